@@ -1,0 +1,1 @@
+"""Data files: tables and locks that the code reads, never code."""
