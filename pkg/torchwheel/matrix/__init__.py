@@ -1,0 +1,1 @@
+"""`matrix.yaml`: its model, its checks, and the variants it declares."""

@@ -1,0 +1,147 @@
+"""YAML text to plain data, with the line of each part; no YAML object is ever made.
+
+Only what a matrix needs is let in: mappings, lists, texts, whole numbers, true and false.
+Anchors, aliases and tags are refused, so no file can grow when it is read.
+"""
+
+import dataclasses
+import re
+from typing import Any
+
+import yaml
+
+from torchwheel.matrix.problem import MatrixError, Problem
+from torchwheel.matrix.shown import Path, quoted
+
+_DEEPEST = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Document:
+    """The data of a file and where each part of it is."""
+
+    data: Any
+    lines: dict[Path, int]
+    raw: dict[Path, str]
+    """Scalars as they are written, e.g. "2.10" for a number."""
+
+    def line(self, path: Path) -> int:
+        """Line of a part, or of the nearest part that holds it."""
+        while path not in self.lines:
+            path = path[:-1]
+        return self.lines[path]
+
+
+def read(text: str, where: str) -> Document:
+    """Read YAML; MatrixError has one line for each problem."""
+    try:
+        _refuse_odd_events(text, where)
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        what = " ".join((error.problem or str(error)).split())
+        raise MatrixError.of(where, [Problem(line, (), f"not valid YAML: {what}")]) from None
+    except (ValueError, OverflowError):
+        # An escape such as "\UFFFFFFFF" that is no character, from deep within the scanner.
+        raise MatrixError.of(where, [Problem(1, (), "not valid YAML: a bad escape")]) from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        what = f"character U+{ord(text[error.position]):04X} is not allowed in YAML"
+        raise MatrixError.of(where, [Problem(line, (), what)]) from None
+    if root is None or _kind(root) == "empty":
+        raise MatrixError.of(
+            where, [Problem(1, (), 'the file is empty; expected "schema: 1" and the rest')]
+        )
+    reader = _Reader()
+    data = reader.value(root, ())
+    if reader.problems:
+        raise MatrixError.of(where, reader.problems)
+    return Document(data, reader.lines, reader.raw)
+
+
+def _refuse_odd_events(text: str, where: str) -> None:
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        line = event.start_mark.line + 1 if event.start_mark else 1
+        odd = None
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            odd = "anchors and aliases are not supported; write the value out"
+        elif getattr(event, "tag", None):
+            odd = "YAML tags are not supported; remove the tag"
+        elif isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _DEEPEST:
+                odd = f"nested more than {_DEEPEST} deep"
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if odd:
+            raise MatrixError.of(where, [Problem(line, (), odd)])
+
+
+class _Reader:
+    """Walks the nodes once, and notes lines and problems on the way."""
+
+    def __init__(self) -> None:
+        self.lines: dict[Path, int] = {}
+        self.raw: dict[Path, str] = {}
+        self.problems: list[Problem] = []
+
+    def value(self, node: yaml.Node, path: Path) -> object:
+        self.lines.setdefault(path, node.start_mark.line + 1)
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, yaml.SequenceNode):
+            return tuple(self.value(item, (*path, i)) for i, item in enumerate(node.value))
+        self.raw[path] = node.value
+        return self._scalar(node, path)
+
+    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, object]:
+        data: dict[str, object] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            key = self._key(key_node, path, line)
+            if key is None:
+                continue
+            here = (*path, key)
+            if key in data:
+                first = self.lines[here]
+                self._problem(line, here, f"duplicate key; the first is on line {first}")
+                continue
+            self.lines[here] = line
+            data[key] = self.value(value_node, here)
+        return data
+
+    def _key(self, node: yaml.Node, path: Path, line: int) -> str | None:
+        if not isinstance(node, yaml.ScalarNode):
+            self._problem(line, path, "a key must be text")
+            return None
+        kind = _kind(node)
+        if kind != "text":
+            self._problem(
+                line, path, f"key {quoted(node.value)} is {kind}; expected text, put it in quotes"
+            )
+            return None
+        return str(node.value)
+
+    def _scalar(self, node: yaml.Node, path: Path) -> object:
+        kind = _kind(node)
+        if kind == "empty":
+            self._problem(self.lines[path], path, "has no value; write one or remove the key")
+        if kind == "a boolean":
+            return str(node.value).lower() in ("yes", "true", "on")
+        if kind == "a number":
+            whole = re.fullmatch(r"[-+]?(0|[1-9][0-9]{0,17})", node.value)
+            # Nothing in a matrix is a fraction, so any float is refused later by its type.
+            return int(node.value) if whole else 0.5
+        return node.value
+
+    def _problem(self, line: int, path: Path, text: str) -> None:
+        self.problems.append(Problem(line, path, text))
+
+
+def _kind(node: yaml.Node) -> str:
+    name = str(node.tag).rsplit(":", 1)[-1]
+    return {"null": "empty", "bool": "a boolean", "int": "a number", "float": "a number"}.get(
+        name, "text"
+    )

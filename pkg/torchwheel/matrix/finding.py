@@ -1,0 +1,8 @@
+"""What a rule finds: a place of the matrix and what is wrong there."""
+
+from torchwheel.matrix.shown import Path
+
+Finding = tuple[Path, str]
+
+BACKENDS = {"cuda": "CUDA", "rocm": "ROCm"}
+"""Names of the backends in messages."""

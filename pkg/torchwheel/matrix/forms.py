@@ -1,0 +1,114 @@
+"""The forms that texts of the matrix have: each checked, and written into the JSON schema."""
+
+import dataclasses
+import re
+from typing import Annotated, Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from pydantic import AfterValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from torchwheel.matrix import arch
+from torchwheel.matrix.shown import quoted
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """A text that matches a pattern; else one line says what it should look like."""
+
+    what: str
+    pattern: str
+    examples: tuple[str, ...]
+
+    def check(self, text: str) -> str:
+        """Return `text`, or raise a ValueError with the line a user reads."""
+        if re.fullmatch(self.pattern, text, re.ASCII):
+            return text
+        expected = " or ".join(quoted(example) for example in self.examples)
+        raise ValueError(f"{quoted(text)} is not {self.what}; expected e.g. {expected}")
+
+    def __get_pydantic_core_schema__(
+        self, source: type[Any], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {
+            **handler(schema),
+            "pattern": f"^({self.pattern})$",
+            "examples": list(self.examples),
+        }
+
+
+def _arch(text: str) -> str:
+    arch.parse(text)
+    return text
+
+
+def _specifiers(text: str) -> str:
+    try:
+        SpecifierSet(text)
+    except InvalidSpecifier:
+        raise ValueError(
+            f'{quoted(text)} is not a version range; expected e.g. ">=9,<16"'
+        ) from None
+    return text
+
+
+def _requirement(text: str) -> str:
+    try:
+        Requirement(text)
+    except InvalidRequirement:
+        raise ValueError(
+            f'{quoted(text)} is not a requirement; expected e.g. "pytest" or "numpy>=2"'
+        ) from None
+    return text
+
+
+ProjectName = Annotated[
+    str,
+    Form("a project name", r"[A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9._-]*[A-Za-z0-9]", ("fusedops",)),
+]
+# It becomes the wheel's local version, so it is one: lower case, no dash.
+ToolkitName = Annotated[
+    str, Form("a toolkit name", r"[a-z][a-z0-9]*(\.[a-z0-9]+)*", ("cu130", "rocm6.4"))
+]
+SelectionName = Annotated[
+    str, Form("a selection name", r"[a-z][a-z0-9_-]*", ("default", "release"))
+]
+Release = Annotated[
+    str, Form("a major.minor version", r"(0|[1-9][0-9]?)\.(0|[1-9][0-9]?)", ("13.0", "2.11"))
+]
+ExactVersion = Annotated[
+    str,
+    Form("an exact version", r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}(\+[a-z0-9.]+)?", ("2.13.0",)),
+]
+PythonVersion = Annotated[str, Form("a Python version", r"3\.[1-9][0-9]?", ("3.10", "3.13"))]
+VariantPattern = Annotated[
+    str,
+    Form("a variant id or pattern", r"[a-z0-9._*?\[\]!-]+", ("cu130-stable", "*-stable")),
+]
+RelativePath = Annotated[
+    str,
+    Form(
+        "a path inside the project",
+        # No leading slash, no part that is "..", no backslash.
+        r"(?!(.*/)?\.\.(/|$))[^/\\\s][^\\\r\n]*",
+        (".", "tests/smoke"),
+    ),
+]
+ArchText = Annotated[
+    str,
+    AfterValidator(_arch),
+    Field(
+        json_schema_extra={
+            "pattern": f"^({arch.CUDA_PATTERN}|{arch.ROCM_PATTERN})$",
+            "examples": ["9.0", "12.0+PTX", "gfx90a"],
+        },
+    ),
+]
+Specifiers = Annotated[str, AfterValidator(_specifiers)]
+RequirementText = Annotated[str, AfterValidator(_requirement)]

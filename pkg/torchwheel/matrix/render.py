@@ -1,0 +1,90 @@
+"""Variants as a table for people, as JSON, and as a GitHub `strategy.matrix`."""
+
+import io
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from torchwheel.matrix.finding import BACKENDS
+from torchwheel.matrix.model import Matrix, Toolkit
+from torchwheel.matrix.resolve import Variant, resolve
+
+Form = Literal["table", "json", "github"]
+
+_WIDTH = 80
+_RUNNERS = {
+    "linux_x86_64": "ubuntu-24.04",
+    "linux_aarch64": "ubuntu-24.04-arm",
+    "any": "ubuntu-24.04",
+}
+
+
+def matrix_text(matrix: Matrix, variants: Sequence[Variant], form: Form) -> str:
+    """The variants in one of the forms, byte-stable, ending with a newline."""
+    if form == "table":
+        return _table(matrix, variants)
+    if form == "json":
+        return json.dumps([_fields(variant) for variant in variants], indent=1) + "\n"
+    # A job's matrix holds texts only: what is absent is empty there.
+    include = [
+        {
+            key: ";".join(value) if isinstance(value, tuple) else value or ""
+            for key, value in (_fields(variant) | {"runner": _RUNNERS[variant.platform]}).items()
+        }
+        for variant in variants
+    ]
+    return json.dumps({"include": include}, separators=(",", ":")) + "\n"
+
+
+def _fields(variant: Variant) -> dict[str, str | tuple[str, ...] | None]:
+    toolkit = variant.toolkit
+    return {
+        "variant": variant.id,
+        "abi": variant.abi,
+        "toolkit": toolkit.name if toolkit else None,
+        "backend": toolkit.backend if toolkit else None,
+        "toolkit_version": toolkit.version if toolkit else None,
+        "source": toolkit.source if toolkit else None,
+        "archs": toolkit.archs if toolkit else (),
+        "torch": variant.torch,
+        "torch_release": variant.torch_release,
+        "python_tag": variant.python_tag,
+        "platform": variant.platform,
+        "local": variant.local,
+    }
+
+
+def _table(matrix: Matrix, variants: Sequence[Variant]) -> str:
+    out = io.StringIO()
+    console = Console(file=out, width=_WIDTH, color_system=None, highlight=False, markup=False)
+    console.print(_grid(("variant", "abi", "torch", "python", "platform"), _variant_rows(variants)))
+    console.print(f"{len(variants)} of {len(resolve(matrix))} variants\n")
+    toolkits = dict.fromkeys(v.toolkit for v in variants if v.toolkit)
+    if toolkits:
+        console.print(_grid(("toolkit", "release", "source", "archs"), _toolkit_rows(toolkits)))
+    for entry in matrix.exclude:
+        console.print(f"left out: {entry.variant} ({entry.reason})")
+    return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
+
+
+def _grid(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, no_wrap=column != "archs")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _variant_rows(variants: Iterable[Variant]) -> Iterator[Sequence[str]]:
+    for variant in variants:
+        yield (variant.id, variant.abi, variant.torch, variant.python_tag, variant.platform)
+
+
+def _toolkit_rows(toolkits: Iterable[Toolkit]) -> Iterator[Sequence[str]]:
+    for toolkit in toolkits:
+        release = f"{BACKENDS[toolkit.backend]} {toolkit.version}"
+        yield (toolkit.name, release, toolkit.source, " ".join(toolkit.archs))

@@ -1,0 +1,29 @@
+from torchwheel.matrix import arch, facts
+from torchwheel.matrix.shown import version_key
+
+
+def test_every_arch_in_the_data_is_one():
+    for backend in ("cuda", "rocm"):
+        for names in facts.archs(backend).values():
+            assert all(arch.backend(arch.parse(name)) == backend for name in names)
+            assert list(names) == [str(a) for a in sorted(map(arch.parse, names))]
+
+
+def test_releases_stand_in_order():
+    for releases in (facts.archs("cuda"), facts.archs("rocm"), facts.torch_releases()):
+        assert list(releases) == sorted(releases, key=version_key)
+
+
+def test_what_cuda_13_dropped_and_gained():
+    assert "7.0" in facts.archs("cuda")["12.9"]
+    assert "7.0" not in facts.archs("cuda")["13.0"]
+    assert {"10.3f", "12.1a", "8.8", "11.0"} <= set(facts.archs("cuda")["13.0"])
+    assert "12.0" not in facts.archs("cuda")["12.6"]
+
+
+def test_cuda_majors_of_torch():
+    majors = {minor: known.majors("cuda") for minor, known in facts.torch_releases().items()}
+    assert majors["2.6"] == (11, 12)
+    assert majors["2.8"] == (12,)
+    assert majors["2.9"] == (12, 13)
+    assert majors["2.15"] == (13,)
