@@ -1,0 +1,1 @@
+"""Toolkits: compilers and headers, provisioned, pinned and verified before use."""

@@ -1,0 +1,72 @@
+"""The C++ compiler of the host, and whether a toolkit takes it."""
+
+import dataclasses
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from torchwheel.errors import TorchwheelError
+
+# clang defines gcc's macros too, so it is looked for first.
+_VERSION_MACROS = {
+    "clang": ("__clang_major__", "__clang_minor__", "__clang_patchlevel__"),
+    "gcc": ("__GNUC__", "__GNUC_MINOR__", "__GNUC_PATCHLEVEL__"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class HostCompiler:
+    """A C++ compiler: its path, its family ("gcc" or "clang") and its version."""
+
+    path: Path
+    family: str
+    version: str
+
+
+def host_compiler(environ: Mapping[str, str] = os.environ) -> HostCompiler:
+    """CXX, else g++, else c++, else clang++ on the PATH."""
+    names = [environ["CXX"]] if environ.get("CXX") else ["g++", "c++", "clang++"]
+    for name in names:
+        found = shutil.which(name, path=environ.get("PATH"))
+        if found:
+            return _identify(Path(found))
+    if environ.get("CXX"):
+        raise TorchwheelError(f"CXX={environ['CXX']}: not found; name a C++ compiler that is there")
+    raise TorchwheelError(
+        "no C++ compiler (g++, c++ or clang++) on the PATH: install one, "
+        "e.g. `apt-get install g++`, or set CXX"
+    )
+
+
+def _identify(path: Path) -> HostCompiler:
+    try:
+        done = subprocess.run(
+            [str(path), "-dM", "-E", "-x", "c++", os.devnull],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError as error:
+        raise TorchwheelError(f"{path}: does not start: {error.strerror}") from error
+    macros = dict(re.findall(r"#define (__(?:clang|GNUC)\w*__) (\d+)", done.stdout))
+    for family, parts in _VERSION_MACROS.items():
+        if parts[0] in macros:
+            return HostCompiler(path, family, ".".join(macros[part] for part in parts))
+    raise TorchwheelError(f"{path}: neither gcc nor clang; set CXX to one of these")
+
+
+def check_bounds(compiler: HostCompiler, bounds: Mapping[str, str], toolkit: str) -> None:
+    """Hold `compiler` against the toolkit's bounds, e.g. {"gcc": ">=6,<16"}."""
+    bound = bounds.get(compiler.family)
+    if bound is None or Version(compiler.version) not in SpecifierSet(bound):
+        wanted = " or ".join(f"{family} {spec}" for family, spec in bounds.items())
+        raise TorchwheelError(
+            f"{compiler.path} is {compiler.family} {compiler.version}; {toolkit} takes {wanted}: "
+            "set CXX to such a compiler"
+        )

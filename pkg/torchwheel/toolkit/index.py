@@ -1,0 +1,87 @@
+"""Asks pip where a file is and what it hashes to: its indexes, proxies and CAs serve us too."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from torchwheel.errors import TorchwheelError
+
+# pip matches a platform tag exactly, so an older wheel's tag has to be listed too.
+_GLIBC_MINORS = (5, 12, 17, *range(18, 40))
+_LEGACY = ("manylinux1", "manylinux2010", "manylinux2014")
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """One file of an index: the release it belongs to, its address and its hash."""
+
+    project: str
+    version: str
+    url: str
+    sha256: str
+
+
+def platform_tags(platform: str) -> list[str]:
+    """Every manylinux tag of `platform` ("linux_x86_64") that pip should accept."""
+    machine = platform.removeprefix("linux_")
+    tags = [f"manylinux_2_{minor}_{machine}" for minor in reversed(_GLIBC_MINORS)]
+    return [*tags, *(f"{name}_{machine}" for name in _LEGACY)]
+
+
+def target_options(platform: str, python: str | None = None) -> list[str]:
+    """Pip's options for binary files of another platform (and Python) than the running one."""
+    options = ["--no-deps", "--only-binary=:all:"]
+    for tag in platform_tags(platform):
+        options += ["--platform", tag]
+    return options + (["--python-version", python] if python else [])
+
+
+def run_pip(arguments: Sequence[str], doing: str) -> None:
+    """Run pip; its failure becomes one line that says what was being done."""
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise TorchwheelError(f"{doing}: {_reason(done.stdout + done.stderr)}")
+
+
+def _reason(output: str) -> str:
+    """The line of pip's output that says why."""
+    if "DO NOT MATCH THE HASHES" in output:
+        named = [
+            line.strip() for line in output.splitlines() if "from " in line and "#" not in line
+        ]
+        got = [line.split()[-1] for line in output.splitlines() if line.strip().startswith("Got ")]
+        what = named[-1].removesuffix(":") if named else "a file"
+        return (
+            f"hash mismatch: {what} has sha256 {got[-1] if got else '?'}, not the one in the lock; "
+            "nothing was installed; check the index, or renew the lock if the change is meant"
+        )
+    errors = [line for line in output.splitlines() if line.startswith("ERROR:")]
+    tail = [line for line in output.splitlines() if line.strip()]
+    line = (errors or tail or ["pip said nothing"])[-1].removeprefix("ERROR:").strip()
+    return f"{line} (run again to go on; finished downloads are kept)"
+
+
+def find(requirements: Sequence[str], platform: str, python: str | None = None) -> list[Found]:
+    """Resolve `requirements` to files without downloading them (PEP 658 metadata permitting)."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        options = ["--dry-run", "--ignore-installed", "--target", folder, "--report", str(report)]
+        run_pip(
+            ["install", *options, *target_options(platform, python), *requirements],
+            f"looking up {', '.join(requirements)}",
+        )
+        entries = json.loads(report.read_text(encoding="utf-8"))["install"]
+    return [
+        Found(
+            project=entry["metadata"]["name"],
+            version=entry["metadata"]["version"],
+            url=entry["download_info"]["url"],
+            sha256=entry["download_info"]["archive_info"]["hashes"]["sha256"],
+        )
+        for entry in entries
+    ]

@@ -1,0 +1,123 @@
+"""The lock: every component of a toolkit pinned to one release, with the hash of each file.
+
+`python -m torchwheel.toolkit.lock 13.0 13.2` renews the CUDA releases named;
+`python -m torchwheel.toolkit.lock --torch 2.11.0` the header source of a torch release.
+"""
+
+import argparse
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.files import write_text
+from torchwheel.toolkit.index import Found, find
+from torchwheel.toolkit.remote import RemoteArchive
+
+PLATFORMS = ("linux_x86_64", "linux_aarch64")
+# These three are one compiler: left unpinned, nvvm resolves to a newer major and ptxas
+# stops with "Unsupported .version".
+ONE_RELEASE = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm")
+BESIDE = ("nvidia-cuda-runtime", "nvidia-cuda-cccl")
+TORCH_PYTHON = "3.12"
+
+
+@dataclasses.dataclass(frozen=True)
+class Component:
+    """One pinned project of a toolkit: its release and the sha256 per platform."""
+
+    project: str
+    version: str
+    sha256: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class TorchSource:
+    """The wheel whose headers serve a torch release; `record_sha256` pins its RECORD file."""
+
+    version: str
+    platform: str
+    sha256: str
+    record_sha256: str
+
+
+def _data() -> dict[str, Any]:
+    text = resources.files("torchwheel.data").joinpath("toolkits.lock.json").read_text("utf-8")
+    data: dict[str, Any] = json.loads(text)
+    return data
+
+
+def components(version: str) -> tuple[Component, ...]:
+    """The pinned components of CUDA `version`, e.g. "13.0"."""
+    known = _data()["cuda"]
+    if version not in known:
+        raise UsageError(
+            f"CUDA {version} is not in the toolkit lock (it has {', '.join(known)}): "
+            f"run `python -m torchwheel.toolkit.lock {version}`, or use `source: system`"
+        )
+    return tuple(Component(**entry) for entry in known[version])
+
+
+def torch_source(minor: str) -> TorchSource:
+    """The header source of torch `minor`, e.g. "2.11"."""
+    known = _data()["torch"]
+    if minor not in known:
+        raise UsageError(
+            f"torch {minor} has no header source in the toolkit lock (it has {', '.join(known)}): "
+            f"run `python -m torchwheel.toolkit.lock --torch {minor}.0`"
+        )
+    return TorchSource(**known[minor])
+
+
+def _lock_cuda(version: str) -> list[Component]:
+    def one(requirement: str, platform: str) -> Found:
+        return find([requirement], platform)[0]
+
+    nvcc = one(f"{ONE_RELEASE[0]}=={version}.*", PLATFORMS[0])
+    pins = [f"{project}=={nvcc.version}" for project in ONE_RELEASE]
+    pins += [f"{project}=={version}.*" for project in BESIDE]
+    found = {platform: {f.project: f for f in find(pins, platform)} for platform in PLATFORMS}
+    first = found[PLATFORMS[0]]
+    for project, file in first.items():
+        for platform in PLATFORMS:
+            if found[platform][project].version != file.version:
+                raise TorchwheelError(
+                    f"{project}: {platform} has another release than {file.version}"
+                )
+    return [
+        Component(name, file.version, {p: found[p][name].sha256 for p in PLATFORMS})
+        for name, file in first.items()
+    ]
+
+
+def _lock_torch(version: str) -> TorchSource:
+    file = find([f"torch=={version}"], PLATFORMS[0], TORCH_PYTHON)[0]
+    archive = RemoteArchive(file.url)
+    record = archive.read(f"torch-{version}.dist-info/RECORD")
+    return TorchSource(version, PLATFORMS[0], file.sha256, hashlib.sha256(record).hexdigest())
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Renew parts of the lock file of this source tree."""
+    parser = argparse.ArgumentParser(prog="python -m torchwheel.toolkit.lock", description=__doc__)
+    parser.add_argument("cuda", nargs="*", help='CUDA releases, e.g. "13.0"')
+    parser.add_argument(
+        "--torch", action="append", default=[], help='torch releases, e.g. "2.11.0"'
+    )
+    options = parser.parse_args(argv)
+    data = _data()
+    for version in options.cuda:
+        data["cuda"][version] = [dataclasses.asdict(c) for c in _lock_cuda(version)]
+    for version in options.torch:
+        minor = ".".join(version.split(".")[:2])
+        data["torch"][minor] = dataclasses.asdict(_lock_torch(version))
+    target = Path(__file__).parent.parent / "data" / "toolkits.lock.json"
+    write_text(target, json.dumps(data, indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Reads members of a zip file that lies on a server, by HTTP ranges.
+
+Only the central directory and the bytes asked for travel: a torch wheel is 500 MB, its
+headers are 10 MB and lie together. The bytes land in a sparse file that zipfile reads.
+"""
+
+import http.client
+import os
+import ssl
+import tempfile
+import urllib.request
+import zipfile
+from collections.abc import Callable, Iterable
+from typing import IO
+
+from torchwheel.errors import TorchwheelError
+
+_TAIL = 4 << 20
+# A local file header is 30 bytes, the name and an extra field that only it records.
+_HEADER_SLACK = 30 + 1024
+_TIMEOUT = 60
+
+
+class NoRangesError(TorchwheelError):
+    """The server does not answer range requests: take the whole file instead."""
+
+
+def _context() -> ssl.SSLContext:
+    """Trust what pip was told to trust."""
+    for name in ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
+        if os.environ.get(name):
+            return ssl.create_default_context(cafile=os.environ[name])
+    return ssl.create_default_context()
+
+
+class RemoteArchive:
+    """A zip file behind `url`, of which only what is read is fetched."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._context = _context()
+        self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as self
+        head, size = self._get(f"bytes=-{_TAIL}")
+        self._file.truncate(size)
+        self._put(size - len(head), head)
+        try:
+            self._zip = zipfile.ZipFile(self._file)
+        except zipfile.BadZipFile as error:
+            raise TorchwheelError(f"{self.name}: not a zip file: {error}") from error
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.url.rsplit("/", 1)[-1]
+
+    def members(self, wanted: Callable[[str], bool]) -> list[str]:
+        """Names of the members, folders left out, for which `wanted` holds."""
+        return [n for n in self._zip.namelist() if wanted(n) and not n.endswith("/")]
+
+    def fetch(self, names: Iterable[str]) -> None:
+        """Bring the bytes of `names`, in one request from the first to the last of them."""
+        infos = [self._zip.getinfo(name) for name in names]
+        first = min(info.header_offset for info in infos)
+        last = max(
+            i.header_offset + i.compress_size + len(i.filename) + _HEADER_SLACK for i in infos
+        )
+        data, _ = self._get(f"bytes={first}-{last}")
+        self._put(first, data)
+
+    def read(self, name: str) -> bytes:
+        """One member's bytes, fetched if need be; zipfile checks the CRC."""
+        if name not in self._zip.NameToInfo:
+            raise TorchwheelError(f"{self.name}: {name} is missing")
+        try:
+            return self._zip.read(name)
+        except (zipfile.BadZipFile, EOFError):
+            self.fetch([name])
+            return self._zip.read(name)
+
+    def _put(self, offset: int, data: bytes) -> None:
+        self._file.seek(offset)
+        self._file.write(data)
+
+    def _get(self, span: str) -> tuple[bytes, int]:
+        """The bytes of `span` and the whole file's size."""
+        request = urllib.request.Request(self.url, headers={"Range": span})  # noqa: S310 - from pip
+        try:
+            with urllib.request.urlopen(  # noqa: S310
+                request, timeout=_TIMEOUT, context=self._context
+            ) as answer:
+                if answer.status != 206:
+                    raise NoRangesError(f"{self.name}: the server ignores HTTP ranges")
+                size = int(answer.headers["Content-Range"].rpartition("/")[2])
+                return answer.read(), size
+        except (http.client.HTTPException, OSError, ValueError) as error:
+            raise NoRangesError(
+                f"{self.name}: could not be read by HTTP ranges: {error}"
+            ) from error

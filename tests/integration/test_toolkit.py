@@ -1,0 +1,140 @@
+"""Provisioning for real: PyPI's wheels, a compiler, two processes at once, bent locks."""
+
+import dataclasses
+import functools
+import http.server
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from torchwheel.console import Quiet
+from torchwheel.errors import TorchwheelError
+from torchwheel.toolkit import source_pypi, source_system
+from torchwheel.toolkit.host import host_compiler
+from torchwheel.toolkit.index import run_pip, target_options
+from torchwheel.toolkit.lock import components
+from torchwheel.toolkit.verify import agreed_release, probe
+
+pytestmark = pytest.mark.integration
+PLATFORM = "linux_x86_64"
+
+
+@pytest.fixture(scope="module")
+def cuda(cache):
+    return source_pypi.provision("13.0", PLATFORM, cache, Quiet())[0]
+
+
+def test_the_provisioned_toolkit_is_one_release_and_compiles_every_arch(cuda):
+    assert agreed_release(cuda, "13.0") == "13.0.88"
+    probe(cuda, ["7.5", "9.0", "12.0+PTX"], str(host_compiler().path))
+
+
+def test_the_toolkit_is_found_as_a_system_one_by_cuda_home(cuda):
+    root, identity = source_system.locate({"CUDA_HOME": str(cuda), "PATH": ""})
+    assert root == cuda.resolve()
+    assert len(identity) == 16
+
+
+def test_a_cuda_home_without_nvcc_is_named(tmp_path):
+    with pytest.raises(TorchwheelError, match="has no bin/nvcc"):
+        source_system.locate({"CUDA_HOME": str(tmp_path)})
+
+
+def test_a_toolkit_of_another_release_is_named(cuda):
+    with pytest.raises(TorchwheelError, match=r"nvcc is of CUDA 13\.0; the matrix asks for 13\.2"):
+        agreed_release(cuda, "13.2")
+
+
+def test_a_mixed_toolkit_is_named(cuda, tmp_path):
+    """As a ptxas of another release beside nvcc would be."""
+    (tmp_path / "bin").mkdir()
+    for tool, release in (("nvcc", "13.0.88"), ("ptxas", "13.5.37")):
+        path = tmp_path / "bin" / tool
+        path.write_text(f"#!/bin/sh\necho release, V{release}\n")
+        path.chmod(0o755)
+    with pytest.raises(TorchwheelError, match=r"a mixed toolkit: nvcc 13\.0\.88, ptxas 13\.5\.37"):
+        agreed_release(tmp_path, "13.0")
+
+
+def test_a_probe_that_does_not_compile_says_what_the_compiler_said(cuda):
+    with pytest.raises(TorchwheelError, match=r"cannot compile a probe kernel for 3\.5 with"):
+        probe(cuda, ["3.5"], str(host_compiler().path))
+
+
+def test_a_hash_that_differs_stops_everything(tmp_path, monkeypatch):
+    reader = next(c for c in components("13.0") if c.project == "nvidia-cuda-crt")
+    bent = dataclasses.replace(reader, sha256={PLATFORM: "0" * 64})
+    monkeypatch.setattr(source_pypi, "components", lambda _: (bent,))
+    with pytest.raises(TorchwheelError, match="hash mismatch"):
+        source_pypi.provision("13.0", PLATFORM, tmp_path, Quiet())
+    assert not list((tmp_path / "toolkits").glob("cuda-*[!k]"))
+
+
+class HalfServer(http.server.SimpleHTTPRequestHandler):
+    """An index on loopback that cuts the line in the middle of a wheel."""
+
+    def copyfile(self, source, outputfile):
+        data = source.read()
+        outputfile.write(data if self.path.endswith("/") else data[: len(data) // 2])
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_cut_download_leaves_nothing_and_the_next_run_goes_on(tmp_path, monkeypatch):
+    crt = next(c for c in components("13.0") if c.project == "nvidia-cuda-crt")
+    monkeypatch.setattr(source_pypi, "components", lambda _: (crt,))
+    page = tmp_path / "index" / crt.project / "index.html"
+    page.parent.mkdir(parents=True)
+    pin = f"{crt.project}=={crt.version}"
+    run_pip(["download", *target_options(PLATFORM), "--dest", str(page.parent), pin], "a wheel")
+    wheel = next(page.parent.glob("*.whl")).name
+    page.write_text(f'<a href="{wheel}">{wheel}</a>')
+    handler = functools.partial(HalfServer, directory=str(tmp_path / "index"))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with monkeypatch.context() as cut:
+        cut.setenv("PIP_CONFIG_FILE", os.devnull)
+        cut.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{server.server_port}")
+        for name in ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS"):
+            cut.setenv(name, "")
+        cut.setenv("PIP_RETRIES", "0")
+        cut.setenv("PIP_NO_CACHE_DIR", "1")
+        with pytest.raises(TorchwheelError, match="downloading the CUDA toolkit: ") as caught:
+            source_pypi.provision("13.0", PLATFORM, tmp_path / "cache", Quiet())
+    server.shutdown()
+    server.server_close()
+    assert len(str(caught.value).splitlines()) == 1
+    assert not list((tmp_path / "cache/toolkits").glob("cuda-*[!k]"))
+    root, _ = source_pypi.provision("13.0", PLATFORM, tmp_path / "cache", Quiet())
+    assert (root / "include" / "crt").is_dir()
+
+
+def test_processes_that_provision_at_once_do_not_collide(tmp_path):
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from torchwheel.console import Terminal\n"
+        "from torchwheel.toolkit.source_pypi import provision\n"
+        f"print(provision('13.0', {PLATFORM!r}, Path(sys.argv[1]), Terminal())[0])\n"
+    )
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(tmp_path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    outputs = [process.communicate() for process in running]
+    assert [process.returncode for process in running] == [0, 0], outputs
+    roots = {out.strip() for out, _ in outputs}
+    assert len(roots) == 1
+    said = "".join(err for _, err in outputs)
+    assert said.count("downloading") == 1
+    assert said.count("another run provisions it: waiting") == 1
+    assert agreed_release(Path(roots.pop()), "13.0") == "13.0.88"

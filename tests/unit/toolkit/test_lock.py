@@ -1,0 +1,92 @@
+import base64
+import hashlib
+import re
+
+import pytest
+
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.toolkit import lock
+from torchwheel.toolkit.headers import extract
+from torchwheel.toolkit.host import HostCompiler, check_bounds
+from torchwheel.toolkit.index import _reason
+from torchwheel.toolkit.source_pypi import identity
+
+CUDA = sorted(lock._data()["cuda"])
+
+
+@pytest.mark.parametrize("version", CUDA)
+def test_every_component_is_of_one_release_with_hashes_for_every_platform(version):
+    pinned = {c.project: c for c in lock.components(version)}
+    assert set(pinned) == {*lock.ONE_RELEASE, *lock.BESIDE}
+    assert len({pinned[name].version for name in lock.ONE_RELEASE}) == 1
+    for component in pinned.values():
+        assert set(component.sha256) == set(lock.PLATFORMS)
+        assert all(re.fullmatch(r"[0-9a-f]{64}", h) for h in component.sha256.values())
+        assert component.version.startswith(f"{version}.")
+
+
+def test_an_unknown_release_says_what_there_is_and_what_to_run():
+    with pytest.raises(UsageError, match=r"CUDA 99\.0 is not in the toolkit lock .*lock 99\.0"):
+        lock.components("99.0")
+    with pytest.raises(UsageError, match=r"torch 1\.0 has no header source"):
+        lock.torch_source("1.0")
+
+
+def test_the_folder_is_named_by_content():
+    names = {identity(lock.components(v), p) for v in CUDA for p in lock.PLATFORMS}
+    assert len(names) == len(CUDA) * len(lock.PLATFORMS)
+
+
+def record_of(files: dict[str, bytes]) -> bytes:
+    rows = []
+    for name, data in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        rows.append(f"{name},sha256={digest},{len(data)}\n")
+    return "".join(rows).encode()
+
+
+def source_of(record: bytes) -> lock.TorchSource:
+    return lock.TorchSource("9.9", "linux_x86_64", "", hashlib.sha256(record).hexdigest())
+
+
+def test_headers_are_written_only_if_their_record_and_the_lock_agree(tmp_path):
+    files = {"torch/include/a.h": b"a", "torch/include/d/b.h": b"b"}
+    record = record_of(files)
+    served = {**files, "torch-9.9.dist-info/RECORD": record}
+    extract(list(files), served.__getitem__, source_of(record), tmp_path)
+    assert (tmp_path / "torch/include/d/b.h").read_bytes() == b"b"
+    served["torch/include/d/b.h"] = b"bent"
+    with pytest.raises(TorchwheelError, match=r"hash mismatch: torch 9\.9: torch/include/d/b\.h"):
+        extract(list(files), served.__getitem__, source_of(record), tmp_path)
+    with pytest.raises(TorchwheelError, match="its RECORD is not the one in the lock"):
+        extract(list(files), served.__getitem__, source_of(b"other"), tmp_path)
+
+
+def test_a_header_that_leaves_its_folder_is_refused(tmp_path):
+    files = {"torch/include/../../../../a.h": b"a"}
+    record = record_of(files)
+    served = {**files, "torch-9.9.dist-info/RECORD": record}
+    with pytest.raises(TorchwheelError, match="leaves its folder"):
+        extract(list(files), served.__getitem__, source_of(record), tmp_path / "deep")
+
+
+def test_a_compiler_out_of_bounds_is_named_with_what_is_taken():
+    bounds = {"gcc": ">=6,<16", "clang": ">=7,<21"}
+    from pathlib import Path
+
+    check_bounds(HostCompiler(Path("/g++"), "gcc", "12.2.0"), bounds, "CUDA 13.0")
+    with pytest.raises(TorchwheelError, match=r"/g\+\+ is gcc 16\.1\.0; CUDA 13\.0 takes gcc >=6"):
+        check_bounds(HostCompiler(Path("/g++"), "gcc", "16.1.0"), bounds, "CUDA 13.0")
+
+
+def test_pips_words_become_one_line():
+    mismatch = """\
+ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. If ...
+    nvidia-nvvm==13.0.88 from file.whl:
+        Expected sha256 aaaa
+             Got        bbbb
+"""
+    assert "hash mismatch" in _reason(mismatch)
+    assert "bbbb" in _reason(mismatch)
+    assert _reason("x\nERROR: No matching distribution").startswith("No matching distribution")
+    assert "pip said nothing" in _reason("")
