@@ -1,0 +1,73 @@
+"""The platform tag that auditwheel's policies give a wheel, and the symbols that set it."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+from auditwheel.error import NonPlatformWheelError
+from auditwheel.policy import Policy
+from auditwheel.wheel_abi import analyze_wheel_abi, get_wheel_elfdata
+
+from torchwheel.inspect.elf import Library
+
+NAMED = 6
+"""Symbols named per version; the rest is counted."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Audit:
+    """`tag` is none for a wheel without machine code; `causes` say why it is no better."""
+
+    tag: str | None
+    aliases: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()
+
+
+def audit(wheel: Path, exclude: frozenset[str], libraries: tuple[Library, ...]) -> Audit:
+    """Ask auditwheel; libraries named in `exclude` are given by torch, not by the system."""
+    if not libraries:
+        return Audit(None)
+    # auditwheel remembers its answer by path, and a wheel may have been built again.
+    get_wheel_elfdata.cache_clear()
+    try:
+        found = analyze_wheel_abi(
+            None, None, wheel, exclude, disable_isa_ext_check=False, allow_graft=False
+        )
+    except NonPlatformWheelError:
+        return Audit(None)
+    policy = found.overall_policy
+    stricter = min((other for other in found.policies if policy < other), default=None)
+    causes = symbol_causes(libraries, stricter.symbol_versions) if stricter else ()
+    if outside := _outside(policy, stricter, {k: v.libs for k, v in found.external_refs.items()}):
+        causes += (f"libraries outside every manylinux system: {', '.join(outside)}",)
+    return Audit(policy.name, policy.aliases, causes)
+
+
+def symbol_causes(
+    libraries: tuple[Library, ...], permitted: Mapping[str, frozenset[str]]
+) -> tuple[str, ...]:
+    """The versions a stricter policy does not permit, each with the symbols that need it."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for symbol in (symbol for library in libraries for symbol in library.undefined):
+        prefix, _, number = (symbol.version or "").partition("_")
+        if prefix in permitted and number not in permitted[prefix]:
+            found.setdefault((prefix, number), set()).add(symbol.name)
+    newest_first = sorted(found, key=_newest, reverse=True)
+    return tuple(f"{prefix}_{n} by {_names(found[prefix, n])}" for prefix, n in newest_first)
+
+
+def _newest(version: tuple[str, str]) -> tuple[str, list[int]]:
+    prefix, number = version
+    return prefix, [int(part) if part.isdigit() else 0 for part in number.split(".")]
+
+
+def _names(symbols: set[str]) -> str:
+    names = sorted(symbols)
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _outside(
+    policy: Policy, stricter: Policy | None, external: Mapping[str, Mapping[str, Path | None]]
+) -> list[str]:
+    return sorted(external.get((stricter or policy).name, {}))

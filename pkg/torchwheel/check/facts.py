@@ -1,0 +1,92 @@
+"""Everything the gates judge, read from a wheel once."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from torchwheel.check.audit import Audit, audit
+from torchwheel.check.runtime_table import provided_by_torch
+from torchwheel.claims import Claims
+from torchwheel.errors import TorchwheelError
+from torchwheel.inspect import cuobjdump
+from torchwheel.inspect.elf import Library, read_library
+from torchwheel.inspect.gpu import GpuCode, read_gpu_code
+from torchwheel.inspect.wheel import Extracted, Wheel, extracted, read_wheel
+
+T = TypeVar("T")
+
+
+class GateError(TorchwheelError):
+    """A gate does not hold; the text is what the gate says."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Fact(Generic[T]):
+    """A value that was read, or the reason why it could not be: then each gate of it fails."""
+
+    value: T | None = None
+    fault: str | None = None
+
+    def read(self) -> T:
+        """The value, or a GateError with the reason it is missing."""
+        if self.value is None:
+            raise GateError(self.fault or "not read")
+        return self.value
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """One wheel as the gates see it."""
+
+    wheel: Fact[Wheel]
+    libraries: Fact[tuple[Library, ...]]
+    gpu_code: Fact[tuple[GpuCode, ...]]
+    audit: Fact[Audit]
+
+    @property
+    def claims(self) -> Claims:
+        """What the wheel claims; a wheel without claims can pass no gate that compares them."""
+        claims = self.wheel.read().claims
+        if claims is None:
+            raise GateError("no torchwheel.json in the wheel's dist-info: it claims nothing")
+        return claims
+
+
+def fact(read: Callable[[], T]) -> Fact[T]:
+    """Read now; any failure becomes the fact's fault, so that a gate fails and none is skipped."""
+    try:
+        return Fact(value=read())
+    except TorchwheelError as error:
+        return Fact(fault=str(error))
+    # Fail closed: whatever a bent file brings about in a reader is a failed gate, not a crash.
+    except Exception as error:
+        return Fact(fault=f"{type(error).__name__}: {' '.join(str(error).split())}")
+
+
+def collect(path: Path, program: Path | None = None) -> Facts:
+    """Read a wheel's facts; `program` is the cuobjdump to use, looked for if none is given."""
+    wheel = fact(lambda: read_wheel(path))
+    if wheel.fault is not None:
+        missing = f"not judged: {wheel.fault}"
+        return Facts(wheel, Fact(fault=missing), Fact(fault=missing), Fact(fault=missing))
+    with extracted(wheel.read()) as files:
+        libraries = fact(lambda: tuple(read_library(f.path, f.member) for f in files))
+        return Facts(
+            wheel=wheel,
+            libraries=libraries,
+            gpu_code=fact(lambda: _gpu_code(files, program)),
+            audit=fact(lambda: _audit(wheel.read(), libraries.read())),
+        )
+
+
+def _gpu_code(files: tuple[Extracted, ...], program: Path | None) -> tuple[GpuCode, ...]:
+    if not files:
+        return ()
+    found = cuobjdump.find(program)
+    return tuple(code for file in files for code in read_gpu_code(file.path, found))
+
+
+def _audit(wheel: Wheel, libraries: tuple[Library, ...]) -> Audit:
+    given = provided_by_torch(wheel.claims) if wheel.claims else frozenset[str]()
+    return audit(wheel.path, given, libraries)

@@ -1,0 +1,76 @@
+"""The gates in order, and one run of them over a wheel."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from torchwheel.check.archs import archs
+from torchwheel.check.facts import Facts, collect
+from torchwheel.check.limits import Limits
+from torchwheel.check.metadata import metadata
+from torchwheel.check.platform_tag import platform_tag
+from torchwheel.check.runtime import runtime
+from torchwheel.check.symbols import torch_symbols
+from torchwheel.check.whole import record, size
+from torchwheel.errors import TorchwheelError
+
+Gate = Callable[[Facts, Limits], str]
+"""Returns what was found to be right, or raises; whatever it raises, the gate has failed."""
+
+GATES: Mapping[str, Gate] = {
+    "record": record,
+    "metadata": metadata,
+    "archs": archs,
+    "torch-symbols": torch_symbols,
+    "runtime": runtime,
+    "platform-tag": platform_tag,
+    "size": size,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class GateResult:
+    """What one gate found."""
+
+    name: str
+    ok: bool
+    says: str
+
+
+def run_gates(
+    wheel: Path, limits: Limits, *, cuobjdump: Path | None = None
+) -> tuple[GateResult, ...]:
+    """Judge a wheel by every gate; `cuobjdump` is looked for if none is given."""
+    return judge(collect(wheel, cuobjdump), limits)
+
+
+def judge(
+    facts: Facts, limits: Limits, gates: Mapping[str, Gate] = GATES
+) -> tuple[GateResult, ...]:
+    """The verdict of every gate on facts already read."""
+    return tuple(_result(name, gate, facts, limits) for name, gate in gates.items())
+
+
+def passed(results: Sequence[GateResult]) -> bool:
+    """Whether every gate of the table was run and held."""
+    return [result.name for result in results] == list(GATES) and all(r.ok for r in results)
+
+
+def gates_text(results: Sequence[GateResult]) -> str:
+    """One line a gate."""
+    width = max((len(result.name) for result in results), default=0)
+    return "".join(
+        f"{'ok    ' if result.ok else 'FAILED'}  {result.name:<{width}}  {result.says}\n"
+        for result in results
+    )
+
+
+def _result(name: str, gate: Gate, facts: Facts, limits: Limits) -> GateResult:
+    try:
+        return GateResult(name, True, gate(facts, limits))
+    except TorchwheelError as error:
+        return GateResult(name, False, " ".join(str(error).split()))
+    # Fail closed: a gate that breaks has not held.
+    except Exception as error:
+        text = f"the gate broke: {type(error).__name__}: {error}"
+        return GateResult(name, False, " ".join(text.split()))

@@ -1,0 +1,38 @@
+"""The table of what a library in a wheel may ask of the system (data/runtime.json)."""
+
+import fnmatch
+import functools
+import importlib.resources
+import json
+from typing import Any
+
+from torchwheel.claims import Claims
+
+
+@functools.cache
+def _table() -> dict[str, Any]:
+    source = importlib.resources.files("torchwheel.data").joinpath("runtime.json")
+    data: dict[str, Any] = json.loads(source.read_text())
+    return data
+
+
+def allowed(claims: Claims) -> frozenset[str]:
+    """Sonames that a wheel of this ABI and backend may need from outside itself."""
+    parts = ["system", claims.abi, *([claims.backend] if claims.backend else [])]
+    return frozenset(name for part in parts for name in _table().get(part, {}).get("needed", ()))
+
+
+def provided_by_torch(claims: Claims) -> frozenset[str]:
+    """The part of `allowed` that is not the system's: torch or the GPU's runtime brings it."""
+    return allowed(claims) - frozenset(_table()["system"]["needed"])
+
+
+def why(part: str) -> str:
+    """The reason a part of the table is as it is."""
+    return str(_table()[part]["why"])
+
+
+def optional_symbol(name: str) -> bool:
+    """Whether a weak symbol is one that systems need not have."""
+    patterns = _table()["optional_symbols"]["patterns"]
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)

@@ -1,0 +1,82 @@
+"""Gate `torch-symbols`: everything the libraries leave undefined is given by somebody known."""
+
+import re
+from collections.abc import Iterator
+
+from torchwheel.check import torch_symbols as tables
+from torchwheel.check.facts import Facts, GateError
+from torchwheel.check.limits import Limits
+from torchwheel.check.runtime_table import optional_symbol
+from torchwheel.claims import Claims
+from torchwheel.inspect.elf import Undefined
+
+CPU = "libtorch_cpu.so"
+"""The library whose symbols every torch has, a CPU-only one too."""
+NAMED = 4
+_FLOOR = re.compile(r">=(\d+\.\d+)(?:\.0)?")
+# A namespace of torch as Itanium mangling writes it: its length, its name, then what is in it.
+_TORCH_CXX = re.compile(r"_Z.*?(?<!\d)(?:2at|3c10|5torch|6caffe2)(?=[0-9L])")
+
+
+def torch_symbols(facts: Facts, _: Limits) -> str:
+    """No undefined symbol is without a known giver; a stable wheel needs no C++ symbol of torch."""
+    claims, libraries = facts.claims, facts.libraries.read()
+    if claims.abi == "pure":
+        return "no machine code"
+    if not libraries:
+        raise GateError(f"an {claims.abi} wheel without a library")
+    # A versioned symbol names the library that gives it: gate `runtime` judges that library.
+    unversioned = {s for lib in libraries for s in lib.undefined if s.version is None}
+    faults = sorted(_stable(claims, unversioned) if claims.abi == "stable" else _aten(unversioned))
+    if faults:
+        more = f" and {len(faults) - NAMED} more" if len(faults) > NAMED else ""
+        raise GateError("; ".join(faults[:NAMED]) + more)
+    used = sum(symbol.name.startswith(("torch_", "aoti_torch_")) for symbol in unversioned)
+    return f"{used} C symbols of torch, all in {_release(claims) or claims.torch}"
+
+
+def _release(claims: Claims) -> str | None:
+    found = _FLOOR.fullmatch(claims.torch)
+    return found[1] if found else None
+
+
+def _stable(claims: Claims, symbols: set[Undefined]) -> Iterator[str]:
+    release = _release(claims)
+    if release is None:
+        raise GateError(f"a stable wheel's torch range must be >=MAJOR.MINOR, got {claims.torch}")
+    table = tables.known().get(release)
+    if table is None:
+        have = ", ".join(tables.known())
+        raise GateError(
+            f"no list of torch {release}'s symbols (have {have}): make it with "
+            "python -m torchwheel.check.torch_symbols TORCH_WHEEL"
+        )
+    homes = {name: library for library in sorted(table, reverse=True) for name in table[library]}
+    everywhere = table.get(CPU, frozenset())
+    for symbol in symbols:
+        if symbol.name in everywhere or (symbol.weak and optional_symbol(symbol.name)):
+            continue
+        home = homes.get(symbol.name)
+        if home is None:
+            yield _unknown(symbol, release)
+        elif not symbol.weak:
+            yield f"{symbol.name} is only in {home}: declare it weak, a CPU-only torch lacks it"
+
+
+def _unknown(symbol: Undefined, release: str) -> str:
+    if _TORCH_CXX.match(symbol.name):
+        return f"{symbol.name} is a C++ symbol of torch; a stable wheel may use its C symbols only"
+    if symbol.name.startswith(("torch_", "aoti_torch_")):
+        return f"{symbol.name} is not in torch {release}"
+    return f"{symbol.name} is undefined and neither torch nor a system library is known to give it"
+
+
+def _aten(symbols: set[Undefined]) -> Iterator[str]:
+    """Bound to one build of torch and Python: their names are known by form, not by list."""
+    for symbol in symbols:
+        from_torch = _TORCH_CXX.match(symbol.name) or symbol.name.startswith(
+            ("torch_", "aoti_torch_", "_ZTI", "_ZTV", "_ZTS", "_ZN8pybind11")
+        )
+        from_python = symbol.name.startswith(("Py", "_Py"))
+        if not (from_torch or from_python or (symbol.weak and optional_symbol(symbol.name))):
+            yield f"{symbol.name} is undefined and neither torch nor Python is known to give it"

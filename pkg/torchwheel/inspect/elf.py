@@ -1,0 +1,137 @@
+"""What a shared library needs from the system it is loaded into, read from its dynamic section."""
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.dynamic import DynamicSection
+from elftools.elf.elffile import ELFFile
+from elftools.elf.gnuversions import GNUVerNeedSection, GNUVerSymSection
+from elftools.elf.sections import SymbolTableSection
+
+from torchwheel.inspect.errors import WheelError
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Undefined:
+    """A symbol the loader must find: its version and the library that gives it, if versioned."""
+
+    name: str
+    weak: bool = False
+    version: str | None = None
+    library: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Library:
+    """The dynamic facts of one ELF file. `name` is its path in the wheel."""
+
+    name: str
+    machine: str
+    soname: str | None
+    needed: tuple[str, ...]
+    undefined: tuple[Undefined, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Floor:
+    """The newest glibc a library asks for, and the symbols that ask for it."""
+
+    version: tuple[int, ...]
+    symbols: tuple[str, ...]
+
+
+def read_library(path: Path, name: str | None = None) -> Library:
+    """Read an ELF file; `name` is what errors and gates call it."""
+    name = name or path.name
+    try:
+        with path.open("rb") as file:
+            elf = ELFFile(file)
+            dynamic = elf.get_section_by_name(".dynamic")
+            # A tag has `soname` or `needed` only where it is of that kind, hence Any.
+            tags: list[Any] = (
+                list(dynamic.iter_tags()) if isinstance(dynamic, DynamicSection) else []
+            )
+            return Library(
+                name=name,
+                machine=str(elf["e_machine"]).removeprefix("EM_").lower(),
+                soname=next((str(t.soname) for t in tags if t.entry.d_tag == "DT_SONAME"), None),
+                needed=tuple(str(t.needed) for t in tags if t.entry.d_tag == "DT_NEEDED"),
+                undefined=tuple(sorted(set(_undefined(elf)), key=_order)),
+            )
+    # pyelftools meets a bent file with assertions and lookups of its own as well.
+    except (ELFError, AssertionError, ValueError, KeyError, TypeError, OverflowError) as error:
+        raise WheelError(f"{name}: not an ELF file that can be read: {error!r}") from error
+
+
+def glibc_floor(library: Library) -> Floor | None:
+    """The newest GLIBC_x.y among the versions needed, with its symbols; none if there is none."""
+    by_version: dict[tuple[int, ...], list[str]] = {}
+    for symbol in library.undefined:
+        prefix, _, number = (symbol.version or "").partition("_")
+        if prefix == "GLIBC" and all(part.isdigit() for part in number.split(".")):
+            key = tuple(int(part) for part in number.split("."))
+            by_version.setdefault(key, []).append(symbol.name)
+    if not by_version:
+        return None
+    newest = max(by_version)
+    return Floor(newest, tuple(sorted(set(by_version[newest]))))
+
+
+def versions_needed(library: Library) -> dict[str, tuple[str, ...]]:
+    """Symbol versions by the library that must give them, e.g. libc.so.6: GLIBC_2.17."""
+    found: dict[str, set[str]] = {}
+    for symbol in library.undefined:
+        if symbol.library and symbol.version:
+            found.setdefault(symbol.library, set()).add(symbol.version)
+    return {name: tuple(sorted(found[name])) for name in sorted(found)}
+
+
+def exported(path: Path) -> frozenset[str]:
+    """Names of the symbols a library defines for others."""
+    with path.open("rb") as file:
+        table = ELFFile(file).get_section_by_name(".dynsym")
+        if not isinstance(table, SymbolTableSection):
+            return frozenset()
+        return frozenset(
+            symbol.name
+            for symbol in table.iter_symbols()
+            if symbol["st_shndx"] != "SHN_UNDEF"
+            and symbol["st_info"]["bind"] in ("STB_GLOBAL", "STB_WEAK", "STB_LOOS")
+        )
+
+
+def _order(symbol: Undefined) -> tuple[str, str]:
+    return symbol.name, symbol.version or ""
+
+
+def _undefined(elf: ELFFile) -> Iterator[Undefined]:
+    table = elf.get_section_by_name(".dynsym")
+    if not isinstance(table, SymbolTableSection):
+        return
+    versym = elf.get_section_by_name(".gnu.version")
+    versions = _versions(elf)
+    for index, symbol in enumerate(table.iter_symbols()):
+        if symbol["st_shndx"] != "SHN_UNDEF" or not symbol.name:
+            continue
+        version: str | None = None
+        library: str | None = None
+        if isinstance(versym, GNUVerSymSection):
+            number = versym.get_symbol(index)["ndx"]
+            # The two named numbers (local, global) mean: no version.
+            if isinstance(number, int):
+                library, version = versions[number & 0x7FFF]
+        yield Undefined(symbol.name, symbol["st_info"]["bind"] == "STB_WEAK", version, library)
+
+
+def _versions(elf: ELFFile) -> dict[int, tuple[str, str]]:
+    section = elf.get_section_by_name(".gnu.version_r")
+    if not isinstance(section, GNUVerNeedSection):
+        return {}
+    return {
+        auxiliary["vna_other"]: (str(need.name), str(auxiliary.name))
+        for need, auxiliaries in section.iter_versions()
+        for auxiliary in auxiliaries
+    }

@@ -1,0 +1,168 @@
+"""The facts of a wheel file: its name, its metadata, its files, what it claims of itself."""
+
+import contextlib
+import dataclasses
+import email.parser
+import email.policy
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from packaging.metadata import InvalidMetadata, Metadata
+from packaging.tags import Tag, parse_tag
+from packaging.utils import InvalidWheelFilename, NormalizedName, parse_wheel_filename
+from packaging.version import Version
+
+from torchwheel import claims
+from torchwheel.errors import TorchwheelError
+from torchwheel.inspect import archive as archives
+from torchwheel.inspect import record
+from torchwheel.inspect.errors import WheelError
+
+ELF_MAGIC = b"\x7fELF"
+MAX_TEXT = 16 << 20
+"""METADATA, WHEEL and RECORD are read whole; none is larger."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Wheel:
+    """One wheel whose RECORD holds. `tags` are the file name's, `wheel_tags` those of WHEEL."""
+
+    path: Path
+    name: NormalizedName
+    version: Version
+    tags: frozenset[Tag]
+    metadata: Metadata
+    metadata_bytes: bytes
+    wheel_tags: frozenset[Tag]
+    root_is_purelib: bool
+    record: dict[str, record.Entry]
+    claims: claims.Claims | None
+    members: tuple[str, ...]
+    size: int
+    """Bytes of the file itself."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Extracted:
+    """A shared library (or other ELF file) of a wheel, written out to be read."""
+
+    member: str
+    path: Path
+
+
+def read_wheel(path: Path) -> Wheel:
+    """Read and verify a wheel; a broken one is a WheelError: one line that names the fact."""
+    try:
+        name, version, _, tags = parse_wheel_filename(path.name)
+    except InvalidWheelFilename as error:
+        raise WheelError(f"{path.name}: not a wheel's file name: {error}") from error
+    with archives.opened(path) as archive:
+        members = tuple(info.filename for info in archive.infolist() if not info.is_dir())
+        try:
+            dist_info = _dist_info(members)
+            entries = record.parse(_text(archive, f"{dist_info}/RECORD"))
+            record.verify(archive, entries, dist_info)
+            raw = _bytes(archive, f"{dist_info}/METADATA")
+            wheel_tags, purelib = _wheel_file(_text(archive, f"{dist_info}/WHEEL"))
+            return Wheel(
+                path=path,
+                name=name,
+                version=version,
+                tags=tags,
+                metadata=_metadata(raw),
+                metadata_bytes=raw,
+                wheel_tags=wheel_tags,
+                root_is_purelib=purelib,
+                record=entries,
+                claims=_claims(archive, f"{dist_info}/{claims.FILE}"),
+                members=members,
+                size=path.stat().st_size,
+            )
+        except WheelError as error:
+            raise WheelError(f"{path.name}: {error}") from error
+
+
+@contextlib.contextmanager
+def extracted(wheel: Wheel) -> Iterator[tuple[Extracted, ...]]:
+    """Yield every ELF file of the wheel, whatever its name, in a folder that then goes away."""
+    with tempfile.TemporaryDirectory(prefix="torchwheel-") as folder:
+        found: list[Extracted] = []
+        with archives.opened(wheel.path) as archive:
+            for member in wheel.members:
+                with archive.open(member) as source:
+                    if source.read(4) != ELF_MAGIC:
+                        continue
+                # A folder for each, so that the file keeps its name and two cannot collide.
+                target = Path(folder) / str(len(found)) / Path(member).name
+                target.parent.mkdir()
+                with archive.open(member) as source, target.open("wb") as file:
+                    while block := source.read(1 << 20):
+                        file.write(block)
+                found.append(Extracted(member, target))
+        yield tuple(found)
+
+
+def _dist_info(members: tuple[str, ...]) -> str:
+    tops = (member.split("/")[0] for member in members if "/" in member)
+    found = sorted({top for top in tops if top.endswith(".dist-info")})
+    if len(found) != 1:
+        raise WheelError(f"one .dist-info folder expected, got {', '.join(found) or 'none'}")
+    return found[0]
+
+
+def _bytes(archive: zipfile.ZipFile, name: str) -> bytes:
+    try:
+        info = archive.getinfo(name)
+    except KeyError:
+        raise WheelError(f"no {name} in it") from None
+    if info.file_size > MAX_TEXT:
+        raise WheelError(f"{name} has {info.file_size} bytes; at most {MAX_TEXT} expected")
+    return archive.read(name)
+
+
+def _text(archive: zipfile.ZipFile, name: str) -> str:
+    try:
+        return _bytes(archive, name).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise WheelError(f"{name} is not UTF-8: {error.reason} at byte {error.start}") from error
+
+
+def _metadata(raw: bytes) -> Metadata:
+    try:
+        return Metadata.from_email(raw)
+    # packaging raises its own ExceptionGroup before Python 3.11, the built-in one after.
+    except Exception as error:
+        parts = getattr(error, "exceptions", (error,))
+        fields = "; ".join(
+            f"{part.field}: {part}" if isinstance(part, InvalidMetadata) else str(part)
+            for part in parts
+        )
+        raise WheelError(f"METADATA is not valid: {' '.join(fields.split())}") from error
+
+
+def _wheel_file(text: str) -> tuple[frozenset[Tag], bool]:
+    headers = email.parser.HeaderParser(policy=email.policy.compat32).parsestr(text)
+    purelib = str(headers.get("Root-Is-Purelib", "")).strip().lower()
+    if purelib not in ("true", "false"):
+        raise WheelError(f"WHEEL: Root-Is-Purelib must be true or false, got {purelib!r}")
+    tags: set[Tag] = set()
+    for value in headers.get_all("Tag", []):
+        try:
+            tags |= parse_tag(str(value).strip())
+        except ValueError as error:
+            raise WheelError(f"WHEEL: {value!r} is not a tag") from error
+    if not tags:
+        raise WheelError("WHEEL names no Tag")
+    return frozenset(tags), purelib == "true"
+
+
+def _claims(archive: zipfile.ZipFile, name: str) -> claims.Claims | None:
+    if name not in archive.namelist():
+        return None
+    text = _text(archive, name)
+    try:
+        return claims.loads(text, name)
+    except TorchwheelError as error:
+        raise WheelError(str(error)) from error

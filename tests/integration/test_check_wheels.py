@@ -1,0 +1,160 @@
+"""Gates over real libraries: made by gcc and nvcc, put in wheels, judged from the file."""
+
+import dataclasses
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from torchwheel.check.facts import collect
+from torchwheel.check.gates import GateResult, gates_text, judge, passed, run_gates
+from torchwheel.check.limits import Limits
+from torchwheel.claims import Claims
+from torchwheel.errors import TorchwheelError
+from torchwheel.inspect import cuobjdump
+from wheelmaker import make_wheel, stable
+
+pytestmark = pytest.mark.integration
+
+LIMITS = Limits(max_size_mib=8)
+SOURCE = """
+extern "C" int torch_call_dispatcher(int);
+extern "C" __attribute__((weak)) int aoti_torch_get_current_cuda_stream(int);
+#ifdef MANGLED
+namespace at { int add(int); }
+#endif
+__global__ void kernel(float *p) { *p += 1; }
+extern "C" __attribute__((visibility("default"))) int run(float *p) {
+    kernel<<<1, 1>>>(p);
+#ifdef MANGLED
+    return at::add(1);
+#endif
+    return aoti_torch_get_current_cuda_stream ? torch_call_dispatcher(1) : 0;
+}
+"""
+
+
+def build(folder: Path, *, define: str = "PLAIN", cudart: str = "static") -> bytes:
+    """A library with machine code for 8.0 and 9.0 and PTX for 9.0."""
+    home = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin" / "nvcc"
+    nvcc = shutil.which("nvcc") or (str(home) if home.exists() else None)
+    if nvcc is None:
+        pytest.skip("no nvcc on PATH or in CUDA_HOME")
+    try:
+        cuobjdump.find()
+    except TorchwheelError as error:
+        pytest.skip(str(error))
+    (folder / "k.cu").write_text(SOURCE)
+    subprocess.run(
+        [
+            nvcc,
+            *("-shared", "-cudart", cudart, f"-D{define}", "-Xcompiler", "-fPIC"),
+            *(
+                "-gencode=arch=compute_80,code=sm_80",
+                "-gencode=arch=compute_90,code=[sm_90,compute_90]",
+            ),
+            *("k.cu", "-o", "_C.so"),
+        ],
+        cwd=folder,
+        check=True,
+    )
+    return (folder / "_C.so").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return build(tmp_path_factory.mktemp("library"))
+
+
+CLAIMS = stable(archs=("8.0", "9.0+PTX"))
+
+
+def pack(folder: Path, library: bytes, claims: Claims = CLAIMS, tag: str | None = None) -> Path:
+    """A wheel around the library; its platform tag is what auditwheel finds unless given."""
+
+    def make(platform: str) -> Path:
+        return make_wheel(
+            folder,
+            version="1.0.0+cu130",
+            tag=f"py3-none-{platform}",
+            files={"demo/__init__.py": b"", "demo/_C.so": library},
+            claims=claims,
+            requires=(f"torch{claims.torch}",),
+        )
+
+    if tag is None:
+        draft = make(f"linux_{os.uname().machine}")
+        tag = collect(draft).audit.read().tag
+        draft.unlink()
+    assert tag is not None
+    return make(tag)
+
+
+def failures(results: tuple[GateResult, ...]) -> dict[str, str]:
+    return {result.name: result.says for result in results if not result.ok}
+
+
+def test_a_right_wheel_passes(tmp_path: Path, library: bytes) -> None:
+    results = run_gates(pack(tmp_path, library), LIMITS)
+    assert passed(results), gates_text(results)
+    says = {result.name: result.says for result in results}
+    assert says["archs"] == "sm_80 sm_90 + PTX sm_90, 1 kernels in each"
+    assert "manylinux_2_" in says["platform-tag"]
+    assert "GLIBC_2." in says["platform-tag"]
+
+
+@pytest.mark.parametrize(
+    ("archs", "says"),
+    [
+        (("8.0", "9.0+PTX", "12.0"), "claimed, but no machine code with a kernel for sm_120"),
+        (("8.6", "9.0+PTX"), "for sm_86; machine code not claimed: sm_80"),
+        (("8.0", "9.0"), "PTX not claimed: sm_90"),
+        (("8.0+PTX", "9.0+PTX"), "claimed with +PTX, but no PTX for sm_80"),
+    ],
+)
+def test_another_arch_than_claimed(
+    tmp_path: Path, library: bytes, archs: tuple[str, ...], says: str
+) -> None:
+    path = pack(tmp_path, library, dataclasses.replace(CLAIMS, archs=archs))
+    found = failures(run_gates(path, LIMITS))
+    assert list(found) == ["archs"]
+    assert says in found["archs"]
+
+
+@pytest.mark.parametrize("tag", ["manylinux_2_17", "manylinux_2_41", "linux"])
+def test_a_tag_that_is_hoped_for(tmp_path: Path, library: bytes, tag: str) -> None:
+    path = pack(tmp_path, library, tag=f"{tag}_{os.uname().machine}")
+    found = failures(run_gates(path, LIMITS))
+    assert list(found) == ["platform-tag"]
+    assert f"the file name {tag}_" in found["platform-tag"]
+
+
+def test_a_truncated_wheel(tmp_path: Path, library: bytes) -> None:
+    path = pack(tmp_path, library)
+    path.write_bytes(path.read_bytes()[:100_000])
+    found = failures(run_gates(path, LIMITS))
+    assert "record" in found
+    assert "not a whole zip archive" in found["record"]
+
+
+def test_a_mangled_symbol_of_torch(tmp_path: Path) -> None:
+    path = pack(tmp_path, build(tmp_path, define="MANGLED"))
+    found = failures(run_gates(path, LIMITS))
+    assert list(found) == ["torch-symbols"]
+    assert "_ZN2at3addEi is a C++ symbol of torch" in found["torch-symbols"]
+
+
+def test_shared_cudart(tmp_path: Path) -> None:
+    path = pack(tmp_path, build(tmp_path, cudart="shared"), tag=f"linux_{os.uname().machine}")
+    found = failures(run_gates(path, LIMITS))
+    assert list(found) == ["runtime", "platform-tag"]
+    assert "libcudart.so.13" in found["runtime"]
+    assert "libraries outside every manylinux system: libcudart.so.13" in found["platform-tag"]
+
+
+def test_no_cuobjdump_fails_closed(tmp_path: Path, library: bytes) -> None:
+    path = pack(tmp_path, library)
+    facts = collect(path, tmp_path / "no-cuobjdump")
+    assert list(failures(judge(facts, LIMITS))) == ["archs"]

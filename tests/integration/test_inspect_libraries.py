@@ -1,0 +1,96 @@
+"""Facts read from libraries that gcc and nvcc have just made."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from torchwheel.errors import TorchwheelError
+from torchwheel.inspect import cuobjdump
+from torchwheel.inspect.elf import exported, glibc_floor, read_library
+from torchwheel.inspect.gpu import read_gpu_code
+
+pytestmark = pytest.mark.integration
+
+C = """
+#include <stdio.h>
+extern void torch_thing(void);
+__attribute__((weak)) extern void maybe(void);
+int visible(void) { torch_thing(); if (maybe) maybe(); return puts("x"); }
+"""
+CUDA = "__global__ void kernel(float *p) { *p += 1; }\n"
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if not (gcc := shutil.which("gcc")):
+        pytest.skip("no gcc on PATH")
+    folder = tmp_path_factory.mktemp("elf")
+    (folder / "x.c").write_text(C)
+    command = [gcc, "-shared", "-fPIC", "-Wl,-soname,libx.so.1", "x.c", "-o", "libx.so"]
+    subprocess.run(command, cwd=folder, check=True)
+    return folder / "libx.so"
+
+
+def test_dynamic_facts(library: Path) -> None:
+    facts = read_library(library, "demo/libx.so")
+    symbols = {symbol.name: symbol for symbol in facts.undefined}
+    assert (facts.name, facts.soname) == ("demo/libx.so", "libx.so.1")
+    assert facts.machine == {"x86_64": "x86_64", "aarch64": "aarch64"}[os.uname().machine]
+    assert "libc.so.6" in facts.needed
+    assert not symbols["torch_thing"].weak
+    assert symbols["torch_thing"].version is None
+    assert symbols["maybe"].weak
+    assert (symbols["puts"].version or "").startswith("GLIBC_2.")
+    assert symbols["puts"].library == "libc.so.6"
+    assert "visible" not in symbols
+    assert "visible" in exported(library)
+    assert "torch_thing" not in exported(library)
+    floor = glibc_floor(facts)
+    assert floor is not None
+    assert floor.version >= (2, 2)
+
+
+def nvcc() -> str:
+    home = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin" / "nvcc"
+    found = shutil.which("nvcc") or (str(home) if home.exists() else None)
+    if found is None:
+        pytest.skip("no nvcc on PATH or in CUDA_HOME")
+    return found
+
+
+def program() -> Path:
+    try:
+        return cuobjdump.find()
+    except TorchwheelError as error:
+        pytest.skip(str(error))
+
+
+def test_gpu_code_of_a_real_library(tmp_path: Path) -> None:
+    (tmp_path / "k.cu").write_text(CUDA)
+    subprocess.run(
+        [
+            nvcc(),
+            "-shared",
+            "-Xcompiler",
+            "-fPIC",
+            "-gencode=arch=compute_80,code=sm_80",
+            "-gencode=arch=compute_90a,code=[sm_90a,compute_90a]",
+            "k.cu",
+            "-o",
+            "libk.so",
+        ],
+        cwd=tmp_path,
+        check=True,
+    )
+    code = read_gpu_code(tmp_path / "libk.so", program())
+    found = {(module.kind, module.arch, module.kernels) for module in code}
+    kernels = ("_Z6kernelPf",)
+    assert {("sass", "sm_80", kernels), ("sass", "sm_90a", kernels), ("ptx", "sm_90a", ())} <= found
+    assert {module.arch for module in code} == {"sm_80", "sm_90a"}
+
+
+def test_a_library_of_gcc_has_no_gpu_code(library: Path) -> None:
+    assert read_gpu_code(library, program()) == ()

@@ -1,0 +1,339 @@
+"""Every gate on facts in memory: a right wheel passes all, each violation fails just its gate."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from packaging.tags import parse_tag
+
+from torchwheel.check import gates
+from torchwheel.check.audit import Audit, symbol_causes
+from torchwheel.check.facts import Fact, Facts, fact
+from torchwheel.check.gates import GATES, GateResult, gates_text, judge, passed, run_gates
+from torchwheel.check.limits import Limits
+from torchwheel.claims import Claims
+from torchwheel.inspect.elf import Library, Undefined
+from torchwheel.inspect.gpu import GpuCode
+from torchwheel.inspect.wheel import Wheel, read_wheel
+from wheelmaker import PURE, make_wheel, stable
+
+LIMITS = Limits(max_size_mib=1)
+KERNELS = ("_Z1kPf", "_Z2k2Pf")
+TAG = "py3-none-manylinux_2_34_x86_64"
+SYMBOLS = (
+    Undefined("aoti_torch_get_current_cuda_stream", weak=True),
+    Undefined("torch_call_dispatcher"),
+    Undefined("_ITM_deregisterTMCloneTable", weak=True),
+    Undefined("malloc", version="GLIBC_2.2.5", library="libc.so.6"),
+)
+LIBRARY = Library("demo/_C.so", "x86_64", None, ("libtorch.so", "libc.so.6"), SYMBOLS)
+CODE = (
+    GpuCode("sass", "sm_80", KERNELS),
+    GpuCode("sass", "sm_90a", KERNELS),
+    GpuCode("ptx", "sm_90a"),
+)
+CLAIMS = stable(archs=("8.0", "9.0a+PTX"))
+AUDIT = Audit("manylinux_2_34_x86_64", (), ("GLIBC_2.34 by dlopen, dlsym",))
+
+
+@pytest.fixture
+def wheel(tmp_path: Path) -> Wheel:
+    return read_wheel(
+        make_wheel(
+            tmp_path, version="1.0.0+cu130", tag=TAG, claims=CLAIMS, requires=("torch>=2.11",)
+        )
+    )
+
+
+@pytest.fixture
+def facts(wheel: Wheel) -> Facts:
+    return Facts(Fact(wheel), Fact((LIBRARY,)), Fact(CODE), Fact(AUDIT))
+
+
+def failed(facts: Facts, limits: Limits = LIMITS) -> dict[str, str]:
+    return {result.name: result.says for result in judge(facts, limits) if not result.ok}
+
+
+def only(facts: Facts, gate: str, limits: Limits = LIMITS) -> str:
+    found = failed(facts, limits)
+    assert list(found) == [gate]
+    return found[gate]
+
+
+def changed(facts: Facts, **changes: object) -> Facts:
+    """The facts with fields of the wheel changed."""
+    return dataclasses.replace(
+        facts,
+        wheel=Fact(dataclasses.replace(facts.wheel.read(), **changes)),  # type: ignore[arg-type]
+    )
+
+
+def with_library(facts: Facts, **changes: object) -> Facts:
+    library = dataclasses.replace(LIBRARY, **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(facts, libraries=Fact((library,)))
+
+
+def with_symbol(facts: Facts, symbol: Undefined) -> Facts:
+    return with_library(facts, undefined=(*SYMBOLS, symbol))
+
+
+def test_a_right_wheel_passes_every_gate(facts: Facts) -> None:
+    results = judge(facts, LIMITS)
+    assert passed(results)
+    assert gates_text(results).splitlines()[2:6] == [
+        "ok      archs          sm_80 sm_90a + PTX sm_90a, 2 kernels in each",
+        "ok      torch-symbols  2 C symbols of torch, all in 2.11",
+        "ok      runtime        needs libc.so.6, libtorch.so",
+        "ok      platform-tag   manylinux_2_34_x86_64: GLIBC_2.34 by dlopen, dlsym",
+    ]
+
+
+def test_a_pure_wheel_passes_every_gate(tmp_path: Path) -> None:
+    assert passed(run_gates(make_wheel(tmp_path), LIMITS))
+
+
+def test_passed_needs_every_gate(facts: Facts) -> None:
+    results = judge(facts, LIMITS)
+    assert not passed(results[:-1])
+    assert not passed([])
+    assert not passed([*results[:-1], GateResult("size", False, "")])
+
+
+def test_a_broken_wheel_fails_every_gate_and_names_the_fact(tmp_path: Path) -> None:
+    path = make_wheel(tmp_path)
+    path.write_bytes(path.read_bytes()[:-30])
+    results = run_gates(path, LIMITS)
+    assert [result.name for result in results] == list(GATES)
+    assert not any(result.ok for result in results)
+    assert "not a whole zip archive" in results[0].says
+
+
+def test_a_wheel_without_claims_fails_every_gate_that_compares(facts: Facts) -> None:
+    found = failed(changed(facts, claims=None))
+    assert list(found) == ["metadata", "archs", "torch-symbols", "runtime", "platform-tag"]
+    assert all("claims nothing" in says for says in found.values())
+
+
+def test_a_gate_that_breaks_has_failed(facts: Facts) -> None:
+    def bad(_: Facts, __: Limits) -> str:
+        raise ZeroDivisionError("two\nlines")
+
+    (result,) = judge(facts, LIMITS, {"bad": bad})
+    assert result == GateResult("bad", False, "the gate broke: ZeroDivisionError: two lines")
+
+
+def test_a_fact_that_cannot_be_read_fails_its_gates(facts: Facts) -> None:
+    def bad() -> tuple[GpuCode, ...]:
+        raise OSError("gone")
+
+    assert only(dataclasses.replace(facts, gpu_code=fact(bad)), "archs") == "OSError: gone"
+    assert only(dataclasses.replace(facts, audit=Fact(fault="x")), "platform-tag") == "x"
+
+
+def test_size(facts: Facts) -> None:
+    assert "at most 0.0001 MiB expected" in only(facts, "size", Limits(0.0001))
+
+
+# metadata
+
+
+def test_local_version(facts: Facts) -> None:
+    claims = dataclasses.replace(CLAIMS, local="cu132")
+    assert "cu132 expected, got cu130" in only(changed(facts, claims=claims), "metadata")
+
+
+@pytest.mark.parametrize(
+    ("bent", "fact_"),
+    [
+        (b"Name: other\nVersion: 1.0.0+cu130\n", "METADATA Name: demo expected, got other"),
+        (b"Name: demo\nVersion: 1.0.0\n", "1.0.0+cu130 expected, got 1.0.0"),
+    ],
+)
+def test_bent_metadata(tmp_path: Path, facts: Facts, bent: bytes, fact_: str) -> None:
+    info = "demo-1.0.0+cu130.dist-info/METADATA"
+    text = b"Metadata-Version: 2.1\n" + bent + b"Requires-Dist: torch>=2.11\n"
+    path = make_wheel(
+        tmp_path,
+        version="1.0.0+cu130",
+        tag=TAG,
+        claims=CLAIMS,
+        bend=lambda members: members.update({info: text}),
+    )
+    assert fact_ in only(dataclasses.replace(facts, wheel=Fact(read_wheel(path))), "metadata")
+
+
+@pytest.mark.parametrize(
+    "requires",
+    [
+        (),
+        ("torch>=2.12",),
+        ("torch>=2.11,<3",),
+        ("torch>=2.11", "torch!=2.12"),
+        ("torch>=2.11; python_version < '3'",),
+        ("torch",),
+        ("Torch[x]>=2.11",),
+        ("numpy>=2.11",),
+    ],
+)
+def test_requires_dist(tmp_path: Path, facts: Facts, requires: tuple[str, ...]) -> None:
+    path = make_wheel(tmp_path, version="1.0.0+cu130", tag=TAG, claims=CLAIMS, requires=requires)
+    says = only(dataclasses.replace(facts, wheel=Fact(read_wheel(path))), "metadata")
+    assert "torch>=2.11 expected, got" in says
+
+
+def test_tags_and_purelib(facts: Facts) -> None:
+    other = frozenset(parse_tag("py3-none-any"))
+    assert "WHEEL Tag" in only(changed(facts, wheel_tags=other), "metadata")
+    assert "Root-Is-Purelib" in only(changed(facts, root_is_purelib=True), "metadata")
+
+
+def test_interpreter(facts: Facts) -> None:
+    tags = frozenset(parse_tag("cp312-cp312-manylinux_2_34_x86_64"))
+    says = only(changed(facts, tags=tags, wheel_tags=tags), "metadata")
+    assert "stable wheel: py3-none expected, got cp312-cp312" in says
+
+
+# archs
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ((), "no machine code with a kernel for sm_80, sm_90a; claimed with +PTX"),
+        (CODE[1:], "no machine code with a kernel for sm_80"),
+        (CODE[:2], "claimed with +PTX, but no PTX for sm_90a"),
+        ((*CODE, GpuCode("sass", "sm_120", KERNELS)), "machine code not claimed: sm_120"),
+        ((*CODE, GpuCode("sass", "sm_120")), "machine code not claimed: sm_120"),
+        ((*CODE, GpuCode("ptx", "sm_80")), "PTX not claimed: sm_80"),
+        ((GpuCode("sass", "sm_80"), *CODE[1:]), "no machine code with a kernel for sm_80"),
+        ((GpuCode("sass", "sm_90", KERNELS), *CODE), "machine code not claimed: sm_90"),
+        ((GpuCode("sass", "sm_80", KERNELS[:1]), *CODE[1:]), "sm_80 lacks 1 kernels"),
+        ((*CODE, GpuCode("sass", "sm_90a", KERNELS)), "2 modules of machine code, but only 1 of"),
+    ],
+)
+def test_archs(facts: Facts, code: tuple[GpuCode, ...], says: str) -> None:
+    assert says in only(dataclasses.replace(facts, gpu_code=Fact(code)), "archs")
+
+
+def test_archs_claimed_by_none(facts: Facts) -> None:
+    for claims in (stable(), stable(archs=()), stable(archs=("8.0",), backend="rocm")):
+        assert "archs" in failed(changed(facts, claims=claims))
+
+
+# torch-symbols
+
+
+@pytest.mark.parametrize(
+    ("symbol", "says"),
+    [
+        (Undefined("_ZN2at4_ops3add4callE"), "C++ symbol of torch"),
+        (Undefined("_ZNK3c1010TensorImpl5sizesEv"), "C++ symbol of torch"),
+        (Undefined("_ZN5torch7LibraryC1Ev", weak=True), "C++ symbol of torch"),
+        (Undefined("torch_no_such_thing"), "not in torch 2.11"),
+        (Undefined("aoti_torch_no_such", weak=True), "not in torch 2.11"),
+        (Undefined("aoti_torch_get_current_cuda_stream"), "only in libtorch_cuda.so: declare it"),
+        (Undefined("PyErr_SetString"), "PyErr_SetString is undefined"),
+        (Undefined("cudaLaunchKernel"), "cudaLaunchKernel is undefined"),
+        (Undefined("surprise", weak=True), "surprise is undefined"),
+        (Undefined("__gmon_start__"), "__gmon_start__ is undefined"),
+    ],
+)
+def test_symbols(facts: Facts, symbol: Undefined, says: str) -> None:
+    assert says in only(with_symbol(facts, symbol), "torch-symbols")
+
+
+def test_a_torch_without_a_list_fails(facts: Facts) -> None:
+    found = failed(changed(facts, claims=dataclasses.replace(CLAIMS, torch=">=2.99")))
+    assert "no list of torch 2.99" in found["torch-symbols"]
+
+
+def test_a_binary_wheel_without_a_library_fails(facts: Facts) -> None:
+    assert "torch-symbols" in failed(dataclasses.replace(facts, libraries=Fact(())))
+
+
+# runtime
+
+
+@pytest.mark.parametrize(
+    "needed", ["libcudart.so.13", "libpython3.12.so.1.0", "libtorch_cuda.so", "libcuda.so.1"]
+)
+def test_runtime(facts: Facts, needed: str) -> None:
+    says = only(with_library(facts, needed=(*LIBRARY.needed, needed)), "runtime")
+    assert says.startswith(f"demo/_C.so needs {needed}, which is not allowed: cudart is linked")
+
+
+def test_a_library_of_the_wheel_itself_is_allowed(facts: Facts) -> None:
+    helper = dataclasses.replace(LIBRARY, name="demo/libhelp.so", soname="libhelp.so.1")
+    user = dataclasses.replace(LIBRARY, needed=("libhelp.so.1",))
+    assert not failed(dataclasses.replace(facts, libraries=Fact((helper, user))))
+
+
+# platform-tag
+
+
+@pytest.mark.parametrize("tag", ["manylinux_2_17_x86_64", "manylinux_2_35_x86_64", "any"])
+def test_platform_tag_that_is_not_what_the_symbols_say(facts: Facts, tag: str) -> None:
+    tags = frozenset(parse_tag(f"py3-none-{tag}"))
+    says = only(changed(facts, tags=tags, wheel_tags=tags), "platform-tag")
+    assert "the symbols say manylinux_2_34_x86_64" in says
+    assert tag in says
+    assert "GLIBC_2.34 by dlopen" in says
+
+
+def test_an_alias_is_the_same_tag(facts: Facts) -> None:
+    tags = frozenset(parse_tag("py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64"))
+    audit = Audit("manylinux_2_17_x86_64", ("manylinux2014_x86_64",), ())
+    right = dataclasses.replace(changed(facts, tags=tags, wheel_tags=tags), audit=Fact(audit))
+    assert not failed(right)
+
+
+def test_no_policy(facts: Facts) -> None:
+    audit = Audit("linux_x86_64", (), ("GLIBC_2.99 by f",))
+    says = only(dataclasses.replace(facts, audit=Fact(audit)), "platform-tag")
+    assert says == "no manylinux policy admits it: GLIBC_2.99 by f"
+
+
+def test_a_pure_wheel_with_machine_code(facts: Facts) -> None:
+    tags = frozenset(parse_tag("py3-none-any"))
+    pure = dataclasses.replace(PURE, local="cu130", torch=">=2.11")
+    found = failed(changed(facts, tags=tags, wheel_tags=tags, root_is_purelib=True, claims=pure))
+    assert "holds machine code: demo/_C.so" in found["archs"]
+    assert "holds machine code for manylinux_2_34_x86_64" in found["platform-tag"]
+
+
+def test_a_platform_wheel_without_machine_code(facts: Facts) -> None:
+    assert "no machine code" in only(
+        dataclasses.replace(facts, audit=Fact(Audit(None))), "platform-tag"
+    )
+
+
+def test_causes_are_the_versions_a_stricter_policy_lacks() -> None:
+    symbols = tuple(
+        Undefined(f"f{number}", version="GLIBC_2.34", library="libc.so.6") for number in range(8)
+    )
+    symbols += (Undefined("g", version="GLIBC_2.9", library="libc.so.6"),)
+    extra = Undefined("old", version="GLIBC_2.5"), Undefined("q", version="OTHER_9"), Undefined("n")
+    library = dataclasses.replace(LIBRARY, undefined=(*symbols, *extra))
+    causes = symbol_causes((library,), {"GLIBC": frozenset({"2.5"})})
+    assert causes == (
+        "GLIBC_2.34 by f0, f1, f2, f3, f4, f5 and 2 more",
+        "GLIBC_2.9 by g",
+    )
+
+
+def test_aten_symbols(facts: Facts) -> None:
+    claims = Claims(
+        "cu130-torch2.11-cp312", "aten", "==2.11.*", "cuda", "13.0", CLAIMS.archs, "cu130"
+    )
+    aten = changed(facts, claims=claims)
+    good = with_symbol(
+        with_symbol(aten, Undefined("_ZN2at4_ops3add4callE")), Undefined("PyErr_Clear")
+    )
+    assert "torch-symbols" not in failed(good)
+    assert "torch-symbols" in failed(with_symbol(aten, Undefined("cudaLaunchKernel")))
+
+
+def test_the_table_has_each_gate_once() -> None:
+    assert list(gates.GATES) == [
+        "record", "metadata", "archs", "torch-symbols", "runtime", "platform-tag", "size"
+    ]  # fmt: skip

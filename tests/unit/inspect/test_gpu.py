@@ -1,0 +1,142 @@
+"""Reading cuobjdump: real outputs, bent outputs, no cuobjdump."""
+
+import contextlib
+import importlib.metadata
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchwheel.errors import TorchwheelError
+from torchwheel.inspect import cuobjdump
+from torchwheel.inspect.gpu import GpuCode, parse
+
+OUTPUTS = Path(__file__).parent / "outputs"
+
+
+def test_modules_of_a_library_linked_by_nvcc() -> None:
+    kernels = ("_Z1kPf",)
+    # The first three come from nvcc's device link: archs without a kernel.
+    assert parse((OUTPUTS / "linked_by_nvcc.txt").read_text()) == (
+        GpuCode("sass", "sm_80"),
+        GpuCode("sass", "sm_90a"),
+        GpuCode("sass", "sm_120"),
+        GpuCode("sass", "sm_80", kernels),
+        GpuCode("sass", "sm_90a", kernels),
+        GpuCode("sass", "sm_120", kernels),
+        GpuCode("ptx", "sm_120"),
+    )
+
+
+def test_modules_of_two_files_keep_the_family_letter() -> None:
+    assert parse((OUTPUTS / "two_files.txt").read_text()) == (
+        GpuCode("sass", "sm_80", ("_Z1kPf",)),
+        GpuCode("sass", "sm_100f", ("_Z1kPf",)),
+        GpuCode("ptx", "sm_100f"),
+        GpuCode("sass", "sm_90", ("_Z2k2Pf",)),
+    )
+
+
+def test_device_functions_are_no_kernels() -> None:
+    modules = parse((OUTPUTS / "with_device_functions.txt").read_text())
+    assert [(module.kind, module.arch, len(module.kernels)) for module in modules] == [
+        ("sass", "sm_80", 6),
+        ("sass", "sm_90", 6),
+        ("ptx", "sm_90", 0),
+    ]
+    assert all(name.startswith("_Z11bias_gelu_k") for code in modules for name in code.kernels)
+
+
+def test_nothing_printed_is_no_code() -> None:
+    assert parse("") == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hello",
+        "Fatbin elf code:\narch = gfx90a\n",
+        "Fatbin elf code:\n====\nsymbols:\n",
+        "arch = sm_80\n",
+        "Fatbin elf code:\narch = sm_80\nSTT_FUNC _Z1kPf\n",
+    ],
+)
+def test_what_is_not_understood_is_an_error(text: str) -> None:
+    with pytest.raises(TorchwheelError, match="cuobjdump"):
+        parse(text)
+
+
+@given(st.text())
+def test_any_text_is_modules_or_an_error(text: str) -> None:
+    with contextlib.suppress(TorchwheelError):
+        assert all(module.arch.startswith("sm_") for module in parse(text))
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["elf", "ptx"]),
+            st.from_regex(r"sm_[0-9]{2,3}[af]?", fullmatch=True),
+            st.lists(st.from_regex(r"_Z[0-9a-zA-Z_]+", fullmatch=True), unique=True),
+        )
+    )
+)
+def test_what_is_printed_is_read_back(modules: list[tuple[str, str, list[str]]]) -> None:
+    text = ""
+    for kind, arch, kernels in modules:
+        text += f"\nFatbin {kind} code:\n================\narch = {arch}\ncode version = [1,8]\n"
+        if kind == "elf":
+            text += "\nsymbols:\n"
+            text += "".join(f"STT_FUNC   STB_GLOBAL STO_ENTRY   {name}\n" for name in kernels)
+    assert [(code.kind, code.arch, code.kernels) for code in parse(text)] == [
+        ("sass" if kind == "elf" else "ptx", arch, tuple(sorted(kernels)) if kind == "elf" else ())
+        for kind, arch, kernels in modules
+    ]
+
+
+def program(path: Path, body: str = "") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
+def no_package(name: str) -> None:
+    raise importlib.metadata.PackageNotFoundError(name)
+
+
+def test_where_cuobjdump_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "files", no_package)
+    given_, named, path, home = (
+        program(tmp_path / part / "bin" / "cuobjdump")
+        for part in ("given", "named", "path", "home")
+    )
+    environ = {"PATH": str(path.parent), "CUDA_HOME": str(home.parent.parent)}
+    with_variable = {**environ, cuobjdump.VARIABLE: str(named)}
+    assert cuobjdump.find(given_, with_variable) == given_
+    assert cuobjdump.find(None, with_variable) == named
+    assert cuobjdump.find(None, environ) == path
+    assert cuobjdump.find(None, {**environ, "PATH": str(tmp_path)}) == home
+    with pytest.raises(TorchwheelError, match="install nvidia-cuda-cuobjdump"):
+        cuobjdump.find(None, {"PATH": str(tmp_path)})
+    with pytest.raises(TorchwheelError, match=r"expected at .*gone"):
+        cuobjdump.find(tmp_path / "gone", environ)
+
+
+def test_a_library_without_device_code_is_empty(tmp_path: Path) -> None:
+    says = "cuobjdump info    : File 'x.so' does not contain device code"
+    quiet = program(tmp_path / "c", f'echo "{says}" >&2; exit 255')
+    assert cuobjdump.symbols(quiet, Path("x.so")) == ""
+
+
+@pytest.mark.parametrize("body", ["echo no such thing >&2; exit 1", "exit 3"])
+def test_a_failing_cuobjdump_is_an_error(tmp_path: Path, body: str) -> None:
+    with pytest.raises(TorchwheelError, match=r"failed on x\.so"):
+        cuobjdump.symbols(program(tmp_path / "c", body), Path("x.so"))
+
+
+def test_a_cuobjdump_that_does_not_start(tmp_path: Path) -> None:
+    (tmp_path / "c").write_text("no program")
+    with pytest.raises(TorchwheelError, match="cannot be run"):
+        cuobjdump.symbols(tmp_path / "c", Path("x.so"))

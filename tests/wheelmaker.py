@@ -1,0 +1,70 @@
+"""Makes small real wheels, right or bent in one place, for the tests of every part."""
+
+import base64
+import hashlib
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from torchwheel import claims as claims_file
+from torchwheel.claims import Claims
+
+PURE = Claims(variant="pure", abi="pure", torch=">=2.6")
+
+
+def stable(**changes: object) -> Claims:
+    """Claims of a CUDA stable-ABI wheel, with `changes`."""
+    fields: dict[str, object] = {
+        "variant": "cu130-stable",
+        "abi": "stable",
+        "torch": ">=2.11",
+        "backend": "cuda",
+        "toolkit": "13.0",
+        "archs": ("8.0",),
+        "local": "cu130",
+    }
+    return Claims(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def record_line(name: str, data: bytes) -> str:
+    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+    return f"{name},sha256={digest},{len(data)}\n"
+
+
+def metadata(name: str, version: str, requires: Sequence[str]) -> bytes:
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+    lines += [f"Requires-Dist: {requirement}" for requirement in requires]
+    return ("\n".join([*lines, "Requires-Python: >=3.10", ""])).encode()
+
+
+def make_wheel(
+    folder: Path,
+    *,
+    name: str = "demo",
+    version: str = "1.0.0",
+    tag: str = "py3-none-any",
+    files: Mapping[str, bytes] | None = None,
+    claims: Claims | None = PURE,
+    requires: Sequence[str] = ("torch>=2.6",),
+    bend: Callable[[dict[str, bytes]], None] = lambda members: None,
+    bend_record: Callable[[str], str] = lambda text: text,
+) -> Path:
+    """Write a wheel; `bend` changes the members before RECORD is made, `bend_record` RECORD."""
+    info = f"{name}-{version}.dist-info"
+    pure = "true" if tag.endswith("-any") else "false"
+    members = dict(files or {f"{name}/__init__.py": b"answer = 42\n"})
+    members[f"{info}/METADATA"] = metadata(name, version, requires)
+    members[f"{info}/WHEEL"] = (
+        f"Wheel-Version: 1.0\nGenerator: wheelmaker\nRoot-Is-Purelib: {pure}\nTag: {tag}\n"
+    ).encode()
+    if claims is not None:
+        members[f"{info}/{claims_file.FILE}"] = claims_file.dumps(claims).encode()
+    bend(members)
+    record = "".join(record_line(*item) for item in members.items()) + f"{info}/RECORD,,\n"
+    members[f"{info}/RECORD"] = bend_record(record).encode()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-{version}-{tag}.whl"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for member, data in members.items():
+            archive.writestr(zipfile.ZipInfo(member, (2026, 1, 1, 0, 0, 0)), data)
+    return path
