@@ -1,0 +1,203 @@
+"""The index as files: links, hashes, metadata, bytes."""
+
+import hashlib
+import html.parser
+import json
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from torchwheel.claims import Claims
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.index.build import build_index
+from torchwheel.index.groups import groups_of
+from torchwheel.index.model import IndexedWheel
+from wheelmaker import PURE, make_wheel, metadata, stable
+
+TAG = "py3-none-manylinux_2_34_x86_64"
+NAME = f"demo-1.0.0+cu130-{TAG}.whl"
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Path:
+    binary = make_wheel(tmp_path / "dist", version="1.0.0+cu130", tag=TAG, claims=stable())
+    pure = make_wheel(tmp_path / "dist")
+    older = make_wheel(tmp_path / "dist", version="0.9")
+    build_index(
+        [
+            IndexedWheel(older, ("cpu",)),
+            IndexedWheel(binary, ("cu130", "cu130/torch2.11")),
+            IndexedWheel(pure, ("cpu", "cu130", "cu130/torch2.11")),
+        ],
+        tmp_path / "index",
+    )
+    return tmp_path / "index"
+
+
+class Links(html.parser.HTMLParser):
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.found: dict[str, dict[str, str | None]] = {}
+        self._open: dict[str, str | None] | None = None
+        self.feed(page.read_text())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._open = dict(attrs) if tag == "a" else None
+
+    def handle_data(self, data: str) -> None:
+        if self._open is not None:
+            self.found[data] = self._open
+            self._open = None
+
+
+def test_the_files_of_an_index(index: Path) -> None:
+    found = {str(path.relative_to(index)) for path in index.rglob("*") if path.is_file()}
+    wheels = {NAME, "demo-1.0.0-py3-none-any.whl", "demo-0.9-py3-none-any.whl"}
+    pages = {
+        f"{folder}/index.{kind}"
+        for group in ("cpu", "cu130", "cu130/torch2.11")
+        for folder in (group, f"{group}/demo")
+        for kind in ("html", "json")
+    }
+    beside = {f"files/{name}{end}" for name in wheels for end in ("", ".metadata")}
+    assert found == {"index.html"} | pages | beside
+
+
+@pytest.mark.parametrize("group", ["cu130", "cu130/torch2.11"])
+def test_a_page_leads_to_its_files(index: Path, group: str) -> None:
+    page = index / group / "demo" / "index.html"
+    links = Links(page).found
+    assert list(links) == [NAME, "demo-1.0.0-py3-none-any.whl"]
+    for name, link in links.items():
+        address = urlsplit(link["href"] or "")
+        target = (page.parent / unquote(address.path)).resolve()
+        assert target == index / "files" / name
+        assert "+" not in address.path
+        assert address.fragment == f"sha256={hashlib.sha256(target.read_bytes()).hexdigest()}"
+        beside = Path(f"{target}.metadata").read_bytes()
+        expected = f"sha256={hashlib.sha256(beside).hexdigest()}"
+        assert link["data-core-metadata"] == link["data-dist-info-metadata"] == expected
+        assert link["data-requires-python"] == ">=3.10"
+
+
+def test_the_document_says_what_the_page_says(index: Path) -> None:
+    page = index / "cu130/torch2.11/demo"
+    document = json.loads((page / "index.json").read_text())
+    assert document["meta"] == {"api-version": "1.1"}
+    assert (document["name"], document["versions"]) == ("demo", ["1.0.0", "1.0.0+cu130"])
+    links = Links(page / "index.html").found
+    assert [file["filename"] for file in document["files"]] == list(links)
+    for file in document["files"]:
+        link = links[file["filename"]]
+        assert f"{file['url']}#sha256={file['hashes']['sha256']}" == link["href"]
+        assert file["core-metadata"] == file["data-dist-info-metadata"]
+        assert link["data-core-metadata"] == f"sha256={file['core-metadata']['sha256']}"
+        assert file["requires-python"] == ">=3.10"
+        assert file["size"] == (page / unquote(file["url"])).stat().st_size
+
+
+def test_metadata_files_are_the_wheels_own(index: Path) -> None:
+    found = (index / "files" / "demo-1.0.0-py3-none-any.whl.metadata").read_bytes()
+    assert found == metadata("demo", "1.0.0", ["torch>=2.6"])
+
+
+def test_lists_of_projects_and_groups(index: Path) -> None:
+    assert Links(index / "cu130" / "index.html").found.keys() == {"demo"}
+    document = json.loads((index / "cu130" / "index.json").read_text())
+    assert document["projects"] == [{"name": "demo"}]
+    groups = Links(index / "index.html").found
+    assert {name: link["href"] for name, link in groups.items()} == {
+        name: f"{name}/" for name in ("cpu", "cu130", "cu130/torch2.11")
+    }
+
+
+def test_a_person_sees_command_size_and_hash(index: Path) -> None:
+    text = (index / "cpu" / "demo" / "index.html").read_text()
+    wheel = index / "files" / "demo-1.0.0-py3-none-any.whl"
+    assert "pip install --extra-index-url" in text
+    assert f"{wheel.stat().st_size / 1024:.1f} KiB" in text
+    assert text.index("demo-1.0.0-") < text.index("demo-0.9-")
+
+
+def everything(index: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(index)): p.read_bytes() for p in index.rglob("*") if p.is_file()}
+
+
+def test_the_same_wheels_give_the_same_bytes(index: Path, tmp_path: Path) -> None:
+    dist = tmp_path / "dist"
+    wheels = [
+        IndexedWheel(dist / "demo-1.0.0-py3-none-any.whl", ("cu130/torch2.11", "cu130", "cpu")),
+        IndexedWheel(dist / NAME, ("cu130/torch2.11", "cu130")),
+        IndexedWheel(dist / "demo-0.9-py3-none-any.whl", ("cpu",)),
+    ]
+    before = everything(index)
+    build_index(wheels, index)
+    assert everything(index) == before
+
+
+def test_what_is_no_longer_offered_is_gone(index: Path, tmp_path: Path) -> None:
+    build_index([IndexedWheel(tmp_path / "dist" / NAME, ("cu130",))], index)
+    assert not (index / "cpu").exists()
+    assert not (index / "files" / "demo-0.9-py3-none-any.whl").exists()
+
+
+def test_a_broken_wheel_leaves_the_index_as_it_was(index: Path, tmp_path: Path) -> None:
+    before = everything(index)
+    broken = make_wheel(tmp_path / "new", version="2.0")
+    broken.write_bytes(broken.read_bytes()[:-9])
+    with pytest.raises(TorchwheelError, match="not a whole zip archive"):
+        build_index([IndexedWheel(broken, ("cpu",))], index)
+    assert everything(index) == before
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_html_is_escaped(tmp_path: Path) -> None:
+    info = "demo-1.0.0.dist-info/METADATA"
+    text = metadata("demo", "1.0.0", []).replace(b">=3.10", b">=3.10,<4")
+    wheel = make_wheel(tmp_path, bend=lambda members: members.update({info: text}))
+    build_index([IndexedWheel(wheel, ("cpu",))], tmp_path / "index")
+    page = tmp_path / "index/cpu/demo/index.html"
+    assert 'data-requires-python="&lt;4,&gt;=3.10"' in page.read_text()
+
+
+@pytest.mark.parametrize(
+    "group", ["files", "files/x", "../x", "/x", "a//b", "", "a/", "<b>", "A b"]
+)
+def test_bad_group(tmp_path: Path, group: str) -> None:
+    with pytest.raises(UsageError, match="no name of an index group"):
+        build_index([IndexedWheel(make_wheel(tmp_path), (group,))], tmp_path / "index")
+    assert not (tmp_path / "index").exists()
+
+
+def test_two_wheels_of_one_name(tmp_path: Path) -> None:
+    one, two = make_wheel(tmp_path / "a"), make_wheel(tmp_path / "b", requires=())
+    with pytest.raises(UsageError, match="two different wheels are named demo-1"):
+        build_index([IndexedWheel(one, ("cpu",)), IndexedWheel(two, ("cpu",))], tmp_path / "i")
+
+
+RELEASES = {"2.10": ["cu128"], "2.6": ["cu124"], "2.11": ["cu130", "cu128"], "2.12": ["cu130"]}
+
+
+def test_groups_of_a_stable_wheel() -> None:
+    expected = ("cu130", "cu130/torch2.11", "cu130/torch2.12")
+    assert groups_of(stable(), RELEASES) == expected
+    newer = stable(torch=">=2.12")
+    assert groups_of(newer, RELEASES) == ("cu130", "cu130/torch2.12")
+
+
+def test_groups_of_an_aten_wheel() -> None:
+    claims = Claims("x", "aten", "==2.6.*", "cuda", "12.4", ("9.0",), "cu124torch2.6")
+    assert groups_of(claims, RELEASES) == ("cu124/torch2.6",)
+
+
+def test_the_pure_wheel_is_everywhere() -> None:
+    assert groups_of(PURE, RELEASES) == (
+        "cpu", "cu124", "cu124/torch2.6", "cu128", "cu128/torch2.10", "cu128/torch2.11",
+        "cu130", "cu130/torch2.11", "cu130/torch2.12",
+    )  # fmt: skip
+
+
+def test_a_binary_wheel_without_a_local_version() -> None:
+    with pytest.raises(TorchwheelError, match="needs a local version"):
+        groups_of(stable(local=None), RELEASES)
