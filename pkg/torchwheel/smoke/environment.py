@@ -1,0 +1,100 @@
+"""The clean environment a wheel is tried in, and the current one for a machine that is offline."""
+
+import dataclasses
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from filelock import FileLock
+from packaging.utils import canonicalize_name
+
+from torchwheel import files
+from torchwheel.console import Progress
+from torchwheel.errors import TorchwheelError
+from torchwheel.inspect.wheel import Wheel
+from torchwheel.smoke import pip
+from torchwheel.smoke.requirements import check_installed
+
+COMPLETE = "complete"
+"""Marker of a finished base: a venv cannot be renamed into place, so it is built where it stays."""
+_OURS = ("PYTHONPATH", "PYTHONHOME", "PYTEST_ADDOPTS", "PYTEST_PLUGINS", "VIRTUAL_ENV")
+
+
+@dataclasses.dataclass(frozen=True)
+class Environment:
+    """An interpreter, the variables to run it with, and the folder the wheel is installed in."""
+
+    python: Path
+    environ: Mapping[str, str]
+    site: Path
+
+
+def pins(wheel: Wheel, torch: str | None, requires: Sequence[str]) -> tuple[str, ...]:
+    """What the base holds: torch as pinned or as the wheel asks for it, and the tests' needs."""
+    named = [
+        str(r) for r in wheel.metadata.requires_dist or [] if canonicalize_name(r.name) == "torch"
+    ]
+    own = [f"torch=={torch}"] if torch else named or ["torch"]
+    tools = requires if any(one.startswith("pytest") for one in requires) else ("pytest", *requires)
+    return tuple(sorted({*own, *tools}))
+
+
+def base(cache: Path, wanted: Sequence[str], progress: Progress) -> Path:
+    """A cached venv with the pinned packages, made once per Python and set of pins."""
+    key = "\n".join([sys.version, platform.machine(), *sorted(wanted)])
+    folder = cache / "smoke" / hashlib.sha256(key.encode()).hexdigest()[:16]
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{folder}.lock"), files.no_space_is_one_line(folder):
+        if not (folder / COMPLETE).is_file():
+            progress.step(f"smoke environment: {' '.join(wanted)}")
+            shutil.rmtree(folder, ignore_errors=True)
+            python = _venv(folder)
+            pip.install(python, wanted, offline=False, what=f"cannot install {' '.join(wanted)}")
+            files.write_text(folder / COMPLETE, "\n".join(sorted(wanted)) + "\n")
+    return folder
+
+
+def clean(wheel: Wheel, base_folder: Path, temporary: Path) -> Environment:
+    """A fresh venv over the base; pip finds the wheel's requirements there, without an index."""
+    folder = temporary / "venv"
+    python = _venv(folder)
+    site = _site(folder)
+    # addsitedir, not a bare path: the base may have .pth files of its own.
+    (site / "base.pth").write_text(f"import site; site.addsitedir({str(_site(base_folder))!r})\n")
+    what = f"{wheel.path.name} does not install beside the packages of the smoke environment"
+    pip.install(python, [str(wheel.path.resolve())], offline=True, what=what)
+    environ = {name: value for name, value in os.environ.items() if name not in _OURS}
+    return Environment(python, {**environ, "PYTHONNOUSERSITE": "1"}, site)
+
+
+def here(wheel: Wheel, packages: Sequence[str], temporary: Path) -> Environment:
+    """The running interpreter, with the wheel in a temporary folder in front of everything."""
+    check_installed(wheel, ("pytest",))
+    target, python = temporary / "site", Path(sys.executable)
+    arguments = ["--no-deps", "--target", str(target), str(wheel.path.resolve())]
+    pip.install(python, arguments, offline=True, what=f"{wheel.path.name} does not install")
+    environ = {name: value for name, value in os.environ.items() if name not in _OURS}
+    rest = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
+    # The source tree may be on PYTHONPATH (to find torchwheel): it must not be what is tested.
+    kept = [one for one in rest if not any((Path(one) / name).exists() for name in packages)]
+    path = os.pathsep.join([str(target), *(str(Path(one).resolve()) for one in kept)])
+    return Environment(python, {**environ, "PYTHONPATH": path}, target)
+
+
+def _venv(folder: Path) -> Path:
+    command = [sys.executable, "-m", "venv", "--without-pip", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = " ".join((done.stderr or done.stdout).split())
+        raise TorchwheelError(f"cannot make a virtual environment in {folder}: {said}")
+    return folder / "bin" / "python"
+
+
+def _site(folder: Path) -> Path:
+    python = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return folder / "lib" / python / "site-packages"

@@ -1,0 +1,65 @@
+"""Run in the environment under test: what machine is this, and where do the packages come from.
+
+Standard library and torch only; torchwheel is not there. Prints one line of JSON, last.
+"""
+
+import importlib
+import json
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+
+def driver() -> str | None:
+    """The GPU driver's version, from the driver itself or from the kernel's module."""
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout.splitlines()[0].strip()
+    except (OSError, subprocess.SubprocessError, IndexError):
+        module = Path("/sys/module/amdgpu/version")
+        return module.read_text().strip() if module.is_file() else None
+
+
+def gpu(torch: object) -> "dict[str, str | None] | None":
+    """The current GPU, or none."""
+    cuda = torch.cuda  # type: ignore[attr-defined]
+    if not cuda.is_available():
+        return None
+    device = cuda.current_device()
+    properties = cuda.get_device_properties(device)
+    major, minor = cuda.get_device_capability(device)
+    arch = getattr(properties, "gcnArchName", None) or f"{major}.{minor}"
+    return {"name": properties.name, "arch": arch, "driver": driver()}
+
+
+def imported(name: str) -> "dict[str, str | None]":
+    """Import a package of the wheel; its file or its error."""
+    try:
+        return {"name": name, "file": importlib.import_module(name).__file__, "error": None}
+    # Whatever an import does wrong is a finding about the wheel.
+    except BaseException as error:
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        return {"name": name, "file": None, "error": text}
+
+
+def main(packages: "list[str]") -> None:
+    """Print the facts."""
+    import torch  # noqa: PLC0415 - this file is also read where there is no torch
+
+    libc, version = platform.libc_ver()
+    machine = {
+        "python": platform.python_version(),
+        "platform": f"{platform.system().lower()}_{platform.machine()}",
+        "glibc": version if libc == "glibc" else None,
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "hip": torch.version.hip,
+        "gpu": gpu(torch),
+    }
+    print(json.dumps({"machine": machine, "imported": [imported(name) for name in packages]}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,164 @@
+"""One smoke run: environment, probe, tests, record."""
+
+import dataclasses
+import datetime
+import importlib.resources
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from torchwheel import files
+from torchwheel.console import Progress
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.inspect.wheel import Wheel, read_wheel
+from torchwheel.smoke import environment, junit
+from torchwheel.smoke.record import Gpu, Imported, Machine, Record, TestResult, dumps, judge
+
+SECONDS = 3600
+SAID = 30
+"""Lines of pytest's output shown when a run fails."""
+
+
+def smoke(
+    wheel: Path,
+    *,
+    tests: Path,
+    torch: str | None,
+    requires: Sequence[str],
+    here: bool,
+    record: Path,
+    junit: Path | None,
+    cache: Path,
+    progress: Progress,
+) -> Record:
+    """Install the wheel, run its tests on the installed files, write the record.
+
+    Args:
+        wheel: The file to try.
+        tests: The extension's folder of smoke tests; a copy of it is run.
+        torch: The torch release of the clean environment; none: as the wheel asks for it.
+        requires: What the tests need besides torch.
+        here: Use the running interpreter and its torch, for a machine that is offline.
+        record: Where the JSON record goes.
+        junit: Where the JUnit file goes, if anywhere.
+        cache: Folder of the cached environments.
+        progress: Where to say what is being done.
+
+    Returns:
+        The record, as written; look at its `ok`.
+    """
+    if not tests.is_dir():
+        raise UsageError(f"a folder of smoke tests expected at {tests}, which is none")
+    facts = read_wheel(wheel)
+    packages = _packages(facts)
+    with tempfile.TemporaryDirectory(prefix="torchwheel-smoke-") as folder:
+        temporary = Path(folder).resolve()
+        if here:
+            progress.step(f"smoke: installing {wheel.name} for the running Python")
+            env = environment.here(facts, packages, temporary)
+        else:
+            wanted = environment.pins(facts, torch, requires)
+            base = environment.base(cache.resolve(), wanted, progress)
+            progress.step(f"smoke: installing {wheel.name} in a clean environment")
+            env = environment.clean(facts, base, temporary)
+        cwd = temporary / "run"
+        # Out of the tree, so that nothing of it can be imported by being near.
+        shutil.copytree(
+            tests, cwd / tests.resolve().name, ignore=shutil.ignore_patterns("__pycache__")
+        )
+        (cwd / "pytest.ini").write_text("[pytest]\n")
+        progress.step(f"smoke: importing {', '.join(packages)}")
+        machine, imported = _probe(env, packages, cwd)
+        progress.step(f"smoke: running {tests}")
+        results, status = _tests(env, cwd, tests.resolve().name, junit, progress)
+    verdict, why = judge(machine, imported, results, status)
+    found = Record(
+        wheel=wheel.name,
+        sha256=files.sha256(wheel),
+        size=facts.size,
+        date=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        machine=machine,
+        imported=imported,
+        tests=results,
+        verdict=verdict,
+        why=why,
+    )
+    files.write_text(record, dumps(found))
+    return found
+
+
+def _packages(wheel: Wheel) -> tuple[str, ...]:
+    """Names that the wheel's users import: its top folders with an __init__.py."""
+    paths = [PurePosixPath(member) for member in wheel.members]
+    found = {p.parts[0] for p in paths if len(p.parts) == 2 and p.name == "__init__.py"}
+    if not found:
+        raise TorchwheelError(f"{wheel.path.name}: no package to import in it")
+    return tuple(sorted(found))
+
+
+def _probe(
+    env: environment.Environment, packages: Sequence[str], cwd: Path
+) -> tuple[Machine, tuple[Imported, ...]]:
+    source = importlib.resources.files("torchwheel.smoke").joinpath("probe.py").read_text()
+    done = _run(env, ["-c", source, *packages], cwd)
+    try:
+        facts = json.loads(done.stdout.splitlines()[-1])
+        data = facts["machine"]
+        machine = Machine(**{**data, "gpu": Gpu(**data["gpu"]) if data["gpu"] else None})
+        return machine, tuple(_in_site(entry, env.site) for entry in facts["imported"])
+    except (ValueError, LookupError, TypeError) as error:
+        said = " ".join(done.stderr.split()[-40:]) or f"exit status {done.returncode}"
+        raise TorchwheelError(f"importing torch and {', '.join(packages)} ended: {said}") from error
+
+
+def _in_site(entry: dict[str, Any], site: Path) -> Imported:
+    found = Imported(**entry)
+    if found.error or found.file is None:
+        return dataclasses.replace(found, error=found.error or "it has no file")
+    path = Path(found.file).resolve()
+    if not path.is_relative_to(site.resolve()):
+        return dataclasses.replace(found, error=f"came from {path}, not from the installed wheel")
+    return dataclasses.replace(found, file=path.relative_to(site.resolve()).as_posix())
+
+
+def _tests(
+    env: environment.Environment,
+    cwd: Path,
+    folder: str,
+    junit_file: Path | None,
+    progress: Progress,
+) -> tuple[tuple[TestResult, ...], int]:
+    report = cwd / "junit.xml"
+    command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", folder]
+    done = _run(env, command, cwd)
+    if done.returncode != 0:
+        for line in (done.stdout + done.stderr).splitlines()[-SAID:]:
+            progress.say(line)
+    if not report.is_file():
+        return (), done.returncode
+    text = report.read_text(encoding="utf-8")
+    if junit_file is not None:
+        files.write_text(junit_file, text)
+    return junit.parse(text), done.returncode
+
+
+def _run(
+    env: environment.Environment, arguments: Sequence[str], cwd: Path
+) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            [env.python, *arguments],
+            cwd=cwd,
+            env={**env.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise TorchwheelError(f"smoke: {error}") from error

@@ -1,0 +1,151 @@
+"""Real smoke runs of a small wheel: in a clean environment with a real torch, and right here."""
+
+import importlib.util
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from torchwheel import files
+from torchwheel.console import Quiet
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.smoke import environment
+from torchwheel.smoke.record import Record
+from torchwheel.smoke.run import smoke
+from wheelmaker import make_wheel
+
+pytestmark = pytest.mark.integration
+
+TORCH = "2.13.0"
+CACHE = Path(os.environ.get("TORCHWHEEL_TEST_CACHE", "~/.cache/torchwheel-tests")).expanduser()
+"""Kept between runs: filling it downloads torch."""
+PASSING = "import demo, torch\ndef test_answer(): assert demo.answer == torch.tensor(42)\n"
+FAILING = PASSING + "def test_wrong(): assert demo.answer == 41\n"
+
+MODES = [pytest.param(False, id="clean"), pytest.param(True, id="here")]
+
+
+@pytest.fixture(params=MODES)
+def here(request: pytest.FixtureRequest) -> bool:
+    if request.param and importlib.util.find_spec("torch") is None:
+        pytest.skip("no torch in this environment")
+    return bool(request.param)
+
+
+def run(tmp_path: Path, wheel: Path, code: str, *, here: bool) -> Record:
+    tests = tmp_path / "tree" / "smoke"
+    tests.mkdir(parents=True)
+    (tests / "test_demo.py").write_text(code)
+    # A source tree beside the tests that must never be imported.
+    (tmp_path / "tree" / "demo").mkdir()
+    (tmp_path / "tree" / "demo" / "__init__.py").write_text("answer = 0\n")
+    return smoke(
+        wheel,
+        tests=tests,
+        torch=TORCH,
+        requires=["pytest", "numpy"],
+        here=here,
+        record=tmp_path / "record.json",
+        junit=tmp_path / "junit.xml",
+        cache=CACHE,
+        progress=Quiet(),
+    )
+
+
+def test_passing(tmp_path: Path, here: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "tree"))
+    wheel = make_wheel(tmp_path, requires=("torch>=2.6",))
+    record = run(tmp_path, wheel, PASSING, here=here)
+    assert record.ok, record.why
+    assert record.verdict == ("passed" if record.machine.gpu else "passed, not run on a GPU")
+    assert record.imported[0].file == "demo/__init__.py"
+    assert record.sha256 == files.sha256(wheel)
+    assert here or record.machine.torch.startswith(TORCH)
+    data = json.loads((tmp_path / "record.json").read_text())
+    assert [(test["name"], test["outcome"]) for test in data["tests"]] == [
+        ("smoke.test_demo::test_answer", "passed")
+    ]
+    assert data["verdict"] == record.verdict
+    assert "test_answer" in (tmp_path / "junit.xml").read_text()
+
+
+def test_failing(tmp_path: Path, here: bool) -> None:
+    record = run(tmp_path, make_wheel(tmp_path), FAILING, here=here)
+    assert record.verdict == "failed"
+    assert record.why == "1 of 2 tests failed, first smoke.test_demo::test_wrong"
+    assert json.loads((tmp_path / "record.json").read_text())["verdict"] == "failed"
+
+
+def test_no_tests(tmp_path: Path, here: bool) -> None:
+    record = run(tmp_path, make_wheel(tmp_path), "answer = 1\n", here=here)
+    assert record.why == "no test was collected (pytest exit status 5)"
+
+
+def test_a_package_that_does_not_import(tmp_path: Path, here: bool) -> None:
+    wheel = make_wheel(tmp_path, files={"demo/__init__.py": b"import no_such_thing\n"})
+    record = run(tmp_path, wheel, PASSING, here=here)
+    assert record.verdict == "failed"
+    assert "ModuleNotFoundError: No module named 'no_such_thing'" in (record.why or "")
+
+
+def test_a_package_that_dies_on_import(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, files={"demo/__init__.py": b"import os; os.abort()\n"})
+    with pytest.raises(TorchwheelError, match=r"importing torch and demo ended: .*-6"):
+        run(tmp_path, wheel, PASSING, here=False)
+
+
+def test_a_torch_the_wheel_does_not_want(tmp_path: Path, here: bool) -> None:
+    wheel = make_wheel(tmp_path, requires=("torch>=2.99",))
+    with pytest.raises(TorchwheelError, match=r"torch>=2\.99") as caught:
+        run(tmp_path, wheel, PASSING, here=here)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "record.json").exists()
+
+
+def test_warm_runs_are_fast(tmp_path: Path) -> None:
+    run(tmp_path / "first", make_wheel(tmp_path), PASSING, here=False)
+    begun = time.monotonic()
+    run(tmp_path / "second", make_wheel(tmp_path), PASSING, here=False)
+    assert time.monotonic() - begun < 30
+
+
+def test_no_folder_of_tests(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a folder of smoke tests expected at"):
+        smoke(
+            make_wheel(tmp_path),
+            tests=tmp_path / "gone",
+            torch=None,
+            requires=[],
+            here=True,
+            record=tmp_path / "r.json",
+            junit=None,
+            cache=CACHE,
+            progress=Quiet(),
+        )
+
+
+def test_a_base_is_made_once_and_again_if_it_was_cut_short(tmp_path: Path) -> None:
+    wanted = [str(make_wheel(tmp_path, requires=()))]
+
+    def make() -> Path:
+        return environment.base(tmp_path / "cache", wanted, Quiet())
+
+    base = make()
+    extra = base / "extra"
+    extra.touch()
+    assert make() == base
+    assert extra.exists()
+    (base / environment.COMPLETE).unlink()
+    assert make() == base
+    assert not extra.exists()
+    assert (base / environment.COMPLETE).is_file()
+
+
+def test_a_base_that_cannot_be_filled_is_not_complete(tmp_path: Path) -> None:
+    wanted = [str(tmp_path / "gone-1.0-py3-none-any.whl")]
+    with pytest.raises(TorchwheelError, match=r"cannot install .*gone-1") as caught:
+        environment.base(tmp_path / "cache", wanted, Quiet())
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.rglob(environment.COMPLETE))
