@@ -1,0 +1,78 @@
+// Aligned vectors of 16 bytes: loads, stores, and conversion to and from the arithmetic type.
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/types.h"
+#include "platform/gpu.h"
+
+namespace fusedops {
+
+using gpu::bfloat16;
+using gpu::half;
+
+template <class T>
+struct AccumulatorOf {
+  using type = float;
+};
+template <>
+struct AccumulatorOf<double> {
+  using type = double;
+};
+template <class T>
+using Accumulator = typename AccumulatorOf<T>::type;
+
+template <class T>
+constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T));
+
+template <class T>
+struct alignas(kVectorBytes) Vector {
+  T lane[kLanes<T>];
+};
+
+template <class T>
+__device__ __forceinline__ Accumulator<T> widen(T value) {
+  if constexpr (sizeof(T) >= 4) {
+    return value;
+  } else if constexpr (sizeof(T) == 2) {
+    return static_cast<float>(value);
+  }
+}
+
+template <class T>
+__device__ __forceinline__ T narrow(Accumulator<T> value) {
+  return static_cast<T>(value);
+}
+
+// Pairs are rounded together: one instruction makes two 16-bit values.
+template <class T>
+__device__ __forceinline__ Vector<T> narrow(const Accumulator<T> (&values)[kLanes<T>]) {
+  Vector<T> out;
+  if constexpr (sizeof(T) == 2) {
+#pragma unroll
+    for (int i = 0; i < kLanes<T>; i += 2) {
+      const float2 pair = make_float2(values[i], values[i + 1]);
+      if constexpr (std::is_same_v<T, half>) {
+        *reinterpret_cast<__half2*>(&out.lane[i]) = __float22half2_rn(pair);
+      } else {
+        *reinterpret_cast<gpu::bfloat162*>(&out.lane[i]) = __float22bfloat162_rn(pair);
+      }
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kLanes<T>; ++i) out.lane[i] = values[i];
+  }
+  return out;
+}
+
+template <class T>
+__device__ __forceinline__ Vector<T> load(const T* __restrict__ data) {
+  return *reinterpret_cast<const Vector<T>*>(data);
+}
+
+template <class T>
+__device__ __forceinline__ void store(T* __restrict__ data, const Vector<T>& vector) {
+  *reinterpret_cast<Vector<T>*>(data) = vector;
+}
+
+}  // namespace fusedops

@@ -1,0 +1,66 @@
+#include "ops/bias_act.h"
+
+#include "ops/error.h"
+#include "ops/validate.h"
+
+namespace fusedops::ops {
+namespace {
+
+// x[..., N] and bias[N] of one type and device.
+kernels::BiasAct check_bias(const char* op, Activation activation, const TensorView& x,
+                            const TensorView& bias) {
+  const Argument x_argument{"x", x}, bias_argument{"bias", bias};
+  check_floating(op, x_argument);
+  if (x.dim < 1) fail(op, "x", "at least 1 dimension", "0");
+  check_same_dtype(op, bias_argument, x_argument);
+  check_same_device(op, bias_argument, x_argument);
+  const std::int64_t cols = x.sizes[x.dim - 1];
+  if (bias.dim != 1 || bias.sizes[0] != cols) {
+    fail(op, "bias", "shape [" + std::to_string(cols) + "] (the last dimension of x)",
+         shape_of(bias));
+  }
+  return {x.dtype, activation, cols == 0 ? 0 : elements_of(x) / cols, cols};
+}
+
+}  // namespace
+
+Activation gelu_form(const char* op, const std::string& approximate) {
+  if (approximate == "tanh") return Activation::gelu_tanh;
+  if (approximate == "none") return Activation::gelu_erf;
+  fail(op, "approximate", "'tanh' or 'none'", "'" + approximate + "'");
+}
+
+kernels::BiasAct check_bias_act(const char* op, Activation activation, const TensorView& x,
+                                const TensorView& bias) {
+  const kernels::BiasAct call = check_bias(op, activation, x, bias);
+  check_on_gpu(op, {"x", x});
+  return call;
+}
+
+kernels::BiasAct check_bias_act_backward(const char* op, Activation activation,
+                                         const TensorView& grad, const TensorView& x,
+                                         const TensorView& bias) {
+  const kernels::BiasAct call = check_bias(op, activation, x, bias);
+  const Argument x_argument{"x", x}, grad_argument{"grad", grad};
+  check_same_dtype(op, grad_argument, x_argument);
+  check_same_device(op, grad_argument, x_argument);
+  check_same_shape(op, grad_argument, x_argument);
+  check_on_gpu(op, x_argument);
+  return call;
+}
+
+void bias_act(const char* op, const kernels::BiasAct& call, void* y, const void* x,
+              const void* bias, gpu::Stream stream) {
+  if (call.rows == 0 || call.cols == 0) return;
+  check_launch(op, kernels::bias_act(call, y, x, bias, stream));
+}
+
+void bias_act_backward(const char* op, const kernels::BiasAct& call, void* grad_x, void* grad_bias,
+                       const void* grad, const void* x, const void* bias, void* scratch,
+                       gpu::Stream stream) {
+  if (call.cols == 0) return;  // with no rows there is still a zero gradient of the bias to write
+  check_launch(op,
+               kernels::bias_act_backward(call, grad_x, grad_bias, grad, x, bias, scratch, stream));
+}
+
+}  // namespace fusedops::ops

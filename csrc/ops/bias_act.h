@@ -1,0 +1,27 @@
+// bias_add, bias_relu, bias_gelu and their gradients: what is allowed, and the launch.
+#pragma once
+
+#include <string>
+
+#include "kernels/bias_act_backward.h"
+#include "ops/tensor_view.h"
+
+namespace fusedops::ops {
+
+// The activation that `approximate` names: "tanh" or "none".
+Activation gelu_form(const char* op, const std::string& approximate);
+
+// Checks the arguments and says what is to be computed. Contiguity is the front end's concern.
+kernels::BiasAct check_bias_act(const char* op, Activation activation, const TensorView& x,
+                                const TensorView& bias);
+kernels::BiasAct check_bias_act_backward(const char* op, Activation activation,
+                                         const TensorView& grad, const TensorView& x,
+                                         const TensorView& bias);
+
+void bias_act(const char* op, const kernels::BiasAct& call, void* y, const void* x,
+              const void* bias, gpu::Stream stream);
+void bias_act_backward(const char* op, const kernels::BiasAct& call, void* grad_x, void* grad_bias,
+                       const void* grad, const void* x, const void* bias, void* scratch,
+                       gpu::Stream stream);
+
+}  // namespace fusedops::ops

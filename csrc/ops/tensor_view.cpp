@@ -1,0 +1,35 @@
+#include "ops/tensor_view.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace fusedops {
+
+std::string to_string(const Device& device) {
+  const std::string type = device.type;
+  return device.index < 0 ? type : type + ":" + std::to_string(device.index);
+}
+
+std::string shape_of(const TensorView& tensor) {
+  std::string text = "[";
+  for (std::int64_t i = 0; i < tensor.dim; ++i) {
+    text += (i ? ", " : "") + std::to_string(tensor.sizes[i]);
+  }
+  return text + "]";
+}
+
+std::int64_t elements_of(const TensorView& tensor) {
+  std::int64_t product = 1;
+  for (std::int64_t i = 0; i < tensor.dim; ++i) product *= tensor.sizes[i];
+  return product;
+}
+
+bool same_device(const TensorView& a, const TensorView& b) {
+  return a.device.index == b.device.index && std::strcmp(a.device.type, b.device.type) == 0;
+}
+
+bool same_shape(const TensorView& a, const TensorView& b) {
+  return a.dim == b.dim && std::equal(a.sizes, a.sizes + a.dim, b.sizes);
+}
+
+}  // namespace fusedops

@@ -1,0 +1,30 @@
+// What the host side knows of a tensor. It owns nothing.
+#pragma once
+
+#include <string>
+
+#include "kernels/types.h"
+
+namespace fusedops {
+
+struct Device {
+  const char* type;  // as torch names it: "cpu", "cuda"
+  int index;         // -1 where the type has one device
+};
+
+struct TensorView {
+  void* data;
+  DType dtype;
+  const char* dtype_name;  // as torch names it
+  const std::int64_t* sizes;
+  std::int64_t dim;
+  Device device;
+};
+
+std::string to_string(const Device& device);
+std::string shape_of(const TensorView& tensor);
+std::int64_t elements_of(const TensorView& tensor);
+bool same_device(const TensorView& a, const TensorView& b);
+bool same_shape(const TensorView& a, const TensorView& b);
+
+}  // namespace fusedops

@@ -1,0 +1,48 @@
+#include "ops/validate.h"
+
+#include <cstring>
+
+#include "ops/error.h"
+
+namespace fusedops {
+namespace {
+
+std::string that_of(const std::string& what, const Argument& like) {
+  return what + " (that of " + like.name + ")";
+}
+
+}  // namespace
+
+void check_floating(const char* op, const Argument& a) {
+  if (a.tensor.dtype != DType::unsupported) return;
+  fail(op, a.name, "dtype float32, float16, bfloat16 or float64", a.tensor.dtype_name);
+}
+
+void check_on_gpu(const char* op, const Argument& a) {
+  if (std::strcmp(a.tensor.device.type, "cuda") == 0) return;
+  fail(op, a.name, "a tensor on a GPU", to_string(a.tensor.device));
+}
+
+void check_same_dtype(const char* op, const Argument& a, const Argument& like) {
+  if (std::strcmp(a.tensor.dtype_name, like.tensor.dtype_name) == 0) return;
+  fail(op, a.name, that_of(std::string("dtype ") + like.tensor.dtype_name, like),
+       a.tensor.dtype_name);
+}
+
+void check_same_device(const char* op, const Argument& a, const Argument& like) {
+  if (same_device(a.tensor, like.tensor)) return;
+  fail(op, a.name, that_of("device " + to_string(like.tensor.device), like),
+       to_string(a.tensor.device));
+}
+
+void check_same_shape(const char* op, const Argument& a, const Argument& like) {
+  if (same_shape(a.tensor, like.tensor)) return;
+  fail(op, a.name, that_of("shape " + shape_of(like.tensor), like), shape_of(a.tensor));
+}
+
+void check_launch(const char* op, gpu::Status status) {
+  if (status == gpu::kSuccess) return;
+  throw Error(std::string(op) + ": the GPU refused the kernel: " + gpu::describe(status));
+}
+
+}  // namespace fusedops

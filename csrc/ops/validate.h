@@ -1,0 +1,22 @@
+// Checks of arguments, the same and in the same order as fusedops/checks.py.
+#pragma once
+
+#include "ops/tensor_view.h"
+#include "platform/runtime.h"
+
+namespace fusedops {
+
+// A tensor argument and the name its schema gives it.
+struct Argument {
+  const char* name;
+  const TensorView& tensor;
+};
+
+void check_floating(const char* op, const Argument& a);
+void check_on_gpu(const char* op, const Argument& a);
+void check_same_dtype(const char* op, const Argument& a, const Argument& like);
+void check_same_device(const char* op, const Argument& a, const Argument& like);
+void check_same_shape(const char* op, const Argument& a, const Argument& like);
+void check_launch(const char* op, gpu::Status status);
+
+}  // namespace fusedops

@@ -1,0 +1,24 @@
+#include "ops/vector_add.h"
+
+#include "kernels/vector_add.h"
+#include "ops/validate.h"
+
+namespace fusedops::ops {
+
+void check_vector_add(const char* op, const TensorView& a, const TensorView& b) {
+  const Argument a_argument{"a", a}, b_argument{"b", b};
+  check_floating(op, a_argument);
+  check_same_dtype(op, b_argument, a_argument);
+  check_same_device(op, b_argument, a_argument);
+  check_same_shape(op, b_argument, a_argument);
+  check_on_gpu(op, a_argument);
+}
+
+void vector_add(const char* op, const TensorView& a, double gamma, void* out, const void* a_data,
+                const void* b_data, gpu::Stream stream) {
+  const std::int64_t elements = elements_of(a);
+  if (elements == 0) return;
+  check_launch(op, kernels::vector_add(a.dtype, elements, gamma, out, a_data, b_data, stream));
+}
+
+}  // namespace fusedops::ops

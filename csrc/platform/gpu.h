@@ -1,0 +1,42 @@
+// What device code needs of CUDA or HIP, under one set of names: 16-bit types and their
+// conversions, the warp's width, and a checked launch.
+#pragma once
+
+#include <cstdint>
+
+#include "platform/runtime.h"
+
+#if defined(__HIP_PLATFORM_AMD__)
+#include <hip/hip_bf16.h>
+#include <hip/hip_fp16.h>
+#include <hip/hip_runtime.h>
+#else
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#endif
+
+namespace fusedops::gpu {
+
+using half = __half;
+#if defined(__HIP_PLATFORM_AMD__)
+using bfloat16 = __hip_bfloat16;
+using bfloat162 = __hip_bfloat162;
+constexpr int kWarpSize = 64;  // the wider of AMD's two: tile widths are rounded to it
+#else
+using bfloat16 = __nv_bfloat16;
+using bfloat162 = __nv_bfloat162;
+constexpr int kWarpSize = 32;
+#endif
+
+// Launches a kernel on `stream` and says whether the launch itself was accepted.
+template <class... Parameters, class... Arguments>
+Status launch(void (*kernel)(Parameters...), std::int64_t blocks, dim3 threads, Stream stream,
+              Arguments... arguments) {
+  constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;
+  if (blocks > kMostBlocks) return kInvalidValue;  // beyond any memory: a block does 4 KiB or more
+  kernel<<<static_cast<unsigned>(blocks), threads, 0, stream>>>(arguments...);
+  return last_status();
+}
+
+}  // namespace fusedops::gpu

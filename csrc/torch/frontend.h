@@ -1,0 +1,91 @@
+// The operators as torch sees them, written once over `Api`, a traits class of one torch C++ API.
+//
+// Api has: Tensor, Guard (makes a device current while it lives), view(tensor) -> TensorView,
+// contiguous(tensor), clone(tensor), empty_like(tensor), empty_bytes(like, count), data(tensor),
+// stream(device index).
+#pragma once
+
+#include <string>
+#include <tuple>
+
+#include "ops/bias_act.h"
+#include "ops/vector_add.h"
+
+namespace fusedops {
+
+template <class Api>
+struct Frontend {
+  using Tensor = typename Api::Tensor;
+  using Pair = std::tuple<Tensor, Tensor>;
+
+  static Tensor vector_add(const Tensor& a, const Tensor& b, double gamma) {
+    constexpr const char* op = "vector_add";
+    const TensorView view = Api::view(a);
+    ops::check_vector_add(op, view, Api::view(b));
+    const typename Api::Guard guard(view.device.index);
+    const Tensor left = Api::contiguous(a), right = Api::contiguous(b);
+    Tensor out = Api::empty_like(left);
+    ops::vector_add(op, view, gamma, Api::data(out), Api::data(left), Api::data(right),
+                    Api::stream(view.device.index));
+    return out;
+  }
+
+  static Tensor bias_add(const Tensor& x, const Tensor& bias) {
+    return bias_act("bias_add", Activation::identity, x, bias);
+  }
+
+  static Tensor bias_relu(const Tensor& x, const Tensor& bias) {
+    return bias_act("bias_relu", Activation::relu, x, bias);
+  }
+
+  static Tensor bias_gelu(const Tensor& x, const Tensor& bias, const std::string& approximate) {
+    constexpr const char* op = "bias_gelu";
+    return bias_act(op, ops::gelu_form(op, approximate), x, bias);
+  }
+
+  static Pair bias_relu_backward(const Tensor& grad, const Tensor& x, const Tensor& bias) {
+    return bias_act_backward("bias_relu_backward", Activation::relu, grad, x, bias);
+  }
+
+  static Pair bias_gelu_backward(const Tensor& grad, const Tensor& x, const Tensor& bias,
+                                 const std::string& approximate) {
+    constexpr const char* op = "bias_gelu_backward";
+    return bias_act_backward(op, ops::gelu_form(op, approximate), grad, x, bias);
+  }
+
+ private:
+  static Tensor bias_act(const char* op, Activation activation, const Tensor& x,
+                         const Tensor& bias) {
+    const TensorView view = Api::view(x);
+    const auto call = ops::check_bias_act(op, activation, view, Api::view(bias));
+    const typename Api::Guard guard(view.device.index);
+    const Tensor in = Api::contiguous(x), b = Api::contiguous(bias);
+    Tensor y = Api::empty_like(in);
+    ops::bias_act(op, call, Api::data(y), Api::data(in), Api::data(b),
+                  Api::stream(view.device.index));
+    return y;
+  }
+
+  static Pair bias_act_backward(const char* op, Activation activation, const Tensor& grad,
+                                const Tensor& x, const Tensor& bias) {
+    const TensorView view = Api::view(x);
+    const auto call =
+        ops::check_bias_act_backward(op, activation, Api::view(grad), view, Api::view(bias));
+    const typename Api::Guard guard(view.device.index);
+    const Tensor g = aligned(grad), in = aligned(x), b = Api::contiguous(bias);
+    Tensor grad_x = Api::empty_like(in), grad_bias = Api::empty_like(b);
+    const Tensor scratch = Api::empty_bytes(in, kernels::bias_act_backward_scratch(call));
+    ops::bias_act_backward(op, call, Api::data(grad_x), Api::data(grad_bias), Api::data(g),
+                           Api::data(in), Api::data(b), Api::data(scratch),
+                           Api::stream(view.device.index));
+    return {grad_x, grad_bias};
+  }
+
+  // A contiguous tensor that starts on 16 bytes: the gradients' kernels have no other form.
+  static Tensor aligned(const Tensor& tensor) {
+    const Tensor same = Api::contiguous(tensor);
+    return fusedops::aligned(Api::data(same)) ? same : Api::clone(same);
+  }
+};
+
+}  // namespace fusedops

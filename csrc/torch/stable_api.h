@@ -1,0 +1,103 @@
+// The libtorch stable ABI (torch >= 2.11) as an Api of frontend.h.
+#pragma once
+
+#include <torch/csrc/stable/accelerator.h>
+#include <torch/csrc/stable/ops.h>
+#include <torch/csrc/stable/tensor.h>
+#include <torch/headeronly/core/ScalarType.h>
+
+#include "ops/error.h"
+#include "ops/tensor_view.h"
+#include "platform/runtime.h"
+
+// Only a torch built for a GPU has this one; weak, so that the library loads in a CPU-only torch.
+extern "C" __attribute__((weak)) AOTITorchError aoti_torch_get_current_cuda_stream(int32_t, void**);
+
+namespace fusedops {
+
+struct StableApi {
+  using Tensor = torch::stable::Tensor;
+  using Guard = torch::stable::accelerator::DeviceGuard;
+  using Scalar = torch::headeronly::ScalarType;
+
+  static TensorView view(const Tensor& tensor) {
+    const auto sizes = tensor.sizes();
+    const Scalar scalar = tensor.scalar_type();
+    return {tensor.data_ptr(),
+            dtype(scalar),
+            dtype_name(scalar),
+            sizes.data(),
+            static_cast<std::int64_t>(sizes.size()),
+            device(tensor)};
+  }
+
+  static Tensor contiguous(const Tensor& tensor) {
+    return tensor.is_contiguous() ? tensor : torch::stable::contiguous(tensor);
+  }
+
+  static Tensor clone(const Tensor& tensor) { return torch::stable::clone(tensor); }
+
+  static Tensor empty_like(const Tensor& tensor) { return torch::stable::empty_like(tensor); }
+
+  static Tensor empty_bytes(const Tensor& like, std::int64_t count) {
+    return torch::stable::new_empty(like, {count}, Scalar::Byte);
+  }
+
+  static void* data(const Tensor& tensor) { return tensor.data_ptr(); }
+
+  static gpu::Stream stream(int device_index) {
+    if (!aoti_torch_get_current_cuda_stream) {
+      throw Error("fusedops: this torch was built without GPU support, so it has no GPU stream");
+    }
+    void* stream = nullptr;
+    TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device_index, &stream));
+    return static_cast<gpu::Stream>(stream);
+  }
+
+ private:
+  static DType dtype(Scalar scalar) {
+    switch (scalar) {
+      case Scalar::Float:
+        return DType::float32;
+      case Scalar::Half:
+        return DType::float16;
+      case Scalar::BFloat16:
+        return DType::bfloat16;
+      case Scalar::Double:
+        return DType::float64;
+      default:
+        return DType::unsupported;
+    }
+  }
+
+  // Python's names for the types people pass by mistake; C++'s for the rest.
+  static const char* dtype_name(Scalar scalar) {
+    switch (scalar) {
+      case Scalar::Float:
+        return "float32";
+      case Scalar::Half:
+        return "float16";
+      case Scalar::BFloat16:
+        return "bfloat16";
+      case Scalar::Double:
+        return "float64";
+      case Scalar::Int:
+        return "int32";
+      case Scalar::Long:
+        return "int64";
+      case Scalar::Bool:
+        return "bool";
+      case Scalar::Byte:
+        return "uint8";
+      default:
+        return torch::headeronly::toString(scalar);
+    }
+  }
+
+  static Device device(const Tensor& tensor) {
+    if (tensor.is_cuda()) return {"cuda", tensor.get_device_index()};
+    return {tensor.is_cpu() ? "cpu" : "another kind of device", -1};
+  }
+};
+
+}  // namespace fusedops

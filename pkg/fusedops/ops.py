@@ -1,0 +1,87 @@
+"""The public functions. Each is one call of the operator of the same name in torch.ops.fusedops."""
+
+from typing import cast
+
+import torch
+from torch import Tensor
+
+
+def vector_add(a: Tensor, b: Tensor, *, gamma: float = 1.0) -> Tensor:
+    """Compute gamma * a + b, element by element.
+
+    The multiplication and the addition are rounded once, together. Differentiable in `a` and `b`.
+
+    Args:
+        a: Any shape; float32, float16, bfloat16 or float64.
+        b: Same shape, dtype and device as `a`. Nothing is broadcast: expand first if you need it.
+        gamma: Factor of `a`, rounded to the arithmetic's type (float32; float64 for float64).
+
+    Returns:
+        A new contiguous tensor of the shape and dtype of `a`.
+
+    Raises:
+        ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
+    """
+    return cast(Tensor, torch.ops.fusedops.vector_add(a, b, gamma=gamma))
+
+
+def bias_add(x: Tensor, bias: Tensor) -> Tensor:
+    """Compute x + bias, the bias along the last dimension.
+
+    Differentiable in `x` and `bias`.
+
+    Args:
+        x: Shape [..., N], at least one dimension; float32, float16, bfloat16 or float64.
+        bias: Shape [N]; dtype and device of `x`.
+
+    Returns:
+        A new contiguous tensor of the shape and dtype of `x`.
+
+    Raises:
+        ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
+    """
+    return cast(Tensor, torch.ops.fusedops.bias_add(x, bias))
+
+
+def bias_relu(x: Tensor, bias: Tensor) -> Tensor:
+    """Compute max(x + bias, 0), the bias along the last dimension.
+
+    Differentiable in `x` and `bias`; the slope at 0 is 0. NaN stays NaN.
+
+    Args:
+        x: Shape [..., N], at least one dimension; float32, float16, bfloat16 or float64.
+        bias: Shape [N]; dtype and device of `x`.
+
+    Returns:
+        A new contiguous tensor of the shape and dtype of `x`.
+
+    Raises:
+        ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
+    """
+    return cast(Tensor, torch.ops.fusedops.bias_relu(x, bias))
+
+
+def bias_gelu(x: Tensor, bias: Tensor, *, approximate: str = "tanh") -> Tensor:
+    """Compute GELU(x + bias), the bias along the last dimension.
+
+    With v = x + bias, `approximate="tanh"` is 0.5 v (1 + tanh(sqrt(2/pi) (v + 0.044715 v^3))) and
+    `approximate="none"` is 0.5 v (1 + erf(v / sqrt(2))); both from Hendrycks & Gimpel, "Gaussian
+    Error Linear Units", 2016. Arithmetic is float32 (float64 for float64), rounded once. At -inf
+    and +inf the result is the formula's limit, 0 and inf; NaN stays NaN.
+
+    Differentiable once in `x` and `bias`; the gradient of the bias is summed in an order that
+    depends on the shape alone, so two runs give the same bits.
+
+    Args:
+        x: Shape [..., N], at least one dimension; float32, float16, bfloat16 or float64.
+        bias: Shape [N]; dtype and device of `x`.
+        approximate: "tanh" or "none".
+
+    Returns:
+        A new contiguous tensor of the shape and dtype of `x`.
+
+    Raises:
+        ValueError: A dtype, device or shape is not as above, or `approximate` is another word
+            (RuntimeError from a native kernel).
+    """
+    return cast(Tensor, torch.ops.fusedops.bias_gelu(x, bias, approximate=approximate))

@@ -1,0 +1,28 @@
+"""Smoke tests of the installed package: they need torch and pytest, nothing of this repository."""
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def fresh_inputs() -> None:
+    """New random inputs every run; a failed test's report shows the seed that repeats it."""
+    print(f"torch.manual_seed({torch.seed()})")
+
+
+@pytest.fixture
+def gpu() -> torch.device:
+    """The GPU to test on, with the package's kernels; skips where there is none."""
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU that torch can use")
+    import fusedops
+
+    if not fusedops.native_status().loaded:
+        pytest.skip(f"no native library: {fusedops.native_status().reason}")
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+@pytest.fixture
+def anywhere() -> torch.device:
+    """The GPU where there is one, else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -1,0 +1,88 @@
+"""A wrong call is refused in words that name operator, argument, expected and found."""
+
+import pytest
+import torch
+
+import fusedops
+
+# Calls by (x, bias, keywords); the message is the same from the kernels and from the reference.
+WRONG = {
+    "wrong length": (
+        lambda d: (torch.ones(2, 4, device=d), torch.ones(3, device=d)),
+        r"bias_gelu: bias: expected shape \[4\] \(the last dimension of x\), found \[3\]",
+    ),
+    "wrong rank": (
+        lambda d: (torch.ones(2, 4, device=d), torch.ones(4, 4, device=d)),
+        r"bias_gelu: bias: expected shape \[4\] \(the last dimension of x\), found \[4, 4\]",
+    ),
+    "no dimension": (
+        lambda d: (torch.ones((), device=d), torch.ones(1, device=d)),
+        "bias_gelu: x: expected at least 1 dimension, found 0",
+    ),
+    "integers": (
+        lambda d: (torch.ones(2, 4, device=d).long(), torch.ones(4, device=d)),
+        "bias_gelu: x: expected dtype float32, float16, bfloat16 or float64, found int64",
+    ),
+    "two dtypes": (
+        lambda d: (torch.ones(2, 4, device=d), torch.ones(4, device=d).half()),
+        r"bias_gelu: bias: expected dtype float32 \(that of x\), found float16",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_arguments(name, anywhere):
+    make, message = WRONG[name]
+    x, bias = make(anywhere)
+    with pytest.raises((ValueError, RuntimeError), match=message):
+        fusedops.bias_gelu(x, bias)
+
+
+def test_unknown_form(anywhere):
+    x = torch.ones(2, 4, device=anywhere)
+    with pytest.raises(
+        (ValueError, RuntimeError),
+        match="bias_gelu: approximate: expected 'tanh' or 'none', found 'fast'",
+    ):
+        fusedops.bias_gelu(x, x[0], approximate="fast")
+
+
+def test_different_shapes(anywhere):
+    a = torch.ones(2, 4, device=anywhere)
+    with pytest.raises(
+        (ValueError, RuntimeError),
+        match=r"vector_add: b: expected shape \[2, 4\] \(that of a\), found \[4\]",
+    ):
+        fusedops.vector_add(a, a[0])
+
+
+def test_gradient_of_another_shape(anywhere):
+    x = torch.ones(2, 4, device=anywhere)
+    with pytest.raises(
+        (ValueError, RuntimeError),
+        match=r"bias_relu_backward: grad: expected shape \[2, 4\] \(that of x\), found \[1, 4\]",
+    ):
+        torch.ops.fusedops.bias_relu_backward(x[:1], x, x[0])
+
+
+def test_cpu_and_gpu_mixed(gpu):
+    with pytest.raises(
+        RuntimeError, match=r"bias_gelu: bias: expected device cuda:\d \(that of x\), found cpu"
+    ):
+        fusedops.bias_gelu(torch.ones(2, 4, device=gpu), torch.ones(4))
+    with pytest.raises(
+        RuntimeError, match=r"bias_gelu: bias: expected device cpu \(that of x\), found cuda:\d"
+    ):
+        fusedops.bias_gelu(torch.ones(2, 4), torch.ones(4, device=gpu))
+
+
+def test_two_gpus(gpu):
+    if torch.cuda.device_count() < 2:
+        pytest.skip("only one GPU")
+    other = torch.device("cuda", 1 - gpu.index)
+    x, bias = torch.randn(8, 64, device=other), torch.randn(64, device=other)
+    torch.testing.assert_close(
+        fusedops.bias_gelu(x, bias).cpu(), fusedops.bias_gelu(x.cpu(), bias.cpu())
+    )
+    with pytest.raises(RuntimeError, match=f"found {gpu}"):
+        fusedops.bias_gelu(x, bias.to(gpu))

@@ -1,0 +1,51 @@
+"""The package imports, and its native library, where it has one, is loaded and registered."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+import fusedops
+from fusedops.schemas import NAMESPACE, OPS
+
+
+def expects_native() -> bool:
+    """What the runner says the wheel has, else what lies in the installed package."""
+    said = os.environ.get("TORCHWHEEL_EXPECT_NATIVE")
+    if said is not None:
+        return said == "1"
+    return any((Path(fusedops.__file__).parent / "_lib").glob("*.so"))
+
+
+def has_kernel(name: str, key: str) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(f"{NAMESPACE}::{name}", key)
+
+
+def test_native_library_is_loaded_where_the_wheel_has_one():
+    status = fusedops.native_status()
+    assert status.loaded == expects_native(), status.reason
+
+
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_operator_is_registered(op):
+    assert has_kernel(op.name, "CompositeExplicitAutograd")
+    assert has_kernel(op.name, "Meta")
+    assert has_kernel(op.name, "CUDA") == (op.native and fusedops.native_status().loaded)
+
+
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_schema_is_the_tables(op):
+    found = getattr(torch.ops.fusedops, op.name).default._schema
+    assert found == torch._C.parse_schema(f"{NAMESPACE}::{op.schema}")
+
+
+def test_native_library_checks_its_arguments_without_a_gpu():
+    if not fusedops.native_status().loaded:
+        pytest.skip(f"no native library: {fusedops.native_status().reason}")
+    kernels = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
+    call = torch.ops.fusedops.bias_gelu.default.redispatch
+    with pytest.raises(RuntimeError, match=r"bias_gelu: bias: expected shape \[4\] .*found \[3\]"):
+        call(kernels, torch.ones(2, 4), torch.ones(3))
+    with pytest.raises(RuntimeError, match="bias_gelu: x: expected a tensor on a GPU, found cpu"):
+        call(kernels, torch.ones(2, 4), torch.ones(4))
