@@ -1,0 +1,1 @@
+"""From a matrix to a folder of proven wheels and their index."""

@@ -1,0 +1,70 @@
+"""What a run knows of each finished variant; it lets the next run do only what is missing."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+from torchwheel.files import sha256, write_text
+
+FOLDER = ".torchwheel"
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """One finished variant; `key` names all inputs that made it."""
+
+    variant: str
+    key: str
+    file: str
+    sha256: str
+    size: int
+    archs: tuple[str, ...]
+    tag: str
+    tag_reason: str
+    gates: int
+    smoke: str
+    seconds: float
+    steps: dict[str, float]
+
+
+def _path(dist: Path, variant: str) -> Path:
+    return dist / FOLDER / f"{variant}.json"
+
+
+def save(dist: Path, record: Record) -> None:
+    """Write the record of a variant whose wheel lies in `dist`."""
+    write_text(_path(dist, record.variant), json.dumps(dataclasses.asdict(record), indent=1) + "\n")
+
+
+def _load(path: Path) -> Record | None:
+    """A record whose wheel is there unchanged; none if a killed run left less than that."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        record = Record(**{**data, "archs": tuple(data["archs"])})
+        wheel = path.parent.parent / record.file
+        return record if wheel.is_file() and sha256(wheel) == record.sha256 else None
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def finished(dist: Path, variant: str, key: str) -> Record | None:
+    """The record of `variant`, if it was made from `key`."""
+    record = _load(_path(dist, variant))
+    return record if record and record.key == key else None
+
+
+def every(dist: Path) -> list[Record]:
+    """Records of all finished variants in `dist`, by name."""
+    return [record for path in sorted((dist / FOLDER).glob("*.json")) if (record := _load(path))]
+
+
+def forget(dist: Path, variant: str) -> None:
+    """Drop the record and the wheel it names, before another takes their place."""
+    path = _path(dist, variant)
+    try:
+        name = json.loads(path.read_text(encoding="utf-8"))["file"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return
+    path.unlink(missing_ok=True)
+    if Path(name).name == name:
+        (dist / name).unlink(missing_ok=True)

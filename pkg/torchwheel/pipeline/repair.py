@@ -1,0 +1,40 @@
+"""auditwheel gives the platform tag that the symbols allow; torch and the driver stay outside."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from torchwheel.errors import TorchwheelError
+
+# What the user's torch and driver bring.
+_OUTSIDE = (
+    "libtorch*.so*",
+    "libc10*.so*",
+    "libcuda.so*",
+    "libnvidia-ml.so*",
+    "libamdhip64.so*",
+    "libhsa-runtime64.so*",
+)
+
+
+def repair(wheel: Path, out: Path) -> Path:
+    """The wheel with the tag auditwheel finds, in the empty folder `out`."""
+    command = [sys.executable, "-m", "auditwheel", "repair", "--plat", "auto", "--only-plat"]
+    for name in _OUTSIDE:
+        command += ["--exclude", name]
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    done = subprocess.run(
+        [*command, "--wheel-dir", str(out), str(wheel)],
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = list(out.glob("*.whl"))
+    if done.returncode or len(found) != 1:
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        raise TorchwheelError(
+            f"auditwheel repair {wheel.name}: {(lines or ['no wheel came out'])[-1]}"
+        )
+    return found[0]

@@ -1,0 +1,80 @@
+"""What all variants of one run share, and what decides a variant's wheel."""
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+
+from torchwheel import claims as claims_file
+from torchwheel.claims import Claims
+from torchwheel.console import Progress
+from torchwheel.matrix.model import Matrix
+from torchwheel.matrix.resolve import Variant
+from torchwheel.toolkit.host import HostCompiler
+from torchwheel.toolkit.lock import components
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One call of the pipeline.
+
+    Attributes:
+        matrix: the matrix.
+        root: the folder of matrix.yaml.
+        dist: the output folder.
+        cache: torchwheel's cache folder.
+        sources: digest of the project's files.
+        launcher: compiler launcher, e.g. ("sccache",).
+        progress: where to say what is being done.
+    """
+
+    matrix: Matrix
+    root: Path
+    dist: Path
+    cache: Path
+    sources: str
+    launcher: tuple[str, ...]
+    progress: Progress
+
+    @property
+    def source(self) -> Path:
+        """The project's folder."""
+        return (self.root / self.matrix.project.source).resolve()
+
+    def kept(self, variant: Variant) -> Path:
+        """A folder for what outlives a build of `variant`: objects, the log."""
+        place = hashlib.sha256(str(self.source).encode()).hexdigest()[:12]
+        folder = self.cache / "build" / f"{self.matrix.project.name}-{place}" / variant.id
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+
+def claims_of(variant: Variant) -> Claims:
+    """What the wheel of `variant` will say of itself."""
+    toolkit = variant.toolkit
+    return Claims(
+        variant=variant.id,
+        abi=variant.abi,
+        torch=variant.torch,
+        backend=toolkit.backend if toolkit else None,
+        toolkit=toolkit.version if toolkit else None,
+        archs=toolkit.archs if toolkit else (),
+        local=variant.local,
+    )
+
+
+def key_of(run: Run, variant: Variant, host: HostCompiler | None) -> str:
+    """Names everything that decides a variant's wheel and the proofs of it."""
+    toolkit = variant.toolkit
+    locked = components(toolkit.version) if toolkit and toolkit.source == "pypi" else ()
+    facts = {
+        "sources": run.sources,
+        "claims": claims_file.dumps(claims_of(variant)),
+        "platform": variant.platform,
+        "toolkit": toolkit.model_dump(mode="json") if toolkit else None,
+        "components": [dataclasses.asdict(component) for component in locked],
+        "host": [str(host.path), host.version] if host else None,
+        "smoke": run.matrix.smoke.model_dump(mode="json"),
+        "gates": run.matrix.gates.model_dump(mode="json"),
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,88 @@
+"""Writes a wheel's claims into it: local version, torch range, torchwheel.json.
+
+The same input gives the same bytes, whatever the day.
+"""
+
+import base64
+import csv
+import hashlib
+import io
+import re
+import zipfile
+from pathlib import Path
+
+from packaging.utils import parse_wheel_filename
+
+from torchwheel import claims as claims_file
+from torchwheel.claims import Claims
+from torchwheel.errors import TorchwheelError
+
+# The oldest date a zip can hold: the day of the build must not show.
+_DATE = (1980, 1, 1, 0, 0, 0)
+_TORCH = re.compile(r"Requires-Dist:\s*torch(?![\w.-])", re.IGNORECASE)
+
+
+def stamp(wheel: Path, claims: Claims, out: Path) -> Path:
+    """A copy of `wheel` in `out` that carries `claims`, packed the same way on every machine."""
+    _, version, _, _ = parse_wheel_filename(wheel.name)
+    if version.local:
+        raise TorchwheelError(
+            f"{wheel.name}: has the local version {version.local!r} already; "
+            f"torchwheel sets it: take it out of the project's version"
+        )
+    stamped = f"{version}+{claims.local}" if claims.local else str(version)
+    with zipfile.ZipFile(wheel) as archive:
+        members = {n: archive.read(n) for n in archive.namelist() if not n.endswith("/")}
+    old = _dist_info(members, wheel.name)
+    new = f"{old.removesuffix('.dist-info').rpartition('-')[0]}-{stamped}.dist-info"
+    renamed = {
+        (new + n.removeprefix(old) if n.startswith(f"{old}/") else n): data
+        for n, data in members.items()
+    }
+    metadata = renamed[f"{new}/METADATA"].decode("utf-8")
+    renamed[f"{new}/METADATA"] = _metadata(metadata, stamped, claims.torch).encode()
+    renamed[f"{new}/{claims_file.FILE}"] = claims_file.dumps(claims).encode()
+    del renamed[f"{new}/RECORD"]
+    project, _, tags = wheel.name.split("-", 2)
+    target = out / f"{project}-{stamped}-{tags}"
+    pack(renamed, f"{new}/RECORD", target)
+    return target
+
+
+def _dist_info(members: dict[str, bytes], wheel: str) -> str:
+    found = {n.split("/")[0] for n in members if n.split("/")[0].endswith(".dist-info")}
+    if len(found) != 1:
+        raise TorchwheelError(f"{wheel}: one dist-info folder expected, {len(found)} found")
+    return found.pop()
+
+
+def _metadata(text: str, version: str, torch: str) -> str:
+    """The METADATA with another version and exactly one requirement on torch."""
+    head, blank, body = text.partition("\n\n")
+    lines = [line for line in head.rstrip("\n").split("\n") if not _TORCH.match(line)]
+    lines = [f"Version: {version}" if line.startswith("Version:") else line for line in lines]
+    return "\n".join([*lines, f"Requires-Dist: torch{torch}"]) + (blank + body or "\n")
+
+
+def pack(members: dict[str, bytes], record: str, target: Path) -> None:
+    """Write a wheel whose bytes depend on `members` alone."""
+    table = io.StringIO()
+    rows = csv.writer(table, lineterminator="\n")
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        # The dist-info folder last, as PEP 427 recommends.
+        for name in sorted(members, key=lambda n: (".dist-info/" in n, n)):
+            data = members[name]
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            rows.writerow([name, f"sha256={digest}", len(data)])
+            _add(archive, name, data)
+        rows.writerow([record, "", ""])
+        _add(archive, record, table.getvalue().encode())
+
+
+def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+    info = zipfile.ZipInfo(name, _DATE)
+    info.compress_type = zipfile.ZIP_DEFLATED
+    info.create_system = 3
+    mode = 0o755 if name.endswith(".so") else 0o644
+    info.external_attr = (0o100000 | mode) << 16
+    archive.writestr(info, data)

@@ -1,0 +1,229 @@
+"""The whole path on a small extension: real toolkit, compiler, auditwheel, gates, pip."""
+
+import contextlib
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from torchwheel.check.gates import run_gates
+from torchwheel.check.limits import Limits
+from torchwheel.inspect.wheel import read_wheel
+
+pytestmark = pytest.mark.integration
+
+
+def wheels_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("*.whl"))
+
+
+def wait_for_the_last_of(group: int) -> None:
+    """Killed children die after their leader."""
+    with contextlib.suppress(ProcessLookupError):
+        while True:
+            os.killpg(group, 0)
+            time.sleep(0.01)
+
+
+def finished_everywhere(dist: Path) -> None:
+    """What lies where a person or pip looks is whole: every wheel passes every gate."""
+    for wheel in dist.glob("*.whl"):
+        results = run_gates(wheel, Limits(max_size_mib=2))
+        assert all(result.ok for result in results), results
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, request):
+    """One build of the default selection, shared by the tests that only look at it."""
+    folder = tmp_path_factory.mktemp("made")
+    project = shutil.copytree(Path(__file__).parent / "tiny", folder / "tiny")
+    done = subprocess.run(
+        [sys.executable, "-m", "torchwheel.cli", "wheels"],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "80"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return project, done
+
+
+def test_the_default_selection_gives_proven_wheels_and_an_index(made):
+    project, done = made
+    native, pure = wheels_in(project / "dist")
+    assert re.fullmatch(r"tiny-0\.1\+cu130-py3-none-manylinux_2_\d+_x86_64\.whl", native)
+    assert pure == "tiny-0.1-py3-none-any.whl"
+    finished_everywhere(project / "dist")
+    record = json.loads((project / "dist/smoke/cu130-stable.json").read_text())
+    assert "not run on a GPU" in record["verdict"]
+    for line in done.stdout.splitlines():
+        assert len(line) <= 80 or line.lstrip().startswith("pip install"), line
+
+
+def test_the_printed_command_installs_the_wheel(made, tmp_path):
+    _, done = made
+    command = re.search(r"pip install --extra-index-url (\S+) \"(tiny==\S+cu130)\"", done.stdout)
+    assert command is not None, done.stdout
+    target = tmp_path / "site"
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target)]
+        + ["--extra-index-url", command[1], command[2]],
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
+    assert (target / "tiny" / "_lib" / "cu130-stable.so").is_file()
+
+
+def test_nothing_touched_means_nothing_done_and_a_touched_kernel_compiles_alone(made, torchwheel):
+    project, _ = made
+    again = torchwheel("wheels", cwd=project)
+    assert again.returncode == 0, again.stderr
+    assert again.stderr.count("nothing to do") == 2
+    before = read_wheel(next((project / "dist").glob("*manylinux*.whl")))
+    source = project / "csrc" / "scale.cu"
+    source.write_text(source.read_text() + "\n// touched\n")
+    touched = torchwheel("wheels", "cu130-stable", cwd=project)
+    assert touched.returncode == 0, touched.stderr
+    assert "CUDA csrc/scale.cu" in touched.stderr
+    assert "C++ csrc/stable.cpp" not in touched.stderr
+    # A comment changes no byte of the library: the wheel is the same one.
+    after = read_wheel(next((project / "dist").glob("*manylinux*.whl")))
+    assert before.name == after.name
+
+
+def test_two_folders_give_the_same_bytes(tmp_path, torchwheel):
+    made = []
+    for name in ("here", "somewhere/else"):
+        project = Path(shutil.copytree(Path(__file__).parent / "tiny", tmp_path / name))
+        done = torchwheel("wheels", "cu130-stable", "--no-launcher", cwd=project)
+        assert done.returncode == 0, done.stderr
+        made.append(next((project / "dist").glob("*.whl")).read_bytes())
+    assert made[0] == made[1]
+
+
+def test_a_compile_error_names_the_file_and_leaves_the_other_variant(tiny, torchwheel):
+    (tiny / "csrc" / "scale.cu").write_text("this is no C++\n")
+    done = torchwheel("wheels", cwd=tiny)
+    assert done.returncode == 1
+    assert "failed: cu130-stable: building obj/csrc/scale.cu.o failed" in done.stdout
+    assert "scale.cu" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+    assert wheels_in(tiny / "dist") == ["tiny-0.1-py3-none-any.whl"]
+
+
+def test_a_failing_smoke_test_keeps_the_wheel_out(tiny, torchwheel):
+    (tiny / "smoke" / "test_more.py").write_text("def test_wrong():\n    assert 1 == 2\n")
+    done = torchwheel("wheels", "pure", cwd=tiny)
+    assert done.returncode == 1
+    assert "smoke" in done.stdout
+    assert wheels_in(tiny / "dist") == []
+    assert not list((tiny / "dist" / "index").rglob("*.whl"))
+
+
+def test_a_failing_gate_keeps_the_wheel_out(tiny, torchwheel):
+    matrix = tiny / "matrix.yaml"
+    matrix.write_text(matrix.read_text().replace("max_size_mib: 2", "max_size_mib: 1"))
+    (tiny / "tiny" / "noise.bin").write_bytes(random.Random(0).randbytes(2 << 20))
+    project = tiny / "pyproject.toml"
+    project.write_text(project.read_text() + '[tool.setuptools.package-data]\ntiny = ["*.bin"]\n')
+    done = torchwheel("wheels", "pure", cwd=tiny)
+    assert done.returncode == 1
+    assert "gate size" in done.stdout
+    assert wheels_in(tiny / "dist") == []
+    assert [p.name for p in (tiny / "dist" / "rejected").iterdir()] == [
+        "tiny-0.1-py3-none-any.whl.rejected"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nonesuch"], "nonesuch"),
+        (["--archs", "9.x"], '"9.x" is not an arch'),
+        (["--archs", "3.5"], 'cannot compile "3.5"'),
+        (["--matrix", "nonesuch.yaml"], "nonesuch.yaml"),
+    ],
+)
+def test_a_wrong_call_is_one_line_and_builds_nothing(tiny, torchwheel, arguments, says):
+    done = torchwheel("wheels", *arguments, cwd=tiny)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tiny / "dist").exists()
+
+
+def test_no_compiler_is_one_line(tiny, torchwheel, tmp_path):
+    empty = tmp_path / "bin"
+    empty.mkdir()
+    done = torchwheel("wheels", "cu130-stable", cwd=tiny, PATH=str(empty), CXX="")
+    assert done.returncode == 1
+    assert "no C++ compiler" in done.stdout
+    assert wheels_in(tiny / "dist") == []
+
+
+def test_a_full_disk_is_one_line_and_the_next_run_goes_on(tiny, torchwheel, tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=48k", "tmpfs", str(small)],
+        check=False,
+        capture_output=True,
+    )
+    if mounted.returncode:
+        pytest.skip("a small file system can be mounted by root only")
+    try:
+        done = torchwheel("wheels", "cu130-stable", "--dist", small / "dist", cwd=tiny)
+        assert done.returncode == 1
+        assert "no space left" in done.stdout + done.stderr
+        assert "Traceback" not in done.stdout + done.stderr
+        assert wheels_in(small / "dist") == []
+        subprocess.run(["mount", "-o", "remount,size=64m", str(small)], check=True)
+        done = torchwheel("wheels", "cu130-stable", "--dist", small / "dist", cwd=tiny)
+        assert done.returncode == 0, done.stdout + done.stderr
+        finished_everywhere(small / "dist")
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
+def test_killed_at_any_moment_nothing_half_made_is_left(tiny, cache):
+    command = [sys.executable, "-m", "torchwheel.cli", "wheels", "--archs", "9.0"]
+    env = {**os.environ, "TORCHWHEEL_CACHE": str(cache)}
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command,
+            cwd=tiny,
+            env=env,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    begun = time.monotonic()
+    assert start().wait() == 0
+    whole = time.monotonic() - begun
+    rng = random.Random()
+    for moment in [rng.uniform(0.05, whole) for _ in range(5)]:
+        shutil.rmtree(tiny / "dist")
+        (tiny / "csrc" / "scale.cu").touch()
+        process = start()
+        time.sleep(moment)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        wait_for_the_last_of(process.pid)
+        finished_everywhere(tiny / "dist")
+        for indexed in (tiny / "dist").glob("index/**/*.whl"):
+            assert zipfile.is_zipfile(indexed)
+    assert start().wait() == 0
+    assert len(wheels_in(tiny / "dist")) == 2
+    assert not list((tiny / "dist" / ".torchwheel").glob("making-*"))

@@ -1,0 +1,74 @@
+import zipfile
+
+import pytest
+
+from torchwheel.claims import Claims
+from torchwheel.errors import TorchwheelError
+from torchwheel.pipeline.stamp import _metadata, pack, stamp
+
+CLAIMS = Claims("cu130-stable", "stable", ">=2.11", "cuda", "13.0", ("9.0+PTX",), "cu130")
+METADATA = """\
+Metadata-Version: 2.4
+Name: ext
+Version: 1.2
+Requires-Dist: torch>=2.6
+Requires-Dist: torchvision
+Requires-Dist: numpy
+
+Version: 9 of the description, Requires-Dist: torch
+"""
+
+
+@pytest.fixture
+def wheel(tmp_path):
+    path = tmp_path / "ext-1.2-py3-none-linux_x86_64.whl"
+    members = {
+        "ext/__init__.py": b"",
+        "ext/a,b.txt": b"comma",
+        "ext/_lib/x.so": b"\x7fELF",
+        "ext-1.2.dist-info/METADATA": METADATA.encode(),
+        "ext-1.2.dist-info/WHEEL": b"Tag: py3-none-linux_x86_64\n",
+    }
+    pack(members, "ext-1.2.dist-info/RECORD", path)
+    return path
+
+
+def test_claims_enter_the_name_and_the_metadata(wheel, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    made = stamp(wheel, CLAIMS, out)
+    assert made.name == "ext-1.2+cu130-py3-none-linux_x86_64.whl"
+    with zipfile.ZipFile(made) as archive:
+        text = archive.read("ext-1.2+cu130.dist-info/METADATA").decode()
+        assert "ext-1.2+cu130.dist-info/torchwheel.json" in archive.namelist()
+        assert not any(name.startswith("ext-1.2.dist-info") for name in archive.namelist())
+        assert archive.namelist()[-1] == "ext-1.2+cu130.dist-info/RECORD"
+    head, _, body = text.partition("\n\n")
+    assert "Version: 1.2+cu130" in head.splitlines()
+    asked = [line for line in head.splitlines() if line.startswith("Requires-Dist")]
+    assert asked == [
+        "Requires-Dist: torchvision",
+        "Requires-Dist: numpy",
+        "Requires-Dist: torch>=2.11",
+    ]
+    assert body == "Version: 9 of the description, Requires-Dist: torch\n"
+
+
+def test_metadata_without_a_description_stays_one_block():
+    head = _metadata(METADATA.partition("\n\n")[0] + "\n", "1.2+cu130", ">=2.11")
+    assert head.endswith("\nRequires-Dist: torch>=2.11\n")
+    assert "\n\n" not in head
+
+
+def test_the_same_claims_give_the_same_bytes(wheel, tmp_path):
+    made = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        made.append(stamp(wheel, CLAIMS, tmp_path / name).read_bytes())
+    assert made[0] == made[1]
+
+
+def test_a_local_version_of_the_project_is_refused(wheel, tmp_path):
+    bent = wheel.rename(tmp_path / "ext-1.2+mine-py3-none-linux_x86_64.whl")
+    with pytest.raises(TorchwheelError, match="has the local version 'mine' already"):
+        stamp(bent, CLAIMS, tmp_path)
