@@ -1,10 +1,11 @@
 """Times the kernels on a GPU against PyTorch, eager and compiled.
 
-    python bench/kernels.py --out OUT.json [--quick] [--wheel WHEEL]
+    python bench/kernels.py [--out OUT.json] [--quick] [--wheel WHEEL]
 
-Figures are device times: events around graph replays, the median of many, random inputs rotated
-past the L2 cache. Percentages are of the bandwidth of a 1 GiB device-to-device copy of the same
-run. A cell in red loses to a peer by more than 2 %. Needs torch and an installed fusedops.
+Figures are device times: events around graph replays, the median of many, contestants in turn,
+random inputs rotated past the L2 cache. Percentages are of the bandwidth of a device-to-device copy
+in the same run: a 1 GiB one, and for ours also one that moves as many bytes as the call. A cell in
+red loses to a peer by more than 2 %. Needs torch and an installed fusedops.
 """
 
 import argparse
@@ -20,13 +21,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from kernels_cases import CASES, DTYPES, QUICK_SHAPES, SHAPES, Case, peers
-from kernels_timing import Timing, copy_bandwidth, sets_needed, time_on_device
+from kernels_cases import CASES, DTYPES, SHAPES, Case, peers
+from kernels_timing import (
+    Captured,
+    Copies,
+    Timing,
+    interleaved,
+    large_copy_bandwidth,
+    sets_needed,
+)
 
 import fusedops
 
 TOLERANCE = 1.02
-COLUMNS = ("ours", "eager", "compile", "max-autotune")
+PEERS = ("eager", "compile", "max-autotune")
 
 
 @dataclass(frozen=True)
@@ -40,14 +48,19 @@ class Row:
     times: dict[str, Timing]
     failures: dict[str, str]
 
-    def percent(self, who: str, copy: float) -> float:
-        """Share of the copy's bandwidth that `who` reaches."""
-        return 100 * self.bytes_moved / (self.times[who].median_us * 1e-6) / copy
+    def percent(self, who: str, bandwidth: float) -> float:
+        """Share of `bandwidth`, the large copy's, that `who` reaches."""
+        return 100 * self.bytes_moved / (self.times[who].median_us * 1e-6) / bandwidth
+
+    @property
+    def percent_of_its_copy(self) -> float:
+        """Our share of the bandwidth of a copy of as many bytes."""
+        return 100 * self.times["copy"].median_us / self.times["ours"].median_us
 
     @property
     def loses(self) -> bool:
         """Whether a peer is faster than we are, beyond the noise."""
-        best = min(t.median_us for who, t in self.times.items() if who != "ours")
+        best = min(self.times[who].median_us for who in PEERS if who in self.times)
         return self.times["ours"].median_us > TOLERANCE * best
 
 
@@ -55,32 +68,38 @@ def measure(case: Case, shape: tuple[int, int], dtype: torch.dtype, samples: int
     """Time one case; a peer that cannot run is noted, not fatal."""
     moved = case.bytes_moved(shape, dtype)
     inputs = [case.inputs(shape, dtype) for _ in range(sets_needed(moved))]
-    times = {"ours": time_on_device(case.ours, inputs, samples)}
+    contestants: dict[str, Captured | Copies] = {
+        "copy": Copies(moved),
+        "ours": Captured(case.ours, inputs, moved),
+    }
     failures = {}
     for who, call in peers(case).items():
         try:
-            times[who] = time_on_device(call, inputs, samples)
+            contestants[who] = Captured(call, inputs, moved)
         except Exception as error:
             if who == "eager":
                 raise
             failures[who] = str(error).splitlines()[0][:200]
+    times = interleaved(contestants, samples)
     return Row(case.op, str(dtype).removeprefix("torch."), shape, moved, times, failures)
 
 
-def line(row: Row, copy: float, colour: bool) -> str:
+HEAD = f"{'':<34}{'ours':>10}  {'% copy':>11}  {'eager':>5} {'compile':>7} {'autotune':>8}"
+
+
+def line(row: Row, bandwidth: float, colour: bool) -> str:
     """The row of the printed table."""
-    cells = []
-    for who in COLUMNS:
-        if who in row.times:
-            us, share = row.times[who].median_us, row.percent(who, copy)
-            text = f"{us:9.1f} us {share:5.1f} %"
-        else:
-            text = f"{'failed':>20}"
-        red = colour and who == "ours" and row.loses
-        cells.append(f"\033[31m{text}\033[0m" if red else text)
-    mark = " loses" if row.loses else ""
+    # A small copy is all launch: nothing to compare with.
+    same = f"({row.percent_of_its_copy:.0f})" if row.bytes_moved > 1 << 26 else ""
+    ours = f"{row.times['ours'].median_us:8.1f}us  {row.percent('ours', bandwidth):4.0f} {same:>5}"
+    if colour and row.loses:
+        ours = f"\033[31m{ours}\033[0m"
+    others = "".join(
+        f"{row.percent(who, bandwidth):{width}.0f}" if who in row.times else f"{'-':>{width}}"
+        for who, width in zip(PEERS, (6, 8, 9), strict=True)
+    )
     shape = "x".join(map(str, row.shape))
-    return f"{row.op:<11} {row.dtype:<9} {shape:<12}" + "  ".join(cells) + mark
+    return f"{row.op:<11}{row.dtype:<9} {shape:<13}{ours} {others}{' loses' * row.loses}"
 
 
 def about(wheel: Path | None) -> dict[str, Any]:
@@ -116,8 +135,8 @@ def _driver() -> str | None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True, help="where the JSON goes")
-    parser.add_argument("--quick", action="store_true", help="bias_gelu only, large shapes only")
+    parser.add_argument("--out", type=Path, default=Path("kernels.json"), help="the JSON")
+    parser.add_argument("--quick", action="store_true", help="bias_gelu only")
     parser.add_argument("--wheel", type=Path, help="the installed wheel, for its sha256")
     options = parser.parse_args()
     if not torch.cuda.is_available():
@@ -126,19 +145,20 @@ def main() -> int:
     if not fusedops.native_status().loaded:
         print(f"bench kernels: {fusedops.native_status().reason}", file=sys.stderr)
         return 1
-    samples = 30 if options.quick else 60
-    copy = copy_bandwidth(samples)
+    samples = 20 if options.quick else 40
+    bandwidth = large_copy_bandwidth(samples)
     facts = about(options.wheel)
-    print(f"{facts['gpu']}, torch {facts['torch']}, copy {copy / 1e12:.3f} TB/s")
-    print(f"{'':<34}" + "".join(f"{who:>20}  " for who in COLUMNS))
+    print(f"{facts['gpu']}, torch {facts['torch']}, copy {bandwidth / 1e12:.3f} TB/s")
+    print("per cent of the copy's bandwidth; in brackets, of a copy of as many bytes")
+    print(HEAD)
     rows = []
     for case in CASES[:1] if options.quick else CASES:
         for dtype in DTYPES:
-            for shape in QUICK_SHAPES if options.quick else SHAPES:
+            for shape in SHAPES:
                 row = measure(case, shape, dtype, samples)
                 rows.append(row)
-                print(line(row, copy, sys.stdout.isatty()), flush=True)
-    record = {"about": facts, "copy_bytes_per_second": copy, "rows": [asdict(r) for r in rows]}
+                print(line(row, bandwidth, sys.stdout.isatty()), flush=True)
+    record = {"about": facts, "copy_bytes_per_second": bandwidth, "rows": [asdict(r) for r in rows]}
     aside = options.out.with_name(f".{options.out.name}.aside")
     aside.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     aside.replace(options.out)

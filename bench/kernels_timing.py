@@ -1,24 +1,30 @@
 """How long a call keeps the GPU busy, on inputs that do not fit its cache."""
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-# Four times the largest L2 cache (60 MB on an H200): what one replay reads is gone before the next.
+# Four times the largest L2 cache (60 MB on an H200): what a call reads was pushed out since.
 ROTATED_BYTES = 4 * 60_000_000
-LEAST_REPLAY_MS = 0.2
+# A graph of about a millisecond, so that the gap between two graphs is a small part of it.
+GRAPH_BYTES = 4_000_000_000
+MOST_CALLS = 1024
+
+Call = Callable[..., Tensor]
+Inputs = Sequence[tuple[Tensor, ...]]
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Microseconds of one call on the device."""
+    """Microseconds of one call on the device, and the most memory that was allocated for it."""
 
     median_us: float
     low_us: float  # 10th percentile
     high_us: float  # 90th percentile
+    peak_mb: float  # of one call, its inputs left out
 
 
 def sets_needed(bytes_per_call: int) -> int:
@@ -26,44 +32,85 @@ def sets_needed(bytes_per_call: int) -> int:
     return max(2, -(-ROTATED_BYTES // bytes_per_call))
 
 
-def time_on_device(
-    call: Callable[..., Tensor], inputs: Sequence[tuple[Tensor, ...]], samples: int
-) -> Timing:
-    """Time `call` by device events around replays of a graph that calls it once per input set.
-
-    The graph keeps launch gaps out. Every call has an output of its own, so writes rotate too.
-    """
-    for _ in range(3):
-        call(*inputs[0])
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        outputs = [call(*each) for each in inputs]
-    replays = max(1, round(LEAST_REPLAY_MS / max(_replay_ms(graph, 1), 1e-3)))
-    for _ in range(3):
-        _replay_ms(graph, replays)
-    calls = replays * len(inputs)
-    times = sorted(_replay_ms(graph, replays) * 1e3 / calls for _ in range(samples))
-    del outputs, graph
-    return Timing(statistics.median(times), times[samples // 10], times[-1 - samples // 10])
-
-
-def copy_bandwidth(samples: int, elements: int = 1 << 28) -> float:
-    """Bytes a second, read and written, of a large device-to-device copy."""
-    sources = [(torch.randn(elements, device="cuda"),) for _ in range(2)]
-
-    def copy(source: Tensor) -> Tensor:
-        return torch.empty_like(source).copy_(source)
-
-    timing = time_on_device(copy, sources, samples)
-    return 2 * elements * 4 / (timing.median_us * 1e-6)
-
-
-def _replay_ms(graph: torch.cuda.CUDAGraph, times: int) -> float:
+def _between_events(work: Callable[[], None]) -> float:
+    """Microseconds that `work` keeps the stream busy, by device events."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()
-    for _ in range(times):
-        graph.replay()
+    work()
     end.record()
     end.synchronize()
-    return float(start.elapsed_time(end))
+    return float(start.elapsed_time(end)) * 1e3
+
+
+class Captured:
+    """A graph of many calls, each on the next inputs and into an output of its own."""
+
+    def __init__(self, call: Call, inputs: Inputs, bytes_per_call: int) -> None:
+        for _ in range(3):
+            call(*inputs[0])
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        call(*inputs[0])
+        self.peak_mb = (torch.cuda.max_memory_allocated() - before) / 1e6
+        wanted = min(MOST_CALLS, -(-GRAPH_BYTES // bytes_per_call))
+        self.calls = max(len(inputs), wanted)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.outputs = [call(*inputs[i % len(inputs)]) for i in range(self.calls)]
+
+    def sample_us(self) -> float:
+        """Microseconds a call in one replay."""
+        return _between_events(self.graph.replay) / self.calls
+
+
+class Copies:
+    """Device-to-device copies: the ceiling.
+
+    Straight on the stream: a graph would give a large copy to the copy engine, which is slower.
+    """
+
+    def __init__(self, bytes_per_call: int) -> None:
+        count = sets_needed(bytes_per_call)
+        half = bytes_per_call // 2
+        # Random bits of normal numbers: data that compresses well can move faster.
+        self.pairs = [
+            (torch.randn(half // 4, device="cuda"), torch.empty(half // 4, device="cuda"))
+            for _ in range(count)
+        ]
+        self.calls = max(count, min(MOST_CALLS, -(-GRAPH_BYTES // bytes_per_call)))
+        self.peak_mb = half / 1e6
+
+    def _run(self) -> None:
+        for i in range(self.calls):
+            source, target = self.pairs[i % len(self.pairs)]
+            target.copy_(source)
+
+    def sample_us(self) -> float:
+        """Microseconds a copy."""
+        return _between_events(self._run) / self.calls
+
+
+def interleaved(contestants: Mapping[str, Captured | Copies], samples: int) -> dict[str, Timing]:
+    """Sample everyone in turn, so that a slow moment of the machine meets all of them."""
+    for captured in contestants.values():
+        captured.sample_us()
+    taken: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(samples):
+        for name, captured in contestants.items():
+            taken[name].append(captured.sample_us())
+    return {
+        name: Timing(
+            statistics.median(values),
+            sorted(values)[samples // 10],
+            sorted(values)[-1 - samples // 10],
+            contestants[name].peak_mb,
+        )
+        for name, values in taken.items()
+    }
+
+
+def large_copy_bandwidth(samples: int, size: int = 1 << 30) -> float:
+    """Bytes a second, read and written, of a 1 GiB copy."""
+    timing = interleaved({"copy": Copies(2 * size)}, samples)["copy"]
+    return 2 * size / (timing.median_us * 1e-6)

@@ -31,8 +31,7 @@ __device__ __forceinline__ void load_bias(Accumulator<T> (&out)[kLanes<T>],
       column = column + 1 == t.cols ? 0 : column + 1;
     }
   }
-#pragma unroll
-  for (int i = 0; i < V; ++i) out[i] = widen(in.lane[i]);
+  widen(out, in);
 }
 
 }  // namespace fusedops

@@ -6,6 +6,8 @@
 namespace fusedops::kernels {
 namespace {
 
+constexpr int kThreads = 256;  // more rows are summed before a partial sum is written
+
 // First stage: every block writes grad_x of its tile and one row of partial column sums, a period
 // wide. A period is `cols` times a whole number, so the rows of all blocks together are a
 // contiguous [n, cols] matrix. The gradients of the last elements, fewer than a vector, follow it.
@@ -113,8 +115,8 @@ __global__ void __launch_bounds__(kThreads)
 Tiling backward_tiling(const BiasAct& call, const void* bias = nullptr) {
   constexpr std::int64_t kBlocks = 1024;
   constexpr std::int64_t kLeastSteps = 8;
-  const Tiling t =
-      tile(call.rows, call.cols, bias, kVectorBytes / element_size(call.dtype), gpu::kWarpSize);
+  const Tiling t = tile(call.rows, call.cols, bias, kVectorBytes / element_size(call.dtype),
+                        kThreads, gpu::kWarpSize);
   const std::int64_t groups = std::max<std::int64_t>(1, kBlocks / t.col_tiles);
   const std::int64_t steps = ceil_div(t.periods, groups * t.height);
   return with_steps(t, static_cast<int>(std::max(steps, kLeastSteps)));

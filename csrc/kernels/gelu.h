@@ -17,11 +17,12 @@ constexpr double kSlope = 1.5957691216057307;        // 2 sqrt(2/pi)
 constexpr double kSlopeCubic = 0.21406444881780074;  // 3 * 0.044715 kSlope
 constexpr double kInvSqrt2Pi = 0.3989422804014327;
 
-// For 16-bit results: two hardware functions, relative error near 1e-5.
-FUSEDOPS_DEVICE float tanh_form_fast(float v) {
+// For 16-bit results: two hardware functions, relative error near 1e-5. At the bound 2^q is inf
+// already, so the result is -0 there and below.
+FUSEDOPS_DEVICE float tanh_form_fast(float x) {
+  const float v = math::max_keeping_nan(x, -12.0f);
   const float q = v * fmaf(kCubic, v * v, kLinear);
-  const float y = v * math::reciprocal_fast(1.0f + math::exp2_fast(q));
-  return v < -12.0f ? -0.0f : y;
+  return v * math::reciprocal_fast(1.0f + math::exp2_fast(q));
 }
 
 // For float32 results: within 2 ulp of the exact value down to the subnormals. q reaches 155, where
@@ -104,37 +105,40 @@ FUSEDOPS_DEVICE float erf_form(float v) {
 
 FUSEDOPS_DEVICE double erf_form(double v) { return v < -40.0 ? -0.0 : v * math::normal_cdf(v); }
 
-// Outside +-40 the derivatives are 0 or 1 in every type; a NaN stays.
+// Outside the bounds the derivatives are 0 or 1 in every type; a NaN stays.
 template <class A>
-FUSEDOPS_DEVICE A clamp_flat(A v) {
-  return v < A(-40) ? A(-40) : (v > A(40) ? A(40) : v);
+FUSEDOPS_DEVICE A clamp(A v, A bound) {
+  return v < -bound ? -bound : (v > bound ? bound : v);
 }
 
-// dy/dv of the tanh form, from s = 1 / (1 + 2^q).
+// dy/dv of the tanh form from e = 2^q and s = 1 / (1 + e). 1 - s is taken as e s: the difference
+// would lose its digits where s is near 1.
 template <class A>
-FUSEDOPS_DEVICE A tanh_form_slope(A v, A s) {
-  return s + v * s * (A(1) - s) * (A(kSlope) + A(kSlopeCubic) * v * v);
+FUSEDOPS_DEVICE A tanh_form_slope(A v, A e, A s) {
+  return s + v * s * (e * s) * (A(kSlope) + A(kSlopeCubic) * v * v);
 }
 
+// e must stay finite: 2^q reaches 2^126 at -10, and e^q' the limit of a double past -20.
 FUSEDOPS_DEVICE float tanh_form_slope(float x) {
-  const float v = clamp_flat(x);
-  const float q = v * fmaf(kCubic, v * v, kLinear);
-  return tanh_form_slope(v, math::reciprocal_fast(1.0f + math::exp2_fast(q)));
+  const float v = clamp(x, 10.0f);
+  const float e = math::exp2_fast(v * fmaf(kCubic, v * v, kLinear));
+  return tanh_form_slope(v, e, math::reciprocal_fast(1.0f + e));
 }
 
 FUSEDOPS_DEVICE double tanh_form_slope(double x) {
-  const double v = clamp_flat(x);
-  return tanh_form_slope(v, 1.0 / (1.0 + exp(-v * (kSlope + kSlopeCubic / 3.0 * v * v))));
+  const double v = clamp(x, 20.0);
+  const double e = exp(-v * (kSlope + kSlopeCubic / 3.0 * v * v));
+  return tanh_form_slope(v, e, 1.0 / (1.0 + e));
 }
 
 FUSEDOPS_DEVICE float erf_form_slope(float x) {
-  const float v = clamp_flat(x);
+  const float v = clamp(x, 40.0f);
   const NormalTail at = normal_tail(v);
   return (v < 0.0f ? at.tail : 1.0f - at.tail) + v * float(kInvSqrt2Pi) * at.bell;
 }
 
 FUSEDOPS_DEVICE double erf_form_slope(double x) {
-  const double v = clamp_flat(x);
+  const double v = clamp(x, 40.0);
   return math::normal_cdf(v) + v * kInvSqrt2Pi * exp(-0.5 * v * v);
 }
 

@@ -30,8 +30,9 @@ struct Tiling {
 
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// Lays threads over the matrix; `warp` is the width to which wide tiles are rounded.
-inline Tiling tile(std::int64_t rows, std::int64_t cols, const void* bias, int lanes, int warp) {
+// Lays blocks of at most `threads` over the matrix; wide tiles are rounded to the width of a warp.
+inline Tiling tile(std::int64_t rows, std::int64_t cols, const void* bias, int lanes, int threads,
+                   int warp) {
   Tiling t{};
   const std::int64_t elements = rows * cols;
   t.cols = cols;
@@ -41,11 +42,11 @@ inline Tiling tile(std::int64_t rows, std::int64_t cols, const void* bias, int l
   t.vectors = elements / lanes;
   t.tail = static_cast<int>(elements % lanes);
   t.periods = ceil_div(t.vectors, t.period);
-  const std::int64_t tiles = ceil_div(t.period, kThreads);
+  const std::int64_t tiles = ceil_div(t.period, threads);
   const std::int64_t width =
       tiles == 1 ? t.period : ceil_div(ceil_div(t.period, tiles), warp) * warp;
   t.width = static_cast<unsigned>(width);
-  t.height = static_cast<unsigned>(kThreads / width);
+  t.height = static_cast<unsigned>(threads / width);
   t.col_tiles = static_cast<unsigned>(ceil_div(t.period, width));
   t.row_groups = 1;
   t.steps = 1;

@@ -9,7 +9,7 @@ enum class DType : int { float32, float16, bfloat16, float64, unsupported };
 enum class Activation : int { identity, relu, gelu_tanh, gelu_erf };
 
 constexpr int kVectorBytes = 16;  // one access of one thread
-constexpr int kThreads = 256;     // most threads of a block
+constexpr int kThreads = 128;     // of a block; smaller ones drain and refill sooner
 
 constexpr int element_size(DType dtype) {
   return dtype == DType::float64 ? 8 : dtype == DType::float32 ? 4 : 2;

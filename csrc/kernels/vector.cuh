@@ -5,6 +5,7 @@
 
 #include "kernels/types.h"
 #include "platform/gpu.h"
+#include "platform/math.h"
 
 namespace fusedops {
 
@@ -36,6 +37,22 @@ __device__ __forceinline__ Accumulator<T> widen(T value) {
     return value;
   } else if constexpr (sizeof(T) == 2) {
     return static_cast<float>(value);
+  }
+}
+
+// bfloat16 is the upper half of a float32, so a pair takes one instruction each.
+template <class T>
+__device__ __forceinline__ void widen(Accumulator<T> (&out)[kLanes<T>], const Vector<T>& in) {
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    const auto* words = reinterpret_cast<const unsigned*>(in.lane);
+#pragma unroll
+    for (int i = 0; i < kLanes<T>; i += 2) {
+      out[i] = math::from_bits(words[i / 2] << 16);
+      out[i + 1] = math::from_bits(words[i / 2] & 0xffff0000u);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kLanes<T>; ++i) out[i] = widen(in.lane[i]);
   }
 }
 

@@ -5,7 +5,7 @@
 namespace fusedops::kernels {
 namespace {
 
-constexpr int kPerThread = 4;   // vectors of each input in flight
+constexpr int kPerThread = 2;   // vectors of each input in flight
 constexpr int kUnaligned = 16;  // elements of a thread of the unaligned kernel
 
 template <class T>

@@ -29,14 +29,30 @@ using bfloat162 = __nv_bfloat162;
 constexpr int kWarpSize = 32;
 #endif
 
+// Blocks of `threads` that fill a multiprocessor, for __launch_bounds__: the compiler then keeps to
+// the registers that so many threads can have.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 750
+#define FUSEDOPS_FULL_SM(threads) (1024 / (threads))
+#elif defined(__CUDA_ARCH__) && (__CUDA_ARCH__ % 100 != 0 || __CUDA_ARCH__ >= 1200)
+#define FUSEDOPS_FULL_SM(threads) (1536 / (threads))
+#else
+#define FUSEDOPS_FULL_SM(threads) (2048 / (threads))
+#endif
+
 // Launches a kernel on `stream` and says whether the launch itself was accepted.
+template <class... Parameters, class... Arguments>
+Status launch(void (*kernel)(Parameters...), dim3 grid, dim3 threads, Stream stream,
+              Arguments... arguments) {
+  kernel<<<grid, threads, 0, stream>>>(arguments...);
+  return last_status();
+}
+
 template <class... Parameters, class... Arguments>
 Status launch(void (*kernel)(Parameters...), std::int64_t blocks, dim3 threads, Stream stream,
               Arguments... arguments) {
   constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;
   if (blocks > kMostBlocks) return kInvalidValue;  // beyond any memory: a block does 4 KiB or more
-  kernel<<<static_cast<unsigned>(blocks), threads, 0, stream>>>(arguments...);
-  return last_status();
+  return launch(kernel, dim3(static_cast<unsigned>(blocks)), threads, stream, arguments...);
 }
 
 }  // namespace fusedops::gpu

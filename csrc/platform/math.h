@@ -29,6 +29,17 @@ FUSEDOPS_DEVICE float reciprocal_fast(float x) {
 #endif
 }
 
+// max(x, bound), where a NaN stays a NaN.
+FUSEDOPS_DEVICE float max_keeping_nan(float x, float bound) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(bound));
+  return y;
+#else
+  return x < bound ? bound : x;
+#endif
+}
+
 FUSEDOPS_DEVICE unsigned to_bits(float x) { return __float_as_uint(x); }
 FUSEDOPS_DEVICE float from_bits(unsigned x) { return __uint_as_float(x); }
 

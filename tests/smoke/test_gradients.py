@@ -17,8 +17,10 @@ def gradients(function, a, b, grad):
     return torch.autograd.grad(function(a, b), (a, b), grad)
 
 
-def relative_error(found, exact):
-    return ((found.double() - exact).norm() / exact.norm().clamp_min(1e-30)).item()
+def relative_error(found, exact, grad):
+    # The slope of GELU crosses 0 and a sum can cancel: what came in is the scale then.
+    scale = max(exact.norm().item(), grad.double().norm().item(), 1e-30)
+    return (found.double() - exact).norm().item() / scale
 
 
 def check(case, shape, dtype, device):
@@ -30,7 +32,7 @@ def check(case, shape, dtype, device):
     for one, truth in zip(found, exact, strict=True):
         assert one.dtype == dtype
         assert one.shape == truth.shape
-        assert relative_error(one, truth) < max(torch.finfo(dtype).eps, 1e-13) * 8
+        assert relative_error(one, truth, grad) < max(torch.finfo(dtype).eps, 1e-13) * 8
 
 
 @by_case
@@ -54,7 +56,7 @@ def test_gradient_of_views(case, gpu):
     for grad in (flat, torch.ones((), device=gpu).half().expand(40, 56), a.t().reshape(56, 40).t()):
         found = gradients(case.ours, flat, b, grad)
         exact = gradients(case.exact, flat.double(), b.double(), grad.double())
-        assert max(relative_error(f, e) for f, e in zip(found, exact, strict=True)) < 4e-3
+        assert max(relative_error(f, e, grad) for f, e in zip(found, exact, strict=True)) < 4e-3
 
 
 @by_case

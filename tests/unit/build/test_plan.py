@@ -46,7 +46,9 @@ def test_the_rendered_plan_is_the_golden_one(golden):
 def test_every_input_is_a_source_or_an_earlier_output():
     made: set[str] = set()
     for step in plan().steps:
-        assert all(name.startswith("/project/") or name in {*made, str(EXPORTS)} for name in step.inputs)
+        assert all(
+            name.startswith("/project/") or name in {*made, str(EXPORTS)} for name in step.inputs
+        )
         made.add(step.output)
     assert plan().output in made
 
