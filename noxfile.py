@@ -6,7 +6,6 @@ from pathlib import Path
 import nox
 
 nox.needs_version = ">=2024.10.9"
-nox.options.default_venv_backend = "virtualenv|venv"
 nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["wheels", "tests"]
 
