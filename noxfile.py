@@ -6,6 +6,7 @@ from pathlib import Path
 import nox
 
 nox.needs_version = ">=2024.10.9"
+nox.options.default_venv_backend = "virtualenv"
 nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["wheels", "tests"]
 
