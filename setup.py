@@ -8,7 +8,7 @@ from setuptools import setup
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "pkg"))
 
-from torchwheel.build import NativeLibrary, setup_arguments  # noqa: E402
+from torchwheel.builder import NativeLibrary, setup_arguments  # noqa: E402
 
 FUSEDOPS = NativeLibrary(
     package="fusedops._lib",

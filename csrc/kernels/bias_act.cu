@@ -4,7 +4,8 @@
 #include "kernels/dispatch.cuh"
 
 namespace fusedops::kernels {
-namespace {
+// Named: nvcc names an anonymous one after the folder, and the wheel's bytes would follow.
+namespace bias_act_detail {
 
 constexpr int kPerThread = 16;  // elements of a thread of the unaligned kernel
 constexpr std::int64_t kSmall = std::int64_t{1} << 18;  // vectors (4 MiB): more threads, not steps
@@ -107,7 +108,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-bool is_narrow(std::int64_t size) { return size < (std::int64_t{1} << 31); }
+inline bool is_narrow(std::int64_t size) { return size < (std::int64_t{1} << 31); }
 
 template <class T, class Act>
 gpu::Status launch_whole_rows(const BiasAct& call, Tiling t, T* y, const T* x, const T* bias,
@@ -159,7 +160,9 @@ gpu::Status with_activation(const BiasAct& call, void* y, const void* x, const v
   return gpu::kInvalidValue;
 }
 
-}  // namespace
+}  // namespace bias_act_detail
+
+using namespace bias_act_detail;
 
 gpu::Status bias_act(const BiasAct& call, void* y, const void* x, const void* bias,
                      gpu::Stream stream) {

@@ -4,7 +4,8 @@
 #include "kernels/dispatch.cuh"
 
 namespace fusedops::kernels {
-namespace {
+// Named: nvcc names an anonymous one after the folder, and the wheel's bytes would follow.
+namespace bias_act_backward_detail {
 
 constexpr int kThreads = 256;  // more rows are summed before a partial sum is written
 
@@ -112,7 +113,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // Few enough blocks that the partial sums are a small part of the traffic, enough to fill any GPU;
 // the same on every GPU, so that the sum's bits are too.
-Tiling backward_tiling(const BiasAct& call, const void* bias = nullptr) {
+inline Tiling backward_tiling(const BiasAct& call, const void* bias = nullptr) {
   constexpr std::int64_t kBlocks = 1024;
   constexpr std::int64_t kLeastSteps = 8;
   const Tiling t = tile(call.rows, call.cols, bias, kVectorBytes / element_size(call.dtype),
@@ -146,7 +147,9 @@ gpu::Status launch_backward(const BiasAct& call, void* grad_x, void* grad_bias, 
                      tail_column);
 }
 
-}  // namespace
+}  // namespace bias_act_backward_detail
+
+using namespace bias_act_backward_detail;
 
 std::int64_t bias_act_backward_scratch(const BiasAct& call) {
   if (call.rows == 0) return 0;

@@ -3,7 +3,8 @@
 #include "kernels/vector_add.h"
 
 namespace fusedops::kernels {
-namespace {
+// Named: nvcc names an anonymous one after the folder, and the wheel's bytes would follow.
+namespace vector_add_detail {
 
 constexpr int kPerThread = 2;   // vectors of each input in flight
 constexpr int kUnaligned = 16;  // elements of a thread of the unaligned kernel
@@ -68,7 +69,9 @@ gpu::Status launch_vector_add(std::int64_t elements, double gamma, void* out, co
                      static_cast<Accumulator<T>>(gamma), elements);
 }
 
-}  // namespace
+}  // namespace vector_add_detail
+
+using namespace vector_add_detail;
 
 gpu::Status vector_add(DType dtype, std::int64_t elements, double gamma, void* out, const void* a,
                        const void* b, gpu::Stream stream) {

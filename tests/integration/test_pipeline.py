@@ -17,7 +17,9 @@ import pytest
 
 from torchwheel.check.gates import run_gates
 from torchwheel.check.limits import Limits
+from torchwheel.console import Quiet
 from torchwheel.inspect.wheel import read_wheel
+from torchwheel.toolkit import source_pypi
 
 pytestmark = pytest.mark.integration
 
@@ -160,6 +162,21 @@ def test_a_wrong_call_is_one_line_and_builds_nothing(tiny, torchwheel, arguments
     assert says in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (tiny / "dist").exists()
+
+
+def test_a_toolkit_of_the_system_serves_as_well(tiny, torchwheel, cache):
+    cuda = source_pypi.provision("13.0", "linux_x86_64", cache, Quiet())[0]
+    matrix = tiny / "matrix.yaml"
+    matrix.write_text(matrix.read_text().replace("source: pypi", "source: system"))
+    done = torchwheel("wheels", "cu130-stable", cwd=tiny, CUDA_HOME=str(cuda))
+    assert done.returncode == 0, done.stdout + done.stderr
+    finished_everywhere(tiny / "dist")
+    done = torchwheel("wheels", "cu130-stable", cwd=tiny, CUDA_HOME=str(tiny))
+    assert done.returncode == 0, "nothing was touched, so the toolkit is not asked for"
+    (tiny / "csrc" / "scale.cu").write_text("// changed\n")
+    done = torchwheel("wheels", "cu130-stable", cwd=tiny, CUDA_HOME=str(tiny))
+    assert done.returncode == 1
+    assert "has no bin/nvcc" in done.stdout
 
 
 def test_no_compiler_is_one_line(tiny, torchwheel, tmp_path):

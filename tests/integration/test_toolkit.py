@@ -1,9 +1,12 @@
 """Provisioning for real: PyPI's wheels, a compiler, two processes at once, bent locks."""
 
+import contextlib
 import dataclasses
 import functools
 import http.server
 import os
+import random
+import signal
 import subprocess
 import sys
 import threading
@@ -21,6 +24,13 @@ from torchwheel.toolkit.verify import agreed_release, probe
 
 pytestmark = pytest.mark.integration
 PLATFORM = "linux_x86_64"
+PROVISION = """
+import sys
+from pathlib import Path
+from torchwheel.console import Terminal
+from torchwheel.toolkit.source_pypi import provision
+print(provision("13.0", "{platform}", Path(sys.argv[1]), Terminal())[0])
+"""
 
 
 @pytest.fixture(scope="module")
@@ -114,13 +124,31 @@ def test_a_cut_download_leaves_nothing_and_the_next_run_goes_on(tmp_path, monkey
     assert (root / "include" / "crt").is_dir()
 
 
+def test_a_killed_provisioning_leaves_nothing_that_looks_finished(tmp_path):
+    code = PROVISION.format(platform=PLATFORM)
+    whole = 3.0
+    for moment in (random.uniform(0.3, whole), random.uniform(0.3, whole)):
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, str(tmp_path)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(moment)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        for root in (tmp_path / "toolkits").glob("cuda-*[!k]"):
+            assert agreed_release(root, "13.0") == "13.0.88"
+    root, _ = source_pypi.provision("13.0", PLATFORM, tmp_path, Quiet())
+    assert agreed_release(root, "13.0") == "13.0.88"
+    left = [path.name for path in (tmp_path / "toolkits").iterdir() if path != root]
+    assert left == [f"{root.name}.lock"]
+
+
 def test_processes_that_provision_at_once_do_not_collide(tmp_path):
-    code = (
-        "import sys; from pathlib import Path\n"
-        "from torchwheel.console import Terminal\n"
-        "from torchwheel.toolkit.source_pypi import provision\n"
-        f"print(provision('13.0', {PLATFORM!r}, Path(sys.argv[1]), Terminal())[0])\n"
-    )
+    code = PROVISION.format(platform=PLATFORM)
     running = [
         subprocess.Popen(
             [sys.executable, "-c", code, str(tmp_path)],

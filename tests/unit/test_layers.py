@@ -31,6 +31,12 @@ def test_includes_go_one_way(path):
             assert own == 0 or not vendor, f"includes {name}: only platform/ knows the vendor"
 
 
+@pytest.mark.parametrize("path", [p for p in FILES if p.suffix == ".cu"], ids=lambda p: p.name)
+def test_device_code_has_no_anonymous_namespace(path):
+    """nvcc names it after the source's folder, so another folder would give another wheel."""
+    assert not re.search(r"namespace\s*\{", path.read_text())
+
+
 def test_torchwheels_package_list_is_whole():
     folder = ROOT / "pkg" / "torchwheel"
     listed = re.search(

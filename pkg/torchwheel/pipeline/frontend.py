@@ -10,7 +10,7 @@ from pathlib import Path
 
 import build
 
-from torchwheel.build.ninja import is_progress
+from torchwheel.builder.ninja import is_progress
 from torchwheel.errors import TorchwheelError, UsageError
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from torchwheel.build import environment
+from torchwheel.builder import environment
 from torchwheel.check.gates import passed, run_gates
 from torchwheel.check.limits import Limits
 from torchwheel.claims import Claims

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from torchwheel.build.environment import arch_list
+from torchwheel.builder.environment import arch_list
 from torchwheel.console import Progress, waiting
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import sweep

@@ -47,7 +47,7 @@ def provision(version: str, platform: str, cache: Path, progress: Progress) -> t
 
 
 def _assemble(pinned: Sequence[Component], version: str, platform: str, root: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=root.parent) as folder:
+    with tempfile.TemporaryDirectory(dir=root) as folder:
         downloads = Path(folder)
         requirements = downloads / "requirements.txt"
         requirements.write_text(

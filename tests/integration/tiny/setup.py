@@ -2,7 +2,7 @@ from pathlib import Path
 
 from setuptools import setup
 
-from torchwheel.build import NativeLibrary, setup_arguments
+from torchwheel.builder import NativeLibrary, setup_arguments
 
 LIBRARY = NativeLibrary(
     package="tiny._lib",

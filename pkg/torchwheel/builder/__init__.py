@@ -1,6 +1,6 @@
 """The native build: one plan as data, rendered to ninja, used by setup.py."""
 
-from torchwheel.build.library import NativeLibrary
-from torchwheel.build.setuptools_ext import setup_arguments
+from torchwheel.builder.library import NativeLibrary
+from torchwheel.builder.setuptools_ext import setup_arguments
 
 __all__ = ["NativeLibrary", "setup_arguments"]

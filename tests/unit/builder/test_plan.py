@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.build.cuda import EXPORTS, stable_plan
-from torchwheel.build.library import NativeLibrary
-from torchwheel.build.ninja import render
-from torchwheel.build.plan import Plan, Step, Target, target_version
+from torchwheel.builder.cuda import EXPORTS, stable_plan
+from torchwheel.builder.library import NativeLibrary
+from torchwheel.builder.ninja import render
+from torchwheel.builder.plan import Plan, Step, Target, target_version
 
 LIBRARY = NativeLibrary(
     package="pkg._lib",
@@ -81,7 +81,7 @@ def test_target_version(floor, number):
 
 
 def test_names_with_blanks_dollars_and_colons_survive_ninja(tmp_path):
-    from torchwheel.build import ninja
+    from torchwheel.builder import ninja
 
     name = "odd $name: here.txt"
     step = Step("make it", ("sh", "-c", 'printf "%s" "$1" > "$1"', "sh", name), (), name)

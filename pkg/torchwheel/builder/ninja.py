@@ -10,7 +10,7 @@ from pathlib import Path
 
 import ninja
 
-from torchwheel.build.plan import Plan, Step
+from torchwheel.builder.plan import Plan, Step
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import write_text
 

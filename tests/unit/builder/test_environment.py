@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.build import environment
-from torchwheel.build.jobs import BYTES_PER_JOB, parallel_jobs
+from torchwheel.builder import environment
+from torchwheel.builder.jobs import BYTES_PER_JOB, parallel_jobs
 from torchwheel.errors import UsageError
 
 FULL = {

@@ -6,8 +6,8 @@ Every decision here has its measurement in docs/design.md.
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchwheel.build.library import NativeLibrary
-from torchwheel.build.plan import Plan, Step, Target, object_name, target_version
+from torchwheel.builder.library import NativeLibrary
+from torchwheel.builder.plan import Plan, Step, Target, object_name, target_version
 
 # What the library does not use is left out by the linker.
 _POSITION = ("-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections")
@@ -61,6 +61,9 @@ def _device_step(library: NativeLibrary, source: str, target: Target) -> Step:
         str(target.cuda_home / "bin" / "nvcc"),
         "-std=c++17",
         "-O3",
+        # Archs side by side: half the time for a touched file on 2 cores (7.6 s, not 13.1).
+        # A fixed number, so that the command is the same on every machine.
+        "--threads=4",
         # cudafe's own stubs warn under -Wextra, so only nvcc's diagnostics are errors here.
         "-Werror=all-warnings",
         *compress,

@@ -10,11 +10,11 @@ from setuptools import Extension
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
-from torchwheel.build import environment, ninja
-from torchwheel.build.cuda import stable_plan
-from torchwheel.build.jobs import parallel_jobs
-from torchwheel.build.library import NativeLibrary
-from torchwheel.build.plan import Plan, Target
+from torchwheel.builder import environment, ninja
+from torchwheel.builder.cuda import stable_plan
+from torchwheel.builder.jobs import parallel_jobs
+from torchwheel.builder.library import NativeLibrary
+from torchwheel.builder.plan import Plan, Target
 from torchwheel.errors import TorchwheelError, UsageError
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from torchwheel.build.plan import Target
+from torchwheel.builder.plan import Target
 from torchwheel.errors import UsageError
 from torchwheel.matrix.arch import Arch, gencode, parse
 

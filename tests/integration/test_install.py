@@ -1,0 +1,89 @@
+"""What a user installs: fusedops from the index by a real pip, torchwheel from its folder."""
+
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from torchwheel.index.serve import serving
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).parents[2]
+USE = """
+import torch, fusedops
+status = fusedops.native_status()
+assert status.loaded, status.reason
+x, bias = torch.randn(5, 7), torch.randn(7)
+expected = torch.nn.functional.gelu(x + bias, approximate="tanh")
+torch.testing.assert_close(fusedops.bias_gelu(x, bias), expected)
+print(fusedops.__version__, torch.__version__)
+"""
+
+
+def test_pip_installs_fusedops_from_the_served_index_and_it_runs(torchwheel, tmp_path):
+    dist = tmp_path / "dist"
+    made = torchwheel("wheels", "cu130-stable", "--archs", "9.0", "--dist", dist, cwd=ROOT)
+    assert made.returncode == 0, made.stdout + made.stderr
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    heard: list[str] = []
+    with serving(dist / "index", heard.append) as address:
+        index = f"{address}/cu130/torch2.13"
+        subprocess.run(
+            [python, "-m", "pip", "install", "--quiet", "--extra-index-url", index]
+            + ["fusedops==1.0.0+cu130", "torch==2.13.0"],
+            check=True,
+        )
+    assert any(".whl.metadata" in line for line in heard)
+    # Outside the tree and without its PYTHONPATH: only what pip installed.
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    done = subprocess.run(
+        [python, "-c", USE], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("1.0.0+cu130 2.13.0")
+
+
+def pip_wheel(source: Path, out: Path) -> Path:
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+        + ["--wheel-dir", str(out), str(source)],
+        check=True,
+    )
+    (wheel,) = out.glob("*.whl")
+    return wheel
+
+
+def test_torchwheels_own_wheel_holds_every_file_it_reads(tmp_path):
+    wheel = pip_wheel(ROOT / "pkg" / "torchwheel", tmp_path)
+    held = set(zipfile.ZipFile(wheel).namelist())
+    folder = ROOT / "pkg" / "torchwheel"
+    needed = {
+        f"torchwheel/{path.relative_to(folder).as_posix()}"
+        for pattern in ("**/*.py", "**/*.json", "**/*.map", "**/*.j2", "py.typed")
+        for path in folder.glob(pattern)
+        if path.relative_to(folder).parts[0] != "build"
+    }
+    assert needed <= held
+
+
+def test_the_source_distribution_of_fusedops_builds_by_itself(tmp_path):
+    subprocess.run(
+        [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", str(tmp_path)]
+        + [str(ROOT)],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    (sdist,) = tmp_path.glob("fusedops-*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = archive.getnames()
+        assert any(name.endswith("csrc/kernels/vector.cuh") for name in names)
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    (source,) = (tmp_path / "unpacked").iterdir()
+    wheel = pip_wheel(source, tmp_path / "out")
+    assert wheel.name == "fusedops-1.0.0-py3-none-any.whl"
