@@ -1,6 +1,7 @@
 """What a user installs: fusedops from the index by a real pip, torchwheel from its folder."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -60,9 +61,10 @@ def pip_wheel(source: Path, out: Path) -> Path:
 
 
 def test_torchwheels_own_wheel_holds_every_file_it_reads(tmp_path):
-    wheel = pip_wheel(ROOT / "pkg" / "torchwheel", tmp_path)
-    held = set(zipfile.ZipFile(wheel).namelist())
-    folder = ROOT / "pkg" / "torchwheel"
+    # A copy: setuptools leaves a build folder where it works.
+    skipped = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
+    folder = shutil.copytree(ROOT / "pkg" / "torchwheel", tmp_path / "torchwheel", ignore=skipped)
+    held = set(zipfile.ZipFile(pip_wheel(folder, tmp_path / "out")).namelist())
     needed = {
         f"torchwheel/{path.relative_to(folder).as_posix()}"
         for pattern in ("**/*.py", "**/*.json", "**/*.map", "**/*.j2", "py.typed")

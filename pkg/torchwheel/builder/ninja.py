@@ -1,12 +1,18 @@
 """Renders a plan to ninja and runs it."""
 
+import contextlib
+import fcntl
 import os
+import pty
 import re
 import shlex
+import struct
 import subprocess
 import sys
-from collections.abc import Callable
+import termios
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 import ninja
 
@@ -14,6 +20,7 @@ from torchwheel.builder.plan import Plan, Step
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import write_text
 
+_CODES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 _PROGRESS = re.compile(r"^\[\d+/\d+\] ")
 
 
@@ -53,26 +60,60 @@ def run(plan: Plan, folder: Path, jobs: int, say: Callable[[str], None]) -> Path
     if not file.exists() or file.read_text(encoding="utf-8") != text:
         write_text(file, text)
     command = [str(Path(ninja.BIN_DIR) / "ninja"), "-C", str(folder), "-j", str(jobs)]
-    env = {**os.environ, "NINJA_STATUS": "[%s/%t] "}
     lines = []
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env
-    ) as process:
-        for line in process.stdout or ():
-            lines.append(line.rstrip())
-            say(line.rstrip())
+    with _on_a_terminal(command) as (process, said):
+        for line in said:
+            lines.append(line)
+            say(line)
     if process.returncode:
         raise TorchwheelError(_failure(lines))
     return folder / plan.output
 
 
+@contextlib.contextmanager
+def _on_a_terminal(command: list[str]) -> Iterator[tuple[subprocess.Popen[bytes], Iterator[str]]]:
+    """Run ninja on a pseudo-terminal: there it names a step at its start, elsewhere at its end."""
+    ours, its = pty.openpty()
+    # Wide, so that ninja does not shorten its lines.
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 1000, 0, 0))
+    env = {**os.environ, "NINJA_STATUS": "[%s/%t] ", "TERM": "xterm"}
+    with (
+        os.fdopen(ours, "rb", buffering=0) as terminal,
+        subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=its, stderr=subprocess.STDOUT, env=env
+        ) as process,
+    ):
+        os.close(its)
+        yield process, _lines(terminal)
+
+
+def _lines(terminal: IO[bytes]) -> Iterator[str]:
+    """Lines as they come, without the codes that draw them over each other, each said once."""
+    rest, last = b"", ""
+    while True:
+        try:
+            block = terminal.read(1 << 16)
+        except OSError:
+            # Linux's way to say that the other end is closed.
+            block = b""
+        # A status line ends with "erase to the end of the line", not with a line feed.
+        *whole, rest = re.split(rb"[\r\n]+|\x1b\[K", rest + block)
+        for part in [*whole, *([] if block else [rest])]:
+            line = _CODES.sub("", part.decode("utf-8", "replace")).rstrip()
+            if line and line != last:
+                yield line
+                last = line
+        if not block:
+            return
+
+
 def _failure(lines: list[str]) -> str:
     """The failed step and the compiler's first error line."""
-    failed = next((line for line in lines if line.startswith("FAILED:")), "FAILED: a step")
-    step = failed.removeprefix("FAILED:").split("]")[-1].strip()
-    why = next(
-        (line for line in lines if re.search(r"\berror\b", line, re.IGNORECASE)), "see above"
-    )
+    at = next((i for i, line in enumerate(lines) if line.startswith("FAILED:")), len(lines))
+    step = "".join(lines[at : at + 1]).removeprefix("FAILED:").split("]")[-1].strip() or "a step"
+    # The line after that is the command, which may have any word in it.
+    errors = (line for line in lines[at + 2 :] if re.search(r"\berror\b", line, re.IGNORECASE))
+    why = next(errors, (lines or ["ninja said nothing"])[-1])
     return f"building {step} failed: {why.strip()}"
 
 

@@ -58,12 +58,12 @@ def smoke(
     with tempfile.TemporaryDirectory(prefix="torchwheel-smoke-") as folder:
         temporary = Path(folder).resolve()
         if here:
-            progress.step(f"smoke: installing {wheel.name} for the running Python")
+            progress.step("smoke: installing the wheel for the running Python")
             env = environment.here(facts, packages, temporary)
         else:
             wanted = environment.pins(facts, torch, requires)
             base = environment.base(cache.resolve(), wanted, progress)
-            progress.step(f"smoke: installing {wheel.name} in a clean environment")
+            progress.step("smoke: installing the wheel")
             env = environment.clean(facts, base, temporary)
         cwd = temporary / "run"
         # Out of the tree, so that nothing of it can be imported by being near.
@@ -73,7 +73,7 @@ def smoke(
         (cwd / "pytest.ini").write_text("[pytest]\n")
         progress.step(f"smoke: importing {', '.join(packages)}")
         machine, imported = _probe(env, packages, cwd)
-        progress.step(f"smoke: running {tests}")
+        progress.step(f"smoke: running {tests.name}")
         results, status = _tests(env, cwd, tests.resolve().name, junit, progress)
     verdict, why = judge(machine, imported, results, status)
     found = Record(

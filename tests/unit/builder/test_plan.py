@@ -1,4 +1,5 @@
 import dataclasses
+import time
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from torchwheel.builder.cuda import EXPORTS, stable_plan
 from torchwheel.builder.library import NativeLibrary
 from torchwheel.builder.ninja import render
 from torchwheel.builder.plan import Plan, Step, Target, target_version
+from torchwheel.errors import TorchwheelError
 
 LIBRARY = NativeLibrary(
     package="pkg._lib",
@@ -78,6 +80,25 @@ def test_device_code_is_compressed_where_the_compiler_can(toolkit, small):
 )
 def test_target_version(floor, number):
     assert target_version(floor) == number
+
+
+def test_a_step_is_named_when_it_starts_and_a_failure_is_told(tmp_path):
+    from torchwheel.builder import ninja
+
+    slow = Step("slow step", ("sh", "-c", "sleep 0.5; touch a"), (), "a")
+    bad = Step("bad step", ("sh", "-c", "echo x.cu: error: no good; exit 1"), ("a",), "b")
+    heard: list[tuple[float, str]] = []
+    begun = time.monotonic()
+
+    def hear(line: str) -> None:
+        heard.append((time.monotonic() - begun, line))
+
+    with pytest.raises(TorchwheelError, match=r"building b failed: x\.cu: error: no good"):
+        ninja.run(Plan((slow, bad), "b"), tmp_path, 1, hear)
+    named = [seconds for seconds, line in heard if line == "[1/2] slow step"]
+    assert named
+    assert named[0] < 0.4
+    assert all(ninja.is_progress(line) for _, line in heard if line.endswith("step"))
 
 
 def test_names_with_blanks_dollars_and_colons_survive_ninja(tmp_path):
