@@ -15,9 +15,32 @@ constexpr std::int64_t kSmall = std::int64_t{1} << 18;  // vectors (4 MiB): more
 template <class T, class Act>
 constexpr bool kLight = sizeof(T) < 8 && !std::is_same_v<Act, activation::GeluErf>;
 
+// kRows rows, `step` elements apart, of one thread; kAll: each is there.
+template <class T, class Act, int kRows, bool kAll>
+__device__ __forceinline__ void walk_rows(T* __restrict__ y, const T* __restrict__ x,
+                                          const Accumulator<T> (&b)[kLanes<T>], std::uint64_t step,
+                                          unsigned there) {
+  constexpr int V = kLanes<T>;
+  Vector<T> in[kRows];
+#pragma unroll
+  for (int k = 0; k < kRows; ++k) {
+    if (kAll || k < there) in[k] = load(x + k * step);
+  }
+#pragma unroll
+  for (int k = 0; k < kRows; ++k) {
+    if (kAll || k < there) {
+      Accumulator<T> out[V];
+      widen(out, in[k]);
+#pragma unroll
+      for (int i = 0; i < V; ++i) out[i] = Act::template value<T>(out[i] + b[i]);
+      store(y + k * step, narrow<T>(out));
+    }
+  }
+}
+
 // The usual case, as few instructions as it takes: at 16 bits the GPU has 28 an element before
 // memory is no longer what it waits for. Rows of whole vectors; a thread has kRows of them in
-// flight.
+// flight, and its bias is asked for before them.
 template <class T, class Act, int kRows>
 __global__ void __launch_bounds__(kThreads, kLight<T, Act> ? FUSEDOPS_FULL_SM(kThreads) : 1)
     whole_rows_kernel(T* __restrict__ y, const T* __restrict__ x, const T* __restrict__ bias,
@@ -25,25 +48,16 @@ __global__ void __launch_bounds__(kThreads, kLight<T, Act> ? FUSEDOPS_FULL_SM(kT
   constexpr int V = kLanes<T>;
   const unsigned p = blockIdx.x * blockDim.x + threadIdx.x;
   const unsigned row = (blockIdx.z * gridDim.y + blockIdx.y) * (blockDim.y * kRows) + threadIdx.y;
-  if (p >= period) return;
+  if (p >= period || row >= rows) return;
   const std::uint64_t first = (static_cast<std::uint64_t>(row) * period + p) * V;
   const std::uint64_t step = static_cast<std::uint64_t>(blockDim.y) * period * V;
-  Vector<T> in[kRows];
-#pragma unroll
-  for (int k = 0; k < kRows; ++k) {
-    if (row + k * blockDim.y < rows) in[k] = load(x + first + k * step);
-  }
   Accumulator<T> b[V];
   widen(b, load(bias + p * V));
-#pragma unroll
-  for (int k = 0; k < kRows; ++k) {
-    if (row + k * blockDim.y < rows) {
-      Accumulator<T> out[V];
-      widen(out, in[k]);
-#pragma unroll
-      for (int i = 0; i < V; ++i) out[i] = Act::template value<T>(out[i] + b[i]);
-      store(y + first + k * step, narrow<T>(out));
-    }
+  if (row + (kRows - 1) * blockDim.y < rows) {
+    walk_rows<T, Act, kRows, true>(y + first, x + first, b, step, kRows);
+  } else {
+    const unsigned there = (rows - row + blockDim.y - 1) / blockDim.y;
+    walk_rows<T, Act, kRows, false>(y + first, x + first, b, step, there);
   }
 }
 

@@ -9,7 +9,8 @@ from exact import CASES, DTYPES, assert_close, gelu, inputs, poison
 import fusedops
 from fusedops.schemas import OPS
 
-# Odd, even, tiny, wide, tall, empty; vectors hold 2 to 8 elements and blocks 256 of them.
+# Odd, even, tiny, wide, tall, empty; vectors hold 2 to 8 elements and blocks 128 of them. The last
+# has more rows than one dimension of a grid has blocks.
 SHAPES = (
     (1,),
     (7,),
@@ -27,6 +28,7 @@ SHAPES = (
     (17, 40_000),
     (1, 100_003),
     (2, 3, 5, 7, 11),
+    (140_001, 512),
 )
 
 by_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
