@@ -12,6 +12,7 @@ import matplotlib as mpl
 
 mpl.use("svg")
 mpl.rcParams["svg.hashsalt"] = "fusedops"  # the same figures give the same bytes
+mpl.rcParams["svg.fonttype"] = "none"  # text stays text
 from matplotlib import pyplot as plt  # noqa: E402
 
 WHO = {"ours": "#1b6ca8", "eager": "#c9c9c9", "compile": "#e6a23c", "max-autotune": "#8c6d31"}
@@ -41,7 +42,7 @@ def draw(record: dict[str, Any], target: Path) -> None:
         axis.set_ylabel("% of copy")
         axis.set_title(op, loc="left")
     about = record["about"]
-    axes[0, 0].legend(ncols=4, fontsize=8, loc="upper right")
+    axes[0, 0].legend(ncols=4, fontsize=8, loc="lower right", bbox_to_anchor=(1, 1))
     figure.suptitle(f"{about['gpu']}, torch {about['torch']}, fusedops {about['fusedops']}")
     figure.savefig(target, metadata={"Date": None})
 

@@ -30,7 +30,13 @@ struct Tiling {
 
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// Lays blocks of at most `threads` over the matrix; wide tiles are rounded to the width of a warp.
+// Threads across a run of `period`: all of it, or equal parts of it rounded to the width of a warp.
+inline std::int64_t tile_width(std::int64_t period, int threads, int warp) {
+  const std::int64_t tiles = ceil_div(period, threads);
+  return tiles == 1 ? period : ceil_div(ceil_div(period, tiles), warp) * warp;
+}
+
+// Lays blocks of at most `threads` over the matrix.
 inline Tiling tile(std::int64_t rows, std::int64_t cols, const void* bias, int lanes, int threads,
                    int warp) {
   Tiling t{};
@@ -42,9 +48,7 @@ inline Tiling tile(std::int64_t rows, std::int64_t cols, const void* bias, int l
   t.vectors = elements / lanes;
   t.tail = static_cast<int>(elements % lanes);
   t.periods = ceil_div(t.vectors, t.period);
-  const std::int64_t tiles = ceil_div(t.period, threads);
-  const std::int64_t width =
-      tiles == 1 ? t.period : ceil_div(ceil_div(t.period, tiles), warp) * warp;
+  const std::int64_t width = tile_width(t.period, threads, warp);
   t.width = static_cast<unsigned>(width);
   t.height = static_cast<unsigned>(threads / width);
   t.col_tiles = static_cast<unsigned>(ceil_div(t.period, width));

@@ -22,15 +22,18 @@ def driver() -> str | None:
         return module.read_text().strip() if module.is_file() else None
 
 
-def gpu(torch: object) -> "dict[str, str | None] | None":
+def gpu() -> "dict[str, str | None] | None":
     """The current GPU, or none."""
-    cuda = torch.cuda  # type: ignore[attr-defined]
+    import torch  # noqa: PLC0415 - this file is also read where there is no torch
+
+    cuda = torch.cuda
     if not cuda.is_available():
         return None
     device = cuda.current_device()
     properties = cuda.get_device_properties(device)
     major, minor = cuda.get_device_capability(device)
-    arch = getattr(properties, "gcnArchName", None) or f"{major}.{minor}"
+    # A CUDA build has gcnArchName too, and there it is the name.
+    arch = properties.gcnArchName if torch.version.hip else f"{major}.{minor}"
     return {"name": properties.name, "arch": arch, "driver": driver()}
 
 
@@ -56,7 +59,7 @@ def main(packages: "list[str]") -> None:
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
         "hip": torch.version.hip,
-        "gpu": gpu(torch),
+        "gpu": gpu(),
     }
     print(json.dumps({"machine": machine, "imported": [imported(name) for name in packages]}))
 
