@@ -78,8 +78,9 @@ def assert_close(found: Tensor, exact: Tensor, dtype: torch.dtype) -> None:
         torch.bfloat16: (0.51 * 2**-7, 1e-7),
         torch.float64: (1e-13, 1e-15),
     }[dtype]
-    if found.device.type == "cpu":
-        absolute = max(absolute, 1e-6 if dtype != torch.float64 else 0)
+    if found.device.type == "cpu" and dtype != torch.float64:
+        # F.gelu's vectorised erf is off by 1.3e-6 at most (20 M points between -12 and 12).
+        absolute = 2e-6
     error = (found.double() - exact).abs()
     bound = relative * exact.abs() + absolute
     worst = int((error - bound).nan_to_num(nan=math.inf).argmax())

@@ -13,12 +13,14 @@ from pathlib import Path
 
 from packaging.utils import parse_wheel_filename
 
+from torchwheel import __version__
 from torchwheel import claims as claims_file
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError
 
 # The oldest date a zip can hold: the day of the build must not show.
 _DATE = (1980, 1, 1, 0, 0, 0)
+_GENERATOR = re.compile(rb"^Generator: .*$", re.MULTILINE)
 _TORCH = re.compile(r"Requires-Dist:\s*torch(?![\w.-])", re.IGNORECASE)
 
 
@@ -41,6 +43,9 @@ def stamp(wheel: Path, claims: Claims, out: Path) -> Path:
     }
     metadata = renamed[f"{new}/METADATA"].decode("utf-8")
     renamed[f"{new}/METADATA"] = _metadata(metadata, stamped, claims.torch).encode()
+    generator = f"Generator: torchwheel ({__version__})".encode()
+    # The packer is us; and another setuptools must not give other bytes.
+    renamed[f"{new}/WHEEL"] = _GENERATOR.sub(generator, renamed[f"{new}/WHEEL"])
     renamed[f"{new}/{claims_file.FILE}"] = claims_file.dumps(claims).encode()
     del renamed[f"{new}/RECORD"]
     project, _, tags = wheel.name.split("-", 2)

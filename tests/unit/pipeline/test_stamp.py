@@ -27,7 +27,7 @@ def wheel(tmp_path):
         "ext/a,b.txt": b"comma",
         "ext/_lib/x.so": b"\x7fELF",
         "ext-1.2.dist-info/METADATA": METADATA.encode(),
-        "ext-1.2.dist-info/WHEEL": b"Tag: py3-none-linux_x86_64\n",
+        "ext-1.2.dist-info/WHEEL": b"Generator: setuptools (1)\nTag: py3-none-linux_x86_64\n",
     }
     pack(members, "ext-1.2.dist-info/RECORD", path)
     return path
@@ -40,11 +40,14 @@ def test_claims_enter_the_name_and_the_metadata(wheel, tmp_path):
     assert made.name == "ext-1.2+cu130-py3-none-linux_x86_64.whl"
     with zipfile.ZipFile(made) as archive:
         text = archive.read("ext-1.2+cu130.dist-info/METADATA").decode()
+        wheel_file = archive.read("ext-1.2+cu130.dist-info/WHEEL").decode().splitlines()
         assert "ext-1.2+cu130.dist-info/torchwheel.json" in archive.namelist()
         assert not any(name.startswith("ext-1.2.dist-info") for name in archive.namelist())
         assert archive.namelist()[-1] == "ext-1.2+cu130.dist-info/RECORD"
     head, _, body = text.partition("\n\n")
     assert "Version: 1.2+cu130" in head.splitlines()
+    assert wheel_file[0].startswith("Generator: torchwheel (")
+    assert wheel_file[1:] == ["Tag: py3-none-linux_x86_64"]
     asked = [line for line in head.splitlines() if line.startswith("Requires-Dist")]
     assert asked == [
         "Requires-Dist: torchvision",
