@@ -50,14 +50,20 @@ def _prefix_maps(target: Target) -> tuple[str, ...]:
     )
 
 
+def _compile(label: str, compiler: tuple[str, ...], source: str, target: Target) -> Step:
+    """From a source to its object, with the headers it included in a depfile."""
+    path, output = str(target.source / source), object_name(source)
+    depfile = f"{output}.d"
+    command = (*target.launcher, *compiler, "-MD", "-MF", depfile, "-c", path, "-o", output)
+    return Step(label, command, (path,), output, depfile)
+
+
 def _device_step(library: NativeLibrary, source: str, target: Target) -> Step:
-    output = object_name(source)
     host_flags = (*_POSITION, "-Wall", "-Wextra", *_prefix_maps(target))
     # Measured on seven archs: 2.2 MB installed, not 7.2, and a smaller wheel too.
     release = tuple(int(part) for part in target.toolkit.split("."))
     compress = ("--compress-mode=size",) if release >= _COMPRESS_SINCE else ()
-    command = (
-        *target.launcher,
+    compiler = (
         str(target.cuda_home / "bin" / "nvcc"),
         "-std=c++17",
         "-O3",
@@ -72,19 +78,11 @@ def _device_step(library: NativeLibrary, source: str, target: Target) -> Step:
         *target.gencode,
         *(flag for host_flag in host_flags for flag in ("-Xcompiler", host_flag)),
         *_includes_and_macros(library, target),
-        "-MD",
-        "-MF",
-        f"{output}.d",
-        "-c",
-        str(target.source / source),
-        "-o",
-        output,
     )
-    return Step(f"CUDA {source}", command, (str(target.source / source),), output, f"{output}.d")
+    return _compile(f"CUDA {source}", compiler, source, target)
 
 
 def _host_step(library: NativeLibrary, source: str, target: Target, *, torch: bool) -> Step:
-    output = object_name(source)
     # -isystem: torch's and CUDA's headers are not ours to make warning-free.
     torch_flags = (
         "-DUSE_CUDA",
@@ -94,8 +92,7 @@ def _host_step(library: NativeLibrary, source: str, target: Target, *, torch: bo
         "-isystem",
         str(target.torch_include / "torch" / "csrc" / "api" / "include"),
     )
-    command = (
-        *target.launcher,
+    compiler = (
         target.cxx,
         "-std=c++17",
         "-O2",
@@ -106,15 +103,8 @@ def _host_step(library: NativeLibrary, source: str, target: Target, *, torch: bo
         *(torch_flags if torch else ()),
         "-isystem",
         str(target.cuda_home / "include"),
-        "-MD",
-        "-MF",
-        f"{output}.d",
-        "-c",
-        str(target.source / source),
-        "-o",
-        output,
     )
-    return Step(f"C++ {source}", command, (str(target.source / source),), output, f"{output}.d")
+    return _compile(f"C++ {source}", compiler, source, target)
 
 
 def _stub_step(target: Target) -> Step:
