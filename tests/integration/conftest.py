@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from torchwheel.console import Quiet
+from torchwheel.toolkit import source_pypi
 from torchwheel.toolkit.model import cache_folder
 
 HERE = Path(__file__).parent
@@ -15,6 +17,12 @@ HERE = Path(__file__).parent
 def cache():
     """The user's own cache: it is named by content, and a toolkit need not travel twice."""
     return cache_folder()
+
+
+@pytest.fixture(scope="session")
+def nvcc(cache):
+    """A real compiler on every machine: the provisioned one."""
+    return source_pypi.provision("13.0", "linux_x86_64", cache, Quiet())[0] / "bin" / "nvcc"
 
 
 @pytest.fixture

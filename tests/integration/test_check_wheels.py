@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -12,8 +11,6 @@ from torchwheel.check.facts import collect
 from torchwheel.check.gates import GateResult, gates_text, judge, passed, run_gates
 from torchwheel.check.limits import Limits
 from torchwheel.claims import Claims
-from torchwheel.errors import TorchwheelError
-from torchwheel.inspect import cuobjdump
 from wheelmaker import make_wheel, stable
 
 pytestmark = pytest.mark.integration
@@ -36,20 +33,12 @@ extern "C" __attribute__((visibility("default"))) int run(float *p) {
 """
 
 
-def build(folder: Path, *, define: str = "PLAIN", cudart: str = "static") -> bytes:
+def build(nvcc: Path, folder: Path, *, define: str = "PLAIN", cudart: str = "static") -> bytes:
     """A library with machine code for 8.0 and 9.0 and PTX for 9.0."""
-    home = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin" / "nvcc"
-    nvcc = shutil.which("nvcc") or (str(home) if home.exists() else None)
-    if nvcc is None:
-        pytest.skip("no nvcc on PATH or in CUDA_HOME")
-    try:
-        cuobjdump.find()
-    except TorchwheelError as error:
-        pytest.skip(str(error))
     (folder / "k.cu").write_text(SOURCE)
     subprocess.run(
         [
-            nvcc,
+            str(nvcc),
             *("-shared", "-cudart", cudart, f"-D{define}", "-Xcompiler", "-fPIC"),
             *(
                 "-gencode=arch=compute_80,code=sm_80",
@@ -64,8 +53,8 @@ def build(folder: Path, *, define: str = "PLAIN", cudart: str = "static") -> byt
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    return build(tmp_path_factory.mktemp("library"))
+def library(tmp_path_factory: pytest.TempPathFactory, nvcc: Path) -> bytes:
+    return build(nvcc, tmp_path_factory.mktemp("library"))
 
 
 CLAIMS = stable(archs=("8.0", "9.0+PTX"))
@@ -139,15 +128,15 @@ def test_a_truncated_wheel(tmp_path: Path, library: bytes) -> None:
     assert "not a whole zip archive" in found["record"]
 
 
-def test_a_mangled_symbol_of_torch(tmp_path: Path) -> None:
-    path = pack(tmp_path, build(tmp_path, define="MANGLED"))
+def test_a_mangled_symbol_of_torch(tmp_path: Path, nvcc: Path) -> None:
+    path = pack(tmp_path, build(nvcc, tmp_path, define="MANGLED"))
     found = failures(run_gates(path, LIMITS))
     assert list(found) == ["torch-symbols"]
     assert "_ZN2at3addEi is a C++ symbol of torch" in found["torch-symbols"]
 
 
-def test_shared_cudart(tmp_path: Path) -> None:
-    path = pack(tmp_path, build(tmp_path, cudart="shared"), tag=f"linux_{os.uname().machine}")
+def test_shared_cudart(tmp_path: Path, nvcc: Path) -> None:
+    path = pack(tmp_path, build(nvcc, tmp_path, cudart="shared"), tag=f"linux_{os.uname().machine}")
     found = failures(run_gates(path, LIMITS))
     assert list(found) == ["runtime", "platform-tag"]
     assert "libcudart.so.13" in found["runtime"]

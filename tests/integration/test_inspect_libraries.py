@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.errors import TorchwheelError
 from torchwheel.inspect import cuobjdump
 from torchwheel.inspect.elf import exported, glibc_floor, read_library
 from torchwheel.inspect.gpu import read_gpu_code
@@ -53,26 +52,11 @@ def test_dynamic_facts(library: Path) -> None:
     assert floor.version >= (2, 2)
 
 
-def nvcc() -> str:
-    home = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "bin" / "nvcc"
-    found = shutil.which("nvcc") or (str(home) if home.exists() else None)
-    if found is None:
-        pytest.skip("no nvcc on PATH or in CUDA_HOME")
-    return found
-
-
-def program() -> Path:
-    try:
-        return cuobjdump.find()
-    except TorchwheelError as error:
-        pytest.skip(str(error))
-
-
-def test_gpu_code_of_a_real_library(tmp_path: Path) -> None:
+def test_gpu_code_of_a_real_library(tmp_path: Path, nvcc: Path) -> None:
     (tmp_path / "k.cu").write_text(CUDA)
     subprocess.run(
         [
-            nvcc(),
+            str(nvcc),
             "-shared",
             "-Xcompiler",
             "-fPIC",
@@ -85,7 +69,7 @@ def test_gpu_code_of_a_real_library(tmp_path: Path) -> None:
         cwd=tmp_path,
         check=True,
     )
-    code = read_gpu_code(tmp_path / "libk.so", program())
+    code = read_gpu_code(tmp_path / "libk.so", cuobjdump.find())
     found = {(module.kind, module.arch, module.kernels) for module in code}
     kernels = ("_Z6kernelPf",)
     assert {("sass", "sm_80", kernels), ("sass", "sm_90a", kernels), ("ptx", "sm_90a", ())} <= found
@@ -93,4 +77,4 @@ def test_gpu_code_of_a_real_library(tmp_path: Path) -> None:
 
 
 def test_a_library_of_gcc_has_no_gpu_code(library: Path) -> None:
-    assert read_gpu_code(library, program()) == ()
+    assert read_gpu_code(library, cuobjdump.find()) == ()

@@ -111,8 +111,10 @@ def _probe(
         machine = Machine(**{**data, "gpu": Gpu(**data["gpu"]) if data["gpu"] else None})
         return machine, tuple(_in_site(entry, env.site) for entry in facts["imported"])
     except (ValueError, LookupError, TypeError) as error:
-        said = " ".join(done.stderr.split()[-40:]) or f"exit status {done.returncode}"
-        raise TorchwheelError(f"importing torch and {', '.join(packages)} ended: {said}") from error
+        said = " ".join(done.stderr.split()[-40:]) or "nothing was said"
+        raise TorchwheelError(
+            f"importing torch and {', '.join(packages)} ended with status {done.returncode}: {said}"
+        ) from error
 
 
 def _in_site(entry: dict[str, Any], site: Path) -> Imported:
