@@ -1,25 +1,33 @@
-"""The smoke tests, on the GPU of this machine, where the installed package has kernels.
+"""The built wheel on the GPU of this machine, as a release would try it: nox -s wheels makes it."""
 
-They live in tests/smoke because a release runs them on finished wheels; here they run as part of
-the suite, in a process of their own, so that they see the installed package and not this tree.
-"""
-
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-SMOKE = Path(__file__).resolve().parents[1] / "smoke"
+from torchwheel.console import Quiet
+from torchwheel.smoke.run import smoke
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.gpu
-def test_smoke_on_this_gpu(tmp_path):
+def test_the_built_wheel_on_this_gpu(tmp_path):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     if not torch.cuda.is_available():
         pytest.skip("no GPU that torch can use")
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(SMOKE)]
-    options = ["-c", str(tmp_path / "pytest.ini"), "--rootdir", str(tmp_path)]
-    done = subprocess.run([*command, *options], cwd=tmp_path, check=False)
-    assert done.returncode == 0
+    backend = "rocm" if torch.version.hip else "cu"
+    wheels = sorted((ROOT / "dist").glob(f"fusedops-*+{backend}*-py3-none-*.whl"))
+    if not wheels:
+        pytest.skip(f"no {backend} wheel in dist/: run `nox -s wheels` first")
+    record = smoke(
+        wheels[-1],
+        tests=ROOT / "tests" / "smoke",
+        torch=None,
+        requires=(),
+        here=True,
+        record=tmp_path / "record.json",
+        junit=None,
+        cache=tmp_path,
+        progress=Quiet(),
+    )
+    assert record.verdict == "passed", record.why
