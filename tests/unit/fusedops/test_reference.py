@@ -30,7 +30,7 @@ def close(found, exact, dtype):
 
 
 @given(shape=SHAPES, dtype=st.sampled_from(DTYPES), seed=st.integers(0, 2**31), turn=st.booleans())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_bias_operators(shape, dtype, seed, turn):
     generator = torch.Generator().manual_seed(seed)
     x = (torch.randn(shape, generator=generator, dtype=torch.float64) * 3).to(dtype)
@@ -45,7 +45,7 @@ def test_bias_operators(shape, dtype, seed, turn):
 
 
 @given(shape=SHAPES, dtype=st.sampled_from(DTYPES), gamma=st.floats(-3, 3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_vector_add(shape, dtype, gamma):
     a, b = torch.randn(shape).to(dtype), torch.randn(shape).to(dtype)
     found = fusedops.vector_add(a, b, gamma=gamma)
