@@ -60,7 +60,7 @@ def _check(options: argparse.Namespace) -> int:
 def _smoke(options: argparse.Namespace) -> int:
     from torchwheel.smoke.record import record_text
     from torchwheel.smoke.run import smoke
-    from torchwheel.toolkit.model import cache_folder
+    from torchwheel.toolkit.cache import cache_folder
 
     tests, torch = options.tests, options.torch
     requires: tuple[str, ...] = ("pytest",)
@@ -98,8 +98,8 @@ def _serve(options: argparse.Namespace) -> int:
 def _toolkit(options: argparse.Namespace) -> int:
     from torchwheel.matrix.load import load
     from torchwheel.matrix.shown import nearest
+    from torchwheel.toolkit.cache import cache_folder
     from torchwheel.toolkit.host import host_compiler
-    from torchwheel.toolkit.model import cache_folder
     from torchwheel.toolkit.provide import provide
 
     matrix = load(options.matrix)
@@ -110,10 +110,10 @@ def _toolkit(options: argparse.Namespace) -> int:
         )
     wanted = matrix.toolkit(options.name)
     with Terminal().running() as progress:
-        toolkit = provide(
+        root = provide(
             wanted, wanted.archs, matrix.platforms[0], host_compiler(), cache_folder(), progress
         )
-    print(f"CUDA_HOME={toolkit.root}")
+    print(f"CUDA_HOME={root}")
     return 0
 
 

@@ -1,5 +1,6 @@
 """Files that are either whole or absent: written aside, renamed into place."""
 
+import base64
 import contextlib
 import errno
 import hashlib
@@ -30,6 +31,19 @@ def sha256(path: Path) -> str:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
+
+
+def record_hash(digest: bytes) -> str:
+    """A raw SHA-256 as a wheel's RECORD writes it: `sha256=`, URL-safe base64, no padding."""
+    return "sha256=" + base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def inside(folder: Path, member: str, archive: str) -> Path:
+    """Where `member` of `archive` goes below `folder`; a name that leads out of it is refused."""
+    path = folder / member
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise TorchwheelError(f"{archive}: member {member!r} leaves its folder")
+    return path
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import pytest
 
 from torchwheel.console import Quiet
 from torchwheel.toolkit import source_pypi
-from torchwheel.toolkit.model import cache_folder
+from torchwheel.toolkit.cache import cache_folder
 
 HERE = Path(__file__).parent
 

@@ -13,7 +13,7 @@ from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.smoke import environment
 from torchwheel.smoke.record import Record
 from torchwheel.smoke.run import smoke
-from torchwheel.toolkit.model import cache_folder
+from torchwheel.toolkit.cache import cache_folder
 from wheelmaker import make_wheel
 
 pytestmark = pytest.mark.integration

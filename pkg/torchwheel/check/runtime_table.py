@@ -2,18 +2,16 @@
 
 import fnmatch
 import functools
-import importlib.resources
-import json
 from typing import Any
 
 from torchwheel.claims import Claims
+from torchwheel.data import read
 
 
 @functools.cache
 def _table() -> dict[str, Any]:
-    source = importlib.resources.files("torchwheel.data").joinpath("runtime.json")
-    data: dict[str, Any] = json.loads(source.read_text())
-    return data
+    table: dict[str, Any] = read("runtime.json")
+    return table
 
 
 def allowed(claims: Claims) -> frozenset[str]:

@@ -5,7 +5,6 @@ torch and updates the data file.
 """
 
 import functools
-import importlib.resources
 import json
 import re
 import sys
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from packaging.utils import parse_wheel_filename
 
-from torchwheel import files
+from torchwheel import data, files
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.inspect import archive as archives
 from torchwheel.inspect.elf import exported
@@ -33,10 +32,9 @@ Symbols = Mapping[str, frozenset[str]]
 @functools.cache
 def known() -> Mapping[str, Symbols]:
     """Torch minor, e.g. "2.11", to its symbols, from the data file."""
-    data = json.loads(importlib.resources.files("torchwheel.data").joinpath(FILE).read_text())
     return {
         release: {library: frozenset(names) for library, names in libraries.items()}
-        for release, libraries in data["releases"].items()
+        for release, libraries in data.read(FILE)["releases"].items()
     }
 
 
@@ -65,8 +63,8 @@ def main(arguments: Sequence[str]) -> int:
     if not arguments:
         print("usage: python -m torchwheel.check.torch_symbols TORCH_WHEEL…", file=sys.stderr)
         return UsageError.status
-    target = Path(str(importlib.resources.files("torchwheel.data").joinpath(FILE)))
-    releases = json.loads(target.read_text())["releases"] if target.exists() else {}
+    target = data.FOLDER / FILE
+    releases = data.read(FILE)["releases"] if target.exists() else {}
     try:
         for argument in arguments:
             release, libraries = read_torch_wheel(Path(argument))

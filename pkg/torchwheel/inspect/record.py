@@ -1,6 +1,5 @@
 """RECORD: the list of a wheel's files with their hashes and sizes."""
 
-import base64
 import csv
 import dataclasses
 import hashlib
@@ -8,6 +7,7 @@ import io
 import zipfile
 from collections.abc import Mapping
 
+from torchwheel.files import record_hash
 from torchwheel.inspect.errors import WheelError
 
 UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
@@ -48,7 +48,7 @@ def _digest(archive: zipfile.ZipFile, name: str) -> str:
     with archive.open(name) as member:
         while block := member.read(1 << 20):
             digest.update(block)
-    return "sha256=" + base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
+    return record_hash(digest.digest())
 
 
 def verify(archive: zipfile.ZipFile, entries: Mapping[str, Entry], dist_info: str) -> None:

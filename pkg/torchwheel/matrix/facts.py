@@ -2,11 +2,9 @@
 
 import dataclasses
 import functools
-import json
 from collections.abc import Mapping
-from importlib import resources
-from typing import Any
 
+from torchwheel import data
 from torchwheel.matrix.arch import Backend
 
 
@@ -26,7 +24,7 @@ class TorchFacts:
 @functools.cache
 def archs(backend: Backend) -> Mapping[str, tuple[str, ...]]:
     """Archs that each release of a toolkit can compile, e.g. {"13.0": ("7.5", …), …}."""
-    return {version: tuple(names) for version, names in _read("archs.json")[backend].items()}
+    return {version: tuple(names) for version, names in data.read("archs.json")[backend].items()}
 
 
 @functools.cache
@@ -37,11 +35,6 @@ def torch_releases() -> Mapping[str, TorchFacts]:
             toolkits={"cuda": tuple(facts["cuda"]), "rocm": tuple(facts["rocm"])},
             pythons=tuple(facts["pythons"]),
         )
-        for minor, facts in _read("torch_releases.json").items()
+        for minor, facts in data.read("torch_releases.json").items()
         if minor != "comment"
     }
-
-
-def _read(name: str) -> Any:  # noqa: ANN401  (JSON of our own)
-    text = resources.files("torchwheel.data").joinpath(name).read_text(encoding="utf-8")
-    return json.loads(text)

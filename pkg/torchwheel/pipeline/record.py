@@ -19,7 +19,6 @@ class Record:
     sha256: str
     size: int
     archs: tuple[str, ...]
-    tag: str
     tag_reason: str
     gates: int
     smoke: str

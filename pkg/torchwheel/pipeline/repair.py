@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from torchwheel.errors import TorchwheelError
+from torchwheel.pipeline.scripts import path_with_scripts
 
 # What the user's torch and driver bring.
 _OUTSIDE = (
@@ -23,10 +24,9 @@ def repair(wheel: Path, out: Path) -> Path:
     command = [sys.executable, "-m", "auditwheel", "repair", "--plat", "auto", "--only-plat"]
     for name in _OUTSIDE:
         command += ["--exclude", name]
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     done = subprocess.run(
         [*command, "--wheel-dir", str(out), str(wheel)],
-        env={**os.environ, "PATH": path},
+        env={**os.environ, "PATH": path_with_scripts(os.environ)},
         capture_output=True,
         text=True,
         check=False,

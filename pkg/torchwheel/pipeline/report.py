@@ -30,7 +30,7 @@ def table(records: Sequence[Record], fresh: Sequence[str]) -> str:
         lines += _below("file", record.file)
         if record.archs:
             lines += _below("archs", " ".join(record.archs))
-        lines += _below("tag", record.tag_reason or record.tag)
+        lines += _below("tag", record.tag_reason)
     return "\n".join(lines)
 
 

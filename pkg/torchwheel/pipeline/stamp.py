@@ -3,7 +3,6 @@
 The same input gives the same bytes, whatever the day.
 """
 
-import base64
 import csv
 import hashlib
 import io
@@ -17,6 +16,7 @@ from torchwheel import __version__
 from torchwheel import claims as claims_file
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError
+from torchwheel.files import record_hash
 
 # The oldest date a zip can hold: the day of the build must not show.
 _DATE = (1980, 1, 1, 0, 0, 0)
@@ -77,8 +77,7 @@ def pack(members: dict[str, bytes], record: str, target: Path) -> None:
         # The dist-info folder last, as PEP 427 recommends.
         for name in sorted(members, key=lambda n: (".dist-info/" in n, n)):
             data = members[name]
-            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-            rows.writerow([name, f"sha256={digest}", len(data)])
+            rows.writerow([name, record_hash(hashlib.sha256(data).digest()), len(data)])
             _add(archive, name, data)
         rows.writerow([record, "", ""])
         _add(archive, record, table.getvalue().encode())

@@ -61,7 +61,6 @@ def make(run: Run, variant: Variant) -> tuple[Record, bool]:
         wheel = _build(run, variant, host, out, clock)
         tag_reason, gates = _gates(run, variant, wheel, clock)
         verdict = _smoke(run, variant, wheel, clock)
-        claims = claims_of(variant)
         records.forget(run.dist, variant.id)
         wheel = wheel.replace(run.dist / wheel.name)
     record = Record(
@@ -70,8 +69,7 @@ def make(run: Run, variant: Variant) -> tuple[Record, bool]:
         file=wheel.name,
         sha256=sha256(wheel),
         size=wheel.stat().st_size,
-        archs=claims.archs,
-        tag=wheel.name.removesuffix(".whl").rpartition("-")[2],
+        archs=claims_of(variant).archs,
         tag_reason=tag_reason,
         gates=gates,
         smoke=verdict,
@@ -112,14 +110,14 @@ def _environment(
     if variant.toolkit is None or variant.torch_release is None or host is None:
         return environ
     with clock.step("toolkit"):
-        toolkit = provide(
+        cuda_home = provide(
             variant.toolkit, claims.archs, variant.platform, host, run.cache, run.progress
         )
         include = torch_headers(variant.torch_release, run.cache, run.progress)
     return environ | {
         environment.NAME: variant.id,
-        environment.CUDA_HOME: str(toolkit.root),
-        environment.TOOLKIT: toolkit.version,
+        environment.CUDA_HOME: str(cuda_home),
+        environment.TOOLKIT: variant.toolkit.version,
         environment.ARCH_LIST: ";".join(claims.archs),
         environment.CXX: str(host.path),
         environment.TORCH_INCLUDE: str(include),

@@ -25,7 +25,7 @@ from torchwheel.pipeline.record import Record
 from torchwheel.pipeline.report import install_command, table
 from torchwheel.pipeline.run import Run
 from torchwheel.pipeline.sources import source_digest
-from torchwheel.toolkit.model import cache_folder
+from torchwheel.toolkit.cache import cache_folder
 
 
 def wheels(

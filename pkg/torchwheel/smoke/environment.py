@@ -14,7 +14,7 @@ from filelock import FileLock
 from packaging.utils import canonicalize_name
 
 from torchwheel import files
-from torchwheel.console import Progress
+from torchwheel.console import Progress, waiting
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.wheel import Wheel
 from torchwheel.smoke import pip
@@ -49,7 +49,11 @@ def base(cache: Path, wanted: Sequence[str], progress: Progress) -> Path:
     key = "\n".join([sys.version, platform.machine(), *sorted(wanted)])
     folder = cache / "smoke" / hashlib.sha256(key.encode()).hexdigest()[:16]
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{folder}.lock"), files.no_space_is_one_line(folder):
+    lock = FileLock(f"{folder}.lock")
+    with (
+        waiting(lock, "smoke environment: another run makes it", progress),
+        files.no_space_is_one_line(folder),
+    ):
         if not (folder / COMPLETE).is_file():
             progress.step(f"smoke environment: {' '.join(wanted)}")
             shutil.rmtree(folder, ignore_errors=True)
@@ -68,8 +72,7 @@ def clean(wheel: Wheel, base_folder: Path, temporary: Path) -> Environment:
     (site / "base.pth").write_text(f"import site; site.addsitedir({str(_site(base_folder))!r})\n")
     what = f"{wheel.path.name} does not install beside the packages of the smoke environment"
     pip.install(python, [str(wheel.path.resolve())], offline=True, what=what)
-    environ = {name: value for name, value in os.environ.items() if name not in _OURS}
-    return Environment(python, {**environ, "PYTHONNOUSERSITE": "1"}, site)
+    return Environment(python, {**_foreign(), "PYTHONNOUSERSITE": "1"}, site)
 
 
 def here(wheel: Wheel, packages: Sequence[str], temporary: Path) -> Environment:
@@ -78,12 +81,16 @@ def here(wheel: Wheel, packages: Sequence[str], temporary: Path) -> Environment:
     target, python = temporary / "site", Path(sys.executable)
     arguments = ["--no-deps", "--target", str(target), str(wheel.path.resolve())]
     pip.install(python, arguments, offline=True, what=f"{wheel.path.name} does not install")
-    environ = {name: value for name, value in os.environ.items() if name not in _OURS}
     rest = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
     # The source tree may be on PYTHONPATH (to find torchwheel): it must not be what is tested.
     kept = [one for one in rest if not any((Path(one) / name).exists() for name in packages)]
     path = os.pathsep.join([str(target), *(str(Path(one).resolve()) for one in kept)])
-    return Environment(python, {**environ, "PYTHONPATH": path}, target)
+    return Environment(python, {**_foreign(), "PYTHONPATH": path}, target)
+
+
+def _foreign() -> dict[str, str]:
+    """The variables of this process, less those that would lead back to our own packages."""
+    return {name: value for name, value in os.environ.items() if name not in _OURS}
 
 
 def _venv(folder: Path) -> Path:

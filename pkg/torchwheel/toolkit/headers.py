@@ -1,6 +1,5 @@
 """torch's headers without torch: read out of its wheel, each checked against the lock."""
 
-import base64
 import csv
 import hashlib
 import tempfile
@@ -8,12 +7,11 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from filelock import FileLock
-
-from torchwheel.console import Progress, waiting
+from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError
-from torchwheel.files import folder_aside, sweep
-from torchwheel.toolkit.index import find, run_pip, target_options
+from torchwheel.files import inside, record_hash
+from torchwheel.toolkit.cache import made_once
+from torchwheel.toolkit.index import download, find, target_options
 from torchwheel.toolkit.lock import TORCH_PYTHON, TorchSource, torch_source
 from torchwheel.toolkit.remote import NoRangesError, RemoteArchive
 
@@ -24,15 +22,13 @@ def torch_headers(minor: str, cache: Path, progress: Progress) -> Path:
     """The include folder of torch `minor`, e.g. "2.11"; fetched if it is not in the cache."""
     source = torch_source(minor)
     root = cache / "headers" / f"torch-{source.version}-{source.record_sha256[:16]}"
-    root.parent.mkdir(parents=True, exist_ok=True)
-    if not root.exists():
-        lock = FileLock(root.parent / f"{root.name}.lock")
-        with waiting(lock, f"torch {source.version}: another run reads its headers", progress):
-            if not root.exists():
-                sweep(root.parent, root.name)
-                progress.step(f"torch {source.version}: reading its headers")
-                with folder_aside(root) as aside:
-                    _fetch(source, aside)
+    made_once(
+        root,
+        lambda aside: _fetch(source, aside),
+        progress,
+        doing=f"torch {source.version}: reading its headers",
+        busy=f"torch {source.version}: another run reads its headers",
+    )
     return root / "torch" / "include"
 
 
@@ -55,14 +51,13 @@ def _fetch(source: TorchSource, target: Path) -> None:
 def _fetch_whole(source: TorchSource, target: Path) -> None:
     """The fallback: the whole wheel, with its hash."""
     with tempfile.TemporaryDirectory(dir=target) as folder:
-        requirements = Path(folder) / "requirements.txt"
-        requirements.write_text(f"torch=={source.version} --hash=sha256:{source.sha256}\n")
-        run_pip(
-            ["download", "--quiet", "--require-hashes", "--dest", folder]
-            + [*target_options(source.platform, TORCH_PYTHON), "--requirement", str(requirements)],
+        (wheel,) = download(
+            {f"torch=={source.version}": source.sha256},
+            Path(folder),
+            target_options(source.platform, TORCH_PYTHON),
             f"downloading torch {source.version} for its headers",
         )
-        with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as archive:
+        with zipfile.ZipFile(wheel) as archive:
             names = [n for n in archive.namelist() if n.startswith(_INCLUDE) and n[-1] != "/"]
             extract(names, archive.read, source, target)
 
@@ -81,13 +76,10 @@ def extract(
         raise TorchwheelError(f"{where}: its wheel holds no headers")
     for name in names:
         data = read(name)
-        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-        if hashes.get(name) != f"sha256={digest}":
+        if hashes.get(name) != record_hash(hashlib.sha256(data).digest()):
             raise TorchwheelError(
                 f"hash mismatch: {where}: {name} is not the file its RECORD names"
             )
-        path = target / name
-        if not path.resolve().is_relative_to(target.resolve()):
-            raise TorchwheelError(f"{where}: member {name!r} leaves its folder")
+        path = inside(target, name, where)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)

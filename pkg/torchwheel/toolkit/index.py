@@ -5,10 +5,11 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from torchwheel.errors import TorchwheelError
+from torchwheel.files import sha256
 
 # pip matches a platform tag exactly, so an older wheel's tag has to be listed too.
 _GLIBC_MINORS = (5, 12, 17, *range(18, 40))
@@ -64,6 +65,24 @@ def _reason(output: str) -> str:
     tail = [line for line in output.splitlines() if line.strip()]
     line = (errors or tail or ["pip said nothing"])[-1].removeprefix("ERROR:").strip()
     return f"{line} (run again to go on; finished downloads are kept)"
+
+
+def download(
+    pins: Mapping[str, str], folder: Path, options: Sequence[str], doing: str
+) -> list[Path]:
+    """Bring pinned requirements, each with the sha256 of its file, into `folder`."""
+    requirements = folder / "requirements.txt"
+    requirements.write_text("".join(f"{pin} --hash=sha256:{h}\n" for pin, h in pins.items()))
+    run_pip(
+        ["download", "--quiet", "--require-hashes", *options]
+        + ["--dest", str(folder), "--requirement", str(requirements)],
+        doing,
+    )
+    wheels = sorted(folder.glob("*.whl"))
+    # pip has checked the hashes; a disk that lies is caught here.
+    if {sha256(wheel) for wheel in wheels} != set(pins.values()):
+        raise TorchwheelError(f"{doing}: the files are not those of the lock")
+    return wheels
 
 
 def find(requirements: Sequence[str], platform: str, python: str | None = None) -> list[Found]:

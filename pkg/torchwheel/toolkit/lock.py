@@ -9,15 +9,15 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
-from importlib import resources
-from pathlib import Path
 from typing import Any
 
+from torchwheel.data import FOLDER, read
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import write_text
 from torchwheel.toolkit.index import Found, find
 from torchwheel.toolkit.remote import RemoteArchive
 
+FILE = "toolkits.lock.json"
 PLATFORMS = ("linux_x86_64", "linux_aarch64")
 # These three are one compiler: left unpinned, nvvm resolves to a newer major and ptxas
 # stops with "Unsupported .version".
@@ -46,8 +46,7 @@ class TorchSource:
 
 
 def _data() -> dict[str, Any]:
-    text = resources.files("torchwheel.data").joinpath("toolkits.lock.json").read_text("utf-8")
-    data: dict[str, Any] = json.loads(text)
+    data: dict[str, Any] = read(FILE)
     return data
 
 
@@ -115,8 +114,7 @@ def main(argv: list[str] | None = None) -> None:
     for version in options.torch:
         minor = ".".join(version.split(".")[:2])
         data["torch"][minor] = dataclasses.asdict(_lock_torch(version))
-    target = Path(__file__).parent.parent / "data" / "toolkits.lock.json"
-    write_text(target, json.dumps(data, indent=1, sort_keys=True) + "\n")
+    write_text(FOLDER / FILE, json.dumps(data, indent=1, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":

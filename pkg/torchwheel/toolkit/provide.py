@@ -8,22 +8,21 @@ from pathlib import Path
 from torchwheel.console import Progress
 from torchwheel.errors import UsageError
 from torchwheel.files import write_text
-from torchwheel.matrix.model import Toolkit as Wanted
+from torchwheel.matrix.model import Toolkit
 from torchwheel.toolkit import source_pypi, source_system
 from torchwheel.toolkit.host import HostCompiler, check_bounds
-from torchwheel.toolkit.model import Toolkit
 from torchwheel.toolkit.verify import agreed_release, probe
 
 
 def provide(
-    wanted: Wanted,
+    wanted: Toolkit,
     archs: Sequence[str],
     platform: str,
     host: HostCompiler,
     cache: Path,
     progress: Progress,
-) -> Toolkit:
-    """Provision or find the toolkit, then verify it for `archs` with `host`; once per content."""
+) -> Path:
+    """The toolkit's folder, provisioned or found, and verified for `archs` and `host` once."""
     if wanted.backend != "cuda":
         raise UsageError(f"toolkit {wanted.name}: {wanted.backend} is built in a container only")
     check_bounds(host, wanted.host_compiler.model_dump(exclude_none=True), f"CUDA {wanted.version}")
@@ -38,11 +37,9 @@ def provide(
     facts = [identity, wanted.version, *archs, str(host.path), host.version]
     key = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
     marker = cache / "verified" / f"{key}.json"
-    if marker.exists():
-        release = str(json.loads(marker.read_text(encoding="utf-8"))["release"])
-    else:
+    if not marker.exists():
         progress.step(f"{wanted.name}: verifying, a probe kernel for {';'.join(archs)}")
         release = agreed_release(root, wanted.version)
         probe(root, archs, str(host.path))
         write_text(marker, json.dumps({"release": release, "facts": facts}) + "\n")
-    return Toolkit("cuda", wanted.version, root, release, identity)
+    return root

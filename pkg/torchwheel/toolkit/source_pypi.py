@@ -11,12 +11,10 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from filelock import FileLock
-
-from torchwheel.console import Progress, waiting
-from torchwheel.errors import TorchwheelError
-from torchwheel.files import folder_aside, sha256, sweep
-from torchwheel.toolkit.index import run_pip, target_options
+from torchwheel.console import Progress
+from torchwheel.files import inside
+from torchwheel.toolkit.cache import made_once
+from torchwheel.toolkit.index import download, target_options
 from torchwheel.toolkit.lock import Component, components
 
 # Where the wheels put the toolkit's root.
@@ -34,40 +32,21 @@ def provision(version: str, platform: str, cache: Path, progress: Progress) -> t
     pinned = components(version)
     name = identity(pinned, platform)
     root = cache / "toolkits" / f"cuda-{version}-{platform}-{name}"
-    root.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(root.parent / f"{root.name}.lock")
-    if not root.exists():
-        with waiting(lock, f"CUDA {version}: another run provisions it", progress):
-            if not root.exists():
-                sweep(root.parent, root.name)
-                progress.step(f"CUDA {version}: downloading {len(pinned)} components")
-                with folder_aside(root) as aside:
-                    _assemble(pinned, version, platform, aside)
+    made_once(
+        root,
+        lambda aside: _assemble(pinned, version, platform, aside),
+        progress,
+        doing=f"CUDA {version}: downloading {len(pinned)} components",
+        busy=f"CUDA {version}: another run provisions it",
+    )
     return root, name
 
 
 def _assemble(pinned: Sequence[Component], version: str, platform: str, root: Path) -> None:
     with tempfile.TemporaryDirectory(dir=root) as folder:
-        downloads = Path(folder)
-        requirements = downloads / "requirements.txt"
-        requirements.write_text(
-            "".join(
-                f"{c.project}=={c.version} --hash=sha256:{c.sha256[platform]}\n" for c in pinned
-            )
-        )
-        run_pip(
-            ["download", "--quiet", "--require-hashes", *target_options(platform)]
-            + ["--dest", str(downloads), "--requirement", str(requirements)],
-            "downloading the CUDA toolkit",
-        )
-        wheels = sorted(downloads.glob("*.whl"))
-        # pip has checked the hashes; a disk that lies is caught here.
-        expected = {c.sha256[platform] for c in pinned}
-        if {sha256(wheel) for wheel in wheels} != expected:
-            raise TorchwheelError(
-                "downloading the CUDA toolkit: the files are not those of the lock"
-            )
-        for wheel in wheels:
+        pins = {f"{c.project}=={c.version}": c.sha256[platform] for c in pinned}
+        doing = "downloading the CUDA toolkit"
+        for wheel in download(pins, Path(folder), target_options(platform), doing):
             _unpack(wheel, _PREFIX.format(major=version.partition(".")[0]), root)
     _complete(root)
 
@@ -75,12 +54,10 @@ def _assemble(pinned: Sequence[Component], version: str, platform: str, root: Pa
 def _unpack(wheel: Path, prefix: str, root: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         for info in archive.infolist():
-            inside = info.filename.removeprefix(prefix)
-            if inside == info.filename or info.is_dir() or inside.startswith("__init__"):
+            name = info.filename.removeprefix(prefix)
+            if name == info.filename or info.is_dir() or name.startswith("__init__"):
                 continue
-            target = root / inside
-            if not target.resolve().is_relative_to(root.resolve()):
-                raise TorchwheelError(f"{wheel.name}: member {info.filename!r} leaves its folder")
+            target = inside(root, name, wheel.name)
             target.parent.mkdir(parents=True, exist_ok=True)
             with archive.open(info) as member, target.open("wb") as file:
                 shutil.copyfileobj(member, file)

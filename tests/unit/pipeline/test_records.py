@@ -15,7 +15,7 @@ from torchwheel.pipeline.sources import source_digest
 def record(tmp_path):
     wheel = tmp_path / "ext-1-py3-none-any.whl"
     wheel.write_bytes(b"wheel")
-    made = Record("pure", "key", wheel.name, sha256(wheel), 5, (), "any", "", 7, "passed", 1.0, {})
+    made = Record("pure", "key", wheel.name, sha256(wheel), 5, (), "any", 7, "passed", 1.0, {})
     records.save(tmp_path, made)
     return made
 
