@@ -12,7 +12,7 @@ from pathlib import Path
 
 from torchwheel import __version__
 from torchwheel.console import Terminal, fail
-from torchwheel.errors import TorchwheelError
+from torchwheel.errors import TorchwheelError, UsageError
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -104,7 +104,7 @@ def _toolkit(options: argparse.Namespace) -> int:
 
     matrix = load(options.matrix)
     if options.name not in matrix.toolkits:
-        raise TorchwheelError(
+        raise UsageError(
             f"no toolkit {options.name!r} in {options.matrix}; "
             f"{nearest(options.name, matrix.toolkits)}"
         )

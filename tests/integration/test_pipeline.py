@@ -164,6 +164,13 @@ def test_a_wrong_call_is_one_line_and_builds_nothing(tiny, torchwheel, arguments
     assert not (tiny / "dist").exists()
 
 
+def test_an_unknown_toolkit_is_a_wrong_call(tiny, torchwheel):
+    done = torchwheel("toolkit", "cu13", cwd=tiny)
+    assert done.returncode == 2
+    assert "no toolkit 'cu13' in matrix.yaml" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_a_toolkit_of_the_system_serves_as_well(tiny, torchwheel, cache):
     cuda = source_pypi.provision("13.0", "linux_x86_64", cache, Quiet())[0]
     matrix = tiny / "matrix.yaml"

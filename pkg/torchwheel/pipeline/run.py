@@ -5,6 +5,7 @@ import hashlib
 import json
 from pathlib import Path
 
+from torchwheel import __version__
 from torchwheel import claims as claims_file
 from torchwheel.claims import Claims
 from torchwheel.console import Progress
@@ -68,6 +69,7 @@ def key_of(run: Run, variant: Variant, host: HostCompiler | None) -> str:
     toolkit = variant.toolkit
     locked = components(toolkit.version) if toolkit and toolkit.source == "pypi" else ()
     facts = {
+        "torchwheel": __version__,
         "sources": run.sources,
         "claims": claims_file.dumps(claims_of(variant)),
         "platform": variant.platform,
