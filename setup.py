@@ -14,7 +14,9 @@ FUSEDOPS = NativeLibrary(
     package="fusedops._lib",
     device=("csrc/kernels/*.cu",),
     host=("csrc/ops/*.cpp",),
-    bindings={"stable": ("csrc/torch/stable.cpp",)},
+    bindings={"stable": ("csrc/torch/stable.cpp",), "aten": ("csrc/torch/aten.cpp",)},
+    module="fusedops._C",
+    python=("csrc/torch/module.cpp",),
     include_dirs=("csrc",),
 )
 

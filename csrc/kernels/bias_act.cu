@@ -19,7 +19,7 @@ constexpr bool kLight = sizeof(T) < 8 && !std::is_same_v<Act, activation::GeluEr
 // an element before memory is no longer what it waits for. A thread has kAcross vectors of one row
 // in flight, a block's width apart; their bias is asked for before them.
 template <class T, class Act, int kAcross>
-__global__ void __launch_bounds__(kThreads, kLight<T, Act> ? FUSEDOPS_FULL_SM(kThreads) : 1)
+__global__ void __launch_bounds__(kThreads, (kLight<T, Act> ? FUSEDOPS_FULL_SM(kThreads) : 1))
     whole_rows_kernel(T* __restrict__ y, const T* __restrict__ x, const T* __restrict__ bias,
                       unsigned rows, unsigned period) {
   constexpr int V = kLanes<T>;

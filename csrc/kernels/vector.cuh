@@ -33,10 +33,12 @@ struct alignas(kVectorBytes) Vector {
 
 template <class T>
 __device__ __forceinline__ Accumulator<T> widen(T value) {
-  if constexpr (sizeof(T) >= 4) {
+  if constexpr (std::is_same_v<T, half>) {
+    return __half2float(value);
+  } else if constexpr (std::is_same_v<T, bfloat16>) {
+    return __bfloat162float(value);
+  } else {
     return value;
-  } else if constexpr (sizeof(T) == 2) {
-    return static_cast<float>(value);
   }
 }
 
@@ -44,11 +46,12 @@ __device__ __forceinline__ Accumulator<T> widen(T value) {
 template <class T>
 __device__ __forceinline__ void widen(Accumulator<T> (&out)[kLanes<T>], const Vector<T>& in) {
   if constexpr (std::is_same_v<T, bfloat16>) {
-    const auto* words = reinterpret_cast<const unsigned*>(in.lane);
 #pragma unroll
     for (int i = 0; i < kLanes<T>; i += 2) {
-      out[i] = math::from_bits(words[i / 2] << 16);
-      out[i + 1] = math::from_bits(words[i / 2] & 0xffff0000u);
+      unsigned pair;
+      memcpy(&pair, &in.lane[i], sizeof(pair));
+      out[i] = math::from_bits(pair << 16);
+      out[i + 1] = math::from_bits(pair & 0xffff0000u);
     }
   } else {
 #pragma unroll
@@ -58,7 +61,13 @@ __device__ __forceinline__ void widen(Accumulator<T> (&out)[kLanes<T>], const Ve
 
 template <class T>
 __device__ __forceinline__ T narrow(Accumulator<T> value) {
-  return static_cast<T>(value);
+  if constexpr (std::is_same_v<T, half>) {
+    return __float2half_rn(value);
+  } else if constexpr (std::is_same_v<T, bfloat16>) {
+    return __float2bfloat16(value);
+  } else {
+    return value;
+  }
 }
 
 // Pairs are rounded together: one instruction makes two 16-bit values.
@@ -68,12 +77,14 @@ __device__ __forceinline__ Vector<T> narrow(const Accumulator<T> (&values)[kLane
   if constexpr (sizeof(T) == 2) {
 #pragma unroll
     for (int i = 0; i < kLanes<T>; i += 2) {
-      const float2 pair = make_float2(values[i], values[i + 1]);
+      const float2 wide = make_float2(values[i], values[i + 1]);
+      std::conditional_t<std::is_same_v<T, half>, __half2, gpu::bfloat162> pair;
       if constexpr (std::is_same_v<T, half>) {
-        *reinterpret_cast<__half2*>(&out.lane[i]) = __float22half2_rn(pair);
+        pair = __float22half2_rn(wide);
       } else {
-        *reinterpret_cast<gpu::bfloat162*>(&out.lane[i]) = __float22bfloat162_rn(pair);
+        pair = __float22bfloat162_rn(wide);
       }
+      memcpy(&out.lane[i], &pair, sizeof(pair));
     }
   } else {
 #pragma unroll

@@ -22,7 +22,7 @@ using half = __half;
 #if defined(__HIP_PLATFORM_AMD__)
 using bfloat16 = __hip_bfloat16;
 using bfloat162 = __hip_bfloat162;
-constexpr int kWarpSize = 64;  // the wider of AMD's two: tile widths are rounded to it
+constexpr int kWarpSize = 64;  // RDNA runs 32 too; tile widths are rounded to the wider
 #else
 using bfloat16 = __nv_bfloat16;
 using bfloat162 = __nv_bfloat162;
@@ -30,8 +30,11 @@ constexpr int kWarpSize = 32;
 #endif
 
 // Blocks of `threads` that fill a multiprocessor, for __launch_bounds__: the compiler then keeps to
-// the registers that so many threads can have.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 750
+// the registers that so many threads can have. HIP's second bound is another: waves of a SIMD unit,
+// at least; with 1 its compiler aims for as many as the registers allow.
+#if defined(__HIP_PLATFORM_AMD__)
+#define FUSEDOPS_FULL_SM(threads) 1
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 750
 #define FUSEDOPS_FULL_SM(threads) (1024 / (threads))
 #elif defined(__CUDA_ARCH__) && (__CUDA_ARCH__ % 100 != 0 || __CUDA_ARCH__ >= 1200)
 #define FUSEDOPS_FULL_SM(threads) (1536 / (threads))

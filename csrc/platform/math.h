@@ -7,7 +7,7 @@
 
 namespace fusedops::math {
 
-// 2^x by the hardware's function: relative error near 2^-22, results under 2^-126 become 0.
+// 2^x by the hardware's function: relative error near 2^-22, results under 2^-126 may become 0.
 FUSEDOPS_DEVICE float exp2_fast(float x) {
 #if defined(__HIP_PLATFORM_AMD__)
   return __builtin_amdgcn_exp2f(x);
@@ -18,7 +18,7 @@ FUSEDOPS_DEVICE float exp2_fast(float x) {
 #endif
 }
 
-// 1/x by the hardware's function: within 1 ulp, results under 2^-126 become 0.
+// 1/x by the hardware's function: within 1 ulp, results under 2^-126 may become 0.
 FUSEDOPS_DEVICE float reciprocal_fast(float x) {
 #if defined(__HIP_PLATFORM_AMD__)
   return __builtin_amdgcn_rcpf(x);

@@ -9,6 +9,7 @@
 #include "ops/error.h"
 #include "ops/tensor_view.h"
 #include "platform/runtime.h"
+#include "torch/scalar.h"
 
 // Only a torch built for a GPU has this one; weak, so that the library loads in a CPU-only torch.
 extern "C" __attribute__((weak)) AOTITorchError aoti_torch_get_current_cuda_stream(int32_t, void**);
@@ -24,8 +25,8 @@ struct StableApi {
     const auto sizes = tensor.sizes();
     const Scalar scalar = tensor.scalar_type();
     return {tensor.data_ptr(),
-            dtype(scalar),
-            dtype_name(scalar),
+            dtype_of(scalar),
+            dtype_name_of(scalar),
             sizes.data(),
             static_cast<std::int64_t>(sizes.size()),
             device(tensor)};
@@ -36,7 +37,6 @@ struct StableApi {
   }
 
   static Tensor clone(const Tensor& tensor) { return torch::stable::clone(tensor); }
-
   static Tensor empty_like(const Tensor& tensor) { return torch::stable::empty_like(tensor); }
 
   static Tensor empty_bytes(const Tensor& like, std::int64_t count) {
@@ -55,45 +55,6 @@ struct StableApi {
   }
 
  private:
-  static DType dtype(Scalar scalar) {
-    switch (scalar) {
-      case Scalar::Float:
-        return DType::float32;
-      case Scalar::Half:
-        return DType::float16;
-      case Scalar::BFloat16:
-        return DType::bfloat16;
-      case Scalar::Double:
-        return DType::float64;
-      default:
-        return DType::unsupported;
-    }
-  }
-
-  // Python's names for the types people pass by mistake; C++'s for the rest.
-  static const char* dtype_name(Scalar scalar) {
-    switch (scalar) {
-      case Scalar::Float:
-        return "float32";
-      case Scalar::Half:
-        return "float16";
-      case Scalar::BFloat16:
-        return "bfloat16";
-      case Scalar::Double:
-        return "float64";
-      case Scalar::Int:
-        return "int32";
-      case Scalar::Long:
-        return "int64";
-      case Scalar::Bool:
-        return "bool";
-      case Scalar::Byte:
-        return "uint8";
-      default:
-        return torch::headeronly::toString(scalar);
-    }
-  }
-
   static Device device(const Tensor& tensor) {
     if (tensor.is_cuda()) return {"cuda", tensor.get_device_index()};
     return {tensor.is_cpu() ? "cpu" : "another kind of device", -1};

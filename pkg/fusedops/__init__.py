@@ -2,6 +2,8 @@
 
 Every operator works on every device: where the installed wheel has a native library for it, on that
 library's kernels; elsewhere on a reference written in plain PyTorch. `native_status()` tells which.
+
+Beside each operator there are its entry points by type, e.g. `bias_gelu_fp16` (fusedops.typed).
 """
 
 from importlib.metadata import PackageNotFoundError, version
@@ -9,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from fusedops import _native, registration
 from fusedops._native import NativeStatus, native_status
 from fusedops.ops import bias_add, bias_gelu, bias_relu, vector_add
+from fusedops.typed import entry_points
 
 try:
     __version__ = version("fusedops")
@@ -27,3 +30,8 @@ __all__ = [
     "native_status",
     "vector_add",
 ]
+
+# As many as operators times types: not written down one by one.
+_ENTRY_POINTS = entry_points(native_status().module)
+globals().update(_ENTRY_POINTS)
+__all__.extend(_ENTRY_POINTS)

@@ -15,7 +15,7 @@ def expects_native() -> bool:
     said = os.environ.get("TORCHWHEEL_EXPECT_NATIVE")
     if said is not None:
         return said == "1"
-    return any((Path(fusedops.__file__).parent / "_lib").glob("*.so"))
+    return any(Path(fusedops.__file__).parent.rglob("*.so"))
 
 
 def has_kernel(name: str, key: str) -> bool:

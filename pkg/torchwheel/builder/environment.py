@@ -1,28 +1,54 @@
 """How a build is told what to build: environment variables, so that any front end serves."""
 
+import dataclasses
+import platform
 from collections.abc import Mapping
 from pathlib import Path
 
-from torchwheel.builder.plan import Target
+from torchwheel.builder import found
+from torchwheel.builder.target import Abi, Target, Toolkit, Torch
 from torchwheel.errors import UsageError
-from torchwheel.matrix.arch import Arch, gencode, parse
+from torchwheel.matrix.arch import Arch, Backend, backend, gencode, parse
 
 # The field's own names.
 CUDA_HOME = "CUDA_HOME"
 ARCH_LIST = "TORCH_CUDA_ARCH_LIST"
+ROCM_PATH = "ROCM_PATH"
+ROCM_ARCH = "PYTORCH_ROCM_ARCH"
 CXX = "CXX"
 # Ours. Without ABI set, setup.py builds the pure-Python package.
 ABI = "TORCHWHEEL_ABI"
+BACKEND = "TORCHWHEEL_BACKEND"
 NAME = "TORCHWHEEL_LIBRARY"
 TOOLKIT = "TORCHWHEEL_TOOLKIT"
-TORCH_INCLUDE = "TORCHWHEEL_TORCH_INCLUDE"
-TORCH_FLOOR = "TORCHWHEEL_TORCH_FLOOR"
+TORCH = "TORCHWHEEL_TORCH"
+TORCH_RELEASE = "TORCHWHEEL_TORCH_RELEASE"
+PLATFORM = "TORCHWHEEL_PLATFORM"
+SYSROOT = "TORCHWHEEL_SYSROOT"
 LAUNCHER = "TORCHWHEEL_LAUNCHER"
 BUILD_FOLDER = "TORCHWHEEL_BUILD_FOLDER"
+SHARED_FOLDER = "TORCHWHEEL_SHARED_FOLDER"
+
+_ABIS: Mapping[str, Abi] = {"stable": "stable", "aten": "aten"}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Named:
+    """A backend and the variables that tell of it."""
+
+    backend: Backend
+    root: str
+    archs: str
+
+
+_BACKENDS = {
+    "cuda": _Named("cuda", CUDA_HOME, ARCH_LIST),
+    "rocm": _Named("rocm", ROCM_PATH, ROCM_ARCH),
+}
 
 
 def arch_list(text: str) -> tuple[Arch, ...]:
-    """TORCH_CUDA_ARCH_LIST as torch reads it: separated by ";" or blanks."""
+    """An arch list as torch reads it: separated by ";" or blanks."""
     try:
         return tuple(parse(part) for part in text.replace(";", " ").split())
     except ValueError as error:
@@ -31,26 +57,56 @@ def arch_list(text: str) -> tuple[Arch, ...]:
 
 def target(environ: Mapping[str, str], source: Path) -> Target | None:
     """The target that `environ` describes; None for the pure-Python package."""
-    abi = environ.get(ABI, "pure")
-    if abi == "pure":
+    if environ.get(ABI, "pure") == "pure":
         return None
-    if abi != "stable":
-        raise UsageError(f"{ABI}={abi}: stable or pure expected")
-    needed = (CUDA_HOME, TOOLKIT, ARCH_LIST, TORCH_INCLUDE, TORCH_FLOOR)
+    abi, named = _ABIS.get(environ[ABI]), _BACKENDS.get(environ.get(BACKEND) or "cuda")
+    if abi is None:
+        raise UsageError(f"{ABI}={environ[ABI]}: stable, aten or pure expected")
+    if named is None:
+        raise UsageError(f"{BACKEND}={environ[BACKEND]}: cuda or rocm expected")
+    needed = (named.root, named.archs, TOOLKIT, TORCH, TORCH_RELEASE)
     missing = [name for name in needed if not environ.get(name)]
     if missing:
         raise UsageError(
             f"{ABI}={abi} needs {', '.join(missing)} too; `torchwheel wheels` sets them"
         )
+    here = f"linux_{platform.machine()}"
+    there = environ.get(PLATFORM) or here
+    machine = there.removeprefix("linux_")
+    _check_supported(abi, named.backend, cross=there != here)
+    torch = Path(environ[TORCH])
     return Target(
         name=environ.get(NAME, abi),
         abi=abi,
         source=source.resolve(),
-        cuda_home=Path(environ[CUDA_HOME]),
-        toolkit=environ[TOOLKIT],
-        gencode=tuple(flag for arch in arch_list(environ[ARCH_LIST]) for flag in gencode(arch)),
+        toolkit=_toolkit(environ, named, machine),
+        torch=Torch(torch, environ[TORCH_RELEASE], abi == "aten" and found.has_old_abi(torch)),
+        platform=there,
+        cross=there != here,
         cxx=environ.get(CXX) or "g++",
-        torch_include=Path(environ[TORCH_INCLUDE]),
-        torch_floor=environ[TORCH_FLOOR],
+        python=found.running_python() if abi == "aten" else None,
+        sysroot=found.sysroot(Path(environ[SYSROOT]), machine) if environ.get(SYSROOT) else None,
         launcher=tuple(environ.get(LAUNCHER, "").split()),
     )
+
+
+def _toolkit(environ: Mapping[str, str], named: _Named, machine: str) -> Toolkit:
+    root, archs = Path(environ[named.root]), arch_list(environ[named.archs])
+    for arch in archs:
+        if backend(arch) != named.backend:
+            raise UsageError(f"{named.archs}: {arch} is no arch of {named.backend}")
+    return Toolkit(
+        backend=named.backend,
+        root=root,
+        release=environ[TOOLKIT],
+        archs=tuple(flag for arch in archs for flag in gencode(arch)),
+        runtime=found.hip_runtime(root, machine) if named.backend == "rocm" else None,
+    )
+
+
+def _check_supported(abi: Abi, wanted: Backend, *, cross: bool) -> None:
+    """The aten flavour needs headers of the very torch and Python it is for."""
+    if abi == "aten" and wanted == "rocm":
+        raise UsageError(f"{ABI}=aten with {BACKEND}=rocm: not provided; use the stable flavour")
+    if abi == "aten" and cross:
+        raise UsageError(f"{ABI}=aten for another platform: build it on that platform")

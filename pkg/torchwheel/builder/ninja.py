@@ -21,7 +21,7 @@ from torchwheel.errors import TorchwheelError
 from torchwheel.files import write_text
 
 _CODES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
-_PROGRESS = re.compile(r"^\[\d+/\d+\] ")
+_PROGRESS = re.compile(r"^(\[\d+/\d+\]|waiting:) ")
 
 
 def _path(text: str) -> str:
@@ -48,12 +48,12 @@ def render(plan: Plan) -> str:
     return (
         head
         + "\n".join(_render_step(step) for step in plan.steps)
-        + f"\ndefault {_path(plan.output)}\n"
+        + f"\ndefault {' '.join(map(_path, plan.outputs))}\n"
     )
 
 
-def run(plan: Plan, folder: Path, jobs: int, say: Callable[[str], None]) -> Path:
-    """Bring `plan` up to date in `folder`; returns the library. A compiler's words pass through."""
+def run(plan: Plan, folder: Path, jobs: int, say: Callable[[str], None]) -> list[Path]:
+    """Bring `plan` up to date in `folder`; returns its outputs. A compiler's words pass through."""
     folder.mkdir(parents=True, exist_ok=True)
     text = render(plan)
     file = folder / "build.ninja"
@@ -67,7 +67,7 @@ def run(plan: Plan, folder: Path, jobs: int, say: Callable[[str], None]) -> Path
             say(line)
     if process.returncode:
         raise TorchwheelError(_failure(lines))
-    return folder / plan.output
+    return [folder / output for output in plan.outputs]
 
 
 @contextlib.contextmanager
@@ -118,7 +118,7 @@ def _failure(lines: list[str]) -> str:
 
 
 def is_progress(line: str) -> bool:
-    """Whether `line` is ninja's own "[2/9] CUDA file.cu"."""
+    """Whether `line` is ninja's own "[2/9] CUDA file.cu", or says what is waited for."""
     return bool(_PROGRESS.match(line))
 
 

@@ -1,4 +1,4 @@
-"""Hands the plan to setuptools: a library that torch loads, in a py3-none wheel."""
+"""Hands the build to setuptools: a library for every Python, or an extension module for one."""
 
 import os
 import shutil
@@ -10,15 +10,18 @@ from setuptools import Extension
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
-from torchwheel.builder import environment, ninja
-from torchwheel.builder.cuda import stable_plan
+from torchwheel.builder import environment
+from torchwheel.builder.build import build
 from torchwheel.builder.jobs import parallel_jobs
 from torchwheel.builder.library import NativeLibrary
-from torchwheel.builder.plan import Plan, Target
+from torchwheel.builder.ninja import say_to_stdout
+from torchwheel.builder.objects import Sources
+from torchwheel.builder.recipe import Recipe, make_recipe
+from torchwheel.builder.target import Target
 from torchwheel.errors import TorchwheelError, UsageError
 
 
-def _sources(folder: Path, globs: Sequence[str]) -> list[str]:
+def _files(folder: Path, globs: Sequence[str]) -> list[str]:
     """Files below `folder` that the globs name, sorted; a glob that names none is a mistake."""
     found: list[str] = []
     for pattern in globs:
@@ -29,17 +32,17 @@ def _sources(folder: Path, globs: Sequence[str]) -> list[str]:
     return found
 
 
-def make_plan(library: NativeLibrary, target: Target) -> Plan:
-    """The plan of `library` for `target`, its globs resolved."""
+def recipe_of(library: NativeLibrary, target: Target) -> Recipe:
+    """The recipe of `library` for `target`, its globs resolved."""
     if target.abi not in library.bindings:
         raise UsageError(f"{library.package}: no binding for the {target.abi} ABI")
-    return stable_plan(
-        library,
-        device=_sources(target.source, library.device),
-        host=_sources(target.source, library.host),
-        binding=_sources(target.source, library.bindings[target.abi]),
-        target=target,
+    sources = Sources(
+        device=_files(target.source, library.device),
+        host=_files(target.source, library.host),
+        binding=_files(target.source, library.bindings[target.abi]),
+        python=_files(target.source, library.python) if target.python else (),
     )
+    return make_recipe(library, sources, target)
 
 
 def setup_arguments(library: NativeLibrary, source: Path) -> dict[str, Any]:
@@ -52,18 +55,25 @@ def setup_arguments(library: NativeLibrary, source: Path) -> dict[str, Any]:
 
 
 def _arguments(library: NativeLibrary, target: Target) -> dict[str, Any]:
+    any_python = target.python is None
+
     class BuildLibrary(build_ext):
-        """Runs the plan in a folder that outlives the build: only what changed is compiled."""
+        """Builds in a folder that outlives the build: only what changed is compiled."""
 
         def get_ext_filename(self, fullname: str) -> str:
-            return f"{fullname.replace('.', os.sep)}.so"
+            suffix = ".so" if target.python is None else target.python.suffix
+            return f"{fullname.replace('.', os.sep)}{suffix}"
 
         def build_extension(self, ext: Extension) -> None:
-            named = os.environ.get(environment.BUILD_FOLDER)
-            folder = Path(named or self.build_temp).resolve()
+            shared = os.environ.get(environment.SHARED_FOLDER)
+            folder = Path(os.environ.get(environment.BUILD_FOLDER) or self.build_temp)
             try:
-                built = ninja.run(
-                    make_plan(library, target), folder, parallel_jobs(), ninja.say_to_stdout
+                built = build(
+                    recipe_of(library, target),
+                    folder.resolve(),
+                    Path(shared).resolve() if shared else None,
+                    parallel_jobs(),
+                    say_to_stdout,
                 )
             except TorchwheelError as error:
                 raise SystemExit(f"error: {error}") from error
@@ -71,15 +81,20 @@ def _arguments(library: NativeLibrary, target: Target) -> dict[str, Any]:
             output.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(built, output)
 
-    class AnyPython(bdist_wheel):
-        """The library imports nothing of CPython, so one wheel serves every version of it."""
+    class TaggedWheel(bdist_wheel):
+        """Names the platform that is built for, and no Python where the library imports none."""
+
+        def initialize_options(self) -> None:
+            super().initialize_options()
+            self.plat_name = target.platform
 
         def get_tag(self) -> tuple[str, str, str]:
-            return "py3", "none", super().get_tag()[2]
+            python, abi, platform = super().get_tag()
+            return ("py3", "none", platform) if any_python else (python, abi, platform)
 
     # A dot would start a subpackage: "rocm6.4-stable".
-    name = target.name.replace(".", "_")
+    name = f"{library.package}.{target.name.replace('.', '_')}" if any_python else library.module
     return {
-        "ext_modules": [Extension(f"{library.package}.{name}", sources=[])],
-        "cmdclass": {"build_ext": BuildLibrary, "bdist_wheel": AnyPython},
+        "ext_modules": [Extension(name, sources=[])],
+        "cmdclass": {"build_ext": BuildLibrary, "bdist_wheel": TaggedWheel},
     }

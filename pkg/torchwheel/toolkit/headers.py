@@ -1,4 +1,9 @@
-"""torch's headers without torch: read out of its wheel, each checked against the lock."""
+"""torch's headers without torch: read out of its wheel, each checked against the lock.
+
+The headers of the x86_64 wheel serve every platform: aarch64's differ from them only in files that
+no binding includes (ATen/Config.h, sleef.h, caffe2/core/macros.h) and, up to torch 2.10, lack
+CUDA's, because PyPI's aarch64 wheel was built without CUDA then.
+"""
 
 import csv
 import hashlib
@@ -16,12 +21,17 @@ from torchwheel.toolkit.lock import TORCH_PYTHON, TorchSource, torch_source
 from torchwheel.toolkit.remote import NoRangesError, RemoteArchive
 
 _INCLUDE = "torch/include/"
+# It says with which C++ ABI torch was built.
+_CONFIG = "torch/share/cmake/Torch/TorchConfig.cmake"
 
 
 def torch_headers(minor: str, cache: Path, progress: Progress) -> Path:
-    """The include folder of torch `minor`, e.g. "2.11"; fetched if it is not in the cache."""
+    """A folder with torch/include and TorchConfig.cmake of torch `minor`, e.g. "2.11".
+
+    They lie as in the wheel and are fetched if they are not in the cache.
+    """
     source = torch_source(minor)
-    root = cache / "headers" / f"torch-{source.version}-{source.record_sha256[:16]}"
+    root = cache / "torch" / f"torch-{source.version}-{source.record_sha256[:16]}"
     made_once(
         root,
         lambda aside: _fetch(source, aside),
@@ -29,7 +39,7 @@ def torch_headers(minor: str, cache: Path, progress: Progress) -> Path:
         doing=f"torch {source.version}: reading its headers",
         busy=f"torch {source.version}: another run reads its headers",
     )
-    return root / "torch" / "include"
+    return root
 
 
 def _fetch(source: TorchSource, target: Path) -> None:
@@ -41,9 +51,9 @@ def _fetch(source: TorchSource, target: Path) -> None:
         )
     try:
         archive = RemoteArchive(file.url)
-        names = archive.members(lambda name: name.startswith(_INCLUDE))
+        names = _some(archive.members(_is_header), source)
         archive.fetch(names)
-        extract(names, archive.read, source, target)
+        extract([*names, _CONFIG], archive.read, source, target)
     except NoRangesError:
         _fetch_whole(source, target)
 
@@ -58,8 +68,18 @@ def _fetch_whole(source: TorchSource, target: Path) -> None:
             f"downloading torch {source.version} for its headers",
         )
         with zipfile.ZipFile(wheel) as archive:
-            names = [n for n in archive.namelist() if n.startswith(_INCLUDE) and n[-1] != "/"]
-            extract(names, archive.read, source, target)
+            names = _some(list(filter(_is_header, archive.namelist())), source)
+            extract([*names, _CONFIG], archive.read, source, target)
+
+
+def _is_header(name: str) -> bool:
+    return name.startswith(_INCLUDE) and not name.endswith("/")
+
+
+def _some(names: list[str], source: TorchSource) -> list[str]:
+    if not names:
+        raise TorchwheelError(f"torch {source.version}: its wheel holds no headers")
+    return names
 
 
 def extract(
@@ -72,8 +92,6 @@ def extract(
         raise TorchwheelError(f"hash mismatch: {where}: its RECORD is not the one in the lock")
     rows = csv.reader(record.decode("utf-8").splitlines())
     hashes = {row[0]: row[1] for row in rows if len(row) == 3}
-    if not names:
-        raise TorchwheelError(f"{where}: its wheel holds no headers")
     for name in names:
         data = read(name)
         if hashes.get(name) != record_hash(hashlib.sha256(data).digest()):

@@ -8,7 +8,7 @@ from pathlib import Path
 from torchwheel.console import Progress
 from torchwheel.errors import UsageError
 from torchwheel.files import write_text
-from torchwheel.matrix.model import Toolkit
+from torchwheel.matrix.toolkit_model import Toolkit
 from torchwheel.toolkit import source_pypi, source_system
 from torchwheel.toolkit.host import HostCompiler, check_bounds
 from torchwheel.toolkit.verify import agreed_release, probe

@@ -1,20 +1,53 @@
+import platform
 from pathlib import Path
 
 import pytest
 
-from torchwheel.builder import environment
+from torchwheel.builder import environment, found
 from torchwheel.builder.jobs import BYTES_PER_JOB, parallel_jobs
+from torchwheel.builder.target import Python
 from torchwheel.errors import UsageError
 
-FULL = {
+HERE = f"linux_{platform.machine()}"
+OTHER = "linux_aarch64" if HERE == "linux_x86_64" else "linux_x86_64"
+CUDA = {
     environment.ABI: "stable",
     environment.NAME: "cu130-stable",
     environment.CUDA_HOME: "/cuda",
     environment.TOOLKIT: "13.0",
     environment.ARCH_LIST: "8.0;9.0+PTX",
-    environment.TORCH_INCLUDE: "/torch",
-    environment.TORCH_FLOOR: "2.11",
+    environment.TORCH: "/torch",
+    environment.TORCH_RELEASE: "2.11",
 }
+
+
+@pytest.fixture
+def torch(tmp_path):
+    """A torch's folder; the text of its CMake file can be set."""
+
+    def write(text: str) -> Path:
+        folder = tmp_path / "torch-root"
+        config = folder / "torch/share/cmake/Torch/TorchConfig.cmake"
+        config.parent.mkdir(parents=True, exist_ok=True)
+        config.write_text(text)
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def rocm(tmp_path):
+    """The environment of a build with ROCm."""
+    library = tmp_path / "rocm" / "lib" / "libamdhip64.so"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    return {
+        **{name: value for name, value in CUDA.items() if "CUDA" not in name},
+        environment.BACKEND: "rocm",
+        environment.ROCM_PATH: str(tmp_path / "rocm"),
+        environment.ROCM_ARCH: "gfx90a;gfx942",
+        environment.TOOLKIT: "6.4",
+    }
 
 
 def test_without_an_abi_the_package_is_pure():
@@ -22,27 +55,117 @@ def test_without_an_abi_the_package_is_pure():
 
 
 def test_a_whole_environment_is_a_target():
-    target = environment.target(FULL, Path("/p"))
+    target = environment.target(CUDA, Path("/p"))
     assert target is not None
-    assert target.gencode == (
+    assert target.toolkit.archs == (
         "-gencode=arch=compute_80,code=sm_80",
         "-gencode=arch=compute_90,code=[sm_90,compute_90]",
     )
-    assert (target.cxx, target.launcher) == ("g++", ())
+    assert (target.cxx, target.launcher, target.python, target.sysroot) == ("g++", (), None, None)
+    assert (target.platform, target.cross) == (HERE, False)
 
 
-@pytest.mark.parametrize("name", sorted(set(FULL) - {environment.ABI, environment.NAME}))
+def test_another_platform_is_cross_compiled():
+    target = environment.target({**CUDA, environment.PLATFORM: OTHER}, Path("/p"))
+    assert target is not None
+    assert (target.platform, target.cross) == (OTHER, True)
+
+
+def test_a_rocm_environment_is_a_target(rocm):
+    target = environment.target(rocm, Path("/p"))
+    assert target is not None
+    assert target.toolkit.archs == ("--offload-arch=gfx90a", "--offload-arch=gfx942")
+    assert target.toolkit.runtime == Path(rocm["ROCM_PATH"]) / "lib" / "libamdhip64.so"
+
+
+def test_a_distributions_rocm_keeps_its_library_elsewhere(tmp_path):
+    library = tmp_path / "lib" / "x86_64-linux-gnu" / "libamdhip64.so"
+    library.parent.mkdir(parents=True)
+    with pytest.raises(UsageError, match=r"no libamdhip64\.so in .*x86_64-linux-gnu; point it"):
+        found.hip_runtime(tmp_path, "x86_64")
+    library.touch()
+    assert found.hip_runtime(tmp_path, "x86_64") == library
+
+
+def test_a_sysroot_has_one_gcc(rocm, tmp_path):
+    root = tmp_path / "sysroot"
+    environ = {**rocm, environment.SYSROOT: str(root)}
+    with pytest.raises(UsageError, match=r"expected once, found 0 times"):
+        environment.target(environ, Path("/p"))
+    machine = platform.machine()
+    for release in ("10", "12"):
+        library = root / f"usr/lib/gcc/{machine}-linux-gnu/{release}/libstdc++.a"
+        library.parent.mkdir(parents=True)
+        library.touch()
+        if release == "10":
+            target = environment.target(environ, Path("/p"))
+            assert target is not None
+            assert target.sysroot is not None
+            assert target.sysroot.gcc == library.parent
+    with pytest.raises(UsageError, match=r"expected once, found 2 times"):
+        environment.target(environ, Path("/p"))
+
+
+def test_an_aten_target_is_for_the_running_python(torch, monkeypatch):
+    python = Python(Path("/py"), Path("/pybind11"), ".so")
+    monkeypatch.setattr(found, "running_python", lambda: python)
+    folder = torch('  set(TORCH_CXX_FLAGS "-D_GLIBCXX_USE_CXX11_ABI=0")\n')
+    environ = {**CUDA, environment.ABI: "aten", environment.TORCH: str(folder)}
+    target = environment.target(environ, Path("/p"))
+    assert target is not None
+    assert (target.python, target.torch.old_abi) == (python, True)
+    for change, says in (
+        ({environment.PLATFORM: OTHER}, "build it on that platform"),
+        ({environment.BACKEND: "rocm", "ROCM_PATH": "/r", "PYTORCH_ROCM_ARCH": "gfx942"}, "stable"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            environment.target({**environ, **change}, Path("/p"))
+
+
+@pytest.mark.parametrize(
+    ("text", "old"),
+    [
+        ('set(TORCH_CXX_FLAGS "-D_GLIBCXX_USE_CXX11_ABI=0")', True),
+        ('set(TORCH_CXX_FLAGS "-D_GLIBCXX_USE_CXX11_ABI=1")', False),
+        ("# -D_GLIBCXX_USE_CXX11_ABI=0 is no more", False),
+        ("if(TORCH_CXX_FLAGS)", False),
+    ],
+)
+def test_the_abi_is_read_from_torchs_own_file(torch, text, old):
+    assert found.has_old_abi(torch(f"x\n{text}\ny\n")) == old
+
+
+def test_a_torch_without_its_cmake_file_is_named(tmp_path):
+    with pytest.raises(UsageError, match=r"TorchConfig\.cmake: No such file .*which C\+\+ ABI"):
+        found.has_old_abi(tmp_path)
+
+
+def test_a_missing_pybind11_is_named(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"pip install pybind11"):
+        found.running_python()
+
+
+@pytest.mark.parametrize("name", sorted(set(CUDA) - {environment.ABI, environment.NAME}))
 def test_what_is_missing_is_named(name):
-    environ = {key: value for key, value in FULL.items() if key != name}
+    environ = {key: value for key, value in CUDA.items() if key != name}
     with pytest.raises(UsageError, match=f"needs {name} too"):
         environment.target(environ, Path())
 
 
-def test_an_unknown_abi_and_a_bad_arch_are_named():
-    with pytest.raises(UsageError, match="TORCHWHEEL_ABI=atten: stable or pure expected"):
-        environment.target({environment.ABI: "atten"}, Path())
-    with pytest.raises(UsageError, match=r'"9\.x" is not an arch'):
-        environment.arch_list("8.0 9.x")
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({environment.ABI: "atten"}, "TORCHWHEEL_ABI=atten: stable, aten or pure expected"),
+        ({environment.BACKEND: "metal"}, "TORCHWHEEL_BACKEND=metal: cuda or rocm expected"),
+        ({environment.ARCH_LIST: "8.0 9.x"}, r'"9\.x" is not an arch'),
+        ({environment.ARCH_LIST: "gfx942"}, "TORCH_CUDA_ARCH_LIST: gfx942 is no arch of cuda"),
+        ({environment.BACKEND: "rocm"}, "needs ROCM_PATH, PYTORCH_ROCM_ARCH too"),
+    ],
+)
+def test_a_wrong_value_is_named(change, says):
+    with pytest.raises(UsageError, match=says):
+        environment.target({**CUDA, **change}, Path())
 
 
 def test_archs_may_be_parted_by_blanks_as_torch_allows():

@@ -1,6 +1,9 @@
 """Finding and loading the native library, and the ways that can fail."""
 
+import sys
 import warnings
+from importlib.machinery import EXTENSION_SUFFIXES
+from types import ModuleType
 
 import pytest
 
@@ -49,3 +52,30 @@ def test_the_next_library_is_tried(tmp_path, monkeypatch):
     status = _native.load(tmp_path)
     assert status.library == tmp_path / "b.so"
     assert accepted == [tmp_path / "b.so"]
+
+
+def test_the_extension_module_is_tried_after_the_stable_libraries(tmp_path, monkeypatch):
+    library = tmp_path / f"_C{EXTENSION_SUFFIXES[0]}"
+    library.touch()
+    (tmp_path / "_C.cpython-999-x86_64-linux-gnu.so").touch()  # another Python's
+    module = ModuleType("fusedops._C")
+    monkeypatch.setitem(sys.modules, "fusedops._C", module)
+    status = _native.load(tmp_path / "none", tmp_path)
+    assert (status.library, status.module) == (library, module)
+    assert status.reason == f"loaded {library.name}"
+    monkeypatch.setattr(torch.ops, "load_library", lambda path: None)
+    (tmp_path / "_lib").mkdir()
+    (tmp_path / "_lib" / "cu130-stable.so").touch()
+    status = _native.load(tmp_path / "_lib", tmp_path)
+    assert status.library == tmp_path / "_lib" / "cu130-stable.so"
+    assert status.module is None
+
+
+def test_an_extension_module_that_does_not_load_is_one_warning(tmp_path, monkeypatch):
+    (tmp_path / f"_C{EXTENSION_SUFFIXES[0]}").write_bytes(b"no library")
+    monkeypatch.setattr(fusedops, "__path__", [str(tmp_path)])
+    with pytest.warns(RuntimeWarning, match=r"could not load _C\..*file too short") as seen:
+        status = _native.load(tmp_path / "none", tmp_path)
+    assert len(seen) == 1
+    assert not status.loaded
+    assert status.module is None

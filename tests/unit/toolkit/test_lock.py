@@ -4,11 +4,12 @@ import re
 
 import pytest
 
+from torchwheel.console import Quiet
 from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.toolkit import lock
+from torchwheel.toolkit import headers, lock
 from torchwheel.toolkit.headers import extract
 from torchwheel.toolkit.host import HostCompiler, check_bounds
-from torchwheel.toolkit.index import _reason
+from torchwheel.toolkit.index import Found, _reason
 from torchwheel.toolkit.source_pypi import identity
 
 CUDA = sorted(lock._data()["cuda"])
@@ -90,3 +91,62 @@ ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. If ...
     assert "bbbb" in _reason(mismatch)
     assert _reason("x\nERROR: No matching distribution").startswith("No matching distribution")
     assert "pip said nothing" in _reason("")
+
+
+class Archive:
+    """A torch wheel behind an address, as the index has it."""
+
+    def __init__(self, files):
+        self.files = files
+
+    def __call__(self, url):
+        return self
+
+    def members(self, wanted):
+        return [name for name in self.files if wanted(name)]
+
+    def fetch(self, names):
+        assert names, "nothing to fetch"
+
+    def read(self, name):
+        return self.files[name]
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """`served(files)`: the index has a torch 9.9 with these files; returns its lock entry."""
+
+    def serve(files):
+        record = record_of(files)
+        source = source_of(record)
+        monkeypatch.setattr(
+            headers, "find", lambda *_: [Found("torch", "9.9", "http://t/t.whl", source.sha256)]
+        )
+        monkeypatch.setattr(
+            headers, "RemoteArchive", Archive({**files, "torch-9.9.dist-info/RECORD": record})
+        )
+        monkeypatch.setattr(headers, "torch_source", lambda minor: source)
+
+    return serve
+
+
+def test_a_torchs_folder_has_its_headers_and_what_says_its_abi(served, tmp_path):
+    config = "torch/share/cmake/Torch/TorchConfig.cmake"
+    served({"torch/include/a.h": b"a", config: b"abi", "torch/lib/libtorch.so": b"large"})
+    root = headers.torch_headers("9.9", tmp_path, Quiet())
+    found = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+    assert found == {"torch/include/a.h", config}
+
+
+def test_a_wheel_without_headers_is_named_and_leaves_nothing(served, tmp_path):
+    served({"torch/lib/libtorch.so": b"large"})
+    with pytest.raises(TorchwheelError, match=r"torch 9\.9: its wheel holds no headers"):
+        headers.torch_headers("9.9", tmp_path, Quiet())
+    assert not [path for path in (tmp_path / "torch").iterdir() if path.is_dir()]
+
+
+@pytest.mark.parametrize("minor", lock._data()["torch"])
+def test_every_torch_is_locked_by_its_own_release(minor):
+    source = lock.torch_source(minor)
+    assert source.version.startswith(f"{minor}.")
+    assert re.fullmatch(r"[0-9a-f]{64}", source.record_sha256)

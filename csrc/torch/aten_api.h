@@ -1,0 +1,75 @@
+// libtorch's C++ API as an Api of frontend.h, in narrow headers: 2.5 s to read, where
+// torch/extension.h takes 15.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include "ops/error.h"
+#include "ops/tensor_view.h"
+#include "platform/runtime.h"
+#include "torch/scalar.h"
+
+// Only a torch built for a GPU has these two; weak, so that the library loads in a CPU-only torch.
+namespace c10::cuda {
+__attribute__((weak)) CUDAStream getCurrentCUDAStream(DeviceIndex);
+}
+asm(".weak _ZNK3c104cuda10CUDAStream6streamEv");  // CUDAStream::stream() const
+
+namespace fusedops {
+
+struct AtenApi {
+  using Tensor = at::Tensor;
+
+  class Guard {
+   public:
+    explicit Guard(int device_index) : guard_(gpu_device(device_index)) {}
+
+   private:
+    c10::DeviceGuard guard_;
+  };
+
+  static TensorView view(const Tensor& tensor) {
+    const auto sizes = tensor.sizes();
+    const auto scalar = tensor.scalar_type();
+    return {tensor.data_ptr(),
+            dtype_of(scalar),
+            dtype_name_of(scalar),
+            sizes.data(),
+            static_cast<std::int64_t>(sizes.size()),
+            device(tensor)};
+  }
+
+  static Tensor contiguous(const Tensor& tensor) { return tensor.contiguous(); }
+
+  static Tensor clone(const Tensor& tensor) { return tensor.clone(); }
+
+  // Of a contiguous tensor. Methods, because the header of at::empty_like takes most of a second.
+  static Tensor empty_like(const Tensor& tensor) { return tensor.new_empty(tensor.sizes()); }
+
+  static Tensor empty_bytes(const Tensor& like, std::int64_t count) {
+    return like.new_empty({count}, like.options().dtype(at::kByte));
+  }
+
+  static void* data(const Tensor& tensor) { return tensor.data_ptr(); }
+
+  static gpu::Stream stream(int device_index) {
+    if (!c10::cuda::getCurrentCUDAStream) {
+      throw Error("fusedops: this torch was built without GPU support, so it has no GPU stream");
+    }
+    return c10::cuda::getCurrentCUDAStream(gpu_device(device_index).index()).stream();
+  }
+
+ private:
+  static c10::Device gpu_device(int index) {
+    return {c10::kCUDA, static_cast<c10::DeviceIndex>(index)};
+  }
+
+  static Device device(const Tensor& tensor) {
+    if (tensor.is_cuda()) return {"cuda", tensor.get_device()};
+    return {tensor.is_cpu() ? "cpu" : "another kind of device", -1};
+  }
+};
+
+}  // namespace fusedops

@@ -1,0 +1,102 @@
+"""Compile steps, from each source to its object.
+
+They come in groups. What a group's commands say depends on what its name says and on nothing else
+of a variant, so the variants of one toolkit can share the objects.
+"""
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+
+from torchwheel.builder.backend import Backend
+from torchwheel.builder.flavour import Flavour
+from torchwheel.builder.library import NativeLibrary
+from torchwheel.builder.plan import Step
+from torchwheel.builder.target import Target
+
+# What the library does not use is left out by the linker.
+_POSITION = ("-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections")
+_WARNINGS = ("-Wall", "-Wextra")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sources:
+    """A library's files, relative to the project's folder."""
+
+    device: Sequence[str]
+    host: Sequence[str]
+    binding: Sequence[str]
+    python: Sequence[str] = ()
+
+
+def object_groups(
+    library: NativeLibrary, sources: Sources, target: Target, backend: Backend, flavour: Flavour
+) -> Mapping[str, tuple[Step, ...]]:
+    """The compile steps of every group, by the group's name; device code is one of them."""
+    common = _common(library, target)
+    passed = (*sysroot_flags(target), *_POSITION, *_WARNINGS, *_prefix_maps(target))
+    device = (*backend.device, *(p for flag in passed for p in (*backend.pass_on, flag)), *common)
+    host = (target.cxx, "-std=c++17", *passed, "-Werror", *common)
+    groups = {
+        "device": [
+            (f"{backend.label} {file}", (*device, *_named(file, backend)), file)
+            for file in sources.device
+        ]
+    }
+    for group, files in (
+        (flavour.host, sources.host),
+        (flavour.binding, sources.binding),
+        (flavour.python, sources.python),
+    ):
+        if group:
+            command = (*host, *group.flags, *backend.headers)
+            groups[group.name] = [(f"C++ {file}", command, file) for file in files]
+    return {
+        name: tuple(_compile(label, command, file, target) for label, command, file in steps)
+        for name, steps in groups.items()
+        if steps
+    }
+
+
+def sysroot_flags(target: Target) -> tuple[str, ...]:
+    """Flags that make clang take an older system's headers and libraries, libstdc++'s included."""
+    if target.sysroot is None:
+        return ()
+    return (f"--sysroot={target.sysroot.root}", f"--gcc-install-dir={target.sysroot.gcc}")
+
+
+def object_name(source: str) -> str:
+    """Where a source's object lies, e.g. "obj/csrc/kernels/bias.cu.o"."""
+    return str(PurePosixPath("obj") / f"{source}.o")
+
+
+def _common(library: NativeLibrary, target: Target) -> tuple[str, ...]:
+    """What every file of the library gets."""
+    macros = (
+        f"-D{name}={value}" if value else f"-D{name}" for name, value in library.macros.items()
+    )
+    return (*macros, *(f"-I{target.source / folder}" for folder in library.include_dirs))
+
+
+def _prefix_maps(target: Target) -> tuple[str, ...]:
+    """Keep the folders of this machine out of __FILE__, so that any folder gives the same bytes."""
+    toolkit = target.toolkit
+    return (
+        f"-ffile-prefix-map={target.source}=.",
+        f"-ffile-prefix-map={toolkit.root}={toolkit.backend}",
+    )
+
+
+def _named(source: str, backend: Backend) -> tuple[str, ...]:
+    """The flag that names a source; letters, digits and underscores are what clang takes."""
+    name = re.sub(r"\W", "_", source, flags=re.ASCII)
+    return (f"{backend.name_source}{name}",) if backend.name_source else ()
+
+
+def _compile(label: str, compiler: tuple[str, ...], source: str, target: Target) -> Step:
+    """From a source to its object, with the headers it included in a depfile."""
+    path, output = str(target.source / source), object_name(source)
+    depfile = f"{output}.d"
+    command = (*target.launcher, *compiler, "-MD", "-MF", depfile, "-c", path, "-o", output)
+    return Step(label, command, (path,), output, depfile)

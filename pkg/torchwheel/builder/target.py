@@ -1,0 +1,107 @@
+"""Everything outside the sources that decides the bytes of a build."""
+
+import dataclasses
+from pathlib import Path
+from typing import Literal
+
+from torchwheel.matrix.arch import Backend
+
+Abi = Literal["stable", "aten"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Toolkit:
+    """The device compiler.
+
+    Attributes:
+        backend: "cuda" or "rocm".
+        root: the toolkit's folder: CUDA_HOME or ROCM_PATH.
+        release: its release, e.g. "13.0".
+        archs: the compiler's flags for the arch list.
+        runtime: the runtime library to link against, where that is a shared one (ROCm).
+    """
+
+    backend: Backend
+    root: Path
+    release: str
+    archs: tuple[str, ...]
+    runtime: Path | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Torch:
+    """torch's headers.
+
+    Attributes:
+        root: the folder that holds torch/include.
+        release: the floor of the stable ABI, or the minor an aten library is for, e.g. "2.11".
+        old_abi: whether this torch was built with libstdc++'s old strings.
+    """
+
+    root: Path
+    release: str
+    old_abi: bool = False
+
+    @property
+    def include(self) -> Path:
+        """Torch's include folder."""
+        return self.root / "torch" / "include"
+
+
+@dataclasses.dataclass(frozen=True)
+class Python:
+    """The CPython that an aten library is for.
+
+    Attributes:
+        include: folder of Python.h.
+        pybind11: pybind11's include folder.
+        suffix: of extension modules, e.g. ".cpython-312-x86_64-linux-gnu.so".
+    """
+
+    include: Path
+    pybind11: Path
+    suffix: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Sysroot:
+    """An older system to compile and link against; clang's flags name both folders.
+
+    Attributes:
+        root: headers and libraries.
+        gcc: the folder below it with gcc's own files, of which libstdc++.a is one.
+    """
+
+    root: Path
+    gcc: Path
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What is built, with what and for what.
+
+    Attributes:
+        name: the variant, e.g. "cu130-stable"; it names a stable library's file.
+        abi: ABI flavour.
+        source: the project's folder.
+        toolkit: the device compiler.
+        torch: torch's headers.
+        platform: "linux_x86_64" or "linux_aarch64".
+        cross: whether that is another platform than the compiler's own.
+        cxx: the host compiler.
+        python: the CPython it is for, in the aten flavour.
+        sysroot: an older system to build for, if any.
+        launcher: put before each compile, e.g. ("sccache",).
+    """
+
+    name: str
+    abi: Abi
+    source: Path
+    toolkit: Toolkit
+    torch: Torch
+    platform: str
+    cross: bool
+    cxx: str
+    python: Python | None = None
+    sysroot: Sysroot | None = None
+    launcher: tuple[str, ...] = ()

@@ -1,0 +1,31 @@
+import time
+
+import pytest
+
+from torchwheel.builder import ninja
+from torchwheel.builder.plan import Plan, Step
+from torchwheel.errors import TorchwheelError
+
+
+def test_a_step_is_named_when_it_starts_and_a_failure_is_told(tmp_path):
+    slow = Step("slow step", ("sh", "-c", "sleep 0.5; touch a"), (), "a")
+    bad = Step("bad step", ("sh", "-c", "echo x.cu: error: no good; exit 1"), ("a",), "b")
+    heard: list[tuple[float, str]] = []
+    begun = time.monotonic()
+
+    def hear(line: str) -> None:
+        heard.append((time.monotonic() - begun, line))
+
+    with pytest.raises(TorchwheelError, match=r"building b failed: x\.cu: error: no good"):
+        ninja.run(Plan((slow, bad), ("b",)), tmp_path, 1, hear)
+    named = {line: seconds for seconds, line in reversed(heard)}
+    # Said at its start: as long before the next step as it takes.
+    assert named["[2/2] bad step"] - named["[1/2] slow step"] > 0.4
+    assert all(ninja.is_progress(line) for _, line in heard if line.endswith("step"))
+
+
+def test_names_with_blanks_dollars_and_colons_survive_ninja(tmp_path):
+    name = "odd $name: here.txt"
+    step = Step("make it", ("sh", "-c", 'printf "%s" "$1" > "$1"', "sh", name), (), name)
+    (built,) = ninja.run(Plan((step,), (name,)), tmp_path / "b", 1, lambda _: None)
+    assert built.read_text() == name

@@ -1,0 +1,104 @@
+import dataclasses
+from pathlib import Path
+
+import pytest
+from targets import CUDA_ATEN, CUDA_ATEN_OLD, CUDA_STABLE, EVERY, LIBRARY, PY311, sources
+
+from torchwheel.builder import flavour
+from torchwheel.builder.flavour import target_version
+from torchwheel.builder.ninja import render
+from torchwheel.builder.recipe import Recipe, make_recipe
+from torchwheel.builder.target import Target
+
+MAPS = str(Path(flavour.__file__).parent)
+every_target = pytest.mark.parametrize("target", EVERY.values(), ids=EVERY)
+
+
+def recipe(target: Target) -> Recipe:
+    return make_recipe(LIBRARY, sources(target), target)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_rendered_plan_is_the_golden_one(name, golden):
+    golden(f"{name}.ninja", render(recipe(EVERY[name]).whole()).replace(MAPS, "/torchwheel"))
+
+
+@every_target
+def test_every_input_is_a_source_or_an_earlier_output(target):
+    made: set[str] = set()
+    plan = recipe(target).whole()
+    for step in plan.steps:
+        assert all(name in made or name.startswith(("/project/", MAPS)) for name in step.inputs), (
+            step
+        )
+        made.add(step.output)
+    assert made >= set(plan.outputs)
+
+
+@every_target
+def test_kernels_never_see_torch(target):
+    groups = recipe(target).groups
+    for name in ("device", next(name for name in groups if name.startswith("host"))):
+        for step in groups[name]:
+            assert not any("/torch" in part or "/py" in part for part in step.command)
+
+
+def test_variants_of_a_toolkit_share_what_has_the_same_name():
+    """Objects are shared by the name of their group, so its commands must be the same."""
+    found: dict[str, object] = {}
+    for target in (
+        CUDA_STABLE,
+        CUDA_ATEN,
+        CUDA_ATEN_OLD,
+        dataclasses.replace(CUDA_ATEN, python=PY311),
+        dataclasses.replace(CUDA_ATEN_OLD, python=PY311),
+    ):
+        for name, steps in recipe(target).groups.items():
+            assert found.setdefault(name, steps) == steps
+    assert set(found) == {
+        "device",
+        "host",
+        "host-old-strings",
+        "stable2.11",
+        "aten2.11",
+        "aten2.6",
+        "python.cpython-311-x86_64-linux-gnu",
+        "python.cpython-312-x86_64-linux-gnu",
+    }
+
+
+def test_what_meets_python_does_not_meet_torch():
+    (step,) = recipe(CUDA_ATEN).groups["python.cpython-312-x86_64-linux-gnu"]
+    assert not any("/torch" in part for part in step.command)
+
+
+def test_the_old_strings_are_for_all_that_meets_torchs():
+    groups = recipe(CUDA_ATEN_OLD).groups
+    flag = "-D_GLIBCXX_USE_CXX11_ABI=0"
+    assert {name for name, (step, *_) in groups.items() if flag in step.command} == {
+        "host-old-strings",
+        "aten2.6",
+    }
+
+
+@every_target
+def test_no_folder_of_this_machine_reaches_the_binary(target):
+    plan = recipe(target).whole()
+    for step in plan.steps:
+        if step.label.startswith(("C++", "CUDA", "HIP")):
+            assert "-ffile-prefix-map=/project=." in step.command
+    assert "-Wl,--strip-all" in plan.steps[-1].command
+
+
+@pytest.mark.parametrize(("release", "small"), [("12.4", False), ("12.8", True), ("13.2", True)])
+def test_device_code_is_compressed_where_the_compiler_can(release, small):
+    toolkit = dataclasses.replace(CUDA_STABLE.toolkit, release=release)
+    made = recipe(dataclasses.replace(CUDA_STABLE, toolkit=toolkit)).whole()
+    assert ("--compress-mode=size" in made.steps[0].command) == small
+
+
+@pytest.mark.parametrize(
+    ("floor", "number"), [("2.11", "0x020b000000000000"), ("2.9.1", "0x0209000000000000")]
+)
+def test_target_version(floor, number):
+    assert target_version(floor) == number
