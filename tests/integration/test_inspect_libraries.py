@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.inspect import cuobjdump
-from torchwheel.inspect.elf import exported, glibc_floor, read_library
-from torchwheel.inspect.gpu import read_gpu_code
+from torchwheel.inspect import cuda, cuobjdump, hip
+from torchwheel.inspect.elf import exported, glibc_floor, read_library, section_names
 
 pytestmark = pytest.mark.integration
 
@@ -69,7 +68,8 @@ def test_gpu_code_of_a_real_library(tmp_path: Path, nvcc: Path) -> None:
         cwd=tmp_path,
         check=True,
     )
-    code = read_gpu_code(tmp_path / "libk.so", cuobjdump.find())
+    assert cuda.SECTIONS & section_names(tmp_path / "libk.so")
+    code = cuda.read_cuda_code(tmp_path / "libk.so", cuobjdump.find())
     found = {(module.kind, module.arch, module.kernels) for module in code}
     kernels = ("_Z6kernelPf",)
     assert {("sass", "sm_80", kernels), ("sass", "sm_90a", kernels), ("ptx", "sm_90a", ())} <= found
@@ -77,4 +77,5 @@ def test_gpu_code_of_a_real_library(tmp_path: Path, nvcc: Path) -> None:
 
 
 def test_a_library_of_gcc_has_no_gpu_code(library: Path) -> None:
-    assert read_gpu_code(library, cuobjdump.find()) == ()
+    assert cuda.read_cuda_code(library, cuobjdump.find()) == ()
+    assert not {*cuda.SECTIONS, hip.SECTION} & section_names(library)

@@ -9,9 +9,9 @@ from torchwheel.check.audit import Audit, audit
 from torchwheel.check.runtime_table import provided_by_torch
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError
-from torchwheel.inspect import cuobjdump
-from torchwheel.inspect.elf import Library, read_library
-from torchwheel.inspect.gpu import GpuCode, read_gpu_code
+from torchwheel.inspect import cuda, cuobjdump, hip
+from torchwheel.inspect.elf import Library, read_library, section_names
+from torchwheel.inspect.gpu import GpuCode
 from torchwheel.inspect.wheel import Extracted, Wheel, extracted, read_wheel
 
 T = TypeVar("T")
@@ -81,10 +81,15 @@ def collect(path: Path, program: Path | None = None) -> Facts:
 
 
 def _gpu_code(files: tuple[Extracted, ...], program: Path | None) -> tuple[GpuCode, ...]:
-    if not files:
-        return ()
-    found = cuobjdump.find(program)
-    return tuple(code for file in files for code in read_gpu_code(file.path, found))
+    """What the libraries hold, whatever they claim; cuobjdump is needed for CUDA code alone."""
+    found: list[GpuCode] = []
+    for file in files:
+        sections = section_names(file.path)
+        if cuda.SECTIONS & sections:
+            found += cuda.read_cuda_code(file.path, cuobjdump.find(program))
+        if hip.SECTION in sections:
+            found += hip.read_hip_code(file.path)
+    return tuple(found)
 
 
 def _audit(wheel: Wheel, libraries: tuple[Library, ...]) -> Audit:

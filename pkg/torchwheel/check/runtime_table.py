@@ -15,9 +15,11 @@ def _table() -> dict[str, Any]:
 
 
 def allowed(claims: Claims) -> frozenset[str]:
-    """Sonames that a wheel of this ABI and backend may need from outside itself."""
+    """Sonames that a wheel of this ABI, backend and toolkit may need from outside itself."""
     parts = ["system", claims.abi, *([claims.backend] if claims.backend else [])]
-    return frozenset(name for part in parts for name in _table().get(part, {}).get("needed", ()))
+    names = (name for part in parts for name in _table().get(part, {}).get("needed", ()))
+    major = (claims.toolkit or "").partition(".")[0]
+    return frozenset(name.format(major=major) for name in names)
 
 
 def provided_by_torch(claims: Claims) -> frozenset[str]:

@@ -1,5 +1,6 @@
 """What a shared library needs from the system it is loaded into, read from its dynamic section."""
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,24 +47,51 @@ class Floor:
 def read_library(path: Path, name: str | None = None) -> Library:
     """Read an ELF file; `name` is what errors and gates call it."""
     name = name or path.name
+    with bent_is_an_error(name), path.open("rb") as file:
+        elf = ELFFile(file)
+        dynamic = elf.get_section_by_name(".dynamic")
+        # A tag has `soname` or `needed` only where it is of that kind, hence Any.
+        tags: list[Any] = list(dynamic.iter_tags()) if isinstance(dynamic, DynamicSection) else []
+        return Library(
+            name=name,
+            machine=str(elf["e_machine"]).removeprefix("EM_").lower(),
+            soname=next((str(t.soname) for t in tags if t.entry.d_tag == "DT_SONAME"), None),
+            needed=tuple(str(t.needed) for t in tags if t.entry.d_tag == "DT_NEEDED"),
+            undefined=tuple(sorted(set(_undefined(elf)), key=_order)),
+        )
+
+
+@contextlib.contextmanager
+def bent_is_an_error(name: str) -> Iterator[None]:
+    """Make one WheelError of whatever a bent ELF file brings about in pyelftools."""
     try:
-        with path.open("rb") as file:
-            elf = ELFFile(file)
-            dynamic = elf.get_section_by_name(".dynamic")
-            # A tag has `soname` or `needed` only where it is of that kind, hence Any.
-            tags: list[Any] = (
-                list(dynamic.iter_tags()) if isinstance(dynamic, DynamicSection) else []
-            )
-            return Library(
-                name=name,
-                machine=str(elf["e_machine"]).removeprefix("EM_").lower(),
-                soname=next((str(t.soname) for t in tags if t.entry.d_tag == "DT_SONAME"), None),
-                needed=tuple(str(t.needed) for t in tags if t.entry.d_tag == "DT_NEEDED"),
-                undefined=tuple(sorted(set(_undefined(elf)), key=_order)),
-            )
-    # pyelftools meets a bent file with assertions and lookups of its own as well.
-    except (ELFError, AssertionError, ValueError, KeyError, TypeError, OverflowError) as error:
+        yield
+    # It meets one with assertions, lookups, seeks and divisions of its own as well.
+    except (
+        *(ELFError, AssertionError, AttributeError, TypeError),
+        *(ArithmeticError, LookupError, OSError, ValueError),
+    ) as error:
         raise WheelError(f"{name}: not an ELF file that can be read: {error!r}") from error
+
+
+def section_names(path: Path) -> frozenset[str]:
+    """Names of a library's sections."""
+    with bent_is_an_error(path.name), path.open("rb") as file:
+        return frozenset(section.name for section in ELFFile(file).iter_sections())
+
+
+def section(path: Path, name: str) -> bytes | None:
+    """The bytes of a section as they lie in the file; None if there is no such section."""
+    with bent_is_an_error(path.name), path.open("rb") as file:
+        found = ELFFile(file).get_section_by_name(name)
+        if found is None:
+            return None
+        file.seek(found["sh_offset"])
+        # The size is the file's word: reading stops at the end of the file whatever it says.
+        data = file.read(min(found["sh_size"], path.stat().st_size))
+        if len(data) != found["sh_size"]:
+            raise WheelError(f"{path.name}: section {name} is cut short")
+        return data
 
 
 def glibc_floor(library: Library) -> Floor | None:

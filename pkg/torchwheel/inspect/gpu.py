@@ -1,70 +1,19 @@
-"""The GPU code in a library: which machine code (SASS), which PTX, and whose kernels.
-
-`cuobjdump -symbols` is read rather than `--list-elf`, for two reasons seen with 13.0 to 13.2: the
-list calls `sm_100f` plain `sm_100`, and nvcc's own device link adds an empty cubin for each
-arch, so that an arch without a single kernel is in the list all the same.
-"""
+"""The GPU code in a library, as every backend's reader gives it."""
 
 import dataclasses
-import re
-from pathlib import Path
 from typing import Literal
-
-from torchwheel.errors import TorchwheelError
-from torchwheel.inspect import cuobjdump
-
-_HEADER = re.compile(r"Fatbin (elf|ptx) code:")
-_ARCH = re.compile(r"arch = (sm_\d+[a-z]?)")
-# e.g. "STT_FUNC         STB_GLOBAL STO_ENTRY      _Z6kernelPf"
-_SYMBOL = re.compile(r"STT_\S+\s+STB_\w+\s+\S+\s+(?:U\s+)?(\S+)")
-_FIELD = re.compile(
-    r"=+|symbols:|compressed|code version = .*|host = .*|compile_size = .*|ptxasOptions =.*"
-    r"|identifier: .*|has debug info|producer = .*"
-)
 
 
 @dataclasses.dataclass(frozen=True)
 class GpuCode:
-    """One module of a library: SASS with its kernels, or PTX (whose kernels are not listed)."""
+    """One module of a library.
 
-    kind: Literal["sass", "ptx"]
+    Attributes:
+        kind: machine code for NVIDIA ("sass") or AMD ("hsaco"), or PTX.
+        arch: what it is for, e.g. "sm_90a", "gfx90a:xnack-".
+        kernels: mangled names, sorted; none for PTX, whose kernels are not listed.
+    """
+
+    kind: Literal["sass", "ptx", "hsaco"]
     arch: str
     kernels: tuple[str, ...] = ()
-
-
-def read_gpu_code(library: Path, program: Path) -> tuple[GpuCode, ...]:
-    """The modules of a CUDA library, in the order of the file."""
-    return parse(cuobjdump.symbols(program, library))
-
-
-def parse(text: str) -> tuple[GpuCode, ...]:
-    """Read what `cuobjdump -symbols` prints; a line that is not understood is an error."""
-    modules: list[GpuCode] = []
-    kind: Literal["sass", "ptx"] | None = None
-    arch: str | None = None
-    kernels: list[str] = []
-
-    def close() -> None:
-        if kind is None:
-            return
-        if arch is None:
-            raise TorchwheelError(f"cuobjdump names no arch for {kind} module {len(modules) + 1}")
-        modules.append(GpuCode(kind, arch, tuple(sorted(kernels))))
-
-    for line in (raw.strip() for raw in text.splitlines()):
-        if not line:
-            continue
-        if header := _HEADER.fullmatch(line):
-            close()
-            kind, arch, kernels = ("sass" if header[1] == "elf" else "ptx"), None, []
-        elif kind is None:
-            raise TorchwheelError(f"cuobjdump printed {line!r}, which is not understood")
-        elif found := _ARCH.fullmatch(line):
-            arch = found[1]
-        elif symbol := _SYMBOL.fullmatch(line):
-            if line.startswith("STT_FUNC") and "STO_ENTRY" in line:
-                kernels.append(symbol[1])
-        elif not _FIELD.fullmatch(line):
-            raise TorchwheelError(f"cuobjdump printed {line!r}, which is not understood")
-    close()
-    return tuple(modules)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect import cuobjdump
-from torchwheel.inspect.gpu import GpuCode, parse
+from torchwheel.inspect.cuda import parse
+from torchwheel.inspect.gpu import GpuCode
 
 OUTPUTS = Path(__file__).parent / "outputs"
 
