@@ -1,7 +1,6 @@
 """Builds a wheel through PEP 517, so that any ordinary project can be built."""
 
 import os
-import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +10,7 @@ import build
 
 from torchwheel.builder.ninja import is_progress
 from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.pipeline.log import reason
 from torchwheel.pipeline.scripts import path_with_scripts
 
 
@@ -64,11 +64,4 @@ def build_wheel(
             return Path(builder.build("wheel", str(out)))
         except (build.BuildException, build.BuildBackendException) as error:
             written.flush()
-            raise TorchwheelError(f"{_reason(log, error)} (all of it in {log})") from error
-
-
-def _reason(log: Path, error: Exception) -> str:
-    """The line of the log that says why, else the front end's own words."""
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    named = [line for line in lines if re.match(r"(torchwheel: |error: |\w*Error: )", line)]
-    return (named[-1] if named else str(error)).removeprefix("error: ")
+            raise TorchwheelError(f"{reason(log, str(error))} (all of it in {log})") from error

@@ -24,6 +24,14 @@ class Record:
     smoke: str
     seconds: float
     steps: dict[str, float]
+    built_in: str = "host"
+    """Reference of the image, or "host"."""
+    cpu_seconds: dict[str, float] = dataclasses.field(default_factory=dict)
+    """CPU seconds per step of the container, as far as they were counted."""
+    peak_bytes: int | None = None
+    """The most memory the container had when the build ended."""
+    built_twice: bool = False
+    """Whether a second build, elsewhere and from nothing, gave the same bytes."""
 
 
 def _path(dist: Path, variant: str) -> Path:

@@ -3,15 +3,17 @@
 import dataclasses
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from torchwheel import __version__
 from torchwheel import claims as claims_file
 from torchwheel.claims import Claims
 from torchwheel.console import Progress
+from torchwheel.image.engine import Engine
 from torchwheel.matrix.model import Matrix
 from torchwheel.matrix.resolve import Variant
-from torchwheel.toolkit.host import HostCompiler
+from torchwheel.matrix.toolkit_model import Toolkit
 from torchwheel.toolkit.lock import components
 
 
@@ -27,6 +29,9 @@ class Run:
         sources: digest of the project's files.
         launcher: compiler launcher, e.g. ("sccache",).
         progress: where to say what is being done.
+        engine: what native variants are built in containers with; None to build on the host.
+        jobs: compilers one variant may run side by side.
+        twice: whether each native variant is built again, to see that it gives the same bytes.
     """
 
     matrix: Matrix
@@ -36,6 +41,14 @@ class Run:
     sources: str
     launcher: tuple[str, ...]
     progress: Progress
+    engine: Engine | None = None
+    jobs: int = 1
+    twice: bool = False
+
+    @property
+    def id(self) -> str:
+        """Names the runs that write to this output folder, on the containers they start."""
+        return hashlib.sha256(str(self.dist).encode()).hexdigest()[:16]
 
     @property
     def source(self) -> Path:
@@ -44,8 +57,16 @@ class Run:
 
     def kept(self, variant: Variant) -> Path:
         """A folder for what outlives a build of `variant`: objects, the log."""
+        return self._kept(variant.id)
+
+    def shared(self, toolkit: Toolkit, place: str) -> Path:
+        """A folder for the objects that all variants of a toolkit link, built in one `place`."""
+        archs = hashlib.sha256(f"{';'.join(toolkit.archs)} {place}".encode()).hexdigest()[:12]
+        return self._kept(f"{toolkit.name}-shared-{archs}")
+
+    def _kept(self, name: str) -> Path:
         place = hashlib.sha256(str(self.source).encode()).hexdigest()[:12]
-        folder = self.cache / "build" / f"{self.matrix.project.name}-{place}" / variant.id
+        folder = self.cache / "build" / f"{self.matrix.project.name}-{place}" / name
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
@@ -64,18 +85,22 @@ def claims_of(variant: Variant) -> Claims:
     )
 
 
-def key_of(run: Run, variant: Variant, host: HostCompiler | None) -> str:
-    """Names everything that decides a variant's wheel and the proofs of it."""
+def key_of(run: Run, variant: Variant, place: Sequence[str]) -> str:
+    """Names everything that decides a variant's wheel and the proofs of it.
+
+    `place` says where it is built: the host's compiler, or the image.
+    """
     toolkit = variant.toolkit
     locked = components(toolkit.version) if toolkit and toolkit.source == "pypi" else ()
     facts = {
         "torchwheel": __version__,
+        "twice": run.twice and variant.toolkit is not None,
         "sources": run.sources,
         "claims": claims_file.dumps(claims_of(variant)),
         "platform": variant.platform,
         "toolkit": toolkit.model_dump(mode="json") if toolkit else None,
         "components": [dataclasses.asdict(component) for component in locked],
-        "host": [str(host.path), host.version] if host else None,
+        "place": list(place),
         "smoke": run.matrix.smoke.model_dump(mode="json"),
         "gates": run.matrix.gates.model_dump(mode="json"),
     }

@@ -1,24 +1,39 @@
-"""A digest of everything a build may read from the project's folder."""
+"""The files a build may read from the project's folder, and their digest."""
 
 import hashlib
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+
+from torchwheel.files import inside
 
 _OUTPUTS = {"build", "dist"}
 _NEVER_SOURCES = {"__pycache__", "node_modules"}
 
 
+def source_files(folder: Path) -> list[Path]:
+    """Files of the project: git's if it is a checkout, else the whole tree less its outputs."""
+    return sorted(path for path in _git_files(folder) or _walk(folder) if path.is_file())
+
+
 def source_digest(folder: Path) -> str:
-    """Hex SHA-256 over names and contents: git's files if it is a checkout, else the whole tree."""
+    """Hex SHA-256 over the names and contents of the project's files."""
     digest = hashlib.sha256()
-    for path in sorted(_git_files(folder) or _walk(folder)):
-        if path.is_file():
-            name = path.relative_to(folder).as_posix()
-            content = hashlib.sha256(path.read_bytes()).hexdigest()
-            digest.update(f"{name}\0{content}\0{os.access(path, os.X_OK)}\n".encode())
+    for path in source_files(folder):
+        name = path.relative_to(folder).as_posix()
+        content = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest.update(f"{name}\0{content}\0{os.access(path, os.X_OK)}\n".encode())
     return digest.hexdigest()
+
+
+def stage(source: Path, target: Path) -> None:
+    """A copy of the project's files alone, their times kept: ninja goes by them."""
+    for path in source_files(source):
+        copy = inside(target, str(path.relative_to(source)), source.name)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, copy)
 
 
 def _git_files(folder: Path) -> list[Path]:

@@ -1,51 +1,51 @@
 """One variant, from sources to a proven wheel in the output folder."""
 
-import contextlib
+import dataclasses
 import shutil
 import tempfile
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
-from torchwheel.builder import environment
 from torchwheel.check.gates import passed, run_gates
 from torchwheel.check.limits import Limits
-from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError
-from torchwheel.files import no_space_is_one_line, sha256
+from torchwheel.files import no_space_is_one_line, sha256, write_text
+from torchwheel.image.build import Built, ensure
+from torchwheel.image.of_variant import image_of
 from torchwheel.matrix.resolve import Variant
+from torchwheel.pipeline import emulated, in_container, on_host
 from torchwheel.pipeline import record as records
-from torchwheel.pipeline.frontend import build_wheel
+from torchwheel.pipeline.clock import Clock
+from torchwheel.pipeline.inside import JUNIT
 from torchwheel.pipeline.record import Record
-from torchwheel.pipeline.repair import repair
+from torchwheel.pipeline.reproduce import reproduce
 from torchwheel.pipeline.run import Run, claims_of, key_of
-from torchwheel.pipeline.stamp import stamp
-from torchwheel.smoke.run import smoke
-from torchwheel.toolkit.headers import torch_headers
-from torchwheel.toolkit.host import HostCompiler, host_compiler
-from torchwheel.toolkit.provide import provide
+from torchwheel.smoke import record as smoke_record
+
+NOT_RUN = "not run: for another machine"
 
 
-class Clock:
-    """Seconds per named step."""
+@dataclasses.dataclass(frozen=True)
+class Made:
+    """A finished wheel that no gate has seen yet.
 
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
+    Attributes:
+        wheel: the file.
+        smoke: the record of its tests; None if it is for another machine.
+        cpu_seconds: CPU seconds per step of a container, as far as they are counted.
+        peak_bytes: the most memory the container had when the build ended.
+    """
 
-    @contextlib.contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        """Time the block."""
-        begun = time.monotonic()
-        try:
-            yield
-        finally:
-            self.seconds[name] = round(time.monotonic() - begun, 3)
+    wheel: Path
+    smoke: smoke_record.Record | None
+    cpu_seconds: dict[str, float] = dataclasses.field(default_factory=dict)
+    peak_bytes: int | None = None
 
 
 def make(run: Run, variant: Variant) -> tuple[Record, bool]:
     """Bring `variant` up to date; returns its record and whether anything had to be done."""
-    host = host_compiler() if variant.toolkit else None
-    key = key_of(run, variant, host)
+    image = _image(run, variant)
+    place = ["image", image.digest] if image else on_host.facts(variant)
+    key = key_of(run, variant, place)
     done = records.finished(run.dist, variant.id, key)
     if done:
         return done, False
@@ -57,12 +57,10 @@ def make(run: Run, variant: Variant) -> tuple[Record, bool]:
         tempfile.TemporaryDirectory(prefix="making-", dir=aside) as folder,
         clock.step("total"),
     ):
-        out = Path(folder)
-        wheel = _build(run, variant, host, out, clock)
-        tag_reason, gates = _gates(run, variant, wheel, clock)
-        verdict = _smoke(run, variant, wheel, clock)
+        made = _make(run, variant, image, Path(folder), clock)
+        tag_reason, gates = _gates(run, variant, made.wheel, clock)
         records.forget(run.dist, variant.id)
-        wheel = wheel.replace(run.dist / wheel.name)
+        wheel = made.wheel.replace(run.dist / made.wheel.name)
     record = Record(
         variant=variant.id,
         key=key,
@@ -72,59 +70,50 @@ def make(run: Run, variant: Variant) -> tuple[Record, bool]:
         archs=claims_of(variant).archs,
         tag_reason=tag_reason,
         gates=gates,
-        smoke=verdict,
+        smoke=made.smoke.verdict if made.smoke else NOT_RUN,
         seconds=clock.seconds.pop("total"),
         steps=clock.seconds,
+        built_in=image.reference if image else "host",
+        cpu_seconds=made.cpu_seconds,
+        peak_bytes=made.peak_bytes,
+        built_twice=run.twice and variant.toolkit is not None,
     )
     records.save(run.dist, record)
     return record, True
 
 
-def _build(run: Run, variant: Variant, host: HostCompiler | None, out: Path, clock: Clock) -> Path:
-    """The built, repaired and stamped wheel, in a folder below `out`."""
-    for name in ("built", "repaired", "stamped"):
-        (out / name).mkdir()
-    claims = claims_of(variant)
-    environ = _environment(run, variant, host, claims, clock)
-    with clock.step("build"):
-        run.progress.step(f"{variant.id}: building")
-        wheel = build_wheel(
-            run.source,
-            environ,
-            out / "built",
-            run.kept(variant) / "build.log",
-            lambda text: run.progress.step(f"{variant.id}: {text}"),
-        )
-    if claims.abi != "pure":
-        with clock.step("repair"):
-            run.progress.step(f"{variant.id}: auditwheel repair")
-            wheel = repair(wheel, out / "repaired")
-    return stamp(wheel, claims, out / "stamped")
+def _image(run: Run, variant: Variant) -> Built | None:
+    """The image a native variant is built in, brought into being; None on the host."""
+    if run.engine is None or variant.toolkit is None:
+        return None
+    return ensure(run.engine, image_of(run.matrix, variant, run.root), run.cache, run.progress)
 
 
-def _environment(
-    run: Run, variant: Variant, host: HostCompiler | None, claims: Claims, clock: Clock
-) -> dict[str, str]:
-    """What tells setup.py what to build; a native variant's toolkit is provisioned for it."""
-    environ: dict[str, str] = {environment.ABI: claims.abi}
-    if variant.toolkit is None or variant.torch_release is None or host is None:
-        return environ
-    with clock.step("toolkit"):
-        cuda_home = provide(
-            variant.toolkit, claims.archs, variant.platform, host, run.cache, run.progress
+def _make(run: Run, variant: Variant, image: Built | None, out: Path, clock: Clock) -> Made:
+    """Build `variant` and try it out; a wheel whose tests fail is an error."""
+    if image is None or run.engine is None:
+        wheel = on_host.build(run, variant, out, clock)
+        made = Made(wheel, on_host.try_out(run, variant, wheel, clock))
+    else:
+        with clock.step("container"):
+            wheel, record = in_container.build(run, variant, run.engine, image, out)
+        if record is None:
+            with clock.step("emulated"):
+                record = emulated.try_out(run, variant, run.engine, wheel)
+        cpu, peak = in_container.used(run.kept(variant))
+        made = Made(wheel, record, cpu, peak)
+        if record:
+            report = run.dist / "smoke" / f"{variant.id}.json"
+            write_text(report, smoke_record.dumps(record))
+            shutil.copyfile(run.kept(variant) / JUNIT, report.with_suffix(".xml"))
+    if run.twice and variant.toolkit:
+        with clock.step("twice"):
+            reproduce(run, variant, image, made.wheel, out)
+    if made.smoke and not made.smoke.ok:
+        raise TorchwheelError(
+            f"smoke: {made.smoke.why}; see {run.dist / 'smoke' / variant.id}.json"
         )
-        include = torch_headers(variant.torch_release, run.cache, run.progress)
-    return environ | {
-        environment.NAME: variant.id,
-        environment.CUDA_HOME: str(cuda_home),
-        environment.TOOLKIT: variant.toolkit.version,
-        environment.ARCH_LIST: ";".join(claims.archs),
-        environment.CXX: str(host.path),
-        environment.TORCH_INCLUDE: str(include),
-        environment.TORCH_FLOOR: variant.torch_release,
-        environment.LAUNCHER: " ".join(run.launcher),
-        environment.BUILD_FOLDER: str(run.kept(variant) / "native"),
-    }
+    return made
 
 
 def _gates(run: Run, variant: Variant, wheel: Path, clock: Clock) -> tuple[str, int]:
@@ -145,25 +134,3 @@ def _gates(run: Run, variant: Variant, wheel: Path, clock: Clock) -> tuple[str, 
         raise TorchwheelError(f"{named} (the wheel is kept as {rejected})")
     reason = next(result.says for result in results if result.name == "platform-tag")
     return reason, len(results)
-
-
-def _smoke(run: Run, variant: Variant, wheel: Path, clock: Clock) -> str:
-    """The verdict of the smoke tests in a clean environment; raises if it is not a good one."""
-    run.progress.step(f"{variant.id}: smoke")
-    wanted = run.matrix.smoke
-    record = run.dist / "smoke" / f"{variant.id}.json"
-    with clock.step("smoke"):
-        found = smoke(
-            wheel,
-            tests=run.root / wanted.tests,
-            torch=wanted.torch,
-            requires=wanted.requires,
-            here=False,
-            record=record,
-            junit=record.with_suffix(".xml"),
-            cache=run.cache,
-            progress=run.progress,
-        )
-    if not found.ok:
-        raise TorchwheelError(f"smoke: {found.why}; see {record.with_suffix('.xml')}")
-    return found.verdict

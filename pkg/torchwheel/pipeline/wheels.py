@@ -1,5 +1,6 @@
 """The main job: variants of a matrix in, proven wheels and an index out."""
 
+import contextlib
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,9 +8,12 @@ from pathlib import Path
 from filelock import FileLock
 
 from torchwheel.builder.environment import arch_list
+from torchwheel.builder.jobs import parallel_jobs
 from torchwheel.console import Progress, waiting
 from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.files import sweep
+from torchwheel.files import sweep, write_text
+from torchwheel.image.engine import find_engine
+from torchwheel.image.reaper import reaping
 from torchwheel.index.build import build_index
 from torchwheel.index.groups import groups_of
 from torchwheel.index.model import IndexedWheel
@@ -19,85 +23,97 @@ from torchwheel.matrix.model import Matrix
 from torchwheel.matrix.resolve import Variant
 from torchwheel.matrix.rules import findings
 from torchwheel.matrix.select import select
+from torchwheel.pipeline import on_host, report
 from torchwheel.pipeline import record as records
+from torchwheel.pipeline import request as requests
 from torchwheel.pipeline import variant as one
 from torchwheel.pipeline.record import Record
-from torchwheel.pipeline.report import install_command, table
+from torchwheel.pipeline.report import install_command
+from torchwheel.pipeline.request import Request
 from torchwheel.pipeline.run import Run
+from torchwheel.pipeline.schedule import side_by_side, slots
 from torchwheel.pipeline.sources import source_digest
 from torchwheel.toolkit.cache import cache_folder
 
 
 def wheels(
     matrix_file: Path,
-    wanted: Sequence[str],
+    request: Request,
     dist: Path,
     progress: Progress,
     *,
-    archs: Sequence[str] = (),
     launcher: bool = True,
+    at_once: int | None = None,
+    twice: bool = False,
 ) -> tuple[str, int]:
-    """Build, repair, check, smoke-test and index the variants `wanted` names.
+    """Build, repair, check, smoke-test and index the variants `request` names.
 
     Args:
         matrix_file: the matrix.
-        wanted: selections, variant ids or patterns.
+        request: selections, variant ids or patterns, another arch list, host or container.
         dist: the output folder.
         progress: where to say what is being done.
-        archs: an arch list in place of the matrix's, for a quick build.
         launcher: whether sccache may be used where it is found.
+        at_once: variants in work at a time; as many as cores and memory allow if none is given.
+        twice: whether each native variant must come out the same when it is built again.
 
     Returns:
         The closing text and the exit status: 1 if a variant failed, the others being kept.
     """
-    matrix = _narrowed(load(matrix_file), archs)
-    variants = select(matrix, tuple(wanted) or ("default",))
-    _check_buildable(variants)
+    matrix = _narrowed(load(matrix_file), request.archs)
+    variants = select(matrix, request.variants or ("default",))
+    engine = find_engine() if request.container else None
+    if engine is None:
+        for variant in variants:
+            on_host.check_buildable(variant)
     dist = dist.resolve()
     (dist / records.FOLDER).mkdir(parents=True, exist_ok=True)
-    cache = cache_folder()
     root = matrix_file.resolve().parent
     lock = FileLock(dist / records.FOLDER / "lock")
+    at_once = at_once or slots(len(variants))
     with waiting(lock, f"another run writes to {dist}", progress):
-        _sweep(dist)
+        requests.save(dist, request)
         run = Run(
             matrix=matrix,
             root=root,
             dist=dist,
-            cache=cache,
+            cache=cache_folder(),
             sources=source_digest((root / matrix.project.source).resolve()),
             launcher=_launcher() if launcher else (),
             progress=progress,
+            engine=engine,
+            jobs=max(1, parallel_jobs() // at_once),
+            twice=twice,
         )
-        return _all(run, variants)
+        with reaping(engine, run.id) if engine else contextlib.nullcontext():
+            _sweep(dist)
+            return _all(run, variants, at_once)
 
 
-def _all(run: Run, variants: Sequence[Variant]) -> tuple[str, int]:
-    done: list[Record] = []
-    fresh: list[str] = []
-    failures: list[str] = []
-    for variant in variants:
+def _all(run: Run, variants: Sequence[Variant], at_once: int) -> tuple[str, int]:
+    def work(variant: Variant) -> tuple[Record, bool]:
         try:
-            record, made = one.make(run, variant)
-        except UsageError:
-            raise
-        except TorchwheelError as error:
-            failures.append(f"{variant.id}: {error}")
+            record, fresh = one.make(run, variant)
+        except TorchwheelError:
             run.progress.say(f"{variant.id}: FAILED")
-            continue
-        done.append(record)
-        if made:
-            fresh.append(variant.id)
-        run.progress.say(f"{variant.id}: {record.file if made else 'nothing to do'}")
+            raise
+        run.progress.say(f"{variant.id}: {record.file if fresh else 'nothing to do'}")
+        return record, fresh
+
+    outcomes = side_by_side(variants, work, at_once)
+    done = [outcome.record for outcome in outcomes if outcome.record]
+    failed = {outcome.variant.id: outcome.error for outcome in outcomes if outcome.error}
     index = run.dist / "index"
     groups = _index(run, index)
-    parts = [table(done, fresh)] if done else []
-    parts += [
-        "To install:\n"
-        + "\n".join(f"  {line}" for line in _commands(run.matrix, done, groups, index))
-    ] * bool(done)
-    parts += ["\n".join(f"failed: {failure}" for failure in failures)] * bool(failures)
-    return "\n\n".join(parts), int(bool(failures))
+    write_text(run.dist / "report.json", report.dumps(outcomes))
+    parts = []
+    if done:
+        fresh = [outcome.variant.id for outcome in outcomes if outcome.fresh]
+        commands = _commands(run.matrix, done, groups, index)
+        parts += [report.table(done, fresh), "\n  ".join(["To install:", *commands])]
+    if failed:
+        parts.append("\n".join(f"failed: {name}: {error}" for name, error in failed.items()))
+    return "\n\n".join(parts), int(bool(failed))
 
 
 def _narrowed(matrix: Matrix, archs: Sequence[str]) -> Matrix:
@@ -114,17 +130,6 @@ def _narrowed(matrix: Matrix, archs: Sequence[str]) -> Matrix:
     if found:
         raise UsageError(f"--archs: {found[0][1]}")
     return narrowed
-
-
-def _check_buildable(variants: Sequence[Variant]) -> None:
-    """Refuse before anything is built what this machine cannot build."""
-    for variant in variants:
-        if variant.abi == "aten":
-            raise UsageError(
-                f"{variant.id}: the aten flavour is not built on the host; use a container"
-            )
-        if variant.toolkit and variant.toolkit.backend != "cuda":
-            raise UsageError(f"{variant.id}: {variant.toolkit.backend} is not built on the host")
 
 
 def _launcher() -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from filelock import FileLock
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from torchwheel import files
@@ -34,14 +35,23 @@ class Environment:
     site: Path
 
 
+def usual_torch(wheel: Wheel, usual: str) -> str | None:
+    """The usual release if the wheel can be beside it; none: a release that the wheel asks for."""
+    fits = all(one.specifier.contains(usual, prereleases=True) for one in _on_torch(wheel))
+    return usual if fits else None
+
+
 def pins(wheel: Wheel, torch: str | None, requires: Sequence[str]) -> tuple[str, ...]:
     """What the base holds: torch as pinned or as the wheel asks for it, and the tests' needs."""
-    named = [
-        str(r) for r in wheel.metadata.requires_dist or [] if canonicalize_name(r.name) == "torch"
-    ]
+    named = [str(one) for one in _on_torch(wheel)]
     own = [f"torch=={torch}"] if torch else named or ["torch"]
     tools = requires if any(one.startswith("pytest") for one in requires) else ("pytest", *requires)
     return tuple(sorted({*own, *tools}))
+
+
+def _on_torch(wheel: Wheel) -> list[Requirement]:
+    every = wheel.metadata.requires_dist or []
+    return [one for one in every if canonicalize_name(one.name) == "torch"]
 
 
 def base(cache: Path, wanted: Sequence[str], progress: Progress) -> Path:

@@ -4,10 +4,12 @@ Standard library and torch only; torchwheel is not there. Prints one line of JSO
 """
 
 import importlib
+import importlib.metadata
 import json
 import platform
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 
@@ -47,8 +49,19 @@ def imported(name: str) -> "dict[str, str | None]":
         return {"name": name, "file": None, "error": text}
 
 
+def packages_of(distribution: str) -> "list[str]":
+    """Names that users of an installed distribution import: its top folders with an __init__.py."""
+    files = importlib.metadata.files(distribution) or []
+    found = {f.parts[0] for f in files if len(f.parts) == 2 and f.name == "__init__.py"}
+    return sorted(found)
+
+
 def main(packages: "list[str]") -> None:
-    """Print the facts."""
+    """Print the facts; `--of NAME` means the packages of an installed distribution."""
+    site = sysconfig.get_path("platlib")
+    if packages[:1] == ["--of"]:
+        site = str(importlib.metadata.distribution(packages[1]).locate_file(""))
+        packages = packages_of(packages[1])
     import torch  # noqa: PLC0415 - this file is also read where there is no torch
 
     libc, version = platform.libc_ver()
@@ -61,7 +74,8 @@ def main(packages: "list[str]") -> None:
         "hip": torch.version.hip,
         "gpu": gpu(),
     }
-    print(json.dumps({"machine": machine, "imported": [imported(name) for name in packages]}))
+    found = [imported(name) for name in packages]
+    print(json.dumps({"machine": machine, "site": site, "imported": found}))
 
 
 if __name__ == "__main__":

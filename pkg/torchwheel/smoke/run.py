@@ -1,22 +1,19 @@
 """One smoke run: environment, probe, tests, record."""
 
-import dataclasses
-import datetime
 import importlib.resources
-import json
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from torchwheel import files
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.inspect.wheel import Wheel, read_wheel
 from torchwheel.smoke import environment, junit
-from torchwheel.smoke.record import Gpu, Imported, Machine, Record, TestResult, dumps, judge
+from torchwheel.smoke.assemble import read_probe, record_of
+from torchwheel.smoke.record import Imported, Machine, Record, TestResult, dumps
 
 SECONDS = 3600
 SAID = 30
@@ -75,18 +72,7 @@ def smoke(
         machine, imported = _probe(env, packages, cwd)
         progress.step(f"smoke: running {tests.name}")
         results, status = _tests(env, cwd, tests.resolve().name, junit, progress)
-    verdict, why = judge(machine, imported, results, status)
-    found = Record(
-        wheel=wheel.name,
-        sha256=files.sha256(wheel),
-        size=facts.size,
-        date=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        machine=machine,
-        imported=imported,
-        tests=results,
-        verdict=verdict,
-        why=why,
-    )
+    found = record_of(wheel, machine, imported, results, status)
     files.write_text(record, dumps(found))
     return found
 
@@ -106,25 +92,12 @@ def _probe(
     source = importlib.resources.files("torchwheel.smoke").joinpath("probe.py").read_text()
     done = _run(env, ["-c", source, *packages], cwd)
     try:
-        facts = json.loads(done.stdout.splitlines()[-1])
-        data = facts["machine"]
-        machine = Machine(**{**data, "gpu": Gpu(**data["gpu"]) if data["gpu"] else None})
-        return machine, tuple(_in_site(entry, env.site) for entry in facts["imported"])
+        return read_probe(done.stdout, env.site)
     except (ValueError, LookupError, TypeError) as error:
         said = " ".join(done.stderr.split()[-40:]) or "nothing was said"
         raise TorchwheelError(
             f"importing torch and {', '.join(packages)} ended with status {done.returncode}: {said}"
         ) from error
-
-
-def _in_site(entry: dict[str, Any], site: Path) -> Imported:
-    found = Imported(**entry)
-    if found.error or found.file is None:
-        return dataclasses.replace(found, error=found.error or "it has no file")
-    path = Path(found.file).resolve()
-    if not path.is_relative_to(site.resolve()):
-        return dataclasses.replace(found, error=f"came from {path}, not from the installed wheel")
-    return dataclasses.replace(found, file=path.relative_to(site.resolve()).as_posix())
 
 
 def _tests(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.smoke import junit, requirements
-from torchwheel.smoke.environment import pins
+from torchwheel.smoke.environment import pins, usual_torch
 from torchwheel.smoke.record import (
     Gpu,
     Imported,
@@ -117,6 +117,15 @@ def test_what_the_base_holds(tmp_path: Path) -> None:
     wheel = read_wheel(make_wheel(tmp_path, requires=("torch>=2.6", "numpy")))
     assert pins(wheel, "2.13.0", ["pytest>=8", "numpy"]) == ("numpy", "pytest>=8", "torch==2.13.0")
     assert pins(wheel, None, []) == ("pytest", "torch>=2.6")
+
+
+@pytest.mark.parametrize(
+    ("asked", "torch"), [("torch>=2.11", "2.13.0"), ("torch==2.6.*", None), ("numpy", "2.13.0")]
+)
+def test_a_wheel_for_another_torch_gets_the_one_it_asks_for(
+    tmp_path: Path, asked: str, torch: str | None
+) -> None:
+    assert usual_torch(read_wheel(make_wheel(tmp_path, requires=[asked])), "2.13.0") == torch
 
 
 def installed(monkeypatch: pytest.MonkeyPatch, **versions: str) -> None:

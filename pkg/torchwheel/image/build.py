@@ -1,0 +1,112 @@
+"""Builds an image and what it is made of; what is there already costs one look each."""
+
+import dataclasses
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from filelock import FileLock
+
+from torchwheel.console import Progress, waiting
+from torchwheel.errors import TorchwheelError
+from torchwheel.files import inside
+from torchwheel.image.engine import Engine
+from torchwheel.image.recipe import Base, Image, digest, reference
+
+DIGEST_LABEL = "torchwheel.digest"
+
+
+@dataclasses.dataclass(frozen=True)
+class Built:
+    """An image that is there: what the engine knows it by, and the digest of its content."""
+
+    reference: str
+    digest: str
+    fresh: bool = False
+
+
+def ensure(engine: Engine, image: Image | Base, cache: Path, progress: Progress) -> Built:
+    """Bring `image` into being; of processes that ask at once, one builds it."""
+    if isinstance(image, Base):
+        return _base(engine, image, progress)
+    needs = {name: ensure(engine, needed, cache, progress) for name, needed in image.needs.items()}
+    found = digest(image, {name: built.digest for name, built in needs.items()})
+    tag = reference(image, found)
+    if engine.content_of(tag):
+        return Built(tag, found)
+    logs = cache / "images"
+    logs.mkdir(parents=True, exist_ok=True)
+    name = tag.rpartition("/")[2].replace(":", "-")
+    with waiting(FileLock(logs / f"{name}.lock"), f"{image.name}: another run builds it", progress):
+        if engine.content_of(tag):
+            return Built(tag, found)
+        progress.step(f"image {image.name}: building")
+        references = {arg: built.reference for arg, built in needs.items()}
+        _build(engine, image, tag, found, references, logs / f"{name}.log")
+    return Built(tag, found, fresh=True)
+
+
+def described(engine: Engine, image: Image | Base) -> Built:
+    """What `ensure` would call `image`, as far as it is known with nothing pulled or built."""
+    if isinstance(image, Base):
+        found = {name: engine.content_of(name) for name in (image.local, image.public)}
+        return next((Built(name, i) for name, i in found.items() if i), Built(image.public, ""))
+    needs = {name: described(engine, needed).digest for name, needed in image.needs.items()}
+    found_ = digest(image, needs)
+    return Built(reference(image, found_), found_)
+
+
+def _base(engine: Engine, base: Base, progress: Progress) -> Built:
+    """The release as `base-images` made it, else the public image, pulled if need be."""
+    # Of the public name there may be the image of another machine.
+    for name in (base.local, base.public)[: 1 if base.machine else 2]:
+        if found := engine.content_of(name):
+            return Built(name, found)
+    progress.step(f"pulling {base.public}")
+    try:
+        engine.call(
+            ["pull", "--quiet", *for_machine(base.machine), base.public],
+            f"base image {base.public}",
+        )
+    except TorchwheelError as error:
+        raise TorchwheelError(
+            f"{error}; where no registry can be reached, make it: nox -s base-images"
+        ) from error
+    return Built(base.public, engine.content_of(base.public) or "")
+
+
+def for_machine(machine: str | None) -> list[str]:
+    """The engine's option for an image of a foreign machine."""
+    return [f"--platform=linux/{machine}"] if machine else []
+
+
+def _build(
+    engine: Engine, image: Image, tag: str, found: str, references: Mapping[str, str], log: Path
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="torchwheel-image-") as name:
+        context = Path(name) / "context"
+        context.mkdir()
+        for path, text in image.files.items():
+            target = inside(context, path, image.name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+            # What a copied file's time is goes into the layer: the day of the build must not.
+            os.utime(target, (0, 0))
+        recipe = Path(name) / "Dockerfile"
+        recipe.write_text(image.recipe, encoding="utf-8")
+        arguments = ["build", *for_machine(image.machine), "--file", str(recipe), "--tag", tag]
+        arguments += ["--label", f"{DIGEST_LABEL}={found}"]
+        for arg, value in sorted({**image.args, **references}.items()):
+            arguments += ["--build-arg", f"{arg}={value}"]
+        if bundle := ca_bundle():
+            arguments += ["--secret", f"id=ca,src={bundle}"]
+        engine.call([*arguments, str(context)], f"image {image.name}", log)
+
+
+def ca_bundle(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """The certificates that pip was told to trust, if it was told: containers must trust them."""
+    for name in ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
+        if environ.get(name):
+            return Path(environ[name])
+    return None

@@ -1,0 +1,49 @@
+"""Tries a wheel of another machine by emulation, in a container of that machine."""
+
+from pathlib import Path
+
+from torchwheel.image.build import ensure, for_machine
+from torchwheel.image.engine import LABEL, Engine
+from torchwheel.image.of_variant import emulated_image
+from torchwheel.matrix.resolve import Variant
+from torchwheel.pipeline import inside
+from torchwheel.pipeline.cibuildwheel import KEPT, TORCHWHEEL
+from torchwheel.pipeline.run import Run
+from torchwheel.smoke.assemble import from_files
+from torchwheel.smoke.record import Record
+
+_HANDLERS = Path("/proc/sys/fs/binfmt_misc")
+_HANDLER = {"linux_aarch64": "qemu-aarch64", "linux_x86_64": "qemu-x86_64"}
+# The wheel, the project's name, the folder of the tests.
+_SCRIPT = f"""
+set -e
+python3 -m pip install --quiet --no-deps --no-index --target /tmp/site "$1"
+export PYTHONPATH=/tmp/site:{TORCHWHEEL}
+cp -r "$3" /tmp/tests
+cd /tmp
+python3 {TORCHWHEEL}/torchwheel/smoke/probe.py --of "$2" > {KEPT}/{inside.PROBE}
+exec python3 -m pytest -q -p no:cacheprovider --junitxml={KEPT}/{inside.JUNIT} tests
+"""
+
+
+def try_out(run: Run, variant: Variant, engine: Engine, wheel: Path) -> Record | None:
+    """The record of the smoke tests under emulation; None where that cannot be had here."""
+    wanted = emulated_image(run.matrix, variant, run.root)
+    if wanted is None or not (_HANDLERS / _HANDLER[variant.platform]).exists():
+        return None
+    image = ensure(engine, wanted, run.cache, run.progress)
+    run.progress.step(f"{variant.id}: trying it by emulation")
+    kept = run.kept(variant)
+    volumes = {
+        str(Path(__file__).parent.parent): f"{TORCHWHEEL}/torchwheel:ro",
+        str(wheel.parent): "/wheels:ro",
+        str((run.root / run.matrix.smoke.tests).resolve()): "/smoke:ro",
+        str(kept): f"{KEPT}:rw",
+    }
+    command = ["run", "--rm", f"--label={LABEL}={run.id}", *for_machine(wanted.machine)]
+    command += [f"--volume={host}:{place}" for host, place in volumes.items()]
+    command += [image.reference, "bash", "-c", _SCRIPT, "smoke", f"/wheels/{wheel.name}"]
+    command += [run.matrix.project.name, "/smoke"]
+    log = kept / "emulated.log"
+    status = 0 if engine.succeeds(command, log) else 1
+    return from_files(wheel, kept / inside.PROBE, kept / inside.JUNIT, status)

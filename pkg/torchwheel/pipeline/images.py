@@ -1,0 +1,49 @@
+"""The images of a selection: built, or made from nothing."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from torchwheel.console import Progress
+from torchwheel.image.base import make_base
+from torchwheel.image.build import ensure
+from torchwheel.image.engine import find_engine
+from torchwheel.image.of_variant import emulated_image, image_of
+from torchwheel.image.recipe import Base, Image
+from torchwheel.matrix.load import load
+from torchwheel.matrix.select import select
+from torchwheel.toolkit.cache import cache_folder
+
+
+def images(matrix_file: Path, wanted: Sequence[str], progress: Progress) -> str:
+    """Build what the variants need and is not there; a line for each image."""
+    engine, cache = find_engine(), cache_folder()
+    fresh: dict[str, bool] = {}
+    for image in _images(matrix_file, wanted):
+        built = ensure(engine, image, cache, progress)
+        fresh[built.reference] = fresh.get(built.reference, False) or built.fresh
+    return "\n".join(f"{'built' if new else 'kept '}  {name}" for name, new in fresh.items())
+
+
+def base_images(matrix_file: Path, wanted: Sequence[str], progress: Progress) -> str:
+    """Make the Debian releases that the variants' images begin with, anew."""
+    engine = find_engine()
+    bases = dict.fromkeys(base for image in _images(matrix_file, wanted) for base in _bases(image))
+    for base in bases:
+        make_base(engine, base, progress)
+    return "\n".join(f"made  {base.local}" for base in bases)
+
+
+def _images(matrix_file: Path, wanted: Sequence[str]) -> list[Image]:
+    matrix = load(matrix_file)
+    root = matrix_file.resolve().parent
+    native = [v for v in select(matrix, tuple(wanted) or ("release",)) if v.toolkit]
+    tried_in = [emulated_image(matrix, variant, root) for variant in native]
+    return [image_of(matrix, v, root) for v in native] + [image for image in tried_in if image]
+
+
+def _bases(image: Image) -> Iterator[Base]:
+    for needed in image.needs.values():
+        if isinstance(needed, Base):
+            yield needed
+        else:
+            yield from _bases(needed)

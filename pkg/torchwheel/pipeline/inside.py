@@ -1,0 +1,80 @@
+"""The steps cibuildwheel runs in the container: `python -m torchwheel.pipeline.inside STEP …`.
+
+Only the standard library, packaging and auditwheel are there. Each step leaves what it saw in the
+kept folder, which the host reads when the container is gone.
+"""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from torchwheel import claims as claims_file
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.files import write_text
+from torchwheel.pipeline.repair import repair
+from torchwheel.pipeline.stamp import stamp
+from torchwheel.pipeline.usage import usage
+
+KEPT = Path("/kept")
+CLAIMS = "claims.json"
+PROBE = "probe.json"
+JUNIT = "junit.xml"
+STEPS = ("start", "build", "repair", "test")
+"""Where the container's account is written down, in order."""
+
+
+def account(step: str, kept: Path = KEPT) -> None:
+    """Write down what the container had used when `step` ended."""
+    write_text(kept / usage_file(step), json.dumps(dataclasses.asdict(usage())) + "\n")
+
+
+def usage_file(step: str) -> str:
+    """Where `account` writes."""
+    return f"usage-{step}.json"
+
+
+def finish(wheel: Path, out: Path, kept: Path = KEPT) -> Path:
+    """Repair a built wheel and write its claims into it; the result is alone in `out`."""
+    account("build", kept)
+    claims = claims_file.loads((kept / CLAIMS).read_text(encoding="utf-8"), CLAIMS)
+    repaired = out.with_name(f"{out.name}-unstamped")
+    repaired.mkdir()
+    made = stamp(repair(wheel, repaired), claims, out)
+    account("repair", kept)
+    return made
+
+
+def probe(project: str, script: Path, kept: Path = KEPT) -> None:
+    """Ask the test environment what it is and where it imports the project's packages from."""
+    done = subprocess.run(
+        ["python", str(script), "--of", project], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        said = " ".join(done.stderr.split()[-40:])
+        raise TorchwheelError(f"importing torch ended with status {done.returncode}: {said}")
+    write_text(kept / PROBE, done.stdout)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one step."""
+    try:
+        match arguments:
+            case ["finish", wheel, out]:
+                finish(Path(wheel), Path(out))
+            case ["probe", project]:
+                probe(project, Path(__file__).parent.parent / "smoke" / "probe.py")
+            case ["account", step]:
+                account(step)
+            case _:
+                raise UsageError("expected finish WHEEL FOLDER | probe PROJECT | account STEP")
+    except TorchwheelError as error:
+        print(f"torchwheel: {error}", file=sys.stderr)
+        return error.status
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,84 @@
+"""Real containers. Where no engine or base image can be had, the tests are skipped and say so."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from torchwheel.errors import TorchwheelError
+from torchwheel.image.engine import Engine, find_engine
+from torchwheel.image.recipe import Base
+from torchwheel.toolkit.cache import cache_folder
+
+ROOT = Path(__file__).parents[2]
+TINY = ROOT / "tests" / "integration" / "tiny"
+
+
+@pytest.fixture(scope="session")
+def engine() -> Engine:
+    try:
+        return find_engine()
+    except TorchwheelError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def base(engine) -> Base:
+    """The release the images begin with: made here before, or pulled."""
+    found = Base("bullseye")
+    here = engine.content_of(found.local) or engine.content_of(found.public)
+    if not here and not engine.succeeds(["pull", "--quiet", found.public]):
+        pytest.skip("no base image and no registry: make it with `nox -s base-images`")
+    return found
+
+
+@pytest.fixture
+def tiny_in(base) -> Callable[[Path], Path]:
+    """Copies the small extension, with the repository's image recipes, into a folder."""
+
+    def copy(folder: Path) -> Path:
+        shutil.copytree(TINY, folder)
+        shutil.copytree(ROOT / "docker", folder / "docker")
+        with (folder / "matrix.yaml").open("a") as matrix:
+            matrix.write('containers: {base: bullseye, python: "3.11"}\n')
+        return folder
+
+    return copy
+
+
+@pytest.fixture
+def tiny(tmp_path, tiny_in) -> Path:
+    return tiny_in(tmp_path / "tiny")
+
+
+@pytest.fixture
+def command() -> list[str]:
+    return [sys.executable, "-m", "torchwheel.cli", "wheels", "--container", "cu130-stable"]
+
+
+@pytest.fixture
+def environ() -> dict[str, str]:
+    # The user's own cache: images and environments are named by content.
+    return {**os.environ, "TORCHWHEEL_CACHE": str(cache_folder()), "COLUMNS": "80"}
+
+
+@pytest.fixture
+def torchwheel(command, environ) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Builds the small extension in its container, as a user does."""
+
+    def run(*more: object, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*command, *map(str, more)],
+            cwd=cwd,
+            env={**environ, **env},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=1800,
+        )
+
+    return run

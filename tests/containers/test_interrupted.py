@@ -1,0 +1,129 @@
+"""However a container build is interrupted, nothing half-made and no container is left behind."""
+
+import os
+import signal
+import subprocess
+import time
+
+import psutil
+import pytest
+
+from torchwheel.check.gates import run_gates
+from torchwheel.check.limits import Limits
+from torchwheel.image.engine import LABEL
+
+pytestmark = pytest.mark.containers
+
+SECONDS = 120
+
+
+def containers(engine):
+    listed = engine.call(["ps", "--all", "--quiet", "--filter", f"label={LABEL}"], "listing")
+    return listed.split()
+
+
+def wait_until(holds, what):
+    begun = time.monotonic()
+    while not holds():
+        assert time.monotonic() - begun < SECONDS, what
+        time.sleep(0.1)
+
+
+def nothing_half_made(dist):
+    for wheel in dist.glob("*.whl"):
+        assert all(result.ok for result in run_gates(wheel, Limits(max_size_mib=2)))
+    assert not list(dist.glob(".*.aside"))
+
+
+def finishes(torchwheel, tiny, engine):
+    done = torchwheel(cwd=tiny)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(list((tiny / "dist").glob("*.whl"))) == 1
+    assert not list((tiny / "dist" / ".torchwheel").glob("making-*"))
+    nothing_half_made(tiny / "dist")
+    assert containers(engine) == []
+
+
+@pytest.fixture
+def started(command, environ, tiny, engine, torchwheel):
+    """A run with its container at work."""
+    # So that the moment of the kill is in the build, not in the making of the image.
+    assert torchwheel(cwd=tiny).returncode == 0
+    (tiny / "csrc" / "scale.cu").write_text((tiny / "csrc" / "scale.cu").read_text() + "\n// x\n")
+    process = subprocess.Popen(
+        command,
+        cwd=tiny,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    wait_until(lambda: containers(engine) or process.poll() is not None, "no container started")
+    yield process
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.stdout.close()
+    process.wait()
+
+
+def test_the_driver_killed(started, tiny, engine, torchwheel):
+    os.killpg(started.pid, signal.SIGKILL)
+    started.wait()
+    wait_until(lambda: containers(engine) == [], "its container is still there")
+    nothing_half_made(tiny / "dist")
+    finishes(torchwheel, tiny, engine)
+
+
+def test_the_driver_alone_killed(started, tiny, engine, torchwheel):
+    os.kill(started.pid, signal.SIGKILL)
+    started.wait()
+    wait_until(lambda: containers(engine) == [], "its container is still there")
+    nothing_half_made(tiny / "dist")
+    finishes(torchwheel, tiny, engine)
+
+
+def test_cibuildwheel_killed(started, tiny, engine, torchwheel):
+    (child,) = [
+        one
+        for one in psutil.Process(started.pid).children(recursive=True)
+        if "cibuildwheel" in one.cmdline()
+    ]
+    child.kill()
+    said, _ = started.communicate(timeout=SECONDS)
+    assert started.returncode == 1
+    assert "failed: cu130-stable: " in said
+    assert containers(engine) == []
+    nothing_half_made(tiny / "dist")
+    finishes(torchwheel, tiny, engine)
+
+
+def test_the_container_killed(started, tiny, engine, torchwheel):
+    engine.call(["kill", *containers(engine)], "killing")
+    said, _ = started.communicate(timeout=SECONDS)
+    assert started.returncode == 1
+    assert "failed: cu130-stable: " in said
+    assert "Traceback" not in said
+    assert containers(engine) == []
+    nothing_half_made(tiny / "dist")
+    finishes(torchwheel, tiny, engine)
+
+
+def test_a_full_disk(tiny, engine, torchwheel, tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=48k", "tmpfs", str(small)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("a small file system can be mounted by root only")
+    try:
+        done = torchwheel("--dist", small / "dist", cwd=tiny)
+        assert done.returncode == 1
+        assert "no space left" in done.stdout + done.stderr
+        assert "Traceback" not in done.stdout + done.stderr
+        assert not list((small / "dist").glob("*.whl"))
+        assert containers(engine) == []
+        subprocess.run(["mount", "-o", "remount,size=64m", str(small)], check=True)
+        done = torchwheel("--dist", small / "dist", cwd=tiny)
+        assert done.returncode == 0, done.stdout + done.stderr
+    finally:
+        subprocess.run(["umount", str(small)], check=True)

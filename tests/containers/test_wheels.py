@@ -1,0 +1,95 @@
+"""A wheel built, repaired and tried in its container: real image, compilers, auditwheel, torch."""
+
+import json
+import re
+import shutil
+
+import pytest
+
+from torchwheel.check.gates import run_gates
+from torchwheel.check.limits import Limits
+from torchwheel.files import sha256
+from torchwheel.image.engine import LABEL
+
+pytestmark = pytest.mark.containers
+
+
+def the_wheel(dist):
+    (wheel,) = dist.glob("*.whl")
+    return wheel
+
+
+def test_a_wheel_of_the_container_passes_every_gate(tiny, torchwheel, engine):
+    done = torchwheel(cwd=tiny)
+    assert done.returncode == 0, done.stdout + done.stderr
+    wheel = the_wheel(tiny / "dist")
+    # The old system it was linked on shows: nothing newer than glibc 2.17 is needed.
+    assert re.search(r"-py3-none-manylinux(2014|_2_17)_x86_64", wheel.name), wheel.name
+    results = run_gates(wheel, Limits(max_size_mib=2))
+    assert all(result.ok for result in results), results
+    (row,) = json.loads((tiny / "dist" / "report.json").read_text())["variants"]
+    assert row["record"]["sha256"] == sha256(wheel)
+    assert row["record"]["built_in"].startswith("localhost/torchwheel/cuda-13.0-cp311:")
+    assert row["record"]["cpu_seconds"].keys() == {"start", "build", "repair", "test"}
+    smoke = json.loads((tiny / "dist" / "smoke" / "cu130-stable.json").read_text())
+    assert smoke["sha256"] == sha256(wheel)
+    assert smoke["machine"]["glibc"] == "2.31"
+    assert {test["outcome"] for test in smoke["tests"]} >= {"passed"}
+    assert engine.call(["ps", "--all", "--quiet", "--filter", f"label={LABEL}"], "listing") == ""
+    assert max(map(len, done.stdout.splitlines())) <= 80 + len(str(tiny))
+
+    again = torchwheel(cwd=tiny)
+    assert again.returncode == 0
+    assert "nothing to do" in again.stderr
+
+
+def test_two_folders_and_two_containers_give_the_same_bytes(tmp_path, tiny_in, torchwheel):
+    hashes = set()
+    for name in ("one", "another/place"):
+        project = tiny_in(tmp_path / name)
+        done = torchwheel(cwd=project)
+        assert done.returncode == 0, done.stdout + done.stderr
+        hashes.add(sha256(the_wheel(project / "dist")))
+    assert len(hashes) == 1
+
+
+def test_a_second_build_with_nothing_kept_gives_the_same_bytes(tiny, torchwheel):
+    done = torchwheel("--twice", cwd=tiny)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (row,) = json.loads((tiny / "dist" / "report.json").read_text())["variants"]
+    assert row["record"]["built_twice"]
+
+
+def test_a_wheel_that_tells_the_day_of_its_build_is_refused(tiny, torchwheel):
+    setup = tiny / "setup.py"
+    telling = 'import time\nPath("tiny/built.py").write_text(f"when = {time.time()}")\n'
+    setup.write_text(setup.read_text().replace("\nsetup(", f"\n{telling}setup("))
+    done = torchwheel("--twice", cwd=tiny)
+    assert done.returncode == 1
+    assert re.search(r"not reproducible: tiny/built\.py differs", done.stdout)
+    assert not list((tiny / "dist").glob("*.whl"))
+
+
+def test_a_failing_test_in_the_container_keeps_the_wheel_out(tiny, torchwheel):
+    (tiny / "smoke" / "test_more.py").write_text("def test_wrong():\n    assert 1 == 2\n")
+    done = torchwheel(cwd=tiny)
+    assert done.returncode == 1
+    assert re.search(r"failed: cu130-stable: smoke: .*test_wrong: assert 1 == 2", done.stdout)
+    assert not list((tiny / "dist").glob("*.whl"))
+
+
+def test_a_compile_error_in_the_container_is_one_line(tiny, torchwheel):
+    source = tiny / "csrc" / "scale.cu"
+    source.write_text(source.read_text() + "\nint broken(\n")
+    done = torchwheel(cwd=tiny)
+    assert done.returncode == 1
+    (line,) = [one for one in done.stdout.splitlines() if one.startswith("failed: ")]
+    assert "scale.cu" in line
+    assert "build.log" in line
+
+
+def test_a_missing_recipe_is_a_wrong_call(tiny, torchwheel):
+    shutil.rmtree(tiny / "docker")
+    done = torchwheel(cwd=tiny)
+    assert done.returncode == 2
+    assert "an image recipe is expected there" in done.stderr

@@ -1,0 +1,93 @@
+import os
+import stat
+
+import pytest
+
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.image import engine as engines
+from torchwheel.image.engine import Engine, find_engine
+
+
+def program(folder, name, text):
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    """A PATH with nothing on it but what the test puts there (and /bin for the shell)."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+def found():
+    return find_engine({"PATH": os.environ["PATH"]}).name
+
+
+def test_docker_is_taken_where_its_server_answers(path):
+    program(path, "docker", "echo 28.0")
+    program(path, "podman", "")
+    assert found() == "docker"
+
+
+@pytest.mark.parametrize("silent", ["exit 1", "echo ''"])
+def test_podman_is_taken_where_docker_has_no_server(path, silent):
+    program(path, "docker", silent)
+    program(path, "podman", "")
+    assert found() == "podman"
+
+
+def test_none_is_one_line_with_the_way_out(path):
+    with pytest.raises(TorchwheelError, match=r"no container engine: .*apt-get install podman"):
+        found()
+
+
+def test_the_variable_decides(path):
+    program(path, "docker", "exit 1")
+    program(path, "podman", "")
+    wanted = {"PATH": os.environ["PATH"], engines.VARIABLE: "docker"}
+    assert find_engine(wanted).name == "docker"
+    with pytest.raises(UsageError, match="TORCHWHEEL_ENGINE=lxc: docker or podman expected"):
+        find_engine({**wanted, engines.VARIABLE: "lxc"})
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "restricted"),
+    [("000001fffeffffff", True), ("000001ffffffffff", False), ("0000000000000000", True)],
+)
+def test_a_host_that_may_not_raise_limits_is_seen(tmp_path, monkeypatch, capabilities, restricted):
+    status = tmp_path / "status"
+    status.write_text(f"Name:\tx\nCapInh:\t0\nCapEff:\t{capabilities}\n")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert engines._is_restricted(status) is restricted
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert engines._is_restricted(status) is False
+
+
+def test_settings_of_the_users_own_are_left_alone(monkeypatch):
+    monkeypatch.setattr(engines, "_is_restricted", lambda _: True)
+    assert engines._podman_environ({"CONTAINERS_CONF": "/mine"}) == {}
+    assert engines._podman_environ({})["CONTAINERS_CONF"].endswith("restricted.conf")
+
+
+def test_a_failure_is_the_line_that_says_why(path, tmp_path):
+    program(path, "podman", "echo step 1; echo 'E: no package x'; echo 'exit status 100'; exit 1")
+    with pytest.raises(TorchwheelError, match=r"^image a: podman: E: no package x$"):
+        Engine("podman", {}).call(["build"], "image a")
+    log = tmp_path / "log"
+    with pytest.raises(TorchwheelError, match=r"no package x \(all of it in .*log\)$"):
+        Engine("podman", {}).call(["build"], "image a", log)
+    assert "step 1" in log.read_text()
+
+
+def test_only_containers_of_the_run_are_removed(path, tmp_path):
+    said = tmp_path / "said"
+    program(path, "podman", f'echo "$@" >> {said}; [ "$1" = ps ] && echo one two; exit 0')
+    Engine("podman", {}).remove_containers("run-1")
+    listed, removed = said.read_text().splitlines()
+    assert listed.endswith("label=torchwheel.run=run-1")
+    assert removed == "rm --force --volumes one two"

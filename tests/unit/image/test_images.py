@@ -1,0 +1,116 @@
+import dataclasses
+import shutil
+from pathlib import Path
+
+import pytest
+
+from torchwheel.errors import UsageError
+from torchwheel.image.of_variant import image_of, python_of
+from torchwheel.image.recipe import Base, Image, digest, reference
+from torchwheel.matrix.load import load
+from torchwheel.matrix.resolve import resolve
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def matrix():
+    return load(ROOT / "matrix.yaml")
+
+
+def variant(matrix, name):
+    return next(one for one in resolve(matrix) if one.id == name)
+
+
+def image(**changes):
+    made = Image("a", "FROM x", {"ARG": "1"}, {"file": "text"}, {"BASE_IMAGE": Base("bullseye")})
+    return dataclasses.replace(made, **changes)
+
+
+def test_the_digest_changes_with_everything_that_decides_the_image():
+    same = digest(image(), {"BASE_IMAGE": "id"})
+    assert digest(image(), {"BASE_IMAGE": "id"}) == same
+    others = [
+        digest(image(recipe="FROM y"), {"BASE_IMAGE": "id"}),
+        digest(image(args={"ARG": "2"}), {"BASE_IMAGE": "id"}),
+        digest(image(files={"file": "other"}), {"BASE_IMAGE": "id"}),
+        digest(image(files={"filet": "ext"}), {"BASE_IMAGE": "id"}),
+        digest(image(), {"BASE_IMAGE": "another id"}),
+    ]
+    assert len({same, *others}) == 6
+    assert reference(image(), same) == f"localhost/torchwheel/a:{same[:16]}"
+
+
+def test_variants_of_one_toolkit_and_python_share_an_image(matrix):
+    def built(name):
+        return image_of(matrix, variant(matrix, name), ROOT, "x86_64")
+
+    assert built("cu124-torch2.6-cp312") == built("cu124-torch2.10-cp312")
+    assert built("cu124-torch2.6-cp312") != built("cu124-torch2.6-cp313")
+    assert built("cu124-torch2.6-cp311") == built("cu124-stable")
+    assert (
+        built("cu130-stable").needs["PYTHON_IMAGE"] == built("cu124-stable").needs["PYTHON_IMAGE"]
+    )
+
+
+def test_the_toolkit_in_an_image_is_pinned_by_hash(matrix):
+    made = image_of(matrix, variant(matrix, "cu130-stable"), ROOT, "x86_64")
+    pins = made.files["toolkit/toolkit.txt"].splitlines()
+    assert {pin.split("==")[0] for pin in pins} >= {"nvidia-cuda-nvcc", "nvidia-nvvm"}
+    assert all("--hash=sha256:" in pin for pin in pins)
+    assert "TOOLKIT_IMAGE" not in made.needs
+    lifted = image_of(matrix, variant(matrix, "cu124-stable"), ROOT, "x86_64")
+    assert lifted.needs["TOOLKIT_IMAGE"] == Base("trixie")
+    assert "nvidia-cuda-toolkit" in lifted.args["PACKAGES"]
+
+
+def test_the_python_of_a_variant(matrix):
+    assert python_of(matrix, variant(matrix, "cu124-torch2.6-cp313")) == "3.13"
+    assert python_of(matrix, variant(matrix, "cu130-stable")) == matrix.containers.python
+
+
+def test_what_has_no_image_is_one_line(matrix, tmp_path):
+    with pytest.raises(UsageError, match="pure: has no native code"):
+        image_of(matrix, variant(matrix, "pure"), ROOT)
+    stable = variant(matrix, "cu130-stable")
+    with pytest.raises(UsageError, match=r'has no section "containers"; expected e\.g\.'):
+        image_of(matrix.model_copy(update={"containers": None}), stable, ROOT)
+    with pytest.raises(UsageError, match=r"requirements\.txt: No such file .*containers\.recipes"):
+        image_of(matrix, stable, tmp_path)
+    system = stable.toolkit.model_copy(update={"source": "system"})
+    with pytest.raises(UsageError, match='has the source "system", which is the host'):
+        image_of(matrix, dataclasses.replace(stable, toolkit=system), ROOT)
+
+
+def test_a_foreign_machine_is_cross_compiled_with_what_pypi_has_for_it(matrix):
+    arm = dataclasses.replace(variant(matrix, "cu130-stable"), platform="linux_aarch64")
+    cross = image_of(matrix, arm, ROOT, "x86_64")
+    assert cross.name.endswith("-for-aarch64")
+    assert cross.args["CROSS"] == "g++-aarch64-linux-gnu"
+    host, target = (cross.files[f"toolkit/{name}.txt"] for name in ("toolkit", "toolkit-aarch64"))
+    assert "nvidia-cuda-runtime" in target
+    assert "nvidia-cuda-nvcc==" not in target
+    assert "nvidia-cuda-nvcc==" in host
+    native = image_of(matrix, arm, ROOT, "aarch64")
+    assert native.args["CROSS"] == ""
+    assert native.files["toolkit/toolkit.txt"] != host
+    lifted = dataclasses.replace(variant(matrix, "cu124-stable"), platform="linux_aarch64")
+    with pytest.raises(UsageError, match="build it on a machine of linux_aarch64"):
+        image_of(matrix, lifted, ROOT, "x86_64")
+
+
+def test_every_argument_an_image_gets_is_in_its_recipe(matrix):
+    for one in resolve(matrix):
+        if one.toolkit is None:
+            continue
+        made = image_of(matrix, one, ROOT, "x86_64")
+        for name in [*made.args, *made.needs]:
+            assert f"ARG {name}" in made.recipe, (one.id, name)
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="no bash")
+def test_recipe_scripts_are_well_formed(tmp_path):
+    import subprocess
+
+    for script in (ROOT / "docker").glob("*.sh"):
+        subprocess.run(["bash", "-n", str(script)], check=True)

@@ -1,0 +1,137 @@
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchwheel.console import Quiet
+from torchwheel.image.build import Built
+from torchwheel.matrix.load import load
+from torchwheel.matrix.resolve import resolve
+from torchwheel.pipeline import in_container
+from torchwheel.pipeline.cibuildwheel import Options, settings, toml
+from torchwheel.pipeline.run import Run
+
+ROOT = Path(__file__).parents[3]
+
+
+def options_for(name, tmp_path, monkeypatch, environ=None, user=0, room=1 << 40):
+    matrix = load(Path(__file__).parents[1] / "matrix" / "full.yaml")
+    run = Run(matrix, ROOT, tmp_path / "dist", tmp_path / "cache", "", (), Quiet(), None, 2)
+    (tmp_path / "cache").mkdir(exist_ok=True)
+    monkeypatch.setattr(in_container.os, "geteuid", lambda: user)
+    monkeypatch.setattr(in_container.os, "getegid", lambda: user)
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    disk = type("Disk", (), {"free": room})
+    monkeypatch.setattr(in_container.shutil, "disk_usage", lambda _: disk)
+    variant = next(one for one in resolve(matrix) if one.id == name)
+    image = Built("localhost/torchwheel/image:0123", "0123")
+    return in_container.options_of(
+        run, variant, "podman", image, tmp_path / "cache" / "torch", environ or {}
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "cu130-stable",
+        "cu124-torch2.6-cp312",
+        "rocm6.4-stable",
+        "cu130-stable-linux_aarch64",
+    ],
+)
+def test_what_is_generated(name, tmp_path, monkeypatch, golden):
+    text = toml(options_for(name, tmp_path, monkeypatch)).replace(str(tmp_path), "TMP")
+    text = text.replace(str(ROOT), "ROOT")
+    golden(f"{name}.toml", re.sub(r"(fusedops|run=|shared)[-]?[0-9a-f]{12,16}", r"\1…", text))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="tomllib is of Python 3.11")
+def test_the_file_says_what_the_settings_say(tmp_path, monkeypatch):
+    import tomllib
+
+    made = options_for("cu124-torch2.6-cp312", tmp_path, monkeypatch)
+    assert tomllib.loads(toml(made))["tool"]["cibuildwheel"] == settings(made)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="tomllib is of Python 3.11")
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_no_text_breaks_the_file(text):
+    import tomllib
+
+    made = Options(
+        "podman", "1", text, "3.12", ((text, "/x", "ro"),), None, (), {"A": text}, "p", None, ()
+    )
+    assert tomllib.loads(toml(made))["tool"]["cibuildwheel"] == settings(made)
+
+
+def test_the_aten_flavour_is_tried_with_the_torch_it_claims(tmp_path, monkeypatch):
+    aten = options_for("cu124-torch2.6-cp312", tmp_path, monkeypatch)
+    assert aten.requires[0] == "torch==2.6.*"
+    assert aten.identifier == "cp312-manylinux_x86_64"
+    assert options_for("cu130-stable", tmp_path, monkeypatch).requires[0] == "torch==2.13.0"
+
+
+def test_a_wheel_for_another_machine_is_not_tried(tmp_path, monkeypatch):
+    cross = options_for("cu130-stable-linux_aarch64", tmp_path, monkeypatch)
+    assert "test-command" not in settings(cross)
+
+
+def test_torch_free_commands_are_the_same_for_every_variant_of_a_toolkit(tmp_path, monkeypatch):
+    one, other = (
+        options_for(name, tmp_path, monkeypatch)
+        for name in ("cu124-torch2.6-cp312", "cu124-torch2.8-cp310")
+    )
+    shared = [[v for v in made.volumes if v[1] == "/shared"] for made in (one, other)]
+    assert shared[0] == shared[1]
+    differing = {
+        name for name in one.environment if one.environment[name] != other.environment[name]
+    }
+    assert differing == {"TORCHWHEEL_LIBRARY", "TORCHWHEEL_TORCH_RELEASE"}
+
+
+def test_a_small_disk_keeps_no_torch_between_variants(tmp_path, monkeypatch):
+    made = options_for("cu130-stable", tmp_path, monkeypatch, room=1 << 30)
+    assert made.environment["UV_NO_CACHE"] == "1"
+    assert not [volume for volume in made.volumes if volume[1] == "/cache/uv"]
+
+
+def test_a_user_who_is_not_root_owns_what_is_written(tmp_path, monkeypatch):
+    made = options_for("cu130-stable", tmp_path, monkeypatch, user=1234)
+    assert "--user=1234:1234" in settings(made)["container-engine"]["create-args"]
+
+
+def test_what_pip_is_told_reaches_the_container(tmp_path, monkeypatch):
+    links, bundle = tmp_path / "links", tmp_path / "ca.crt"
+    links.mkdir()
+    bundle.write_text("")
+    made = options_for(
+        "cu130-stable",
+        tmp_path,
+        monkeypatch,
+        {
+            "PIP_FIND_LINKS": f"{links} https://example.invalid/links",
+            "PIP_EXTRA_INDEX_URL": "https://example.invalid/simple",
+            "PIP_CERT": str(bundle),
+        },
+    )
+    assert (str(links), str(links), "ro") in made.volumes
+    assert made.environment["UV_FIND_LINKS"] == str(links)
+    assert made.environment["UV_INDEX"] == "https://example.invalid/simple"
+    assert (str(bundle), "/etc/ssl/certs/ca-certificates.crt", "ro") in made.volumes
+
+
+def test_a_shared_compiler_cache_is_used_and_its_secrets_are_not_written_down(
+    tmp_path, monkeypatch
+):
+    environ = {"SCCACHE_REDIS_ENDPOINT": "tcp://cache:6379", "SCCACHE_REDIS_PASSWORD": "hush"}
+    made = options_for("cu130-stable", tmp_path, monkeypatch, environ)
+    assert made.environment["TORCHWHEEL_LAUNCHER"] == "sccache"
+    assert "--env=SCCACHE_REDIS_PASSWORD" in settings(made)["container-engine"]["create-args"]
+    assert "hush" not in toml(made)
+    environ = {"SCCACHE_CACHE_SIZE": "1G", "SCCACHE_BUCKET": ""}
+    bare = options_for("cu130-stable", tmp_path, monkeypatch, environ)
+    assert "TORCHWHEEL_LAUNCHER" not in bare.environment
+    assert bare.passed == ()

@@ -1,0 +1,109 @@
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.matrix.load import load
+from torchwheel.matrix.resolve import resolve
+from torchwheel.pipeline import request as requests
+from torchwheel.pipeline.record import FOLDER, Record
+from torchwheel.pipeline.request import Request
+from torchwheel.pipeline.schedule import in_turn, side_by_side, slots
+from torchwheel.pipeline.usage import Usage, usage
+
+VARIANTS = resolve(load(Path(__file__).parents[1] / "matrix" / "full.yaml"))
+
+
+def record(variant):
+    return Record(variant.id, "key", "file", "hash", 1, (), "tag", 7, "passed", 1.0, {})
+
+
+def test_one_failure_does_not_stop_the_rest_and_the_order_is_kept():
+    def work(variant):
+        if variant is VARIANTS[1]:
+            raise TorchwheelError("nvcc died")
+        return record(variant), True
+
+    outcomes = side_by_side(VARIANTS[:5], work, 2)
+    assert [outcome.variant for outcome in outcomes] == list(VARIANTS[:5])
+    assert [outcome.error for outcome in outcomes] == [None, "nvcc died", None, None, None]
+
+
+def test_a_wrong_call_stops_what_has_not_begun():
+    begun = []
+
+    def work(variant):
+        begun.append(variant)
+        raise UsageError("no such toolkit")
+
+    with pytest.raises(UsageError, match="no such toolkit"):
+        side_by_side(VARIANTS[:8], work, 1)
+    assert len(begun) < 8
+
+
+def test_as_many_are_at_work_as_asked_for_and_no_more():
+    at_work, most, lock = 0, 0, threading.Lock()
+
+    def work(variant):
+        nonlocal at_work, most
+        with lock:
+            at_work += 1
+            most = max(most, at_work)
+        time.sleep(0.02)
+        with lock:
+            at_work -= 1
+        return record(variant), True
+
+    side_by_side(VARIANTS[:9], work, 3)
+    assert most == 3
+
+
+@pytest.mark.parametrize(
+    ("variants", "cores", "free", "expected"),
+    [(20, 2, 64 << 30, 2), (20, 64, 9 << 30, 2), (1, 64, 64 << 30, 1), (5, 4, 1 << 30, 1)],
+)
+def test_slots_keep_to_cores_and_memory(variants, cores, free, expected):
+    assert slots(variants, cores=cores, free=free) == expected
+
+
+@given(st.lists(st.sampled_from(VARIANTS), unique=True))
+def test_turns_lose_nothing_and_never_repeat_a_toolkit_while_another_waits(variants):
+    turned = in_turn(variants)
+    assert sorted(v.id for v in turned) == sorted(v.id for v in variants)
+    names = [v.toolkit.name if v.toolkit else "" for v in turned]
+    first = {name: names.index(name) for name in names}
+    assert max(first.values(), default=0) == max(len(first) - 1, 0)
+
+
+def test_the_last_call_is_repeated(tmp_path):
+    request = Request(("release",), ("9.0",), container=True)
+    requests.save(tmp_path, request)
+    assert requests.last(tmp_path) == request
+
+
+def test_nothing_to_resume_is_a_wrong_call(tmp_path):
+    with pytest.raises(UsageError, match="no run has written to"):
+        requests.last(tmp_path)
+    (tmp_path / FOLDER).mkdir()
+    (tmp_path / FOLDER / requests.FILE).write_text('{"variants": ')
+    with pytest.raises(UsageError, match=r"--resume: .* is not readable"):
+        requests.last(tmp_path)
+
+
+def test_usage_is_read_from_either_version_of_control_groups(tmp_path):
+    assert usage(tmp_path) == Usage(None, None)
+    old = tmp_path / "old"
+    (old / "cpuacct").mkdir(parents=True)
+    (old / "memory").mkdir()
+    (old / "cpuacct" / "cpuacct.usage").write_text("1500000000\n")
+    (old / "memory" / "memory.max_usage_in_bytes").write_text("4096\n")
+    assert usage(old) == Usage(1.5, 4096)
+    new = tmp_path / "new"
+    new.mkdir()
+    (new / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 1\n")
+    (new / "memory.peak").write_text("8192\n")
+    assert usage(new) == Usage(2.5, 8192)

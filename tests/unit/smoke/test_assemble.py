@@ -1,0 +1,90 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from torchwheel.errors import TorchwheelError
+from torchwheel.smoke import probe
+from torchwheel.smoke.assemble import from_files, read_probe
+
+MACHINE = {
+    "python": "3.11.2",
+    "platform": "linux_x86_64",
+    "glibc": "2.31",
+    "torch": "2.13.0",
+    "cuda": None,
+    "hip": None,
+    "gpu": None,
+}
+JUNIT = (
+    "<testsuites><testsuite>"
+    '<testcase classname="t" name="a" time="0.1"/>{}'
+    "</testsuite></testsuites>"
+)
+PASSED = JUNIT.format("")
+FAILED = '<testcase classname="t" name="b"><failure message="assert 1 == 2"/></testcase>'
+
+
+def probed(site, file, error=None):
+    facts = {
+        "machine": MACHINE,
+        "site": str(site),
+        "imported": [{"name": "ext", "file": str(file), "error": error}],
+    }
+    return "a warning\n" + json.dumps(facts) + "\n"
+
+
+@pytest.fixture
+def left(tmp_path):
+    """What a container leaves: the wheel, the probe's output, pytest's report."""
+    wheel = tmp_path / "ext-1-py3-none-any.whl"
+    wheel.write_bytes(b"wheel")
+
+    def write(output, report=PASSED):
+        (tmp_path / "probe.json").write_text(output)
+        (tmp_path / "junit.xml").write_text(report)
+        return from_files(wheel, tmp_path / "probe.json", tmp_path / "junit.xml", 0)
+
+    return write
+
+
+def test_a_good_run_is_recorded(left, tmp_path):
+    record = left(probed(tmp_path, tmp_path / "ext" / "__init__.py"))
+    assert record.verdict == "passed, not run on a GPU"
+    assert record.imported[0].file == "ext/__init__.py"
+    assert record.size == 5
+
+
+def test_a_package_of_the_source_tree_is_not_the_wheel(left, tmp_path):
+    record = left(probed(tmp_path / "site", tmp_path / "project" / "ext" / "__init__.py"))
+    assert record.verdict == "failed"
+    assert "not from the installed wheel" in record.why
+
+
+def test_a_failed_test_fails_the_record_whatever_the_status(left, tmp_path):
+    record = left(probed(tmp_path, tmp_path / "ext" / "__init__.py"), JUNIT.format(FAILED))
+    assert record.why == "1 of 2 tests failed, first t::b"
+
+
+def test_a_wheel_without_a_package_fails(left, tmp_path):
+    facts = {"machine": MACHINE, "site": str(tmp_path), "imported": []}
+    assert left(json.dumps(facts)).verdict == "failed"
+
+
+@pytest.mark.parametrize("output", ["", "no json", "{}", '{"machine": {}}'])
+def test_no_report_is_one_line(left, output):
+    with pytest.raises(TorchwheelError, match=r"ext-1-py3-none-any\.whl: its tests left no report"):
+        left(output)
+
+
+def test_the_probe_finds_the_packages_of_a_distribution():
+    pytest.importorskip("torch", reason="the probe looks at torch")
+    command = [sys.executable, probe.__file__, "--of", "pytest"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    machine, imported = read_probe(done.stdout)
+    assert {found.name for found in imported} >= {"_pytest", "pytest"}
+    assert all(found.error is None for found in imported)
+    assert machine.python == ".".join(map(str, sys.version_info[:3]))
+    assert Path(json.loads(done.stdout.splitlines()[-1])["site"]).is_dir()
