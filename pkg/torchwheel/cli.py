@@ -7,10 +7,10 @@ machine that has none of the build's dependencies.
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from torchwheel import __version__
+from torchwheel.arguments import parser
 from torchwheel.console import Terminal, fail
 from torchwheel.errors import TorchwheelError, UsageError
 
@@ -19,29 +19,65 @@ Command = Callable[[argparse.Namespace], int]
 
 def _matrix(options: argparse.Namespace) -> int:
     from torchwheel.matrix.load import load
-    from torchwheel.matrix.render import matrix_text
+    from torchwheel.matrix.render import matrix_text, tell_github
     from torchwheel.matrix.select import select
 
     matrix = load(options.matrix)
     variants = select(matrix, options.variant or ["all"])
-    print(matrix_text(matrix, variants, options.form), end="")
+    text = matrix_text(matrix, variants, options.form)
+    if options.output:
+        if options.form != "github":
+            raise UsageError("--output goes with --github")
+        tell_github(text, options.output)
+    print(text, end="")
     return 0
 
 
 def _wheels(options: argparse.Namespace) -> int:
+    from torchwheel.pipeline.request import Request, last
+    from torchwheel.pipeline.show import show
     from torchwheel.pipeline.wheels import wheels
 
+    request = Request(
+        tuple(options.variant),
+        tuple(options.archs.replace(";", " ").split()),
+        options.container,
+    )
+    if options.resume:
+        if request != Request():
+            raise UsageError("--resume repeats the last call; give it alone, or name variants")
+        request = last(options.dist)
     with Terminal().running() as progress:
+        if options.show:
+            print(show(options.matrix, request, options.dist, progress), end="")
+            return 0
         text, status = wheels(
             options.matrix,
-            options.variant,
+            request,
             options.dist,
             progress,
-            archs=options.archs.replace(";", " ").split(),
             launcher=not options.no_launcher,
+            at_once=options.at_once,
+            twice=options.twice,
         )
     print(text)
     return status
+
+
+def _images(options: argparse.Namespace) -> int:
+    from torchwheel.pipeline.images import images
+
+    with Terminal().running() as progress:
+        print(images(options.matrix, options.variant, progress))
+    return 0
+
+
+def _base_images(options: argparse.Namespace) -> int:
+    from torchwheel.pipeline.images import base_images
+
+    with Terminal().running() as progress:
+        print(base_images(options.matrix, options.variant, progress))
+    return 0
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -66,11 +102,13 @@ def _smoke(options: argparse.Namespace) -> int:
     requires: tuple[str, ...] = ("pytest",)
     if tests is None:
         # Only then: an offline GPU machine need not have what reads the matrix.
+        from torchwheel.inspect.wheel import read_wheel
         from torchwheel.matrix.load import load
+        from torchwheel.smoke.environment import usual_torch
 
         wanted = load(options.matrix).smoke
-        tests = options.matrix.parent / wanted.tests
-        torch, requires = torch or wanted.torch, wanted.requires
+        tests, requires = options.matrix.parent / wanted.tests, wanted.requires
+        torch = torch or usual_torch(read_wheel(options.wheel), wanted.torch)
     record = options.record or Path("dist", "smoke", f"{options.wheel.name}.json")
     with Terminal().running() as progress:
         found = smoke(
@@ -86,6 +124,23 @@ def _smoke(options: argparse.Namespace) -> int:
         )
     print(f"{record_text(found)}record: {record}")
     return int(not found.ok)
+
+
+def _collect(options: argparse.Namespace) -> int:
+    from torchwheel.collect.run import collect
+
+    with Terminal().running() as progress:
+        text = collect(
+            options.matrix,
+            options.selection or ["release"],
+            options.folder,
+            options.out,
+            progress,
+            version=options.version,
+            earlier=options.earlier,
+        )
+    print(f"{text}\n\ncollected in {options.out}")
+    return 0
 
 
 def _serve(options: argparse.Namespace) -> int:
@@ -117,67 +172,24 @@ def _toolkit(options: argparse.Namespace) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="torchwheel",
-        description="Builds, proves, tests and publishes wheels of PyTorch extensions.",
-    )
-    parser.add_argument("--version", action="version", version=f"torchwheel {__version__}")
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    def command(name: str, run: Command, text: str) -> argparse.ArgumentParser:
-        made = commands.add_parser(name, help=text, description=text)
-        made.set_defaults(run=run)
-        return made
-
-    def with_matrix(made: argparse.ArgumentParser) -> None:
-        made.add_argument("--matrix", type=Path, default=Path("matrix.yaml"), help="the matrix")
-
-    made = command("matrix", _matrix, "Print the variants of the matrix.")
-    with_matrix(made)
-    made.add_argument("variant", nargs="*", help="selection, variant id or pattern (default: all)")
-    form = made.add_mutually_exclusive_group()
-    form.add_argument("--json", dest="form", action="store_const", const="json", default="table")
-    form.add_argument("--github", dest="form", action="store_const", const="github")
-
-    made = command("wheels", _wheels, "Build, repair, check, smoke-test and index wheels.")
-    with_matrix(made)
-    made.add_argument(
-        "variant", nargs="*", help="selection, variant id or pattern (default: default)"
-    )
-    made.add_argument("--dist", type=Path, default=Path("dist"), help="the output folder")
-    made.add_argument("--archs", default="", help='another arch list, e.g. "9.0;12.0+PTX"')
-    made.add_argument("--no-launcher", action="store_true", help="compile without sccache")
-
-    made = command("check", _check, "Hold wheels against their claims: the gates.")
-    made.add_argument("wheel", type=Path, nargs="+")
-    made.add_argument("--max-size", type=int, default=64, help="limit in MiB (default: 64)")
-
-    made = command("smoke", _smoke, "Install a wheel in a clean environment and try it out.")
-    with_matrix(made)
-    made.add_argument("wheel", type=Path)
-    made.add_argument("--here", action="store_true", help="use this Python's own torch; no network")
-    made.add_argument("--tests", type=Path, help="folder of smoke tests (default: the matrix's)")
-    made.add_argument("--torch", help="torch release of the environment (default: the matrix's)")
-    made.add_argument("--record", type=Path, help="JSON record (default: dist/smoke/WHEEL.json)")
-    made.add_argument("--junit", type=Path, help="JUnit file (default: beside the record)")
-
-    index = command("index", _serve, "Serve an index on loopback.")
-    index.add_argument("folder", type=Path, nargs="?", default=Path("dist/index"))
-    index.add_argument("--port", type=int, default=8000)
-
-    made = command("toolkit", _toolkit, "Provision and verify a toolkit; print its CUDA_HOME.")
-    with_matrix(made)
-    made.add_argument("name", help="a toolkit of the matrix, e.g. cu130")
-    return parser
+_COMMANDS: Mapping[str, Command] = {
+    "matrix": _matrix,
+    "wheels": _wheels,
+    "images": _images,
+    "base-images": _base_images,
+    "check": _check,
+    "smoke": _smoke,
+    "collect": _collect,
+    "index": _serve,
+    "toolkit": _toolkit,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Exit status: 0 done, 1 something failed, 2 the call or matrix is wrong."""
-    options = _parser().parse_args(argv)
+    options = parser().parse_args(argv)
     try:
-        return int(options.run(options))
+        return _COMMANDS[options.command](options)
     except TorchwheelError as error:
         if options.debug:
             raise

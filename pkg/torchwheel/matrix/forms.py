@@ -76,8 +76,16 @@ ProjectName = Annotated[
 ToolkitName = Annotated[
     str, Form("a toolkit name", r"[a-z][a-z0-9]*(\.[a-z0-9]+)*", ("cu130", "rocm6.4"))
 ]
+SuiteName = Annotated[str, Form("a Debian release", r"[a-z][a-z0-9-]*", ("bullseye", "trixie"))]
+PackageName = Annotated[
+    str,
+    Form("a package's name", r"[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+~:-]+)?", ("hipcc", "g++-13")),
+]
 SelectionName = Annotated[
     str, Form("a selection name", r"[a-z][a-z0-9_-]*", ("default", "release"))
+]
+RunnerLabel = Annotated[
+    str, Form("a runner's label", r"[A-Za-z0-9][A-Za-z0-9._-]*", ("ubuntu-24.04", "self-hosted"))
 ]
 Release = Annotated[
     str, Form("a major.minor version", r"(0|[1-9][0-9]?)\.(0|[1-9][0-9]?)", ("13.0", "2.11"))

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from torchwheel.matrix.forms import (
-    ArchText,
     ExactVersion,
     ProjectName,
     PythonVersion,
@@ -14,20 +13,15 @@ from torchwheel.matrix.forms import (
     Release,
     RequirementText,
     SelectionName,
-    Specifiers,
     ToolkitName,
     VariantPattern,
 )
+from torchwheel.matrix.places_model import Containers, Machines
+from torchwheel.matrix.section import Section
+from torchwheel.matrix.toolkit_model import Toolkit, ToolkitSection
 
 Platform = Literal["linux_x86_64", "linux_aarch64"]
-NativeAbi = Literal["stable", "aten"]
-Source = Literal["pypi", "system", "image"]
-
-
-class Section(BaseModel):
-    """Base of every section: frozen, strict types, unknown keys refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+WheelPlatform = Literal["linux_x86_64", "linux_aarch64", "any"]
 
 
 class Project(Section):
@@ -46,6 +40,11 @@ class Floor(Section):
 class Exact(Section):
     """A flavour bound to one torch minor; the minors are those of `torch:`."""
 
+    through: Annotated[
+        Release | None,
+        Field(description="Newest torch minor it is built for; later ones are left to stable."),
+    ] = None
+
 
 class Abis(Section):
     """ABI flavours that are offered; one that is left out is not built."""
@@ -61,33 +60,6 @@ class Abis(Section):
     pure: Annotated[
         Floor | None, Field(description="No native code: one wheel for every machine.")
     ] = None
-
-
-class HostCompiler(Section):
-    """C++ compilers that the toolkit's compiler works with, as version ranges."""
-
-    gcc: Specifiers | None = None
-    clang: Specifiers | None = None
-
-
-class ToolkitSection(Section):
-    """A CUDA or ROCm release with its compiler, and what is built with it."""
-
-    backend: Literal["cuda", "rocm"]
-    version: Annotated[Release, Field(description='Release, e.g. "13.0".')]
-    abis: Annotated[tuple[NativeAbi, ...], Field(min_length=1)]
-    archs: Annotated[tuple[ArchText, ...], Field(min_length=1, description="GPUs to compile for.")]
-    source: Annotated[
-        Source,
-        Field(description="Where the compiler is from: PyPI wheels, CUDA_HOME, a container."),
-    ]
-    host_compiler: HostCompiler = HostCompiler()
-
-
-class Toolkit(ToolkitSection):
-    """A toolkit's section together with its name, e.g. "cu130"."""
-
-    name: ToolkitName
 
 
 class TorchRelease(Section):
@@ -132,11 +104,16 @@ class Matrix(Section):
         Field(description="torch releases, for the aten flavour and the indexes by torch."),
     ] = {}
     platforms: Annotated[tuple[Platform, ...], Field(min_length=1)]
+    containers: Containers | None = None
     selections: Annotated[
         Mapping[SelectionName, Annotated[tuple[VariantPattern, ...], Field(min_length=1)]],
         Field(description="Names for sets of variants, as ids or patterns of ids."),
     ]
     exclude: tuple[Exclusion, ...] = ()
+    runners: Annotated[
+        Mapping[WheelPlatform, Machines],
+        Field(description="CI's machines by platform; a GPU that is not named is not waited for."),
+    ] = {}
     smoke: Smoke
     gates: Gates
 

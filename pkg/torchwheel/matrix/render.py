@@ -3,23 +3,24 @@
 import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
 
+from torchwheel.errors import UsageError
 from torchwheel.matrix.finding import BACKENDS
-from torchwheel.matrix.model import Matrix, Toolkit
+from torchwheel.matrix.model import Matrix
 from torchwheel.matrix.resolve import Variant, resolve
+from torchwheel.matrix.runners import build_runner, gpu_runner, smoke_runner
+from torchwheel.matrix.toolkit_model import Toolkit
 
 Form = Literal["table", "json", "github"]
 
 _WIDTH = 80
-_RUNNERS = {
-    "linux_x86_64": "ubuntu-24.04",
-    "linux_aarch64": "ubuntu-24.04-arm",
-    "any": "ubuntu-24.04",
-}
+_MOST_JOBS = 256
+"""GitHub runs no more jobs of one strategy."""
 
 
 def matrix_text(matrix: Matrix, variants: Sequence[Variant], form: Form) -> str:
@@ -28,15 +29,40 @@ def matrix_text(matrix: Matrix, variants: Sequence[Variant], form: Form) -> str:
         return _table(matrix, variants)
     if form == "json":
         return json.dumps([_fields(variant) for variant in variants], indent=1) + "\n"
-    # A job's matrix holds texts only: what is absent is empty there.
-    include = [
-        {
-            key: ";".join(value) if isinstance(value, tuple) else value or ""
-            for key, value in (_fields(variant) | {"runner": _RUNNERS[variant.platform]}).items()
-        }
-        for variant in variants
-    ]
+    if len(variants) > _MOST_JOBS:
+        raise UsageError(
+            f"{len(variants)} variants are more than GitHub's {_MOST_JOBS} jobs of one matrix; "
+            "select fewer"
+        )
+    include = [_job(matrix, variant) for variant in variants]
     return json.dumps({"include": include}, separators=(",", ":")) + "\n"
+
+
+def tell_github(text: str, file: Path) -> None:
+    """Append the one line of `--github` to a step's output file, as `matrix`."""
+    try:
+        with file.open("a", encoding="utf-8") as out:
+            out.write(f"matrix={text}")
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be written: {error.strerror}") from None
+
+
+def _job(matrix: Matrix, variant: Variant) -> dict[str, str | tuple[str, ...]]:
+    """What a workflow knows of a variant: texts, empty where there is none, and labels."""
+    job: dict[str, str | tuple[str, ...]] = {
+        key: ";".join(value) if isinstance(value, tuple) else value or ""
+        for key, value in _fields(variant).items()
+    }
+    job["python"] = _python(variant.python_tag)
+    job["build_runner"] = build_runner(matrix, variant)
+    job["gpu_runner"] = gpu_runner(matrix, variant)
+    job["smoke_runner"] = smoke_runner(matrix, variant)
+    return job
+
+
+def _python(tag: str) -> str:
+    """The one Python a wheel is for: "3.12" for cp312; empty for a wheel for any."""
+    return f"{tag[2]}.{tag[3:]}" if tag.startswith("cp") else ""
 
 
 def _fields(variant: Variant) -> dict[str, str | tuple[str, ...] | None]:

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from typing import Literal
 
 from torchwheel.errors import UsageError
-from torchwheel.matrix.model import Exclusion, Matrix, Platform, Toolkit
+from torchwheel.matrix.model import Exclusion, Matrix, Platform, WheelPlatform
+from torchwheel.matrix.shown import version_key
+from torchwheel.matrix.toolkit_model import Toolkit
 
 Abi = Literal["stable", "aten", "pure"]
 
@@ -26,8 +28,8 @@ class Variant:
     """Minor whose headers it is built with: the floor for stable, None for pure."""
     python_tag: str
     """"py3" or "cp312"."""
-    platform: str
-    """"linux_x86_64"; "any" for pure."""
+    platform: WheelPlatform
+    """"any" for pure."""
     local: str | None
     """Local version of the wheel: "cu130", "cu124torch2.6"; None for pure."""
 
@@ -58,7 +60,13 @@ def exclusion(matrix: Matrix, variant_id: str) -> Exclusion | None:
 
 def aten_releases(matrix: Matrix, toolkit: str) -> tuple[str, ...]:
     """Minors of torch for which the aten flavour is built with a toolkit."""
-    return tuple(minor for minor, release in matrix.torch.items() if toolkit in release.toolkits)
+    newest = matrix.abis.aten.through if matrix.abis.aten else None
+    return tuple(
+        minor
+        for minor, release in matrix.torch.items()
+        if toolkit in release.toolkits
+        and (newest is None or version_key(minor) <= version_key(newest))
+    )
 
 
 def _native(matrix: Matrix) -> Iterator[Variant]:

@@ -7,6 +7,7 @@ from itertools import chain
 from torchwheel.matrix.finding import Finding
 from torchwheel.matrix.model import Matrix
 from torchwheel.matrix.resolve import all_variants, exclusion
+from torchwheel.matrix.runners import runners_whole
 from torchwheel.matrix.shown import Path, nearest, quoted
 from torchwheel.matrix.toolkit_rules import abis_declared, toolkits_possible
 from torchwheel.matrix.torch_rules import pairs_possible, torches_known
@@ -31,6 +32,9 @@ def nothing_twice(matrix: Matrix) -> Iterator[Finding]:
     for minor, release in matrix.torch.items():
         yield from _twice(("torch", minor, "toolkits"), release.toolkits)
         yield from _twice(("torch", minor, "pythons"), release.pythons)
+    for platform, machines in matrix.runners.items():
+        for use, labels in machines:
+            yield from _twice(("runners", platform, use), labels or ())
 
 
 def patterns_match(matrix: Matrix) -> Iterator[Finding]:
@@ -67,4 +71,5 @@ RULES: tuple[Rule, ...] = (
     toolkits_possible,
     torches_known,
     pairs_possible,
+    runners_whole,
 )

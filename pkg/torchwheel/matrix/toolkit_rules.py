@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from torchwheel.matrix import arch, facts
 from torchwheel.matrix.finding import BACKENDS, Finding
-from torchwheel.matrix.model import Matrix, ToolkitSection
+from torchwheel.matrix.model import Matrix
 from torchwheel.matrix.resolve import aten_releases
 from torchwheel.matrix.shown import Path, listed, quoted, version_key
+from torchwheel.matrix.toolkit_model import ToolkitSection
 
 
 def abis_declared(matrix: Matrix) -> Iterator[Finding]:
@@ -44,9 +45,27 @@ def toolkits_possible(matrix: Matrix) -> Iterator[Finding]:
             yield (
                 (*here, "source"),
                 f"PyPI has no compiler of {_release(toolkit)}, only of CUDA 13 and later; "
-                'expected "system" or "image"',
+                'expected "system", "distribution" or "vendor"',
             )
+        yield from _packages(here, toolkit, matrix)
         yield from _archs(here, toolkit, known[toolkit.version])
+
+
+def _packages(here: Path, toolkit: ToolkitSection, matrix: Matrix) -> Iterator[Finding]:
+    """Packages are what an image is made of, so they go with a source in a container."""
+    contained = toolkit.source in ("distribution", "vendor")
+    if contained and toolkit.packages is None:
+        yield (*here, "packages"), f'missing; source "{toolkit.source}" installs packages'
+    if contained and matrix.containers is None:
+        yield (
+            (*here, "source"),
+            f'"{toolkit.source}" is built in a container, but there is no section "containers"',
+        )
+    if toolkit.packages and not contained:
+        yield (
+            (*here, "packages"),
+            f'not used by source "{toolkit.source}"; expected "distribution" or "vendor"',
+        )
 
 
 def _archs(here: Path, toolkit: ToolkitSection, known: Sequence[str]) -> Iterator[Finding]:

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from torchwheel.matrix import facts
 from torchwheel.matrix.finding import BACKENDS, Finding
-from torchwheel.matrix.model import Matrix, ToolkitSection
+from torchwheel.matrix.model import Matrix
 from torchwheel.matrix.shown import Path, listed, nearest, quoted, version_key
+from torchwheel.matrix.toolkit_model import ToolkitSection
 
 
 def torches_known(matrix: Matrix) -> Iterator[Finding]:

@@ -3,6 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from torchwheel.cli import main
+from torchwheel.errors import UsageError
 from torchwheel.matrix.load import load
 from torchwheel.matrix.render import matrix_text
 from torchwheel.matrix.resolve import resolve
@@ -43,18 +45,63 @@ def test_the_table_tells_what_is_left_out():
     assert "left out: cu130-torch2.9-cp310 (nobody asked for it)" in text
 
 
-def test_github_is_one_line_of_texts():
+def jobs(matrix):
+    return json.loads(matrix_text(matrix, resolve(matrix), "github"))["include"]
+
+
+def test_github_is_one_line_of_texts_and_labels():
     matrix = load(MATRICES["full"])
     text = matrix_text(matrix, resolve(matrix), "github")
     assert text.count("\n") == 1
-    include = json.loads(text)["include"]
-    assert all(isinstance(value, str) for job in include for value in job.values())
-    runners = {job["platform"]: job["runner"] for job in include}
-    assert runners == {
-        "linux_x86_64": "ubuntu-24.04",
-        "linux_aarch64": "ubuntu-24.04-arm",
-        "any": "ubuntu-24.04",
-    }
+    for job in jobs(matrix):
+        labels = {key: job.pop(key) for key in ("build_runner", "gpu_runner", "smoke_runner")}
+        assert all(isinstance(value, str) for value in job.values())
+        assert all(isinstance(label, str) for row in labels.values() for label in row)
+        assert labels["build_runner"]
+        assert labels["smoke_runner"]
+
+
+@pytest.mark.parametrize(
+    ("variant", "gpu", "smoke"),
+    [
+        ("cu130-stable", ["self-hosted", "linux", "x64", "cuda"], None),
+        ("rocm7.2-stable", ["self-hosted", "linux", "x64", "rocm"], None),
+        ("cu130-stable-linux_aarch64", [], ["ubuntu-24.04-arm"]),
+        ("pure", [], ["ubuntu-24.04"]),
+    ],
+)
+def test_a_wheel_is_tried_on_its_gpu_where_there_is_one(variant, gpu, smoke):
+    job = {job["variant"]: job for job in jobs(load(MATRICES["full"]))}[variant]
+    assert job["build_runner"] == ["ubuntu-24.04"]
+    assert job["gpu_runner"] == gpu
+    assert job["smoke_runner"] == (smoke or gpu)
+
+
+def test_the_python_of_a_job_is_the_wheels_own():
+    pythons = {job["variant"]: job["python"] for job in jobs(load(MATRICES["full"]))}
+    assert pythons["cu130-torch2.11-cp310"] == "3.10"
+    assert pythons["cu130-stable"] == ""
+
+
+def test_no_runners_and_too_many_jobs_are_one_line():
+    matrix = load(MATRICES["full"])
+    variants = resolve(matrix)
+    with pytest.raises(UsageError, match=r'no machine for cu124-stable: .* no section "runners"'):
+        matrix_text(matrix.model_copy(update={"runners": {}}), variants, "github")
+    with pytest.raises(UsageError, match="257 variants are more than GitHub's 256 jobs"):
+        matrix_text(matrix, (variants[0],) * 257, "github")
+
+
+def test_a_steps_output_is_appended(tmp_path, capsys):
+    out = tmp_path / "output"
+    out.write_text("other=1\n")
+    call = ["matrix", "--matrix", str(MATRICES["full"]), "default", "--output"]
+    assert main([*call, str(out), "--github"]) == 0
+    assert out.read_text() == f"other=1\nmatrix={capsys.readouterr().out}"
+    assert main([*call, str(tmp_path / "no" / "folder"), "--github"]) == 2
+    assert "cannot be written: No such file or directory" in capsys.readouterr().err
+    assert main([*call, str(out)]) == 2
+    assert "--output goes with --github" in capsys.readouterr().err
 
 
 def test_the_committed_schema_is_fresh(golden):

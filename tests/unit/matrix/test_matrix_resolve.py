@@ -3,14 +3,14 @@ from pathlib import Path
 import pytest
 
 from torchwheel.errors import UsageError
-from torchwheel.matrix.load import load
+from torchwheel.matrix.load import load, parse
 from torchwheel.matrix.model import Matrix
 from torchwheel.matrix.resolve import resolve
 from torchwheel.matrix.select import select
 
-ROOT = Path(__file__).parents[3]
-OURS = load(ROOT / "matrix.yaml")
-FULL = load(Path(__file__).parent / "full.yaml")
+HERE = Path(__file__).parent
+SMALL = load(HERE / "small.yaml")
+FULL = load(HERE / "full.yaml")
 
 
 def by_id(matrix):
@@ -42,6 +42,14 @@ def test_only_platforms_after_the_first_have_a_suffix():
     assert not any(name.endswith("x86_64") for name in by_id(FULL))
 
 
+def test_aten_ends_where_the_matrix_says():
+    text = (HERE / "full.yaml").read_text()
+    through = parse(text.replace("aten: {}", 'aten: {through: "2.10"}'), "matrix.yaml")
+    minors = {v.torch_release for v in resolve(through) if v.abi == "aten"}
+    assert minors == {"2.6", "2.7", "2.8", "2.9", "2.10"}
+    assert "cu130-stable" in by_id(through)
+
+
 def test_exclusions_are_taken_out():
     names = by_id(FULL)
     assert "cu130-torch2.9-cp312" in names
@@ -60,7 +68,7 @@ def test_variants_and_the_model_cannot_be_changed():
 
 def test_a_duplicate_variant_is_refused():
     twice = Matrix.model_validate(
-        {**OURS.model_dump(by_alias=True), "platforms": ("linux_x86_64", "linux_x86_64")}
+        {**SMALL.model_dump(by_alias=True), "platforms": ("linux_x86_64", "linux_x86_64")}
     )
     with pytest.raises(UsageError, match=r"^duplicate variant cu130-stable: "):
         resolve(twice)
@@ -77,20 +85,20 @@ def test_a_duplicate_variant_is_refused():
     ],
 )
 def test_select(names, ids):
-    assert [variant.id for variant in select(OURS, names)] == ids
+    assert [variant.id for variant in select(SMALL, names)] == ids
 
 
 @pytest.mark.parametrize(
     ("matrix", "names", "line"),
     [
-        (OURS, ["cu130-stabel"],
+        (SMALL, ["cu130-stabel"],
          'no variant or selection "cu130-stabel"; did you mean "cu130-stable" or "cu132-stable"?'),
-        (OURS, ["default", "defualt"],
+        (SMALL, ["default", "defualt"],
          'no variant or selection "defualt"; did you mean "default"?'),
-        (OURS, ["cu9*"],
+        (SMALL, ["cu9*"],
          'no variant or selection "cu9*"; expected one of: default, release, all, cu130-stable, '
          'cu132-stable, pure'),
-        (OURS, [],
+        (SMALL, [],
          "nothing is selected; expected a selection (default, release, all) or variant ids"),
         (FULL, ["cu130-torch2.9-cp310"],
          'variant "cu130-torch2.9-cp310" is excluded from the matrix: nobody asked for it'),

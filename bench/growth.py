@@ -1,0 +1,195 @@
+"""What one more variant costs, in containers, beside the same work done the usual way.
+
+    nox -s bench -- pipeline --growth [--record docs/records/growth.json]
+
+The first variant of a toolkit compiles its kernels; each further torch or Python compiles its front
+end alone. The usual way is torch's CUDAExtension with torch/extension.h in every file, one build
+per variant: same kernels, same image, same archs. CPU seconds are the container's own account of
+the build; torch's installation for the usual way is not counted.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from torchwheel.console import Terminal
+from torchwheel.image.build import ensure
+from torchwheel.image.engine import Engine, find_engine
+from torchwheel.image.of_variant import image_of
+from torchwheel.matrix.load import load
+from torchwheel.matrix.resolve import Variant
+from torchwheel.matrix.select import select
+from torchwheel.pipeline.in_container import index_options
+from torchwheel.pipeline.usage import usage
+from torchwheel.toolkit.cache import cache_folder
+
+ROOT = Path(__file__).resolve().parents[1]
+VARIANTS = (
+    "cu130-torch2.11-cp310",
+    "cu130-torch2.11-cp311",
+    "cu130-torch2.11-cp312",
+    "cu130-torch2.11-cp313",
+    "cu130-stable",
+)
+USUAL = ("cu130-torch2.11-cp311", "cu130-torch2.11-cp312")
+TARGETS = {"aten": 0.08, "stable": 0.08}
+
+# Runs in the image: torch into a folder, then the build alone, with the account before and after.
+_SETUP = """\
+import glob, sys
+from setuptools import setup
+from torch.utils.cpp_extension import BuildExtension, CUDAExtension
+sources = sorted(glob.glob("csrc/kernels/*.cu") + glob.glob("csrc/ops/*.cpp"))
+setup(name="usual", version="1", packages=[], cmdclass={"build_ext": BuildExtension}, ext_modules=[
+    CUDAExtension("usual._C", [*sources, "binding.cpp"], include_dirs=["/work/csrc"],
+                  extra_compile_args={"cxx": ["-O2"], "nvcc": ["-O3"]})])
+"""
+_SCRIPT = """
+set -e
+cd /work
+uv venv --quiet /tmp/venv
+uv pip install --quiet --python /tmp/venv "$1" setuptools ninja numpy
+export PATH=/tmp/venv/bin:$PATH PYTHONPATH=/opt/torchwheel
+python -m torchwheel.pipeline.inside account start
+python setup.py -q build_ext --build-temp /tmp/objects --build-lib /tmp/built
+python -m torchwheel.pipeline.inside account build
+"""
+
+
+def ours(scratch: Path) -> list[dict[str, Any]]:
+    """Every variant in turn, nothing kept from before: its CPU seconds, compiles and memory."""
+    dist, cache = scratch / "dist", scratch / "cache"
+    cache.mkdir()
+    # What is downloaded is not what is measured.
+    for name in ("uv", "torch"):
+        (cache_folder() / name).mkdir(exist_ok=True)
+        (cache / name).symlink_to(cache_folder() / name)
+    command = [sys.executable, "-m", "torchwheel.cli", "wheels", "--container", "--at-once", "1"]
+    subprocess.run(
+        [*command, "--dist", str(dist), *VARIANTS],
+        cwd=ROOT,
+        env={**os.environ, "TORCHWHEEL_CACHE": str(cache)},
+        check=True,
+    )
+    found = {
+        row["variant"]: row["record"]
+        for row in json.loads((dist / "report.json").read_text())["variants"]
+    }
+    rows = []
+    for name in VARIANTS:
+        record = found[name]
+        (log,) = cache.glob(f"build/*/{name}/build.log")
+        rows.append(
+            {
+                "variant": name,
+                "cpu_seconds": record["cpu_seconds"]["build"],
+                "repair_cpu_seconds": record["cpu_seconds"]["repair"],
+                "test_cpu_seconds": record["cpu_seconds"]["test"],
+                "kernels_compiled": _compiled(log, "CUDA"),
+                "files_compiled": _compiled(log, "CUDA") + _compiled(log, "C++"),
+                "peak_bytes": record["peak_bytes"],
+                "size": record["size"],
+            }
+        )
+    return rows
+
+
+def _compiled(log: Path, kind: str) -> int:
+    lines = log.read_text().splitlines()
+    return len({line.split("] ", 1)[1] for line in lines if f"] {kind} " in line})
+
+
+@contextlib.contextmanager
+def _usual_project(folder: Path) -> Iterator[Path]:
+    """The same sources with torch/extension.h in every file."""
+    shutil.copytree(ROOT / "csrc", folder / "csrc")
+    for source in [*folder.glob("csrc/kernels/*.cu"), *folder.glob("csrc/ops/*.cpp")]:
+        source.write_text(f"#include <torch/extension.h>\n{source.read_text()}")
+    aten = (ROOT / "csrc" / "torch" / "aten.cpp").read_text()
+    module = "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { (void)m; }\n"
+    (folder / "binding.cpp").write_text(f"#include <torch/extension.h>\n{aten}\n{module}")
+    (folder / "setup.py").write_text(_SETUP)
+    yield folder
+
+
+def usual(engine: Engine, variant: Variant, scratch: Path) -> dict[str, Any]:
+    """One variant the usual way, in the image that ours is built in."""
+    matrix = load(ROOT / "matrix.yaml")
+    with Terminal().running() as progress:
+        image = ensure(engine, image_of(matrix, variant, ROOT), cache_folder(), progress)
+    kept = scratch / f"usual-{variant.id}"
+    kept.mkdir()
+    with tempfile.TemporaryDirectory() as name, _usual_project(Path(name) / "work") as project:
+        for folder in (kept, project, Path(name)):
+            folder.chmod(0o777)
+        volumes, told = index_options(os.environ)
+        volumes += [
+            (str(project), "/work", "rw"),
+            (str(kept), "/kept", "rw"),
+            (str(ROOT / "pkg" / "torchwheel"), "/opt/torchwheel/torchwheel", "ro"),
+            (str(cache_folder() / "uv"), "/cache/uv", "rw"),
+        ]
+        toolkit = variant.toolkit
+        environ = {
+            **told,
+            "UV_CACHE_DIR": "/cache/uv",
+            "UV_LINK_MODE": "symlink",
+            "TORCH_CUDA_ARCH_LIST": ";".join(toolkit.archs if toolkit else ()),
+        }
+        command = ["run", "--rm", *(f"--volume={host}:{at}:{mode}" for host, at, mode in volumes)]
+        command += [f"--env={key}={value}" for key, value in environ.items()]
+        python = f"/opt/python/{variant.python_tag}-{variant.python_tag}/bin"
+        command += [f"--env=PATH={python}:/usr/local/bin:/usr/bin:/bin", image.reference]
+        command += ["bash", "-c", _SCRIPT, "usual", f"torch{variant.torch}"]
+        engine.call(command, f"{variant.id} the usual way", kept / "log")
+    before, after = (
+        json.loads((kept / f"usage-{step}.json").read_text()) for step in ("start", "build")
+    )
+    seconds = after["cpu_seconds"] - before["cpu_seconds"]
+    return {
+        "variant": variant.id,
+        "cpu_seconds": round(seconds, 1),
+        "peak_bytes": after["peak_bytes"],
+    }
+
+
+def measure() -> dict[str, Any]:
+    """Both ways, one after the other."""
+    engine = find_engine()
+    if usage().cpu_seconds is None:
+        print("note: this kernel counts no CPU time for control groups", file=sys.stderr)
+    matrix = load(ROOT / "matrix.yaml")
+    with tempfile.TemporaryDirectory(prefix="growth-") as name:
+        scratch = Path(name)
+        scratch.chmod(0o755)
+        mine = ours(scratch)
+        theirs = [usual(engine, variant, scratch) for variant in select(matrix, USUAL)]
+    first = mine[0]["cpu_seconds"]
+    for row in mine:
+        row["of_the_first"] = round(row["cpu_seconds"] / first, 4)
+    return {"ours": mine, "usual": theirs}
+
+
+def text(found: dict[str, Any]) -> str:
+    """The table, 80 columns wide."""
+    lines = [f"{'variant':<24}{'CPU s':>8}{'of first':>10}{'kernels':>9}{'files':>7}{'MiB':>8}"]
+    for row in found["ours"]:
+        lines.append(
+            f"{row['variant']:<24}{row['cpu_seconds']:>8.1f}{row['of_the_first']:>10.1%}"
+            f"{row['kernels_compiled']:>9}{row['files_compiled']:>7}"
+            f"{(row['peak_bytes'] or 0) / 2**20:>8.0f}"
+        )
+    for row in found["usual"]:
+        ratio = row["cpu_seconds"] / found["ours"][2]["cpu_seconds"]
+        lines.append(
+            f"{row['variant'] + ' (usual)':<32}{row['cpu_seconds']:>6.1f} CPU s,"
+            f" {ratio:.0f} times ours"
+        )
+    return "\n".join(lines)

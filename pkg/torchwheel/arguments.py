@@ -1,0 +1,128 @@
+"""What the command line takes: one function for each command."""
+
+import argparse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from torchwheel import __version__
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of `torchwheel COMMAND …`; the result's `command` is the command's name."""
+    top = argparse.ArgumentParser(
+        prog="torchwheel",
+        description="Builds, proves, tests and publishes wheels of PyTorch extensions.",
+    )
+    top.add_argument("--version", action="version", version=f"torchwheel {__version__}")
+    top.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    for name, (text, options) in _COMMANDS.items():
+        made = commands.add_parser(name, help=text, description=text)
+        made.set_defaults(command=name)
+        options(made)
+    return top
+
+
+def _with_matrix(made: argparse.ArgumentParser) -> None:
+    made.add_argument("--matrix", type=Path, default=Path("matrix.yaml"), help="the matrix")
+
+
+def _matrix(made: argparse.ArgumentParser) -> None:
+    _with_matrix(made)
+    made.add_argument("variant", nargs="*", help="selection, variant id or pattern (default: all)")
+    form = made.add_mutually_exclusive_group()
+    form.add_argument("--json", dest="form", action="store_const", const="json", default="table")
+    form.add_argument("--github", dest="form", action="store_const", const="github")
+    made.add_argument(
+        "--output", type=Path, help="append it to this file as a step's output: matrix=…"
+    )
+
+
+def _wheels(made: argparse.ArgumentParser) -> None:
+    _with_matrix(made)
+    made.add_argument(
+        "variant", nargs="*", help="selection, variant id or pattern (default: default)"
+    )
+    made.add_argument("--dist", type=Path, default=Path("dist"), help="the output folder")
+    made.add_argument("--archs", default="", help='another arch list, e.g. "9.0;12.0+PTX"')
+    made.add_argument("--no-launcher", action="store_true", help="compile without sccache")
+    made.add_argument(
+        "--container", action="store_true", help="build native variants in their images"
+    )
+    made.add_argument(
+        "--show", action="store_true", help="print what cibuildwheel would be told, build nothing"
+    )
+    made.add_argument(
+        "--twice", action="store_true", help="build each again, elsewhere: the bytes must be equal"
+    )
+    made.add_argument(
+        "--resume", action="store_true", help="repeat the last call, doing only what is missing"
+    )
+    made.add_argument(
+        "--at-once", type=_count, help="variants in work at a time (default: by cores and memory)"
+    )
+
+
+def _images(made: argparse.ArgumentParser) -> None:
+    _with_matrix(made)
+    made.add_argument("variant", nargs="*", help="variants they are for (default: release)")
+
+
+def _check(made: argparse.ArgumentParser) -> None:
+    made.add_argument("wheel", type=Path, nargs="+")
+    made.add_argument("--max-size", type=int, default=64, help="limit in MiB (default: 64)")
+
+
+def _smoke(made: argparse.ArgumentParser) -> None:
+    _with_matrix(made)
+    made.add_argument("wheel", type=Path)
+    made.add_argument("--here", action="store_true", help="use this Python's own torch; no network")
+    made.add_argument("--tests", type=Path, help="folder of smoke tests (default: the matrix's)")
+    made.add_argument("--torch", help="torch release of the environment (default: the matrix's)")
+    made.add_argument("--record", type=Path, help="JSON record (default: dist/smoke/WHEEL.json)")
+    made.add_argument("--junit", type=Path, help="JUnit file (default: beside the record)")
+
+
+def _collect(made: argparse.ArgumentParser) -> None:
+    _with_matrix(made)
+    made.add_argument("folder", type=Path, nargs="+", help="wheels and records, or folders of them")
+    made.add_argument(
+        "--selection",
+        action="append",
+        help="selection, variant id or pattern that must be there; may be repeated "
+        "(default: release)",
+    )
+    made.add_argument("--version", help="the release, e.g. 1.0.0 or the tag v1.0.0")
+    made.add_argument("--earlier", type=Path, help="folder of earlier releases, for the index")
+    made.add_argument(
+        "--out", type=Path, default=Path("dist", "release"), help="default: dist/release"
+    )
+
+
+def _index(made: argparse.ArgumentParser) -> None:
+    made.add_argument("folder", type=Path, nargs="?", default=Path("dist/index"))
+    made.add_argument("--port", type=int, default=8000)
+
+
+def _toolkit(made: argparse.ArgumentParser) -> None:
+    _with_matrix(made)
+    made.add_argument("name", help="a toolkit of the matrix, e.g. cu130")
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: a whole number of at least 1 expected")
+    return int(text)
+
+
+_COMMANDS: Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
+    "matrix": ("Print the variants of the matrix.", _matrix),
+    "wheels": ("Build, repair, check, smoke-test and index wheels.", _wheels),
+    "images": ("Build the container images that variants need.", _images),
+    "base-images": ("Make the base images here, with mmdebstrap.", _images),
+    "check": ("Hold wheels against their claims: the gates.", _check),
+    "smoke": ("Install a wheel in a clean environment and try it out.", _smoke),
+    "collect": ("Verify the artifacts of a release; write it as one folder.", _collect),
+    "index": ("Serve an index on loopback.", _index),
+    "toolkit": ("Provision and verify a toolkit; print its CUDA_HOME.", _toolkit),
+}

@@ -1,0 +1,62 @@
+"""Sorts what was handed in by variant: exactly what is selected, each once."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from torchwheel.collect.candidate import Candidate
+from torchwheel.collect.gather import Gathered
+from torchwheel.matrix.resolve import Variant
+from torchwheel.matrix.shown import listed
+from torchwheel.pipeline.record import Record as Build
+from torchwheel.smoke.record import Record as Smoke
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A variant, its wheel, and every record of it."""
+
+    variant: Variant
+    candidate: Candidate
+    builds: tuple[Build, ...]
+    smokes: tuple[Smoke, ...]
+
+
+def sort(
+    selected: Sequence[Variant], candidates: Sequence[Candidate], gathered: Gathered
+) -> tuple[Case, ...]:
+    """The selected variants that have exactly one wheel; `strays` speaks of the others."""
+    found = ((v, [c for c in candidates if c.claims.variant == v.id]) for v in selected)
+    return tuple(
+        Case(
+            variant=variant,
+            candidate=own[0],
+            builds=tuple(f.record for f in gathered.builds if f.record.variant == variant.id),
+            smokes=tuple(f.record for f in gathered.smokes if f.record.wheel == own[0].path.name),
+        )
+        for variant, own in found
+        if len(own) == 1
+    )
+
+
+def strays(
+    selected: Sequence[Variant], candidates: Sequence[Candidate], gathered: Gathered
+) -> Iterator[str]:
+    """A line for each variant without its one wheel, and for all that belongs to none."""
+    known = [variant.id for variant in selected]
+    for name in known:
+        own = [str(c.path) for c in candidates if c.claims.variant == name]
+        if not own:
+            yield f"{name}: no wheel; it is selected, so one is expected"
+        elif len(own) > 1:
+            yield f"{name}: {len(own)} wheels; one expected: {listed(own)}"
+    for candidate in candidates:
+        if candidate.claims.variant not in known:
+            yield f"{candidate.path}: variant {candidate.claims.variant} is not selected"
+    claimed = {candidate.claims.variant for candidate in candidates}
+    for build in gathered.builds:
+        if build.record.variant not in claimed.union(known):
+            yield f"{build.path}: the record of {build.record.variant}, which has no wheel here"
+    wheels = {candidate.path.name for candidate in candidates}
+    for smoke in gathered.smokes:
+        if smoke.record.wheel not in wheels:
+            yield f"{smoke.path}: the record of {smoke.record.wheel}, which is not here"

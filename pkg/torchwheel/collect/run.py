@@ -1,0 +1,81 @@
+"""The job: folders of artifacts in, one verified release folder out, or a line for each fault."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from torchwheel.check.limits import Limits
+from torchwheel.collect import report
+from torchwheel.collect.candidate import Candidate, examine
+from torchwheel.collect.cases import sort, strays
+from torchwheel.collect.earlier import read_earlier
+from torchwheel.collect.gather import gather
+from torchwheel.collect.rules import faults
+from torchwheel.collect.write import check_target, write
+from torchwheel.console import Progress
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.index.groups import groups_of
+from torchwheel.matrix.load import load
+from torchwheel.matrix.select import select
+
+
+def collect(
+    matrix_file: Path,
+    selection: Sequence[str],
+    folders: Sequence[Path],
+    out: Path,
+    progress: Progress,
+    *,
+    version: str | None = None,
+    earlier: Path | None = None,
+) -> str:
+    """Verify every wheel and record, then write the release.
+
+    Args:
+        matrix_file: the matrix.
+        selection: selections, variant ids or patterns: exactly these must be there.
+        folders: outputs of `torchwheel wheels` and `smoke`, or folders of such outputs.
+        out: the folder to write; replaced if it is an earlier collection.
+        progress: where to say what is being done.
+        version: the release, e.g. "1.0.0" or the tag "v1.0.0".
+        earlier: a folder of earlier releases, whose wheels stay in the index.
+
+    Returns:
+        The table.
+
+    Raises:
+        TorchwheelError: a line for each fault; nothing was written.
+    """
+    wanted = _version(version)
+    matrix = load(matrix_file)
+    selected = select(matrix, selection)
+    check_target(out)
+    before = read_earlier(earlier) if earlier else ()
+    gathered = gather(folders)
+    found = list(gathered.faults)
+    candidates: list[Candidate] = []
+    for path in gathered.wheels:
+        progress.step(f"gates: {path.name}")
+        try:
+            candidates.append(examine(path, Limits(max_size_mib=matrix.gates.max_size_mib)))
+        except TorchwheelError as error:
+            found.append(str(error))
+    cases = sort(selected, candidates, gathered)
+    found += [*strays(selected, candidates, gathered), *faults(matrix, cases, wanted)]
+    if found:
+        raise TorchwheelError(
+            "\n".join([f"nothing is written to {out}; faults: {len(found)}", *found])
+        )
+    releases = {name: tuple(entry.toolkits) for name, entry in matrix.torch.items()}
+    groups = {case.variant.id: groups_of(case.candidate.claims, releases) for case in cases}
+    progress.step(f"writing {out}")
+    write(out, cases, groups, report.document(matrix.project.name, cases, groups), before)
+    return report.table(cases)
+
+
+def _version(text: str | None) -> Version | None:
+    try:
+        return None if text is None else Version(text)
+    except InvalidVersion:
+        raise UsageError(f'{text!r} is not a version; expected e.g. "1.0.0" or "v1.0.0"') from None

@@ -1,0 +1,77 @@
+"""Writes a collection: a folder that is whole or absent."""
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from torchwheel.collect.cases import Case
+from torchwheel.collect.gather import SMOKE_FOLDER
+from torchwheel.collect.report import REPORT
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.files import folder_aside, sha256
+from torchwheel.index.build import build_index
+from torchwheel.index.model import IndexedWheel
+from torchwheel.pipeline import record as build_record
+from torchwheel.smoke import record as smoke_record
+
+SUMS = "SHA256SUMS"
+INDEX = "index"
+PYPI = "pypi"
+"""Folder of the wheels that PyPI takes: those without a local version."""
+
+
+def check_target(out: Path) -> None:
+    """Refuse to replace anything but an earlier collection."""
+    if out.exists() and not (out / REPORT).is_file() and (out.is_file() or any(out.iterdir())):
+        raise UsageError(f"{out} is there and is no earlier collection; remove it or name another")
+
+
+def write(
+    out: Path,
+    cases: Sequence[Case],
+    groups: Mapping[str, tuple[str, ...]],
+    report: str,
+    earlier: Sequence[IndexedWheel],
+) -> None:
+    """Replace `out` with the wheels, their records, the index, the sums and the report.
+
+    Wheels of earlier releases are in the index alone.
+    """
+    with folder_aside(out) as aside:
+        (aside / PYPI).mkdir()
+        (aside / REPORT).write_text(report, encoding="utf-8")
+        sums = [_sum(sha256(aside / REPORT), REPORT)]
+        indexed = list(earlier)
+        for case in cases:
+            wheel = _copied(case, aside)
+            indexed.append(IndexedWheel(wheel, groups[case.variant.id]))
+            sums.append(_sum(case.candidate.sha256, wheel.name))
+            if case.candidate.wheel.version.local is None:
+                os.link(wheel, aside / PYPI / wheel.name)
+            _records(case, aside)
+        build_index(indexed, aside / INDEX)
+        (aside / SUMS).write_text("".join(sums), encoding="utf-8")
+
+
+def _copied(case: Case, aside: Path) -> Path:
+    """The wheel's copy; what was judged is what is published."""
+    candidate = case.candidate
+    copy = Path(shutil.copyfile(candidate.path, aside / candidate.path.name))
+    if sha256(copy) != candidate.sha256:
+        raise TorchwheelError(f"{candidate.path} changed while it was collected; run again")
+    return copy
+
+
+def _records(case: Case, aside: Path) -> None:
+    for build in case.builds:
+        build_record.save(aside, build)
+    (aside / SMOKE_FOLDER).mkdir(exist_ok=True)
+    for number, smoke in enumerate(case.smokes, start=1):
+        file = aside / SMOKE_FOLDER / f"{case.variant.id}.{number}.json"
+        file.write_text(smoke_record.dumps(smoke), encoding="utf-8")
+
+
+def _sum(digest: str, name: str) -> str:
+    """A line that `sha256sum -c` reads."""
+    return f"{digest}  {name}\n"

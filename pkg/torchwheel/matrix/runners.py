@@ -1,0 +1,58 @@
+"""Which of CI's machines builds a variant, and which one tries it out."""
+
+from collections.abc import Iterator
+
+from torchwheel.errors import UsageError
+from torchwheel.matrix.finding import Finding
+from torchwheel.matrix.model import Matrix
+from torchwheel.matrix.places_model import Machines
+from torchwheel.matrix.resolve import Variant
+from torchwheel.matrix.shown import listed
+
+PURE = "any"
+"""The platform of wheels without machine code."""
+
+
+def build_runner(matrix: Matrix, variant: Variant) -> tuple[str, ...]:
+    """Labels of the runner that builds `variant`."""
+    return _machines(matrix, variant).build
+
+
+def gpu_runner(matrix: Matrix, variant: Variant) -> tuple[str, ...]:
+    """Labels of the runner whose GPU `variant` must have run on; empty where there is none."""
+    machines = matrix.runners.get(variant.platform)
+    if machines is None or variant.toolkit is None:
+        return ()
+    return (machines.cuda if variant.toolkit.backend == "cuda" else machines.rocm) or ()
+
+
+def smoke_runner(matrix: Matrix, variant: Variant) -> tuple[str, ...]:
+    """Labels of the runner that tries `variant` out: one with its GPU, else one without."""
+    machines = _machines(matrix, variant)
+    return gpu_runner(matrix, variant) or machines.cpu or machines.build
+
+
+def runners_whole(matrix: Matrix) -> Iterator[Finding]:
+    """Where runners are declared, each platform that is built has its machines, no other."""
+    if not matrix.runners:
+        return
+    built = [*matrix.platforms, *([PURE] if matrix.abis.pure else [])]
+    for platform in built:
+        if platform not in matrix.runners:
+            yield ("runners",), f'key "{platform}" is missing: its wheels are built too'
+    for platform, machines in matrix.runners.items():
+        if platform not in built:
+            yield ("runners", platform), f"nothing is built for it; built: {listed(built)}"
+        for backend in ("cuda", "rocm"):
+            if platform == PURE and getattr(machines, backend):
+                yield ("runners", platform, backend), "a wheel without GPU code needs no GPU"
+
+
+def _machines(matrix: Matrix, variant: Variant) -> Machines:
+    try:
+        return matrix.runners[variant.platform]
+    except KeyError:
+        raise UsageError(
+            f'no machine for {variant.id}: the matrix has no section "runners"; '
+            f"expected e.g. runners: {{{variant.platform}: {{build: [ubuntu-24.04]}}}}"
+        ) from None

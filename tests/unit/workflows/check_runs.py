@@ -1,0 +1,88 @@
+"""Checks of what is run: nox sessions, the options they are given, the variables they read."""
+
+import contextlib
+import io
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from workflow_files import Files, Session, jobs, sessions, steps
+
+from torchwheel.arguments import parser
+
+INSTALL = (
+    'python -m pip install --require-hashes --requirement "$GITHUB_ACTION_PATH/requirements.txt"'
+)
+_GIVEN = ("GITHUB_OUTPUT", "GITHUB_ACTION_PATH")
+_VARIABLE = re.compile(r"\$\{?(\w+)\}?")
+
+
+def every_run_is_a_session(files: Files) -> Iterator[str]:
+    """One nox call, with options that its command takes; nothing is expanded by GitHub in it."""
+    known = sessions()
+    for path, document in files.documents.items():
+        for step in steps(document):
+            run = step.get("run")
+            if run is None or (run == INSTALL and path in files.actions):
+                continue
+            if "${{" in run:
+                yield f"{path}: an expression in a run: {run!r}"
+            elif "\n" in run.strip() or re.search(r"[;|&<>`]|\$\(", run):
+                yield f"{path}: more than one call of nox: {run!r}"
+            else:
+                yield from (f"{path}: {text}: {run!r}" for text in _wrong(run, known))
+
+
+def _wrong(run: str, known: Mapping[str, Session]) -> Iterator[str]:
+    words = shlex.split(run)
+    if words[:2] != ["nox", "-s"] or len(words) < 3:
+        yield "not a nox session"
+        return
+    name, rest = words[2], words[3:]
+    session = known.get(name)
+    if session is None:
+        yield f"no session {name} in noxfile.py"
+    elif rest and rest[0] != "--":
+        yield "expected -- after the session"
+    elif session.command:
+        yield from _parsed([session.command, *rest[1:]])
+    elif any(word.startswith("-") for word in rest[1:]):
+        yield f"session {name} takes no options"
+
+
+def _parsed(call: list[str]) -> Iterator[str]:
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            # Variables may hold any text but none that looks like an option.
+            parser().parse_args([_VARIABLE.sub("x", word) for word in call])
+    except SystemExit:
+        yield said.getvalue().strip().splitlines()[-1]
+
+
+def every_variable_is_set(files: Files) -> Iterator[str]:
+    """Variables of a run are those of its step, and the step has none that nobody reads."""
+    for path, document in files.documents.items():
+        for step in steps(document):
+            given = set(step.get("env", {}))
+            read = set(_VARIABLE.findall(step.get("run", "")))
+            for name in sorted(read - given - set(_GIVEN)):
+                yield f"{path}: ${name} is not in the step's env"
+            for name in sorted(given - read):
+                if not name.startswith("SCCACHE_") and name != "GH_TOKEN":
+                    yield f"{path}: {name} is in a step's env and not read"
+
+
+def no_way_around(files: Files) -> Iterator[str]:
+    """A job or step runs only if all before it were green."""
+    for path, document in files.workflows.items():
+        for part in [*jobs(document).values(), *steps(document)]:
+            if part.get("continue-on-error"):
+                yield f"{path}: continue-on-error"
+            if re.search(r"\b(always|failure|cancelled)\s*\(", _if(part)):
+                yield f"{path}: if: {_if(part)}"
+
+
+def _if(part: Mapping[str, Any]) -> str:
+    return str(part.get("if", ""))

@@ -1,0 +1,91 @@
+"""What the workflows name exists, and what they publish is proven; each check is seen to fail."""
+
+import re
+from pathlib import Path
+
+import check_order
+import check_references
+import check_runs
+import check_uses
+import pytest
+import yaml
+from workflow_files import ROOT, committed, jobs, references
+
+from torchwheel.matrix.load import load
+
+CI, WHEELS, SMOKE, RELEASE = (
+    f".github/workflows/{name}.yml" for name in ("ci", "wheels", "smoke", "release")
+)
+NOX = ".github/actions/nox/action.yml"
+CHECKS = {
+    check.__name__: check
+    for check in (
+        check_runs.every_run_is_a_session,
+        check_runs.every_variable_is_set,
+        check_runs.no_way_around,
+        check_uses.every_use_is_pinned,
+        check_uses.one_pin_for_each_action,
+        check_uses.calls_fit,
+        check_references.references_exist,
+        check_references.no_secrets,
+        check_order.artifacts_come_first,
+        check_order.release_is_proven,
+        check_order.least_permissions,
+    )
+}
+BENT = yaml.safe_load((Path(__file__).parent / "bent.yaml").read_text())
+
+
+@pytest.fixture(scope="module")
+def files():
+    return committed()
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_committed_workflows_hold(files, check):
+    assert list(CHECKS[check](files)) == []
+
+
+def test_all_of_them_are_read(files):
+    assert set(files.texts) == {CI, WHEELS, SMOKE, RELEASE, NOX}
+
+
+@pytest.mark.parametrize("name", BENT)
+def test_a_bent_workflow_is_seen(files, name):
+    case = BENT[name]
+    bent = files.changed(f".github/{case['file']}", case["old"], case["new"])
+    assert list(CHECKS[case["check"]](bent)) == case["faults"]
+
+
+def test_each_check_was_seen_to_fail():
+    assert {case["check"] for case in BENT.values()} == set(CHECKS)
+
+
+def test_a_removed_file_is_seen(files):
+    found = list(check_uses.every_use_is_pinned(files.without(SMOKE)))
+    assert found == [f"{RELEASE}: $/.github/workflows/smoke.yml is not there"]
+
+
+def test_ci_runs_the_oldest_and_the_newest_python(files):
+    minors = {
+        int(python.partition(".")[2])
+        for release in load(ROOT / "matrix.yaml").torch.values()
+        for python in release.pythons
+    }
+    pythons = jobs(files.workflows[CI])["tests"]["strategy"]["matrix"]["python"]
+    assert pythons == [f"3.{min(minors)}", f"3.{max(minors)}"]
+
+
+def test_every_repository_variable_is_documented(files):
+    text = (ROOT / "docs" / "ci.md").read_text()
+    read = {ref for document in files.workflows.values() for ref in references(document)}
+    variables = {ref.removeprefix("vars.") for ref in read if ref.startswith("vars.")}
+    assert "SCCACHE_BUCKET" in variables
+    assert [name for name in sorted(variables) if f"`{name}`" not in text] == []
+
+
+def test_nox_is_pinned_by_hash():
+    text = (ROOT / ".github/actions/nox/requirements.txt").read_text()
+    pinned = re.findall(r"^(\S+)==\S+ .*\\\n    --hash=sha256:[0-9a-f]{64}", text, re.MULTILINE)
+    assert set(pinned) == set(re.findall(r"^([a-z]\S*)==", text, re.MULTILINE))
+    assert "nox" in pinned
