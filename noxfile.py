@@ -106,6 +106,13 @@ def smoke(session: nox.Session) -> None:
 
 
 @nox.session
+def compat(session: nox.Session) -> None:
+    """Try a wheel with every torch that it claims: nox -s compat -- WHEEL."""
+    install(session, *TORCHWHEEL)
+    session.run("torchwheel", "compat", *session.posargs)
+
+
+@nox.session
 def collect(session: nox.Session) -> None:
     """Verify the artifacts of a release: nox -s collect -- FOLDER… [--version 1.0.0]."""
     install(session, *TORCHWHEEL)

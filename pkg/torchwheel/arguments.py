@@ -83,6 +83,17 @@ def _smoke(made: argparse.ArgumentParser) -> None:
     made.add_argument("--junit", type=Path, help="JUnit file (default: beside the record)")
 
 
+def _compat(made: argparse.ArgumentParser) -> None:
+    _with_matrix(made)
+    made.add_argument("wheel", type=Path)
+    made.add_argument(
+        "--torch", action="append", help="a release; may be repeated (default: those of the matrix)"
+    )
+    made.add_argument(
+        "--record", type=Path, default=Path("dist", "compat.json"), help="default: dist/compat.json"
+    )
+
+
 def _collect(made: argparse.ArgumentParser) -> None:
     _with_matrix(made)
     made.add_argument("folder", type=Path, nargs="+", help="wheels and records, or folders of them")
@@ -122,6 +133,7 @@ _COMMANDS: Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] =
     "base-images": ("Make the base images here, with mmdebstrap.", _images),
     "check": ("Hold wheels against their claims: the gates.", _check),
     "smoke": ("Install a wheel in a clean environment and try it out.", _smoke),
+    "compat": ("Try a wheel with every torch that it claims.", _compat),
     "collect": ("Verify the artifacts of a release; write it as one folder.", _collect),
     "index": ("Serve an index on loopback.", _index),
     "toolkit": ("Provision and verify a toolkit; print its CUDA_HOME.", _toolkit),

@@ -126,6 +126,24 @@ def _smoke(options: argparse.Namespace) -> int:
     return int(not found.ok)
 
 
+def _compat(options: argparse.Namespace) -> int:
+    from torchwheel.matrix.load import load
+    from torchwheel.smoke.compat import compat, compat_text
+
+    matrix = load(options.matrix)
+    with Terminal().running() as progress:
+        rows = compat(
+            options.wheel,
+            options.torch or [f"{minor}.0" for minor in matrix.torch],
+            tests=options.matrix.parent / matrix.smoke.tests,
+            requires=matrix.smoke.requires,
+            record=options.record,
+            progress=progress,
+        )
+    print(f"{compat_text(rows)}record: {options.record}")
+    return int(not all(row.ok for row in rows))
+
+
 def _collect(options: argparse.Namespace) -> int:
     from torchwheel.collect.run import collect
 
@@ -179,6 +197,7 @@ _COMMANDS: Mapping[str, Command] = {
     "base-images": _base_images,
     "check": _check,
     "smoke": _smoke,
+    "compat": _compat,
     "collect": _collect,
     "index": _serve,
     "toolkit": _toolkit,

@@ -70,6 +70,13 @@ def built(_: Matrix, case: Case) -> Iterator[str]:
         yield "its build record says: smoke failed"
 
 
+def reproducible(matrix: Matrix, case: Case) -> Iterator[str]:
+    """Where the matrix wants it, a second build gave the same bytes."""
+    wanted = matrix.gates.reproducible and case.variant.toolkit is not None
+    if wanted and not any(record.built_twice for record in case.builds):
+        yield "was built once; the matrix wants two builds to agree: build it with --twice"
+
+
 def smoked(_: Matrix, case: Case) -> Iterator[str]:
     """At least one smoke record, all of them green, each of these very bytes."""
     if not case.smokes:
@@ -103,7 +110,7 @@ def on_gpu(case: Case, record: smokes.Record) -> bool:
     return bool(machine.gpu and runtime and toolkit)
 
 
-RULES: tuple[Rule, ...] = (named, claimed, gated, built, smoked, ran_on_gpu)
+RULES: tuple[Rule, ...] = (named, claimed, gated, built, reproducible, smoked, ran_on_gpu)
 
 
 def _versions(cases: Sequence[Case], expected: Version | None) -> Iterator[str]:

@@ -19,10 +19,18 @@ DIGEST_LABEL = "torchwheel.digest"
 
 @dataclasses.dataclass(frozen=True)
 class Built:
-    """An image that is there: what the engine knows it by, and the digest of its content."""
+    """An image that is there.
+
+    Attributes:
+        reference: what the engine knows it by.
+        digest: of its content.
+        compilers: digest of that part of it that compilers see.
+        fresh: whether it was built just now.
+    """
 
     reference: str
     digest: str
+    compilers: str = ""
     fresh: bool = False
 
 
@@ -31,20 +39,26 @@ def ensure(engine: Engine, image: Image | Base, cache: Path, progress: Progress)
     if isinstance(image, Base):
         return _base(engine, image, progress)
     needs = {name: ensure(engine, needed, cache, progress) for name, needed in image.needs.items()}
-    found = digest(image, {name: built.digest for name, built in needs.items()})
-    tag = reference(image, found)
+    built = _named(image, needs)
+    tag = built.reference
     if engine.content_of(tag):
-        return Built(tag, found)
+        return built
     logs = cache / "images"
     logs.mkdir(parents=True, exist_ok=True)
     name = tag.rpartition("/")[2].replace(":", "-")
     with waiting(FileLock(logs / f"{name}.lock"), f"{image.name}: another run builds it", progress):
         if engine.content_of(tag):
-            return Built(tag, found)
+            return built
         progress.step(f"image {image.name}: building")
-        references = {arg: built.reference for arg, built in needs.items()}
-        _build(engine, image, tag, found, references, logs / f"{name}.log")
-    return Built(tag, found, fresh=True)
+        references = {arg: needed.reference for arg, needed in needs.items()}
+        _build(engine, image, built, references, logs / f"{name}.log")
+    return dataclasses.replace(built, fresh=True)
+
+
+def _named(image: Image, needs: Mapping[str, Built]) -> Built:
+    digests = {name: built.digest for name, built in needs.items()}
+    found = digest(image, digests)
+    return Built(reference(image, found), found, digest(image, digests, image.beside))
 
 
 def described(engine: Engine, image: Image | Base) -> Built:
@@ -52,9 +66,7 @@ def described(engine: Engine, image: Image | Base) -> Built:
     if isinstance(image, Base):
         found = {name: engine.content_of(name) for name in (image.local, image.public)}
         return next((Built(name, i) for name, i in found.items() if i), Built(image.public, ""))
-    needs = {name: described(engine, needed).digest for name, needed in image.needs.items()}
-    found_ = digest(image, needs)
-    return Built(reference(image, found_), found_)
+    return _named(image, {name: described(engine, one) for name, one in image.needs.items()})
 
 
 def _base(engine: Engine, base: Base, progress: Progress) -> Built:
@@ -82,7 +94,7 @@ def for_machine(machine: str | None) -> list[str]:
 
 
 def _build(
-    engine: Engine, image: Image, tag: str, found: str, references: Mapping[str, str], log: Path
+    engine: Engine, image: Image, built: Built, references: Mapping[str, str], log: Path
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="torchwheel-image-") as name:
         context = Path(name) / "context"
@@ -95,8 +107,8 @@ def _build(
             os.utime(target, (0, 0))
         recipe = Path(name) / "Dockerfile"
         recipe.write_text(image.recipe, encoding="utf-8")
-        arguments = ["build", *for_machine(image.machine), "--file", str(recipe), "--tag", tag]
-        arguments += ["--label", f"{DIGEST_LABEL}={found}"]
+        arguments = ["build", *for_machine(image.machine), "--file", str(recipe)]
+        arguments += ["--tag", built.reference, "--label", f"{DIGEST_LABEL}={built.digest}"]
         for arg, value in sorted({**image.args, **references}.items()):
             arguments += ["--build-arg", f"{arg}={value}"]
         if bundle := ca_bundle():

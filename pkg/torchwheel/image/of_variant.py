@@ -138,6 +138,7 @@ def _cuda(
         args={**_source(toolkit), "CROSS": _CROSS_COMPILER if cross else ""},
         files=files,
         needs=needs,
+        beside=("PYTHON_IMAGE", "requirements.txt"),
     )
 
 
@@ -151,6 +152,7 @@ def _rocm(containers: Containers, toolkit: Toolkit, recipes: Path, python: str) 
         args={**_source(toolkit), "APT_TARGET": packages.target or ""},
         files={"requirements.txt": _text(recipes / "requirements.txt")},
         needs={"BASE_IMAGE": Base(packages.suite), "BUILD_BASE": Base(containers.base)},
+        beside=("requirements.txt",),
     )
 
 

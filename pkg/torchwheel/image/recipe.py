@@ -6,7 +6,7 @@ under that name need not be built.
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 LOCAL = "localhost/torchwheel"
 
@@ -43,6 +43,7 @@ class Image:
         files: the build context, path to content.
         needs: build arguments whose value is the reference of another image.
         machine: a foreign machine it is for, e.g. "arm64".
+        beside: arguments and files that no compiler sees: its Python, and Python's tools.
     """
 
     name: str
@@ -51,14 +52,18 @@ class Image:
     files: Mapping[str, str]
     needs: "Mapping[str, Image | Base]"
     machine: str | None = None
+    beside: tuple[str, ...] = ()
 
 
-def digest(image: Image, needs: Mapping[str, str]) -> str:
-    """Names the content of `image`; `needs` has the id or digest of each image it is made of."""
+def digest(image: Image, needs: Mapping[str, str], without: Container[str] = ()) -> str:
+    """Names the content of `image`, arguments and files named by `without` left out.
+
+    `needs` has the id or digest of each image it is made of.
+    """
     hashed = hashlib.sha256()
     parts = [("recipe", image.recipe), ("machine", image.machine or "")]
     for kind, mapping in (("arg", image.args), ("file", image.files), ("needs", needs)):
-        parts += [(f"{kind} {name}", mapping[name]) for name in sorted(mapping)]
+        parts += [(f"{kind} {n}", mapping[n]) for n in sorted(mapping) if n not in without]
     for name, value in parts:
         hashed.update(f"{name}\0{len(value)}\0{value}\0".encode())
     return hashed.hexdigest()

@@ -90,6 +90,10 @@ class Gates(Section):
     """Limits a wheel must keep."""
 
     max_size_mib: Annotated[int, Field(gt=0)]
+    reproducible: Annotated[
+        bool,
+        Field(description="A release takes only native wheels that two builds gave the bytes of."),
+    ] = False
 
 
 class Matrix(Section):

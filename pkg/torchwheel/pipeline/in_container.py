@@ -101,7 +101,7 @@ def options_of(
         (str(Path(__file__).parent.parent), f"{cibw.TORCHWHEEL}/torchwheel", "ro"),
         (str(torch), cibw.TORCH, "ro"),
         (str(run.kept(variant)), cibw.KEPT, "rw"),
-        (str(run.shared(toolkit, image.digest)), cibw.SHARED, "rw"),
+        (str(run.shared(toolkit, image.compilers)), cibw.SHARED, "rw"),
     ]
     environment = {
         "PYTHONPATH": cibw.TORCHWHEEL,

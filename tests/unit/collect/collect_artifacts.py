@@ -30,7 +30,7 @@ runners:
   linux_x86_64: {build: [ubuntu-24.04], cuda: [self-hosted, cuda]}
   any: {build: [ubuntu-24.04]}
 smoke: {tests: tests/smoke, torch: "2.13.0"}
-gates: {max_size_mib: 8}
+gates: {max_size_mib: 8, reproducible: true}
 """
 
 
@@ -68,6 +68,7 @@ class Artifacts:
             smoke="passed, not run on a GPU",
             seconds=1.0,
             steps={},
+            built_twice=variant != "pure",
         )
         build_record.save(wheel.parent, record)
         self.write_smoke(variant, smoke_of(wheel), f"wheel-{variant}")

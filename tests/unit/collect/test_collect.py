@@ -241,6 +241,10 @@ def another_python(a: Artifacts) -> None:
     again(a, "pure", tag="cp312-none-any")
 
 
+def built_once(a: Artifacts) -> None:
+    a.edit(a.build_file("cu130-stable"), built_twice=False)
+
+
 def again(a: Artifacts, variant: str, **wheel: object) -> None:
     """Another wheel of a variant, its records in order."""
     for folder in ("wheel", "smoke"):
@@ -288,6 +292,8 @@ REFUSALS = {
     another_project: "pure: a wheel of other; expected one of demo",
     another_arch_list: "cu130-stable: made from another matrix: archs is 9.0; expected 8.0",
     another_platform: "cu130-stable: tag py3-none-manylinux_2_28_aarch64; expected py3-…-…x86_64",
+    built_once: "cu130-stable: was built once; the matrix wants two builds to agree: "
+    "build it with --twice",
     another_python: "pure: tag cp312-none-any; expected py3-…-…any",
 }
 

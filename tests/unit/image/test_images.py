@@ -53,6 +53,16 @@ def test_variants_of_one_toolkit_and_python_share_an_image(matrix):
     )
 
 
+def test_compilers_are_the_same_whatever_the_python(matrix):
+    made = image_of(matrix, variant(matrix, "cu124-torch2.6-cp312"), ROOT, "x86_64")
+    needs = dict.fromkeys(made.needs, "same")
+    compilers = digest(made, needs, made.beside)
+    other = dataclasses.replace(made, files={**made.files, "requirements.txt": "another"})
+    assert digest(other, {**needs, "PYTHON_IMAGE": "another"}, made.beside) == compilers
+    assert digest(made, {**needs, "BASE_IMAGE": "another"}, made.beside) != compilers
+    assert digest(made, {**needs, "PYTHON_IMAGE": "another"}) != digest(made, needs)
+
+
 def test_the_toolkit_in_an_image_is_pinned_by_hash(matrix):
     made = image_of(matrix, variant(matrix, "cu130-stable"), ROOT, "x86_64")
     pins = made.files["toolkit/toolkit.txt"].splitlines()

@@ -27,7 +27,7 @@ def options_for(name, tmp_path, monkeypatch, environ=None, user=0, room=1 << 40)
     disk = type("Disk", (), {"free": room})
     monkeypatch.setattr(in_container.shutil, "disk_usage", lambda _: disk)
     variant = next(one for one in resolve(matrix) if one.id == name)
-    image = Built("localhost/torchwheel/image:0123", "0123")
+    image = Built("localhost/torchwheel/image:0123", "0123", "4567")
     return in_container.options_of(
         run, variant, "podman", image, tmp_path / "cache" / "torch", environ or {}
     )

@@ -1,0 +1,102 @@
+"""One wheel run under every torch it claims: forward compatibility, measured."""
+
+import dataclasses
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from torchwheel import files
+from torchwheel.console import Progress
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.inspect.wheel import read_wheel
+from torchwheel.smoke.environment import usual_torch
+from torchwheel.smoke.record import Record
+from torchwheel.smoke.run import smoke
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One torch release: the record of its run, or why there is none."""
+
+    torch: str
+    record: Record | None = None
+    error: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the wheel worked with it."""
+        return self.record is not None and self.record.ok
+
+
+def compat(
+    wheel: Path,
+    releases: Sequence[str],
+    *,
+    tests: Path,
+    requires: Sequence[str],
+    record: Path,
+    progress: Progress,
+) -> tuple[Row, ...]:
+    """Try the wheel in a clean environment for each torch that its range admits.
+
+    Args:
+        wheel: the file.
+        releases: torch releases, e.g. "2.11.0"; those outside the wheel's range are left out.
+        tests: folder of the smoke tests.
+        requires: what they need beside torch.
+        record: where the JSON record of all runs goes.
+        progress: where to say what is being done.
+    """
+    facts = read_wheel(wheel)
+    wanted = [release for release in releases if usual_torch(facts, release)]
+    if not wanted:
+        raise UsageError(f"{wheel.name} goes with none of torch {', '.join(releases)}")
+    rows = tuple(_try(wheel, one, tests, requires, progress) for one in wanted)
+    files.write_text(record, dumps(wheel, rows))
+    return rows
+
+
+def _try(wheel: Path, torch: str, tests: Path, requires: Sequence[str], progress: Progress) -> Row:
+    # A cache of its own: five torches with CUDA would be 25 GB.
+    with tempfile.TemporaryDirectory(prefix="torchwheel-compat-") as folder:
+        try:
+            found = smoke(
+                wheel,
+                tests=tests,
+                torch=torch,
+                requires=requires,
+                here=False,
+                record=Path(folder) / "record.json",
+                junit=None,
+                cache=Path(folder),
+                progress=progress,
+            )
+        except TorchwheelError as error:
+            return Row(torch, error=str(error))
+    progress.say(f"torch {torch}: {found.verdict}")
+    return Row(torch, found)
+
+
+def dumps(wheel: Path, rows: Sequence[Row]) -> str:
+    """All runs as JSON."""
+    listed = [dataclasses.asdict(row) for row in rows]
+    head = {"schema": 1, "wheel": wheel.name, "sha256": files.sha256(wheel)}
+    return json.dumps({**head, "torch": listed}, indent=1) + "\n"
+
+
+def compat_text(rows: Sequence[Row]) -> str:
+    """A table, one row for each torch."""
+    lines = [f"{'torch':<16}{'Python':<9}{'passed':>7}{'skipped':>9}{'failed':>8}  verdict"]
+    for row in rows:
+        if row.record is None:
+            lines.append(f"{row.torch:<16}{row.error}")
+            continue
+        counts = Counter(test.outcome for test in row.record.tests)
+        machine = row.record.machine
+        lines.append(
+            f"{machine.torch:<16}{machine.python:<9}{counts['passed']:>7}{counts['skipped']:>9}"
+            f"{counts['failed']:>8}  {row.record.why or row.record.verdict}"
+        )
+    return "\n".join(lines) + "\n"
