@@ -26,7 +26,7 @@ from torchwheel.image.of_variant import image_of
 from torchwheel.matrix.load import load
 from torchwheel.matrix.resolve import Variant
 from torchwheel.matrix.select import select
-from torchwheel.pipeline.in_container import index_options
+from torchwheel.pipeline.container_options import index_options
 from torchwheel.pipeline.usage import usage
 from torchwheel.toolkit.cache import cache_folder
 

@@ -5,38 +5,29 @@ import dataclasses
 import importlib.util
 import json
 import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 from torchwheel import claims as claims_file
 from torchwheel.builder.ninja import is_progress
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.errors import TorchwheelError
 from torchwheel.files import write_text
-from torchwheel.image.build import Built, ca_bundle
+from torchwheel.image.build import Built
 from torchwheel.image.engine import Engine
-from torchwheel.image.of_variant import is_cross, python_of
 from torchwheel.matrix.resolve import Variant
 from torchwheel.pipeline import cibuildwheel as cibw
 from torchwheel.pipeline import inside
+from torchwheel.pipeline.container_options import options_of, torch_of
 from torchwheel.pipeline.log import reason
 from torchwheel.pipeline.run import Run, claims_of
 from torchwheel.pipeline.sources import stage
-from torchwheel.pipeline.told import Places, told
 from torchwheel.smoke import junit
 from torchwheel.smoke.assemble import from_files
 from torchwheel.smoke.record import Record
-from torchwheel.toolkit.headers import torch_headers
 
-# A CUDA torch has 5 GB, and each Python another: with less room they go with their container.
-_ROOM_FOR_CACHE = 32 << 30
 # The image's build user.
 _USER = 1000
-# How pip is told where packages are; uv has names of its own for the same.
-_INDEX_VARIABLES = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL": "UV_INDEX"}
-_SCCACHE = ("SCCACHE_REDIS_ENDPOINT", "SCCACHE_BUCKET", "SCCACHE_GHA_ENABLED", "SCCACHE_MEMCACHED")
 
 
 def build(
@@ -78,98 +69,6 @@ def _why(kept: Path, log: Path, status: int) -> str:
             if test.outcome == "failed":
                 return f"smoke: {test.name}: {test.reason}"
     return reason(log, f"cibuildwheel ended with status {status}")
-
-
-def torch_of(run: Run, variant: Variant) -> Path:
-    """The headers of the torch that a native variant is built for."""
-    return torch_headers(variant.torch_release or "", run.cache, run.progress)
-
-
-def options_of(
-    run: Run,
-    variant: Variant,
-    engine: str,
-    image: Built,
-    torch: Path,
-    environ: Mapping[str, str] = os.environ,
-) -> cibw.Options:
-    """Everything cibuildwheel is told about one variant; `torch` holds its torch's headers."""
-    toolkit = variant.toolkit
-    if toolkit is None:
-        raise UsageError(f"{variant.id}: has no native code, so it is built on the host")
-    volumes = [
-        (str(Path(__file__).parent.parent), f"{cibw.TORCHWHEEL}/torchwheel", "ro"),
-        (str(torch), cibw.TORCH, "ro"),
-        (str(run.kept(variant)), cibw.KEPT, "rw"),
-        (str(run.shared(toolkit, image.compilers)), cibw.SHARED, "rw"),
-    ]
-    environment = {
-        "PYTHONPATH": cibw.TORCHWHEEL,
-        "MAX_JOBS": str(run.jobs),
-        **told(variant, _places(variant)),
-    }
-    cross = is_cross(variant)
-    if not cross and shutil.disk_usage(run.cache).free < _ROOM_FOR_CACHE:
-        environment["UV_NO_CACHE"] = "1"
-    elif not cross:
-        uv = run.cache / "uv"
-        uv.mkdir(exist_ok=True)
-        volumes.append((str(uv), cibw.UV_CACHE, "rw"))
-        # Links, not copies: a CUDA torch has 5 GB.
-        environment |= {"UV_CACHE_DIR": cibw.UV_CACHE, "UV_LINK_MODE": "symlink"}
-    more_volumes, more = index_options(environ)
-    # A variable that CI leaves empty is one that is not set.
-    passed = tuple(n for n in sorted(environ) if n.startswith(("SCCACHE_", "AWS_")) and environ[n])
-    if any(name in _SCCACHE for name in passed):
-        environment["TORCHWHEEL_LAUNCHER"] = "sccache"
-    smoke = run.matrix.smoke
-    torch_pin = f"torch=={smoke.torch}" if variant.abi == "stable" else f"torch{variant.torch}"
-    return cibw.Options(
-        engine=engine,
-        run=run.id,
-        image=image.reference,
-        python=python_of(run.matrix, variant),
-        volumes=(*volumes, *more_volumes),
-        user=f"{os.geteuid()}:{os.getegid()}" if os.geteuid() else None,
-        passed=passed if "TORCHWHEEL_LAUNCHER" in environment else (),
-        environment={**environment, **more},
-        project=run.matrix.project.name,
-        tests=None if cross else smoke.tests,
-        requires=(torch_pin, *smoke.requires),
-    )
-
-
-def _places(variant: Variant) -> Places:
-    rocm = variant.toolkit is not None and variant.toolkit.backend == "rocm"
-    return Places(
-        toolkit="/opt/rocm" if rocm else "/usr/local/cuda",
-        torch=cibw.TORCH,
-        build=f"{cibw.KEPT}/native",
-        shared=cibw.SHARED,
-        sysroot="/opt/sysroot" if rocm else None,
-        cxx=_compiler(rocm=rocm, cross=is_cross(variant)),
-    )
-
-
-def _compiler(*, rocm: bool, cross: bool) -> str | None:
-    """The host compiler of an image, where it is not its g++."""
-    if rocm:
-        return "/opt/rocm/llvm/bin/clang++"
-    return "aarch64-linux-gnu-g++" if cross else None
-
-
-def index_options(environ: Mapping[str, str]) -> tuple[list[tuple[str, str, str]], dict[str, str]]:
-    """What pip is told on this machine, for uv in the container: indexes, folders, certificates."""
-    volumes: list[tuple[str, str, str]] = []
-    told_ = {uv: environ[pip] for pip, uv in _INDEX_VARIABLES.items() if environ.get(pip)}
-    links = [one for one in environ.get("PIP_FIND_LINKS", "").split() if Path(one).is_dir()]
-    if links:
-        volumes += [(one, one, "ro") for one in links]
-        told_["UV_FIND_LINKS"] = ",".join(links)
-    if bundle := ca_bundle(environ):
-        volumes.append((str(bundle), cibw.CA_BUNDLE, "ro"))
-        told_["SSL_CERT_FILE"] = cibw.CA_BUNDLE
-    return volumes, told_
 
 
 def _writable(folder: Path) -> None:

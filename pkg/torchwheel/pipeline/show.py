@@ -10,7 +10,7 @@ from torchwheel.image.of_variant import image_of
 from torchwheel.matrix.load import load
 from torchwheel.matrix.select import select
 from torchwheel.pipeline.cibuildwheel import toml
-from torchwheel.pipeline.in_container import options_of, torch_of
+from torchwheel.pipeline.container_options import options_of, torch_of
 from torchwheel.pipeline.request import Request
 from torchwheel.pipeline.run import Run
 from torchwheel.toolkit.cache import cache_folder

@@ -10,7 +10,7 @@ from torchwheel.console import Quiet
 from torchwheel.image.build import Built
 from torchwheel.matrix.load import load
 from torchwheel.matrix.resolve import resolve
-from torchwheel.pipeline import in_container
+from torchwheel.pipeline import container_options
 from torchwheel.pipeline.cibuildwheel import Options, settings, toml
 from torchwheel.pipeline.run import Run
 
@@ -21,14 +21,14 @@ def options_for(name, tmp_path, monkeypatch, environ=None, user=0, room=1 << 40)
     matrix = load(Path(__file__).parents[1] / "matrix" / "full.yaml")
     run = Run(matrix, ROOT, tmp_path / "dist", tmp_path / "cache", "", (), Quiet(), None, 2)
     (tmp_path / "cache").mkdir(exist_ok=True)
-    monkeypatch.setattr(in_container.os, "geteuid", lambda: user)
-    monkeypatch.setattr(in_container.os, "getegid", lambda: user)
+    monkeypatch.setattr(container_options.os, "geteuid", lambda: user)
+    monkeypatch.setattr(container_options.os, "getegid", lambda: user)
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     disk = type("Disk", (), {"free": room})
-    monkeypatch.setattr(in_container.shutil, "disk_usage", lambda _: disk)
+    monkeypatch.setattr(container_options.shutil, "disk_usage", lambda _: disk)
     variant = next(one for one in resolve(matrix) if one.id == name)
     image = Built("localhost/torchwheel/image:0123", "0123", "4567")
-    return in_container.options_of(
+    return container_options.options_of(
         run, variant, "podman", image, tmp_path / "cache" / "torch", environ or {}
     )
 
