@@ -124,7 +124,7 @@ def touch(tree: Path, number: int) -> None:
 def compile_costs(caches: Path) -> dict[str, dict[str, float]]:
     """Each compile of the plan run alone, without launcher: seconds and peak MB."""
     costs = {}
-    for ninja in (caches / "torchwheel" / "build").glob("*/*/native/build.ninja"):
+    for ninja in (caches / "torchwheel" / "build").glob("*/*/*/build.ninja"):
         text = ninja.read_text()
         for found in re.finditer(
             r"^build (\S+): run.*\n  argv = (.*)\n  label = (.*)$", text, re.M

@@ -11,6 +11,7 @@ from auditwheel.wheel_abi import analyze_wheel_abi, get_wheel_elfdata
 from torchwheel.inspect.elf import Library
 
 NAMED = 6
+LONGEST = 40
 """Symbols named per version; the rest is counted."""
 
 
@@ -62,7 +63,8 @@ def _newest(version: tuple[str, str]) -> tuple[str, list[int]]:
 
 
 def _names(symbols: set[str]) -> str:
-    names = sorted(symbols)
+    # Mangled names can be longer than a line.
+    names = [n if len(n) <= LONGEST else f"{n[:LONGEST]}…" for n in sorted(symbols)]
     more = len(names) - NAMED
     return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 

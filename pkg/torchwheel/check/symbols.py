@@ -14,8 +14,11 @@ CPU = "libtorch_cpu.so"
 """The library whose symbols every torch has, a CPU-only one too."""
 NAMED = 4
 _FLOOR = re.compile(r">=(\d+\.\d+)(?:\.0)?")
-# A namespace of torch as Itanium mangling writes it: its length, its name, then what is in it.
-_TORCH_CXX = re.compile(r"_Z.*?(?<!\d)(?:2at|3c10|5torch|6caffe2)(?=[0-9L])")
+# A namespace of torch as Itanium mangling writes it: its length, its name, then what is in it (a
+# name, or an operator such as "ls").
+_TORCH_CXX = re.compile(r"_Z.*?(?<!\d)(?:2at|3c10|5torch|6caffe2)(?=[0-9La-z])")
+# C names of libtorch_cpu, of the Inductor's shims and of libtorch_python.
+_TORCH_C = ("torch_", "aoti_torch_", "THP")
 
 
 def torch_symbols(facts: Facts, _: Limits) -> str:
@@ -75,7 +78,7 @@ def _aten(symbols: set[Undefined]) -> Iterator[str]:
     """Bound to one build of torch and Python: their names are known by form, not by list."""
     for symbol in symbols:
         from_torch = _TORCH_CXX.match(symbol.name) or symbol.name.startswith(
-            ("torch_", "aoti_torch_", "_ZTI", "_ZTV", "_ZTS", "_ZN8pybind11")
+            (*_TORCH_C, "_ZTI", "_ZTV", "_ZTS", "_ZN8pybind11")
         )
         from_python = symbol.name.startswith(("Py", "_Py"))
         if not (from_torch or from_python or (symbol.weak and optional_symbol(symbol.name))):

@@ -78,6 +78,8 @@ class Engine:
             ["ps", "--all", "--quiet", "--filter", f"label={LABEL}={run}"], "listing containers"
         )
         if names := listed.split():
+            # rm alone would wait ten seconds for a shell that ignores being asked.
+            self.succeeds(["kill", *names])
             self.call(["rm", "--force", "--volumes", *names], "removing containers")
 
     def _run(

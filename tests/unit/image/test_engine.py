@@ -88,6 +88,7 @@ def test_only_containers_of_the_run_are_removed(path, tmp_path):
     said = tmp_path / "said"
     program(path, "podman", f'echo "$@" >> {said}; [ "$1" = ps ] && echo one two; exit 0')
     Engine("podman", {}).remove_containers("run-1")
-    listed, removed = said.read_text().splitlines()
+    listed, killed, removed = said.read_text().splitlines()
+    assert killed == "kill one two"
     assert listed.endswith("label=torchwheel.run=run-1")
     assert removed == "rm --force --volumes one two"
