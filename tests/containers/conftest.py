@@ -30,9 +30,14 @@ def engine() -> Engine:
 def base(engine) -> Base:
     """The release the images begin with: made here before, or pulled."""
     found = Base("bullseye")
-    here = engine.content_of(found.local) or engine.content_of(found.public)
-    if not here and not engine.succeeds(["pull", "--quiet", found.public]):
+    local = engine.content_of(found.local) is not None
+    name = found.local if local else found.public
+    if not local and not engine.succeeds(["pull", "--quiet", name]):
         pytest.skip("no base image and no registry: make it with `nox -s base-images`")
+    try:
+        engine.call(["run", "--rm", name, "true"], "running a container")
+    except TorchwheelError as error:
+        pytest.skip(str(error))
     return found
 
 
