@@ -64,8 +64,8 @@ def _newest(version: tuple[str, str]) -> tuple[str, list[int]]:
 
 def _names(symbols: set[str]) -> str:
     # Mangled names can be longer than a line.
-    names = [n if len(n) <= LONGEST else f"{n[:LONGEST]}…" for n in sorted(symbols)]
-    more = len(names) - NAMED
+    names = sorted({n if len(n) <= LONGEST else f"{n[:LONGEST]}…" for n in symbols})
+    more = len(symbols) - min(len(names), NAMED)
     return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
