@@ -85,7 +85,7 @@ def ours(scratch: Path) -> list[dict[str, Any]]:
     rows = []
     for name in VARIANTS:
         record = found[name]
-        (log,) = cache.glob(f"build/*/{name}/build.log")
+        (log,) = cache.glob(f"build/*/{name}-contained/build.log")
         rows.append(
             {
                 "variant": name,

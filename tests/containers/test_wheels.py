@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import subprocess
 
 import pytest
 
@@ -41,6 +42,15 @@ def test_a_wheel_of_the_container_passes_every_gate(tiny, torchwheel, engine):
     again = torchwheel(cwd=tiny)
     assert again.returncode == 0
     assert "nothing to do" in again.stderr
+
+
+def test_a_build_on_the_host_is_no_hindrance(tiny, torchwheel, command, environ):
+    on_host = [word for word in command if word != "--container"]
+    subprocess.run(on_host, cwd=tiny, env=environ, check=True, capture_output=True)
+    assert "manylinux2014" not in the_wheel(tiny / "dist").name
+    done = torchwheel(cwd=tiny)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "manylinux2014" in the_wheel(tiny / "dist").name
 
 
 def test_two_folders_and_two_containers_give_the_same_bytes(tmp_path, tiny_in, torchwheel):

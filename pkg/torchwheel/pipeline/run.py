@@ -57,7 +57,8 @@ class Run:
 
     def kept(self, variant: Variant) -> Path:
         """A folder for what outlives a build of `variant`: objects, the log."""
-        return self._kept(variant.id)
+        # Another user writes in a container, and another compiler.
+        return self._kept(f"{variant.id}-contained" if self.engine else variant.id)
 
     def shared(self, toolkit: Toolkit, place: str) -> Path:
         """A folder for the objects that all variants of a toolkit link, built in one `place`."""

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from torchwheel.console import Quiet
 from torchwheel.image.build import Built
+from torchwheel.image.engine import Engine
 from torchwheel.matrix.load import load
 from torchwheel.matrix.resolve import resolve
 from torchwheel.pipeline import container_options
@@ -19,7 +20,8 @@ ROOT = Path(__file__).parents[3]
 
 def options_for(name, tmp_path, monkeypatch, environ=None, user=0, room=1 << 40):
     matrix = load(Path(__file__).parents[1] / "matrix" / "full.yaml")
-    run = Run(matrix, ROOT, tmp_path / "dist", tmp_path / "cache", "", (), Quiet(), None, 2)
+    engine = Engine("podman", {})
+    run = Run(matrix, ROOT, tmp_path / "dist", tmp_path / "cache", "", (), Quiet(), engine, 2)
     (tmp_path / "cache").mkdir(exist_ok=True)
     monkeypatch.setattr(container_options.os, "geteuid", lambda: user)
     monkeypatch.setattr(container_options.os, "getegid", lambda: user)
