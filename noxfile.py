@@ -15,7 +15,6 @@ TORCHWHEEL = ("-e", "pkg/torchwheel")
 TORCH = "torch==2.13.0"
 # Runs the builds in containers.
 CIBUILDWHEEL = "cibuildwheel>=4.3; python_version>='3.11'"
-
 TESTS = ("numpy", "pytest", "hypothesis", "jsonschema", CIBUILDWHEEL)
 
 

@@ -62,7 +62,12 @@ def options_of(
     # A variable that CI leaves empty is one that is not set.
     passed = tuple(n for n in sorted(environ) if n.startswith(("SCCACHE_", "AWS_")) and environ[n])
     if any(name in _SCCACHE for name in passed):
-        environment["TORCHWHEEL_LAUNCHER"] = "sccache"
+        # A server of the container's own: on the host's network the usual port may be another's,
+        # which does not see these files.
+        environment |= {
+            "TORCHWHEEL_LAUNCHER": "sccache",
+            "SCCACHE_SERVER_UDS": "/tmp/sccache.sock",  # noqa: S108 - in the container
+        }
     smoke = run.matrix.smoke
     torch_pin = f"torch=={smoke.torch}" if variant.abi == "stable" else f"torch{variant.torch}"
     return cibw.Options(

@@ -131,6 +131,7 @@ def test_a_shared_compiler_cache_is_used_and_its_secrets_are_not_written_down(
     environ = {"SCCACHE_REDIS_ENDPOINT": "tcp://cache:6379", "SCCACHE_REDIS_PASSWORD": "hush"}
     made = options_for("cu130-stable", tmp_path, monkeypatch, environ)
     assert made.environment["TORCHWHEEL_LAUNCHER"] == "sccache"
+    assert "SCCACHE_SERVER_UDS" in made.environment, "the host's server would be asked"
     assert "--env=SCCACHE_REDIS_PASSWORD" in settings(made)["container-engine"]["create-args"]
     assert "hush" not in toml(made)
     environ = {"SCCACHE_CACHE_SIZE": "1G", "SCCACHE_BUCKET": ""}
