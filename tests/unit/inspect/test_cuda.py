@@ -49,6 +49,16 @@ def test_device_functions_are_no_kernels() -> None:
     assert all(name.startswith("_Z11bias_gelu_k") for code in modules for name in code.kernels)
 
 
+def test_the_table_of_13_5() -> None:
+    modules = parse((OUTPUTS / "printed_by_13.5.txt").read_text())
+    assert [(module.kind, module.arch, len(module.kernels)) for module in modules] == [
+        ("sass", "sm_90", 48),
+        ("sass", "sm_90", 16),
+        ("sass", "sm_90", 8),
+    ]
+    assert all(name.startswith("_ZN8fusedops") for code in modules for name in code.kernels)
+
+
 def test_nothing_printed_is_no_code() -> None:
     assert parse("") == ()
 
@@ -61,6 +71,8 @@ def test_nothing_printed_is_no_code() -> None:
         "Fatbin elf code:\n====\nsymbols:\n",
         "arch = sm_80\n",
         "Fatbin elf code:\narch = sm_80\nSTT_FUNC _Z1kPf\n",
+        "Fatbin elf code:\narch = sm_80\nFUNC GLOBAL _Z1kPf\n",
+        "Fatbin elf code:\narch = sm_80\nFUNC GLOBAL ENTRY DEFAULT _Z1kPf\n",
     ],
 )
 def test_what_is_not_understood_is_an_error(text: str) -> None:
@@ -74,8 +86,11 @@ def test_any_text_is_modules_or_an_error(text: str) -> None:
         assert all(module.arch.startswith("sm_") for module in parse(text))
 
 
+@pytest.mark.parametrize(
+    "entry", ["STT_FUNC   STB_GLOBAL STO_ENTRY   ", "FUNC   GLOBAL  DEFAULT    ENTRY     "]
+)
 @given(
-    st.lists(
+    modules=st.lists(
         st.tuples(
             st.sampled_from(["elf", "ptx"]),
             st.from_regex(r"sm_[0-9]{2,3}[af]?", fullmatch=True),
@@ -83,13 +98,15 @@ def test_any_text_is_modules_or_an_error(text: str) -> None:
         )
     )
 )
-def test_what_is_printed_is_read_back(modules: list[tuple[str, str, list[str]]]) -> None:
+def test_what_is_printed_is_read_back(
+    entry: str, modules: list[tuple[str, str, list[str]]]
+) -> None:
     text = ""
     for kind, arch, kernels in modules:
         text += f"\nFatbin {kind} code:\n================\narch = {arch}\ncode version = [1,8]\n"
         if kind == "elf":
             text += "\nsymbols:\n"
-            text += "".join(f"STT_FUNC   STB_GLOBAL STO_ENTRY   {name}\n" for name in kernels)
+            text += "".join(f"{entry}{name}\n" for name in kernels)
     assert [(code.kind, code.arch, code.kernels) for code in parse(text)] == [
         ("sass" if kind == "elf" else "ptx", arch, tuple(sorted(kernels)) if kind == "elf" else ())
         for kind, arch, kernels in modules
