@@ -8,24 +8,23 @@ per variant: same kernels, same image, same archs. CPU seconds are the container
 the build; torch's installation for the usual way is not counted.
 """
 
-import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from torchwheel.console import Terminal
 from torchwheel.image.build import ensure
-from torchwheel.image.engine import Engine, find_engine
+from torchwheel.image.engine import Engine, find_engine, volume_options
 from torchwheel.image.of_variant import image_of
 from torchwheel.matrix.load import load
 from torchwheel.matrix.resolve import Variant
 from torchwheel.matrix.select import select
+from torchwheel.pipeline.cibuildwheel import KEPT, OWN, UV_CACHE
 from torchwheel.pipeline.container_options import index_options
 from torchwheel.pipeline.usage import usage
 from torchwheel.toolkit.cache import cache_folder
@@ -48,12 +47,12 @@ from setuptools import setup
 from torch.utils.cpp_extension import BuildExtension, CUDAExtension
 sources = sorted(glob.glob("csrc/kernels/*.cu") + glob.glob("csrc/ops/*.cpp"))
 setup(name="usual", version="1", packages=[], cmdclass={"build_ext": BuildExtension}, ext_modules=[
-    CUDAExtension("usual._C", [*sources, "binding.cpp"], include_dirs=["/work/csrc"],
+    CUDAExtension("usual._C", [*sources, "binding.cpp"], include_dirs=["/src/csrc"],
                   extra_compile_args={"cxx": ["-O2"], "nvcc": ["-O3"]})])
 """
 _SCRIPT = """
 set -e
-cd /work
+cd /src
 uv venv --quiet /tmp/venv
 uv pip install --quiet --python /tmp/venv "$1" setuptools ninja numpy
 export PATH=/tmp/venv/bin:$PATH PYTHONPATH=/opt/torchwheel
@@ -106,8 +105,7 @@ def _compiled(log: Path, kind: str) -> int:
     return len({line.split("] ", 1)[1] for line in lines if f"] {kind} " in line})
 
 
-@contextlib.contextmanager
-def _usual_project(folder: Path) -> Iterator[Path]:
+def _usual_project(folder: Path) -> None:
     """The same sources with torch/extension.h in every file."""
     shutil.copytree(ROOT / "csrc", folder / "csrc")
     for source in [*folder.glob("csrc/kernels/*.cu"), *folder.glob("csrc/ops/*.cpp")]:
@@ -116,7 +114,6 @@ def _usual_project(folder: Path) -> Iterator[Path]:
     module = "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { (void)m; }\n"
     (folder / "binding.cpp").write_text(f"#include <torch/extension.h>\n{aten}\n{module}")
     (folder / "setup.py").write_text(_SETUP)
-    yield folder
 
 
 def usual(engine: Engine, variant: Variant, scratch: Path) -> dict[str, Any]:
@@ -126,24 +123,26 @@ def usual(engine: Engine, variant: Variant, scratch: Path) -> dict[str, Any]:
         image = ensure(engine, image_of(matrix, variant, ROOT), cache_folder(), progress)
     kept = scratch / f"usual-{variant.id}"
     kept.mkdir()
-    with tempfile.TemporaryDirectory() as name, _usual_project(Path(name) / "work") as project:
+    with tempfile.TemporaryDirectory() as name:
+        project = Path(name) / "src"
+        _usual_project(project)
         for folder in (kept, project, Path(name)):
             folder.chmod(0o777)
         volumes, told = index_options(os.environ)
         volumes += [
-            (str(project), "/work", "rw"),
-            (str(kept), "/kept", "rw"),
-            (str(ROOT / "pkg" / "torchwheel"), "/opt/torchwheel/torchwheel", "ro"),
-            (str(cache_folder() / "uv"), "/cache/uv", "rw"),
+            OWN,
+            (str(project), "/src", "rw"),
+            (str(kept), KEPT, "rw"),
+            (str(cache_folder() / "uv"), UV_CACHE, "rw"),
         ]
         toolkit = variant.toolkit
         environ = {
             **told,
-            "UV_CACHE_DIR": "/cache/uv",
+            "UV_CACHE_DIR": UV_CACHE,
             "UV_LINK_MODE": "symlink",
             "TORCH_CUDA_ARCH_LIST": ";".join(toolkit.archs if toolkit else ()),
         }
-        command = ["run", "--rm", *(f"--volume={host}:{at}:{mode}" for host, at, mode in volumes)]
+        command = ["run", "--rm", *volume_options(volumes)]
         command += [f"--env={key}={value}" for key, value in environ.items()]
         python = f"/opt/python/{variant.python_tag}-{variant.python_tag}/bin"
         command += [f"--env=PATH={python}:/usr/local/bin:/usr/bin:/bin", image.reference]

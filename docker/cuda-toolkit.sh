@@ -56,8 +56,6 @@ case $SOURCE in
       from_pypi "$here/toolkit-aarch64.txt" "$target/targets/sbsa-linux" --only-binary=:all: \
         --platform manylinux_2_28_aarch64 --platform manylinux_2_17_aarch64 \
         --platform manylinux2014_aarch64
-      # nvcc's own, the same for every target.
-      cp "$target/include/fatbinary_section.h" "$target/targets/sbsa-linux/include/"
     fi
     ;;
   distribution | vendor)

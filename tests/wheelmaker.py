@@ -37,6 +37,18 @@ def metadata(name: str, version: str, requires: Sequence[str]) -> bytes:
     return ("\n".join([*lines, "Requires-Python: >=3.10", ""])).encode()
 
 
+def wheel_around(folder: Path, library: bytes, claims: Claims, platform: str) -> Path:
+    """A wheel for every Python that holds `library` and claims what `claims` say."""
+    return make_wheel(
+        folder,
+        version=f"1.0.0+{claims.local}",
+        tag=f"py3-none-{platform}",
+        files={"demo/__init__.py": b"", "demo/_C.so": library},
+        claims=claims,
+        requires=(f"torch{claims.torch}",),
+    )
+
+
 def make_wheel(
     folder: Path,
     *,

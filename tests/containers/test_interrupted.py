@@ -67,16 +67,9 @@ def started(command, environ, tiny, engine, torchwheel):
     process.wait()
 
 
-def test_the_driver_killed(started, tiny, engine, torchwheel):
-    os.killpg(started.pid, signal.SIGKILL)
-    started.wait()
-    wait_until(lambda: containers(engine) == [], "its container is still there")
-    nothing_half_made(tiny / "dist")
-    finishes(torchwheel, tiny, engine)
-
-
-def test_the_driver_alone_killed(started, tiny, engine, torchwheel):
-    os.kill(started.pid, signal.SIGKILL)
+@pytest.mark.parametrize("kill", [os.killpg, os.kill], ids=["with its children", "alone"])
+def test_the_driver_killed(started, tiny, engine, torchwheel, kill):
+    kill(started.pid, signal.SIGKILL)
     started.wait()
     wait_until(lambda: containers(engine) == [], "its container is still there")
     nothing_half_made(tiny / "dist")

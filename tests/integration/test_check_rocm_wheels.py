@@ -11,7 +11,7 @@ import pytest
 from torchwheel.check.gates import GateResult, gates_text, passed, run_gates
 from torchwheel.check.limits import Limits
 from torchwheel.claims import Claims
-from wheelmaker import make_wheel, stable
+from wheelmaker import stable, wheel_around
 
 pytestmark = pytest.mark.integration
 
@@ -57,14 +57,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def pack(folder: Path, library: bytes, claims: Claims = CLAIMS) -> Path:
-    return make_wheel(
-        folder,
-        version="1.0.0+rocm5.7",
-        tag=f"py3-none-manylinux_2_5_{os.uname().machine}",
-        files={"demo/__init__.py": b"", "demo/_C.so": library},
-        claims=claims,
-        requires=(f"torch{claims.torch}",),
-    )
+    return wheel_around(folder, library, claims, f"manylinux_2_5_{os.uname().machine}")
 
 
 def failures(results: tuple[GateResult, ...]) -> dict[str, str]:

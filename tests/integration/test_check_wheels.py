@@ -11,7 +11,7 @@ from torchwheel.check.facts import collect
 from torchwheel.check.gates import GateResult, gates_text, judge, passed, run_gates
 from torchwheel.check.limits import Limits
 from torchwheel.claims import Claims
-from wheelmaker import make_wheel, stable
+from wheelmaker import stable, wheel_around
 
 pytestmark = pytest.mark.integration
 
@@ -63,22 +63,12 @@ CLAIMS = stable(archs=("8.0", "9.0+PTX"))
 def pack(folder: Path, library: bytes, claims: Claims = CLAIMS, tag: str | None = None) -> Path:
     """A wheel around the library; its platform tag is what auditwheel finds unless given."""
 
-    def make(platform: str) -> Path:
-        return make_wheel(
-            folder,
-            version="1.0.0+cu130",
-            tag=f"py3-none-{platform}",
-            files={"demo/__init__.py": b"", "demo/_C.so": library},
-            claims=claims,
-            requires=(f"torch{claims.torch}",),
-        )
-
     if tag is None:
-        draft = make(f"linux_{os.uname().machine}")
+        draft = wheel_around(folder, library, claims, f"linux_{os.uname().machine}")
         tag = collect(draft).audit.read().tag
         draft.unlink()
     assert tag is not None
-    return make(tag)
+    return wheel_around(folder, library, claims, tag)
 
 
 def failures(results: tuple[GateResult, ...]) -> dict[str, str]:

@@ -17,8 +17,10 @@ _FLOOR = re.compile(r">=(\d+\.\d+)(?:\.0)?")
 # A namespace of torch as Itanium mangling writes it: its length, its name, then what is in it (a
 # name, or an operator such as "ls").
 _TORCH_CXX = re.compile(r"_Z.*?(?<!\d)(?:2at|3c10|5torch|6caffe2)(?=[0-9La-z])")
-# C names of libtorch_cpu, of the Inductor's shims and of libtorch_python.
-_TORCH_C = ("torch_", "aoti_torch_", "THP")
+_SHIMS = ("torch_", "aoti_torch_")
+"""C names of libtorch: all that a stable wheel may use."""
+_OF_PYTHON = "THP"
+"""C names of libtorch_python."""
 
 
 def torch_symbols(facts: Facts, _: Limits) -> str:
@@ -34,7 +36,7 @@ def torch_symbols(facts: Facts, _: Limits) -> str:
     if faults:
         more = f" and {len(faults) - NAMED} more" if len(faults) > NAMED else ""
         raise GateError("; ".join(faults[:NAMED]) + more)
-    used = sum(symbol.name.startswith(("torch_", "aoti_torch_")) for symbol in unversioned)
+    used = sum(symbol.name.startswith(_SHIMS) for symbol in unversioned)
     return f"{used} C symbols of torch, all in {_release(claims) or claims.torch}"
 
 
@@ -69,7 +71,7 @@ def _stable(claims: Claims, symbols: set[Undefined]) -> Iterator[str]:
 def _unknown(symbol: Undefined, release: str) -> str:
     if _TORCH_CXX.match(symbol.name):
         return f"{symbol.name} is a C++ symbol of torch; a stable wheel may use its C symbols only"
-    if symbol.name.startswith(("torch_", "aoti_torch_")):
+    if symbol.name.startswith(_SHIMS):
         return f"{symbol.name} is not in torch {release}"
     return f"{symbol.name} is undefined and neither torch nor a system library is known to give it"
 
@@ -78,7 +80,7 @@ def _aten(symbols: set[Undefined]) -> Iterator[str]:
     """Bound to one build of torch and Python: their names are known by form, not by list."""
     for symbol in symbols:
         from_torch = _TORCH_CXX.match(symbol.name) or symbol.name.startswith(
-            (*_TORCH_C, "_ZTI", "_ZTV", "_ZTS", "_ZN8pybind11")
+            (*_SHIMS, _OF_PYTHON, "_ZTI", "_ZTV", "_ZTS", "_ZN8pybind11")
         )
         from_python = symbol.name.startswith(("Py", "_Py"))
         if not (from_torch or from_python or (symbol.weak and optional_symbol(symbol.name))):

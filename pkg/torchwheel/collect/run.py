@@ -67,8 +67,7 @@ def collect(
         raise TorchwheelError(
             "\n".join([f"nothing is written to {out}; faults: {len(found)}", *found])
         )
-    releases = {name: tuple(entry.toolkits) for name, entry in matrix.torch.items()}
-    groups = {case.variant.id: groups_of(case.candidate.claims, releases) for case in cases}
+    groups = {case.variant.id: groups_of(case.candidate.claims, matrix.served()) for case in cases}
     progress.step(f"writing {out}")
     write(out, cases, groups, report.document(matrix.project.name, cases, groups), before)
     return report.table(cases)

@@ -13,6 +13,7 @@ from torchwheel.errors import TorchwheelError
 from torchwheel.files import inside
 from torchwheel.image.engine import Engine
 from torchwheel.image.recipe import Base, Image, digest, reference
+from torchwheel.toolkit.index import ca_bundle
 
 DIGEST_LABEL = "torchwheel.digest"
 
@@ -114,11 +115,3 @@ def _build(
         if bundle := ca_bundle():
             arguments += ["--secret", f"id=ca,src={bundle}"]
         engine.call([*arguments, str(context)], f"image {image.name}", log)
-
-
-def ca_bundle(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The certificates that pip was told to trust, if it was told: containers must trust them."""
-    for name in ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
-        if environ.get(name):
-            return Path(environ[name])
-    return None

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +16,9 @@ from torchwheel.errors import TorchwheelError, UsageError
 Name = Literal["docker", "podman"]
 
 VARIABLE = "TORCHWHEEL_ENGINE"
+Volume = tuple[str, str, str]
+"""A folder or file of the host, where it is in the container, and "ro" or "rw"."""
+
 LABEL = "torchwheel.run"
 """Label of every container a run starts; its value names the run's output folder."""
 
@@ -95,6 +98,11 @@ class Engine:
             errors="replace",
             check=False,
         )
+
+
+def volume_options(volumes: Iterable[Volume]) -> list[str]:
+    """The engine's options that mount `volumes`."""
+    return [f"--volume={host}:{inside}:{mode}" for host, inside, mode in volumes]
 
 
 def find_engine(environ: Mapping[str, str] = os.environ) -> Engine:

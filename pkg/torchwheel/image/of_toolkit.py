@@ -7,8 +7,10 @@ from torchwheel.data import read
 from torchwheel.errors import UsageError
 from torchwheel.image.recipe import Base, Image
 from torchwheel.matrix.places_model import Containers
+from torchwheel.matrix.resolve import python_tag
 from torchwheel.matrix.toolkit_model import Toolkit
-from torchwheel.toolkit.lock import components
+from torchwheel.toolkit.index import requirement_lines
+from torchwheel.toolkit.lock import components, pins
 
 _CROSS_COMPILER = "g++-aarch64-linux-gnu"
 # What of the toolkit is for the machine that the wheel is for, not for the one that compiles.
@@ -51,9 +53,10 @@ def cuda_image(
         "toolkit/cuda-toolkit.sh": text_of(recipes / "cuda-toolkit.sh"),
     }
     if toolkit.source == "pypi":
-        files["toolkit/toolkit.txt"] = _pins(toolkit.version, host)
+        files["toolkit/toolkit.txt"] = requirement_lines(pins(components(toolkit.version), host))
     if cross:
-        files["toolkit/toolkit-aarch64.txt"] = _pins(toolkit.version, platform_, _FOR_TARGET)
+        own = (part for part in components(toolkit.version) if part.project in _FOR_TARGET)
+        files["toolkit/toolkit-aarch64.txt"] = requirement_lines(pins(own, platform_))
     needs: dict[str, Image | Base] = {
         "BASE_IMAGE": Base(containers.base),
         "PYTHON_IMAGE": python_image(containers, recipes, python),
@@ -62,7 +65,7 @@ def cuda_image(
         needs["TOOLKIT_IMAGE"] = Base(toolkit.packages.suite)
     suffix = "-for-aarch64" if cross else ""
     return Image(
-        name=f"cuda-{toolkit.version}-cp{python.replace('.', '')}{suffix}",
+        name=f"cuda-{toolkit.version}-{python_tag(python)}{suffix}",
         recipe=text_of(recipes / "cuda.Dockerfile"),
         args={**_source(toolkit), "CROSS": _CROSS_COMPILER if cross else ""},
         files=files,
@@ -77,7 +80,7 @@ def rocm_image(containers: Containers, toolkit: Toolkit, recipes: Path, python: 
     if packages is None:
         raise UsageError(f"toolkit {toolkit.name}: ROCm comes from packages only")
     return Image(
-        name=f"rocm-{toolkit.version}-cp{python.replace('.', '')}",
+        name=f"rocm-{toolkit.version}-{python_tag(python)}",
         recipe=text_of(recipes / "rocm.Dockerfile"),
         args={**_source(toolkit), "APT_TARGET": packages.target or ""},
         files={"requirements.txt": text_of(recipes / "requirements.txt")},
@@ -93,15 +96,6 @@ def _source(toolkit: Toolkit) -> Mapping[str, str]:
         "VERSION": toolkit.version,
         "PACKAGES": " ".join(packages.install) if packages else "",
     }
-
-
-def _pins(version: str, platform_: str, only: tuple[str, ...] = ()) -> str:
-    """The components of a CUDA release as pip's requirements, each with its hash."""
-    return "".join(
-        f"{c.project}=={c.version} --hash=sha256:{c.sha256[platform_]}\n"
-        for c in components(version)
-        if not only or c.project in only
-    )
 
 
 def text_of(path: Path) -> str:

@@ -16,10 +16,9 @@ _MACHINES = {"linux_x86_64": "amd64", "linux_aarch64": "arm64"}
 
 def python_of(matrix: Matrix, variant: Variant) -> str:
     """The Python that builds and tests a variant, e.g. "3.12"."""
-    if variant.python_tag.startswith("cp"):
-        return f"3.{variant.python_tag.removeprefix('cp3')}"
     packages = variant.toolkit.packages if variant.toolkit else None
-    return (packages.python if packages else None) or _containers(matrix).python
+    of_suite = packages.python if packages else None
+    return variant.python or of_suite or _containers(matrix).python
 
 
 def is_cross(variant: Variant, machine: str | None = None) -> bool:

@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> None:
     name, run = arguments
     engine = Engine("docker" if name == "docker" else "podman", {})
     sys.stdin.buffer.read()
-    # A container may be in the making while the first listing is printed.
+    # The engine refuses one that is in the making or going just now: ask again.
     for _ in range(_TRIES):
         with contextlib.suppress(TorchwheelError):
             engine.remove_containers(run)

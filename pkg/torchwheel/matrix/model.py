@@ -121,6 +121,10 @@ class Matrix(Section):
     smoke: Smoke
     gates: Gates
 
+    def served(self) -> Mapping[str, tuple[str, ...]]:
+        """Torch minors, and the names of the toolkits whose wheels serve each."""
+        return {minor: release.toolkits for minor, release in self.torch.items()}
+
     def toolkit(self, name: str) -> Toolkit:
         """The toolkit of that name."""
         return Toolkit(name=name, **dict(self.toolkits[name]))

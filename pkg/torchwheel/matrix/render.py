@@ -53,16 +53,11 @@ def _job(matrix: Matrix, variant: Variant) -> dict[str, str | tuple[str, ...]]:
         key: ";".join(value) if isinstance(value, tuple) else value or ""
         for key, value in _fields(variant).items()
     }
-    job["python"] = _python(variant.python_tag)
+    job["python"] = variant.python or ""
     job["build_runner"] = build_runner(matrix, variant)
     job["gpu_runner"] = gpu_runner(matrix, variant)
     job["smoke_runner"] = smoke_runner(matrix, variant)
     return job
-
-
-def _python(tag: str) -> str:
-    """The one Python a wheel is for: "3.12" for cp312; empty for a wheel for any."""
-    return f"{tag[2]}.{tag[3:]}" if tag.startswith("cp") else ""
 
 
 def _fields(variant: Variant) -> dict[str, str | tuple[str, ...] | None]:

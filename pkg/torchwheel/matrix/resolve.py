@@ -33,6 +33,17 @@ class Variant:
     local: str | None
     """Local version of the wheel: "cu130", "cu124torch2.6"; None for pure."""
 
+    @property
+    def python(self) -> str | None:
+        """The one Python it is for, e.g. "3.12"; None for any."""
+        tag = self.python_tag
+        return f"{tag[2]}.{tag[3:]}" if tag.startswith("cp") else None
+
+
+def python_tag(python: str) -> str:
+    """The tag of a CPython: "cp312" for "3.12"."""
+    return f"cp{python.replace('.', '')}"
+
 
 def all_variants(matrix: Matrix) -> tuple[Variant, ...]:
     """Every variant the matrix declares, exclusions not yet taken out."""
@@ -97,7 +108,7 @@ def _stable(matrix: Matrix, toolkit: Toolkit, floor: str, platform: Platform) ->
 
 
 def _aten(matrix: Matrix, toolkit: Toolkit, minor: str, python: str, platform: Platform) -> Variant:
-    tag = f"cp{python.replace('.', '')}"
+    tag = python_tag(python)
     return Variant(
         id=f"{toolkit.name}-torch{minor}-{tag}{_suffix(matrix, platform)}",
         abi="aten",

@@ -7,17 +7,23 @@ import dataclasses
 import json
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from torchwheel.image.engine import LABEL
+from torchwheel.image.engine import LABEL, Volume, volume_options
+from torchwheel.matrix.resolve import python_tag
+from torchwheel.pipeline import inside
+from torchwheel.smoke.junit import pytest_arguments
 
 # Where things are in the container; the same in each, so that compile commands are the same too.
 PROJECT = "/project"
-KEPT = "/kept"
+KEPT = str(inside.KEPT)
 SHARED = "/shared"
 TORCH = "/opt/torch"
 TORCHWHEEL = "/opt/torchwheel"
 UV_CACHE = "/cache/uv"
 CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
+OWN: Volume = (str(Path(__file__).parent.parent), f"{TORCHWHEEL}/torchwheel", "ro")
+"""This package, for the steps that run inside."""
 
 _INSIDE = "python -m torchwheel.pipeline.inside"
 
@@ -31,7 +37,7 @@ class Options:
         run: value of the label that a run's containers carry.
         image: the image's reference.
         python: e.g. "3.12".
-        volumes: (path on the host, path in the container, "ro" or "rw").
+        volumes: what is mounted.
         user: "uid:gid" the container runs as; None for the image's own.
         passed: environment variables handed through by name, so that no value is written down.
         environment: variables of the build and of the tests.
@@ -44,7 +50,7 @@ class Options:
     run: str
     image: str
     python: str
-    volumes: tuple[tuple[str, str, str], ...]
+    volumes: tuple[Volume, ...]
     user: str | None
     passed: tuple[str, ...]
     environment: Mapping[str, str]
@@ -55,14 +61,14 @@ class Options:
     @property
     def identifier(self) -> str:
         """What cibuildwheel calls this build."""
-        return f"cp{self.python.replace('.', '')}-manylinux_x86_64"
+        return f"{python_tag(self.python)}-manylinux_x86_64"
 
 
 def settings(options: Options) -> dict[str, object]:
     """The table `tool.cibuildwheel`."""
     create = [f"--label={LABEL}={options.run}", *(f"--env={name}" for name in options.passed)]
     create += [f"--user={options.user}"] * (options.user is not None)
-    create += [f"--volume={host}:{inside}:{mode}" for host, inside, mode in options.volumes]
+    create += volume_options(options.volumes)
     table: dict[str, object] = {
         "container-engine": {
             "name": options.engine,
@@ -88,10 +94,9 @@ def settings(options: Options) -> dict[str, object]:
 
 
 def _tests(project: str, tests: str) -> Sequence[str]:
-    pytest = ["python", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     return (
         shlex.join([*_INSIDE.split(), "probe", project]),
-        shlex.join([*pytest, f"--junitxml={KEPT}/junit.xml", tests]),
+        shlex.join(["python", *pytest_arguments(inside.KEPT / inside.JUNIT, tests)]),
         f"{_INSIDE} account test",
     )
 

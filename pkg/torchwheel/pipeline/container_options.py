@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from torchwheel.errors import UsageError
-from torchwheel.image.build import Built, ca_bundle
+from torchwheel.image.build import Built
+from torchwheel.image.engine import Volume
 from torchwheel.image.of_variant import is_cross, python_of
 from torchwheel.matrix.resolve import Variant
 from torchwheel.pipeline import cibuildwheel as cibw
 from torchwheel.pipeline.run import Run
 from torchwheel.pipeline.told import Places, told
 from torchwheel.toolkit.headers import torch_headers
+from torchwheel.toolkit.index import ca_bundle
 
 # A CUDA torch has 5 GB, and each Python another: with less room they go with their container.
 _ROOM_FOR_CACHE = 32 << 30
@@ -38,16 +40,17 @@ def options_of(
     toolkit = variant.toolkit
     if toolkit is None:
         raise UsageError(f"{variant.id}: has no native code, so it is built on the host")
-    volumes = [
-        (str(Path(__file__).parent.parent), f"{cibw.TORCHWHEEL}/torchwheel", "ro"),
+    volumes: list[Volume] = [
+        cibw.OWN,
         (str(torch), cibw.TORCH, "ro"),
         (str(run.kept(variant)), cibw.KEPT, "rw"),
         (str(run.shared(toolkit, image.compilers)), cibw.SHARED, "rw"),
     ]
+    passed = _compiler_cache(environ)
     environment = {
         "PYTHONPATH": cibw.TORCHWHEEL,
         "MAX_JOBS": str(run.jobs),
-        **told(variant, _places(variant)),
+        **told(variant, _places(variant), "sccache" if passed else ""),
     }
     cross = is_cross(variant)
     if not cross and shutil.disk_usage(run.cache).free < _ROOM_FOR_CACHE:
@@ -59,15 +62,10 @@ def options_of(
         # Links, not copies: a CUDA torch has 5 GB.
         environment |= {"UV_CACHE_DIR": cibw.UV_CACHE, "UV_LINK_MODE": "symlink"}
     more_volumes, more = index_options(environ)
-    # A variable that CI leaves empty is one that is not set.
-    passed = tuple(n for n in sorted(environ) if n.startswith(("SCCACHE_", "AWS_")) and environ[n])
-    if any(name in _SCCACHE for name in passed):
+    if passed:
         # A server of the container's own: on the host's network the usual port may be another's,
         # which does not see these files.
-        environment |= {
-            "TORCHWHEEL_LAUNCHER": "sccache",
-            "SCCACHE_SERVER_UDS": "/tmp/sccache.sock",  # noqa: S108 - in the container
-        }
+        environment["SCCACHE_SERVER_UDS"] = "/tmp/sccache.sock"  # noqa: S108 - in the container
     smoke = run.matrix.smoke
     torch_pin = f"torch=={smoke.torch}" if variant.abi == "stable" else f"torch{variant.torch}"
     return cibw.Options(
@@ -77,12 +75,21 @@ def options_of(
         python=python_of(run.matrix, variant),
         volumes=(*volumes, *more_volumes),
         user=f"{os.geteuid()}:{os.getegid()}" if os.geteuid() else None,
-        passed=passed if "TORCHWHEEL_LAUNCHER" in environment else (),
+        passed=passed,
         environment={**environment, **more},
         project=run.matrix.project.name,
         tests=None if cross else smoke.tests,
         requires=(torch_pin, *smoke.requires),
     )
+
+
+def _compiler_cache(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The variables of a compiler cache that machines share; none where none is named.
+
+    A variable that CI leaves empty is one that is not set.
+    """
+    found = tuple(n for n in sorted(environ) if n.startswith(("SCCACHE_", "AWS_")) and environ[n])
+    return found if any(name in _SCCACHE for name in found) else ()
 
 
 def _places(variant: Variant) -> Places:
@@ -104,9 +111,9 @@ def _compiler(*, rocm: bool, cross: bool) -> str | None:
     return "aarch64-linux-gnu-g++" if cross else None
 
 
-def index_options(environ: Mapping[str, str]) -> tuple[list[tuple[str, str, str]], dict[str, str]]:
+def index_options(environ: Mapping[str, str]) -> tuple[list[Volume], dict[str, str]]:
     """What pip is told on this machine, for uv in the container: indexes, folders, certificates."""
-    volumes: list[tuple[str, str, str]] = []
+    volumes: list[Volume] = []
     told_ = {uv: environ[pip] for pip, uv in _INDEX_VARIABLES.items() if environ.get(pip)}
     links = [one for one in environ.get("PIP_FIND_LINKS", "").split() if Path(one).is_dir()]
     if links:

@@ -3,18 +3,19 @@
 from pathlib import Path
 
 from torchwheel.image.build import ensure, for_machine
-from torchwheel.image.engine import LABEL, Engine
+from torchwheel.image.engine import LABEL, Engine, volume_options
 from torchwheel.image.of_variant import emulated_image
 from torchwheel.matrix.resolve import Variant
 from torchwheel.pipeline import inside
-from torchwheel.pipeline.cibuildwheel import KEPT, TORCHWHEEL
+from torchwheel.pipeline.cibuildwheel import KEPT, OWN, TORCHWHEEL
 from torchwheel.pipeline.run import Run
 from torchwheel.smoke.assemble import from_files
+from torchwheel.smoke.junit import pytest_arguments
 from torchwheel.smoke.record import Record
 
 _HANDLERS = Path("/proc/sys/fs/binfmt_misc")
 _HANDLER = {"linux_aarch64": "qemu-aarch64", "linux_x86_64": "qemu-x86_64"}
-# The wheel, the project's name, the folder of the tests.
+# The wheel, the project's name, the folder of the tests; then what Python runs the tests with.
 _SCRIPT = f"""
 set -e
 python3 -m pip install --quiet --no-deps --no-index --target /tmp/site "$1"
@@ -22,7 +23,8 @@ export PYTHONPATH=/tmp/site:{TORCHWHEEL}
 cp -r "$3" /tmp/tests
 cd /tmp
 python3 {TORCHWHEEL}/torchwheel/smoke/probe.py --of "$2" > {KEPT}/{inside.PROBE}
-exec python3 -m pytest -q -p no:cacheprovider --junitxml={KEPT}/{inside.JUNIT} tests
+shift 3
+exec python3 "$@"
 """
 
 
@@ -34,16 +36,17 @@ def try_out(run: Run, variant: Variant, engine: Engine, wheel: Path) -> Record |
     image = ensure(engine, wanted, run.cache, run.progress)
     run.progress.step(f"{variant.id}: trying it by emulation")
     kept = run.kept(variant)
-    volumes = {
-        str(Path(__file__).parent.parent): f"{TORCHWHEEL}/torchwheel:ro",
-        str(wheel.parent): "/wheels:ro",
-        str((run.root / run.matrix.smoke.tests).resolve()): "/smoke:ro",
-        str(kept): f"{KEPT}:rw",
-    }
+    volumes = (
+        OWN,
+        (str(wheel.parent), "/wheels", "ro"),
+        (str((run.root / run.matrix.smoke.tests).resolve()), "/smoke", "ro"),
+        (str(kept), KEPT, "rw"),
+    )
     command = ["run", "--rm", f"--label={LABEL}={run.id}", *for_machine(wanted.machine)]
-    command += [f"--volume={host}:{place}" for host, place in volumes.items()]
+    command += volume_options(volumes)
     command += [image.reference, "bash", "-c", _SCRIPT, "smoke", f"/wheels/{wheel.name}"]
     command += [run.matrix.project.name, "/smoke"]
+    command += pytest_arguments(inside.KEPT / inside.JUNIT, "tests")
     log = kept / "emulated.log"
     status = 0 if engine.succeeds(command, log) else 1
     return from_files(wheel, kept / inside.PROBE, kept / inside.JUNIT, status)

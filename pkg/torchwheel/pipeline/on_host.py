@@ -1,5 +1,6 @@
 """Builds a variant with this machine's own compiler, and tries it in a clean environment."""
 
+import functools
 from pathlib import Path
 
 from torchwheel.errors import UsageError
@@ -29,11 +30,17 @@ def check_buildable(variant: Variant) -> None:
             raise UsageError(f"{variant.id}: {what} is built in a container only: add --container")
 
 
+@functools.cache
+def _host() -> HostCompiler:
+    """The machine's compiler, the same for all variants of a run."""
+    return host_compiler()
+
+
 def facts(variant: Variant) -> list[str]:
     """What of this machine decides the wheel."""
     if variant.toolkit is None:
         return []
-    host = host_compiler()
+    host = _host()
     return [str(host.path), host.version]
 
 
@@ -42,7 +49,7 @@ def build(run: Run, variant: Variant, out: Path, clock: Clock) -> Path:
     for name in ("built", "repaired", "stamped"):
         (out / name).mkdir()
     claims = claims_of(variant)
-    environ = _environment(run, variant, host_compiler() if variant.toolkit else None, clock)
+    environ = _environment(run, variant, clock)
     with clock.step("build"):
         run.progress.step(f"{variant.id}: building")
         wheel = build_wheel(
@@ -59,13 +66,12 @@ def build(run: Run, variant: Variant, out: Path, clock: Clock) -> Path:
     return stamp(wheel, claims, out / "stamped")
 
 
-def _environment(
-    run: Run, variant: Variant, host: HostCompiler | None, clock: Clock
-) -> dict[str, str]:
+def _environment(run: Run, variant: Variant, clock: Clock) -> dict[str, str]:
     """What setup.py is told; a native variant's toolkit is provisioned for it."""
     toolkit, release = variant.toolkit, variant.torch_release
-    if toolkit is None or release is None or host is None:
-        return told(variant, Places("", "", "", ""))
+    if toolkit is None or release is None:
+        return told(variant, None)
+    host = _host()
     with clock.step("toolkit"):
         root = provide(toolkit, toolkit.archs, variant.platform, host, run.cache, run.progress)
         torch = torch_headers(release, run.cache, run.progress)

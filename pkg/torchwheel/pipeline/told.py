@@ -4,7 +4,6 @@ import dataclasses
 
 from torchwheel.builder import environment
 from torchwheel.matrix.resolve import Variant
-from torchwheel.pipeline.run import claims_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,10 +18,10 @@ class Places:
     sysroot: str | None = None
 
 
-def told(variant: Variant, places: Places, launcher: str = "") -> dict[str, str]:
-    """The environment of setup.py; see builder/environment.py."""
+def told(variant: Variant, places: Places | None, launcher: str = "") -> dict[str, str]:
+    """The environment of setup.py (see builder/environment.py); a pure variant needs no places."""
     toolkit = variant.toolkit
-    if toolkit is None or variant.torch_release is None:
+    if toolkit is None or variant.torch_release is None or places is None:
         return {environment.ABI: variant.abi}
     rocm = toolkit.backend == "rocm"
     optional = {
@@ -36,9 +35,7 @@ def told(variant: Variant, places: Places, launcher: str = "") -> dict[str, str]
         environment.NAME: variant.id,
         environment.TOOLKIT: toolkit.version,
         (environment.ROCM_PATH if rocm else environment.CUDA_HOME): places.toolkit,
-        (environment.ROCM_ARCH if rocm else environment.ARCH_LIST): ";".join(
-            claims_of(variant).archs
-        ),
+        (environment.ROCM_ARCH if rocm else environment.ARCH_LIST): ";".join(toolkit.archs),
         environment.TORCH: places.torch,
         environment.TORCH_RELEASE: variant.torch_release,
         environment.PLATFORM: variant.platform,

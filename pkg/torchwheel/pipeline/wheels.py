@@ -147,13 +147,12 @@ def _sweep(dist: Path) -> None:
 
 def _index(run: Run, index: Path) -> Mapping[str, tuple[str, ...]]:
     """Index every recorded wheel of the folder; returns the groups of each variant."""
-    releases = {name: tuple(entry.toolkits) for name, entry in run.matrix.torch.items()}
     groups: dict[str, tuple[str, ...]] = {}
     indexed = []
     for record in records.every(run.dist):
         claims = read_wheel(run.dist / record.file).claims
         if claims is not None:
-            groups[record.variant] = groups_of(claims, releases)
+            groups[record.variant] = groups_of(claims, run.matrix.served())
             indexed.append(IndexedWheel(run.dist / record.file, groups[record.variant]))
     build_index(indexed, index)
     return groups

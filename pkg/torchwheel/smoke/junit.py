@@ -1,9 +1,15 @@
-"""Test results out of pytest's JUnit file."""
+"""pytest's JUnit file: how it is had, and the test results in it."""
 
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
 from torchwheel.errors import TorchwheelError
 from torchwheel.smoke.record import Outcome, TestResult
+
+
+def pytest_arguments(report: Path, tests: str) -> list[str]:
+    """What Python is called with to run `tests` and write the file `report`."""
+    return ["-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", tests]
 
 
 def parse(text: str) -> tuple[TestResult, ...]:

@@ -108,8 +108,7 @@ def _tests(
     progress: Progress,
 ) -> tuple[tuple[TestResult, ...], int]:
     report = cwd / "junit.xml"
-    command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", folder]
-    done = _run(env, command, cwd)
+    done = _run(env, junit.pytest_arguments(report, folder), cwd)
     if done.returncode != 0:
         for line in (done.stdout + done.stderr).splitlines()[-SAID:]:
             progress.say(line)

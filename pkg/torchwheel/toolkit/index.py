@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -41,6 +42,14 @@ def target_options(platform: str, python: str | None = None) -> list[str]:
     return options + (["--python-version", python] if python else [])
 
 
+def ca_bundle(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """The certificates that pip was told to trust, if it was told."""
+    for name in ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
+        if environ.get(name):
+            return Path(environ[name])
+    return None
+
+
 def run_pip(arguments: Sequence[str], doing: str) -> None:
     """Run pip; its failure becomes one line that says what was being done."""
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", *arguments]
@@ -67,12 +76,17 @@ def _reason(output: str) -> str:
     return f"{line} (run again to go on; finished downloads are kept)"
 
 
+def requirement_lines(pins: Mapping[str, str]) -> str:
+    """A requirements file of pinned requirements, each with the sha256 of its file."""
+    return "".join(f"{pin} --hash=sha256:{digest}\n" for pin, digest in pins.items())
+
+
 def download(
     pins: Mapping[str, str], folder: Path, options: Sequence[str], doing: str
 ) -> list[Path]:
     """Bring pinned requirements, each with the sha256 of its file, into `folder`."""
     requirements = folder / "requirements.txt"
-    requirements.write_text("".join(f"{pin} --hash=sha256:{h}\n" for pin, h in pins.items()))
+    requirements.write_text(requirement_lines(pins))
     run_pip(
         ["download", "--quiet", "--require-hashes", *options]
         + ["--dest", str(folder), "--requirement", str(requirements)],

@@ -8,7 +8,7 @@ import argparse
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torchwheel.data import FOLDER, read
@@ -59,6 +59,11 @@ def components(version: str) -> tuple[Component, ...]:
             f"run `python -m torchwheel.toolkit.lock {version}`, or use `source: system`"
         )
     return tuple(Component(**entry) for entry in known[version])
+
+
+def pins(components: Iterable[Component], platform: str) -> dict[str, str]:
+    """The components as pinned requirements, each with the sha256 of its file."""
+    return {f"{c.project}=={c.version}": c.sha256[platform] for c in components}
 
 
 def torch_source(minor: str) -> TorchSource:

@@ -5,7 +5,6 @@ headers are 10 MB and lie together. The bytes land in a sparse file that zipfile
 """
 
 import http.client
-import os
 import ssl
 import tempfile
 import urllib.request
@@ -14,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import IO
 
 from torchwheel.errors import TorchwheelError
+from torchwheel.toolkit.index import ca_bundle
 
 _TAIL = 4 << 20
 # A local file header is 30 bytes, the name and an extra field that only it records.
@@ -27,10 +27,7 @@ class NoRangesError(TorchwheelError):
 
 def _context() -> ssl.SSLContext:
     """Trust what pip was told to trust."""
-    for name in ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
-        if os.environ.get(name):
-            return ssl.create_default_context(cafile=os.environ[name])
-    return ssl.create_default_context()
+    return ssl.create_default_context(cafile=ca_bundle())
 
 
 class RemoteArchive:

@@ -15,7 +15,7 @@ from torchwheel.console import Progress
 from torchwheel.files import inside
 from torchwheel.toolkit.cache import made_once
 from torchwheel.toolkit.index import download, target_options
-from torchwheel.toolkit.lock import Component, components
+from torchwheel.toolkit.lock import Component, components, pins
 
 # Where the wheels put the toolkit's root.
 _PREFIX = "nvidia/cu{major}/"
@@ -44,9 +44,9 @@ def provision(version: str, platform: str, cache: Path, progress: Progress) -> t
 
 def _assemble(pinned: Sequence[Component], version: str, platform: str, root: Path) -> None:
     with tempfile.TemporaryDirectory(dir=root) as folder:
-        pins = {f"{c.project}=={c.version}": c.sha256[platform] for c in pinned}
         doing = "downloading the CUDA toolkit"
-        for wheel in download(pins, Path(folder), target_options(platform), doing):
+        options = target_options(platform)
+        for wheel in download(pins(pinned, platform), Path(folder), options, doing):
             _unpack(wheel, _PREFIX.format(major=version.partition(".")[0]), root)
     _complete(root)
 
