@@ -170,7 +170,7 @@ def _serve(options: argparse.Namespace) -> int:
 
 def _toolkit(options: argparse.Namespace) -> int:
     from torchwheel.matrix.load import load
-    from torchwheel.matrix.shown import nearest
+    from torchwheel.shown import nearest
     from torchwheel.toolkit.cache import cache_folder
     from torchwheel.toolkit.host import host_compiler
     from torchwheel.toolkit.provide import provide

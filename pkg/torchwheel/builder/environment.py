@@ -5,10 +5,10 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
+from torchwheel.arch.model import Arch, Backend, backend, gencode, parse
 from torchwheel.builder import found
 from torchwheel.builder.target import Abi, Target, Toolkit, Torch
 from torchwheel.errors import UsageError
-from torchwheel.matrix.arch import Arch, Backend, backend, gencode, parse
 
 # The field's own names.
 CUDA_HOME = "CUDA_HOME"

@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Literal
 
-from torchwheel.matrix.arch import Backend
+from torchwheel.arch.model import Backend
 
 Abi = Literal["stable", "aten"]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from torchwheel.collect.candidate import Candidate
 from torchwheel.collect.gather import Gathered
 from torchwheel.matrix.resolve import Variant
-from torchwheel.matrix.shown import listed
 from torchwheel.pipeline.record import Record as Build
+from torchwheel.shown import listed
 from torchwheel.smoke.record import Record as Smoke
 
 

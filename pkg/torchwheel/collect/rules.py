@@ -9,8 +9,8 @@ from packaging.version import Version
 from torchwheel.collect.cases import Case
 from torchwheel.matrix.model import Matrix
 from torchwheel.matrix.runners import PURE, gpu_runner
-from torchwheel.matrix.shown import listed
 from torchwheel.pipeline.run import claims_of
+from torchwheel.shown import listed
 from torchwheel.smoke import record as smokes
 
 Rule = Callable[[Matrix, Case], Iterator[str]]

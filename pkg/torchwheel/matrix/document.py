@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from torchwheel.matrix.problem import MatrixError, Problem
-from torchwheel.matrix.shown import Path, quoted
+from torchwheel.shown import Path, quoted
 
 _DEEPEST = 16
 

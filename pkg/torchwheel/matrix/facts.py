@@ -1,11 +1,11 @@
-"""What is known of toolkits and torch releases, read from the data files."""
+"""What is known of torch releases, read from the data file."""
 
 import dataclasses
 import functools
 from collections.abc import Mapping
 
 from torchwheel import data
-from torchwheel.matrix.arch import Backend
+from torchwheel.arch.model import Backend
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,12 +19,6 @@ class TorchFacts:
     def majors(self, backend: Backend) -> tuple[int, ...]:
         """Major releases; minors of one major are compatible with each other."""
         return tuple(sorted({int(version.split(".")[0]) for version in self.toolkits[backend]}))
-
-
-@functools.cache
-def archs(backend: Backend) -> Mapping[str, tuple[str, ...]]:
-    """Archs that each release of a toolkit can compile, e.g. {"13.0": ("7.5", …), …}."""
-    return {version: tuple(names) for version, names in data.read("archs.json")[backend].items()}
 
 
 @functools.cache

@@ -1,6 +1,6 @@
 """What a rule finds: a place of the matrix and what is wrong there."""
 
-from torchwheel.matrix.shown import Path
+from torchwheel.shown import Path
 
 Finding = tuple[Path, str]
 

@@ -9,8 +9,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import AfterValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-from torchwheel.matrix import arch
-from torchwheel.matrix.shown import quoted
+from torchwheel.arch import model as arch
+from torchwheel.shown import quoted
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from torchwheel.errors import UsageError
-from torchwheel.matrix.shown import Path, dotted
+from torchwheel.shown import Path, dotted
 
 
 @dataclasses.dataclass(frozen=True)

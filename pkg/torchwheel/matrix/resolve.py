@@ -7,8 +7,8 @@ from typing import Literal
 
 from torchwheel.errors import UsageError
 from torchwheel.matrix.model import Exclusion, Matrix, Platform, WheelPlatform
-from torchwheel.matrix.shown import version_key
 from torchwheel.matrix.toolkit_model import Toolkit
+from torchwheel.shown import version_key
 
 Abi = Literal["stable", "aten", "pure"]
 

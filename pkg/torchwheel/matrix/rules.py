@@ -8,9 +8,9 @@ from torchwheel.matrix.finding import Finding
 from torchwheel.matrix.model import Matrix
 from torchwheel.matrix.resolve import all_variants, exclusion
 from torchwheel.matrix.runners import runners_whole
-from torchwheel.matrix.shown import Path, nearest, quoted
 from torchwheel.matrix.toolkit_rules import abis_declared, toolkits_possible
 from torchwheel.matrix.torch_rules import pairs_possible, torches_known
+from torchwheel.shown import Path, nearest, quoted
 
 Rule = Callable[[Matrix], Iterable[Finding]]
 

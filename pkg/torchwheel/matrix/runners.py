@@ -7,7 +7,7 @@ from torchwheel.matrix.finding import Finding
 from torchwheel.matrix.model import Matrix
 from torchwheel.matrix.places_model import Machines
 from torchwheel.matrix.resolve import Variant
-from torchwheel.matrix.shown import listed
+from torchwheel.shown import listed
 
 PURE = "any"
 """The platform of wheels without machine code."""

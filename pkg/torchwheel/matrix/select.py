@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from torchwheel.errors import UsageError
 from torchwheel.matrix.model import Matrix
 from torchwheel.matrix.resolve import Variant, exclusion, resolve
-from torchwheel.matrix.shown import listed, nearest, quoted
+from torchwheel.shown import listed, nearest, quoted
 
 
 def select(matrix: Matrix, names: Sequence[str]) -> tuple[Variant, ...]:

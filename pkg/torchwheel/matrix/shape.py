@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 from torchwheel.matrix.document import Document
 from torchwheel.matrix.model import Matrix
 from torchwheel.matrix.problem import Problem
-from torchwheel.matrix.shown import Path, cut, nearest, quoted
+from torchwheel.shown import Path, cut, nearest, quoted
 
 _EXPECTED = {
     "string_type": "text",

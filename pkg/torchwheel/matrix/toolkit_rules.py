@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-from torchwheel.matrix import arch, facts
+from torchwheel.arch import model as arch
+from torchwheel.arch import table
 from torchwheel.matrix.finding import BACKENDS, Finding
 from torchwheel.matrix.model import Matrix
 from torchwheel.matrix.resolve import aten_releases
-from torchwheel.matrix.shown import Path, listed, quoted, version_key
 from torchwheel.matrix.toolkit_model import ToolkitSection
+from torchwheel.shown import Path, listed, quoted, version_key
 
 
 def abis_declared(matrix: Matrix) -> Iterator[Finding]:
@@ -31,7 +32,7 @@ def toolkits_possible(matrix: Matrix) -> Iterator[Finding]:
                 (*here, "version"),
                 f'{_release(toolkit)} does not go with the name "{name}"; expected "{usual}"',
             )
-        known = facts.archs(toolkit.backend)
+        known = table.archs(toolkit.backend)
         if toolkit.version not in known:
             yield (
                 (*here, "version"),

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from torchwheel.matrix import facts
 from torchwheel.matrix.finding import BACKENDS, Finding
 from torchwheel.matrix.model import Matrix
-from torchwheel.matrix.shown import Path, listed, nearest, quoted, version_key
 from torchwheel.matrix.toolkit_model import ToolkitSection
+from torchwheel.shown import Path, listed, nearest, quoted, version_key
 
 
 def torches_known(matrix: Matrix) -> Iterator[Finding]:

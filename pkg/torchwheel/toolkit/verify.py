@@ -6,8 +6,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from torchwheel.arch.model import gencode, parse
 from torchwheel.errors import TorchwheelError
-from torchwheel.matrix.arch import gencode, parse
 
 _PROBE = """\
 #include <cuda_fp16.h>

@@ -1,24 +1,26 @@
-from torchwheel.matrix import arch, facts
-from torchwheel.matrix.shown import version_key
+from torchwheel.arch import model as arch
+from torchwheel.arch.table import archs
+from torchwheel.matrix import facts
+from torchwheel.shown import version_key
 
 
 def test_every_arch_in_the_data_is_one():
     for backend in ("cuda", "rocm"):
-        for names in facts.archs(backend).values():
+        for names in archs(backend).values():
             assert all(arch.backend(arch.parse(name)) == backend for name in names)
             assert list(names) == [str(a) for a in sorted(map(arch.parse, names))]
 
 
 def test_releases_stand_in_order():
-    for releases in (facts.archs("cuda"), facts.archs("rocm"), facts.torch_releases()):
+    for releases in (archs("cuda"), archs("rocm"), facts.torch_releases()):
         assert list(releases) == sorted(releases, key=version_key)
 
 
 def test_what_cuda_13_dropped_and_gained():
-    assert "7.0" in facts.archs("cuda")["12.9"]
-    assert "7.0" not in facts.archs("cuda")["13.0"]
-    assert {"10.3f", "12.1a", "8.8", "11.0"} <= set(facts.archs("cuda")["13.0"])
-    assert "12.0" not in facts.archs("cuda")["12.6"]
+    assert "7.0" in archs("cuda")["12.9"]
+    assert "7.0" not in archs("cuda")["13.0"]
+    assert {"10.3f", "12.1a", "8.8", "11.0"} <= set(archs("cuda")["13.0"])
+    assert "12.0" not in archs("cuda")["12.6"]
 
 
 def test_cuda_majors_of_torch():

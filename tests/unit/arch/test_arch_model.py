@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.matrix.arch import CudaArch, RocmArch, backend, gencode, parse
+from torchwheel.arch.model import CudaArch, RocmArch, backend, gencode, parse
 
 CUDA = st.builds(
     CudaArch,

@@ -7,7 +7,7 @@ import dataclasses
 import re
 from typing import Literal
 
-from torchwheel.matrix.shown import quoted
+from torchwheel.shown import quoted
 
 Backend = Literal["cuda", "rocm"]
 
