@@ -54,7 +54,7 @@ _SCRIPT = """
 set -e
 cd /src
 uv venv --quiet /tmp/venv
-uv pip install --quiet --python /tmp/venv "$1" setuptools ninja numpy
+uv pip install --quiet --python /tmp/venv "$1" setuptools packaging ninja numpy
 export PATH=/tmp/venv/bin:$PATH PYTHONPATH=/opt/torchwheel
 python -m torchwheel.pipeline.inside account start
 python setup.py -q build_ext --build-temp /tmp/objects --build-lib /tmp/built
@@ -110,7 +110,7 @@ def _usual_project(folder: Path) -> None:
     shutil.copytree(ROOT / "csrc", folder / "csrc")
     for source in [*folder.glob("csrc/kernels/*.cu"), *folder.glob("csrc/ops/*.cpp")]:
         source.write_text(f"#include <torch/extension.h>\n{source.read_text()}")
-    aten = (ROOT / "csrc" / "torch" / "aten.cpp").read_text()
+    aten = (ROOT / "csrc" / "torch" / "aten" / "typed.cpp").read_text()
     module = "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { (void)m; }\n"
     (folder / "binding.cpp").write_text(f"#include <torch/extension.h>\n{aten}\n{module}")
     (folder / "setup.py").write_text(_SETUP)

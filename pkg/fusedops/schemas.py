@@ -15,6 +15,7 @@ class Op:
     """One operator of `torch.ops.fusedops`."""
 
     name: str
+    family: str  # whose native code has it: an Operator of fusedops.extension
     signature: str  # torch's schema after the name
     reference: Callable[..., Any]
     fake: Callable[..., Any]
@@ -31,6 +32,7 @@ class Op:
 OPS = (
     Op(
         "vector_add",
+        "vector_add",
         "(Tensor a, Tensor b, *, float gamma=1.0) -> Tensor",
         reference.vector_add,
         fake.vector_add,
@@ -38,6 +40,7 @@ OPS = (
     ),
     Op(
         "bias_add",
+        "bias_act",
         "(Tensor x, Tensor bias) -> Tensor",
         reference.bias_add,
         fake.bias_add,
@@ -45,6 +48,7 @@ OPS = (
     ),
     Op(
         "bias_relu",
+        "bias_act",
         "(Tensor x, Tensor bias) -> Tensor",
         reference.bias_relu,
         fake.bias_relu,
@@ -52,6 +56,7 @@ OPS = (
     ),
     Op(
         "bias_gelu",
+        "bias_act",
         '(Tensor x, Tensor bias, *, str approximate="tanh") -> Tensor',
         reference.bias_gelu,
         fake.bias_gelu,
@@ -59,6 +64,7 @@ OPS = (
     ),
     Op(
         "bias_relu_backward",
+        "bias_act",
         "(Tensor grad, Tensor x, Tensor bias) -> (Tensor, Tensor)",
         reference.bias_relu_backward,
         fake.bias_relu_backward,
@@ -67,6 +73,7 @@ OPS = (
     ),
     Op(
         "bias_gelu_backward",
+        "bias_act",
         '(Tensor grad, Tensor x, Tensor bias, *, str approximate="tanh") -> (Tensor, Tensor)',
         reference.bias_gelu_backward,
         fake.bias_gelu_backward,

@@ -96,8 +96,8 @@ def test_nothing_touched_means_nothing_done_and_a_touched_kernel_compiles_alone(
     source.write_text(source.read_text() + "\n// touched\n")
     touched = torchwheel("wheels", "cu130-stable", cwd=project)
     assert touched.returncode == 0, touched.stderr
-    assert "CUDA csrc/scale.cu" in touched.stderr
-    assert "C++ csrc/stable.cpp" not in touched.stderr
+    assert "CUDA scale.cu" in touched.stderr
+    assert "C++ stable.cpp" not in touched.stderr
     # A comment changes no byte of the library: the wheel is the same one.
     after = read_wheel(next((project / "dist").glob("*manylinux*.whl")))
     assert before.name == after.name
@@ -117,7 +117,7 @@ def test_a_compile_error_names_the_file_and_leaves_the_other_variant(tiny, torch
     (tiny / "csrc" / "scale.cu").write_text("this is no C++\n")
     done = torchwheel("wheels", cwd=tiny)
     assert done.returncode == 1
-    assert "failed: cu130-stable: building obj/csrc/scale.cu.o failed" in done.stdout
+    assert "failed: cu130-stable: building obj/scale.cu.o failed" in done.stdout
     assert "scale.cu" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
     assert wheels_in(tiny / "dist") == ["tiny-0.1-py3-none-any.whl"]

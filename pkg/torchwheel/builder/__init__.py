@@ -1,6 +1,5 @@
-"""The native build: one plan as data, rendered to ninja, used by setup.py."""
+"""The native build: one plan as data, rendered to ninja, for setup.py and for first use alike."""
 
-from torchwheel.builder.library import NativeLibrary
-from torchwheel.builder.setuptools_ext import setup_arguments
+from torchwheel.builder.extension import ArchFilter, Extension, Module, Operator
 
-__all__ = ["NativeLibrary", "setup_arguments"]
+__all__ = ["ArchFilter", "Extension", "Module", "Operator"]

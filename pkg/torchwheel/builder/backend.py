@@ -9,7 +9,7 @@ class Backend:
 
     Attributes:
         label: names device steps to a person: "CUDA" or "HIP".
-        device: the device compiler and its flags, but for those that every file gets.
+        device: the device compiler and its flags, but for the arch list and what every file gets.
         name_source: the device compiler's flag that names a source among the library's, if any.
         pass_on: put before each flag that is for the host compiler, e.g. ("-Xcompiler",).
         headers: flags with which host code finds the runtime's headers.

@@ -31,7 +31,6 @@ def cuda(target: Target) -> Backend:
             *(_cross(target) if target.cross else ()),
             "-ccbin",
             target.cxx,
-            *target.toolkit.archs,
         ),
         name_source="",
         pass_on=("-Xcompiler",),

@@ -5,7 +5,7 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
-from torchwheel.arch.model import Arch, Backend, backend, gencode, parse
+from torchwheel.arch.model import Arch, Backend, backend, parse
 from torchwheel.builder import found
 from torchwheel.builder.target import Abi, Target, Toolkit, Torch
 from torchwheel.errors import UsageError
@@ -99,7 +99,7 @@ def _toolkit(environ: Mapping[str, str], named: _Named, machine: str) -> Toolkit
         backend=named.backend,
         root=root,
         release=environ[TOOLKIT],
-        archs=tuple(flag for arch in archs for flag in gencode(arch)),
+        archs=archs,
         runtime=found.hip_runtime(root, machine) if named.backend == "rocm" else None,
     )
 

@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 
+from torchwheel.builder.extension import Module
 from torchwheel.builder.target import Python, Target, Torch
 
 _HERE = Path(__file__).parent
@@ -60,11 +61,9 @@ def stable(target: Target) -> Flavour:
     )
 
 
-def aten(target: Target, module: str) -> Flavour:
-    """Torch's C++ API: an extension module, e.g. "fusedops._C", for one torch and one CPython."""
-    if target.python is None:
-        raise ValueError("an aten target names its Python")
-    old = target.torch.old_abi
+def aten(target: Target, module: Module | None) -> Flavour:
+    """Torch's C++ API, for one torch: an extension module for one CPython, else a plain library."""
+    old, python = target.torch.old_abi, target.python
     strings = ("-D_GLIBCXX_USE_CXX11_ABI=0",) if old else ()
     # -O1: torch's and pybind11's templates compile in four fifths of -O2's time.
     # NDEBUG, as in Python's own flags: those headers' assertions are for their authors.
@@ -73,16 +72,19 @@ def aten(target: Target, module: str) -> Flavour:
         host=Group("host-old-strings" if old else "host", ("-O2", *strings)),
         binding=Group(f"aten{target.torch.release}", binding),
         python=Group(
-            f"python{target.python.suffix.removesuffix('.so')}",
-            ("-O1", "-DNDEBUG", *_python(target.python)),
-        ),
-        stubs=("libtorch.so", "libtorch_python.so"),
+            f"python{python.suffix.removesuffix('.so')}", ("-O1", "-DNDEBUG", *_python(python))
+        )
+        if python
+        else None,
+        stubs=("libtorch.so", *(("libtorch_python.so",) if python else ())),
         # libstdc++ stays shared, as torch has it: strings and exceptions go there and come back.
         # With a static one torch 2.6 aborts at import, `free(): invalid pointer`: an empty string
         # of its ABI is a pointer into the copy of libstdc++ that made it.
         link=(),
-        exports=_HERE / "module.map",
-        output=f"{module.rpartition('.')[2]}{target.python.suffix}",
+        exports=_HERE / ("module.map" if python else "library.map"),
+        output=f"{module.name.rpartition('.')[2]}{python.suffix}"
+        if python and module
+        else f"{target.name}.so",
     )
 
 

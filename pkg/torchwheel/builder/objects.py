@@ -4,15 +4,16 @@ They come in groups. What a group's commands say depends on what its name says a
 of a variant, so the variants of one toolkit can share the objects.
 """
 
-import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 
+from torchwheel.arch.model import gencode
 from torchwheel.builder.backend import Backend
+from torchwheel.builder.extension import Extension
 from torchwheel.builder.flavour import Flavour
-from torchwheel.builder.library import NativeLibrary
 from torchwheel.builder.plan import Step
+from torchwheel.builder.sources import DeviceFile, Sources
 from torchwheel.builder.target import Target
 
 # What the library does not use is left out by the linker.
@@ -20,27 +21,21 @@ _POSITION = ("-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sect
 _WARNINGS = ("-Wall", "-Wextra")
 
 
-@dataclasses.dataclass(frozen=True)
-class Sources:
-    """A library's files, relative to the project's folder."""
-
-    device: Sequence[str]
-    host: Sequence[str]
-    binding: Sequence[str]
-    python: Sequence[str] = ()
-
-
 def object_groups(
-    library: NativeLibrary, sources: Sources, target: Target, backend: Backend, flavour: Flavour
+    extension: Extension, sources: Sources, target: Target, backend: Backend, flavour: Flavour
 ) -> Mapping[str, tuple[Step, ...]]:
     """The compile steps of every group, by the group's name; device code is one of them."""
-    common = _common(library, target)
+    common = _common(extension, target)
     passed = (*sysroot_flags(target), *_POSITION, *_WARNINGS, *_prefix_maps(target))
     device = (*backend.device, *(p for flag in passed for p in (*backend.pass_on, flag)), *common)
     host = (target.cxx, "-std=c++17", *passed, "-Werror", *common)
     groups = {
         "device": [
-            (f"{backend.label} {file}", (*device, *_named(file, backend)), file)
+            (
+                f"{backend.label} {file.path}",
+                (*device, *_archs(file), *_named(file.path, backend)),
+                file.path,
+            )
             for file in sources.device
         ]
     }
@@ -71,12 +66,12 @@ def object_name(source: str) -> str:
     return str(PurePosixPath("obj") / f"{source}.o")
 
 
-def _common(library: NativeLibrary, target: Target) -> tuple[str, ...]:
+def _common(extension: Extension, target: Target) -> tuple[str, ...]:
     """What every file of the library gets."""
     macros = (
-        f"-D{name}={value}" if value else f"-D{name}" for name, value in library.macros.items()
+        f"-D{name}={value}" if value else f"-D{name}" for name, value in extension.macros.items()
     )
-    return (*macros, *(f"-I{target.source / folder}" for folder in library.include_dirs))
+    return (*macros, *(f"-I{target.source / folder}" for folder in extension.include_dirs))
 
 
 def _prefix_maps(target: Target) -> tuple[str, ...]:
@@ -86,6 +81,10 @@ def _prefix_maps(target: Target) -> tuple[str, ...]:
         f"-ffile-prefix-map={target.source}=.",
         f"-ffile-prefix-map={toolkit.root}={toolkit.backend}",
     )
+
+
+def _archs(file: DeviceFile) -> tuple[str, ...]:
+    return tuple(flag for arch in file.archs for flag in gencode(arch))
 
 
 def _named(source: str, backend: Backend) -> tuple[str, ...]:

@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 
 from torchwheel.builder.backend import Backend
 from torchwheel.builder.cuda import cuda
+from torchwheel.builder.extension import Extension
 from torchwheel.builder.flavour import Flavour, aten, stable
-from torchwheel.builder.library import NativeLibrary
-from torchwheel.builder.objects import Sources, object_groups, sysroot_flags
+from torchwheel.builder.objects import object_groups, sysroot_flags
 from torchwheel.builder.plan import Plan, Step
 from torchwheel.builder.rocm import rocm
+from torchwheel.builder.sources import Sources
 from torchwheel.builder.target import Target
 
 _BACKENDS = {"cuda": cuda, "rocm": rocm}
@@ -67,11 +68,11 @@ class Recipe:
         return Step(f"link {flavour.output}", command, inputs, flavour.output)
 
 
-def make_recipe(library: NativeLibrary, sources: Sources, target: Target) -> Recipe:
-    """The build of `library` for `target`."""
+def make_recipe(extension: Extension, sources: Sources, target: Target) -> Recipe:
+    """The build of the extension's `sources` for `target`."""
     backend = _BACKENDS[target.toolkit.backend](target)
-    flavour = stable(target) if target.abi == "stable" else aten(target, library.module)
-    groups = object_groups(library, sources, target, backend, flavour)
+    flavour = stable(target) if target.abi == "stable" else aten(target, extension.module)
+    groups = object_groups(extension, sources, target, backend, flavour)
     return Recipe(groups, target, backend, flavour)
 
 

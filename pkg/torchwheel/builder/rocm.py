@@ -22,7 +22,6 @@ def rocm(target: Target) -> Backend:
             _AMD,
             # clang 21's own default, 6, is for ROCm 6.3 and later; this every ROCm 6 and 7 loads.
             "-mcode-object-version=5",
-            *target.toolkit.archs,
         ),
         # Else clang names objects by a hash of the source's folder: another folder, another wheel.
         name_source="-cuid=",

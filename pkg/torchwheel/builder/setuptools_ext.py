@@ -1,60 +1,67 @@
 """Hands the build to setuptools: a library for every Python, or an extension module for one."""
 
 import os
+import runpy
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from setuptools import Extension
+from setuptools import Extension as ExtensionModule
+from setuptools import find_packages
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 from torchwheel.builder import environment
 from torchwheel.builder.build import build
+from torchwheel.builder.extension import LIBRARIES, SOURCES, Extension
 from torchwheel.builder.jobs import parallel_jobs
-from torchwheel.builder.library import NativeLibrary
 from torchwheel.builder.ninja import say_to_stdout
-from torchwheel.builder.objects import Sources
-from torchwheel.builder.recipe import Recipe, make_recipe
+from torchwheel.builder.recipe import make_recipe
+from torchwheel.builder.sources import sources_of
 from torchwheel.builder.target import Target
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.errors import TorchwheelError
 
 
-def _files(folder: Path, globs: Sequence[str]) -> list[str]:
-    """Files below `folder` that the globs name, sorted; a glob that names none is a mistake."""
-    found: list[str] = []
-    for pattern in globs:
-        files = sorted(str(path.relative_to(folder)) for path in folder.glob(pattern))
-        if not files:
-            raise UsageError(f"{folder}: no file matches {pattern!r}")
-        found += files
-    return found
+def setup_arguments(project: Path, packages: str, description: str) -> dict[str, Any]:
+    """Keyword arguments for `setuptools.setup`.
 
+    Every wheel has the sources, so that it can be built at first use where no prebuilt library
+    serves; a native wheel has a library too.
 
-def recipe_of(library: NativeLibrary, target: Target) -> Recipe:
-    """The recipe of `library` for `target`, its globs resolved."""
-    if target.abi not in library.bindings:
-        raise UsageError(f"{library.package}: no binding for the {target.abi} ABI")
-    sources = Sources(
-        device=_files(target.source, library.device),
-        host=_files(target.source, library.host),
-        binding=_files(target.source, library.bindings[target.abi]),
-        python=_files(target.source, library.python) if target.python else (),
-    )
-    return make_recipe(library, sources, target)
-
-
-def setup_arguments(library: NativeLibrary, source: Path) -> dict[str, Any]:
-    """Keyword arguments for `setuptools.setup`: none for the pure-Python package."""
+    Args:
+        project: the folder of setup.py.
+        packages: the folder of its Python packages, e.g. "pkg".
+        description: the file that says what the extension is, e.g. "pkg/fusedops/extension.py"; it
+            defines EXTENSION and imports torchwheel.builder alone.
+    """
     try:
-        target = environment.target(os.environ, source)
+        extension: Extension = runpy.run_path(str(project / description))["EXTENSION"]
+        target = environment.target(os.environ, project / extension.sources)
+        return {
+            **_with_sources(extension, project, packages),
+            **(_native(extension, target) if target else {}),
+        }
     except TorchwheelError as error:
         raise SystemExit(f"error: {error}") from error
-    return _arguments(library, target) if target else {}
 
 
-def _arguments(library: NativeLibrary, target: Target) -> dict[str, Any]:
+def _with_sources(extension: Extension, project: Path, packages: str) -> dict[str, Any]:
+    """The source folder as a part of the package."""
+    top, root = f"{extension.package}.{SOURCES}", project / extension.sources
+    # setuptools wants every folder of data named as a package.
+    folders = [path.relative_to(root).parts for path in root.rglob("*") if path.is_dir()]
+    inside = sorted([top, *(".".join((top, *parts)) for parts in folders)])
+    own = find_packages(
+        str(project / packages), include=[extension.package, f"{extension.package}.*"]
+    )
+    return {
+        "packages": [*own, *inside],
+        "package_dir": {"": packages, top: extension.sources},
+        "package_data": {extension.package: ["py.typed"], **{name: ["*"] for name in inside}},
+    }
+
+
+def _native(extension: Extension, target: Target) -> dict[str, Any]:
     any_python = target.python is None
 
     class BuildLibrary(build_ext):
@@ -64,12 +71,12 @@ def _arguments(library: NativeLibrary, target: Target) -> dict[str, Any]:
             suffix = ".so" if target.python is None else target.python.suffix
             return f"{fullname.replace('.', os.sep)}{suffix}"
 
-        def build_extension(self, ext: Extension) -> None:
+        def build_extension(self, ext: ExtensionModule) -> None:
             shared = os.environ.get(environment.SHARED_FOLDER)
             folder = Path(os.environ.get(environment.BUILD_FOLDER) or self.build_temp)
             try:
                 built = build(
-                    recipe_of(library, target),
+                    make_recipe(extension, sources_of(extension, target), target),
                     folder.resolve(),
                     Path(shared).resolve() if shared else None,
                     parallel_jobs(),
@@ -93,8 +100,10 @@ def _arguments(library: NativeLibrary, target: Target) -> dict[str, Any]:
             return ("py3", "none", platform) if any_python else (python, abi, platform)
 
     # A dot would start a subpackage: "rocm6.4-stable".
-    name = f"{library.package}.{target.name.replace('.', '_')}" if any_python else library.module
+    name = f"{extension.package}.{LIBRARIES}.{target.name.replace('.', '_')}"
+    if extension.module and not any_python:
+        name = extension.module.name
     return {
-        "ext_modules": [Extension(name, sources=[])],
+        "ext_modules": [ExtensionModule(name, sources=[])],
         "cmdclass": {"build_ext": BuildLibrary, "bdist_wheel": TaggedWheel},
     }

@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Literal
 
-from torchwheel.arch.model import Backend
+from torchwheel.arch.model import Arch, Backend
 
 Abi = Literal["stable", "aten"]
 
@@ -17,14 +17,14 @@ class Toolkit:
         backend: "cuda" or "rocm".
         root: the toolkit's folder: CUDA_HOME or ROCM_PATH.
         release: its release, e.g. "13.0".
-        archs: the compiler's flags for the arch list.
+        archs: the arch list.
         runtime: the runtime library to link against, where that is a shared one (ROCm).
     """
 
     backend: Backend
     root: Path
     release: str
-    archs: tuple[str, ...]
+    archs: tuple[Arch, ...]
     runtime: Path | None = None
 
 

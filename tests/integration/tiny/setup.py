@@ -2,14 +2,7 @@ from pathlib import Path
 
 from setuptools import setup
 
-from torchwheel.builder import NativeLibrary, setup_arguments
+from torchwheel.builder.setuptools_ext import setup_arguments
 
-LIBRARY = NativeLibrary(
-    package="tiny._lib",
-    device=("csrc/*.cu",),
-    host=(),
-    bindings={"stable": ("csrc/stable.cpp",)},
-    include_dirs=("csrc",),
-)
-
-setup(**setup_arguments(LIBRARY, Path(__file__).resolve().parent))
+HERE = Path(__file__).resolve().parent
+setup(**setup_arguments(HERE, packages=".", description="tiny/extension.py"))

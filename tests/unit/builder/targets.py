@@ -3,18 +3,26 @@
 import dataclasses
 from pathlib import Path
 
-from torchwheel.builder.library import NativeLibrary
-from torchwheel.builder.objects import Sources
+from torchwheel.arch.model import parse
+from torchwheel.builder.extension import ArchFilter, Extension, Module, Operator
+from torchwheel.builder.sources import DeviceFile, Sources
 from torchwheel.builder.target import Python, Sysroot, Target, Toolkit, Torch
 
-LIBRARY = NativeLibrary(
-    package="pkg._lib",
-    device=("csrc/*.cu",),
-    host=("csrc/*.cpp",),
-    bindings={"stable": ("csrc/stable.cpp",), "aten": ("csrc/aten.cpp",)},
-    module="pkg._C",
-    python=("csrc/module.cpp",),
-    include_dirs=("csrc",),
+EXTENSION = Extension(
+    package="pkg",
+    sources="csrc",
+    operators=(
+        Operator("a", ("a.cu",), ("a.cpp",), {"stable": ("a_stable.cpp",)}),
+        Operator(
+            "b",
+            ("b c.cu",),
+            (),
+            {"stable": ("b_stable.cpp",), "aten": ("b_aten.cpp",)},
+            ArchFilter(cuda=(10, 0), rocm=("gfx9[45]*",)),
+        ),
+    ),
+    host=("host.cpp",),
+    module=Module("pkg._C", ("aten.cpp",), ("module.cpp",)),
     macros={"ANSWER": "42", "FLAG": ""},
 )
 CUDA_STABLE = Target(
@@ -25,10 +33,7 @@ CUDA_STABLE = Target(
         backend="cuda",
         root=Path("/cuda"),
         release="13.0",
-        archs=(
-            "-gencode=arch=compute_90,code=sm_90",
-            "-gencode=arch=compute_120,code=[sm_120,compute_120]",
-        ),
+        archs=(parse("9.0"), parse("12.0+PTX")),
     ),
     torch=Torch(Path("/torch"), "2.11"),
     platform="linux_x86_64",
@@ -57,7 +62,7 @@ ROCM_STABLE = dataclasses.replace(
         backend="rocm",
         root=Path("/rocm"),
         release="6.4",
-        archs=("--offload-arch=gfx90a", "--offload-arch=gfx942"),
+        archs=(parse("gfx90a"), parse("gfx942")),
         runtime=Path("/rocm/lib/libamdhip64.so"),
     ),
     cxx="/rocm/llvm/bin/clang++",
@@ -73,10 +78,11 @@ EVERY = {
 
 
 def sources(target: Target) -> Sources:
-    """Two device files, one with a blank in its name, and one of each other kind."""
+    """Two device files, one with a blank in its name and fewer archs, and one of each kind."""
+    archs = target.toolkit.archs
     return Sources(
-        device=["csrc/a.cu", "csrc/b c.cu"],
-        host=["csrc/host.cpp"],
-        binding=[f"csrc/{target.abi}.cpp"],
-        python=["csrc/module.cpp"] if target.python else (),
+        device=[DeviceFile("a.cu", archs), DeviceFile("b c.cu", archs[1:])],
+        host=["host.cpp"],
+        binding=[f"{target.abi}.cpp"],
+        python=["module.cpp"] if target.python else (),
     )

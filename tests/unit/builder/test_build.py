@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from targets import CUDA_STABLE, LIBRARY, sources
+from targets import CUDA_STABLE, EXTENSION, sources
 
 from torchwheel.builder.build import build
 from torchwheel.builder.ninja import is_progress
@@ -25,7 +25,7 @@ class Shell(Recipe):
 
 def recipe(*groups: tuple[str, str]) -> Shell:
     """A recipe with an object per (group, shell command that writes to $out)."""
-    like = make_recipe(LIBRARY, sources(CUDA_STABLE), CUDA_STABLE)
+    like = make_recipe(EXTENSION, sources(CUDA_STABLE), CUDA_STABLE)
     steps = {
         name: (Step(f"make {name}", ("sh", "-c", f"out={name}.o; {command}"), (), f"{name}.o"),)
         for name, command in groups

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from torchwheel.arch.model import parse
 from torchwheel.builder import environment, found
 from torchwheel.builder.jobs import BYTES_PER_JOB, parallel_jobs
 from torchwheel.builder.target import Python
@@ -57,10 +58,7 @@ def test_without_an_abi_the_package_is_pure():
 def test_a_whole_environment_is_a_target():
     target = environment.target(CUDA, Path("/p"))
     assert target is not None
-    assert target.toolkit.archs == (
-        "-gencode=arch=compute_80,code=sm_80",
-        "-gencode=arch=compute_90,code=[sm_90,compute_90]",
-    )
+    assert target.toolkit.archs == (parse("8.0"), parse("9.0+PTX"))
     assert (target.cxx, target.launcher, target.python, target.sysroot) == ("g++", (), None, None)
     assert (target.platform, target.cross) == (HERE, False)
 
@@ -74,7 +72,7 @@ def test_another_platform_is_cross_compiled():
 def test_a_rocm_environment_is_a_target(rocm):
     target = environment.target(rocm, Path("/p"))
     assert target is not None
-    assert target.toolkit.archs == ("--offload-arch=gfx90a", "--offload-arch=gfx942")
+    assert target.toolkit.archs == (parse("gfx90a"), parse("gfx942"))
     assert target.toolkit.runtime == Path(rocm["ROCM_PATH"]) / "lib" / "libamdhip64.so"
 
 

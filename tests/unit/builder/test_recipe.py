@@ -2,7 +2,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from targets import CUDA_ATEN, CUDA_ATEN_OLD, CUDA_STABLE, EVERY, LIBRARY, PY311, sources
+from targets import CUDA_ATEN, CUDA_ATEN_OLD, CUDA_STABLE, EVERY, EXTENSION, PY311, sources
 
 from torchwheel.builder import flavour
 from torchwheel.builder.flavour import target_version
@@ -15,7 +15,7 @@ every_target = pytest.mark.parametrize("target", EVERY.values(), ids=EVERY)
 
 
 def recipe(target: Target) -> Recipe:
-    return make_recipe(LIBRARY, sources(target), target)
+    return make_recipe(EXTENSION, sources(target), target)
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -9,11 +9,11 @@ pytest.importorskip("torch", reason="torch is not installed")
 
 from inspect import signature
 
-from fusedops.schemas import NAMESPACE, OPS
+from fusedops.extension import EXTENSION
+from fusedops.schemas import OPS
 from fusedops.typed import TYPES
 
 CSRC = Path(__file__).resolve().parents[3] / "csrc" / "torch"
-NATIVE = sorted(op.name for op in OPS if op.native)
 PUBLIC = [op for op in OPS if op.public]
 
 
@@ -21,30 +21,41 @@ def text(name: str) -> str:
     return (CSRC / name).read_text(encoding="utf-8")
 
 
+FAMILIES = {operator.name: operator for operator in EXTENSION.operators}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(
     ("file", "head", "implementation"),
     [
         (
-            "stable.cpp",
-            rf"STABLE_TORCH_LIBRARY_IMPL\({NAMESPACE}, CUDA, m\)",
+            "stable/{}.cpp",
+            r"STABLE_TORCH_LIBRARY_IMPL\(fusedops, CUDA, m\)",
             r"TORCH_BOX\(&(.*)\)",
         ),
-        (
-            "aten.cpp",
-            rf'torch::Library::IMPL, "{NAMESPACE}", c10::DispatchKey::CUDA',
-            r"box<&(.*)>\(\)",
-        ),
+        ("aten/{}.h", r"register_{}\(torch::Library& m\)", r"box<&(.*)>\(\)"),
     ],
 )
-def test_the_binding_registers_the_tables_native_operators(file, head, implementation):
-    assert re.search(head, text(file))
-    registered = re.findall(rf'm\.impl\("(\w+)", {implementation}\);', text(file))
+def test_each_binding_registers_the_familys_native_operators(family, file, head, implementation):
+    binding = text(file.format(family))
+    assert re.search(head.replace("{}", family), binding)
+    registered = re.findall(rf'm\.impl\("(\w+)", {implementation}\);', binding)
     assert all(function == f"Native::{name}" for name, function in registered)
-    assert sorted(name for name, _ in registered) == NATIVE
+    of_family = sorted(op.name for op in OPS if op.native and op.family == family)
+    assert sorted(name for name, _ in registered) == of_family
+
+
+def test_every_family_is_registered_by_the_module_and_by_itself():
+    assert {op.family for op in OPS if op.native} == set(FAMILIES)
+    assert re.findall(r"register_(\w+)\(m\);", text("aten/typed.cpp")) == list(FAMILIES)
+    for family in FAMILIES:
+        call = f"fusedops::register_{family}(m);"
+        assert f"TORCH_LIBRARY_IMPL(fusedops, CUDA, m) {{ {call} }}" in text(f"aten/{family}.cpp")
 
 
 def test_the_module_has_the_tables_public_operators_with_their_arguments():
-    defined = re.findall(r'define\(m, "(\w+)", &typed::(\w+),(.*?)\);', text("module.cpp"), re.S)
+    module = text("aten/module.cpp")
+    defined = re.findall(r'define\(m, "(\w+)", &typed::(\w+),(.*?)\);', module, re.S)
     assert all(name == function for name, function, _ in defined)
     found = {name: extra for name, _, extra in defined}
     assert set(found) == {op.name for op in PUBLIC}
@@ -58,7 +69,7 @@ def test_the_module_has_the_tables_public_operators_with_their_arguments():
 
 
 def test_the_module_has_pythons_types():
-    table = re.findall(r'\{"(\w+)", DType::(\w+), "(\w+)"\}', text("module.cpp"))
+    table = re.findall(r'\{"(\w+)", DType::(\w+), "(\w+)"\}', text("aten/module.cpp"))
     assert all(dtype == name for _, dtype, name in table)
     assert {suffix: f"torch.{name}" for suffix, _, name in table} == {
         suffix: str(dtype) for suffix, dtype in TYPES.items()

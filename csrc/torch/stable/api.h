@@ -1,4 +1,4 @@
-// The libtorch stable ABI (torch >= 2.11) as an Api of frontend.h.
+// The libtorch stable ABI (torch >= 2.11) as an Api.
 #pragma once
 
 #include <torch/csrc/stable/accelerator.h>
@@ -7,9 +7,8 @@
 #include <torch/headeronly/core/ScalarType.h>
 
 #include "ops/error.h"
-#include "ops/tensor_view.h"
 #include "platform/runtime.h"
-#include "torch/scalar.h"
+#include "torch/api.h"
 
 // Only a torch built for a GPU has this one; weak, so that the library loads in a CPU-only torch.
 extern "C" __attribute__((weak)) AOTITorchError aoti_torch_get_current_cuda_stream(int32_t, void**);
@@ -22,14 +21,7 @@ struct StableApi {
   using Scalar = torch::headeronly::ScalarType;
 
   static TensorView view(const Tensor& tensor) {
-    const auto sizes = tensor.sizes();
-    const Scalar scalar = tensor.scalar_type();
-    return {tensor.data_ptr(),
-            dtype_of(scalar),
-            dtype_name_of(scalar),
-            sizes.data(),
-            static_cast<std::int64_t>(sizes.size()),
-            device(tensor)};
+    return view_of(tensor, tensor.get_device_index());
   }
 
   static Tensor contiguous(const Tensor& tensor) {
@@ -47,17 +39,11 @@ struct StableApi {
 
   static gpu::Stream stream(int device_index) {
     if (!aoti_torch_get_current_cuda_stream) {
-      throw Error("fusedops: this torch was built without GPU support, so it has no GPU stream");
+      throw Error(kNoGpuStream);
     }
     void* stream = nullptr;
     TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device_index, &stream));
     return static_cast<gpu::Stream>(stream);
-  }
-
- private:
-  static Device device(const Tensor& tensor) {
-    if (tensor.is_cuda()) return {"cuda", tensor.get_device_index()};
-    return {tensor.is_cpu() ? "cpu" : "another kind of device", -1};
   }
 };
 

@@ -1,4 +1,4 @@
-// libtorch's C++ API as an Api of frontend.h, in narrow headers: 2.5 s to read, where
+// libtorch's C++ API as an Api, in narrow headers: 2.5 s to read, where
 // torch/extension.h takes 15.
 #pragma once
 
@@ -7,9 +7,8 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include "ops/error.h"
-#include "ops/tensor_view.h"
 #include "platform/runtime.h"
-#include "torch/scalar.h"
+#include "torch/api.h"
 
 // Only a torch built for a GPU has these two; weak, so that the library loads in a CPU-only torch.
 namespace c10::cuda {
@@ -31,14 +30,7 @@ struct AtenApi {
   };
 
   static TensorView view(const Tensor& tensor) {
-    const auto sizes = tensor.sizes();
-    const auto scalar = tensor.scalar_type();
-    return {tensor.data_ptr(),
-            dtype_of(scalar),
-            dtype_name_of(scalar),
-            sizes.data(),
-            static_cast<std::int64_t>(sizes.size()),
-            device(tensor)};
+    return view_of(tensor, static_cast<int>(tensor.get_device()));
   }
 
   static Tensor contiguous(const Tensor& tensor) { return tensor.contiguous(); }
@@ -56,7 +48,7 @@ struct AtenApi {
 
   static gpu::Stream stream(int device_index) {
     if (!c10::cuda::getCurrentCUDAStream) {
-      throw Error("fusedops: this torch was built without GPU support, so it has no GPU stream");
+      throw Error(kNoGpuStream);
     }
     return c10::cuda::getCurrentCUDAStream(gpu_device(device_index).index()).stream();
   }
@@ -64,11 +56,6 @@ struct AtenApi {
  private:
   static c10::Device gpu_device(int index) {
     return {c10::kCUDA, static_cast<c10::DeviceIndex>(index)};
-  }
-
-  static Device device(const Tensor& tensor) {
-    if (tensor.is_cuda()) return {"cuda", tensor.get_device()};
-    return {tensor.is_cpu() ? "cpu" : "another kind of device", -1};
   }
 };
 

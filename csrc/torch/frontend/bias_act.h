@@ -1,34 +1,17 @@
-// The operators as torch sees them, written once over `Api`, a traits class of one torch C++ API.
-//
-// Api has: Tensor, Guard (makes a device current while it lives), view(tensor) -> TensorView,
-// contiguous(tensor), clone(tensor), empty_like(tensor), empty_bytes(like, count), data(tensor),
-// stream(device index).
+// Bias and activation as torch sees them, written once over `Api` (api.h lists what an Api has).
 #pragma once
 
 #include <string>
 #include <tuple>
 
 #include "ops/bias_act.h"
-#include "ops/vector_add.h"
 
 namespace fusedops {
 
 template <class Api>
-struct Frontend {
+struct BiasAct {
   using Tensor = typename Api::Tensor;
   using Pair = std::tuple<Tensor, Tensor>;
-
-  static Tensor vector_add(const Tensor& a, const Tensor& b, double gamma) {
-    constexpr const char* op = "vector_add";
-    const TensorView view = Api::view(a);
-    ops::check_vector_add(op, view, Api::view(b));
-    const typename Api::Guard guard(view.device.index);
-    const Tensor left = Api::contiguous(a), right = Api::contiguous(b);
-    Tensor out = Api::empty_like(left);
-    ops::vector_add(op, view, gamma, Api::data(out), Api::data(left), Api::data(right),
-                    Api::stream(view.device.index));
-    return out;
-  }
 
   static Tensor bias_add(const Tensor& x, const Tensor& bias) {
     return bias_act("bias_add", Activation::identity, x, bias);

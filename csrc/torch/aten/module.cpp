@@ -1,10 +1,10 @@
 // The Python module fusedops._C: an entry point per operator and type. Importing it also registers
-// the operators' kernels (aten.cpp).
+// the operators' kernels (typed.cpp).
 #include <pybind11/pybind11.h>
 
 #include <string>
 
-#include "torch/typed.h"
+#include "torch/aten/typed.h"
 
 // torch.Tensor; of torch/csrc/autograd/python_variable.h, which would bring all of ATen.
 extern PyObject* THPVariableClass;

@@ -1,18 +1,18 @@
 // Registers the operators for the CUDA key through libtorch's C++ API, and defines their entry
 // points by type. Their schemas are defined in Python, in fusedops/schemas.py.
+#include "torch/aten/typed.h"
+
 #include <c10/core/GradMode.h>
 #include <torch/library.h>
 #include <torch/version.h>
 
 #include <exception>
 
-#include "torch/aten_api.h"
-#include "torch/boxed.h"
-#include "torch/frontend.h"
-#include "torch/typed.h"
+#include "torch/aten/bias_act.h"
+#include "torch/aten/vector_add.h"
 
-using fusedops::boxed::box;
-using Native = fusedops::Frontend<fusedops::AtenApi>;
+using fusedops::AtenApi;
+using BiasAct = fusedops::BiasAct<AtenApi>;
 
 // Of torch/csrc/autograd/python_variable.h and torch/csrc/Exceptions.h, which would bring Python.h.
 _object* THPVariable_Wrap(const at::TensorBase& tensor);
@@ -79,28 +79,24 @@ const char* torch_release() {
 void register_operators() {
   static torch::Library m(torch::Library::IMPL, "fusedops", c10::DispatchKey::CUDA, __FILE__,
                           __LINE__);
-  m.impl("vector_add", box<&Native::vector_add>());
-  m.impl("bias_add", box<&Native::bias_add>());
-  m.impl("bias_relu", box<&Native::bias_relu>());
-  m.impl("bias_gelu", box<&Native::bias_gelu>());
-  m.impl("bias_relu_backward", box<&Native::bias_relu_backward>());
-  m.impl("bias_gelu_backward", box<&Native::bias_gelu_backward>());
+  register_vector_add(m);
+  register_bias_act(m);
 }
 
 Output vector_add(const Entry& entry, Input a, Input b, double gamma) {
-  return call(entry, &Native::vector_add, a, b, gamma);
+  return call(entry, &VectorAdd<AtenApi>::vector_add, a, b, gamma);
 }
 
 Output bias_add(const Entry& entry, Input x, Input bias) {
-  return call(entry, &Native::bias_add, x, bias);
+  return call(entry, &BiasAct::bias_add, x, bias);
 }
 
 Output bias_relu(const Entry& entry, Input x, Input bias) {
-  return call(entry, &Native::bias_relu, x, bias);
+  return call(entry, &BiasAct::bias_relu, x, bias);
 }
 
 Output bias_gelu(const Entry& entry, Input x, Input bias, const char* approximate) {
-  return call(entry, &Native::bias_gelu, x, bias, approximate);
+  return call(entry, &BiasAct::bias_gelu, x, bias, approximate);
 }
 
 }  // namespace fusedops::typed

@@ -1,0 +1,34 @@
+// What an Api must have, and what its two forms share.
+//
+// Api is a traits class of one torch C++ API: Tensor, Guard (makes a device current while it
+// lives), view(tensor) -> TensorView, contiguous(tensor), clone(tensor), empty_like(tensor),
+// empty_bytes(like, count), data(tensor), stream(device index).
+#pragma once
+
+#include <cstdint>
+
+#include "ops/tensor_view.h"
+#include "torch/scalar.h"
+
+namespace fusedops {
+
+inline constexpr const char* kNoGpuStream =
+    "fusedops: this torch was built without GPU support, so it has no GPU stream";
+
+// The view of a tensor whose GPU, if it lies on one, has the number `index`.
+template <class Tensor>
+TensorView view_of(const Tensor& tensor, int index) {
+  const auto sizes = tensor.sizes();
+  const auto scalar = tensor.scalar_type();
+  const Device device = tensor.is_cuda()
+                            ? Device{"cuda", index}
+                            : Device{tensor.is_cpu() ? "cpu" : "another kind of device", -1};
+  return {tensor.data_ptr(),
+          dtype_of(scalar),
+          dtype_name_of(scalar),
+          sizes.data(),
+          static_cast<std::int64_t>(sizes.size()),
+          device};
+}
+
+}  // namespace fusedops

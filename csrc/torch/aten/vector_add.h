@@ -1,0 +1,16 @@
+// The kernels of vector_add for libtorch's C++ API.
+#pragma once
+
+#include "torch/aten/api.h"
+#include "torch/aten/boxed.h"
+#include "torch/frontend/vector_add.h"
+
+namespace fusedops {
+
+inline void register_vector_add(torch::Library& m) {
+  using boxed::box;
+  using Native = VectorAdd<AtenApi>;
+  m.impl("vector_add", box<&Native::vector_add>());
+}
+
+}  // namespace fusedops

@@ -1,0 +1,104 @@
+"""What an extension says of itself, once: for setup.py, for the build at first use, for the doctor.
+
+Standard library only: an extension's `setup.py` and its import both read it.
+"""
+
+import dataclasses
+import fnmatch
+from collections.abc import Mapping
+
+from torchwheel.arch.model import Arch, CudaArch
+
+LIBRARIES = "_lib"
+"""Folder of an installed package that holds its prebuilt stable libraries."""
+SOURCES = "_sources"
+"""Folder of an installed package that holds the sources it can be built from."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ArchFilter:
+    """The GPUs that an operator has kernels for.
+
+    Attributes:
+        cuda: the lowest compute capability, e.g. (8, 0).
+        rocm: patterns of processors, e.g. ("gfx9*",).
+    """
+
+    cuda: tuple[int, int] = (0, 0)
+    rocm: tuple[str, ...] = ("*",)
+
+    def takes(self, arch: Arch) -> bool:
+        """Whether kernels are compiled for `arch`."""
+        if isinstance(arch, CudaArch):
+            return (arch.major, arch.minor) >= self.cuda
+        return any(fnmatch.fnmatchcase(arch.name, pattern) for pattern in self.rocm)
+
+
+@dataclasses.dataclass(frozen=True)
+class Operator:
+    """A family of operators that is one native library when it is built at first use.
+
+    Files are globs relative to the extension's source folder.
+
+    Attributes:
+        name: e.g. "bias_act".
+        device: device code (.cu); it includes no torch header, but in an ordinary extension.
+        host: host code (.cpp) that is not common to all; it includes no torch header.
+        bindings: per ABI flavour ("stable", "aten"), the files that meet torch. A library built
+            from them registers its kernels when it is loaded.
+        archs: the GPUs it has kernels for.
+    """
+
+    name: str
+    device: tuple[str, ...]
+    host: tuple[str, ...] = ()
+    bindings: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    archs: ArchFilter = ArchFilter()
+
+
+@dataclasses.dataclass(frozen=True)
+class Module:
+    """The extension module that a prebuilt aten library is.
+
+    Attributes:
+        name: e.g. "fusedops._C".
+        binding: files that meet torch and include no Python.h: they serve every Python. They take
+            the place of the operators' own.
+        python: files that meet Python, through pybind11; they include no torch header, so one
+            object serves every torch.
+    """
+
+    name: str
+    binding: tuple[str, ...]
+    python: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Extension:
+    """A package with native operators.
+
+    Attributes:
+        package: the Python package, e.g. "fusedops".
+        sources: the project's folder of sources, e.g. "csrc"; the installed package has it too.
+        operators: its operators.
+        host: torch-free host code that every operator needs.
+        module: the extension module of the aten flavour, if it has that flavour.
+        include_dirs: folders for -I, relative to the source folder.
+        macros: preprocessor macros, name to value ("" for none).
+        torch: the oldest torch that its stable library runs with.
+        dispatch: the dispatch key that its libraries register kernels for.
+    """
+
+    package: str
+    sources: str
+    operators: tuple[Operator, ...]
+    host: tuple[str, ...] = ()
+    module: Module | None = None
+    include_dirs: tuple[str, ...] = (".",)
+    macros: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    torch: str = "2.11"
+    dispatch: str = "CUDA"
+
+    def operator(self, name: str) -> Operator:
+        """One of its operators, by name."""
+        return next(operator for operator in self.operators if operator.name == name)

@@ -1,0 +1,88 @@
+"""The files of a build: globs resolved, operators that have no kernel for the target left out."""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from torchwheel.arch.model import Arch
+from torchwheel.builder.extension import Extension, Operator
+from torchwheel.builder.target import Target
+from torchwheel.errors import UsageError
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceFile:
+    """A file of device code and the archs it is compiled for."""
+
+    path: str
+    archs: tuple[Arch, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sources:
+    """A library's files, relative to the source folder."""
+
+    device: Sequence[DeviceFile]
+    host: Sequence[str]
+    binding: Sequence[str]
+    python: Sequence[str] = ()
+
+
+def sources_of(extension: Extension, target: Target, only: str | None = None) -> Sources:
+    """The files of the whole extension, or of the operator named `only`, for `target`.
+
+    Raises:
+        UsageError: a glob names no file, there is no binding for the flavour, or no kernel for any
+            of the target's archs.
+    """
+    operators = [
+        operator
+        for operator in extension.operators
+        if only in (None, operator.name) and archs_of(operator, target)
+    ]
+    if not operators:
+        archs = " ".join(map(str, target.toolkit.archs))
+        raise UsageError(f"{only or extension.package}: has no kernels for {archs}")
+    folder, module = target.source, extension.module
+    if target.python:
+        if module is None:
+            raise UsageError(f"{extension.package}: has no extension module for the aten flavour")
+        binding, python = _files(folder, module.binding), _files(folder, module.python)
+    else:
+        binding, python = [], []
+        for operator in operators:
+            if target.abi not in operator.bindings:
+                raise UsageError(f"{operator.name}: has no binding for the {target.abi} flavour")
+            binding += _files(folder, operator.bindings[target.abi])
+    return Sources(
+        device=[
+            DeviceFile(path, archs_of(operator, target))
+            for operator in operators
+            for path in _files(folder, operator.device)
+        ],
+        host=_once(
+            _files(folder, (*extension.host, *(glob for one in operators for glob in one.host)))
+        ),
+        binding=_once(binding),
+        python=python,
+    )
+
+
+def archs_of(operator: Operator, target: Target) -> tuple[Arch, ...]:
+    """The target's archs that the operator has kernels for."""
+    return tuple(arch for arch in target.toolkit.archs if operator.archs.takes(arch))
+
+
+def _files(folder: Path, globs: Sequence[str]) -> list[str]:
+    """Files below `folder` that the globs name, sorted; a glob that names none is a mistake."""
+    found: list[str] = []
+    for pattern in globs:
+        files = sorted(str(path.relative_to(folder)) for path in folder.glob(pattern))
+        if not files:
+            raise UsageError(f"{folder}: no file matches {pattern!r}")
+        found += files
+    return found
+
+
+def _once(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(names))

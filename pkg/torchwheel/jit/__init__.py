@@ -1,0 +1,1 @@
+"""Libraries built just in time: the cache they are kept in."""

@@ -1,0 +1,1 @@
+"""Starts a new extension: `torchwheel new`."""
