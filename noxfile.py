@@ -10,7 +10,7 @@ nox.options.default_venv_backend = "virtualenv"
 nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["wheels", "tests"]
 
-TORCHWHEEL = ("-e", "pkg/torchwheel")
+TORCHWHEEL = ("-e", "pkg/torchwheel[pipeline]")
 # The release the suite runs on; the stable library is built for a lower one.
 TORCH = "torch==2.13.0"
 # A release of a tool must not break a day's build: `nox -s lock` moves them.
@@ -104,7 +104,7 @@ def lock(session: nox.Session) -> None:
         *("uv", "pip", "compile", "--quiet", "--upgrade", "--universal", "--no-annotate"),
         *("--python-version", "3.10", "--output-file", CONSTRAINTS),
         *(f"--group={name}" for name in ("build", "tests", "lint", "workflows")),
-        "pkg/torchwheel/pyproject.toml",
+        *("--extra", "pipeline", "pkg/torchwheel/pyproject.toml"),
         env={"UV_CUSTOM_COMPILE_COMMAND": "nox -s lock"},
     )
 

@@ -37,7 +37,7 @@ VARIANTS = (
     "cu130-torch2.11-cp313",
     "cu130-stable",
 )
-USUAL = ("cu130-torch2.11-cp311", "cu130-torch2.11-cp312")
+USUAL = ("cu130-torch2.11-cp312",)
 TARGETS = {"aten": 0.08, "stable": 0.08}
 
 # Runs in the image: torch into a folder, then the build alone, with the account before and after.
@@ -56,6 +56,10 @@ cd /src
 uv venv --quiet /tmp/venv
 uv pip install --quiet --python /tmp/venv "$1" setuptools packaging ninja numpy
 export PATH=/tmp/venv/bin:$PATH PYTHONPATH=/opt/torchwheel
+# The usual way links the shared runtime, which torch's wheels bring without its development link.
+mkdir /tmp/lib
+ln -s "$(find -L /tmp/venv/lib -name 'libcudart.so.*' | head -n 1)" /tmp/lib/libcudart.so
+export LIBRARY_PATH=/tmp/lib
 python -m torchwheel.pipeline.inside account start
 python setup.py -q build_ext --build-temp /tmp/objects --build-lib /tmp/built
 python -m torchwheel.pipeline.inside account build

@@ -104,7 +104,7 @@ def line(row: Row, bandwidth: float, colour: bool) -> str:
 
 def about(wheel: Path | None) -> dict[str, Any]:
     """The machine, the versions and the code that was timed."""
-    library = fusedops.native_status().library
+    library = fusedops.status().library
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "gpu": torch.cuda.get_device_name(),
@@ -142,8 +142,8 @@ def main() -> int:
     if not torch.cuda.is_available():
         print("bench kernels: no GPU that torch can use", file=sys.stderr)
         return 1
-    if not fusedops.native_status().loaded:
-        print(f"bench kernels: {fusedops.native_status().reason}", file=sys.stderr)
+    if not fusedops.status().native:
+        print(f"bench kernels: {fusedops.status().reason}", file=sys.stderr)
         return 1
     samples = 20 if options.quick else 40
     bandwidth = large_copy_bandwidth(samples)

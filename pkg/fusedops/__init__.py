@@ -1,17 +1,21 @@
 """Fused inference kernels for PyTorch on CUDA and HIP.
 
-Every operator works on every device: where the installed wheel has a native library for it, on that
-library's kernels; elsewhere on a reference written in plain PyTorch. `native_status()` tells which.
+Every operator works on every device: on the kernels of the installed wheel's native library; where
+that has none for this GPU, on kernels built at its first call there; elsewhere on a reference
+written in plain PyTorch. `status()` tells which, `python -m fusedops` tells why.
 
 Beside each operator there are its entry points by type, e.g. `bias_gelu_fp16` (fusedops.typed).
 """
 
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
-from fusedops import _native, registration
-from fusedops._native import NativeStatus, native_status
+from fusedops import registration
+from fusedops.extension import EXTENSION
 from fusedops.ops import bias_add, bias_gelu, bias_relu, vector_add
+from fusedops.schemas import families
 from fusedops.typed import entry_points
+from torchwheel import runtime
 
 try:
     __version__ = version("fusedops")
@@ -19,19 +23,24 @@ except PackageNotFoundError:  # the source tree, not installed
     __version__ = "0+unknown"
 
 registration.register()
-_native.load()
+_LOADED = runtime.load(EXTENSION, Path(__file__).parent, families())
+
+
+def status() -> runtime.ExtensionStatus:
+    """What the operators run on, as of now, and why on nothing better."""
+    return runtime.status_of(__name__) or _LOADED
+
 
 __all__ = [
-    "NativeStatus",
     "__version__",
     "bias_add",
     "bias_gelu",
     "bias_relu",
-    "native_status",
+    "status",
     "vector_add",
 ]
 
 # As many as operators times types: not written down one by one.
-_ENTRY_POINTS = entry_points(native_status().module)
+_ENTRY_POINTS = entry_points(_LOADED.module)
 globals().update(_ENTRY_POINTS)
 __all__.extend(_ENTRY_POINTS)

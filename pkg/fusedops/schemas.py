@@ -81,3 +81,12 @@ OPS = (
         public=False,
     ),
 )
+
+
+def families() -> dict[str, list[str]]:
+    """Names of the operators with a native kernel, by family."""
+    found: dict[str, list[str]] = {}
+    for op in OPS:
+        if op.native:
+            found.setdefault(op.family, []).append(op.name)
+    return found

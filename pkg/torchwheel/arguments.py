@@ -68,6 +68,36 @@ def _images(made: argparse.ArgumentParser) -> None:
     made.add_argument("variant", nargs="*", help="variants they are for (default: release)")
 
 
+def _build(made: argparse.ArgumentParser) -> None:
+    made.add_argument("source", type=Path, help="an sdist, or the folder of a project")
+    made.add_argument("--dist", type=Path, default=Path("dist"), help="the output folder")
+    made.add_argument("--torch", help="the torch it is for, e.g. 2.11.0 (default: the newest)")
+    made.add_argument("--toolkit", help="a CUDA release, e.g. 13.0 (default: torch's own)")
+    made.add_argument(
+        "--archs",
+        help='arch list, e.g. "9.0;12.0+PTX" (default: TORCH_CUDA_ARCH_LIST, else those of torch)',
+    )
+    made.add_argument("--cpu", action="store_true", help="build it without CUDA")
+    made.add_argument(
+        "--with",
+        dest="requires",
+        metavar="REQUIREMENT",
+        action="append",
+        default=[],
+        help="a build requirement that the project does not declare; may be repeated",
+    )
+    made.add_argument(
+        "--import",
+        dest="imports",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="what is imported to try the wheel; may be repeated (default: all it installs)",
+    )
+    made.add_argument("--max-size", type=int, default=100, help="limit in MiB (default: 100)")
+    made.add_argument("--no-launcher", action="store_true", help="compile without sccache")
+
+
 def _check(made: argparse.ArgumentParser) -> None:
     made.add_argument("wheel", type=Path, nargs="+")
     made.add_argument("--max-size", type=int, default=64, help="limit in MiB (default: 64)")
@@ -120,10 +150,43 @@ def _toolkit(made: argparse.ArgumentParser) -> None:
     made.add_argument("name", help="a toolkit of the matrix, e.g. cu130")
 
 
+def _cache(made: argparse.ArgumentParser) -> None:
+    actions = made.add_subparsers(required=True, metavar="ACTION", dest="action")
+    shown = "Print the libraries built just in time, each one checked."
+    actions.add_parser("list", help=shown, description=shown)
+    removed = "Remove libraries and work folders: corrupt ones, and those that are too much."
+    prune = actions.add_parser("prune", help=removed, description=removed)
+    what = prune.add_mutually_exclusive_group()
+    what.add_argument("--older-than", metavar="AGE", help='last used longer ago, e.g. "30d"')
+    what.add_argument("--all", dest="everything", action="store_true", help="all of them")
+    prune.add_argument(
+        "--max-size",
+        metavar="SIZE",
+        help='what may stay, e.g. "500M" (default: TORCHWHEEL_CACHE_SIZE, else 2G)',
+    )
+
+
+def _doctor(made: argparse.ArgumentParser) -> None:
+    made.add_argument(
+        "package", nargs="*", help="distribution or module (default: those that torchwheel made)"
+    )
+    made.add_argument("--json", action="store_true", help="print it as JSON")
+    made.add_argument(
+        "--seconds", type=_count, default=120, help="time limit of an import (default: 120)"
+    )
+
+
 def _count(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: a whole number of at least 1 expected")
     return int(text)
+
+
+def _new(made: argparse.ArgumentParser) -> None:
+    made.add_argument("name", help='the project\'s name, e.g. "my-kernels"')
+    made.add_argument(
+        "--folder", type=Path, default=Path(), help="where its folder is made (default: here)"
+    )
 
 
 _COMMANDS: Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
@@ -131,10 +194,14 @@ _COMMANDS: Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] =
     "wheels": ("Build, repair, check, smoke-test and index wheels.", _wheels),
     "images": ("Build the container images that variants need.", _images),
     "base-images": ("Make the base images here, with mmdebstrap.", _images),
+    "build": ("Build a wheel of any extension for one torch, and prove it.", _build),
     "check": ("Hold wheels against their claims: the gates.", _check),
     "smoke": ("Install a wheel in a clean environment and try it out.", _smoke),
     "compat": ("Try a wheel with every torch that it claims.", _compat),
     "collect": ("Verify the artifacts of a release; write it as one folder.", _collect),
     "index": ("Serve an index on loopback.", _index),
     "toolkit": ("Provision and verify a toolkit; print its CUDA_HOME.", _toolkit),
+    "doctor": ("Explain what packages here run on, and what mends them.", _doctor),
+    "new": ("Start an extension: a kernel, tests, matrix, sessions, workflow.", _new),
+    "cache": ("List or prune the libraries built just in time.", _cache),
 }

@@ -29,6 +29,9 @@ class Claims:
     archs: tuple[str, ...] = ()
     local: str | None = None
     """Local version, e.g. "cu130"; none for the pure-Python wheel."""
+    borrowed: tuple[str, ...] = ()
+    """Sonames that torch brings beside its own, e.g. ("libcudart.so.13",): the torch it was built
+    with loads them, so the wheel needs a torch that loads the same."""
 
 
 def dumps(claims: Claims) -> str:
@@ -43,11 +46,12 @@ def loads(text: str, where: str) -> Claims:
         if data.pop("schema") != SCHEMA:
             raise ValueError(f"schema {SCHEMA} expected")
         data["archs"] = tuple(data["archs"])
+        data["borrowed"] = tuple(data.get("borrowed", ()))
         claims = Claims(**data)
         if claims.abi not in ("stable", "aten", "pure"):
             raise ValueError(f"unknown abi {claims.abi!r}")
-        if not all(isinstance(arch, str) for arch in claims.archs):
-            raise ValueError("archs must be strings")
+        if not all(isinstance(text, str) for text in (*claims.archs, *claims.borrowed)):
+            raise ValueError("archs and borrowed must be strings")
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise TorchwheelError(f"{where}: not a torchwheel claims file: {error}") from error
     return claims

@@ -16,6 +16,8 @@ from torchwheel.errors import TorchwheelError, UsageError
 
 Command = Callable[[argparse.Namespace], int]
 
+EXTRA = 'run `pip install "torchwheel[pipeline]"`'
+
 
 def _matrix(options: argparse.Namespace) -> int:
     from torchwheel.matrix.load import load
@@ -80,6 +82,31 @@ def _base_images(options: argparse.Namespace) -> int:
     return 0
 
 
+def _build(options: argparse.Namespace) -> int:
+    from torchwheel.pipeline.ordinary.make import make
+    from torchwheel.pipeline.ordinary.record import closing_text
+    from torchwheel.pipeline.ordinary.request import Request
+    from torchwheel.pipeline.scripts import find_launcher
+    from torchwheel.toolkit.cache import cache_folder
+
+    request = Request(
+        source=options.source,
+        dist=options.dist,
+        torch=options.torch,
+        toolkit=options.toolkit,
+        archs=options.archs,
+        cpu=options.cpu,
+        imports=tuple(options.imports),
+        requires=tuple(options.requires),
+        max_size_mib=options.max_size,
+        launcher=() if options.no_launcher else find_launcher(),
+    )
+    with Terminal().running() as progress:
+        record = make(request, cache_folder(), progress)
+    print(closing_text(record, options.dist))
+    return 0
+
+
 def _check(options: argparse.Namespace) -> int:
     from torchwheel.check.gates import gates_text, passed, run_gates
     from torchwheel.check.limits import Limits
@@ -94,6 +121,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _smoke(options: argparse.Namespace) -> int:
+    from torchwheel.smoke.companions import companions_of
     from torchwheel.smoke.record import record_text
     from torchwheel.smoke.run import smoke
     from torchwheel.toolkit.cache import cache_folder
@@ -116,6 +144,7 @@ def _smoke(options: argparse.Namespace) -> int:
             tests=tests,
             torch=torch,
             requires=requires,
+            companions=companions_of(options.wheel),
             here=options.here,
             record=record,
             junit=options.junit or record.with_suffix(".xml"),
@@ -190,17 +219,53 @@ def _toolkit(options: argparse.Namespace) -> int:
     return 0
 
 
+def _cache(options: argparse.Namespace) -> int:
+    from torchwheel.jit.folder import jit_folder
+    from torchwheel.jit.report import cache_list, cache_prune
+
+    if options.action == "list":
+        print(cache_list(jit_folder()))
+    else:
+        print(
+            cache_prune(
+                jit_folder(),
+                older_than=options.older_than,
+                everything=options.everything,
+                max_size=options.max_size,
+            )
+        )
+    return 0
+
+
+def _new(options: argparse.Namespace) -> int:
+    from torchwheel.scaffold.new import new
+
+    folder = new(options.name, options.folder)
+    print(f"{folder}: written. Next:\n  cd {folder}\n  pip install nox\n  nox")
+    return 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from torchwheel.doctor.run import run
+
+    return run(options)
+
+
 _COMMANDS: Mapping[str, Command] = {
     "matrix": _matrix,
     "wheels": _wheels,
     "images": _images,
     "base-images": _base_images,
+    "build": _build,
     "check": _check,
     "smoke": _smoke,
     "compat": _compat,
     "collect": _collect,
     "index": _serve,
     "toolkit": _toolkit,
+    "doctor": _doctor,
+    "cache": _cache,
+    "new": _new,
 }
 
 
@@ -214,6 +279,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         fail(str(error))
         return error.status
+    except ModuleNotFoundError as error:
+        # An extension brings what its import needs; what builds wheels is an extra.
+        missing = (error.name or "").partition(".")[0]
+        if options.debug or missing in ("", "torchwheel"):
+            raise
+        fail(f"{options.command} needs {missing}: {EXTRA}")
+        return 1
     except BrokenPipeError:
         # The reader of our output went away: nothing is left to say.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

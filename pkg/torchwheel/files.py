@@ -7,30 +7,60 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import IO
 
 from torchwheel.errors import TorchwheelError
 
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
 _ASIDE = ".aside"
+
+
+def discard(path: Path) -> None:
+    """Have a file or folder gone at once; what it holds follows. It need not be there."""
+    with contextlib.suppress(FileNotFoundError):
+        _remove(_moved_aside(path))
+
+
+def _moved_aside(path: Path) -> Path:
+    """Rename `path` to what `sweep` removes; no new folder, for which a full disk has no room."""
+    aside = path.with_name(f".{path.name}.{os.urandom(4).hex()}{_ASIDE}")
+    path.rename(aside)
+    return aside
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def sweep(folder: Path, name: str = "*") -> None:
     """Remove what killed writers of `name` left in `folder`; hold the lock of its writers."""
     for left in folder.glob(f".{name}.*{_ASIDE}"):
-        if left.is_dir():
-            shutil.rmtree(left, ignore_errors=True)
-        else:
-            left.unlink(missing_ok=True)
+        _remove(left)
 
 
 def sha256(path: Path) -> str:
     """Hex SHA-256 of a file's bytes."""
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
+        return sha256_of(file)
+
+
+def sha256_of(file: IO[bytes]) -> str:
+    """Hex SHA-256 of an open file, from where it stands."""
+    digest = hashlib.sha256()
+    while block := file.read(1 << 20):
+        digest.update(block)
     return digest.hexdigest()
+
+
+def hashes(paths: Iterable[Path]) -> dict[str, str]:
+    """Hex SHA-256 of files, by their names."""
+    return {path.name: sha256(path) for path in sorted(paths)}
 
 
 def record_hash(digest: bytes) -> str:
@@ -53,11 +83,11 @@ def no_space_is_one_line(where: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in NO_SPACE:
             raise TorchwheelError(full) from error
         raise
     except TorchwheelError as error:
-        if os.strerror(errno.ENOSPC) in str(error):
+        if any(os.strerror(number) in str(error) for number in NO_SPACE):
             raise TorchwheelError(full) from error
         raise
 
@@ -93,12 +123,9 @@ def folder_aside(target: Path) -> Iterator[Path]:
         try:
             yield aside
             aside.chmod(0o755)
-            if target.exists():
-                old = Path(tempfile.mkdtemp(_ASIDE, f".{target.name}.", target.parent))
-                target.replace(old / target.name)
-                aside.replace(target)
-                shutil.rmtree(old, ignore_errors=True)
-            else:
-                aside.replace(target)
+            old = _moved_aside(target) if os.path.lexists(target) else None
+            aside.replace(target)
+            if old:
+                _remove(old)
         finally:
             shutil.rmtree(aside, ignore_errors=True)

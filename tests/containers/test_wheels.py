@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from companionmaker import WHEEL, add_companion
 from torchwheel.check.gates import run_gates
 from torchwheel.check.limits import Limits
 from torchwheel.files import sha256
@@ -42,6 +43,29 @@ def test_a_wheel_of_the_container_passes_every_gate(tiny, torchwheel, engine):
     again = torchwheel(cwd=tiny)
     assert again.returncode == 0
     assert "nothing to do" in again.stderr
+
+
+def test_a_companion_is_tried_in_the_container_as_it_was_built(tiny, torchwheel):
+    helper = add_companion(tiny)
+    # The steps of the pipeline have a torchwheel in there; the tests must find none.
+    (tiny / "smoke" / "test_more.py").write_text(
+        "import importlib.util\n"
+        "def test_alone():\n    assert importlib.util.find_spec('torchwheel') is None\n"
+    )
+    done = torchwheel(cwd=tiny)
+    assert done.returncode == 0, done.stdout + done.stderr
+    smoke = json.loads((tiny / "dist" / "smoke" / "cu130-stable.json").read_text())
+    assert smoke["companions"] == {WHEEL: sha256(tiny / "dist" / "companions" / WHEEL)}
+    assert [one["file"] for one in smoke["imported"]] == [
+        "tiny/__init__.py",
+        "tiny_helper/__init__.py",
+    ]
+    (helper / "tiny_helper" / "__init__.py").write_text("ONE = 2.0\n")
+    done = torchwheel(cwd=tiny)
+    assert done.returncode == 1
+    assert re.search(r"failed: cu130-stable: smoke: .*test_scale", done.stdout), done.stdout
+    # The wheel of the first run was not tried with what the companion is now.
+    assert not list((tiny / "dist" / "index").rglob("*.whl"))
 
 
 def test_a_build_on_the_host_is_no_hindrance(tiny, torchwheel, command, environ):

@@ -6,11 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from carried import BITS, DIST, installed
 
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.smoke.environment import here, usual_torch
-
-ROOT = Path(__file__).resolve().parents[2]
+from torchwheel.smoke.environment import usual_torch
 
 
 def wheels_of_this_torch() -> list[Path]:
@@ -23,16 +22,16 @@ def wheels_of_this_torch() -> list[Path]:
     release = torch.__version__.partition("+")[0]
     return [
         wheel
-        for wheel in sorted((ROOT / "dist").glob(f"fusedops-*+{backend}*x86_64.whl"))
+        for wheel in sorted(DIST.glob(f"fusedops-*+{backend}*x86_64.whl"))
         if ("-py3-none-" in wheel.name or f"-{python}-" in wheel.name)
         and usual_torch(read_wheel(wheel), release)
     ]
 
 
 def bits_of(wheel: Path, folder: Path) -> dict[str, str]:
-    env = here(read_wheel(wheel), ("fusedops",), folder)
+    env = installed(wheel, folder)
     done = subprocess.run(
-        [env.python, str(Path(__file__).with_name("bits.py"))],
+        [env.python, str(BITS)],
         cwd=folder,
         env=dict(env.environ),
         capture_output=True,

@@ -1,4 +1,4 @@
-"""What a user installs: fusedops from the index by a real pip, torchwheel from its folder."""
+"""What a user installs: fusedops and the torchwheel it needs, from the index by a real pip."""
 
 import os
 import shutil
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
 USE = """
 import torch, fusedops
-status = fusedops.native_status()
-assert status.loaded, status.reason
+status = fusedops.status()
+assert status.native, status.reason
 x, bias = torch.randn(5, 7), torch.randn(7)
 expected = torch.nn.functional.gelu(x + bias, approximate="tanh")
 torch.testing.assert_close(fusedops.bias_gelu(x, bias), expected)
@@ -41,13 +41,24 @@ def test_pip_installs_fusedops_from_the_served_index_and_it_runs(torchwheel, tmp
             check=True,
         )
     assert any(".whl.metadata" in line for line in heard)
+    (companion,) = (dist / "companions").glob("torchwheel-*.whl")
+    assert any(f"/files/{companion.name} " in line for line in heard)
     # Outside the tree and without its PYTHONPATH: only what pip installed.
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    done = subprocess.run(
-        [python, "-c", USE], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
-    )
+
+    def run(*command: object) -> subprocess.CompletedProcess[str]:
+        call = list(map(str, command))
+        return subprocess.run(
+            call, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+        )
+
+    done = run(python, "-c", USE)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("1.0.0+cu130 2.13.0")
+    # It brings the run-time half; what builds wheels is an extra.
+    done = run(python.with_name("torchwheel"), "matrix", "--matrix", ROOT / "matrix.yaml")
+    assert done.returncode == 1
+    assert done.stderr.endswith(': run `pip install "torchwheel[pipeline]"`\n')
 
 
 def pip_wheel(source: Path, out: Path) -> Path:

@@ -152,7 +152,7 @@ def test_a_failing_gate_keeps_the_wheel_out(tiny, torchwheel):
     [
         (["nonesuch"], "nonesuch"),
         (["--archs", "9.x"], '"9.x" is not an arch'),
-        (["--archs", "3.5"], 'cannot compile "3.5"'),
+        (["--archs", "3.5"], "cannot compile"),
         (["--matrix", "nonesuch.yaml"], "nonesuch.yaml"),
     ],
 )

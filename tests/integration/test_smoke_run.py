@@ -3,13 +3,14 @@
 import importlib.util
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from torchwheel import files
 from torchwheel.console import Quiet
 from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.files import sha256
 from torchwheel.smoke import environment
 from torchwheel.smoke.record import Record
 from torchwheel.smoke.run import smoke
@@ -35,7 +36,9 @@ def here(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
-def run(tmp_path: Path, wheel: Path, code: str, *, here: bool) -> Record:
+def run(
+    tmp_path: Path, wheel: Path, code: str, *, here: bool, companions: Sequence[Path] = ()
+) -> Record:
     tests = tmp_path / "tree" / "smoke"
     tests.mkdir(parents=True)
     (tests / "test_demo.py").write_text(code)
@@ -47,6 +50,7 @@ def run(tmp_path: Path, wheel: Path, code: str, *, here: bool) -> Record:
         tests=tests,
         torch=TORCH,
         requires=REQUIRES,
+        companions=companions,
         here=here,
         record=tmp_path / "record.json",
         junit=tmp_path / "junit.xml",
@@ -62,7 +66,7 @@ def test_passing(tmp_path: Path, here: bool, monkeypatch: pytest.MonkeyPatch) ->
     assert record.ok, record.why
     assert record.verdict == ("passed" if record.machine.gpu else "passed, not run on a GPU")
     assert record.imported[0].file == "demo/__init__.py"
-    assert record.sha256 == files.sha256(wheel)
+    assert record.sha256 == sha256(wheel)
     assert here or record.machine.torch.startswith(TORCH)
     data = json.loads((tmp_path / "record.json").read_text())
     assert [(test["name"], test["outcome"]) for test in data["tests"]] == [
@@ -70,6 +74,26 @@ def test_passing(tmp_path: Path, here: bool, monkeypatch: pytest.MonkeyPatch) ->
     ]
     assert data["verdict"] == record.verdict
     assert "test_answer" in (tmp_path / "junit.xml").read_text()
+
+
+def test_a_companion_is_installed_with_it(
+    tmp_path: Path, here: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("demo_helper", "demo"):
+        path = tmp_path / "path" / name / "__init__.py"
+        path.parent.mkdir(parents=True)
+        path.write_text("answer = 0\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "path"))
+    files = {"demo/__init__.py": b"from demo_helper import answer\n"}
+    wheel = make_wheel(tmp_path, files=files, requires=("torch>=2.6", "demo-helper"))
+    helper = make_wheel(tmp_path / "near", name="demo_helper", claims=None, requires=())
+    record = run(tmp_path, wheel, PASSING, here=here, companions=[helper])
+    assert record.ok, record.why
+    assert [one.file for one in record.imported] == [
+        "demo/__init__.py",
+        "demo_helper/__init__.py",
+    ]
+    assert record.companions == {helper.name: sha256(helper)}
 
 
 def test_failing(tmp_path: Path, here: bool) -> None:
@@ -119,6 +143,7 @@ def test_no_folder_of_tests(tmp_path: Path) -> None:
             tests=tmp_path / "gone",
             torch=None,
             requires=[],
+            companions=[],
             here=True,
             record=tmp_path / "r.json",
             junit=None,

@@ -55,7 +55,7 @@ def test_a_cuda_home_without_nvcc_is_named(tmp_path):
 
 
 def test_a_toolkit_of_another_release_is_named(cuda):
-    with pytest.raises(TorchwheelError, match=r"nvcc is of CUDA 13\.0; the matrix asks for 13\.2"):
+    with pytest.raises(TorchwheelError, match=r"nvcc is of CUDA 13\.0; 13\.2 was asked for"):
         agreed_release(cuda, "13.2")
 
 

@@ -23,15 +23,17 @@ def has_kernel(name: str, key: str) -> bool:
 
 
 def test_native_library_is_loaded_where_the_wheel_has_one():
-    status = fusedops.native_status()
-    assert status.loaded == expects_native(), status.reason
+    status = fusedops.status()
+    assert (status.library is not None) == expects_native(), status.reason
 
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_operator_is_registered(op):
     assert has_kernel(op.name, "CompositeExplicitAutograd")
     assert has_kernel(op.name, "Meta")
-    assert has_kernel(op.name, "CUDA") == (op.native and fusedops.native_status().loaded)
+    # A stand-in is a kernel too: it has the operator built at its first call.
+    here = fusedops.status().native or torch.version.cuda or torch.version.hip
+    assert has_kernel(op.name, "CUDA") == bool(op.native and here)
 
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
@@ -41,8 +43,8 @@ def test_schema_is_the_tables(op):
 
 
 def test_native_library_checks_its_arguments_without_a_gpu():
-    if not fusedops.native_status().loaded:
-        pytest.skip(f"no native library: {fusedops.native_status().reason}")
+    if not expects_native():
+        pytest.skip("this wheel has no native library")
     kernels = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
     call = torch.ops.fusedops.bias_gelu.default.redispatch
     with pytest.raises(RuntimeError, match=r"bias_gelu: bias: expected shape \[4\] .*found \[3\]"):

@@ -1,5 +1,70 @@
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import torchwheel
 from torchwheel import arguments, cli
+
+# The run-time half without the extra: modules of the latter are not there.
+BASE_ALONE = """
+import sys
+class Without:
+    def find_spec(self, name, path=None, target=None):
+        if name in "auditwheel build jinja2 pip pydantic setuptools yaml".split():
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Without())
+from torchwheel.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
 
 
 def test_every_command_of_the_parser_is_carried_out():
     assert arguments._COMMANDS.keys() == cli._COMMANDS.keys()
+
+
+def base_alone(call: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", BASE_ALONE, *call.split()],
+        cwd=folder,
+        env={"PYTHONPATH": str(Path(torchwheel.__file__).parents[1]), "TORCHWHEEL_CACHE": "cache"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["matrix", "wheels", "images", "base-images", "check x.whl", "collect x", "toolkit cu130"],
+)
+def test_a_command_of_the_extra_says_what_to_install(tmp_path, call):
+    done = base_alone(call, tmp_path)
+    assert done.returncode == 1
+    line = r'torchwheel: [a-z-]+ needs [a-z]+: run `pip install "torchwheel\[pipeline\]"`\n'
+    assert re.fullmatch(line, done.stderr), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        ("cache list", ""),
+        ("index .", "is not an index"),
+        ("smoke x-1-py3-none-any.whl --tests .", "no such file"),
+    ],
+)
+def test_the_rest_needs_no_extra(tmp_path, call, says):
+    done = base_alone(call, tmp_path)
+    assert "[pipeline]" not in done.stderr
+    assert says in done.stderr
+
+
+def test_a_module_of_ours_that_is_missing_is_no_matter_of_the_extra(monkeypatch):
+    def broken(_):
+        raise ModuleNotFoundError("No module named 'torchwheel.gone'", name="torchwheel.gone")
+
+    monkeypatch.setitem(cli._COMMANDS, "matrix", broken)
+    with pytest.raises(ModuleNotFoundError):
+        cli.main(["matrix"])

@@ -7,15 +7,16 @@ import dataclasses
 import re
 from typing import Literal
 
+from torchwheel.arch.backend import Backend
 from torchwheel.shown import quoted
 
-Backend = Literal["cuda", "rocm"]
-
 CUDA_PATTERN = r"[1-9][0-9]?\.[0-9][af]?(\+PTX)?"
-ROCM_PATTERN = r"gfx[1-9][0-9]?[0-9a-f]{2}(:[a-z]+[+-])*"
+ROCM_PATTERN = r"gfx[1-9][0-9]?([0-9a-f]{2}|(-[1-9])?-generic)(:[a-z]+[+-])*"
 
 _CUDA = re.compile(r"([1-9][0-9]?)\.([0-9])([af]?)(\+PTX)?", re.ASCII)
-_ROCM = re.compile(r"gfx([1-9][0-9]?)([0-9a-f])([0-9a-f])((?::[a-z]+[+-])*)", re.ASCII)
+_FEATURES = r"((?::[a-z]+[+-])*)"
+_ROCM = re.compile(rf"gfx([1-9][0-9]?)([0-9a-f])([0-9a-f]){_FEATURES}", re.ASCII)
+_GENERIC = re.compile(rf"gfx([1-9][0-9]?)(?:-([1-9]))?-generic{_FEATURES}", re.ASCII)
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -43,12 +44,13 @@ class CudaArch:
 
 @dataclasses.dataclass(frozen=True, order=True)
 class RocmArch:
-    """An AMD GPU target: "gfx942", "gfx90a:xnack-"."""
+    """An AMD GPU target: "gfx942", "gfx90a:xnack-", or for several at once: "gfx9-4-generic"."""
 
     major: int
     minor: int
     stepping: int
     features: tuple[str, ...] = ()
+    generic: bool = False
 
     def __str__(self) -> str:
         return ":".join((self.name, *self.features))
@@ -56,6 +58,8 @@ class RocmArch:
     @property
     def name(self) -> str:
         """The target without feature flags, e.g. "gfx90a": what a compiler must know."""
+        if self.generic:
+            return f"gfx{self.major}{f'-{self.minor}' if self.minor else ''}-generic"
         return f"gfx{self.major}{self.minor:x}{self.stepping:x}"
 
 
@@ -69,9 +73,12 @@ def parse(text: str) -> Arch:
         return CudaArch(int(major), int(minor), _suffix(suffix), ptx is not None)
     if found := _ROCM.fullmatch(text):
         major, minor, stepping, flags = found.groups()
-        features = tuple(flags.split(":")[1:])
-        if len({feature[:-1] for feature in features}) == len(features):
+        if (features := _features(flags)) is not None:
             return RocmArch(int(major), int(minor, 16), int(stepping, 16), features)
+    if found := _GENERIC.fullmatch(text):
+        major, minor, flags = found.groups()
+        if (features := _features(flags)) is not None:
+            return RocmArch(int(major), int(minor or 0), 0, features, generic=True)
     examples = ("gfx942", "gfx90a:xnack-") if text.startswith("gfx") else ("9.0", "9.0+PTX")
     expected = " or ".join(map(quoted, examples))
     raise ValueError(f"{quoted(text)} is not an arch; expected e.g. {expected}")
@@ -85,10 +92,18 @@ def backend(arch: Arch) -> Backend:
 def gencode(arch: Arch) -> list[str]:
     """Flags of nvcc, or of hipcc, that compile for `arch`."""
     if isinstance(arch, RocmArch):
-        return [f"--offload-arch={arch}"]
+        # Code for several processors exists from this version of code objects on.
+        version = ["-mcode-object-version=6"] if arch.generic else []
+        return [f"--offload-arch={arch}", *version]
     number = arch.number
     code = f"[sm_{number},compute_{number}]" if arch.ptx else f"sm_{number}"
     return [f"-gencode=arch=compute_{number},code={code}"]
+
+
+def _features(flags: str) -> tuple[str, ...] | None:
+    """The feature flags of a target; None where one is named twice."""
+    features = tuple(flags.split(":")[1:])
+    return features if len({feature[:-1] for feature in features}) == len(features) else None
 
 
 def _suffix(text: str) -> Literal["", "a", "f"]:

@@ -9,7 +9,9 @@ class Backend:
 
     Attributes:
         label: names device steps to a person: "CUDA" or "HIP".
-        device: the device compiler and its flags, but for the arch list and what every file gets.
+        compiler: the device compiler and its language.
+        strict: its flags that make a warning an error.
+        flags: its other flags, but for the arch list and what every file gets.
         name_source: the device compiler's flag that names a source among the library's, if any.
         pass_on: put before each flag that is for the host compiler, e.g. ("-Xcompiler",).
         headers: flags with which host code finds the runtime's headers.
@@ -17,7 +19,9 @@ class Backend:
     """
 
     label: str
-    device: tuple[str, ...]
+    compiler: tuple[str, ...]
+    strict: tuple[str, ...]
+    flags: tuple[str, ...]
     name_source: str
     pass_on: tuple[str, ...]
     headers: tuple[str, ...]

@@ -1,13 +1,13 @@
 """Runs a recipe: in one folder, or with the objects in a folder that other builds share."""
 
-import contextlib
-import fcntl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from torchwheel.builder import ninja
 from torchwheel.builder.plan import Plan
 from torchwheel.builder.recipe import Recipe
+from torchwheel.lock import alone
 
 
 def build(
@@ -28,21 +28,10 @@ def build(
         return library
     objects: list[Path] = []
     for name, steps in recipe.groups.items():
-        with _alone(shared / name, say):
+        group = shared / name
+        group.mkdir(parents=True, exist_ok=True)
+        with alone(group / "lock", partial(say, f"waiting: another build compiles {name}")):
             plan = Plan(steps, tuple(step.output for step in steps))
-            objects += ninja.run(plan, shared / name, jobs, say)
+            objects += ninja.run(plan, group, jobs, say)
     (library,) = ninja.run(recipe.linked([str(path) for path in objects]), folder, jobs, say)
     return library
-
-
-@contextlib.contextmanager
-def _alone(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Hold `folder`'s lock; it goes with the process, so a killed build leaves none."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"waiting: another build compiles {folder.name}")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

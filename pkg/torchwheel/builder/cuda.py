@@ -3,11 +3,10 @@
 from pathlib import Path
 
 from torchwheel.builder.backend import Backend
+from torchwheel.builder.found import CUDA_TARGETS
 from torchwheel.builder.target import Target
 
 _COMPRESS_SINCE = (12, 8)
-# Where NVIDIA's toolkits keep another platform's headers and libraries.
-_CROSS = {"linux_aarch64": "sbsa-linux", "linux_x86_64": "x86_64-linux"}
 
 
 def cuda(target: Target) -> Backend:
@@ -15,18 +14,15 @@ def cuda(target: Target) -> Backend:
     root, release = target.toolkit.root, target.toolkit.release
     # Measured on seven archs: 2.2 MB installed, not 7.2, and a smaller wheel too.
     small = tuple(int(part) for part in release.split(".")) >= _COMPRESS_SINCE
-    headers, libraries = _folders(target)
     return Backend(
         label="CUDA",
-        device=(
-            str(root / "bin" / "nvcc"),
-            "-std=c++17",
-            "-O3",
+        compiler=(str(root / "bin" / "nvcc"), "-std=c++17", "-O3"),
+        # cudafe's own stubs warn under -Wextra, so only nvcc's diagnostics are errors here.
+        strict=("-Werror=all-warnings",),
+        flags=(
             # Archs side by side: half the time for a touched file on 2 cores (7.6 s, not 13.1).
             # A fixed number, so that the command is the same on every machine.
             "--threads=4",
-            # cudafe's own stubs warn under -Wextra, so only nvcc's diagnostics are errors here.
-            "-Werror=all-warnings",
             *(("--compress-mode=size",) if small else ()),
             *(_cross(target) if target.cross else ()),
             "-ccbin",
@@ -35,21 +31,22 @@ def cuda(target: Target) -> Backend:
         name_source="",
         pass_on=("-Xcompiler",),
         # -isystem: CUDA's headers are not ours to make warning-free.
-        headers=("-isystem", str(headers)),
-        link=(f"-L{libraries}", "-lcudart_static", "-lrt", "-ldl", "-lpthread"),
+        headers=("-isystem", str(_headers(target))),
+        link=(str(target.toolkit.runtime), "-lrt", "-ldl", "-lpthread"),
     )
 
 
 def _cross(target: Target) -> tuple[str, ...]:
     """Another platform's headers come first; one that nvcc's output includes comes with nvcc."""
     own = target.toolkit.root / "include"
-    return ("--target-directory", _CROSS[target.platform], "-isystem", str(own))
+    return ("--target-directory", _other(target), "-isystem", str(own))
 
 
-def _folders(target: Target) -> tuple[Path, Path]:
-    """Headers and libraries of the platform that is built for."""
+def _headers(target: Target) -> Path:
+    """Headers of the platform that is built for."""
     root = target.toolkit.root
-    if not target.cross:
-        return root / "include", root / "lib64"
-    other = root / "targets" / _CROSS[target.platform]
-    return other / "include", other / "lib"
+    return root / "targets" / _other(target) / "include" if target.cross else root / "include"
+
+
+def _other(target: Target) -> str:
+    return CUDA_TARGETS[target.platform.removeprefix("linux_")]

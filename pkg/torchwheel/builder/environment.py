@@ -5,16 +5,20 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
-from torchwheel.arch.model import Arch, Backend, backend, parse
+from torchwheel.arch import names
+from torchwheel.arch.backend import Backend
+from torchwheel.arch.devices import visible
+from torchwheel.arch.table import Compiler
+from torchwheel.arch.wanted import VARIABLES
 from torchwheel.builder import found
 from torchwheel.builder.target import Abi, Target, Toolkit, Torch
 from torchwheel.errors import UsageError
 
 # The field's own names.
 CUDA_HOME = "CUDA_HOME"
-ARCH_LIST = "TORCH_CUDA_ARCH_LIST"
+ARCH_LIST = VARIABLES["cuda"]
 ROCM_PATH = "ROCM_PATH"
-ROCM_ARCH = "PYTORCH_ROCM_ARCH"
+ROCM_ARCH = VARIABLES["rocm"]
 CXX = "CXX"
 # Ours. Without ABI set, setup.py builds the pure-Python package.
 ABI = "TORCHWHEEL_ABI"
@@ -47,14 +51,6 @@ _BACKENDS = {
 }
 
 
-def arch_list(text: str) -> tuple[Arch, ...]:
-    """An arch list as torch reads it: separated by ";" or blanks."""
-    try:
-        return tuple(parse(part) for part in text.replace(";", " ").split())
-    except ValueError as error:
-        raise UsageError(f"arch list {text!r}: {error}") from error
-
-
 def target(environ: Mapping[str, str], source: Path) -> Target | None:
     """The target that `environ` describes; None for the pure-Python package."""
     if environ.get(ABI, "pure") == "pure":
@@ -79,7 +75,7 @@ def target(environ: Mapping[str, str], source: Path) -> Target | None:
         name=environ.get(NAME, abi),
         abi=abi,
         source=source.resolve(),
-        toolkit=_toolkit(environ, named, machine),
+        toolkit=_toolkit(environ, named, machine, cross=there != here),
         torch=Torch(torch, environ[TORCH_RELEASE], abi == "aten" and found.has_old_abi(torch)),
         platform=there,
         cross=there != here,
@@ -90,17 +86,19 @@ def target(environ: Mapping[str, str], source: Path) -> Target | None:
     )
 
 
-def _toolkit(environ: Mapping[str, str], named: _Named, machine: str) -> Toolkit:
-    root, archs = Path(environ[named.root]), arch_list(environ[named.archs])
-    for arch in archs:
-        if backend(arch) != named.backend:
-            raise UsageError(f"{named.archs}: {arch} is no arch of {named.backend}")
+def _toolkit(environ: Mapping[str, str], named: _Named, machine: str, *, cross: bool) -> Toolkit:
+    root, compiler = Path(environ[named.root]), Compiler(named.backend, environ[TOOLKIT])
+    archs = names.read(
+        environ[named.archs], compiler, lambda: visible(named.backend, environ), named.archs
+    )
     return Toolkit(
         backend=named.backend,
         root=root,
         release=environ[TOOLKIT],
-        archs=archs,
-        runtime=found.hip_runtime(root, machine) if named.backend == "rocm" else None,
+        archs=archs.whole(named.archs),
+        runtime=found.hip_runtime(root, machine)
+        if named.backend == "rocm"
+        else found.cuda_runtime(root, machine, cross=cross),
     )
 
 

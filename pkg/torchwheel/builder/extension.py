@@ -4,10 +4,11 @@ Standard library only: an extension's `setup.py` and its import both read it.
 """
 
 import dataclasses
-import fnmatch
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from torchwheel.arch.model import Arch, CudaArch
+if TYPE_CHECKING:  # no import of an extension asks for archs
+    from torchwheel.arch.model import Arch
 
 LIBRARIES = "_lib"
 """Folder of an installed package that holds its prebuilt stable libraries."""
@@ -27,8 +28,12 @@ class ArchFilter:
     cuda: tuple[int, int] = (0, 0)
     rocm: tuple[str, ...] = ("*",)
 
-    def takes(self, arch: Arch) -> bool:
+    def takes(self, arch: "Arch") -> bool:
         """Whether kernels are compiled for `arch`."""
+        import fnmatch  # noqa: PLC0415
+
+        from torchwheel.arch.model import CudaArch  # noqa: PLC0415
+
         if isinstance(arch, CudaArch):
             return (arch.major, arch.minor) >= self.cuda
         return any(fnmatch.fnmatchcase(arch.name, pattern) for pattern in self.rocm)
@@ -87,6 +92,9 @@ class Extension:
         macros: preprocessor macros, name to value ("" for none).
         torch: the oldest torch that its stable library runs with.
         dispatch: the dispatch key that its libraries register kernels for.
+        namespace: of its operators in torch.ops; the package's name if none is given.
+        ordinary: whether its sources, device code too, include torch/extension.h. Then it is an
+            extension module in the aten flavour, for one torch and one Python, whole.
     """
 
     package: str
@@ -98,6 +106,13 @@ class Extension:
     macros: Mapping[str, str] = dataclasses.field(default_factory=dict)
     torch: str = "2.11"
     dispatch: str = "CUDA"
+    namespace: str = ""
+    ordinary: bool = False
+
+    def __post_init__(self) -> None:
+        """The package's name serves where no namespace is given."""
+        if not self.namespace:
+            object.__setattr__(self, "namespace", self.package)
 
     def operator(self, name: str) -> Operator:
         """One of its operators, by name."""

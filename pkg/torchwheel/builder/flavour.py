@@ -5,8 +5,20 @@ from pathlib import Path
 
 from torchwheel.builder.extension import Module
 from torchwheel.builder.target import Python, Target, Torch
+from torchwheel.errors import UsageError
 
 _HERE = Path(__file__).parent
+# What torch gives device code beside its headers, so that sources written for it compile.
+_ORDINARY_DEVICE = {
+    "cuda": (
+        "-D__CUDA_NO_HALF_OPERATORS__",
+        "-D__CUDA_NO_HALF_CONVERSIONS__",
+        "-D__CUDA_NO_HALF2_OPERATORS__",
+        "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
+        "--expt-relaxed-constexpr",
+    ),
+    "rocm": ("-DUSE_ROCM=1", "-D__HIP_NO_HALF_OPERATORS__=1", "-D__HIP_NO_HALF_CONVERSIONS__=1"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,11 +29,15 @@ class Group:
     flags: tuple[str, ...]
 
 
+_TORCH_FREE = Group("device", ())
+
+
 @dataclasses.dataclass(frozen=True)
 class Flavour:
     """Parts of command lines.
 
     Attributes:
+        device: device code.
         host: torch-free host code.
         binding: what meets torch.
         python: what meets Python.
@@ -29,8 +45,10 @@ class Flavour:
         link: the linker's flags.
         exports: the linker's list of what the library shows.
         output: the library's file name.
+        warnings: whether a warning is an error: not in sources that others wrote.
     """
 
+    device: Group
     host: Group
     binding: Group
     python: Group | None
@@ -38,12 +56,14 @@ class Flavour:
     link: tuple[str, ...]
     exports: Path
     output: str
+    warnings: bool = True
 
 
 def stable(target: Target) -> Flavour:
     """The stable ABI: C functions of torch's and no mangled name; any torch from the floor on."""
     version = f"-DTORCH_TARGET_VERSION={target_version(target.torch.release)}"
     return Flavour(
+        device=_TORCH_FREE,
         host=Group("host", ("-O2",)),
         binding=Group(
             f"stable{target.torch.release}", ("-O2", "-DUSE_CUDA", version, *_torch(target.torch))
@@ -69,6 +89,7 @@ def aten(target: Target, module: Module | None) -> Flavour:
     # NDEBUG, as in Python's own flags: those headers' assertions are for their authors.
     binding = ("-O1", "-DNDEBUG", "-DUSE_CUDA", *strings, *_torch(target.torch))
     return Flavour(
+        device=_TORCH_FREE,
         host=Group("host-old-strings" if old else "host", ("-O2", *strings)),
         binding=Group(f"aten{target.torch.release}", binding),
         python=Group(
@@ -82,10 +103,40 @@ def aten(target: Target, module: Module | None) -> Flavour:
         # of its ABI is a pointer into the copy of libstdc++ that made it.
         link=(),
         exports=_HERE / ("module.map" if python else "library.map"),
-        output=f"{module.name.rpartition('.')[2]}{python.suffix}"
-        if python and module
-        else f"{target.name}.so",
+        output=f"{last(module)}{python.suffix}" if python and module else f"{target.name}.so",
     )
+
+
+def ordinary(target: Target, module: Module | None) -> Flavour:
+    """What torch's own build does for sources with torch/extension.h: an extension module."""
+    python = target.python
+    if python is None or module is None:
+        raise UsageError("an ordinary extension is an extension module: name its `module`")
+    strings = ("-D_GLIBCXX_USE_CXX11_ABI=0",) if target.torch.old_abi else ()
+    flags = (
+        f"-DTORCH_EXTENSION_NAME={last(module)}",
+        "-DTORCH_API_INCLUDE_EXTENSION_H",
+        *strings,
+        *_torch(target.torch),
+        # torch brings the pybind11 that its own module was built with.
+        *headers(python.include, "python"),
+    )
+    return Flavour(
+        device=Group("device", (*flags, *_ORDINARY_DEVICE[target.toolkit.backend])),
+        host=Group("host", ("-O2", *flags)),
+        binding=Group("binding", ("-O2", *flags)),
+        python=None,
+        stubs=("libtorch.so", "libtorch_python.so"),
+        link=(),
+        exports=_HERE / "module.map",
+        output=f"{last(module)}{python.suffix}",
+        warnings=False,
+    )
+
+
+def last(module: Module) -> str:
+    """The last part of a module's name: "_C" of "fusedops._C"."""
+    return module.name.rpartition(".")[2]
 
 
 def target_version(floor: str) -> str:

@@ -8,6 +8,9 @@ from pathlib import Path
 from torchwheel.builder.target import Python, Sysroot
 from torchwheel.errors import UsageError
 
+CUDA_TARGETS = {"aarch64": "sbsa-linux", "x86_64": "x86_64-linux"}
+"""Where NVIDIA's toolkits keep a platform's headers and libraries, below targets/."""
+
 _CONFIG = Path("torch", "share", "cmake", "Torch", "TorchConfig.cmake")
 
 
@@ -25,18 +28,37 @@ def has_old_abi(torch: Path) -> bool:
     return bool(re.search(r"^[^#\n]*-D_GLIBCXX_USE_CXX11_ABI=0\b", text, re.MULTILINE))
 
 
-def running_python() -> Python:
-    """The CPython that runs the build, which is the one an extension module is for."""
-    pybind11 = importlib.util.find_spec("pybind11")
-    if pybind11 is None or pybind11.origin is None:
-        raise UsageError(
-            "the aten flavour is built with pybind11, which is not installed here: "
-            "run `pip install pybind11`"
-        )
+def running_python(pybind11: Path | None = None) -> Python:
+    """The CPython that runs the build, which is the one an extension module is for.
+
+    Args:
+        pybind11: an include folder that has it; the installed package's if none is given.
+    """
+    if pybind11 is None:
+        spec = importlib.util.find_spec("pybind11")
+        if spec is None or spec.origin is None:
+            raise UsageError(
+                "the aten flavour is built with pybind11, which is not installed here: "
+                "run `pip install pybind11`"
+            )
+        pybind11 = Path(spec.origin).parent / "include"
     return Python(
         include=Path(sysconfig.get_path("include")),
-        pybind11=Path(pybind11.origin).parent / "include",
+        pybind11=pybind11,
         suffix=str(sysconfig.get_config_var("EXT_SUFFIX")),
+    )
+
+
+def cuda_runtime(root: Path, machine: str, *, cross: bool = False) -> Path:
+    """libcudart_static.a of a CUDA toolkit; installers, wheels, Debian each keep it elsewhere."""
+    own: tuple[str, ...] = () if cross else ("lib64", "lib", f"lib/{machine}-linux-gnu")
+    places = [root / name for name in (*own, f"targets/{CUDA_TARGETS[machine]}/lib")]
+    for folder in places:
+        if (folder / "libcudart_static.a").exists():
+            return folder / "libcudart_static.a"
+    raise UsageError(
+        f"CUDA_HOME={root}: no libcudart_static.a in {' or '.join(map(str, places))}; "
+        "point it at a whole CUDA toolkit"
     )
 
 

@@ -15,6 +15,7 @@ BYTES_PER_JOB = 1 << 30
 def parallel_jobs(
     environ: Mapping[str, str] = os.environ,
     *,
+    bytes_per_job: int = BYTES_PER_JOB,
     cores: int | None = None,
     free: int | None = None,
 ) -> int:
@@ -26,4 +27,4 @@ def parallel_jobs(
         return int(asked)
     cores = len(os.sched_getaffinity(0)) if cores is None else cores
     free = psutil.virtual_memory().available if free is None else free
-    return max(1, min(cores, free // BYTES_PER_JOB))
+    return max(1, min(cores, free // bytes_per_job))

@@ -5,7 +5,7 @@ of a variant, so the variants of one toolkit can share the objects.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
 from torchwheel.arch.model import gencode
@@ -26,11 +26,13 @@ def object_groups(
 ) -> Mapping[str, tuple[Step, ...]]:
     """The compile steps of every group, by the group's name; device code is one of them."""
     common = _common(extension, target)
-    passed = (*sysroot_flags(target), *_POSITION, *_WARNINGS, *_prefix_maps(target))
-    device = (*backend.device, *(p for flag in passed for p in (*backend.pass_on, flag)), *common)
-    host = (target.cxx, "-std=c++17", *passed, "-Werror", *common)
+    warnings = _WARNINGS if flavour.warnings else ()
+    passed = (*sysroot_flags(target), *_POSITION, *warnings, *_prefix_maps(target))
+    device = (*backend.compiler, *(backend.strict if flavour.warnings else ()), *backend.flags)
+    device += (*_for_device((*passed, *flavour.device.flags), backend), *common)
+    host = (target.cxx, "-std=c++17", *passed, *(("-Werror",) if warnings else ()), *common)
     groups = {
-        "device": [
+        flavour.device.name: [
             (
                 f"{backend.label} {file.path}",
                 (*device, *_archs(file), *_named(file.path, backend)),
@@ -52,6 +54,13 @@ def object_groups(
         for name, steps in groups.items()
         if steps
     }
+
+
+def _for_device(flags: Iterable[str], backend: Backend) -> Iterator[str]:
+    """Flags as the device compiler takes them: its own, and those it has to pass on."""
+    for flag in flags:
+        own = flag.startswith(("-D", "-I", "--expt")) or not flag.startswith("-")
+        yield from (flag,) if own or flag == "-isystem" else (*backend.pass_on, flag)
 
 
 def sysroot_flags(target: Target) -> tuple[str, ...]:

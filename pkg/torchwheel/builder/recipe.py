@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from torchwheel.builder.backend import Backend
 from torchwheel.builder.cuda import cuda
 from torchwheel.builder.extension import Extension
-from torchwheel.builder.flavour import Flavour, aten, stable
+from torchwheel.builder.flavour import Flavour, aten, ordinary, stable
 from torchwheel.builder.objects import object_groups, sysroot_flags
 from torchwheel.builder.plan import Plan, Step
 from torchwheel.builder.rocm import rocm
@@ -71,7 +71,10 @@ class Recipe:
 def make_recipe(extension: Extension, sources: Sources, target: Target) -> Recipe:
     """The build of the extension's `sources` for `target`."""
     backend = _BACKENDS[target.toolkit.backend](target)
-    flavour = stable(target) if target.abi == "stable" else aten(target, extension.module)
+    if extension.ordinary:
+        flavour = ordinary(target, extension.module)
+    else:
+        flavour = stable(target) if target.abi == "stable" else aten(target, extension.module)
     groups = object_groups(extension, sources, target, backend, flavour)
     return Recipe(groups, target, backend, flavour)
 

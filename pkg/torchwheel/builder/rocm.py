@@ -12,13 +12,9 @@ def rocm(target: Target) -> Backend:
     root = target.toolkit.root
     return Backend(
         label="HIP",
-        device=(
-            str(root / "bin" / "hipcc"),
-            "-x",
-            "hip",
-            "-std=c++17",
-            "-O3",
-            "-Werror",
+        compiler=(str(root / "bin" / "hipcc"), "-x", "hip", "-std=c++17", "-O3"),
+        strict=("-Werror",),
+        flags=(
             _AMD,
             # clang 21's own default, 6, is for ROCm 6.3 and later; this every ROCm 6 and 7 loads.
             "-mcode-object-version=5",

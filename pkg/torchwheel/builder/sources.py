@@ -44,7 +44,7 @@ def sources_of(extension: Extension, target: Target, only: str | None = None) ->
         archs = " ".join(map(str, target.toolkit.archs))
         raise UsageError(f"{only or extension.package}: has no kernels for {archs}")
     folder, module = target.source, extension.module
-    if target.python:
+    if target.python and not extension.ordinary:
         if module is None:
             raise UsageError(f"{extension.package}: has no extension module for the aten flavour")
         binding, python = _files(folder, module.binding), _files(folder, module.python)

@@ -4,7 +4,8 @@ import dataclasses
 from pathlib import Path
 from typing import Literal
 
-from torchwheel.arch.model import Arch, Backend
+from torchwheel.arch.backend import Backend
+from torchwheel.arch.model import Arch
 
 Abi = Literal["stable", "aten"]
 
@@ -18,14 +19,14 @@ class Toolkit:
         root: the toolkit's folder: CUDA_HOME or ROCM_PATH.
         release: its release, e.g. "13.0".
         archs: the arch list.
-        runtime: the runtime library to link against, where that is a shared one (ROCm).
+        runtime: the runtime library to link against: libcudart_static.a or libamdhip64.so.
     """
 
     backend: Backend
     root: Path
     release: str
     archs: tuple[Arch, ...]
-    runtime: Path | None = None
+    runtime: Path
 
 
 @dataclasses.dataclass(frozen=True)

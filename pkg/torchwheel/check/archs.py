@@ -19,6 +19,10 @@ def archs(facts: Facts, _: Limits) -> str:
         if libraries:
             raise GateError(f"a pure wheel holds machine code: {libraries[0].name}")
         return "no machine code, none claimed"
+    if claims.backend is None:
+        if code := {module.arch for module in facts.gpu_code.read()} | set(claims.archs):
+            raise GateError(f"no backend is claimed, but code for {', '.join(sorted(code))}")
+        return "no code for a GPU, none claimed"
     if not claims.archs:
         raise GateError("a binary wheel must claim the archs it is built for; got none")
     others = [arch for arch in claims.archs if arch.startswith("gfx") != (claims.backend == "rocm")]

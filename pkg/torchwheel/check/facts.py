@@ -9,9 +9,9 @@ from torchwheel.check.audit import Audit, audit
 from torchwheel.check.runtime_table import provided_by_torch
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError
-from torchwheel.inspect import cuda, cuobjdump, hip
-from torchwheel.inspect.elf import Library, read_library, section_names
+from torchwheel.inspect.elf import Library, read_library
 from torchwheel.inspect.gpu import GpuCode
+from torchwheel.inspect.gpu_code import read_gpu_code
 from torchwheel.inspect.wheel import Extracted, Wheel, extracted, read_wheel
 
 T = TypeVar("T")
@@ -81,15 +81,7 @@ def collect(path: Path, program: Path | None = None) -> Facts:
 
 
 def _gpu_code(files: tuple[Extracted, ...], program: Path | None) -> tuple[GpuCode, ...]:
-    """What the libraries hold, whatever they claim; cuobjdump is needed for CUDA code alone."""
-    found: list[GpuCode] = []
-    for file in files:
-        sections = section_names(file.path)
-        if cuda.SECTIONS & sections:
-            found += cuda.read_cuda_code(file.path, cuobjdump.find(program))
-        if hip.SECTION in sections:
-            found += hip.read_hip_code(file.path)
-    return tuple(found)
+    return tuple(code for file in files for code in read_gpu_code(file.path, program))
 
 
 def _audit(wheel: Wheel, libraries: tuple[Library, ...]) -> Audit:

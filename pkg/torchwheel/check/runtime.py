@@ -18,5 +18,7 @@ def runtime(facts: Facts, _: Limits) -> str:
             raise GateError(
                 f"{library.name} needs {', '.join(outside)}, which is not allowed: {reason}"
             )
+    if unused := set(claims.borrowed) - {name for lib in libraries for name in lib.needed}:
+        raise GateError(f"claims to need {', '.join(sorted(unused))} of torch, but does not")
     needed = sorted({name for library in libraries for name in library.needed} - own)
     return f"needs {', '.join(needed)}" if needed else "needs nothing"

@@ -2,6 +2,7 @@
 
 import fnmatch
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 from torchwheel.claims import Claims
@@ -17,9 +18,20 @@ def _table() -> dict[str, Any]:
 def allowed(claims: Claims) -> frozenset[str]:
     """Sonames that a wheel of this ABI, backend and toolkit may need from outside itself."""
     parts = ["system", claims.abi, *([claims.backend] if claims.backend else [])]
-    names = (name for part in parts for name in _table().get(part, {}).get("needed", ()))
+    names = (name for part in parts for name in _needed(part, claims))
+    return frozenset(names) | {name for name in claims.borrowed if may_borrow(name, claims)}
+
+
+def may_borrow(name: str, claims: Claims) -> bool:
+    """Whether a wheel of this ABI and toolkit may need `name` because torch has loaded it."""
+    patterns = _needed("borrowed", claims) if claims.abi == "aten" else ()
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _needed(part: str, claims: Claims) -> Iterator[str]:
     major = (claims.toolkit or "").partition(".")[0]
-    return frozenset(name.format(major=major) for name in names)
+    for name in _table().get(part, {}).get("needed", ()):
+        yield name.format(major=major)
 
 
 def provided_by_torch(claims: Claims) -> frozenset[str]:

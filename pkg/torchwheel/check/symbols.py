@@ -9,18 +9,17 @@ from torchwheel.check.limits import Limits
 from torchwheel.check.runtime_table import optional_symbol
 from torchwheel.claims import Claims
 from torchwheel.inspect.elf import Undefined
+from torchwheel.inspect.torch_names import SHIMS, is_cxx
 
 CPU = "libtorch_cpu.so"
 """The library whose symbols every torch has, a CPU-only one too."""
 NAMED = 4
 _FLOOR = re.compile(r">=(\d+\.\d+)(?:\.0)?")
-# A namespace of torch as Itanium mangling writes it: its length, its name, then what is in it (a
-# name, or an operator such as "ls").
-_TORCH_CXX = re.compile(r"_Z.*?(?<!\d)(?:2at|3c10|5torch|6caffe2)(?=[0-9La-z])")
-_SHIMS = ("torch_", "aoti_torch_")
-"""C names of libtorch: all that a stable wheel may use."""
 _OF_PYTHON = "THP"
 """C names of libtorch_python."""
+# PyTorch builds its libraries so that they carry, and show, what newer releases of libstdc++ added:
+# an extension that is linked with them takes that from there, without a version.
+_STD = ("_ZNSt", "_ZNKSt", "_ZSt")
 
 
 def torch_symbols(facts: Facts, _: Limits) -> str:
@@ -36,7 +35,7 @@ def torch_symbols(facts: Facts, _: Limits) -> str:
     if faults:
         more = f" and {len(faults) - NAMED} more" if len(faults) > NAMED else ""
         raise GateError("; ".join(faults[:NAMED]) + more)
-    used = sum(symbol.name.startswith(_SHIMS) for symbol in unversioned)
+    used = sum(symbol.name.startswith(SHIMS) for symbol in unversioned)
     return f"{used} C symbols of torch, all in {_release(claims) or claims.torch}"
 
 
@@ -69,9 +68,9 @@ def _stable(claims: Claims, symbols: set[Undefined]) -> Iterator[str]:
 
 
 def _unknown(symbol: Undefined, release: str) -> str:
-    if _TORCH_CXX.match(symbol.name):
+    if is_cxx(symbol.name):
         return f"{symbol.name} is a C++ symbol of torch; a stable wheel may use its C symbols only"
-    if symbol.name.startswith(_SHIMS):
+    if symbol.name.startswith(SHIMS):
         return f"{symbol.name} is not in torch {release}"
     return f"{symbol.name} is undefined and neither torch nor a system library is known to give it"
 
@@ -79,8 +78,8 @@ def _unknown(symbol: Undefined, release: str) -> str:
 def _aten(symbols: set[Undefined]) -> Iterator[str]:
     """Bound to one build of torch and Python: their names are known by form, not by list."""
     for symbol in symbols:
-        from_torch = _TORCH_CXX.match(symbol.name) or symbol.name.startswith(
-            (*_SHIMS, _OF_PYTHON, "_ZTI", "_ZTV", "_ZTS", "_ZN8pybind11")
+        from_torch = is_cxx(symbol.name) or symbol.name.startswith(
+            (*SHIMS, *_STD, _OF_PYTHON, "_ZTI", "_ZTV", "_ZTS", "_ZN8pybind11")
         )
         from_python = symbol.name.startswith(("Py", "_Py"))
         if not (from_torch or from_python or (symbol.weak and optional_symbol(symbol.name))):

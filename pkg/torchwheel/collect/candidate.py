@@ -8,7 +8,7 @@ from torchwheel.check.limits import Limits
 from torchwheel.claims import Claims
 from torchwheel.files import sha256
 from torchwheel.inspect.errors import WheelError
-from torchwheel.inspect.wheel import Wheel, read_wheel
+from torchwheel.inspect.wheel import Wheel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Candidate:
         return self.wheel.path
 
 
-def examine(path: Path, limits: Limits) -> Candidate:
-    """Read, hash and judge a wheel; a WheelError says why it cannot be one of ours."""
-    wheel = read_wheel(path)
+def examine(wheel: Wheel, limits: Limits) -> Candidate:
+    """Hash and judge a wheel; a WheelError says why it cannot be one of ours."""
+    path = wheel.path
     if wheel.claims is None:
         raise WheelError(f"{path}: claims nothing (no torchwheel.json): not made by this pipeline")
     return Candidate(wheel, wheel.claims, sha256(path), run_gates(path, limits))

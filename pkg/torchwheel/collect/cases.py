@@ -1,9 +1,10 @@
 """Sorts what was handed in by variant: exactly what is selected, each once."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from torchwheel.collect.candidate import Candidate
+from torchwheel.collect.companions import Companion
 from torchwheel.collect.gather import Gathered
 from torchwheel.matrix.resolve import Variant
 from torchwheel.pipeline.record import Record as Build
@@ -13,16 +14,21 @@ from torchwheel.smoke.record import Record as Smoke
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A variant, its wheel, and every record of it."""
+    """A variant, its wheel, every record of it, and the companions it is published with."""
 
     variant: Variant
     candidate: Candidate
     builds: tuple[Build, ...]
     smokes: tuple[Smoke, ...]
+    companions: Mapping[str, str]
+    """Hex SHA-256 by file name."""
 
 
 def sort(
-    selected: Sequence[Variant], candidates: Sequence[Candidate], gathered: Gathered
+    selected: Sequence[Variant],
+    candidates: Sequence[Candidate],
+    gathered: Gathered,
+    companions: Sequence[Companion],
 ) -> tuple[Case, ...]:
     """The selected variants that have exactly one wheel; `strays` speaks of the others."""
     found = ((v, [c for c in candidates if c.claims.variant == v.id]) for v in selected)
@@ -32,6 +38,7 @@ def sort(
             candidate=own[0],
             builds=tuple(f.record for f in gathered.builds if f.record.variant == variant.id),
             smokes=tuple(f.record for f in gathered.smokes if f.record.wheel == own[0].path.name),
+            companions={one.path.name: one.sha256 for one in companions},
         )
         for variant, own in found
         if len(own) == 1

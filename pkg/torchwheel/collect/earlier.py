@@ -37,7 +37,7 @@ def _wheels(release: Path) -> Iterator[IndexedWheel]:
     data = json.loads((release / REPORT).read_text(encoding="utf-8"))
     if data["schema"] != SCHEMA:
         raise ValueError(f"schema {SCHEMA} expected")
-    for wheel in data["wheels"]:
+    for wheel in [*data["wheels"], *data["companions"]]:
         path = release / Path(wheel["file"]).name
         if sha256(path) != wheel["sha256"]:
             raise TorchwheelError(f"{path}: sha256 is not the one of {REPORT}")

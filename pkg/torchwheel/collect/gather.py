@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from torchwheel.errors import UsageError
 from torchwheel.pipeline import record as build_record
 from torchwheel.smoke import record as smoke_record
+from torchwheel.smoke.companions import FOLDER as COMPANIONS
 
 T = TypeVar("T")
 
@@ -45,7 +46,10 @@ def gather(folders: Sequence[Path]) -> Gathered:
     places = [place for folder in folders for place in _places(folder)]
     faults: list[str] = []
     return Gathered(
-        wheels=tuple(_files(places, "*.whl", faults)),
+        wheels=(
+            *_files(places, "*.whl", faults),
+            *_files(places, f"{COMPANIONS}/*.whl", faults),
+        ),
         builds=tuple(
             found
             for path in _files(places, f"{build_record.FOLDER}/*.json", faults)

@@ -6,30 +6,49 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torchwheel.collect.candidate import Candidate
 from torchwheel.collect.cases import Case
+from torchwheel.collect.companions import Companion
 from torchwheel.collect.rules import on_gpu
-from torchwheel.pipeline.report import size_text
+from torchwheel.index.groups import everywhere
 from torchwheel.smoke.record import Record
+from torchwheel.table import WIDTH, size_text
 
 REPORT = "collected.json"
 SCHEMA = 1
-_WIDTH = 80
 
 
-def document(project: str, cases: Sequence[Case], groups: Mapping[str, Sequence[str]]) -> str:
-    """Byte-stable JSON: each wheel with its hash, its gates and its smoke runs."""
-    wheels = [_wheel(case, groups[case.variant.id]) for case in cases]
-    return json.dumps({"schema": SCHEMA, "project": project, "wheels": wheels}, indent=1) + "\n"
+def document(
+    project: str,
+    cases: Sequence[Case],
+    companions: Sequence[Companion],
+    groups: Mapping[str, Sequence[str]],
+) -> str:
+    """Byte-stable JSON: each wheel with its hash, its gates and its smoke runs; the companions."""
+    every = everywhere(groups.values())
+    content = {
+        "schema": SCHEMA,
+        "project": project,
+        "wheels": [_wheel(case, groups[case.variant.id]) for case in cases],
+        "companions": [{**_file(companion), "groups": every} for companion in companions],
+    }
+    return json.dumps(content, indent=1) + "\n"
+
+
+def _file(one: Candidate | Companion) -> dict[str, str | int]:
+    return {
+        "file": one.path.name,
+        "version": str(one.wheel.version),
+        "sha256": one.sha256,
+        "size": one.wheel.size,
+    }
 
 
 def _wheel(case: Case, groups: Sequence[str]) -> dict[str, Any]:
     candidate = case.candidate
     return {
         "variant": case.variant.id,
-        "file": candidate.path.name,
-        "version": str(candidate.wheel.version),
-        "sha256": candidate.sha256,
-        "size": candidate.wheel.size,
+        **_file(candidate),
         "claims": dataclasses.asdict(candidate.claims),
         "groups": groups,
         "gates": {result.name: result.says for result in candidate.gates},
@@ -48,16 +67,17 @@ def _run(record: Record) -> dict[str, Any]:
     }
 
 
-def table(cases: Sequence[Case]) -> str:
-    """One row a wheel: its size, its gates, and the GPUs it ran on."""
+def table(cases: Sequence[Case], companions: Sequence[Companion]) -> str:
+    """One row a wheel: its size, its gates, and the GPUs it ran on; then the companions."""
     width = max([7, *(len(case.variant.id) for case in cases)])
-    lines = [f"{'variant':<{width}}  {'size':>8}  {'gates':>5}  smoke", "-" * _WIDTH]
+    lines = [f"{'variant':<{width}}  {'size':>8}  {'gates':>5}  smoke", "-" * WIDTH]
     for case in cases:
         row = (
             f"{case.variant.id:<{width}}  {size_text(case.candidate.wheel.size):>8}  "
             f"{len(case.candidate.gates):>2} ok  "
         )
-        lines.append(row + textwrap.shorten(_where(case), _WIDTH - len(row), placeholder="…"))
+        lines.append(row + textwrap.shorten(_where(case), WIDTH - len(row), placeholder="…"))
+    lines += [f"with {companion.path.name}" for companion in companions]
     return "\n".join(lines)
 
 

@@ -93,6 +93,19 @@ def smoked(_: Matrix, case: Case) -> Iterator[str]:
             yield f"was smoke-tested on {record.machine.platform}; expected {case.variant.platform}"
 
 
+def accompanied(_: Matrix, case: Case) -> Iterator[str]:
+    """It was tried with the very companions that it is published with."""
+    tried = [("build record", one.companions) for one in case.builds]
+    tried += [("smoke record", one.companions) for one in case.smokes]
+    for what, companions in tried:
+        for name, wanted in case.companions.items():
+            came = companions.get(name)
+            if came is None:
+                yield f"was tried without {name}, as a {what} says"
+            elif came != wanted:
+                yield f"sha256 {wanted} of {name}; a {what} says {came}"
+
+
 def ran_on_gpu(matrix: Matrix, case: Case) -> Iterator[str]:
     """Where the matrix names a runner with the wheel's GPU, the wheel ran on one."""
     labels = gpu_runner(matrix, case.variant)
@@ -110,7 +123,16 @@ def on_gpu(case: Case, record: smokes.Record) -> bool:
     return bool(machine.gpu and runtime and toolkit)
 
 
-RULES: tuple[Rule, ...] = (named, claimed, gated, built, reproducible, smoked, ran_on_gpu)
+RULES: tuple[Rule, ...] = (
+    named,
+    claimed,
+    gated,
+    built,
+    reproducible,
+    smoked,
+    accompanied,
+    ran_on_gpu,
+)
 
 
 def _versions(cases: Sequence[Case], expected: Version | None) -> Iterator[str]:

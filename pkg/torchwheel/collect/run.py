@@ -9,6 +9,7 @@ from torchwheel.check.limits import Limits
 from torchwheel.collect import report
 from torchwheel.collect.candidate import Candidate, examine
 from torchwheel.collect.cases import sort, strays
+from torchwheel.collect.companions import complete, distinct, is_companion
 from torchwheel.collect.earlier import read_earlier
 from torchwheel.collect.gather import gather
 from torchwheel.collect.rules import faults
@@ -16,6 +17,7 @@ from torchwheel.collect.write import check_target, write
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.index.groups import groups_of
+from torchwheel.inspect.wheel import Wheel, read_wheel
 from torchwheel.matrix.load import load
 from torchwheel.matrix.select import select
 
@@ -55,22 +57,30 @@ def collect(
     gathered = gather(folders)
     found = list(gathered.faults)
     candidates: list[Candidate] = []
+    beside: list[Wheel] = []
     for path in gathered.wheels:
         progress.step(f"gates: {path.name}")
         try:
-            candidates.append(examine(path, Limits(max_size_mib=matrix.gates.max_size_mib)))
+            wheel = read_wheel(path)
+            if is_companion(wheel, matrix):
+                beside.append(wheel)
+            else:
+                candidates.append(examine(wheel, Limits(max_size_mib=matrix.gates.max_size_mib)))
         except TorchwheelError as error:
             found.append(str(error))
-    cases = sort(selected, candidates, gathered)
+    companions, differing = distinct(beside)
+    cases = sort(selected, candidates, gathered, companions)
     found += [*strays(selected, candidates, gathered), *faults(matrix, cases, wanted)]
+    found += [*differing, *complete(matrix, companions, before)]
     if found:
         raise TorchwheelError(
             "\n".join([f"nothing is written to {out}; faults: {len(found)}", *found])
         )
     groups = {case.variant.id: groups_of(case.candidate.claims, matrix.served()) for case in cases}
+    text = report.document(matrix.project.name, cases, companions, groups)
     progress.step(f"writing {out}")
-    write(out, cases, groups, report.document(matrix.project.name, cases, groups), before)
-    return report.table(cases)
+    write(out, cases, companions, groups, text, before)
+    return report.table(cases, companions)
 
 
 def _version(text: str | None) -> Version | None:

@@ -5,12 +5,15 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from torchwheel.collect.candidate import Candidate
 from torchwheel.collect.cases import Case
+from torchwheel.collect.companions import Companion
 from torchwheel.collect.gather import SMOKE_FOLDER
 from torchwheel.collect.report import REPORT
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import folder_aside, sha256
 from torchwheel.index.build import build_index
+from torchwheel.index.groups import everywhere
 from torchwheel.index.model import IndexedWheel
 from torchwheel.pipeline import record as build_record
 from torchwheel.smoke import record as smoke_record
@@ -30,11 +33,12 @@ def check_target(out: Path) -> None:
 def write(
     out: Path,
     cases: Sequence[Case],
+    companions: Sequence[Companion],
     groups: Mapping[str, tuple[str, ...]],
     report: str,
     earlier: Sequence[IndexedWheel],
 ) -> None:
-    """Replace `out` with the wheels, their records, the index, the sums and the report.
+    """Replace `out` with wheels and companions, the records, the index, the sums and the report.
 
     Wheels of earlier releases are in the index alone.
     """
@@ -43,23 +47,28 @@ def write(
         (aside / REPORT).write_text(report, encoding="utf-8")
         sums = [_sum(sha256(aside / REPORT), REPORT)]
         indexed = list(earlier)
-        for case in cases:
-            wheel = _copied(case, aside)
-            indexed.append(IndexedWheel(wheel, groups[case.variant.id]))
-            sums.append(_sum(case.candidate.sha256, wheel.name))
-            if case.candidate.wheel.version.local is None:
+        every = everywhere(groups.values())
+        published: list[tuple[Candidate | Companion, tuple[str, ...]]] = [
+            *((case.candidate, groups[case.variant.id]) for case in cases),
+            *((companion, every) for companion in companions),
+        ]
+        for one, offered in published:
+            wheel = _copied(one, aside)
+            indexed.append(IndexedWheel(wheel, offered))
+            sums.append(_sum(one.sha256, wheel.name))
+            if one.wheel.version.local is None:
                 os.link(wheel, aside / PYPI / wheel.name)
+        for case in cases:
             _records(case, aside)
         build_index(indexed, aside / INDEX)
         (aside / SUMS).write_text("".join(sums), encoding="utf-8")
 
 
-def _copied(case: Case, aside: Path) -> Path:
+def _copied(one: Candidate | Companion, aside: Path) -> Path:
     """The wheel's copy; what was judged is what is published."""
-    candidate = case.candidate
-    copy = Path(shutil.copyfile(candidate.path, aside / candidate.path.name))
-    if sha256(copy) != candidate.sha256:
-        raise TorchwheelError(f"{candidate.path} changed while it was collected; run again")
+    copy = Path(shutil.copyfile(one.path, aside / one.path.name))
+    if sha256(copy) != one.sha256:
+        raise TorchwheelError(f"{one.path} changed while it was collected; run again")
     return copy
 
 

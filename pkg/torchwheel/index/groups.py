@@ -1,6 +1,6 @@
 """Which pages of the index a wheel is on: one group per toolkit, one per toolkit and torch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -38,6 +38,11 @@ def groups_of(claims: Claims, torch_releases: Mapping[str, Sequence[str]]) -> tu
     toolkit = claims.local.partition("torch")[0]
     pairs = [f"{toolkit}/torch{one}" for one in _of(toolkit, fitting, torch_releases)]
     return tuple(pairs) if claims.abi == "aten" else (toolkit, *pairs)
+
+
+def everywhere(groups: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """All groups that any wheel is in: those of a companion, which every wheel may require."""
+    return tuple(sorted({name for names in groups for name in names}))
 
 
 def _of(

@@ -5,7 +5,7 @@ import functools
 from collections.abc import Mapping
 
 from torchwheel import data
-from torchwheel.arch.model import Backend
+from torchwheel.arch.backend import Backend
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,6 +3,3 @@
 from torchwheel.shown import Path
 
 Finding = tuple[Path, str]
-
-BACKENDS = {"cuda": "CUDA", "rocm": "ROCm"}
-"""Names of the backends in messages."""

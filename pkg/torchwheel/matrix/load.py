@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from torchwheel.matrix.companions import companions_there
 from torchwheel.matrix.document import read
 from torchwheel.matrix.model import Matrix
 from torchwheel.matrix.problem import MatrixError, Problem
@@ -32,15 +33,22 @@ def load(path: Path) -> Matrix:
             where,
             [Problem(line, (), f"not UTF-8: byte 0x{content[error.start]:02x}; save it as UTF-8")],
         ) from None
-    return parse(text, where)
+    return parse(text, where, path.parent)
 
 
-def parse(text: str, where: str) -> Matrix:
-    """Check a matrix given as text; `where` is the file's name in messages."""
+def parse(text: str, where: str, root: Path | None = None) -> Matrix:
+    """Check a matrix given as text.
+
+    Args:
+        text: the YAML.
+        where: the file's name in messages.
+        root: the folder whose parts the matrix names; what is there is left open if none is given.
+    """
     document = read(text, where)
     matrix = shaped(document)
     if isinstance(matrix, Matrix):
-        problems = [Problem(document.line(path), path, what) for path, what in findings(matrix)]
+        found = findings(matrix) + (list(companions_there(matrix, root)) if root else [])
+        problems = [Problem(document.line(path), path, what) for path, what in found]
         if not problems:
             return matrix
     else:

@@ -29,6 +29,10 @@ class Project(Section):
 
     name: ProjectName
     source: Annotated[RelativePath, Field(description="Folder of its pyproject.toml.")] = "."
+    companions: Annotated[
+        tuple[RelativePath, ...],
+        Field(description="Folders of pure-Python distributions of this repository it requires."),
+    ] = ()
 
 
 class Floor(Section):

@@ -9,8 +9,8 @@ from typing import Literal
 from rich.console import Console
 from rich.table import Table
 
+from torchwheel.arch.backend import BRANDS
 from torchwheel.errors import UsageError
-from torchwheel.matrix.finding import BACKENDS
 from torchwheel.matrix.model import Matrix
 from torchwheel.matrix.resolve import Variant, resolve
 from torchwheel.matrix.runners import build_runner, gpu_runner, smoke_runner
@@ -107,5 +107,5 @@ def _variant_rows(variants: Iterable[Variant]) -> Iterator[Sequence[str]]:
 
 def _toolkit_rows(toolkits: Iterable[Toolkit]) -> Iterator[Sequence[str]]:
     for toolkit in toolkits:
-        release = f"{BACKENDS[toolkit.backend]} {toolkit.version}"
+        release = f"{BRANDS[toolkit.backend]} {toolkit.version}"
         yield (toolkit.name, release, toolkit.source, " ".join(toolkit.archs))

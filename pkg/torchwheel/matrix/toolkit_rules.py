@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from torchwheel.arch import model as arch
 from torchwheel.arch import table
-from torchwheel.matrix.finding import BACKENDS, Finding
+from torchwheel.arch.backend import BRANDS
+from torchwheel.matrix.finding import Finding
 from torchwheel.matrix.model import Matrix
 from torchwheel.matrix.resolve import aten_releases
 from torchwheel.matrix.toolkit_model import ToolkitSection
@@ -73,7 +74,7 @@ def _archs(here: Path, toolkit: ToolkitSection, known: Sequence[str]) -> Iterato
     for i, text in enumerate(toolkit.archs):
         wanted = arch.parse(text)
         if arch.backend(wanted) != toolkit.backend:
-            backend = BACKENDS[toolkit.backend]
+            backend = BRANDS[toolkit.backend]
             example = "9.0" if toolkit.backend == "cuda" else "gfx90a"
             yield (
                 (*here, "archs", i),
@@ -93,4 +94,4 @@ def _usual_name(toolkit: ToolkitSection) -> str:
 
 
 def _release(toolkit: ToolkitSection) -> str:
-    return f"{BACKENDS[toolkit.backend]} {toolkit.version}"
+    return f"{BRANDS[toolkit.backend]} {toolkit.version}"

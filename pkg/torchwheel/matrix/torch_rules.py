@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
+from torchwheel.arch.backend import BRANDS
 from torchwheel.matrix import facts
-from torchwheel.matrix.finding import BACKENDS, Finding
+from torchwheel.matrix.finding import Finding
 from torchwheel.matrix.model import Matrix
 from torchwheel.matrix.toolkit_model import ToolkitSection
 from torchwheel.shown import Path, listed, nearest, quoted, version_key
@@ -61,7 +62,7 @@ def _impossible(
     major = version_key(toolkit.version)[0]
     if major in majors:
         return None
-    backend = BACKENDS[toolkit.backend]
+    backend = BRANDS[toolkit.backend]
     has = f"it has {backend} {listed(map(str, majors))}" if majors else "it has none of it"
     return f"torch {minor} has no build for {backend} {major} ({name}); {has}"
 

@@ -18,6 +18,7 @@ from torchwheel.smoke.junit import pytest_arguments
 PROJECT = "/project"
 KEPT = str(inside.KEPT)
 SHARED = "/shared"
+COMPANIONS = str(inside.COMPANIONS)
 TORCH = "/opt/torch"
 TORCHWHEEL = "/opt/torchwheel"
 UV_CACHE = "/cache/uv"
@@ -26,6 +27,9 @@ OWN: Volume = (str(Path(__file__).parent.parent), f"{TORCHWHEEL}/torchwheel", "r
 """This package, for the steps that run inside."""
 
 _INSIDE = "python -m torchwheel.pipeline.inside"
+# In the tests torchwheel is there for our own steps alone: the wheel is to find its own, or none.
+_FOR_TESTS = {"PYTHONPATH": ""}
+_INSIDE_TESTS = f"PYTHONPATH={TORCHWHEEL} {_INSIDE}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +48,7 @@ class Options:
         project: name of the distribution.
         tests: folder of the smoke tests; None where the wheel is tried elsewhere.
         requires: what is installed before the wheel: the torch it is tried with, pytest.
+        companions: whether the wheels in COMPANIONS are installed before it as well.
     """
 
     engine: str
@@ -57,6 +62,7 @@ class Options:
     project: str
     tests: str | None
     requires: tuple[str, ...]
+    companions: bool = False
 
     @property
     def identifier(self) -> str:
@@ -84,9 +90,12 @@ def settings(options: Options) -> dict[str, object]:
         "repair-wheel-command": f"{_INSIDE} finish {{wheel}} {{dest_dir}}",
     }
     if options.tests is not None:
-        # torch first: the wheel's own range would bring the newest there is.
+        # torch first: the wheel's own range would bring the newest there is. Companions as files:
+        # no index can give others of their names.
+        install = shlex.join(["uv", "pip", "install", *options.requires])
         table |= {
-            "before-test": shlex.join(["uv", "pip", "install", *options.requires]),
+            "test-environment": _FOR_TESTS,
+            "before-test": install + f" {COMPANIONS}/*.whl" * options.companions,
             "test-sources": [options.tests],
             "test-command": " && ".join(_tests(options.project, options.tests)),
         }
@@ -95,9 +104,9 @@ def settings(options: Options) -> dict[str, object]:
 
 def _tests(project: str, tests: str) -> Sequence[str]:
     return (
-        shlex.join([*_INSIDE.split(), "probe", project]),
+        f"{_INSIDE_TESTS} {shlex.join(['probe', project])}",
         shlex.join(["python", *pytest_arguments(inside.KEPT / inside.JUNIT, tests)]),
-        f"{_INSIDE} account test",
+        f"{_INSIDE_TESTS} account test",
     )
 
 

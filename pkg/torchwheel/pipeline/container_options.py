@@ -13,6 +13,7 @@ from torchwheel.matrix.resolve import Variant
 from torchwheel.pipeline import cibuildwheel as cibw
 from torchwheel.pipeline.run import Run
 from torchwheel.pipeline.told import Places, told
+from torchwheel.smoke.companions import FOLDER
 from torchwheel.toolkit.headers import torch_headers
 from torchwheel.toolkit.index import ca_bundle
 
@@ -61,6 +62,9 @@ def options_of(
         volumes.append((str(uv), cibw.UV_CACHE, "rw"))
         # Links, not copies: a CUDA torch has 5 GB.
         environment |= {"UV_CACHE_DIR": cibw.UV_CACHE, "UV_LINK_MODE": "symlink"}
+    companions = bool(run.matrix.project.companions) and not cross
+    if companions:
+        volumes.append((str(run.dist / FOLDER), cibw.COMPANIONS, "ro"))
     more_volumes, more = index_options(environ)
     if passed:
         # A server of the container's own: on the host's network the usual port may be another's,
@@ -80,6 +84,7 @@ def options_of(
         project=run.matrix.project.name,
         tests=None if cross else smoke.tests,
         requires=(torch_pin, *smoke.requires),
+        companions=companions,
     )
 
 

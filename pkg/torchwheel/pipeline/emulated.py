@@ -15,15 +15,17 @@ from torchwheel.smoke.record import Record
 
 _HANDLERS = Path("/proc/sys/fs/binfmt_misc")
 _HANDLER = {"linux_aarch64": "qemu-aarch64", "linux_x86_64": "qemu-x86_64"}
-# The wheel, the project's name, the folder of the tests; then what Python runs the tests with.
+# Names of the distributions; what Python runs the tests with. What the wheels require beside
+# torch is not there: the import of an extension must do without.
 _SCRIPT = f"""
 set -e
-python3 -m pip install --quiet --no-deps --no-index --target /tmp/site "$1"
+python3 -m pip install --quiet --no-deps --no-index --target /tmp/site /wheels/*.whl
 export PYTHONPATH=/tmp/site:{TORCHWHEEL}
-cp -r "$3" /tmp/tests
+cp -r /smoke /tmp/tests
 cd /tmp
-python3 {TORCHWHEEL}/torchwheel/smoke/probe.py --of "$2" > {KEPT}/{inside.PROBE}
-shift 3
+read -ra names <<< "$1"
+python3 {TORCHWHEEL}/torchwheel/smoke/probe.py --of "${{names[@]}}" > {KEPT}/{inside.PROBE}
+shift
 exec python3 "$@"
 """
 
@@ -38,15 +40,15 @@ def try_out(run: Run, variant: Variant, engine: Engine, wheel: Path) -> Record |
     kept = run.kept(variant)
     volumes = (
         OWN,
-        (str(wheel.parent), "/wheels", "ro"),
+        *((str(path), f"/wheels/{path.name}", "ro") for path in (wheel, *run.companions)),
         (str((run.root / run.matrix.smoke.tests).resolve()), "/smoke", "ro"),
         (str(kept), KEPT, "rw"),
     )
+    names = (run.matrix.project.name, *(path.name.split("-")[0] for path in run.companions))
     command = ["run", "--rm", f"--label={LABEL}={run.id}", *for_machine(wanted.machine)]
     command += volume_options(volumes)
-    command += [image.reference, "bash", "-c", _SCRIPT, "smoke", f"/wheels/{wheel.name}"]
-    command += [run.matrix.project.name, "/smoke"]
+    command += [image.reference, "bash", "-c", _SCRIPT, "smoke", " ".join(names)]
     command += pytest_arguments(inside.KEPT / inside.JUNIT, "tests")
     log = kept / "emulated.log"
     status = 0 if engine.succeeds(command, log) else 1
-    return from_files(wheel, kept / inside.PROBE, kept / inside.JUNIT, status)
+    return from_files(wheel, run.companions, kept / inside.PROBE, kept / inside.JUNIT, status)

@@ -2,25 +2,57 @@
 
 import os
 import subprocess
+import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import build
+import pyproject_hooks
 
-from torchwheel.builder.ninja import is_progress
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.pipeline.log import reason
 from torchwheel.pipeline.scripts import path_with_scripts
 
 
+def installed_here(builder: build.ProjectBuilder) -> None:
+    """Refuse a project whose build requirements the running environment lacks."""
+    missing = builder.check_dependencies("wheel")
+    if missing:
+        names = ", ".join(" -> ".join(chain) for chain in sorted(missing))
+        raise UsageError(
+            f"{builder.source_dir}/pyproject.toml: build requirements not installed here: {names}; "
+            "install them with pip"
+        )
+
+
 def build_wheel(
-    source: Path, environ: Mapping[str, str], out: Path, log: Path, step: Callable[[str], None]
+    source: Path,
+    environ: Mapping[str, str],
+    out: Path,
+    log: Path,
+    heard: Callable[[str], None],
+    *,
+    python: str = sys.executable,
+    ready: Callable[[build.ProjectBuilder], None] = installed_here,
 ) -> Path:
-    """Build the project at `source` into `out`; `step` hears which file a compiler is on.
+    """Build the project at `source` into `out`, without isolation.
 
     The tree stays clean: setuptools' own folders are put aside.
+
+    Args:
+        source: folder of the project.
+        environ: what is set beside the variables of this process.
+        out: the folder for the wheel.
+        log: the file that keeps every line the build says.
+        heard: hears each of these lines as it comes.
+        python: the interpreter that builds it, in its own environment.
+        ready: sees to the project's build requirements in that environment.
     """
+    if hasattr(pyproject_hooks, "BuildBackendWarning"):
+        # For the project's author; it would stand between our lines.
+        warnings.simplefilter("ignore", pyproject_hooks.BuildBackendWarning)
     with tempfile.TemporaryDirectory() as folder, log.open("w", encoding="utf-8") as written:
         scratch = Path(folder)
         (scratch / "egg").mkdir()
@@ -36,7 +68,7 @@ def build_wheel(
         ) -> None:
             merged = {**os.environ, **environ, **(extra_environ or {})}
             merged |= {"DIST_EXTRA_CONFIG": str(config), "PYTHONUNBUFFERED": "1"}
-            merged["PATH"] = path_with_scripts(merged)
+            merged["PATH"] = path_with_scripts(merged, python)
             with subprocess.Popen(
                 cmd,
                 cwd=cwd,
@@ -44,23 +76,17 @@ def build_wheel(
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
+                errors="replace",
             ) as process:
                 for line in process.stdout or ():
                     written.write(line)
-                    if is_progress(line):
-                        step(line.strip())
+                    heard(line.strip())
             if process.returncode:
                 raise subprocess.CalledProcessError(process.returncode, cmd)
 
         try:
-            builder = build.ProjectBuilder(source, runner=run)
-            missing = builder.check_dependencies("wheel")
-            if missing:
-                names = ", ".join(" -> ".join(chain) for chain in sorted(missing))
-                raise UsageError(
-                    f"{source}/pyproject.toml: build requirements not installed here: {names}; "
-                    "install them with pip"
-                )
+            builder = build.ProjectBuilder(source, python, runner=run)
+            ready(builder)
             return Path(builder.build("wheel", str(out)))
         except (build.BuildException, build.BuildBackendException) as error:
             written.flush()

@@ -59,7 +59,8 @@ def build(
         raise TorchwheelError(f"{_why(kept, log, status)} (all of it in {log})")
     if options.tests is None:
         return found[0], None
-    return found[0], from_files(found[0], kept / inside.PROBE, kept / inside.JUNIT, status)
+    record = from_files(found[0], run.companions, kept / inside.PROBE, kept / inside.JUNIT, status)
+    return found[0], record
 
 
 def _why(kept: Path, log: Path, status: int) -> str:

@@ -6,6 +6,7 @@ kept folder, which the host reads when the container is gone.
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from torchwheel.pipeline.stamp import stamp
 from torchwheel.pipeline.usage import usage
 
 KEPT = Path("/kept")
+COMPANIONS = Path("/companions")
 CLAIMS = "claims.json"
 PROBE = "probe.json"
 JUNIT = "junit.xml"
@@ -48,9 +50,15 @@ def finish(wheel: Path, out: Path, kept: Path = KEPT) -> Path:
 
 
 def probe(project: str, script: Path, kept: Path = KEPT) -> None:
-    """Ask the test environment what it is and where it imports the project's packages from."""
+    """Ask the test environment what it is and where it imports the wheels' packages from."""
+    named = sorted(wheel.name.split("-")[0] for wheel in COMPANIONS.glob("*.whl"))
     done = subprocess.run(
-        ["python", str(script), "--of", project], capture_output=True, text=True, check=False
+        ["python", str(script), "--of", project, *named],
+        # What is imported must be what was installed: not the torchwheel that runs this step.
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         said = " ".join(done.stderr.split()[-40:])

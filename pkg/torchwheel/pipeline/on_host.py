@@ -3,6 +3,7 @@
 import functools
 from pathlib import Path
 
+from torchwheel.builder.ninja import is_progress
 from torchwheel.errors import UsageError
 from torchwheel.matrix.resolve import Variant
 from torchwheel.pipeline.clock import Clock
@@ -50,6 +51,11 @@ def build(run: Run, variant: Variant, out: Path, clock: Clock) -> Path:
         (out / name).mkdir()
     claims = claims_of(variant)
     environ = _environment(run, variant, clock)
+
+    def heard(line: str) -> None:
+        if is_progress(line):
+            run.progress.step(f"{variant.id}: {line}")
+
     with clock.step("build"):
         run.progress.step(f"{variant.id}: building")
         wheel = build_wheel(
@@ -57,7 +63,7 @@ def build(run: Run, variant: Variant, out: Path, clock: Clock) -> Path:
             environ,
             out / "built",
             run.kept(variant) / "build.log",
-            lambda text: run.progress.step(f"{variant.id}: {text}"),
+            heard,
         )
     if claims.abi != "pure":
         with clock.step("repair"):
@@ -96,6 +102,7 @@ def try_out(run: Run, variant: Variant, wheel: Path, clock: Clock) -> Record:
             tests=run.root / wanted.tests,
             torch=wanted.torch,
             requires=wanted.requires,
+            companions=run.companions,
             here=False,
             record=record,
             junit=record.with_suffix(".xml"),

@@ -32,6 +32,8 @@ class Record:
     """The most memory the container had when the build ended."""
     built_twice: bool = False
     """Whether a second build, elsewhere and from nothing, gave the same bytes."""
+    companions: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Hex SHA-256 of the wheels that it was tried with, by their names."""
 
 
 def _path(dist: Path, variant: str) -> Path:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from torchwheel.errors import TorchwheelError
@@ -19,10 +20,14 @@ _OUTSIDE = (
 )
 
 
-def repair(wheel: Path, out: Path) -> Path:
-    """The wheel with the tag auditwheel finds, in the empty folder `out`."""
+def repair(wheel: Path, out: Path, brought: Iterable[str] = ()) -> Path:
+    """The wheel with the tag auditwheel finds, in the empty folder `out`.
+
+    Libraries that it needs and no system has are copied into it, but for those of torch and the
+    driver and those named in `brought`, which torch brings too.
+    """
     command = [sys.executable, "-m", "auditwheel", "repair", "--plat", "auto", "--only-plat"]
-    for name in _OUTSIDE:
+    for name in (*_OUTSIDE, *brought):
         command += ["--exclude", name]
     done = subprocess.run(
         [*command, "--wheel-dir", str(out), str(wheel)],

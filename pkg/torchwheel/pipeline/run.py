@@ -10,6 +10,7 @@ from torchwheel import __version__
 from torchwheel import claims as claims_file
 from torchwheel.claims import Claims
 from torchwheel.console import Progress
+from torchwheel.files import hashes
 from torchwheel.image.engine import Engine
 from torchwheel.matrix.model import Matrix
 from torchwheel.matrix.resolve import Variant
@@ -32,6 +33,7 @@ class Run:
         engine: what native variants are built in containers with; None to build on the host.
         jobs: compilers one variant may run side by side.
         twice: whether each native variant is built again, to see that it gives the same bytes.
+        companions: wheels of this repository that the project's wheels require.
     """
 
     matrix: Matrix
@@ -44,6 +46,7 @@ class Run:
     engine: Engine | None = None
     jobs: int = 1
     twice: bool = False
+    companions: tuple[Path, ...] = ()
 
     @property
     def id(self) -> str:
@@ -97,6 +100,7 @@ def key_of(run: Run, variant: Variant, place: Sequence[str]) -> str:
         "torchwheel": __version__,
         "twice": run.twice and variant.toolkit is not None,
         "sources": run.sources,
+        "companions": hashes(run.companions),
         "claims": claims_file.dumps(claims_of(variant)),
         "platform": variant.platform,
         "toolkit": toolkit.model_dump(mode="json") if toolkit else None,

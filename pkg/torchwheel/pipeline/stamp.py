@@ -27,14 +27,14 @@ _TORCH = re.compile(r"Requires-Dist:\s*torch(?![\w.-])", re.IGNORECASE)
 def stamp(wheel: Path, claims: Claims, out: Path) -> Path:
     """A copy of `wheel` in `out` that carries `claims`, packed the same way on every machine."""
     _, version, _, _ = parse_wheel_filename(wheel.name)
-    if version.local:
+    own = f"{version.local}." if version.local else ""
+    if own and not (claims.local or "").startswith(own):
         raise TorchwheelError(
             f"{wheel.name}: has the local version {version.local!r} already; "
             f"torchwheel sets it: take it out of the project's version"
         )
-    stamped = f"{version}+{claims.local}" if claims.local else str(version)
-    with zipfile.ZipFile(wheel) as archive:
-        members = {n: archive.read(n) for n in archive.namelist() if not n.endswith("/")}
+    stamped = f"{version.public}+{claims.local}" if claims.local else str(version)
+    members = _members(wheel)
     old = _dist_info(members, wheel.name)
     new = f"{old.removesuffix('.dist-info').rpartition('-')[0]}-{stamped}.dist-info"
     renamed = {
@@ -43,14 +43,29 @@ def stamp(wheel: Path, claims: Claims, out: Path) -> Path:
     }
     metadata = renamed[f"{new}/METADATA"].decode("utf-8")
     renamed[f"{new}/METADATA"] = _metadata(metadata, stamped, claims.torch).encode()
+    renamed[f"{new}/{claims_file.FILE}"] = claims_file.dumps(claims).encode()
+    project, _, tags = wheel.name.split("-", 2)
+    return _packed(renamed, new, out / f"{project}-{stamped}-{tags}")
+
+
+def repack(wheel: Path, out: Path) -> Path:
+    """A copy of `wheel` in `out` that claims nothing, packed the same way on every machine."""
+    members = _members(wheel)
+    return _packed(members, _dist_info(members, wheel.name), out / wheel.name)
+
+
+def _members(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {n: archive.read(n) for n in archive.namelist() if not n.endswith("/")}
+
+
+def _packed(members: dict[str, bytes], dist_info: str, target: Path) -> Path:
     generator = f"Generator: torchwheel ({__version__})".encode()
     # The packer is us; and another setuptools must not give other bytes.
-    renamed[f"{new}/WHEEL"] = _GENERATOR.sub(generator, renamed[f"{new}/WHEEL"])
-    renamed[f"{new}/{claims_file.FILE}"] = claims_file.dumps(claims).encode()
-    del renamed[f"{new}/RECORD"]
-    project, _, tags = wheel.name.split("-", 2)
-    target = out / f"{project}-{stamped}-{tags}"
-    pack(renamed, f"{new}/RECORD", target)
+    wheel_file = _GENERATOR.sub(generator, members[f"{dist_info}/WHEEL"])
+    record = f"{dist_info}/RECORD"
+    own = {n: data for n, data in members.items() if n != record}
+    pack({**own, f"{dist_info}/WHEEL": wheel_file}, record, target)
     return target
 
 

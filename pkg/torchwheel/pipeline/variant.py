@@ -8,7 +8,7 @@ from pathlib import Path
 from torchwheel.check.gates import passed, run_gates
 from torchwheel.check.limits import Limits
 from torchwheel.errors import TorchwheelError
-from torchwheel.files import no_space_is_one_line, sha256, write_text
+from torchwheel.files import hashes, no_space_is_one_line, sha256, write_text
 from torchwheel.image.build import Built, ensure
 from torchwheel.image.of_variant import image_of
 from torchwheel.matrix.resolve import Variant
@@ -77,6 +77,7 @@ def make(run: Run, variant: Variant) -> tuple[Record, bool]:
         cpu_seconds=made.cpu_seconds,
         peak_bytes=made.peak_bytes,
         built_twice=run.twice and variant.toolkit is not None,
+        companions=hashes(run.companions),
     )
     records.save(run.dist, record)
     return record, True

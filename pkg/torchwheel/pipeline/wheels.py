@@ -7,17 +7,15 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from torchwheel.builder.environment import arch_list
+from torchwheel.arch import names
+from torchwheel.arch.devices import visible
+from torchwheel.arch.table import Compiler
 from torchwheel.builder.jobs import parallel_jobs
 from torchwheel.console import Progress, waiting
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import sweep, write_text
 from torchwheel.image.engine import find_engine
 from torchwheel.image.reaper import reaping
-from torchwheel.index.build import build_index
-from torchwheel.index.groups import groups_of
-from torchwheel.index.model import IndexedWheel
-from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load
 from torchwheel.matrix.model import Matrix
 from torchwheel.matrix.resolve import Variant
@@ -27,11 +25,14 @@ from torchwheel.pipeline import on_host, report
 from torchwheel.pipeline import record as records
 from torchwheel.pipeline import request as requests
 from torchwheel.pipeline import variant as one
+from torchwheel.pipeline.companions import companions
+from torchwheel.pipeline.indexed import index_wheels
 from torchwheel.pipeline.record import Record
 from torchwheel.pipeline.report import install_command
 from torchwheel.pipeline.request import Request
 from torchwheel.pipeline.run import Run
 from torchwheel.pipeline.schedule import side_by_side, slots
+from torchwheel.pipeline.scripts import find_launcher
 from torchwheel.pipeline.sources import source_digest
 from torchwheel.toolkit.cache import cache_folder
 
@@ -72,6 +73,7 @@ def wheels(
     lock = FileLock(dist / records.FOLDER / "lock")
     at_once = at_once or slots(len(variants))
     with waiting(lock, f"another run writes to {dist}", progress):
+        _sweep(dist)
         requests.save(dist, request)
         run = Run(
             matrix=matrix,
@@ -79,14 +81,14 @@ def wheels(
             dist=dist,
             cache=cache_folder(),
             sources=source_digest((root / matrix.project.source).resolve()),
-            launcher=_launcher() if launcher else (),
+            launcher=find_launcher() if launcher else (),
             progress=progress,
             engine=engine,
             jobs=max(1, parallel_jobs() // at_once),
             twice=twice,
+            companions=companions(root, matrix.project.companions, dist, progress),
         )
         with reaping(engine, run.id) if engine else contextlib.nullcontext():
-            _sweep(dist)
             return _all(run, variants, at_once)
 
 
@@ -104,7 +106,7 @@ def _all(run: Run, variants: Sequence[Variant], at_once: int) -> tuple[str, int]
     done = [outcome.record for outcome in outcomes if outcome.record]
     failed = {outcome.variant.id: outcome.error for outcome in outcomes if outcome.error}
     index = run.dist / "index"
-    groups = _index(run, index)
+    groups = index_wheels(run, index)
     write_text(run.dist / "report.json", report.dumps(outcomes))
     parts = []
     if done:
@@ -116,13 +118,21 @@ def _all(run: Run, variants: Sequence[Variant], at_once: int) -> tuple[str, int]
     return "\n\n".join(parts), int(bool(failed))
 
 
+def _listed(archs: Sequence[str], release: str) -> tuple[str, ...]:
+    """What the command line asks for, of one CUDA toolkit."""
+    compiler = Compiler("cuda", release)
+    found = names.read(";".join(archs), compiler, lambda: visible("cuda"), "--archs")
+    return tuple(map(str, found.whole("--archs")))
+
+
 def _narrowed(matrix: Matrix, archs: Sequence[str]) -> Matrix:
     """The matrix with another arch list for every CUDA toolkit, held to the same rules."""
     if not archs:
         return matrix
-    listed = tuple(str(arch) for arch in arch_list(";".join(archs)))
     toolkits = {
-        name: section.model_copy(update={"archs": listed}) if section.backend == "cuda" else section
+        name: section.model_copy(update={"archs": _listed(archs, section.version)})
+        if section.backend == "cuda"
+        else section
         for name, section in matrix.toolkits.items()
     }
     narrowed = matrix.model_copy(update={"toolkits": toolkits})
@@ -132,30 +142,12 @@ def _narrowed(matrix: Matrix, archs: Sequence[str]) -> Matrix:
     return narrowed
 
 
-def _launcher() -> tuple[str, ...]:
-    found = shutil.which("sccache")
-    return (found,) if found else ()
-
-
 def _sweep(dist: Path) -> None:
     """Remove what killed runs left; the lock is held, so nobody is at work on it."""
     for left in (dist / records.FOLDER).glob("making-*"):
         shutil.rmtree(left, ignore_errors=True)
     for folder in (dist, dist / records.FOLDER, dist / "smoke"):
         sweep(folder)
-
-
-def _index(run: Run, index: Path) -> Mapping[str, tuple[str, ...]]:
-    """Index every recorded wheel of the folder; returns the groups of each variant."""
-    groups: dict[str, tuple[str, ...]] = {}
-    indexed = []
-    for record in records.every(run.dist):
-        claims = read_wheel(run.dist / record.file).claims
-        if claims is not None:
-            groups[record.variant] = groups_of(claims, run.matrix.served())
-            indexed.append(IndexedWheel(run.dist / record.file, groups[record.variant]))
-    build_index(indexed, index)
-    return groups
 
 
 def _commands(

@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from types import ModuleType
 from typing import Literal
 
 Step = Literal["prebuilt", "jit cache", "jit build"]
@@ -11,10 +12,21 @@ Way = Literal["prebuilt", "jit cache", "jit build", "fallback", "waiting"]
 
 @dataclasses.dataclass(frozen=True)
 class Refusal:
-    """A step that was tried, or could not be, and why it came to nothing."""
+    """A step that was tried, or could not be, and why it came to nothing.
+
+    Attributes:
+        step: the step.
+        reason: one line, and what mends it.
+        fault: whether that is worth a warning: a library that is there and does not load is, one
+            that was never there is not.
+    """
 
     step: Step
     reason: str
+    fault: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.step}: {self.reason}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,11 +47,42 @@ class OperatorStatus:
     library: Path | None = None
     refusals: tuple[Refusal, ...] = ()
 
+    @property
+    def reason(self) -> str:
+        """One line: what it runs on, or why on nothing better."""
+        if self.library is not None:
+            return f"{self.way}: {self.library.name}"
+        return "; ".join(map(str, self.refusals)) or self.way
+
 
 @dataclasses.dataclass(frozen=True)
 class ExtensionStatus:
-    """An extension after its import; `mode` is TORCHWHEEL_MODE as it was taken."""
+    """An extension after its import.
+
+    Attributes:
+        package: e.g. "fusedops".
+        mode: TORCHWHEEL_MODE as it was taken.
+        operators: each operator family.
+        module: the extension module, where the prebuilt library is one.
+    """
 
     package: str
     mode: str
     operators: tuple[OperatorStatus, ...]
+    module: ModuleType | None = None
+
+    @property
+    def library(self) -> Path | None:
+        """The prebuilt library in use."""
+        return next((one.library for one in self.operators if one.way == "prebuilt"), None)
+
+    @property
+    def native(self) -> bool:
+        """Whether every operator runs on a native library."""
+        return all(one.library is not None for one in self.operators)
+
+    @property
+    def reason(self) -> str:
+        """One line on what the operators run on."""
+        reasons = dict.fromkeys(one.reason for one in self.operators)
+        return "; ".join(reasons)

@@ -3,7 +3,7 @@
 import dataclasses
 import datetime
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ def read_probe(output: str, site: Path | None = None) -> tuple[Machine, tuple[Im
 
 def record_of(
     wheel: Path,
+    companions: Iterable[Path],
     machine: Machine,
     imported: tuple[Imported, ...],
     tests: tuple[TestResult, ...],
@@ -49,17 +50,20 @@ def record_of(
         tests=tests,
         verdict=verdict,
         why=why,
+        companions=files.hashes(companions),
     )
 
 
-def from_files(wheel: Path, probe: Path, report: Path, status: int) -> Record:
+def from_files(
+    wheel: Path, companions: Iterable[Path], probe: Path, report: Path, status: int
+) -> Record:
     """The record of a run in a container, from the probe's output and pytest's JUnit file."""
     try:
         machine, imported = read_probe(probe.read_text(encoding="utf-8"))
         tests = junit.parse(report.read_text(encoding="utf-8"))
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise TorchwheelError(f"{wheel.name}: its tests left no report: {error}") from error
-    return record_of(wheel, machine, imported or (_nothing(),), tests, status)
+    return record_of(wheel, companions, machine, imported or (_nothing(),), tests, status)
 
 
 def _nothing() -> Imported:

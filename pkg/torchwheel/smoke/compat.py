@@ -11,6 +11,7 @@ from torchwheel import files
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.inspect.wheel import read_wheel
+from torchwheel.smoke.companions import companions_of
 from torchwheel.smoke.environment import usual_torch
 from torchwheel.smoke.record import Record
 from torchwheel.smoke.run import smoke
@@ -67,6 +68,7 @@ def _try(wheel: Path, torch: str, tests: Path, requires: Sequence[str], progress
                 tests=tests,
                 torch=torch,
                 requires=requires,
+                companions=companions_of(wheel),
                 here=False,
                 record=Path(folder) / "record.json",
                 junit=None,

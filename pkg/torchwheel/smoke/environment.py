@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from filelock import FileLock
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from torchwheel import files
@@ -19,8 +18,9 @@ from torchwheel.console import Progress, waiting
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.wheel import Wheel
 from torchwheel.smoke import pip
-from torchwheel.smoke.requirements import check_installed
+from torchwheel.smoke.requirements import check_installed, requirements
 
+TORCH = "torch"
 COMPLETE = "complete"
 """Marker of a finished base: a venv cannot be renamed into place, so it is built where it stays."""
 _OURS = ("PYTHONPATH", "PYTHONHOME", "PYTEST_ADDOPTS", "PYTEST_PLUGINS", "VIRTUAL_ENV")
@@ -37,21 +37,22 @@ class Environment:
 
 def usual_torch(wheel: Wheel, usual: str) -> str | None:
     """The usual release if the wheel can be beside it; none: a release that the wheel asks for."""
-    fits = all(one.specifier.contains(usual, prereleases=True) for one in _on_torch(wheel))
-    return usual if fits else None
+    asked = (one for one in requirements(wheel) if canonicalize_name(one.name) == TORCH)
+    return usual if all(one.specifier.contains(usual, prereleases=True) for one in asked) else None
 
 
-def pins(wheel: Wheel, torch: str | None, requires: Sequence[str]) -> tuple[str, ...]:
-    """What the base holds: torch as pinned or as the wheel asks for it, and the tests' needs."""
-    named = [str(one) for one in _on_torch(wheel)]
-    own = [f"torch=={torch}"] if torch else named or ["torch"]
+def pins(wheels: Sequence[Wheel], torch: str | None, requires: Sequence[str]) -> tuple[str, ...]:
+    """What the base holds: all that the wheels and the tests need, but for the wheels themselves.
+
+    torch is as pinned, or as the wheels ask for it.
+    """
+    every = [one for wheel in wheels for one in requirements(wheel)]
+    named = [str(one) for one in every if canonicalize_name(one.name) == TORCH]
+    own = [f"torch=={torch}"] if torch else named or [TORCH]
+    there = {TORCH, *(wheel.name for wheel in wheels)}
+    others = [str(one) for one in every if canonicalize_name(one.name) not in there]
     tools = requires if any(one.startswith("pytest") for one in requires) else ("pytest", *requires)
-    return tuple(sorted({*own, *tools}))
-
-
-def _on_torch(wheel: Wheel) -> list[Requirement]:
-    every = wheel.metadata.requires_dist or []
-    return [one for one in every if canonicalize_name(one.name) == "torch"]
+    return tuple(sorted({*own, *others, *tools}))
 
 
 def base(cache: Path, wanted: Sequence[str], progress: Progress) -> Path:
@@ -73,29 +74,38 @@ def base(cache: Path, wanted: Sequence[str], progress: Progress) -> Path:
     return folder
 
 
-def clean(wheel: Wheel, base_folder: Path, temporary: Path) -> Environment:
-    """A fresh venv over the base; pip finds the wheel's requirements there, without an index."""
-    folder = temporary / "venv"
+def clean(wheels: Sequence[Wheel], base_folder: Path, temporary: Path) -> Environment:
+    """A fresh venv over the base; pip finds there what the wheels require, without an index."""
+    env = over(base_folder, temporary / "venv")
+    what = f"{wheels[0].path.name} does not install beside the packages of the smoke environment"
+    pip.install(env.python, _files(wheels), offline=True, what=what)
+    return env
+
+
+def over(base_folder: Path, folder: Path) -> Environment:
+    """A fresh venv in `folder` in which the packages of the base are there too."""
     python = _venv(folder)
-    site = _site(folder)
+    site = site_of(folder)
     # addsitedir, not a bare path: the base may have .pth files of its own.
-    (site / "base.pth").write_text(f"import site; site.addsitedir({str(_site(base_folder))!r})\n")
-    what = f"{wheel.path.name} does not install beside the packages of the smoke environment"
-    pip.install(python, [str(wheel.path.resolve())], offline=True, what=what)
+    (site / "base.pth").write_text(f"import site; site.addsitedir({str(site_of(base_folder))!r})\n")
     return Environment(python, {**_foreign(), "PYTHONNOUSERSITE": "1"}, site)
 
 
-def here(wheel: Wheel, packages: Sequence[str], temporary: Path) -> Environment:
-    """The running interpreter, with the wheel in a temporary folder in front of everything."""
-    check_installed(wheel, ("pytest",))
+def here(wheels: Sequence[Wheel], packages: Sequence[str], temporary: Path) -> Environment:
+    """The running interpreter, with the wheels in a temporary folder in front of everything."""
+    check_installed(wheels, ("pytest",))
     target, python = temporary / "site", Path(sys.executable)
-    arguments = ["--no-deps", "--target", str(target), str(wheel.path.resolve())]
-    pip.install(python, arguments, offline=True, what=f"{wheel.path.name} does not install")
+    arguments = ["--no-deps", "--target", str(target), *_files(wheels)]
+    pip.install(python, arguments, offline=True, what=f"{wheels[0].path.name} does not install")
     rest = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
     # The source tree may be on PYTHONPATH (to find torchwheel): it must not be what is tested.
     kept = [one for one in rest if not any((Path(one) / name).exists() for name in packages)]
     path = os.pathsep.join([str(target), *(str(Path(one).resolve()) for one in kept)])
     return Environment(python, {**_foreign(), "PYTHONPATH": path}, target)
+
+
+def _files(wheels: Sequence[Wheel]) -> list[str]:
+    return [str(wheel.path.resolve()) for wheel in wheels]
 
 
 def _foreign() -> dict[str, str]:
@@ -112,6 +122,7 @@ def _venv(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
-def _site(folder: Path) -> Path:
+def site_of(folder: Path) -> Path:
+    """The site-packages of a venv made here."""
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
     return folder / "lib" / python / "site-packages"

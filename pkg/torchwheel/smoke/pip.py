@@ -13,6 +13,8 @@ SECONDS = 3600
 
 def install(python: Path, arguments: Sequence[str], *, offline: bool, what: str) -> None:
     """`pip install` into `python`'s environment; offline, it may use what is there and no index."""
+    import pip  # noqa: F401, PLC0415 - where it is missing, this says so in one line
+
     command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-input"]
     command += ["--disable-pip-version-check", "--quiet", *arguments]
     environ = dict(os.environ)

@@ -57,11 +57,11 @@ def packages_of(distribution: str) -> "list[str]":
 
 
 def main(packages: "list[str]") -> None:
-    """Print the facts; `--of NAME` means the packages of an installed distribution."""
+    """Print the facts; `--of NAME …` means the packages of installed distributions."""
     site = sysconfig.get_path("platlib")
     if packages[:1] == ["--of"]:
         site = str(importlib.metadata.distribution(packages[1]).locate_file(""))
-        packages = packages_of(packages[1])
+        packages = [name for one in packages[1:] for name in packages_of(one)]
     import torch  # noqa: PLC0415 - this file is also read where there is no torch
 
     libc, version = platform.libc_ver()

@@ -67,6 +67,8 @@ class Record:
     verdict: Verdict
     why: str | None = None
     """Of a failed run: the first fact that made it fail."""
+    companions: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Hex SHA-256 of the wheels that were installed with it, by their names."""
 
     @property
     def ok(self) -> bool:

@@ -1,26 +1,41 @@
-"""The cache: where it is, and folders in it that are made once, whoever asks first."""
+"""The cache: where it is, and folders in it that are made once, whoever asks first.
+
+Standard library only: the import of an extension asks where the cache is.
+"""
 
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from filelock import FileLock
-from platformdirs import user_cache_path
-
-from torchwheel.console import Progress, waiting
 from torchwheel.files import folder_aside, sweep
+from torchwheel.lock import alone
+
+if TYPE_CHECKING:
+    from torchwheel.console import Progress
+
+
+def cache_path() -> Path:
+    """Where the cache is: TORCHWHEEL_CACHE, else the user's cache folder. Nothing is made."""
+    named = os.environ.get("TORCHWHEEL_CACHE")
+    if named:
+        return Path(named).resolve()
+    # By hand: platformdirs, which knows more systems than Linux, costs an import 2 ms.
+    users = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not users.is_absolute():
+        users = Path("~/.cache").expanduser()
+    return (users / "torchwheel").resolve()
 
 
 def cache_folder() -> Path:
-    """The cache: TORCHWHEEL_CACHE, else the user's cache folder; private to the user."""
-    named = os.environ.get("TORCHWHEEL_CACHE")
-    folder = Path(named) if named else user_cache_path("torchwheel")
+    """The cache, made if need be; private to the user."""
+    folder = cache_path()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return folder.resolve()
+    return folder
 
 
 def made_once(
-    root: Path, make: Callable[[Path], None], progress: Progress, *, doing: str, busy: str
+    root: Path, make: Callable[[Path], None], progress: "Progress", *, doing: str, busy: str
 ) -> None:
     """Have `make` fill `root` if it is not there; of processes that ask at once, one makes it.
 
@@ -34,8 +49,8 @@ def made_once(
     root.parent.mkdir(parents=True, exist_ok=True)
     if root.exists():
         return
-    lock = FileLock(root.parent / f"{root.name}.lock")
-    with waiting(lock, busy, progress):
+    lock = root.parent / f"{root.name}.lock"
+    with alone(lock, lambda: progress.say(f"{busy}: waiting for it")):
         if not root.exists():
             sweep(root.parent, root.name)
             progress.step(doing)

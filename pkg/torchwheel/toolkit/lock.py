@@ -50,6 +50,11 @@ def _data() -> dict[str, Any]:
     return data
 
 
+def locked() -> tuple[str, ...]:
+    """The CUDA releases that are pinned, e.g. ("13.0", …)."""
+    return tuple(_data()["cuda"])
+
+
 def components(version: str) -> tuple[Component, ...]:
     """The pinned components of CUDA `version`, e.g. "13.0"."""
     known = _data()["cuda"]

@@ -68,7 +68,12 @@ def _unpack(wheel: Path, prefix: str, root: Path) -> None:
 def _complete(root: Path) -> None:
     """Add what the wheels leave out and tools expect."""
     (root / "lib64").symlink_to("lib")
-    for library in (root / "lib").glob("lib*.so.*"):
+    name_plainly(root / "lib")
+
+
+def name_plainly(folder: Path) -> None:
+    """Give each library the name that a linker looks for: libcudart.so beside libcudart.so.13."""
+    for library in sorted(folder.glob("lib*.so.*")):
         plain = library.with_name(library.name.partition(".so")[0] + ".so")
         if not plain.exists():
             plain.symlink_to(library.name)

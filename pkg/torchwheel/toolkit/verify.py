@@ -70,9 +70,7 @@ def agreed_release(root: Path, version: str) -> str:
         ("cudart", _cudart_version(root)),
     ):
         if found != version:
-            raise TorchwheelError(
-                f"{root}: {name} is of CUDA {found}; the matrix asks for {version}"
-            )
+            raise TorchwheelError(f"{root}: {name} is of CUDA {found}; {version} was asked for")
     return release
 
 

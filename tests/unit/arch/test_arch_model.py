@@ -22,14 +22,22 @@ ROCM = st.builds(
         lambda names: st.sampled_from([(), (f"{names[0]}-",), (f"{names[0]}+", f"{names[1]}-")])
     ),
 )
+GENERIC = st.builds(
+    RocmArch,
+    major=st.integers(1, 99),
+    minor=st.integers(0, 9),
+    stepping=st.just(0),
+    features=st.sampled_from([(), ("xnack+",)]),
+    generic=st.just(True),
+)
 
 
-@given(CUDA | ROCM)
+@given(CUDA | ROCM | GENERIC)
 def test_what_is_written_reads_back(arch):
     assert parse(str(arch)) == arch
 
 
-@given(st.text(max_size=12) | st.from_regex(r"[0-9gfx.:af+PTX-]{1,12}", fullmatch=True))
+@given(st.text(max_size=12) | st.from_regex(r"[0-9gfx.:af+PTX-]{1,12}(-generic)?", fullmatch=True))
 def test_any_text_is_an_arch_in_its_one_spelling_or_an_error(text):
     with contextlib.suppress(ValueError):
         assert str(parse(text)) == text
@@ -40,6 +48,7 @@ def test_any_text_is_an_arch_in_its_one_spelling_or_an_error(text):
     [
         *("9.x", "9", "90", "09.0", "9.0+ptx", "9.0b", "9.0aa", "9.0 ", "", "sm_90", "9.\u0660"),
         *("gfx90a+PTX", "gfx9", "gfx90a:xnack", "gfx90a:xnack+:xnack-"),
+        *("gfx9-0-generic", "gfx-generic", "gfx9-generic:xnack+:xnack+", "gfx9generic"),
     ],
 )
 def test_refused(text):
@@ -56,16 +65,17 @@ def test_refused(text):
         ("12.0+PTX", "-gencode=arch=compute_120,code=[sm_120,compute_120]"),
         ("gfx942", "--offload-arch=gfx942"),
         ("gfx90a:xnack-", "--offload-arch=gfx90a:xnack-"),
+        ("gfx9-4-generic", "--offload-arch=gfx9-4-generic -mcode-object-version=6"),
     ],
 )
 def test_flags(text, flags):
-    assert gencode(parse(text)) == [flags]
+    assert gencode(parse(text)) == flags.split()
 
 
 def test_order_is_by_number_not_by_text():
     for names in (
         ["7.5", "9.0", "9.0a", "10.0", "12.0", "12.0+PTX"],
-        ["gfx90a", "gfx942", "gfx1030"],
+        ["gfx90a", "gfx9-4-generic", "gfx942", "gfx1030"],
     ):
         assert [str(arch) for arch in sorted(map(parse, reversed(names)))] == names
 

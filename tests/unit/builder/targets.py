@@ -34,6 +34,7 @@ CUDA_STABLE = Target(
         root=Path("/cuda"),
         release="13.0",
         archs=(parse("9.0"), parse("12.0+PTX")),
+        runtime=Path("/cuda/lib64/libcudart_static.a"),
     ),
     torch=Torch(Path("/torch"), "2.11"),
     platform="linux_x86_64",

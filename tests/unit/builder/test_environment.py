@@ -22,6 +22,17 @@ CUDA = {
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def cuda(tmp_path_factory):
+    """A CUDA toolkit as far as it is looked at, for both platforms."""
+    root = tmp_path_factory.mktemp("cuda")
+    for place in ("lib64", "targets/sbsa-linux/lib", "targets/x86_64-linux/lib"):
+        (root / place).mkdir(parents=True)
+        (root / place / "libcudart_static.a").touch()
+    CUDA[environment.CUDA_HOME] = str(root)
+    return root
+
+
 @pytest.fixture
 def torch(tmp_path):
     """A torch's folder; the text of its CMake file can be set."""
@@ -63,10 +74,22 @@ def test_a_whole_environment_is_a_target():
     assert (target.platform, target.cross) == (HERE, False)
 
 
-def test_another_platform_is_cross_compiled():
+def test_another_platform_is_cross_compiled(cuda):
     target = environment.target({**CUDA, environment.PLATFORM: OTHER}, Path("/p"))
     assert target is not None
     assert (target.platform, target.cross) == (OTHER, True)
+    assert target.toolkit.runtime.is_relative_to(cuda / "targets")
+
+
+@pytest.mark.parametrize(
+    "place", ["lib64", "lib", "lib/x86_64-linux-gnu", "targets/x86_64-linux/lib"]
+)
+def test_each_installer_keeps_cudas_runtime_elsewhere(tmp_path, place):
+    with pytest.raises(UsageError, match=r"no libcudart_static\.a in .*point it at a whole CUDA"):
+        found.cuda_runtime(tmp_path, "x86_64")
+    (tmp_path / place).mkdir(parents=True)
+    (tmp_path / place / "libcudart_static.a").touch()
+    assert found.cuda_runtime(tmp_path, "x86_64") == tmp_path / place / "libcudart_static.a"
 
 
 def test_a_rocm_environment_is_a_target(rocm):
@@ -157,7 +180,10 @@ def test_what_is_missing_is_named(name):
         ({environment.ABI: "atten"}, "TORCHWHEEL_ABI=atten: stable, aten or pure expected"),
         ({environment.BACKEND: "metal"}, "TORCHWHEEL_BACKEND=metal: cuda or rocm expected"),
         ({environment.ARCH_LIST: "8.0 9.x"}, r'"9\.x" is not an arch'),
-        ({environment.ARCH_LIST: "gfx942"}, "TORCH_CUDA_ARCH_LIST: gfx942 is no arch of cuda"),
+        (
+            {environment.ARCH_LIST: "gfx942"},
+            'TORCH_CUDA_ARCH_LIST: "gfx942" is not an arch of CUDA',
+        ),
         ({environment.BACKEND: "rocm"}, "needs ROCM_PATH, PYTORCH_ROCM_ARCH too"),
     ],
 )
@@ -167,13 +193,16 @@ def test_a_wrong_value_is_named(change, says):
 
 
 def test_archs_may_be_parted_by_blanks_as_torch_allows():
-    assert environment.arch_list("8.0 9.0+PTX") == environment.arch_list("8.0;9.0+PTX")
+    target = environment.target({**CUDA, environment.ARCH_LIST: " 8.0 9.0+PTX"}, Path("/p"))
+    assert target is not None
+    assert " ".join(map(str, target.toolkit.archs)) == "8.0 9.0+PTX"
 
 
 def test_jobs_follow_cores_and_free_memory():
     assert parallel_jobs({}, cores=8, free=100 * BYTES_PER_JOB) == 8
     assert parallel_jobs({}, cores=8, free=3 * BYTES_PER_JOB) == 3
     assert parallel_jobs({}, cores=8, free=0) == 1
+    assert parallel_jobs({}, bytes_per_job=3 * BYTES_PER_JOB, cores=8, free=7 * BYTES_PER_JOB) == 2
     assert parallel_jobs({"MAX_JOBS": "5"}, cores=2, free=0) == 5
 
 

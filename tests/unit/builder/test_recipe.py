@@ -9,6 +9,7 @@ from torchwheel.builder.flavour import target_version
 from torchwheel.builder.ninja import render
 from torchwheel.builder.recipe import Recipe, make_recipe
 from torchwheel.builder.target import Target
+from torchwheel.errors import UsageError
 
 MAPS = str(Path(flavour.__file__).parent)
 every_target = pytest.mark.parametrize("target", EVERY.values(), ids=EVERY)
@@ -102,3 +103,21 @@ def test_device_code_is_compressed_where_the_compiler_can(release, small):
 )
 def test_target_version(floor, number):
     assert target_version(floor) == number
+
+
+def test_an_ordinary_extension_meets_torch_in_every_file(golden):
+    extension = dataclasses.replace(EXTENSION, ordinary=True)
+    files = dataclasses.replace(sources(CUDA_ATEN), python=())
+    plan = make_recipe(extension, files, CUDA_ATEN).whole()
+    golden("cuda-ordinary.ninja", render(plan).replace(MAPS, "/torchwheel"))
+    for step in plan.steps:
+        if step.label.startswith(("C++", "CUDA")):
+            assert "/torch/torch/include" in step.command
+            assert "-DTORCH_EXTENSION_NAME=_C" in step.command
+            assert not any("-Werror" in part for part in step.command)
+
+
+def test_an_ordinary_extension_names_its_module():
+    extension = dataclasses.replace(EXTENSION, ordinary=True, module=None)
+    with pytest.raises(UsageError, match="name its `module`"):
+        make_recipe(extension, sources(CUDA_ATEN), CUDA_ATEN)

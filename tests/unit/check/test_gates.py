@@ -181,6 +181,13 @@ def test_requires_dist(tmp_path: Path, facts: Facts, requires: tuple[str, ...]) 
     assert "torch>=2.11 expected, got" in says
 
 
+def test_what_else_it_requires_is_free(tmp_path: Path, facts: Facts) -> None:
+    requires = ("torchwheel<0.2,>=0.1", "torch>=2.11", "torch_geometric; extra == 'x'")
+    path = make_wheel(tmp_path, version="1.0.0+cu130", tag=TAG, claims=CLAIMS, requires=requires)
+    found = dataclasses.replace(facts, wheel=Fact(read_wheel(path)))
+    assert all(result.ok for result in judge(found, LIMITS) if result.name == "metadata")
+
+
 def test_tags_and_purelib(facts: Facts) -> None:
     other = frozenset(parse_tag("py3-none-any"))
     assert "WHEEL Tag" in only(changed(facts, wheel_tags=other), "metadata")
@@ -218,6 +225,15 @@ def test_archs(facts: Facts, code: tuple[GpuCode, ...], says: str) -> None:
 def test_archs_claimed_by_none(facts: Facts) -> None:
     for claims in (stable(), stable(archs=()), stable(archs=("8.0",), backend="rocm")):
         assert "archs" in failed(changed(facts, claims=claims))
+
+
+def test_a_wheel_without_a_backend_holds_no_code_for_a_gpu(facts: Facts) -> None:
+    cpu = changed(facts, claims=Claims("cpu-torch2.11-cp312", "aten", "==2.11.*"))
+    assert failed(cpu)["archs"] == "no backend is claimed, but code for sm_80, sm_90a"
+    without = dataclasses.replace(cpu, gpu_code=Fact(()))
+    assert "archs" not in failed(without)
+    claims = dataclasses.replace(CLAIMS, abi="aten", backend=None)
+    assert "but code for 8.0" in failed(changed(without, claims=claims))["archs"]
 
 
 # torch-symbols
@@ -266,6 +282,33 @@ def test_a_library_of_the_wheel_itself_is_allowed(facts: Facts) -> None:
     helper = dataclasses.replace(LIBRARY, name="demo/libhelp.so", soname="libhelp.so.1")
     user = dataclasses.replace(LIBRARY, needed=("libhelp.so.1",))
     assert not failed(dataclasses.replace(facts, libraries=Fact((helper, user))))
+
+
+def ordinary(facts: Facts, *needed: str, **claimed: object) -> Facts:
+    """The facts of an ordinary CUDA extension, which needs these libraries too."""
+    claims = Claims("cu130-torch2.11-cp312", "aten", "==2.11.*", "cuda", "13.0", CLAIMS.archs)
+    changed_facts = with_library(facts, needed=(*LIBRARY.needed, "libc10_cuda.so", *needed))
+    return changed(changed_facts, claims=dataclasses.replace(claims, **claimed))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["libcudart.so.13", "libgomp.so.1", "libcusparse.so.12"])
+def test_an_aten_wheel_may_borrow_what_it_claims_to(facts: Facts, name: str) -> None:
+    assert "runtime" not in failed(ordinary(facts, name, borrowed=(name,)))
+    assert f"needs {name}, which is not allowed" in failed(ordinary(facts, name))["runtime"]
+    says = failed(ordinary(facts, borrowed=(name,)))["runtime"]
+    assert says == f"claims to need {name} of torch, but does not"
+
+
+@pytest.mark.parametrize("name", ["libcudart.so.12", "libcuda.so.1", "libssl.so.3", "libcudart.so"])
+def test_what_torch_of_that_cuda_does_not_bring_is_not_borrowed(facts: Facts, name: str) -> None:
+    assert "is not allowed" in failed(ordinary(facts, name, borrowed=(name,)))["runtime"]
+
+
+def test_a_stable_wheel_borrows_nothing(facts: Facts) -> None:
+    name = "libcudart.so.13"
+    bent = with_library(facts, needed=(*LIBRARY.needed, name))
+    says = only(changed(bent, claims=dataclasses.replace(CLAIMS, borrowed=(name,))), "runtime")
+    assert says.startswith(f"demo/_C.so needs {name}, which is not allowed: cudart is linked")
 
 
 # platform-tag
@@ -330,7 +373,13 @@ def test_aten_symbols(facts: Facts) -> None:
         with_symbol(aten, Undefined("_ZN2at4_ops3add4callE")), Undefined("PyErr_Clear")
     )
     assert "torch-symbols" not in failed(good)
-    for name in ("THPVariableClass", "_ZN3c10lsERSoNS_10DeviceTypeE", "_ZN5torch7LibraryD1Ev"):
+    for name in (
+        *("THPVariableClass", "_ZN3c10lsERSoNS_10DeviceTypeE", "_ZN5torch7LibraryD1Ev"),
+        *(
+            "_ZNSt15__exception_ptr13exception_ptr9_M_addrefEv",
+            "_ZSt28__throw_bad_array_new_lengthv",
+        ),
+    ):
         assert "torch-symbols" not in failed(with_symbol(aten, Undefined(name))), name
     assert "torch-symbols" in failed(with_symbol(aten, Undefined("cudaLaunchKernel")))
 

@@ -5,9 +5,10 @@ import json
 from pathlib import Path
 
 from torchwheel.check.gates import GATES
-from torchwheel.files import sha256
+from torchwheel.files import hashes, sha256
 from torchwheel.pipeline import record as build_record
 from torchwheel.smoke import record as smoke_record
+from torchwheel.smoke.companions import FOLDER
 from torchwheel.smoke.record import Gpu, Imported, Machine, TestResult
 
 TAG = "py3-none-manylinux_2_28_x86_64"
@@ -34,14 +35,28 @@ gates: {max_size_mib: 8, reproducible: true}
 """
 
 
+def companions(wheel: Path) -> dict[str, str]:
+    """Those that lie in a wheel's artifact."""
+    return hashes((wheel.parent / FOLDER).glob("*.whl"))
+
+
 def smoke_of(wheel: Path, machine: Machine = CPU, **changes: object) -> smoke_record.Record:
-    """A green smoke record of a wheel."""
+    """A green smoke record of a wheel and its companions."""
     imported = (Imported("demo", "demo/__init__.py"),)
     tests = (TestResult("test_a", "passed", 0.5), TestResult("test_b", "skipped", 0.0, "slow"))
     verdict, why = smoke_record.judge(machine, imported, tests, 0)
     size, date = wheel.stat().st_size, "2026-11-20T00:00:00+00:00"
     record = smoke_record.Record(
-        wheel.name, sha256(wheel), size, date, machine, imported, tests, verdict, why
+        wheel=wheel.name,
+        sha256=sha256(wheel),
+        size=size,
+        date=date,
+        machine=machine,
+        imported=imported,
+        tests=tests,
+        verdict=verdict,
+        why=why,
+        companions=companions(wheel),
     )
     return dataclasses.replace(record, **changes)  # type: ignore[arg-type]
 
@@ -69,6 +84,7 @@ class Artifacts:
             seconds=1.0,
             steps={},
             built_twice=variant != "pure",
+            companions=companions(wheel),
         )
         build_record.save(wheel.parent, record)
         self.write_smoke(variant, smoke_of(wheel), f"wheel-{variant}")

@@ -11,7 +11,7 @@ import pytest
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.index.build import build_index
-from torchwheel.index.groups import groups_of
+from torchwheel.index.groups import everywhere, groups_of
 from torchwheel.index.model import IndexedWheel
 from wheelmaker import PURE, make_wheel, metadata, stable
 
@@ -196,6 +196,13 @@ def test_the_pure_wheel_is_everywhere() -> None:
         "cpu", "cu124", "cu124/torch2.6", "cu128", "cu128/torch2.10", "cu128/torch2.11",
         "cu130", "cu130/torch2.11", "cu130/torch2.12",
     )  # fmt: skip
+
+
+def test_a_companion_is_wherever_a_wheel_is() -> None:
+    assert everywhere([("cu130", "cu130/torch2.11"), ("cpu", "cu130")]) == (
+        *("cpu", "cu130", "cu130/torch2.11"),
+    )
+    assert everywhere([]) == ()
 
 
 def test_a_binary_wheel_without_a_local_version() -> None:

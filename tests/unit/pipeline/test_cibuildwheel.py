@@ -1,3 +1,4 @@
+import dataclasses
 import re
 import sys
 from pathlib import Path
@@ -79,6 +80,24 @@ def test_the_aten_flavour_is_tried_with_the_torch_it_claims(tmp_path, monkeypatc
 def test_a_wheel_for_another_machine_is_not_tried(tmp_path, monkeypatch):
     cross = options_for("cu130-stable-linux_aarch64", tmp_path, monkeypatch)
     assert "test-command" not in settings(cross)
+    assert not [volume for volume in cross.volumes if volume[1] == "/companions"]
+
+
+def test_companions_are_installed_from_their_files_before_the_wheel(tmp_path, monkeypatch):
+    made = options_for("cu130-stable", tmp_path, monkeypatch)
+    assert (str(tmp_path / "dist" / "companions"), "/companions", "ro") in made.volumes
+    assert str(settings(made)["before-test"]).endswith(" /companions/*.whl")
+    bare = settings(dataclasses.replace(made, companions=False))
+    assert "/companions" not in str(bare["before-test"])
+
+
+def test_the_tests_see_the_torchwheel_that_was_installed_not_ours(tmp_path, monkeypatch):
+    made = settings(options_for("cu130-stable", tmp_path, monkeypatch))
+    assert made["test-environment"] == {"PYTHONPATH": ""}
+    command = str(made["test-command"]).split(" && ")
+    ours = [one for one in command if "torchwheel.pipeline.inside" in one]
+    assert len(ours) == 2
+    assert all(one.startswith("PYTHONPATH=/opt/torchwheel python ") for one in ours)
 
 
 def test_torch_free_commands_are_the_same_for_every_variant_of_a_toolkit(tmp_path, monkeypatch):

@@ -4,7 +4,8 @@ import pytest
 
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError
-from torchwheel.pipeline.stamp import _metadata, pack, stamp
+from torchwheel.inspect.wheel import read_wheel
+from torchwheel.pipeline.stamp import _metadata, pack, repack, stamp
 
 CLAIMS = Claims("cu130-stable", "stable", ">=2.11", "cuda", "13.0", ("9.0+PTX",), "cu130")
 METADATA = """\
@@ -27,7 +28,8 @@ def wheel(tmp_path):
         "ext/a,b.txt": b"comma",
         "ext/_lib/x.so": b"\x7fELF",
         "ext-1.2.dist-info/METADATA": METADATA.encode(),
-        "ext-1.2.dist-info/WHEEL": b"Generator: setuptools (1)\nTag: py3-none-linux_x86_64\n",
+        "ext-1.2.dist-info/WHEEL": b"Generator: setuptools (1)\n"
+        b"Root-Is-Purelib: false\nTag: py3-none-linux_x86_64\n",
     }
     pack(members, "ext-1.2.dist-info/RECORD", path)
     return path
@@ -47,7 +49,7 @@ def test_claims_enter_the_name_and_the_metadata(wheel, tmp_path):
     head, _, body = text.partition("\n\n")
     assert "Version: 1.2+cu130" in head.splitlines()
     assert wheel_file[0].startswith("Generator: torchwheel (")
-    assert wheel_file[1:] == ["Tag: py3-none-linux_x86_64"]
+    assert wheel_file[1:] == ["Root-Is-Purelib: false", "Tag: py3-none-linux_x86_64"]
     asked = [line for line in head.splitlines() if line.startswith("Requires-Dist")]
     assert asked == [
         "Requires-Dist: torchvision",
@@ -69,6 +71,23 @@ def test_the_same_claims_give_the_same_bytes(wheel, tmp_path):
         (tmp_path / name).mkdir()
         made.append(stamp(wheel, CLAIMS, tmp_path / name).read_bytes())
     assert made[0] == made[1]
+
+
+def test_a_wheel_that_claims_nothing_is_packed_the_same_way(wheel, tmp_path):
+    other = tmp_path / "other" / wheel.name
+    other.parent.mkdir()
+    with zipfile.ZipFile(wheel) as source, zipfile.ZipFile(other, "w") as target:
+        for name in reversed(source.namelist()):
+            data = source.read(name).replace(b"setuptools (1)", b"setuptools (2)")
+            target.writestr(zipfile.ZipInfo(name, (2026, 11, 20, 1, 2, 4)), data)
+    made = []
+    for one in (wheel, other):
+        out = tmp_path / f"out-{len(made)}"
+        out.mkdir()
+        made.append(repack(one, out))
+        assert made[-1].name == wheel.name
+        assert read_wheel(made[-1]).claims is None
+    assert made[0].read_bytes() == made[1].read_bytes()
 
 
 def test_a_local_version_of_the_project_is_refused(wheel, tmp_path):

@@ -1,3 +1,4 @@
+import hashlib
 import json
 import subprocess
 import sys
@@ -41,11 +42,13 @@ def left(tmp_path):
     """What a container leaves: the wheel, the probe's output, pytest's report."""
     wheel = tmp_path / "ext-1-py3-none-any.whl"
     wheel.write_bytes(b"wheel")
+    helper = tmp_path / "helper-1-py3-none-any.whl"
+    helper.write_bytes(b"helper")
 
     def write(output, report=PASSED):
         (tmp_path / "probe.json").write_text(output)
         (tmp_path / "junit.xml").write_text(report)
-        return from_files(wheel, tmp_path / "probe.json", tmp_path / "junit.xml", 0)
+        return from_files(wheel, [helper], tmp_path / "probe.json", tmp_path / "junit.xml", 0)
 
     return write
 
@@ -55,6 +58,7 @@ def test_a_good_run_is_recorded(left, tmp_path):
     assert record.verdict == "passed, not run on a GPU"
     assert record.imported[0].file == "ext/__init__.py"
     assert record.size == 5
+    assert record.companions == {"helper-1-py3-none-any.whl": hashlib.sha256(b"helper").hexdigest()}
 
 
 def test_a_package_of_the_source_tree_is_not_the_wheel(left, tmp_path):
@@ -81,10 +85,10 @@ def test_no_report_is_one_line(left, output):
 
 def test_the_probe_finds_the_packages_of_a_distribution():
     pytest.importorskip("torch", reason="the probe looks at torch")
-    command = [sys.executable, probe.__file__, "--of", "pytest"]
+    command = [sys.executable, probe.__file__, "--of", "pytest", "pluggy"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     machine, imported = read_probe(done.stdout)
-    assert {found.name for found in imported} >= {"_pytest", "pytest"}
+    assert {found.name for found in imported} >= {"_pytest", "pluggy", "pytest"}
     assert all(found.error is None for found in imported)
     assert machine.python == ".".join(map(str, sys.version_info[:3]))
     assert Path(json.loads(done.stdout.splitlines()[-1])["site"]).is_dir()

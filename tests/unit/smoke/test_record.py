@@ -114,9 +114,19 @@ def test_any_text_is_results_or_an_error(text: str) -> None:
 
 
 def test_what_the_base_holds(tmp_path: Path) -> None:
-    wheel = read_wheel(make_wheel(tmp_path, requires=("torch>=2.6", "numpy")))
-    assert pins(wheel, "2.13.0", ["pytest>=8", "numpy"]) == ("numpy", "pytest>=8", "torch==2.13.0")
-    assert pins(wheel, None, []) == ("pytest", "torch>=2.6")
+    wheel = read_wheel(make_wheel(tmp_path, requires=("torch>=2.6", "x>=1", "y; extra == 'z'")))
+    assert pins([wheel], "2.13.0", ["pytest>=8", "numpy"]) == (
+        *("numpy", "pytest>=8", "torch==2.13.0", "x>=1"),
+    )
+    assert pins([wheel], None, []) == ("pytest", "torch>=2.6", "x>=1")
+
+
+def test_the_base_holds_what_companions_require_but_not_them(tmp_path: Path) -> None:
+    wheel = read_wheel(make_wheel(tmp_path, requires=("torch>=2.6", "helper_one>=1")))
+    helper = make_wheel(tmp_path, name="helper_one", requires=("rich>=13", "torch>=2.9"))
+    assert pins([wheel, read_wheel(helper)], None, []) == (
+        *("pytest", "rich>=13", "torch>=2.6", "torch>=2.9"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -145,8 +155,25 @@ def test_here_a_requirement_is_not_met(
     installed(monkeypatch, torch="2.13.0", pytest="9.0")
     with pytest.raises(TorchwheelError, match=says):
         requirements.check_installed(
-            read_wheel(make_wheel(tmp_path, requires=requires)), ("pytest",)
+            [read_wheel(make_wheel(tmp_path, requires=requires))], ("pytest",)
         )
+
+
+def test_here_a_companion_counts_as_installed_and_has_needs_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(monkeypatch, torch="2.13.0", pytest="9.0", helper="9")
+    wheels = [
+        read_wheel(make_wheel(tmp_path, requires=("torch", "helper<2"))),
+        read_wheel(make_wheel(tmp_path, name="helper", requires=())),
+    ]
+    requirements.check_installed(wheels, ("pytest",))
+    needy = read_wheel(make_wheel(tmp_path / "needy", name="helper", requires=("gone",)))
+    with pytest.raises(TorchwheelError, match=r"^helper-1\.0\.0-py3-none-any\.whl needs gone"):
+        requirements.check_installed([wheels[0], needy], ("pytest",))
+    old = read_wheel(make_wheel(tmp_path, name="helper", version="2", requires=()))
+    with pytest.raises(TorchwheelError, match=r"needs helper<2, but helper 2 is installed here$"):
+        requirements.check_installed([wheels[0], old], ("pytest",))
 
 
 def test_here_a_local_or_later_torch_meets_the_range(
@@ -154,10 +181,10 @@ def test_here_a_local_or_later_torch_meets_the_range(
 ) -> None:
     wheel = read_wheel(make_wheel(tmp_path, requires=("torch>=2.11", "x; extra == 'y'")))
     installed(monkeypatch, torch="2.11.0+cu130", pytest="9.0")
-    requirements.check_installed(wheel, ("pytest",))
+    requirements.check_installed([wheel], ("pytest",))
 
 
 def test_here_without_pytest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed(monkeypatch, torch="2.13.0")
     with pytest.raises(TorchwheelError, match=r"^smoke needs pytest, which is not installed here$"):
-        requirements.check_installed(read_wheel(make_wheel(tmp_path)), ("pytest",))
+        requirements.check_installed([read_wheel(make_wheel(tmp_path))], ("pytest",))

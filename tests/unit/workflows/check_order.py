@@ -11,6 +11,13 @@ from workflow_files import EXPRESSION, LOCAL, Files, jobs, local, needs
 UPLOAD, DOWNLOAD = "actions/upload-artifact", "actions/download-artifact"
 RELEASE = ".github/workflows/release.yml"
 CHAIN = ("wheels", "smoke", "collect")
+OF_A_WHEEL = (
+    "dist/*.whl",
+    "dist/companions/*.whl",
+    "dist/.torchwheel/*.json",
+    "dist/smoke/*.json",
+)
+"""What collect, and smoke on another machine, read of the artifact of a wheel."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +81,17 @@ def artifacts_come_first(files: Files) -> Iterator[str]:
                     yield f"{path}: {node.name}: no job before it uploads {name}"
 
 
+def wheels_are_kept_whole(files: Files) -> Iterator[str]:
+    """The artifact of a wheel has its companions and its records."""
+    for path, document in files.workflows.items():
+        for name, job in jobs(document).items():
+            for given in _given(job, UPLOAD):
+                if str(given["name"]).startswith("wheel-"):
+                    kept = EXPRESSION.sub("*", given["path"]).split()
+                    left_out = [one for one in OF_A_WHEEL if one not in kept]
+                    yield from (f"{path}: {name}: keeps no {one}" for one in left_out)
+
+
 def release_is_proven(files: Files) -> Iterator[str]:
     """Whatever may write needs collect, which needs smoke, which needs wheels."""
     every = jobs(files.workflows[RELEASE])
@@ -116,12 +134,16 @@ def _up(node: Node) -> list[str]:
 
 def _artifacts(node: Node, action: str) -> list[str]:
     """Names or patterns, with `*` where a job's own variant stands."""
-    given = [
+    given = _given(node.job, action)
+    return [EXPRESSION.sub("*", str(one.get("name", one.get("pattern")))) for one in given]
+
+
+def _given(job: Mapping[str, Any], action: str) -> list[Mapping[str, Any]]:
+    return [
         step.get("with", {})
-        for step in node.job.get("steps", [])
+        for step in job.get("steps", [])
         if re.match(re.escape(action) + "@", step.get("uses", ""))
     ]
-    return [EXPRESSION.sub("*", str(one.get("name", one.get("pattern")))) for one in given]
 
 
 def _writes(job: Mapping[str, Any]) -> bool:

@@ -29,6 +29,7 @@ CHECKS = {
         check_references.references_exist,
         check_references.no_secrets,
         check_order.artifacts_come_first,
+        check_order.wheels_are_kept_whole,
         check_order.release_is_proven,
         check_order.least_permissions,
     )

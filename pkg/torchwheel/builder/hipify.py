@@ -1,0 +1,88 @@
+"""An ordinary CUDA source for a ROCm target: torch's hipify translates a copy of it.
+
+It runs in a process of the Python that is named, so nothing here needs torch.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.files import folder_aside, inside
+
+_CHILD = Path(__file__).with_name("hipify_child.py")
+_HEADERS = (".h", ".hh", ".hpp", ".hxx", ".cuh", ".inc", ".inl")
+
+
+def hipify(
+    source: Path,
+    files: Sequence[str],
+    output: Path,
+    *,
+    python: Path,
+    include_dirs: Sequence[str] = (),
+) -> Mapping[str, str]:
+    """Translate sources into `output`, whole or not at all; the source tree stays as it is.
+
+    The project's headers go with the files. Those that a file includes are translated too, and the
+    file then includes the translation.
+
+    Args:
+        source: the project's folder.
+        files: sources, relative to it, e.g. "csrc/scale.cu".
+        output: the folder for the translation; what is there is replaced.
+        python: an interpreter that has torch.
+        include_dirs: folders for -I, relative to `source`.
+
+    Returns:
+        Each file, and each header it includes, to the translation's path relative to `output`; a
+        header without a CUDA name keeps its own.
+
+    Raises:
+        UsageError: a file is not there or not in `source`.
+        TorchwheelError: `python` has no torch, or hipify cannot read a file.
+    """
+    for file in files:
+        if not inside(source, file, str(source)).is_file():
+            raise UsageError(f"{source / file}: not found; a source to translate expected")
+    source = source.resolve()
+    with folder_aside(output) as aside:
+        for path in {*files, *_headers(source)}:
+            target = inside(aside, path, str(source))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source / path, target)
+        return _translated(aside.resolve(), files, include_dirs, python)
+
+
+def _headers(source: Path) -> Iterator[str]:
+    """Every header of the project, but for what lies in hidden folders."""
+    for root, folders, files in os.walk(source):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in files:
+            if name.endswith(_HEADERS):
+                yield str((Path(root) / name).relative_to(source))
+
+
+def _translated(
+    folder: Path, files: Sequence[str], include_dirs: Sequence[str], python: Path
+) -> Mapping[str, str]:
+    command = [str(python), "-c", _CHILD.read_text(encoding="utf-8"), str(folder)]
+    try:
+        done = subprocess.run(
+            [*command, *include_dirs, "--", *files],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+    except OSError as error:
+        raise TorchwheelError(f"{python}: does not start: {error.strerror}") from error
+    if done.returncode:
+        why = (done.stderr.splitlines() or ["it said nothing"])[-1]
+        raise TorchwheelError(f"hipify, which is part of torch, failed in {python}: {why}")
+    became: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return became

@@ -1,0 +1,88 @@
+"""What `torchwheel doctor --json` prints; docs/doctor.md says what is in it."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from torchwheel.arch.model import CudaArch, RocmArch
+from torchwheel.doctor.model import Package, Report, Verdict
+from torchwheel.doctor.native import Native
+
+SCHEMA = 1
+
+
+def report_json(report: Report) -> str:
+    """Byte-stable JSON, without the last newline."""
+    told = {
+        "schema": SCHEMA,
+        "ok": report.ok,
+        "machine": _plain(report.machine),
+        "variables": dict(report.variables),
+        "cache": _plain(report.cache),
+        "packages": [_package(package) for package in report.packages],
+        "verdicts": [_verdict(verdict) for verdict in report.verdicts],
+    }
+    return json.dumps(told, indent=1)
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    return {"ok": verdict.ok, **_plain(verdict)}
+
+
+def _package(package: Package) -> dict[str, Any]:
+    info = package.info
+    return {
+        "name": package.name,
+        "module": package.module,
+        "root": _plain(package.root),
+        "version": info.version if info else None,
+        "claims": _plain(info.claims) if info else None,
+        "requires_torch": info.torch if info else None,
+        "problems": list(info.problems) if info else [],
+        "import": {
+            "how": package.imported.how,
+            "words": list(package.imported.words),
+            "where": package.imported.where,
+            "file": _plain(package.imported.file),
+        },
+        "mode": package.status.mode if package.status else None,
+        "operators": [_plain(one) for one in package.status.operators] if package.status else [],
+        "libraries": [_native(native) for native in package.natives],
+    }
+
+
+def _native(native: Native) -> dict[str, Any]:
+    links = native.links
+    return {
+        "name": native.name,
+        "path": _plain(native.path),
+        "loaded": native.loaded,
+        "problem": native.problem,
+        "machine": native.machine or None,
+        "backend": native.backend,
+        "archs": [str(arch) for arch in native.archs],
+        "ptx": [str(arch) for arch in native.ptx],
+        "gpu_code_problem": native.code_problem,
+        "glibc": native.glibc,
+        "runtime": native.runtime,
+        "needed": list(native.needed),
+        "found": _plain(links.found) if links else {},
+        "absent": _plain(links.absent) if links else {},
+        "torch_symbols": len(links.torch_symbols) if links else None,
+        "undefined": _plain(links.undefined) if links else [],
+        "too_old": _plain(links.old) if links else [],
+    }
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - any value of the model
+    """As JSON has it: a dataclass by its fields, an arch or a path as text."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, CudaArch | RocmArch):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value, tuple | list):
+        return [_plain(one) for one in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

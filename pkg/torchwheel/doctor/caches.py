@@ -1,0 +1,81 @@
+"""The caches of this user: where they are, how large they have grown, whether they work."""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from torchwheel.jit.store import items
+from torchwheel.jit.verified import CorruptError, verified
+from torchwheel.toolkit.cache import cache_path
+
+
+@dataclasses.dataclass(frozen=True)
+class Cache:
+    """torchwheel's cache.
+
+    Attributes:
+        folder: where it is; it need not be there yet.
+        sizes: bytes of each part that is there, e.g. "toolkits", "jit", the largest first.
+        problem: why nothing can be written to it.
+        corrupt: libraries built just in time that are not as they were written, each a line.
+    """
+
+    folder: Path
+    sizes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    problem: str | None = None
+    corrupt: tuple[str, ...] = ()
+
+
+def look() -> Cache:
+    """Look at the cache; nothing is made, removed or changed."""
+    folder = cache_path()
+    return Cache(folder, _sizes(folder), _problem(folder), _corrupt(folder / "jit"))
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    try:
+        parts = [path for path in folder.iterdir() if path.is_dir()]
+    except OSError:
+        return {}
+    sizes = ((part.name, _size(part)) for part in parts)
+    return dict(sorted(((n, s) for n, s in sizes if s), key=lambda part: (-part[1], part[0])))
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += Path(path, name).lstat().st_size
+            # It went meanwhile.
+            except OSError:
+                continue
+    return total
+
+
+def _problem(folder: Path) -> str | None:
+    """Whether it could be written, or made, judged by the folder that is there."""
+    there = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+    if not there.is_dir():
+        return f"{there} is not a folder"
+    if not os.access(there, os.W_OK | os.X_OK):
+        return f"{there} cannot be written"
+    return None
+
+
+def _corrupt(folder: Path) -> tuple[str, ...]:
+    found = []
+    try:
+        libraries = [item for item in items(folder) if item.is_library]
+    except OSError:
+        return ()
+    for item in libraries:
+        try:
+            verified(folder, item.key)
+        except CorruptError as error:
+            why = str(error).removeprefix(f"{error.path}: ")
+            found.append(f"{item.path.parent.name}/{error.path.name}: {why}")
+        except OSError:
+            continue
+    return tuple(found)

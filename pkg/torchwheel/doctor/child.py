@@ -1,0 +1,101 @@
+"""What runs in the process that imports the package: it imports, and tells how that went.
+
+Run by torchwheel.doctor.importing: `python child.py PACKAGE DESCRIPTOR SECONDS`. The package may
+print, crash or hang, so the answer goes to a descriptor of its own, one JSON line for each step.
+Standard library only.
+"""
+
+import dataclasses
+import faulthandler
+import importlib
+import importlib.util
+import json
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+
+def main() -> None:
+    """Import the package that the command line names; always leaves with status 0."""
+    package, descriptor, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+    sys.argv = [""]
+    if not getattr(sys.flags, "safe_path", False):
+        # In the place of this file's folder, the current one, as for `python -c`.
+        sys.path[0] = ""
+    with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+        _tell(out, spec=_spec(package))
+        # Says where it hangs, also in native code, and ends the process.
+        faulthandler.dump_traceback_later(seconds, exit=True)
+        try:
+            importlib.import_module(package)
+        # A package may raise what it likes, SystemExit too.
+        except BaseException as error:
+            _tell(out, error=_words(error), where=_where(error), libraries=_mapped())
+        else:
+            _tell(out, status=_status(package), libraries=_mapped())
+        faulthandler.cancel_dump_traceback_later()
+    # What a package does when Python ends is not asked for.
+    os._exit(0)
+
+
+def _tell(out: TextIO, **facts: object) -> None:
+    out.write(json.dumps(facts, default=str) + "\n")
+    out.flush()
+
+
+def _spec(package: str) -> dict[str, Any] | None:
+    """Where the package would be imported from; a package at the top is not run for that."""
+    try:
+        found = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return None
+    if found is None:
+        return None
+    return {"origin": found.origin, "folders": list(found.submodule_search_locations or ())}
+
+
+def _words(error: BaseException) -> list[str]:
+    """The error and what it was raised from, the first cause last: a line each."""
+    words: list[str] = []
+    link: BaseException | None = error
+    while link is not None and len(words) < 10:
+        text = " ".join(str(link).split())
+        words.append(f"{type(link).__name__}: {text}" if text else type(link).__name__)
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+    return words
+
+
+def _where(error: BaseException) -> list[Any]:
+    """File and line of each frame, the outermost first."""
+    return [[frame.filename, frame.lineno] for frame in traceback.extract_tb(error.__traceback__)]
+
+
+def _mapped() -> list[str]:
+    """Files of native code that this process has loaded."""
+    try:
+        text = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return []
+    return sorted(set(_files(text)))
+
+
+def _files(maps: str) -> Iterator[str]:
+    for line in maps.splitlines():
+        parts = line.split(None, 5)
+        if len(parts) == 6 and "x" in parts[1] and parts[5].startswith("/"):
+            yield parts[5]
+
+
+def _status(package: str) -> dict[str, Any] | None:
+    """What the run-time half says of the package, if it has one."""
+    runtime = sys.modules.get("torchwheel.runtime")
+    status = runtime.status_of(package) if runtime else None
+    # A module cannot be told.
+    return dataclasses.asdict(dataclasses.replace(status, module=None)) if status else None
+
+
+if __name__ == "__main__":
+    main()

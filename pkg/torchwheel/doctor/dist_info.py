@@ -1,0 +1,161 @@
+"""One dist-info folder, read with distrust: what is bent in it is told, the rest is used."""
+
+import dataclasses
+import email.parser
+import email.policy
+import re
+from collections.abc import Iterator, Mapping
+from email.message import Message
+from pathlib import Path, PurePosixPath
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.tags import Tag, parse_tag
+from packaging.utils import canonicalize_name
+
+from torchwheel import claims as claims_file
+from torchwheel.claims import Claims
+from torchwheel.errors import TorchwheelError
+from torchwheel.inspect import record
+from torchwheel.shown import quoted
+
+SUFFIX = ".dist-info"
+
+
+@dataclasses.dataclass(frozen=True)
+class DistInfo:
+    """What an installed distribution says of itself.
+
+    Attributes:
+        name: as its metadata writes it, e.g. "torch-scatter".
+        version: e.g. "2.1.2+pt211cu130".
+        packages: what can be imported from it, the likeliest first.
+        files: its files, relative to the folder it is installed in.
+        claims: what it says of its own binary; None if it says nothing.
+        torch: the range of torch that it requires, e.g. ">=2.11", empty if any will do; None if it
+            requires none.
+        tags: Pythons and platforms that it is for; empty if it does not say.
+        problems: what is bent or gone, a line each.
+    """
+
+    name: str
+    version: str
+    packages: tuple[str, ...] = ()
+    files: tuple[PurePosixPath, ...] = ()
+    claims: Claims | None = None
+    torch: str | None = None
+    tags: frozenset[Tag] = frozenset()
+    problems: tuple[str, ...] = ()
+
+
+def read(folder: Path) -> DistInfo:
+    """Read the folder, e.g. `site-packages/demo-1.0.0.dist-info`."""
+    problems: list[str] = []
+    named, _, version = folder.name.removesuffix(SUFFIX).partition("-")
+    metadata = _headers(folder, "METADATA", problems)
+    name = _word(metadata.get("Name", named))
+    files = tuple(map(PurePosixPath, _record(folder, problems)))
+    return DistInfo(
+        name=name,
+        version=_word(metadata.get("Version", version)),
+        packages=_packages(name, files, _text(folder, "top_level.txt")),
+        files=files,
+        claims=_claims(folder, problems),
+        torch=_torch(metadata),
+        tags=_tags(folder, problems),
+        problems=tuple(problems),
+    )
+
+
+def _word(text: str) -> str:
+    """A name or a version as it may stand in a command."""
+    return re.sub(r"[^\w.+!-]", "_", str(text), flags=re.ASCII).lstrip("-")
+
+
+def _text(folder: Path, name: str, problems: list[str] | None = None) -> str | None:
+    """A file of the folder; `problems`, where given, is told of one that is not there."""
+    try:
+        return (folder / name).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        if problems is not None:
+            problems.append(f"{folder.name} has no {name}")
+    except (OSError, UnicodeDecodeError) as error:
+        if problems is not None:
+            problems.append(f"{folder.name}/{name} cannot be read: {error}")
+    return None
+
+
+def _headers(folder: Path, name: str, problems: list[str]) -> Message:
+    text = _text(folder, name, problems) or ""
+    return email.parser.HeaderParser(policy=email.policy.compat32).parsestr(text)
+
+
+def _record(folder: Path, problems: list[str]) -> Mapping[str, record.Entry]:
+    if (text := _text(folder, "RECORD", problems)) is None:
+        return {}
+    try:
+        entries = record.parse(text)
+    except TorchwheelError as error:
+        problems.append(f"{folder.name}: {error}")
+        return {}
+    if faults := list(_faults(folder.parent, entries)):
+        more = f", and {len(faults) - 1} more like it" if len(faults) > 1 else ""
+        problems.append(f"{faults[0]}{more}")
+    return entries
+
+
+def _faults(root: Path, entries: Mapping[str, record.Entry]) -> Iterator[str]:
+    for name, entry in entries.items():
+        # Compiled files come and go.
+        if name.endswith(".pyc"):
+            continue
+        try:
+            size = (root / name).stat().st_size
+        except OSError:
+            yield f"{quoted(name)} is gone"
+            continue
+        if entry.size is not None and size != entry.size:
+            yield f"{quoted(name)} has {size} bytes; {entry.size} were installed"
+
+
+def _packages(name: str, files: tuple[PurePosixPath, ...], top: str | None) -> tuple[str, ...]:
+    found = {
+        path.parts[0].split(".")[0]
+        for path in files
+        if path.suffix in (".py", ".so") and not path.parts[0].startswith("__")
+    }
+    own = canonicalize_name(name).replace("-", "_")
+    names = {name for name in (*found, *(top or "").split()) if name.isidentifier()}
+    return tuple(sorted(names, key=lambda n: (n.lower() != own, n.startswith("_"), n)))
+
+
+def _claims(folder: Path, problems: list[str]) -> Claims | None:
+    if not (folder / claims_file.FILE).exists():
+        return None
+    if (text := _text(folder, claims_file.FILE, problems)) is None:
+        return None
+    try:
+        return claims_file.loads(text, f"{folder.name}/{claims_file.FILE}")
+    except TorchwheelError as error:
+        problems.append(str(error))
+        return None
+
+
+def _torch(metadata: Message) -> str | None:
+    for text in metadata.get_all("Requires-Dist", []):
+        try:
+            requirement = Requirement(str(text))
+        except InvalidRequirement:
+            continue
+        if canonicalize_name(requirement.name) == "torch":
+            return str(requirement.specifier)
+    return None
+
+
+def _tags(folder: Path, problems: list[str]) -> frozenset[Tag]:
+    tags: set[Tag] = set()
+    for text in _headers(folder, "WHEEL", problems).get_all("Tag", []):
+        try:
+            tags |= parse_tag(str(text).strip())
+        except ValueError:
+            problems.append(f"{folder.name}/WHEEL: {quoted(str(text))} is not a tag")
+    return frozenset(tags)

@@ -1,0 +1,147 @@
+"""The import of a package in a process of its own, so that a crash or a hang is a finding."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Literal
+
+How = Literal["imported", "raised", "killed", "left", "hung", "not found"]
+
+SECONDS = 120
+"""A first import of torch from a slow disk takes a minute."""
+_GRACE = 10
+_CHILD = Path(__file__).with_name("child.py")
+_MOST = 1 << 20
+_FRAME = re.compile(r'^  File "(.*)", line (\d+) in ', re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Import:
+    """How the import of a package went.
+
+    Attributes:
+        how: "left": the process ended itself without a word.
+        words: the error and what it came from, the first cause last; the signal's name,
+            the exit status, or how long it went on.
+        file: the package's file; None if it is not found.
+        folders: its folders.
+        where: the line of the package that it came to, e.g. "demo/__init__.py:3".
+        libraries: files of native code that the process had loaded.
+        status: what the package's run-time half says of it, as JSON.
+    """
+
+    how: How
+    words: tuple[str, ...] = ()
+    file: Path | None = None
+    folders: tuple[Path, ...] = ()
+    where: str | None = None
+    libraries: tuple[Path, ...] = ()
+    status: dict[str, Any] | None = None
+
+
+def import_it(package: str, seconds: float = SECONDS) -> Import:
+    """Import a package with this Python, and look at what becomes of it."""
+    reading, writing = os.pipe()
+    with tempfile.TemporaryFile() as said, os.fdopen(reading, "rb") as answers:
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-X", "faulthandler", _CHILD, package, str(writing), str(seconds)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=said,
+                pass_fds=[writing],
+                # What it starts ends with it.
+                start_new_session=True,
+            )
+        finally:
+            os.close(writing)
+        try:
+            # The child ends itself in time; this is for one that is stopped, or holds the lock.
+            status = process.wait(seconds + _GRACE)
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            _end(process)
+        os.set_blocking(reading, False)
+        facts = _facts(answers.read(_MOST) or b"")
+        said.seek(max(0, said.seek(0, os.SEEK_END) - _MOST))
+        return _import(facts, status, said.read().decode("utf-8", "replace"), seconds)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Kill the process and what it started, if any of them is left."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _facts(answers: bytes) -> dict[str, Any]:
+    """The child's answers in one; a line that was cut short is none."""
+    facts: dict[str, Any] = {}
+    for line in answers.splitlines():
+        try:
+            facts |= json.loads(line)
+        except ValueError:
+            break
+    return facts
+
+
+def _import(facts: dict[str, Any], status: int | None, said: str, seconds: float) -> Import:
+    spec = facts.get("spec")
+    if spec is None:
+        return Import("not found" if "spec" in facts else "left", words=(_last_line(said),))
+    file = Path(spec["origin"]) if spec["origin"] else None
+    folders = tuple(map(Path, spec["folders"]))
+    how, words = _how(facts, status, said, seconds)
+    frames = facts.get("where") or [[f, int(n)] for f, n in reversed(_FRAME.findall(said))]
+    return Import(
+        how=how,
+        words=words,
+        file=file,
+        folders=folders,
+        where=_where(frames, folders),
+        libraries=tuple(map(Path, facts.get("libraries", ()))),
+        status=facts.get("status"),
+    )
+
+
+def _how(
+    facts: dict[str, Any], status: int | None, said: str, seconds: float
+) -> tuple[How, tuple[str, ...]]:
+    if "error" in facts:
+        return "raised", tuple(facts["error"])
+    if "status" in facts:
+        return "imported", ()
+    if status is None or "Timeout (" in said:
+        return "hung", (f"{seconds:g} s",)
+    if status < 0:
+        return "killed", (_signal(-status),)
+    return "left", (f"exit status {status}",)
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _where(frames: list[Any], folders: tuple[Path, ...]) -> str | None:
+    """The innermost line that is the package's own."""
+    for file, line in reversed(frames):
+        for folder in folders:
+            if Path(file).is_relative_to(folder):
+                return f"{Path(file).relative_to(folder.parent)}:{line}"
+    return None
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else ""

@@ -1,0 +1,131 @@
+"""What the binaries of a package say of themselves, whatever their names and metadata claim."""
+
+import dataclasses
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from torchwheel.arch.backend import Backend
+from torchwheel.arch.model import Arch, CudaArch, parse
+from torchwheel.doctor.loader import Links, Loader
+from torchwheel.errors import TorchwheelError
+from torchwheel.inspect.elf import glibc_floor, read_library
+from torchwheel.inspect.gpu import GpuCode
+from torchwheel.inspect.gpu_code import read_gpu_code
+from torchwheel.inspect.torch_names import SHIMS, is_cxx
+
+_RUNTIME = re.compile(r"lib(?:cudart|amdhip64)\.so\.\d+(?:\.\d+)*")
+_BACKENDS: tuple[tuple[Backend, tuple[str, ...]], ...] = (
+    ("cuda", ("libtorch_cuda", "libc10_cuda", "libcudart.", "libcublas", "libcudnn")),
+    ("rocm", ("libtorch_hip", "libc10_hip", "libamdhip64.")),
+)
+"""Libraries that only code for such a GPU asks for."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Native:
+    """One native library of a package.
+
+    Attributes:
+        name: its path below the folder it is installed in.
+        path: its file.
+        loaded: whether the import of the package loaded it.
+        problem: why it cannot be read; the rest is empty then.
+        machine: of its code, e.g. "x86_64".
+        code: its GPU code, module by module.
+        code_problem: why its GPU code cannot be read.
+        glibc: the newest glibc that it asks for, e.g. "2.34".
+        needed: sonames that it asks for.
+        links: what of it is here.
+    """
+
+    name: str
+    path: Path
+    loaded: bool
+    problem: str | None = None
+    machine: str = ""
+    code: tuple[GpuCode, ...] = ()
+    code_problem: str | None = None
+    glibc: str | None = None
+    needed: tuple[str, ...] = ()
+    links: Links | None = None
+
+    @property
+    def backend(self) -> Backend | None:
+        """Whose GPUs it is for; None if it has no GPU code and asks for no GPU's library."""
+        if self.code:
+            return "rocm" if self.code[0].kind == "hsaco" else "cuda"
+        for backend, prefixes in _BACKENDS:
+            if any(name.startswith(prefixes) for name in self.needed):
+                return backend
+        return None
+
+    @property
+    def archs(self) -> tuple[Arch, ...]:
+        """GPUs that it has machine code for; link steps of nvcc add modules without a kernel."""
+        return _archs(m.arch for m in self.code if m.kind != "ptx" and m.kernels)
+
+    @property
+    def ptx(self) -> tuple[CudaArch, ...]:
+        """Compute capabilities that it has PTX for: a driver can compile it for newer GPUs."""
+        archs = _archs(m.arch for m in self.code if m.kind == "ptx")
+        return tuple(arch for arch in archs if isinstance(arch, CudaArch))
+
+    @property
+    def runtime(self) -> str | None:
+        """The shared CUDA or HIP runtime that it asks for, e.g. "libcudart.so.12"."""
+        return next((name for name in self.needed if _RUNTIME.fullmatch(name)), None)
+
+    @property
+    def uses_torch(self) -> bool:
+        """Whether it takes anything from torch."""
+        if self.links is None:
+            return False
+        undefined = (n for n in self.links.undefined if is_cxx(n) or n.startswith(SHIMS))
+        return bool(self.links.torch_symbols) or any(undefined)
+
+    @property
+    def for_one_torch(self) -> bool:
+        """Whether it uses C++ names of torch, which change with every minor release."""
+        names = self.links.torch_symbols | self.links.undefined if self.links else ()
+        return any(map(is_cxx, names))
+
+
+def read_native(path: Path, root: Path, loader: Loader, *, loaded: bool) -> Native:
+    """Read a library that is installed below `root`; nothing of it is run."""
+    name = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+    try:
+        library = read_library(path, name)
+        links = loader.links(library, path)
+    except TorchwheelError as error:
+        return Native(name, path, loaded, problem=str(error))
+    code: tuple[GpuCode, ...] = ()
+    code_problem = None
+    try:
+        code = read_gpu_code(path)
+        _archs(module.arch for module in code)
+    # A ValueError: an arch of a toolkit newer than this.
+    except (TorchwheelError, ValueError) as error:
+        code, code_problem = (), str(error)
+    floor = glibc_floor(library)
+    return Native(
+        name=name,
+        path=path,
+        loaded=loaded,
+        machine=library.machine,
+        code=code,
+        code_problem=code_problem,
+        glibc=".".join(map(str, floor.version)) if floor else None,
+        needed=library.needed,
+        links=links,
+    )
+
+
+def in_order(archs: Iterable[Arch]) -> tuple[Arch, ...]:
+    """8.9 before 10.0; NVIDIA's before AMD's, though no library has both."""
+    return tuple(sorted(set(archs), key=lambda arch: (type(arch).__name__, arch)))
+
+
+def _archs(names: Iterable[str]) -> tuple[Arch, ...]:
+    """Archs as cuobjdump and AMD's headers write them: sm_90a, gfx90a:xnack-."""
+    return in_order(parse(re.sub(r"^sm_(\d+)(\d)", r"\1.\2", name)) for name in names)

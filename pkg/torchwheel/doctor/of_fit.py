@@ -1,0 +1,108 @@
+"""Findings of the rules that a library is held against at load, asked about the binary itself."""
+
+from collections.abc import Iterator
+
+from torchwheel.arch.backend import Backend
+from torchwheel.arch.model import backend as backend_of_gpu
+from torchwheel.claims import Claims
+from torchwheel.doctor.model import Case, Finding, Package
+from torchwheel.doctor.native import Native, in_order
+from torchwheel.doctor.of_libraries import judged
+from torchwheel.machine.model import Machine
+from torchwheel.machine.torch_model import Torch
+from torchwheel.machine.versions import numbers
+from torchwheel.validate.at_load import load_findings
+from torchwheel.validate.finding import Finding as Rule
+from torchwheel.validate.torch_rules import backend_of
+
+
+def torch_works(case: Case) -> Iterator[Finding]:
+    """Torch is installed, and cannot be imported."""
+    machine = case.machine
+    if needs_torch(case.package) and machine.torch_problem and machine.torch:
+        release = machine.torch.version.partition("+")[0]
+        mend = f"`pip install --force-reinstall torch=={release}`"
+        yield Finding("torch-works", machine.torch_problem, mend)
+
+
+def fit(case: Case) -> Iterator[Finding]:
+    """The library's torch, backend, toolkit, driver, GPUs and glibc are here."""
+    machine, package = case.machine, case.package
+    if not needs_torch(package):
+        return
+    natives = judged(package)
+    code = any(native.code for native in natives)
+    found = load_findings(
+        told_by_binary(package, natives, machine),
+        machine.torch,
+        machine.glibc,
+        machine.driver,
+        # Code that could not be read is no code that is missing.
+        machine.gpus if code else (),
+        package=package.name,
+        glibc_floor=max(filter(None, (n.glibc for n in natives)), key=numbers, default=None),
+    )
+    yield from (as_finding(one) for one in found if one.blocks or _matters(one, machine))
+
+
+def needs_torch(package: Package) -> bool:
+    """Whether it asks for torch: in its metadata, its libraries or its import."""
+    if package.info and package.info.torch is not None:
+        return True
+    if any("No module named 'torch'" in words for words in package.imported.words):
+        return True
+    return any(native.uses_torch for native in package.natives)
+
+
+def told_by_binary(package: Package, natives: tuple[Native, ...], machine: Machine) -> Claims:
+    """Claims as the binary makes them; what it cannot tell is as the wheel claims it."""
+    torch, gpus = machine.torch, machine.gpus
+    info = package.info
+    claims = info.claims if info else None
+    wanted = claims.torch if claims else (info.torch if info else None) or ""
+    if not natives:
+        # It builds for what is here, if it builds at all.
+        builds = backend_of_gpu(gpus[0].arch) if package.status and gpus else None
+        return Claims(variant="", abi="stable" if builds else "pure", torch=wanted, backend=builds)
+    here = backend_of(torch) if torch else None
+    backends = {native.backend for native in natives if native.backend}
+    backend = here if here in backends else next(iter(sorted(backends)), None)
+    return Claims(
+        variant=claims.variant if claims else "",
+        abi="aten" if any(native.for_one_torch for native in natives) else "stable",
+        torch=wanted,
+        backend=backend,
+        toolkit=_toolkit(claims, natives, backend, torch),
+        archs=_archs(natives),
+    )
+
+
+def as_finding(rule: Rule) -> Finding:
+    """A rule's finding in the doctor's words."""
+    return Finding(rule.rule, f"expected {rule.expected}; found {rule.found}", rule.fix)
+
+
+def _toolkit(
+    claims: Claims | None, natives: tuple[Native, ...], backend: Backend | None, torch: Torch | None
+) -> str | None:
+    """The wheel's word; else the major that the libraries ask for, if it is not torch's."""
+    if claims and claims.toolkit:
+        return claims.toolkit
+    built = (torch.hip if backend == "rocm" else torch.cuda) if torch else None
+    for native in natives:
+        major = (native.runtime or "").partition(".so.")[2].partition(".")[0]
+        if major and (built is None or numbers(major) != numbers(built)[:1]):
+            return major
+    return built
+
+
+def _archs(natives: tuple[Native, ...]) -> tuple[str, ...]:
+    """The arch list that the libraries have together, as the matrix writes one."""
+    ptx = {arch for native in natives for arch in native.ptx}
+    archs = {arch for native in natives for arch in native.archs} | ptx
+    return tuple(f"{arch}+PTX" if arch in ptx else str(arch) for arch in in_order(archs))
+
+
+def _matters(rule: Rule, machine: Machine) -> bool:
+    """Kernels that lie idle are no fault where there is no GPU."""
+    return rule.rule != "backend" or bool(machine.gpus or machine.driver)

@@ -1,0 +1,63 @@
+"""What the cache says of a library, in a file beside it."""
+
+import dataclasses
+import json
+from typing import Any
+
+FILE = "entry.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A library of the cache.
+
+    Attributes:
+        content: the key's content, which names the folder too.
+        name: what it is, e.g. "fusedops.bias_act".
+        archs: the arch list it was built for.
+        toolkit: the toolkit and host compiler that built it.
+        torch: the torch it is for.
+        file: the library's file name.
+        size: its bytes.
+        sha256: their hash.
+    """
+
+    content: str
+    name: str
+    archs: tuple[str, ...]
+    toolkit: str
+    torch: str
+    file: str
+    size: int
+    sha256: str
+
+
+def dumps(entry: Entry) -> str:
+    """The file's text."""
+    return json.dumps(dataclasses.asdict(entry), indent=1) + "\n"
+
+
+def loads(data: bytes) -> Entry:
+    """Read the file; a ValueError says what is wrong with it."""
+    try:
+        read = json.loads(data)
+    except RecursionError:
+        raise ValueError("is nested too deep") from None
+    if not isinstance(read, dict) or read.keys() != _TYPES.keys():
+        raise ValueError(f"has not the fields {', '.join(_TYPES)}")
+    for name, wanted in _TYPES.items():
+        if type(read[name]) is not wanted:
+            raise ValueError(f"{name}: {wanted.__name__} expected")
+    if not all(isinstance(arch, str) for arch in read["archs"]):
+        raise ValueError("archs: texts expected")
+    file = read["file"]
+    if file in {"", ".", ".."} or "/" in file or not file.isprintable():
+        raise ValueError("file: the name of a file beside it expected")
+    return Entry(**{**read, "archs": tuple(read["archs"])})
+
+
+_TYPES: dict[str, type[Any]] = {
+    **{field.name: str for field in dataclasses.fields(Entry)},
+    "archs": list,
+    "size": int,
+}

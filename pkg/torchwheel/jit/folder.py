@@ -1,0 +1,85 @@
+"""The cache's folder: of this user and open to no other."""
+
+import atexit
+import fcntl
+import functools
+import os
+import shutil
+import stat
+import tempfile
+from pathlib import Path
+
+from torchwheel.errors import TorchwheelError
+from torchwheel.toolkit.cache import cache_path
+
+_ELSEWHERE = "set TORCHWHEEL_CACHE to a folder of your own"
+LOCK = ".lock"
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+def jit_folder() -> Path:
+    """Where libraries built just in time are kept. Nothing is made."""
+    return cache_path() / "jit"
+
+
+def lock_of(folder: Path, target: str) -> Path:
+    """The lock of all that is kept for `target`: its libraries and its work folders."""
+    return folder / f"{target}{LOCK}"
+
+
+def secure(folder: Path) -> None:
+    """Close a folder that is open to others; it is there, or a FileNotFoundError says it is not.
+
+    Raises:
+        TorchwheelError: it belongs to another, is a link, or cannot be closed.
+    """
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise TorchwheelError(f"{folder}: a folder expected, not a link or a file; {_ELSEWHERE}")
+    if found.st_uid != os.geteuid():
+        raise TorchwheelError(
+            f"{folder}: belongs to user {found.st_uid}, you are {os.geteuid()}; {_ELSEWHERE}"
+        )
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        try:
+            folder.chmod(0o700)
+        except OSError as error:
+            # Others may read it where nothing can be changed; what they can change is not loaded.
+            if found.st_mode & OTHERS_WRITE:
+                raise TorchwheelError(
+                    f"{folder}: others may write to it, and that cannot be changed "
+                    f"({error.strerror}); {_ELSEWHERE}"
+                ) from error
+
+
+def open_for_writing(folder: Path) -> None:
+    """Have `folder` be there, closed to others, with room for files and locks.
+
+    Raises:
+        TorchwheelError: the folder is not to be trusted.
+        OSError: it cannot be made or written.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.mkdir(exist_ok=True, mode=0o700)
+    secure(folder)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        # Some network file systems take files and no locks.
+        fcntl.flock(file, fcntl.LOCK_EX)
+
+
+def private_folder() -> Path:
+    """A temporary folder of this process alone, which goes with it."""
+    return _private_folder(os.getpid())
+
+
+@functools.cache
+def _private_folder(process: int) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="torchwheel-jit-"))
+
+    def remove() -> None:
+        # A forked child runs this too, and the folder is not its own.
+        if os.getpid() == process:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder

@@ -1,0 +1,151 @@
+"""Has a library built if the cache has none; of processes that ask at once, one builds."""
+
+import contextlib
+import dataclasses
+import functools
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from torchwheel.errors import TorchwheelError
+from torchwheel.files import NO_SPACE, folder_aside, no_space_is_one_line, sha256, sweep, write_text
+from torchwheel.jit import entry as entries
+from torchwheel.jit.amounts import size_cap
+from torchwheel.jit.content import Content
+from torchwheel.jit.entry import Entry
+from torchwheel.jit.find import find, whole_or_gone
+from torchwheel.jit.folder import lock_of, open_for_writing, private_folder
+from torchwheel.jit.key import Facts, Key, make_key
+from torchwheel.jit.prune import prune
+from torchwheel.jit.work import Work, at_work
+from torchwheel.lock import alone
+
+if TYPE_CHECKING:
+    from torchwheel.console import Progress
+
+Build = Callable[[Work], Path]
+"""Builds a library and returns its file, which lies in the work folder."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """A library, by all that decides its bytes."""
+
+    facts: Facts
+    content: Content
+
+    @functools.cached_property
+    def key(self) -> Key:
+        """What the cache knows it by."""
+        return make_key(self.facts, self.content.files)
+
+
+def make(folder: Path, wanted: Wanted, build: Build, progress: "Progress") -> Path:
+    """The library that is wanted: from the cache `folder`, else built.
+
+    Where the folder cannot be written, the library is built for this process alone.
+
+    Raises:
+        TorchwheelError: it could not be built, the folder is not to be trusted, or a disk is full.
+        UsageError: TORCHWHEEL_CACHE_SIZE is no size.
+    """
+    cap = size_cap()
+    found = find(folder, wanted.key)
+    if found.problem:
+        progress.say(found.problem)
+    if found.library:
+        return found.library
+    with no_space_is_one_line(folder), _one_line(folder):
+        if not _can_write(folder, wanted.facts.name, progress):
+            return _made(private_folder(), wanted, build, progress)
+        library = _made(folder, wanted, build, progress)
+    # The library is there, whatever becomes of the others.
+    with contextlib.suppress(OSError):
+        prune(folder, cap, keep=library.parent)
+    return library
+
+
+@contextlib.contextmanager
+def _one_line(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise TorchwheelError(f"{error.filename or folder}: {error.strerror or error}") from error
+
+
+def _can_write(folder: Path, name: str, progress: "Progress") -> bool:
+    try:
+        open_for_writing(folder)
+    except OSError as error:
+        if error.errno in NO_SPACE:
+            raise
+        progress.say(
+            f"{folder}: cannot be written ({error.strerror}): {name} is built for this process "
+            "alone and again next time; set TORCHWHEEL_CACHE to a folder that can be written"
+        )
+        return False
+    return True
+
+
+def _made(folder: Path, wanted: Wanted, build: Build, progress: "Progress") -> Path:
+    key, name = wanted.key, wanted.facts.name
+    waited = False
+
+    def busy() -> None:
+        nonlocal waited
+        waited = True
+        progress.say(f"{name}: another process builds it: waiting for it")
+
+    with alone(lock_of(folder, key.target), busy) as lock:
+        library = whole_or_gone(folder, key)
+        if library:
+            return library
+        if waited and (why := _failure(lock, key)):
+            raise TorchwheelError(why)
+        target = folder / key.target
+        target.mkdir(exist_ok=True, mode=0o700)
+        sweep(target)
+        progress.step(f"{name}: building it")
+        lock.truncate(0)
+        try:
+            with at_work(target, wanted.content) as work:
+                built = build(work)
+            return _put(target / key.content, built, wanted)
+        except TorchwheelError as error:
+            _tell(lock, key, str(error))
+            raise
+
+
+def _put(place: Path, built: Path, wanted: Wanted) -> Path:
+    """Have `place` hold the library and its entry, whole or not at all."""
+    facts = wanted.facts
+    with folder_aside(place) as aside:
+        library = aside / built.name
+        shutil.copyfile(built, library)
+        library.chmod(0o600)
+        entry = Entry(
+            content=wanted.key.content,
+            name=facts.name,
+            archs=facts.archs,
+            toolkit=facts.toolkit,
+            torch=facts.torch,
+            file=built.name,
+            size=library.stat().st_size,
+            sha256=sha256(library),
+        )
+        write_text(aside / entries.FILE, entries.dumps(entry))
+    return place / built.name
+
+
+def _tell(lock: IO[bytes], key: Key, why: str) -> None:
+    """Leave those who wait a word: the build failed, and theirs would, one after the other."""
+    with contextlib.suppress(OSError):
+        lock.seek(0)
+        lock.write(f"{key.content}\n{why}".encode())
+        lock.flush()
+
+
+def _failure(lock: IO[bytes], key: Key) -> str | None:
+    content, _, why = lock.read().decode(errors="replace").partition("\n")
+    return why if content == key.content else None

@@ -1,0 +1,93 @@
+"""What the cache holds: libraries, and the work folders they were built in."""
+
+import contextlib
+import dataclasses
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from torchwheel.files import discard, sweep
+from torchwheel.jit.folder import LOCK, lock_of
+from torchwheel.jit.key import Key
+from torchwheel.jit.work import PREFIX
+from torchwheel.lock import BusyError, alone, give_way
+
+_NAME = re.compile(rf"[0-9a-f]{{32}}|{PREFIX}.*", re.DOTALL)
+
+
+@dataclasses.dataclass(frozen=True)
+class Item:
+    """A library with its entry, or a work folder.
+
+    Attributes:
+        path: its folder.
+        size: bytes of its files.
+        used: when it was last used, in seconds since 1970.
+    """
+
+    path: Path
+    size: int
+    used: float
+
+    @property
+    def is_library(self) -> bool:
+        """Whether it is a library."""
+        return not self.path.name.startswith(PREFIX)
+
+    @property
+    def key(self) -> Key:
+        """The key of a library."""
+        return Key(self.path.parent.name, self.path.name)
+
+
+def items(folder: Path) -> list[Item]:
+    """Everything in the cache `folder`, the least recently used first."""
+    found = []
+    for target in _folders(folder):
+        for path in _folders(target):
+            if _NAME.fullmatch(path.name):
+                with contextlib.suppress(FileNotFoundError):  # another process removed it
+                    found.append(Item(path, size_of(path), path.lstat().st_mtime))
+    return sorted(found, key=lambda item: item.used)
+
+
+def remove(folder: Path, item: Item) -> bool:
+    """Remove an item; False while a build has its target. Who has a library loaded keeps it."""
+    try:
+        with alone(lock_of(folder, item.path.parent.name), give_way):
+            discard(item.path)
+    except BusyError:
+        return False
+    return True
+
+
+def tidy(folder: Path) -> None:
+    """Remove what killed processes left, targets that hold nothing, and their locks."""
+    sweep(folder)
+    for lock in list(folder.glob(f"*{LOCK}")):
+        with contextlib.suppress(BusyError, FileNotFoundError), alone(lock, give_way):
+            target = lock.with_name(lock.name.removesuffix(LOCK))
+            sweep(target)
+            with contextlib.suppress(OSError):  # it holds something
+                target.rmdir()
+            if not os.path.lexists(target):
+                lock.unlink()
+
+
+def _folders(folder: Path) -> Iterator[Path]:
+    """Folders in a folder, but not behind links; none where that is none."""
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as found:
+        for one in found:
+            if one.is_dir(follow_symlinks=False) and not one.name.startswith("."):
+                yield folder / one.name
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files below a folder."""
+    total = 0
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                total += Path(path, name).lstat().st_size
+    return total

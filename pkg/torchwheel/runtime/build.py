@@ -1,0 +1,111 @@
+"""Obtains an operator's library for this machine: out of the cache, else built.
+
+Nothing here runs at import; the first call of an operator on a GPU leads here.
+"""
+
+import dataclasses
+import glob
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from torchwheel.builder.build import build
+from torchwheel.builder.extension import SOURCES, Extension
+from torchwheel.builder.jobs import parallel_jobs
+from torchwheel.builder.recipe import Recipe, make_recipe
+from torchwheel.builder.sources import sources_of
+from torchwheel.builder.target import Target
+from torchwheel.console import Terminal
+from torchwheel.errors import UsageError
+from torchwheel.jit.content import read_content
+from torchwheel.jit.folder import jit_folder
+from torchwheel.jit.key import Facts, placeless
+from torchwheel.jit.make import Wanted, make
+from torchwheel.jit.work import Work
+from torchwheel.runtime.status import Step
+from torchwheel.runtime.target import Here, here
+
+_HEADERS = {".h", ".hh", ".hpp", ".hxx", ".cuh", ".hip", ".inc", ".inl", ".ipp", ".tcc"}
+
+
+def obtain(
+    extension: Extension, package: Path, name: str | None, environ: Mapping[str, str] = os.environ
+) -> tuple[Path, Step]:
+    """The library of one operator, or the module of the whole, for the GPUs of this machine.
+
+    Args:
+        extension: the operator's.
+        package: the folder of the extension's package.
+        name: the operator's; None for the whole of an ordinary extension.
+        environ: says where toolkits and compilers are, and the arch list if one is wanted.
+
+    Returns:
+        The library's file and how it was come by.
+
+    Raises:
+        TorchwheelError: one line: what is missing or does not fit, and what to do.
+    """
+    with Terminal().running() as progress:
+        source = source_folder(extension, package)
+        found = here(extension, name, source, environ, progress)
+        step: Step = "jit cache"
+        # A terminal shows each file for as long as it is compiled; a log is spared that.
+        say = progress.step if progress.console.is_terminal else _to_nobody
+
+        def compile_(work: Work) -> Path:
+            nonlocal step
+            step = "jit build"
+            recipe = _recipe(extension, name, dataclasses.replace(found.target, source=work.source))
+            return build(recipe, work.folder, None, parallel_jobs(environ), say)
+
+        return make(jit_folder(), _wanted(extension, name, found), compile_, progress), step
+
+
+def _to_nobody(line: str) -> None:
+    del line
+
+
+def source_folder(extension: Extension, package: Path) -> Path:
+    """The extension's sources: those of the installed package, or those of its source tree."""
+    installed = package / SOURCES
+    trees = (parent for parent in package.parents[:3] if (parent / "pyproject.toml").is_file())
+    for folder in (installed, *(tree / extension.sources for tree in trees)):
+        if folder.is_dir():
+            return folder
+    raise UsageError(f"{installed}: not there, so there is nothing to build from")
+
+
+def _recipe(extension: Extension, name: str | None, target: Target) -> Recipe:
+    return make_recipe(extension, sources_of(extension, target, name), target)
+
+
+def _files(recipe: Recipe, source: Path) -> list[str]:
+    """What is compiled, and every header: another operator's sources decide nothing."""
+    compiled = {
+        Path(file) for steps in recipe.groups.values() for one in steps for file in one.inputs
+    }
+    headers = {path for path in source.rglob("*") if path.suffix in _HEADERS}
+    return sorted(str(path.relative_to(source)) for path in compiled | headers)
+
+
+def _wanted(extension: Extension, name: str | None, found: Here) -> Wanted:
+    """What decides the library's bytes."""
+    target = found.target
+    recipe = _recipe(extension, name, target)
+    places = {
+        "source": target.source,
+        "toolkit": target.toolkit.root,
+        "torch": target.torch.root,
+        "torchwheel": Path(__file__).parents[1],
+        "cxx": Path(target.cxx),
+    }
+    return Wanted(
+        Facts(
+            name=f"{extension.package}.{name}" if name else extension.package,
+            archs=tuple(map(str, target.toolkit.archs)),
+            toolkit=found.compilers,
+            torch=f"{found.torch} {target.abi}",
+            commands=placeless((step.command for step in recipe.whole().steps), places),
+        ),
+        read_content(target.source, map(glob.escape, _files(recipe, target.source))),
+    )

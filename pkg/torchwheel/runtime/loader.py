@@ -1,0 +1,179 @@
+"""The load order: prebuilt, JIT cache, JIT build, plain PyTorch."""
+
+import dataclasses
+import os
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+
+from torchwheel.builder.extension import Extension
+from torchwheel.runtime import mode as modes
+from torchwheel.runtime import prebuilt
+from torchwheel.runtime.first_call import FirstCall
+from torchwheel.runtime.fits import fault_of
+from torchwheel.runtime.status import ExtensionStatus, OperatorStatus, Refusal, Step, Way
+
+_LOADED: dict[str, "Loaded"] = {}
+
+
+def load(extension: Extension, package: Path, ops: Mapping[str, Sequence[str]]) -> ExtensionStatus:
+    """Load an extension as TORCHWHEEL_MODE says; call it when its operators are defined.
+
+    Nothing is compiled here: what is not prebuilt waits for its first call on a GPU. It raises in
+    mode "error" alone; elsewhere whatever fails is a warning, and PyTorch does the work.
+
+    Args:
+        extension: what it is.
+        package: the folder of its package.
+        ops: per operator family, the names of its operators that have a native kernel.
+    """
+    loaded = Loaded(extension, package, ops, modes.mode(os.environ))
+    _LOADED[extension.package] = loaded
+    loaded.start(lambda: fault_of(extension))
+    return loaded.status()
+
+
+def status_of(package: str) -> ExtensionStatus | None:
+    """What an extension's operators run on, as of now; None if it is not loaded."""
+    loaded = _LOADED.get(package)
+    return loaded.status() if loaded else None
+
+
+class Loaded:
+    """An extension in this process, and how each of its operators came to run."""
+
+    def __init__(
+        self,
+        extension: Extension,
+        package: Path,
+        ops: Mapping[str, Sequence[str]],
+        mode: modes.Mode,
+    ) -> None:
+        """Nothing is loaded yet: every operator falls back.
+
+        Args:
+            extension: what it is.
+            package: the folder of its package.
+            ops: per operator family, the names of its operators that have a native kernel.
+            mode: the ways that may be taken.
+        """
+        self.extension = extension
+        self.package = package
+        self.mode = mode
+        self.module: ModuleType | None = None
+        self.operators = {
+            operator.name: OperatorStatus(
+                operator.name,
+                tuple(f"{extension.namespace}::{op}" for op in ops[operator.name]),
+                "fallback",
+            )
+            for operator in extension.operators
+        }
+
+    def status(self) -> ExtensionStatus:
+        """What runs on what, as of now."""
+        operators = tuple(self.operators.values())
+        return ExtensionStatus(self.extension.package, self.mode, operators, self.module)
+
+    def start(self, check: prebuilt.Check) -> None:
+        """Load what is prebuilt; where that fails, have operators wait for their first call."""
+        refusals: tuple[Refusal, ...] = ()
+        if modes.may_load(self.mode):
+            library, self.module, refusals = prebuilt.load(self.extension, self.package, check)
+            if library is not None:
+                self._all(self.operators, way="prebuilt", library=library, refusals=refusals)
+                # A library for few GPUs may have been built without an operator.
+                refusals = (Refusal("prebuilt", f"{library.name} has no kernel of it"),)
+        missing = [name for name in self.operators if not self._has_kernels(name)]
+        if not missing:
+            return
+        waiting = modes.may_build(self.mode) and _has_gpu_support()
+        self._all(missing, way="waiting" if waiting else "fallback", refusals=refusals)
+        without = [self.operators[name] for name in missing]
+        if waiting:
+            for name in missing:
+                self._await(name)
+        elif self.mode == "error":
+            raise RuntimeError(self._sentence(without))
+        elif self.mode in ("prebuilt", "jit") or any(one.fault for one in refusals):
+            self._warn(without)
+
+    def _has_kernels(self, name: str) -> bool:
+        import torch  # noqa: PLC0415 - the doctor reads this package where there is no torch
+
+        has = torch._C._dispatch_has_kernel_for_dispatch_key
+        status = self.operators[name]
+        return status.library is not None and all(
+            has(op, self.extension.dispatch) for op in status.ops
+        )
+
+    def _all(
+        self,
+        names: Iterable[str],
+        *,
+        way: Way,
+        library: Path | None = None,
+        refusals: tuple[Refusal, ...],
+    ) -> None:
+        for name in names:
+            self.operators[name] = dataclasses.replace(
+                self.operators[name], way=way, library=library, refusals=refusals
+            )
+
+    def _await(self, name: str) -> None:
+        status = self.operators[name]
+        ops = [op.partition("::")[2] for op in status.ops]
+        FirstCall(
+            self.extension.namespace, ops, self.extension.dispatch, lambda: self._obtain(name)
+        )
+
+    def _obtain(self, name: str) -> Callable[[], None]:
+        """Build the library of an operator, or find it in the cache; returns what loads it."""
+        from torchwheel.runtime.build import obtain  # noqa: PLC0415 - costs nothing until needed
+
+        try:
+            library, step = obtain(self.extension, self.package, name)
+        except Exception as error:  # whatever it is, PyTorch is still there
+            reason = prebuilt.first_line(error)
+            return lambda: self._give_up(name, Refusal("jit build", reason))
+        return lambda: self._take(name, library, step)
+
+    def _take(self, name: str, library: Path, step: Step) -> None:
+        try:
+            prebuilt.load_library(library)
+        except Exception as error:  # whatever it is, PyTorch is still there
+            self._give_up(name, Refusal(step, f"{library.name}: {prebuilt.first_line(error)}"))
+        else:
+            self.operators[name] = dataclasses.replace(
+                self.operators[name], way=step, library=library
+            )
+
+    def _give_up(self, name: str, refusal: Refusal) -> None:
+        status = self.operators[name]
+        failed = dataclasses.replace(status, way="fallback", refusals=(*status.refusals, refusal))
+        self.operators[name] = failed
+        if self.mode == "error":
+            raise RuntimeError(self._sentence([failed]))
+        self._warn([failed])
+
+    def _warn(self, operators: Collection[OperatorStatus]) -> None:
+        warnings.warn(self._sentence(operators), RuntimeWarning, stacklevel=2)
+
+    def _sentence(self, operators: Collection[OperatorStatus]) -> str:
+        names = ", ".join(one.operator for one in operators)
+        reasons = dict.fromkeys(str(refusal) for one in operators for refusal in one.refusals)
+        why = (
+            "; ".join(reasons) or f"{modes.VARIABLE}={self.mode}, and this torch has no GPU support"
+        )
+        return (
+            f"{self.extension.package}: {names} on plain PyTorch: {why}. "
+            f"`python -m {self.extension.package}` says what mends it."
+        )
+
+
+def _has_gpu_support() -> bool:
+    """Whether this torch was built for GPUs. The GPUs are not asked: a process may fork yet."""
+    import torch  # noqa: PLC0415 - the doctor reads this package where there is no torch
+
+    return bool(torch.version.cuda or torch.version.hip)

@@ -1,0 +1,62 @@
+"""Ordinary extensions: a module whose sources include torch/extension.h, prebuilt or built here."""
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from torchwheel.builder.extension import Extension
+from torchwheel.runtime import mode as modes
+from torchwheel.runtime import prebuilt
+from torchwheel.runtime.fits import fault_of
+from torchwheel.runtime.status import Refusal
+
+
+def load_module(extension: Extension, package: Path) -> ModuleType:
+    """The extension module of an ordinary extension, as TORCHWHEEL_MODE says.
+
+    Where it is not prebuilt for this torch and Python it is built here and now, whole, which takes
+    a minute or more; so call it where the module is first needed.
+
+    Args:
+        extension: what it is.
+        package: the folder of its package.
+
+    Raises:
+        ImportError: it is neither prebuilt nor can it be built; one line says why and what to do.
+    """
+    if extension.module is None:
+        raise ValueError("an ordinary extension names its `module`")
+    mode = modes.mode(os.environ)
+    refusals: tuple[Refusal, ...] = ()
+    if modes.may_load(mode):
+        _, module, refusals = prebuilt.load(extension, package, lambda: fault_of(extension))
+        if module is not None:
+            return module
+    if modes.may_build(mode):
+        from torchwheel.runtime.build import obtain  # noqa: PLC0415 - costs nothing until needed
+
+        try:
+            return _import(extension.module.name, obtain(extension, package, None)[0])
+        except Exception as error:  # whatever it is, it is one reason more
+            refusals = (*refusals, Refusal("jit build", prebuilt.first_line(error)))
+    why = "; ".join(map(str, refusals)) or f"{modes.VARIABLE}={mode}"
+    raise ImportError(
+        f"{extension.module.name}: {why}. `torchwheel doctor {extension.package}` says what mends "
+        "it.",
+        name=extension.module.name,
+    )
+
+
+def _import(name: str, file: Path) -> ModuleType:
+    """Import a module from a file of the cache."""
+    loader = importlib.machinery.ExtensionFileLoader(name, str(file))
+    spec = importlib.util.spec_from_file_location(name, file, loader=loader)
+    if spec is None:
+        raise ImportError(f"{file}: no extension module of this Python")
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    sys.modules[name] = module
+    return module

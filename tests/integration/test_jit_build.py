@@ -1,0 +1,178 @@
+"""fusedops built at its first call: real compilers, a real torch that is told it has GPUs.
+
+The kernel itself is not run: the call is redispatched to the GPU's key with tensors of the CPU,
+which the reference takes and the native library refuses with a sentence of its own.
+"""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from torchwheel.console import Quiet
+from torchwheel.toolkit.headers import torch_headers
+
+pytest.importorskip("torch", reason="torch is not installed")
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).parents[2]
+CALL = """
+import json, sys, warnings
+import torch
+torch.version.cuda = "13.0"
+import fusedops
+gpu = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
+call = torch.ops.fusedops.vector_add.default.redispatch
+print("ready", flush=True)
+with warnings.catch_warnings(record=True) as heard:
+    warnings.simplefilter("always")
+    first = call(gpu, torch.ones(2), torch.ones(2)).tolist()
+try:
+    call(gpu, torch.ones(2), torch.ones(2))
+    native = None
+except RuntimeError as error:
+    native = str(error)
+(status,) = [one for one in fusedops.status().operators if one.operator == "vector_add"]
+print(json.dumps({
+    "first": first, "native": native, "way": status.way, "library": str(status.library),
+    "reason": status.reason, "warnings": [str(one.message) for one in heard],
+}))
+"""
+
+
+@pytest.fixture
+def environ(nvcc, tmp_path):
+    """A toolkit, one arch, and a cache of the test's own."""
+    return {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "pkg"),
+        "CUDA_HOME": str(nvcc.parents[1]),
+        "TORCH_CUDA_ARCH_LIST": "9.0",
+        "TORCHWHEEL_CACHE": str(tmp_path / "cache"),
+    }
+
+
+def start(environ, script=CALL):
+    return subprocess.Popen(
+        [sys.executable, "-c", script],
+        env=environ,
+        cwd="/",
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(process):
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    return json.loads(out.splitlines()[-1]), err
+
+
+def call(environ):
+    return ended(start(environ))
+
+
+def test_the_first_call_builds_and_the_next_process_finds_it(environ, tmp_path):
+    begun = time.monotonic()
+    found, said = call(environ)
+    seconds = time.monotonic() - begun
+    assert found["way"] == "jit build", found
+    assert found["first"] == [2.0, 2.0]
+    assert found["native"] == "vector_add: a: expected a tensor on a GPU, found cpu"
+    assert found["warnings"] == []
+    assert "fusedops.vector_add: building it" in said
+    assert seconds < 60
+    library = Path(found["library"])
+    assert library.is_relative_to(tmp_path / "cache" / "jit")
+    again, said = call(environ)
+    assert (again["way"], again["library"]) == ("jit cache", found["library"])
+    assert again["native"] == found["native"]
+    assert "building" not in said
+
+
+def test_another_arch_is_another_library(environ):
+    first, _ = call(environ)
+    second, _ = call({**environ, "TORCH_CUDA_ARCH_LIST": "8.0"})
+    assert second["way"] == "jit build"
+    assert first["library"] != second["library"]
+
+
+def test_many_processes_at_once_build_once(environ):
+    processes = [start(environ) for _ in range(32)]
+    ends = [ended(process) for process in processes]
+    assert [found["native"] is not None for found, _ in ends] == [True] * 32
+    assert len({found["library"] for found, _ in ends}) == 1
+    assert sum("building it" in said for _, said in ends) == 1
+
+
+def test_killed_at_any_moment_the_next_run_succeeds(environ, tmp_path):
+    chance = random.Random(20261120)
+    for number in range(20):
+        # Every other time from nothing, else from what the killed one left.
+        if number % 2 == 0:
+            shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+        process = start(environ)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(chance.uniform(0.0, 4.0))
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=60)
+        if number % 5 == 4:
+            found, _ = call(environ)
+            assert found["way"] in ("jit build", "jit cache"), found
+            assert found["native"] is not None
+    found, _ = call(environ)
+    assert found["native"] is not None
+
+
+def test_without_a_compiler_it_runs_on_plain_pytorch_and_says_so_once(environ, tmp_path):
+    bare = {**environ, "PATH": str(tmp_path)}
+    bare.pop("CXX", None)
+    found, _ = call(bare)
+    assert found["way"] == "fallback"
+    assert found["first"] == [2.0, 2.0]
+    (warning,) = found["warnings"]
+    assert warning.startswith("fusedops: vector_add on plain PyTorch: ")
+    assert "no C++ compiler (g++, c++ or clang++) on the PATH" in warning
+    assert "`python -m fusedops` says what mends it" in warning
+
+
+def test_a_mistake_in_a_source_is_named(environ, tmp_path):
+    tree = tmp_path / "tree"
+    shutil.copytree(ROOT / "pkg" / "fusedops", tree / "pkg" / "fusedops")
+    shutil.copytree(ROOT / "csrc", tree / "csrc")
+    (tree / "pyproject.toml").touch()
+    source = tree / "csrc" / "kernels" / "vector_add.cu"
+    source.write_text(source.read_text() + "\nint mistake = ;\n")
+    path = f"{tree / 'pkg'}:{ROOT / 'pkg'}"
+    found, _ = call({**environ, "PYTHONPATH": path})
+    assert found["way"] == "fallback"
+    (warning,) = found["warnings"]
+    assert "building obj/kernels/vector_add.cu.o failed" in warning
+    assert "expected an expression" in warning
+
+
+def test_an_older_torch_gets_the_aten_flavour(environ, cache):
+    """What torch below the stable ABI's floor would have: forced here, on this torch."""
+    changed = f"""
+import dataclasses, importlib.util, sys
+path = {str(ROOT / "pkg" / "fusedops" / "extension.py")!r}
+spec = importlib.util.spec_from_file_location("fusedops.extension", path)
+sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+module.EXTENSION = dataclasses.replace(module.EXTENSION, torch="99.0")
+"""
+    script = changed + CALL
+    # torch for CPUs lacks one header of CUDA's, which holds macros.
+    include = torch_headers("2.11", cache, Quiet()) / "torch" / "include"
+    found, _ = ended(start({**environ, "CPLUS_INCLUDE_PATH": str(include)}, script))
+    assert found["way"] == "jit build", found
+    assert found["native"] == "vector_add: a: expected a tensor on a GPU, found cpu"

@@ -1,0 +1,261 @@
+"""Real disks: full ones, ones that cannot be written, and folders of other users."""
+
+import contextlib
+import multiprocessing
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from jitmaker import Builds, Process, Told, library_of, wanted
+from torchwheel.errors import TorchwheelError
+from torchwheel.files import discard
+from torchwheel.jit import folder as folders
+from torchwheel.jit.find import Found, find
+from torchwheel.jit.make import make
+from torchwheel.jit.prune import prune
+
+pytestmark = pytest.mark.integration
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """Mounts a small file system; `disk(options)` again changes it."""
+    place = tmp_path / "disk"
+    place.mkdir()
+
+    def mount(options: str) -> Path:
+        again = f"remount,{options}" if os.path.ismount(place) else options
+        command = ["mount", "-t", "tmpfs", "-o", again, "tmpfs", str(place)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode and not os.path.ismount(place):
+            pytest.skip("no file system can be mounted here: that takes root")
+        assert done.returncode == 0, done.stderr
+        return place / "jit"
+
+    yield mount
+    if os.path.ismount(place):
+        subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """The folder of temporary files, for this test alone."""
+    path = tmp_path / "temporary"
+    path.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(path))
+    monkeypatch.setenv("TMPDIR", str(path))
+    folders._private_folder.cache_clear()
+    yield path
+    folders._private_folder.cache_clear()
+
+
+@pytest.fixture
+def public():
+    """A folder that every user reaches."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def fails_for_space(folder, text, size):
+    with pytest.raises(TorchwheelError, match=rf"^no space left on the disk of {folder}\S* or "):
+        make(folder, wanted(text), Builds(size), Told())
+
+
+@pytest.mark.parametrize(
+    "size", [6 << 20, 3 << 20], ids=["no room for the build", "no room for the entry"]
+)
+def test_a_full_disk_is_one_line_and_what_is_there_stays(disk, size):
+    folder = disk("size=4m")
+    library = make(folder, wanted("small"), Builds(), Told())
+    for _ in range(2):
+        fails_for_space(folder, "large", size)
+        assert find(folder, wanted("small").key) == Found(library)
+        assert find(folder, wanted("large").key) == Found()
+        assert not [path for path in folder.rglob("*") if ".aside" in path.name]
+    disk("size=64m")
+    assert make(folder, wanted("large"), Builds(size), Told()).stat().st_size == size
+
+
+def test_a_disk_without_a_free_file_is_one_line_and_can_be_pruned(disk):
+    folder = disk("size=4m,nr_inodes=64")
+    library = make(folder, wanted("first"), Builds(), Told())
+
+    def fill():
+        with contextlib.suppress(OSError):
+            for number in range(64):
+                (folder.parent / f"full{number}").touch()
+
+    fill()
+    failed = []
+    # One file more each time: each that is made is once the one for which there is no room.
+    while len(failed) < 20:
+        try:
+            make(folder, wanted("more", name="other"), Builds(), Told())
+            break
+        except TorchwheelError as error:
+            failed.append(str(error))
+        assert find(folder, wanted("first").key) == Found(library)
+        assert not list(folder.rglob("*.aside"))
+        next(folder.parent.glob("full*")).unlink()
+    assert 8 < len(failed) < 20
+    assert {line[: len("no space left on the disk")] for line in failed} == {
+        "no space left on the disk"
+    }
+    fill()
+    prune(folder, 0)
+    assert list(folder.iterdir()) == []
+
+
+def test_from_a_disk_that_cannot_be_written_libraries_are_loaded_and_new_ones_are_ones_own(
+    disk, temporary
+):
+    folder = disk("size=4m")
+    library = make(folder, wanted("there"), Builds(), Told())
+    disk("ro")
+    told, builds = Told(), Builds()
+    assert find(folder, wanted("there").key) == Found(library)
+    assert make(folder, wanted("there"), builds, told) == library
+    assert (builds.count, told.said) == (0, [])
+    other = make(folder, wanted("new"), builds, told)
+    assert other.read_bytes() == library_of("new")
+    assert told.said == [
+        f"{folder}: cannot be written (Read-only file system): ext.scale is built for this process "
+        "alone and again next time; set TORCHWHEEL_CACHE to a folder that can be written",
+        "ext.scale: building it",
+    ]
+    (private,) = temporary.iterdir()
+    assert other.is_relative_to(private)
+    assert private.stat().st_mode & 0o777 == 0o700
+    assert make(folder, wanted("new"), builds, told) == other
+    assert builds.count == 1
+
+
+def test_what_is_corrupt_on_such_a_disk_is_said_and_built_for_oneself(disk, temporary):
+    folder = disk("size=4m")
+    make(folder, wanted(), Builds(), Told()).write_bytes(b"bent")
+    disk("ro")
+    found = find(folder, wanted().key)
+    assert found.library is None
+    assert found.problem
+    assert found.problem.endswith("ext_scale.so: 4 bytes, 1000 expected; it could not be removed")
+    assert make(folder, wanted(), Builds(), Told()).is_relative_to(temporary)
+
+
+def test_a_process_takes_its_own_libraries_with_it(disk, temporary):
+    folder = disk("size=4m")
+    folder.mkdir()
+    disk("ro")
+    process = Process(folder, "one")
+    process.start()
+    assert process.ended() == 0
+    assert process.lines[-1].startswith(f"made {temporary}/torchwheel-jit-")
+    assert list(temporary.iterdir()) == []
+
+
+def as_nobody(work):
+    """Run `work` in a child that is another user; its exit status."""
+    if os.geteuid():
+        pytest.skip("only root can become another user")
+
+    def child():
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        work()
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+def test_another_user_who_was_there_first_is_refused(public):
+    """TORCHWHEEL_CACHE=/tmp: whoever makes /tmp/jit first might hand out libraries to all."""
+    cache = public / "tmp"
+    cache.mkdir()
+    cache.chmod(0o1777)
+    assert as_nobody(lambda: make(cache / "jit", wanted(), Builds(), Told())) == 0
+    assert len(list((cache / "jit").glob("*/*/ext_scale.so"))) == 1
+    whose = (
+        f"{cache / 'jit'}: belongs to user {NOBODY}, you are 0; set TORCHWHEEL_CACHE to a folder"
+    )
+    found = find(cache / "jit", wanted().key)
+    assert found.library is None
+    assert found.problem
+    assert found.problem.startswith(whose)
+    builds = Builds()
+    with pytest.raises(TorchwheelError, match=f"^{whose}"):
+        make(cache / "jit", wanted(), builds, Told())
+    assert builds.count == 0
+
+
+def test_another_user_sees_and_changes_nothing(public):
+    folder = public / "cache" / "jit"
+    library = make(folder, wanted(), Builds(), Told())
+    # The folder above may be open; ours is not.
+    folder.parent.chmod(0o777)
+
+    def attack():
+        for use in (library.read_bytes, (folder / "x").touch, lambda: list(folder.iterdir())):
+            with pytest.raises(PermissionError):
+                use()
+        found = find(folder, wanted().key)
+        assert found.library is None
+        assert found.problem
+        with pytest.raises(TorchwheelError, match="belongs to user 0, you are 65534"):
+            make(folder, wanted(), Builds(), Told())
+
+    assert as_nobody(attack) == 0
+    assert find(folder, wanted().key) == Found(library)
+
+
+def test_what_another_user_planted_while_the_folder_was_open_is_not_loaded(public):
+    folder = public / "cache" / "jit"
+    library = make(folder, wanted(), Builds(), Told())
+    copy = {path.name: path.read_bytes() for path in library.parent.iterdir()}
+    prune(folder, 0)
+    folder.chmod(0o777)
+    folder.parent.chmod(0o755)
+
+    def plant():
+        library.parent.mkdir(parents=True)
+        for name, data in copy.items():
+            (library.parent / name).write_bytes(data)
+
+    assert as_nobody(plant) == 0
+    found = find(folder, wanted().key)
+    assert found.library is None
+    assert found.problem == (f"{library.parents[1]}: belongs to user {NOBODY}, you are 0; removed")
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert make(folder, wanted(), Builds(), Told()).stat().st_uid == 0
+
+
+def test_ones_own_folder_without_write_permission_is_read_and_not_opened(public):
+    public.chmod(0o777)
+    folder = public / "cache" / "jit"
+
+    def use():
+        library = make(folder, wanted(), Builds(), Told())
+        folder.chmod(0o500)
+        assert find(folder, wanted().key) == Found(library)
+        told = Told()
+        other = make(folder, wanted("two"), Builds(), told)
+        assert other.read_bytes() == library_of("two")
+        assert not other.is_relative_to(folder)
+        assert told.said[0].startswith(f"{folder}: cannot be written (Permission denied): ")
+        assert folder.stat().st_mode & 0o777 == 0o500
+        # A process that is not root is a user like any other: it cannot read this either.
+        folder.chmod(0o700)
+        library.chmod(0)
+        found = find(folder, wanted().key)
+        assert found.problem == f"{library}: cannot be read; removed"
+        assert make(folder, wanted(), Builds(), Told()) == library
+        discard(other.parents[2])
+
+    assert as_nobody(use) == 0

@@ -1,0 +1,140 @@
+"""The facts of the machine that runs the tests, held against what its own tools say."""
+
+import importlib.util
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import torchwheel
+from torchwheel.machine import system
+from torchwheel.machine.cuda_parts import Parts, parts
+from torchwheel.machine.cuda_toolkits import cuda_toolkits
+from torchwheel.machine.driver import find_driver
+from torchwheel.machine.model import Driver
+from torchwheel.machine.torch_facts import find_torch
+from torchwheel.machine.torch_model import Absent, Torch
+from torchwheel.machine.whole import whole
+from torchwheel.validate.compat import host_bounds
+
+pytestmark = pytest.mark.integration
+PACKAGES = Path(torchwheel.__file__).parents[1]
+needs_torch = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="torch is not installed here"
+)
+WHOLE = """
+import dataclasses, json
+from torchwheel.machine.whole import whole
+print(json.dumps(dataclasses.asdict(whole()), default=str))
+"""
+FROM_FILES = """
+import sys
+from torchwheel.machine.torch_facts import find_torch
+found = find_torch()
+assert "torch" not in sys.modules
+import torch
+assert found == find_torch(), (found, find_torch())
+print(found.version, torch.version.cuda, torch.version.hip)
+"""
+
+
+@needs_torch
+def test_torchs_files_say_what_torch_says_of_itself():
+    done = subprocess.run(
+        [sys.executable, "-c", FROM_FILES],
+        env={**os.environ, "PYTHONPATH": str(PACKAGES)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    version, cuda, hip = done.stdout.split()
+    found = find_torch()
+    assert isinstance(found, Torch)
+    assert (found.version, str(found.cuda), str(found.hip)) == (version, cuda, hip)
+    assert (found.folder / "version.py").is_file()
+
+
+def test_glibc_is_what_the_loader_says():
+    found = system.glibc()
+    listed = subprocess.run(["ldd", "--version"], capture_output=True, text=True, check=False)
+    if isinstance(found, Absent):
+        assert "GLIBC" not in listed.stdout
+    else:
+        assert listed.stdout.splitlines()[0].endswith(found)
+
+
+def test_the_provisioned_toolkit_is_whole(nvcc):
+    root = nvcc.parent.parent
+    assert parts(root) == Parts("13.0")
+    found = [one for one in cuda_toolkits() if one.root == root.resolve()]
+    assert [(one.release, one.problem) for one in found] == [("13.0", None)]
+
+
+def test_the_toolkit_on_the_path_is_the_one_that_nvcc_runs_in(nvcc, tmp_path):
+    """As scripts in /usr/local/bin call one."""
+    script = tmp_path / "bin" / "nvcc"
+    script.parent.mkdir()
+    script.write_text(f'#!/bin/sh\nexec {nvcc} "$@"\n')
+    script.chmod(0o755)
+    environ = {"PATH": f"{script.parent}:{os.environ['PATH']}"}
+    first = next(cuda_toolkits(environ, site=[], cache=tmp_path))
+    assert (first.root, first.where) == (nvcc.parent.parent.resolve(), "nvcc on the PATH")
+
+
+def test_the_bounds_are_those_of_the_header(nvcc):
+    header = (nvcc.parent.parent / "include/crt/host_config.h").read_text()
+    gcc = re.findall(r"^#if __GNUC__ > (\d+)", header, re.MULTILINE)
+    clang = re.findall(r"^#if \(__clang_major__ >= (\d+)\)", header, re.MULTILINE)[-1]
+    bounds = host_bounds("13.0")
+    assert [bound.partition("<")[2] for bound in bounds.values()] == [str(int(gcc[0]) + 1), clang]
+
+
+def test_the_driver_or_why_there_is_none():
+    for backend in ("cuda", "rocm"):
+        found = find_driver(backend)
+        assert isinstance(found, Driver) or len(found.reason.splitlines()) == 1
+    module = Path("/sys/module/nvidia/version")
+    if module.is_file():
+        found = find_driver("cuda")
+        assert isinstance(found, Absent) or found.version == module.read_text().strip()
+
+
+def test_the_whole_machine():
+    found = whole()
+    assert found.python == platform.python_version()
+    assert found.platform == f"linux_{platform.machine()}"
+    assert found.host is not None
+    assert found.host.family in ("gcc", "clang")
+    assert (found.driver is None) == (found.driver_problem is not None)
+    assert bool(found.gpus) == (found.gpus_problem is None)
+    roots = [one.root for one in found.toolkits]
+    assert len(roots) == len(set(roots))
+    if importlib.util.find_spec("torch"):
+        assert (found.torch == find_torch(), found.torch_problem) == (True, None)
+
+
+def test_a_bare_machine_is_facts_too(tmp_path):
+    """No torch, no compiler on the PATH, no home: -S leaves site-packages out."""
+    for name in ("torchwheel", "packaging"):
+        spec = importlib.util.find_spec(name)
+        (tmp_path / name).symlink_to(Path(spec.origin).parent)
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", WHOLE],
+        env={"PYTHONPATH": str(tmp_path), "PATH": "", "CUDA_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["torch"], told["torch_problem"]) == (None, "torch is not installed")
+    assert told["host"] is None
+    assert told["host_problem"].startswith("no C++ compiler")
+    first = told["toolkits"][0]
+    assert (first["where"], first["problem"]) == ("CUDA_HOME", "it has no bin/nvcc")

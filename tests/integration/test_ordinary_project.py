@@ -1,0 +1,213 @@
+"""`torchwheel build` on projects of others: real torch, compiler, auditwheel, gates, pip."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from torchwheel.check.gates import run_gates
+from torchwheel.check.limits import Limits
+from torchwheel.console import Quiet
+from torchwheel.files import sha256
+from torchwheel.inspect.wheel import read_wheel
+from torchwheel.smoke import environment
+
+pytestmark = pytest.mark.integration
+
+# What the suite's smoke tests run with, so that nothing more is installed for these.
+TORCH = "2.13.0"
+CPU = ("--cpu", "--torch", TORCH)
+TAG = f"cp{sys.version_info.major}{sys.version_info.minor}"
+OPT_IN = "TORCHWHEEL_TEST_CUDA_TORCH"
+
+PLAIN_C = """\
+from setuptools import Extension, setup
+setup(
+    name="plain",
+    version="1.0+git.7",
+    py_modules=["plain"],
+    ext_modules=[Extension("plain_c", ["plain.c"])],
+)
+"""
+MODULE = """\
+#include <Python.h>
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "plain_c", 0, -1, 0};
+PyMODINIT_FUNC PyInit_plain_c(void) { return PyModule_Create(&module); }
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    return Path(shutil.copytree(Path(__file__).parent / "ordinary", tmp_path / "ordinary"))
+
+
+@pytest.fixture
+def plain(tmp_path):
+    """A project that compiles in a moment: C, and no torch in it."""
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    for name, text in {
+        "setup.py": PLAIN_C,
+        "plain.c": MODULE,
+        "plain.py": "import plain_c",
+    }.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def the_wheel(dist: Path) -> Path:
+    (wheel,) = dist.glob("*.whl")
+    return wheel
+
+
+def one_line(done: subprocess.CompletedProcess[str], status: int) -> str:
+    """The message of a call that failed as it should."""
+    assert done.returncode == status, done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    (line,) = [one for one in done.stderr.splitlines() if one.startswith("torchwheel: ")]
+    return line
+
+
+def test_an_sdist_becomes_a_wheel_whose_gates_hold(project, tmp_path, torchwheel, cache):
+    sdist = tmp_path / "scaled-0.3.tar.gz"
+    with tarfile.open(sdist, "w:gz") as archive:
+        archive.add(project, "scaled-0.3")
+    done = torchwheel("build", sdist, *CPU, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    wheel = the_wheel(tmp_path / "dist")
+    assert re.fullmatch(
+        rf"scaled-0\.3\+cputorch2\.13-{TAG}-{TAG}-manylinux_2_\d+_\w+\.whl", wheel.name
+    )
+    results = run_gates(wheel, Limits(max_size_mib=10))
+    assert all(result.ok for result in results), results
+    facts = read_wheel(wheel)
+    assert sorted(map(str, facts.metadata.requires_dist or ())) == ["packaging", "torch==2.13.*"]
+    assert facts.claims is not None
+    assert (facts.claims.backend, facts.claims.torch) == (None, "==2.13.*")
+
+    record = json.loads((tmp_path / "dist" / f"{wheel.name}.json").read_text())
+    assert record["source_sha256"] == sha256(sdist)
+    assert record["wheel"]["sha256"] == sha256(wheel)
+    assert [gate["ok"] for gate in record["gates"]] == [True] * 7
+    assert [one["name"] for one in record["imported"]] == ["scaled"]
+    assert record["wheel"]["steps"].keys() == {"torch", "build", "repair", "proof"}
+
+    *table, _, _, command = done.stdout.splitlines()
+    assert command == f"  pip install dist/{wheel.name}"
+    assert all(len(line) <= 80 for line in table)
+    # Built for this torch, it runs with it, installed by the command that is printed.
+    base = environment.base(cache, ("pytest", f"torch=={TORCH}"), Quiet())
+    env = environment.over(base, tmp_path / "env")
+    install = [sys.executable, "-m", "pip", "--python", str(env.python), "install", "--quiet"]
+    subprocess.run([*install, str(wheel)], check=True)
+    call = "import torch, scaled; print(scaled.scale(torch.ones(2), 3).tolist())"
+    said = subprocess.run(
+        [env.python, "-c", call], env=env.environ, cwd=tmp_path, stdout=subprocess.PIPE, check=True
+    )
+    assert said.stdout == b"[3.0, 3.0]\n"
+
+
+def test_a_folder_is_built_where_it_lies_and_stays_clean(plain, tmp_path, torchwheel):
+    before = sorted(path.name for path in plain.iterdir())
+    done = torchwheel("build", plain, *CPU, "--dist", tmp_path / "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    # The local version it gives itself is kept, before ours.
+    wheel = the_wheel(tmp_path / "out")
+    assert wheel.name.startswith(f"plain-1.0+git.7.cputorch2.13-{TAG}-{TAG}-manylinux")
+    assert sorted(path.name for path in plain.iterdir()) == before
+
+
+def test_openmp_is_the_one_that_torch_has_loaded(plain, tmp_path, torchwheel):
+    setup = plain / "setup.py"
+    openmp = '["plain.c"], extra_compile_args=["-fopenmp"], extra_link_args=["-fopenmp"])'
+    setup.write_text(setup.read_text().replace('["plain.c"])', openmp))
+    loop = "int n = 0;\n#pragma omp parallel for\nfor (int i = 0; i < 9; ++i) n += i;\n return"
+    (plain / "plain.c").write_text(MODULE.replace("return", loop))
+    done = torchwheel("build", plain, *CPU, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    facts = read_wheel(the_wheel(tmp_path / "dist"))
+    assert facts.claims is not None
+    assert facts.claims.borrowed == ("libgomp.so.1",)
+    assert not [name for name in facts.members if "libgomp" in name]
+
+
+def test_a_compile_error_is_the_compilers_line(project, tmp_path, torchwheel):
+    (project / "csrc" / "scaled.cpp").write_text("#error no such luck\n")
+    line = one_line(torchwheel("build", project, *CPU, cwd=tmp_path), 1)
+    assert "scaled.cpp:1:2: error: #error no such luck (all of it in " in line
+    assert Path(line.rpartition(" in ")[2].rstrip(")")).is_file()
+    assert not (tmp_path / "dist").exists()
+
+
+def test_a_requirement_nobody_declares_is_named_and_can_be_added(plain, tmp_path, torchwheel):
+    setup = plain / "setup.py"
+    setup.write_text("import markdown_it\n" + setup.read_text())
+    line = one_line(torchwheel("build", plain, *CPU, cwd=tmp_path), 1)
+    assert "ModuleNotFoundError: No module named 'markdown_it'" in line
+    assert "--with" in line
+    done = torchwheel("build", plain, *CPU, "--with", "markdown-it-py", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("plain.py", "raise ImportError('not today')", "smoke: import plain: .*not today"),
+        ("plain.c", MODULE.replace("{ return", "{ extern int nobody(void); nobody(); return"), ""),
+    ],
+)
+def test_a_wheel_that_does_not_pass_is_kept_out(plain, tmp_path, torchwheel, name, text, says):
+    (plain / name).write_text(text)
+    line = one_line(torchwheel("build", plain, *CPU, cwd=tmp_path), 1)
+    assert re.search(says or "gate torch-symbols: nobody is undefined", line)
+    (rejected,) = (tmp_path / "dist" / "rejected").iterdir()
+    assert line.endswith(f"(the wheel is kept as {rejected.relative_to(tmp_path)})")
+    assert not list((tmp_path / "dist").glob("*.whl*"))
+
+
+def test_a_project_without_a_library_has_nothing_to_build(plain, tmp_path, torchwheel):
+    (plain / "setup.py").write_text(
+        "from setuptools import setup\nsetup(name='plain', py_modules=['plain'])\n"
+    )
+    line = one_line(torchwheel("build", plain, *CPU, cwd=tmp_path), 1)
+    assert "no library in it" in line
+
+
+def test_another_torch_than_the_one_it_is_for_is_not_brought_in(project, tmp_path, torchwheel):
+    pyproject = project / "pyproject.toml"
+    pyproject.write_text(pyproject.read_text().replace("torch>=2.0", "torch<2.0"))
+    line = one_line(torchwheel("build", project, *CPU, cwd=tmp_path), 1)
+    assert f"cannot install the build requirements beside torch {TORCH}" in line
+
+
+def test_a_hostile_archive_is_refused(tmp_path, torchwheel):
+    sdist = tmp_path / "demo-1.0.tar.gz"
+    with tarfile.open(sdist, "w:gz") as archive:
+        archive.add(__file__, "../outside.py")
+    line = one_line(torchwheel("build", sdist, *CPU, cwd=tmp_path), 1)
+    assert "demo-1.0.tar.gz: member '../outside.py' leaves its folder" in line
+
+
+@pytest.mark.skipif(
+    not os.environ.get(OPT_IN), reason=f"installs 5 GB of torch and compiles 10 min: {OPT_IN}=1"
+)
+def test_torch_scatter_becomes_a_wheel_whose_gates_hold(tmp_path, torchwheel):
+    fetch = ["download", "--quiet", "--no-binary=:all:", "--no-deps", "--no-build-isolation"]
+    subprocess.run(
+        [sys.executable, "-m", "pip", *fetch, "torch-scatter==2.1.2", "--dest", str(tmp_path)],
+        check=True,
+    )
+    (sdist,) = tmp_path.glob("torch_scatter-*.tar.gz")
+    options = ("--torch", "2.11.0", "--archs", "9.0")
+    done = torchwheel("build", sdist, *options, cwd=tmp_path, seconds=3600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    facts = read_wheel(the_wheel(tmp_path / "dist"))
+    assert facts.claims is not None
+    assert facts.claims.borrowed == ("libcudart.so.13",)
+    assert facts.claims.archs == ("9.0",)

@@ -1,0 +1,140 @@
+"""Libraries that tests want of the cache, builds that make them, and a run of one as a process.
+
+As a script: `jitmaker.py FOLDER TEXT BYTES SECONDS`; it waits for a line, has the library made in
+the cache FOLDER, and tells what it does, a line each.
+"""
+
+import contextlib
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from torchwheel.errors import TorchwheelError
+from torchwheel.jit.content import Content
+from torchwheel.jit.key import Facts
+from torchwheel.jit.make import Wanted, make
+
+FACTS = Facts(
+    name="ext.scale",
+    archs=("9.0",),
+    toolkit="CUDA 13.0.88, gcc 12.2.0",
+    torch="2.13.0+cu130 stable",
+    commands=(("nvcc", "-c", "\0source\0/scale.cu"),),
+)
+
+
+def wanted(text: str = "one", name: str = "ext.scale") -> Wanted:
+    """A library of one source file."""
+    facts = Facts(name, FACTS.archs, FACTS.toolkit, FACTS.torch, FACTS.commands)
+    return Wanted(facts, Content(Path("/project"), {"scale.cu": text.encode()}))
+
+
+def library_of(text: str, size: int = 1000) -> bytes:
+    """What the builds here make of a source."""
+    return (hashlib.sha256(text.encode()).digest() * (size // 32 + 1))[:size]
+
+
+class Told:
+    """Progress that remembers."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def step(self, text: str) -> None:
+        self.said.append(text)
+
+
+class Builds:
+    """A build that counts."""
+
+    def __init__(self, size: int = 1000) -> None:
+        self.size = size
+        self.count = 0
+
+    def __call__(self, work):
+        self.count += 1
+        built = work.folder / "ext_scale.so"
+        built.write_bytes(library_of((work.source / "scale.cu").read_text(), self.size))
+        return built
+
+
+class Process:
+    """A run of this file, told to start; `until` reads its lines up to one that begins so."""
+
+    def __init__(self, folder: Path, text: str, *, size: int = 1000, seconds: float = 0) -> None:
+        self.lines: list[str] = []
+        self.popen = subprocess.Popen(
+            [sys.executable, __file__, str(folder), text, str(size), str(seconds)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def until(self, beginning: str) -> str:
+        """The first line from now on that begins so."""
+        assert self.popen.stdout
+        for line in self.popen.stdout:
+            self.lines.append(line.rstrip("\n"))
+            if line.startswith(beginning):
+                return self.lines[-1]
+        raise AssertionError(f"ended without {beginning!r}: {self.lines}")
+
+    def start(self) -> None:
+        """Let it begin; `until("ready")` comes first."""
+        assert self.popen.stdin
+        self.popen.stdin.write("\n")
+        self.popen.stdin.flush()
+
+    def ended(self) -> int:
+        """Its exit status, when it has ended; its other lines are read."""
+        rest, _ = self.popen.communicate(timeout=120)
+        self.lines += rest.splitlines()
+        return self.popen.returncode
+
+
+class Aloud:
+    """Progress and events as lines."""
+
+    def say(self, text: str) -> None:
+        print(f"said {text}", flush=True)
+
+    def step(self, text: str) -> None:
+        print(f"step {text}", flush=True)
+
+
+def _process(folder: Path, text: str, size: int, seconds: float) -> None:
+    def build(work):
+        print("building", flush=True)
+        with contextlib.suppress(OSError), (folder.parent / "builds").open("a") as log:
+            log.write(f"{os.getpid()}\n")
+        built = work.folder / "ext_scale.so"
+        data = library_of((work.source / "scale.cu").read_text(), size)
+        # Slowly, so that a kill finds it half-written.
+        with built.open("wb") as file:
+            for part in range(10):
+                file.write(data[size * part // 10 : size * (part + 1) // 10])
+                file.flush()
+                time.sleep(seconds / 10)
+        if text.startswith("fails"):
+            raise TorchwheelError(f"{work.source}/scale.cu(1): error: {text}")
+        print("built", flush=True)
+        return built
+
+    print("ready", flush=True)
+    sys.stdin.readline()
+    try:
+        print(f"made {make(folder, wanted(text), build, Aloud())}", flush=True)
+    except TorchwheelError as error:
+        print(f"failed {error}", flush=True)
+        sys.exit(error.status)
+
+
+if __name__ == "__main__":
+    _process(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))

@@ -1,0 +1,2 @@
+#pragma once
+__device__ inline float plain() { return 0.f; }

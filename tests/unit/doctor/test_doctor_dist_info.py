@@ -1,0 +1,94 @@
+"""Reading a dist-info folder, right, bent and hostile."""
+
+import os
+
+import pytest
+from dist_infos import put
+from hypothesis import given
+from hypothesis import strategies as st
+
+import wheelmaker
+from torchwheel import claims as claims_file
+from torchwheel.doctor import dist_info
+
+
+def test_what_is_whole_has_no_problems(tmp_path):
+    info = dist_info.read(put(tmp_path))
+    assert (info.name, info.version, info.torch) == ("demo", "1.0.0", ">=2.11")
+    assert info.packages == ("demo",)
+    assert {str(tag) for tag in info.tags} == {"py3-none-linux_x86_64"}
+    assert info.claims == wheelmaker.stable()
+    assert info.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("files", "problem"),
+    [
+        ({"METADATA": None}, "demo-1.0.0.dist-info has no METADATA"),
+        ({"METADATA": b"\xff\xfe"}, "METADATA cannot be read"),
+        ({"RECORD": None}, "has no RECORD"),
+        ({"RECORD": b"a,b\n"}, "RECORD line 1: 3 fields expected, got 2"),
+        ({"RECORD": b"demo/gone.py,,\n"}, '"demo/gone.py" is gone'),
+        ({"RECORD": b"demo/_C.so,sha256=x,99\n"}, '"demo/_C.so" has 4 bytes; 99 were installed'),
+        ({"WHEEL": b"Tag: nonsense\n"}, 'WHEEL: "nonsense" is not a tag'),
+        ({"torchwheel__json": b"{"}, "torchwheel.json: not a torchwheel claims file"),
+        ({"torchwheel__json": b'{"schema": 7}'}, "schema 1 expected"),
+        ({"torchwheel__json": b"\xff"}, "torchwheel.json cannot be read"),
+    ],
+)
+def test_what_is_bent_is_told_and_the_rest_is_read(tmp_path, files, problem):
+    info = dist_info.read(put(tmp_path, **files))
+    assert len(info.problems) == 1
+    assert problem in info.problems[0]
+    assert (info.name, info.version) == ("demo", "1.0.0")
+
+
+def test_a_name_cannot_make_a_command_another(tmp_path):
+    folder = put(tmp_path, METADATA=b"Name: demo; rm -rf ~\nVersion: -1 $(x)\n")
+    info = dist_info.read(folder)
+    assert (info.name, info.version) == ("demo__rm_-rf__", "1___x_")
+
+
+def test_files_that_are_gone_are_counted(tmp_path):
+    info = dist_info.read(put(tmp_path, RECORD=b"a.py,,\nb.py,,\nc.py,,\n__pycache__/a.pyc,,\n"))
+    assert info.problems == ('"a.py" is gone, and 2 more like it',)
+
+
+@pytest.mark.parametrize(
+    ("requires", "torch"),
+    [
+        (("torch",), ""),
+        (("Torch (>=2.0)",), ">=2.0"),
+        (("torchvision>=1",), None),
+        (("~~~", "torch==2.6.*; python_version > '3'"), "==2.6.*"),
+    ],
+)
+def test_what_it_requires_of_torch(tmp_path, requires, torch):
+    metadata = wheelmaker.metadata("demo", "1.0.0", requires)
+    assert dist_info.read(put(tmp_path, METADATA=metadata)).torch == torch
+
+
+def test_its_own_package_comes_first_and_private_ones_last(tmp_path):
+    record = b"".join(b"%s/__init__.py,,\n" % name for name in (b"_demo", b"another", b"demo"))
+    folder = put(tmp_path, RECORD=record + b"fast.cpython-312-x86_64-linux-gnu.so,,\n")
+    assert dist_info.read(folder).packages == ("demo", "another", "fast", "_demo")
+
+
+def test_an_editable_installation_names_its_packages_in_top_level(tmp_path):
+    folder = put(tmp_path, RECORD=b"", top_level__txt=b"demo\n_extra\n")
+    assert dist_info.read(folder).packages == ("demo", "_extra")
+
+
+@given(st.sampled_from(["METADATA", "WHEEL", "RECORD", claims_file.FILE]), st.binary(max_size=200))
+def test_no_bytes_bring_it_down(tmp_path_factory, file, data):
+    root = tmp_path_factory.mktemp("bent")
+    info = dist_info.read(put(root, **{file.replace(".", "__"): data}))
+    assert all("\n" not in problem for problem in info.problems)
+
+
+def test_a_file_that_may_not_be_read(tmp_path):
+    folder = put(tmp_path, METADATA=None)
+    os.mkfifo(folder / "unrelated")
+    (folder / "METADATA").mkdir()
+    (problem,) = dist_info.read(folder).problems
+    assert "METADATA cannot be read" in problem

@@ -1,0 +1,140 @@
+"""What the doctor prints: byte for byte, and never wider than 80 columns."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from cases import CPU_TORCH, H200, SITE, TOOLKIT, case, links, native, package, status, waiting
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchwheel.doctor import machine_text
+from torchwheel.doctor.as_json import report_json
+from torchwheel.doctor.caches import Cache
+from torchwheel.doctor.importing import Import
+from torchwheel.doctor.model import Case, Report
+from torchwheel.doctor.rows import row, unbroken
+from torchwheel.doctor.text import report_text
+from torchwheel.doctor.verdict import judge, judge_machine
+from torchwheel.inspect.gpu import GpuCode
+from torchwheel.machine.model import FoundToolkit
+from torchwheel.runtime.status import Refusal
+
+CACHE = Cache(
+    Path("/home/me/.cache/torchwheel"),
+    {"toolkits": 845 << 20, "jit": 212 << 10},
+    corrupt=("demo.scale-0/a.so: bent",),
+)
+GONE = "_ZN3c104goneEv"
+
+
+def well() -> Case:
+    code = (
+        GpuCode("sass", "sm_80", ("k",)),
+        GpuCode("sass", "sm_90", ("k",)),
+        GpuCode("ptx", "sm_90"),
+    )
+    rest = native(
+        "demo/_rest.so", code=(), links=dataclasses.replace(links(), torch_symbols=frozenset())
+    )
+    made = package(natives=(native(code=code), rest), status=status("prebuilt"))
+    others = (
+        FoundToolkit("cuda", Path("/home/me/.cache/torchwheel/t"), "13.2", "torchwheel's cache"),
+    )
+    return case(made, cache=CACHE, toolkits=(TOOLKIT, *others))
+
+
+def broken() -> Case:
+    """A package whose library was built for CUDA and another torch, in a torch for CPUs."""
+    words = ("OSError: Could not load this library: /a/very/long/path" * 3, f"OSError: {GONE}")
+    library = native(
+        loaded=False,
+        needed=("libcudart.so.12",),
+        links=links(
+            absent={"libcudart.so.12": "_C.so"},
+            undefined=frozenset({GONE, "_ZN3c105otherEv", "_ZN3c105thirdEv"}),
+            old=((Path("/lib/libstdc++.so.6"), "GLIBCXX_3.4.99"),),
+        ),
+    )
+    bent = native("demo/bent.so", loaded=False, links=None, problem="demo/bent.so: not an ELF file")
+    failed = Import("raised", words, file=SITE / "demo/__init__.py", where="demo/__init__.py:3")
+    made = package(natives=(library, bent), imported=failed)
+    bad = FoundToolkit("rocm", Path("/opt/rocm"), "", "hipcc on the PATH", "it does not start")
+    return case(
+        made,
+        cache=dataclasses.replace(CACHE, problem="/home/me cannot be written"),
+        torch=CPU_TORCH,
+        driver=None,
+        driver_problem="no NVIDIA driver",
+        gpus=(),
+        gpus_problem="no NVIDIA driver",
+        host=None,
+        host_problem="no C++ compiler",
+        toolkits=(bad,),
+    )
+
+
+def to_be_built() -> Case:
+    refused = Refusal("prebuilt", "none in this installation", fault=False)
+    return case(waiting(status=status("waiting", refused)), cache=CACHE, gpus=(H200, H200))
+
+
+CASES = {"well": well, "broken": broken, "to_be_built": to_be_built}
+
+
+@pytest.fixture(autouse=True)
+def same_everywhere(monkeypatch):
+    monkeypatch.setattr(machine_text.sys, "executable", "/venv/bin/python")
+    monkeypatch.setattr(Path, "home", lambda: Path("/home/me"))
+
+
+def report(made: Case) -> Report:
+    variables = {"TORCHWHEEL_MODE": "auto", "CUDA_HOME": "/opt/cuda-13.0"}
+    return Report(made.machine, variables, made.cache, (made.package,), (judge(made),))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_text(name, golden):
+    text = report_text(report(CASES[name]()))
+    assert max(map(len, text.splitlines())) <= 80
+    golden(f"{name}.txt", text + "\n")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_json(name, golden):
+    text = report_json(report(CASES[name]()))
+    assert json.loads(text)["schema"] == 1
+    golden(f"{name}.json", text + "\n")
+
+
+def test_a_machine_alone():
+    machine = case().machine
+    text = report_text(Report(machine, {}, CACHE, (), (judge_machine(machine),)))
+    assert text.splitlines()[-2].startswith("fine       no package that torchwheel made is here")
+    assert "variables" not in text
+
+
+def test_every_verdict_is_at_the_end():
+    made = [well(), broken()]
+    verdicts = tuple(map(judge, made))
+    whole = Report(made[0].machine, {}, CACHE, tuple(c.package for c in made), verdicts)
+    lines = [line for line in report_text(whole).splitlines() if line.startswith(("fine", "wrong"))]
+    assert [line.split()[0] for line in lines] == ["fine", "wrong"]
+    assert not whole.ok
+
+
+def test_a_name_that_is_no_text_is_printed_all_the_same():
+    made = case(package(root=Path("/venv/\udcff\x1b[2J")))
+    assert "/venv/\\udcff\\u001b[2J" in report_text(report(made))
+    json.loads(report_json(report(made)))
+
+
+@given(st.text(max_size=300) | st.text(alphabet="/ax ", min_size=100))
+def test_a_row_is_never_too_wide(text):
+    assert all(len(line) <= 80 for line in row("label", text))
+
+
+def test_a_command_is_whole_however_long():
+    command = "`pip install " + "x" * 100 + "`"
+    assert any("x" * 100 + "`" in line for line in unbroken("to mend it", command))

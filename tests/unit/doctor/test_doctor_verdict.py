@@ -1,0 +1,261 @@
+"""The verdict: the first cause of what is wrong comes first; of what is well nothing is said."""
+
+import dataclasses
+
+import pytest
+from cases import (
+    CPU_TORCH,
+    CUDA_TORCH,
+    H200,
+    ROCM_TORCH,
+    SITE,
+    TOOLKIT,
+    case,
+    links,
+    native,
+    package,
+    status,
+    waiting,
+)
+
+from torchwheel.arch.devices import Gpu
+from torchwheel.arch.model import parse
+from torchwheel.doctor.caches import Cache
+from torchwheel.doctor.importing import Import
+from torchwheel.doctor.verdict import judge, judge_machine
+from torchwheel.errors import UsageError
+from torchwheel.inspect.gpu import GpuCode
+from torchwheel.machine.model import Driver
+from torchwheel.runtime.status import Refusal
+
+RAISED = Import("raised", ("OSError: undefined symbol: _ZN3c104goneEv",), folders=(SITE / "demo",))
+REFUSED = native(loaded=False)
+
+
+def names(verdict) -> list[str]:
+    return [finding.name for finding in verdict.findings]
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (case(), "its native libraries are loaded, on NVIDIA H200 (9.0)"),
+        (case(package(status=status("prebuilt"))), "its operators are prebuilt, on NVIDIA H200"),
+        (case(waiting()), "its operators are built at their first call, on NVIDIA H200 (9.0), and"),
+        (
+            case(package(status=status("fallback", mode="fallback"), natives=())),
+            "it runs on plain PyTorch, as TORCHWHEEL_MODE=fallback asks",
+        ),
+        (
+            case(gpus=(), driver=None, driver_problem="no NVIDIA driver"),
+            "there is no GPU here, so its kernels lie idle",
+        ),
+        (
+            case(torch=CPU_TORCH, gpus=(), driver=None, driver_problem="no NVIDIA driver"),
+            "there is no GPU here, and torch 2.11.0+cpu is for CPUs, so its kernels lie idle",
+        ),
+        (case(package(natives=())), "it can be imported"),
+        (
+            case(package(natives=(native(code=(), links=links(), loaded=False),))),
+            "it can be imported, and its libraries fit",
+        ),
+    ],
+)
+def test_what_is_well_has_no_findings(made, says):
+    verdict = judge(made)
+    assert verdict.ok, verdict
+    assert says in verdict.says
+    assert verdict.mend is None
+
+
+def test_a_cpu_torch_comes_before_the_undefined_symbol_that_follows_from_it():
+    cuda = native(
+        loaded=False,
+        links=links(
+            absent={"libc10_cuda.so": "_C.so"},
+            undefined=frozenset({"_ZN3c104cuda14current_deviceEv"}),
+        ),
+        needed=("libc10_cuda.so",),
+    )
+    verdict = judge(case(package(natives=(cuda,), imported=RAISED), torch=CPU_TORCH))
+    assert names(verdict) == ["backend", "library", "symbols", "import"]
+    assert "expected a torch built for CUDA" in verdict.says
+    assert verdict.mend == verdict.findings[0].mend
+
+
+def test_another_torch_comes_before_the_undefined_symbol_that_follows_from_it():
+    lost = native(loaded=False, links=links(undefined=frozenset({"_ZN3c104goneEv"})))
+    old = dataclasses.replace(CUDA_TORCH, version="2.6.0+cu124", cuda="12.4")
+    verdict = judge(case(package(natives=(lost,), imported=RAISED), torch=old))
+    assert names(verdict)[0] == "torch"
+    assert "symbols" in names(verdict)
+
+
+def test_without_torch_nothing_else_is_said_of_it():
+    verdict = judge(
+        case(
+            package(
+                natives=(REFUSED,),
+                imported=Import("raised", ("ModuleNotFoundError: No module named 'torch'",)),
+            ),
+            torch=None,
+            torch_problem="torch is not installed",
+        )
+    )
+    assert names(verdict)[0] == "torch"
+    assert "dependency" not in names(verdict)
+
+
+def test_a_package_that_asks_for_no_torch_is_not_asked_for_one():
+    info = dataclasses.replace(package().info, torch=None, claims=None)
+    plain = native(
+        code=(),
+        needed=("libc.so.6",),
+        links=dataclasses.replace(links(), torch_symbols=frozenset()),
+    )
+    made = case(package(info=info, natives=(plain,)), torch=None, torch_problem="not installed")
+    assert judge(made).ok
+
+
+@pytest.mark.parametrize(
+    ("torch", "code"),
+    [(ROCM_TORCH, "sass"), (CUDA_TORCH, "hsaco")],
+)
+def test_kernels_for_the_other_makers_gpus(torch, code):
+    other = native(code=(GpuCode(code, {"sass": "sm_90", "hsaco": "gfx90a"}[code], ("k",)),))
+    assert names(judge(case(package(natives=(other,)), torch=torch)))[0] == "backend"
+
+
+def test_of_libraries_for_several_gpus_one_that_fits_is_enough():
+    both = (native("a.so"), native("b.so", code=(GpuCode("hsaco", "gfx90a", ("k",)),)))
+    assert judge(case(package(natives=both))).ok
+
+
+def test_archs_are_those_of_all_libraries_in_use():
+    split = (native("a.so", archs="sm_80"), native("b.so", archs="sm_90"))
+    assert judge(case(package(natives=split))).ok
+    verdict = judge(case(package(natives=split[:1])))
+    assert names(verdict) == ["archs"]
+    assert "GPU 0 (NVIDIA H200, 9.0); found 8.0" in verdict.says
+
+
+def test_an_arch_that_only_link_steps_left_is_no_code():
+    empty = (GpuCode("sass", "sm_80", ("kernel",)), GpuCode("sass", "sm_90", ()))
+    assert names(judge(case(package(natives=(native(code=empty),))))) == ["archs"]
+
+
+def test_code_that_could_not_be_read_is_not_missing():
+    unread = native(code=(), code_problem="no cuobjdump", needed=("libcudart.so.13",))
+    assert judge(case(package(natives=(unread,)))).ok
+
+
+def test_one_gpu_of_two_without_code_is_a_finding():
+    old = Gpu(1, "Tesla P100", parse("6.0"))
+    verdict = judge(case(gpus=(H200, old)))
+    assert names(verdict) == ["archs"]
+    assert "GPU 1 (Tesla P100, 6.0)" in verdict.says
+
+
+def test_a_driver_too_old_comes_before_archs():
+    old = Driver("cuda", "535.104.05", "12.2")
+    verdict = judge(case(package(natives=(native(archs="sm_80"),)), driver=old))
+    assert names(verdict) == ["driver", "archs"]
+
+
+def test_a_gpu_on_the_bus_without_a_driver():
+    made = case(gpus=(), driver=None, driver_problem="no NVIDIA driver", gpus_problem="none")
+    assert judge(made).ok
+    verdict = judge(dataclasses.replace(made, hardware=("cuda",)))
+    assert names(verdict) == ["driver"]
+    assert "there is an NVIDIA GPU, and no driver for it" in verdict.says
+    assert judge(dataclasses.replace(made, hardware=("rocm",))).ok
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"toolkits": ()}, "toolkit"),
+        ({"host": None, "host_problem": "no C++ compiler"}, "host-compiler"),
+        ({"toolkits": (dataclasses.replace(TOOLKIT, problem="mixed"),)}, "toolkit"),
+        ({"gpus": (Gpu(0, "Tesla P100", parse("6.0")),)}, "archs"),
+    ],
+)
+def test_what_stands_in_the_way_of_a_build(changes, rule):
+    verdict = judge(case(waiting(), **changes))
+    assert names(verdict) == [rule]
+    assert verdict.mend
+    # Nothing is built where there is no GPU, or a library in use.
+    assert judge(case(waiting(), **{**changes, "gpus": (), "driver": None})).ok
+    assert rule not in names(judge(case(**{**changes, "gpus": (H200,)})))
+
+
+def test_a_toolkit_that_may_be_downloaded_is_not_missing():
+    made = case(waiting(), toolkits=())
+    allowed = dataclasses.replace(made, environ={"TORCHWHEEL_DOWNLOAD": "1"})
+    assert not judge(made).ok
+    assert judge(allowed).ok
+
+
+def test_a_cpu_torch_beside_a_gpu_is_wrong_for_what_is_built_too():
+    verdict = judge(case(waiting(status=status("fallback")), torch=CPU_TORCH))
+    assert names(verdict) == ["backend"]
+
+
+def test_the_cache_counts_for_what_is_built_alone():
+    bad = Cache(
+        SITE,
+        problem="/cache cannot be written",
+        corrupt=("demo.scale-0/a.so: bent", "other.x-0: bent"),
+    )
+    verdict = judge(case(waiting(), cache=bad))
+    assert names(verdict) == ["cache", "cache"]
+    assert "demo.scale-0" in verdict.findings[1].says
+    assert judge(case(cache=bad)).ok
+
+
+def test_a_fallback_that_no_rule_explains_is_told_in_its_own_words():
+    refused = Refusal("prebuilt", "_C.so: something odd")
+    verdict = judge(case(package(natives=(), status=status("fallback", refused))))
+    assert names(verdict) == ["fallback"]
+    assert "scale runs on plain PyTorch: prebuilt: _C.so: something odd" in verdict.says
+
+
+@pytest.mark.parametrize(
+    ("how", "words", "says"),
+    [
+        ("raised", ("A: a", "B: b", "C: c"), "raises A: a, from C: c (demo/x.py:3)"),
+        ("raised", ("A: a",), "raises A: a (demo/x.py:3)"),
+        ("killed", ("SIGILL",), "crashes Python with SIGILL (demo/x.py:3)"),
+        ("left", ("exit status 3",), "ends Python with exit status 3 (demo/x.py:3)"),
+        ("hung", ("120 s",), "did not end in 120 s (demo/x.py:3)"),
+        ("not found", ("",), "finds no such module"),
+    ],
+)
+def test_an_import_that_fails_for_a_reason_of_its_own(how, words, says):
+    failed = Import(how, words, file=SITE / "demo/__init__.py", where="demo/x.py:3")
+    verdict = judge(case(package(imported=failed, natives=())))
+    assert names(verdict) == ["import"]
+    assert f"import demo {says}" in verdict.says
+
+
+def test_of_idle_libraries_the_one_the_error_tells_of_is_explained():
+    first = native("demo/_a.so", loaded=False)
+    lost = native("demo/_b.so", loaded=False, links=links(absent={"libx.so.1": "_b.so"}))
+    words = ("OSError: libx.so.1: cannot open shared object file",)
+    made = package(natives=(first, lost), imported=Import("raised", words))
+    verdict = judge(case(made))
+    assert names(verdict) == ["library", "import"]
+    assert "demo/_b.so asks for libx.so.1" in verdict.says
+
+
+def test_a_rule_that_is_let_pass_is_not_told():
+    made = case(package(natives=(native(archs="sm_80"),)))
+    assert judge(dataclasses.replace(made, environ={"TORCHWHEEL_IGNORE": "archs"})).ok
+    with pytest.raises(UsageError, match="no rule"):
+        judge(dataclasses.replace(made, environ={"TORCHWHEEL_IGNORE": "arch"}))
+
+
+def test_a_machine_without_a_package():
+    assert judge_machine(case().machine).ok
+    broken = judge_machine(case(torch=None, torch_problem="torch is not installed").machine)
+    assert (broken.ok, broken.says) == (False, "torch is not installed")

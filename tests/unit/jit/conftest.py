@@ -1,0 +1,29 @@
+import tempfile
+
+import pytest
+
+from jitmaker import Builds, Told, wanted
+from torchwheel.jit import folder as folders
+from torchwheel.jit.make import make
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "cache" / "jit"
+
+
+@pytest.fixture
+def library(folder):
+    """A library in the cache."""
+    return make(folder, wanted(), Builds(), Told())
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """The folder of temporary files, for this test alone."""
+    path = tmp_path / "temporary"
+    path.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(path))
+    folders._private_folder.cache_clear()
+    yield path
+    folders._private_folder.cache_clear()

@@ -1,0 +1,62 @@
+"""An entry's file is read as it was written, or is a ValueError."""
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchwheel.jit.entry import Entry, dumps, loads
+
+ENTRY = Entry("0f" * 16, "ext.scale", ("9.0", "12.0+PTX"), "CUDA 13.0", "2.13", "a.so", 3, "ab")
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=5,
+)
+
+
+@given(st.builds(Entry, file=st.just("a.so")))
+def test_what_was_written_is_read(entry):
+    assert loads(dumps(entry).encode()) == entry
+
+
+@given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
+def test_anything_else_is_a_value_error(data):
+    with pytest.raises(ValueError, match=r"."):
+        loads(data)
+
+
+@given(st.sampled_from([field.name for field in dataclasses.fields(Entry)]), JSON)
+def test_a_field_is_of_its_kind_or_a_value_error(name, value):
+    bent = {**json.loads(dumps(ENTRY)), name: value}
+    try:
+        entry = loads(json.dumps(bent).encode())
+    except ValueError:
+        return
+    again = json.loads(dumps(entry))
+    assert again == bent
+    assert type(again[name]) is type(value)
+
+
+@pytest.mark.parametrize(
+    "file", ["", ".", "..", "/etc/passwd", "../a.so", "a/b.so", "a\0", "\ud800"]
+)
+def test_a_file_that_is_not_beside_it_is_a_value_error(file):
+    text = dumps(dataclasses.replace(ENTRY, file=file))
+    with pytest.raises(ValueError, match="file: the name of a file beside it expected"):
+        loads(text.encode())
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Entry)])
+def test_a_missing_field_is_a_value_error(name):
+    bent = json.loads(dumps(ENTRY))
+    del bent[name]
+    with pytest.raises(ValueError, match="has not the fields content, name, archs"):
+        loads(json.dumps(bent).encode())
+
+
+def test_deep_nesting_is_a_value_error():
+    with pytest.raises(ValueError, match=r"."):
+        loads(b"[" * 60_000)

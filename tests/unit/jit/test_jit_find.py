@@ -1,0 +1,267 @@
+"""A lookup gives what was written, or nothing: every way an entry can be wrong is tried."""
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jitmaker import Builds, Told, library_of, wanted
+from torchwheel.files import discard
+from torchwheel.jit import verified as verified_module
+from torchwheel.jit.find import Found, find
+from torchwheel.jit.make import make
+from torchwheel.jit.verified import CorruptError, verified
+from torchwheel.lock import alone, give_way
+
+KEY = wanted().key
+
+
+def bend(path: Path, change) -> None:
+    path.write_bytes(change(path.read_bytes()))
+
+
+def entry(library: Path) -> Path:
+    return library.with_name("entry.json")
+
+
+def replace_with_link(path: Path) -> None:
+    """An attack: the same bytes, but where another can change them."""
+    cache = next(parent for parent in path.parents if parent.name == "cache")
+    away = cache.with_name(f"away-{path.name}")
+    path.rename(away)
+    path.symlink_to(away)
+
+
+def replace_with_fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def replace_with_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def replace_with_file(path: Path) -> None:
+    shutil.rmtree(path)
+    path.touch()
+
+
+def open_to_group(path: Path) -> None:
+    path.chmod(path.stat().st_mode | stat.S_IWGRP)
+
+
+def open_to_all(path: Path) -> None:
+    path.chmod(path.stat().st_mode | stat.S_IWOTH)
+
+
+def give_away(path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root can give files away")
+    os.chown(path, 65534, 65534)
+
+
+WAYS = {
+    "library truncated": lambda so: bend(so, lambda data: data[:-1]),
+    "library empty": lambda so: bend(so, lambda _: b""),
+    "library longer": lambda so: bend(so, lambda data: data + b"\0"),
+    "library bit flipped": lambda so: bend(so, lambda data: bytes([data[0] ^ 1]) + data[1:]),
+    "library missing": Path.unlink,
+    "library a link": replace_with_link,
+    "library a fifo": replace_with_fifo,
+    "library a folder": replace_with_folder,
+    "library open to the group": open_to_group,
+    "library open to all": open_to_all,
+    "library of another": give_away,
+    "entry truncated": lambda so: bend(entry(so), lambda data: data[: len(data) // 2]),
+    "entry empty": lambda so: bend(entry(so), lambda _: b""),
+    "entry not JSON": lambda so: bend(entry(so), lambda _: b"\xff{"),
+    "entry not ours": lambda so: bend(entry(so), lambda _: b'{"size": 1000}'),
+    "entry too long": lambda so: bend(entry(so), lambda data: b" " * (1 << 16) + data),
+    "entry of another library": lambda so: bend(
+        entry(so), lambda data: data.replace(KEY.content.encode(), b"0" * 32)
+    ),
+    "entry names a file elsewhere": lambda so: bend(
+        entry(so), lambda data: data.replace(b"ext_scale.so", b"../ext_scale.so")
+    ),
+    "entry missing": lambda so: entry(so).unlink(),
+    "entry a link": lambda so: replace_with_link(entry(so)),
+    "entry a fifo": lambda so: replace_with_fifo(entry(so)),
+    "entry open to the group": lambda so: open_to_group(entry(so)),
+    "entry of another user": lambda so: give_away(entry(so)),
+    "folder a link": lambda so: replace_with_link(so.parent),
+    "folder a file": lambda so: replace_with_file(so.parent),
+    "folder open to all": lambda so: open_to_all(so.parent),
+    "folder of another user": lambda so: give_away(so.parent),
+    "target a link": lambda so: replace_with_link(so.parents[1]),
+    "target a file": lambda so: replace_with_file(so.parents[1]),
+    "target open to all": lambda so: open_to_all(so.parents[1]),
+    "target of another user": lambda so: give_away(so.parents[1]),
+}
+
+
+def test_a_library_that_is_there_is_found(folder, library):
+    assert find(folder, KEY) == Found(library)
+    assert library.read_bytes() == library_of("one")
+
+
+def test_nothing_is_found_where_nothing_is_and_nothing_is_made(tmp_path):
+    assert find(tmp_path / "none" / "jit", KEY) == Found()
+    assert not (tmp_path / "none").exists()
+    (tmp_path / "jit").mkdir()
+    assert find(tmp_path / "jit", KEY) == Found()
+    assert not list((tmp_path / "jit").iterdir())
+
+
+def test_another_content_is_not_found(folder, library):
+    assert find(folder, wanted("two").key) == Found()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_wrong_counts_as_absent_is_removed_and_built_again(folder, library, way):
+    WAYS[way](library)
+    found = find(folder, KEY)
+    assert found.library is None
+    assert found.problem
+    assert found.problem.startswith(str(library.parents[1]))
+    assert found.problem.endswith("; removed")
+    assert "\n" not in found.problem
+    assert find(folder, KEY) == Found(), "it says so once"
+    assert not [path for path in folder.rglob("*") if ".aside" in path.name]
+    builds = Builds()
+    assert make(folder, wanted(), builds, Told()) == library
+    assert builds.count == 1
+    assert find(folder, KEY) == Found(library)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_build_replaces_what_a_lookup_could_not_remove(folder, library, way):
+    """Another build holds the lock during the lookup."""
+    WAYS[way](library)
+    with alone(folder / f"{KEY.target}.lock", give_way):
+        found = find(folder, KEY)
+    assert found.library is None
+    assert found.problem
+    assert found.problem.endswith("; it could not be removed")
+    assert make(folder, wanted(), Builds(), Told()) == library
+    assert find(folder, KEY) == Found(library)
+
+
+@pytest.mark.parametrize(
+    "way", ["library a link", "entry a link", "folder a link", "target a link"]
+)
+def test_where_a_link_leads_nothing_is_touched(folder, library, way):
+    WAYS[way](library)
+    (away,) = folder.parent.parent.glob("away-*")
+    before = away.stat()
+    make(folder, wanted(), Builds(), Told())
+    after = away.stat()
+    assert (before.st_mtime_ns, before.st_mode, before.st_size) == (
+        after.st_mtime_ns,
+        after.st_mode,
+        after.st_size,
+    )
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(data=st.data())
+def test_any_change_of_a_librarys_bytes_is_seen(folder, library, data):
+    whole = library_of("one")
+    at = data.draw(st.integers(0, len(whole) - 1))
+    bit = data.draw(st.integers(0, 7))
+    library.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :])
+    with pytest.raises(CorruptError, match="SHA-256"):
+        verified(folder, KEY)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(data=st.binary(max_size=100))
+def test_any_other_entry_is_corrupt(folder, library, data):
+    entry(library).write_bytes(data)
+    with pytest.raises(CorruptError):
+        verified(folder, KEY)
+
+
+def test_a_lookup_is_the_last_use(folder, library):
+    os.utime(library.parent, (1, 1))
+    find(folder, KEY)
+    assert time.time() - library.parent.stat().st_mtime < 60
+
+
+def test_a_use_that_cannot_be_noted_is_no_error(folder, library, monkeypatch):
+    def refuse(path):
+        raise OSError(30, "Read-only file system", str(path))
+
+    monkeypatch.setattr(os, "utime", refuse)
+    assert find(folder, KEY) == Found(library)
+
+
+def test_a_folder_open_to_others_is_closed(folder, library):
+    folder.chmod(0o777)
+    assert find(folder, KEY) == Found(library)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_a_folder_of_another_user_is_refused(folder, library):
+    give_away(folder)
+    found = find(folder, KEY)
+    assert found.library is None
+    assert found.problem == (
+        f"{folder}: belongs to user 65534, you are 0; set TORCHWHEEL_CACHE to a folder of your own"
+    )
+    assert library.exists()
+
+
+def test_a_folder_that_is_a_link_is_refused(folder, library):
+    folder.rename(folder.with_name("away"))
+    folder.symlink_to(folder.with_name("away"))
+    found = find(folder, KEY)
+    assert found.library is None
+    assert found.problem == (
+        f"{folder}: a folder expected, not a link or a file; "
+        "set TORCHWHEEL_CACHE to a folder of your own"
+    )
+
+
+def test_what_is_no_fault_of_the_entry_leaves_it(folder, library, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        found = find(folder, KEY)
+    assert found == Found(problem=f"{folder}: Too many open files")
+    assert find(folder, KEY) == Found(library)
+
+
+def test_a_lookup_imports_the_standard_library_alone():
+    """It is a part of an extension's import."""
+    code = """
+        import sys
+        before = set(sys.modules)
+        import torchwheel.jit.find, torchwheel.jit.folder, torchwheel.jit.key
+        import torchwheel.jit.content
+        torchwheel.jit.folder.jit_folder()
+        tops = {name.partition(".")[0] for name in set(sys.modules) - before}
+        print(*sorted(tops - set(sys.stdlib_module_names)))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["torchwheel"]
+
+
+def test_what_is_removed_while_it_is_read_is_absent_and_not_corrupt(folder, library, monkeypatch):
+    def read_too_late(data):
+        discard(library.parent)
+        raise ValueError("half of it")
+
+    monkeypatch.setattr(verified_module.entries, "loads", read_too_late)
+    assert find(folder, KEY) == Found()

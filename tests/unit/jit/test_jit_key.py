@@ -1,0 +1,136 @@
+"""One content, one key, wherever it lies; any change, another key."""
+
+import dataclasses
+from pathlib import Path
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from torchwheel.jit import key as keys
+from torchwheel.jit.key import Facts, make_key, placeless
+
+WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
+FACTS = st.builds(
+    Facts,
+    name=WORDS,
+    archs=st.lists(WORDS, max_size=3).map(tuple),
+    toolkit=WORDS,
+    torch=WORDS,
+    commands=st.lists(st.lists(WORDS, max_size=3).map(tuple), max_size=3).map(tuple),
+)
+FILES = st.dictionaries(WORDS, st.binary(max_size=8), max_size=4)
+
+
+@given(FACTS, FILES)
+def test_the_order_of_files_does_not_count(facts, files):
+    assert make_key(facts, files) == make_key(facts, dict(reversed(files.items())))
+
+
+@given(FACTS, FILES, FACTS, FILES)
+def test_what_differs_has_another_key(facts, files, other_facts, other_files):
+    assume((facts, files) != (other_facts, other_files))
+    assert make_key(facts, files) != make_key(other_facts, other_files)
+
+
+@given(FACTS, FILES, st.data())
+def test_a_change_of_any_one_part_is_another_key(facts, files, data):
+    first = make_key(facts, files)
+    name = data.draw(st.sampled_from([field.name for field in dataclasses.fields(Facts)]))
+    changed = dataclasses.replace(facts, **{name: data.draw(getattr_strategy(name))})
+    assume(changed != facts)
+    other = make_key(changed, files)
+    assert other.content != first.content
+    assert other.target != first.target, "its objects are of no use"
+
+
+def getattr_strategy(name):
+    texts = st.lists(WORDS, max_size=3).map(tuple)
+    return {"archs": texts, "commands": st.lists(texts, max_size=3).map(tuple)}.get(name, WORDS)
+
+
+@given(FACTS, FILES, WORDS, st.binary(max_size=8))
+def test_files_change_the_content_and_not_the_target(facts, files, path, data):
+    assume(files.get(path) != data)
+    first, other = make_key(facts, files), make_key(facts, {**files, path: data})
+    assert first.content != other.content
+    assert first.target == other.target
+
+
+@given(FACTS, FILES)
+def test_a_key_names_folders(facts, files):
+    key = make_key(facts, files)
+    for name in (key.target, key.content):
+        assert Path(name).name == name
+        assert not name.startswith(".")
+        assert len(name) <= 100
+
+
+def test_words_do_not_run_together():
+    def content(**changes):
+        return make_key(dataclasses.replace(_FACTS, **changes), {"a": b"bc"}).content
+
+    ways = {
+        content(commands=(("ab", "c"),)),
+        content(commands=(("a", "bc"),)),
+        content(commands=(("ab",), ("c",))),
+        make_key(_FACTS, {"ab": b"c"}).content,
+        content(archs=("9.0", "10.0")),
+        content(archs=("9.0,10.0",)),
+    }
+    assert len(ways) == 6
+
+
+def test_another_form_of_the_cache_has_other_keys(monkeypatch):
+    first = make_key(_FACTS, {})
+    monkeypatch.setattr(keys, "SCHEMA", keys.SCHEMA + 1)
+    assert make_key(_FACTS, {}) != first
+
+
+_FACTS = Facts("ext", ("9.0",), "CUDA", "torch", ())
+PLACES = st.from_regex(r"(/[a-z]{1,3}){1,3}", fullmatch=True).map(Path)
+
+
+def command(source: Path, toolkit: Path) -> list[str]:
+    return [
+        f"{toolkit}/bin/nvcc",
+        f"-I{source}/include",
+        f"-ffile-prefix-map={source}=.",
+        "-isystem",
+        str(toolkit),
+        f"-Wl,-rpath,{toolkit}/lib",
+        f"{source}/a.cu",
+        "-O3",
+    ]
+
+
+@given(PLACES, PLACES, PLACES, PLACES)
+def test_commands_say_nothing_of_this_machine(source, toolkit, other_source, other_toolkit):
+    for one, another in ((source, toolkit), (other_source, other_toolkit)):
+        assume(one not in (another, *another.parents) and another not in one.parents)
+    (here,) = placeless([command(source, toolkit)], {"source": source, "toolkit": toolkit})
+    (there,) = placeless(
+        [command(other_source, other_toolkit)],
+        {"toolkit": other_toolkit, "source": other_source},
+    )
+    assert here == there
+    assert here[0] == "\0toolkit\0/bin/nvcc"
+    assert here[1] == "-I\0source\0/include"
+    assert here[5] == "-Wl,-rpath,\0toolkit\0/lib"
+
+
+def test_the_inner_of_two_places_counts():
+    places = {"home": Path("/home/me"), "source": Path("/home/me/ext")}
+    assert placeless([["/home/me/ext/a.cu", "/home/me/b"]], places) == (
+        ("\0source\0/a.cu", "\0home\0/b"),
+    )
+
+
+def test_only_a_whole_folder_name_at_a_paths_beginning_is_one():
+    words = ["/src2/a", "/other/src/a", "-I/other/src", "x/src", "/src\n"]
+    assert placeless([words], {"source": Path("/src")}) == (tuple(words),)
+
+
+@given(st.lists(WORDS, max_size=4), PLACES)
+def test_no_word_is_lost(words, place):
+    (found,) = placeless([words], {"source": place})
+    assert tuple(word.replace("\0source\0", str(place)) for word in found) == tuple(words)

@@ -1,0 +1,351 @@
+"""A library is built once, and anew only where it must be."""
+
+import dataclasses
+import errno
+import fcntl
+import os
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from jitmaker import Builds, Told, library_of, wanted
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.jit import make as making
+from torchwheel.jit.content import Content
+from torchwheel.jit.find import find
+from torchwheel.jit.make import make
+from torchwheel.jit.verified import verified
+
+
+def everything(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def test_a_library_is_built_once(folder):
+    builds, told = Builds(), Told()
+    library = make(folder, wanted(), builds, told)
+    assert library.read_bytes() == library_of("one")
+    assert make(folder, wanted(), builds, told) == library
+    assert builds.count == 1
+    assert told.said == ["ext.scale: building it"]
+
+
+def test_an_entry_says_what_the_library_is(folder, library):
+    _, entry = verified(folder, wanted().key)
+    assert (entry.name, entry.archs) == ("ext.scale", ("9.0",))
+    assert (entry.toolkit, entry.torch) == ("CUDA 13.0.88, gcc 12.2.0", "2.13.0+cu130 stable")
+    assert (entry.file, entry.size) == ("ext_scale.so", 1000)
+
+
+def test_only_this_user_can_read_it_whatever_the_umask(folder):
+    before = os.umask(0)
+    try:
+        library = make(folder, wanted(), Builds(), Told())
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (folder.parent, folder)] == [0o700] * 2
+    assert find(folder, wanted().key).library == library
+
+
+def test_another_content_is_built_where_the_last_was_and_both_stay(folder, library):
+    seen = []
+
+    class Incremental(Builds):
+        def __call__(self, work):
+            seen.extend(path.name for path in work.folder.iterdir())
+            return super().__call__(work)
+
+    other = make(folder, wanted("two"), Incremental(), Told())
+    assert seen == ["ext_scale.so"], "what the last build left"
+    assert other.read_bytes() == library_of("two")
+    assert library.read_bytes() == library_of("one")
+
+
+def test_other_facts_are_built_in_a_folder_of_their_own(folder):
+    folders = []
+
+    class Watched(Builds):
+        def __call__(self, work):
+            folders.append(work.folder)
+            return super().__call__(work)
+
+    first = wanted()
+    for toolkit in ("CUDA 13.0", "CUDA 13.1"):
+        facts = dataclasses.replace(first.facts, toolkit=toolkit)
+        make(folder, dataclasses.replace(first, facts=facts), Watched(), Told())
+    assert len(set(folders)) == 2
+
+
+def test_a_build_sees_the_files_of_the_key_and_no_other(folder, library):
+    def build(work):
+        assert [path.name for path in work.source.iterdir()] == ["b.cu"]
+        assert (work.source / "b.cu").read_bytes() == b"b"
+        return Builds.__call__(Builds(), dataclasses.replace(work, source=beside(work)))
+
+    def beside(work):
+        (work.folder / "scale.cu").write_text("b")
+        return work.folder
+
+    only = dataclasses.replace(wanted(), content=Content(Path("/project"), {"b.cu": b"b"}))
+    assert make(folder, only, build, Told()).read_bytes() == library_of("b")
+
+
+def test_a_failed_build_is_one_line_that_names_the_users_own_file(folder):
+    def build(work):
+        raise TorchwheelError(f"building CUDA scale.cu failed: {work.source}/scale.cu(1): error: x")
+
+    with pytest.raises(TorchwheelError) as error:
+        make(folder, wanted(), build, Told())
+    assert str(error.value) == "building CUDA scale.cu failed: /project/scale.cu(1): error: x"
+    assert find(folder, wanted().key).library is None
+    assert make(folder, wanted(), Builds(), Told()).is_file(), "the next one may succeed"
+
+
+def test_objects_stay_after_a_mistake_and_go_after_a_build_that_did_not_end(folder):
+    """Who did not end may have left compilers that write there still."""
+    seen = []
+
+    def build_and_raise(error):
+        def build(work):
+            seen.append([path.name for path in work.folder.iterdir()])
+            (work.folder / "a.o").touch()
+            raise error
+
+        return build
+
+    for error in (TorchwheelError("mistake"), KeyboardInterrupt(), TorchwheelError("mistake")):
+        with pytest.raises(type(error)):
+            make(folder, wanted(), build_and_raise(error), Told())
+    assert seen == [[], ["a.o"], []]
+
+
+def test_of_threads_one_builds_and_who_waits_hears_of_a_failure(folder):
+    """Else each of many processes would build in vain, one after the other."""
+    waiting = threading.Barrier(4)
+    builds, errors, said = [], [], []
+
+    class Meets(Told):
+        def say(self, text):
+            super().say(text)
+            waiting.wait(20)
+
+    def build(work):
+        builds.append(work)
+        waiting.wait(20)
+        raise TorchwheelError("does not compile")
+
+    def run():
+        told = Meets()
+        try:
+            make(folder, wanted(), build, told)
+        except TorchwheelError as error:
+            errors.append(str(error))
+        said.extend(told.said)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(builds) == 1
+    assert errors == ["does not compile"] * 4
+    assert sorted(said) == ["ext.scale: another process builds it: waiting for it"] * 3 + [
+        "ext.scale: building it"
+    ]
+    assert make(folder, wanted(), Builds(), Told()).is_file(), "who comes later tries again"
+
+
+def test_a_build_of_another_content_that_failed_is_no_reason(folder):
+    started, failing = threading.Event(), threading.Event()
+
+    def build(work):
+        started.set()
+        failing.wait(20)
+        raise TorchwheelError("does not compile")
+
+    class Waits(Told):
+        def say(self, text):
+            failing.set()
+
+    def fail():
+        with pytest.raises(TorchwheelError):
+            make(folder, wanted("one"), build, Told())
+
+    thread = threading.Thread(target=fail)
+    thread.start()
+    assert started.wait(20)
+    assert make(folder, wanted("two"), Builds(), Waits()).is_file()
+    thread.join()
+
+
+def test_an_earlier_failure_is_no_reason_for_who_waits_for_a_build_that_was_stopped(folder):
+    def fail(work):
+        raise TorchwheelError("does not compile")
+
+    with pytest.raises(TorchwheelError):
+        make(folder, wanted(), fail, Told())
+    started, stopping = threading.Event(), threading.Event()
+
+    def stop(work):
+        started.set()
+        stopping.wait(20)
+        raise KeyboardInterrupt
+
+    class Waits(Told):
+        def say(self, text):
+            stopping.set()
+
+    def run():
+        with pytest.raises(KeyboardInterrupt):
+            make(folder, wanted(), stop, Told())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert started.wait(20)
+    assert make(folder, wanted(), Builds(), Waits()).is_file()
+    thread.join()
+
+
+def test_what_killed_builds_left_makes_room_before_the_next_one(folder, library):
+    left = library.parents[1] / ".x.abc.aside"
+    left.mkdir()
+
+    def build(work):
+        assert not left.exists()
+        return Builds()(work)
+
+    make(folder, wanted("two"), build, Told())
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_one_line_and_what_was_there_stays(folder, library, number):
+    def full(work):
+        raise OSError(number, os.strerror(number), "x")
+
+    def full_for_the_compiler(work):
+        raise TorchwheelError(f"building CUDA a.cu failed: x.o: {os.strerror(number)}")
+
+    before = library.read_bytes()
+    for build in (full, full_for_the_compiler):
+        with pytest.raises(TorchwheelError, match=rf"^no space left on the disk of {folder} or"):
+            make(folder, wanted("two"), build, Told())
+    assert library.read_bytes() == before
+    assert find(folder, wanted("two").key).library is None
+
+
+def test_any_other_error_of_the_system_is_one_line(folder):
+    def build(work):
+        return work.folder / "none.so"
+
+    with pytest.raises(TorchwheelError, match=r"^\S+none\.so: No such file or directory$"):
+        make(folder, wanted(), build, Told())
+
+
+def test_what_was_used_least_recently_goes_but_never_what_was_just_made(folder, monkeypatch):
+    libraries = []
+    for text in ("one", "two", "three"):
+        libraries.append(make(folder, wanted(text, name=text), Builds(), Told()))
+    for library, age in zip(libraries, (2, 1, 3), strict=True):
+        for path in library.parents[1].iterdir():
+            os.utime(path, (age, age))
+    # A library of 1000 bytes, its entry of some 300, its source and its object: 2.4 KB a name.
+    monkeypatch.setenv("TORCHWHEEL_CACHE_SIZE", "5.5K")
+    make(folder, wanted("four", name="four"), Builds(), Told())
+    assert [library.exists() for library in libraries] == [False, False, True]
+    monkeypatch.setenv("TORCHWHEEL_CACHE_SIZE", "0")
+    last = make(folder, wanted("five", name="five"), Builds(), Told())
+    assert sorted(folder.glob("*/*")) == [last.parent]
+    assert last.is_file()
+
+
+def test_a_cap_that_is_none_is_said_before_anything_is_built(folder, monkeypatch):
+    monkeypatch.setenv("TORCHWHEEL_CACHE_SIZE", "a lot")
+    builds = Builds()
+    with pytest.raises(UsageError, match=r'^TORCHWHEEL_CACHE_SIZE="a lot": a size expected'):
+        make(folder, wanted(), builds, Told())
+    assert builds.count == 0
+
+
+def test_pruning_that_fails_takes_nothing_from_what_was_made(folder, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(making, "prune", refuse)
+    assert make(folder, wanted(), Builds(), Told()).is_file()
+
+
+def test_a_folder_of_another_user_is_refused(folder):
+    if os.geteuid():
+        pytest.skip("only root can give files away")
+    folder.mkdir(parents=True)
+    os.chown(folder, 65534, 65534)
+    builds = Builds()
+    with pytest.raises(TorchwheelError, match="belongs to user 65534, you are 0; set TORCHWHEEL"):
+        make(folder, wanted(), builds, Told())
+    assert builds.count == 0
+
+
+def test_a_cache_that_cannot_be_is_said_and_the_build_is_this_processs_own(tmp_path, temporary):
+    (tmp_path / "file").touch()
+    folder = tmp_path / "file" / "jit"
+    builds, told = Builds(), Told()
+    library = make(folder, wanted(), builds, told)
+    assert library.read_bytes() == library_of("one")
+    (private,) = temporary.iterdir()
+    assert library.is_relative_to(private)
+    assert stat.S_IMODE(private.stat().st_mode) == 0o700
+    assert told.said == [
+        f"{folder}: Not a directory",
+        f"{folder}: cannot be written (File exists): ext.scale is built for this process alone and "
+        "again next time; set TORCHWHEEL_CACHE to a folder that can be written",
+        "ext.scale: building it",
+    ]
+    assert make(folder, wanted(), builds, told) == library
+    assert builds.count == 1, "this process has it already"
+
+
+def test_a_file_system_without_locks_is_as_good_as_one_that_cannot_be_written(
+    folder, temporary, monkeypatch
+):
+    real, refused = fcntl.flock, []
+
+    def refuse_once(file, how):
+        if not refused:
+            refused.append(file)
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+        real(file, how)
+
+    told = Told()
+    monkeypatch.setattr(fcntl, "flock", refuse_once)
+    assert make(folder, wanted(), Builds(), told).is_relative_to(temporary)
+    assert told.said[0].startswith(
+        f"{folder}: cannot be written (No locks available): ext.scale is"
+    )
+
+
+def test_a_private_folder_goes_with_its_process_and_not_with_its_children(tmp_path):
+    code = """
+import os, sys
+from torchwheel.jit.folder import private_folder
+folder = private_folder()
+assert private_folder() == folder
+child = os.fork()
+if not child:
+    assert private_folder() != folder
+    sys.exit()
+os.waitpid(child, 0)
+print(folder, folder.is_dir())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split()[1:] == ["True"]
+    assert everything(tmp_path) == []

@@ -1,0 +1,233 @@
+import os
+from pathlib import Path
+
+import pytest
+from toolkit_folders import cuda, script, wheels
+
+from torchwheel.machine import cuda_toolkits as of_cuda
+from torchwheel.machine import rocm_toolkits as of_rocm
+from torchwheel.machine import system, tool
+from torchwheel.machine.cuda_parts import Parts, parts, pip_command
+from torchwheel.machine.model import FoundToolkit
+from torchwheel.machine.torch_model import Absent
+
+PLATFORM = system.platform_tag()
+HIP = "#define HIP_VERSION_MAJOR 6\n#define HIP_VERSION_MINOR 4\n"
+
+
+@pytest.fixture
+def found(tmp_path, monkeypatch):
+    """What is found with these variables, in an otherwise empty world."""
+    monkeypatch.setattr(of_cuda, "USUAL", tmp_path / "usual")
+    monkeypatch.setattr(of_rocm, "USUAL", tmp_path / "rocm")
+
+    def find(site=(), **environ: object) -> list[FoundToolkit]:
+        told = {"PATH": "", **{name: str(value) for name, value in environ.items()}}
+        return [
+            *of_cuda.cuda_toolkits(told, [str(folder) for folder in site], tmp_path / "cache"),
+            *of_rocm.rocm_toolkits(told),
+        ]
+
+    return find
+
+
+def cached(tmp_path: Path, release: str) -> Path:
+    name = f"cuda-{release}-{PLATFORM}-0123456789abcdef"
+    return cuda(tmp_path / "cache/toolkits" / name, f"{release}.88")
+
+
+def test_every_toolkit_in_the_order_of_preference(found, tmp_path):
+    home, usual = cuda(tmp_path / "a", "12.4.131"), cuda(tmp_path / "usual", "13.2.86")
+    path, site = cuda(tmp_path / "b"), tmp_path / "site-packages"
+    installed = wheels(site)
+    older, newer = cached(tmp_path, "13.2"), cached(tmp_path, "13.10")
+    (newer.parent / f"{newer.name}.lock").touch()
+    every = found([tmp_path, site], CUDA_HOME=home, PATH=path / "bin")
+    assert [(one.root, one.release, one.where) for one in every] == [
+        (home, "12.4", "CUDA_HOME"),
+        (path, "13.0", "nvcc on the PATH"),
+        (usual, "13.2", str(usual)),
+        (installed, "13.0", "wheels in site-packages"),
+        (newer, "13.10", "torchwheel's cache"),
+        (older, "13.2", "torchwheel's cache"),
+    ]
+    assert {one.problem for one in every} == {None}
+
+
+def test_a_folder_with_two_names_is_found_once(found, tmp_path):
+    root = cuda(tmp_path / "cuda-13.0")
+    (tmp_path / "usual").symlink_to(root)
+    (one,) = found(CUDA_HOME=tmp_path / "usual", PATH=root / "bin")
+    assert one == FoundToolkit("cuda", root, "13.0", "CUDA_HOME")
+
+
+def test_nothing_is_found_where_nothing_is(found):
+    assert found() == []
+
+
+def test_nothing_is_found_in_places_that_are_not_ones(found, tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    (tmp_path / "usual").symlink_to(tmp_path / "circle")
+    assert found([tmp_path / "file", tmp_path / "circle"], PATH=tmp_path / "circle") == []
+
+
+def test_a_wrong_cuda_home_is_found_all_the_same(found, tmp_path):
+    (one,) = found(CUDA_HOME=tmp_path)
+    assert one.problem == "it has no bin/nvcc"
+    assert one.fix == "set CUDA_HOME to a whole CUDA toolkit"
+    assert one.release == ""
+
+
+def test_a_script_that_calls_nvcc_leads_to_the_toolkit(found, tmp_path):
+    root = cuda(tmp_path / "cuda")
+    says = f"echo '#$ _SPACE_= '; echo '#$ _HERE_={root}/bin'"
+    script(tmp_path / "bin/nvcc", says)
+    assert [one.root for one in found(PATH=tmp_path / "bin")] == [root]
+
+
+def test_a_script_that_says_nothing_is_no_toolkit(found, tmp_path):
+    script(tmp_path / "bin/nvcc", "exit 1")
+    (one,) = found(PATH=tmp_path / "bin")
+    assert (one.root, one.problem) == (tmp_path, "nvcc failed with status 1")
+
+
+def test_a_link_to_nvcc_leads_to_the_toolkit(found, tmp_path):
+    root = cuda(tmp_path / "cuda")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/nvcc").symlink_to(root / "bin/nvcc")
+    assert [one.root for one in found(PATH=tmp_path / "bin")] == [root]
+
+
+@pytest.mark.parametrize(
+    ("mixed", "named", "wheel"),
+    [
+        ({"nvvm": "13.5.37"}, "nvcc 13.0.88, ptxas 13.0.88, nvvm 13.5.37, crt 13.0.88", "nvvm"),
+        ({"crt": "13.2.86"}, "nvcc 13.0.88, ptxas 13.0.88, nvvm 13.0.88, crt 13.2.86", "cuda-crt"),
+    ],
+)
+def test_mixed_wheels_are_named_and_mended_by_pip(tmp_path, mixed, named, wheel):
+    root = wheels(tmp_path, **mixed)
+    fix = f"`pip install 'nvidia-{wheel}==13.0.88'`"
+    assert parts(root) == Parts("13.0", f"a mixed toolkit: {named}", fix)
+
+
+def test_a_mixed_toolkit_that_is_no_wheels_is_to_be_installed_again(tmp_path):
+    found = parts(cuda(tmp_path, ptxas="12.9.86"))
+    assert found.problem == "a mixed toolkit: nvcc 13.0.88, ptxas 12.9.86, nvvm 13.0.88"
+    assert found.fix == "install this toolkit again, or set CUDA_HOME to another"
+
+
+def test_patch_releases_of_one_minor_are_one_compiler(tmp_path):
+    assert parts(cuda(tmp_path, nvcc="12.4.99", nvvm="12.4.131")) == Parts("12.4")
+
+
+@pytest.mark.parametrize(
+    ("missing", "pin"),
+    [
+        ("nvvm/bin/cicc", "nvidia-nvvm==13.0.88"),
+        ("bin/ptxas", "nvidia-cuda-nvcc==13.0.88"),
+        ("crt/host_config.h", "nvidia-cuda-crt==13.0.88"),
+        ("cuda_runtime.h", "nvidia-cuda-runtime==13.0.*"),
+        ("libcudart_static.a", "nvidia-cuda-runtime==13.0.*"),
+        ("nv/target", "nvidia-cuda-cccl==13.*"),
+    ],
+)
+def test_a_missing_part_is_named_with_its_wheel(tmp_path, missing, pin):
+    root = wheels(tmp_path)
+    (file,) = (path for path in root.rglob("*") if str(path).endswith(missing))
+    file.unlink()
+    assert parts(root) == Parts("13.0", f"it has no {missing}", f"`pip install '{pin}'`")
+
+
+def test_a_toolkit_laid_out_for_targets_is_whole(tmp_path):
+    root = cuda(tmp_path)
+    (root / "targets/x86_64-linux").mkdir(parents=True)
+    for name in ("include", "lib64"):
+        target = root / "targets/x86_64-linux" / name.removesuffix("64")
+        (root / name).rename(target)
+    assert parts(root) == Parts("13.0")
+
+
+def test_tools_that_fail_tell_why(tmp_path):
+    root = cuda(tmp_path)
+    script(root / "nvvm/bin/cicc", "echo 'cannot open libc'; exit 1")
+    assert parts(root).problem == "cannot open libc"
+    script(root / "nvvm/bin/cicc", "exit 0")
+    assert parts(root).problem == "cicc makes no PTX"
+    script(root / "bin/ptxas", "echo 1.0")
+    assert parts(root).problem == "ptxas names no release of CUDA"
+    (root / "bin/nvcc").write_text("no program")
+    assert parts(root).problem == "nvcc does not start: Exec format error"
+    (root / "bin/nvcc").chmod(0o644)
+    assert parts(root).problem == "nvcc does not start: Permission denied"
+
+
+def test_without_a_temporary_folder_a_toolkit_is_not_known_to_be_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    problem = parts(cuda(tmp_path)).problem
+    assert problem.startswith("cicc was not tried, for want of a temporary folder: No such file")
+
+
+def test_a_user_without_a_home_has_no_cache(found, monkeypatch):
+    def nowhere():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(of_cuda, "cache_path", nowhere)
+    assert list(of_cuda.cuda_toolkits({"PATH": ""}, [])) == []
+
+
+def test_a_tool_that_hangs_is_not_waited_for(tmp_path):
+    slow = script(tmp_path / "slow", "sleep 60")
+    assert tool.ask([str(slow)], seconds=0.2) == Absent("slow gave no answer in 0 s")
+
+
+def test_the_command_for_a_whole_toolkit_pins_every_wheel():
+    assert pip_command("13.0") == (
+        "`pip install 'nvidia-cuda-nvcc==13.0.*' 'nvidia-nvvm==13.0.*' 'nvidia-cuda-crt==13.0.*' "
+        "'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-cccl==13.*'`"
+    )
+
+
+def rocm(root: Path, header: str | None = HIP) -> Path:
+    script(root / "bin/hipcc")
+    if header is not None:
+        (root / "include/hip").mkdir(parents=True)
+        (root / "include/hip/hip_version.h").write_text(header)
+    return root
+
+
+def test_every_rocm_in_the_order_of_preference(found, tmp_path):
+    named, path, usual = (rocm(tmp_path / name) for name in ("named", "path", "rocm"))
+    assert found(ROCM_PATH=named, PATH=path / "bin") == [
+        FoundToolkit("rocm", named, "6.4", "ROCM_PATH"),
+        FoundToolkit("rocm", path, "6.4", "hipcc on the PATH"),
+        FoundToolkit("rocm", usual, "6.4", str(usual)),
+    ]
+
+
+def test_hipcc_in_a_folder_of_hips_own(found, tmp_path):
+    root = rocm(tmp_path / "rocm-5.0")
+    script(root / "hip/bin/hipcc")
+    assert [one.root for one in found(PATH=root / "hip/bin")] == [root]
+
+
+@pytest.mark.parametrize(
+    ("header", "problem"),
+    [(None, "No such file or directory"), ("", "hip_version.h tells no release")],
+)
+def test_a_rocm_without_its_release(found, tmp_path, header, problem):
+    (one,) = found(ROCM_PATH=rocm(tmp_path / "r", header))
+    assert one.problem.endswith(problem)
+    assert one.fix == "set ROCM_PATH to a ROCm with hipcc and HIP's headers"
+
+
+def test_a_wrong_rocm_path_is_found_all_the_same(found, tmp_path):
+    (one,) = found(ROCM_PATH=tmp_path / "nowhere")
+    assert (one.problem, one.release) == ("it has no bin/hipcc", "")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every folder")
+def test_a_folder_that_may_not_be_read_holds_nothing(found, tmp_path):
+    cuda(tmp_path / "usual").chmod(0)
+    assert found() == []

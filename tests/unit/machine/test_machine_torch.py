@@ -1,0 +1,153 @@
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchwheel.machine import torch_facts
+from torchwheel.machine.torch_facts import constants, find_torch, import_problem, read
+from torchwheel.machine.torch_model import Absent, Torch
+
+# As the wheels of 2.11.0+cu130 and 2.9.1+rocm6.4 have it, and a build from source.
+CUDA = """from typing import Optional
+
+__all__ = ['__version__', 'debug', 'cuda', 'git_version', 'hip', 'xpu']
+__version__ = '2.11.0+cu130'
+debug = False
+cuda: Optional[str] = '13.0'
+git_version = '70d99e998b4955e0049d13a98d77ae1b14db1f45'
+hip: Optional[str] = None
+xpu: Optional[str] = None
+"""
+ROCM = """__version__ = '2.9.1+rocm6.4'
+cuda: Optional[str] = None
+hip: Optional[str] = '6.4.43484-123eb5128'
+"""
+SOURCE = "__version__ = '2.12.0a0+gitf1a6e6c'\ncuda = None\nhip = None\n"
+OLD_STRINGS = 'set(TORCH_CXX_FLAGS "-D_GLIBCXX_USE_CXX11_ABI=0")\n'
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """Lays out a torch that is installed and not imported."""
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    sys.path_importer_cache.pop(str(tmp_path), None)
+    folder = tmp_path / "torch"
+
+    def lay_out(version: str | None, config: str | None = None):
+        folder.mkdir()
+        (folder / "__init__.py").write_text("raise AssertionError('imported')")
+        if version is not None:
+            (folder / "version.py").write_text(version)
+        if config is not None:
+            (folder / "share/cmake/Torch").mkdir(parents=True)
+            (folder / "share/cmake/Torch/TorchConfig.cmake").write_text(config)
+        return folder
+
+    return lay_out
+
+
+def test_a_torch_for_cuda_is_read_and_not_imported(installed):
+    folder = installed(CUDA, "")
+    assert find_torch() == Torch("2.11.0+cu130", "13.0", None, folder)
+    assert "torch" not in sys.modules
+
+
+def test_a_torch_for_rocm(installed):
+    folder = installed(ROCM)
+    assert find_torch() == Torch("2.9.1+rocm6.4", None, "6.4.43484-123eb5128", folder)
+
+
+def test_a_torch_from_source(installed):
+    folder = installed(SOURCE)
+    assert find_torch() == Torch("2.12.0a0+gitf1a6e6c", None, None, folder)
+
+
+def test_a_torch_with_old_strings(installed):
+    installed("__version__ = '2.6.0+cu124'\ncuda = '12.4'\n", OLD_STRINGS)
+    found = find_torch()
+    assert isinstance(found, Torch)
+    assert found.old_abi
+
+
+def test_no_torch(tmp_path, monkeypatch):
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert find_torch() == Absent("torch is not installed")
+
+
+def test_a_leftover_folder_is_a_broken_torch(installed):
+    folder = installed(None)
+    (folder / "__init__.py").unlink()
+    assert find_torch() == Absent(f"torch is broken: {folder} has no __init__.py")
+
+
+def test_a_torch_without_its_version_file(installed):
+    folder = installed(None)
+    reason = f"torch is broken: {folder / 'version.py'}: No such file or directory"
+    assert find_torch() == Absent(reason)
+
+
+@pytest.mark.parametrize("text", ["", "__version__ = 2", "not python at all (", "\0"])
+def test_a_version_file_that_tells_none(installed, text):
+    folder = installed(text)
+    assert find_torch() == Absent(f"torch is broken: {folder / 'version.py'} tells no version")
+
+
+def module(**attributes) -> ModuleType:
+    made = ModuleType("torch")
+    made.__dict__.update(attributes)
+    return made
+
+
+def test_an_imported_torch_tells_of_itself(monkeypatch, tmp_path):
+    built = SimpleNamespace(cuda="13.0", hip=None)
+    native = SimpleNamespace(_GLIBCXX_USE_CXX11_ABI=False)
+    told = module(__version__="2.11.0+cu130", __file__=str(tmp_path / "__init__.py"))
+    told.version, told._C = built, native
+    monkeypatch.setitem(sys.modules, "torch", told)
+    assert find_torch() == Torch("2.11.0+cu130", "13.0", None, tmp_path, old_abi=True)
+    assert import_problem() is None
+
+
+@pytest.mark.parametrize("stand_in", [module(), module(__version__="1", __spec__=None)])
+def test_something_that_stands_in_for_torch_is_none(monkeypatch, stand_in, tmp_path):
+    monkeypatch.setitem(sys.modules, "torch", stand_in)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert find_torch() == Absent("torch is not installed")
+
+
+def test_why_torch_cannot_be_imported(installed):
+    installed(CUDA)
+    assert import_problem() == "torch cannot be imported: AssertionError: imported"
+
+
+def test_a_torch_that_hangs_is_not_waited_for(installed, monkeypatch):
+    folder = installed(CUDA)
+    (folder / "__init__.py").write_text("import time; time.sleep(60)")
+    monkeypatch.setattr(torch_facts, "_SECONDS", 1)
+    name = Path(sys.executable).name
+    assert import_problem() == f"torch cannot be imported: {name} gave no answer in 1 s"
+
+
+def test_a_torch_that_crashes(installed):
+    folder = installed(CUDA)
+    (folder / "__init__.py").write_text("import os; os.kill(os.getpid(), 11)")
+    name = Path(sys.executable).name
+    assert import_problem() == f"torch cannot be imported: {name} was ended by signal 11"
+
+
+@given(st.text())
+def test_any_text_is_a_module_or_none(text):
+    assert isinstance(constants(text), dict)
+
+
+def test_the_last_value_of_a_name_counts():
+    assert constants("a = b = 'x'\nb: str = 'y'\nc = 'z'\nc = None\nd: int") == {"a": "x", "b": "y"}
+
+
+def test_a_folder_without_files(tmp_path):
+    assert isinstance(read(tmp_path), Absent)

@@ -1,0 +1,41 @@
+"""Folders laid out as CUDA toolkits are, with scripts that print what the tools print."""
+
+from pathlib import Path
+
+FILES = (
+    "include/cuda_runtime.h",
+    "include/crt/host_config.h",
+    "include/cccl/nv/target",
+    "lib64/libcudart_static.a",
+)
+
+
+def script(path: Path, *lines: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(["#!/bin/sh", *lines]) + "\n")
+    path.chmod(0o755)
+    return path
+
+
+def told(release: str) -> str:
+    short = release.rpartition(".")[0]
+    return f"Cuda compilation tools, release {short}, V{release}"
+
+
+def cuda(root: Path, nvcc: str = "13.0.88", ptxas: str | None = None, nvvm: str | None = None):
+    """A toolkit; its other parts are of nvcc's release unless said."""
+    for tool, release in (("nvcc", nvcc), ("ptxas", ptxas or nvcc)):
+        script(root / "bin" / tool, f"echo '{told(release)}'")
+    write_last = f"for out; do :; done; echo '// {told(nvvm or nvcc)}' > \"$out\""
+    script(root / "nvvm/bin/cicc", write_last)
+    (root / "bin/nvcc.profile").touch()
+    for name in FILES:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+    return root
+
+
+def wheels(site: Path, crt: str = "13.0.88", **releases: str) -> Path:
+    """A toolkit as pip lays it out."""
+    (site / f"nvidia_cuda_crt-{crt}.dist-info").mkdir(parents=True)
+    return cuda(site / "nvidia" / "cu13", **releases)

@@ -1,0 +1,201 @@
+"""The parts of a build that need no compiler: its CUDA_HOME, its words, its failures, its name."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from torchwheel.claims import Claims
+from torchwheel.errors import TorchwheelError
+from torchwheel.pipeline.log import reason
+from torchwheel.pipeline.ordinary.cuda_home import assemble
+from torchwheel.pipeline.ordinary.folder import LOCK, LOG, alone_in
+from torchwheel.pipeline.ordinary.installed import torch_of
+from torchwheel.pipeline.ordinary.progress import doing
+from torchwheel.pipeline.stamp import pack, stamp
+from torchwheel.smoke.environment import Environment
+
+
+def tree(root: Path, *files: str) -> Path:
+    for name in files:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{root.name}/{name}")
+    return root
+
+
+@pytest.fixture
+def toolkit(tmp_path):
+    made = tree(
+        tmp_path / "toolkit",
+        "bin/ptxas",
+        "nvvm/bin/cicc",
+        "include/cuda_runtime.h",
+        "include/crt/host_config.h",
+        "lib/libcudart.so.13",
+        "lib/libcudart_static.a",
+    )
+    (made / "lib64").symlink_to("lib")
+    (made / "bin" / "nvcc").write_text('#!/bin/sh\necho "$0" "$@"\n')
+    (made / "bin" / "nvcc").chmod(0o755)
+    return made
+
+
+@pytest.fixture
+def site(tmp_path):
+    """site-packages with what torch for CUDA 13, and for CUDA 12, is installed with."""
+    return tree(
+        tmp_path / "site",
+        "nvidia/cu13/include/cublas_v2.h",
+        "nvidia/cu13/include/cuda_runtime.h",
+        "nvidia/cu13/lib/libcublas.so.13",
+        "nvidia/cu13/lib/libcudart.so.13",
+        "nvidia/cudnn/include/cudnn.h",
+        "nvidia/cudnn/lib/libcudnn.so.9",
+        "nvidia/__init__.py",
+    )
+
+
+def test_a_cuda_home_has_the_toolkit_and_what_torch_was_installed_with(tmp_path, toolkit, site):
+    home = assemble(tmp_path / "home", toolkit, site, ())
+    read = {
+        name: (home / name).read_text()
+        for name in (
+            "include/cublas_v2.h",
+            "include/cudnn.h",
+            "include/crt/host_config.h",
+            "include/cuda_runtime.h",
+            "lib64/libcudart.so",
+            "lib64/libcudart_static.a",
+            "lib/libcublas.so",
+            "lib64/libcudnn.so",
+            "bin/ptxas",
+            "nvvm/bin/cicc",
+        )
+    }
+    # Where both have a file it is the toolkit's.
+    assert read["include/cuda_runtime.h"] == "toolkit/include/cuda_runtime.h"
+    assert read["lib64/libcudart.so"] == "toolkit/lib/libcudart.so.13"
+    assert read["lib/libcublas.so"] == "site/nvidia/cu13/lib/libcublas.so.13"
+    assert sorted(path.name for path in (toolkit / "lib").iterdir()) == [
+        "libcudart.so.13",
+        "libcudart_static.a",
+    ]
+
+
+@pytest.mark.parametrize("launcher", [(), ("env", "X=a b")])
+def test_nvcc_is_called_where_it_lies(tmp_path, toolkit, site, launcher):
+    home = assemble(tmp_path / "home", toolkit, site, launcher)
+    done = subprocess.run(
+        [str(home / "bin" / "nvcc"), "-c", "a b.cu"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"{toolkit}/bin/nvcc -c a b.cu\n"
+
+
+def test_a_distributions_toolkit_is_taken_as_it_is(tmp_path, site):
+    assert assemble(tmp_path / "home", Path("/usr"), site, ()) == Path("/usr")
+    assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("[2/9] /cuda/bin/nvcc -I/x -c -c '/a/b/x.cu' -o x.o", None),
+        ("[2/9] /cuda/bin/nvcc -I/x -c -c /a/b/x.cu -o x.o", "[2/9] compiling x.cu"),
+        ("[1/9] c++ -MMD -c /a/b/x.cpp -o x.o", "[1/9] compiling x.cpp"),
+        ("gcc -pthread -fPIC -Icsrc -c csrc/x.cpp -o build/x.o -O3", "compiling x.cpp"),
+        ("g++ -shared x.o -o x.so", None),
+        ("running build_ext", None),
+        ("", None),
+    ],
+)
+def test_what_a_compiler_is_on(line, says):
+    assert doing(line) == says
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        (
+            ["a.cpp:3:1: error: x was not declared", "error: command '/usr/bin/gcc' failed"],
+            "a.cpp:3:1: error: x was not declared",
+        ),
+        (
+            ["/p/a.cu(12): error: no y", "RuntimeError: Error compiling objects for extension"],
+            "/p/a.cu(12): error: no y",
+        ),
+        (
+            [
+                "a.cpp:1:10: fatal error: z.h: No such file",
+                "b.cpp:1:1: error: later",
+                "error: command 'g++' failed",
+            ],
+            "a.cpp:1:10: fatal error: z.h: No such file",
+        ),
+        (
+            ["/usr/bin/ld: cannot find -lx", "error: command '/usr/bin/g++' failed"],
+            "/usr/bin/ld: cannot find -lx",
+        ),
+        (["error: command 'g++' failed: No such file"], "command 'g++' failed: No such file"),
+        (
+            ["ModuleNotFoundError: No module named 'numpy'"],
+            "ModuleNotFoundError: No module named 'numpy'",
+        ),
+        (["a.cpp:3:1: error: x", "torchwheel: it is thus"], "it is thus"),
+        (["building"], "otherwise"),
+    ],
+)
+def test_the_line_that_says_why(tmp_path, lines, says):
+    log = tmp_path / "build.log"
+    log.write_text("\n".join(["cc1plus: note", *lines, ""]))
+    assert reason(log, "otherwise") == says
+
+
+def test_a_python_without_torch_is_one_line(tmp_path):
+    python = tmp_path / "python"
+    python.write_text(
+        "#!/bin/sh\necho \"ModuleNotFoundError: No module named 'torch'\" >&2\nexit 1\n"
+    )
+    python.chmod(0o755)
+    with pytest.raises(
+        TorchwheelError, match=r"torch cannot be imported .* No module named 'torch'"
+    ):
+        torch_of(Environment(python, {}, tmp_path), tmp_path)
+
+
+def test_a_build_leaves_its_log_alone_in_the_cache(tmp_path):
+    class Progress:
+        def say(self, text: str) -> None: ...
+        def step(self, text: str) -> None: ...
+
+    folder = tmp_path / "ordinary"
+
+    def stopped() -> None:
+        with alone_in(folder, Progress()) as place:
+            assert {path.name for path in place.iterdir()} <= {LOCK, LOG}
+            (place / "source").mkdir()
+            (place / "source" / "setup.py").touch()
+            (place / "constraints.txt").touch()
+            (place / LOG).touch()
+            raise TorchwheelError("stop")
+
+    for _ in range(2):
+        with pytest.raises(TorchwheelError):
+            stopped()
+        assert sorted(path.name for path in folder.iterdir()) == [LOG, LOCK]
+
+
+def test_a_local_version_of_its_own_comes_before_ours(tmp_path):
+    wheel = tmp_path / "ext-1.2+git.5-cp311-cp311-linux_x86_64.whl"
+    info = "ext-1.2+git.5.dist-info"
+    members = {
+        f"{info}/METADATA": b"Metadata-Version: 2.1\nName: ext\nVersion: 1.2+git.5\n\n",
+        f"{info}/WHEEL": b"Generator: x\n",
+    }
+    pack(members, f"{info}/RECORD", wheel)
+    (tmp_path / "out").mkdir()
+    claims = Claims("v", "aten", "==2.11.*", local="git.5.cu130torch2.11")
+    made = stamp(wheel, claims, tmp_path / "out")
+    assert made.name == "ext-1.2+git.5.cu130torch2.11-cp311-cp311-linux_x86_64.whl"
+    with pytest.raises(TorchwheelError, match=r"has the local version 'git\.5' already"):
+        stamp(wheel, Claims("v", "aten", "==2.11.*", local="cu130"), tmp_path / "out")

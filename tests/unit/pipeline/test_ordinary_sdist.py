@@ -1,0 +1,178 @@
+"""Archives of projects, right and hostile: what is written lies inside, or nothing is built."""
+
+import contextlib
+import io
+import os
+import stat
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.inspect import archive as archives
+from torchwheel.pipeline.ordinary import sdist
+from torchwheel.pipeline.ordinary.sdist import unpack
+
+KINDS = {
+    "file": tarfile.REGTYPE,
+    "folder": tarfile.DIRTYPE,
+    "symlink": tarfile.SYMTYPE,
+    "hardlink": tarfile.LNKTYPE,
+    "device": tarfile.CHRTYPE,
+    "disk": tarfile.BLKTYPE,
+    "pipe": tarfile.FIFOTYPE,
+}
+
+
+def tar(path: Path, *members: tuple[str, str, str], mode: int = 0o644) -> Path:
+    """A tar of members (kind, name, content or what a link names)."""
+    with tarfile.open(path, "w:gz") as archive:
+        for kind, name, text in members:
+            info = tarfile.TarInfo(name)
+            info.type, info.mode = KINDS[kind], mode
+            data = text.encode() if kind == "file" else b""
+            info.size, info.linkname = len(data), "" if kind == "file" else text
+            archive.addfile(info, io.BytesIO(data))
+    return path
+
+
+RIGHT = (("folder", "demo-1.0", ""), ("file", "demo-1.0/setup.py", "# setup"))
+
+
+@pytest.fixture
+def target(tmp_path):
+    folder = tmp_path / "inner" / "target"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_a_right_archive_is_unpacked(tmp_path, target):
+    links = (
+        ("symlink", "demo-1.0/csrc/again.h", "../one.h"),
+        ("hardlink", "demo-1.0/two.h", "demo-1.0/one.h"),
+        ("file", "demo-1.0/one.h", "int one;"),
+    )
+    project = unpack(tar(tmp_path / "demo-1.0.tar.gz", *RIGHT, *links), target)
+    assert project == target / "demo-1.0"
+    for name in ("one.h", "two.h", "csrc/again.h"):
+        path = project / name
+        assert path.read_text() == "int one;"
+        assert not path.is_symlink()
+        assert path.stat().st_nlink == 1
+
+
+def test_of_its_mode_a_file_keeps_whether_it_can_be_run(tmp_path, target):
+    archive = tar(tmp_path / "demo.tar.gz", ("file", "demo/setup.py", ""), mode=0o6777)
+    made = unpack(archive, target) / "setup.py"
+    assert stat.S_IMODE(made.stat().st_mode) == 0o755
+
+
+def test_a_zip_is_unpacked_too(tmp_path, target):
+    path = tmp_path / "demo-1.0.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("demo-1.0/setup.py", "# setup")
+    assert (unpack(path, target) / "setup.py").read_text() == "# setup"
+
+
+@pytest.mark.parametrize(
+    ("member", "says"),
+    [
+        (("file", "{absolute}/outside", ""), "leaves its folder"),
+        (("file", "../outside", ""), "leaves its folder"),
+        (("file", "demo-1.0/../../outside", ""), "leaves its folder"),
+        (("symlink", "demo-1.0/passwd", "/etc/passwd"), "no file of the archive"),
+        (("symlink", "demo-1.0/up", "../../../secret"), "no file of the archive"),
+        (("symlink", "demo-1.0/folder", "../demo-1.0"), "no file of the archive"),
+        (("symlink", "demo-1.0/itself", "itself"), "no file of the archive"),
+        (("hardlink", "demo-1.0/passwd", "/etc/passwd"), "no file of the archive"),
+        (("hardlink", "demo-1.0/up", "../secret"), "no file of the archive"),
+        (("symlink", "../up", "demo-1.0/setup.py"), "no file of the archive"),
+        (("device", "demo-1.0/null", ""), "is a special file"),
+        (("disk", "demo-1.0/sda", ""), "is a special file"),
+        (("pipe", "demo-1.0/pipe", ""), "is a special file"),
+        (("file", "demo-1.0/setup.py", "other"), "is there twice"),
+        (("file", "demo-1.0/./setup.py", "other"), "is there twice"),
+        (("file", "demo-1.0/setup.py/more", ""), "setup.py"),
+    ],
+)
+def test_a_hostile_member_is_refused_and_nothing_lies_outside(tmp_path, target, member, says):
+    kind, name, text = member
+    named = (kind, name.format(absolute=tmp_path), text)
+    archive = tar(tmp_path / "demo-1.0.tar.gz", *RIGHT, named)
+    with pytest.raises(TorchwheelError, match=says) as refused:
+        unpack(archive, target)
+    assert "\n" not in str(refused.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["demo-1.0.tar.gz", "inner"]
+    assert [path.name for path in target.parent.iterdir()] == ["target"]
+
+
+@pytest.mark.parametrize("name", ["/abs.py", "../up.py", "demo/../../up.py"])
+def test_a_hostile_zip_is_refused(tmp_path, target, name):
+    path = tmp_path / "demo.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("demo/setup.py", "")
+        archive.writestr(name, "")
+    with pytest.raises(TorchwheelError, match=r"absolute name|leads out"):
+        unpack(path, target)
+
+
+def test_a_bomb_is_refused_before_it_goes_off(tmp_path, target, monkeypatch):
+    monkeypatch.setattr(archives, "RATIO_FROM", 1 << 16)
+    zeros = ("file", "demo/zeros", "\0" * (4 << 20))
+    with pytest.raises(TorchwheelError, match="more than 200 times"):
+        unpack(tar(tmp_path / "demo.tar.gz", zeros), target)
+    monkeypatch.setattr(archives, "MAX_BYTES", 1 << 20)
+    with pytest.raises(TorchwheelError, match="more than 1048576 bytes"):
+        unpack(tmp_path / "demo.tar.gz", target)
+    assert not list(target.iterdir())
+
+
+@pytest.mark.parametrize("bend", [lambda d: d[:-20], lambda d: d[: len(d) // 2], lambda _: b"no"])
+def test_a_bent_archive_is_one_line(tmp_path, target, bend):
+    archive = tar(
+        tmp_path / "demo.tar.gz", *RIGHT, ("file", "demo-1.0/noise", str(os.urandom(999)))
+    )
+    archive.write_bytes(bend(archive.read_bytes()))
+    with pytest.raises(TorchwheelError, match=r"demo\.tar\.gz: not a whole tar archive"):
+        unpack(archive, target)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [(), (("file", "demo/readme", ""),), (*RIGHT, ("file", "other/setup.py", ""))],
+)
+def test_what_is_no_project_is_a_wrong_call(tmp_path, target, members):
+    with pytest.raises(UsageError, match=r"one folder with pyproject\.toml or setup\.py expected"):
+        unpack(tar(tmp_path / "demo.tar.gz", *members), target)
+
+
+NAMES = st.lists(
+    st.sampled_from(["..", ".", "", "a", "b", "setup.py", "nul\0", "\udcff", "x" * 300]),
+    min_size=1,
+    max_size=4,
+).map("/".join)
+MEMBERS = st.lists(st.tuples(st.sampled_from(list(KINDS)), NAMES, NAMES), max_size=6)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@given(members=MEMBERS)
+def test_whatever_an_archive_holds_nothing_is_written_outside(tmp_path_factory, members):
+    place = tmp_path_factory.mktemp("place")
+    (place / "target").mkdir()
+    archive = place / "demo.tar"
+    with tarfile.open(archive, "w", format=tarfile.PAX_FORMAT) as made:
+        for kind, name, text in members:
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = KINDS[kind], text
+            info.size = 3 if kind == "file" else 0
+            made.addfile(info, io.BytesIO(b"abc"))
+    with contextlib.suppress(TorchwheelError):
+        sdist.unpack(archive, place / "target")
+    assert sorted(path.name for path in place.iterdir()) == ["demo.tar", "target"]
+    for path in (place / "target").rglob("*"):
+        assert not path.is_symlink()
+        assert path.is_file() or path.is_dir()

@@ -1,0 +1,184 @@
+"""What a wheel of an ordinary project is built for, and what it is told and claims."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from torchwheel.errors import UsageError
+from torchwheel.machine.torch_model import Torch
+from torchwheel.matrix.toolkit_model import HostCompiler as HostBounds
+from torchwheel.matrix.toolkit_model import Toolkit
+from torchwheel.pipeline.ordinary import request as requests
+from torchwheel.pipeline.ordinary.environment import told
+from torchwheel.pipeline.ordinary.installed import InstalledTorch
+from torchwheel.pipeline.ordinary.request import Request, check
+from torchwheel.pipeline.ordinary.target import PYTHON, Target, toolkit_for, usual_torch
+from torchwheel.smoke.environment import Environment
+from torchwheel.toolkit.host import HostCompiler
+
+BUILT = Torch("2.11.0+cu130", "13.0", None, Path("torch"))
+TORCH = InstalledTorch(BUILT, ("7.5", "8.0", "9.0"), frozenset({"libcudart.so.13"}))
+TAG = f"cp{PYTHON.replace('.', '')}"
+
+
+def with_cuda(release: str | None, *archs: str, hip: str | None = None) -> InstalledTorch:
+    built = dataclasses.replace(BUILT, cuda=release, hip=hip)
+    return dataclasses.replace(TORCH, built=built, archs=archs or TORCH.archs)
+
+
+def chosen(
+    torch: InstalledTorch = TORCH,
+    asked: str | None = None,
+    archs: str | None = None,
+    **environ: str,
+) -> tuple[Toolkit, list[str]]:
+    """The toolkit, and what was said."""
+    said: list[str] = []
+    return toolkit_for(torch, asked, archs, said.append, environ), said
+
+
+def test_by_default_it_is_torchs_own_cuda_and_archs():
+    toolkit, said = chosen()
+    assert (toolkit.version, toolkit.source, toolkit.archs) == ("13.0", "pypi", TORCH.archs)
+    assert (toolkit.host_compiler.gcc, said) == (">=6,<16", [])
+
+
+def test_a_release_that_is_not_pinned_is_the_systems():
+    assert chosen(with_cuda("12.6"))[0].source == "system"
+
+
+def test_another_minor_of_torchs_cuda_serves_too():
+    toolkit, _ = chosen(asked="13.2", archs="9.0 12.0+PTX")
+    assert (toolkit.name, toolkit.archs) == ("cu132", ("9.0", "12.0+PTX"))
+
+
+def test_a_toolkit_of_tomorrow_asks_its_own_compiler_about_the_host():
+    assert chosen(asked="13.99")[0].host_compiler == HostBounds(gcc="", clang="")
+
+
+def test_the_arch_list_of_the_command_line_comes_first():
+    listed = {"TORCH_CUDA_ARCH_LIST": "8.0;9.0+PTX"}
+    assert chosen(archs="Turing", **listed)[0].archs == ("7.5+PTX",)
+    assert chosen(**listed)[0].archs == ("8.0", "9.0+PTX")
+
+
+def test_archs_that_the_toolkit_cannot_compile_are_left_out_and_named():
+    toolkit, said = chosen(with_cuda("13.0", "5.0", "9.0"))
+    assert toolkit.archs == ("9.0",)
+    assert said == ["left out: 5.0: CUDA 13.0 cannot compile for it; CUDA 11.8 to 12.9 can"]
+
+
+@pytest.mark.parametrize(
+    ("torch", "asked", "archs", "says"),
+    [
+        (TORCH, "12.8", None, r"--toolkit 12\.8: expected CUDA 13, that of torch 2\.11\.0\+cu130"),
+        (TORCH, None, "6.0", r"--archs: nothing to compile for: 6\.0: CUDA 13\.0 cannot"),
+        (TORCH, None, "9.x", r'--archs: "9\.x" is not an arch'),
+        (with_cuda(None), None, None, r"built for CPUs only: .*--cpu"),
+        (with_cuda(None, hip="6.4"), None, None, r"built with ROCm 6\.4: name a torch for CUDA"),
+    ],
+)
+def test_what_cannot_be_is_a_wrong_call(torch, asked, archs, says):
+    with pytest.raises(UsageError, match=says):
+        chosen(torch, asked, archs)
+
+
+def test_the_claims_name_what_the_wheel_is_bound_to():
+    target = Target(TORCH, chosen(archs="9.0")[0])
+    claims = target.claims(None, ["libcudart.so.13"])
+    assert claims.variant == f"cu130-torch2.11-{TAG}"
+    assert (claims.abi, claims.torch, claims.local) == ("aten", "==2.11.*", "cu130torch2.11")
+    assert (claims.backend, claims.toolkit, claims.archs) == ("cuda", "13.0", ("9.0",))
+    assert claims.borrowed == ("libcudart.so.13",)
+    assert target.claims("git.1", ()).local == "git.1.cu130torch2.11"
+
+
+def test_a_build_without_cuda_claims_none():
+    claims = Target(TORCH, None).claims(None, ())
+    assert (claims.backend, claims.toolkit, claims.archs) == (None, None, ())
+    assert (claims.variant, claims.local) == (f"cpu-torch2.11-{TAG}", "cputorch2.11")
+
+
+def test_the_usual_torch_is_a_release():
+    assert re.fullmatch(r"2\.\d+\.0", usual_torch())
+
+
+@pytest.fixture
+def environ(tmp_path):
+    """What setup.py is told in a process with these variables."""
+
+    def tell(cuda: Path | None, **variables: str) -> dict[str, str]:
+        return told(
+            Environment(tmp_path / "env" / "bin" / "python", {}, tmp_path),
+            cuda_home=cuda,
+            archs=("8.0", "9.0+PTX"),
+            host=HostCompiler(Path("/usr/bin/g++"), "gcc", "12.2.0"),
+            cxx=Path("/cache/g++"),
+            jobs=3,
+            environ={"PATH": "/bin", **variables},
+        )
+
+    return tell
+
+
+def test_setup_py_is_told_of_the_toolkit(environ, tmp_path):
+    found = environ(Path("/cuda"))
+    assert found["CUDA_HOME"] == "/cuda"
+    assert found["TORCH_CUDA_ARCH_LIST"] == "8.0;9.0+PTX"
+    assert (found["CXX"], found["NVCC_CCBIN"]) == ("/cache/g++", "/usr/bin/g++")
+    assert (found["MAX_JOBS"], found["FORCE_CUDA"]) == ("3", "1")
+    assert found["PATH"].split(":")[:2] == ["/cuda/bin", "/bin"]
+    assert found["VIRTUAL_ENV"] == str(tmp_path / "env")
+    assert environ(Path("/cuda"), FORCE_CUDA="0")["FORCE_CUDA"] == "0"
+
+
+def test_without_cuda_it_is_told_of_none(environ):
+    found = environ(None)
+    assert found["FORCE_CUDA"] == "0"
+    assert found.keys().isdisjoint({"CUDA_HOME", "TORCH_CUDA_ARCH_LIST"})
+
+
+def test_a_right_call_passes(tmp_path):
+    (tmp_path / "setup.py").touch()
+    check(Request(tmp_path, tmp_path, torch="2.13.0+cpu", cpu=True))
+    check(Request(tmp_path / "setup.py", tmp_path, toolkit="13.0", archs="9.0"))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"source": Path("nonesuch")}, "nonesuch: not found; an sdist or a project's folder"),
+        ({"source": Path("empty")}, r"empty: pyproject\.toml or setup\.py expected in it"),
+        ({"source": Path("demo.whl")}, "a wheel is built already"),
+        ({"torch": "2.11"}, '--torch "2.11": a release expected, e.g. 2.11.0'),
+        ({"torch": "2.11.0; rm"}, "--torch"),
+        ({"toolkit": "13"}, '--toolkit "13": a release expected, e.g. 13.0'),
+        ({"cpu": True, "archs": "9.0"}, "--cpu builds without CUDA"),
+        ({"cpu": True, "toolkit": "13.0"}, "--cpu builds without CUDA"),
+    ],
+)
+def test_a_wrong_call_is_refused_before_anything_is_fetched(tmp_path, monkeypatch, change, says):
+    monkeypatch.chdir(tmp_path)
+    Path("empty").mkdir()
+    Path("demo.tar.gz").touch()
+    Path("demo.whl").touch()
+    request = dataclasses.replace(Request(Path("demo.tar.gz"), Path("dist")), **change)
+    with pytest.raises(UsageError, match=re.escape(says) if "\\" not in says else says):
+        requests.check(request)
+
+
+def test_calls_that_differ_build_in_folders_of_their_own(tmp_path):
+    (tmp_path / "a.tar.gz").write_bytes(b"a")
+    (tmp_path / "b.tar.gz").write_bytes(b"b")
+    request = Request(tmp_path / "a.tar.gz", tmp_path)
+    others = [
+        dataclasses.replace(request, source=tmp_path / "b.tar.gz"),
+        dataclasses.replace(request, source=tmp_path),
+        dataclasses.replace(request, torch="2.11.0"),
+        dataclasses.replace(request, archs="9.0"),
+        dataclasses.replace(request, cpu=True),
+    ]
+    assert len({one.key() for one in (request, *others)}) == 6
+    assert dataclasses.replace(request, dist=tmp_path / "dist").key() == request.key()

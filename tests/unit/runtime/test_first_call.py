@@ -1,0 +1,96 @@
+"""Stand-ins: built once, by whoever calls first, and then out of the way."""
+
+import itertools
+import threading
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from torch.library import Library  # noqa: E402
+
+from torchwheel.runtime.first_call import FirstCall  # noqa: E402
+
+NUMBERS = itertools.count()
+
+
+@pytest.fixture
+def ops():
+    """Two operators with a reference: name of their namespace, and what keeps them."""
+    name = f"first_call_{next(NUMBERS)}"
+    library = Library(name, "DEF")
+    for op in ("double", "negate"):
+        library.define(f"{op}(Tensor x, *, float plus=0.0) -> Tensor")
+        library.impl(op, lambda x, plus=0.0: x * 0, "CompositeExplicitAutograd")
+    yield name
+    library._destroy()
+
+
+def kernels(name):
+    """A library that gives `name` its kernels, as loading a native one does."""
+    library = Library(name, "IMPL")
+    library.impl("double", lambda x, *, plus=0.0: x * 2 + plus, "CPU")
+    library.impl("negate", lambda x, *, plus=0.0: -x + plus, "CPU")
+    return library
+
+
+def test_the_first_call_is_made_on_what_it_had_built(ops):
+    made = []
+    FirstCall(ops, ("double", "negate"), "CPU", lambda: lambda: made.append(kernels(ops)))
+    x = torch.tensor([1.0, 2.0])
+    assert not made
+    assert getattr(torch.ops, ops).double(x, plus=1.0).tolist() == [3.0, 5.0]
+    assert getattr(torch.ops, ops).negate(x).tolist() == [-1.0, -2.0]
+    assert getattr(torch.ops, ops).double(x).tolist() == [2.0, 4.0]
+    assert len(made) == 1
+
+
+def test_where_nothing_can_be_built_the_reference_answers(ops):
+    asked = []
+
+    def obtain():
+        asked.append(1)
+        return lambda: None
+
+    FirstCall(ops, ("double", "negate"), "CPU", obtain)
+    for _ in range(2):
+        assert getattr(torch.ops, ops).double(torch.ones(2)).tolist() == [0.0, 0.0]
+    assert asked == [1]
+
+
+def test_an_error_reaches_the_caller_and_the_next_call_has_the_reference(ops):
+    def load():
+        raise RuntimeError("no compiler")
+
+    FirstCall(ops, ("double",), "CPU", lambda: load)
+    with pytest.raises(RuntimeError, match="no compiler"):
+        getattr(torch.ops, ops).double(torch.ones(2))
+    assert getattr(torch.ops, ops).double(torch.ones(2)).tolist() == [0.0, 0.0]
+
+
+def test_threads_wait_for_the_one_that_builds(ops):
+    made = []
+
+    def obtain():
+        time.sleep(0.2)
+        return lambda: made.append(kernels(ops))
+
+    FirstCall(ops, ("double", "negate"), "CPU", obtain)
+    found = []
+
+    def call():
+        found.append(getattr(torch.ops, ops).double(torch.ones(1)).item())
+
+    threads = [threading.Thread(target=call) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [2.0] * 8
+    assert len(made) == 1
+
+
+def test_only_the_key_is_stood_in_for(ops):
+    FirstCall(ops, ("double",), "CUDA", lambda: pytest.fail("nobody called it on a GPU"))
+    assert getattr(torch.ops, ops).double(torch.ones(2)).tolist() == [0.0, 0.0]

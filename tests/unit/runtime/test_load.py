@@ -1,0 +1,248 @@
+"""The load order, and the ways each step can fail."""
+
+import itertools
+import sys
+import warnings
+from importlib.machinery import EXTENSION_SUFFIXES
+from types import ModuleType
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from torch.library import Library  # noqa: E402
+
+from torchwheel import runtime  # noqa: E402
+from torchwheel.builder import Extension, Module, Operator  # noqa: E402
+from torchwheel.runtime import build, loader, prebuilt  # noqa: E402
+
+NUMBERS = itertools.count()
+
+
+@pytest.fixture
+def extension(monkeypatch):
+    """A package with two operators that have no sources; kernels are for the CPU."""
+    name = f"loaded_{next(NUMBERS)}"
+    library = Library(name, "DEF")
+    for op in ("double", "negate"):
+        library.define(f"{op}(Tensor x) -> Tensor")
+        library.impl(op, lambda x: x * 0, "CompositeExplicitAutograd")
+    monkeypatch.setattr(loader, "fault_of", lambda _: None)
+    monkeypatch.delenv("TORCHWHEEL_MODE", raising=False)
+    yield Extension(
+        name,
+        "csrc",
+        (Operator("two", ()), Operator("minus", ())),
+        module=Module(f"{name}._C", ()),
+        dispatch="CPU",
+    )
+    library._destroy()
+
+
+OPS = {"two": ("double",), "minus": ("negate",)}
+
+
+def load(extension, folder):
+    return runtime.load(extension, folder, OPS)
+
+
+def ways(status):
+    return [(one.operator, one.way) for one in status.operators]
+
+
+def registers(extension, ops=("double", "negate"), times=2):
+    """Stands for torch's load_library, as one that brings kernels."""
+    kept = []
+
+    def load_library(path):
+        library = Library(extension.namespace, "IMPL")
+        for op in ops:
+            library.impl(op, lambda x: x * times, extension.dispatch)
+        kept.append(library)
+
+    return load_library
+
+
+def gpu_torch(monkeypatch):
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+
+
+def test_a_torch_without_gpus_and_nothing_prebuilt_is_no_warning(extension, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        status = load(extension, tmp_path)
+    assert ways(status) == [("two", "fallback"), ("minus", "fallback")]
+    assert status.reason == "prebuilt: none in this installation"
+    assert not status.native
+
+
+def test_a_library_that_does_not_load_is_one_warning_that_names_it(extension, tmp_path):
+    (tmp_path / "_lib").mkdir()
+    (tmp_path / "_lib" / "cu130-stable.so").write_bytes(b"no library")
+    expected = rf"{extension.package}: two, minus on plain PyTorch: prebuilt: cu130-stable.so: "
+    with pytest.warns(RuntimeWarning, match=expected) as seen:
+        status = load(extension, tmp_path)
+    assert len(seen) == 1
+    assert f"`python -m {extension.package}` says what mends it" in str(seen[0].message)
+    assert ways(status) == [("two", "fallback"), ("minus", "fallback")]
+
+
+def test_what_does_not_fit_is_not_loaded(extension, tmp_path, monkeypatch):
+    (tmp_path / "_lib").mkdir()
+    (tmp_path / "_lib" / "cu130-stable.so").touch()
+    monkeypatch.setattr(loader, "fault_of", lambda _: "torch >=2.11 expected, found 2.6.0")
+    monkeypatch.setattr(prebuilt, "load_library", lambda _: pytest.fail("it was loaded"))
+    with pytest.warns(RuntimeWarning, match="prebuilt: torch >=2.11 expected, found 2.6.0"):
+        load(extension, tmp_path)
+
+
+def test_the_next_library_is_tried(extension, tmp_path, monkeypatch):
+    (tmp_path / "_lib").mkdir()
+    for name in ("a.so", "b.so"):
+        (tmp_path / "_lib" / name).touch()
+
+    good = registers(extension)
+
+    def load_library(path):
+        if path.name == "a.so":
+            raise OSError("undefined symbol: aoti_torch_empty\nmore")
+        good(path)
+
+    monkeypatch.setattr(prebuilt, "load_library", load_library)
+    status = load(extension, tmp_path)
+    assert status.library == tmp_path / "_lib" / "b.so"
+    assert status.native
+    assert ways(status) == [("two", "prebuilt"), ("minus", "prebuilt")]
+    assert "a.so: undefined symbol: aoti_torch_empty" in status.operators[0].refusals[0].reason
+    assert runtime.status_of(extension.package) == status
+
+
+def test_the_extension_module_is_tried_after_the_stable_libraries(extension, tmp_path, monkeypatch):
+    library = tmp_path / f"_C{EXTENSION_SUFFIXES[0]}"
+    library.touch()
+    (tmp_path / "_C.cpython-999-x86_64-linux-gnu.so").touch()  # another Python's
+    module = ModuleType(f"{extension.package}._C")
+    kernels = registers(extension)
+    kernels(library)
+    monkeypatch.setitem(sys.modules, extension.package, ModuleType(extension.package))
+    monkeypatch.setitem(sys.modules, f"{extension.package}._C", module)
+    status = load(extension, tmp_path)
+    assert (status.library, status.module) == (library, module)
+    monkeypatch.setattr(prebuilt, "load_library", lambda _: None)  # its kernels are there already
+    (tmp_path / "_lib").mkdir()
+    (tmp_path / "_lib" / "cu130-stable.so").touch()
+    status = load(extension, tmp_path)
+    assert status.library == tmp_path / "_lib" / "cu130-stable.so"
+    assert status.module is None
+
+
+@pytest.mark.parametrize("step", ["jit build", "jit cache"])
+def test_operators_wait_for_their_first_call_and_are_built_one_by_one(
+    extension, tmp_path, monkeypatch, step
+):
+    gpu_torch(monkeypatch)
+    asked, kept = [], []
+
+    def obtain(_extension, _package, name):
+        asked.append(name)
+        return tmp_path / f"{name}.so", step
+
+    def load_library(path):
+        library = Library(extension.namespace, "IMPL")
+        library.impl({"two.so": "double", "minus.so": "negate"}[path.name], lambda x: x * 2, "CPU")
+        kept.append(library)
+
+    monkeypatch.setattr(build, "obtain", obtain)
+    monkeypatch.setattr(prebuilt, "load_library", load_library)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        status = load(extension, tmp_path)
+        assert ways(status) == [("two", "waiting"), ("minus", "waiting")]
+        assert getattr(torch.ops, extension.namespace).double(torch.ones(1)).item() == 2
+    status = runtime.status_of(extension.package)
+    assert ways(status) == [("two", step), ("minus", "waiting")]
+    assert status.operators[0].library == tmp_path / "two.so"
+    assert asked == ["two"]
+
+
+def fails(*_):
+    raise RuntimeError("no C++ compiler (g++, c++ or clang++) on the PATH\nmore")
+
+
+def test_what_cannot_be_built_is_one_warning_at_its_first_call(extension, tmp_path, monkeypatch):
+    gpu_torch(monkeypatch)
+    monkeypatch.setattr(build, "obtain", fails)
+    load(extension, tmp_path)
+    call = getattr(torch.ops, extension.namespace).double
+    expected = "two on plain PyTorch: prebuilt: none in this installation; jit build: no C"
+    with pytest.warns(RuntimeWarning, match=expected):
+        assert call(torch.ones(1)).item() == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert call(torch.ones(1)).item() == 0
+    assert ways(runtime.status_of(extension.package))[0] == ("two", "fallback")
+
+
+def test_mode_error_raises_where_plain_pytorch_would_run(extension, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHWHEEL_MODE", "error")
+    with pytest.raises(RuntimeError, match="two, minus on plain PyTorch"):
+        load(extension, tmp_path)
+    gpu_torch(monkeypatch)
+    monkeypatch.setattr(build, "obtain", fails)
+    load(extension, tmp_path)
+    with pytest.raises(RuntimeError, match=r"two on plain PyTorch.*no C\+\+ compiler"):
+        getattr(torch.ops, extension.namespace).double(torch.ones(1))
+
+
+def test_mode_prebuilt_builds_nothing(extension, tmp_path, monkeypatch):
+    gpu_torch(monkeypatch)
+    monkeypatch.setenv("TORCHWHEEL_MODE", "prebuilt")
+    with pytest.warns(RuntimeWarning, match="prebuilt: none in this installation"):
+        status = load(extension, tmp_path)
+    assert ways(status) == [("two", "fallback"), ("minus", "fallback")]
+
+
+def test_mode_jit_passes_over_what_is_prebuilt(extension, tmp_path, monkeypatch):
+    gpu_torch(monkeypatch)
+    (tmp_path / "_lib").mkdir()
+    (tmp_path / "_lib" / "cu130-stable.so").touch()
+    monkeypatch.setattr(prebuilt, "load_library", lambda _: pytest.fail("it was loaded"))
+    monkeypatch.setenv("TORCHWHEEL_MODE", "jit")
+    assert ways(load(extension, tmp_path)) == [("two", "waiting"), ("minus", "waiting")]
+
+
+def test_mode_jit_without_gpu_support_says_so(extension, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHWHEEL_MODE", "jit")
+    with pytest.warns(RuntimeWarning, match="TORCHWHEEL_MODE=jit, and this torch has no GPU"):
+        load(extension, tmp_path)
+
+
+def test_mode_fallback_is_silent(extension, tmp_path, monkeypatch):
+    gpu_torch(monkeypatch)
+    (tmp_path / "_lib").mkdir()
+    (tmp_path / "_lib" / "cu130-stable.so").touch()
+    monkeypatch.setattr(prebuilt, "load_library", lambda _: pytest.fail("it was loaded"))
+    monkeypatch.setenv("TORCHWHEEL_MODE", "fallback")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        status = load(extension, tmp_path)
+    assert ways(status) == [("two", "fallback"), ("minus", "fallback")]
+    assert status.reason == "fallback"
+
+
+def test_an_operator_that_the_library_lacks_is_built(extension, tmp_path, monkeypatch):
+    gpu_torch(monkeypatch)
+    (tmp_path / "_lib").mkdir()
+    (tmp_path / "_lib" / "cu130-stable.so").touch()
+    monkeypatch.setattr(prebuilt, "load_library", registers(extension, ["double"]))
+    status = load(extension, tmp_path)
+    assert ways(status) == [("two", "prebuilt"), ("minus", "waiting")]
+    assert status.operators[1].reason == "prebuilt: cu130-stable.so has no kernel of it"
+
+
+def test_a_check_that_fails_is_no_crash(extension, tmp_path, monkeypatch):
+    (tmp_path / "_lib").mkdir()
+    (tmp_path / "_lib" / "cu130-stable.so").touch()
+    monkeypatch.setattr(loader, "fault_of", fails)
+    with pytest.warns(RuntimeWarning, match=r"prebuilt: no C\+\+ compiler"):
+        load(extension, tmp_path)
