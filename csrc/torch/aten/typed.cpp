@@ -11,9 +11,6 @@
 #include "torch/aten/bias_act.h"
 #include "torch/aten/vector_add.h"
 
-using fusedops::AtenApi;
-using BiasAct = fusedops::BiasAct<AtenApi>;
-
 // Of torch/csrc/autograd/python_variable.h and torch/csrc/Exceptions.h, which would bring Python.h.
 _object* THPVariable_Wrap(const at::TensorBase& tensor);
 namespace torch {
@@ -88,15 +85,15 @@ Output vector_add(const Entry& entry, Input a, Input b, double gamma) {
 }
 
 Output bias_add(const Entry& entry, Input x, Input bias) {
-  return call(entry, &BiasAct::bias_add, x, bias);
+  return call(entry, &BiasAct<AtenApi>::bias_add, x, bias);
 }
 
 Output bias_relu(const Entry& entry, Input x, Input bias) {
-  return call(entry, &BiasAct::bias_relu, x, bias);
+  return call(entry, &BiasAct<AtenApi>::bias_relu, x, bias);
 }
 
 Output bias_gelu(const Entry& entry, Input x, Input bias, const char* approximate) {
-  return call(entry, &BiasAct::bias_gelu, x, bias, approximate);
+  return call(entry, &BiasAct<AtenApi>::bias_gelu, x, bias, approximate);
 }
 
 }  // namespace fusedops::typed
