@@ -24,7 +24,7 @@ from torchwheel.image.of_variant import image_of
 from torchwheel.matrix.load import load
 from torchwheel.matrix.resolve import Variant
 from torchwheel.matrix.select import select
-from torchwheel.pipeline.cibuildwheel import KEPT, OWN, UV_CACHE
+from torchwheel.pipeline.cibuildwheel import KEPT, OWN
 from torchwheel.pipeline.container_options import index_options
 from torchwheel.pipeline.usage import usage
 from torchwheel.toolkit.cache import cache_folder
@@ -137,13 +137,11 @@ def usual(engine: Engine, variant: Variant, scratch: Path) -> dict[str, Any]:
             OWN,
             (str(project), "/src", "rw"),
             (str(kept), KEPT, "rw"),
-            (str(cache_folder() / "uv"), UV_CACHE, "rw"),
         ]
         toolkit = variant.toolkit
         environ = {
             **told,
-            "UV_CACHE_DIR": UV_CACHE,
-            "UV_LINK_MODE": "symlink",
+            "UV_NO_CACHE": "1",
             "TORCH_CUDA_ARCH_LIST": ";".join(toolkit.archs if toolkit else ()),
         }
         command = ["run", "--rm", *volume_options(volumes)]
