@@ -1,12 +1,19 @@
 """torch's hipify on an ordinary CUDA project: the real one, on a copy."""
 
+import dataclasses
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
+from torchwheel.arch.model import parse
+from torchwheel.builder.extension import Extension, Module, Operator
 from torchwheel.builder.hipify import hipify
+from torchwheel.builder.recipe import make_recipe
+from torchwheel.builder.sources import DeviceFile, Sources
+from torchwheel.builder.target import Python, Target, Toolkit, Torch
+from torchwheel.builder.translated import translated
 from torchwheel.errors import TorchwheelError
 
 pytestmark = pytest.mark.integration
@@ -61,4 +68,46 @@ def test_a_failure_is_one_line_and_leaves_nothing(project, tmp_path):
     with pytest.raises(TorchwheelError, match="hipify, which is part of torch, failed") as failed:
         hipify(project, ["csrc/bad.cu"], tmp_path / "out", python=PYTHON)
     assert "UnicodeDecodeError" in str(failed.value)
+    assert not (tmp_path / "out").exists()
+
+
+ORDINARY = Extension(
+    "plain",
+    "csrc",
+    (Operator("scale", ("csrc/scale.cu",)),),
+    module=Module("plain._C", ()),
+    include_dirs=("include",),
+    ordinary=True,
+)
+GFX942 = Target(
+    name="plain",
+    abi="aten",
+    source=Path(),
+    toolkit=Toolkit("rocm", Path("/opt/rocm"), "7.2", (parse("gfx942"),), Path("libamdhip64.so")),
+    torch=Torch(Path("/torch"), "2.13"),
+    platform="linux_x86_64",
+    cross=False,
+    cxx="g++",
+    python=Python(Path("/py"), Path("/pybind11"), ".so"),
+)
+
+
+def test_an_ordinary_extension_for_rocm_compiles_the_translation(project, tmp_path):
+    sources = Sources([DeviceFile("csrc/scale.cu", GFX942.toolkit.archs)], [], [])
+    target = dataclasses.replace(GFX942, source=project)
+    found, where = translated(ORDINARY, sources, target, tmp_path / "out")
+    assert [file.path for file in found.device] == ["csrc/scale.hip"]
+    steps = make_recipe(ORDINARY, found, where).groups["device"]
+    assert steps[0].inputs == (str(tmp_path / "out" / "csrc" / "scale.hip"),)
+    assert "--offload-arch=gfx942" in steps[0].command
+    assert f"-I{tmp_path / 'out' / 'include'}" in steps[0].command
+
+
+@pytest.mark.parametrize("change", [{"ordinary": False}, {}])
+def test_others_are_compiled_as_they_are(project, tmp_path, change):
+    extension = dataclasses.replace(ORDINARY, **change)
+    cuda = dataclasses.replace(GFX942.toolkit, backend="cuda")
+    target = GFX942 if change else dataclasses.replace(GFX942, toolkit=cuda)
+    sources = Sources([], [], [])
+    assert translated(extension, sources, target, tmp_path / "out") == (sources, target)
     assert not (tmp_path / "out").exists()

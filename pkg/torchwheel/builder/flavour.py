@@ -17,7 +17,14 @@ _ORDINARY_DEVICE = {
         "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
         "--expt-relaxed-constexpr",
     ),
-    "rocm": ("-DUSE_ROCM=1", "-D__HIP_NO_HALF_OPERATORS__=1", "-D__HIP_NO_HALF_CONVERSIONS__=1"),
+    "rocm": (
+        "-DUSE_ROCM=1",
+        "-DCUDA_HAS_FP16=1",
+        "-DHIPBLAS_V2",
+        "-D__HIP_NO_HALF_OPERATORS__=1",
+        "-D__HIP_NO_HALF_CONVERSIONS__=1",
+        "-DHIP_ENABLE_WARP_SYNC_BUILTINS=1",
+    ),
 }
 
 

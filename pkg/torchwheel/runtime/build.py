@@ -15,6 +15,7 @@ from torchwheel.builder.jobs import parallel_jobs
 from torchwheel.builder.recipe import Recipe, make_recipe
 from torchwheel.builder.sources import sources_of
 from torchwheel.builder.target import Target
+from torchwheel.builder.translated import translated
 from torchwheel.console import Terminal
 from torchwheel.errors import UsageError
 from torchwheel.jit.content import read_content
@@ -55,7 +56,10 @@ def obtain(
         def compile_(work: Work) -> Path:
             nonlocal step
             step = "jit build"
-            recipe = _recipe(extension, name, dataclasses.replace(found.target, source=work.source))
+            target = dataclasses.replace(found.target, source=work.source)
+            sources = sources_of(extension, target, name)
+            sources, target = translated(extension, sources, target, work.folder / "translated")
+            recipe = make_recipe(extension, sources, target)
             return build(recipe, work.folder, None, parallel_jobs(environ), say)
 
         return make(jit_folder(), _wanted(extension, name, found), compile_, progress), step

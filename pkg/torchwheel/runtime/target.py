@@ -27,7 +27,7 @@ from torchwheel.machine.torch_facts import find_torch
 from torchwheel.machine.torch_model import Absent, Torch
 from torchwheel.machine.versions import numbers, of_tool
 from torchwheel.machine.whole import find_host
-from torchwheel.runtime.download import toolkit_of
+from torchwheel.runtime.download import offer, toolkit_of
 from torchwheel.toolkit.cache import cache_path
 from torchwheel.toolkit.host import HostCompiler
 from torchwheel.validate.before_build import build_findings, chosen
@@ -73,8 +73,9 @@ def here(
     if toolkit is None or toolkit.problem:
         toolkit = toolkit_of(torch, environ, progress) or toolkit
     if toolkit is None or machine.host is None:
-        enforce(build_findings(claims, machine, toolkit, package=extension.package), environ)
-        raise TorchwheelError("no toolkit or no C++ compiler to build with")
+        # Nothing to let pass: there is nothing to build with.
+        found = build_findings(claims, machine, toolkit, package=extension.package)
+        raise TorchwheelError("; ".join([*map(str, found), *(() if toolkit else offer(torch))]))
     seen = Visible(machine.gpus, machine.gpus_problem)
     archs = wanted(
         Compiler(toolkit.backend, toolkit.release),
