@@ -182,6 +182,10 @@ def _count(text: str) -> int:
     return int(text)
 
 
+def _jit(made: argparse.ArgumentParser) -> None:
+    made.add_argument("package", help="the extension's package, e.g. fusedops")
+
+
 def _new(made: argparse.ArgumentParser) -> None:
     made.add_argument("name", help='the project\'s name, e.g. "my-kernels"')
     made.add_argument(
@@ -203,5 +207,6 @@ _COMMANDS: Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] =
     "toolkit": ("Provision and verify a toolkit; print its CUDA_HOME.", _toolkit),
     "doctor": ("Explain what packages here run on, and what mends them.", _doctor),
     "new": ("Start an extension: a kernel, tests, matrix, sessions, workflow.", _new),
+    "jit": ("Build now what an extension would build at its first call.", _jit),
     "cache": ("List or prune the libraries built just in time.", _cache),
 }

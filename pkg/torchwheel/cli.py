@@ -237,6 +237,27 @@ def _cache(options: argparse.Namespace) -> int:
     return 0
 
 
+def _jit(options: argparse.Namespace) -> int:
+    import importlib
+
+    from torchwheel import runtime
+
+    try:
+        importlib.import_module(options.package)
+    except ImportError as error:
+        raise UsageError(
+            f"{options.package}: cannot be imported: {error}; `torchwheel doctor` says more"
+        ) from error
+    status = runtime.build_now(options.package)
+    if status is None:
+        raise UsageError(
+            f"{options.package}: is no extension that torchwheel's run-time half loads"
+        )
+    for one in status.operators:
+        print(f"{one.operator:<20} {one.reason}")
+    return int(not status.native)
+
+
 def _new(options: argparse.Namespace) -> int:
     from torchwheel.scaffold.new import new
 
@@ -265,6 +286,7 @@ _COMMANDS: Mapping[str, Command] = {
     "toolkit": _toolkit,
     "doctor": _doctor,
     "cache": _cache,
+    "jit": _jit,
     "new": _new,
 }
 

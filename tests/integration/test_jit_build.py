@@ -176,3 +176,36 @@ module.EXTENSION = dataclasses.replace(module.EXTENSION, torch="99.0")
     found, _ = ended(start({**environ, "CPLUS_INCLUDE_PATH": str(include)}, script))
     assert found["way"] == "jit build", found
     assert found["native"] == "vector_add: a: expected a tensor on a GPU, found cpu"
+
+
+def test_the_command_line_builds_all_of_it_beforehand(environ):
+    """torch here is for CPUs, so nothing waits; one that says it has GPUs is what is asked."""
+    jit = [sys.executable, "-m", "torchwheel.cli", "jit"]
+    done = subprocess.run(
+        [*jit, "fusedops"], env=environ, cwd="/", check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "prebuilt: none in this installation" in done.stdout
+    for package, says in (("json", "is no extension"), ("nonesuch", "cannot be imported")):
+        done = subprocess.run(
+            [*jit, package], env=environ, cwd="/", check=False, capture_output=True, text=True
+        )
+        assert done.returncode == 2
+        assert says in done.stderr
+    script = (
+        "import torch; torch.version.cuda = '13.0'\n"
+        "from torchwheel.cli import main\n"
+        "raise SystemExit(main(['jit', 'fusedops']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environ,
+        cwd="/",
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "jit build: vector_add.so" in done.stdout
+    assert "jit build: bias_act.so" in done.stdout
+    assert call(environ)[0]["way"] == "jit cache"

@@ -40,6 +40,15 @@ def status_of(package: str) -> ExtensionStatus | None:
     return loaded.status() if loaded else None
 
 
+def build_now(package: str) -> ExtensionStatus | None:
+    """Build what waits for its first call, e.g. for an image; None if it is not loaded."""
+    loaded = _LOADED.get(package)
+    if loaded is None:
+        return None
+    loaded.build()
+    return loaded.status()
+
+
 class Loaded:
     """An extension in this process, and how each of its operators came to run."""
 
@@ -62,6 +71,7 @@ class Loaded:
         self.package = package
         self.mode = mode
         self.module: ModuleType | None = None
+        self._waiting: list[FirstCall] = []
         self.operators = {
             operator.name: OperatorStatus(
                 operator.name,
@@ -70,6 +80,11 @@ class Loaded:
             )
             for operator in extension.operators
         }
+
+    def build(self) -> None:
+        """Have all that waits built now, not at its first call."""
+        for waiting in self._waiting:
+            waiting.now()
 
     def status(self) -> ExtensionStatus:
         """What runs on what, as of now."""
@@ -124,8 +139,10 @@ class Loaded:
     def _await(self, name: str) -> None:
         status = self.operators[name]
         ops = [op.partition("::")[2] for op in status.ops]
-        FirstCall(
-            self.extension.namespace, ops, self.extension.dispatch, lambda: self._obtain(name)
+        self._waiting.append(
+            FirstCall(
+                self.extension.namespace, ops, self.extension.dispatch, lambda: self._obtain(name)
+            )
         )
 
     def _obtain(self, name: str) -> Callable[[], None]:
