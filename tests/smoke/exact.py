@@ -60,6 +60,11 @@ def inputs(
     return first.to(dtype), second.to(dtype)
 
 
+def fell_back() -> bool:
+    """Whether plain PyTorch runs on the GPU: nothing is prebuilt and nothing could be built."""
+    return any(one.way == "fallback" for one in fusedops.status().operators)
+
+
 def assert_close(found: Tensor, exact: Tensor, dtype: torch.dtype) -> None:
     """Every element is within a rounding of `dtype` and the arithmetic's own error of the truth.
 
@@ -78,7 +83,7 @@ def assert_close(found: Tensor, exact: Tensor, dtype: torch.dtype) -> None:
         torch.bfloat16: (0.51 * 2**-7, 1e-7),
         torch.float64: (1e-13, 1e-15),
     }[dtype]
-    if found.device.type == "cpu" and dtype != torch.float64:
+    if (found.device.type == "cpu" or fell_back()) and dtype != torch.float64:
         # F.gelu's vectorised erf is off by 1.3e-6 at most (20 M points between -12 and 12).
         absolute = 2e-6
     error = (found.double() - exact).abs()

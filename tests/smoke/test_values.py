@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from exact import CASES, DTYPES, assert_close, gelu, inputs, poison
+from exact import CASES, DTYPES, assert_close, fell_back, gelu, inputs, poison
 
 import fusedops
 from fusedops.schemas import OPS
@@ -93,6 +93,8 @@ def test_special_values(dtype, form, anywhere):
 
 @pytest.mark.parametrize(("form", "ulps"), [("tanh", 2), ("none", 12)])
 def test_float32_gelu_is_within_ulps(form, ulps, gpu):
+    if fell_back():
+        pytest.skip("plain PyTorch runs here, which promises no such thing")
     # The hardware's exponential makes the erf form flush results under 1e-36.
     dense = torch.linspace(-10.8, 6, 1 << 22, device=gpu)
     tiny = torch.logspace(-37, 0, 1 << 18, device=gpu)
