@@ -1,11 +1,16 @@
 """Fixtures and options that every test shares."""
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+with contextlib.suppress(ImportError):
+    # Before a test imports distutils: setuptools, which torch's build tools import, brings its own.
+    import setuptools  # noqa: F401
 
 # A busy machine is no failure.
 hypothesis.settings.register_profile("unhurried", deadline=None)
