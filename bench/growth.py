@@ -39,7 +39,6 @@ VARIANTS = (
     "cu130-torch2.11-cp313",
 )
 USUAL = ("cu130-torch2.11-cp312",)
-TARGETS = {"aten": 0.08, "stable": 0.08}
 
 # Runs in the image: torch into a folder, then the build alone, with the account before and after.
 _SETUP = """\
