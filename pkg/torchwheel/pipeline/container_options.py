@@ -16,6 +16,7 @@ from torchwheel.pipeline.told import Places, told
 from torchwheel.smoke.companions import FOLDER
 from torchwheel.toolkit.headers import torch_headers
 from torchwheel.toolkit.index import ca_bundle
+from torchwheel.validate import override
 
 # A CUDA torch has 5 GB, and each Python another: with less room they go with their container.
 _ROOM_FOR_CACHE = 32 << 30
@@ -53,6 +54,10 @@ def options_of(
         "MAX_JOBS": str(run.jobs),
         **told(variant, _places(variant), "sccache" if passed else ""),
     }
+    if toolkit.backend == "rocm":
+        # PyPI has no torch for ROCm: the wheel is tried in one for CUDA, where its kernels are
+        # registered and, without a GPU, do not run. An installed wheel would be refused there.
+        environment[override.VARIABLE] = "backend"
     cross = is_cross(variant)
     if not cross and shutil.disk_usage(run.cache).free < _ROOM_FOR_CACHE:
         environment["UV_NO_CACHE"] = "1"
