@@ -11,15 +11,17 @@ import pytest
 from torchwheel.check.gates import run_gates
 from torchwheel.check.limits import Limits
 from torchwheel.image.engine import LABEL
+from torchwheel.pipeline.run import run_id
 
 pytestmark = pytest.mark.containers
 
 SECONDS = 120
 
 
-def containers(engine):
-    listed = engine.call(["ps", "--all", "--quiet", "--filter", f"label={LABEL}"], "listing")
-    return listed.split()
+def containers(engine, dist):
+    """Those of the runs that write to `dist`: others may be at work on this machine."""
+    label = f"label={LABEL}={run_id(dist.resolve())}"
+    return engine.call(["ps", "--all", "--quiet", "--filter", label], "listing").split()
 
 
 def wait_until(holds, what):
@@ -41,7 +43,7 @@ def finishes(torchwheel, tiny, engine):
     assert len(list((tiny / "dist").glob("*.whl"))) == 1
     assert not list((tiny / "dist" / ".torchwheel").glob("making-*"))
     nothing_half_made(tiny / "dist")
-    assert containers(engine) == []
+    assert containers(engine, tiny / "dist") == []
 
 
 @pytest.fixture
@@ -59,7 +61,10 @@ def started(command, environ, tiny, engine, torchwheel):
         text=True,
         start_new_session=True,
     )
-    wait_until(lambda: containers(engine) or process.poll() is not None, "no container started")
+    wait_until(
+        lambda: containers(engine, tiny / "dist") or process.poll() is not None,
+        "no container started",
+    )
     yield process
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
@@ -71,7 +76,7 @@ def started(command, environ, tiny, engine, torchwheel):
 def test_the_driver_killed(started, tiny, engine, torchwheel, kill):
     kill(started.pid, signal.SIGKILL)
     started.wait()
-    wait_until(lambda: containers(engine) == [], "its container is still there")
+    wait_until(lambda: containers(engine, tiny / "dist") == [], "its container is still there")
     nothing_half_made(tiny / "dist")
     finishes(torchwheel, tiny, engine)
 
@@ -86,18 +91,18 @@ def test_cibuildwheel_killed(started, tiny, engine, torchwheel):
     said, _ = started.communicate(timeout=SECONDS)
     assert started.returncode == 1
     assert "failed: cu130-stable: " in said
-    assert containers(engine) == []
+    assert containers(engine, tiny / "dist") == []
     nothing_half_made(tiny / "dist")
     finishes(torchwheel, tiny, engine)
 
 
 def test_the_container_killed(started, tiny, engine, torchwheel):
-    engine.call(["kill", *containers(engine)], "killing")
+    engine.call(["kill", *containers(engine, tiny / "dist")], "killing")
     said, _ = started.communicate(timeout=SECONDS)
     assert started.returncode == 1
     assert "failed: cu130-stable: " in said
     assert "Traceback" not in said
-    assert containers(engine) == []
+    assert containers(engine, tiny / "dist") == []
     nothing_half_made(tiny / "dist")
     finishes(torchwheel, tiny, engine)
 
@@ -114,7 +119,7 @@ def test_a_full_disk(tiny, engine, torchwheel, tmp_path):
         assert "no space left" in done.stdout + done.stderr
         assert "Traceback" not in done.stdout + done.stderr
         assert not list((small / "dist").glob("*.whl"))
-        assert containers(engine) == []
+        assert containers(engine, small / "dist") == []
         subprocess.run(["mount", "-o", "remount,size=64m", str(small)], check=True)
         done = torchwheel("--dist", small / "dist", cwd=tiny)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -12,6 +12,7 @@ from torchwheel.check.gates import run_gates
 from torchwheel.check.limits import Limits
 from torchwheel.files import sha256
 from torchwheel.image.engine import LABEL
+from torchwheel.pipeline.run import run_id
 
 pytestmark = pytest.mark.containers
 
@@ -37,7 +38,8 @@ def test_a_wheel_of_the_container_passes_every_gate(tiny, torchwheel, engine):
     assert smoke["sha256"] == sha256(wheel)
     assert smoke["machine"]["glibc"] == "2.31"
     assert {test["outcome"] for test in smoke["tests"]} >= {"passed"}
-    assert engine.call(["ps", "--all", "--quiet", "--filter", f"label={LABEL}"], "listing") == ""
+    label = f"label={LABEL}={run_id((tiny / 'dist').resolve())}"
+    assert engine.call(["ps", "--all", "--quiet", "--filter", label], "listing") == ""
     assert max(map(len, done.stdout.splitlines())) <= 80 + len(str(tiny))
 
     again = torchwheel(cwd=tiny)

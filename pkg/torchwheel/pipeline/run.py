@@ -51,7 +51,7 @@ class Run:
     @property
     def id(self) -> str:
         """Names the runs that write to this output folder, on the containers they start."""
-        return hashlib.sha256(str(self.dist).encode()).hexdigest()[:16]
+        return run_id(self.dist)
 
     @property
     def source(self) -> Path:
@@ -73,6 +73,11 @@ class Run:
         folder = self.cache / "build" / f"{self.matrix.project.name}-{place}" / name
         folder.mkdir(parents=True, exist_ok=True)
         return folder
+
+
+def run_id(dist: Path) -> str:
+    """Names the runs that write to `dist`, an absolute path."""
+    return hashlib.sha256(str(dist).encode()).hexdigest()[:16]
 
 
 def claims_of(variant: Variant) -> Claims:
