@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # no import of an extension asks for archs
     from torchwheel.arch.model import Arch
 
+STABLE_SINCE = "2.11"
+"""The first torch with the whole of the stable ABI."""
 LIBRARIES = "_lib"
 """Folder of an installed package that holds its prebuilt stable libraries."""
 SOURCES = "_sources"
@@ -104,7 +106,7 @@ class Extension:
     module: Module | None = None
     include_dirs: tuple[str, ...] = (".",)
     macros: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    torch: str = "2.11"
+    torch: str = STABLE_SINCE
     dispatch: str = "CUDA"
     namespace: str = ""
     ordinary: bool = False

@@ -128,10 +128,12 @@ def ordinary(target: Target, module: Module | None) -> Flavour:
         # torch brings the pybind11 that its own module was built with.
         *headers(python.include, "python"),
     )
+    # Every file meets torch and Python, so what two variants may share is named by both.
+    of = f"{target.torch.release}-{python.suffix.removesuffix('.so').lstrip('.')}"
     return Flavour(
-        device=Group("device", (*flags, *_ORDINARY_DEVICE[target.toolkit.backend])),
-        host=Group("host", ("-O2", *flags)),
-        binding=Group("binding", ("-O2", *flags)),
+        device=Group(f"device{of}", (*flags, *_ORDINARY_DEVICE[target.toolkit.backend])),
+        host=Group(f"host{of}", ("-O2", *flags)),
+        binding=Group(f"binding{of}", ("-O2", *flags)),
         python=None,
         stubs=("libtorch.so", "libtorch_python.so"),
         link=(),

@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import sysconfig
+from collections.abc import Sequence
 from pathlib import Path
 
 from torchwheel.builder.target import Python, Sysroot
@@ -53,24 +54,22 @@ def cuda_runtime(root: Path, machine: str, *, cross: bool = False) -> Path:
     """libcudart_static.a of a CUDA toolkit; installers, wheels, Debian each keep it elsewhere."""
     own: tuple[str, ...] = () if cross else ("lib64", "lib", f"lib/{machine}-linux-gnu")
     places = [root / name for name in (*own, f"targets/{CUDA_TARGETS[machine]}/lib")]
-    for folder in places:
-        if (folder / "libcudart_static.a").exists():
-            return folder / "libcudart_static.a"
-    raise UsageError(
-        f"CUDA_HOME={root}: no libcudart_static.a in {' or '.join(map(str, places))}; "
-        "point it at a whole CUDA toolkit"
-    )
+    return _runtime("libcudart_static.a", places, f"CUDA_HOME={root}", "a whole CUDA toolkit")
 
 
 def hip_runtime(root: Path, machine: str) -> Path:
     """libamdhip64.so of a ROCm: AMD's packages and distributions keep it in different folders."""
-    places = (root / "lib", root / "lib" / f"{machine}-linux-gnu")
+    places = [root / "lib", root / "lib" / f"{machine}-linux-gnu"]
+    wanted = "a ROCm with its development files"
+    return _runtime("libamdhip64.so", places, f"ROCM_PATH={root}", wanted)
+
+
+def _runtime(name: str, places: Sequence[Path], variable: str, wanted: str) -> Path:
     for folder in places:
-        if (folder / "libamdhip64.so").exists():
-            return folder / "libamdhip64.so"
+        if (folder / name).exists():
+            return folder / name
     raise UsageError(
-        f"ROCM_PATH={root}: no libamdhip64.so in {' or '.join(map(str, places))}; "
-        "point it at a ROCm with its development files"
+        f"{variable}: no {name} in {' or '.join(map(str, places))}; point it at {wanted}"
     )
 
 

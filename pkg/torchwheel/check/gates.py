@@ -51,6 +51,11 @@ def judge(
     return tuple(_result(name, gate, facts, limits) for name, gate in gates.items())
 
 
+def faults(results: Sequence[GateResult]) -> str:
+    """The gates that do not hold, in one line."""
+    return "; ".join(f"gate {result.name}: {result.says}" for result in results if not result.ok)
+
+
 def passed(results: Sequence[GateResult]) -> bool:
     """Whether every gate of the table was run and held."""
     return [result.name for result in results] == list(GATES) and all(r.ok for r in results)

@@ -74,8 +74,7 @@ def _corrupt(folder: Path) -> tuple[str, ...]:
         try:
             verified(folder, item.key)
         except CorruptError as error:
-            why = str(error).removeprefix(f"{error.path}: ")
-            found.append(f"{item.path.parent.name}/{error.path.name}: {why}")
+            found.append(f"{item.path.parent.name}/{error.path.name}: {error.why}")
         except OSError:
             continue
     return tuple(found)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from torchwheel.arch.devices import Visible
 from torchwheel.arch.table import Compiler
 from torchwheel.arch.wanted import wanted
+from torchwheel.builder.extension import STABLE_SINCE
 from torchwheel.claims import Abi, Claims
 from torchwheel.doctor.model import Case, Finding, Package
 from torchwheel.doctor.of_fit import as_finding
@@ -17,18 +18,15 @@ from torchwheel.machine.versions import numbers
 from torchwheel.runtime.download import VARIABLE
 from torchwheel.validate.before_build import build_findings, chosen
 from torchwheel.validate.toolkit_rules import two_toolkits
-from torchwheel.validate.torch_rules import backend_of
-
-_STABLE_SINCE = (2, 11)
 
 
 def builds(case: Case) -> Iterator[Finding]:
     """Operators wait for their first call on a GPU, and could not be built for it."""
     machine, package = case.machine, case.package
     torch = machine.torch
-    if torch is None or backend_of(torch) is None or not machine.gpus or not _waiting(package):
+    if torch is None or torch.backend is None or not machine.gpus or not _waiting(package):
         return
-    claims = Claims(variant="", abi=_abi(torch), torch="", backend=backend_of(torch))
+    claims = Claims(variant="", abi=_abi(torch), torch="", backend=torch.backend)
     toolkit = chosen(claims, torch, machine.toolkits)
     downloads = case.environ.get(VARIABLE) == "1" and torch.cuda
     if downloads and (toolkit is None or toolkit.problem):
@@ -78,7 +76,7 @@ def _waiting(package: Package) -> bool:
 
 def _abi(torch: Torch) -> Abi:
     """The flavour that is built where an extension has both."""
-    return "stable" if numbers(torch.version)[:2] >= _STABLE_SINCE else "aten"
+    return "stable" if numbers(torch.minor) >= numbers(STABLE_SINCE) else "aten"
 
 
 def _archs(case: Case, toolkit: FoundToolkit | None) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ from torchwheel.machine.torch_model import Torch
 from torchwheel.machine.versions import numbers
 from torchwheel.validate.at_load import load_findings
 from torchwheel.validate.finding import Finding as Rule
-from torchwheel.validate.torch_rules import backend_of
 
 
 def torch_works(case: Case) -> Iterator[Finding]:
@@ -64,7 +63,7 @@ def told_by_binary(package: Package, natives: tuple[Native, ...], machine: Machi
         # It builds for what is here, if it builds at all.
         builds = backend_of_gpu(gpus[0].arch) if package.status and gpus else None
         return Claims(variant="", abi="stable" if builds else "pure", torch=wanted, backend=builds)
-    here = backend_of(torch) if torch else None
+    here = torch.backend if torch else None
     backends = {native.backend for native in natives if native.backend}
     backend = here if here in backends else next(iter(sorted(backends)), None)
     return Claims(
@@ -88,7 +87,7 @@ def _toolkit(
     """The wheel's word; else the major that the libraries ask for, if it is not torch's."""
     if claims and claims.toolkit:
         return claims.toolkit
-    built = (torch.hip if backend == "rocm" else torch.cuda) if torch else None
+    built = torch.built_with(backend) if torch else None
     for native in natives:
         major = (native.runtime or "").partition(".so.")[2].partition(".")[0]
         if major and (built is None or numbers(major) != numbers(built)[:1]):

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from torchwheel.arch.backend import Backend
 from torchwheel.doctor.model import Case, Finding
-from torchwheel.validate.torch_rules import backend_of
 
 _GET = {
     "cuda": "install NVIDIA's driver, or start the container with its GPUs (`--gpus all`)",
@@ -39,4 +38,4 @@ def _backend(case: Case) -> Backend | None:
     """Whose GPUs torch and the package are for."""
     torch, package = case.machine.torch, case.package
     kernels = package.status is not None or any(native.backend for native in package.natives)
-    return backend_of(torch) if torch and kernels else None
+    return torch.backend if torch and kernels else None

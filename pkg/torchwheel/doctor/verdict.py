@@ -7,7 +7,6 @@ from torchwheel.doctor.model import Case, Finding, Verdict
 from torchwheel.machine.model import Machine
 from torchwheel.shown import listed
 from torchwheel.validate import override
-from torchwheel.validate.torch_rules import backend_of
 
 Rule = Callable[[Case], Iterator[Finding]]
 
@@ -66,7 +65,7 @@ def _well(case: Case) -> str:
     kernels = package.status is not None or any(native.backend for native in package.natives)
     if kernels and not machine.gpus:
         torch = machine.torch
-        cpu = torch is not None and backend_of(torch) is None
+        cpu = torch is not None and torch.backend is None
         why = f", and torch {torch.version} is for CPUs" if torch and cpu else ""
         so = "it runs on plain PyTorch" if package.status else "its kernels lie idle"
         return f"there is no GPU here{why}, so {so}"

@@ -5,7 +5,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from torchwheel.check.gates import passed, run_gates
+from torchwheel.check.gates import faults, passed, run_gates
 from torchwheel.check.limits import Limits
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import hashes, no_space_is_one_line, sha256, write_text
@@ -17,6 +17,7 @@ from torchwheel.pipeline import record as records
 from torchwheel.pipeline.clock import Clock
 from torchwheel.pipeline.inside import JUNIT
 from torchwheel.pipeline.record import Record
+from torchwheel.pipeline.rejected import keep_rejected
 from torchwheel.pipeline.reproduce import reproduce
 from torchwheel.pipeline.run import Run, claims_of, key_of
 from torchwheel.smoke import record as smoke_record
@@ -126,12 +127,7 @@ def _gates(run: Run, variant: Variant, wheel: Path, clock: Clock) -> tuple[str, 
     with clock.step("gates"):
         results = run_gates(wheel, Limits(max_size_mib=run.matrix.gates.max_size_mib))
     if not passed(results):
-        rejected = run.dist / "rejected" / f"{wheel.name}.rejected"
-        rejected.parent.mkdir(exist_ok=True)
-        shutil.copyfile(wheel, rejected)
-        named = "; ".join(
-            f"gate {result.name}: {result.says}" for result in results if not result.ok
-        )
-        raise TorchwheelError(f"{named} (the wheel is kept as {rejected})")
+        rejected = keep_rejected(wheel, run.dist)
+        raise TorchwheelError(f"{faults(results)} (the wheel is kept as {rejected})")
     reason = next(result.says for result in results if result.name == "platform-tag")
     return reason, len(results)

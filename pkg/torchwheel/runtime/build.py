@@ -14,7 +14,6 @@ from torchwheel.builder.extension import SOURCES, Extension
 from torchwheel.builder.jobs import parallel_jobs
 from torchwheel.builder.recipe import Recipe, make_recipe
 from torchwheel.builder.sources import sources_of
-from torchwheel.builder.target import Target
 from torchwheel.builder.translated import translated
 from torchwheel.console import Terminal
 from torchwheel.errors import UsageError
@@ -79,10 +78,6 @@ def source_folder(extension: Extension, package: Path) -> Path:
     raise UsageError(f"{installed}: not there, so there is nothing to build from")
 
 
-def _recipe(extension: Extension, name: str | None, target: Target) -> Recipe:
-    return make_recipe(extension, sources_of(extension, target, name), target)
-
-
 def _files(recipe: Recipe, source: Path) -> list[str]:
     """What is compiled, and every header: another operator's sources decide nothing."""
     compiled = {
@@ -95,7 +90,7 @@ def _files(recipe: Recipe, source: Path) -> list[str]:
 def _wanted(extension: Extension, name: str | None, found: Here) -> Wanted:
     """What decides the library's bytes."""
     target = found.target
-    recipe = _recipe(extension, name, target)
+    recipe = make_recipe(extension, sources_of(extension, target, name), target)
     places = {
         "source": target.source,
         "toolkit": target.toolkit.root,

@@ -26,16 +26,11 @@ def fault_of(extension: Extension) -> str | None:
         return None
     from torchwheel.machine import system  # noqa: PLC0415 - for installed wheels alone
     from torchwheel.machine.torch_facts import find_torch  # noqa: PLC0415
-    from torchwheel.machine.torch_model import Absent  # noqa: PLC0415
+    from torchwheel.machine.torch_model import told  # noqa: PLC0415
     from torchwheel.validate.at_load import load_findings  # noqa: PLC0415
     from torchwheel.validate.override import let_pass  # noqa: PLC0415
 
-    torch, glibc = find_torch(), system.glibc()
-    findings = load_findings(
-        claimed,
-        None if isinstance(torch, Absent) else torch,
-        None if isinstance(glibc, Absent) else glibc,
-        package=extension.package,
-    )
+    torch, glibc = told(find_torch())[0], told(system.glibc())[0]
+    findings = load_findings(claimed, torch, glibc, package=extension.package)
     blocking = [finding for finding in let_pass(findings) if finding.blocks]
     return "; ".join(map(str, blocking)) or None

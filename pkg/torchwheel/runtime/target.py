@@ -7,28 +7,23 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from torchwheel.arch.backend import BRANDS
-from torchwheel.arch.devices import Visible, visible
+from torchwheel.arch.devices import Visible
 from torchwheel.arch.model import Arch
 from torchwheel.arch.table import Compiler
 from torchwheel.arch.wanted import VISIBLE, wanted
 from torchwheel.builder import found as looked_up
 from torchwheel.builder import target as targets
 from torchwheel.builder.extension import Extension
-from torchwheel.claims import Abi, Claims
+from torchwheel.claims import Claims
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError
-from torchwheel.machine import system
-from torchwheel.machine.cuda_toolkits import cuda_toolkits
-from torchwheel.machine.driver import find_driver
-from torchwheel.machine.model import FoundToolkit, Machine
-from torchwheel.machine.rocm_toolkits import rocm_toolkits
+from torchwheel.machine.model import FoundToolkit
 from torchwheel.machine.tool import ask
 from torchwheel.machine.torch_facts import find_torch
 from torchwheel.machine.torch_model import Absent, Torch
 from torchwheel.machine.versions import numbers, of_tool
-from torchwheel.machine.whole import find_host
+from torchwheel.machine.whole import for_builds
 from torchwheel.runtime.download import offer, toolkit_of
-from torchwheel.toolkit.cache import cache_path
 from torchwheel.toolkit.host import HostCompiler
 from torchwheel.validate.before_build import build_findings, chosen
 from torchwheel.validate.override import enforce
@@ -67,8 +62,9 @@ def here(
     torch = find_torch()
     if isinstance(torch, Absent):
         raise TorchwheelError(torch.reason)
-    claims = Claims("jit", _abi(extension, name, torch), "", "rocm" if torch.hip else "cuda")
-    machine = _machine(torch, claims, environ)
+    abi, backend = _abi(extension, name, torch), torch.backend or "cuda"
+    claims = Claims("jit", abi, "", backend)
+    machine = for_builds(torch, backend, environ)
     toolkit = chosen(claims, torch, machine.toolkits)
     if toolkit is None or toolkit.problem:
         toolkit = toolkit_of(torch, environ, progress) or toolkit
@@ -94,12 +90,12 @@ def here(
     return Here(
         target=targets.Target(
             name=name or extension.package,
-            abi="aten" if claims.abi == "aten" else "stable",
+            abi=abi,
             source=source,
             toolkit=_toolkit(toolkit, archs.archs),
             torch=targets.Torch(
                 torch.folder.parent,
-                extension.torch if claims.abi == "stable" else torch.minor,
+                extension.torch if abi == "stable" else torch.minor,
                 torch.old_abi,
             ),
             platform=machine.platform,
@@ -114,33 +110,12 @@ def here(
     )
 
 
-def _abi(extension: Extension, name: str | None, torch: Torch) -> Abi:
+def _abi(extension: Extension, name: str | None, torch: Torch) -> targets.Abi:
     """The stable flavour where torch has it: it is the one that is compiled in a second."""
     operators = extension.operators if name is None else [extension.operator(name)]
     has_it = all("stable" in operator.bindings for operator in operators)
     stable = has_it and not extension.ordinary and numbers(torch.minor) >= numbers(extension.torch)
     return "stable" if stable else "aten"
-
-
-def _machine(torch: Torch, claims: Claims, environ: Mapping[str, str]) -> Machine:
-    """The facts that a build is judged by."""
-    backend = claims.backend or "cuda"
-    driver, host, seen = find_driver(backend), find_host(environ), visible(backend, environ)
-    every = (
-        rocm_toolkits(environ) if backend == "rocm" else cuda_toolkits(environ, cache=cache_path())
-    )
-    return Machine(
-        python=system.python(),
-        platform=system.platform_tag(),
-        glibc=None,
-        torch=torch,
-        driver=None if isinstance(driver, Absent) else driver,
-        gpus=seen.gpus,
-        gpus_problem=seen.why,
-        host=None if isinstance(host, Absent) else host,
-        host_problem=host.reason if isinstance(host, Absent) else None,
-        toolkits=tuple(every),
-    )
 
 
 def _toolkit(found: FoundToolkit, archs: tuple[Arch, ...]) -> targets.Toolkit:

@@ -9,6 +9,7 @@ from pathlib import Path
 import jinja2
 
 from torchwheel import __version__
+from torchwheel.builder.extension import STABLE_SINCE
 from torchwheel.errors import UsageError
 from torchwheel.files import folder_aside
 from torchwheel.matrix.facts import torch_releases
@@ -18,7 +19,7 @@ _TEMPLATE = Path(__file__).parent / "template"
 # Ends the templates' names: they are no Python for the tools that look at this package's. Names
 # that begin with a dot would be left out of the package.
 _SUFFIX, _HIDDEN = ".in", "dot_"
-_FLOOR, _MAJOR = "2.11", 13
+_CUDA_MAJOR = 13
 # Installs in seconds, as PyPI's other builds do not; any from the floor on would do.
 _SMOKE_TORCH = "2.13.0"
 
@@ -91,5 +92,5 @@ def _served() -> dict[str, str]:
     return {
         minor: "[" + ", ".join(f'"{python}"' for python in facts.pythons) + "]"
         for minor, facts in torch_releases().items()
-        if version_key(minor) >= version_key(_FLOOR) and _MAJOR in facts.majors("cuda")
+        if version_key(minor) >= version_key(STABLE_SINCE) and _CUDA_MAJOR in facts.majors("cuda")
     }

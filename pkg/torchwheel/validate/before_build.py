@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-from torchwheel.arch.backend import Backend
 from torchwheel.arch.wanted import VARIABLES
 from torchwheel.claims import Claims
 from torchwheel.machine.model import FoundToolkit, Machine
@@ -62,9 +61,6 @@ def chosen(
     good = [
         one for one in mine if not one.problem and not (torch and with_torch(claims, torch, one))
     ]
-    same = [one for one in good if torch and minor(_release(one.backend, torch)) == one.release]
+    torchs = minor((torch and torch.built_with(claims.backend)) or "")
+    same = [one for one in good if torch and one.release == torchs]
     return next(iter([*same, *good, *mine]), None)
-
-
-def _release(backend: Backend, torch: Torch) -> str:
-    return (torch.hip if backend == "rocm" else torch.cuda) or ""

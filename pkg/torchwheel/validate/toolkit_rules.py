@@ -89,7 +89,7 @@ def described(found: FoundToolkit) -> str:
 
 def _get(backend: Backend, torch: Torch | None) -> str:
     """How to come by the toolkit of torch's release. PyPI has compilers of CUDA 13 and later."""
-    told = (torch.hip if backend == "rocm" else torch.cuda) if torch else None
+    told = torch.built_with(backend) if torch else None
     release = minor(told or "")
     named = f"{BRANDS[backend]} {release}".strip()
     if backend == "cuda" and numbers(release) >= (13,):

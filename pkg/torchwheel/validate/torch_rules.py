@@ -9,15 +9,10 @@ from torchwheel.validate.finding import Finding
 from torchwheel.validate.torch_range import contains
 
 
-def backend_of(torch: Torch) -> Backend | None:
-    """The GPUs that torch is built for; None for CPUs only."""
-    return "rocm" if torch.hip else "cuda" if torch.cuda else None
-
-
 def described(torch: Torch) -> str:
     """E.g. "torch 2.11.0+cu130, built with CUDA 13.0"."""
     built = f"with ROCm {minor(torch.hip)}" if torch.hip else f"with CUDA {torch.cuda}"
-    return f"torch {torch.version}, built {built if backend_of(torch) else 'for CPUs only'}"
+    return f"torch {torch.version}, built {built if torch.backend else 'for CPUs only'}"
 
 
 def torch_range(claims: Claims, torch: Torch | None, package: str) -> Finding | None:
@@ -40,7 +35,7 @@ def backend(claims: Claims, torch: Torch, package: str) -> Finding | None:
 
     A stable library loads in a torch without GPU support too, and lies idle there.
     """
-    here = backend_of(torch)
+    here = torch.backend
     if claims.backend is None or here == claims.backend:
         return None
     name = BRANDS[claims.backend]
@@ -82,7 +77,7 @@ def mismatch(abi: Abi, backend: Backend, release: str, torch: Torch) -> tuple[st
 
     A torch for other GPUs is another rule's.
     """
-    told = torch.hip if backend == "rocm" else torch.cuda
+    told = torch.built_with(backend)
     if not told or abi == "pure":
         return None
     if minor(told) == minor(release):  # most often; no table is read

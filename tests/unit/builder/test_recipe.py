@@ -117,6 +117,20 @@ def test_an_ordinary_extension_meets_torch_in_every_file(golden):
             assert not any("-Werror" in part for part in step.command)
 
 
+def test_variants_of_an_ordinary_extension_share_what_has_the_same_name():
+    extension, found = dataclasses.replace(EXTENSION, ordinary=True), {}
+    newer = dataclasses.replace(CUDA_ATEN.torch, release="2.12")
+    for target in (
+        CUDA_ATEN,
+        dataclasses.replace(CUDA_ATEN, torch=newer),
+        dataclasses.replace(CUDA_ATEN, python=PY311),
+    ):
+        files = dataclasses.replace(sources(target), python=())
+        for name, steps in make_recipe(extension, files, target).groups.items():
+            assert found.setdefault(name, steps) == steps
+    assert len(found) == 3 * 3
+
+
 def test_an_ordinary_extension_names_its_module():
     extension = dataclasses.replace(EXTENSION, ordinary=True, module=None)
     with pytest.raises(UsageError, match="name its `module`"):

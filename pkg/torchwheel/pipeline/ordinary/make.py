@@ -10,11 +10,12 @@ from torchwheel.files import sha256, write_text, written_aside
 from torchwheel.pipeline.clock import Clock
 from torchwheel.pipeline.ordinary.folder import alone_in
 from torchwheel.pipeline.ordinary.prepare import Prepared, prepare
-from torchwheel.pipeline.ordinary.prove import Proof, keep_rejected, prove
+from torchwheel.pipeline.ordinary.prove import Proof, prove
 from torchwheel.pipeline.ordinary.record import OrdinaryRecord, dumps
 from torchwheel.pipeline.ordinary.request import Request, check
 from torchwheel.pipeline.ordinary.wheel import make_wheel
 from torchwheel.pipeline.record import Record
+from torchwheel.pipeline.rejected import keep_rejected
 
 
 def make(request: Request, cache: Path, progress: Progress) -> OrdinaryRecord:

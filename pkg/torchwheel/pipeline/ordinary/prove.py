@@ -1,11 +1,10 @@
 """What a finished wheel has to pass: the gates, and its import beside nothing but torch."""
 
 import dataclasses
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchwheel.check.gates import GateResult, passed, run_gates
+from torchwheel.check.gates import GateResult, faults, passed, run_gates
 from torchwheel.check.limits import Limits
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.wheel import read_wheel
@@ -47,9 +46,7 @@ def prove(
     """
     gates = run_gates(wheel, limits)
     if not passed(gates):
-        raise TorchwheelError(
-            "; ".join(f"gate {result.name}: {result.says}" for result in gates if not result.ok)
-        )
+        raise TorchwheelError(faults(gates))
     # Its own requirements come from the index, torch stays.
     env = environment.over(base, folder / "clean")
     Requirements(env, torch, folder).install([str(wheel)], wheel.name)
@@ -62,11 +59,3 @@ def prove(
             raise TorchwheelError(f"smoke: import {one.name}: {one.error}")
     borrowed = facts.claims.borrowed if facts.claims else ()
     return Proof(gates, machine, imported, borrowed)
-
-
-def keep_rejected(wheel: Path, dist: Path) -> Path:
-    """Keep a wheel that did not pass where nothing installs it from."""
-    rejected = dist / "rejected" / f"{wheel.name}.rejected"
-    rejected.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(wheel, rejected)
-    return rejected
