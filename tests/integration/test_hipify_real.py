@@ -1,7 +1,10 @@
 """torch's hipify on an ordinary CUDA project: the real one, on a copy."""
 
 import dataclasses
+import importlib.util
+import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -97,7 +100,7 @@ def test_an_ordinary_extension_for_rocm_compiles_the_translation(project, tmp_pa
     target = dataclasses.replace(GFX942, source=project)
     found, where = translated(ORDINARY, sources, target, tmp_path / "out")
     assert [file.path for file in found.device] == ["csrc/scale.hip"]
-    steps = make_recipe(ORDINARY, found, where).groups["device"]
+    steps = next(iter(make_recipe(ORDINARY, found, where).groups.values()))
     assert steps[0].inputs == (str(tmp_path / "out" / "csrc" / "scale.hip"),)
     assert "--offload-arch=gfx942" in steps[0].command
     assert f"-I{tmp_path / 'out' / 'include'}" in steps[0].command
@@ -111,3 +114,85 @@ def test_others_are_compiled_as_they_are(project, tmp_path, change):
     sources = Sources([], [], [])
     assert translated(extension, sources, target, tmp_path / "out") == (sources, target)
     assert not (tmp_path / "out").exists()
+
+
+SETUP = """\
+from pathlib import Path
+from setuptools import setup
+from torchwheel.builder.setuptools_ext import setup_arguments
+arguments = setup_arguments(Path(__file__).parent, "pkg", "pkg/plain/extension.py")
+setup(name="plain", version="1", **arguments)
+"""
+DESCRIPTION = """\
+from torchwheel.builder import Extension, Module, Operator
+EXTENSION = Extension(
+    package="plain",
+    sources="source",
+    operators=(
+        Operator("scale", ("csrc/scale.cu",), bindings={"aten": ("csrc/module.cpp",)}),
+    ),
+    module=Module("plain._C", ()),
+    include_dirs=("include",),
+    ordinary=True,
+)
+"""
+MODULE = """\
+#include <torch/extension.h>
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("name", [] { return "plain"; }); }
+"""
+# What hipcc makes of the translation is tests/containers/test_hipify_compiles.py's; here is seen
+# that it gets it. The object is an empty one of the host's compiler.
+HIPCC = """\
+#!/bin/sh
+for word in "$@"; do
+  case "$word" in *.hip) cp "$word" "$SEEN" ;; esac
+  test "$last" = -o && out="$word"
+  last="$word"
+done
+exec g++ -c -x c++ /dev/null -o "$out"
+"""
+
+
+def test_setup_py_hands_hipcc_the_translation(project, tmp_path):
+    tree, rocm, seen = tmp_path / "tree", tmp_path / "rocm", tmp_path / "seen.hip"
+    shutil.copytree(project, tree / "source")
+    (tree / "pkg" / "plain").mkdir(parents=True)
+    (rocm / "bin").mkdir(parents=True)
+    (rocm / "lib").mkdir()
+    for path, text in {
+        tree / "setup.py": SETUP,
+        tree / "source" / "csrc" / "module.cpp": MODULE,
+        tree / "pkg" / "plain" / "__init__.py": "",
+        tree / "pkg" / "plain" / "extension.py": DESCRIPTION,
+        rocm / "bin" / "hipcc": HIPCC,
+    }.items():
+        path.write_text(text)
+    (rocm / "bin" / "hipcc").chmod(0o755)
+    subprocess.run(
+        ["g++", "-shared", "-o", rocm / "lib" / "libamdhip64.so", "-x", "c++", os.devnull],
+        check=True,
+    )
+    torch = importlib.util.find_spec("torch")
+    assert torch is not None
+    environ = {
+        **os.environ,
+        "TORCHWHEEL_ABI": "aten",
+        "TORCHWHEEL_BACKEND": "rocm",
+        "TORCHWHEEL_TOOLKIT": "7.2",
+        "TORCHWHEEL_TORCH": str(Path(torch.origin or "").parents[1]),
+        "TORCHWHEEL_TORCH_RELEASE": "2.13",
+        "ROCM_PATH": str(rocm),
+        "PYTORCH_ROCM_ARCH": "gfx942",
+        "SEEN": str(seen),
+    }
+    done = subprocess.run(
+        [sys.executable, "setup.py", "build_ext", "--build-lib", tmp_path / "built"],
+        cwd=tree,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "hipMalloc(" in seen.read_text()
+    assert list((tmp_path / "built" / "plain").glob("_C*.so"))

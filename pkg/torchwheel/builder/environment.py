@@ -69,7 +69,8 @@ def target(environ: Mapping[str, str], source: Path) -> Target | None:
     here = f"linux_{platform.machine()}"
     there = environ.get(PLATFORM) or here
     machine = there.removeprefix("linux_")
-    _check_supported(abi, named.backend, cross=there != here)
+    if abi == "aten" and there != here:  # it needs headers of the very torch and Python it is for
+        raise UsageError(f"{ABI}=aten for another platform: build it on that platform")
     torch = Path(environ[TORCH])
     return Target(
         name=environ.get(NAME, abi),
@@ -100,11 +101,3 @@ def _toolkit(environ: Mapping[str, str], named: _Named, machine: str, *, cross: 
         if named.backend == "rocm"
         else found.cuda_runtime(root, machine, cross=cross),
     )
-
-
-def _check_supported(abi: Abi, wanted: Backend, *, cross: bool) -> None:
-    """The aten flavour needs headers of the very torch and Python it is for."""
-    if abi == "aten" and wanted == "rocm":
-        raise UsageError(f"{ABI}=aten with {BACKEND}=rocm: not provided; use the stable flavour")
-    if abi == "aten" and cross:
-        raise UsageError(f"{ABI}=aten for another platform: build it on that platform")

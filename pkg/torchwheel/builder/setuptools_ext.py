@@ -19,6 +19,7 @@ from torchwheel.builder.ninja import say_to_stdout
 from torchwheel.builder.recipe import make_recipe
 from torchwheel.builder.sources import sources_of
 from torchwheel.builder.target import Target
+from torchwheel.builder.translated import translated
 from torchwheel.errors import TorchwheelError
 
 
@@ -75,8 +76,10 @@ def _native(extension: Extension, target: Target) -> dict[str, Any]:
             shared = os.environ.get(environment.SHARED_FOLDER)
             folder = Path(os.environ.get(environment.BUILD_FOLDER) or self.build_temp)
             try:
+                sources = sources_of(extension, target)
+                translation = folder.resolve() / "translated"
                 built = build(
-                    make_recipe(extension, sources_of(extension, target), target),
+                    make_recipe(extension, *translated(extension, sources, target, translation)),
                     folder.resolve(),
                     Path(shared).resolve() if shared else None,
                     parallel_jobs(),

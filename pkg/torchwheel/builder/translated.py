@@ -15,8 +15,8 @@ def translated(
 ) -> tuple[Sources, Target]:
     """What is compiled in place of `sources`: a translation in `folder`, or they themselves.
 
-    Others' sources are written for CUDA; ours know both platforms. The running Python has the torch
-    that the build is for.
+    Others' sources are written for CUDA; ours know both platforms. The running Python has a torch:
+    hipify is a part of it.
     """
     if not extension.ordinary or target.toolkit.backend != "rocm":
         return sources, target

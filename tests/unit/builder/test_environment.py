@@ -135,12 +135,8 @@ def test_an_aten_target_is_for_the_running_python(torch, monkeypatch):
     target = environment.target(environ, Path("/p"))
     assert target is not None
     assert (target.python, target.torch.old_abi) == (python, True)
-    for change, says in (
-        ({environment.PLATFORM: OTHER}, "build it on that platform"),
-        ({environment.BACKEND: "rocm", "ROCM_PATH": "/r", "PYTORCH_ROCM_ARCH": "gfx942"}, "stable"),
-    ):
-        with pytest.raises(UsageError, match=says):
-            environment.target({**environ, **change}, Path("/p"))
+    with pytest.raises(UsageError, match="build it on that platform"):
+        environment.target({**environ, environment.PLATFORM: OTHER}, Path("/p"))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,16 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from targets import CUDA_ATEN, CUDA_ATEN_OLD, CUDA_STABLE, EVERY, EXTENSION, PY311, sources
+from targets import (
+    CUDA_ATEN,
+    CUDA_ATEN_OLD,
+    CUDA_STABLE,
+    EVERY,
+    EXTENSION,
+    PY311,
+    ROCM_STABLE,
+    sources,
+)
 
 from torchwheel.builder import flavour
 from torchwheel.builder.flavour import target_version
@@ -135,3 +144,11 @@ def test_an_ordinary_extension_names_its_module():
     extension = dataclasses.replace(EXTENSION, ordinary=True, module=None)
     with pytest.raises(UsageError, match="name its `module`"):
         make_recipe(extension, sources(CUDA_ATEN), CUDA_ATEN)
+
+
+def test_the_aten_flavour_for_rocm_is_refused_but_for_ordinary_extensions():
+    target = dataclasses.replace(CUDA_ATEN, toolkit=ROCM_STABLE.toolkit)
+    with pytest.raises(UsageError, match="aten flavour for ROCm: not provided; use the stable"):
+        make_recipe(EXTENSION, sources(target), target)
+    extension = dataclasses.replace(EXTENSION, ordinary=True)
+    assert make_recipe(extension, sources(target), target).flavour.output.endswith(".so")
