@@ -12,7 +12,8 @@ from pathlib import Path
 
 from fusedops import registration
 from fusedops.extension import EXTENSION
-from fusedops.ops import bias_add, bias_gelu, bias_relu, vector_add
+from fusedops.families.bias_act.functions import bias_add, bias_gelu, bias_relu
+from fusedops.families.vector_add.functions import vector_add
 from fusedops.schemas import families
 from fusedops.typed import entry_points
 from torchwheel import runtime

@@ -33,35 +33,11 @@ def check_same_shape(op: str, name: str, tensor: Tensor, like_name: str, like: T
         fail(op, name, f"shape {list(like.shape)} (that of {like_name})", list(tensor.shape))
 
 
-def check_vector_add(a: Tensor, b: Tensor) -> None:
-    """What vector_add demands."""
-    check_floating("vector_add", "a", a)
-    check_like("vector_add", "b", b, "a", a)
-    check_same_shape("vector_add", "b", b, "a", a)
-
-
-def check_bias(op: str, x: Tensor, bias: Tensor) -> None:
-    """What every operator of x[..., N] and bias[N] demands."""
-    check_floating(op, "x", x)
-    if x.dim() < 1:
-        fail(op, "x", "at least 1 dimension", 0)
-    check_like(op, "bias", bias, "x", x)
-    if bias.dim() != 1 or bias.shape[0] != x.shape[-1]:
-        expected = f"shape [{x.shape[-1]}] (the last dimension of x)"
-        fail(op, "bias", expected, list(bias.shape))
-
-
-def check_bias_backward(op: str, grad: Tensor, x: Tensor, bias: Tensor) -> None:
-    """What every gradient of an operator of x[..., N] and bias[N] demands."""
-    check_bias(op, x, bias)
-    check_like(op, "grad", grad, "x", x)
-    check_same_shape(op, "grad", grad, "x", x)
-
-
-def check_approximate(op: str, approximate: str) -> None:
-    """`approximate` must name a form of GELU."""
-    if approximate not in ("tanh", "none"):
-        fail(op, "approximate", "'tanh' or 'none'", repr(approximate))
+def check_row(op: str, name: str, row: Tensor, like_name: str, like: Tensor) -> None:
+    """`row` must be one row of `like`."""
+    if row.dim() != 1 or row.shape[0] != like.shape[-1]:
+        expected = f"shape [{like.shape[-1]}] (the last dimension of {like_name})"
+        fail(op, name, expected, list(row.shape))
 
 
 def _dtype(tensor: Tensor) -> str:

@@ -18,8 +18,11 @@ def register() -> None:
     for op in OPS:
         qualified = f"{NAMESPACE}::{op.name}"
         _LIBRARY.define(op.schema, tags=(torch.Tag.pt2_compliant_tag,))
-        _LIBRARY.impl(op.name, op.reference, "CompositeExplicitAutograd")
-        torch.library.register_fake(qualified, op.fake, lib=_LIBRARY)
-        torch.library.register_autograd(
-            qualified, op.autograd.backward, setup_context=op.autograd.setup, lib=_LIBRARY
-        )
+        _LIBRARY.impl(op.name, op.checked(op.reference), "CompositeExplicitAutograd")
+        torch.library.register_fake(qualified, op.checked(op.result), lib=_LIBRARY)
+        if op.autograd:
+            torch.library.register_autograd(
+                qualified, op.autograd.backward, setup_context=op.autograd.setup, lib=_LIBRARY
+            )
+        if op.batching:
+            torch.library.register_vmap(qualified, op.batching(op.name), lib=_LIBRARY)

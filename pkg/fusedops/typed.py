@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from fusedops import checks
-from fusedops.schemas import NAMESPACE, OPS, Op
+from fusedops.op import Op
+from fusedops.schemas import NAMESPACE, OPS
 
 TYPES = {
     "fp32": torch.float32,

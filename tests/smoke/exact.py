@@ -1,63 +1,24 @@
-"""What the operators must compute, in float64, and how far a result may be from it."""
+"""How far a result may be from the truth, and what makes a test able to see a wrong one."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Iterator
+from typing import Any
 
+import pytest
 import torch
+from cases import CASES, DTYPES
+from cases.case import Case, outputs
 from torch import Tensor
 
 import fusedops
 
-DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+by_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+by_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype).split(".")[1])
 
 
-def gelu(v: Tensor, approximate: str) -> Tensor:
-    """GELU without cancellation: v times a probability."""
-    if approximate == "none":
-        return 0.5 * v * torch.special.erfc(-v * math.sqrt(0.5))
-    return v * torch.sigmoid(2 * math.sqrt(2 / math.pi) * (v + 0.044715 * v**3))
-
-
-@dataclass(frozen=True)
-class Case:
-    """One call of a public operator: ours, and the truth in float64."""
-
-    name: str
-    ours: Callable[[Tensor, Tensor], Tensor]
-    exact: Callable[[Tensor, Tensor], Tensor]
-    has_bias: bool = True
-
-    def second_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of the second argument beside a first one of `shape`."""
-        return shape[-1:] if self.has_bias else shape
-
-
-CASES = (
-    Case(
-        "vector_add",
-        lambda a, b: fusedops.vector_add(a, b, gamma=-1.75),
-        lambda a, b: -1.75 * a + b,
-        has_bias=False,
-    ),
-    Case("bias_add", fusedops.bias_add, lambda x, b: x + b),
-    Case("bias_relu", fusedops.bias_relu, lambda x, b: torch.relu(x + b)),
-    Case("bias_gelu", fusedops.bias_gelu, lambda x, b: gelu(x + b, "tanh")),
-    Case(
-        "bias_gelu erf",
-        lambda x, b: fusedops.bias_gelu(x, b, approximate="none"),
-        lambda x, b: gelu(x + b, "none"),
-    ),
-)
-
-
-def inputs(
-    case: Case, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
-) -> tuple[Tensor, Tensor]:
-    """Fresh random arguments, spread over the interesting range of the activations."""
-    first = torch.randn(shape, device=device, dtype=torch.float64) * 2.5
-    second = torch.randn(case.second_shape(shape), device=device, dtype=torch.float64)
-    return first.to(dtype), second.to(dtype)
+def the_case(name: str) -> Case:
+    """The case of that name."""
+    return next(case for case in CASES if case.name == name)
 
 
 def fell_back() -> bool:
@@ -65,37 +26,61 @@ def fell_back() -> bool:
     return any(one.way == "fallback" for one in fusedops.status().operators)
 
 
-def assert_close(found: Tensor, exact: Tensor, dtype: torch.dtype) -> None:
+def assert_close(found: Any, exact: Any, dtype: torch.dtype, case: Case) -> None:
+    """Every result has the shape of the truth, is contiguous and close to it."""
+    pairs = list(zip(outputs(found), outputs(exact), strict=True))
+    for one, truth in pairs:
+        assert one.dtype == dtype
+        assert one.shape == truth.shape
+        assert one.is_contiguous()
+        if one.numel():
+            _assert_close(one, truth, dtype, case)
+
+
+def _assert_close(found: Tensor, exact: Tensor, dtype: torch.dtype, case: Case) -> None:
     """Every element is within a rounding of `dtype` and the arithmetic's own error of the truth.
 
     16-bit results are rounded once: half an ulp and a little. float32's sum x + b is rounded before
     the activation, which magnifies it in the negative tail, so its bound is absolute there; and
     torch's GELU, which is the reference, loses digits there by cancellation.
     """
-    assert found.dtype == dtype
-    assert found.shape == exact.shape
-    assert found.is_contiguous()
-    if found.numel() == 0:
-        return
     relative, absolute = {
         torch.float32: (1e-6, 1e-6),
         torch.float16: (0.51 * 2**-10, 2e-7),
         torch.bfloat16: (0.51 * 2**-7, 1e-7),
         torch.float64: (1e-13, 1e-15),
     }[dtype]
-    if (found.device.type == "cpu" or fell_back()) and dtype != torch.float64:
-        # F.gelu's vectorised erf is off by 1.3e-6 at most (20 M points between -12 and 12).
-        absolute = 2e-6
+    if dtype != torch.float64:
+        relative, absolute = relative + case.relative, absolute + case.absolute
+        if found.device.type == "cpu" or fell_back():
+            # F.gelu's vectorised erf is off by 1.3e-6 at most (20 M points between -12 and 12).
+            absolute = max(absolute, 2e-6)
     error = (found.double() - exact).abs()
     bound = relative * exact.abs() + absolute
     worst = int((error - bound).nan_to_num(nan=math.inf).argmax())
     assert bool((error <= bound).all()), (
-        f"{dtype}: element {worst} of {list(exact.shape)} is {found.flatten()[worst].item()!r}, "
-        f"exact {exact.flatten()[worst].item()!r}"
+        f"{case.name} {dtype}: element {worst} of {list(exact.shape)} is "
+        f"{found.flatten()[worst].item()!r}, exact {exact.flatten()[worst].item()!r}"
     )
 
 
-def poison(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> None:
-    """Fill with NaN the memory that torch's allocator gives out next for such a tensor."""
-    blocks = [torch.full(shape, math.nan, dtype=dtype, device=device) for _ in range(3)]
+def poison(like: Any) -> None:
+    """Fill with NaN the memory that torch's allocator gives out next for such tensors."""
+    blocks = [
+        torch.full(one.shape, math.nan, dtype=one.dtype, device=one.device)
+        for one in outputs(like)
+        if one.is_floating_point()
+        for _ in range(3)
+    ]
     del blocks
+
+
+def laid_out_otherwise(tensor: Tensor) -> Iterator[Tensor]:
+    """The same values: off 16 bytes by each number of elements, with gaps, with turned strides."""
+    flat = tensor.reshape(-1)
+    for off in range(1, 16 // tensor.element_size()):
+        yield torch.cat([flat[:1].expand(off), flat])[off:].view(tensor.shape)
+    yield torch.stack([tensor, -tensor], -1)[..., 0]
+    if tensor.dim() > 1:
+        yield torch.cat([tensor, tensor], -1)[..., : tensor.shape[-1]]
+        yield tensor.transpose(0, -1).contiguous().transpose(0, -1)

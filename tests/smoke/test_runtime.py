@@ -1,42 +1,52 @@
-"""Streams, graphs, compilation, and torch's own check of an operator."""
+"""Streams, graphs, compilation, vmap, and torch's own check of an operator."""
 
 import shutil
 
 import pytest
 import torch
-from exact import CASES, assert_close, inputs
+from cases import PRIVATE
+from cases.case import outputs, wide
+from exact import assert_close, by_case
 
 import fusedops
-from fusedops.schemas import OPS
 
-by_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+def opcheck(name, args, keywords):
+    torch.library.opcheck(getattr(torch.ops.fusedops, name).default, args, dict(keywords))
+
+
+def doubled(args):
+    """The floating tensors times two, by kernels of torch on the current stream."""
+    return [
+        arg * 2 if isinstance(arg, torch.Tensor) and arg.is_floating_point() else arg
+        for arg in args
+    ]
 
 
 @by_case
 def test_runs_on_the_current_stream(case, gpu):
-    a, b = inputs(case, (2048, 1024), torch.float32, gpu)
+    args = case.inputs(case.backward[-1], torch.float32, gpu)
     torch.cuda.synchronize()
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         torch.cuda._sleep(50_000_000)  # what follows on another stream would be far ahead
-        late = a * 2
-        y = case.ours(late, b)
+        found = case.ours(*doubled(args))
     stream.synchronize()
-    assert_close(y, case.exact(a.double() * 2, b.double()), torch.float32)
+    assert_close(found, case.exact(*wide(doubled(args))), torch.float32, case)
 
 
 @by_case
 def test_is_captured_in_a_graph(case, gpu):
-    a, b = inputs(case, (64, 1000), torch.float16, gpu)
-    case.ours(a, b)
+    args = case.inputs(case.strided, torch.float16, gpu)
+    case.ours(*args)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        y = case.ours(a, b)
-    a.copy_(torch.randn_like(a))
+        found = case.ours(*args)
+    args[0].copy_(case.inputs(case.strided, torch.float16, gpu)[0])
     graph.replay()
     torch.cuda.synchronize()
-    assert_close(y, case.exact(a.double(), b.double()), torch.float16)
+    assert_close(found, case.exact(*wide(args)), torch.float16, case)
 
 
 def test_gradients_are_captured_in_a_graph(gpu):
@@ -54,15 +64,18 @@ def test_gradients_are_captured_in_a_graph(gpu):
 
 @by_case
 def test_compiles_in_one_graph(case, anywhere):
-    def model(a, b):
-        return case.ours(a * 2, b) + 1
+    def model(*args):
+        return [one + 1 for one in outputs(case.ours(*doubled(args)))]
 
-    a, b = inputs(case, (6, 40), torch.float32, anywhere)
-    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-    found = compiled(a.requires_grad_(), b)
-    torch.testing.assert_close(found, model(a, b))
-    found.sum().backward()
-    assert a.grad.shape == a.shape
+    args = case.inputs(case.strided, torch.float32, anywhere)
+    if case.differentiable:
+        args[0].requires_grad_()
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager", dynamic=True)
+    found = compiled(*args)
+    torch.testing.assert_close(found, model(*args))
+    if case.differentiable:
+        sum(one.sum() for one in found).backward()
+        assert args[0].grad.shape == args[0].shape
 
 
 def test_compiles_with_inductor(gpu):
@@ -73,16 +86,35 @@ def test_compiles_with_inductor(gpu):
     def model(x, b):
         return fusedops.bias_gelu(x * 2, b) + 1
 
-    x, b = inputs(CASES[3], (64, 512), torch.float32, gpu)
+    x, b = torch.randn(64, 512, device=gpu), torch.randn(512, device=gpu)
     torch.testing.assert_close(torch.compile(model, fullgraph=True)(x, b), model(x, b))
 
 
-@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
-def test_torchs_own_check(op, anywhere):
-    names = op.signature[1:].split(")")[0].split(", *")[0].split(", ")
-    shapes = {"bias": (40,)}
-    arguments = [
-        torch.randn(shapes.get(name.split()[1], (6, 40)), device=anywhere, requires_grad=op.public)
-        for name in names
-    ]
-    torch.library.opcheck(getattr(torch.ops.fusedops, op.name).default, tuple(arguments))
+@by_case
+def test_vmap_is_a_loop(case, anywhere):
+    if not case.vmap:
+        pytest.skip(f"{case.op} has no rule for vmap")
+    each = [case.inputs(case.tiny, torch.float32, anywhere) for _ in range(3)]
+    expected = [outputs(case.ours(*args)) for args in each]
+    stacked = [torch.stack(tensors, 1) for tensors in zip(*each, strict=True)]
+    found = outputs(torch.vmap(case.ours, in_dims=1)(*stacked))
+    for at, one in enumerate(found):
+        torch.testing.assert_close(one, torch.stack([results[at] for results in expected]))
+    rows = torch.vmap(lambda x: case.ours(x, *each[0][1:]))(torch.stack([a[0] for a in each]))
+    assert outputs(rows)[0].shape == outputs(found)[0].shape
+
+
+@by_case
+def test_torchs_own_check(case, anywhere):
+    """In float32, and with the gradients where there are any."""
+    args = case.inputs(case.strided, torch.float32, anywhere)
+    if case.differentiable:
+        for arg in args:
+            if isinstance(arg, torch.Tensor) and arg.is_floating_point():
+                arg.requires_grad_()
+    opcheck(case.op, args, case.keywords)
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_torchs_own_check_of_what_is_not_public(name, anywhere):
+    opcheck(name, *PRIVATE[name](anywhere))

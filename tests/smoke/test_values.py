@@ -4,73 +4,57 @@ import math
 
 import pytest
 import torch
-from exact import CASES, DTYPES, assert_close, fell_back, gelu, inputs, poison
+from cases import CASES, PRIVATE
+from cases.bias_act import gelu
+from cases.case import wide
+from exact import assert_close, by_case, by_dtype, fell_back, laid_out_otherwise, poison
+from torch import Tensor
 
 import fusedops
 from fusedops.schemas import OPS
 
-# Odd, even, tiny, wide, tall, empty; vectors hold 2 to 8 elements and blocks 128 of them. The last
-# has more rows than one dimension of a grid has blocks.
-SHAPES = (
-    (1,),
-    (7,),
-    (4096,),
-    (0,),
-    (3, 0),
-    (0, 5),
-    (2, 1),
-    (5, 3, 129),
-    (1023, 8),
-    (4099, 3),
-    (33, 1001),
-    (300, 2048),
-    (64, 4097),
-    (17, 40_000),
-    (1, 100_003),
-    (2, 3, 5, 7, 11),
-    (140_001, 512),
-)
 
-by_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-by_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype).split(".")[1])
+def check(case, args, dtype):
+    exact = case.exact(*wide(args))
+    poison(case.ours(*args))
+    assert_close(case.ours(*args), exact, dtype, case)
+
+
+def of_case(case, dtype):
+    if dtype not in case.dtypes:
+        pytest.skip(f"{case.name} is not for {dtype}")
 
 
 def test_every_public_operator_has_a_case():
-    assert {op.name for op in OPS if op.public} == {case.name.split()[0] for case in CASES}
+    assert {op.name for op in OPS if op.public} == {case.op for case in CASES}
+    assert {op.name for op in OPS if not op.public} == set(PRIVATE)
 
 
 @by_case
 @by_dtype
 def test_values_on_the_cpu(case, dtype):
-    for shape in ((0, 5), (7,), (5, 3, 129)):
-        a, b = inputs(case, shape, dtype, torch.device("cpu"))
-        assert_close(case.ours(a, b), case.exact(a.double(), b.double()), dtype)
+    of_case(case, dtype)
+    for shape in (*case.empty, *case.small):
+        check(case, case.inputs(shape, dtype, torch.device("cpu")), dtype)
 
 
 @by_case
 @by_dtype
 def test_values_on_the_gpu(case, dtype, gpu):
-    for shape in SHAPES:
-        a, b = inputs(case, shape, dtype, gpu)
-        poison(shape, dtype, gpu)
-        assert_close(case.ours(a, b), case.exact(a.double(), b.double()), dtype)
+    of_case(case, dtype)
+    for shape in (*case.empty, *case.small, *case.large):
+        check(case, case.inputs(shape, dtype, gpu), dtype)
 
 
 @by_case
 @by_dtype
-def test_strides_and_alignment(case, dtype, gpu):
-    shape = (37, 264)
-    wide, b = inputs(case, (37, 2 * 264), dtype, gpu)
-    second = b[..., :264].contiguous()
-    long, _ = inputs(case, (37 * 264 + 8,), dtype, gpu)
-    views = [wide[:, ::2], wide[:, :264], torch.randn(264, 37, device=gpu).to(dtype).t()]
-    views += [long[off : off + 37 * 264].view(shape) for off in range(8)]
-    for a in views:
-        poison(shape, dtype, gpu)
-        assert_close(case.ours(a, second), case.exact(a.double(), second.double()), dtype)
-    shifted = torch.cat([second.flatten()[:1], second.flatten()])[1:].view(second.shape)
-    a = views[0].contiguous()
-    assert_close(case.ours(a, shifted), case.exact(a.double(), shifted.double()), dtype)
+def test_strides_and_alignment(case, dtype, anywhere):
+    of_case(case, dtype)
+    args = case.inputs(case.strided, dtype, anywhere)
+    for at, arg in enumerate(args):
+        if isinstance(arg, Tensor):
+            for view in laid_out_otherwise(arg):
+                check(case, (*args[:at], view, *args[at + 1 :]), dtype)
 
 
 @by_dtype

@@ -1,0 +1,1 @@
+"""A bias along the last dimension, and an activation."""

@@ -1,0 +1,1 @@
+"""Gamma times one tensor plus another."""

@@ -1,0 +1,13 @@
+"""The arithmetic's type: float32, but float64 for float64; rounded once, on the result."""
+
+from torch import Tensor, float64
+
+
+def widen(tensor: Tensor) -> Tensor:
+    """The tensor in the arithmetic's type."""
+    return tensor if tensor.dtype == float64 else tensor.float()
+
+
+def narrow(wide: Tensor, like: Tensor) -> Tensor:
+    """A contiguous result in the dtype of `like`."""
+    return wide.to(like.dtype).contiguous()
