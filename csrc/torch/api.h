@@ -2,10 +2,11 @@
 //
 // Api is a traits class of one torch C++ API: Tensor, Guard (makes a device current while it
 // lives), view(tensor) -> TensorView, contiguous(tensor), clone(tensor), empty_like(tensor),
-// empty_bytes(like, count), data(tensor), stream(device index).
+// empty(like, sizes, dtype), empty_bytes(like, count), data(tensor), stream(device index).
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "ops/tensor_view.h"
 #include "torch/scalar.h"
@@ -29,6 +30,19 @@ TensorView view_of(const Tensor& tensor, int index) {
           sizes.data(),
           static_cast<std::int64_t>(sizes.size()),
           device};
+}
+
+// The data of a tensor that need not be there.
+template <class Api>
+void* data_of(const std::optional<typename Api::Tensor>& tensor) {
+  return tensor ? Api::data(*tensor) : nullptr;
+}
+
+// A contiguous tensor that starts on 16 bytes, for kernels that have no other form.
+template <class Api>
+typename Api::Tensor on_16_bytes(const typename Api::Tensor& tensor) {
+  const typename Api::Tensor same = Api::contiguous(tensor);
+  return aligned(Api::data(same)) ? same : Api::clone(same);
 }
 
 }  // namespace fusedops

@@ -21,6 +21,21 @@ inline DType dtype_of(Scalar scalar) {
   }
 }
 
+// The other way; of what the kernels know.
+template <class Scalar>
+inline Scalar scalar_of(DType dtype) {
+  switch (dtype) {
+    case DType::float32:
+      return Scalar::Float;
+    case DType::float16:
+      return Scalar::Half;
+    case DType::bfloat16:
+      return Scalar::BFloat16;
+    default:
+      return Scalar::Double;
+  }
+}
+
 // Python's names for the types people pass by mistake; C++'s for the rest.
 template <class Scalar>
 inline const char* dtype_name_of(Scalar scalar) {

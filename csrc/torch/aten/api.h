@@ -6,6 +6,8 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <vector>
+
 #include "ops/error.h"
 #include "platform/runtime.h"
 #include "torch/api.h"
@@ -39,6 +41,10 @@ struct AtenApi {
 
   // Of a contiguous tensor. Methods, because the header of at::empty_like takes most of a second.
   static Tensor empty_like(const Tensor& tensor) { return tensor.new_empty(tensor.sizes()); }
+
+  static Tensor empty(const Tensor& like, const std::vector<std::int64_t>& sizes, DType dtype) {
+    return like.new_empty(sizes, like.options().dtype(scalar_of<at::ScalarType>(dtype)));
+  }
 
   static Tensor empty_bytes(const Tensor& like, std::int64_t count) {
     return like.new_empty({count}, like.options().dtype(at::kByte));

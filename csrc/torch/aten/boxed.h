@@ -8,6 +8,8 @@
 #include <ATen/core/stack.h>
 #include <torch/library.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -17,7 +19,12 @@ namespace fusedops::boxed {
 inline const at::Tensor& unbox(const c10::IValue& value, const at::Tensor*) {
   return value.toTensor();
 }
+inline std::optional<at::Tensor> unbox(const c10::IValue& value, const std::optional<at::Tensor>*) {
+  return value.toOptional<at::Tensor>();
+}
 inline double unbox(const c10::IValue& value, const double*) { return value.toDouble(); }
+inline std::int64_t unbox(const c10::IValue& value, const std::int64_t*) { return value.toInt(); }
+inline bool unbox(const c10::IValue& value, const bool*) { return value.toBool(); }
 inline const std::string& unbox(const c10::IValue& value, const std::string*) {
   return value.toStringRef();
 }
@@ -25,9 +32,9 @@ inline const std::string& unbox(const c10::IValue& value, const std::string*) {
 inline void push(torch::jit::Stack& stack, at::Tensor result) {
   stack.emplace_back(std::move(result));
 }
-inline void push(torch::jit::Stack& stack, std::tuple<at::Tensor, at::Tensor> results) {
-  push(stack, std::move(std::get<0>(results)));
-  push(stack, std::move(std::get<1>(results)));
+template <class... Tensors>
+void push(torch::jit::Stack& stack, std::tuple<Tensors...> results) {
+  std::apply([&](auto&... each) { (push(stack, std::move(each)), ...); }, results);
 }
 
 template <auto kFunction>

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "ops/bias_act.h"
+#include "torch/api.h"
 
 namespace fusedops {
 
@@ -55,19 +56,13 @@ struct BiasAct {
     const auto call =
         ops::check_bias_act_backward(op, activation, Api::view(grad), view, Api::view(bias));
     const typename Api::Guard guard(view.device.index);
-    const Tensor g = aligned(grad), in = aligned(x), b = Api::contiguous(bias);
+    const Tensor g = on_16_bytes<Api>(grad), in = on_16_bytes<Api>(x), b = Api::contiguous(bias);
     Tensor grad_x = Api::empty_like(in), grad_bias = Api::empty_like(b);
     const Tensor scratch = Api::empty_bytes(in, kernels::bias_act_backward_scratch(call));
     ops::bias_act_backward(op, call, Api::data(grad_x), Api::data(grad_bias), Api::data(g),
                            Api::data(in), Api::data(b), Api::data(scratch),
                            Api::stream(view.device.index));
     return {grad_x, grad_bias};
-  }
-
-  // A contiguous tensor that starts on 16 bytes: the gradients' kernels have no other form.
-  static Tensor aligned(const Tensor& tensor) {
-    const Tensor same = Api::contiguous(tensor);
-    return fusedops::aligned(Api::data(same)) ? same : Api::clone(same);
   }
 };
 

@@ -6,6 +6,8 @@
 #include <torch/csrc/stable/tensor.h>
 #include <torch/headeronly/core/ScalarType.h>
 
+#include <vector>
+
 #include "ops/error.h"
 #include "platform/runtime.h"
 #include "torch/api.h"
@@ -30,6 +32,10 @@ struct StableApi {
 
   static Tensor clone(const Tensor& tensor) { return torch::stable::clone(tensor); }
   static Tensor empty_like(const Tensor& tensor) { return torch::stable::empty_like(tensor); }
+
+  static Tensor empty(const Tensor& like, const std::vector<std::int64_t>& sizes, DType dtype) {
+    return torch::stable::new_empty(like, sizes, scalar_of<Scalar>(dtype));
+  }
 
   static Tensor empty_bytes(const Tensor& like, std::int64_t count) {
     return torch::stable::new_empty(like, {count}, Scalar::Byte);
