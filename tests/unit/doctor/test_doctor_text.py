@@ -5,7 +5,18 @@ import json
 from pathlib import Path
 
 import pytest
-from cases import CPU_TORCH, H200, SITE, TOOLKIT, case, links, native, package, status, waiting
+from doctor_cases import (
+    CPU_TORCH,
+    H200,
+    SITE,
+    TOOLKIT,
+    case,
+    links,
+    native,
+    package,
+    status,
+    waiting,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -3,7 +3,7 @@
 import dataclasses
 
 import pytest
-from cases import (
+from doctor_cases import (
     CPU_TORCH,
     CUDA_TORCH,
     H200,
