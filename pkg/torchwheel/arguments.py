@@ -44,7 +44,9 @@ def _wheels(made: argparse.ArgumentParser) -> None:
         "variant", nargs="*", help="selection, variant id or pattern (default: default)"
     )
     made.add_argument("--dist", type=Path, default=Path("dist"), help="the output folder")
-    made.add_argument("--archs", default="", help='another arch list, e.g. "9.0;12.0+PTX"')
+    made.add_argument(
+        "--archs", default="", help='another arch list, e.g. "9.0;12.0+PTX" or gfx942'
+    )
     made.add_argument("--no-launcher", action="store_true", help="compile without sccache")
     made.add_argument(
         "--container", action="store_true", help="build native variants in their images"

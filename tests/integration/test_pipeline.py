@@ -153,6 +153,7 @@ def test_a_failing_gate_keeps_the_wheel_out(tiny, torchwheel):
         (["nonesuch"], "nonesuch"),
         (["--archs", "9.x"], '"9.x" is not an arch'),
         (["--archs", "3.5"], "cannot compile"),
+        (["--archs", "gfx90a"], "gfx90a: no variant that is asked for is built for such a GPU"),
         (["--matrix", "nonesuch.yaml"], "nonesuch.yaml"),
     ],
 )

@@ -45,7 +45,8 @@ class ArchFilter:
 class Operator:
     """A family of operators that is one native library when it is built at first use.
 
-    Files are globs relative to the extension's source folder.
+    Files are globs relative to the extension's source folder. Several operators may name a file:
+    each alone has it, and the whole has it once.
 
     Attributes:
         name: e.g. "bias_act".

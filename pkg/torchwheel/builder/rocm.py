@@ -13,7 +13,8 @@ def rocm(target: Target) -> Backend:
     return Backend(
         label="HIP",
         compiler=(str(root / "bin" / "hipcc"), "-x", "hip", "-std=c++17", "-O3"),
-        strict=("-Werror",),
+        # That a loop was too long to unroll costs speed, and clang's releases differ in it.
+        strict=("-Werror", "-Wno-error=pass-failed"),
         flags=(
             _AMD,
             # clang 21's own default, 6, is for ROCm 6.3 and later; this every ROCm 6 and 7 loads.

@@ -55,17 +55,25 @@ def sources_of(extension: Extension, target: Target, only: str | None = None) ->
                 raise UsageError(f"{operator.name}: has no binding for the {target.abi} flavour")
             binding += _files(folder, operator.bindings[target.abi])
     return Sources(
-        device=[
-            DeviceFile(path, archs_of(operator, target))
-            for operator in operators
-            for path in _files(folder, operator.device)
-        ],
+        device=_device(operators, target),
         host=_once(
             _files(folder, (*extension.host, *(glob for one in operators for glob in one.host)))
         ),
         binding=_once(binding),
         python=python,
     )
+
+
+def _device(operators: Sequence[Operator], target: Target) -> list[DeviceFile]:
+    """Each file once, for the archs of every operator that names it."""
+    wanted: dict[str, set[Arch]] = {}
+    for operator in operators:
+        for path in _files(target.source, operator.device):
+            wanted.setdefault(path, set()).update(archs_of(operator, target))
+    return [
+        DeviceFile(path, tuple(arch for arch in target.toolkit.archs if arch in archs))
+        for path, archs in wanted.items()
+    ]
 
 
 def archs_of(operator: Operator, target: Target) -> tuple[Arch, ...]:

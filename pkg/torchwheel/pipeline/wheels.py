@@ -21,6 +21,7 @@ from torchwheel.matrix.model import Matrix
 from torchwheel.matrix.resolve import Variant
 from torchwheel.matrix.rules import findings
 from torchwheel.matrix.select import select
+from torchwheel.matrix.toolkit_model import ToolkitSection
 from torchwheel.pipeline import on_host, report
 from torchwheel.pipeline import record as records
 from torchwheel.pipeline import request as requests
@@ -61,8 +62,10 @@ def wheels(
     Returns:
         The closing text and the exit status: 1 if a variant failed, the others being kept.
     """
-    matrix = _narrowed(load(matrix_file), request.archs)
-    variants = select(matrix, request.variants or ("default",))
+    wanted = request.variants or ("default",)
+    matrix = load(matrix_file)
+    matrix = _narrowed(matrix, select(matrix, wanted), request.archs)
+    variants = select(matrix, wanted)
     engine = find_engine() if request.container else None
     if engine is None:
         for variant in variants:
@@ -118,25 +121,30 @@ def _all(run: Run, variants: Sequence[Variant], at_once: int) -> tuple[str, int]
     return "\n\n".join(parts), int(bool(failed))
 
 
-def _listed(archs: Sequence[str], release: str) -> tuple[str, ...]:
-    """What the command line asks for, of one CUDA toolkit."""
-    compiler = Compiler("cuda", release)
-    found = names.read(";".join(archs), compiler, lambda: visible("cuda"), "--archs")
+def _listed(archs: Sequence[str], toolkit: ToolkitSection) -> tuple[str, ...]:
+    """What the command line asks for, of one toolkit; nothing if all is for another backend."""
+    own = [arch for arch in archs if arch.startswith("gfx") == (toolkit.backend == "rocm")]
+    if toolkit.backend == "rocm" or not own:
+        return tuple(own)
+    compiler = Compiler("cuda", toolkit.version)
+    found = names.read(";".join(own), compiler, lambda: visible("cuda"), "--archs")
     return tuple(map(str, found.whole("--archs")))
 
 
-def _narrowed(matrix: Matrix, archs: Sequence[str]) -> Matrix:
-    """The matrix with another arch list for every CUDA toolkit, held to the same rules."""
-    if not archs:
-        return matrix
+def _narrowed(matrix: Matrix, variants: Sequence[Variant], archs: Sequence[str]) -> Matrix:
+    """The matrix with another arch list for the variants' toolkits, held to the same rules."""
+    asked = {variant.toolkit.name for variant in variants if variant.toolkit}
+    listed = {name: _listed(archs, matrix.toolkits[name]) for name in sorted(asked)}
+    if archs and not any(listed.values()):
+        raise UsageError(
+            f"--archs: {' '.join(archs)}: no variant that is asked for is built for such a GPU"
+        )
     toolkits = {
-        name: section.model_copy(update={"archs": _listed(archs, section.version)})
-        if section.backend == "cuda"
-        else section
+        name: section.model_copy(update={"archs": listed[name]}) if listed.get(name) else section
         for name, section in matrix.toolkits.items()
     }
     narrowed = matrix.model_copy(update={"toolkits": toolkits})
-    found = findings(narrowed)
+    found = findings(narrowed) if archs else []
     if found:
         raise UsageError(f"--archs: {found[0][1]}")
     return narrowed

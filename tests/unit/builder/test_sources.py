@@ -66,6 +66,24 @@ def test_an_operator_without_a_kernel_for_the_target_is_left_out(tree):
         found(tree, hopper, "b")
 
 
+def test_operators_may_share_a_file(tree):
+    a, b = EXTENSION.operators
+    target = dataclasses.replace(CUDA_STABLE, source=tree)
+    sharing = dataclasses.replace(b, device=(*b.device, *a.device), host=a.host)
+    for operators in ((a, sharing), (sharing, a)):
+        sources = sources_of(dataclasses.replace(EXTENSION, operators=operators), target)
+        assert {file.path: file.archs for file in sources.device} == {
+            "a.cu": (parse("9.0"), parse("12.0+PTX")),
+            "b c.cu": (parse("12.0+PTX"),),
+        }
+        assert sources.host == ["host.cpp", "a.cpp"]
+    alone = sources_of(dataclasses.replace(EXTENSION, operators=(sharing,)), target)
+    assert [(file.path, file.archs) for file in alone.device] == [
+        ("b c.cu", (parse("12.0+PTX"),)),
+        ("a.cu", (parse("12.0+PTX"),)),
+    ]
+
+
 def test_processors_are_filtered_by_pattern(tree):
     files = {file.path: file.archs for file in found(tree, ROCM_STABLE).device}
     assert files == {"a.cu": (parse("gfx90a"), parse("gfx942")), "b c.cu": (parse("gfx942"),)}
