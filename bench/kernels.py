@@ -1,169 +1,93 @@
-"""Times the kernels on a GPU against PyTorch, eager and compiled.
+"""Times the kernels on a GPU beside PyTorch, torch.compile, Liger-Kernel and FlashInfer.
 
-    python bench/kernels.py [--out OUT.json] [--quick] [--wheel WHEEL]
+    python bench/kernels.py [--family norm softmax] [--quick] [--out OUT.json] [--minutes 9]
 
 Figures are device times: events around graph replays, the median of many, contestants in turn,
-random inputs rotated past the L2 cache. Percentages are of the bandwidth of a device-to-device copy
-in the same run: a 1 GiB one, and for ours also one that moves as many bytes as the call. A cell in
-red loses to a peer by more than 2 %. Needs torch and an installed fusedops.
+random inputs that are not in the L2 cache. Percentages are of the bandwidth of a device-to-device
+copy in the same run. A cell that loses to a peer by more than 2 % is marked, and red on a terminal.
+Needs torch and an installed fusedops; peers that are not there are noted (pip install --no-deps
+liger-kernel==0.8.5 flashinfer-python==0.5.3 apache-tvm-ffi einops tabulate nvidia-ml-py). A record
+is written after every cell, so a run that is cut keeps what it has; --resume goes on from a record.
 """
 
 import argparse
-import datetime
-import hashlib
-import json
-import platform
-import shutil
-import subprocess
+import os
 import sys
-from dataclasses import asdict, dataclass
+import time
 from pathlib import Path
-from typing import Any
 
 import torch
-from kernels_cases import CASES, DTYPES, SHAPES, Case, peers
-from kernels_timing import (
-    Captured,
-    Copies,
-    Timing,
-    interleaved,
-    large_copy_bandwidth,
-    sets_needed,
-)
+from families import FAMILIES
+from kernelbench import record, terminal
+from kernelbench.about import about
+from kernelbench.case import Choice
+from kernelbench.run import Run
+from kernelbench.timing import Cache, large_copy_bandwidth
 
 import fusedops
 
-TOLERANCE = 1.02
-PEERS = ("eager", "compile", "max-autotune")
 
-
-@dataclass(frozen=True)
-class Row:
-    """One operator, dtype and shape, with every contestant's time."""
-
-    op: str
-    dtype: str
-    shape: tuple[int, int]
-    bytes_moved: int
-    times: dict[str, Timing]
-    failures: dict[str, str]
-
-    def percent(self, who: str, bandwidth: float) -> float:
-        """Share of `bandwidth`, the large copy's, that `who` reaches."""
-        return 100 * self.bytes_moved / (self.times[who].median_us * 1e-6) / bandwidth
-
-    @property
-    def percent_of_its_copy(self) -> float:
-        """Our share of the bandwidth of a copy of as many bytes."""
-        return 100 * self.times["copy"].median_us / self.times["ours"].median_us
-
-    @property
-    def loses(self) -> bool:
-        """Whether a peer is faster than we are, beyond the noise."""
-        best = min(self.times[who].median_us for who in PEERS if who in self.times)
-        return self.times["ours"].median_us > TOLERANCE * best
-
-
-def measure(case: Case, shape: tuple[int, int], dtype: torch.dtype, samples: int) -> Row:
-    """Time one case; a peer that cannot run is noted, not fatal."""
-    moved = case.bytes_moved(shape, dtype)
-    inputs = [case.inputs(shape, dtype) for _ in range(sets_needed(moved))]
-    contestants: dict[str, Captured | Copies] = {
-        "copy": Copies(moved),
-        "ours": Captured(case.ours, inputs, moved),
-    }
-    failures = {}
-    for who, call in peers(case).items():
-        try:
-            contestants[who] = Captured(call, inputs, moved)
-        except Exception as error:
-            if who == "eager":
-                raise
-            failures[who] = str(error).splitlines()[0][:200]
-    times = interleaved(contestants, samples)
-    return Row(case.op, str(dtype).removeprefix("torch."), shape, moved, times, failures)
-
-
-HEAD = f"{'':<34}{'ours':>10}  {'% copy':>11}  {'eager':>5} {'compile':>7} {'autotune':>8}"
-
-
-def line(row: Row, bandwidth: float, colour: bool) -> str:
-    """The row of the printed table."""
-    # A small copy is all launch: nothing to compare with.
-    same = f"({row.percent_of_its_copy:.0f})" if row.bytes_moved > 1 << 26 else ""
-    ours = f"{row.times['ours'].median_us:8.1f}us  {row.percent('ours', bandwidth):4.0f} {same:>5}"
-    if colour and row.loses:
-        ours = f"\033[31m{ours}\033[0m"
-    others = "".join(
-        f"{row.percent(who, bandwidth):{width}.0f}" if who in row.times else f"{'-':>{width}}"
-        for who, width in zip(PEERS, (6, 8, 9), strict=True)
-    )
-    shape = "x".join(map(str, row.shape))
-    return f"{row.op:<11}{row.dtype:<9} {shape:<13}{ours} {others}{' loses' * row.loses}"
-
-
-def about(wheel: Path | None) -> dict[str, Any]:
-    """The machine, the versions and the code that was timed."""
-    library = fusedops.status().library
-    return {
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "gpu": torch.cuda.get_device_name(),
-        "driver": _driver(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "torch_cuda": torch.version.cuda,
-        "fusedops": fusedops.__version__,
-        "library": library.name if library else None,
-        "library_sha256": _sha256(library),
-        "wheel": wheel.name if wheel else None,
-        "wheel_sha256": _sha256(wheel),
-    }
-
-
-def _sha256(path: Path | None) -> str | None:
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path else None
-
-
-def _driver() -> str | None:
-    tool = shutil.which("nvidia-smi")
-    if not tool:
-        return None
-    command = [tool, "--query-gpu=driver_version", "--format=csv,noheader", "--id=0"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or None
-
-
-def main() -> int:
+def parsed() -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("kernels.json"), help="the JSON")
-    parser.add_argument("--quick", action="store_true", help="bias_gelu only")
+    parser.add_argument("--family", nargs="+", choices=FAMILIES, default=list(FAMILIES))
+    parser.add_argument("--op", nargs="+", default=[], help="these operators alone")
+    parser.add_argument("--dtype", nargs="+", default=[], help="e.g. float32 bfloat16")
+    parser.add_argument("--shape", nargs="+", default=[], help="e.g. 8192x4096")
+    parser.add_argument("--quick", action="store_true", help="two shapes an operator, few samples")
+    parser.add_argument("--samples", type=int, help="of a contestant (default: 40; quick: 15)")
+    parser.add_argument("--minutes", type=float, default=1e6, help="end before this, in order")
+    parser.add_argument(
+        *("--workers", "-j"),
+        type=int,
+        default=max(1, (os.cpu_count() or 2) - 2),
+        help="processes that compile peers ahead; 0: each is compiled where it is timed",
+    )
+    parser.add_argument("--out", type=Path, default=Path("kernels.json"), help="the record")
+    parser.add_argument("--resume", type=Path, help="a record: its cells are kept, not timed again")
     parser.add_argument("--wheel", type=Path, help="the installed wheel, for its sha256")
-    options = parser.parse_args()
+    parser.add_argument("--colour", action="store_true", help="red even if this is no terminal")
+    return parser.parse_args()
+
+
+def begun(options: argparse.Namespace, deadline: float) -> Run:
+    """The run, with the copy's bandwidth measured."""
+    samples = options.samples or (15 if options.quick else 40)
+    cache = Cache()
+    facts = about(options.wheel, samples, large_copy_bandwidth(samples, cache))
+    ops, dtypes, shapes = map(frozenset, (options.op, options.dtype, options.shape))
+    print(
+        f"{facts['gpu']}, torch {facts['torch']}, fusedops {facts['fusedops']},"
+        f" copy {facts['copy_bytes_per_second'] / 1e12:.3f} TB/s\n{terminal.LEGEND}",
+        flush=True,
+    )
+    return Run(
+        choice=Choice(ops, dtypes, shapes, options.quick),
+        samples=samples,
+        workers=options.workers,
+        out=options.out,
+        resumed=record.read(options.resume) if options.resume else record.Record([]),
+        found=record.Record([facts]),
+        deadline=deadline,
+        colour=options.colour or sys.stdout.isatty(),
+        cache=cache,
+    )
+
+
+@torch.no_grad()
+def main() -> int:
+    options = parsed()
+    deadline = time.monotonic() + 60 * options.minutes
     if not torch.cuda.is_available():
         print("bench kernels: no GPU that torch can use", file=sys.stderr)
         return 1
     if not fusedops.status().native:
         print(f"bench kernels: {fusedops.status().reason}", file=sys.stderr)
         return 1
-    samples = 20 if options.quick else 40
-    bandwidth = large_copy_bandwidth(samples)
-    facts = about(options.wheel)
-    print(f"{facts['gpu']}, torch {facts['torch']}, copy {bandwidth / 1e12:.3f} TB/s")
-    print("per cent of the copy's bandwidth; in brackets, of a copy of as many bytes")
-    print(HEAD)
-    rows = []
-    for case in CASES[:1] if options.quick else CASES:
-        for dtype in DTYPES:
-            for shape in SHAPES:
-                row = measure(case, shape, dtype, samples)
-                rows.append(row)
-                print(line(row, bandwidth, sys.stdout.isatty()), flush=True)
-    record = {"about": facts, "copy_bytes_per_second": bandwidth, "rows": [asdict(r) for r in rows]}
-    aside = options.out.with_name(f".{options.out.name}.aside")
-    aside.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    aside.replace(options.out)
-    lost = sum(row.loses for row in rows)
-    print(f"{len(rows)} cells, {lost} lost to a peer; written to {options.out}")
+    run = begun(options, deadline)
+    run.families([FAMILIES[name] for name in options.family])
+    print(*terminal.summary(run.found), sep="\n")
+    print(f"written to {options.out}")
     return 0
 
 

@@ -1,0 +1,1 @@
+"""The benchmark of the kernels: timing, records, tables and plots."""

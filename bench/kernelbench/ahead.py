@@ -1,0 +1,118 @@
+"""Compiles the torch.compile peers of many cells side by side, before anything is timed.
+
+Processes of their own fill Inductor's caches on disk; the timing process then finds every graph,
+kernel and tuned configuration there. Compilers run side by side. What is measured to choose a
+configuration runs alone on the GPU, behind a lock, so a peer is tuned as well as by itself.
+"""
+
+import fcntl
+import functools
+import multiprocessing
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import torch
+from families import FAMILIES
+
+from kernelbench.case import DEVICE, Case, Choice
+from kernelbench.peers import MODES, compiled
+from kernelbench.record import LATE
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A peer to compile: a case by its place, since a function cannot be sent to a process.
+
+    Attributes:
+        family: its name.
+        operator: the operator's place in the family.
+        dtype, shape: of the case, as it names them.
+        mode: of torch.compile, as tables name it.
+    """
+
+    family: str
+    operator: int
+    dtype: str
+    shape: str
+    mode: str
+
+
+def jobs_of(family: str, operator: int, case: Case) -> list[Job]:
+    """Both modes of a cell."""
+    modes = MODES if case.compiled else ()
+    return [Job(family, operator, case.dtype_name, case.shape_name, mode) for mode in modes]
+
+
+def case_of(job: Job) -> Case:
+    """The case that a job names."""
+    operator = FAMILIES[job.family].operators[job.operator]
+    chosen = Choice(dtypes=frozenset([job.dtype]), shapes=frozenset([job.shape]))
+    return next(operator.cases(chosen))
+
+
+def _alone(path: Path, benchmark: Callable[P, R]) -> Callable[P, R]:
+    """The benchmark, by one process at a time; a killed process lets go."""
+
+    @functools.wraps(benchmark)
+    def alone(*args: P.args, **kwargs: P.kwargs) -> R:
+        with path.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            return benchmark(*args, **kwargs)
+
+    return alone
+
+
+def _begin(lock: Path) -> None:
+    """Set a process up: one compiler, and measurements behind the lock."""
+    from torch._inductor import config  # noqa: PLC0415 - costly, and for these processes alone
+    from torch._inductor.runtime.benchmarking import benchmarker  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    config.compile_threads = 1
+    kind: Any = type(benchmarker)
+    kind.benchmark_gpu = _alone(lock, kind.benchmark_gpu)
+
+
+@torch.no_grad()
+def _compile(job: Job) -> tuple[Job, str | None]:
+    """Compile one peer by running it; why that failed, if it did."""
+    torch.compiler.reset()
+    try:
+        case = case_of(job)
+        compiled(case, job.mode)(*case.inputs(DEVICE))
+        torch.cuda.synchronize()
+    except Exception as error:
+        return job, f"{type(error).__name__}: {error}".splitlines()[0][:200]
+    finally:
+        torch.cuda.empty_cache()
+    return job, None
+
+
+def compile_all(jobs: Sequence[Job], workers: int, deadline: float) -> dict[Job, str]:
+    """Compile the peers until the deadline (of time.monotonic).
+
+    Returns:
+        Those that must not be tried, and why.
+    """
+    missing = dict.fromkeys(jobs, LATE)
+    context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
+    with tempfile.TemporaryDirectory() as folder:
+        lock = Path(folder) / "gpu"
+        with context.Pool(min(workers, len(jobs)), _begin, (lock,)) as pool:
+            done = pool.imap_unordered(_compile, jobs)
+            for _ in jobs:
+                try:
+                    job, error = done.next(timeout=max(0.0, deadline - time.monotonic()))
+                except multiprocessing.TimeoutError:
+                    break
+                del missing[job]
+                if error:
+                    missing[job] = error
+    return missing
