@@ -1,12 +1,16 @@
-// The activations as types: y = f(v) and its derivative, in the accumulator's arithmetic.
+// The activations as types: y = f(v) and its derivative, in the accumulator's arithmetic. A type
+// that is known to the compiler, or one of several at run time.
 #pragma once
 
+#include "kernels/dispatch.cuh"
 #include "kernels/gelu.h"
-#include "kernels/vector.cuh"
+#include "kernels/silu.h"
 
 namespace fusedops::activation {
 
 struct Identity {
+  static constexpr Activation kName = Activation::identity;
+
   template <class T>
   FUSEDOPS_DEVICE static Accumulator<T> value(Accumulator<T> v) {
     return v;
@@ -14,6 +18,8 @@ struct Identity {
 };
 
 struct Relu {
+  static constexpr Activation kName = Activation::relu;
+
   template <class T>
   FUSEDOPS_DEVICE static Accumulator<T> value(Accumulator<T> v) {
     return v < 0 ? 0 : v;  // a NaN stays
@@ -25,6 +31,8 @@ struct Relu {
 };
 
 struct GeluTanh {
+  static constexpr Activation kName = Activation::gelu_tanh;
+
   template <class T>
   FUSEDOPS_DEVICE static Accumulator<T> value(Accumulator<T> v) {
     if constexpr (sizeof(T) == 2) {
@@ -40,13 +48,69 @@ struct GeluTanh {
 };
 
 struct GeluErf {
+  static constexpr Activation kName = Activation::gelu_erf;
+
   template <class T>
   FUSEDOPS_DEVICE static Accumulator<T> value(Accumulator<T> v) {
-    return gelu::erf_form(v);
+    if constexpr (sizeof(T) == 2) {
+      return gelu::erf_form_fast(v);
+    } else {
+      return gelu::erf_form(v);
+    }
   }
   template <class T>
   FUSEDOPS_DEVICE static Accumulator<T> gradient(Accumulator<T> v, Accumulator<T> grad) {
-    return grad * gelu::erf_form_slope(v);
+    if constexpr (sizeof(T) == 2) {
+      return grad * gelu::erf_form_slope_fast(v);
+    } else {
+      return grad * gelu::erf_form_slope(v);
+    }
+  }
+};
+
+struct Silu {
+  static constexpr Activation kName = Activation::silu;
+
+  template <class T>
+  FUSEDOPS_DEVICE static Accumulator<T> value(Accumulator<T> v) {
+    if constexpr (sizeof(T) == 2) {
+      return silu::value_fast(v);
+    } else {
+      return silu::value(v);
+    }
+  }
+  template <class T>
+  FUSEDOPS_DEVICE static Accumulator<T> gradient(Accumulator<T> v, Accumulator<T> grad) {
+    return grad * silu::slope(v);
+  }
+};
+
+// One activation, known to the compiler.
+template <class Act>
+struct Fixed {
+  template <class Body>
+  FUSEDOPS_DEVICE void with(const Body& body) const {
+    body(Act{});
+  }
+};
+
+// One of several, which a launch asks for.
+template <class... Acts>
+struct Among {
+  Activation which;
+
+  // In a kernel for all of them, where that is fast enough: calls `body` with the one.
+  template <class Body>
+  FUSEDOPS_DEVICE void with(const Body& body) const {
+    (void)((Acts::kName == which && (body(Acts{}), true)) || ...);
+  }
+
+  // For a kernel each: calls `body` with the tag of the one.
+  template <class Body>
+  gpu::Status fix(const Body& body) const {
+    gpu::Status status = gpu::kInvalidValue;
+    (void)((Acts::kName == which && (status = body(TypeTag<Acts>{}), true)) || ...);
+    return status;
   }
 };
 

@@ -6,7 +6,7 @@
 namespace fusedops {
 
 enum class DType : int { float32, float16, bfloat16, float64, unsupported };
-enum class Activation : int { identity, relu, gelu_tanh, gelu_erf };
+enum class Activation : int { identity, relu, gelu_tanh, gelu_erf, silu };
 
 constexpr int kVectorBytes = 16;  // one access of one thread
 constexpr int kThreads = 128;     // of a block; smaller ones drain and refill sooner

@@ -98,9 +98,26 @@ __device__ __forceinline__ Vector<T> load(const T* __restrict__ data) {
   return *reinterpret_cast<const Vector<T>*>(data);
 }
 
+// Of memory that the kernel does not write: such loads may pass its stores.
+template <class T>
+__device__ __forceinline__ Vector<T> load_read_only(const T* data) {
+  const uint4 bits = __ldg(reinterpret_cast<const uint4*>(data));
+  Vector<T> vector;
+  memcpy(&vector, &bits, sizeof(vector));
+  return vector;
+}
+
+template <class T>
+__device__ __forceinline__ uint4 bits_of(const Vector<T>& vector) {
+  uint4 bits;
+  memcpy(&bits, &vector, sizeof(bits));
+  return bits;
+}
+
+// A copy of the lanes may become several stores.
 template <class T>
 __device__ __forceinline__ void store(T* __restrict__ data, const Vector<T>& vector) {
-  *reinterpret_cast<Vector<T>*>(data) = vector;
+  *reinterpret_cast<uint4*>(data) = bits_of(vector);
 }
 
 }  // namespace fusedops

@@ -14,11 +14,8 @@ kernels::BiasAct check_bias(const char* op, Activation activation, const TensorV
   if (x.dim < 1) fail(op, "x", "at least 1 dimension", "0");
   check_same_dtype(op, bias_argument, x_argument);
   check_same_device(op, bias_argument, x_argument);
+  check_row(op, bias_argument, x_argument);
   const std::int64_t cols = x.sizes[x.dim - 1];
-  if (bias.dim != 1 || bias.sizes[0] != cols) {
-    fail(op, "bias", "shape [" + std::to_string(cols) + "] (the last dimension of x)",
-         shape_of(bias));
-  }
   return {x.dtype, activation, cols == 0 ? 0 : elements_of(x) / cols, cols};
 }
 

@@ -4,24 +4,32 @@
 #include <cstring>
 
 namespace fusedops {
+namespace {
+
+std::string listed(const std::int64_t* numbers, std::int64_t count) {
+  std::string text = "[";
+  for (std::int64_t i = 0; i < count; ++i) text += (i ? ", " : "") + std::to_string(numbers[i]);
+  return text + "]";
+}
+
+}  // namespace
 
 std::string to_string(const Device& device) {
   const std::string type = device.type;
   return device.index < 0 ? type : type + ":" + std::to_string(device.index);
 }
 
-std::string shape_of(const TensorView& tensor) {
-  std::string text = "[";
-  for (std::int64_t i = 0; i < tensor.dim; ++i) {
-    text += (i ? ", " : "") + std::to_string(tensor.sizes[i]);
-  }
-  return text + "]";
-}
+std::string shape_of(const TensorView& tensor) { return listed(tensor.sizes, tensor.dim); }
+std::string strides_of(const TensorView& tensor) { return listed(tensor.strides, tensor.dim); }
 
 std::int64_t elements_of(const TensorView& tensor) {
   std::int64_t product = 1;
   for (std::int64_t i = 0; i < tensor.dim; ++i) product *= tensor.sizes[i];
   return product;
+}
+
+bool has_dtype(const TensorView& tensor, const char* name) {
+  return std::strcmp(tensor.dtype_name, name) == 0;
 }
 
 bool same_device(const TensorView& a, const TensorView& b) {

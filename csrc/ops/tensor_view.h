@@ -19,11 +19,14 @@ struct TensorView {
   const std::int64_t* sizes;
   std::int64_t dim;
   Device device;
+  const std::int64_t* strides;  // in elements
 };
 
 std::string to_string(const Device& device);
 std::string shape_of(const TensorView& tensor);
+std::string strides_of(const TensorView& tensor);
 std::int64_t elements_of(const TensorView& tensor);
+bool has_dtype(const TensorView& tensor, const char* name);
 bool same_device(const TensorView& a, const TensorView& b);
 bool same_shape(const TensorView& a, const TensorView& b);
 

@@ -40,6 +40,13 @@ void check_same_shape(const char* op, const Argument& a, const Argument& like) {
   fail(op, a.name, that_of("shape " + shape_of(like.tensor), like), shape_of(a.tensor));
 }
 
+void check_row(const char* op, const Argument& a, const Argument& like) {
+  const std::int64_t cols = like.tensor.sizes[like.tensor.dim - 1];
+  if (a.tensor.dim == 1 && a.tensor.sizes[0] == cols) return;
+  fail(op, a.name, "shape [" + std::to_string(cols) + "] (the last dimension of " + like.name + ")",
+       shape_of(a.tensor));
+}
+
 void check_launch(const char* op, gpu::Status status) {
   if (status == gpu::kSuccess) return;
   throw Error(std::string(op) + ": the GPU refused the kernel: " + gpu::describe(status));

@@ -17,6 +17,8 @@ void check_on_gpu(const char* op, const Argument& a);
 void check_same_dtype(const char* op, const Argument& a, const Argument& like);
 void check_same_device(const char* op, const Argument& a, const Argument& like);
 void check_same_shape(const char* op, const Argument& a, const Argument& like);
+// `a` must be one row of `like`, which has a dimension.
+void check_row(const char* op, const Argument& a, const Argument& like);
 void check_launch(const char* op, gpu::Status status);
 
 }  // namespace fusedops

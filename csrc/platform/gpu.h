@@ -42,6 +42,29 @@ constexpr int kWarpSize = 32;
 #define FUSEDOPS_FULL_SM(threads) (2048 / (threads))
 #endif
 
+// Ends the kernel with an error.
+__device__ __forceinline__ void trap() {
+#if defined(__HIP_PLATFORM_AMD__)
+  __builtin_trap();
+#else
+  __trap();
+#endif
+}
+
+// Stores 16 bytes to aligned global memory at once. CUDA's compiler splits an assignment where it
+// cannot follow the address.
+__device__ __forceinline__ void store_16(void* data, const uint4& bits) {
+#if defined(__HIP_PLATFORM_AMD__)
+  *static_cast<uint4*>(data) = bits;
+#else
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(data), "r"(bits.x), "r"(bits.y),
+               "r"(bits.z), "r"(bits.w)
+               : "memory");
+#endif
+}
+
+constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;  // along x
+
 // Launches a kernel on `stream` and says whether the launch itself was accepted.
 template <class... Parameters, class... Arguments>
 Status launch(void (*kernel)(Parameters...), dim3 grid, dim3 threads, Stream stream,
@@ -53,7 +76,6 @@ Status launch(void (*kernel)(Parameters...), dim3 grid, dim3 threads, Stream str
 template <class... Parameters, class... Arguments>
 Status launch(void (*kernel)(Parameters...), std::int64_t blocks, dim3 threads, Stream stream,
               Arguments... arguments) {
-  constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;
   if (blocks > kMostBlocks) return kInvalidValue;  // beyond any memory: a block does 4 KiB or more
   return launch(kernel, dim3(static_cast<unsigned>(blocks)), threads, stream, arguments...);
 }

@@ -29,13 +29,27 @@ TensorView view_of(const Tensor& tensor, int index) {
           dtype_name_of(scalar),
           sizes.data(),
           static_cast<std::int64_t>(sizes.size()),
-          device};
+          device,
+          tensor.strides().data()};
 }
 
-// The data of a tensor that need not be there.
+// The view and the data of a tensor that need not be there.
+template <class Api>
+std::optional<TensorView> view_if(const std::optional<typename Api::Tensor>& tensor) {
+  return tensor ? std::optional<TensorView>(Api::view(*tensor)) : std::nullopt;
+}
+
 template <class Api>
 void* data_of(const std::optional<typename Api::Tensor>& tensor) {
   return tensor ? Api::data(*tensor) : nullptr;
+}
+
+// Contiguous, if it is there.
+template <class Api>
+std::optional<typename Api::Tensor> contiguous_if(
+    const std::optional<typename Api::Tensor>& tensor) {
+  using Optional = std::optional<typename Api::Tensor>;
+  return tensor ? Optional(Api::contiguous(*tensor)) : std::nullopt;
 }
 
 // A contiguous tensor that starts on 16 bytes, for kernels that have no other form.

@@ -54,6 +54,8 @@ inline const char* dtype_name_of(Scalar scalar) {
       return "int64";
     case Scalar::Bool:
       return "bool";
+    case Scalar::Char:
+      return "int8";
     case Scalar::Byte:
       return "uint8";
     default:

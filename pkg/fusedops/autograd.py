@@ -14,9 +14,13 @@ class Context(Protocol):
 
     keywords: dict[str, Any]
     saved_tensors: tuple[Tensor, ...]
+    needs_input_grad: tuple[bool, ...]
 
     def save_for_backward(self, *tensors: Tensor) -> None:
         """Keep tensors for the backward pass."""
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether the gradient of a result that was not used is zeros, or None."""
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,11 @@ def check_like(op: str, name: str, tensor: Tensor, like_name: str, like: Tensor)
     """`tensor` must have the dtype and the device of `like`."""
     if tensor.dtype != like.dtype:
         fail(op, name, f"dtype {_dtype(like)} (that of {like_name})", _dtype(tensor))
+    check_device(op, name, tensor, like_name, like)
+
+
+def check_device(op: str, name: str, tensor: Tensor, like_name: str, like: Tensor) -> None:
+    """`tensor` must be on the device of `like`."""
     if tensor.device != like.device:
         fail(op, name, f"device {like.device} (that of {like_name})", tensor.device)
 

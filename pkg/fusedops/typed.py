@@ -1,9 +1,9 @@
 """Entry points by type: `bias_gelu_fp16` is bias_gelu for float16 tensors, and for them alone.
 
 They take the arguments of the operator they are named after and compute what it computes, without
-a gradient. Where the extension module _C is loaded they are its functions, which call the kernel
-without torch's dispatcher, so for tensors on a GPU only. Elsewhere they are functions of Python
-that check the same and call the operator.
+a gradient; what it writes to comes after its results. Where the extension module _C is loaded they
+are its functions, which call the kernel without torch's dispatcher, so for tensors on a GPU only.
+Elsewhere they are functions of Python that check the same and call the operator.
 """
 
 from collections.abc import Callable
@@ -27,20 +27,28 @@ TYPES = {
 }
 
 
-def entry_points(module: ModuleType | None) -> dict[str, Callable[..., Any]]:
-    """The entry points of every public operator, by name: those of `module`, else Python's."""
-    return {
-        name: getattr(module, name, None) or _checked(op, name, dtype)
-        for op in OPS
-        if op.public
-        for suffix, dtype in TYPES.items()
-        for name in [f"{op.name}_{suffix}"]
-    }
+def names() -> list[str]:
+    """The names of all of them: every public operator for every type."""
+    return [f"{op.name}_{suffix}" for op in OPS if op.public for suffix in TYPES]
+
+
+def entry_point(name: str, module: ModuleType | None) -> Callable[..., Any] | None:
+    """The entry point of that name: that of `module`, else Python's; None where there is none."""
+    operator, _, suffix = name.rpartition("_")
+    op = next((op for op in OPS if op.public and op.name == operator), None)
+    if op is None or suffix not in TYPES:
+        return None
+    return getattr(module, name, None) or _checked(op, name, TYPES[suffix])
 
 
 def _checked(op: Op, name: str, dtype: torch.dtype) -> Callable[..., Any]:
     first = next(iter(signature(op.reference).parameters))
     call = getattr(getattr(torch.ops, NAMESPACE), op.name)
+    written = [
+        (at, argument.name)
+        for at, argument in enumerate(call.default._schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
 
     @wraps(op.reference)
     def typed(*args: object, **keywords: object) -> object:
@@ -55,7 +63,11 @@ def _checked(op: Op, name: str, dtype: torch.dtype) -> Callable[..., Any]:
                 f"{name}: has no gradient; call fusedops.{op.name}, or call this one under "
                 "torch.no_grad()"
             )
-        return call(*args, **keywords)
+        found = call(*args, **keywords)
+        if not written:
+            return found
+        results = (found,) if isinstance(found, Tensor) else found or ()
+        return *results, *(args[at] if at < len(args) else keywords[one] for at, one in written)
 
     typed.__name__ = typed.__qualname__ = name
     typed.__doc__ = f"{op.name} of {_plain(dtype)} tensors, without a gradient."

@@ -29,8 +29,12 @@ def test_it_compiles(source, nvcc, cache):
         torch = torch_headers("2.11", cache, Quiet()) / "torch" / "include"
         folders = [torch, torch / "torch/csrc/api/include", nvcc.parents[1] / "include"]
     done = subprocess.run(
-        ["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-DUSE_CUDA"]
-        + [f"-I{CSRC}", *(word for folder in folders for word in ("-isystem", str(folder)))]
+        ["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-fvisibility=hidden"]
+        + [
+            "-DUSE_CUDA",
+            f"-I{CSRC}",
+            *(word for folder in folders for word in ("-isystem", str(folder))),
+        ]
         + [str(source)],
         check=False,
         capture_output=True,

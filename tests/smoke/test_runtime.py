@@ -64,6 +64,8 @@ def test_gradients_are_captured_in_a_graph(gpu):
 
 @by_case
 def test_compiles_in_one_graph(case, anywhere):
+    torch._dynamo.reset()  # the cases are many, and recompilations of one function are limited
+
     def model(*args):
         return [one + 1 for one in outputs(case.ours(*doubled(args)))]
 

@@ -1,12 +1,15 @@
 """Entry points by type: the same bits as the operators, one type each, no gradient."""
 
+from inspect import signature
+
 import pytest
 import torch
 from cases import DTYPES
-from cases.case import outputs
+from cases.case import copies, outputs
 from exact import by_case, by_dtype
 
 import fusedops
+from fusedops.schemas import OPS
 
 SUFFIXES = dict(zip(DTYPES, ("fp32", "fp16", "bf16", "fp64"), strict=True))
 
@@ -24,9 +27,23 @@ def test_an_entry_point_gives_its_operators_bits(case, dtype, gpu):
     args = case.inputs(case.strided, dtype, gpu)
     turned = args[0].transpose(0, -1).contiguous().transpose(0, -1)
     for first in (args[0], turned):
-        found = outputs(typed(case, dtype)(first, *args[1:]))
+        found = outputs(typed(case, dtype)(*copies((first, *args[1:]))))
         expected = outputs(case.ours(first, *args[1:]))
         assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+def test_the_module_has_every_operator_for_every_type():
+    module = fusedops.status().module
+    if module is None:
+        pytest.skip("no extension module is loaded: the entry points are Python's")
+    for op in OPS:
+        for suffix in SUFFIXES.values() if op.public and op.native else ():
+            found = getattr(module, f"{op.name}_{suffix}")
+            assert getattr(fusedops, f"{op.name}_{suffix}") is found
+            ours = signature(getattr(fusedops, op.name)).parameters.values()
+            assert [(one.name, one.kind, one.default) for one in ours] == [
+                (one.name, one.kind, one.default) for one in signature(found).parameters.values()
+            ]
 
 
 def test_arguments_by_name(gpu):
@@ -65,6 +82,19 @@ def test_another_type_and_a_gradient_are_refused(case, anywhere):
         typed(case, torch.float32)(args[0].requires_grad_(), *args[1:])
 
 
-def test_what_is_no_tensor_is_refused(anywhere):
-    with pytest.raises((TypeError, RuntimeError)):
-        fusedops.bias_add_fp32(torch.ones(2, 3, device=anywhere), 3)
+@pytest.mark.parametrize(
+    ("args", "keywords"),
+    [
+        (1, {}),
+        (3, {}),
+        (2, {"approximate": 3}),
+        (2, {"approximate": None}),
+        (2, {"beta": 1.0}),
+        (1, {"x": None}),
+        (0, {"x": None, "bias": 3}),
+    ],
+)
+def test_a_call_that_does_not_fit_is_refused(args, keywords, anywhere):
+    x = torch.ones(2, 3, device=anywhere)
+    with pytest.raises((TypeError, RuntimeError), match="bias_gelu"):
+        fusedops.bias_gelu_fp32(*[x, x[0], "tanh"][:args], **keywords)

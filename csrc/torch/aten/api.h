@@ -22,6 +22,7 @@ namespace fusedops {
 
 struct AtenApi {
   using Tensor = at::Tensor;
+  using Scalar = at::ScalarType;
 
   class Guard {
    public:

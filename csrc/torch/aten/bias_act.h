@@ -3,11 +3,12 @@
 
 #include "torch/aten/api.h"
 #include "torch/aten/boxed.h"
+#include "torch/aten/registrar.h"
 #include "torch/frontend/bias_act.h"
 
 namespace fusedops {
 
-inline void register_bias_act(torch::Library& m) {
+inline void register_bias_act(Registrar m) {
   using boxed::box;
   using Native = BiasAct<AtenApi>;
   m.impl("bias_add", box<&Native::bias_add>());

@@ -4,14 +4,15 @@
 // tests do.
 #pragma once
 
+#include <ATen/core/boxing/BoxedKernel.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
-#include <torch/library.h>
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 namespace fusedops::boxed {
@@ -25,6 +26,9 @@ inline std::optional<at::Tensor> unbox(const c10::IValue& value, const std::opti
 inline double unbox(const c10::IValue& value, const double*) { return value.toDouble(); }
 inline std::int64_t unbox(const c10::IValue& value, const std::int64_t*) { return value.toInt(); }
 inline bool unbox(const c10::IValue& value, const bool*) { return value.toBool(); }
+inline at::ScalarType unbox(const c10::IValue& value, const at::ScalarType*) {
+  return value.toScalarType();
+}
 inline const std::string& unbox(const c10::IValue& value, const std::string*) {
   return value.toStringRef();
 }
@@ -50,17 +54,24 @@ struct Boxed<kFunction> {
   template <std::size_t... kIndex>
   static void apply(torch::jit::Stack& stack, std::index_sequence<kIndex...>) {
     const std::size_t first = stack.size() - sizeof...(Parameters);
-    Result result =
-        kFunction(unbox(stack[first + kIndex], static_cast<std::decay_t<Parameters>*>(nullptr))...);
-    stack.resize(first);
-    push(stack, std::move(result));
+    const auto run = [&] {
+      return kFunction(
+          unbox(stack[first + kIndex], static_cast<std::decay_t<Parameters>*>(nullptr))...);
+    };
+    if constexpr (std::is_void_v<Result>) {
+      run();
+      stack.resize(first);
+    } else {
+      Result result = run();
+      stack.resize(first);
+      push(stack, std::move(result));
+    }
   }
 };
 
-// For torch::Library::impl.
 template <auto kFunction>
-torch::CppFunction box() {
-  return torch::CppFunction::makeFromBoxedFunction<&Boxed<kFunction>::call>();
+c10::BoxedKernel box() {
+  return c10::BoxedKernel::makeFromFunction<&Boxed<kFunction>::call>();
 }
 
 }  // namespace fusedops::boxed

@@ -1,14 +1,29 @@
-// Registers the operators for the CUDA key through libtorch's C++ API, and defines their entry
-// points by type. Their schemas are defined in Python, in fusedops/schemas.py.
+// Registers the operators for the CUDA key through libtorch's C++ API, and calls them for their
+// entry points by type. Their schemas are defined in Python, in fusedops/schemas.py.
 #include "torch/aten/typed.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/GradMode.h>
 #include <torch/library.h>
 #include <torch/version.h>
 
+#include <algorithm>
+#include <deque>
 #include <exception>
 
+#include "torch/aten/attention.h"
 #include "torch/aten/bias_act.h"
+#include "torch/aten/dequantize.h"
+#include "torch/aten/gated.h"
+#include "torch/aten/gemm.h"
+#include "torch/aten/layout.h"
+#include "torch/aten/norm.h"
+#include "torch/aten/registrar.h"
+#include "torch/aten/residual.h"
+#include "torch/aten/rotary.h"
+#include "torch/aten/schema.h"
+#include "torch/aten/softmax.h"
 #include "torch/aten/vector_add.h"
 
 // Of torch/csrc/autograd/python_variable.h and torch/csrc/Exceptions.h, which would bring Python.h.
@@ -18,51 +33,118 @@ void translate_exception_to_python(const std::exception_ptr& error);
 }
 
 namespace fusedops::typed {
+
+struct Kernel {
+  std::string name;
+  c10::BoxedKernel call;
+  c10::OperatorHandle handle;
+  c10::FunctionSchema schema;
+  std::string signature;
+};
+
 namespace {
 
-at::Tensor to_torch(Input input) {
-  return at::Tensor(
-      c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(static_cast<c10::TensorImpl*>(input.impl)));
-}
-double to_torch(double number) { return number; }
-std::string to_torch(const char* text) { return text ? text : "None"; }
+constexpr c10::DispatchKey kKey = c10::DispatchKey::CUDA;
 
-bool wants_gradient(const at::Tensor& tensor) { return tensor.requires_grad(); }
-template <class Other>
-bool wants_gradient(const Other&) {
-  return false;
+bool ends_with(const std::string& name, const std::string& end) {
+  return name.size() >= end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0;
 }
 
-std::string name_of(const Entry& entry) { return std::string(entry.op) + "_" + entry.type.suffix; }
+Kernel kernel_of(const Registered& registered) {
+  const std::string name = "fusedops::" + registered.name;
+  const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), "");
+  const auto& schema = handle.schema();
+  return {registered.name, registered.kernel, handle, schema, signature_of(schema)};
+}
+
+std::optional<Operator> operator_of(const Kernel& kernel) {
+  if (ends_with(kernel.name, "_backward") || ends_with(kernel.name, "_")) return std::nullopt;
+  auto arguments = arguments_of(kernel.schema);
+  if (!arguments || !gives_tensors(kernel.schema)) return std::nullopt;
+  const auto first = std::find_if(arguments->begin(), arguments->end(), [](const Argument& one) {
+    return one.kind == Kind::tensor && !one.optional;
+  });
+  if (first == arguments->end()) return std::nullopt;
+  const auto at = static_cast<std::size_t>(first - arguments->begin());
+  return Operator{kernel.name.c_str(), kernel.signature.c_str(), std::move(*arguments), at,
+                  &kernel};
+}
+
+std::vector<Operator> operators_of(const std::vector<Registered>& all) {
+  static std::deque<Kernel> kernels;  // they stay where they are
+  std::vector<Operator> operators;
+  for (const Registered& one : all) {
+    auto op = operator_of(kernels.emplace_back(kernel_of(one)));
+    if (op) operators.push_back(std::move(*op));
+  }
+  return operators;
+}
+
+at::Tensor tensor_of(const Value& value) {
+  return at::Tensor(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(
+      static_cast<c10::TensorImpl*>(value.tensor)));
+}
+
+c10::IValue to_torch(const Argument& argument, const Value& value) {
+  switch (argument.kind) {
+    case Kind::tensor:
+      return tensor_of(value);
+    case Kind::number:
+      return value.number;
+    case Kind::integer:
+      return value.integer;
+    case Kind::flag:
+      return value.flag;
+    case Kind::text:
+      return std::string(value.text);
+  }
+  return {};
+}
+
+torch::jit::Stack stack_of(const Operator& op, const Value* values) {
+  torch::jit::Stack stack;
+  stack.reserve(op.arguments.size() + kMostResults);
+  for (std::size_t i = 0; i < op.arguments.size(); ++i) {
+    switch (values[i].is) {
+      case Value::Is::given:
+        stack.push_back(to_torch(op.arguments[i], values[i]));
+        break;
+      case Value::Is::by_default:
+        stack.push_back(*op.kernel->schema.arguments()[i].default_value());
+        break;
+      case Value::Is::none:
+        stack.emplace_back();
+    }
+  }
+  return stack;
+}
+
+bool wants_gradient(const c10::IValue& value) {
+  return value.isTensor() && value.toTensor().requires_grad();
+}
 
 // Without the dispatcher there is no choice by type, and no gradient.
-template <class... Arguments>
-void check(const Entry& entry, const at::Tensor& first, const Arguments&... rest) {
-  const auto scalar = first.scalar_type();
-  if (dtype_of(scalar) != entry.type.dtype) {
-    fail(name_of(entry).c_str(), entry.argument, std::string("dtype ") + entry.type.name,
+void check(const Operator& op, const Type& type, const torch::jit::Stack& stack) {
+  const auto name = [&] { return std::string(op.name) + "_" + type.suffix; };
+  const auto scalar = stack[op.first].toTensor().scalar_type();
+  if (dtype_of(scalar) != type.dtype) {
+    fail(name().c_str(), op.arguments[op.first].name, std::string("dtype ") + type.name,
          dtype_name_of(scalar));
   }
-  if (c10::GradMode::is_enabled() && (wants_gradient(first) || ... || wants_gradient(rest))) {
-    throw Error(name_of(entry) + ": has no gradient; call fusedops." + entry.op +
+  if (c10::GradMode::is_enabled() && std::any_of(stack.begin(), stack.end(), wants_gradient)) {
+    throw Error(name() + ": has no gradient; call fusedops." + op.name +
                 ", or call this one under torch.no_grad()");
   }
 }
 
-template <class Op, class... Arguments>
-at::Tensor checked_call(const Entry& entry, Op op, const Arguments&... arguments) {
-  check(entry, arguments...);
-  return op(arguments...);
+void add(Output& output, const at::Tensor& tensor) {
+  output.tensors[output.count++] = THPVariable_Wrap(tensor);
 }
 
-template <class Op, class... Arguments>
-Output call(const Entry& entry, Op op, Arguments... arguments) {
-  try {
-    return {THPVariable_Wrap(checked_call(entry, op, to_torch(arguments)...))};
-  } catch (...) {
-    torch::translate_exception_to_python(std::current_exception());
-    return {nullptr};
-  }
+// Torch is told, so that an operator that kept the tensor for its gradient finds out.
+void add_written(Output& output, const at::Tensor& tensor) {
+  if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
+  add(output, tensor);
 }
 
 }  // namespace
@@ -73,27 +155,44 @@ const char* torch_release() {
 
 // Not TORCH_LIBRARY_IMPL: that registers at load, before anyone has asked whether this is the torch
 // it was built for.
-void register_operators() {
-  static torch::Library m(torch::Library::IMPL, "fusedops", c10::DispatchKey::CUDA, __FILE__,
-                          __LINE__);
+const std::vector<Operator>& register_operators() {
+  static torch::Library library(torch::Library::IMPL, "fusedops", kKey, __FILE__, __LINE__);
+  std::vector<Registered> all;
+  const Registrar m(library, &all);
   register_vector_add(m);
   register_bias_act(m);
+  register_gated(m);
+  register_residual(m);
+  register_norm(m);
+  register_rotary(m);
+  register_layout(m);
+  register_dequantize(m);
+  register_attention(m);
+  register_softmax(m);
+  register_gemm(m);
+  static const std::vector<Operator> operators = operators_of(all);
+  return operators;
 }
 
-Output vector_add(const Entry& entry, Input a, Input b, double gamma) {
-  return call(entry, &VectorAdd<AtenApi>::vector_add, a, b, gamma);
-}
-
-Output bias_add(const Entry& entry, Input x, Input bias) {
-  return call(entry, &BiasAct<AtenApi>::bias_add, x, bias);
-}
-
-Output bias_relu(const Entry& entry, Input x, Input bias) {
-  return call(entry, &BiasAct<AtenApi>::bias_relu, x, bias);
-}
-
-Output bias_gelu(const Entry& entry, Input x, Input bias, const char* approximate) {
-  return call(entry, &BiasAct<AtenApi>::bias_gelu, x, bias, approximate);
+Output call(const Operator& op, const Type& type, const Value* values) {
+  Output output{};
+  try {
+    torch::jit::Stack stack = stack_of(op, values);
+    check(op, type, stack);
+    {
+      const at::AutoDispatchBelowAutograd no_gradient;
+      op.kernel->call.callBoxed(op.kernel->handle, c10::DispatchKeySet(kKey), &stack);
+    }
+    for (const c10::IValue& result : stack) add(output, result.toTensor());
+    for (std::size_t i = 0; i < op.arguments.size(); ++i) {
+      const bool written = op.arguments[i].written && values[i].is == Value::Is::given;
+      if (written) add_written(output, tensor_of(values[i]));
+    }
+  } catch (...) {
+    torch::translate_exception_to_python(std::current_exception());
+    output = {{nullptr}, 1};
+  }
+  return output;
 }
 
 }  // namespace fusedops::typed

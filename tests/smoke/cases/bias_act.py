@@ -19,15 +19,16 @@ def gelu(v: Tensor, approximate: str) -> Tensor:
 _INPUTS = matrices_and_rows(1, 1)
 
 CASES = (
-    Case("bias_add", fusedops.bias_add, lambda x, b: x + b, _INPUTS),
-    Case("bias_relu", fusedops.bias_relu, lambda x, b: torch.relu(x + b), _INPUTS),
-    Case("bias_gelu", fusedops.bias_gelu, lambda x, b: gelu(x + b, "tanh"), _INPUTS),
+    Case("bias_add", fusedops.bias_add, lambda x, b: x + b, _INPUTS, most=1e4),
+    Case("bias_relu", fusedops.bias_relu, lambda x, b: torch.relu(x + b), _INPUTS, most=1e4),
+    Case("bias_gelu", fusedops.bias_gelu, lambda x, b: gelu(x + b, "tanh"), _INPUTS, most=1e4),
     Case(
         "bias_gelu erf",
         fusedops.bias_gelu,
         lambda x, b: gelu(x + b, "none"),
         _INPUTS,
         {"approximate": "none"},
+        most=1e4,
     ),
 )
 

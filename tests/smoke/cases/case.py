@@ -55,11 +55,19 @@ class Case:
         backward: shapes to try gradients with on a GPU; the last is for two equal runs.
         strided: a shape to try with other strides and alignments.
         tiny: a shape for gradcheck.
+        ranks: how many dimensions a shape may have.
+        lasts: what its last may be; None for anything.
+        least: elements of a shape, at least.
+        most: what the first argument may be scaled up to.
         differentiable: gradients flow through all floating arguments.
         vmap: it has a rule for vmap.
         rowwise: a row of the results depends on that row of the arguments alone.
         gradient_ulps: relative error of a gradient's norm, in ulps of the dtype.
         relative, absolute: what float32 arithmetic may add to half an ulp of the result's dtype.
+        sum_ulps: what a long sum, and roundings before it, may add: in ulps of the dtype of the
+            results' root mean square.
+        float64_absolute: what float64 arithmetic may add, if more than 2^-26 of `absolute`.
+        float32_ulps: the same for float32, which has no room for the roundings of such a sum.
     """
 
     name: str
@@ -74,11 +82,18 @@ class Case:
     backward: Sequence[Shape] = BACKWARD
     strided: Shape = (37, 264)
     tiny: Shape = (3, 5)
+    ranks: Sequence[int] = (1, 2, 3, 4)
+    lasts: Sequence[int] | None = None
+    least: int = 1
+    most: float = 0.0
     differentiable: bool = True
     rowwise: bool = True
     vmap: bool = True
     relative: float = 0.0
     absolute: float = 0.0
+    sum_ulps: float = 0.0
+    float32_ulps: float = 0.0
+    float64_absolute: float = 0.0
     gradient_ulps: float = 8.0
 
     @property
@@ -119,8 +134,15 @@ def matrices_and_rows(count: int, rows: int) -> Make:
     return make
 
 
+def copies(args: Sequence[Any]) -> tuple[Any, ...]:
+    """The same arguments, for a call that writes to some; tensors with the same strides."""
+    return tuple(arg.clone() if isinstance(arg, Tensor) else arg for arg in args)
+
+
 def outputs(found: Any) -> tuple[Tensor, ...]:
     """The results, however many."""
+    if found is None:
+        return ()
     return (found,) if isinstance(found, Tensor) else tuple(found)
 
 

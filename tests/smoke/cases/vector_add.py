@@ -10,5 +10,6 @@ CASES = (
         lambda a, b: -1.75 * a + b,
         matrices(2),
         {"gamma": -1.75},
+        most=1e4,
     ),
 )

@@ -8,12 +8,12 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from cases import CASES  # noqa: E402
-from cases.case import outputs  # noqa: E402
+from cases.case import copies, outputs  # noqa: E402
 
 import fusedops  # noqa: E402
-from fusedops.typed import TYPES, entry_points  # noqa: E402
+from fusedops.typed import TYPES, entry_point, names  # noqa: E402
 
-PYTHONS = entry_points(None)
+PYTHONS = {name: entry_point(name, None) for name in names()}
 CPU = torch.device("cpu")
 every = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
@@ -27,8 +27,9 @@ def test_an_entry_point_is_its_operator_for_one_type(case, suffix):
     args = case.inputs(case.tiny, TYPES[suffix], CPU)
     expected = outputs(case.ours(*args))
     names = list(inspect.signature(getattr(fusedops, case.op)).parameters)
-    named = dict(zip(names, args, strict=False))
-    for found in (function(*args, **case.keywords), function(**named, **case.keywords)):
+    named = dict(zip(names, copies(args), strict=False))
+    by_position = function(*copies(args), **case.keywords)
+    for found in (by_position, function(**named, **case.keywords)):
         assert all(torch.equal(x, y) for x, y in zip(outputs(found), expected, strict=True))
     assert function.__name__ == f"{case.op}_{suffix}"
     assert list(inspect.signature(function).parameters) == names
@@ -61,6 +62,17 @@ def test_all_of_them_are_the_packages():
 
 def test_a_modules_function_comes_first():
     module = SimpleNamespace(bias_gelu_fp16=len)
-    found = entry_points(module)
-    assert found["bias_gelu_fp16"] is len
-    assert set(found) == set(PYTHONS)
+    assert entry_point("bias_gelu_fp16", module) is len
+    assert entry_point("bias_gelu_bf16", module).__name__ == "bias_gelu_bf16"
+
+
+@pytest.mark.parametrize("name", ["bias_gleu_fp16", "bias_gelu_fp8", "bias_gelu", "fp16"])
+def test_another_name_is_none_of_them(name):
+    assert entry_point(name, None) is None
+    if name != "bias_gelu":
+        with pytest.raises(AttributeError, match=f"no attribute '{name}'"):
+            getattr(fusedops, name)
+
+
+def test_the_package_lists_what_it_makes_at_first_use():
+    assert {*PYTHONS, "convert", "Decoder"} <= set(dir(fusedops))

@@ -1,0 +1,235 @@
+#include <algorithm>
+#include <limits>
+
+#include "kernels/attention.h"
+#include "kernels/attention_merge.cuh"
+#include "kernels/attention_plain.cuh"
+#include "kernels/attention_splits.h"
+#include "kernels/attention_tensor.cuh"
+#include "kernels/dispatch.cuh"
+#include "platform/device.h"
+#include "platform/overlap.h"
+
+namespace fusedops::kernels {
+// Named: nvcc names an anonymous one after the folder, and the wheel's bytes would follow.
+namespace attention_detail {
+
+using namespace attention;
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr int kMostSlots = 6;  // tiles of a warp on their way
+
+// What the blocks share of the work.
+struct Job {
+  AttentionStep call;
+  double log2_step;
+  int group;   // query heads that share a head of the cache
+  int chunks;  // of the group
+  int slots;   // tiles that a warp has room for
+  int room;    // bytes of a warp
+  std::int32_t* counters;
+  float* partials;
+};
+
+// How a GPU that has what kModern says (gpu::has_tensor_cores) does it. A block's shared memory is
+// the token, then room for each warp: its tiles, and what it has found.
+template <class T, int D, bool kModern>
+struct Form {
+  static constexpr int kWarps = kModern ? 8 : 4, kThreads = kWarps * warp::kWidth;
+  using Engine = std::conditional_t<kModern && sizeof(T) == 2, TensorEngine<T, D, D == 64 ? 2 : 1>,
+                                    PlainEngine<T, D>>;
+  using Tiles = attention::Tiles<T, D, Engine::kKeys>;
+  static constexpr int kResident = sizeof(T) == 2 && D <= 128 ? 2 : 1;  // what registers allow
+};
+
+template <class T, int D>
+using FormHere = Form<T, D, tensor_core::kHere>;
+
+// blockIdx.x: a share of the keys; y: a head of the cache, and a chunk of the query heads that
+// share it; z: a sequence. A warp takes a tile of keys at a time, in turn with the warps of all the
+// blocks that share them, so that all get equally many. The token is a key like the others: its row
+// is put into the tile where it belongs, as the cache need not have it yet.
+template <class T, int D>
+__global__ void __launch_bounds__((FormHere<T, D>::kThreads), (FormHere<T, D>::kResident))
+    step_kernel(T* out, const T* qkv, const Job job) {
+  using F = FormHere<T, D>;
+  using Engine = typename F::Engine;
+  constexpr int kKeys = Engine::kKeys, kWarps = F::kWarps, kThreads = F::kThreads;
+  extern __shared__ __align__(128) char memory[];
+  auto& token = *reinterpret_cast<Token<T, D>*>(memory);
+  char* const rooms = memory + sizeof(token);
+  const AttentionStep& call = job.call;
+  const Attention& attention = call.attention;
+  const int of_warp = warp::index();
+  const int split = static_cast<int>(blockIdx.x), splits = static_cast<int>(gridDim.x);
+  const int of_sequence = static_cast<int>(gridDim.y), pair = blockIdx.z * of_sequence + blockIdx.y;
+  const Place place = place_of(job.group, job.chunks);
+  TokenPart<T, D, kThreads> part(attention, job.log2_step);
+  typename F::Tiles cache(rooms + of_warp * job.room, job.slots, attention, place);
+  overlap::wait(false);
+  const int position = attention.cache.positions[place.batch];
+  part.fetch(attention, qkv, place);
+
+  const int dim = attention.head_dim, row = attention.cache.row;
+  T* const results =
+      out + (static_cast<std::int64_t>(place.batch) * attention.heads + place.head) * dim;
+  if (static_cast<unsigned>(position) >= static_cast<unsigned>(attention.cache.capacity)) {
+    if (split > 0) return;
+#pragma unroll 1
+    for (int i = threadIdx.x; i < place.heads * dim; i += kThreads) results[i] = narrow<T>(kNaN);
+    return;
+  }
+  const Scores<T> scores(call, place.batch, place.head, place.heads, position);
+  const int first_tile = scores.first / kKeys;
+  const int tiles = position / kKeys - first_tile + 1;  // the last has the token
+  const int busy = min(splits, tiles);
+  if (split < busy) {
+    const int step = splits * kWarps * kKeys;
+    int key = (first_tile + of_warp * splits + split) * kKeys;
+    cache.begin(key, step, scores.first, position);
+    part.make(token, position);
+    __syncthreads();
+    Engine engine(token, scores);
+    const auto appended = [&](void* data) {  // by one of the blocks that share it
+      return place.chunk == 0 ? cache_row<T>(data, attention, place, position) : nullptr;
+    };
+#pragma unroll 1
+    for (; key <= position; key += step) {
+      const int own = position - key;  // the token's row in the tile
+      Tile tile = cache.wait();
+      if (own < kKeys) cache.put(tile, own, token.row[token.kKey], appended(attention.cache.keys));
+      engine.take_keys(tile);
+      cache.ask();
+      engine.weigh(scores, key);
+      tile = cache.wait();
+      if (own < kKeys) {
+        cache.put(tile, own, token.row[token.kValue], appended(attention.cache.values));
+      }
+      engine.take_values(tile);
+      cache.ask();
+    }
+    overlap::allow_next();  // earlier, it would take bandwidth from blocks that still read
+    warp::sync();
+    engine.write(*reinterpret_cast<Piece<D>*>(rooms + of_warp * job.room));
+    __syncthreads();
+    Partials partials{job.partials, min(job.group, kHeads), row};
+    partials.data += static_cast<std::int64_t>(pair) * splits * partials.step();
+    // Two dimensions of a head for each thread.
+    const auto each = [&](const auto& body) {
+      const int lane = static_cast<int>(threadIdx.x) % warp::kWidth;
+#pragma unroll 1
+      for (int at = of_warp * warp::kWidth; at < place.heads * (D / 2); at += kThreads) {
+        body(at / (D / 2), at % (D / 2) * 2 + lane * 2);
+      }
+    };
+    const auto write = [&](int head, int d, const Merged& all) {
+      const float inverse = softmax_row::inverse(all.peak.sum);
+      const float2 own = all.own();
+      T* const to = results + head * dim + d;
+      if (d < dim) to[0] = narrow<T>(own.x * inverse);
+      if (d + 1 < dim) to[1] = narrow<T>(own.y * inverse);
+    };
+    each([&](int head, int d) {
+      const Merged all = merge_warps<kWarps, D>(rooms, job.room, head, d / 4 * 4);
+      if (splits == 1) {
+        write(head, d, all);
+      } else if (d < row) {
+        *reinterpret_cast<float2*>(partials.out(split, head) + d) = all.own();
+        if (d == 0) partials.peak(split, head) = all.peak;
+      }
+    });
+    if (splits > 1 && last_of(job.counters + pair, busy)) {
+      each([&](int head, int d) {
+        write(head, d, merge_blocks(partials, busy, head, min(d, row - 1) / 4 * 4));
+      });
+    }
+  }
+  if (call.advance) {  // once all blocks of the sequence have read the position
+    std::int32_t* const counter = job.counters + gridDim.z * of_sequence + place.batch;
+    if (last_of(counter, splits * of_sequence) && threadIdx.x == 0) {
+      attention.cache.positions[place.batch] = position + 1;
+    }
+  }
+}
+
+// What of a form the launch depends on.
+struct Shape {
+  int warps, resident;
+  int token, tile, piece;  // bytes
+
+  template <class T, int D, bool kModern>
+  static constexpr Shape of() {
+    using F = Form<T, D, kModern>;
+    return {F::kWarps, F::kResident, sizeof(Token<T, D>), F::Tiles::kBytes, sizeof(Piece<D>)};
+  }
+};
+
+// Fills in what `shape` decides of the job, and says what blocks do it.
+gpu::Status plan(const Shape& shape, std::int64_t room, Job& job, overlap::Blocks& blocks) {
+  const Attention& attention = job.call.attention;
+  const int heads = attention.kv_heads * job.chunks;
+  const std::int64_t pairs = std::int64_t{attention.batch} * heads;
+  int processors = 0, memory = 0;
+  gpu::Status status = gpu::multiprocessors(processors);
+  if (status != gpu::kSuccess) return status;
+  // Two blocks to a multiprocessor where there are many: one computes while the other begins.
+  const int resident = pairs > processors ? shape.resident : 1;
+  status = gpu::shared_memory(resident, memory);
+  if (status != gpu::kSuccess) return status;
+  job.slots = std::clamp((memory - shape.token) / shape.warps / shape.tile, 1, kMostSlots);
+  job.room = std::max(job.slots * shape.tile, shape.piece);
+  const std::int64_t one = Partials::floats_of(std::min(job.group, kHeads), attention.cache.row);
+  const int splits = splits_of(pairs, processors * resident, room / one);
+  blocks.grid = dim3(splits, heads, attention.batch);
+  blocks.threads = dim3(shape.warps * warp::kWidth);
+  blocks.shared = shape.token + shape.warps * job.room;
+  return gpu::kSuccess;
+}
+
+template <class T, int D>
+gpu::Status launch_step(Job job, void* out, const void* qkv, std::int64_t room,
+                        gpu::Stream stream) {
+  overlap::Blocks blocks{};
+  gpu::Status status =
+      plan(gpu::has_tensor_cores() ? Shape::of<T, D, true>() : Shape::of<T, D, false>(), room, job,
+           blocks);
+  if (status != gpu::kSuccess) return status;
+  auto* const kernel = &step_kernel<T, D>;
+  status = gpu::allow_shared(kernel, blocks.shared);
+  if (status != gpu::kSuccess) return status;
+  return overlap::launch(kernel, blocks, stream, static_cast<T*>(out), static_cast<const T*>(qkv),
+                         job);
+}
+
+}  // namespace attention_detail
+
+using namespace attention_detail;
+
+gpu::Status attention_step(const AttentionStep& call, void* out, const void* qkv,
+                           std::int32_t* counters, float* partials, std::int64_t room,
+                           gpu::Stream stream) {
+  const Attention& attention = call.attention;
+  const int row = attention.cache.row;
+  Job job{};
+  job.call = call;
+  if (attention.rotary_dim > 0) {
+    job.log2_step = log2_step_of(attention.theta, attention.rotary_dim);
+  }
+  job.group = attention.heads / attention.kv_heads;
+  job.chunks = (job.group + kHeads - 1) / kHeads;
+  job.counters = counters;
+  job.partials = partials;
+  return with_type(attention.dtype, [&](auto type) {
+    using T = typename decltype(type)::T;
+    if constexpr (sizeof(T) <= 4) {
+      auto* const launch = row <= 64    ? &launch_step<T, 64>
+                           : row <= 128 ? &launch_step<T, 128>
+                                        : &launch_step<T, kMostHeadDim>;
+      return launch(job, out, qkv, room, stream);
+    } else {
+      return gpu::kInvalidValue;
+    }
+  });
+}
+
+}  // namespace fusedops::kernels

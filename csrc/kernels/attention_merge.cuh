@@ -1,0 +1,140 @@
+// The online softmax's partial results, taken together: first of a block's warps, then of the
+// blocks that share a sequence. Always in the same order, so two runs give the same bits.
+#pragma once
+
+#include "kernels/attention_token.cuh"
+#include "platform/count.h"
+
+namespace fusedops::attention {
+
+// The maximum of some scores, and the sum of their weights relative to it.
+struct alignas(8) Peak {
+  float top, sum;
+};
+
+// What a warp has found: sums of values times weights.
+template <int D>
+struct Piece {
+  static constexpr int kStride = D + 4;  // eight banks from two heads to the next two
+  alignas(kVectorBytes) float out[kHeads][kStride];
+  Peak peak[kHeads];
+};
+
+// The same of a sequence's blocks, in memory.
+struct Partials {
+  static constexpr int kBeside = 2;  // floats of a head
+
+  float* data;
+  int heads, row;
+
+  // Floats of a block: whole vectors, as all but the peaks are.
+  __host__ __device__ static constexpr int floats_of(int heads, int row) {
+    return heads * row + (heads * kBeside + 3) / 4 * 4;
+  }
+  FUSEDOPS_DEVICE int step() const { return floats_of(heads, row); }
+  FUSEDOPS_DEVICE float* out(int block, int head) const {
+    return data + block * step() + head * row;
+  }
+  FUSEDOPS_DEVICE Peak& peak(int block, int head) const {
+    return *reinterpret_cast<Peak*>(out(block, heads) + head * kBeside);
+  }
+};
+
+// Four dimensions of a head, from all that has been added. Two neighbouring threads have the same
+// four, and half of what is to be added each.
+struct Merged {
+  Peak peak{kNothing<float>, 0};
+  float4 out{};
+
+  template <int kParts>
+  FUSEDOPS_DEVICE void add(const Peak (&peaks)[kParts], const float4 (&outs)[kParts]) {
+    float top = peak.top;
+#pragma unroll
+    for (int i = 0; i < kParts; ++i) top = fmaxf(top, peaks[i].top);
+    const float base = base_of(top), fade = weight(peak.top, base);
+    peak = {top, peak.sum * fade};
+    out = {out.x * fade, out.y * fade, out.z * fade, out.w * fade};
+#pragma unroll
+    for (int i = 0; i < kParts; ++i) {
+      const float share = weight(peaks[i].top, base);
+      peak.sum = fmaf(share, peaks[i].sum, peak.sum);
+      out.x = fmaf(share, outs[i].x, out.x);
+      out.y = fmaf(share, outs[i].y, out.y);
+      out.z = fmaf(share, outs[i].z, out.z);
+      out.w = fmaf(share, outs[i].w, out.w);
+    }
+  }
+
+  // What both threads have. The even one's comes first in both, for the same bits.
+  FUSEDOPS_DEVICE void join() {
+    const bool odd = threadIdx.x % 2;
+    const Merged other = warp::shuffle_xor(*this, 1);
+    const Peak peaks[] = {odd ? other.peak : peak, odd ? peak : other.peak};
+    const float4 outs[] = {odd ? other.out : out, odd ? out : other.out};
+    *this = {};
+    add(peaks, outs);
+  }
+
+  // The thread's own two of the four: the first or the others.
+  FUSEDOPS_DEVICE float2 own() const {
+    return threadIdx.x % 2 ? float2{out.z, out.w} : float2{out.x, out.y};
+  }
+};
+
+// Of the warps' pieces, `step` bytes apart, four dimensions from `d` on.
+template <int kWarps, int D>
+FUSEDOPS_DEVICE Merged merge_warps(const char* pieces, int step, int head, int d) {
+  constexpr int kParts = kWarps / 2;
+  Peak peaks[kParts];
+  float4 outs[kParts];
+  pieces += threadIdx.x % 2 * step;
+#pragma unroll
+  for (int i = 0; i < kParts; ++i) {
+    const auto& piece = *reinterpret_cast<const Piece<D>*>(pieces + i * 2 * step);
+    peaks[i] = piece.peak[head];
+    outs[i] = *reinterpret_cast<const float4*>(&piece.out[head][d]);
+  }
+  Merged merged;
+  merged.add(peaks, outs);
+  merged.join();
+  return merged;
+}
+
+FUSEDOPS_DEVICE Merged merge_blocks(const Partials& partials, int blocks, int head, int d) {
+  constexpr int kParts = 8;
+  Merged merged;
+#pragma unroll 1
+  for (int begin = threadIdx.x % 2; begin < blocks; begin += 2 * kParts) {
+    Peak peaks[kParts];
+    float4 outs[kParts];
+#pragma unroll
+    for (int i = 0; i < kParts; ++i) {
+      const int block = begin + 2 * i;
+      const int there = min(block, blocks - 1);
+      peaks[i] = partials.peak(there, head);
+      outs[i] = *reinterpret_cast<const float4*>(partials.out(there, head) + d);
+      if (block >= blocks) {
+        peaks[i].top = kNothing<float>;
+        outs[i] = {};  // an infinity times no weight would be NaN
+      }
+    }
+    merged.add(peaks, outs);
+  }
+  merged.join();
+  return merged;
+}
+
+// Counts the blocks that have come here; true for the last of `expected`, in all its threads, which
+// then sees what the others wrote. It leaves the counter at 0.
+FUSEDOPS_DEVICE bool last_of(std::int32_t* counter, int expected) {
+  __shared__ bool last;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    last = count_up(counter) == expected - 1;
+    if (last) *counter = 0;
+  }
+  __syncthreads();
+  return last;
+}
+
+}  // namespace fusedops::attention

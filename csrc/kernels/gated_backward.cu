@@ -1,0 +1,193 @@
+#include "kernels/column_sum.cuh"
+#include "kernels/gated.cuh"
+#include "kernels/gated_backward.h"
+#include "kernels/partial_sum.cuh"
+#include "kernels/row_grid.h"
+#include "kernels/shifted.cuh"
+
+namespace fusedops::kernels {
+// Named: nvcc names an anonymous one after the folder, and the wheel's bytes would follow.
+namespace gated_backward_detail {
+
+// The gradients of V columns of both halves.
+template <class T, class Act>
+FUSEDOPS_DEVICE void gradients(const Act& act, Accumulator<T> (&out)[2][kLanes<T>],
+                               const Vector<T>& grad, const Vector<T> (&in)[2],
+                               const Vector<T> (&bias)[2]) {
+  using A = Accumulator<T>;
+  constexpr int V = kLanes<T>;
+  A upper[V], value[V], gate[V], add[2][V];
+  widen(upper, grad);
+  widen(value, in[0]);
+  widen(gate, in[1]);
+  widen(add[0], bias[0]);
+  widen(add[1], bias[1]);
+#pragma unroll
+  for (int i = 0; i < V; ++i) {
+    value[i] += add[0][i];
+    gate[i] += add[1][i];
+  }
+  act.with([&](auto f) {
+    using F = decltype(f);
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
+      out[0][i] = upper[i] * F::template value<T>(gate[i]);
+      out[1][i] = F::template gradient<T>(gate[i], upper[i] * value[i]);
+    }
+  });
+}
+
+// Rows of whole vectors and no bias. A thread has the same columns of both halves.
+template <class T, class Act>
+__global__ void __launch_bounds__(kThreads)
+    whole_rows_kernel(T* __restrict__ grad_x, const T* __restrict__ grad, const T* __restrict__ x,
+                      unsigned rows, unsigned period) {
+  constexpr int V = kLanes<T>;
+  const unsigned p = blockIdx.x * blockDim.x + threadIdx.x;
+  const unsigned row = (blockIdx.z * gridDim.y + blockIdx.y) * blockDim.y + threadIdx.y;
+  if (row >= rows || p >= period) return;
+  const std::uint64_t before = static_cast<std::uint64_t>(row) * period;
+  const std::uint64_t first = (2 * before + p) * V, second = first + period * V;
+  const Vector<T> g = load(grad + (before + p) * V), in[2] = {load(x + first), load(x + second)};
+  Accumulator<T> out[2][V];
+  gradients(activation::Fixed<Act>{}, out, g, in, {});
+  store(grad_x + first, narrow<T>(out[0]));
+  store(grad_x + second, narrow<T>(out[1]));
+}
+
+// Any number of columns, and a bias. A thread has the same columns of both halves, and walks down
+// the rows; where there is a bias, its block writes a row of partial column sums, [2 cols].
+template <class T>
+__global__ void __launch_bounds__(kSumThreads)
+    any_rows_kernel(const Gates gates, T* __restrict__ grad_x, Accumulator<T>* __restrict__ partial,
+                    const T* __restrict__ grad, const T* __restrict__ x, const T* __restrict__ bias,
+                    std::int64_t cols, const Tiling t) {
+  using A = Accumulator<T>;
+  constexpr int V = kLanes<T>;
+  const unsigned group = blockIdx.x / t.col_tiles;
+  const std::int64_t c =
+      V * overlapping_vector(static_cast<std::int64_t>(blockIdx.x % t.col_tiles) * blockDim.x +
+                             threadIdx.x);
+  const int count = c < 0 || c >= cols ? 0 : static_cast<int>(cols - c < V ? cols - c : V);
+  const bool inside = c >= V && c + 2 * V <= cols;  // the vectors around it are in the row
+  Vector<T> b[2] = {};
+#pragma unroll
+  for (int i = 0; i < V; ++i) {
+    if (bias && i < count) {
+      b[0].lane[i] = bias[c + i];
+      b[1].lane[i] = bias[cols + c + i];
+    }
+  }
+  A sum[2][V] = {};
+  std::int64_t row = static_cast<std::int64_t>(group) * t.steps * t.height + threadIdx.y;
+#pragma unroll 1
+  for (int done = 0; done < t.steps && row < t.periods; ++done, row += t.height) {
+    const T* upper = grad + row * cols + c;
+    const T* halves = x + 2 * row * cols + c;
+    Vector<T> g = {}, in[2] = {};
+    if (inside) {
+      g = load_anywhere(upper);
+      in[0] = load_anywhere(halves);
+      in[1] = load_anywhere(halves + cols);
+    } else {
+#pragma unroll
+      for (int i = 0; i < V; ++i) {
+        if (i < count) {
+          g.lane[i] = upper[i];
+          in[0].lane[i] = halves[i];
+          in[1].lane[i] = halves[cols + i];
+        }
+      }
+    }
+    A out[2][V];
+    gradients(gates, out, g, in, b);
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
+      sum[0][i] += out[0][i];
+      sum[1][i] += out[1][i];
+    }
+    T* data = grad_x + 2 * row * cols;
+    Vector<T> now = narrow<T>(out[0]);
+    const Vector<T> later = narrow<T>(out[1]);
+#pragma unroll 1
+    for (int half = 0; half < 2; ++half, data += cols, now = later) {
+      store_overlapping(data, c, cols, now);
+    }
+  }
+  if (!bias) return;
+  __shared__ A shared[2][kSumThreads * V];
+  const int mine = threadIdx.x % warp::kWidth == 0 ? 0 : count;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    sum_block(partial + (2 * group + half) * cols + c, sum[half], shared[half], mine);
+  }
+}
+
+// Of the threads of any_rows_kernel over the rows: to its tile() a thread is a vector. A thread
+// takes several rows, which its columns cost it once, where there are enough.
+template <class T>
+Tiling backward_tiling(const Gated& call, bool bias) {
+  constexpr std::int64_t kSmall = std::int64_t{1} << 18;  // vectors, 4 MiB
+  const std::int64_t cols = overlapping_threads(ceil_div(call.cols, kLanes<T>)) * kLanes<T>;
+  if (bias) return sum_tiling(call.rows, cols, nullptr, kLanes<T>);
+  const Tiling t = tile(call.rows, cols, nullptr, kLanes<T>, kSumThreads, gpu::kWarpSize);
+  return with_steps(t, t.vectors < kSmall ? 1 : 4);
+}
+
+template <class T>
+gpu::Status launch_backward(const Gated& call, T* grad_x, T* grad_bias, const T* grad, const T* x,
+                            const T* bias, Accumulator<T>* partial, gpu::Stream stream) {
+  const Gates gates{call.gate};
+  std::int64_t groups = 0;
+  if (call.rows > 0) {
+    if constexpr (sizeof(T) < 8) {  // float64 is for gradient checks: one kernel is enough
+      if (!bias && call.cols % kLanes<T> == 0 && is_narrow(call.rows) && is_narrow(call.cols)) {
+        const std::int64_t period = call.cols / kLanes<T>;
+        const RowGrid grid = row_grid(call.rows, period, 1);
+        return gates.fix([&](auto gate) {
+          return gpu::launch(&whole_rows_kernel<T, typename decltype(gate)::T>, grid.blocks,
+                             grid.threads, stream, grad_x, grad, x,
+                             static_cast<unsigned>(call.rows), static_cast<unsigned>(period));
+        });
+      }
+    }
+    const Tiling t = backward_tiling<T>(call, bias != nullptr);
+    const gpu::Status status =
+        gpu::launch(&any_rows_kernel<T>, t.blocks(), dim3(t.width, t.height), stream, gates, grad_x,
+                    partial, grad, x, bias, call.cols, t);
+    if (status != gpu::kSuccess || !bias) return status;
+    groups = t.row_groups;
+  }
+  return column_sum(grad_bias, static_cast<const Accumulator<T>*>(partial), groups, 2 * call.cols,
+                    0, 0, stream);
+}
+
+}  // namespace gated_backward_detail
+
+using namespace gated_backward_detail;
+
+std::int64_t gated_backward_scratch(const Gated& call) {
+  std::int64_t bytes = 0;
+  const gpu::Status status = with_type(call.dtype, [&](auto type) {
+    using T = typename decltype(type)::T;
+    if (call.rows == 0) return gpu::kSuccess;
+    const std::int64_t sums = backward_tiling<T>(call, true).row_groups * 2 * call.cols;
+    bytes = sums * static_cast<std::int64_t>(sizeof(Accumulator<T>));
+    return gpu::kSuccess;
+  });
+  return status == gpu::kSuccess ? bytes : 0;
+}
+
+gpu::Status gated_backward(const Gated& call, void* grad_x, void* grad_bias, const void* grad,
+                           const void* x, const void* bias, void* scratch, gpu::Stream stream) {
+  if (!aligned(grad_x) || !aligned(grad) || !aligned(x)) return gpu::kInvalidValue;
+  return with_type(call.dtype, [&](auto type) {
+    using T = typename decltype(type)::T;
+    return launch_backward(call, static_cast<T*>(grad_x), static_cast<T*>(grad_bias),
+                           static_cast<const T*>(grad), static_cast<const T*>(x),
+                           static_cast<const T*>(bias), static_cast<Accumulator<T>*>(scratch),
+                           stream);
+  });
+}
+
+}  // namespace fusedops::kernels

@@ -1,0 +1,116 @@
+// What the kernels of gemm_thin share: a cluster of blocks computes some columns of y, and the
+// blocks and their warps share the sums.
+#pragma once
+
+#include "kernels/activation.cuh"
+#include "kernels/gemm_thin.h"
+#include "kernels/int8.cuh"
+#include "platform/cluster.h"
+#include "platform/fetch.h"
+#include "platform/overlap.h"
+#include "platform/tensor_core.h"
+#include "platform/warp.h"
+
+namespace fusedops::kernels::gemm_thin_detail {
+
+constexpr int kWarps = 8;
+constexpr int kBlock = kWarps * warp::kWidth;
+constexpr int kQuad = 4;  // threads with one g of platform/tensor_core.h
+constexpr int kRows = 8;  // of x, in a tile
+constexpr int kAsked =
+    2;  // chunks of the weight that a warp asks for before the kernels before end
+
+struct Shape {
+  std::int64_t cols;    // of y
+  std::int64_t all;     // columns of the weight
+  std::int64_t second;  // columns of the weight from the first half of a block's to the second
+  unsigned pitch;       // bytes from a column, or a row, of the weight to the next
+  int rows, inner;
+  int group;  // rows of an int8 weight that share a scale
+  bool gated;
+  Activation activation;
+};
+
+// The warps' sums of x weight: of rows of x, and of places: the columns of a block's tiles.
+template <int kAllRows, int kPlaces>
+struct Partial {
+  float of_warp[kWarps][kAllRows][kPlaces + 1];
+};
+
+// This block's part, in multiples of `unit`, of what the cluster sums over: from `begin` up to
+// `end`.
+struct Part {
+  int begin, end;
+
+  FUSEDOPS_DEVICE Part(int all, int unit) {
+    const int blocks = cluster::size(), units = (all + unit - 1) / unit;
+    const int each = (units + blocks - 1) / blocks * unit;
+    begin = min(static_cast<int>(cluster::rank()) * each, all);
+    end = min(begin + each, all);
+  }
+};
+
+// Adds up the warps' sums, as those of warp 0.
+template <int kAllRows, int kPlaces>
+FUSEDOPS_DEVICE void add_up(Partial<kAllRows, kPlaces>& partial, int rows) {
+#pragma unroll 1
+  for (int i = threadIdx.x; i < rows * kPlaces; i += kBlock) {
+    const int row = i / kPlaces, place = i % kPlaces;
+    float sum = partial.of_warp[0][row][place];
+#pragma unroll
+    for (int warp = 1; warp < kWarps; ++warp) sum += partial.of_warp[warp][row][place];
+    partial.of_warp[0][row][place] = sum;
+  }
+}
+
+// The sum over the cluster's blocks.
+FUSEDOPS_DEVICE float total(const float& mine, unsigned blocks) {
+  float sum = cluster::read(mine, 0);
+#pragma unroll 1
+  for (unsigned block = 1; block < blocks; ++block) sum += cluster::read(mine, block);
+  return sum;
+}
+
+template <class T>
+FUSEDOPS_DEVICE float activate(Activation activation, float v) {
+  switch (activation) {
+    case Activation::relu:
+      return activation::Relu::value<T>(v);
+    case Activation::gelu_tanh:
+      return activation::GeluTanh::value<T>(v);
+    case Activation::gelu_erf:
+      return activation::GeluErf::value<T>(v);
+    case Activation::silu:
+      return activation::Silu::value<T>(v);
+    default:
+      return v;
+  }
+}
+
+// Adds up the sums and writes y. `width` columns of y are the cluster's, from `first` on; where it
+// is gated, the places after them are the gates'.
+template <class T, int kAllRows, int kPlaces>
+__device__ __noinline__ void finish(Partial<kAllRows, kPlaces>& partial, const Shape& shape, T* y,
+                                    const T* bias, std::int64_t first, int width) {
+  const unsigned blocks = cluster::size();
+  __syncthreads();
+  add_up<kAllRows, kPlaces>(partial, shape.rows);
+  cluster::sync();
+#pragma unroll 1
+  for (int i = cluster::rank() * kBlock + threadIdx.x; i < width * shape.rows;
+       i += kBlock * blocks) {
+    const int row = i / width, place = i % width;
+    const std::int64_t column = first + place;
+    if (column >= shape.cols) continue;
+    const auto value = [&](int of) {
+      const float sum = total(partial.of_warp[0][row][place + of * width], blocks);
+      return bias ? sum + widen(bias[column + of * shape.cols]) : sum;
+    };
+    const float f = activate<T>(shape.activation, value(shape.gated));
+    const float v = shape.gated ? value(0) * f : f;
+    y[row * shape.cols + column] = narrow<T>(v);
+  }
+  if (blocks > 1) cluster::sync();  // the others read this block's sums until here
+}
+
+}  // namespace fusedops::kernels::gemm_thin_detail

@@ -1,0 +1,214 @@
+// The kernel of gemm_thin for a weight whose columns are contiguous.
+//
+// Each warp takes every eighth chunk of the block's part of the columns, from memory straight into
+// the tensor cores' operands. The order of a sum is free, so a thread's 16 bytes, neighbours in one
+// column, serve as they are: what platform/tensor_core.h counts as k = 2t, 2t+1, 2t+8, 2t+9 are 4
+// neighbours, of the weight and of x alike.
+#pragma once
+
+#include "kernels/gemm_thin_block.cuh"
+
+namespace fusedops::kernels::gemm_thin_detail {
+
+constexpr int kGroup = 8;  // columns of the weight, two groups of which are a tile
+
+// A layout: tiles of columns and of rows, and steps of 16 bytes of each column in a chunk.
+template <class T_, bool kInt8_, int kTiles_, int kRowTiles_, int kSteps_>
+struct ByColumns {
+  using T = T_;
+  static constexpr bool kInt8 = kInt8_;
+  static constexpr int kTiles = kTiles_, kRowTiles = kRowTiles_, kSteps = kSteps_;
+  static constexpr int kResident =
+      kSteps == 1 ? 4 : 2;  // blocks that a multiprocessor has room for
+  static constexpr int kGroups = kTiles * 2, kPlaces = kGroups * kGroup;
+  static constexpr int kElements = kInt8 ? 16 : 8;  // in 16 bytes of a column
+  static constexpr int kXWords = kElements / 8;     // times 16 bytes of x belong to them
+  static constexpr int kChunk = kSteps * kQuad;     // times 16 bytes, of a column
+};
+
+template <class L>
+struct Chunk {
+  fetch::Words<4> weight[L::kSteps][L::kGroups];  // column g of each
+  fetch::Words<4> x[L::kSteps][L::kRowTiles][L::kXWords];
+};
+
+template <class L>
+using Sums = float[L::kTiles][L::kRowTiles][4];
+
+// A thread's way through its operands, a chunk at a time.
+template <class L>
+struct Source {
+  static constexpr int kXBytes = 16 * L::kXWords;  // that go with 16 bytes of a column
+
+  const char* columns[L::kGroups];
+  const char* rows[L::kRowTiles];
+  bool there[L::kRowTiles];
+  int left;  // vectors of 16 bytes of a column, from here on
+
+  FUSEDOPS_DEVICE Source(const Shape& shape, const void* x, const void* weight, std::int64_t first,
+                         const Part& part) {
+    const int lane = threadIdx.x % warp::kWidth, g = lane / kQuad;
+    const int at = part.begin + threadIdx.x / warp::kWidth * L::kChunk + lane % kQuad;
+    left = part.end - at;
+#pragma unroll
+    for (int i = 0; i < L::kGroups; ++i) {
+      const std::int64_t column = first + i / L::kTiles * shape.second + i % L::kTiles * kGroup + g;
+      // One that is not there is read as the last; what comes of it is dropped.
+      columns[i] = static_cast<const char*>(weight) + at * std::int64_t{16} +
+                   (column < shape.all ? column : shape.all - 1) * std::int64_t{shape.pitch};
+      fetch::keep(columns[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < L::kRowTiles; ++i) {
+      const int row = i * kRows + g;
+      there[i] = row < shape.rows;
+      rows[i] = static_cast<const char*>(x) + at * std::int64_t{kXBytes} +
+                row * std::int64_t{shape.inner} * 2;
+      fetch::keep(rows[i]);
+    }
+  }
+
+  // What `read` reads of the weight first.
+  FUSEDOPS_DEVICE void ask_for() const {
+#pragma unroll
+    for (int step = 0; step < L::kSteps; ++step) {
+#pragma unroll
+      for (int i = 0; i < L::kGroups; ++i) {
+        if (step * kQuad < left) fetch::into_l2(columns[i] + step * kQuad * 16);
+      }
+    }
+  }
+
+  // What is `ahead` chunks on, with zeros for what is not there.
+  FUSEDOPS_DEVICE void read(Chunk<L>& to, int ahead) const {
+#pragma unroll
+    for (int step = 0; step < L::kSteps; ++step) {
+      const int at = ahead * L::kChunk + step * kQuad;
+#pragma unroll
+      for (int i = 0; i < L::kGroups; ++i) {
+        to.weight[step][i] = at < left ? fetch::once<4>(columns[i] + at * 16) : fetch::Words<4>{};
+      }
+#pragma unroll
+      for (int i = 0; i < L::kRowTiles * L::kXWords; ++i) {
+        const int row = i / L::kXWords, word = i % L::kXWords;
+        to.x[step][row][word] = there[row] && at < left
+                                    ? fetch::plain<4>(rows[row] + at * kXBytes + word * 16)
+                                    : fetch::Words<4>{};
+      }
+    }
+  }
+
+  FUSEDOPS_DEVICE void go_on(int chunks) {
+    left -= chunks * L::kChunk;
+#pragma unroll
+    for (int i = 0; i < L::kGroups; ++i) columns[i] += chunks * L::kChunk * 16;
+#pragma unroll
+    for (int i = 0; i < L::kRowTiles; ++i) rows[i] += chunks * L::kChunk * kXBytes;
+  }
+};
+
+// c += what 16 bytes of columns g and g + 8 and as many elements of row g give.
+template <class L>
+FUSEDOPS_DEVICE void multiply_add(float (&c)[4], const fetch::Words<4>& low,
+                                  const fetch::Words<4>& high,
+                                  const fetch::Words<4> (&x)[L::kXWords]) {
+  using T = typename L::T;
+#pragma unroll
+  for (int i = 0; i < L::kXWords * 2; ++i) {
+    const unsigned b[2] = {x[i / 2].word[i % 2 * 2], x[i / 2].word[i % 2 * 2 + 1]};
+    if constexpr (L::kInt8) {
+      const unsigned a[4] = {int8::pair<T>(low.word[i], false), int8::pair<T>(high.word[i], false),
+                             int8::pair<T>(low.word[i], true), int8::pair<T>(high.word[i], true)};
+      tensor_core::multiply_add<T>(c, a, b);
+    } else {
+      const unsigned a[4] = {low.word[i * 2], high.word[i * 2], low.word[i * 2 + 1],
+                             high.word[i * 2 + 1]};
+      tensor_core::multiply_add<T>(c, a, b);
+    }
+  }
+}
+
+template <class L>
+FUSEDOPS_DEVICE void multiply_add(Sums<L>& sums, const Chunk<L>& chunk, const float* scales) {
+#pragma unroll
+  for (int step = 0; step < L::kSteps; ++step) {
+#pragma unroll
+    for (int tile = 0; tile < L::kTiles; ++tile) {
+      const fetch::Words<4>&low = chunk.weight[step][tile * 2],
+            &high = chunk.weight[step][tile * 2 + 1];
+#pragma unroll
+      for (int row = 0; row < L::kRowTiles; ++row) {
+        if constexpr (L::kInt8) {
+          float c[4] = {};
+          multiply_add<L>(c, low, high, chunk.x[step][row]);
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            sums[tile][row][i] = fmaf(scales[step], c[i], sums[tile][row][i]);
+          }
+        } else {
+          multiply_add<L>(sums[tile][row], low, high, chunk.x[step][row]);
+        }
+      }
+    }
+  }
+}
+
+template <class L>
+__device__ __forceinline__ void run_by_columns(Shape shape, typename L::T* y,
+                                               const typename L::T* x, const void* weight,
+                                               const typename L::T* bias, const float* scales) {
+  using T = typename L::T;
+  __shared__ Partial<L::kRowTiles * kRows, L::kPlaces> partial;
+  const int warp = threadIdx.x / warp::kWidth, lane = threadIdx.x % warp::kWidth;
+  // Columns of y that a cluster computes.
+  const int width = shape.gated ? L::kPlaces / 2 : L::kPlaces;
+  const std::int64_t first = blockIdx.x / cluster::size() * std::int64_t{width};
+  const Part part(shape.inner / L::kElements, L::kChunk);
+  Source<L> source(shape, x, weight, first, part);
+  source.ask_for();
+  overlap::wait();
+
+  Sums<L> sums = {};
+  const auto add = [&](const Chunk<L>& chunk, int ahead) {
+    float scale[L::kSteps];
+    if constexpr (L::kInt8) {
+#pragma unroll
+      for (int step = 0; step < L::kSteps; ++step) {
+        const int at = min(part.end - source.left + ahead * L::kChunk + step * kQuad,
+                           shape.inner / L::kElements - 1);
+        scale[step] = scales[at * L::kElements / shape.group];
+      }
+    }
+    multiply_add<L>(sums, chunk, scale);
+  };
+  Chunk<L> now, next;
+  source.read(now, 0);
+  for (int left = source.left + lane % kQuad; left > 0; left -= 2 * kWarps * L::kChunk) {
+    source.read(next, kWarps);
+    add(now, 0);
+    source.read(now, 2 * kWarps);
+    add(next, kWarps);
+    source.go_on(2 * kWarps);
+  }
+
+#pragma unroll
+  for (int i = 0; i < L::kTiles * L::kRowTiles * 4; ++i) {
+    const int tile = i / (L::kRowTiles * 4), row = i / 4 % L::kRowTiles, word = i % 4;
+    partial.of_warp[warp][row * kRows + lane % kQuad * 2 + word % 2]
+                   [(tile * 2 + word / 2) * kGroup + lane / kQuad] = sums[tile][row][word];
+  }
+  finish<T, L::kRowTiles * kRows, L::kPlaces>(partial, shape, y, bias, first, width);
+}
+
+template <class L>
+__global__ void __launch_bounds__(kBlock, L::kResident)
+    by_columns(Shape shape, typename L::T* y, const typename L::T* x, const void* weight,
+               const typename L::T* bias, const float* scales) {
+  if constexpr (tensor_core::kHere) {
+    run_by_columns<L>(shape, y, x, weight, bias, scales);
+  } else {
+    gpu::trap();  // gemm_thin_takes has said no
+  }
+}
+
+}  // namespace fusedops::kernels::gemm_thin_detail

@@ -1,0 +1,24 @@
+#include "kernels/norm_launch.cuh"
+
+namespace fusedops::kernels {
+namespace norm_detail {
+
+gpu::Status general_norm(const Norm& call, const NormTensors& tensors, gpu::Stream stream) {
+  return with_type(call.dtype, [&](auto type) {
+    using T = typename decltype(type)::T;
+    return call.centered ? launch_general<Form<T, true, Adds::any>>(call, tensors, stream)
+                         : launch_general<Form<T, false, Adds::any>>(call, tensors, stream);
+  });
+}
+
+}  // namespace norm_detail
+
+gpu::Status norm(const Norm& call, const NormTensors& tensors, gpu::Stream stream) {
+  using namespace norm_detail;
+  if (!call.centered) return rms_norm(call, tensors, stream);
+  // The kernels of layer norm add both or neither.
+  const bool only_residual = tensors.residual && !tensors.bias;
+  return only_residual ? general_norm(call, tensors, stream) : layer_norm(call, tensors, stream);
+}
+
+}  // namespace fusedops::kernels

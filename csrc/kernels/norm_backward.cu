@@ -1,0 +1,141 @@
+#include "kernels/column_sum.cuh"
+#include "kernels/norm_backward_row.cuh"
+#include "kernels/norm_launch.cuh"
+#include "kernels/partial_sum.cuh"
+
+namespace fusedops::kernels {
+namespace norm_detail {
+
+constexpr int kInFlight = 2;  // vectors of each input
+
+// One block's sums of grad n and of grad, for gamma and beta: rows of partial sums a period wide,
+// as in bias_act_backward.cu. The last elements, fewer than a vector, follow them.
+template <class F>
+__global__ void __launch_bounds__(kSumThreads)
+    backward_gain_kernel(Accumulator<typename F::T>* __restrict__ of_gamma,
+                         Accumulator<typename F::T>* __restrict__ of_beta,
+                         const typename F::T* __restrict__ grad,
+                         const typename F::T* __restrict__ x,
+                         const Scale<Accumulator<typename F::T>>* __restrict__ scales,
+                         const Tiling t) {
+  using T = typename F::T;
+  using A = Accumulator<T>;
+  constexpr int V = kLanes<T>;
+  __shared__ A shared[kSumThreads * V];
+  overlap::wait();
+  const unsigned group = blockIdx.x / t.col_tiles;
+  const std::int64_t p =
+      static_cast<std::int64_t>(blockIdx.x % t.col_tiles) * blockDim.x + threadIdx.x;
+  A gamma[V] = {}, beta[V] = {};
+  if (p < t.period) {
+    // A period is one row, or as many as a vector has lanes; in the latter a vector may end one row
+    // and begin the next, at the lanes whose bits are set.
+    const int rows = t.whole_rows ? 1 : V;
+    unsigned begins = 0;
+#pragma unroll
+    for (int i = 1; i < V; ++i) begins |= (p * V + i) % t.cols == 0 ? 1u << i : 0;
+    std::int64_t period = static_cast<std::int64_t>(group) * t.steps * t.height + threadIdx.y;
+    for (int done = 0; done < t.steps; done += kInFlight) {
+      Vector<T> g[kInFlight], in[kInFlight];
+#pragma unroll
+      for (int k = 0; k < kInFlight; ++k) {
+        const std::int64_t at = (period + k * t.height) * t.period + p;
+        if (done + k < t.steps && at < t.vectors) {
+          g[k] = load(grad + at * V);
+          in[k] = load(x + at * V);
+        }
+      }
+#pragma unroll
+      for (int k = 0; k < kInFlight; ++k, period += t.height) {
+        if (done + k >= t.steps || period * t.period + p >= t.vectors) continue;
+        const Scale<A>* by = scales + period * rows + p * V / t.cols;
+        A upper[V], n[V];
+        widen(upper, g[k]);
+        widen(n, in[k]);
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+          if (begins >> i & 1) ++by;
+          gamma[i] = fma(upper[i], (n[i] - by->mean) * by->scale, gamma[i]);
+          beta[i] += upper[i];
+        }
+      }
+    }
+  }
+  const std::int64_t at = (group * t.period + p) * V;
+  sum_block(of_gamma + at, gamma, shared, p < t.period ? V : 0);
+  if constexpr (F::kCentered) {
+    __syncthreads();
+    sum_block(of_beta + at, beta, shared, p < t.period ? V : 0);
+  }
+  const int thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
+  if (blockIdx.x == 0 && thread < t.tail) {
+    const std::int64_t last = t.vectors * V + thread, sum = t.row_groups * t.period * V + thread;
+    const Scale<A> by = scales[last / t.cols];
+    of_gamma[sum] = widen(grad[last]) * ((widen(x[last]) - by.mean) * by.scale);
+    if constexpr (F::kCentered) of_beta[sum] = widen(grad[last]);
+  }
+}
+
+inline Tiling gain_tiling(const Norm& call) {
+  return sum_tiling(call.rows, call.cols, nullptr, kVectorBytes / element_size(call.dtype));
+}
+
+// Partial sums of one of gamma and beta.
+inline std::int64_t partials(const Tiling& t, int lanes) {
+  return t.row_groups * t.period * lanes + t.tail;
+}
+
+template <class F>
+gpu::Status launch_backward(const Norm& call, const NormBackwardTensors& t, gpu::Stream stream) {
+  using T = typename F::T;
+  using A = Accumulator<T>;
+  constexpr int V = kLanes<T>;
+  auto* scales = static_cast<Scale<A>*>(t.scratch);
+  auto* of_gamma = reinterpret_cast<A*>(scales + call.rows);
+  A* of_beta = of_gamma;
+  std::int64_t rows = 0, tail_column = 0;
+  int tail = 0;
+  if (call.rows > 0) {
+    const RowBlock block = any_block<T, Backward>(call);
+    const std::int64_t blocks = std::min(block.blocks(call.rows), gpu::kMostBlocks);
+    gpu::Status status = overlap::launch(&backward_row_kernel<F>, blocks, block.dim(), stream, t,
+                                         scales, call.rows, call.cols, constants_of<A>(call));
+    if (status != gpu::kSuccess) return status;
+    const Tiling tiling = gain_tiling(call);
+    of_beta += partials(tiling, V);
+    status = overlap::launch(&backward_gain_kernel<F>, tiling.blocks(),
+                             dim3(tiling.width, tiling.height), stream, of_gamma, of_beta,
+                             static_cast<const T*>(t.grad), static_cast<const T*>(t.x),
+                             static_cast<const Scale<A>*>(scales), tiling);
+    if (status != gpu::kSuccess) return status;
+    rows = tiling.row_groups * tiling.period * V / tiling.cols;
+    tail = tiling.tail;
+    tail_column = tiling.vectors * V % tiling.cols;
+  }
+  const auto sum = [&](void* out, const A* partial) {
+    return column_sum(static_cast<T*>(out), partial, rows, call.cols, tail, tail_column, stream);
+  };
+  const gpu::Status status = sum(t.grad_gamma, of_gamma);
+  return status == gpu::kSuccess && F::kCentered ? sum(t.grad_beta, of_beta) : status;
+}
+
+}  // namespace norm_detail
+
+using namespace norm_detail;
+
+std::int64_t norm_backward_scratch(const Norm& call) {
+  if (call.rows == 0) return 0;
+  const std::int64_t sums = partials(gain_tiling(call), kVectorBytes / element_size(call.dtype));
+  return (2 * call.rows + (call.centered ? 2 : 1) * sums) * accumulator_size(call.dtype);
+}
+
+gpu::Status norm_backward(const Norm& call, const NormBackwardTensors& tensors,
+                          gpu::Stream stream) {
+  return with_type(call.dtype, [&](auto type) {
+    using T = typename decltype(type)::T;
+    return call.centered ? launch_backward<Form<T, true, Adds::nothing>>(call, tensors, stream)
+                         : launch_backward<Form<T, false, Adds::nothing>>(call, tensors, stream);
+  });
+}
+
+}  // namespace fusedops::kernels

@@ -1,0 +1,88 @@
+// Reductions over the threads that share a row.
+#pragma once
+
+#include <limits>
+
+#include "platform/cluster.h"
+#include "platform/warp.h"
+
+namespace fusedops {
+
+struct Sum {
+  template <class T>
+  FUSEDOPS_DEVICE static T identity() {
+    return T{};
+  }
+  template <class T>
+  FUSEDOPS_DEVICE T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+
+// Of a number and a NaN it is the number.
+struct Max {
+  template <class T>
+  FUSEDOPS_DEVICE static T identity() {
+    constexpr T kLowest = -std::numeric_limits<T>::infinity();
+    return kLowest;
+  }
+  template <class T>
+  FUSEDOPS_DEVICE T operator()(T a, T b) const {
+    return fmax(a, b);
+  }
+};
+
+// Two values that are reduced together: one barrier, not two.
+template <class T>
+struct Two {
+  T first, second;
+  FUSEDOPS_DEVICE Two operator+(const Two& other) const {
+    return {first + other.first, second + other.second};
+  }
+};
+
+constexpr int kMostWarps = 1024 / warp::kWidth;  // of a block
+
+// Combines the values of the `threads` threads of a block, a multiple of a warp's width, and gives
+// the result to each of them. The fewer kMostThreads says they may be, the
+// fewer steps it takes.
+//
+// `shared` is room for kMostWarps values. It may be written again after the block's next barrier,
+// so two reductions in turn need two of them and no barrier of their own.
+template <class Op, int kMostThreads = kMostWarps * warp::kWidth, class T>
+FUSEDOPS_DEVICE T reduce_block(T value, int threads, T* shared) {
+  constexpr int kWarps = kMostThreads / warp::kWidth;
+  static_assert((kWarps & (kWarps - 1)) == 0, "a power of two");
+  value = warp::reduce(value, warp::kWidth, Op{});
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread % warp::kWidth == 0) shared[thread / warp::kWidth] = value;
+  __syncthreads();
+  const int other = thread % kWarps;
+  value = other < threads / warp::kWidth ? shared[other] : Op::template identity<T>();
+  return warp::reduce(value, kWarps, Op{});
+}
+
+// Combines one value of each block of a cluster, up to 8, and gives the result to all threads.
+// `shared` is room for one value, the same in each block; it may be written, and the block may end,
+// after the cluster's next barrier.
+template <class Op>
+FUSEDOPS_DEVICE float reduce_cluster(float value, float* shared) {
+  constexpr unsigned kMostBlocks = 8;
+  if (threadIdx.x == 0) *shared = value;
+  cluster::sync();
+  const unsigned block = threadIdx.x % kMostBlocks;
+  value = block < cluster::size() ? cluster::read(*shared, block) : Op::template identity<float>();
+  return warp::reduce(value, kMostBlocks, Op{});
+}
+
+// Combines the values of the `threads` threads of a row, threadIdx.x from 0 on, and gives the
+// result to each of them. Either `threads` is a power of two up to the width of a warp, and a block
+// has any number of such rows that fill its warps; or it is as reduce_block says, and the block is
+// one row.
+template <class Op, class T>
+FUSEDOPS_DEVICE T reduce_row(T value, int threads, T* shared) {
+  return threads > warp::kWidth ? reduce_block<Op>(value, threads, shared)
+                                : warp::reduce(value, threads, Op{});
+}
+
+}  // namespace fusedops

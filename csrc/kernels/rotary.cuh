@@ -1,0 +1,164 @@
+// The kernel of rotary: a thread turns the same pairs of several heads at one position.
+#pragma once
+
+#include "kernels/divisor.h"
+#include "kernels/rotary.h"
+#include "kernels/rotary_unit.cuh"
+#include "platform/fetch.h"
+#include "platform/overlap.h"
+
+namespace fusedops::kernels {
+// Named: nvcc names an anonymous one after the folder, and the wheel's bytes would follow.
+namespace rotary_detail {
+
+constexpr int kMostThreads = 512;
+constexpr int kMostSlots = 64;  // units times positions of a block: what its table holds
+
+template <class Void>
+struct Heads {
+  Void* data;  // where the head of number 0 would lie
+  HeadStrides strides;
+};
+
+// The last units of a head, where its elements past rotary_dim are to be copied, do just that.
+struct Layout {
+  Heads<const void> from[2];  // of q, then of k
+  Heads<void> to[2];
+  unsigned heads_q;
+  unsigned heads;      // of q and k
+  unsigned positions;  // tokens of all sequences
+  unsigned rotated;    // units of a head that turn
+  unsigned units;      // and those that copy
+  int step;            // elements from a turning unit to the next
+  int partner;         // elements from its first piece to its second
+  int head_dim;
+  int rotary_dim;
+  double log2_step;
+  std::int64_t direction;  // 1 or -1
+  Positions at;
+};
+
+FUSEDOPS_DEVICE std::int64_t position_of(const Positions& at, unsigned sequence, unsigned token) {
+  std::int64_t position = at.offset + at.counts * token;
+  if (at.data) {
+    const std::int64_t i = sequence * at.batch + token * at.token;
+    position += at.wide ? static_cast<const std::int64_t*>(at.data)[i]
+                        : static_cast<const std::int32_t*>(at.data)[i];
+  }
+  return position;
+}
+
+// Where the heads of a token lie, numbered through those of q and of k.
+template <class E>
+struct Token {
+  E* start[2];
+  std::int64_t step[2];
+  unsigned heads_q;
+
+  template <class Void>
+  FUSEDOPS_DEVICE Token(const Heads<Void> (&sides)[2], unsigned heads_q, unsigned sequence,
+                        unsigned token)
+      : heads_q(heads_q) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const HeadStrides& strides = sides[i].strides;
+      step[i] = strides.head;
+      start[i] = static_cast<E*>(sides[i].data) + sequence * strides.batch + token * strides.token;
+    }
+  }
+
+  FUSEDOPS_DEVICE E* head(unsigned number) const {
+    const bool of_k = number >= heads_q;
+    return (of_k ? start[1] : start[0]) + number * (of_k ? step[1] : step[0]);
+  }
+};
+
+// Whether the block is of those that start at once: they may ask for their heads, to L2, before the
+// kernels before this one end.
+FUSEDOPS_DEVICE bool is_among_first() {
+  constexpr unsigned kFirst = 1 << 17;  // threads
+  return blockIdx.x * (blockDim.x * blockDim.y * blockDim.z) < kFirst;
+}
+
+// Threads: x along the units of a head, y down the heads, z over positions. A thread has kHeads
+// heads of one unit and one position in flight. The block computes sine and cosine of its pairs and
+// positions, each once, for all its heads: before other kernels end, what one position turns a
+// pair by; while the heads come, what this one does. Half of a full multiprocessor at least: more
+// bytes in flight are no faster.
+template <class T, int V, bool kInterleaved, int kHeads>
+__global__ void __launch_bounds__(kMostThreads, FUSEDOPS_FULL_SM(2 * kMostThreads))
+    rotary_kernel(const Layout l, const Divisor tokens) {
+  using A = Accumulator<T>;
+  using P = Piece<T, V>;
+  constexpr int kTogether = V == 1 ? 1 : kVectorBytes / static_cast<int>(sizeof(Turn<A>));
+  __shared__ Turns<A, kTogether> table[kMostSlots * V / kTogether];
+
+  const unsigned unit = blockIdx.y * blockDim.x + threadIdx.x;
+  const unsigned position = blockIdx.x * blockDim.z + threadIdx.z;
+  const unsigned sequence = tokens.quotient(position), token = position - sequence * tokens.by;
+  const unsigned first_head = blockIdx.z * (blockDim.y * kHeads) + threadIdx.y;
+  const bool here = position < l.positions && unit < l.units;
+  const bool turns = here && unit < l.rotated;
+  const int first_at = turns ? unit * l.step : l.rotary_dim + (unit - l.rotated) * V;
+  const int second_at = first_at + (turns ? l.partner : (l.units - l.rotated) * V);
+  const bool two = second_at < l.head_dim;
+  const unsigned heads = here ? l.heads : 0;
+
+  // Neighbouring units lie side by side, 16 bytes of turns each, so that banks do not conflict.
+  auto* const mine = table + threadIdx.z * (V / kTogether) * blockDim.x + threadIdx.x;
+  const auto each_pair = [&](const auto& body) {
+#pragma unroll 1
+    for (unsigned j = threadIdx.y; turns && j < V; j += blockDim.y) {
+      body(j, mine[j / kTogether * blockDim.x].turn[j % kTogether]);
+    }
+  };
+  each_pair([&](unsigned j, Turn<A>& turn) {
+    const Angle angle =
+        angle_per_position(l.log2_step, pair_of<V, kInterleaved>(unit, j, l.rotary_dim));
+    memcpy(&turn, &angle, sizeof(angle));
+  });
+
+  const Token<const T> from(l.from, l.heads_q, sequence, token);
+  if (sizeof(P) == kVectorBytes && is_among_first()) {
+#pragma unroll 1
+    for (int k = 0; k < kHeads; ++k) {
+      const unsigned head = first_head + k * blockDim.y;
+      if (head >= heads) break;
+      const T* const data = from.head(head);
+      fetch::into_l2(reinterpret_cast<const char*>(data + first_at));
+      if (two) fetch::into_l2(reinterpret_cast<const char*>(data + second_at));
+    }
+  }
+  overlap::wait_in_turn();
+
+  P first[kHeads], second[kHeads];
+#pragma unroll
+  for (int k = 0; k < kHeads; ++k) {
+    const unsigned head = first_head + k * blockDim.y;
+    if (head < heads) {
+      const T* const data = from.head(head);
+      first[k] = *reinterpret_cast<const P*>(data + first_at);
+      if (two) second[k] = *reinterpret_cast<const P*>(data + second_at);
+    }
+  }
+  each_pair([&](unsigned, Turn<A>& turn) {
+    Angle angle;
+    memcpy(&angle, &turn, sizeof(angle));
+    turn = turn_by<A>(l.direction * position_of(l.at, sequence, token) * angle);
+  });
+  __syncthreads();
+  const Token<T> to(l.to, l.heads_q, sequence, token);
+#pragma unroll
+  for (int k = 0; k < kHeads; ++k) {
+    const unsigned head = first_head + k * blockDim.y;
+    if (head < heads) {
+      if (turns) turn_unit<T, V, kInterleaved>(first[k], second[k], mine, blockDim.x);
+      T* const data = to.head(head);
+      *reinterpret_cast<P*>(data + first_at) = first[k];
+      if (two) *reinterpret_cast<P*>(data + second_at) = second[k];
+    }
+  }
+}
+
+}  // namespace rotary_detail
+}  // namespace fusedops::kernels

@@ -1,0 +1,238 @@
+// Element-wise operators of matrices and rows: out[r, c] = f(matrices at [r, c], rows at [c]).
+//
+// What is computed is a functor F over kInputs matrices and kRows rows, for V columns at once, A
+// being Accumulator<T>:
+//   void operator()(A (&out)[V], const A (&in)[kInputs][V], const A (*row)[V]) const
+// with, beside the two counts,
+//   kPitch     a row of a matrix begins kPitch rows of the result after the one before it: 2 where
+//              the matrices are the halves of one;
+//   kOptional  a row may be missing, which counts as zeros;
+//   kLight     the registers of a full multiprocessor do for the arithmetic; where they do not, a
+//              spill costs more than the waiting threads hide.
+#pragma once
+
+#include "kernels/divisor.h"
+#include "kernels/row_grid.h"
+#include "kernels/shifted.cuh"
+#include "platform/overlap.h"
+
+namespace fusedops {
+
+// `out` is contiguous and starts on 16 bytes; the others start anywhere.
+template <class T, int kInputs, int kRows>
+struct Operands {
+  T* out;
+  const T* in[kInputs];
+  const T* row[kRows ? kRows : 1];
+};
+
+template <class T, class F>
+using OperandsOf = Operands<T, F::kInputs, F::kRows>;
+
+namespace rows_map_detail {
+
+template <class T, int kCount>
+struct Vectors {
+  Vector<T> each[kCount ? kCount : 1];
+};
+
+template <class T, class F>
+FUSEDOPS_DEVICE Vector<T> apply(const F& f, const Vectors<T, F::kInputs>& in,
+                                const Vectors<T, F::kRows>& row) {
+  constexpr int V = kLanes<T>;
+  Accumulator<T> inputs[F::kInputs][V], rows[F::kRows ? F::kRows : 1][V], out[V];
+#pragma unroll
+  for (int k = 0; k < F::kInputs; ++k) widen(inputs[k], in.each[k]);
+#pragma unroll
+  for (int k = 0; k < F::kRows; ++k) widen(rows[k], row.each[k]);
+  f(out, inputs, rows);
+  return narrow<T>(out);
+}
+
+// Whether the next kernel may start early: blocks that allow it are replaced later, which many
+// short ones feel (measured, H200: 1.2 ns a block at least, 20 % behind a copy).
+FUSEDOPS_DEVICE bool has_few_blocks() { return gridDim.x * gridDim.y * gridDim.z <= 2048; }
+
+// The usual case, rows of whole aligned vectors, as few instructions as it takes: at 16 bits and
+// one input the GPU has 28 an element before memory is no longer what it waits for. A thread has
+// kAcross vectors of one row in flight, a block's width apart; their rows are asked for first.
+template <class T, class F, int kAcross>
+__global__ void __launch_bounds__(kThreads, (F::kLight ? FUSEDOPS_FULL_SM(kThreads) : 1))
+    whole_rows_kernel(const OperandsOf<T, F> operands, const F f, unsigned rows, unsigned period) {
+  overlap::wait(has_few_blocks());
+  constexpr int V = kLanes<T>;
+  const unsigned p = blockIdx.x * (blockDim.x * kAcross) + threadIdx.x;
+  const unsigned r = (blockIdx.z * gridDim.y + blockIdx.y) * blockDim.y + threadIdx.y;
+  if (r >= rows) return;
+  const std::uint64_t before = static_cast<std::uint64_t>(r) * period;
+  const std::uint64_t first = (before + p) * V, first_in = (before * F::kPitch + p) * V;
+  Vectors<T, F::kRows> row[kAcross];
+  Vectors<T, F::kInputs> in[kAcross];
+#pragma unroll
+  for (int k = 0; k < kAcross; ++k) {
+    if (p + k * blockDim.x < period) {
+#pragma unroll
+      for (int i = 0; i < F::kRows; ++i) {
+        row[k].each[i] = load(operands.row[i] + (p + k * blockDim.x) * V);
+      }
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < kAcross; ++k) {
+    if (p + k * blockDim.x < period) {
+#pragma unroll
+      for (int i = 0; i < F::kInputs; ++i) {
+        in[k].each[i] = load(operands.in[i] + first_in + k * blockDim.x * V);
+      }
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < kAcross; ++k) {
+    if (p + k * blockDim.x < period) {
+      store(operands.out + first + k * blockDim.x * V, apply(f, in[k], row[k]));
+    }
+  }
+}
+
+// Any number of columns and any alignment of the inputs: the threads walk the vectors of the
+// result. `inside` is how many columns from the V-th on begin a vector that lies, with the next
+// one, in its row; there the aligned vectors around it can be read. `direct`: all inputs lie as the
+// result does. `divisor` is cols, where no element's number needs more than 31 bits.
+template <class T, class F>
+__global__ void __launch_bounds__(kThreads)
+    any_rows_kernel(const OperandsOf<T, F> operands, const F f, std::int64_t elements,
+                    std::int64_t cols, const Divisor divisor, std::int64_t inside, bool direct) {
+  overlap::wait(has_few_blocks());
+  constexpr int V = kLanes<T>;
+  const std::int64_t at = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * V;
+  if (at >= elements) return;
+  std::int64_t r = 0, c = at;
+  if constexpr (F::kRows > 0 || F::kPitch > 1) {
+    if (is_narrow(elements)) {
+      const auto number = static_cast<unsigned>(at);
+      const unsigned quotient = divisor.quotient(number);
+      r = quotient;
+      c = number - quotient * divisor.by;
+    } else {
+      r = static_cast<std::uint64_t>(at) / static_cast<std::uint64_t>(cols);
+      c = at - r * cols;
+    }
+  }
+  std::int64_t at_in = at + r * (F::kPitch - 1) * cols;
+  int count = V;
+  Vectors<T, F::kInputs> in;
+  Vectors<T, F::kRows> row;
+  if (static_cast<std::uint64_t>(c - V) < static_cast<std::uint64_t>(inside)) {
+#pragma unroll
+    for (int k = 0; k < F::kRows; ++k) {
+      const bool missing = F::kOptional && !operands.row[k];
+      row.each[k] = missing ? Vector<T>{} : load_anywhere(operands.row[k] + c);
+    }
+#pragma unroll
+    for (int k = 0; k < F::kInputs; ++k) {
+      const T* data = operands.in[k] + at_in;
+      in.each[k] = F::kPitch == 1 && direct ? load(data) : load_anywhere(data);
+    }
+  } else {  // at the ends of a row, element by element
+    if (elements - at < V) count = static_cast<int>(elements - at);
+    const int width = static_cast<int>(cols < V ? cols : V);
+    int left = static_cast<int>(cols - c < V ? cols - c : V);
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
+      if (i < count) {
+#pragma unroll
+        for (int k = 0; k < F::kRows; ++k) {
+          const bool missing = F::kOptional && !operands.row[k];
+          row.each[k].lane[i] = missing ? T{} : operands.row[k][c];
+        }
+#pragma unroll
+        for (int k = 0; k < F::kInputs; ++k) in.each[k].lane[i] = operands.in[k][at_in];
+      }
+      ++c;
+      ++at_in;
+      if (--left == 0) {
+        left = width;
+        c = 0;
+        at_in += (F::kPitch - 1) * cols;
+      }
+    }
+  }
+  const Vector<T> out = apply(f, in, row);
+  if (count == V) {
+    store(operands.out + at, out);
+  } else {
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
+      if (i < count) operands.out[at + i] = out.lane[i];
+    }
+  }
+}
+
+}  // namespace rows_map_detail
+
+// float64 is for gradient checks: one kernel is enough.
+template <class T>
+constexpr bool kMapsWholeRows = sizeof(T) < 8;
+
+// Whether every row of every operand is there and consists of aligned vectors.
+template <class T, int kInputs, int kRows>
+bool has_whole_rows(const Operands<T, kInputs, kRows>& operands, std::int64_t rows,
+                    std::int64_t cols) {
+  bool whole = cols % kLanes<T> == 0 && is_narrow(rows) && is_narrow(cols);
+  whole = whole && aligned(operands.out);
+  for (const T* in : operands.in) whole = whole && aligned(in);
+  for (int k = 0; k < kRows; ++k) whole = whole && operands.row[k] && aligned(operands.row[k]);
+  return whole;
+}
+
+// For operands that have whole rows.
+template <class T, class F>
+gpu::Status map_whole_rows(const OperandsOf<T, F>& operands, const F& f, std::int64_t rows,
+                           std::int64_t cols, gpu::Stream stream) {
+  using namespace rows_map_detail;
+  const std::int64_t period = cols / kLanes<T>;
+  const auto launch = [&](auto across) {
+    const RowGrid grid = row_grid(rows, period, across.value);
+    return overlap::launch(&whole_rows_kernel<T, F, across.value>, grid.blocks, grid.threads,
+                           stream, operands, f, static_cast<unsigned>(rows),
+                           static_cast<unsigned>(period));
+  };
+  // Measured (H200): a single input of 32 bits is up to 3 % faster with two vectors a thread in
+  // large matrices and up to 20 % slower in small ones; nothing else is faster with two.
+  if constexpr (F::kInputs == 1 && sizeof(T) == 4) {
+    constexpr std::int64_t kLarge = std::int64_t{1} << 18;  // vectors, 4 MiB
+    if (rows * period >= kLarge) return launch(std::integral_constant<int, 2>{});
+  }
+  return launch(std::integral_constant<int, 1>{});
+}
+
+// Neither rows nor cols may be 0.
+template <class T, class F>
+gpu::Status map_any_rows(const OperandsOf<T, F>& operands, const F& f, std::int64_t rows,
+                         std::int64_t cols, gpu::Stream stream) {
+  using namespace rows_map_detail;
+  constexpr std::int64_t V = kLanes<T>;
+  if (!aligned(operands.out)) return gpu::kInvalidValue;
+  const std::int64_t elements = rows * cols, vectors = ceil_div(elements, V);
+  const std::int64_t inside = std::max<std::int64_t>(cols - 3 * V + 1, 0);
+  bool direct = true;
+  for (const T* in : operands.in) direct = direct && aligned(in);
+  const int threads = block_threads(vectors);
+  return overlap::launch(&any_rows_kernel<T, F>, ceil_div(vectors, threads),
+                         dim3(static_cast<unsigned>(threads)), stream, operands, f, elements, cols,
+                         Divisor(is_narrow(elements) ? cols : 1), inside, direct);
+}
+
+// The fast kernel where it may be.
+template <class T, class F>
+gpu::Status map_rows(const OperandsOf<T, F>& operands, const F& f, std::int64_t rows,
+                     std::int64_t cols, gpu::Stream stream) {
+  if constexpr (kMapsWholeRows<T>) {
+    if (has_whole_rows(operands, rows, cols)) {
+      return map_whole_rows<T>(operands, f, rows, cols, stream);
+    }
+  }
+  return map_any_rows<T>(operands, f, rows, cols, stream);
+}
+
+}  // namespace fusedops

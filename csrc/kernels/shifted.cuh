@@ -1,0 +1,81 @@
+// Vectors that start anywhere: loads, and stores of the neighbouring threads of a row.
+#pragma once
+
+#include "kernels/vector.cuh"
+#include "platform/warp.h"
+
+namespace fusedops {
+
+// The vector that starts `bytes` bytes, fewer than a vector's, into the pair of two.
+template <class T>
+FUSEDOPS_DEVICE Vector<T> joined(const Vector<T>& low, const Vector<T>& high, unsigned bytes) {
+  constexpr int kWords = kVectorBytes / static_cast<int>(sizeof(unsigned));
+  alignas(kVectorBytes) unsigned words[2 * kWords];
+  memcpy(words, &low, sizeof(low));
+  memcpy(words + kWords, &high, sizeof(high));
+#pragma unroll
+  for (int i = 0; i < kWords + 2; ++i) words[i] = bytes & 8 ? words[i + 2] : words[i];
+  if constexpr (sizeof(T) <= 4) {
+#pragma unroll
+    for (int i = 0; i < kWords + 1; ++i) words[i] = bytes & 4 ? words[i + 1] : words[i];
+  }
+  if constexpr (sizeof(T) == 2) {
+#pragma unroll
+    for (int i = 0; i < kWords; ++i) {
+      const std::uint64_t two = words[i] | static_cast<std::uint64_t>(words[i + 1]) << 32;
+      words[i] = static_cast<unsigned>(two >> (bytes & 2) * 8);
+    }
+  }
+  Vector<T> out;
+  memcpy(&out, words, sizeof(out));
+  return out;
+}
+
+// The vector at `data`: it reads the two aligned ones that it lies in, and nothing after it where
+// it is aligned itself. Both are asked for at once; the second is the first of a neighbouring
+// thread, so it comes from the cache.
+template <class T>
+FUSEDOPS_DEVICE Vector<T> load_anywhere(const T* __restrict__ data) {
+  const unsigned off = static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(data)) % kVectorBytes;
+  const T* low = data - off / sizeof(T);
+  return joined(load(low), load(low + (off == 0 ? 0 : kLanes<T>)), off);
+}
+
+// Threads of a warp that hold vectors which lie side by side and may be off 16 bytes put the
+// aligned vectors of memory together, each from its own and the one before; the first thread of a
+// warp has none before. So warps overlap by one vector, and after a row's last vector comes one
+// more thread, for what is left of it.
+constexpr int kStoringThreads = warp::kWidth - 1;  // of a warp
+
+// Threads for `vectors` vectors of a row.
+inline std::int64_t overlapping_threads(std::int64_t vectors) {
+  return (vectors + 1 + kStoringThreads - 1) / kStoringThreads * warp::kWidth;
+}
+
+// The vector of the row's thread `x`; -1 if it has none.
+FUSEDOPS_DEVICE std::int64_t overlapping_vector(std::int64_t x) {
+  return x / warp::kWidth * kStoringThreads + x % warp::kWidth - 1;
+}
+
+// Stores the vectors that the threads hold of a row of `cols` elements, the thread's from column c
+// on. `data` is the row, the same for all threads of a warp; they all take part.
+template <class T>
+FUSEDOPS_DEVICE void store_overlapping(T* __restrict__ data, std::int64_t c, std::int64_t cols,
+                                       const Vector<T>& vector) {
+  constexpr int V = kLanes<T>;
+  const unsigned off = static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(data)) % kVectorBytes;
+  const Vector<T> before = warp::shuffle_up(vector);
+  if (threadIdx.x % warp::kWidth == 0) return;
+  const Vector<T> whole = off == 0 ? vector : joined(before, vector, kVectorBytes - off);
+  const std::int64_t first = c - static_cast<int>(off / sizeof(T));
+  if (first >= 0 && first + V <= cols) {
+    gpu::store_16(data + first, bits_of(whole));
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < V; ++i) {
+    if (first + i >= 0 && first + i < cols) data[first + i] = whole.lane[i];
+  }
+}
+
+}  // namespace fusedops

@@ -1,0 +1,38 @@
+// y = softmax(scale scores + alibi + mask) of every row of attention scores.
+#pragma once
+
+#include "kernels/types.h"
+#include "platform/runtime.h"
+
+namespace fusedops::kernels {
+
+// A tensor that is read beside the scores, by its strides in elements: 0 where it is broadcast.
+struct Beside {
+  enum class Type : int { none, like_scores, float32, boolean };
+  Type type;
+  const void* data;
+  std::int64_t batch, head, query, key;  // strides; that of the keys is 0 or 1
+};
+
+struct Softmax {
+  DType dtype;                               // of scores and y
+  std::int64_t batch, heads, queries, keys;  // none is 0
+  double scale;
+  bool causal;          // query i sees keys up to i + keys - queries
+  std::int64_t window;  // and no more than so many, itself with them; 0: all
+  Beside mask;          // additive, or boolean: what is true is kept
+  Beside alibi;         // never boolean
+  bool slopes;          // alibi is a slope a head, not a value a head and key
+
+  std::int64_t rows() const { return batch * heads * queries; }
+};
+
+// scores and y are contiguous [batch, heads, queries, keys] and start on 16 bytes. Keys that are
+// dropped get 0, and so does all of a row that has no others.
+gpu::Status softmax(const Softmax& call, void* y, const void* scores, gpu::Stream stream);
+
+// The same for what the kernels of softmax.cu do not take, by a kernel that takes everything. It
+// reads the scores twice.
+gpu::Status softmax_streamed(const Softmax& call, void* y, const void* scores, gpu::Stream stream);
+
+}  // namespace fusedops::kernels

@@ -1,0 +1,155 @@
+// softmax of rows that stay in registers.
+#pragma once
+
+#include "kernels/softmax_addend.cuh"
+#include "platform/overlap.h"
+
+namespace fusedops::softmax_row {
+
+// How a kernel is laid out.
+template <int kVectorsOfThread, int kMostThreads, bool kStayPacked = false,
+          int kBlocksOfMostThreads = 1>
+struct Shape {
+  static constexpr int kVectors = kVectorsOfThread;
+  static constexpr int kMost = kMostThreads;  // of a block
+  // Scores stay in registers as they are in memory, and what is made of them is made again for each
+  // use: half the registers at 16 bits.
+  static constexpr bool kPacked = kStayPacked;
+  static constexpr int kBlocks = kBlocksOfMostThreads;  // of a multiprocessor, at least
+};
+
+template <class Op>
+FUSEDOPS_DEVICE float reduce_lanes(float value, unsigned threads, Op op) {
+  return threads >= warp::kWidth ? warp::reduce(value, warp::kWidth, op)
+                                 : warp::reduce(value, static_cast<int>(threads), op);
+}
+
+// A row is read once and stays in registers: a thread has kVectors of its vectors, blockDim.x
+// apart, and perhaps one of the elements at its edges.
+//
+// The exponentials are taken relative to the maximum of the thread's warp, so that the warps of a
+// row meet once, with maxima and sums together.
+template <class T, class S, Form kForm>
+FUSEDOPS_DEVICE void do_row(T* __restrict__ y, const T* __restrict__ scores, unsigned at,
+                            const Job& job, Peak<float>* shared, bool more) {
+  constexpr int V = kLanes<T>, kVectors = S::kVectors;
+  constexpr bool kMasked = kForm > Form::ragged, kKeep = !S::kPacked;
+  constexpr int kMasksAhead = 4;  // as many are fetched together as there are registers for
+  constexpr bool kPrefetch = kMasked && kVectors <= 4;
+  const unsigned thread = threadIdx.x, threads = blockDim.x;
+  const Place<unsigned> place = job.place(at);
+  const Keys<int> seen = kForm == Form::plain ? Keys<int>{0, job.sight.keys}
+                                              : job.sight.of(static_cast<int>(place.query));
+  const int count = seen.end - seen.first;
+  const std::int64_t row = static_cast<std::int64_t>(job.row(at, place)) * job.sight.keys;
+  const std::int64_t begin = row + seen.first;
+  const auto span = span_at<V>(begin, count);
+  const auto vectors = static_cast<unsigned>(span.vectors);
+  const bool has_edge = static_cast<int>(thread) < span.edges;
+  const int edge_column = span.template edge<V>(static_cast<int>(thread));
+
+  const Words* const in = as_words(scores + begin + span.head);
+  Words raw[kVectors];
+#pragma unroll
+  for (int k = 0; k < kVectors; ++k) {
+    const unsigned v = thread + k * threads;
+    raw[k] = filled(narrow<T>(kNothing<float>));
+    if (v < vectors) raw[k] = kMasked ? read_once(in + v) : in[v];
+  }
+  float edge = has_edge ? widen(scores[begin + edge_column]) : kNothing<float>;
+  if (kPrefetch && more) {  // the same threads take the next head's row next
+    const std::int64_t head = static_cast<std::int64_t>(job.outer.by) * job.sight.keys * sizeof(T);
+#pragma unroll
+    for (int k = 0; k < kVectors; ++k) {
+      const unsigned v = thread + k * threads;
+      if (v < vectors) fetch::into_l2(reinterpret_cast<const char*>(in + v) + head);
+    }
+  }
+  if constexpr (kForm != Form::plain) write_unseen(y, row, seen, job.sight.keys, narrow<T>(0.0f));
+  // Whether no thread has its vector k. Not asked where branches would keep a mask's loads apart.
+  const auto absent = [&](int k) { return kForm == Form::ragged && k * threads >= vectors; };
+
+  Addend<T, kForm> addend(job, place, seen, span.head);
+  if (has_edge) edge = addend.complete(edge, edge_column);
+  float kept[kKeep ? kVectors : 1][V], top = edge;
+#pragma unroll
+  for (int k = 0; k < kVectors; ++k) {
+    if (absent(k)) break;
+    if (k > 0 && k % kMasksAhead == 0) addend.forget(top);
+    float (&z)[V] = kept[kKeep ? k : 0];
+    addend.complete(z, raw[k], thread + k * threads, vectors);
+    float most = z[0];
+#pragma unroll
+    for (int i = 1; i < V; ++i) most = fmaxf(most, z[i]);
+    top = fmaxf(top, most);
+  }
+  top = reduce_lanes(top, threads, Max{});
+  const float base = base_of(top);
+  const auto exponential = [&](float x) { return two_to((x - base) * job.factor); };
+  const auto take = [&](int k) -> float (&)[V] {
+    float (&z)[V] = kept[kKeep ? k : 0];
+    if constexpr (!kKeep) {
+      forget(raw[k]);
+      addend.complete(z, raw[k], thread + k * threads, vectors);
+    }
+#pragma unroll
+    for (float& each : z) each = exponential(each);
+    return z;
+  };
+  edge = exponential(edge);
+  float sum = edge;
+#pragma unroll
+  for (int k = 0; k < kVectors; ++k) {
+    if (absent(k)) break;
+    const float (&z)[V] = take(k);
+    float part = 0;
+#pragma unroll
+    for (const float each : z) part += each;
+    sum += part;
+  }
+  sum = reduce_lanes(sum, threads, Sum{});
+  const Peak<float> peak =
+      peak_of_row<float>({top, sum}, job.factor, static_cast<int>(threads), shared);
+  const float share = two_to((top - peak.top) * job.factor) * inverse(peak.sum);
+
+  Words* const out = as_words(y + begin + span.head);
+#pragma unroll
+  for (int k = 0; k < kVectors; ++k) {
+    if (absent(k)) break;
+    float (&z)[V] = kept[kKeep ? k : 0];
+    if constexpr (!kKeep) take(k);
+    const unsigned v = thread + k * threads;
+#pragma unroll
+    for (float& each : z) each *= share;
+    if (v < vectors) out[v] = packed(narrow<T>(z));
+  }
+  if (has_edge) y[begin + edge_column] = narrow<T>(edge * share);
+  if constexpr (kForm == Form::plain) return;
+  warp::sync();  // after the zeros, which other threads have written
+  if (share == share) return;
+  for (int column = static_cast<int>(thread); column < job.sight.keys; column += threads) {
+    if (column < seen.first || column >= seen.end) y[row + column] = narrow<T>(share);
+  }
+}
+
+// A row at a time of `units` groups of job.together, whose mask the first leaves in the cache.
+template <class T, class S, Form kForm>
+__global__ void __launch_bounds__(S::kMost, S::kBlocks)
+    softmax_kernel(T* __restrict__ y, const T* __restrict__ scores, unsigned units, const Job job) {
+  constexpr bool kMasked = kForm > Form::ragged;
+  __shared__ Peak<float> shared[kMasked ? 2 : 1][kMostWarps];
+  overlap::wait();
+  // Threads after the last unit do that unit once more.
+  const unsigned unit = min(blockIdx.x * blockDim.y + threadIdx.y, units - 1);
+  if constexpr (kMasked) {
+#pragma unroll 1
+    for (unsigned i = 0; i < job.together; ++i) {
+      do_row<T, S, kForm>(y, scores, unit * job.together + i, job, shared[i % 2],
+                          i + 1 < job.together);
+    }
+  } else {
+    do_row<T, S, kForm>(y, scores, unit, job, shared[0], false);
+  }
+}
+
+}  // namespace fusedops::softmax_row

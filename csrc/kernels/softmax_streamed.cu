@@ -1,0 +1,196 @@
+#include <algorithm>
+
+#include "kernels/dispatch.cuh"
+#include "kernels/softmax.h"
+#include "kernels/softmax_row.cuh"
+#include "kernels/tiling.h"
+#include "platform/fetch.h"
+#include "platform/overlap.h"
+
+namespace fusedops::kernels {
+// Named: nvcc names an anonymous one after the folder, and the wheel's bytes would follow.
+namespace softmax_streamed_detail {
+
+using namespace softmax_row;
+
+constexpr int kMostThreads = 512;
+constexpr int kAhead = 3;  // vectors of a thread that are on their way while one is worked on
+
+template <class A>
+struct Job {
+  Softmax call;
+  Sight<std::int64_t> sight;
+  A scale;
+};
+
+// What is to be taken of one row.
+template <class T>
+struct Row {
+  using A = Accumulator<T>;
+
+  const Job<A>& job;
+  Keys<std::int64_t> seen;
+  std::int64_t first;        // element of the scores
+  std::int64_t mask, alibi;  // that of the first key that is seen
+  A slope;
+
+  FUSEDOPS_DEVICE Row(const Job<A>& of, const Place<std::int64_t>& place)
+      : job(of),
+        seen(job.sight.of(place.query)),
+        first(row_number(place, job.call) * job.call.keys),
+        mask(start(job.call.mask, place) + seen.first * job.call.mask.key),
+        alibi(start(job.call.alibi, place) + seen.first * job.call.alibi.key),
+        slope(job.call.slopes ? slope_of<T>(job.call.alibi, place.head) : 0) {}
+
+  // From the scores of the `kCount` keys from `column` on to what softmax is taken of.
+  template <int kCount>
+  FUSEDOPS_DEVICE void complete(A (&z)[kCount], std::int64_t column) const {
+    switch (job.call.mask.type) {
+      case Beside::Type::none:
+#pragma unroll
+        for (A& each : z) each *= job.scale;
+        break;
+      case Beside::Type::like_scores:
+        add_mask<T>(z, column);
+        break;
+      case Beside::Type::float32:
+        add_mask<float>(z, column);
+        break;
+      case Beside::Type::boolean:
+        add_mask<bool>(z, column);
+    }
+    if (job.call.slopes) {
+      const auto from_last = static_cast<A>(column - (seen.end - seen.first - 1));
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) z[i] = fma(slope, from_last + static_cast<A>(i), z[i]);
+    } else if (job.call.alibi.type != Beside::Type::none) {
+      std::int64_t at = alibi + column * job.call.alibi.key;
+#pragma unroll
+      for (int i = 0; i < kCount; ++i, at += job.call.alibi.key) {
+        z[i] += value_of<T>(job.call.alibi, at);
+      }
+    }
+  }
+
+ private:
+  template <class M, int kCount>
+  FUSEDOPS_DEVICE void add_mask(A (&z)[kCount], std::int64_t column) const {
+    const std::int64_t step = job.call.mask.key;
+    const M* from = static_cast<const M*>(job.call.mask.data) + mask + column * step;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i, from += step) z[i] = with_mask(job.scale, z[i], *from);
+  }
+};
+
+// Calls `take(z, column)` with what softmax is taken of for the thread's keys, a vector of them or
+// one.
+template <class T, class Take>
+FUSEDOPS_DEVICE void for_each(const Row<T>& row, const T* __restrict__ scores, const Take& take) {
+  using A = Accumulator<T>;
+  constexpr int V = kLanes<T>;
+  const std::int64_t thread = threadIdx.x, threads = blockDim.x;
+  const std::int64_t begin = row.first + row.seen.first;
+  const auto span = span_at<V>(begin, row.seen.end - row.seen.first);
+  const Words* const in = as_words(scores + begin + span.head);
+  Words raw[kAhead + 1];
+#pragma unroll
+  for (int k = 0; k < kAhead; ++k) {
+    if (thread + k * threads < span.vectors) raw[k] = in[thread + k * threads];
+  }
+#pragma unroll 1
+  for (std::int64_t v = thread; v < span.vectors; v += threads) {
+    if (v + kAhead * threads < span.vectors) raw[kAhead] = in[v + kAhead * threads];
+    A z[V];
+    widen<T>(z, raw[0]);
+    row.complete(z, span.head + v * V);
+    take(z, span.head + v * V);
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) raw[k] = raw[k + 1];
+  }
+  if (thread < span.edges) {
+    const std::int64_t column = span.template edge<V>(static_cast<int>(thread));
+    A z[1] = {widen(scores[begin + column])};
+    row.complete(z, column);
+    take(z, column);
+  }
+}
+
+// Reads the row twice: for the maximum and the sum together, and for the results.
+template <class T>
+FUSEDOPS_DEVICE void do_row(T* __restrict__ y, const T* __restrict__ scores, const Row<T>& row,
+                            Peak<Accumulator<T>>* shared) {
+  using A = Accumulator<T>;
+  const A factor = static_cast<A>(kLog2E);
+  T* const out = y + row.first + row.seen.first;
+  Peak<A> own{kNothing<A>, 0}, peak{};
+  A share = 0;
+#pragma unroll 1
+  for (int pass = 0; pass < 2; ++pass) {
+    for_each(row, scores, [&](auto& z, std::int64_t column) {
+      if (pass == 0) {
+        A top = own.top;
+        for (const A each : z) top = fmax(top, each);
+        const A base = base_of(top);
+        own.sum *= two_to((own.top - base) * factor);
+        for (const A each : z) own.sum += two_to((each - base) * factor);
+        own.top = top;
+        return;
+      }
+      for (A& each : z) each = two_to((each - peak.top) * factor) * share;
+      if constexpr (sizeof(z) > sizeof(A)) {
+        store(out + column, narrow<T>(z));
+      } else {
+        out[column] = narrow<T>(z[0]);
+      }
+    });
+    if (pass > 0) break;
+    const A top = warp::reduce(own.top, warp::kWidth, Max{});
+    own.sum *= two_to((own.top - base_of(top)) * factor);
+    const A sum = warp::reduce(own.sum, warp::kWidth, Sum{});
+    peak = peak_of_row<A>({top, sum}, factor, static_cast<int>(blockDim.x), shared);
+    share = inverse(peak.sum);
+  }
+  // NaN where the row is.
+  write_unseen(y, row.first, row.seen, row.job.sight.keys, narrow<T>(0 * share));
+}
+
+// A block takes a row at a time.
+template <class T>
+__global__ void __launch_bounds__(kMostThreads)
+    streamed_kernel(T* __restrict__ y, const T* __restrict__ scores,
+                    const Job<Accumulator<T>> job) {
+  __shared__ Peak<Accumulator<T>> shared[kMostThreads / warp::kWidth];
+  overlap::wait();
+  for (std::int64_t batch = blockIdx.z; batch < job.call.batch; batch += gridDim.z) {
+    for (std::int64_t head = blockIdx.y; head < job.call.heads; head += gridDim.y) {
+      for (std::int64_t at = blockIdx.x; at < job.call.queries; at += gridDim.x) {
+        std::int64_t query = at;
+        fetch::keep(query);  // as in softmax_backward.cu
+        do_row(y, scores, Row<T>(job, {batch, head, query}), shared);
+        __syncthreads();  // before the next row's peaks
+      }
+    }
+  }
+}
+
+}  // namespace softmax_streamed_detail
+
+using namespace softmax_streamed_detail;
+
+gpu::Status softmax_streamed(const Softmax& call, void* y, const void* scores, gpu::Stream stream) {
+  const auto most = [](std::int64_t wanted, std::int64_t bound) {
+    return static_cast<unsigned>(std::min(wanted, bound));
+  };
+  const dim3 grid(most(call.queries, 1 << 30), most(call.heads, 65535), most(call.batch, 65535));
+  return with_type(call.dtype, [&](auto type) {
+    using T = typename decltype(type)::T;
+    const std::int64_t wanted = ceil_div(call.keys, std::int64_t{kLanes<T>} * kAhead);
+    const dim3 threads(most(ceil_div(wanted, gpu::kWarpSize) * gpu::kWarpSize, kMostThreads));
+    const Job<Accumulator<T>> job{call, Sight<std::int64_t>(call),
+                                  static_cast<Accumulator<T>>(call.scale)};
+    return overlap::launch(&streamed_kernel<T>, grid, threads, stream, static_cast<T*>(y),
+                           static_cast<const T*>(scores), job);
+  });
+}
+
+}  // namespace fusedops::kernels

@@ -1,0 +1,101 @@
+// Elements that stay packed, as they are in memory, until they are used.
+#pragma once
+
+#include "kernels/vector.cuh"
+#include "platform/fetch.h"
+
+namespace fusedops {
+
+// A vector as words, for what treats all of its lanes alike. The compiler keeps lanes of 16 bits in
+// a register each.
+struct alignas(kVectorBytes) Words {
+  unsigned word[kVectorBytes / sizeof(unsigned)];
+};
+
+// Of 16-byte aligned data.
+template <class T>
+FUSEDOPS_DEVICE const Words* as_words(const T* data) {
+  return reinterpret_cast<const Words*>(data);
+}
+template <class T>
+FUSEDOPS_DEVICE Words* as_words(T* data) {
+  return reinterpret_cast<Words*>(data);
+}
+
+template <class T>
+FUSEDOPS_DEVICE Words packed(const Vector<T>& vector) {
+  Words words;
+  memcpy(&words, &vector, sizeof(words));
+  return words;
+}
+
+// Of what is read once, beside something that is worth keeping in L1.
+FUSEDOPS_DEVICE Words read_once(const Words* data) {
+  const auto fetched = fetch::once<4>(reinterpret_cast<const char*>(data));
+  Words words;
+  memcpy(&words, &fetched, sizeof(words));
+  return words;
+}
+
+// What has been made of the words is not kept by the compiler, but made again.
+FUSEDOPS_DEVICE void forget(Words& words) {
+#pragma unroll
+  for (unsigned& word : words.word) fetch::keep(word);
+}
+
+template <class T>
+FUSEDOPS_DEVICE Words filled(T value) {
+  T lanes[kLanes<T>];
+#pragma unroll
+  for (T& lane : lanes) lane = value;
+  Words words;
+  memcpy(&words, lanes, sizeof(words));
+  return words;
+}
+
+template <class T>
+FUSEDOPS_DEVICE void widen(Accumulator<T> (&out)[kLanes<T>], const Words& in) {
+  Vector<T> vector;
+  memcpy(&vector, &in, sizeof(in));
+  widen(out, vector);
+}
+
+// `kCount` neighbours, of a type that may be narrower or wider than that of the vectors they go
+// with.
+template <class M, int kCount>
+struct Neighbours {
+  static constexpr int kBytes = kCount * sizeof(M);
+  static constexpr int kAlignment = kBytes < kVectorBytes ? kBytes : kVectorBytes;
+  using Unit = std::conditional_t<kBytes % sizeof(unsigned) == 0, unsigned, unsigned short>;
+  struct Lanes {
+    M each[kCount];
+  };
+  struct alignas(kAlignment) Units {
+    Unit each[kBytes / sizeof(Unit)];
+  };
+  Units units;
+
+  FUSEDOPS_DEVICE Lanes lanes() const {
+    Lanes lanes;
+    memcpy(&lanes, &units, kBytes);
+    return lanes;
+  }
+
+  // Whether they can be read at once.
+  FUSEDOPS_DEVICE static bool aligned(const M* data) {
+    return reinterpret_cast<std::uintptr_t>(data) % kAlignment == 0;
+  }
+  FUSEDOPS_DEVICE static Neighbours read(const M* __restrict__ data) {
+    return {*reinterpret_cast<const Units*>(data)};
+  }
+  FUSEDOPS_DEVICE static Neighbours read_one_by_one(const M* __restrict__ data) {
+    Lanes lanes;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) lanes.each[i] = data[i];
+    Neighbours out;
+    memcpy(&out.units, &lanes, kBytes);
+    return out;
+  }
+};
+
+}  // namespace fusedops

@@ -1,0 +1,83 @@
+#include "ops/gated.h"
+
+#include "ops/error.h"
+#include "ops/validate.h"
+
+namespace fusedops::ops {
+namespace {
+
+// x[..., 2N] and, if there is one, bias[2N] of one type and device.
+kernels::Gated check_halves(const char* op, Activation gate, const TensorView& x,
+                            const std::optional<TensorView>& bias) {
+  const Argument x_argument{"x", x};
+  check_floating(op, x_argument);
+  if (x.dim < 1) fail(op, "x", "at least 1 dimension", "0");
+  const std::int64_t width = x.sizes[x.dim - 1];
+  if (width % 2 != 0) {
+    fail(op, "x", "an even last dimension (values and gates)", std::to_string(width));
+  }
+  if (bias) {
+    const Argument bias_argument{"bias", *bias};
+    check_same_dtype(op, bias_argument, x_argument);
+    check_same_device(op, bias_argument, x_argument);
+    check_row(op, bias_argument, x_argument);
+  }
+  return {x.dtype, gate, width == 0 ? 0 : elements_of(x) / width, width / 2};
+}
+
+// Whether grad has the shape of x with half the columns.
+bool is_half(const TensorView& grad, const TensorView& x, std::int64_t cols) {
+  if (grad.dim != x.dim || grad.sizes[x.dim - 1] != cols) return false;
+  for (std::int64_t i = 0; i + 1 < x.dim; ++i) {
+    if (grad.sizes[i] != x.sizes[i]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Activation gate_of(const char* op, const std::string& kind) {
+  if (kind == "geglu") return Activation::gelu_tanh;
+  if (kind == "geglu_erf") return Activation::gelu_erf;
+  if (kind == "swiglu") return Activation::silu;
+  if (kind == "reglu") return Activation::relu;
+  fail(op, "kind", "'geglu', 'geglu_erf', 'swiglu' or 'reglu'", "'" + kind + "'");
+}
+
+kernels::Gated check_gated(const char* op, Activation gate, const TensorView& x,
+                           const std::optional<TensorView>& bias) {
+  const kernels::Gated call = check_halves(op, gate, x, bias);
+  check_on_gpu(op, {"x", x});
+  return call;
+}
+
+kernels::Gated check_gated_backward(const char* op, Activation gate, const TensorView& grad,
+                                    const TensorView& x, const std::optional<TensorView>& bias) {
+  const kernels::Gated call = check_halves(op, gate, x, bias);
+  const Argument x_argument{"x", x}, grad_argument{"grad", grad};
+  check_same_dtype(op, grad_argument, x_argument);
+  check_same_device(op, grad_argument, x_argument);
+  if (!is_half(grad, x, call.cols)) {
+    fail(op, "grad", "the shape of x, " + shape_of(x) + ", with half the last dimension",
+         shape_of(grad));
+  }
+  check_on_gpu(op, x_argument);
+  return call;
+}
+
+void gated(const char* op, const kernels::Gated& call, void* y, const void* x, const void* bias,
+           gpu::Stream stream) {
+  if (call.rows == 0 || call.cols == 0) return;
+  check_launch(op, kernels::gated(call, y, x, bias, stream));
+}
+
+void gated_backward(const char* op, const kernels::Gated& call, void* grad_x, void* grad_bias,
+                    const void* grad, const void* x, const void* bias, void* scratch,
+                    gpu::Stream stream) {
+  // With no rows there is still a zero gradient of the bias to write.
+  if (call.cols == 0 || (call.rows == 0 && !bias)) return;
+  check_launch(op,
+               kernels::gated_backward(call, grad_x, grad_bias, grad, x, bias, scratch, stream));
+}
+
+}  // namespace fusedops::ops

@@ -1,0 +1,28 @@
+// gated_activation and its gradient: what is allowed, and the launch.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "kernels/gated_backward.h"
+#include "ops/tensor_view.h"
+
+namespace fusedops::ops {
+
+// The activation of the gate that `kind` names.
+Activation gate_of(const char* op, const std::string& kind);
+
+// Checks the arguments and says what is to be computed. Contiguity is the front end's concern.
+kernels::Gated check_gated(const char* op, Activation gate, const TensorView& x,
+                           const std::optional<TensorView>& bias);
+kernels::Gated check_gated_backward(const char* op, Activation gate, const TensorView& grad,
+                                    const TensorView& x, const std::optional<TensorView>& bias);
+
+// bias may be null, and then grad_bias and scratch too.
+void gated(const char* op, const kernels::Gated& call, void* y, const void* x, const void* bias,
+           gpu::Stream stream);
+void gated_backward(const char* op, const kernels::Gated& call, void* grad_x, void* grad_bias,
+                    const void* grad, const void* x, const void* bias, void* scratch,
+                    gpu::Stream stream);
+
+}  // namespace fusedops::ops

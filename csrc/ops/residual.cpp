@@ -1,0 +1,116 @@
+#include "ops/residual.h"
+
+#include "ops/error.h"
+#include "ops/validate.h"
+
+namespace fusedops::ops {
+namespace {
+
+// The first matrix, which the others must be like.
+kernels::Matrices check_matrix(const char* op, const Argument& a) {
+  check_floating(op, a);
+  if (a.tensor.dim < 1) fail(op, a.name, "at least 1 dimension", "0");
+  const std::int64_t cols = a.tensor.sizes[a.tensor.dim - 1];
+  return {a.tensor.dtype, cols == 0 ? 0 : elements_of(a.tensor) / cols, cols};
+}
+
+void check_other(const char* op, const Argument& a, const Argument& like) {
+  check_same_dtype(op, a, like);
+  check_same_device(op, a, like);
+  check_same_shape(op, a, like);
+}
+
+void check_bias(const char* op, const Argument& a, const Argument& like) {
+  check_same_dtype(op, a, like);
+  check_same_device(op, a, like);
+  check_row(op, a, like);
+}
+
+bool is_empty(const kernels::Matrices& call) { return call.rows == 0 || call.cols == 0; }
+
+[[noreturn]] void fail_missing(const char* op, const char* name) {
+  fail(op, name, "a tensor: these flags add it", "None");
+}
+
+}  // namespace
+
+kernels::Matrices check_bias_residual(const char* op, const TensorView& x,
+                                      const TensorView& residual, const TensorView& bias) {
+  const Argument first{"x", x};
+  const kernels::Matrices call = check_matrix(op, first);
+  check_other(op, {"residual", residual}, first);
+  check_bias(op, {"bias", bias}, first);
+  check_on_gpu(op, first);
+  return call;
+}
+
+kernels::Matrices check_residual_add_bias(const char* op, const TensorView& hidden,
+                                          const TensorView& residual,
+                                          const std::optional<TensorView>& attention,
+                                          const std::optional<TensorView>& attention_bias,
+                                          const TensorView& final_bias,
+                                          const ResidualOptions& options) {
+  if (options.mp_size < 1) fail(op, "mp_size", "1 or more", std::to_string(options.mp_size));
+  const Argument first{"hidden", hidden};
+  const kernels::Matrices call = check_matrix(op, first);
+  check_other(op, {"residual", residual}, first);
+  if (attention) {
+    check_other(op, {"attention", *attention}, first);
+  } else if (options.adds_attention()) {
+    fail_missing(op, "attention");
+  }
+  if (attention_bias) {
+    check_bias(op, {"attention_bias", *attention_bias}, first);
+  } else if (options.adds_attention_bias()) {
+    fail_missing(op, "attention_bias");
+  }
+  check_bias(op, {"final_bias", final_bias}, first);
+  check_on_gpu(op, first);
+  return call;
+}
+
+kernels::Matrices check_moe_res_matmul(const char* op, const TensorView& residual,
+                                       const TensorView& coef, const TensorView& output) {
+  const Argument first{"residual", residual}, coef_argument{"coef", coef};
+  const kernels::Matrices call = check_matrix(op, first);
+  check_same_dtype(op, coef_argument, first);
+  check_same_device(op, coef_argument, first);
+  if (coef.dim != 1 || coef.sizes[0] != 2 * call.cols) {
+    fail(op, "coef",
+         "shape [" + std::to_string(2 * call.cols) + "] (twice the last dimension of residual)",
+         shape_of(coef));
+  }
+  check_other(op, {"output", output}, first);
+  check_on_gpu(op, first);
+  return call;
+}
+
+void bias_residual(const char* op, const kernels::Matrices& call, void* out, const void* x,
+                   const void* residual, const void* bias, gpu::Stream stream) {
+  if (is_empty(call)) return;
+  check_launch(op, kernels::bias_residual(call, out, x, residual, bias, stream));
+}
+
+void residual_add_bias(const char* op, const kernels::Matrices& call, void* out, const Parts& parts,
+                       const ResidualOptions& options, gpu::Stream stream) {
+  if (!options.adds_attention()) {
+    bias_residual(op, call, out, parts.residual, parts.hidden, parts.final_bias, stream);
+    return;
+  }
+  if (is_empty(call)) return;
+  const double scale = 1.0 / static_cast<double>(options.mp_size);
+  const void* attention_bias = options.adds_attention_bias() ? parts.attention_bias : nullptr;
+  const kernels::ResidualAddBias of{
+      parts.hidden,   parts.residual,   parts.attention,
+      attention_bias, parts.final_bias, options.mlp_after_attn ? scale : 1.0,
+      scale};
+  check_launch(op, kernels::residual_add_bias(call, out, of, stream));
+}
+
+void moe_res_matmul(const char* op, const kernels::Matrices& call, void* out, const void* residual,
+                    const void* coef, const void* output, gpu::Stream stream) {
+  if (is_empty(call)) return;
+  check_launch(op, kernels::moe_res_matmul(call, out, residual, coef, output, stream));
+}
+
+}  // namespace fusedops::ops

@@ -1,0 +1,134 @@
+#include "ops/rotary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "ops/error.h"
+
+namespace fusedops::ops {
+namespace {
+
+bool is_interleaved(const char* op, const std::string& style) {
+  if (style == "interleaved") return true;
+  if (style == "half") return false;
+  fail(op, "style", "'half' or 'interleaved'", "'" + style + "'");
+}
+
+void check_heads(const char* op, const Argument& q, const Argument& k) {
+  check_floating(op, q);
+  if (q.tensor.dim != 4) fail(op, q.name, "shape [B, S, H, D]", shape_of(q.tensor));
+  check_same_dtype(op, k, q);
+  check_same_device(op, k, q);
+  const std::int64_t* const like = q.tensor.sizes;
+  const std::int64_t* const sizes = k.tensor.sizes;
+  if (k.tensor.dim != 4 || sizes[0] != like[0] || sizes[1] != like[1] || sizes[3] != like[3]) {
+    fail(op, k.name,
+         "shape [" + std::to_string(like[0]) + ", " + std::to_string(like[1]) + ", heads, " +
+             std::to_string(like[3]) + "] (that of " + q.name + ", any heads)",
+         shape_of(k.tensor));
+  }
+}
+
+void check_options(const char* op, const Argument& q, const RotaryOptions& options) {
+  const std::int64_t head_dim = q.tensor.sizes[3];
+  if (options.rotary_dim < 2 || options.rotary_dim > head_dim || options.rotary_dim % 2 != 0) {
+    fail(op, "rotary_dim",
+         "an even number from 2 to " + std::to_string(head_dim) + " (the last dimension of " +
+             q.name + ")",
+         std::to_string(options.rotary_dim));
+  }
+  if (!(options.theta > 0) || !std::isfinite(options.theta)) {
+    char found[32];
+    std::snprintf(found, sizeof found, "%g", options.theta);
+    fail(op, "theta", "a positive finite number", found);
+  }
+}
+
+kernels::Positions check_positions(const char* op, const Argument& q, const TensorView* positions,
+                                   std::int64_t offset) {
+  if (!positions) return {offset, 1, nullptr, false, 0, 0};
+  const bool wide = std::strcmp(positions->dtype_name, "int64") == 0;
+  if (!wide && std::strcmp(positions->dtype_name, "int32") != 0) {
+    fail(op, "positions", "dtype int32 or int64", positions->dtype_name);
+  }
+  check_same_device(op, {"positions", *positions}, q);
+  const std::int64_t batch = q.tensor.sizes[0], tokens = q.tensor.sizes[1];
+  const std::int64_t* const sizes = positions->sizes;
+  const std::int64_t* const strides = positions->strides;
+  if (positions->dim == 1 && sizes[0] == batch) {
+    return {offset, 1, positions->data, wide, strides[0], 0};
+  }
+  if (positions->dim == 2 && (sizes[0] == batch || sizes[0] == 1) && sizes[1] == tokens) {
+    return {offset, 0, positions->data, wide, sizes[0] == 1 ? 0 : strides[0], strides[1]};
+  }
+  const std::string b = std::to_string(batch), s = std::to_string(tokens);
+  fail(op, "positions", "shape [" + b + "], [" + b + ", " + s + "] or [1, " + s + "]",
+       shape_of(*positions));
+}
+
+// Whether two elements may share memory: a dimension steps over less than those inside it.
+bool overlap(const TensorView& heads) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> steps;  // stride and size
+  for (std::int64_t i = 0; i < heads.dim; ++i) {
+    if (heads.sizes[i] == 0) return false;
+    if (heads.sizes[i] > 1) steps.emplace_back(heads.strides[i], heads.sizes[i]);
+  }
+  std::sort(steps.begin(), steps.end());
+  std::int64_t reach = 1;
+  for (const auto& [stride, size] : steps) {
+    if (stride < reach) return true;
+    reach += (size - 1) * stride;
+  }
+  return false;
+}
+
+}  // namespace
+
+kernels::Rotary check_rotary(const char* op, const Argument& q, const Argument& k,
+                             const TensorView* positions, const RotaryOptions& options) {
+  kernels::Rotary call{};
+  call.interleaved = is_interleaved(op, options.style);
+  check_heads(op, q, k);
+  check_options(op, q, options);
+  call.positions = check_positions(op, q, positions, options.offset);
+  call.dtype = q.tensor.dtype;
+  call.batch = q.tensor.sizes[0];
+  call.tokens = q.tensor.sizes[1];
+  call.head_dim = q.tensor.sizes[3];
+  call.rotary_dim = options.rotary_dim;
+  call.theta = options.theta;
+  return call;
+}
+
+void check_writable(const char* op, const Argument& heads) {
+  const std::string found = "strides " + strides_of(heads.tensor);
+  if (!in_runs(heads.tensor)) {
+    fail(op, heads.name, "neighbouring elements along the last dimension", found);
+  }
+  if (overlap(heads.tensor)) fail(op, heads.name, "elements that share no memory", found);
+}
+
+bool in_runs(const TensorView& heads) { return heads.sizes[3] <= 1 || heads.strides[3] == 1; }
+
+kernels::RotarySide rotary_side(const TensorView& from, const TensorView& to) {
+  const auto strides = [](const TensorView& heads) {
+    return kernels::HeadStrides{heads.strides[0], heads.strides[1], heads.strides[2]};
+  };
+  return {from.data, to.data, strides(from), strides(to), from.sizes[2]};
+}
+
+void rotary(const char* op, const kernels::Rotary& call, gpu::Stream stream) {
+  constexpr std::int64_t kMostTokens = (std::int64_t{1} << 31) - 1;
+  const std::int64_t tokens = call.batch * call.tokens;
+  if (tokens > kMostTokens) {
+    fail(op, "q", "fewer than 2^31 tokens", std::to_string(tokens));
+  }
+  if (tokens == 0 || call.q.heads + call.k.heads == 0) return;
+  check_launch(op, kernels::rotary(call, stream));
+}
+
+}  // namespace fusedops::ops

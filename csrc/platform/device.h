@@ -1,0 +1,73 @@
+// Facts of the current GPU. Host only.
+#pragma once
+
+#include "platform/runtime.h"
+
+namespace fusedops::gpu {
+
+inline Status multiprocessors(int& count) {
+  int device = 0;
+#if defined(__HIP_PLATFORM_AMD__)
+  const Status status = hipGetDevice(&device);
+  if (status != kSuccess) return status;
+  return hipDeviceGetAttribute(&count, hipDeviceAttributeMultiprocessorCount, device);
+#else
+  const Status status = cudaGetDevice(&device);
+  if (status != kSuccess) return status;
+  return cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+#endif
+}
+
+// The shared memory of a block, in bytes, where so many are on a multiprocessor: what it is asked
+// for as dynamic memory, and what it has beside that, up to 1 KiB.
+inline Status shared_memory(int blocks, int& bytes) {
+  int device = 0, all = 0;
+#if defined(__HIP_PLATFORM_AMD__)
+  Status status = hipGetDevice(&device);
+  if (status != kSuccess) return status;
+  status = hipDeviceGetAttribute(&all, hipDeviceAttributeMaxSharedMemoryPerMultiprocessor, device);
+#else
+  Status status = cudaGetDevice(&device);
+  if (status != kSuccess) return status;
+  status = cudaDeviceGetAttribute(&all, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
+#endif
+  bytes = all / blocks - 1024;
+  return status;
+}
+
+// Lets a kernel ask for so much dynamic shared memory; without it, it has 48 KiB.
+template <class Kernel>
+Status allow_shared(Kernel* kernel, int bytes) {
+#if defined(__HIP_PLATFORM_AMD__)
+  return hipFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                             hipFuncAttributeMaxDynamicSharedMemorySize, bytes);
+#else
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+#endif
+}
+
+// Whether the GPU has what platform/tensor_core.h and async_copy.h are for.
+inline bool has_tensor_cores() {
+#if defined(__HIP_PLATFORM_AMD__)
+  return false;
+#else
+  int device = 0, major = 0;
+  return cudaGetDevice(&device) == kSuccess &&
+         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == kSuccess &&
+         major >= 8;
+#endif
+}
+
+// Whether the GPU has what platform/cluster.h is for.
+inline bool has_clusters() {
+#if defined(__HIP_PLATFORM_AMD__)
+  return false;
+#else
+  int device = 0, major = 0;
+  return cudaGetDevice(&device) == kSuccess &&
+         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == kSuccess &&
+         (major == 9 || major == 10);
+#endif
+}
+
+}  // namespace fusedops::gpu

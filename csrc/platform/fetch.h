@@ -1,0 +1,95 @@
+// Reads of what is used once, and of what will be used soon.
+#pragma once
+
+#include <cstdint>
+
+#include "platform/math.h"
+
+namespace fusedops::fetch {
+
+// 8 or 16 bytes.
+template <int kWords>
+struct alignas(kWords * 4) Words {
+  unsigned word[kWords];
+};
+
+// What no other thread of the block reads: it needs no place in L1; its neighbours will be read, so
+// the whole line goes to L2. Not a read-only load: the compiler moves those before overlap::wait().
+template <int kWords>
+FUSEDOPS_DEVICE Words<kWords> once(const char* address) {
+  Words<kWords> out;
+  auto& word = out.word;
+#if defined(__HIP_PLATFORM_AMD__)
+  const auto* words = reinterpret_cast<const unsigned*>(address);
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) word[i] = __builtin_nontemporal_load(words + i);
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 750  // knows no such hints
+  out = *reinterpret_cast<const Words<kWords>*>(address);
+#else
+  if constexpr (kWords == 4) {
+    asm volatile("ld.global.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+                 : "l"(address)
+                 : "memory");
+  } else {
+    static_assert(kWords == 2);
+    asm volatile("ld.global.L1::no_allocate.L2::128B.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(word[0]), "=r"(word[1])
+                 : "l"(address)
+                 : "memory");
+  }
+#endif
+  return out;
+}
+
+// 16 bytes that the multiprocessor's other blocks read too: the last to leave L1. Not a read-only
+// load, for the reason above.
+FUSEDOPS_DEVICE Words<4> often(const char* address) {
+#if defined(__HIP_PLATFORM_AMD__) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 750)
+  return *reinterpret_cast<const Words<4>*>(address);
+#else
+  Words<4> out;
+  asm volatile("ld.global.L1::evict_last.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(out.word[0]), "=r"(out.word[1]), "=r"(out.word[2]), "=r"(out.word[3])
+               : "l"(address));
+  return out;
+#endif
+}
+
+template <int kWords>
+FUSEDOPS_DEVICE Words<kWords> plain(const char* address) {
+  return *reinterpret_cast<const Words<kWords>*>(address);
+}
+
+// Has the line of the address brought into L2, where what others write reaches it still: harmless
+// before overlap::wait().
+FUSEDOPS_DEVICE void into_l2([[maybe_unused]] const char* address) {
+#if !defined(__HIP_PLATFORM_AMD__)
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+#endif
+}
+
+// The same for so many bytes, both multiples of 16, asked for by one thread.
+FUSEDOPS_DEVICE void into_l2([[maybe_unused]] const void* address,
+                             [[maybe_unused]] unsigned bytes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(address), "r"(bytes));
+#endif
+}
+
+// The compiler keeps the value, not what it was made of, nor what was made of it before.
+template <class T>
+FUSEDOPS_DEVICE void keep(T& value) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+#if defined(__HIP_PLATFORM_AMD__)
+  asm volatile("" : "+v"(value));
+#else
+  if constexpr (sizeof(T) == 8) {
+    asm volatile("" : "+l"(value));
+  } else {
+    asm volatile("" : "+r"(value));
+  }
+#endif
+}
+
+}  // namespace fusedops::fetch

@@ -1,0 +1,75 @@
+// Products of small matrices by a warp together: NVIDIA GPUs from compute capability 8.0 on.
+//
+// A matrix is spread over the warp's 32 threads. With g = thread / 4 and t = thread % 4:
+//   a [16, 16]: words (g, 2t..2t+1), (g+8, 2t..2t+1), (g, 2t+8..2t+9), (g+8, 2t+8..2t+9)
+//   b [16, 8]:  words (2t..2t+1, g), (2t+8..2t+9, g)
+//   c [16, 8]:  (g, 2t), (g, 2t+1), (g+8, 2t), (g+8, 2t+1)
+// where a word holds two 16-bit elements, the first in its lower half.
+#pragma once
+
+#include <type_traits>
+
+#include "platform/shared.h"
+
+namespace fusedops::tensor_core {
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+constexpr bool kHere = true;
+#else
+constexpr bool kHere = false;
+#endif
+
+// c += a b, of half or bfloat16 elements.
+template <class T>
+FUSEDOPS_DEVICE void multiply_add([[maybe_unused]] float (&c)[4],
+                                  [[maybe_unused]] const unsigned (&a)[4],
+                                  [[maybe_unused]] const unsigned (&b)[2]) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (std::is_same_v<T, gpu::half>) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  } else {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
+#endif
+}
+
+// Four [8, 8] matrices from shared memory; thread 8i + j of the warp names row j of matrix i, 16
+// bytes. A thread gets (g, 2t..2t+1) of each, or of its transpose.
+template <bool kTransposed = false>
+FUSEDOPS_DEVICE void load_matrices([[maybe_unused]] unsigned (&words)[4],
+                                   [[maybe_unused]] shared::Address row) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (kTransposed) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(row)
+                 : "memory");
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(row)
+                 : "memory");
+  }
+#endif
+}
+
+// The transpose of an [8, 8] matrix of 16-bit elements, of which a thread has (g, 2t..2t+1).
+FUSEDOPS_DEVICE unsigned transpose(unsigned word) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  unsigned out;
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(out) : "r"(word));
+  return out;
+#else
+  return word;
+#endif
+}
+
+}  // namespace fusedops::tensor_core

@@ -1,0 +1,91 @@
+// Exchange of values between the threads of a warp.
+#pragma once
+
+#include <cstring>
+#include <type_traits>
+
+#include "platform/math.h"
+
+namespace fusedops::warp {
+
+// Neighbouring threads that exchange values on every GPU: a warp, or half a wavefront of 64. What
+// is laid out over so many needs no other form for the wider wavefront.
+constexpr int kWidth = 32;
+
+// Which of its block's warps the thread is in. The compiler learns that it is the same for all of
+// the warp, and so is what depends on it alone. Blocks are along x.
+FUSEDOPS_DEVICE int index() {
+  const int of_thread = static_cast<int>(threadIdx.x) / kWidth;
+#if defined(__HIP_PLATFORM_AMD__)
+  return of_thread;  // a wavefront of 64 has two
+#else
+  return __shfl_sync(0xffffffffu, of_thread, 0);
+#endif
+}
+
+namespace detail {
+
+template <class T, class Exchange>
+FUSEDOPS_DEVICE T by_words(const T& value, Exchange exchange) {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(unsigned) == 0);
+  constexpr int kWords = sizeof(T) / sizeof(unsigned);
+  unsigned words[kWords];
+  memcpy(words, &value, sizeof(T));
+#pragma unroll
+  for (int i = 0; i < kWords; ++i) words[i] = exchange(words[i]);
+  T other;
+  memcpy(&other, words, sizeof(T));
+  return other;
+}
+
+}  // namespace detail
+
+// The value of the thread whose place in the warp differs in the bits of `mask`, less than kWidth.
+// All threads of the warp take part.
+template <class T>
+FUSEDOPS_DEVICE T shuffle_xor(const T& value, int mask) {
+  return detail::by_words(value, [=](unsigned word) {
+#if defined(__HIP_PLATFORM_AMD__)
+    return __shfl_xor(word, mask);
+#else
+    return __shfl_xor_sync(0xffffffffu, word, mask);
+#endif
+  });
+}
+
+// The value of the thread before this one in the warp; the first keeps its own. All threads of the
+// warp take part.
+template <class T>
+FUSEDOPS_DEVICE T shuffle_up(const T& value) {
+  return detail::by_words(value, [](unsigned word) {
+#if defined(__HIP_PLATFORM_AMD__)
+    return __shfl_up(word, 1, kWidth);
+#else
+    return __shfl_up_sync(0xffffffffu, word, 1);
+#endif
+  });
+}
+
+// What the threads of the warp have written to shared memory is there for all of them.
+FUSEDOPS_DEVICE void sync() {
+#if defined(__HIP_PLATFORM_AMD__)
+  __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
+  __builtin_amdgcn_wave_barrier();
+#else
+  __syncwarp();
+#endif
+}
+
+// Combines the values of `lanes` neighbouring threads, a power of two up to kWidth, and gives the
+// result to each of them. All threads of the warp take part; `combine` is commutative, so that all
+// of them get the same bits.
+template <class T, class Combine>
+FUSEDOPS_DEVICE T reduce(T value, int lanes, Combine combine) {
+#pragma unroll
+  for (int mask = kWidth / 2; mask > 0; mask /= 2) {
+    if (mask < lanes) value = combine(value, shuffle_xor(value, mask));
+  }
+  return value;
+}
+
+}  // namespace fusedops::warp

@@ -1,0 +1,58 @@
+// AtenApi with torch's products of matrices.
+#pragma once
+
+#include <ATen/ops/_addmm_activation_cuda_dispatch.h>
+#include <ATen/ops/addmm_cuda_dispatch.h>
+#include <ATen/ops/mm_cuda_dispatch.h>
+#include <torch/csrc/inductor/inductor_ops.h>
+
+#include "torch/aten/api.h"
+#include "torch/blas.h"
+
+// Called for the CUDA key, past the dispatcher: it would cost time, and autocast would change the
+// results' types. Weak, because only a torch built for a GPU has them.
+namespace at::cuda {
+__attribute__((weak)) Tensor& mm_out(Tensor&, const Tensor&, const Tensor&);
+__attribute__((weak)) Tensor& addmm_out(Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                                        const Scalar&, const Scalar&);
+__attribute__((weak)) Tensor _addmm_activation(const Tensor&, const Tensor&, const Tensor&,
+                                               const Scalar&, const Scalar&, bool);
+}  // namespace at::cuda
+
+namespace fusedops {
+
+struct AtenBlas : AtenApi {
+  using MmOut = Tensor&(Tensor&, const Tensor&, const Tensor&);
+  using AddmmOut = Tensor&(Tensor&, const Tensor&, const Tensor&, const Tensor&, const at::Scalar&,
+                           const at::Scalar&);
+
+  // A contiguous tensor's elements, laid out as a matrix with these strides.
+  static Tensor matrix(const Tensor& tensor, const Matrix& layout) {
+    return torch::inductor::_reinterpret_tensor(tensor, layout.sizes, layout.strides);
+  }
+
+  static Tensor zeros(const Tensor& like, std::int64_t count, DType dtype) {
+    return like.new_zeros({count}, like.options().dtype(scalar_of<at::ScalarType>(dtype)));
+  }
+
+  static void copy(const Tensor& to, const Tensor& from) { to.copy_(from); }
+
+  // out = a b, rounded once.
+  static void mm(Tensor& out, const Tensor& a, const Tensor& b) {
+    there<MmOut>(at::cuda::mm_out)(out, a, b);
+  }
+
+  // out = a b + row, rounded once.
+  static void addmm(Tensor& out, const Tensor& row, const Tensor& a, const Tensor& b) {
+    there<AddmmOut>(at::cuda::addmm_out)(out, row, a, b, 1, 1);
+  }
+
+  static bool has_addmm_activation() { return at::cuda::_addmm_activation != nullptr; }
+
+  // gelu(a b + row) of the tanh form, or its relu.
+  static Tensor addmm_activation(const Tensor& row, const Tensor& a, const Tensor& b, bool gelu) {
+    return at::cuda::_addmm_activation(row, a, b, 1, 1, gelu);
+  }
+};
+
+}  // namespace fusedops

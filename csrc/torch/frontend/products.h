@@ -1,0 +1,175 @@
+// Products of matrices and what follows them, written once over `Api` (blas.h lists what it has).
+#pragma once
+
+#include <optional>
+
+#include "ops/bias_act.h"
+#include "ops/dequantize.h"
+#include "ops/gated.h"
+#include "ops/gemm.h"
+#include "torch/api.h"
+#include "torch/blas.h"
+
+namespace fusedops {
+
+// A tensor argument, and as the checks take it.
+template <class Api>
+struct Named {
+  using Tensor = typename Api::Tensor;
+
+  Named(const char* name, const Tensor& tensor_)
+      : tensor(tensor_), view(Api::view(tensor_)), argument{name, view} {}
+  Named(const Named&) = delete;
+
+  const Tensor& tensor;
+  const TensorView view;
+  const Argument argument;
+};
+
+// One that need not be there.
+template <class Api>
+class NamedIf {
+ public:
+  NamedIf(const char* name, const std::optional<typename Api::Tensor>& tensor) {
+    if (tensor) named_.emplace(name, *tensor);
+  }
+  const Argument* get() const { return named_ ? &named_->argument : nullptr; }
+
+ private:
+  std::optional<Named<Api>> named_;
+};
+
+// A weight, and its scales where it is of int8.
+template <class Api>
+struct Factor {
+  using Tensor = typename Api::Tensor;
+
+  Factor(const char* name, const Tensor& tensor, const char* scale_name = nullptr,
+         const Tensor* scale_ = nullptr)
+      : weight(name, tensor) {
+    if (scale_) scale.emplace(scale_name, *scale_);
+  }
+
+  ops::Weight checked() const { return {weight.argument, scale ? &scale->argument : nullptr}; }
+
+  Named<Api> weight;
+  std::optional<Named<Api>> scale;
+};
+
+template <class Api>
+struct Products {
+  using Tensor = typename Api::Tensor;
+  using Optional = std::optional<Tensor>;
+  using Sizes = std::vector<std::int64_t>;
+
+  // x[..., K] as a matrix, without a copy where it can be.
+  static Tensor matrix(const ops::Product& call, const Tensor& x) {
+    if (x.dim() == 2 && !may_be_few(call)) return x;
+    return as_matrix(Api::contiguous(x), call.rows, call.inner);
+  }
+
+  // What `call` says of a matrix and a weight, as a new tensor of these sizes; two, where something
+  // follows the product.
+  static Tensor product(const char* op, const ops::Product& call, const Sizes& sizes,
+                        const Tensor& a, const Factor<Api>& factor,
+                        const Optional& bias = std::nullopt) {
+    if (may_be_few(call)) {
+      const Tensor out = Api::empty(a, sizes, call.dtype);
+      if (of_few_rows(op, call, out, a, factor, bias)) return out;
+    }
+    const Tensor weight = factor.scale ? dequantized(op, call, factor) : factor.weight.tensor;
+    if (call.follow.gated) return gated(op, call, a, weight, bias);
+    if (call.follow.activation != Activation::identity) return activated(op, call, a, weight, bias);
+    return plain(call, sizes, a, weight, bias);
+  }
+
+  // The first product's result by a further weight; of the sizes of `like` but the last.
+  static Tensor both(const char* op, const ops::Product& first, const ops::Product& second,
+                     const TensorView& like, const Tensor& a, const Factor<Api>& up,
+                     const Optional& bias, const Factor<Api>& down) {
+    const Tensor hidden = product(op, first, {first.rows, first.cols()}, a, up, bias);
+    return product(op, second, ops::sizes_like(like, second.width), hidden, down);
+  }
+
+  static Tensor plain(const ops::Product& call, const Sizes& sizes, const Tensor& a,
+                      const Tensor& weight, const Optional& bias) {
+    const Tensor out = Api::empty(a, sizes, call.dtype);
+    Tensor rows = as_matrix(out, call.rows, call.width);
+    if (bias) {
+      Api::addmm(rows, *bias, a, weight);
+    } else {
+      Api::mm(rows, a, weight);
+    }
+    return out;
+  }
+
+ private:
+  static bool may_be_few(const ops::Product& call) {
+    return call.rows <= kernels::kThinRows && element_size(call.dtype) == 2;
+  }
+
+  static Tensor as_matrix(const Tensor& contiguous, std::int64_t rows, std::int64_t cols) {
+    return contiguous.dim() == 2 ? contiguous : Api::matrix(contiguous, matrix_of(rows, cols));
+  }
+
+  static bool of_few_rows(const char* op, const ops::Product& call, const Tensor& out,
+                          const Tensor& a, const Factor<Api>& factor, const Optional& bias) {
+    const Optional b = contiguous_if<Api>(bias);
+    Optional scales;
+    if (factor.scale) scales = Api::contiguous(factor.scale->tensor);
+    const kernels::GemmThinTensors tensors{Api::data(out), Api::data(a), factor.weight.view.data,
+                                           data_of<Api>(b), data_of<Api>(scales)};
+    return ops::few_rows(op, call, factor.weight.view, tensors, stream(a));
+  }
+
+  static Tensor dequantized(const char* op, const ops::Product& call, const Factor<Api>& factor) {
+    const Tensor weight = on_16_bytes<Api>(factor.weight.tensor);
+    const Tensor scale = Api::contiguous(factor.scale->tensor);
+    const std::int64_t elements = call.inner * call.width;
+    Tensor out = Api::empty(weight, {call.inner, call.width}, call.dtype);
+    ops::dequantize(op, {call.dtype, false, elements, elements / call.groups}, Api::data(out),
+                    Api::data(weight), Api::data(scale), stream(weight));
+    return out;
+  }
+
+  // The library's product has some activations in it.
+  static Tensor activated(const char* op, const ops::Product& call, const Tensor& a,
+                          const Tensor& weight, const Optional& bias) {
+    const Tensor b = bias ? Api::contiguous(*bias) : Api::zeros(a, call.width, call.dtype);
+    if (has_epilogue(call)) {
+      return Api::addmm_activation(b, a, weight, call.follow.activation == Activation::gelu_tanh);
+    }
+    const Tensor v = plain(call, {call.rows, call.width}, a, weight, std::nullopt);
+    Tensor y = Api::empty_like(v);
+    ops::bias_act(op, {call.dtype, call.follow.activation, call.rows, call.width}, Api::data(y),
+                  Api::data(v), Api::data(b), stream(a));
+    return y;
+  }
+
+  static Tensor gated(const char* op, const ops::Product& call, const Tensor& a,
+                      const Tensor& weight, const Optional& bias) {
+    const Tensor v = plain(call, {call.rows, call.width}, a, weight, std::nullopt);
+    Tensor y = Api::empty(a, {call.rows, call.cols()}, call.dtype);
+    const Optional b = contiguous_if<Api>(bias);
+    ops::gated(op, {call.dtype, call.follow.activation, call.rows, call.cols()}, Api::data(y),
+               Api::data(v), data_of<Api>(b), stream(a));
+    return y;
+  }
+
+  // Whether the library's product has the activation, as accurate as ours: its GELU is of few
+  // digits for float32. torch asks the library for it only where no dimension is 1, and forgets it
+  // where there is nothing to sum.
+  static bool has_epilogue(const ops::Product& call) {
+    const bool known =
+        call.follow.activation == Activation::relu ||
+        (call.follow.activation == Activation::gelu_tanh && element_size(call.dtype) == 2);
+    return known && call.dtype != DType::float64 && call.rows > 1 && call.inner > 1 &&
+           call.width > 1 && Api::has_addmm_activation();
+  }
+
+  static gpu::Stream stream(const Tensor& tensor) {
+    return Api::stream(Api::view(tensor).device.index);
+  }
+};
+
+}  // namespace fusedops

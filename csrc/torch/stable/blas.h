@@ -1,0 +1,57 @@
+// StableApi with torch's products of matrices.
+#pragma once
+
+#include "torch/blas.h"
+#include "torch/stable/api.h"
+
+// Of torch/csrc/inductor/aoti_torch/generated/c_shim_cuda.h, and in the torch that is built for a
+// GPU only: weak. They call the GPU's kernels past the dispatcher, so autocast changes nothing.
+extern "C" {
+__attribute__((weak)) AOTITorchError aoti_torch_cuda_mm_out(AtenTensorHandle, AtenTensorHandle,
+                                                            AtenTensorHandle);
+__attribute__((weak)) AOTITorchError aoti_torch_cuda_addmm_out(AtenTensorHandle, AtenTensorHandle,
+                                                               AtenTensorHandle, AtenTensorHandle,
+                                                               double, double);
+__attribute__((weak)) AOTITorchError aoti_torch_cuda__addmm_activation(AtenTensorHandle,
+                                                                       AtenTensorHandle,
+                                                                       AtenTensorHandle, double,
+                                                                       double, std::int32_t,
+                                                                       AtenTensorHandle*);
+}
+
+namespace fusedops {
+
+struct StableBlas : StableApi {
+  static Tensor matrix(const Tensor& tensor, const Matrix& layout) {
+    AtenTensorHandle view = nullptr;
+    TORCH_ERROR_CODE_CHECK(
+        aoti_torch__reinterpret_tensor(tensor.get(), 2, layout.sizes, layout.strides, 0, &view));
+    return Tensor(view);
+  }
+
+  static Tensor zeros(const Tensor& like, std::int64_t count, DType dtype) {
+    return torch::stable::new_zeros(like, {count}, scalar_of<Scalar>(dtype));
+  }
+
+  static void copy(Tensor to, const Tensor& from) { torch::stable::copy_(to, from); }
+
+  static void mm(Tensor& out, const Tensor& a, const Tensor& b) {
+    TORCH_ERROR_CODE_CHECK(there(aoti_torch_cuda_mm_out)(out.get(), a.get(), b.get()));
+  }
+
+  static void addmm(Tensor& out, const Tensor& row, const Tensor& a, const Tensor& b) {
+    TORCH_ERROR_CODE_CHECK(
+        there(aoti_torch_cuda_addmm_out)(out.get(), row.get(), a.get(), b.get(), 1, 1));
+  }
+
+  static bool has_addmm_activation() { return aoti_torch_cuda__addmm_activation != nullptr; }
+
+  static Tensor addmm_activation(const Tensor& row, const Tensor& a, const Tensor& b, bool gelu) {
+    AtenTensorHandle result = nullptr;
+    TORCH_ERROR_CODE_CHECK(
+        aoti_torch_cuda__addmm_activation(row.get(), a.get(), b.get(), 1, 1, gelu, &result));
+    return Tensor(result);
+  }
+};
+
+}  // namespace fusedops

@@ -1,0 +1,1 @@
+"""Integer weights with a scale for each group of rows."""

@@ -1,0 +1,1 @@
+"""Gated linear units: the first half of the columns times an activation of the second."""

@@ -1,0 +1,1 @@
+"""Heads padded with zeros and laid out for attention."""

@@ -1,0 +1,1 @@
+"""Layer norm and RMS norm, with what is added before them."""

@@ -1,0 +1,1 @@
+"""Sums with a residual, and rows along the last dimension."""

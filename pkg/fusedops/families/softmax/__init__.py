@@ -1,0 +1,1 @@
+"""Masked softmax of attention scores."""

@@ -1,0 +1,130 @@
+"""A decoder-only model: embeddings, blocks, logits; a prompt, then a token at a time."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from fusedops.models.gpt import GptBlock, GptEnds
+from fusedops.models.llama import LlamaBlock, LlamaEnds
+from fusedops.models.sizes import Sizes
+from fusedops.workspace import Workspace
+
+
+class Decoder(nn.Module):
+    """A language model for inference on the fused operators.
+
+    `forward` takes a prompt or one further token of each sequence and keeps keys and values in a
+    workspace; `generate` does the whole of it. Made by `fusedops.convert`.
+    """
+
+    ends: GptEnds | LlamaEnds
+
+    def __init__(
+        self,
+        sizes: Sizes,
+        ends: GptEnds | LlamaEnds,
+        blocks: Sequence[GptBlock] | Sequence[LlamaBlock],
+    ) -> None:
+        super().__init__()
+        self.sizes, self.ends, self.blocks = sizes, ends, nn.ModuleList(blocks)
+
+    def workspace(self, batch: int, tokens: int) -> Workspace:
+        """Memory for `batch` sequences of up to `tokens` tokens each, on the model's device.
+
+        Raises:
+            ValueError: more tokens than the model has positions for.
+        """
+        sizes, like = self.sizes, self.ends.tokens
+        if tokens > sizes.max_tokens:
+            raise ValueError(
+                f"workspace: tokens: expected at most {sizes.max_tokens} (the model's positions), "
+                f"found {tokens}"
+            )
+        return Workspace(
+            hidden=sizes.heads * sizes.head_dim,
+            heads=sizes.heads,
+            kv_heads=sizes.kv_heads,
+            layers=sizes.layers,
+            max_batch=batch,
+            max_tokens=tokens,
+            dtype=like.dtype,
+            device=like.device,
+        )
+
+    @torch.no_grad()
+    def forward(self, ids: Tensor, workspace: Workspace) -> Tensor:
+        """Take a prompt, or one more token of each sequence.
+
+        Args:
+            ids: [B, S]. S > 1 is a prompt and starts the sequences anew; S = 1 is one more token.
+            workspace: of `self.workspace`, the same for all steps of the sequences.
+
+        Returns:
+            Logits of the next token, [B, vocabulary], in the model's dtype.
+        """
+        tokens = ids.shape[1]
+        if tokens == 1:
+            positions = workspace.positions[: ids.shape[0], None]
+        else:
+            positions = torch.arange(tokens, device=ids.device)
+        hidden = self.ends.embed(ids, positions)
+        for layer_id, block in enumerate(self.blocks):
+            hidden = block(hidden, workspace, layer_id)
+        return self.ends.logits(hidden[:, -1])
+
+    @torch.no_grad()
+    def generate(self, ids: Tensor, max_new_tokens: int) -> Tensor:
+        """Continue sequences greedily: each next token is the likeliest.
+
+        On a GPU the step is captured in a CUDA graph and replayed, so that the host's time does
+        not count.
+
+        Args:
+            ids: prompts [B, S] of one length, S >= 1.
+            max_new_tokens: how many to add, >= 1.
+
+        Returns:
+            Prompts and new tokens, [B, S + max_new_tokens].
+        """
+        batch, length = ids.shape
+        workspace = self.workspace(batch, length + max_new_tokens)
+        found = ids.new_empty(batch, length + max_new_tokens)
+        found[:, :length] = ids
+        token = self(ids, workspace).argmax(-1, keepdim=True)
+        found[:, length : length + 1] = token
+        step = Step(self, token, workspace)
+        for at in range(length + 1, length + max_new_tokens):
+            found[:, at : at + 1] = step()
+        return found
+
+
+class Step:
+    """One token more, again and again; the model's choice is its next input.
+
+    On a GPU a CUDA graph: the first call runs as it is, the second is captured. Positions live on
+    the device, so every replay goes one token further.
+    """
+
+    def __init__(self, model: Decoder, token: Tensor, workspace: Workspace) -> None:
+        self._model, self._token, self._workspace = model, token, workspace
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._warm = False
+
+    def __call__(self) -> Tensor:
+        """The next token of each sequence, [B, 1]; overwritten by the next call."""
+        if not self._token.is_cuda or not self._warm:
+            self._warm = True
+            self._next()
+        else:
+            self._workspace.count(1)
+            if self._graph is None:
+                self._graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(self._graph):
+                    self._next()
+            self._graph.replay()
+        return self._token
+
+    def _next(self) -> None:
+        logits = self._model(self._token, self._workspace)
+        self._token.copy_(logits.argmax(-1, keepdim=True))

@@ -1,0 +1,80 @@
+"""Models of the Llama kind: RMS norms, rotary positions, a gated MLP, no biases."""
+
+from collections.abc import Mapping
+
+from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
+
+from fusedops.families.attention.functions import softmax_context
+from fusedops.families.gemm.functions import rms_mlp_gemm, rms_qkv_gemm, vector_matmul
+from fusedops.families.norm.functions import rms_norm
+from fusedops.families.vector_add.functions import vector_add
+from fusedops.models.parts import Parts
+from fusedops.models.sizes import Sizes
+from fusedops.workspace import Workspace
+
+
+class LlamaBlock(Parts):
+    """h + attention(RMS(h)), then that + MLP(RMS(that)).
+
+    Weights are [in, out]: qkv [N, (H + 2 Hkv) D], out [H D, N], up [N, 2 F] with the value in the
+    first half and the gate in the second, down [F, N].
+    """
+
+    qkv: Tensor
+    out: Tensor
+    gamma: Tensor
+    up: Tensor
+    down: Tensor
+    mlp_gamma: Tensor
+
+    def __init__(self, sizes: Sizes, weights: Mapping[str, Tensor | None], *, theta: float) -> None:
+        super().__init__(weights)
+        self.sizes, self.theta = sizes, theta
+
+    def forward(self, hidden: Tensor, workspace: Workspace, layer_id: int) -> Tensor:
+        """One block; the result has the shape of `hidden` [B, S, N]."""
+        sizes = self.sizes
+        qkv, _ = rms_qkv_gemm(hidden, self.qkv, self.gamma, eps=sizes.eps)
+        context = softmax_context(
+            qkv,
+            workspace=workspace,
+            layer_id=layer_id,
+            heads=sizes.heads,
+            kv_heads=sizes.kv_heads,
+            rotary_dim=sizes.head_dim,
+            rotary_style="half",
+            theta=self.theta,
+        )
+        attention = vector_matmul(context, self.out)
+        mlp, hidden = rms_mlp_gemm(
+            attention,
+            hidden,
+            self.up,
+            self.down,
+            self.mlp_gamma,
+            eps=sizes.eps,
+            activation="swiglu",
+        )
+        return vector_add(mlp, hidden)
+
+
+class LlamaEnds(Parts):
+    """What is before and after the blocks: the token table, the last norm, the head."""
+
+    tokens: Tensor
+    gamma: Tensor
+    head: Tensor
+
+    def __init__(self, sizes: Sizes, weights: Mapping[str, Tensor | None]) -> None:
+        super().__init__(weights)
+        self.sizes = sizes
+
+    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """Token ids [B, S] as hidden states [B, S, N]; positions are the blocks' concern."""
+        del positions
+        return F.embedding(ids, self.tokens)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Hidden states [B, N] as logits [B, vocabulary]."""
+        return vector_matmul(rms_norm(hidden, self.gamma, eps=self.sizes.eps), self.head)

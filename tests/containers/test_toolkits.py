@@ -1,0 +1,46 @@
+"""The kernels with compilers other than CI's main one: they know less, or other words.
+
+Whole wheels of one GPU architecture: compiled, linked, held against the gates, tried.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from torchwheel.toolkit.cache import cache_folder
+
+pytestmark = pytest.mark.containers
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("variant", "arch", "image"),
+    [
+        ("cu124-stable", "6.0", "cuda-12.4"),  # the oldest GPU
+        ("rocm5.7-stable", "gfx90a", "rocm-5.7"),  # the oldest clang; wavefronts of 64
+        ("rocm7.2-stable", "gfx1201", "rocm-7.2"),  # the newest; wavefronts of 32
+    ],
+)
+def test_a_wheel_for_one_architecture(engine, tmp_path, variant, arch, image):
+    listed = engine.call(["images", "--format", "{{.Repository}}"], "listing images")
+    if not any(f"torchwheel/{image}-" in name for name in listed.splitlines()):
+        pytest.skip(f"no image {image}: make it with `nox -s images -- {variant}`")
+    command = [sys.executable, "-m", "torchwheel.cli", "wheels", "--container", "--archs", arch]
+    done = subprocess.run(
+        [*command, "--dist", str(tmp_path), variant],
+        cwd=ROOT,
+        env={**os.environ, "TORCHWHEEL_CACHE": str(cache_folder()), "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=1800,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    # A function of a newer C library would show here.
+    assert re.search(r"^fusedops-.*-manylinux(2014|_2_17)_x86_64", wheel.name), wheel.name

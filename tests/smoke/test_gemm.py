@@ -1,0 +1,300 @@
+"""Products with weights: layouts, few rows, what is written in place, and wrong arguments."""
+
+import math
+
+import pytest
+import torch
+from cases.gemm import ACTIVATIONS, dense
+from torch import Tensor
+
+import fusedops
+
+HALVES = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
+
+
+def normal(*shape: int, dtype: torch.dtype, device: torch.device, spread: float = 1.0) -> Tensor:
+    return (torch.randn(shape, device=device) * spread).to(dtype)
+
+
+def by_columns(weight: Tensor) -> Tensor:
+    """The same, as the weight of torch.nn.Linear lies when it is transposed."""
+    return weight.t().contiguous().t()
+
+
+def with_gaps(weight: Tensor) -> Tensor:
+    """The same, as a part of a wider weight."""
+    return torch.cat([weight, weight], 1)[:, : weight.shape[1]]
+
+
+LAYOUTS = {"rows": lambda w: w, "columns": by_columns, "gaps": with_gaps}
+
+
+def assert_near(found: Tensor, exact: Tensor, ulps: float = 4.0) -> None:
+    """Within ulps of the dtype, of the value or of the root mean square."""
+    scale = exact.abs() + exact.square().mean().sqrt()
+    error = (found.double() - exact).abs() / (scale * torch.finfo(found.dtype).eps)
+    assert error.max().item() <= ulps
+
+
+@HALVES
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("rows", [1, 2, 7, 8, 9, 16, 17])
+def test_few_rows(rows, layout, dtype, anywhere):
+    for inner, cols in ((8, 8), (72, 24), (264, 520), (1000, 40), (2056, 4104), (8192, 64)):
+        x = normal(rows, inner, dtype=dtype, device=anywhere)
+        weight = LAYOUTS[layout](
+            normal(inner, cols, dtype=dtype, device=anywhere, spread=inner**-0.5)
+        )
+        bias = normal(cols, dtype=dtype, device=anywhere)
+        exact = x.double() @ weight.double() + bias.double()
+        assert_near(fusedops.linear_layer(x, weight, bias), exact)
+
+
+@HALVES
+@pytest.mark.parametrize("layout", ["rows", "columns"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("rows", [1, 8, 13, 40])
+def test_activations_of_few_rows(rows, activation, layout, dtype, anywhere):
+    x, residual = (normal(rows, 264, dtype=dtype, device=anywhere) for _ in range(2))
+    gamma = normal(264, dtype=dtype, device=anywhere)
+    gated = activation.endswith(("glu", "glu_erf"))
+    up = normal(264, 272, dtype=dtype, device=anywhere, spread=0.06)
+    down = normal(136 if gated else 272, 48, dtype=dtype, device=anywhere, spread=0.06)
+    up, down = LAYOUTS[layout](up), LAYOUTS[layout](down)
+    s = x.double() + residual.double()
+    u = s / (s.square().mean(-1, keepdim=True) + 1e-6).sqrt() * gamma.double()
+    exact = ACTIVATIONS[activation](u @ up.double()) @ down.double()
+    product, total = fusedops.rms_mlp_gemm(x, residual, up, down, gamma, activation=activation)
+    assert total is residual
+    assert_near(residual, s, 1.0)
+    assert_near(product, exact, 12.0)
+
+
+@HALVES
+@pytest.mark.parametrize("layout", ["rows", "columns"])
+@pytest.mark.parametrize("groups", [1, 2, 6, 96])
+@pytest.mark.parametrize("rows", [1, 8, 16, 20])
+def test_int8_weights(rows, groups, layout, dtype, anywhere):
+    inner, cols = 384, 144
+    x = normal(rows, inner, dtype=dtype, device=anywhere)
+    weight = torch.randint(-128, 128, (inner, cols), device=anywhere, dtype=torch.int8)
+    weight = LAYOUTS[layout](weight)
+    scale = torch.rand(groups, device=anywhere) * 1e-3
+    assert_near(
+        fusedops.vector_matmul_int8(x, weight, scale), x.double() @ dense(weight, scale), 6.0
+    )
+
+
+@HALVES
+def test_one_element_of_x_picks_a_row_of_the_weight(dtype, anywhere):
+    """Nothing is added that is not there, and no element is taken for another."""
+    inner, cols = 264, 136
+    weight = normal(inner, cols, dtype=dtype, device=anywhere)
+    for layout in LAYOUTS.values():
+        x = torch.zeros(11, inner, device=anywhere, dtype=dtype)
+        picked = torch.randperm(inner, device=anywhere)[:11]
+        x[torch.arange(11, device=anywhere), picked] = 1
+        assert torch.equal(fusedops.vector_matmul(x, layout(weight)), weight[picked])
+
+
+@HALVES
+def test_nan_and_infinity_stay_in_their_rows_and_columns(dtype, anywhere):
+    x = normal(5, 64, dtype=dtype, device=anywhere)
+    weight = normal(64, 72, dtype=dtype, device=anywhere)
+    x[2, 7], weight[9, 33] = math.nan, math.inf
+    for layout in LAYOUTS.values():
+        found = fusedops.vector_matmul(x, layout(weight))
+        assert found[2].isnan().all()
+        others = torch.tensor([0, 1, 3, 4], device=anywhere)
+        assert found[others, 33].isinf().all()
+        assert found[others][:, :33].isfinite().all()
+        assert found[others][:, 34:].isfinite().all()
+
+
+@pytest.mark.parametrize("rows", [3, 40])
+def test_relu_keeps_nan(rows, anywhere):
+    x, weight = torch.zeros(rows, 8, device=anywhere), torch.ones(8, 8, device=anywhere)
+    x[1] = math.nan
+    row, zero = torch.ones(8, device=anywhere), torch.zeros(8, device=anywhere)
+    for dtype in (torch.float32, torch.bfloat16):
+        args = (x, x, zero, weight, zero, weight, row, zero)
+        found, _ = fusedops.mlp_gemm(*(arg.to(dtype) for arg in args), activation="relu")
+        assert found[1].isnan().all()
+        assert found[0].isfinite().all()
+
+
+def test_the_residual_is_written_where_it_lies(anywhere):
+    x = torch.randn(4, 24, device=anywhere)
+    up, down = torch.randn(24, 32, device=anywhere), torch.randn(16, 24, device=anywhere)
+    gamma = torch.ones(24, device=anywhere)
+    whole = torch.randn(4, 50, device=anywhere)
+    residual, before = whole[:, 1:49:2], whole.clone()
+    product, total = fusedops.rms_mlp_gemm(x, residual, up, down, gamma)
+    assert total is residual
+    assert torch.equal(whole[:, 1:49:2], before[:, 1:49:2] + x)
+    assert torch.equal(whole[:, 0::2], before[:, 0::2])
+    plain, _ = fusedops.rms_mlp_gemm(x, before[:, 1:49:2].contiguous(), up, down, gamma)
+    torch.testing.assert_close(product, plain)
+
+
+def test_what_writes_refuses_a_gradient_and_counts_its_writes(anywhere):
+    x = torch.randn(4, 24, device=anywhere)
+    up, down = torch.randn(24, 32, device=anywhere), torch.randn(16, 24, device=anywhere)
+    args = (x, x.clone(), up, down, x[0])
+    with pytest.raises(RuntimeError, match="rms_mlp_gemm: writes to its arguments, so it has no"):
+        fusedops.rms_mlp_gemm(x.clone().requires_grad_(), *args[1:])
+    for function in (fusedops.rms_mlp_gemm, fusedops.rms_mlp_gemm_fp32):
+        version = args[1]._version
+        assert function(*args)[1] is args[1]
+        assert args[1]._version > version
+
+
+def test_int8_weights_have_no_gradient_and_say_so(anywhere):
+    x = torch.randn(4, 24, device=anywhere, requires_grad=True)
+    weight, scale = fusedops.quantize(torch.randn(24, 8, device=anywhere), 2)
+    found = fusedops.vector_matmul_int8(x, weight, scale)
+    with pytest.raises(NotImplementedError, match="int8 weights have no gradient"):
+        found.sum().backward()
+
+
+def test_autocast_changes_no_type(anywhere):
+    x, weight = torch.randn(20, 24, device=anywhere), torch.randn(24, 8, device=anywhere)
+    row = torch.randn(24, device=anywhere)
+    outside = (
+        fusedops.linear_layer(x, weight, weight[0]),
+        fusedops.fused_gemm_gelu(x, weight, weight[0], weight.t().contiguous()),
+        *fusedops.qkv_gemm(x, weight, None, row, row),
+    )
+    with torch.autocast(anywhere.type, dtype=torch.bfloat16):
+        inside = (
+            fusedops.linear_layer(x, weight, weight[0]),
+            fusedops.fused_gemm_gelu(x, weight, weight[0], weight.t().contiguous()),
+            *fusedops.qkv_gemm(x, weight, None, row, row),
+        )
+    assert all(torch.equal(one, other) for one, other in zip(inside, outside, strict=True))
+
+
+def test_no_sum_at_all(anywhere):
+    """K of 0: an empty sum is 0, and what follows is still done."""
+    for rows in (2, 20):
+        x, up = torch.empty(rows, 0, device=anywhere), torch.empty(0, 6, device=anywhere)
+        bias, down = torch.randn(6, device=anywhere), torch.randn(6, 3, device=anywhere)
+        assert torch.equal(fusedops.vector_matmul(x, up), torch.zeros(rows, 6, device=anywhere))
+        assert torch.equal(fusedops.linear_layer(x, up, bias), bias.expand(rows, 6))
+        expected = torch.nn.functional.gelu(bias, approximate="tanh") @ down
+        found = fusedops.fused_gemm_gelu(x, up, bias, down)
+        torch.testing.assert_close(found, expected.expand(rows, 3))
+
+
+@HALVES
+def test_two_runs_of_few_rows_give_the_same_bits(dtype, gpu):
+    x = normal(4, 4096, dtype=dtype, device=gpu)
+    weight = normal(4096, 6144, dtype=dtype, device=gpu)
+    for layout in LAYOUTS.values():
+        first, second = (fusedops.vector_matmul(x, layout(weight)) for _ in range(2))
+        assert torch.equal(first, second)
+
+
+@HALVES
+def test_a_weight_that_the_kernel_before_wrote(dtype, gpu):
+    """The kernel for few rows starts before the one before it is done."""
+    x = normal(1, 4096, dtype=dtype, device=gpu)
+    weight = normal(4096, 8192, dtype=dtype, device=gpu)
+    for layout in ("rows", "columns"):
+        laid = LAYOUTS[layout](weight).clone()
+        torch.cuda.synchronize()
+        for _ in range(20):
+            laid.neg_()
+            found = fusedops.vector_matmul(x, laid)
+            assert torch.equal(found, fusedops.vector_matmul(x, laid))
+
+
+WRONG = {
+    "rows of weight": (
+        lambda x, w, b: fusedops.linear_layer(x, w[:3], b),
+        r"linear_layer: weight: expected shape \[4, any\] \(the last dimension of x\), "
+        r"found \[3, 6\]",
+    ),
+    "rank of weight": (
+        lambda x, w, b: fusedops.vector_matmul(x, w[0]),
+        r"vector_matmul: weight: expected shape \[4, any\] \(the last dimension of x\), "
+        r"found \[6\]",
+    ),
+    "bias": (
+        lambda x, w, b: fusedops.linear_layer(x, w, b[:2]),
+        r"linear_layer: bias: expected shape \[6\] \(the last dimension of weight\), found \[2\]",
+    ),
+    "dtypes": (
+        lambda x, w, b: fusedops.linear_layer(x, w.half(), b),
+        r"linear_layer: weight: expected dtype float32 \(that of x\), found float16",
+    ),
+    "integers": (
+        lambda x, w, b: fusedops.vector_matmul(x.long(), w.long()),
+        "vector_matmul: x: expected dtype float32, float16, bfloat16 or float64, found int64",
+    ),
+    "no dimension": (
+        lambda x, w, b: fusedops.vector_matmul(x[0, 0], w),
+        "vector_matmul: x: expected at least 1 dimension, found 0",
+    ),
+    "second weight": (
+        lambda x, w, b: fusedops.fused_gemm_gelu(x, w, b, w),
+        r"fused_gemm_gelu: weight2: expected shape \[6, any\] \(the last dimension of weight\), "
+        r"found \[4, 6\]",
+    ),
+    "dimensions of q": (
+        lambda x, w, b: fusedops.einsum_sec_sm_ecm(x, w),
+        "einsum_sec_sm_ecm: q: expected 3 dimensions, found 2",
+    ),
+    "places of q": (
+        lambda x, w, b: fusedops.einsum_sec_sm_ecm(x[None], w),
+        r"einsum_sec_sm_ecm: weight: expected shape \[1, any\] \(the first dimension of q\), "
+        r"found \[4, 6\]",
+    ),
+    "gamma": (
+        lambda x, w, b: fusedops.qkv_gemm(x, w, b, b, x[0]),
+        r"qkv_gemm: gamma: expected shape \[4\] \(the last dimension of x\), found \[6\]",
+    ),
+    "residual": (
+        lambda x, w, b: fusedops.rms_mlp_gemm(x, x[:1], w, w, x[0]),
+        r"rms_mlp_gemm: residual: expected shape \[2, 4\] \(that of x\), found \[1, 4\]",
+    ),
+    "gated weight": (
+        lambda x, w, b: fusedops.rms_mlp_gemm(x, x, w[:, :5], w, x[0]),
+        r"rms_mlp_gemm: weight: expected an even last dimension \(values and gates\), found 5",
+    ),
+    "half of it": (
+        lambda x, w, b: fusedops.rms_mlp_gemm(x, x, w, w, x[0]),
+        r"rms_mlp_gemm: weight2: expected shape \[3, any\] \(half the last dimension of weight\), "
+        r"found \[4, 6\]",
+    ),
+    "activation": (
+        lambda x, w, b: fusedops.mlp_gemm(x, x, x[0], w, b, w, x[0], x[0], activation="tanh"),
+        "mlp_gemm: activation: expected 'gelu', 'gelu_erf', 'relu', 'geglu', 'geglu_erf', "
+        "'swiglu' or 'reglu', found 'tanh'",
+    ),
+    "no int8": (
+        lambda x, w, b: fusedops.vector_matmul_int8(x, w, b[:1]),
+        "vector_matmul_int8: weight: expected dtype int8, found float32",
+    ),
+    "int8 and float64": (
+        lambda x, w, b: fusedops.vector_matmul_int8(x.double(), w.to(torch.int8), b[:1]),
+        "vector_matmul_int8: x: expected dtype float32, float16 or bfloat16, found float64",
+    ),
+    "groups": (
+        lambda x, w, b: fusedops.linear_layer_int8(x, w.to(torch.int8), b[:3], b),
+        r"linear_layer_int8: scale: expected shape \[groups\] with a divisor of 4 "
+        r"\(the rows of weight\), found \[3\]",
+    ),
+    "type of scale": (
+        lambda x, w, b: fusedops.linear_layer_int8(x, w.to(torch.int8), b[:2].half()),
+        "linear_layer_int8: scale: expected dtype float32, found float16",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_arguments(name, anywhere):
+    call, message = WRONG[name]
+    x, weight, bias = (torch.ones(*shape, device=anywhere) for shape in ((2, 4), (4, 6), (6,)))
+    with pytest.raises((ValueError, RuntimeError), match=message):
+        call(x, weight, bias)

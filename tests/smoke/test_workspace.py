@@ -1,0 +1,131 @@
+"""A workspace: its regions, its lifetime, its errors."""
+
+import gc
+from itertools import pairwise
+
+import pytest
+import torch
+
+import fusedops
+
+
+def made(device, **sizes):
+    wanted = {"hidden": 128, "heads": 4, "kv_heads": 2, "layers": 3, "max_batch": 2}
+    wanted |= {"max_tokens": 10, "dtype": torch.float16, "device": device, **sizes}
+    return fusedops.Workspace(**wanted)
+
+
+def tensors(workspace):
+    memory = workspace.memory
+    others = (memory.context, memory.positions, memory.counters, memory.partials)
+    return [*memory.keys, *memory.values, *others]
+
+
+@pytest.mark.parametrize("sizes", [{}, {"hidden": 20}, {"heads": 64, "dtype": torch.float32}])
+def test_regions_are_disjoint_and_aligned(sizes, anywhere):
+    workspace = made(anywhere, **sizes)
+    spans = sorted((one.data_ptr(), one.data_ptr() + one.nbytes) for one in tensors(workspace))
+    spans = [(begin, end) for begin, end in spans if end > begin]
+    assert all(begin % 256 == 0 for begin, _ in spans)
+    assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
+    assert spans[-1][1] - spans[0][0] <= workspace.bytes()
+
+
+def test_it_is_one_allocation(gpu):
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_stats(gpu)["allocation.all.allocated"]
+    workspace = made(gpu)
+    assert torch.cuda.memory_stats(gpu)["allocation.all.allocated"] == before + 1
+    held = torch.cuda.memory_allocated(gpu)
+    workspace.release()
+    assert held - torch.cuda.memory_allocated(gpu) >= workspace.bytes()
+
+
+def test_a_result_outlives_its_workspace(anywhere):
+    workspace = made(anywhere)
+    qkv = torch.randn(2, 1, 8 * 32, device=anywhere).half()
+    with torch.no_grad():
+        found = fusedops.softmax_context(qkv, workspace=workspace, layer_id=2, heads=4)
+    kept = found.clone()
+    begin = workspace.memory.context.data_ptr()
+    assert found.data_ptr() == begin
+    workspace.release()
+    del workspace
+    gc.collect()
+    filler = [torch.full((1 << 12,), 7.0, device=anywhere) for _ in range(200)]
+    assert torch.equal(found, kept)
+    assert len(filler) == 200
+
+
+def test_memory_is_freed_with_its_last_result(gpu):
+    before = torch.cuda.memory_allocated(gpu)
+    workspace = made(gpu, max_tokens=4096)
+    found = workspace.memory.context[:1]
+    workspace.release()
+    assert torch.cuda.memory_allocated(gpu) - before >= workspace.bytes()
+    del found
+    assert torch.cuda.memory_allocated(gpu) == before
+
+
+def test_release_and_retake(anywhere):
+    workspace = made(anywhere)
+    qkv = torch.randn(2, 4, 8 * 32, device=anywhere).half()
+    how = {"workspace": workspace, "heads": 4}
+    with torch.no_grad():
+        fusedops.softmax_context(qkv, layer_id=2, **how)
+        assert workspace.tokens == 4
+        workspace.release()
+        assert "released" in repr(workspace)
+        assert workspace.tokens == 0
+        with pytest.raises(RuntimeError, match=r"Workspace: it has been released; retake\(\)"):
+            fusedops.softmax_context(qkv, layer_id=2, **how)
+        workspace.retake()
+        assert workspace.positions.tolist() == [0, 0]
+        fusedops.softmax_context(qkv[:, :1], layer_id=2, **how)
+    assert workspace.positions.tolist() == [1, 1]
+
+
+def test_reset(anywhere):
+    workspace = made(anywhere)
+    workspace.positions.fill_(5)
+    workspace.count(5)
+    workspace.reset()
+    assert workspace.tokens == 0
+    assert workspace.positions.tolist() == [0, 0]
+
+
+def test_counting(anywhere):
+    workspace = made(anywhere)
+    workspace.count(7)
+    assert workspace.tokens == 7
+    says = r"Workspace.count: tokens: expected at most 3 tokens .* beside the 7 .*, found 4"
+    with pytest.raises(ValueError, match=says):
+        workspace.count(4)
+    assert workspace.tokens == 7
+
+
+def test_the_table_names_every_region(anywhere):
+    workspace = made(anywhere)
+    shown = repr(workspace)
+    for region in workspace.layout.regions:
+        line = next(line for line in shown.splitlines() if line.split()[0] == region.name)
+        assert line.split()[1:3] == [str(region.offset), str(region.bytes)]
+    assert str(workspace.bytes()) in shown
+    assert "0 of 10 tokens" in shown
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"hidden": 130}, r"hidden: expected a multiple of 4 \(heads\), found 130"),
+        ({"hidden": 2048}, "hidden: expected at most 256 for each of 4 heads, found 2048"),
+        ({"kv_heads": 3}, r"kv_heads: expected a divisor of 4 \(heads\), found 3"),
+        ({"heads": 0}, "heads: expected at least 1, found 0"),
+        ({"layers": -1}, "layers: expected at least 1, found -1"),
+        ({"max_tokens": 0}, "max_tokens: expected at least 1, found 0"),
+        ({"dtype": torch.float64}, "dtype: expected float32, float16 or bfloat16, found float64"),
+    ],
+)
+def test_wrong_sizes(sizes, message, anywhere):
+    with pytest.raises(ValueError, match=f"Workspace: {message}"):
+        made(anywhere, **sizes)

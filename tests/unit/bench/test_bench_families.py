@@ -1,0 +1,62 @@
+"""Every way of calling that is timed, on tiny tensors and the CPU."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from families import FAMILIES  # noqa: E402
+from kernelbench.ahead import case_of, jobs_of  # noqa: E402
+from kernelbench.case import Choice  # noqa: E402
+from kernelbench.measure import difference  # noqa: E402
+
+import fusedops  # noqa: E402
+
+OPERATORS = [
+    (family, place)
+    for family, found in FAMILIES.items()
+    for place, operator in enumerate(found.operators)
+    if hasattr(fusedops, operator.name)
+]
+each = pytest.mark.parametrize(("family", "place"), OPERATORS)
+
+
+@each
+def test_ours_computes_what_plain_torch_computes(family, place):
+    operator = FAMILIES[family].operators[place]
+    for dtype in operator.dtypes:
+        case = operator.make(operator.tiny, dtype)
+        arguments = case.inputs(torch.device("cpu"))
+        assert difference(case, arguments) <= case.tolerance
+
+
+@each
+def test_cells_are_told_apart_and_found_again(family, place):
+    operator = FAMILIES[family].operators[place]
+    cases = list(operator.cases(Choice()))
+    keys = {(case.op, case.way, case.dtype_name, case.shape_name) for case in cases}
+    assert len(keys) == len(cases)
+    assert {case.op for case in cases} == {operator.name}
+    assert set(operator.quick) <= set(operator.shapes)
+    for case in cases:
+        for job in jobs_of(family, place, case):
+            found = case_of(job)
+            assert (found.dtype, found.shape) == (case.dtype, case.shape)
+
+
+@each
+def test_bytes_are_at_least_those_of_what_comes_out(family, place):
+    operator = FAMILIES[family].operators[place]
+    case = operator.smallest
+    result = case.plain(*case.inputs(torch.device("cpu")))
+    results = (result,) if isinstance(result, torch.Tensor) else result
+    assert case.bytes_moved > sum(tensor.nbytes for tensor in results)
+
+
+def test_operators_of_a_family_are_told_apart():
+    for family in FAMILIES.values():
+        ways = [
+            (operator.name, operator.make(operator.shapes[0], operator.dtypes[0]).way)
+            for operator in family.operators
+            if hasattr(fusedops, operator.name)
+        ]
+        assert len(set(ways)) == len(ways)
