@@ -88,6 +88,10 @@ class Smoke(Section):
     requires: Annotated[
         tuple[RequirementText, ...], Field(description="What they need beside torch.")
     ] = ()
+    emulated: Annotated[
+        tuple[RelativePath, ...],
+        Field(description="Those of the folder that are run by emulation; default: all."),
+    ] = ()
 
 
 class Gates(Section):

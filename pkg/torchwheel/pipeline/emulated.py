@@ -48,7 +48,8 @@ def try_out(run: Run, variant: Variant, engine: Engine, wheel: Path) -> Record |
     command = ["run", "--rm", f"--label={LABEL}={run.id}", *for_machine(wanted.machine)]
     command += volume_options(volumes)
     command += [image.reference, "bash", "-c", _SCRIPT, "smoke", " ".join(names)]
-    command += pytest_arguments(inside.KEPT / inside.JUNIT, "tests")
+    tests = [f"tests/{name}" for name in run.matrix.smoke.emulated or (".",)]
+    command += pytest_arguments(inside.KEPT / inside.JUNIT, *tests)
     log = kept / "emulated.log"
     status = 0 if engine.succeeds(command, log) else 1
     return from_files(wheel, run.companions, kept / inside.PROBE, kept / inside.JUNIT, status)

@@ -7,9 +7,9 @@ from torchwheel.errors import TorchwheelError
 from torchwheel.smoke.record import Outcome, TestResult
 
 
-def pytest_arguments(report: Path, tests: str) -> list[str]:
+def pytest_arguments(report: Path, *tests: str) -> list[str]:
     """What Python is called with to run `tests` and write the file `report`."""
-    return ["-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", tests]
+    return ["-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *tests]
 
 
 def parse(text: str) -> tuple[TestResult, ...]:
