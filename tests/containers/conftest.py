@@ -28,6 +28,21 @@ def engine() -> Engine:
 
 
 @pytest.fixture(scope="session")
+def image_of(engine) -> Callable[[str], str]:
+    """The name of a toolkit's image that was made here before: image_of("rocm-7.2")."""
+    listed = engine.call(["images", "--format", "{{.Repository}}:{{.Tag}}"], "listing images")
+
+    def found(toolkit: str) -> str:
+        images = [image for image in listed.splitlines() if f"torchwheel/{toolkit}-" in image]
+        if not images:
+            variants = toolkit.replace("-", "").replace("cuda", "cu") + "-*"
+            pytest.skip(f"no image {toolkit}: make it with `nox -s images -- '{variants}'`")
+        return images[0]
+
+    return found
+
+
+@pytest.fixture(scope="session")
 def base(engine) -> Base:
     """The release the images begin with: made here before, or pulled."""
     found = Base("bullseye")

@@ -15,8 +15,8 @@ PROJECT = Path(__file__).parents[1] / "unit" / "builder" / "cuda_project"
 
 
 @pytest.mark.parametrize("release", ["6.4", "7.2"])
-def test_the_translation_compiles_for_gfx942(engine, tmp_path, release):
-    image = rocm_image(engine, release)
+def test_the_translation_compiles_for_gfx942(engine, image_of, tmp_path, release):
+    image = image_of(f"rocm-{release}")
     out = tmp_path / "out"
     source = Path(shutil.copytree(PROJECT, tmp_path / "project"))
     became = hipify(
@@ -34,13 +34,3 @@ def test_the_translation_compiles_for_gfx942(engine, tmp_path, release):
     (code,) = read_hip_code(out / "scale.so")
     assert code.arch.startswith("gfx942")
     assert any("scale" in kernel for kernel in code.kernels)
-
-
-def rocm_image(engine, release: str) -> str:
-    """An image of this ROCm that was made here before."""
-    listed = engine.call(["images", "--format", "{{.Repository}}:{{.Tag}}"], "listing images")
-    name = f"torchwheel/rocm-{release}-"
-    found = [image for image in listed.splitlines() if name in image]
-    if not found:
-        pytest.skip(f"no image of ROCm {release}: make it with `nox -s images -- rocm{release}-*`")
-    return found[0]

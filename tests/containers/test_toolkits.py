@@ -3,19 +3,20 @@
 Whole wheels of one GPU architecture: compiled, linked, held against the gates, tried.
 """
 
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from torchwheel.toolkit.cache import cache_folder
-
 pytestmark = pytest.mark.containers
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def command() -> list[str]:
+    return [sys.executable, "-m", "torchwheel.cli", "wheels", "--container"]
 
 
 @pytest.mark.parametrize(
@@ -26,20 +27,9 @@ ROOT = Path(__file__).parents[2]
         ("rocm7.2-stable", "gfx1201", "rocm-7.2"),  # the newest; wavefronts of 32
     ],
 )
-def test_a_wheel_for_one_architecture(engine, tmp_path, variant, arch, image):
-    listed = engine.call(["images", "--format", "{{.Repository}}"], "listing images")
-    if not any(f"torchwheel/{image}-" in name for name in listed.splitlines()):
-        pytest.skip(f"no image {image}: make it with `nox -s images -- {variant}`")
-    command = [sys.executable, "-m", "torchwheel.cli", "wheels", "--container", "--archs", arch]
-    done = subprocess.run(
-        [*command, "--dist", str(tmp_path), variant],
-        cwd=ROOT,
-        env={**os.environ, "TORCHWHEEL_CACHE": str(cache_folder()), "COLUMNS": "80"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=1800,
-    )
+def test_a_wheel_for_one_architecture(torchwheel, image_of, tmp_path, variant, arch, image):
+    image_of(image)
+    done = torchwheel("--archs", arch, "--dist", tmp_path, variant, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
     (wheel,) = tmp_path.glob("*.whl")
     # A function of a newer C library would show here.

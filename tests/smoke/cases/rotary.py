@@ -67,7 +67,7 @@ def _case(
         ],
         backward=[(2, 7, 9, width) for width in widths],
         strided=(3, 5, 6, last),
-        tiny=(2, 3, 2, last),
+        tiny=(1, 2, 2, last),
         ranks=(4,),
         lasts=widths,
         rowwise=False,

@@ -1,0 +1,75 @@
+"""compute-sanitizer over the smoke tests: kernels stay in bounds, and threads do not race.
+
+Small shapes only: under the tool a kernel takes a hundred times as long. One process at a time, as
+each takes the GPU's memory for itself.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.gpu
+
+SMOKE = Path(__file__).resolve().parents[1] / "smoke"
+FOUND = 9  # the tool's exit status for an error that it has seen
+# Neither shapes past any small one, nor what runs no kernel, or a graph's, or torch's own.
+LEFT_OUT = "not (2_31 or cpu or compiles or graph or gradcheck or large or stream or devices)"
+FILES = sorted(file.name for file in SMOKE.glob("test_*.py") if file.name != "test_large.py")
+# A kernel with a body of our choice: block of 64 threads, one element of memory.
+WRONG = """
+import sys
+import torch
+from torch.cuda import _compile_kernel
+source = 'extern "C" __global__ void fusedops_wrong(float* to) {' + sys.argv[1] + "}"
+wrong = _compile_kernel(source, "fusedops_wrong")
+wrong((1, 1, 1), (64, 1, 1), (torch.zeros(1, device="cuda"),))
+torch.cuda.synchronize()
+"""
+OUTSIDE = "to[(1 << 24) + threadIdx.x] = 1;"
+RACE = "__shared__ float all; all = threadIdx.x; to[0] = all;"
+
+
+@pytest.fixture
+def sanitizer():
+    """Runs a Python command under a tool; gives its exit status and what it printed."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU that torch can use")
+    home = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
+    found = shutil.which("compute-sanitizer") or shutil.which(home / "bin" / "compute-sanitizer")
+    if found is None:
+        pytest.skip("no compute-sanitizer on the PATH or in CUDA_HOME")
+
+    def run(tool: str, *python: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [found, "--tool", tool, "--kernel-name", "kns=fusedops"]
+            + ["--error-exitcode", str(FOUND), sys.executable, *python],
+            # Every tensor from the driver: torch's allocator hides what lies beside one.
+            env={**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},
+            cwd=SMOKE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout
+
+    return run
+
+
+@pytest.mark.parametrize(("tool", "body"), [("memcheck", OUTSIDE), ("racecheck", RACE)])
+def test_the_tool_sees_what_is_wrong(sanitizer, tool, body):
+    status, printed = sanitizer(tool, "-c", WRONG, body)
+    assert status == FOUND, printed
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
+def test_the_smoke_tests_are_clean(sanitizer, tool, file):
+    status, printed = sanitizer(tool, "-m", "pytest", "-x", "-k", LEFT_OUT, file)
+    no_tests = 5
+    assert status in (0, no_tests), printed[-4000:]
