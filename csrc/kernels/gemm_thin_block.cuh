@@ -17,8 +17,6 @@ constexpr int kWarps = 8;
 constexpr int kBlock = kWarps * warp::kWidth;
 constexpr int kQuad = 4;  // threads with one g of platform/tensor_core.h
 constexpr int kRows = 8;  // of x, in a tile
-constexpr int kAsked =
-    2;  // chunks of the weight that a warp asks for before the kernels before end
 
 struct Shape {
   std::int64_t cols;    // of y

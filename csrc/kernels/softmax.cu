@@ -1,23 +1,12 @@
 #include <algorithm>
 
 #include "kernels/dispatch.cuh"
-#include "kernels/row_block.h"
-#include "kernels/softmax.h"
-#include "kernels/softmax_ahead.cuh"
-#include "kernels/softmax_kept.cuh"
-#include "platform/device.h"
+#include "kernels/softmax_ahead_launch.cuh"
 
 namespace fusedops::kernels {
-// Named: nvcc names an anonymous one after the folder, and the wheel's bytes would follow.
 namespace softmax_detail {
 
-using namespace softmax_row;
-
 constexpr std::int64_t kMostKeys = 1 << 15;
-
-inline bool shares_mask(const Softmax& call) {
-  return call.mask.type != Beside::Type::none && call.mask.head == 0 && call.heads > 1;
-}
 
 // So many heads that share a mask's row are taken by the same threads, where that leaves enough for
 // all multiprocessors.
@@ -37,25 +26,6 @@ RowBlock block_of(const Softmax& call, int vectors) {
   return row_block(edges ? std::max<std::int64_t>(threads, 2 * kLanes<T>) : threads, kThreads);
 }
 
-inline bool is_plain(const Softmax& call) {
-  return call.mask.type == Beside::Type::none && call.alibi.type == Beside::Type::none;
-}
-
-inline Job job_of(const Softmax& call, bool heads_inside, unsigned together) {
-  const bool plain = is_plain(call);
-  return {Sight<int>(call),
-          Divisor(heads_inside ? call.heads : call.queries),
-          Divisor(heads_inside ? call.queries : call.heads),
-          heads_inside,
-          plain && !call.causal && call.window == 0,
-          together,
-          static_cast<float>(call.scale),
-          static_cast<float>(plain ? kLog2E * call.scale : kLog2E),
-          1.0f,
-          call.mask,
-          call.alibi};
-}
-
 // Whether the kernels are for the call. With a scale that is not positive, what a thread does not
 // have could not be told by its score.
 inline bool fits(const Softmax& call) {
@@ -65,9 +35,6 @@ inline bool fits(const Softmax& call) {
          (call.mask.type == Beside::Type::none || call.mask.key == 1) &&
          (call.alibi.type == Beside::Type::none || call.slopes);
 }
-
-template <class T>
-using Kernel = void (*)(T*, const T*, unsigned, Job);
 
 template <class T>
 Form form_of(const Softmax& call) {
@@ -130,66 +97,6 @@ gpu::Status launch_kept(const Softmax& call, Form form, void* y, const void* sco
   return overlap::launch(choice.kernel, block.blocks(units), block.dim(), stream,
                          static_cast<T*>(y), static_cast<const T*>(scores),
                          static_cast<unsigned>(units), job);
-}
-
-constexpr int kAlwaysAllowed = 47 << 10;  // bytes; the kernels have up to 1 KiB beside it
-
-// How a call's rows are fetched ahead.
-template <class T>
-struct Ahead {
-  Kernel<T> kernel;
-  RowBlock block;
-  int shared;  // bytes
-};
-
-template <class T, Form kForm>
-Ahead<T> ahead_as(const Softmax& call) {
-  constexpr int kVectors = Rows<T, kForm>::kVectors, kThreads = 128;
-  const RowBlock block =
-      row_block(ceil_div(call.keys, std::int64_t{kLanes<T> * kVectors}), kThreads);
-  const std::int64_t places = block.threads * block.rows * kVectors * kPlaces<T, kForm>;
-  return {&softmax_ahead_kernel<T, kForm>, block, static_cast<int>(places * kVectorBytes)};
-}
-
-template <class T>
-Ahead<T> ahead_of(const Softmax& call, Form form) {
-  if (form == Form::boolean) return ahead_as<T, Form::boolean>(call);
-  if constexpr (sizeof(T) < sizeof(float)) {
-    if (form == Form::float32) return ahead_as<T, Form::float32>(call);
-  }
-  return ahead_as<T, Form::like_scores>(call);
-}
-
-// Rows that the same threads take, one after another: where a multiprocessor has only one block or
-// two, so that it has something to wait for while they exchange maxima; and of masks wider than the
-// scores, which are then read once for these rows. No more than leave enough for all processors.
-template <class T>
-unsigned run_of(const Softmax& call, Form form, std::int64_t threads, int processors) {
-  constexpr std::int64_t kThreads = 1024;  // of a multiprocessor
-  const bool wide = form == Form::float32 && shares_mask(call);
-  unsigned run = wide ? 8 : threads > kThreads / 2 ? kLanes<T> : threads > kThreads / 4 ? 2 : 1;
-  while (run > 1 && call.rows() / run * threads < processors * kThreads * 9 / 10) run /= 2;
-  return run;
-}
-
-template <class T>
-gpu::Status launch_ahead(const Softmax& call, const Ahead<T>& ahead, Form form, unsigned run,
-                         void* y, const void* scores, gpu::Stream stream) {
-  Job job = job_of(call, shares_mask(call) && call.mask.query != 0, run);
-  if (form == Form::boolean) {
-    job.factor = static_cast<float>(kLog2E * call.scale);
-    job.slopes = static_cast<float>(1 / call.scale);
-  }
-  if (ahead.shared > kAlwaysAllowed) {
-    const gpu::Status status = gpu::allow_shared(ahead.kernel, ahead.shared);
-    if (status != gpu::kSuccess) return status;
-  }
-  const std::int64_t rows = call.rows(), of_block = ahead.block.rows * run;
-  return overlap::launch(ahead.kernel,
-                         overlap::Blocks{dim3(static_cast<unsigned>(ceil_div(rows, of_block))),
-                                         ahead.block.dim(), 1, static_cast<unsigned>(ahead.shared)},
-                         stream, static_cast<T*>(y), static_cast<const T*>(scores),
-                         static_cast<unsigned>(rows), job);
 }
 
 template <class T>

@@ -1,11 +1,9 @@
 #include "ops/attention.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
-#include <cstring>
 #include <limits>
 
+#include "ops/angles.h"
 #include "ops/error.h"
 #include "ops/masks.h"
 #include "ops/validate.h"
@@ -41,25 +39,13 @@ std::int64_t check_qkv(const char* op, const TensorView& qkv, const AttentionOpt
 }
 
 void check_options(const char* op, std::int64_t head_dim, const AttentionOptions& options) {
-  const std::string& style = options.rotary_style;
-  if (style != "half" && style != "interleaved") {
-    fail(op, "rotary_style", "'half' or 'interleaved'", "'" + style + "'");
-  }
+  is_interleaved(op, "rotary_style", options.rotary_style);
   if (options.rotary_dim < 0 || options.rotary_dim > head_dim || options.rotary_dim % 2 != 0) {
     fail(op, "rotary_dim", "an even number up to " + number(head_dim) + " (the size of a head)",
          number(options.rotary_dim));
   }
-  if (!(options.theta > 0) || !std::isfinite(options.theta)) {
-    char found[32];
-    std::snprintf(found, sizeof found, "%g", options.theta);
-    fail(op, "theta", "a positive finite number", found);
-  }
+  check_theta(op, options.theta);
   check_window(op, options.window);
-}
-
-void check_on_its_device(const char* op, const char* name, const TensorView& tensor,
-                         const TensorView& qkv) {
-  check_same_device(op, {name, tensor}, {"qkv", qkv});
 }
 
 void check_alibi(const char* op, const TensorView& alibi, const TensorView& qkv,
@@ -74,17 +60,14 @@ void check_cache(const char* op, const AttentionTensors& tensors, std::int64_t k
                  std::int64_t row) {
   const TensorView& keys = tensors.keys;
   const std::int64_t batch = tensors.qkv.sizes[0];
-  check_same_dtype(op, {"keys", keys}, {"qkv", tensors.qkv});
-  check_on_its_device(op, "keys", keys, tensors.qkv);
+  check_like(op, {"keys", keys}, {"qkv", tensors.qkv});
   if (keys.dim != 4 || keys.sizes[0] < batch || keys.sizes[1] != kv_heads || keys.sizes[3] != row) {
     fail(op, "keys",
          "shape [" + number(batch) + " or more, " + number(kv_heads) + ", tokens, " + number(row) +
              "]",
          shape_of(keys));
   }
-  check_same_dtype(op, {"values", tensors.values}, {"keys", keys});
-  check_same_device(op, {"values", tensors.values}, {"keys", keys});
-  check_same_shape(op, {"values", tensors.values}, {"keys", keys});
+  check_alike(op, {"values", tensors.values}, {"keys", keys});
 }
 
 void check_state(const char* op, const char* name, const TensorView& tensor, const char* dtype,
@@ -92,15 +75,14 @@ void check_state(const char* op, const char* name, const TensorView& tensor, con
   if (!has_dtype(tensor, dtype)) {
     fail(op, name, std::string("dtype ") + dtype, tensor.dtype_name);
   }
-  check_on_its_device(op, name, tensor, qkv);
+  check_same_device(op, {name, tensor}, {"qkv", qkv});
   if (tensor.dim != 1 || tensor.sizes[0] < least) {
     fail(op, name, "shape [" + number(least) + " or more]", shape_of(tensor));
   }
 }
 
 void check_out(const char* op, const TensorView& out, const TensorView& qkv, std::int64_t width) {
-  check_same_dtype(op, {"out", out}, {"qkv", qkv});
-  check_on_its_device(op, "out", out, qkv);
+  check_like(op, {"out", out}, {"qkv", qkv});
   if (out.dim != 3 || out.sizes[0] != qkv.sizes[0] || out.sizes[1] != 1 || out.sizes[2] != width) {
     fail(op, "out", "shape [" + number(qkv.sizes[0]) + ", 1, " + number(width) + "]",
          shape_of(out));
@@ -171,7 +153,7 @@ kernels::AttentionStep check_attention_step(const char* op, const AttentionTenso
       narrow(kv_heads),
       narrow(head_dim),
       narrow(options.rotary_dim),
-      options.rotary_style == "interleaved",
+      is_interleaved(op, "rotary_style", options.rotary_style),
       options.theta,
       {tensors.keys.data, tensors.values.data, static_cast<std::int32_t*>(tensors.positions.data),
        narrow(tensors.keys.sizes[2]), narrow(row)}};

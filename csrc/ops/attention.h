@@ -1,6 +1,7 @@
 // A decode step of attention over a KV cache: what is allowed, and the launch.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "kernels/attention.h"
@@ -8,11 +9,11 @@
 
 namespace fusedops::ops {
 
-// The step's tensors; mask and alibi may be null.
+// The step's tensors.
 struct AttentionTensors {
   const TensorView& qkv;
-  const TensorView* mask;
-  const TensorView* alibi;
+  const std::optional<TensorView>& mask;
+  const std::optional<TensorView>& alibi;
   const TensorView& keys;
   const TensorView& values;
   const TensorView& positions;

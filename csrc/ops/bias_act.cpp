@@ -10,13 +10,9 @@ namespace {
 kernels::BiasAct check_bias(const char* op, Activation activation, const TensorView& x,
                             const TensorView& bias) {
   const Argument x_argument{"x", x}, bias_argument{"bias", bias};
-  check_floating(op, x_argument);
-  if (x.dim < 1) fail(op, "x", "at least 1 dimension", "0");
-  check_same_dtype(op, bias_argument, x_argument);
-  check_same_device(op, bias_argument, x_argument);
-  check_row(op, bias_argument, x_argument);
-  const std::int64_t cols = x.sizes[x.dim - 1];
-  return {x.dtype, activation, cols == 0 ? 0 : elements_of(x) / cols, cols};
+  check_rows(op, x_argument);
+  check_row_like(op, bias_argument, x_argument);
+  return {x.dtype, activation, rows_of(x), x.sizes[x.dim - 1]};
 }
 
 }  // namespace
@@ -39,9 +35,7 @@ kernels::BiasAct check_bias_act_backward(const char* op, Activation activation,
                                          const TensorView& bias) {
   const kernels::BiasAct call = check_bias(op, activation, x, bias);
   const Argument x_argument{"x", x}, grad_argument{"grad", grad};
-  check_same_dtype(op, grad_argument, x_argument);
-  check_same_device(op, grad_argument, x_argument);
-  check_same_shape(op, grad_argument, x_argument);
+  check_alike(op, grad_argument, x_argument);
   check_on_gpu(op, x_argument);
   return call;
 }

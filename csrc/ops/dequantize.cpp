@@ -1,7 +1,5 @@
 #include "ops/dequantize.h"
 
-#include <cstring>
-
 #include "ops/error.h"
 
 namespace fusedops::ops {
@@ -26,8 +24,8 @@ kernels::Dequantize check_dequantize(const char* op, const Argument& weight, con
     fail(op, "dtype", "float32, float16 or bfloat16", dtype_name);
   }
   const TensorView& w = weight.tensor;
-  const bool packed = std::strcmp(w.dtype_name, "uint8") == 0;
-  if (!packed && std::strcmp(w.dtype_name, "int8") != 0) {
+  const bool packed = has_dtype(w, "uint8");
+  if (!packed && !has_dtype(w, "int8")) {
     fail(op, weight.name, "dtype int8 (a value a byte) or uint8 (two)", w.dtype_name);
   }
   if (w.dim != 2) fail(op, weight.name, "2 dimensions", shape_of(w));

@@ -10,19 +10,15 @@ namespace {
 kernels::Gated check_halves(const char* op, Activation gate, const TensorView& x,
                             const std::optional<TensorView>& bias) {
   const Argument x_argument{"x", x};
-  check_floating(op, x_argument);
-  if (x.dim < 1) fail(op, "x", "at least 1 dimension", "0");
+  check_rows(op, x_argument);
   const std::int64_t width = x.sizes[x.dim - 1];
   if (width % 2 != 0) {
     fail(op, "x", "an even last dimension (values and gates)", std::to_string(width));
   }
   if (bias) {
-    const Argument bias_argument{"bias", *bias};
-    check_same_dtype(op, bias_argument, x_argument);
-    check_same_device(op, bias_argument, x_argument);
-    check_row(op, bias_argument, x_argument);
+    check_row_like(op, {"bias", *bias}, x_argument);
   }
-  return {x.dtype, gate, width == 0 ? 0 : elements_of(x) / width, width / 2};
+  return {x.dtype, gate, rows_of(x), width / 2};
 }
 
 // Whether grad has the shape of x with half the columns.
@@ -55,8 +51,7 @@ kernels::Gated check_gated_backward(const char* op, Activation gate, const Tenso
                                     const TensorView& x, const std::optional<TensorView>& bias) {
   const kernels::Gated call = check_halves(op, gate, x, bias);
   const Argument x_argument{"x", x}, grad_argument{"grad", grad};
-  check_same_dtype(op, grad_argument, x_argument);
-  check_same_device(op, grad_argument, x_argument);
+  check_like(op, grad_argument, x_argument);
   if (!is_half(grad, x, call.cols)) {
     fail(op, "grad", "the shape of x, " + shape_of(x) + ", with half the last dimension",
          shape_of(grad));

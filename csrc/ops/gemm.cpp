@@ -1,6 +1,5 @@
 #include "ops/gemm.h"
 
-#include <cstring>
 #include <string>
 
 #include "ops/dequantize.h"
@@ -19,7 +18,7 @@ std::int64_t check_weight(const char* op, const Weight& weight, const Argument& 
   const Argument& argument = weight.argument;
   if (!weight.scale) {
     check_same_dtype(op, argument, x);
-  } else if (std::strcmp(argument.tensor.dtype_name, "int8") != 0) {
+  } else if (!has_dtype(argument.tensor, "int8")) {
     fail(op, argument.name, "dtype int8", argument.tensor.dtype_name);
   }
   check_same_device(op, argument, x);
@@ -45,11 +44,10 @@ Follow following(const char* op, const std::string& activation) {
 }
 
 Product check_product(const char* op, const Argument& x, const Weight& weight, Follow follow) {
-  check_floating(op, x);
+  check_rows(op, x);
   if (weight.scale && x.tensor.dtype == DType::float64) {
     fail(op, x.name, "dtype float32, float16 or bfloat16", x.tensor.dtype_name);
   }
-  if (x.tensor.dim < 1) fail(op, x.name, "at least 1 dimension", "0");
   const std::int64_t inner = x.tensor.sizes[x.tensor.dim - 1];
   const std::int64_t groups = check_weight(op, weight, x, inner, last_of(x));
   std::int64_t rows = 1;
@@ -72,8 +70,7 @@ Product check_next(const char* op, const Product& before, const Argument& x, con
 }
 
 void check_bias(const char* op, const Argument& bias, const Argument& x, const Weight& weight) {
-  check_same_dtype(op, bias, x);
-  check_same_device(op, bias, x);
+  check_like(op, bias, x);
   check_row(op, bias, weight.argument);
 }
 

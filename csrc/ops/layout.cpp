@@ -33,13 +33,10 @@ kernels::PadHeads in_bytes(const TensorView& x, kernels::PadHeads call, std::int
   return call;
 }
 
-bool in_runs(const TensorView& x) { return x.sizes[x.dim - 1] <= 1 || x.strides[x.dim - 1] == 1; }
-
 }  // namespace
 
 void check_add_padding(const char* op, const TensorView& x) {
-  check_floating(op, {"x", x});
-  if (x.dim < 1) fail(op, "x", "at least 1 dimension", "0");
+  check_rows(op, {"x", x});
   check_width(op, x.sizes[x.dim - 1]);
   check_on_gpu(op, {"x", x});
 }

@@ -1,43 +1,27 @@
 #include "ops/norm.h"
 
-#include "ops/error.h"
-
 namespace fusedops::ops {
 namespace {
 
 kernels::Norm check_x(const char* op, bool centered, const Argument& x, double eps) {
-  check_floating(op, x);
-  if (x.tensor.dim < 1) fail(op, x.name, "at least 1 dimension", "0");
-  const std::int64_t cols = x.tensor.sizes[x.tensor.dim - 1];
-  const std::int64_t rows = cols == 0 ? 0 : elements_of(x.tensor) / cols;
-  return {x.tensor.dtype, centered, rows, cols, eps};
+  check_rows(op, x);
+  return {x.tensor.dtype, centered, rows_of(x.tensor), x.tensor.sizes[x.tensor.dim - 1], eps};
 }
 
-void check_like(const char* op, const Argument& a, const Argument& x) {
-  check_same_dtype(op, a, x);
-  check_same_device(op, a, x);
-}
+using Check = void(const char* op, const Argument& a, const Argument& like);
 
-void check_row_like(const char* op, const Argument* row, const Argument& x) {
-  if (row == nullptr) return;
-  check_like(op, *row, x);
-  check_row(op, *row, x);
-}
-
-void check_matrix_like(const char* op, const Argument* matrix, const Argument& x) {
-  if (matrix == nullptr) return;
-  check_like(op, *matrix, x);
-  check_same_shape(op, *matrix, x);
+void check_if(Check* check, const char* op, const Argument* a, const Argument& x) {
+  if (a) check(op, *a, x);
 }
 
 }  // namespace
 
 kernels::Norm check_norm(const char* op, const Argument& x, const NormOperands& with, double eps) {
   const kernels::Norm call = check_x(op, with.beta != nullptr, x, eps);
-  check_row_like(op, with.bias, x);
-  check_matrix_like(op, with.residual, x);
-  check_row_like(op, with.gamma, x);
-  check_row_like(op, with.beta, x);
+  check_if(check_row_like, op, with.bias, x);
+  check_if(check_alike, op, with.residual, x);
+  check_if(check_row_like, op, with.gamma, x);
+  check_if(check_row_like, op, with.beta, x);
   return call;
 }
 
@@ -45,8 +29,8 @@ kernels::Norm check_norm_backward(const char* op, bool centered, const Argument&
                                   const Argument& gamma,
                                   std::initializer_list<const Argument*> grads, double eps) {
   const kernels::Norm call = check_x(op, centered, x, eps);
-  check_row_like(op, &gamma, x);
-  for (const Argument* grad : grads) check_matrix_like(op, grad, x);
+  check_row_like(op, gamma, x);
+  for (const Argument* grad : grads) check_if(check_alike, op, grad, x);
   return call;
 }
 

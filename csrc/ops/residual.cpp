@@ -8,22 +8,8 @@ namespace {
 
 // The first matrix, which the others must be like.
 kernels::Matrices check_matrix(const char* op, const Argument& a) {
-  check_floating(op, a);
-  if (a.tensor.dim < 1) fail(op, a.name, "at least 1 dimension", "0");
-  const std::int64_t cols = a.tensor.sizes[a.tensor.dim - 1];
-  return {a.tensor.dtype, cols == 0 ? 0 : elements_of(a.tensor) / cols, cols};
-}
-
-void check_other(const char* op, const Argument& a, const Argument& like) {
-  check_same_dtype(op, a, like);
-  check_same_device(op, a, like);
-  check_same_shape(op, a, like);
-}
-
-void check_bias(const char* op, const Argument& a, const Argument& like) {
-  check_same_dtype(op, a, like);
-  check_same_device(op, a, like);
-  check_row(op, a, like);
+  check_rows(op, a);
+  return {a.tensor.dtype, rows_of(a.tensor), a.tensor.sizes[a.tensor.dim - 1]};
 }
 
 bool is_empty(const kernels::Matrices& call) { return call.rows == 0 || call.cols == 0; }
@@ -38,8 +24,8 @@ kernels::Matrices check_bias_residual(const char* op, const TensorView& x,
                                       const TensorView& residual, const TensorView& bias) {
   const Argument first{"x", x};
   const kernels::Matrices call = check_matrix(op, first);
-  check_other(op, {"residual", residual}, first);
-  check_bias(op, {"bias", bias}, first);
+  check_alike(op, {"residual", residual}, first);
+  check_row_like(op, {"bias", bias}, first);
   check_on_gpu(op, first);
   return call;
 }
@@ -53,18 +39,18 @@ kernels::Matrices check_residual_add_bias(const char* op, const TensorView& hidd
   if (options.mp_size < 1) fail(op, "mp_size", "1 or more", std::to_string(options.mp_size));
   const Argument first{"hidden", hidden};
   const kernels::Matrices call = check_matrix(op, first);
-  check_other(op, {"residual", residual}, first);
+  check_alike(op, {"residual", residual}, first);
   if (attention) {
-    check_other(op, {"attention", *attention}, first);
+    check_alike(op, {"attention", *attention}, first);
   } else if (options.adds_attention()) {
     fail_missing(op, "attention");
   }
   if (attention_bias) {
-    check_bias(op, {"attention_bias", *attention_bias}, first);
+    check_row_like(op, {"attention_bias", *attention_bias}, first);
   } else if (options.adds_attention_bias()) {
     fail_missing(op, "attention_bias");
   }
-  check_bias(op, {"final_bias", final_bias}, first);
+  check_row_like(op, {"final_bias", final_bias}, first);
   check_on_gpu(op, first);
   return call;
 }
@@ -73,14 +59,13 @@ kernels::Matrices check_moe_res_matmul(const char* op, const TensorView& residua
                                        const TensorView& coef, const TensorView& output) {
   const Argument first{"residual", residual}, coef_argument{"coef", coef};
   const kernels::Matrices call = check_matrix(op, first);
-  check_same_dtype(op, coef_argument, first);
-  check_same_device(op, coef_argument, first);
+  check_like(op, coef_argument, first);
   if (coef.dim != 1 || coef.sizes[0] != 2 * call.cols) {
     fail(op, "coef",
          "shape [" + std::to_string(2 * call.cols) + "] (twice the last dimension of residual)",
          shape_of(coef));
   }
-  check_other(op, {"output", output}, first);
+  check_alike(op, {"output", output}, first);
   check_on_gpu(op, first);
   return call;
 }

@@ -1,28 +1,19 @@
 #include "ops/rotary.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
-#include <cstring>
 #include <utility>
 #include <vector>
 
+#include "ops/angles.h"
 #include "ops/error.h"
 
 namespace fusedops::ops {
 namespace {
 
-bool is_interleaved(const char* op, const std::string& style) {
-  if (style == "interleaved") return true;
-  if (style == "half") return false;
-  fail(op, "style", "'half' or 'interleaved'", "'" + style + "'");
-}
-
 void check_heads(const char* op, const Argument& q, const Argument& k) {
   check_floating(op, q);
   if (q.tensor.dim != 4) fail(op, q.name, "shape [B, S, H, D]", shape_of(q.tensor));
-  check_same_dtype(op, k, q);
-  check_same_device(op, k, q);
+  check_like(op, k, q);
   const std::int64_t* const like = q.tensor.sizes;
   const std::int64_t* const sizes = k.tensor.sizes;
   if (k.tensor.dim != 4 || sizes[0] != like[0] || sizes[1] != like[1] || sizes[3] != like[3]) {
@@ -41,18 +32,15 @@ void check_options(const char* op, const Argument& q, const RotaryOptions& optio
              q.name + ")",
          std::to_string(options.rotary_dim));
   }
-  if (!(options.theta > 0) || !std::isfinite(options.theta)) {
-    char found[32];
-    std::snprintf(found, sizeof found, "%g", options.theta);
-    fail(op, "theta", "a positive finite number", found);
-  }
+  check_theta(op, options.theta);
 }
 
-kernels::Positions check_positions(const char* op, const Argument& q, const TensorView* positions,
+kernels::Positions check_positions(const char* op, const Argument& q,
+                                   const std::optional<TensorView>& positions,
                                    std::int64_t offset) {
   if (!positions) return {offset, 1, nullptr, false, 0, 0};
-  const bool wide = std::strcmp(positions->dtype_name, "int64") == 0;
-  if (!wide && std::strcmp(positions->dtype_name, "int32") != 0) {
+  const bool wide = has_dtype(*positions, "int64");
+  if (!wide && !has_dtype(*positions, "int32")) {
     fail(op, "positions", "dtype int32 or int64", positions->dtype_name);
   }
   check_same_device(op, {"positions", *positions}, q);
@@ -89,9 +77,10 @@ bool overlap(const TensorView& heads) {
 }  // namespace
 
 kernels::Rotary check_rotary(const char* op, const Argument& q, const Argument& k,
-                             const TensorView* positions, const RotaryOptions& options) {
+                             const std::optional<TensorView>& positions,
+                             const RotaryOptions& options) {
   kernels::Rotary call{};
-  call.interleaved = is_interleaved(op, options.style);
+  call.interleaved = is_interleaved(op, "style", options.style);
   check_heads(op, q, k);
   check_options(op, q, options);
   call.positions = check_positions(op, q, positions, options.offset);
@@ -111,8 +100,6 @@ void check_writable(const char* op, const Argument& heads) {
   }
   if (overlap(heads.tensor)) fail(op, heads.name, "elements that share no memory", found);
 }
-
-bool in_runs(const TensorView& heads) { return heads.sizes[3] <= 1 || heads.strides[3] == 1; }
 
 kernels::RotarySide rotary_side(const TensorView& from, const TensorView& to) {
   const auto strides = [](const TensorView& heads) {

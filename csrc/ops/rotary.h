@@ -1,6 +1,7 @@
 // The rotary position embedding: what is allowed, and the launch.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "kernels/rotary.h"
@@ -17,15 +18,12 @@ struct RotaryOptions {
 };
 
 // Checks the arguments and says what is to be computed, but for where it is read and written.
-// `positions` may be null.
 kernels::Rotary check_rotary(const char* op, const Argument& q, const Argument& k,
-                             const TensorView* positions, const RotaryOptions& options);
+                             const std::optional<TensorView>& positions,
+                             const RotaryOptions& options);
 
 // What is written where it lies must be runs of memory, and nothing else's.
 void check_writable(const char* op, const Argument& heads);
-
-// Whether the elements of a head are neighbours.
-bool in_runs(const TensorView& heads);
 
 kernels::RotarySide rotary_side(const TensorView& from, const TensorView& to);
 

@@ -58,8 +58,8 @@ Beside alibi_of(const TensorView& alibi, const TensorView& scores, std::int64_t 
 
 }  // namespace
 
-void check_softmax(const char* op, const TensorView& scores, const TensorView* mask,
-                   const TensorView* alibi, const SoftmaxOptions& options) {
+void check_softmax(const char* op, const TensorView& scores, const std::optional<TensorView>& mask,
+                   const std::optional<TensorView>& alibi, const SoftmaxOptions& options) {
   const Argument argument{"scores", scores};
   check_floating(op, argument);
   if (scores.dim != 4) fail(op, "scores", "shape [B, H, Sq, L]", shape_of(scores));
@@ -77,8 +77,9 @@ bool readable(const TensorView& beside) {
   return key == 0 || key == 1;
 }
 
-kernels::Softmax softmax_call(const TensorView& scores, const TensorView* mask,
-                              const TensorView* alibi, const SoftmaxOptions& options) {
+kernels::Softmax softmax_call(const TensorView& scores, const std::optional<TensorView>& mask,
+                              const std::optional<TensorView>& alibi,
+                              const SoftmaxOptions& options) {
   kernels::Softmax call{};
   call.dtype = scores.dtype;
   call.batch = scores.sizes[0];
@@ -102,15 +103,11 @@ void softmax(const char* op, const kernels::Softmax& call, void* y, const void* 
 
 kernels::SoftmaxBackward check_softmax_backward(const char* op, const TensorView& grad,
                                                 const TensorView& y, double scale) {
-  const Argument grad_argument{"grad", grad}, y_argument{"y", y};
-  check_floating(op, grad_argument);
-  if (grad.dim < 1) fail(op, "grad", "at least 1 dimension", "0");
-  check_same_dtype(op, y_argument, grad_argument);
-  check_same_device(op, y_argument, grad_argument);
-  check_same_shape(op, y_argument, grad_argument);
+  const Argument grad_argument{"grad", grad};
+  check_rows(op, grad_argument);
+  check_alike(op, {"y", y}, grad_argument);
   check_on_gpu(op, grad_argument);
-  const std::int64_t keys = grad.sizes[grad.dim - 1];
-  return {grad.dtype, keys == 0 ? 0 : elements_of(grad) / keys, keys, scale};
+  return {grad.dtype, rows_of(grad), grad.sizes[grad.dim - 1], scale};
 }
 
 void softmax_backward(const char* op, const kernels::SoftmaxBackward& call, void* grad_scores,

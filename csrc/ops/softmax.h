@@ -1,6 +1,8 @@
 // softmax of attention scores and its gradient: what is allowed, and the launch.
 #pragma once
 
+#include <optional>
+
 #include "kernels/softmax.h"
 #include "kernels/softmax_backward.h"
 #include "ops/tensor_view.h"
@@ -16,16 +18,16 @@ struct SoftmaxOptions {
   std::int64_t mp_size;
 };
 
-// mask and alibi may be null.
-void check_softmax(const char* op, const TensorView& scores, const TensorView* mask,
-                   const TensorView* alibi, const SoftmaxOptions& options);
+void check_softmax(const char* op, const TensorView& scores, const std::optional<TensorView>& mask,
+                   const std::optional<TensorView>& alibi, const SoftmaxOptions& options);
 
 // Whether the kernels can read a mask or an alibi where it lies: its keys are neighbours, or one.
 bool readable(const TensorView& beside);
 
 // What is to be computed. The tensors have been checked and are readable.
-kernels::Softmax softmax_call(const TensorView& scores, const TensorView* mask,
-                              const TensorView* alibi, const SoftmaxOptions& options);
+kernels::Softmax softmax_call(const TensorView& scores, const std::optional<TensorView>& mask,
+                              const std::optional<TensorView>& alibi,
+                              const SoftmaxOptions& options);
 
 void softmax(const char* op, const kernels::Softmax& call, void* y, const void* scores,
              gpu::Stream stream);

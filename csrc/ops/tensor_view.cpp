@@ -28,6 +28,15 @@ std::int64_t elements_of(const TensorView& tensor) {
   return product;
 }
 
+std::int64_t rows_of(const TensorView& tensor) {
+  const std::int64_t cols = tensor.sizes[tensor.dim - 1];
+  return cols == 0 ? 0 : elements_of(tensor) / cols;
+}
+
+bool in_runs(const TensorView& tensor) {
+  return tensor.sizes[tensor.dim - 1] <= 1 || tensor.strides[tensor.dim - 1] == 1;
+}
+
 bool has_dtype(const TensorView& tensor, const char* name) {
   return std::strcmp(tensor.dtype_name, name) == 0;
 }

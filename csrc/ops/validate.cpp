@@ -18,13 +18,18 @@ void check_floating(const char* op, const Argument& a) {
   fail(op, a.name, "dtype float32, float16, bfloat16 or float64", a.tensor.dtype_name);
 }
 
+void check_rows(const char* op, const Argument& a) {
+  check_floating(op, a);
+  if (a.tensor.dim < 1) fail(op, a.name, "at least 1 dimension", "0");
+}
+
 void check_on_gpu(const char* op, const Argument& a) {
   if (std::strcmp(a.tensor.device.type, "cuda") == 0) return;
   fail(op, a.name, "a tensor on a GPU", to_string(a.tensor.device));
 }
 
 void check_same_dtype(const char* op, const Argument& a, const Argument& like) {
-  if (std::strcmp(a.tensor.dtype_name, like.tensor.dtype_name) == 0) return;
+  if (has_dtype(a.tensor, like.tensor.dtype_name)) return;
   fail(op, a.name, that_of(std::string("dtype ") + like.tensor.dtype_name, like),
        a.tensor.dtype_name);
 }
@@ -35,7 +40,13 @@ void check_same_device(const char* op, const Argument& a, const Argument& like) 
        to_string(a.tensor.device));
 }
 
-void check_same_shape(const char* op, const Argument& a, const Argument& like) {
+void check_like(const char* op, const Argument& a, const Argument& like) {
+  check_same_dtype(op, a, like);
+  check_same_device(op, a, like);
+}
+
+void check_alike(const char* op, const Argument& a, const Argument& like) {
+  check_like(op, a, like);
   if (same_shape(a.tensor, like.tensor)) return;
   fail(op, a.name, that_of("shape " + shape_of(like.tensor), like), shape_of(a.tensor));
 }
@@ -45,6 +56,11 @@ void check_row(const char* op, const Argument& a, const Argument& like) {
   if (a.tensor.dim == 1 && a.tensor.sizes[0] == cols) return;
   fail(op, a.name, "shape [" + std::to_string(cols) + "] (the last dimension of " + like.name + ")",
        shape_of(a.tensor));
+}
+
+void check_row_like(const char* op, const Argument& a, const Argument& like) {
+  check_like(op, a, like);
+  check_row(op, a, like);
 }
 
 void check_launch(const char* op, gpu::Status status) {

@@ -8,9 +8,7 @@ namespace fusedops::ops {
 void check_vector_add(const char* op, const TensorView& a, const TensorView& b) {
   const Argument a_argument{"a", a}, b_argument{"b", b};
   check_floating(op, a_argument);
-  check_same_dtype(op, b_argument, a_argument);
-  check_same_device(op, b_argument, a_argument);
-  check_same_shape(op, b_argument, a_argument);
+  check_alike(op, b_argument, a_argument);
   check_on_gpu(op, a_argument);
 }
 

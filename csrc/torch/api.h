@@ -59,4 +59,11 @@ typename Api::Tensor on_16_bytes(const typename Api::Tensor& tensor) {
   return aligned(Api::data(same)) ? same : Api::clone(same);
 }
 
+template <class Api>
+std::optional<typename Api::Tensor> on_16_bytes_if(
+    const std::optional<typename Api::Tensor>& tensor) {
+  using Optional = std::optional<typename Api::Tensor>;
+  return tensor ? Optional(on_16_bytes<Api>(*tensor)) : std::nullopt;
+}
+
 }  // namespace fusedops

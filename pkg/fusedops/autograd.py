@@ -64,6 +64,11 @@ def save_all(
     ctx.keywords = dict(keyword_only_inputs)
 
 
+def over_rows(grad: Tensor) -> Tensor:
+    """The gradient of a row along the last dimension that was added to every row."""
+    return grad.sum_to_size(grad.shape[-1])
+
+
 def _no_second_derivative(ctx: Context, *grads: Tensor) -> Gradients:
     del ctx, grads
     raise NotImplementedError(

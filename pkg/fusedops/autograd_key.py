@@ -8,6 +8,7 @@ from torch._library.autograd import Info, make_autograd_impl
 from torch._ops import OpOverload
 
 from fusedops.autograd import Autograd
+from fusedops.written import written_by
 
 Kernel = Callable[..., Any]
 
@@ -38,11 +39,7 @@ def refusing_gradients(op: OpOverload) -> Kernel:
     It refuses to be recorded itself, and tells torch which tensors it changed, so that an operator
     that kept one of them for its own gradient finds out.
     """
-    written = [
-        at
-        for at, argument in enumerate(op._schema.arguments)
-        if argument.alias_info is not None and argument.alias_info.is_write
-    ]
+    written = [at for at, _ in written_by(op)]
     name = op._opname
 
     def call(*args: Any, **keywords: Any) -> Any:  # noqa: ANN401 - what the operator returns

@@ -1,4 +1,4 @@
-"""What is added to attention scores: checks, in the words and the order of csrc/ops/masks.h."""
+"""What is added to attention scores: its shapes, and checks, as csrc/ops/masks.h has them."""
 
 import torch
 from torch import Tensor
@@ -41,12 +41,19 @@ def check_added(op: str, name: str, added: Tensor, like_name: str, like: Tensor)
     checks.check_device(op, name, added, like_name, like)
 
 
+def aligned(mask: Tensor) -> Tensor:
+    """A mask of any rank as one of four dimensions: [B, H, Sq, L], any of them 1."""
+    if mask.dim() == 2:  # an encoder's: one row for every query
+        return mask[:, None, None]
+    return mask[:, None] if mask.dim() == 3 else mask
+
+
 def _check_dtype(
     op: str, name: str, added: Tensor, like_name: str, like: Tensor, also: str
 ) -> None:
     if added.dtype not in (torch.float32, like.dtype):
-        expected = f"dtype {also}float32 or {_plain(like.dtype)} (that of {like_name})"
-        checks.fail(op, name, expected, _plain(added.dtype))
+        expected = f"dtype {also}float32 or {checks.dtype_name(like.dtype)} (that of {like_name})"
+        checks.fail(op, name, expected, checks.dtype_name(added.dtype))
 
 
 def _fits(found: int, size: int | None) -> bool:
@@ -55,7 +62,3 @@ def _fits(found: int, size: int | None) -> bool:
 
 def _listed(sizes: tuple[int | None, ...]) -> str:
     return "[" + ", ".join("L" if size is None else str(size) for size in sizes) + "]"
-
-
-def _plain(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -12,3 +12,7 @@ def like_last_two(*args: Tensor, **_: object) -> tuple[Tensor, Tensor]:
     """Contiguous tensors like the last two positional arguments: the gradients of both."""
     first, second = args[-2:]
     return first.new_empty(first.shape), second.new_empty(second.shape)
+
+
+def no_result(*_: object, **__: object) -> None:
+    """Of an operator that only writes to its arguments."""

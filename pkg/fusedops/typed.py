@@ -7,8 +7,7 @@ Elsewhere they are functions of Python that check the same and call the operator
 """
 
 from collections.abc import Callable
-from functools import wraps
-from inspect import signature
+from inspect import Parameter, Signature
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +17,7 @@ from torch import Tensor
 from fusedops import checks
 from fusedops.op import Op
 from fusedops.schemas import NAMESPACE, OPS
+from fusedops.written import written_by
 
 TYPES = {
     "fp32": torch.float32,
@@ -42,19 +42,17 @@ def entry_point(name: str, module: ModuleType | None) -> Callable[..., Any] | No
 
 
 def _checked(op: Op, name: str, dtype: torch.dtype) -> Callable[..., Any]:
-    first = next(iter(signature(op.reference).parameters))
-    call = getattr(getattr(torch.ops, NAMESPACE), op.name)
-    written = [
-        (at, argument.name)
-        for at, argument in enumerate(call.default._schema.arguments)
-        if argument.alias_info is not None and argument.alias_info.is_write
-    ]
+    call = getattr(getattr(torch.ops, NAMESPACE), op.name).default
+    parameters = list(map(_parameter, call._schema.arguments))
+    first = parameters[0].name
+    written = written_by(call)
 
-    @wraps(op.reference)
     def typed(*args: object, **keywords: object) -> object:
         tensor = args[0] if args else keywords.get(first)
         if isinstance(tensor, Tensor) and tensor.dtype != dtype:
-            checks.fail(name, first, f"dtype {_plain(dtype)}", _plain(tensor.dtype))
+            checks.fail(
+                name, first, f"dtype {checks.dtype_name(dtype)}", checks.dtype_name(tensor.dtype)
+            )
         values = (*args, *keywords.values())
         if torch.is_grad_enabled() and any(
             isinstance(value, Tensor) and value.requires_grad for value in values
@@ -70,9 +68,13 @@ def _checked(op: Op, name: str, dtype: torch.dtype) -> Callable[..., Any]:
         return *results, *(args[at] if at < len(args) else keywords[one] for at, one in written)
 
     typed.__name__ = typed.__qualname__ = name
-    typed.__doc__ = f"{op.name} of {_plain(dtype)} tensors, without a gradient."
+    typed.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    typed.__doc__ = f"{op.name} of {checks.dtype_name(dtype)} tensors, without a gradient."
     return typed
 
 
-def _plain(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+def _parameter(argument: Any) -> Parameter:  # noqa: ANN401 - of a torch.FunctionSchema
+    """As Python writes it."""
+    kind = Parameter.KEYWORD_ONLY if argument.kwarg_only else Parameter.POSITIONAL_OR_KEYWORD
+    default = argument.default_value if argument.has_default_value() else Parameter.empty
+    return Parameter(argument.name, kind, default=default)

@@ -8,10 +8,7 @@ from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
 from fusedops import checks
-from fusedops.workspace_layout import ALIGNMENT, Layout, Region, Sizes, layout_of
-
-_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-_MOST_HEAD_DIM = 256
+from fusedops.workspace_layout import ALIGNMENT, MOST_HEAD_DIM, Layout, Region, Sizes, layout_of
 
 
 @dataclass(frozen=True)
@@ -209,13 +206,13 @@ def _checked(sizes: Sizes, hidden: int) -> Sizes:
             checks.fail("Workspace", name, "at least 1", getattr(sizes, name))
     if hidden < 1 or hidden % sizes.heads != 0:
         checks.fail("Workspace", "hidden", f"a multiple of {sizes.heads} (heads)", hidden)
-    if sizes.head_dim > _MOST_HEAD_DIM:
-        expected = f"at most {_MOST_HEAD_DIM} for each of {sizes.heads} heads"
+    if sizes.head_dim > MOST_HEAD_DIM:
+        expected = f"at most {MOST_HEAD_DIM} for each of {sizes.heads} heads"
         checks.fail("Workspace", "hidden", expected, hidden)
     if sizes.heads % sizes.kv_heads != 0:
         expected = f"a divisor of {sizes.heads} (heads)"
         checks.fail("Workspace", "kv_heads", expected, sizes.kv_heads)
-    if sizes.dtype not in _DTYPES:
-        found = str(sizes.dtype).removeprefix("torch.")
+    if sizes.dtype not in checks.UP_TO_32_BITS:
+        found = checks.dtype_name(sizes.dtype)
         checks.fail("Workspace", "dtype", "float32, float16 or bfloat16", found)
     return sizes

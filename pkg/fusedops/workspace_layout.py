@@ -5,7 +5,10 @@ from math import prod
 
 import torch
 
+from fusedops import checks
+
 ALIGNMENT = 256  # bytes; of every region and of every part of one
+MOST_HEAD_DIM = 256
 VECTOR = 16  # bytes that a kernel reads at once: a head of the cache is padded to whole ones
 HEADS_TOGETHER = 8  # query heads of a block of the decode kernel
 BLOCKS_PER_PROCESSOR = 8  # that may leave partial results, at most
@@ -38,7 +41,7 @@ class Sizes:
     @property
     def row(self) -> int:
         """Elements of a head in the cache: up to whole vectors."""
-        return _up(self.head_dim * self.dtype.itemsize, VECTOR) // self.dtype.itemsize
+        return row_of(self.head_dim, self.dtype)
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class Layout:
         for region in self.regions:
             shape = " x ".join(map(str, region.shape))
             times = f"{region.parts} of " if region.parts > 1 else ""
-            dtype = str(region.dtype).removeprefix("torch.")
+            dtype = checks.dtype_name(region.dtype)
             offset, size = str(region.offset), str(region.bytes)
             rows.append((region.name, offset, size, f"{times}{shape} {dtype}"))
         widths = [max(len(row[at]) for row in rows) for at in range(3)]
@@ -110,16 +113,15 @@ class Layout:
 def layout_of(sizes: Sizes) -> Layout:
     """The regions that `sizes` asks for."""
     cache = (sizes.max_batch, sizes.kv_heads, sizes.max_tokens, sizes.row)
-    group = sizes.heads // sizes.kv_heads
-    chunks = -(-group // HEADS_TOGETHER)
-    together = min(group, HEADS_TOGETHER)
+    together = min(sizes.heads // sizes.kv_heads, HEADS_TOGETHER)
+    counters = counters_of(sizes.max_batch, sizes.heads, sizes.kv_heads)
     partial = together * sizes.row + _up(2 * together, 4)  # floats, of whole vectors
     wanted = (
         ("keys", cache, sizes.dtype, sizes.layers),
         ("values", cache, sizes.dtype, sizes.layers),
         ("context", (sizes.max_batch, 1, sizes.heads * sizes.head_dim), sizes.dtype, 1),
         ("positions", (sizes.max_batch,), torch.int32, 1),
-        ("counters", (sizes.max_batch * (sizes.kv_heads * chunks + 1),), torch.int32, 1),
+        ("counters", (counters,), torch.int32, 1),
         ("partials", (BLOCKS_PER_PROCESSOR * sizes.processors * partial,), torch.float32, 1),
     )
     regions: list[Region] = []
@@ -128,6 +130,17 @@ def layout_of(sizes: Sizes) -> Layout:
         regions.append(Region(name, offset, shape, dtype, parts))
         offset += regions[-1].bytes
     return Layout(tuple(regions))
+
+
+def row_of(head_dim: int, dtype: torch.dtype) -> int:
+    """Elements of a head in the cache: up to whole vectors."""
+    return _up(head_dim * dtype.itemsize, VECTOR) // dtype.itemsize
+
+
+def counters_of(batch: int, heads: int, kv_heads: int) -> int:
+    """Counters of a step: one for what shares a block's heads, one for each sequence."""
+    chunks = -(-(heads // kv_heads) // HEADS_TOGETHER)
+    return batch * (kv_heads * chunks + 1)
 
 
 def _up(size: int, step: int) -> int:

@@ -1,4 +1,9 @@
 // attention alone, as built just in time for the torch that is there: registered at load.
-#include "torch/aten/attention.h"
+#include "torch/frontend/attention.h"
 
-TORCH_LIBRARY_IMPL(fusedops, CUDA, m) { fusedops::register_attention(m); }
+#include "torch/aten/api.h"
+#include "torch/aten/registrar.h"
+
+TORCH_LIBRARY_IMPL(fusedops, CUDA, m) {
+  fusedops::Attention<fusedops::AtenApi>::register_with(fusedops::Registrar(m));
+}

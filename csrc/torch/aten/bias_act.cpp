@@ -1,4 +1,9 @@
 // bias_act alone, as built just in time for the torch that is there: registered at load.
-#include "torch/aten/bias_act.h"
+#include "torch/frontend/bias_act.h"
 
-TORCH_LIBRARY_IMPL(fusedops, CUDA, m) { fusedops::register_bias_act(m); }
+#include "torch/aten/api.h"
+#include "torch/aten/registrar.h"
+
+TORCH_LIBRARY_IMPL(fusedops, CUDA, m) {
+  fusedops::BiasAct<fusedops::AtenApi>::register_with(fusedops::Registrar(m));
+}

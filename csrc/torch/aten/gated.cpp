@@ -1,4 +1,9 @@
 // gated alone, as built just in time for the torch that is there: registered at load.
-#include "torch/aten/gated.h"
+#include "torch/frontend/gated.h"
 
-TORCH_LIBRARY_IMPL(fusedops, CUDA, m) { fusedops::register_gated(m); }
+#include "torch/aten/api.h"
+#include "torch/aten/registrar.h"
+
+TORCH_LIBRARY_IMPL(fusedops, CUDA, m) {
+  fusedops::Gated<fusedops::AtenApi>::register_with(fusedops::Registrar(m));
+}

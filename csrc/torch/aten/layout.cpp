@@ -1,4 +1,9 @@
 // layout alone, as built just in time for the torch that is there: registered at load.
-#include "torch/aten/layout.h"
+#include "torch/frontend/layout.h"
 
-TORCH_LIBRARY_IMPL(fusedops, CUDA, m) { fusedops::register_layout(m); }
+#include "torch/aten/api.h"
+#include "torch/aten/registrar.h"
+
+TORCH_LIBRARY_IMPL(fusedops, CUDA, m) {
+  fusedops::Layout<fusedops::AtenApi>::register_with(fusedops::Registrar(m));
+}

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "torch/aten/boxed.h"
+
 namespace fusedops {
 
 struct Registered {
@@ -21,7 +23,9 @@ class Registrar {
   Registrar(torch::Library& library, std::vector<Registered>* registered = nullptr)
       : library_(library), registered_(registered) {}
 
-  void impl(const char* name, c10::BoxedKernel kernel) {
+  template <auto kFunction>
+  void impl(const char* name) {
+    c10::BoxedKernel kernel = boxed::box<kFunction>();
     library_.impl(name, torch::CppFunction::makeFromBoxedKernel(kernel));
     if (registered_) registered_->push_back({name, std::move(kernel)});
   }

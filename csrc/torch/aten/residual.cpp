@@ -1,4 +1,9 @@
 // residual alone, as built just in time for the torch that is there: registered at load.
-#include "torch/aten/residual.h"
+#include "torch/frontend/residual.h"
 
-TORCH_LIBRARY_IMPL(fusedops, CUDA, m) { fusedops::register_residual(m); }
+#include "torch/aten/api.h"
+#include "torch/aten/registrar.h"
+
+TORCH_LIBRARY_IMPL(fusedops, CUDA, m) {
+  fusedops::Residual<fusedops::AtenApi>::register_with(fusedops::Registrar(m));
+}

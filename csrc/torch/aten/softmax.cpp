@@ -1,4 +1,9 @@
 // softmax alone, as built just in time for the torch that is there: registered at load.
-#include "torch/aten/softmax.h"
+#include "torch/frontend/softmax.h"
 
-TORCH_LIBRARY_IMPL(fusedops, CUDA, m) { fusedops::register_softmax(m); }
+#include "torch/aten/api.h"
+#include "torch/aten/registrar.h"
+
+TORCH_LIBRARY_IMPL(fusedops, CUDA, m) {
+  fusedops::Softmax<fusedops::AtenApi>::register_with(fusedops::Registrar(m));
+}

@@ -12,19 +12,20 @@
 #include <deque>
 #include <exception>
 
-#include "torch/aten/attention.h"
-#include "torch/aten/bias_act.h"
-#include "torch/aten/dequantize.h"
-#include "torch/aten/gated.h"
-#include "torch/aten/gemm.h"
-#include "torch/aten/layout.h"
-#include "torch/aten/norm.h"
+#include "torch/aten/blas.h"
 #include "torch/aten/registrar.h"
-#include "torch/aten/residual.h"
-#include "torch/aten/rotary.h"
 #include "torch/aten/schema.h"
-#include "torch/aten/softmax.h"
-#include "torch/aten/vector_add.h"
+#include "torch/frontend/attention.h"
+#include "torch/frontend/bias_act.h"
+#include "torch/frontend/dequantize.h"
+#include "torch/frontend/gated.h"
+#include "torch/frontend/gemm.h"
+#include "torch/frontend/layout.h"
+#include "torch/frontend/norm.h"
+#include "torch/frontend/residual.h"
+#include "torch/frontend/rotary.h"
+#include "torch/frontend/softmax.h"
+#include "torch/frontend/vector_add.h"
 
 // Of torch/csrc/autograd/python_variable.h and torch/csrc/Exceptions.h, which would bring Python.h.
 _object* THPVariable_Wrap(const at::TensorBase& tensor);
@@ -159,17 +160,17 @@ const std::vector<Operator>& register_operators() {
   static torch::Library library(torch::Library::IMPL, "fusedops", kKey, __FILE__, __LINE__);
   std::vector<Registered> all;
   const Registrar m(library, &all);
-  register_vector_add(m);
-  register_bias_act(m);
-  register_gated(m);
-  register_residual(m);
-  register_norm(m);
-  register_rotary(m);
-  register_layout(m);
-  register_dequantize(m);
-  register_attention(m);
-  register_softmax(m);
-  register_gemm(m);
+  VectorAdd<AtenApi>::register_with(m);
+  BiasAct<AtenApi>::register_with(m);
+  Gated<AtenApi>::register_with(m);
+  Residual<AtenApi>::register_with(m);
+  Norm<AtenApi>::register_with(m);
+  Rotary<AtenApi>::register_with(m);
+  Layout<AtenApi>::register_with(m);
+  Dequantize<AtenApi>::register_with(m);
+  Attention<AtenApi>::register_with(m);
+  Softmax<AtenApi>::register_with(m);
+  Gemm<AtenBlas>::register_with(m);
   static const std::vector<Operator> operators = operators_of(all);
   return operators;
 }

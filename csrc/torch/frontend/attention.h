@@ -23,20 +23,13 @@ struct Attention {
                                    const std::string& rotary_style, double theta,
                                    std::int64_t window, bool advance) {
     constexpr const char* op = "softmax_context_step";
-    const std::optional<TensorView> of_mask = view(mask), of_alibi = view(alibi);
+    const std::optional<TensorView> of_mask = view_if<Api>(mask), of_alibi = view_if<Api>(alibi);
     const TensorView of_qkv = Api::view(qkv), of_keys = Api::view(keys),
                      of_values = Api::view(values), of_positions = Api::view(positions),
                      of_counters = Api::view(counters), of_partials = Api::view(partials),
                      of_out = Api::view(out);
-    const ops::AttentionTensors tensors{of_qkv,
-                                        of_mask ? &*of_mask : nullptr,
-                                        of_alibi ? &*of_alibi : nullptr,
-                                        of_keys,
-                                        of_values,
-                                        of_positions,
-                                        of_counters,
-                                        of_partials,
-                                        of_out};
+    const ops::AttentionTensors tensors{of_qkv,       of_mask,     of_alibi,    of_keys, of_values,
+                                        of_positions, of_counters, of_partials, of_out};
     const kernels::AttentionStep call = ops::check_attention_step(
         op, tensors, {heads, kv_heads, scale, rotary_dim, rotary_style, theta, window, advance});
     const typename Api::Guard guard(of_qkv.device.index);
@@ -44,10 +37,10 @@ struct Attention {
     ops::attention_step(op, call, tensors, Api::data(rows), Api::stream(of_qkv.device.index));
   }
 
- private:
-  static std::optional<TensorView> view(const Optional& tensor) {
-    if (!tensor) return std::nullopt;
-    return Api::view(*tensor);
+  // Every operator, with a registrar of the Api.
+  template <class M>
+  static void register_with(M m) {
+    m.template impl<&Attention::softmax_context_step>("softmax_context_step");
   }
 };
 

@@ -37,6 +37,16 @@ struct BiasAct {
     return bias_act_backward(op, ops::gelu_form(op, approximate), grad, x, bias);
   }
 
+  // Every operator, with a registrar of the Api.
+  template <class M>
+  static void register_with(M m) {
+    m.template impl<&BiasAct::bias_add>("bias_add");
+    m.template impl<&BiasAct::bias_relu>("bias_relu");
+    m.template impl<&BiasAct::bias_gelu>("bias_gelu");
+    m.template impl<&BiasAct::bias_relu_backward>("bias_relu_backward");
+    m.template impl<&BiasAct::bias_gelu_backward>("bias_gelu_backward");
+  }
+
  private:
   static Tensor bias_act(const char* op, Activation activation, const Tensor& x,
                          const Tensor& bias) {

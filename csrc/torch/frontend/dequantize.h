@@ -24,6 +24,12 @@ struct Dequantize {
                     Api::stream(view.device.index));
     return result;
   }
+
+  // Every operator, with a registrar of the Api.
+  template <class M>
+  static void register_with(M m) {
+    m.template impl<&Dequantize::dequantize>("dequantize");
+  }
 };
 
 }  // namespace fusedops

@@ -49,6 +49,13 @@ struct Gated {
                         Api::stream(view.device.index));
     return {grad_x, grad_bias};
   }
+
+  // Every operator, with a registrar of the Api.
+  template <class M>
+  static void register_with(M m) {
+    m.template impl<&Gated::gated_activation>("gated_activation");
+    m.template impl<&Gated::gated_activation_backward>("gated_activation_backward");
+  }
 };
 
 }  // namespace fusedops

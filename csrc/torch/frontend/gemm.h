@@ -51,6 +51,26 @@ struct Gemm : GemmNorm<Api> {
                     std::nullopt);
   }
 
+  // Every operator, with a registrar of the Api.
+  template <class M>
+  static void register_with(M m) {
+    m.template impl<&Gemm::vector_matmul>("vector_matmul");
+    m.template impl<&Gemm::linear_layer>("linear_layer");
+    m.template impl<&Gemm::fused_gemm_gelu>("fused_gemm_gelu");
+    m.template impl<&Gemm::einsum_sec_sm_ecm>("einsum_sec_sm_ecm");
+    m.template impl<&Gemm::qkv_gemm>("qkv_gemm");
+    m.template impl<&Gemm::rms_qkv_gemm>("rms_qkv_gemm");
+    m.template impl<&Gemm::mlp_gemm>("mlp_gemm");
+    m.template impl<&Gemm::rms_mlp_gemm>("rms_mlp_gemm");
+    m.template impl<&Gemm::vector_matmul_int8>("vector_matmul_int8");
+    m.template impl<&Gemm::linear_layer_int8>("linear_layer_int8");
+    m.template impl<&Gemm::fused_gemm_gelu_int8>("fused_gemm_gelu_int8");
+    m.template impl<&Gemm::qkv_gemm_int8>("qkv_gemm_int8");
+    m.template impl<&Gemm::rms_qkv_gemm_int8>("rms_qkv_gemm_int8");
+    m.template impl<&Gemm::mlp_gemm_int8>("mlp_gemm_int8");
+    m.template impl<&Gemm::rms_mlp_gemm_int8>("rms_mlp_gemm_int8");
+  }
+
  private:
   using Weight = Factor<Api>;
   using P = Products<Api>;

@@ -137,17 +137,13 @@ struct GemmNorm {
                        const Optional& bias, const Optional& residual, const Tensor& gamma,
                        const Optional& beta, void* sum) {
     const Tensor scale = on_16_bytes<Api>(gamma);
-    const Optional row = on_16_bytes_if(bias), shift = on_16_bytes_if(beta);
+    const Optional row = on_16_bytes_if<Api>(bias), shift = on_16_bytes_if<Api>(beta);
     Tensor u = Api::empty_like(x);
     ops::norm(op, call,
               {Api::data(x), data_of<Api>(row), data_of<Api>(residual), Api::data(scale),
                data_of<Api>(shift), Api::data(u), sum},
               Api::stream(Api::view(x).device.index));
     return u;
-  }
-
-  static Optional on_16_bytes_if(const Optional& tensor) {
-    return tensor ? Optional(on_16_bytes<Api>(*tensor)) : std::nullopt;
   }
 };
 

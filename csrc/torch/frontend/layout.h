@@ -24,6 +24,13 @@ struct Layout {
                   [heads](const TensorView& view) { return ops::pad_transform(view, heads); });
   }
 
+  // Every operator, with a registrar of the Api.
+  template <class M>
+  static void register_with(M m) {
+    m.template impl<&Layout::add_padding>("add_padding");
+    m.template impl<&Layout::pad_transform>("pad_transform");
+  }
+
  private:
   template <class Plan>
   static Tensor padded(const char* op, const Tensor& x, const Plan& plan) {

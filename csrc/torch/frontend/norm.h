@@ -7,6 +7,7 @@
 
 #include "ops/norm.h"
 #include "torch/api.h"
+#include "torch/named.h"
 
 namespace fusedops {
 
@@ -51,64 +52,55 @@ struct Norm {
     return {std::get<0>(found), std::get<1>(found)};
   }
 
+  // Every operator, with a registrar of the Api.
+  template <class M>
+  static void register_with(M m) {
+    m.template impl<&Norm::layer_norm>("layer_norm");
+    m.template impl<&Norm::layer_norm_residual>("layer_norm_residual");
+    m.template impl<&Norm::layer_norm_residual_store>("layer_norm_residual_store");
+    m.template impl<&Norm::rms_norm>("rms_norm");
+    m.template impl<&Norm::pre_rms_norm>("pre_rms_norm");
+    m.template impl<&Norm::layer_norm_backward>("layer_norm_backward");
+    m.template impl<&Norm::rms_norm_backward>("rms_norm_backward");
+  }
+
  private:
   using Results = std::pair<Tensor, Optional>;  // y, and the sum if it is stored
 
   static Pair both(const Results& results) { return {results.first, *results.second}; }
 
-  // The view of a tensor that need not be there, as an argument.
-  class Given {
-   public:
-    Given(const char* name, const Optional& tensor)
-        : view_(tensor ? Api::view(*tensor) : TensorView{}),
-          argument_{name, view_},
-          given_(tensor.has_value()) {}
-    Given(const Given&) = delete;
-    const Argument* get() const { return given_ ? &argument_ : nullptr; }
-
-   private:
-    TensorView view_;
-    Argument argument_;
-    bool given_;
-  };
-
-  static Optional aligned_if(const Optional& tensor) {
-    return tensor ? Optional(on_16_bytes<Api>(*tensor)) : std::nullopt;
-  }
-
   static Results norm(const char* op, const Tensor& x, const Optional& bias,
                       const Optional& residual, const Tensor& gamma, const Optional& beta,
                       double eps, bool stores) {
-    const TensorView view = Api::view(x), gamma_view = Api::view(gamma);
-    const Argument x_argument{"x", view}, gamma_argument{"gamma", gamma_view};
-    const Given b("bias", bias), r("residual", residual), c("beta", beta);
+    const Named<Api> from("x", x), scale("gamma", gamma);
+    const NamedIf<Api> b("bias", bias), r("residual", residual), c("beta", beta);
     const auto call =
-        ops::check_norm(op, x_argument, {b.get(), r.get(), &gamma_argument, c.get()}, eps);
-    check_on_gpu(op, x_argument);
-    const typename Api::Guard guard(view.device.index);
+        ops::check_norm(op, from.argument, {b.get(), r.get(), &scale.argument, c.get()}, eps);
+    check_on_gpu(op, from.argument);
+    const typename Api::Guard guard(from.view.device.index);
     const Tensor in = on_16_bytes<Api>(x), weight = on_16_bytes<Api>(gamma);
-    const Optional row = aligned_if(bias), more = aligned_if(residual), shift = aligned_if(beta);
+    const Optional row = on_16_bytes_if<Api>(bias), more = on_16_bytes_if<Api>(residual),
+                   shift = on_16_bytes_if<Api>(beta);
     Tensor y = Api::empty_like(in);
     const Optional sum = stores ? Optional(Api::empty_like(in)) : std::nullopt;
     ops::norm(op, call,
               {Api::data(in), data_of<Api>(row), data_of<Api>(more), Api::data(weight),
                data_of<Api>(shift), Api::data(y), data_of<Api>(sum)},
-              Api::stream(view.device.index));
+              Api::stream(from.view.device.index));
     return {y, sum};
   }
 
   static Triple backward(const char* op, bool centered, const Tensor& grad, const Tensor& x,
                          const Tensor& gamma, const Optional& grad_sum, double eps) {
-    const TensorView view = Api::view(x), gamma_view = Api::view(gamma), g_view = Api::view(grad);
-    const Argument x_argument{"x", view}, grad_argument{"grad", g_view};
-    const Given more("grad_sum", grad_sum);
-    const auto call = ops::check_norm_backward(op, centered, x_argument, {"gamma", gamma_view},
-                                               {&grad_argument, more.get()}, eps);
-    check_on_gpu(op, x_argument);
-    const typename Api::Guard guard(view.device.index);
+    const Named<Api> from("x", x), scale("gamma", gamma), of_y("grad", grad);
+    const NamedIf<Api> of_sum("grad_sum", grad_sum);
+    const auto call = ops::check_norm_backward(op, centered, from.argument, scale.argument,
+                                               {&of_y.argument, of_sum.get()}, eps);
+    check_on_gpu(op, from.argument);
+    const typename Api::Guard guard(from.view.device.index);
     const Tensor g = on_16_bytes<Api>(grad), in = on_16_bytes<Api>(x);
     const Tensor weight = on_16_bytes<Api>(gamma);
-    const Optional add = aligned_if(grad_sum);
+    const Optional add = on_16_bytes_if<Api>(grad_sum);
     Tensor grad_x = Api::empty_like(in), grad_gamma = Api::empty_like(weight);
     Tensor grad_beta = Api::empty_like(weight);
     const Tensor scratch = Api::empty_bytes(in, kernels::norm_backward_scratch(call));
@@ -116,7 +108,7 @@ struct Norm {
         op, call,
         {Api::data(g), data_of<Api>(add), Api::data(in), Api::data(weight), Api::data(grad_x),
          Api::data(grad_gamma), Api::data(grad_beta), Api::data(scratch)},
-        Api::stream(view.device.index));
+        Api::stream(from.view.device.index));
     return {grad_x, grad_gamma, grad_beta};
   }
 };

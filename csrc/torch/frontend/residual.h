@@ -59,6 +59,14 @@ struct Residual {
                         Api::stream(view.device.index));
     return out;
   }
+
+  // Every operator, with a registrar of the Api.
+  template <class M>
+  static void register_with(M m) {
+    m.template impl<&Residual::bias_residual>("bias_residual");
+    m.template impl<&Residual::residual_add_bias>("residual_add_bias");
+    m.template impl<&Residual::moe_res_matmul>("moe_res_matmul");
+  }
 };
 
 }  // namespace fusedops

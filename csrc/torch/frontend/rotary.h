@@ -50,6 +50,14 @@ struct Rotary {
     ops::rotary(names.op, call, Api::stream(from_q.device.index));
   }
 
+  // Every operator, with a registrar of the Api.
+  template <class M>
+  static void register_with(M m) {
+    m.template impl<&Rotary::apply_rotary_pos_emb>("apply_rotary_pos_emb");
+    m.template impl<&Rotary::apply_rotary_pos_emb_>("apply_rotary_pos_emb_");
+    m.template impl<&Rotary::apply_rotary_pos_emb_backward>("apply_rotary_pos_emb_backward");
+  }
+
  private:
   struct Names {
     const char* op;
@@ -59,9 +67,8 @@ struct Rotary {
 
   static kernels::Rotary checked(const Names& names, const TensorView& q, const TensorView& k,
                                  const Optional& positions, const ops::RotaryOptions& options) {
-    std::optional<TensorView> at;
-    if (positions) at = Api::view(*positions);
-    return ops::check_rotary(names.op, {names.q, q}, {names.k, k}, at ? &*at : nullptr, options);
+    return ops::check_rotary(names.op, {names.q, q}, {names.k, k}, view_if<Api>(positions),
+                             options);
   }
 
   static Pair turned(const Names& names, const Tensor& q, const Tensor& k,
@@ -80,7 +87,7 @@ struct Rotary {
   }
 
   static Tensor in_runs(const Tensor& heads) {
-    return ops::in_runs(Api::view(heads)) ? heads : Api::contiguous(heads);
+    return fusedops::in_runs(Api::view(heads)) ? heads : Api::contiguous(heads);
   }
 
   static Tensor like(const Tensor& heads) {

@@ -19,13 +19,13 @@ struct Softmax {
     constexpr const char* op = "softmax";
     const ops::SoftmaxOptions options{causal, window, scale, head_offset, mp_size};
     const TensorView view = Api::view(scores);
-    ops::check_softmax(op, view, Viewed(mask).get(), Viewed(alibi).get(), options);
+    ops::check_softmax(op, view, view_if<Api>(mask), view_if<Api>(alibi), options);
     const typename Api::Guard guard(view.device.index);
     const Tensor in = on_16_bytes<Api>(scores);
     const Optional mask_in = readable(mask), alibi_in = readable(alibi);
     Tensor y = Api::empty_like(in);
     const auto call =
-        ops::softmax_call(view, Viewed(mask_in).get(), Viewed(alibi_in).get(), options);
+        ops::softmax_call(view, view_if<Api>(mask_in), view_if<Api>(alibi_in), options);
     ops::softmax(op, call, Api::data(y), Api::data(in), Api::stream(view.device.index));
     return y;
   }
@@ -42,19 +42,14 @@ struct Softmax {
     return grad_scores;
   }
 
+  // Every operator, with a registrar of the Api.
+  template <class M>
+  static void register_with(M m) {
+    m.template impl<&Softmax::softmax>("softmax");
+    m.template impl<&Softmax::softmax_backward>("softmax_backward");
+  }
+
  private:
-  // The view of a tensor that need not be there.
-  class Viewed {
-   public:
-    explicit Viewed(const Optional& tensor) {
-      if (tensor) view_ = Api::view(*tensor);
-    }
-    const TensorView* get() const { return view_ ? &*view_ : nullptr; }
-
-   private:
-    std::optional<TensorView> view_;
-  };
-
   // Where it lies already, or a copy.
   static Optional readable(const Optional& beside) {
     if (!beside || ops::readable(Api::view(*beside))) return beside;

@@ -20,6 +20,12 @@ struct VectorAdd {
                     Api::stream(view.device.index));
     return out;
   }
+
+  // Every operator, with a registrar of the Api.
+  template <class M>
+  static void register_with(M m) {
+    m.template impl<&VectorAdd::vector_add>("vector_add");
+  }
 };
 
 }  // namespace fusedops

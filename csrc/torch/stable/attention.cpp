@@ -2,12 +2,9 @@
 // schema is defined in Python, in fusedops/schemas.py.
 #include "torch/frontend/attention.h"
 
-#include <torch/csrc/stable/library.h>
-
 #include "torch/stable/api.h"
-
-using Native = fusedops::Attention<fusedops::StableApi>;
+#include "torch/stable/registrar.h"
 
 STABLE_TORCH_LIBRARY_IMPL(fusedops, CUDA, m) {
-  m.impl("softmax_context_step", TORCH_BOX(&Native::softmax_context_step));
+  fusedops::Attention<fusedops::StableApi>::register_with(fusedops::StableRegistrar{m});
 }

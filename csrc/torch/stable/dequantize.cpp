@@ -2,12 +2,9 @@
 // in Python, in fusedops/schemas.py.
 #include "torch/frontend/dequantize.h"
 
-#include <torch/csrc/stable/library.h>
-
 #include "torch/stable/api.h"
-
-using Native = fusedops::Dequantize<fusedops::StableApi>;
+#include "torch/stable/registrar.h"
 
 STABLE_TORCH_LIBRARY_IMPL(fusedops, CUDA, m) {
-  m.impl("dequantize", TORCH_BOX(&Native::dequantize));
+  fusedops::Dequantize<fusedops::StableApi>::register_with(fusedops::StableRegistrar{m});
 }

@@ -2,13 +2,9 @@
 // Their schemas are defined in Python, in fusedops/schemas.py.
 #include "torch/frontend/layout.h"
 
-#include <torch/csrc/stable/library.h>
-
 #include "torch/stable/api.h"
-
-using Native = fusedops::Layout<fusedops::StableApi>;
+#include "torch/stable/registrar.h"
 
 STABLE_TORCH_LIBRARY_IMPL(fusedops, CUDA, m) {
-  m.impl("add_padding", TORCH_BOX(&Native::add_padding));
-  m.impl("pad_transform", TORCH_BOX(&Native::pad_transform));
+  fusedops::Layout<fusedops::StableApi>::register_with(fusedops::StableRegistrar{m});
 }

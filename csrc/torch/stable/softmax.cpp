@@ -2,13 +2,9 @@
 // Python, in fusedops/schemas.py.
 #include "torch/frontend/softmax.h"
 
-#include <torch/csrc/stable/library.h>
-
 #include "torch/stable/api.h"
-
-using Native = fusedops::Softmax<fusedops::StableApi>;
+#include "torch/stable/registrar.h"
 
 STABLE_TORCH_LIBRARY_IMPL(fusedops, CUDA, m) {
-  m.impl("softmax", TORCH_BOX(&Native::softmax));
-  m.impl("softmax_backward", TORCH_BOX(&Native::softmax_backward));
+  fusedops::Softmax<fusedops::StableApi>::register_with(fusedops::StableRegistrar{m});
 }

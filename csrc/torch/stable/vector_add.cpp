@@ -2,12 +2,9 @@
 // in Python, in fusedops/schemas.py.
 #include "torch/frontend/vector_add.h"
 
-#include <torch/csrc/stable/library.h>
-
 #include "torch/stable/api.h"
-
-using Native = fusedops::VectorAdd<fusedops::StableApi>;
+#include "torch/stable/registrar.h"
 
 STABLE_TORCH_LIBRARY_IMPL(fusedops, CUDA, m) {
-  m.impl("vector_add", TORCH_BOX(&Native::vector_add));
+  fusedops::VectorAdd<fusedops::StableApi>::register_with(fusedops::StableRegistrar{m});
 }

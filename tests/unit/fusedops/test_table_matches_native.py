@@ -19,36 +19,39 @@ def text(name: str) -> str:
     return (CSRC / name).read_text(encoding="utf-8")
 
 
-FAMILIES = {operator.name: operator for operator in EXTENSION.operators}
+def front_end(family: str) -> str:
+    return text(f"frontend/{family}.h")
+
+
+def struct_of(family: str) -> str:
+    (name,) = re.findall(r"^struct (\w+).*\{$", front_end(family), re.MULTILINE)
+    return name
+
+
+FAMILIES = [operator.name for operator in EXTENSION.operators]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize(
-    ("file", "head", "implementation"),
-    [
-        (
-            "stable/{}.cpp",
-            r"STABLE_TORCH_LIBRARY_IMPL\(fusedops, CUDA, m\)",
-            r"TORCH_BOX\(&(.*)\)",
-        ),
-        ("aten/{}.h", r"register_{}\(Registrar m\)", r"box<&(.*)>\(\)"),
-    ],
-)
-def test_each_binding_registers_the_familys_native_operators(family, file, head, implementation):
-    binding = text(file.format(family))
-    assert re.search(head.replace("{}", family), binding)
-    registered = re.findall(rf'm\.impl\("(\w+)", {implementation}\);', binding)
-    assert all(function == f"Native::{name}" for name, function in registered)
+def test_each_front_end_registers_the_familys_native_operators(family):
+    registered = re.findall(r'm\.template impl<&\w+::(\w+)>\("(\w+)"\);', front_end(family))
+    assert all(function == name for function, name in registered)
     of_family = sorted(op.name for op in OPS if op.native and op.family == family)
-    assert sorted(name for name, _ in registered) == of_family
+    assert sorted(name for _, name in registered) == of_family
 
 
-def test_every_family_is_registered_by_the_module_and_by_itself():
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("flavour", ["stable", "aten"])
+def test_each_flavour_registers_the_family_by_itself(family, flavour):
+    binding = text(f"{flavour}/{family}.cpp")
+    assert f'#include "torch/frontend/{family}.h"' in binding
+    assert re.search(r"TORCH_LIBRARY_IMPL\(fusedops, CUDA, m\)", binding)
+    assert re.findall(r"(\w+)<[^<>]*>::register_with\(", binding) == [struct_of(family)]
+
+
+def test_the_module_registers_every_family():
     assert {op.family for op in OPS if op.native} == set(FAMILIES)
-    assert re.findall(r"register_(\w+)\(m\);", text("aten/typed.cpp")) == list(FAMILIES)
-    for family in FAMILIES:
-        call = f"fusedops::register_{family}(m);"
-        assert f"TORCH_LIBRARY_IMPL(fusedops, CUDA, m) {{ {call} }}" in text(f"aten/{family}.cpp")
+    structs = re.findall(r"(\w+)<\w+>::register_with\(m\);", text("aten/typed.cpp"))
+    assert structs == [struct_of(family) for family in FAMILIES]
 
 
 @pytest.mark.parametrize("op", PUBLIC, ids=lambda op: op.name)

@@ -1,15 +1,11 @@
 """What a decode step demands, in the native library's order and words."""
 
-import math
-
 import torch
 from torch import Tensor
 
 from fusedops import checks, masks
-
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-MOST_HEAD_DIM = 256
-_VECTOR = 16  # bytes: a head of the cache is padded to whole ones
+from fusedops.families.rotary.checks import check_style, check_theta
+from fusedops.workspace_layout import MOST_HEAD_DIM, counters_of, row_of
 
 
 def softmax_context_step(
@@ -44,14 +40,13 @@ def softmax_context_step(
         check_mask(op, mask, qkv, heads)
     if alibi is not None:
         check_alibi(op, alibi, qkv, heads)
-    row = _padded(head_dim, qkv)
+    row = row_of(head_dim, qkv.dtype)
     checks.check_like(op, "keys", keys, "qkv", qkv)
     _shape(op, "keys", keys, (batch, kv_heads, 0, row))
-    checks.check_like(op, "values", values, "keys", keys)
-    checks.check_same_shape(op, "values", values, "keys", keys)
+    checks.check_alike(op, "values", values, "keys", keys)
     _state(op, "positions", positions, torch.int32, qkv, batch)
-    blocks = batch * (kv_heads * -(-(heads // kv_heads) // 8) + 1)
-    _state(op, "counters", counters, torch.int32, qkv, blocks)
+    least = counters_of(batch, heads, kv_heads)
+    _state(op, "counters", counters, torch.int32, qkv, least)
     _state(op, "partials", partials, torch.float32, qkv, 0)
     checks.check_like(op, "out", out, "qkv", qkv)
     if out.shape != (batch, 1, heads * head_dim):
@@ -66,8 +61,8 @@ def softmax_context_step(
 
 def check_qkv(op: str, qkv: Tensor, heads: int, kv_heads: int) -> int:
     """Rows of the heads of q, k and v; gives the size of a head."""
-    if qkv.dtype not in DTYPES:
-        checks.fail(op, "qkv", "dtype float32, float16 or bfloat16", _plain(qkv.dtype))
+    if qkv.dtype not in checks.UP_TO_32_BITS:
+        checks.fail(op, "qkv", "dtype float32, float16 or bfloat16", checks.dtype_name(qkv.dtype))
     if kv_heads < 1 or heads < 1 or heads % kv_heads != 0:
         checks.fail(op, "heads", f"a multiple of {kv_heads} (kv_heads)", heads)
     packed = heads + 2 * kv_heads
@@ -82,13 +77,11 @@ def check_qkv(op: str, qkv: Tensor, heads: int, kv_heads: int) -> int:
 
 def check_rotary(op: str, head_dim: int, rotary_dim: int, style: str, theta: float) -> None:
     """What of a head turns, and how."""
-    if style not in ("half", "interleaved"):
-        checks.fail(op, "rotary_style", "'half' or 'interleaved'", repr(style))
+    check_style(op, "rotary_style", style)
     if rotary_dim < 0 or rotary_dim > head_dim or rotary_dim % 2 != 0:
         expected = f"an even number up to {head_dim} (the size of a head)"
         checks.fail(op, "rotary_dim", expected, rotary_dim)
-    if not (theta > 0 and math.isfinite(theta)):
-        checks.fail(op, "theta", "a positive finite number", f"{theta:g}")
+    check_theta(op, theta)
 
 
 def check_mask(op: str, mask: Tensor, qkv: Tensor, heads: int) -> None:
@@ -102,11 +95,6 @@ def check_alibi(op: str, alibi: Tensor, qkv: Tensor, heads: int) -> None:
     masks.check_added(op, "alibi", alibi, "qkv", qkv)
     if alibi.shape != (heads,):
         checks.fail(op, "alibi", f"shape [{heads}] (a slope a head)", list(alibi.shape))
-
-
-def _padded(head_dim: int, like: Tensor) -> int:
-    lanes = _VECTOR // like.element_size()
-    return -(-head_dim // lanes) * lanes
 
 
 def _shape(op: str, name: str, tensor: Tensor, least: tuple[int, int, int, int]) -> None:
@@ -127,11 +115,7 @@ def _state(
 ) -> None:
     """One dimension of at least so many elements."""
     if tensor.dtype != dtype:
-        checks.fail(op, name, f"dtype {_plain(dtype)}", _plain(tensor.dtype))
+        checks.fail(op, name, f"dtype {checks.dtype_name(dtype)}", checks.dtype_name(tensor.dtype))
     checks.check_device(op, name, tensor, "qkv", like)
     if tensor.dim() != 1 or tensor.shape[0] < least:
         checks.fail(op, name, f"shape [{least} or more]", list(tensor.shape))
-
-
-def _plain(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -150,8 +150,8 @@ def _of_dtype(
     dtype: torch.dtype, suffix: str, qkv: Tensor, *args: Tensor | None, **keywords: object
 ) -> Tensor:
     if qkv.dtype != dtype:
-        expected, found = (str(one).removeprefix("torch.") for one in (dtype, qkv.dtype))
-        checks.fail(f"{_OP}_{suffix}", "qkv", f"dtype {expected}", found)
+        expected = f"dtype {checks.dtype_name(dtype)}"
+        checks.fail(f"{_OP}_{suffix}", "qkv", expected, checks.dtype_name(qkv.dtype))
     return softmax_context(qkv, *args, **keywords)  # type: ignore[arg-type]
 
 
@@ -182,8 +182,8 @@ def _check_workspace(
         if want != have:
             checks.fail(_OP, name, whole.format(want), have)
     if qkv.dtype != sizes.dtype:
-        plain = [str(one).removeprefix("torch.") for one in (sizes.dtype, qkv.dtype)]
-        checks.fail(_OP, "qkv", f"dtype {plain[0]} (that of the workspace)", plain[1])
+        expected_dtype = f"dtype {checks.dtype_name(sizes.dtype)} (that of the workspace)"
+        checks.fail(_OP, "qkv", expected_dtype, checks.dtype_name(qkv.dtype))
     if qkv.device != workspace.device:
         expected_device = f"device {workspace.device} (that of the workspace)"
         checks.fail(_OP, "qkv", expected_device, qkv.device)

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from fusedops.families.attention.reference import aligned
+from fusedops.masks import aligned
 
 
 def attend(

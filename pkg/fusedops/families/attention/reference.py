@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from fusedops.families.rotary.reference import apply_rotary_pos_emb
+from fusedops.masks import aligned
 from fusedops.widths import widen
 
 
@@ -86,13 +87,6 @@ def _masked(z: Tensor, mask: Tensor | None, kept: Tensor) -> Tensor:
             some = (some + added).masked_fill(added == -math.inf, -math.inf)
         z = torch.cat([some, rest], -1)
     return z.masked_fill(~kept, -math.inf)
-
-
-def aligned(mask: Tensor) -> Tensor:
-    """A mask of any family as [B or 1, H or 1, S or 1, L]."""
-    if mask.dim() == 2:
-        return mask[:, None, None]
-    return mask[:, None] if mask.dim() == 3 else mask
 
 
 def _softmax(z: Tensor) -> Tensor:

@@ -2,11 +2,7 @@
 
 from fusedops.families.attention import checks, reference
 from fusedops.op import Op
-
-
-def _nothing(*_: object, **__: object) -> None:
-    pass
-
+from fusedops.results import no_result
 
 OPS = (
     Op(
@@ -18,7 +14,7 @@ OPS = (
         "float theta=10000.0, int window=0, bool advance=False) -> ()",
         checks.softmax_context_step,
         reference.softmax_context_step,
-        _nothing,
+        no_result,
         public=False,
     ),
 )

@@ -33,17 +33,13 @@ def bias_gelu_backward(grad: Tensor, x: Tensor, bias: Tensor, *, approximate: st
 
 
 def _bias(op: str, x: Tensor, bias: Tensor) -> None:
-    checks.check_floating(op, "x", x)
-    if x.dim() < 1:
-        checks.fail(op, "x", "at least 1 dimension", 0)
-    checks.check_like(op, "bias", bias, "x", x)
-    checks.check_row(op, "bias", bias, "x", x)
+    checks.check_rows(op, "x", x)
+    checks.check_row_like(op, "bias", bias, "x", x)
 
 
 def _backward(op: str, grad: Tensor, x: Tensor, bias: Tensor) -> None:
     _bias(op, x, bias)
-    checks.check_like(op, "grad", grad, "x", x)
-    checks.check_same_shape(op, "grad", grad, "x", x)
+    checks.check_alike(op, "grad", grad, "x", x)
 
 
 def _approximate(op: str, approximate: str) -> None:

@@ -3,12 +3,20 @@
 import torch
 from torch import Tensor
 
-from fusedops.autograd import Autograd, Context, Gradients, save_all, save_inputs, save_nothing
+from fusedops.autograd import (
+    Autograd,
+    Context,
+    Gradients,
+    over_rows,
+    save_all,
+    save_inputs,
+    save_nothing,
+)
 
 
 def _bias_add(ctx: Context, grad: Tensor) -> Gradients:
     del ctx
-    return grad, grad.sum_to_size(grad.shape[-1])
+    return grad, over_rows(grad)
 
 
 def _bias_relu(ctx: Context, grad: Tensor) -> Gradients:

@@ -1,13 +1,10 @@
 """The operators of x[..., N] and bias[N] in plain PyTorch."""
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from fusedops.widths import narrow, widen
-
-# Outside +-this the slope of GELU is 0 or 1 in every dtype.
-_FLAT = 64.0
+from fusedops import activation
+from fusedops.widths import narrow, sum_over_rows, widen
 
 
 def bias_add(x: Tensor, bias: Tensor) -> Tensor:
@@ -21,28 +18,23 @@ def bias_relu(x: Tensor, bias: Tensor) -> Tensor:
 
 
 def bias_gelu(x: Tensor, bias: Tensor, *, approximate: str = "tanh") -> Tensor:
-    """GELU of x + bias; at the infinities its limits, where torch's may give NaN."""
-    v = widen(x) + widen(bias)
-    y = torch.where(v.isinf(), v.clamp_min(0), F.gelu(v, approximate=approximate))
-    return narrow(y, x)
+    """GELU of x + bias."""
+    return narrow(activation.gelu(widen(x) + widen(bias), approximate), x)
 
 
 def bias_relu_backward(grad: Tensor, x: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     """Gradients of bias_relu with respect to x and bias."""
     v = widen(x) + widen(bias)
-    return _with_bias_gradient(torch.where(v <= 0, 0, widen(grad)), x)
+    return _with_bias_gradient(activation.relu_backward(widen(grad), v), x)
 
 
 def bias_gelu_backward(
     grad: Tensor, x: Tensor, bias: Tensor, *, approximate: str = "tanh"
 ) -> tuple[Tensor, Tensor]:
     """Gradients of bias_gelu with respect to x and bias."""
-    v = (widen(x) + widen(bias)).clamp(-_FLAT, _FLAT)
-    wide = torch.ops.aten.gelu_backward(widen(grad), v, approximate=approximate)
-    return _with_bias_gradient(wide, x)
+    v = widen(x) + widen(bias)
+    return _with_bias_gradient(activation.gelu_backward(widen(grad), v, approximate), x)
 
 
 def _with_bias_gradient(wide: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    rows = tuple(range(x.dim() - 1))
-    bias_gradient = wide.sum(rows) if rows else wide.clone()
-    return narrow(wide, x), narrow(bias_gradient, x)
+    return narrow(wide, x), sum_over_rows(wide, x)

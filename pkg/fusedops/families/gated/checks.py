@@ -27,11 +27,8 @@ def gated_activation_backward(
 def _halves(op: str, x: Tensor, bias: Tensor | None, kind: str) -> None:
     if kind not in KINDS:
         checks.fail(op, "kind", "'geglu', 'geglu_erf', 'swiglu' or 'reglu'", repr(kind))
-    checks.check_floating(op, "x", x)
-    if x.dim() < 1:
-        checks.fail(op, "x", "at least 1 dimension", 0)
+    checks.check_rows(op, "x", x)
     if x.shape[-1] % 2 != 0:
         checks.fail(op, "x", "an even last dimension (values and gates)", x.shape[-1])
     if bias is not None:
-        checks.check_like(op, "bias", bias, "x", x)
-        checks.check_row(op, "bias", bias, "x", x)
+        checks.check_row_like(op, "bias", bias, "x", x)

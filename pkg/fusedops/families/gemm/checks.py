@@ -1,90 +1,155 @@
-"""What the products with weights demand, each."""
+"""What the products with weights demand, in the native library's order and words.
+
+A form for int8 weights demands what the form for dense ones does, but of weights with scales.
+"""
+
+from collections.abc import Callable
 
 from torch import Tensor
 
 from fusedops import checks
-from fusedops.families.gemm.weights import Weight, check_weight, gemm_gelu, linear, mlp, qkv
+from fusedops.families.gated.checks import KINDS
+from fusedops.families.gemm.weights import (
+    Weight,
+    check_bias,
+    check_next,
+    check_product,
+    check_weight,
+)
+from fusedops.families.norm.checks import check_norm
+
+PLAIN = ("gelu", "gelu_erf", "relu")
+Check = Callable[..., None]
 
 
-def vector_matmul(x: Tensor, weight: Tensor) -> None:
-    """A matrix and a weight."""
-    linear("vector_matmul", x, Weight("weight", weight))
-
-
-def linear_layer(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> None:
+def linear(op: str, x: Tensor, weight: Weight, bias: Tensor | None = None) -> None:
     """A matrix, a weight, and a row if there is a bias."""
-    linear("linear_layer", x, Weight("weight", weight), bias)
+    check_product(op, x, weight)
+    if bias is not None:
+        check_bias(op, bias, x, weight)
 
 
-def fused_gemm_gelu(x: Tensor, weight: Tensor, bias: Tensor, weight2: Tensor) -> None:
+def gemm_gelu(op: str, x: Tensor, weight: Weight, bias: Tensor, weight2: Weight) -> None:
     """A matrix, a weight, a row, and a weight that takes what the first gives."""
-    gemm_gelu("fused_gemm_gelu", x, Weight("weight", weight), bias, Weight("weight2", weight2))
+    linear(op, x, weight, bias)
+    check_next(op, x, weight, weight2)
 
 
-def einsum_sec_sm_ecm(q: Tensor, weight: Tensor) -> None:
+def einsum(op: str, q: Tensor, weight: Weight) -> None:
     """Three dimensions, and a weight that takes the first."""
-    op = "einsum_sec_sm_ecm"
     checks.check_floating(op, "q", q)
     if q.dim() != 3:
         checks.fail(op, "q", "3 dimensions", q.dim())
-    which = "the first dimension of q"
-    check_weight(op, Weight("weight", weight), "q", q, q.shape[0], which)
+    check_weight(op, weight, "q", q, q.shape[0], "the first dimension of q")
 
 
-def qkv_gemm(
+def qkv(
+    op: str,
     x: Tensor,
-    weight: Tensor,
+    weight: Weight,
     bias: Tensor | None,
     gamma: Tensor,
     beta: Tensor,
-    *,
-    eps: float = 1e-5,
+    **_: object,
 ) -> None:
     """A matrix, its norm's rows, a weight, and a row if there is a bias."""
-    del eps
-    qkv("qkv_gemm", x, Weight("weight", weight), bias, gamma=gamma, beta=beta)
+    check_norm(op, x, gamma=gamma, beta=beta)
+    linear(op, x, weight, bias)
 
 
-def rms_qkv_gemm(x: Tensor, weight: Tensor, gamma: Tensor, *, eps: float = 1e-6) -> None:
+def rms_qkv(op: str, x: Tensor, weight: Weight, gamma: Tensor, **_: object) -> None:
     """A matrix, its norm's row and a weight."""
-    del eps
-    qkv("rms_qkv_gemm", x, Weight("weight", weight), None, gamma=gamma)
+    check_norm(op, x, gamma=gamma)
+    linear(op, x, weight)
 
 
-def mlp_gemm(
+def mlp(
+    op: str,
     x: Tensor,
     residual: Tensor,
     input_bias: Tensor,
-    weight: Tensor,
+    weight: Weight,
     bias: Tensor,
-    weight2: Tensor,
+    weight2: Weight,
     gamma: Tensor,
     beta: Tensor,
     *,
-    eps: float = 1e-5,
-    pre_ln: bool = True,
-    mlp_after_attn: bool = True,
     activation: str = "gelu",
+    **_: object,
 ) -> None:
     """Two matrices, three rows for them, and the MLP's weights and bias."""
-    del eps, pre_ln, mlp_after_attn
-    norm = {"input_bias": input_bias, "residual": residual, "gamma": gamma, "beta": beta}
-    first, second = Weight("weight", weight), Weight("weight2", weight2)
-    mlp("mlp_gemm", x, first, second, bias, activation, **norm)
+    _activation(op, activation)
+    check_norm(op, x, input_bias=input_bias, residual=residual, gamma=gamma, beta=beta)
+    _mlp(op, x, weight, bias, weight2, activation)
 
 
-def rms_mlp_gemm(
+def rms_mlp(
+    op: str,
     x: Tensor,
     residual: Tensor,
-    weight: Tensor,
-    weight2: Tensor,
+    weight: Weight,
+    weight2: Weight,
     gamma: Tensor,
     *,
-    eps: float = 1e-6,
     activation: str = "swiglu",
+    **_: object,
 ) -> None:
     """Two matrices, a row for them, and the MLP's weights."""
-    del eps
-    norm = {"residual": residual, "gamma": gamma}
-    first, second = Weight("weight", weight), Weight("weight2", weight2)
-    mlp("rms_mlp_gemm", x, first, second, None, activation, **norm)
+    _activation(op, activation)
+    check_norm(op, x, residual=residual, gamma=gamma)
+    _mlp(op, x, weight, None, weight2, activation)
+
+
+def dense(op: str, check: Check, *places: int) -> Check:
+    """The check of an operator whose arguments at `places` are weights."""
+
+    def checked(*args: Tensor, **keywords: object) -> None:
+        found = [
+            Weight(name, args[at]) if name else args[at]
+            for at, name in enumerate(_names(places, len(args)))
+        ]
+        check(op, *found, **keywords)
+
+    return checked
+
+
+def int8(op: str, check: Check, *places: int) -> Check:
+    """The same of one whose weights have their scales after them; `places` are the dense form's."""
+
+    def checked(*args: Tensor, **keywords: object) -> None:
+        rest = iter(args)
+        found = [
+            Weight(name, next(rest), name.replace("weight", "scale"), next(rest))
+            if name
+            else next(rest)
+            for name in _names(places, len(args) - len(places))
+        ]
+        check(op, *found, **keywords)
+
+    return checked
+
+
+def _names(places: tuple[int, ...], count: int) -> list[str]:
+    """The names of the weights among so many arguments, and "" for the others."""
+    names = dict(zip(places, ("weight", "weight2"), strict=False))
+    return [names.get(at, "") for at in range(count)]
+
+
+def _activation(op: str, activation: str) -> None:
+    if activation not in (*PLAIN, *KINDS):
+        words = [repr(word) for word in (*PLAIN, *KINDS)]
+        expected = f"{', '.join(words[:-1])} or {words[-1]}"
+        checks.fail(op, "activation", expected, repr(activation))
+
+
+def _mlp(
+    op: str, x: Tensor, weight: Weight, bias: Tensor | None, weight2: Weight, activation: str
+) -> None:
+    check_product(op, x, weight)
+    gated = activation in KINDS
+    if gated and weight.tensor.shape[1] % 2 != 0:
+        expected = "an even last dimension (values and gates)"
+        checks.fail(op, weight.name, expected, weight.tensor.shape[1])
+    if bias is not None:
+        check_bias(op, bias, x, weight)
+    check_next(op, x, weight, weight2, gated=gated)

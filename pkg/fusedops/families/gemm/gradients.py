@@ -6,16 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fusedops.autograd import Autograd, Context, Gradients, save_inputs, save_nothing
-from fusedops.families.gemm.weights import PLAIN
+from fusedops.autograd import Autograd, Context, Gradients, over_rows, save_inputs, save_nothing
+from fusedops.families.gemm.checks import PLAIN
 
 
 def _matrix(tensor: Tensor) -> Tensor:
     return tensor.unsqueeze(0).flatten(0, -2)
-
-
-def _over_rows(grad: Tensor) -> Tensor:
-    return _matrix(grad).sum(0)
 
 
 def _product(
@@ -36,7 +32,7 @@ def _linear_layer(ctx: Context, grad: Tensor) -> Gradients:
     wanted = ctx.needs_input_grad
     of_both = _product(wanted[:2], grad, *ctx.saved_tensors[:2])
     # torch leaves a bias out that is not there.
-    return (*of_both, *(_over_rows(grad) if one else None for one in wanted[2:]))
+    return (*of_both, *(over_rows(grad) if one else None for one in wanted[2:]))
 
 
 def _mlp(
@@ -114,7 +110,7 @@ def _qkv_gemm(ctx: Context, grad: Tensor | None, grad_u: Tensor | None) -> Gradi
     wanted = ctx.needs_input_grad
     of_u, of_weight = _of_product(wanted[1], grad, u, weight)
     of_x, of_gamma, of_beta = _of_layer_norm(_sum(of_u, grad_u), x, gamma, ctx.keywords["eps"])
-    of_bias = _over_rows(grad) if wanted[2] and grad is not None else None
+    of_bias = over_rows(grad) if wanted[2] and grad is not None else None
     return of_x, of_weight, of_bias, of_gamma, of_beta
 
 
@@ -146,7 +142,7 @@ def _mlp_gemm(ctx: Context, grad: Tensor | None, grad_u: Tensor | None) -> Gradi
     summed = torch.ops.fusedops.layer_norm_residual_store
     _, s = summed(x, input_bias, residual, gamma, beta, eps=eps)
     of_s, *of_rows = _of_layer_norm(of_norm, s, gamma, eps)
-    return of_s, of_s, None if of_s is None else _over_rows(of_s), *of_weights, *of_rows
+    return of_s, of_s, None if of_s is None else over_rows(of_s), *of_weights, *of_rows
 
 
 def _none(ctx: Context, *grads: Tensor | None) -> Gradients:

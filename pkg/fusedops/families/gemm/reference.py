@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fusedops.families.bias_act.reference import bias_gelu, bias_relu
 from fusedops.families.gated.reference import gated_activation
-from fusedops.families.gemm.weights import PLAIN
+from fusedops.families.gemm.checks import PLAIN
 from fusedops.families.norm.reference import (
     layer_norm,
     layer_norm_residual,

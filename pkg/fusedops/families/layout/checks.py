@@ -15,9 +15,7 @@ def padded_width(width: int) -> int:
 def add_padding(x: Tensor) -> None:
     """Heads along the last dimension."""
     op = "add_padding"
-    checks.check_floating(op, "x", x)
-    if x.dim() < 1:
-        checks.fail(op, "x", "at least 1 dimension", 0)
+    checks.check_rows(op, "x", x)
     _width(op, x.shape[-1])
 
 

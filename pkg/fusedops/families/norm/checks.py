@@ -57,20 +57,14 @@ def rms_norm_backward(
 
 def check_norm(op: str, x: Tensor, **operands: Tensor) -> None:
     """`residual` is a matrix like x, every other operand one row of it."""
-    checks.check_floating(op, "x", x)
-    if x.dim() < 1:
-        checks.fail(op, "x", "at least 1 dimension", 0)
+    checks.check_rows(op, "x", x)
     for name, operand in operands.items():
-        checks.check_like(op, name, operand, "x", x)
-        if name == "residual":
-            checks.check_same_shape(op, name, operand, "x", x)
-        else:
-            checks.check_row(op, name, operand, "x", x)
+        check = checks.check_alike if name == "residual" else checks.check_row_like
+        check(op, name, operand, "x", x)
 
 
 def _backward(op: str, grad: Tensor, x: Tensor, gamma: Tensor, grad_sum: Tensor | None) -> None:
     check_norm(op, x, gamma=gamma)
     for name, matrix in (("grad", grad), ("grad_sum", grad_sum)):
         if matrix is not None:
-            checks.check_like(op, name, matrix, "x", x)
-            checks.check_same_shape(op, name, matrix, "x", x)
+            checks.check_alike(op, name, matrix, "x", x)

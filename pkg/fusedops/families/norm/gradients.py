@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fusedops.autograd import Autograd, Context, Gradients, save_all
+from fusedops.autograd import Autograd, Context, Gradients, over_rows, save_all
 
 
 def _saving_sum(gamma: int) -> Callable[..., None]:
@@ -30,10 +30,6 @@ def _of_y(grad: Tensor | None, s: Tensor) -> Tensor:
     return torch.zeros_like(s) if grad is None else grad
 
 
-def _over_rows(grad: Tensor) -> Tensor:
-    return grad.sum_to_size(grad.shape[-1])
-
-
 def _layer_norm(ctx: Context, grad: Tensor) -> Gradients:
     x, gamma, _ = ctx.saved_tensors
     return tuple(torch.ops.fusedops.layer_norm_backward(grad, x, gamma, **ctx.keywords))
@@ -45,7 +41,7 @@ def _layer_norm_residual(ctx: Context, grad: Tensor) -> Gradients:
     gamma = ctx.saved_tensors[3]
     found = torch.ops.fusedops.layer_norm_backward(grad, s, gamma, **ctx.keywords)
     grad_x, grad_gamma, grad_beta = found
-    return grad_x, _over_rows(grad_x), grad_x, grad_gamma, grad_beta
+    return grad_x, over_rows(grad_x), grad_x, grad_gamma, grad_beta
 
 
 def _layer_norm_residual_store(
@@ -56,7 +52,7 @@ def _layer_norm_residual_store(
         _of_y(grad, s), s, gamma, grad_sum, **ctx.keywords
     )
     grad_x, grad_gamma, grad_beta = found
-    return grad_x, _over_rows(grad_x), grad_x, grad_gamma, grad_beta
+    return grad_x, over_rows(grad_x), grad_x, grad_gamma, grad_beta
 
 
 def _rms_norm(ctx: Context, grad: Tensor) -> Gradients:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from fusedops.widths import narrow, widen
+from fusedops.widths import narrow, sum_over_rows, widen
 
 
 def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, *, eps: float = 1e-5) -> Tensor:
@@ -48,8 +48,8 @@ def layer_norm_backward(
     grad_x = (_centered(g) - n * (g * n).mean(-1, keepdim=True)) * scale
     return (
         narrow(_plus(grad_x, grad_sum), x),
-        _over_rows(widen(grad) * n, x),
-        _over_rows(widen(grad), x),
+        sum_over_rows(widen(grad) * n, x),
+        sum_over_rows(widen(grad), x),
     )
 
 
@@ -60,7 +60,7 @@ def rms_norm_backward(
     n, scale = _normalised(widen(x), eps)
     g = widen(grad) * widen(gamma)
     grad_x = (g - n * (g * n).mean(-1, keepdim=True)) * scale
-    return narrow(_plus(grad_x, grad_sum), x), _over_rows(widen(grad) * n, x)
+    return narrow(_plus(grad_x, grad_sum), x), sum_over_rows(widen(grad) * n, x)
 
 
 def _layer_norm(s: Tensor, gamma: Tensor, beta: Tensor, eps: float) -> Tensor:
@@ -85,8 +85,3 @@ def _normalised(s: Tensor, eps: float) -> tuple[Tensor, Tensor]:
 
 def _plus(wide: Tensor, more: Tensor | None) -> Tensor:
     return wide if more is None else wide + widen(more)
-
-
-def _over_rows(wide: Tensor, like: Tensor) -> Tensor:
-    rows = tuple(range(wide.dim() - 1))
-    return narrow(wide.sum(rows) if rows else wide.clone(), like)

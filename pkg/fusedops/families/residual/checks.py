@@ -18,9 +18,9 @@ def adds_attention_bias(*, mlp_after_attn: bool, add_bias: bool, preln: bool) ->
 def bias_residual(x: Tensor, residual: Tensor, bias: Tensor) -> None:
     """Two matrices and a row."""
     op = "bias_residual"
-    _matrix(op, "x", x)
-    _other(op, "residual", residual, "x", x)
-    _row(op, "bias", bias, "x", x)
+    checks.check_rows(op, "x", x)
+    checks.check_alike(op, "residual", residual, "x", x)
+    checks.check_row_like(op, "bias", bias, "x", x)
 
 
 def residual_add_bias(
@@ -39,44 +39,28 @@ def residual_add_bias(
     op = "residual_add_bias"
     if mp_size < 1:
         checks.fail(op, "mp_size", "1 or more", mp_size)
-    _matrix(op, "hidden", hidden)
-    _other(op, "residual", residual, "hidden", hidden)
+    checks.check_rows(op, "hidden", hidden)
+    checks.check_alike(op, "residual", residual, "hidden", hidden)
     if attention is not None:
-        _other(op, "attention", attention, "hidden", hidden)
+        checks.check_alike(op, "attention", attention, "hidden", hidden)
     elif adds_attention(mlp_after_attn=mlp_after_attn, preln=preln):
         _missing(op, "attention")
     if attention_bias is not None:
-        _row(op, "attention_bias", attention_bias, "hidden", hidden)
+        checks.check_row_like(op, "attention_bias", attention_bias, "hidden", hidden)
     elif adds_attention_bias(mlp_after_attn=mlp_after_attn, add_bias=add_bias, preln=preln):
         _missing(op, "attention_bias")
-    _row(op, "final_bias", final_bias, "hidden", hidden)
+    checks.check_row_like(op, "final_bias", final_bias, "hidden", hidden)
 
 
 def moe_res_matmul(residual: Tensor, coef: Tensor, output: Tensor) -> None:
     """Two matrices and a row of twice their width."""
     op = "moe_res_matmul"
-    _matrix(op, "residual", residual)
+    checks.check_rows(op, "residual", residual)
     checks.check_like(op, "coef", coef, "residual", residual)
     if coef.shape != (2 * residual.shape[-1],):
         expected = f"shape [{2 * residual.shape[-1]}] (twice the last dimension of residual)"
         checks.fail(op, "coef", expected, list(coef.shape))
-    _other(op, "output", output, "residual", residual)
-
-
-def _matrix(op: str, name: str, tensor: Tensor) -> None:
-    checks.check_floating(op, name, tensor)
-    if tensor.dim() < 1:
-        checks.fail(op, name, "at least 1 dimension", 0)
-
-
-def _other(op: str, name: str, tensor: Tensor, like_name: str, like: Tensor) -> None:
-    checks.check_like(op, name, tensor, like_name, like)
-    checks.check_same_shape(op, name, tensor, like_name, like)
-
-
-def _row(op: str, name: str, row: Tensor, like_name: str, like: Tensor) -> None:
-    checks.check_like(op, name, row, like_name, like)
-    checks.check_row(op, name, row, like_name, like)
+    checks.check_alike(op, "output", output, "residual", residual)
 
 
 def _missing(op: str, name: str) -> None:

@@ -1,76 +1,42 @@
 """What the rotary operators demand, in the native library's order and words."""
 
 import math
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fusedops import checks
 
-STYLES = ("half", "interleaved")
+
+def check_style(op: str, argument: str, style: str) -> None:
+    """Which elements of a head turn together."""
+    if style not in ("half", "interleaved"):
+        checks.fail(op, argument, "'half' or 'interleaved'", repr(style))
 
 
-def apply_rotary_pos_emb(
-    q: Tensor,
-    k: Tensor,
-    positions: Tensor | None = None,
-    *,
-    rotary_dim: int,
-    offset: int = 0,
-    style: str = "half",
-    theta: float = 10000.0,
-) -> None:
-    """Heads of queries and keys at the same positions."""
-    del offset
-    _rotary("apply_rotary_pos_emb", ("q", "k"), (q, k), positions, rotary_dim, style, theta)
-
-
-def apply_rotary_pos_emb_backward(
-    grad_q: Tensor,
-    grad_k: Tensor,
-    positions: Tensor | None = None,
-    *,
-    rotary_dim: int,
-    offset: int = 0,
-    style: str = "half",
-    theta: float = 10000.0,
-) -> None:
-    """Gradients of heads of queries and keys at the same positions."""
-    del offset
-    names, grads = ("grad_q", "grad_k"), (grad_q, grad_k)
-    _rotary("apply_rotary_pos_emb_backward", names, grads, positions, rotary_dim, style, theta)
-
-
-def apply_rotary_pos_emb_(
-    q: Tensor,
-    k: Tensor,
-    positions: Tensor | None = None,
-    *,
-    rotary_dim: int,
-    offset: int = 0,
-    style: str = "half",
-    theta: float = 10000.0,
-) -> None:
-    """Heads that can be written where they lie."""
-    del offset
-    op = "apply_rotary_pos_emb_"
-    _rotary(op, ("q", "k"), (q, k), positions, rotary_dim, style, theta)
-    for name, heads in (("q", q), ("k", k)):
-        _writable(op, name, heads)
+def check_theta(op: str, theta: float) -> None:
+    """The base of the frequencies."""
+    if not (theta > 0 and math.isfinite(theta)):
+        checks.fail(op, "theta", "a positive finite number", f"{theta:g}")
 
 
 def _rotary(
     op: str,
-    names: tuple[str, str],
-    heads: tuple[Tensor, Tensor],
-    positions: Tensor | None,
+    q_name: str,
+    k_name: str,
+    q: Tensor,
+    k: Tensor,
+    positions: Tensor | None = None,
+    *,
     rotary_dim: int,
-    style: str,
-    theta: float,
+    offset: int = 0,  # noqa: ARG001
+    style: str = "half",
+    theta: float = 10000.0,
 ) -> None:
-    (q_name, k_name), (q, k) = names, heads
-    if style not in STYLES:
-        checks.fail(op, "style", "'half' or 'interleaved'", repr(style))
+    """Heads of queries and keys, or their gradients, at the same positions."""
+    check_style(op, "style", style)
     checks.check_floating(op, q_name, q)
     if q.dim() != 4:
         checks.fail(op, q_name, "shape [B, S, H, D]", list(q.shape))
@@ -82,19 +48,35 @@ def _rotary(
     if rotary_dim < 2 or rotary_dim > head_dim or rotary_dim % 2 != 0:
         expected = f"an even number from 2 to {head_dim} (the last dimension of {q_name})"
         checks.fail(op, "rotary_dim", expected, rotary_dim)
-    if not (theta > 0 and math.isfinite(theta)):
-        checks.fail(op, "theta", "a positive finite number", f"{theta:g}")
+    check_theta(op, theta)
     if positions is not None:
         _positions(op, positions, q_name, q)
 
 
+apply_rotary_pos_emb = partial(_rotary, "apply_rotary_pos_emb", "q", "k")
+apply_rotary_pos_emb_backward = partial(
+    _rotary, "apply_rotary_pos_emb_backward", "grad_q", "grad_k"
+)
+
+
+def apply_rotary_pos_emb_(
+    q: Tensor,
+    k: Tensor,
+    positions: Tensor | None = None,
+    **options: Any,  # noqa: ANN401 - as above
+) -> None:
+    """Heads that can be written where they lie."""
+    op = "apply_rotary_pos_emb_"
+    _rotary(op, "q", "k", q, k, positions, **options)
+    for name, heads in (("q", q), ("k", k)):
+        _writable(op, name, heads)
+
+
 def _positions(op: str, positions: Tensor, q_name: str, q: Tensor) -> None:
     if positions.dtype not in (torch.int32, torch.int64):
-        found = str(positions.dtype).removeprefix("torch.")
+        found = checks.dtype_name(positions.dtype)
         checks.fail(op, "positions", "dtype int32 or int64", found)
-    if positions.device != q.device:
-        expected = f"device {q.device} (that of {q_name})"
-        checks.fail(op, "positions", expected, positions.device)
+    checks.check_device(op, "positions", positions, q_name, q)
     batch, tokens = q.shape[0], q.shape[1]
     shape = tuple(positions.shape)
     if shape not in ((batch,), (batch, tokens), (1, tokens)):

@@ -1,6 +1,8 @@
 """The rotary operators in plain PyTorch."""
 
 import math
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -8,7 +10,8 @@ from torch import Tensor
 from fusedops.widths import narrow, widen
 
 
-def apply_rotary_pos_emb(
+def _turned_both(
+    direction: int,
     q: Tensor,
     k: Tensor,
     positions: Tensor | None = None,
@@ -18,40 +21,25 @@ def apply_rotary_pos_emb(
     style: str = "half",
     theta: float = 10000.0,
 ) -> tuple[Tensor, Tensor]:
-    """Queries and keys turned by the angles of their positions."""
-    angles = _angles(q, positions, rotary_dim, offset, theta)
+    """Queries and keys turned by the angles of their positions, forth (1) or back (-1)."""
+    angles = direction * _angles(q, positions, rotary_dim, offset, theta)
     return _turned(q, angles, style), _turned(k, angles, style)
 
 
-def apply_rotary_pos_emb_backward(
-    grad_q: Tensor,
-    grad_k: Tensor,
-    positions: Tensor | None = None,
-    *,
-    rotary_dim: int,
-    offset: int = 0,
-    style: str = "half",
-    theta: float = 10000.0,
-) -> tuple[Tensor, Tensor]:
-    """Turned back: a turn's transpose is its inverse."""
-    angles = -_angles(grad_q, positions, rotary_dim, offset, theta)
-    return _turned(grad_q, angles, style), _turned(grad_k, angles, style)
+apply_rotary_pos_emb = partial(_turned_both, 1)
+# A turn's transpose is its inverse.
+apply_rotary_pos_emb_backward = partial(_turned_both, -1)
 
 
 def apply_rotary_pos_emb_(
     q: Tensor,
     k: Tensor,
     positions: Tensor | None = None,
-    *,
-    rotary_dim: int,
-    offset: int = 0,
-    style: str = "half",
-    theta: float = 10000.0,
+    **options: Any,  # noqa: ANN401 - as above
 ) -> None:
     """The same, into q and k."""
-    angles = _angles(q, positions, rotary_dim, offset, theta)
-    for heads in (q, k):
-        heads.copy_(_turned(heads, angles, style))
+    for heads, turned in zip((q, k), apply_rotary_pos_emb(q, k, positions, **options), strict=True):
+        heads.copy_(turned)
 
 
 def _angles(

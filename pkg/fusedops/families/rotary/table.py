@@ -5,6 +5,7 @@ from torch import Tensor
 from fusedops.batching import by_rows
 from fusedops.families.rotary import checks, gradients, reference
 from fusedops.op import Op
+from fusedops.results import no_result
 
 _FAMILY = "rotary"
 _HOW = (
@@ -15,10 +16,6 @@ _HOW = (
 
 def _like_heads(q: Tensor, k: Tensor, *_: object, **__: object) -> tuple[Tensor, Tensor]:
     return q.new_empty(q.shape), k.new_empty(k.shape)
-
-
-def _nothing(*_: object, **__: object) -> None:
-    pass
 
 
 OPS = (
@@ -38,7 +35,7 @@ OPS = (
         f"(Tensor(a!) q, Tensor(b!) k, {_HOW}) -> ()",
         checks.apply_rotary_pos_emb_,
         reference.apply_rotary_pos_emb_,
-        _nothing,
+        no_result,
         public=False,
     ),
     Op(

@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor
 
+from fusedops.masks import aligned
 from fusedops.widths import narrow, widen
 
 
@@ -30,7 +31,7 @@ def softmax(
         biases = alibi[head_offset : head_offset + scores.shape[1]].to(z.dtype)
         z = z + _biases(biases, place - (own.clamp(max=keys - 1) if causal else keys - 1))
     if mask is not None:
-        mask = _aligned(mask)
+        mask = aligned(mask)
         z = z.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else z + widen(mask)
     if causal:
         z = z.masked_fill(place > own, -math.inf)
@@ -51,10 +52,3 @@ def _biases(alibi: Tensor, from_last: Tensor) -> Tensor:
     if alibi.dim() == 1:
         return alibi[:, None, None] * from_last
     return alibi[:, None]
-
-
-def _aligned(mask: Tensor) -> Tensor:
-    """A mask of any rank as one of four dimensions."""
-    if mask.dim() == 2:  # an encoder's: one row for every query
-        return mask[:, None, None]
-    return mask[:, None] if mask.dim() == 3 else mask
