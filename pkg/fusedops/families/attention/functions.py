@@ -99,10 +99,10 @@ def softmax_context(
             cache[:batch, :, :tokens, :head_dim].copy_(new.transpose(1, 2))
         if last:
             memory.positions[:batch].fill_(tokens)
-            if _counts():
+            if _counts(qkv):
                 workspace.restart(tokens)
         return attend(q, k, v, mask, alibi, scale=scale, causal=causal, window=window)
-    counts = _counts()
+    counts = _counts(qkv)
     if counts:
         workspace.check_room(1, _OP, "qkv")
         _check_length(mask, workspace.tokens + 1)
@@ -155,11 +155,11 @@ def _of_dtype(
     return softmax_context(qkv, *args, **keywords)  # type: ignore[arg-type]
 
 
-def _counts() -> bool:
+def _counts(qkv: Tensor) -> bool:
     """Whether the host sees every token: not where it traces, or captures a graph."""
     if torch.compiler.is_compiling():
         return False
-    return not (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing())
+    return not (qkv.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
 def _refuse_gradients(*tensors: Tensor | None) -> None:
