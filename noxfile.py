@@ -162,11 +162,11 @@ def index(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure: nox -s bench -- pipeline; with a GPU, -- kernels [--out FILE]."""
+    """Measure: nox -s bench -- pipeline; with a GPU, -- kernels or -- end_to_end [--out FILE]."""
     name, *options = session.posargs or ("pipeline",)
-    if name == "kernels":
+    if name in {"kernels", "end_to_end"}:
         wheels = Path("dist/index/cu130").resolve().as_uri()
-        session.install("torch>=2.11", "fusedops", "--extra-index-url", wheels)
+        session.install("torch>=2.11", "fusedops", "transformers", "--extra-index-url", wheels)
     else:
         install(session, *TORCHWHEEL, "nox")
     session.run("python", f"bench/{name}.py", *options)

@@ -8,6 +8,7 @@ copy in the same run. A cell that loses to a peer by more than 2 % is marked, an
 Needs torch and an installed fusedops; peers that are not there are noted (pip install --no-deps
 liger-kernel==0.8.5 flashinfer-python==0.5.3 apache-tvm-ffi einops tabulate nvidia-ml-py). A record
 is written after every cell, so a run that is cut keeps what it has; --resume goes on from a record.
+At the end each family's plot is drawn beside the record.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import torch
 from families import FAMILIES
-from kernelbench import record, terminal
+from kernelbench import plot, record, terminal
 from kernelbench.about import about
 from kernelbench.case import Choice
 from kernelbench.run import Run
@@ -87,7 +88,7 @@ def main() -> int:
     run = begun(options, deadline)
     run.families([FAMILIES[name] for name in options.family])
     print(*terminal.summary(run.found), sep="\n")
-    print(f"written to {options.out}")
+    print("written:", options.out, *plot.beside(options.out, record.read(options.out)))
     return 0
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 
 from kernelbench.record import YARDSTICKS, Record, Row, short
 from kernelbench.terminal import title
@@ -180,3 +181,12 @@ def draw(record: Record, family: str) -> str:
         lines.extend(_panel(panel, part, top, colours))
         top += panel.height
     return "\n".join([*lines, "</svg>"]) + "\n"
+
+
+def beside(source: Path, found: Record) -> list[Path]:
+    """Draw every family of the record that is at `source`, beside it: RECORD-FAMILY.svg."""
+    drawn = []
+    for family in found.families():
+        drawn.append(source.with_name(f"{source.stem}-{family}.svg"))
+        drawn[-1].write_text(draw(found, family), encoding="utf-8")
+    return drawn

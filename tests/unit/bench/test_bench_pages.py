@@ -44,6 +44,13 @@ def test_lost_cells_are_red(found):
     assert red(found) == 1 + 2 * 2  # the bar and its figure
 
 
+def test_a_run_leaves_a_plot_of_each_family_beside_its_record(tmp_path):
+    found = record(row(), row(family="softmax", op="softmax"))
+    drawn = plot.beside(tmp_path / "kernels.json", found)
+    assert [path.name for path in drawn] == ["kernels-norm.svg", "kernels-softmax.svg"]
+    assert drawn[1].read_text() == plot.draw(found, "softmax")
+
+
 def test_nothing_is_drawn_outside_the_plot():
     over = row(times={"ours": timing(1.0), "eager": timing(2.0)})
     tree = parsed(record(over))
