@@ -65,12 +65,12 @@ from fusedops.families.rotary.functions import apply_rotary_pos_emb, apply_rotar
 from fusedops.families.softmax.functions import softmax
 from fusedops.families.vector_add.functions import vector_add
 from fusedops.schemas import families
-from fusedops.workspace import Workspace
 from torchwheel import runtime
 
 if TYPE_CHECKING:
     from fusedops.models.convert import convert
     from fusedops.models.decoder import Decoder
+    from fusedops.workspace import Workspace
 
 try:
     __version__ = version("fusedops")
@@ -140,7 +140,11 @@ __all__ = [
 __all__.extend(typed.names())
 
 # What an import of operators alone has no use for.
-_LAZY = {"Decoder": "fusedops.models", "convert": "fusedops.models"}
+_LAZY = {
+    "Decoder": "fusedops.models",
+    "Workspace": "fusedops.workspace",
+    "convert": "fusedops.models",
+}
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever has that name

@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
 from fusedops import checks
-from fusedops.workspace_layout import ALIGNMENT, MOST_HEAD_DIM, Layout, Region, Sizes, layout_of
+from fusedops.cache_sizes import MOST_HEAD_DIM
+from fusedops.workspace_layout import ALIGNMENT, Layout, Region, Sizes, layout_of
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,9 @@ from math import prod
 import torch
 
 from fusedops import checks
+from fusedops.cache_sizes import HEADS_TOGETHER, counters_of, row_of, up
 
 ALIGNMENT = 256  # bytes; of every region and of every part of one
-MOST_HEAD_DIM = 256
-VECTOR = 16  # bytes that a kernel reads at once: a head of the cache is padded to whole ones
-HEADS_TOGETHER = 8  # query heads of a block of the decode kernel
 BLOCKS_PER_PROCESSOR = 8  # that may leave partial results, at most
 
 
@@ -70,7 +68,7 @@ class Region:
     @property
     def step(self) -> int:
         """Bytes from a part to the next."""
-        return _up(self.used, ALIGNMENT)
+        return up(self.used, ALIGNMENT)
 
     @property
     def bytes(self) -> int:
@@ -115,7 +113,7 @@ def layout_of(sizes: Sizes) -> Layout:
     cache = (sizes.max_batch, sizes.kv_heads, sizes.max_tokens, sizes.row)
     together = min(sizes.heads // sizes.kv_heads, HEADS_TOGETHER)
     counters = counters_of(sizes.max_batch, sizes.heads, sizes.kv_heads)
-    partial = together * sizes.row + _up(2 * together, 4)  # floats, of whole vectors
+    partial = together * sizes.row + up(2 * together, 4)  # floats, of whole vectors
     wanted = (
         ("keys", cache, sizes.dtype, sizes.layers),
         ("values", cache, sizes.dtype, sizes.layers),
@@ -130,18 +128,3 @@ def layout_of(sizes: Sizes) -> Layout:
         regions.append(Region(name, offset, shape, dtype, parts))
         offset += regions[-1].bytes
     return Layout(tuple(regions))
-
-
-def row_of(head_dim: int, dtype: torch.dtype) -> int:
-    """Elements of a head in the cache: up to whole vectors."""
-    return _up(head_dim * dtype.itemsize, VECTOR) // dtype.itemsize
-
-
-def counters_of(batch: int, heads: int, kv_heads: int) -> int:
-    """Counters of a step: one for what shares a block's heads, one for each sequence."""
-    chunks = -(-(heads // kv_heads) // HEADS_TOGETHER)
-    return batch * (kv_heads * chunks + 1)
-
-
-def _up(size: int, step: int) -> int:
-    return -(-size // step) * step

@@ -13,14 +13,20 @@ pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
 MOST_MS = 30
+# Of what torch's own import takes in that process: the clock of a slower or busier machine than
+# those on which the import of torch takes 1.2 s.
+MOST_SHARE = 0.025
 SCRIPT = """
-import sys, time, torch
-begun = time.process_time()  # not what other processes take
+import sys, time
+begun = time.process_time()
+import torch
+between, before = time.process_time(), set(sys.modules)
 import fusedops
-print(1e3 * (time.process_time() - begun))
+print(1e3 * (time.process_time() - between))
+print(1e3 * (between - begun))
 heavy = {"packaging", "rich", "filelock", "elftools", "pydantic", "ninja"}
 print(sorted(heavy & (set(sys.modules) - before)))
-""".replace("import sys, time, torch", "import sys, time, torch\nbefore = set(sys.modules)")
+"""
 
 
 def test_the_import_is_cheap_with_and_without_a_compiler(tmp_path):
@@ -37,13 +43,14 @@ def test_the_import_is_cheap_with_and_without_a_compiler(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     for path in (os.environ["PATH"], str(tmp_path)):
-        best = 1e9
-        for _ in range(5):
+        found = []
+        for _ in range(7):
             env = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "PATH": path}
             out = subprocess.run(
                 [sys.executable, "-c", SCRIPT], env=env, cwd="/", check=True, capture_output=True
             ).stdout.decode()
-            milliseconds, heavy = out.splitlines()
-            best = min(best, float(milliseconds))
+            ours, torchs, heavy = out.splitlines()
             assert heavy == "[]"
-        assert best < MOST_MS
+            found.append((float(ours), float(torchs)))
+        best, torchs = min(found)
+        assert best < MOST_MS or best < MOST_SHARE * torchs, found

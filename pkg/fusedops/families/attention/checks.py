@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from fusedops import checks, masks
+from fusedops.cache_sizes import MOST_HEAD_DIM, counters_of, row_of
 from fusedops.families.rotary.checks import check_style, check_theta
-from fusedops.workspace_layout import MOST_HEAD_DIM, counters_of, row_of
 
 
 def softmax_context_step(

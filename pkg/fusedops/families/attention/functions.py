@@ -1,5 +1,7 @@
 """Attention over a workspace's cache as called."""
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
@@ -8,7 +10,9 @@ from fusedops.families.attention import checks as attention_checks
 from fusedops.families.attention.prompt import attend
 from fusedops.families.attention.reference import split
 from fusedops.families.rotary.functions import apply_rotary_pos_emb
-from fusedops.workspace import Workspace
+
+if TYPE_CHECKING:
+    from fusedops.workspace import Workspace
 
 _OP = "softmax_context"
 
@@ -18,7 +22,7 @@ def softmax_context(
     mask: Tensor | None = None,
     alibi: Tensor | None = None,
     *,
-    workspace: Workspace,
+    workspace: "Workspace",
     layer_id: int,
     heads: int,
     kv_heads: int | None = None,
@@ -172,7 +176,7 @@ def _refuse_gradients(*tensors: Tensor | None) -> None:
 
 
 def _check_workspace(
-    workspace: Workspace, qkv: Tensor, layer_id: int, found: tuple[int, int, int]
+    workspace: "Workspace", qkv: Tensor, layer_id: int, found: tuple[int, int, int]
 ) -> None:
     sizes = workspace.sizes
     expected = (sizes.heads, sizes.kv_heads, sizes.head_dim)
@@ -194,7 +198,7 @@ def _check_workspace(
 
 
 def _check_prompt(
-    workspace: Workspace,
+    workspace: "Workspace",
     qkv: Tensor,
     mask: Tensor | None,
     alibi: Tensor | None,
