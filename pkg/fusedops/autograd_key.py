@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch._library.autograd import Info, make_autograd_impl
 from torch._ops import OpOverload
 
@@ -11,6 +12,14 @@ from fusedops.autograd import Autograd
 from fusedops.written import written_by
 
 Kernel = Callable[..., Any]
+
+
+def _any_requires_grad(*args: object, **keywords: object) -> bool:
+    return any(isinstance(one, Tensor) and one.requires_grad for one in (*args, *keywords.values()))
+
+
+# torch 2.6 does not have its own, which is faster.
+_asks_for_gradients = getattr(torch._C, "_any_requires_grad", _any_requires_grad)
 
 
 def recording_gradients(op: OpOverload, autograd: Autograd) -> Kernel:
@@ -23,7 +32,7 @@ def recording_gradients(op: OpOverload, autograd: Autograd) -> Kernel:
 
     def call(keyset: Any, *args: Any, **keywords: Any) -> Any:  # noqa: ANN401 - torch's own types
         nonlocal made
-        if not (torch.is_grad_enabled() and torch._C._any_requires_grad(*args)):
+        if not (torch.is_grad_enabled() and _asks_for_gradients(*args)):
             with torch._C._AutoDispatchBelowAutograd():
                 return op(*args, **keywords)
         if made is None:
@@ -43,7 +52,7 @@ def refusing_gradients(op: OpOverload) -> Kernel:
     name = op._opname
 
     def call(*args: Any, **keywords: Any) -> Any:  # noqa: ANN401 - what the operator returns
-        if torch.is_grad_enabled() and torch._C._any_requires_grad(*args, **keywords):
+        if torch.is_grad_enabled() and _asks_for_gradients(*args, **keywords):
             raise RuntimeError(
                 f"{name}: writes to its arguments, so it has no gradient; call it under "
                 "torch.no_grad()"
