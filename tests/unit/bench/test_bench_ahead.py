@@ -37,19 +37,5 @@ def test_measurements_of_processes_do_not_overlap(tmp_path):
     assert all(end <= start for (_, end), (start, _) in itertools.pairwise(taken))
 
 
-def test_inductor_measures_where_the_lock_is():
-    from torch._inductor.runtime.benchmarking import benchmarker
-
-    assert callable(type(benchmarker).benchmark_gpu)
-
-
 def test_at_the_deadline_the_rest_is_late():
     assert ahead.compile_all(JOBS, 1, time.monotonic()) == dict.fromkeys(JOBS, LATE)
-
-
-@pytest.mark.integration
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_peer_that_cannot_be_compiled_is_noted():
-    missing = ahead.compile_all(JOBS, 2, time.monotonic() + 300)
-    assert missing.keys() == set(JOBS)
-    assert all(why != LATE for why in missing.values())
