@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+import fusedops
+
 
 @pytest.fixture(autouse=True)
 def fresh_inputs() -> None:
@@ -25,3 +27,11 @@ def gpu() -> torch.device:
 def anywhere() -> torch.device:
     """The GPU where there is one, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@pytest.fixture
+def for_typed(anywhere) -> torch.device:
+    """Where entry points by type can be called: those of the extension module are for a GPU."""
+    if anywhere.type == "cpu" and fusedops.status().module is not None:
+        pytest.skip("the entry points are the extension module's, and there is no GPU")
+    return anywhere

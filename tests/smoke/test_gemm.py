@@ -137,16 +137,27 @@ def test_the_residual_is_written_where_it_lies(anywhere):
     torch.testing.assert_close(product, plain)
 
 
+def arguments_that_are_written(device):
+    x = torch.randn(4, 24, device=device)
+    up, down = torch.randn(24, 32, device=device), torch.randn(16, 24, device=device)
+    return x, x.clone(), up, down, x[0]
+
+
+def counts_its_writes(function, args):
+    version = args[1]._version
+    return function(*args)[1] is args[1] and args[1]._version > version
+
+
 def test_what_writes_refuses_a_gradient_and_counts_its_writes(anywhere):
-    x = torch.randn(4, 24, device=anywhere)
-    up, down = torch.randn(24, 32, device=anywhere), torch.randn(16, 24, device=anywhere)
-    args = (x, x.clone(), up, down, x[0])
+    x, *rest = arguments_that_are_written(anywhere)
     with pytest.raises(RuntimeError, match="rms_mlp_gemm: writes to its arguments, so it has no"):
-        fusedops.rms_mlp_gemm(x.clone().requires_grad_(), *args[1:])
-    for function in (fusedops.rms_mlp_gemm, fusedops.rms_mlp_gemm_fp32):
-        version = args[1]._version
-        assert function(*args)[1] is args[1]
-        assert args[1]._version > version
+        fusedops.rms_mlp_gemm(x.clone().requires_grad_(), *rest)
+    assert counts_its_writes(fusedops.rms_mlp_gemm, (x, *rest))
+
+
+def test_what_writes_counts_its_writes_by_type_too(for_typed):
+    args = arguments_that_are_written(for_typed)
+    assert counts_its_writes(fusedops.rms_mlp_gemm_fp32, args)
 
 
 def test_int8_weights_have_no_gradient_and_say_so(anywhere):
