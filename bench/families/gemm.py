@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 import fusedops
+from families.gemm_int8 import VECTOR_MATMUL_INT8
 
 ROWS = (1, 8, 32, 128, 1024, 4096)
 SHAPES: tuple[Shape, ...] = tuple((rows, 4096, 14336) for rows in ROWS)
@@ -164,5 +165,6 @@ FAMILY = Family(
             lambda rows, width, _: ((rows, width), (rows, width)),
             keywords={"eps": EPS, "activation": "swiglu"},
         ),
+        VECTOR_MATMUL_INT8,
     ),
 )

@@ -1,5 +1,7 @@
 """Every way of calling that is timed, on tiny tensors and the CPU."""
 
+from pathlib import Path
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -10,6 +12,9 @@ from kernelbench.case import Choice  # noqa: E402
 from kernelbench.measure import difference  # noqa: E402
 
 import fusedops  # noqa: E402
+from fusedops.schemas import OPS  # noqa: E402
+
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "ops"
 
 OPERATORS = [
     (family, place)
@@ -18,6 +23,20 @@ OPERATORS = [
     if hasattr(fusedops, operator.name)
 ]
 each = pytest.mark.parametrize(("family", "place"), OPERATORS)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_there_is_a_page_for_the_figures_and_the_index_has_it(family):
+    assert (DOCS / f"{family}.md").is_file()
+    assert f"({family}.md)" in (DOCS / "README.md").read_text(encoding="utf-8")
+
+
+def test_every_operator_with_a_function_is_timed():
+    timed = {operator.name for family in FAMILIES.values() for operator in family.operators}
+    left_out = {op.name for op in OPS if op.public} - timed
+    # One of the forms for int8 weights stands for all: they share its kernel.
+    assert all(name.endswith("_int8") for name in left_out)
+    assert "vector_matmul_int8" in timed
 
 
 @each
