@@ -45,10 +45,11 @@ struct Gemm : GemmNorm<Api> {
     const ops::Product call = ops::check_einsum(op, in.argument, by.argument);
     check_on_gpu(op, in.argument);
     const typename Api::Guard guard(in.view.device.index);
-    const Matrix as = matrix_of(call.inner, call.rows);
-    // One row lies as it is: a library that is told so picks a faster way.
-    const Matrix turned_as = call.rows == 1 ? matrix_of(1, call.inner) : transposed(as);
-    const Tensor turned = Api::matrix(Api::contiguous(q), turned_as);
+    constexpr std::int64_t kFew = 64;
+    const Tensor columns =
+        Api::matrix(Api::contiguous(q), transposed(matrix_of(call.inner, call.rows)));
+    // The library takes long for a few rows that lie side by side as columns.
+    const Tensor turned = call.rows <= kFew ? Api::contiguous(columns) : columns;
     return P::plain(call, {in.view.sizes[1], in.view.sizes[2], call.width}, turned, weight,
                     std::nullopt);
   }
