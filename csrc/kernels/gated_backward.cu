@@ -55,6 +55,62 @@ __global__ void __launch_bounds__(kThreads)
   store(grad_x + second, narrow<T>(out[1]));
 }
 
+// The same with a bias that is aligned too: a thread walks down the rows, and its block writes a
+// row of partial column sums, [2 cols].
+template <class T, class Act>
+__global__ void __launch_bounds__(kSumThreads)
+    whole_rows_sum_kernel(T* __restrict__ grad_x, Accumulator<T>* __restrict__ partial,
+                          const T* __restrict__ grad, const T* __restrict__ x,
+                          const T* __restrict__ bias, const Tiling t) {
+  using A = Accumulator<T>;
+  constexpr int V = kLanes<T>, kInFlight = 2;  // rows
+  const unsigned group = blockIdx.x / t.col_tiles;
+  const std::int64_t p =
+      static_cast<std::int64_t>(blockIdx.x % t.col_tiles) * blockDim.x + threadIdx.x;
+  const bool has_columns = p < t.period;
+  A sum[2][V] = {};
+  if (has_columns) {
+    const Vector<T> b[2] = {load(bias + p * V), load(bias + t.cols + p * V)};
+    std::int64_t row = static_cast<std::int64_t>(group) * t.steps * t.height + threadIdx.y;
+#pragma unroll 1
+    for (int done = 0; done < t.steps; done += kInFlight, row += kInFlight * t.height) {
+      Vector<T> g[kInFlight], in[kInFlight][2];
+      std::int64_t first[kInFlight];
+      bool there[kInFlight];
+#pragma unroll
+      for (int k = 0; k < kInFlight; ++k) {
+        const std::int64_t at = row + k * t.height;
+        there[k] = done + k < t.steps && at < t.periods;
+        first[k] = 2 * at * t.cols + p * V;
+        if (there[k]) {
+          g[k] = load(grad + at * t.cols + p * V);
+          in[k][0] = load(x + first[k]);
+          in[k][1] = load(x + first[k] + t.cols);
+        }
+      }
+#pragma unroll
+      for (int k = 0; k < kInFlight; ++k) {
+        if (!there[k]) continue;
+        A out[2][V];
+        gradients(activation::Fixed<Act>{}, out, g[k], in[k], b);
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+          sum[0][i] += out[0][i];
+          sum[1][i] += out[1][i];
+        }
+        store(grad_x + first[k], narrow<T>(out[0]));
+        store(grad_x + first[k] + t.cols, narrow<T>(out[1]));
+      }
+    }
+  }
+  __shared__ A shared[2][kSumThreads * V];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    sum_block(partial + (2 * group + half) * t.cols + p * V, sum[half], shared[half],
+              has_columns ? V : 0);
+  }
+}
+
 // Any number of columns, and a bias. A thread has the same columns of both halves, and walks down
 // the rows; where there is a bias, its block writes a row of partial column sums, [2 cols].
 template <class T>
@@ -134,6 +190,12 @@ Tiling backward_tiling(const Gated& call, bool bias) {
   return with_steps(t, t.vectors < kSmall ? 1 : 4);
 }
 
+// Of whole_rows_sum_kernel, of rows of whole vectors.
+template <class T>
+Tiling whole_tiling(const Gated& call, const T* bias) {
+  return sum_tiling(call.rows, call.cols, bias, kLanes<T>);
+}
+
 template <class T>
 gpu::Status launch_backward(const Gated& call, T* grad_x, T* grad_bias, const T* grad, const T* x,
                             const T* bias, Accumulator<T>* partial, gpu::Stream stream) {
@@ -141,7 +203,8 @@ gpu::Status launch_backward(const Gated& call, T* grad_x, T* grad_bias, const T*
   std::int64_t groups = 0;
   if (call.rows > 0) {
     if constexpr (sizeof(T) < 8) {  // float64 is for gradient checks: one kernel is enough
-      if (!bias && call.cols % kLanes<T> == 0 && is_narrow(call.rows) && is_narrow(call.cols)) {
+      const bool whole = call.cols % kLanes<T> == 0 && is_narrow(call.rows) && is_narrow(call.cols);
+      if (!bias && whole) {
         const std::int64_t period = call.cols / kLanes<T>;
         const RowGrid grid = row_grid(call.rows, period, 1);
         return gates.fix([&](auto gate) {
@@ -149,6 +212,16 @@ gpu::Status launch_backward(const Gated& call, T* grad_x, T* grad_bias, const T*
                              grid.threads, stream, grad_x, grad, x,
                              static_cast<unsigned>(call.rows), static_cast<unsigned>(period));
         });
+      }
+      if (whole && aligned(bias)) {
+        const Tiling t = whole_tiling(call, bias);
+        const gpu::Status status = gates.fix([&](auto gate) {
+          return gpu::launch(&whole_rows_sum_kernel<T, typename decltype(gate)::T>, t.blocks(),
+                             dim3(t.width, t.height), stream, grad_x, partial, grad, x, bias, t);
+        });
+        if (status != gpu::kSuccess) return status;
+        return column_sum(grad_bias, static_cast<const Accumulator<T>*>(partial),
+                          std::int64_t{t.row_groups}, 2 * call.cols, 0, 0, stream);
       }
     }
     const Tiling t = backward_tiling<T>(call, bias != nullptr);
@@ -171,8 +244,10 @@ std::int64_t gated_backward_scratch(const Gated& call) {
   const gpu::Status status = with_type(call.dtype, [&](auto type) {
     using T = typename decltype(type)::T;
     if (call.rows == 0) return gpu::kSuccess;
-    const std::int64_t sums = backward_tiling<T>(call, true).row_groups * 2 * call.cols;
-    bytes = sums * static_cast<std::int64_t>(sizeof(Accumulator<T>));
+    // Which of the kernels it is depends on where the bias lies.
+    const unsigned groups = std::max(backward_tiling<T>(call, true).row_groups,
+                                     whole_tiling<T>(call, nullptr).row_groups);
+    bytes = std::int64_t{groups} * 2 * call.cols * static_cast<int>(sizeof(Accumulator<T>));
     return gpu::kSuccess;
   });
   return status == gpu::kSuccess ? bytes : 0;

@@ -45,8 +45,11 @@ struct Gemm : GemmNorm<Api> {
     const ops::Product call = ops::check_einsum(op, in.argument, by.argument);
     check_on_gpu(op, in.argument);
     const typename Api::Guard guard(in.view.device.index);
-    const Tensor turned =
+    constexpr std::int64_t kFew = 64;
+    const Tensor columns =
         Api::matrix(Api::contiguous(q), transposed(matrix_of(call.inner, call.rows)));
+    // The library takes long for a few rows that lie side by side as columns.
+    const Tensor turned = call.rows <= kFew ? Api::contiguous(columns) : columns;
     return P::plain(call, {in.view.sizes[1], in.view.sizes[2], call.width}, turned, weight,
                     std::nullopt);
   }
