@@ -19,6 +19,8 @@ from pathlib import Path
 
 import torch
 import transformers
+from kernelbench.about import about
+from kernelbench.record import write_text
 from torch import Tensor
 
 import fusedops
@@ -166,11 +168,13 @@ def main() -> int:
     parser.add_argument("--batch", nargs="+", type=int, default=[1, 32])
     parser.add_argument("--prompt", type=int, default=512, help="tokens of the prompt")
     parser.add_argument("--steps", type=int, default=64, help="steps that are timed")
+    parser.add_argument("--wheel", type=Path, help="the installed wheel, for its sha256")
     options = parser.parse_args()
     if not torch.cuda.is_available():
         print("bench end_to_end: no GPU that torch can use", file=sys.stderr)
         return 1
     rows = []
+    facts = about(options.wheel, steps=options.steps)
     print(f"{'model':<10} {'batch':>5} {'who':<8} {'ms a step':>10} {'tokens/s':>9} {'peak GB':>8}")
     for name in options.model:
         model = make(name)
@@ -183,17 +187,9 @@ def main() -> int:
                     else row.failure
                 )
                 print(f"{row.model:<10} {row.batch:>5} {row.who:<8} {figures}", flush=True)
+            found = {"about": facts, "rows": [asdict(row) for row in rows]}
+            write_text(options.out, json.dumps(found, indent=1) + "\n")
         del model
-    record = {
-        "gpu": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "transformers": transformers.__version__,
-        "fusedops": fusedops.__version__,
-        "rows": [asdict(row) for row in rows],
-    }
-    aside = options.out.with_name(f".{options.out.name}.aside")
-    aside.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    aside.replace(options.out)
     return 0
 
 

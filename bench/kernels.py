@@ -55,7 +55,8 @@ def begun(options: argparse.Namespace, deadline: float) -> Run:
     """The run, with the copy's bandwidth measured."""
     samples = options.samples or (15 if options.quick else 40)
     cache = Cache()
-    facts = about(options.wheel, samples, large_copy_bandwidth(samples, cache))
+    bandwidth = large_copy_bandwidth(samples, cache)
+    facts = about(options.wheel, samples=samples, copy_bytes_per_second=bandwidth)
     ops, dtypes, shapes = map(frozenset, (options.op, options.dtype, options.shape))
     print(
         f"{facts['gpu']}, torch {facts['torch']}, fusedops {facts['fusedops']},"

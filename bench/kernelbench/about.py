@@ -13,11 +13,11 @@ import torch
 
 import fusedops
 
-PEERS = ("triton", "liger-kernel", "flashinfer-python")
+PEERS = ("triton", "liger-kernel", "flashinfer-python", "transformers")
 
 
-def about(wheel: Path | None, samples: int, bandwidth: float) -> dict[str, Any]:
-    """What a record says of its run."""
+def about(wheel: Path | None, **measured: float) -> dict[str, Any]:
+    """What a record says of its run, and `measured` of how it was."""
     library = fusedops.status().library
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
@@ -32,8 +32,7 @@ def about(wheel: Path | None, samples: int, bandwidth: float) -> dict[str, Any]:
         "wheel": wheel.name if wheel else None,
         "wheel_sha256": _sha256(wheel),
         "peers": {name: _version(name) for name in PEERS},
-        "samples": samples,
-        "copy_bytes_per_second": bandwidth,
+        **measured,
     }
 
 

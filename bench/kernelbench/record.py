@@ -221,7 +221,12 @@ def read(path: Path) -> Record:
 
 
 def write(record: Record, path: Path) -> None:
+    """The record as JSON."""
+    write_text(path, to_json(record))
+
+
+def write_text(path: Path, text: str) -> None:
     """Aside, then renamed: what is there is whole."""
     aside = path.with_name(f".{path.name}.aside")
-    aside.write_text(to_json(record), encoding="utf-8")
+    aside.write_text(text, encoding="utf-8")
     aside.replace(path)

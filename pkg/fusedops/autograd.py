@@ -31,6 +31,11 @@ class Autograd:
     backward: Callable[..., Gradients]
 
 
+def any_requires_grad(*args: object, **keywords: object) -> bool:
+    """Whether one of the arguments is a tensor that requires a gradient."""
+    return any(isinstance(one, Tensor) and one.requires_grad for one in (*args, *keywords.values()))
+
+
 def save_keywords(
     ctx: Context,
     inputs: tuple[Tensor, ...],

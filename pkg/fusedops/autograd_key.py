@@ -4,22 +4,17 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch._library.autograd import Info, make_autograd_impl
 from torch._ops import OpOverload
 
-from fusedops.autograd import Autograd
+from fusedops.autograd import Autograd, any_requires_grad
 from fusedops.written import written_by
 
 Kernel = Callable[..., Any]
 
 
-def _any_requires_grad(*args: object, **keywords: object) -> bool:
-    return any(isinstance(one, Tensor) and one.requires_grad for one in (*args, *keywords.values()))
-
-
-# torch 2.6 does not have its own, which is faster.
-_asks_for_gradients = getattr(torch._C, "_any_requires_grad", _any_requires_grad)
+# torch's own is faster; torch 2.6 does not have it.
+_asks_for_gradients = getattr(torch._C, "_any_requires_grad", any_requires_grad)
 
 
 def recording_gradients(op: OpOverload, autograd: Autograd) -> Kernel:

@@ -47,6 +47,8 @@ EXTENSION = Extension(
     ),
     host=("ops/tensor_view.cpp", "ops/validate.cpp", "ops/masks.cpp"),
     module=Module(
-        "fusedops._C", binding=("torch/aten/typed.cpp",), python=("torch/aten/module.cpp",)
+        "fusedops._C",
+        binding=("torch/aten/typed.cpp", "torch/aten/libstdcxx.cpp"),
+        python=("torch/aten/module.cpp",),
     ),
 )

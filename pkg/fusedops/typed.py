@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fusedops import checks
+from fusedops.autograd import any_requires_grad
 from fusedops.op import Op
 from fusedops.schemas import NAMESPACE, OPS
 from fusedops.written import written_by
@@ -53,10 +54,7 @@ def _checked(op: Op, name: str, dtype: torch.dtype) -> Callable[..., Any]:
             checks.fail(
                 name, first, f"dtype {checks.dtype_name(dtype)}", checks.dtype_name(tensor.dtype)
             )
-        values = (*args, *keywords.values())
-        if torch.is_grad_enabled() and any(
-            isinstance(value, Tensor) and value.requires_grad for value in values
-        ):
+        if torch.is_grad_enabled() and any_requires_grad(*args, **keywords):
             raise RuntimeError(
                 f"{name}: has no gradient; call fusedops.{op.name}, or call this one under "
                 "torch.no_grad()"

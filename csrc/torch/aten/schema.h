@@ -58,8 +58,7 @@ inline bool gives_tensors(const c10::FunctionSchema& schema) {
 
 // As Python writes it.
 inline std::string signature_of(const c10::FunctionSchema& schema) {
-  // With a mode: the constructor without one needs a libstdc++ newer than torch does.
-  std::ostringstream text(std::ios_base::out);
+  std::ostringstream text;
   const char* between = "(";
   bool keyword_only = false;
   for (const c10::Argument& argument : schema.arguments()) {

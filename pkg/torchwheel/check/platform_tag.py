@@ -1,13 +1,15 @@
-"""Gate `platform-tag`: the tag is what the symbols say, no better and no worse."""
+"""Gate `platform-tag`: the tag is what the symbols say, neither better nor worse, nor too new."""
 
 from torchwheel.check.facts import Facts, GateError
 from torchwheel.check.limits import Limits
+from torchwheel.machine.versions import numbers
+from torchwheel.validate.glibc_rule import floor
 
 ANY = "any"
 
 
-def platform_tag(facts: Facts, _: Limits) -> str:
-    """The file name's platform tags are those that auditwheel's policies find."""
+def platform_tag(facts: Facts, limits: Limits) -> str:
+    """The file name's platform tags are those that auditwheel's policies find, none too new."""
     claims, wheel, audit = facts.claims, facts.wheel.read(), facts.audit.read()
     found = {tag.platform for tag in wheel.tags}
     named = ".".join(sorted(found))
@@ -21,4 +23,7 @@ def platform_tag(facts: Facts, _: Limits) -> str:
         raise GateError(f"no manylinux policy admits it: {because}")
     if not found <= {audit.tag, *audit.aliases}:
         raise GateError(f"the symbols say {audit.tag}, the file name {named}: {because}")
+    needs, newest = floor([audit.tag]), limits.newest_glibc
+    if newest and needs and numbers(needs) > numbers(newest):
+        raise GateError(f"{audit.tag} is for newer systems than glibc {newest}: {because}")
     return f"{audit.tag}: {because}"

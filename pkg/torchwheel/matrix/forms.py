@@ -94,6 +94,7 @@ ExactVersion = Annotated[
     str,
     Form("an exact version", r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}(\+[a-z0-9.]+)?", ("2.13.0",)),
 ]
+GlibcVersion = Annotated[str, Form("a glibc version", r"2\.[1-9][0-9]?", ("2.28", "2.34"))]
 PythonVersion = Annotated[str, Form("a Python version", r"3\.[1-9][0-9]?", ("3.10", "3.13"))]
 VariantPattern = Annotated[
     str,

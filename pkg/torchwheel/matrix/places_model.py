@@ -4,7 +4,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from torchwheel.matrix.forms import PythonVersion, RelativePath, RunnerLabel, SuiteName
+from torchwheel.matrix.forms import (
+    GlibcVersion,
+    PythonVersion,
+    RelativePath,
+    RunnerLabel,
+    SuiteName,
+)
 from torchwheel.matrix.section import Section
 
 Labels = Annotated[tuple[RunnerLabel, ...], Field(min_length=1)]
@@ -20,6 +26,10 @@ class Containers(Section):
     python: Annotated[
         PythonVersion, Field(description="Python that builds wheels which are for any Python.")
     ]
+    glibc: Annotated[
+        GlibcVersion | None,
+        Field(description="The newest C library that a wheel built in them may need."),
+    ] = None
     emulated: Annotated[
         SuiteName | None,
         Field(description="Debian release with torch, to try wheels of another machine in."),

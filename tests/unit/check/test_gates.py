@@ -323,6 +323,16 @@ def test_platform_tag_that_is_not_what_the_symbols_say(facts: Facts, tag: str) -
     assert "GLIBC_2.34 by dlopen" in says
 
 
+@pytest.mark.parametrize(("newest", "ok"), [("2.28", False), ("2.34", True), ("2.100", True)])
+def test_a_tag_for_newer_systems_than_the_limit(facts: Facts, newest: str, ok: bool) -> None:
+    limits = Limits(LIMITS.max_size_mib, newest_glibc=newest)
+    if ok:
+        assert not failed(facts, limits)
+        return
+    says = only(facts, "platform-tag", limits)
+    assert "manylinux_2_34_x86_64 is for newer systems than glibc 2.28: GLIBC_2.34 by" in says
+
+
 def test_an_alias_is_the_same_tag(facts: Facts) -> None:
     tags = frozenset(parse_tag("py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64"))
     audit = Audit("manylinux_2_17_x86_64", ("manylinux2014_x86_64",), ())

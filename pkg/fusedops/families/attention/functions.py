@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from fusedops import checks, masks
+from fusedops.autograd import any_requires_grad
 from fusedops.families.attention import checks as attention_checks
 from fusedops.families.attention.prompt import attend
 from fusedops.families.attention.reference import split
@@ -167,9 +168,7 @@ def _counts(qkv: Tensor) -> bool:
 
 
 def _refuse_gradients(*tensors: Tensor | None) -> None:
-    if torch.is_grad_enabled() and any(
-        tensor is not None and tensor.requires_grad for tensor in tensors
-    ):
+    if torch.is_grad_enabled() and any_requires_grad(*tensors):
         raise RuntimeError(
             f"{_OP}: writes to a KV cache, so it has no gradient; call it under torch.no_grad()"
         )
