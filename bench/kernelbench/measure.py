@@ -1,5 +1,6 @@
 """Times the cells."""
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,13 @@ LARGE_BYTES = 1 << 28
 
 def _first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0][:200]
+
+
+def _recover() -> None:
+    """Go on after a call that failed, if the context is not broken."""
+    with contextlib.suppress(RuntimeError):  # a launch that was refused fails the next check too
+        torch.zeros((), device=DEVICE)
+    torch.cuda.synchronize()  # a broken context must not pass for a slow peer
 
 
 def _copied(arguments: Arguments) -> Arguments:
@@ -76,7 +84,7 @@ def measure(family: str, case: Case, cache: Cache, samples: int, without: Mappin
             ready[who] = Captured(call, inputs, moved, cache)
         except Exception as error:
             failures.setdefault(who, _first_line(error))
-            torch.cuda.synchronize()  # a broken context must not pass for a slow peer
+            _recover()
     times = interleaved(ready, samples)
     row = Row(
         *(family, case.op, case.way, case.dtype_name, case.shape_name),
@@ -101,4 +109,5 @@ def host_time(family: str, case: Case) -> HostTime:
             torch.cuda.synchronize()
         except Exception:  # the cells say why
             del calls[who]
+            _recover()
     return HostTime(family, case.op, case.way, host.medians_us(calls, torch.cuda.synchronize))

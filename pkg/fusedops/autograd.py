@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 Gradients = tuple[Tensor | None, ...]
@@ -34,6 +35,10 @@ class Autograd:
 def any_requires_grad(*args: object, **keywords: object) -> bool:
     """Whether one of the arguments is a tensor that requires a gradient."""
     return any(isinstance(one, Tensor) and one.requires_grad for one in (*args, *keywords.values()))
+
+
+# torch's own is faster; torch 2.6 does not have it.
+asks_for_gradients = getattr(torch._C, "_any_requires_grad", any_requires_grad)
 
 
 def save_keywords(

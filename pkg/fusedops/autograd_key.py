@@ -7,14 +7,10 @@ import torch
 from torch._library.autograd import Info, make_autograd_impl
 from torch._ops import OpOverload
 
-from fusedops.autograd import Autograd, any_requires_grad
+from fusedops.autograd import Autograd, asks_for_gradients
 from fusedops.written import written_by
 
 Kernel = Callable[..., Any]
-
-
-# torch's own is faster; torch 2.6 does not have it.
-_asks_for_gradients = getattr(torch._C, "_any_requires_grad", any_requires_grad)
 
 
 def recording_gradients(op: OpOverload, autograd: Autograd) -> Kernel:
@@ -27,7 +23,7 @@ def recording_gradients(op: OpOverload, autograd: Autograd) -> Kernel:
 
     def call(keyset: Any, *args: Any, **keywords: Any) -> Any:  # noqa: ANN401 - torch's own types
         nonlocal made
-        if not (torch.is_grad_enabled() and _asks_for_gradients(*args)):
+        if not (torch.is_grad_enabled() and asks_for_gradients(*args)):
             with torch._C._AutoDispatchBelowAutograd():
                 return op(*args, **keywords)
         if made is None:
@@ -47,7 +43,7 @@ def refusing_gradients(op: OpOverload) -> Kernel:
     name = op._opname
 
     def call(*args: Any, **keywords: Any) -> Any:  # noqa: ANN401 - what the operator returns
-        if torch.is_grad_enabled() and _asks_for_gradients(*args, **keywords):
+        if torch.is_grad_enabled() and asks_for_gradients(*args, **keywords):
             raise RuntimeError(
                 f"{name}: writes to its arguments, so it has no gradient; call it under "
                 "torch.no_grad()"

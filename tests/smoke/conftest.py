@@ -1,5 +1,7 @@
 """Smoke tests of the installed package: they need torch and pytest, nothing of this repository."""
 
+import os
+
 import pytest
 import torch
 
@@ -21,6 +23,14 @@ def gpu() -> torch.device:
     if not torch.cuda.is_available():
         pytest.skip("no GPU that torch can use")
     return torch.device("cuda", torch.cuda.current_device())
+
+
+@pytest.fixture
+def counted_gpu(gpu) -> torch.device:
+    """The GPU, where torch's allocator counts what is allocated on it."""
+    if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING"):
+        pytest.skip("torch's allocator, which counts, is off")
+    return gpu
 
 
 @pytest.fixture

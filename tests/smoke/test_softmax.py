@@ -209,14 +209,14 @@ def test_masks_are_those_of_torchs_attention(anywhere):
     torch.testing.assert_close(softmax(scores, causal=True, scale=8**-0.5) @ v, expected)
 
 
-def test_no_mask_is_copied(gpu):
-    scores = torch.randn(8, 16, 64, 1024, device=gpu)
-    mask = torch.randn(1, 1, 64, 1024, device=gpu).expand(8, 16, 64, 1024)
+def test_no_mask_is_copied(counted_gpu):
+    scores = torch.randn(8, 16, 64, 1024, device=counted_gpu)
+    mask = torch.randn(1, 1, 64, 1024, device=counted_gpu).expand(8, 16, 64, 1024)
     softmax(scores, mask)
-    torch.cuda.reset_peak_memory_stats(gpu)
-    before = torch.cuda.memory_allocated(gpu)
+    torch.cuda.reset_peak_memory_stats(counted_gpu)
+    before = torch.cuda.memory_allocated(counted_gpu)
     y = softmax(scores, mask)
-    assert torch.cuda.max_memory_allocated(gpu) - before == y.numel() * y.element_size()
+    assert torch.cuda.max_memory_allocated(counted_gpu) - before == y.numel() * y.element_size()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64], ids=str)

@@ -63,13 +63,13 @@ def test_entry_points_run_on_the_current_stream(gpu):
     assert torch.equal(y, fusedops.bias_gelu(a * 2, b))
 
 
-def test_results_are_freed(gpu):
-    a, b = torch.randn(1024, 1024, device=gpu), torch.randn(1024, device=gpu)
+def test_results_are_freed(counted_gpu):
+    a, b = torch.randn(1024, 1024, device=counted_gpu), torch.randn(1024, device=counted_gpu)
     fusedops.bias_add_fp32(a, b)
-    before = torch.cuda.memory_allocated(gpu)
+    before = torch.cuda.memory_allocated(counted_gpu)
     for _ in range(10):
         fusedops.bias_add_fp32(a, b)
-    assert torch.cuda.memory_allocated(gpu) == before
+    assert torch.cuda.memory_allocated(counted_gpu) == before
 
 
 @by_case

@@ -31,14 +31,14 @@ def test_regions_are_disjoint_and_aligned(sizes, anywhere):
     assert spans[-1][1] - spans[0][0] <= workspace.bytes()
 
 
-def test_it_is_one_allocation(gpu):
+def test_it_is_one_allocation(counted_gpu):
     torch.cuda.synchronize()
-    before = torch.cuda.memory_stats(gpu)["allocation.all.allocated"]
-    workspace = made(gpu)
-    assert torch.cuda.memory_stats(gpu)["allocation.all.allocated"] == before + 1
-    held = torch.cuda.memory_allocated(gpu)
+    before = torch.cuda.memory_stats(counted_gpu)["allocation.all.allocated"]
+    workspace = made(counted_gpu)
+    assert torch.cuda.memory_stats(counted_gpu)["allocation.all.allocated"] == before + 1
+    held = torch.cuda.memory_allocated(counted_gpu)
     workspace.release()
-    assert held - torch.cuda.memory_allocated(gpu) >= workspace.bytes()
+    assert held - torch.cuda.memory_allocated(counted_gpu) >= workspace.bytes()
 
 
 def test_a_result_outlives_its_workspace(anywhere):
@@ -57,14 +57,14 @@ def test_a_result_outlives_its_workspace(anywhere):
     assert len(filler) == 200
 
 
-def test_memory_is_freed_with_its_last_result(gpu):
-    before = torch.cuda.memory_allocated(gpu)
-    workspace = made(gpu, max_tokens=4096)
+def test_memory_is_freed_with_its_last_result(counted_gpu):
+    before = torch.cuda.memory_allocated(counted_gpu)
+    workspace = made(counted_gpu, max_tokens=4096)
     found = workspace.memory.context[:1]
     workspace.release()
-    assert torch.cuda.memory_allocated(gpu) - before >= workspace.bytes()
+    assert torch.cuda.memory_allocated(counted_gpu) - before >= workspace.bytes()
     del found
-    assert torch.cuda.memory_allocated(gpu) == before
+    assert torch.cuda.memory_allocated(counted_gpu) == before
 
 
 def test_release_and_retake(anywhere):

@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from fusedops import autograd, autograd_key  # noqa: E402
+from fusedops import autograd  # noqa: E402
 
 PLAIN, WANTED = torch.ones(2), torch.ones(2, requires_grad=True)
 
@@ -22,4 +22,4 @@ PLAIN, WANTED = torch.ones(2), torch.ones(2, requires_grad=True)
 def test_whether_a_gradient_is_wanted(args, keywords, wants):
     """torch 2.6 has no function for it; where there is one, it says the same."""
     assert autograd.any_requires_grad(*args, **keywords) is wants
-    assert autograd_key._asks_for_gradients(*args, **keywords) is wants
+    assert autograd.asks_for_gradients(*args, **keywords) is wants

@@ -5,6 +5,8 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from fusedops.call import call
+
 
 def gated_activation(x: Tensor, bias: Tensor | None = None, *, kind: str) -> Tensor:
     """Compute (x1 + b1) * g(x2 + b2), a gated linear unit.
@@ -36,4 +38,4 @@ def gated_activation(x: Tensor, bias: Tensor | None = None, *, kind: str) -> Ten
         ValueError: A dtype, device or shape is not as above, or `kind` is another word
             (RuntimeError from a native kernel).
     """
-    return cast(Tensor, torch.ops.fusedops.gated_activation(x, bias, kind=kind))
+    return cast(Tensor, call(torch.ops.fusedops.gated_activation, x, bias, kind=kind))

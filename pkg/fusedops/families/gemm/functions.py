@@ -5,6 +5,8 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from fusedops.call import call
+
 
 def vector_matmul(x: Tensor, weight: Tensor) -> Tensor:
     """Compute x weight.
@@ -25,7 +27,7 @@ def vector_matmul(x: Tensor, weight: Tensor) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast(Tensor, torch.ops.fusedops.vector_matmul(x, weight))
+    return cast(Tensor, call(torch.ops.fusedops.vector_matmul, x, weight))
 
 
 def linear_layer(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -44,7 +46,7 @@ def linear_layer(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast(Tensor, torch.ops.fusedops.linear_layer(x, weight, bias))
+    return cast(Tensor, call(torch.ops.fusedops.linear_layer, x, weight, bias))
 
 
 def fused_gemm_gelu(x: Tensor, weight: Tensor, bias: Tensor, weight2: Tensor) -> Tensor:
@@ -67,7 +69,7 @@ def fused_gemm_gelu(x: Tensor, weight: Tensor, bias: Tensor, weight2: Tensor) ->
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast(Tensor, torch.ops.fusedops.fused_gemm_gelu(x, weight, bias, weight2))
+    return cast(Tensor, call(torch.ops.fusedops.fused_gemm_gelu, x, weight, bias, weight2))
 
 
 def einsum_sec_sm_ecm(q: Tensor, weight: Tensor) -> Tensor:
@@ -88,7 +90,7 @@ def einsum_sec_sm_ecm(q: Tensor, weight: Tensor) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast(Tensor, torch.ops.fusedops.einsum_sec_sm_ecm(q, weight))
+    return cast(Tensor, call(torch.ops.fusedops.einsum_sec_sm_ecm, q, weight))
 
 
 def qkv_gemm(
@@ -118,7 +120,7 @@ def qkv_gemm(
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    found = torch.ops.fusedops.qkv_gemm(x, weight, bias, gamma, beta, eps=eps)
+    found = call(torch.ops.fusedops.qkv_gemm, x, weight, bias, gamma, beta, eps=eps)
     return cast(tuple[Tensor, Tensor], found)
 
 
@@ -141,7 +143,7 @@ def rms_qkv_gemm(
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    found = torch.ops.fusedops.rms_qkv_gemm(x, weight, gamma, eps=eps)
+    found = call(torch.ops.fusedops.rms_qkv_gemm, x, weight, gamma, eps=eps)
     return cast(tuple[Tensor, Tensor], found)
 
 
@@ -193,7 +195,8 @@ def mlp_gemm(
     Raises:
         ValueError: An argument is not as above (RuntimeError from a native kernel).
     """
-    found = torch.ops.fusedops.mlp_gemm(
+    found = call(
+        torch.ops.fusedops.mlp_gemm,
         *(x, residual, input_bias, weight, bias, weight2, gamma, beta),
         eps=eps,
         pre_ln=pre_ln,

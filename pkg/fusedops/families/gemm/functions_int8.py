@@ -5,6 +5,8 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from fusedops.call import call
+
 
 def vector_matmul_int8(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     """Compute x weight, of int8 numbers and a scale for each group of the weight's rows.
@@ -27,7 +29,7 @@ def vector_matmul_int8(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast(Tensor, torch.ops.fusedops.vector_matmul_int8(x, weight, scale))
+    return cast(Tensor, call(torch.ops.fusedops.vector_matmul_int8, x, weight, scale))
 
 
 def linear_layer_int8(
@@ -47,7 +49,7 @@ def linear_layer_int8(
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast(Tensor, torch.ops.fusedops.linear_layer_int8(x, weight, scale, bias))
+    return cast(Tensor, call(torch.ops.fusedops.linear_layer_int8, x, weight, scale, bias))
 
 
 def fused_gemm_gelu_int8(
@@ -72,7 +74,7 @@ def fused_gemm_gelu_int8(
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
     op = torch.ops.fusedops.fused_gemm_gelu_int8
-    return cast(Tensor, op(x, weight, scale, bias, weight2, scale2))
+    return cast(Tensor, call(op, x, weight, scale, bias, weight2, scale2))
 
 
 def qkv_gemm_int8(
@@ -105,7 +107,7 @@ def qkv_gemm_int8(
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
     op = torch.ops.fusedops.qkv_gemm_int8
-    return cast(tuple[Tensor, Tensor], op(x, weight, scale, bias, gamma, beta, eps=eps))
+    return cast(tuple[Tensor, Tensor], call(op, x, weight, scale, bias, gamma, beta, eps=eps))
 
 
 def rms_qkv_gemm_int8(
@@ -129,7 +131,7 @@ def rms_qkv_gemm_int8(
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
     op = torch.ops.fusedops.rms_qkv_gemm_int8
-    return cast(tuple[Tensor, Tensor], op(x, weight, scale, gamma, eps=eps))
+    return cast(tuple[Tensor, Tensor], call(op, x, weight, scale, gamma, eps=eps))
 
 
 def mlp_gemm_int8(
@@ -175,7 +177,8 @@ def mlp_gemm_int8(
     Raises:
         ValueError: An argument is not as above (RuntimeError from a native kernel).
     """
-    found = torch.ops.fusedops.mlp_gemm_int8(
+    found = call(
+        torch.ops.fusedops.mlp_gemm_int8,
         *(x, residual, input_bias, weight, scale, bias, weight2, scale2, gamma, beta),
         eps=eps,
         pre_ln=pre_ln,

@@ -5,6 +5,8 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from fusedops.call import call
+
 
 def add_padding(x: Tensor) -> Tensor:
     """Append zeros to heads, up to 32, 64 or 128 elements, whichever is the next.
@@ -23,7 +25,7 @@ def add_padding(x: Tensor) -> Tensor:
     Raises:
         ValueError: `x` is not as above (RuntimeError from a native kernel).
     """
-    return cast(Tensor, torch.ops.fusedops.add_padding(x))
+    return cast(Tensor, call(torch.ops.fusedops.add_padding, x))
 
 
 def pad_transform(x: Tensor, *, heads: int) -> Tensor:
@@ -43,4 +45,4 @@ def pad_transform(x: Tensor, *, heads: int) -> Tensor:
     Raises:
         ValueError: An argument is not as above (RuntimeError from a native kernel).
     """
-    return cast(Tensor, torch.ops.fusedops.pad_transform(x, heads=heads))
+    return cast(Tensor, call(torch.ops.fusedops.pad_transform, x, heads=heads))

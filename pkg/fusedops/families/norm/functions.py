@@ -5,6 +5,8 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from fusedops.call import call
+
 
 def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, *, eps: float = 1e-5) -> Tensor:
     """Compute LN(x) = (x - mean) / sqrt(variance + eps) * gamma + beta, row by row.
@@ -29,7 +31,7 @@ def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, *, eps: float = 1e-5) -> 
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast(Tensor, torch.ops.fusedops.layer_norm(x, gamma, beta, eps=eps))
+    return cast(Tensor, call(torch.ops.fusedops.layer_norm, x, gamma, beta, eps=eps))
 
 
 def layer_norm_residual(
@@ -55,7 +57,7 @@ def layer_norm_residual(
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
     op = torch.ops.fusedops.layer_norm_residual
-    return cast(Tensor, op(x, bias, residual, gamma, beta, eps=eps))
+    return cast(Tensor, call(op, x, bias, residual, gamma, beta, eps=eps))
 
 
 def layer_norm_residual_store(
@@ -81,7 +83,7 @@ def layer_norm_residual_store(
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
     op = torch.ops.fusedops.layer_norm_residual_store
-    return cast(tuple[Tensor, Tensor], op(x, bias, residual, gamma, beta, eps=eps))
+    return cast(tuple[Tensor, Tensor], call(op, x, bias, residual, gamma, beta, eps=eps))
 
 
 def rms_norm(x: Tensor, gamma: Tensor, *, eps: float = 1e-6) -> Tensor:
@@ -104,7 +106,7 @@ def rms_norm(x: Tensor, gamma: Tensor, *, eps: float = 1e-6) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast(Tensor, torch.ops.fusedops.rms_norm(x, gamma, eps=eps))
+    return cast(Tensor, call(torch.ops.fusedops.rms_norm, x, gamma, eps=eps))
 
 
 def pre_rms_norm(
@@ -128,4 +130,4 @@ def pre_rms_norm(
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
     op = torch.ops.fusedops.pre_rms_norm
-    return cast(tuple[Tensor, Tensor], op(x, residual, gamma, eps=eps))
+    return cast(tuple[Tensor, Tensor], call(op, x, residual, gamma, eps=eps))

@@ -5,6 +5,8 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from fusedops.call import call
+
 
 def bias_residual(x: Tensor, residual: Tensor, bias: Tensor) -> Tensor:
     """Compute x + bias + residual, the bias along the last dimension.
@@ -22,7 +24,7 @@ def bias_residual(x: Tensor, residual: Tensor, bias: Tensor) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast(Tensor, torch.ops.fusedops.bias_residual(x, residual, bias))
+    return cast(Tensor, call(torch.ops.fusedops.bias_residual, x, residual, bias))
 
 
 def residual_add_bias(
@@ -69,7 +71,8 @@ def residual_add_bias(
         ValueError: An argument is not as above, or a tensor that is added is None (RuntimeError
             from a native kernel).
     """
-    found = torch.ops.fusedops.residual_add_bias(
+    found = call(
+        torch.ops.fusedops.residual_add_bias,
         hidden,
         residual,
         attention,
@@ -101,4 +104,4 @@ def moe_res_matmul(residual: Tensor, coef: Tensor, output: Tensor) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast(Tensor, torch.ops.fusedops.moe_res_matmul(residual, coef, output))
+    return cast(Tensor, call(torch.ops.fusedops.moe_res_matmul, residual, coef, output))

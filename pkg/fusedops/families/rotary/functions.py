@@ -5,6 +5,8 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from fusedops.call import call
+
 
 def apply_rotary_pos_emb(
     q: Tensor,
@@ -46,7 +48,9 @@ def apply_rotary_pos_emb(
         ValueError: An argument is not as above (RuntimeError from a native kernel).
     """
     op = torch.ops.fusedops.apply_rotary_pos_emb
-    found = op(q, k, positions, rotary_dim=rotary_dim, offset=offset, style=style, theta=theta)
+    found = call(
+        op, q, k, positions, rotary_dim=rotary_dim, offset=offset, style=style, theta=theta
+    )
     return cast(tuple[Tensor, Tensor], found)
 
 

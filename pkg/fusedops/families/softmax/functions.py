@@ -5,6 +5,8 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from fusedops.call import call
+
 
 def softmax(
     scores: Tensor,
@@ -63,7 +65,8 @@ def softmax(
     """
     return cast(
         Tensor,
-        torch.ops.fusedops.softmax(
+        call(
+            torch.ops.fusedops.softmax,
             scores,
             mask,
             alibi,

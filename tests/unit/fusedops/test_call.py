@@ -1,0 +1,74 @@
+"""The short way of a call without a gradient, and where it is not taken."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+import fusedops  # noqa: E402
+from fusedops.call import call  # noqa: E402
+
+BIAS = torch.linspace(-1, 1, 5)
+
+
+@pytest.fixture
+def operator():
+    """An operator that counts the calls of its kernel for Autograd."""
+    seen = []
+    with torch.library._scoped_library("fusedops_test_call", "DEF") as library:
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: x + x, "CompositeExplicitAutograd")
+
+        def autograd(x):
+            seen.append(x)
+            with torch._C._AutoDispatchBelowAutograd():
+                return torch.ops.fusedops_test_call.twice(x)
+
+        library.impl("twice", autograd, "Autograd")
+        yield torch.ops.fusedops_test_call.twice, seen
+
+
+def test_no_gradient_is_wanted(operator):
+    twice, seen = operator
+    assert call(twice, BIAS).equal(2 * BIAS)
+    with torch.no_grad():
+        call(twice, BIAS.clone().requires_grad_())
+    assert not seen
+
+
+def test_a_gradient_is_wanted(operator):
+    twice, seen = operator
+    call(twice, BIAS.clone().requires_grad_())
+    torch.func.vmap(lambda x: call(twice, x))(BIAS)
+    assert len(seen) >= 2
+
+
+def loss(x, bias):
+    return fusedops.bias_gelu(x, bias).square().sum()
+
+
+def exact(x, bias):
+    return torch.nn.functional.gelu(x + bias, approximate="tanh").square().sum()
+
+
+@pytest.mark.parametrize(
+    "transformed",
+    [
+        torch.func.grad(loss),
+        torch.func.vmap(torch.func.grad(loss), (0, None)),
+        torch.func.grad(lambda x, b: torch.func.vmap(loss, (0, None))(x, b).sum()),
+    ],
+    ids=["grad", "vmap of grad", "grad of vmap"],
+)
+def test_a_gradient_by_a_transform_is_refused_not_lost(transformed):
+    """Under vmap a tensor that requires a gradient does not look like one."""
+    with pytest.raises(RuntimeError, match="functorch transforms"):
+        transformed(torch.randn(3, 5), BIAS)
+
+
+def test_a_gradient_inside_a_compiled_function():
+    x, bias = torch.randn(3, 5, requires_grad=True), BIAS.clone().requires_grad_()
+    compiled = torch.compile(loss, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(
+        torch.autograd.grad(compiled(x, bias), (x, bias)),
+        torch.autograd.grad(exact(x, bias), (x, bias)),
+    )
