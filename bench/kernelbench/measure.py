@@ -97,11 +97,15 @@ def measure(family: str, case: Case, cache: Cache, samples: int, without: Mappin
 
 
 def host_time(family: str, case: Case) -> HostTime:
-    """What calls on tiny tensors cost the host: ours, the peers that run, and F.gelu."""
+    """What calls on tiny tensors cost the host: ours, the peers that run, and F.gelu.
+
+    F.gelu also as torch.ops has it, which is the way to every operator of an extension.
+    """
     arguments = case.inputs(DEVICE)
     x = torch.randn(64, device=DEVICE, dtype=case.dtype)
     calls: dict[str, Any] = {"ours": lambda: case.ours(*arguments)}
     calls |= {who: lambda call=call: call(*arguments) for who, call in case.peers.items()}
+    calls["torch.ops.gelu"] = lambda: torch.ops.aten.gelu(x)
     calls["gelu"] = lambda: functional.gelu(x)
     for who, call in list(calls.items()):
         try:

@@ -12,6 +12,7 @@ SHORT = {
     "flashinfer": "finf",
     "flashinfer-tc": "fi-tc",
     "flashinfer-one": "fi-1",
+    "torch.ops.gelu": "ops",
 }
 MOST_PEERS = 5
 MOST_LOST = 40
