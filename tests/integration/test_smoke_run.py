@@ -37,10 +37,16 @@ def here(request: pytest.FixtureRequest) -> bool:
 
 
 def run(
-    tmp_path: Path, wheel: Path, code: str, *, here: bool, companions: Sequence[Path] = ()
+    tmp_path: Path,
+    wheel: Path,
+    code: str,
+    *,
+    here: bool,
+    companions: Sequence[Path] = (),
+    without_gpu: Sequence[str] = (),
 ) -> Record:
     tests = tmp_path / "tree" / "smoke"
-    tests.mkdir(parents=True)
+    tests.mkdir(parents=True, exist_ok=True)
     (tests / "test_demo.py").write_text(code)
     # A source tree beside the tests that must never be imported.
     (tmp_path / "tree" / "demo").mkdir()
@@ -56,7 +62,17 @@ def run(
         junit=tmp_path / "junit.xml",
         cache=CACHE,
         progress=Quiet(),
+        without_gpu=without_gpu,
     )
+
+
+def test_some_tests_where_there_is_no_gpu(tmp_path: Path, here: bool) -> None:
+    wheel = make_wheel(tmp_path, requires=("torch>=2.6",))
+    other = tmp_path / "tree" / "smoke" / "test_other.py"
+    other.parent.mkdir(parents=True)
+    other.write_text("def test_other(): pass\n")
+    record = run(tmp_path, wheel, PASSING, here=here, without_gpu=["test_demo.py"])
+    assert len(record.tests) == (2 if record.machine.gpu else 1)
 
 
 def test_passing(tmp_path: Path, here: bool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,9 +88,12 @@ class Smoke(Section):
     requires: Annotated[
         tuple[RequirementText, ...], Field(description="What they need beside torch.")
     ] = ()
-    emulated: Annotated[
+    without_gpu: Annotated[
         tuple[RelativePath, ...],
-        Field(description="Those of the folder that are run by emulation; default: all."),
+        Field(
+            description="Those of the folder that are run for a native wheel where there is no "
+            "GPU; default: all."
+        ),
     ] = ()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from torchwheel.image.engine import LABEL, Volume, volume_options
 from torchwheel.matrix.resolve import python_tag
 from torchwheel.pipeline import inside
-from torchwheel.smoke.junit import pytest_arguments
+from torchwheel.smoke.junit import chosen, pytest_arguments
 
 # Where things are in the container; the same in each, so that compile commands are the same too.
 PROJECT = "/project"
@@ -47,6 +47,7 @@ class Options:
         environment: variables of the build and of the tests.
         project: name of the distribution.
         tests: folder of the smoke tests; None where the wheel is tried elsewhere.
+        chosen: files of the folder that are run; none: all.
         requires: what is installed before the wheel: the torch it is tried with, pytest.
         companions: whether the wheels in COMPANIONS are installed before it as well.
     """
@@ -62,6 +63,7 @@ class Options:
     project: str
     tests: str | None
     requires: tuple[str, ...]
+    chosen: tuple[str, ...] = ()
     companions: bool = False
 
     @property
@@ -97,15 +99,17 @@ def settings(options: Options) -> dict[str, object]:
             "test-environment": _FOR_TESTS,
             "before-test": install + f" {COMPANIONS}/*.whl" * options.companions,
             "test-sources": [options.tests],
-            "test-command": " && ".join(_tests(options.project, options.tests)),
+            "test-command": " && ".join(
+                _tests(options.project, chosen(options.tests, options.chosen))
+            ),
         }
     return table
 
 
-def _tests(project: str, tests: str) -> Sequence[str]:
+def _tests(project: str, tests: Sequence[str]) -> Sequence[str]:
     return (
         f"{_INSIDE_TESTS} {shlex.join(['probe', project])}",
-        shlex.join(["python", *pytest_arguments(inside.KEPT / inside.JUNIT, tests)]),
+        shlex.join(["python", *pytest_arguments(inside.KEPT / inside.JUNIT, *tests)]),
         f"{_INSIDE_TESTS} account test",
     )
 

@@ -94,6 +94,18 @@ def claims_of(variant: Variant) -> Claims:
     )
 
 
+def newest_glibc(run: Run, variant: Variant) -> str | None:
+    """The newest C library that the wheel of `variant` may need; None for any."""
+    in_container = run.engine is not None and variant.toolkit is not None
+    containers = run.matrix.containers if in_container else None
+    return containers.glibc if containers else None
+
+
+def without_gpu(run: Run, variant: Variant) -> tuple[str, ...]:
+    """Files of the smoke tests that `variant` is tried with where there is no GPU; none: all."""
+    return run.matrix.smoke.without_gpu if variant.toolkit else ()
+
+
 def key_of(run: Run, variant: Variant, place: Sequence[str]) -> str:
     """Names everything that decides a variant's wheel and the proofs of it.
 
@@ -113,5 +125,6 @@ def key_of(run: Run, variant: Variant, place: Sequence[str]) -> str:
         "place": list(place),
         "smoke": run.matrix.smoke.model_dump(mode="json"),
         "gates": run.matrix.gates.model_dump(mode="json"),
+        "glibc": newest_glibc(run, variant),
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

@@ -19,7 +19,7 @@ from torchwheel.pipeline.inside import JUNIT
 from torchwheel.pipeline.record import Record
 from torchwheel.pipeline.rejected import keep_rejected
 from torchwheel.pipeline.reproduce import reproduce
-from torchwheel.pipeline.run import Run, claims_of, key_of
+from torchwheel.pipeline.run import Run, claims_of, key_of, newest_glibc
 from torchwheel.smoke import record as smoke_record
 
 NOT_RUN = "not run: for another machine"
@@ -59,7 +59,7 @@ def make(run: Run, variant: Variant) -> tuple[Record, bool]:
         clock.step("total"),
     ):
         made = _make(run, variant, image, Path(folder), clock)
-        tag_reason, gates = _gates(run, variant, image, made.wheel, clock)
+        tag_reason, gates = _gates(run, variant, made.wheel, clock)
         records.forget(run.dist, variant.id)
         wheel = made.wheel.replace(run.dist / made.wheel.name)
     record = Record(
@@ -118,18 +118,14 @@ def _make(run: Run, variant: Variant, image: Built | None, out: Path, clock: Clo
     return made
 
 
-def _gates(
-    run: Run, variant: Variant, image: Built | None, wheel: Path, clock: Clock
-) -> tuple[str, int]:
+def _gates(run: Run, variant: Variant, wheel: Path, clock: Clock) -> tuple[str, int]:
     """Why the tag is what it is, and how many gates held; raises if one did not.
 
     A wheel that fails is kept where nothing installs it from.
     """
     run.progress.step(f"{variant.id}: gates")
     with clock.step("gates"):
-        containers = run.matrix.containers if image else None
-        newest_glibc = containers.glibc if containers else None
-        limits = Limits(run.matrix.gates.max_size_mib, newest_glibc)
+        limits = Limits(run.matrix.gates.max_size_mib, newest_glibc(run, variant))
         results = run_gates(wheel, limits)
     if not passed(results):
         rejected = keep_rejected(wheel, run.dist)

@@ -1,6 +1,7 @@
 """pytest's JUnit file: how it is had, and the test results in it."""
 
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
 from pathlib import Path
 
 from torchwheel.errors import TorchwheelError
@@ -10,6 +11,11 @@ from torchwheel.smoke.record import Outcome, TestResult
 def pytest_arguments(report: Path, *tests: str) -> list[str]:
     """What Python is called with to run `tests` and write the file `report`."""
     return ["-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *tests]
+
+
+def chosen(folder: str, files: Sequence[str]) -> list[str]:
+    """`files` of the folder of tests, or the whole folder where none is named."""
+    return [f"{folder}/{name}" for name in files] or [folder]
 
 
 def parse(text: str) -> tuple[TestResult, ...]:

@@ -9,9 +9,10 @@ from torchwheel import files
 from torchwheel.console import Progress
 from torchwheel.errors import UsageError
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.smoke import environment, junit
+from torchwheel.smoke import environment
 from torchwheel.smoke.assemble import record_of
 from torchwheel.smoke.importing import importable, imports, run
+from torchwheel.smoke.junit import chosen, parse, pytest_arguments
 from torchwheel.smoke.record import Record, TestResult, dumps
 
 SAID = 30
@@ -30,6 +31,7 @@ def smoke(
     junit: Path | None,
     cache: Path,
     progress: Progress,
+    without_gpu: Sequence[str] = (),
 ) -> Record:
     """Install the wheel and its companions, run its tests on the installed files, write the record.
 
@@ -44,6 +46,7 @@ def smoke(
         junit: Where the JUnit file goes, if anywhere.
         cache: Folder of the cached environments.
         progress: Where to say what is being done.
+        without_gpu: Files of the folder that are run where torch finds no GPU; none: all.
 
     Returns:
         The record, as written; look at its `ok`.
@@ -71,7 +74,8 @@ def smoke(
         progress.step(f"smoke: importing {', '.join(packages)}")
         machine, imported = imports(env, packages, cwd)
         progress.step(f"smoke: running {tests.name}")
-        results, status = _tests(env, cwd, tests.resolve().name, junit, progress)
+        names = chosen(tests.resolve().name, () if machine.gpu else without_gpu)
+        results, status = _tests(env, cwd, names, junit, progress)
     found = record_of(wheel, companions, machine, imported, results, status)
     files.write_text(record, dumps(found))
     return found
@@ -80,12 +84,12 @@ def smoke(
 def _tests(
     env: environment.Environment,
     cwd: Path,
-    folder: str,
+    names: Sequence[str],
     junit_file: Path | None,
     progress: Progress,
 ) -> tuple[tuple[TestResult, ...], int]:
     report = cwd / "junit.xml"
-    done = run(env, junit.pytest_arguments(report, folder), cwd)
+    done = run(env, pytest_arguments(report, *names), cwd)
     if done.returncode != 0:
         for line in (done.stdout + done.stderr).splitlines()[-SAID:]:
             progress.say(line)
@@ -94,4 +98,4 @@ def _tests(
     text = report.read_text(encoding="utf-8")
     if junit_file is not None:
         files.write_text(junit_file, text)
-    return junit.parse(text), done.returncode
+    return parse(text), done.returncode

@@ -105,6 +105,7 @@ def test_device_code_is_compressed_where_the_compiler_can(release, small):
     toolkit = dataclasses.replace(CUDA_STABLE.toolkit, release=release)
     made = recipe(dataclasses.replace(CUDA_STABLE, toolkit=toolkit)).whole()
     assert ("--compress-mode=size" in made.steps[0].command) == small
+    assert ("-Xfatbin=-compress-all" in made.steps[0].command) != small
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,14 @@ def test_a_wheel_for_another_machine_is_not_tried(tmp_path, monkeypatch):
     assert not [volume for volume in cross.volumes if volume[1] == "/companions"]
 
 
+def test_the_chosen_tests_are_run_or_all(tmp_path, monkeypatch):
+    made = options_for("cu130-stable", tmp_path, monkeypatch)
+    some = dataclasses.replace(made, chosen=("test_a.py", "test_b.py"))
+    commands = [str(settings(one)["test-command"]).split(" && ")[1] for one in (made, some)]
+    assert commands[0].endswith(".xml tests/smoke")
+    assert commands[1].endswith(".xml tests/smoke/test_a.py tests/smoke/test_b.py")
+
+
 def test_companions_are_installed_from_their_files_before_the_wheel(tmp_path, monkeypatch):
     made = options_for("cu130-stable", tmp_path, monkeypatch)
     assert (str(tmp_path / "dist" / "companions"), "/companions", "ro") in made.volumes
