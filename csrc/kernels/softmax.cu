@@ -120,14 +120,15 @@ gpu::Status launch_softmax(const Softmax& call, void* y, const void* scores, gpu
 
 using namespace softmax_detail;
 
-gpu::Status softmax(const Softmax& call, void* y, const void* scores, gpu::Stream stream) {
+gpu::Status softmax(const Softmax& call, void* y, const void* scores, void* scratch,
+                    gpu::Stream stream) {
   if (!aligned(y) || !aligned(scores)) return gpu::kInvalidValue;
   return with_type(call.dtype, [&](auto type) {
     using T = typename decltype(type)::T;
     if constexpr (sizeof(T) < 8) {
       if (fits(call)) return launch_softmax<T>(call, y, scores, stream);
     }
-    return softmax_streamed(call, y, scores, stream);
+    return softmax_streamed(call, y, scores, scratch, stream);
   });
 }
 

@@ -27,12 +27,18 @@ struct Softmax {
   std::int64_t rows() const { return batch * heads * queries; }
 };
 
+// Bytes of scratch memory that a call wants: 0, unless few long rows are taken by several blocks
+// each.
+std::int64_t softmax_scratch(const Softmax& call);
+
 // scores and y are contiguous [batch, heads, queries, keys] and start on 16 bytes. Keys that are
 // dropped get 0, and so does all of a row that has no others.
-gpu::Status softmax(const Softmax& call, void* y, const void* scores, gpu::Stream stream);
+gpu::Status softmax(const Softmax& call, void* y, const void* scores, void* scratch,
+                    gpu::Stream stream);
 
 // The same for what the kernels of softmax.cu do not take, by a kernel that takes everything. It
 // reads the scores twice.
-gpu::Status softmax_streamed(const Softmax& call, void* y, const void* scores, gpu::Stream stream);
+gpu::Status softmax_streamed(const Softmax& call, void* y, const void* scores, void* scratch,
+                             gpu::Stream stream);
 
 }  // namespace fusedops::kernels

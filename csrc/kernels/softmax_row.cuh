@@ -99,6 +99,13 @@ FUSEDOPS_DEVICE A base_of(A top) {
   return top == kNothing<A> ? 0 : top;
 }
 
+// The peak of all that so many neighbouring lanes have, a power of two; its `top` is a base.
+template <class A>
+FUSEDOPS_DEVICE Peak<A> merged(const Peak<A>& own, A factor, int lanes) {
+  const A top = base_of(warp::reduce(own.top, lanes, Max{}));
+  return {top, warp::reduce(own.sum * two_to((own.top - top) * factor), lanes, Sum{})};
+}
+
 // From the peaks of the warps of a row, each known to all threads of its warp, to the row's, whose
 // `top` is a base. `shared` has room for the warps of the block. As with reduce_row, rows no wider
 // than a warp need none.
@@ -112,9 +119,7 @@ FUSEDOPS_DEVICE Peak<A> peak_of_row(Peak<A> of_warp, A factor, int threads, Peak
   __syncthreads();
   const int lanes = warps == 1 ? 1 : 1 << (warp::kWidth - __clz(warps - 1));  // power of two
   const int lane = static_cast<int>(thread) & (lanes - 1);
-  const Peak<A> other = lane < warps ? shared[lane] : Peak<A>{kNothing<A>, 0};
-  const A top = base_of(warp::reduce(other.top, lanes, Max{}));
-  return {top, warp::reduce(other.sum * two_to((other.top - top) * factor), lanes, Sum{})};
+  return merged(lane < warps ? shared[lane] : Peak<A>{kNothing<A>, 0}, factor, lanes);
 }
 
 // 1 / sum; 0 for a row that keeps nothing.
@@ -122,12 +127,11 @@ FUSEDOPS_DEVICE float inverse(float sum) { return sum == 0 ? 0 : math::reciproca
 FUSEDOPS_DEVICE double inverse(double sum) { return sum == 0 ? 0 : 1 / sum; }
 
 // Writes `nothing` to the keys that a query does not see. The row begins at element `row` of `y`,
-// and all of its threads take part.
+// and all of its `threads` take part, of which this is `thread`.
 template <class T, class Index>
 FUSEDOPS_DEVICE void write_unseen(T* __restrict__ y, std::int64_t row, const Keys<Index>& seen,
-                                  Index keys, T nothing) {
+                                  Index keys, T nothing, int thread, int threads) {
   if (seen.end - seen.first == keys) return;
-  const int thread = static_cast<int>(threadIdx.x);
 #pragma unroll 1
   for (int side = 0; side < 2; ++side) {
     const Index from = side == 0 ? 0 : seen.end;
@@ -135,7 +139,7 @@ FUSEDOPS_DEVICE void write_unseen(T* __restrict__ y, std::int64_t row, const Key
     T* const out = y + row + from;
     Words* const vectors = as_words(out + span.head);
 #pragma unroll 1
-    for (Index v = thread; v < span.vectors; v += static_cast<Index>(blockDim.x)) {
+    for (Index v = thread; v < span.vectors; v += static_cast<Index>(threads)) {
       vectors[v] = filled(nothing);
     }
     if (thread < span.edges) out[span.template edge<kLanes<T>>(thread)] = nothing;

@@ -16,11 +16,25 @@ using namespace softmax_row;
 constexpr int kMostThreads = 512;
 constexpr int kAhead = 3;  // vectors of a thread that are on their way while one is worked on
 
+constexpr std::int64_t kMostParts = 32;  // a lane looks after each
+
+// Over how many blocks a row is split: long ones, where they are too few to fill a GPU. The same on
+// every GPU, so that the sum's bits are too.
+inline std::int64_t parts_of(const Softmax& call) {
+  constexpr std::int64_t kLong = 1 << 15, kKeys = 8192, kBlocks = 256;
+  if (call.keys <= kLong) return 1;
+  return std::clamp<std::int64_t>(kBlocks / call.rows(), 1,
+                                  std::min(call.keys / kKeys, kMostParts));
+}
+
 template <class A>
 struct Job {
   Softmax call;
   Sight<std::int64_t> sight;
   A scale;
+  int parts;       // of a row
+  int first, end;  // passes over the scores: 0 finds the peak, 1 writes the results
+  Peak<A>* peaks;  // a row's parts have found; null if there is one
 };
 
 // What is to be taken of one row.
@@ -30,6 +44,7 @@ struct Row {
 
   const Job<A>& job;
   Keys<std::int64_t> seen;
+  std::int64_t number;       // among the rows
   std::int64_t first;        // element of the scores
   std::int64_t mask, alibi;  // that of the first key that is seen
   A slope;
@@ -37,10 +52,14 @@ struct Row {
   FUSEDOPS_DEVICE Row(const Job<A>& of, const Place<std::int64_t>& place)
       : job(of),
         seen(job.sight.of(place.query)),
-        first(row_number(place, job.call) * job.call.keys),
+        number(row_number(place, job.call)),
+        first(number * job.call.keys),
         mask(start(job.call.mask, place) + seen.first * job.call.mask.key),
         alibi(start(job.call.alibi, place) + seen.first * job.call.alibi.key),
         slope(job.call.slopes ? slope_of<T>(job.call.alibi, place.head) : 0) {}
+
+  // Where the peaks of its parts are.
+  FUSEDOPS_DEVICE Peak<A>* peaks() const { return job.peaks + number * job.parts; }
 
   // From the scores of the `kCount` keys from `column` on to what softmax is taken of.
   template <int kCount>
@@ -82,13 +101,19 @@ struct Row {
   }
 };
 
+// The calling thread among all that take a row.
+struct Lane {
+  int thread, threads;
+};
+
 // Calls `take(z, column)` with what softmax is taken of for the thread's keys, a vector of them or
 // one.
 template <class T, class Take>
-FUSEDOPS_DEVICE void for_each(const Row<T>& row, const T* __restrict__ scores, const Take& take) {
+FUSEDOPS_DEVICE void for_each(const Row<T>& row, const T* __restrict__ scores, const Lane& lane,
+                              const Take& take) {
   using A = Accumulator<T>;
   constexpr int V = kLanes<T>;
-  const std::int64_t thread = threadIdx.x, threads = blockDim.x;
+  const std::int64_t thread = lane.thread, threads = lane.threads;
   const std::int64_t begin = row.first + row.seen.first;
   const auto span = span_at<V>(begin, row.seen.end - row.seen.first);
   const Words* const in = as_words(scores + begin + span.head);
@@ -115,18 +140,27 @@ FUSEDOPS_DEVICE void for_each(const Row<T>& row, const T* __restrict__ scores, c
   }
 }
 
-// Reads the row twice: for the maximum and the sum together, and for the results.
+// Reads the row twice: for the maximum and the sum together, and for the results. Where it has
+// several parts their peaks go by way of memory, from one launch to the next.
 template <class T>
 FUSEDOPS_DEVICE void do_row(T* __restrict__ y, const T* __restrict__ scores, const Row<T>& row,
-                            Peak<Accumulator<T>>* shared) {
+                            int part, Peak<Accumulator<T>>* shared) {
   using A = Accumulator<T>;
   const A factor = static_cast<A>(kLog2E);
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const Lane lane{part * threads + thread, row.job.parts * threads};
   T* const out = y + row.first + row.seen.first;
   Peak<A> own{kNothing<A>, 0}, peak{};
   A share = 0;
+  if (row.job.first > 0) {
+    const int other = thread % warp::kWidth;
+    if (other < row.job.parts) own = row.peaks()[other];
+    peak = merged(own, factor, warp::kWidth);
+    share = inverse(peak.sum);
+  }
 #pragma unroll 1
-  for (int pass = 0; pass < 2; ++pass) {
-    for_each(row, scores, [&](auto& z, std::int64_t column) {
+  for (int pass = row.job.first; pass < row.job.end; ++pass) {
+    for_each(row, scores, lane, [&](auto& z, std::int64_t column) {
       if (pass == 0) {
         A top = own.top;
         for (const A each : z) top = fmax(top, each);
@@ -147,26 +181,33 @@ FUSEDOPS_DEVICE void do_row(T* __restrict__ y, const T* __restrict__ scores, con
     const A top = warp::reduce(own.top, warp::kWidth, Max{});
     own.sum *= two_to((own.top - base_of(top)) * factor);
     const A sum = warp::reduce(own.sum, warp::kWidth, Sum{});
-    peak = peak_of_row<A>({top, sum}, factor, static_cast<int>(blockDim.x), shared);
+    peak = peak_of_row<A>({top, sum}, factor, threads, shared);
+    if (row.job.end == 1) {
+      // A part that keeps nothing has no maximum: not the 0 that is taken in its place.
+      if (thread == 0) row.peaks()[part] = {peak.sum == 0 ? kNothing<A> : peak.top, peak.sum};
+      return;
+    }
     share = inverse(peak.sum);
   }
   // NaN where the row is.
-  write_unseen(y, row.first, row.seen, row.job.sight.keys, narrow<T>(0 * share));
+  write_unseen(y, row.first, row.seen, row.job.sight.keys, narrow<T>(0 * share), lane.thread,
+               lane.threads);
 }
 
-// A block takes a row at a time.
+// A block takes a row, or a part of one, at a time.
 template <class T>
-__global__ void __launch_bounds__(kMostThreads)
+__global__ void __launch_bounds__(kMostThreads, sizeof(T) < 8 ? 2 : 1)
     streamed_kernel(T* __restrict__ y, const T* __restrict__ scores,
                     const Job<Accumulator<T>> job) {
   __shared__ Peak<Accumulator<T>> shared[kMostThreads / warp::kWidth];
   overlap::wait();
   for (std::int64_t batch = blockIdx.z; batch < job.call.batch; batch += gridDim.z) {
     for (std::int64_t head = blockIdx.y; head < job.call.heads; head += gridDim.y) {
-      for (std::int64_t at = blockIdx.x; at < job.call.queries; at += gridDim.x) {
-        std::int64_t query = at;
+      for (std::int64_t at = blockIdx.x; at < job.call.queries * job.parts; at += gridDim.x) {
+        std::int64_t query = at / job.parts;
+        const int part = static_cast<int>(at - query * job.parts);
         fetch::keep(query);  // as in softmax_backward.cu
-        do_row(y, scores, Row<T>(job, {batch, head, query}), shared);
+        do_row(y, scores, Row<T>(job, {batch, head, query}), part, shared);
         __syncthreads();  // before the next row's peaks
       }
     }
@@ -177,19 +218,38 @@ __global__ void __launch_bounds__(kMostThreads)
 
 using namespace softmax_streamed_detail;
 
-gpu::Status softmax_streamed(const Softmax& call, void* y, const void* scores, gpu::Stream stream) {
+std::int64_t softmax_scratch(const Softmax& call) {
+  const std::int64_t parts = parts_of(call);
+  return parts > 1 ? call.rows() * parts * static_cast<std::int64_t>(sizeof(Peak<double>)) : 0;
+}
+
+gpu::Status softmax_streamed(const Softmax& call, void* y, const void* scores, void* scratch,
+                             gpu::Stream stream) {
+  const std::int64_t parts = parts_of(call);
   const auto most = [](std::int64_t wanted, std::int64_t bound) {
     return static_cast<unsigned>(std::min(wanted, bound));
   };
-  const dim3 grid(most(call.queries, 1 << 30), most(call.heads, 65535), most(call.batch, 65535));
+  const dim3 grid(most(call.queries * parts, 1 << 30), most(call.heads, 65535),
+                  most(call.batch, 65535));
   return with_type(call.dtype, [&](auto type) {
     using T = typename decltype(type)::T;
+    using A = Accumulator<T>;
     const std::int64_t wanted = ceil_div(call.keys, std::int64_t{kLanes<T>} * kAhead);
     const dim3 threads(most(ceil_div(wanted, gpu::kWarpSize) * gpu::kWarpSize, kMostThreads));
-    const Job<Accumulator<T>> job{call, Sight<std::int64_t>(call),
-                                  static_cast<Accumulator<T>>(call.scale)};
-    return overlap::launch(&streamed_kernel<T>, grid, threads, stream, static_cast<T*>(y),
-                           static_cast<const T*>(scores), job);
+    const auto passes = [&](int first, int end) {
+      const Job<A> job{call,
+                       Sight<std::int64_t>(call),
+                       static_cast<A>(call.scale),
+                       static_cast<int>(parts),
+                       first,
+                       end,
+                       static_cast<Peak<A>*>(scratch)};
+      return overlap::launch(&streamed_kernel<T>, grid, threads, stream, static_cast<T*>(y),
+                             static_cast<const T*>(scores), job);
+    };
+    if (parts == 1) return passes(0, 2);
+    const gpu::Status status = passes(0, 1);
+    return status == gpu::kSuccess ? passes(1, 2) : status;
   });
 }
 

@@ -96,9 +96,9 @@ kernels::Softmax softmax_call(const TensorView& scores, const std::optional<Tens
 }
 
 void softmax(const char* op, const kernels::Softmax& call, void* y, const void* scores,
-             gpu::Stream stream) {
+             void* scratch, gpu::Stream stream) {
   if (call.rows() == 0 || call.keys == 0) return;
-  check_launch(op, kernels::softmax(call, y, scores, stream));
+  check_launch(op, kernels::softmax(call, y, scores, scratch, stream));
 }
 
 kernels::SoftmaxBackward check_softmax_backward(const char* op, const TensorView& grad,

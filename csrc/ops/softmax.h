@@ -30,7 +30,7 @@ kernels::Softmax softmax_call(const TensorView& scores, const std::optional<Tens
                               const SoftmaxOptions& options);
 
 void softmax(const char* op, const kernels::Softmax& call, void* y, const void* scores,
-             gpu::Stream stream);
+             void* scratch, gpu::Stream stream);
 
 kernels::SoftmaxBackward check_softmax_backward(const char* op, const TensorView& grad,
                                                 const TensorView& y, double scale);

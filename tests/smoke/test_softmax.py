@@ -112,6 +112,16 @@ def test_the_largest_negative_number_is_no_infinity(dtype, anywhere):
 
 
 @by_dtype
+@pytest.mark.parametrize("keys", [37, 4097, 66_000])
+def test_a_few_keys_far_below_zero(dtype, keys, anywhere):
+    """What takes a part of a row in which nothing is kept says nothing of the row's maximum."""
+    scores = (torch.randn(1, 1, 3, keys, device=anywhere) - 500).to(dtype)
+    keep = torch.zeros(1, keys, dtype=torch.bool, device=anywhere)
+    keep[:, keys // 2 : keys // 2 + 10] = True
+    check(softmax(scores, keep), exact(scores.double(), keep), dtype)
+
+
+@by_dtype
 @pytest.mark.parametrize("keys", [8, 37, 1000, 4097, 66_000])
 def test_nan_and_infinity(dtype, keys, anywhere):
     scores = torch.randn(1, 1, 4, keys, device=anywhere).to(dtype)

@@ -26,7 +26,10 @@ struct Softmax {
     Tensor y = Api::empty_like(in);
     const auto call =
         ops::softmax_call(view, view_if<Api>(mask_in), view_if<Api>(alibi_in), options);
-    ops::softmax(op, call, Api::data(y), Api::data(in), Api::stream(view.device.index));
+    const std::int64_t bytes = kernels::softmax_scratch(call);
+    const Optional scratch = bytes > 0 ? Optional(Api::empty_bytes(in, bytes)) : std::nullopt;
+    ops::softmax(op, call, Api::data(y), Api::data(in), data_of<Api>(scratch),
+                 Api::stream(view.device.index));
     return y;
   }
 
