@@ -19,6 +19,27 @@ FOUND = 9  # the tool's exit status for an error that it has seen
 # Neither shapes past any small one, nor what runs no kernel, or a graph's, or torch's own.
 LEFT_OUT = "not (2_31 or cpu or compiles or graph or gradcheck or large or stream or devices)"
 FILES = sorted({file.name for file in SMOKE.glob("test_*.py")} - {"test_large.py", "test_load.py"})
+# Under racecheck a product of 16-bit matrices by NVIDIA's library ends with an error inside the
+# tool, in a process without a kernel of ours too (CUDA 13.0, H200). What may call it is left out
+# there, and our own kernels for products run by themselves, at sizes that are theirs.
+BY_LIBRARY = "not (gemm or linear or matmul or einsum)"
+PRODUCTS = """
+import fusedops
+import torch
+torch.manual_seed(0)
+for dtype in (torch.float16, torch.bfloat16):
+    for inner, cols in ((64, 24), (384, 144), (2048, 1032)):
+        weight = torch.randn(cols, inner, device="cuda").to(dtype).t()
+        bias = torch.randn(cols, device="cuda").to(dtype)
+        numbers = torch.randint(-128, 128, (inner, cols), device="cuda", dtype=torch.int8)
+        scale = torch.rand(inner // 64, device="cuda")
+        for rows in (1, 8, 16):
+            x = torch.randn(rows, inner, device="cuda").to(dtype)
+            fusedops.linear_layer(x, weight, bias)
+            fusedops.vector_matmul_int8(x, numbers, scale)
+            fusedops.vector_matmul_int8(x, numbers.t().contiguous().t(), scale)
+torch.cuda.synchronize()
+"""
 # A kernel with a body of our choice: block of 64 threads, one element of memory.
 WRONG = """
 import sys
@@ -70,6 +91,12 @@ def test_the_tool_sees_what_is_wrong(sanitizer, tool, body):
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
 def test_the_smoke_tests_are_clean(sanitizer, tool, file):
-    status, printed = sanitizer(tool, "-m", "pytest", "-x", "-k", LEFT_OUT, file)
+    chosen = LEFT_OUT if tool == "memcheck" else f"{LEFT_OUT} and {BY_LIBRARY}"
+    status, printed = sanitizer(tool, "-m", "pytest", "-x", "-k", chosen, file)
     no_tests = 5
     assert status in (0, no_tests), printed[-4000:]
+
+
+def test_threads_of_our_own_products_do_not_race(sanitizer):
+    status, printed = sanitizer("racecheck", "-c", PRODUCTS)
+    assert status == 0, printed[-4000:]
