@@ -45,11 +45,12 @@ struct Gemm : GemmNorm<Api> {
     const ops::Product call = ops::check_einsum(op, in.argument, by.argument);
     check_on_gpu(op, in.argument);
     const typename Api::Guard guard(in.view.device.index);
-    constexpr std::int64_t kFew = 64;
     const Tensor columns =
         Api::matrix(Api::contiguous(q), transposed(matrix_of(call.inner, call.rows)));
-    // The library takes long for a few rows that lie side by side as columns.
-    const Tensor turned = call.rows <= kFew ? Api::contiguous(columns) : columns;
+    // Rows that lie side by side as columns cost the library up to four times as much where those
+    // are no whole vectors: then they are laid out first.
+    const bool vectors = call.rows * element_size(call.dtype) % kVectorBytes == 0;
+    const Tensor turned = vectors ? columns : Api::contiguous(columns);
     return P::plain(call, {in.view.sizes[1], in.view.sizes[2], call.width}, turned, weight,
                     std::nullopt);
   }
