@@ -121,7 +121,7 @@ def qkv_gemm(
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
     found = call(torch.ops.fusedops.qkv_gemm, x, weight, bias, gamma, beta, eps=eps)
-    return cast(tuple[Tensor, Tensor], found)
+    return cast("tuple[Tensor, Tensor]", found)
 
 
 def rms_qkv_gemm(
@@ -144,7 +144,7 @@ def rms_qkv_gemm(
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
     found = call(torch.ops.fusedops.rms_qkv_gemm, x, weight, gamma, eps=eps)
-    return cast(tuple[Tensor, Tensor], found)
+    return cast("tuple[Tensor, Tensor]", found)
 
 
 def mlp_gemm(
@@ -203,7 +203,7 @@ def mlp_gemm(
         mlp_after_attn=mlp_after_attn,
         activation=activation,
     )
-    return cast(tuple[Tensor, Tensor], found)
+    return cast("tuple[Tensor, Tensor]", found)
 
 
 def rms_mlp_gemm(

@@ -107,7 +107,7 @@ def qkv_gemm_int8(
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
     op = torch.ops.fusedops.qkv_gemm_int8
-    return cast(tuple[Tensor, Tensor], call(op, x, weight, scale, bias, gamma, beta, eps=eps))
+    return cast("tuple[Tensor, Tensor]", call(op, x, weight, scale, bias, gamma, beta, eps=eps))
 
 
 def rms_qkv_gemm_int8(
@@ -131,7 +131,7 @@ def rms_qkv_gemm_int8(
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
     op = torch.ops.fusedops.rms_qkv_gemm_int8
-    return cast(tuple[Tensor, Tensor], call(op, x, weight, scale, gamma, eps=eps))
+    return cast("tuple[Tensor, Tensor]", call(op, x, weight, scale, gamma, eps=eps))
 
 
 def mlp_gemm_int8(
@@ -185,7 +185,7 @@ def mlp_gemm_int8(
         mlp_after_attn=mlp_after_attn,
         activation=activation,
     )
-    return cast(tuple[Tensor, Tensor], found)
+    return cast("tuple[Tensor, Tensor]", found)
 
 
 def rms_mlp_gemm_int8(

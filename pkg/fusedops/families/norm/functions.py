@@ -83,7 +83,7 @@ def layer_norm_residual_store(
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
     op = torch.ops.fusedops.layer_norm_residual_store
-    return cast(tuple[Tensor, Tensor], call(op, x, bias, residual, gamma, beta, eps=eps))
+    return cast("tuple[Tensor, Tensor]", call(op, x, bias, residual, gamma, beta, eps=eps))
 
 
 def rms_norm(x: Tensor, gamma: Tensor, *, eps: float = 1e-6) -> Tensor:
@@ -130,4 +130,4 @@ def pre_rms_norm(
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
     op = torch.ops.fusedops.pre_rms_norm
-    return cast(tuple[Tensor, Tensor], call(op, x, residual, gamma, eps=eps))
+    return cast("tuple[Tensor, Tensor]", call(op, x, residual, gamma, eps=eps))

@@ -51,7 +51,7 @@ def apply_rotary_pos_emb(
     found = call(
         op, q, k, positions, rotary_dim=rotary_dim, offset=offset, style=style, theta=theta
     )
-    return cast(tuple[Tensor, Tensor], found)
+    return cast("tuple[Tensor, Tensor]", found)
 
 
 def apply_rotary_pos_emb_(
