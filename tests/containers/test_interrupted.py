@@ -1,5 +1,6 @@
 """However a container build is interrupted, nothing half-made and no container is left behind."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -46,6 +47,15 @@ def finishes(torchwheel, tiny, engine):
     assert containers(engine, tiny / "dist") == []
 
 
+def cibuildwheel(driver):
+    """The driver's child. Its own children come and go, and begin as copies of it."""
+    for one in psutil.Process(driver).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "cibuildwheel" in one.cmdline():
+                return one
+    pytest.fail("the driver has no cibuildwheel")
+
+
 @pytest.fixture
 def started(command, environ, tiny, engine, torchwheel):
     """A run with its container at work."""
@@ -82,12 +92,7 @@ def test_the_driver_killed(started, tiny, engine, torchwheel, kill):
 
 
 def test_cibuildwheel_killed(started, tiny, engine, torchwheel):
-    (child,) = [
-        one
-        for one in psutil.Process(started.pid).children(recursive=True)
-        if "cibuildwheel" in one.cmdline()
-    ]
-    child.kill()
+    cibuildwheel(started.pid).kill()
     said, _ = started.communicate(timeout=SECONDS)
     assert started.returncode == 1
     assert "failed: cu130-stable: " in said
