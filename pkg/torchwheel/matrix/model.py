@@ -90,10 +90,7 @@ class Smoke(Section):
     ] = ()
     without_gpu: Annotated[
         tuple[RelativePath, ...],
-        Field(
-            description="Those of the folder that are run for a native wheel where there is no "
-            "GPU; default: all."
-        ),
+        Field(description="Those of the folder that are run where there is no GPU; default: all."),
     ] = ()
 
 

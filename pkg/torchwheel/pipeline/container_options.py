@@ -11,7 +11,7 @@ from torchwheel.image.engine import Volume
 from torchwheel.image.of_variant import is_cross, python_of
 from torchwheel.matrix.resolve import Variant
 from torchwheel.pipeline import cibuildwheel as cibw
-from torchwheel.pipeline.run import Run, without_gpu
+from torchwheel.pipeline.run import Run
 from torchwheel.pipeline.told import Places, told
 from torchwheel.smoke.companions import FOLDER
 from torchwheel.toolkit.headers import torch_headers
@@ -89,7 +89,7 @@ def options_of(
         project=run.matrix.project.name,
         tests=None if cross else smoke.tests,
         requires=(torch_pin, *smoke.requires),
-        chosen=without_gpu(run, variant),
+        chosen=smoke.without_gpu,
         companions=companions,
     )
 

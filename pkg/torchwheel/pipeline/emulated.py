@@ -8,7 +8,7 @@ from torchwheel.image.of_variant import emulated_image
 from torchwheel.matrix.resolve import Variant
 from torchwheel.pipeline import inside
 from torchwheel.pipeline.cibuildwheel import KEPT, OWN, TORCHWHEEL
-from torchwheel.pipeline.run import Run, without_gpu
+from torchwheel.pipeline.run import Run
 from torchwheel.smoke.assemble import from_files
 from torchwheel.smoke.junit import chosen, pytest_arguments
 from torchwheel.smoke.record import Record
@@ -48,7 +48,7 @@ def try_out(run: Run, variant: Variant, engine: Engine, wheel: Path) -> Record |
     command = ["run", "--rm", f"--label={LABEL}={run.id}", *for_machine(wanted.machine)]
     command += volume_options(volumes)
     command += [image.reference, "bash", "-c", _SCRIPT, "smoke", " ".join(names)]
-    tests = chosen("tests", without_gpu(run, variant))
+    tests = chosen("tests", run.matrix.smoke.without_gpu)
     command += pytest_arguments(inside.KEPT / inside.JUNIT, *tests)
     log = kept / "emulated.log"
     status = 0 if engine.succeeds(command, log) else 1

@@ -9,7 +9,7 @@ from torchwheel.matrix.resolve import Variant
 from torchwheel.pipeline.clock import Clock
 from torchwheel.pipeline.frontend import build_wheel
 from torchwheel.pipeline.repair import repair
-from torchwheel.pipeline.run import Run, claims_of, without_gpu
+from torchwheel.pipeline.run import Run, claims_of
 from torchwheel.pipeline.stamp import stamp
 from torchwheel.pipeline.told import Places, told
 from torchwheel.smoke.record import Record
@@ -105,7 +105,7 @@ def try_out(run: Run, variant: Variant, wheel: Path, clock: Clock) -> Record:
             companions=run.companions,
             here=False,
             record=record,
-            without_gpu=without_gpu(run, variant),
+            without_gpu=wanted.without_gpu,
             junit=record.with_suffix(".xml"),
             cache=run.cache,
             progress=run.progress,

@@ -101,11 +101,6 @@ def newest_glibc(run: Run, variant: Variant) -> str | None:
     return containers.glibc if containers else None
 
 
-def without_gpu(run: Run, variant: Variant) -> tuple[str, ...]:
-    """Files of the smoke tests that `variant` is tried with where there is no GPU; none: all."""
-    return run.matrix.smoke.without_gpu if variant.toolkit else ()
-
-
 def key_of(run: Run, variant: Variant, place: Sequence[str]) -> str:
     """Names everything that decides a variant's wheel and the proofs of it.
 
