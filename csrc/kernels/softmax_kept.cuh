@@ -66,8 +66,8 @@ FUSEDOPS_DEVICE void do_row(T* __restrict__ y, const T* __restrict__ scores, uns
     }
   }
   if constexpr (kForm != Form::plain) {
-    write_unseen(y, row, seen, job.sight.keys, narrow<T>(0.0f), static_cast<int>(threadIdx.x),
-                 static_cast<int>(blockDim.x));
+    write_unseen(y, row, seen, job.sight.keys, narrow<T>(0.0f), static_cast<int>(thread),
+                 static_cast<int>(threads));
   }
   // Whether no thread has its vector k. Not asked where branches would keep a mask's loads apart.
   const auto absent = [&](int k) { return kForm == Form::ragged && k * threads >= vectors; };

@@ -23,7 +23,7 @@ def bias_add(x: Tensor, bias: Tensor) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast(Tensor, call(torch.ops.fusedops.bias_add, x, bias))
+    return cast("Tensor", call(torch.ops.fusedops.bias_add, x, bias))
 
 
 def bias_relu(x: Tensor, bias: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ def bias_relu(x: Tensor, bias: Tensor) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast(Tensor, call(torch.ops.fusedops.bias_relu, x, bias))
+    return cast("Tensor", call(torch.ops.fusedops.bias_relu, x, bias))
 
 
 def bias_gelu(x: Tensor, bias: Tensor, *, approximate: str = "tanh") -> Tensor:
@@ -67,4 +67,4 @@ def bias_gelu(x: Tensor, bias: Tensor, *, approximate: str = "tanh") -> Tensor:
         ValueError: A dtype, device or shape is not as above, or `approximate` is another word
             (RuntimeError from a native kernel).
     """
-    return cast(Tensor, call(torch.ops.fusedops.bias_gelu, x, bias, approximate=approximate))
+    return cast("Tensor", call(torch.ops.fusedops.bias_gelu, x, bias, approximate=approximate))

@@ -24,7 +24,7 @@ def dequantize(weight: Tensor, scale: Tensor, *, dtype: torch.dtype = torch.floa
     Raises:
         ValueError: An argument is not as above (RuntimeError from a native kernel).
     """
-    return cast(Tensor, torch.ops.fusedops.dequantize(weight, scale, dtype=dtype))
+    return cast("Tensor", torch.ops.fusedops.dequantize(weight, scale, dtype=dtype))
 
 
 def dequantize_fp32(weight: Tensor, scale: Tensor) -> Tensor:

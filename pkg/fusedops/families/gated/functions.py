@@ -38,4 +38,4 @@ def gated_activation(x: Tensor, bias: Tensor | None = None, *, kind: str) -> Ten
         ValueError: A dtype, device or shape is not as above, or `kind` is another word
             (RuntimeError from a native kernel).
     """
-    return cast(Tensor, call(torch.ops.fusedops.gated_activation, x, bias, kind=kind))
+    return cast("Tensor", call(torch.ops.fusedops.gated_activation, x, bias, kind=kind))

@@ -27,7 +27,7 @@ def vector_matmul(x: Tensor, weight: Tensor) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast(Tensor, call(torch.ops.fusedops.vector_matmul, x, weight))
+    return cast("Tensor", call(torch.ops.fusedops.vector_matmul, x, weight))
 
 
 def linear_layer(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -46,7 +46,7 @@ def linear_layer(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast(Tensor, call(torch.ops.fusedops.linear_layer, x, weight, bias))
+    return cast("Tensor", call(torch.ops.fusedops.linear_layer, x, weight, bias))
 
 
 def fused_gemm_gelu(x: Tensor, weight: Tensor, bias: Tensor, weight2: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ def fused_gemm_gelu(x: Tensor, weight: Tensor, bias: Tensor, weight2: Tensor) ->
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast(Tensor, call(torch.ops.fusedops.fused_gemm_gelu, x, weight, bias, weight2))
+    return cast("Tensor", call(torch.ops.fusedops.fused_gemm_gelu, x, weight, bias, weight2))
 
 
 def einsum_sec_sm_ecm(q: Tensor, weight: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ def einsum_sec_sm_ecm(q: Tensor, weight: Tensor) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast(Tensor, call(torch.ops.fusedops.einsum_sec_sm_ecm, q, weight))
+    return cast("Tensor", call(torch.ops.fusedops.einsum_sec_sm_ecm, q, weight))
 
 
 def qkv_gemm(

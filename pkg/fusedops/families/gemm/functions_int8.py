@@ -29,7 +29,7 @@ def vector_matmul_int8(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast(Tensor, call(torch.ops.fusedops.vector_matmul_int8, x, weight, scale))
+    return cast("Tensor", call(torch.ops.fusedops.vector_matmul_int8, x, weight, scale))
 
 
 def linear_layer_int8(
@@ -49,7 +49,7 @@ def linear_layer_int8(
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast(Tensor, call(torch.ops.fusedops.linear_layer_int8, x, weight, scale, bias))
+    return cast("Tensor", call(torch.ops.fusedops.linear_layer_int8, x, weight, scale, bias))
 
 
 def fused_gemm_gelu_int8(
@@ -74,7 +74,7 @@ def fused_gemm_gelu_int8(
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
     op = torch.ops.fusedops.fused_gemm_gelu_int8
-    return cast(Tensor, call(op, x, weight, scale, bias, weight2, scale2))
+    return cast("Tensor", call(op, x, weight, scale, bias, weight2, scale2))
 
 
 def qkv_gemm_int8(

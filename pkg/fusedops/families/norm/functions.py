@@ -31,7 +31,7 @@ def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, *, eps: float = 1e-5) -> 
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast(Tensor, call(torch.ops.fusedops.layer_norm, x, gamma, beta, eps=eps))
+    return cast("Tensor", call(torch.ops.fusedops.layer_norm, x, gamma, beta, eps=eps))
 
 
 def layer_norm_residual(
@@ -57,7 +57,7 @@ def layer_norm_residual(
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
     op = torch.ops.fusedops.layer_norm_residual
-    return cast(Tensor, call(op, x, bias, residual, gamma, beta, eps=eps))
+    return cast("Tensor", call(op, x, bias, residual, gamma, beta, eps=eps))
 
 
 def layer_norm_residual_store(
@@ -106,7 +106,7 @@ def rms_norm(x: Tensor, gamma: Tensor, *, eps: float = 1e-6) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast(Tensor, call(torch.ops.fusedops.rms_norm, x, gamma, eps=eps))
+    return cast("Tensor", call(torch.ops.fusedops.rms_norm, x, gamma, eps=eps))
 
 
 def pre_rms_norm(

@@ -24,7 +24,7 @@ def bias_residual(x: Tensor, residual: Tensor, bias: Tensor) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast(Tensor, call(torch.ops.fusedops.bias_residual, x, residual, bias))
+    return cast("Tensor", call(torch.ops.fusedops.bias_residual, x, residual, bias))
 
 
 def residual_add_bias(
@@ -83,7 +83,7 @@ def residual_add_bias(
         add_bias=add_bias,
         preln=preln,
     )
-    return cast(Tensor, found)
+    return cast("Tensor", found)
 
 
 def moe_res_matmul(residual: Tensor, coef: Tensor, output: Tensor) -> Tensor:
@@ -104,4 +104,4 @@ def moe_res_matmul(residual: Tensor, coef: Tensor, output: Tensor) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast(Tensor, call(torch.ops.fusedops.moe_res_matmul, residual, coef, output))
+    return cast("Tensor", call(torch.ops.fusedops.moe_res_matmul, residual, coef, output))

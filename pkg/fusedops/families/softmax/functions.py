@@ -64,7 +64,7 @@ def softmax(
         RuntimeError: A gradient of `mask` or `alibi` is asked for.
     """
     return cast(
-        Tensor,
+        "Tensor",
         call(
             torch.ops.fusedops.softmax,
             scores,

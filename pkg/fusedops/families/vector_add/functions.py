@@ -24,4 +24,4 @@ def vector_add(a: Tensor, b: Tensor, *, gamma: float = 1.0) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast(Tensor, call(torch.ops.fusedops.vector_add, a, b, gamma=gamma))
+    return cast("Tensor", call(torch.ops.fusedops.vector_add, a, b, gamma=gamma))
