@@ -181,7 +181,8 @@ def main() -> None:
                 taken[name].append(measure(tree, caches, log))
                 print(f"run {run + 1}: {name:8} {taken[name][-1][0]:6.1f} s", flush=True)
             wheels = {p.name: p.stat().st_size for p in sorted((tree / "dist").glob("*.whl"))}
-            costs = compile_costs(caches)
+            if run + 1 == options.runs:
+                costs = compile_costs(caches)
     figures = {
         name: {
             "median_s": round(statistics.median(s for s, _ in values), 1),

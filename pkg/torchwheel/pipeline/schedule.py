@@ -32,6 +32,12 @@ def slots(variants: int, *, cores: int | None = None, free: int | None = None) -
     return max(1, min(variants, cores, free // BYTES_PER_SLOT))
 
 
+def jobs_each(variants: Sequence[Variant], at_once: int, jobs: int) -> int:
+    """How many of `jobs` compilers each variant may run: those that have a toolkit share them."""
+    compiling = sum(variant.toolkit is not None for variant in variants)
+    return max(1, jobs // max(1, min(at_once, compiling)))
+
+
 def in_turn(variants: Sequence[Variant]) -> list[Variant]:
     """The order of work: toolkits by turns, since variants of one wait for its shared objects."""
     seen: dict[str, int] = {}

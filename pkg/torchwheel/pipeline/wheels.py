@@ -32,7 +32,7 @@ from torchwheel.pipeline.record import Record
 from torchwheel.pipeline.report import install_command
 from torchwheel.pipeline.request import Request
 from torchwheel.pipeline.run import Run
-from torchwheel.pipeline.schedule import side_by_side, slots
+from torchwheel.pipeline.schedule import jobs_each, side_by_side, slots
 from torchwheel.pipeline.scripts import find_launcher
 from torchwheel.pipeline.sources import source_digest
 from torchwheel.toolkit.cache import cache_folder
@@ -87,7 +87,7 @@ def wheels(
             launcher=find_launcher() if launcher else (),
             progress=progress,
             engine=engine,
-            jobs=max(1, parallel_jobs() // at_once),
+            jobs=jobs_each(variants, at_once, parallel_jobs()),
             twice=twice,
             companions=companions(root, matrix.project.companions, dist, progress),
         )

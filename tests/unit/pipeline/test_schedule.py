@@ -12,7 +12,7 @@ from torchwheel.matrix.resolve import resolve
 from torchwheel.pipeline import request as requests
 from torchwheel.pipeline.record import FOLDER, Record
 from torchwheel.pipeline.request import Request
-from torchwheel.pipeline.schedule import in_turn, side_by_side, slots
+from torchwheel.pipeline.schedule import in_turn, jobs_each, side_by_side, slots
 from torchwheel.pipeline.usage import Usage, usage
 
 VARIANTS = resolve(load(Path(__file__).parents[1] / "matrix" / "full.yaml"))
@@ -68,6 +68,18 @@ def test_as_many_are_at_work_as_asked_for_and_no_more():
 )
 def test_slots_keep_to_cores_and_memory(variants, cores, free, expected):
     assert slots(variants, cores=cores, free=free) == expected
+
+
+@pytest.mark.parametrize(
+    ("native", "pure", "at_once", "jobs", "expected"),
+    [(1, 1, 2, 2, 2), (2, 0, 2, 8, 4), (24, 1, 4, 8, 2), (0, 1, 1, 8, 8), (24, 0, 24, 8, 1)],
+)
+def test_only_what_compiles_has_a_share_of_the_compilers(native, pure, at_once, jobs, expected):
+    natives = [variant for variant in VARIANTS if variant.toolkit]
+    plain = [variant for variant in VARIANTS if not variant.toolkit]
+    assert len(plain) >= pure
+    variants = [*(natives * 24)[:native], *plain[:pure]]
+    assert jobs_each(variants, at_once, jobs) == expected
 
 
 @given(st.lists(st.sampled_from(VARIANTS), unique=True))
