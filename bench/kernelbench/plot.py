@@ -18,9 +18,10 @@ COLOURS = {
 }
 FURTHER = ("#d6578f", "#17a2b8", "#5c6bc0")  # for peers without a colour of their own
 
-LABEL, COLUMN, GAP, MARGIN = 128, 250, 44, 16
+LABEL, COLUMN, GAP, MARGIN = 128, 250, 50, 16
 ROW, TITLE, TOP = 20, 42, 66
 SCALE_END = 110.0  # per cent; what is more is drawn there
+LEGEND_WIDTH = 560
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ def _cell(
             x = _at(left, shown(row, who, bandwidth))
             yield _dot(x, middle, paint)
     fill = f' fill="{LOST}" font-weight="bold"' if row.loses else ""
-    yield _text(left + COLUMN + 2, middle + 4, figure(row, bandwidth), size=10, more=fill)
+    yield _text(left + COLUMN + 6, middle + 4, figure(row, bandwidth), size=10, more=fill)
 
 
 def _panel(panel: Panel, record: Record, top: float, colours: dict[str, str]) -> Iterator[str]:
@@ -147,8 +148,7 @@ def _legend(record: Record, family: str, colours: dict[str, str]) -> Iterator[st
     yield _text(
         MARGIN,
         38,
-        "Per cent of the bandwidth of a device copy; pale bars with microseconds: per cent of the"
-        " fastest, where a call is little more than a launch. More is better.",
+        "Per cent of a device copy's bandwidth; pale bars: of the fastest. More is better.",
         size=10,
     )
     x = float(MARGIN)
@@ -167,7 +167,7 @@ def draw(record: Record, family: str) -> str:
     part = record.of_family(family)
     drawn = panels(part.rows)
     columns = max(len(panel.dtypes) for panel in drawn)
-    width = MARGIN + LABEL + columns * (COLUMN + GAP) + MARGIN
+    width = MARGIN + max(LABEL + columns * (COLUMN + GAP), LEGEND_WIDTH) + MARGIN
     height = TOP + sum(panel.height for panel in drawn) + MARGIN
     colours = _colours(part)
     lines = [

@@ -57,6 +57,11 @@ def test_nothing_is_drawn_outside_the_plot():
     width = float(tree.get("width"))
     for bar in tree.iter("{http://www.w3.org/2000/svg}rect"):
         assert float(bar.get("x", 0)) + float(bar.get("width")) <= width
+    for text in tree.iter("{http://www.w3.org/2000/svg}text"):
+        if text.get("text-anchor") is None:
+            # Helvetica's letters are half as wide as high, on average.
+            end = float(text.get("x")) + 0.55 * float(text.get("font-size")) * len(text.text)
+            assert end <= width, text.text
 
 
 def test_a_peer_without_a_colour_of_its_own_gets_one():
