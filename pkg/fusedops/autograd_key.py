@@ -50,9 +50,7 @@ def refusing_gradients(op: OpOverload) -> Kernel:
             )
         with torch._C._AutoDispatchBelowAutograd():
             found = op(*args, **keywords)
-        for at in written:
-            if not args[at].is_inference():
-                torch.autograd.graph.increment_version(args[at])
+        torch.autograd.graph.increment_version(args[at] for at in written)
         return found
 
     return call

@@ -51,8 +51,7 @@ struct Gemm : GemmNorm<Api> {
     // are no whole vectors: then they are laid out first.
     const bool vectors = call.rows * element_size(call.dtype) % kVectorBytes == 0;
     const Tensor turned = vectors ? columns : Api::contiguous(columns);
-    return P::plain(call, {in.view.sizes[1], in.view.sizes[2], call.width}, turned, weight,
-                    std::nullopt);
+    return P::plain(call, {in.view.sizes[1], in.view.sizes[2], call.width}, turned, weight);
   }
 
   // Every operator, with a registrar of the Api.

@@ -47,14 +47,21 @@ struct Products {
   static Tensor product(const char* op, const ops::Product& call, const Sizes& sizes,
                         const Tensor& a, const Factor<Api>& factor,
                         const Optional& bias = std::nullopt) {
-    if (may_be_few(call)) {
-      const Tensor out = Api::empty(a, sizes, call.dtype);
-      if (of_few_rows(op, call, out, a, factor, bias)) return out;
+    if (!may_be_few(call) && has_epilogue(call)) {
+      return epilogue(call, a, weight_of(op, call, factor), bias);
     }
-    const Tensor weight = factor.scale ? dequantized(op, call, factor) : factor.weight.tensor;
-    if (call.follow.gated) return gated(op, call, a, weight, bias);
-    if (call.follow.activation != Activation::identity) return activated(op, call, a, weight, bias);
-    return plain(call, sizes, a, weight, bias);
+    const Tensor out = Api::empty(a, sizes, call.dtype);
+    if (may_be_few(call) && of_few_rows(op, call, out, a, factor, bias)) return out;
+    const Tensor weight = weight_of(op, call, factor);
+    if (has_epilogue(call)) return epilogue(call, a, weight, bias);
+    if (call.follow.gated) {
+      gated(op, call, out, a, weight, bias);
+    } else if (call.follow.activation != Activation::identity) {
+      activated(op, call, out, a, weight, bias);
+    } else {
+      multiply(call, out, a, weight, bias);
+    }
+    return out;
   }
 
   // The first product's result by a further weight; of the sizes of `like` but the last.
@@ -66,14 +73,9 @@ struct Products {
   }
 
   static Tensor plain(const ops::Product& call, const Sizes& sizes, const Tensor& a,
-                      const Tensor& weight, const Optional& bias) {
+                      const Tensor& weight) {
     const Tensor out = Api::empty(a, sizes, call.dtype);
-    Tensor rows = as_matrix(out, call.rows, call.width);
-    if (bias) {
-      Api::addmm(rows, *bias, a, weight);
-    } else {
-      Api::mm(rows, a, weight);
-    }
+    multiply(call, out, a, weight, std::nullopt);
     return out;
   }
 
@@ -96,6 +98,20 @@ struct Products {
     return ops::few_rows(op, call, factor.weight.view, tensors, stream(a));
   }
 
+  static void multiply(const ops::Product& call, const Tensor& out, const Tensor& a,
+                       const Tensor& weight, const Optional& bias) {
+    Tensor rows = as_matrix(out, call.rows, call.width);
+    if (bias) {
+      Api::addmm(rows, *bias, a, weight);
+    } else {
+      Api::mm(rows, a, weight);
+    }
+  }
+
+  static Tensor weight_of(const char* op, const ops::Product& call, const Factor<Api>& factor) {
+    return factor.scale ? dequantized(op, call, factor) : factor.weight.tensor;
+  }
+
   static Tensor dequantized(const char* op, const ops::Product& call, const Factor<Api>& factor) {
     const Tensor weight = on_16_bytes<Api>(factor.weight.tensor);
     const Tensor scale = Api::contiguous(factor.scale->tensor);
@@ -106,28 +122,30 @@ struct Products {
     return out;
   }
 
-  // The library's product has some activations in it.
-  static Tensor activated(const char* op, const ops::Product& call, const Tensor& a,
-                          const Tensor& weight, const Optional& bias) {
-    const Tensor b = bias ? Api::contiguous(*bias) : Api::zeros(a, call.width, call.dtype);
-    if (has_epilogue(call)) {
-      return Api::addmm_activation(b, a, weight, call.follow.activation == Activation::gelu_tanh);
-    }
-    const Tensor v = plain(call, {call.rows, call.width}, a, weight, std::nullopt);
-    Tensor y = Api::empty_like(v);
-    ops::bias_act(op, {call.dtype, call.follow.activation, call.rows, call.width}, Api::data(y),
-                  Api::data(v), Api::data(b), stream(a));
-    return y;
+  static Tensor bias_of(const ops::Product& call, const Tensor& a, const Optional& bias) {
+    return bias ? Api::contiguous(*bias) : Api::zeros(a, call.width, call.dtype);
   }
 
-  static Tensor gated(const char* op, const ops::Product& call, const Tensor& a,
-                      const Tensor& weight, const Optional& bias) {
-    const Tensor v = plain(call, {call.rows, call.width}, a, weight, std::nullopt);
-    Tensor y = Api::empty(a, {call.rows, call.cols()}, call.dtype);
+  static Tensor epilogue(const ops::Product& call, const Tensor& a, const Tensor& weight,
+                         const Optional& bias) {
+    return Api::addmm_activation(bias_of(call, a, bias), a, weight,
+                                 call.follow.activation == Activation::gelu_tanh);
+  }
+
+  static void activated(const char* op, const ops::Product& call, const Tensor& out,
+                        const Tensor& a, const Tensor& weight, const Optional& bias) {
+    const Tensor v = plain(call, {call.rows, call.width}, a, weight);
+    const Tensor b = bias_of(call, a, bias);
+    ops::bias_act(op, {call.dtype, call.follow.activation, call.rows, call.width}, Api::data(out),
+                  Api::data(v), Api::data(b), stream(a));
+  }
+
+  static void gated(const char* op, const ops::Product& call, const Tensor& out, const Tensor& a,
+                    const Tensor& weight, const Optional& bias) {
+    const Tensor v = plain(call, {call.rows, call.width}, a, weight);
     const Optional b = contiguous_if<Api>(bias);
-    ops::gated(op, {call.dtype, call.follow.activation, call.rows, call.cols()}, Api::data(y),
+    ops::gated(op, {call.dtype, call.follow.activation, call.rows, call.cols()}, Api::data(out),
                Api::data(v), data_of<Api>(b), stream(a));
-    return y;
   }
 
   // Whether the library's product has the activation, as accurate as ours: its GELU is of few
@@ -137,8 +155,8 @@ struct Products {
     const bool known =
         call.follow.activation == Activation::relu ||
         (call.follow.activation == Activation::gelu_tanh && element_size(call.dtype) == 2);
-    return known && call.dtype != DType::float64 && call.rows > 1 && call.inner > 1 &&
-           call.width > 1 && Api::has_addmm_activation();
+    return known && !call.follow.gated && call.dtype != DType::float64 && call.rows > 1 &&
+           call.inner > 1 && call.width > 1 && Api::has_addmm_activation();
   }
 
   static gpu::Stream stream(const Tensor& tensor) {

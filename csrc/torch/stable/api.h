@@ -6,6 +6,7 @@
 #include <torch/csrc/stable/tensor.h>
 #include <torch/headeronly/core/ScalarType.h>
 
+#include <optional>
 #include <vector>
 
 #include "ops/error.h"
@@ -19,8 +20,20 @@ namespace fusedops {
 
 struct StableApi {
   using Tensor = torch::stable::Tensor;
-  using Guard = torch::stable::accelerator::DeviceGuard;
   using Scalar = torch::headeronly::ScalarType;
+
+  // Asking for the current device is cheaper than torch's guard, which is an object on the heap.
+  class Guard {
+   public:
+    explicit Guard(int device_index) {
+      if (torch::stable::accelerator::getCurrentDeviceIndex() != device_index) {
+        guard_.emplace(device_index);
+      }
+    }
+
+   private:
+    std::optional<torch::stable::accelerator::DeviceGuard> guard_;
+  };
 
   static TensorView view(const Tensor& tensor) {
     return view_of(tensor, tensor.get_device_index());
@@ -31,14 +44,19 @@ struct StableApi {
   }
 
   static Tensor clone(const Tensor& tensor) { return torch::stable::clone(tensor); }
-  static Tensor empty_like(const Tensor& tensor) { return torch::stable::empty_like(tensor); }
+
+  // Of a contiguous tensor.
+  static Tensor empty_like(const Tensor& tensor) {
+    return empty_strided(tensor, tensor.sizes(), tensor.strides(), tensor.scalar_type());
+  }
 
   static Tensor empty(const Tensor& like, const std::vector<std::int64_t>& sizes, DType dtype) {
-    return torch::stable::new_empty(like, sizes, scalar_of<Scalar>(dtype));
+    return empty_strided(like, sizes, contiguous_strides(sizes), scalar_of<Scalar>(dtype));
   }
 
   static Tensor empty_bytes(const Tensor& like, std::int64_t count) {
-    return torch::stable::new_empty(like, {count}, Scalar::Byte);
+    constexpr std::int64_t stride = 1;
+    return empty_strided(like, {&count, 1}, {&stride, 1}, Scalar::Byte);
   }
 
   static void* data(const Tensor& tensor) { return tensor.data_ptr(); }
@@ -50,6 +68,22 @@ struct StableApi {
     void* stream = nullptr;
     TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device_index, &stream));
     return static_cast<gpu::Stream>(stream);
+  }
+
+ private:
+  using Sizes = torch::headeronly::IntHeaderOnlyArrayRef;
+
+  // torch::stable::empty_like and new_empty look the operator up by its name at each call: 0.9 and
+  // 1.5 us more on an H200's host than the 2.2 that this takes.
+  static Tensor empty_strided(const Tensor& like, Sizes sizes, Sizes strides, Scalar scalar) {
+    std::int32_t device_type = 0;
+    TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device_type));
+    const auto dtype = torch::stable::detail::to<std::int32_t>(torch::stable::detail::from(scalar));
+    AtenTensorHandle made = nullptr;
+    TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<std::int64_t>(sizes.size()),
+                                                    sizes.data(), strides.data(), dtype,
+                                                    device_type, like.get_device_index(), &made));
+    return Tensor(made);
   }
 };
 

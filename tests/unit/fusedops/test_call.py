@@ -5,7 +5,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 import fusedops  # noqa: E402
-from fusedops.call import call  # noqa: E402
+from fusedops.call import AUTOGRAD, call, call_in_place, excluded  # noqa: E402
 
 BIAS = torch.linspace(-1, 1, 5)
 
@@ -40,6 +40,27 @@ def test_a_gradient_is_wanted(operator):
     call(twice, BIAS.clone().requires_grad_())
     torch.func.vmap(lambda x: call(twice, x))(BIAS)
     assert len(seen) >= 2
+
+
+def test_autograd_is_as_it_was_after_the_call(operator):
+    twice, _ = operator
+    call(twice, BIAS)
+    assert not excluded(AUTOGRAD)
+    with pytest.raises(RuntimeError):
+        call(twice, "no tensor")
+    assert not excluded(AUTOGRAD)
+    with torch.inference_mode():
+        call(twice, BIAS)
+        assert excluded(AUTOGRAD)
+
+
+def test_torch_is_told_what_a_call_wrote_to(operator):
+    twice, _ = operator
+    written = BIAS.clone()
+    with torch.inference_mode():
+        unversioned = BIAS.clone()
+    call_in_place(twice, (written, unversioned), BIAS)
+    assert written._version == 1
 
 
 def loss(x, bias):

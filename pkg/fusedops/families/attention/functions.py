@@ -7,6 +7,7 @@ from torch import Tensor
 
 from fusedops import checks, masks
 from fusedops.autograd import any_requires_grad
+from fusedops.call import call_in_place, ops
 from fusedops.families.attention import checks as attention_checks
 from fusedops.families.attention.prompt import attend
 from fusedops.families.attention.reference import split
@@ -112,16 +113,12 @@ def softmax_context(
         workspace.check_room(1, _OP, "qkv")
         _check_length(mask, workspace.tokens + 1)
     out = memory.context[:batch]
-    torch.ops.fusedops.softmax_context_step(
-        qkv,
-        mask,
-        alibi,
-        memory.keys[layer_id],
-        memory.values[layer_id],
-        memory.positions,
-        memory.counters,
-        memory.partials,
-        out,
+    written = (
+        *(memory.keys[layer_id], memory.values[layer_id]),
+        *(memory.positions, memory.counters, memory.partials, out),
+    )
+    call_in_place(
+        *(ops.softmax_context_step, written, qkv, mask, alibi, *written),
         heads=heads,
         kv_heads=kv_heads,
         scale=scale,
@@ -179,11 +176,12 @@ def _check_workspace(
 ) -> None:
     sizes = workspace.sizes
     expected = (sizes.heads, sizes.kv_heads, sizes.head_dim)
-    names = ("heads", "kv_heads", "qkv")
-    wholes = ("{} (the workspace's)", "{} (the workspace's)", "heads of {} (the workspace's)")
-    for name, whole, want, have in zip(names, wholes, expected, found, strict=True):
-        if want != have:
-            checks.fail(_OP, name, whole.format(want), have)
+    if expected != found:
+        names = ("heads", "kv_heads", "qkv")
+        wholes = ("{} (the workspace's)", "{} (the workspace's)", "heads of {} (the workspace's)")
+        for name, whole, want, have in zip(names, wholes, expected, found, strict=True):
+            if want != have:
+                checks.fail(_OP, name, whole.format(want), have)
     if qkv.dtype != sizes.dtype:
         expected_dtype = f"dtype {checks.dtype_name(sizes.dtype)} (that of the workspace)"
         checks.fail(_OP, "qkv", expected_dtype, checks.dtype_name(qkv.dtype))

@@ -2,10 +2,9 @@
 
 from typing import cast
 
-import torch
 from torch import Tensor
 
-from fusedops.call import call
+from fusedops.call import call, ops
 
 
 def bias_add(x: Tensor, bias: Tensor) -> Tensor:
@@ -23,7 +22,7 @@ def bias_add(x: Tensor, bias: Tensor) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(torch.ops.fusedops.bias_add, x, bias))
+    return cast("Tensor", call(ops.bias_add, x, bias))
 
 
 def bias_relu(x: Tensor, bias: Tensor) -> Tensor:
@@ -41,7 +40,7 @@ def bias_relu(x: Tensor, bias: Tensor) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(torch.ops.fusedops.bias_relu, x, bias))
+    return cast("Tensor", call(ops.bias_relu, x, bias))
 
 
 def bias_gelu(x: Tensor, bias: Tensor, *, approximate: str = "tanh") -> Tensor:
@@ -67,4 +66,4 @@ def bias_gelu(x: Tensor, bias: Tensor, *, approximate: str = "tanh") -> Tensor:
         ValueError: A dtype, device or shape is not as above, or `approximate` is another word
             (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(torch.ops.fusedops.bias_gelu, x, bias, approximate=approximate))
+    return cast("Tensor", call(ops.bias_gelu, x, bias, approximate=approximate))

@@ -2,10 +2,9 @@
 
 from typing import cast
 
-import torch
 from torch import Tensor
 
-from fusedops.call import call
+from fusedops.call import call, ops
 
 
 def gated_activation(x: Tensor, bias: Tensor | None = None, *, kind: str) -> Tensor:
@@ -38,4 +37,4 @@ def gated_activation(x: Tensor, bias: Tensor | None = None, *, kind: str) -> Ten
         ValueError: A dtype, device or shape is not as above, or `kind` is another word
             (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(torch.ops.fusedops.gated_activation, x, bias, kind=kind))
+    return cast("Tensor", call(ops.gated_activation, x, bias, kind=kind))

@@ -2,10 +2,9 @@
 
 from typing import cast
 
-import torch
 from torch import Tensor
 
-from fusedops.call import call
+from fusedops.call import call, call_in_place, ops
 
 
 def vector_matmul(x: Tensor, weight: Tensor) -> Tensor:
@@ -27,7 +26,7 @@ def vector_matmul(x: Tensor, weight: Tensor) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(torch.ops.fusedops.vector_matmul, x, weight))
+    return cast("Tensor", call(ops.vector_matmul, x, weight))
 
 
 def linear_layer(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -46,7 +45,7 @@ def linear_layer(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(torch.ops.fusedops.linear_layer, x, weight, bias))
+    return cast("Tensor", call(ops.linear_layer, x, weight, bias))
 
 
 def fused_gemm_gelu(x: Tensor, weight: Tensor, bias: Tensor, weight2: Tensor) -> Tensor:
@@ -69,7 +68,7 @@ def fused_gemm_gelu(x: Tensor, weight: Tensor, bias: Tensor, weight2: Tensor) ->
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(torch.ops.fusedops.fused_gemm_gelu, x, weight, bias, weight2))
+    return cast("Tensor", call(ops.fused_gemm_gelu, x, weight, bias, weight2))
 
 
 def einsum_sec_sm_ecm(q: Tensor, weight: Tensor) -> Tensor:
@@ -90,7 +89,7 @@ def einsum_sec_sm_ecm(q: Tensor, weight: Tensor) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(torch.ops.fusedops.einsum_sec_sm_ecm, q, weight))
+    return cast("Tensor", call(ops.einsum_sec_sm_ecm, q, weight))
 
 
 def qkv_gemm(
@@ -120,7 +119,7 @@ def qkv_gemm(
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    found = call(torch.ops.fusedops.qkv_gemm, x, weight, bias, gamma, beta, eps=eps)
+    found = call(ops.qkv_gemm, x, weight, bias, gamma, beta, eps=eps)
     return cast("tuple[Tensor, Tensor]", found)
 
 
@@ -143,7 +142,7 @@ def rms_qkv_gemm(
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    found = call(torch.ops.fusedops.rms_qkv_gemm, x, weight, gamma, eps=eps)
+    found = call(ops.rms_qkv_gemm, x, weight, gamma, eps=eps)
     return cast("tuple[Tensor, Tensor]", found)
 
 
@@ -196,7 +195,7 @@ def mlp_gemm(
         ValueError: An argument is not as above (RuntimeError from a native kernel).
     """
     found = call(
-        torch.ops.fusedops.mlp_gemm,
+        ops.mlp_gemm,
         *(x, residual, input_bias, weight, bias, weight2, gamma, beta),
         eps=eps,
         pre_ln=pre_ln,
@@ -238,5 +237,9 @@ def rms_mlp_gemm(
         ValueError: An argument is not as above (RuntimeError from a native kernel).
         RuntimeError: A gradient is asked for.
     """
-    op = torch.ops.fusedops.rms_mlp_gemm
-    return op(x, residual, weight, weight2, gamma, eps=eps, activation=activation), residual
+    product = call_in_place(
+        *(ops.rms_mlp_gemm, (residual,), x, residual, weight, weight2, gamma),
+        eps=eps,
+        activation=activation,
+    )
+    return product, residual

@@ -2,10 +2,9 @@
 
 from typing import cast
 
-import torch
 from torch import Tensor
 
-from fusedops.call import call
+from fusedops.call import call, call_in_place, ops
 
 
 def vector_matmul_int8(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
@@ -29,7 +28,7 @@ def vector_matmul_int8(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(torch.ops.fusedops.vector_matmul_int8, x, weight, scale))
+    return cast("Tensor", call(ops.vector_matmul_int8, x, weight, scale))
 
 
 def linear_layer_int8(
@@ -49,7 +48,7 @@ def linear_layer_int8(
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(torch.ops.fusedops.linear_layer_int8, x, weight, scale, bias))
+    return cast("Tensor", call(ops.linear_layer_int8, x, weight, scale, bias))
 
 
 def fused_gemm_gelu_int8(
@@ -73,7 +72,7 @@ def fused_gemm_gelu_int8(
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    op = torch.ops.fusedops.fused_gemm_gelu_int8
+    op = ops.fused_gemm_gelu_int8
     return cast("Tensor", call(op, x, weight, scale, bias, weight2, scale2))
 
 
@@ -106,7 +105,7 @@ def qkv_gemm_int8(
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    op = torch.ops.fusedops.qkv_gemm_int8
+    op = ops.qkv_gemm_int8
     return cast("tuple[Tensor, Tensor]", call(op, x, weight, scale, bias, gamma, beta, eps=eps))
 
 
@@ -130,7 +129,7 @@ def rms_qkv_gemm_int8(
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    op = torch.ops.fusedops.rms_qkv_gemm_int8
+    op = ops.rms_qkv_gemm_int8
     return cast("tuple[Tensor, Tensor]", call(op, x, weight, scale, gamma, eps=eps))
 
 
@@ -178,7 +177,7 @@ def mlp_gemm_int8(
         ValueError: An argument is not as above (RuntimeError from a native kernel).
     """
     found = call(
-        torch.ops.fusedops.mlp_gemm_int8,
+        ops.mlp_gemm_int8,
         *(x, residual, input_bias, weight, scale, bias, weight2, scale2, gamma, beta),
         eps=eps,
         pre_ln=pre_ln,
@@ -222,7 +221,10 @@ def rms_mlp_gemm_int8(
         ValueError: An argument is not as above (RuntimeError from a native kernel).
         RuntimeError: A gradient is asked for.
     """
-    product = torch.ops.fusedops.rms_mlp_gemm_int8(
-        *(x, residual, weight, scale, weight2, scale2, gamma), eps=eps, activation=activation
+    product = call_in_place(
+        *(ops.rms_mlp_gemm_int8, (residual,)),
+        *(x, residual, weight, scale, weight2, scale2, gamma),
+        eps=eps,
+        activation=activation,
     )
     return product, residual

@@ -2,10 +2,9 @@
 
 from typing import cast
 
-import torch
 from torch import Tensor
 
-from fusedops.call import call
+from fusedops.call import call, ops
 
 
 def add_padding(x: Tensor) -> Tensor:
@@ -25,7 +24,7 @@ def add_padding(x: Tensor) -> Tensor:
     Raises:
         ValueError: `x` is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(torch.ops.fusedops.add_padding, x))
+    return cast("Tensor", call(ops.add_padding, x))
 
 
 def pad_transform(x: Tensor, *, heads: int) -> Tensor:
@@ -45,4 +44,4 @@ def pad_transform(x: Tensor, *, heads: int) -> Tensor:
     Raises:
         ValueError: An argument is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(torch.ops.fusedops.pad_transform, x, heads=heads))
+    return cast("Tensor", call(ops.pad_transform, x, heads=heads))

@@ -2,10 +2,9 @@
 
 from typing import cast
 
-import torch
 from torch import Tensor
 
-from fusedops.call import call
+from fusedops.call import call, ops
 
 
 def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, *, eps: float = 1e-5) -> Tensor:
@@ -31,7 +30,7 @@ def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, *, eps: float = 1e-5) -> 
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(torch.ops.fusedops.layer_norm, x, gamma, beta, eps=eps))
+    return cast("Tensor", call(ops.layer_norm, x, gamma, beta, eps=eps))
 
 
 def layer_norm_residual(
@@ -56,7 +55,7 @@ def layer_norm_residual(
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    op = torch.ops.fusedops.layer_norm_residual
+    op = ops.layer_norm_residual
     return cast("Tensor", call(op, x, bias, residual, gamma, beta, eps=eps))
 
 
@@ -82,7 +81,7 @@ def layer_norm_residual_store(
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    op = torch.ops.fusedops.layer_norm_residual_store
+    op = ops.layer_norm_residual_store
     return cast("tuple[Tensor, Tensor]", call(op, x, bias, residual, gamma, beta, eps=eps))
 
 
@@ -106,7 +105,7 @@ def rms_norm(x: Tensor, gamma: Tensor, *, eps: float = 1e-6) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(torch.ops.fusedops.rms_norm, x, gamma, eps=eps))
+    return cast("Tensor", call(ops.rms_norm, x, gamma, eps=eps))
 
 
 def pre_rms_norm(
@@ -129,5 +128,5 @@ def pre_rms_norm(
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    op = torch.ops.fusedops.pre_rms_norm
+    op = ops.pre_rms_norm
     return cast("tuple[Tensor, Tensor]", call(op, x, residual, gamma, eps=eps))

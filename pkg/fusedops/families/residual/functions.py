@@ -2,10 +2,9 @@
 
 from typing import cast
 
-import torch
 from torch import Tensor
 
-from fusedops.call import call
+from fusedops.call import call, ops
 
 
 def bias_residual(x: Tensor, residual: Tensor, bias: Tensor) -> Tensor:
@@ -24,7 +23,7 @@ def bias_residual(x: Tensor, residual: Tensor, bias: Tensor) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(torch.ops.fusedops.bias_residual, x, residual, bias))
+    return cast("Tensor", call(ops.bias_residual, x, residual, bias))
 
 
 def residual_add_bias(
@@ -72,7 +71,7 @@ def residual_add_bias(
             from a native kernel).
     """
     found = call(
-        torch.ops.fusedops.residual_add_bias,
+        ops.residual_add_bias,
         hidden,
         residual,
         attention,
@@ -104,4 +103,4 @@ def moe_res_matmul(residual: Tensor, coef: Tensor, output: Tensor) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(torch.ops.fusedops.moe_res_matmul, residual, coef, output))
+    return cast("Tensor", call(ops.moe_res_matmul, residual, coef, output))

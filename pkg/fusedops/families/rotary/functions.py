@@ -2,10 +2,9 @@
 
 from typing import cast
 
-import torch
 from torch import Tensor
 
-from fusedops.call import call
+from fusedops.call import call, call_in_place, ops
 
 
 def apply_rotary_pos_emb(
@@ -47,7 +46,7 @@ def apply_rotary_pos_emb(
     Raises:
         ValueError: An argument is not as above (RuntimeError from a native kernel).
     """
-    op = torch.ops.fusedops.apply_rotary_pos_emb
+    op = ops.apply_rotary_pos_emb
     found = call(
         op, q, k, positions, rotary_dim=rotary_dim, offset=offset, style=style, theta=theta
     )
@@ -85,6 +84,11 @@ def apply_rotary_pos_emb_(
         ValueError: An argument is not as above (RuntimeError from a native kernel).
         RuntimeError: A gradient is asked for.
     """
-    op = torch.ops.fusedops.apply_rotary_pos_emb_
-    op(q, k, positions, rotary_dim=rotary_dim, offset=offset, style=style, theta=theta)
+    call_in_place(
+        *(ops.apply_rotary_pos_emb_, (q, k), q, k, positions),
+        rotary_dim=rotary_dim,
+        offset=offset,
+        style=style,
+        theta=theta,
+    )
     return q, k

@@ -2,10 +2,9 @@
 
 from typing import cast
 
-import torch
 from torch import Tensor
 
-from fusedops.call import call
+from fusedops.call import call, ops
 
 
 def softmax(
@@ -66,7 +65,7 @@ def softmax(
     return cast(
         "Tensor",
         call(
-            torch.ops.fusedops.softmax,
+            ops.softmax,
             scores,
             mask,
             alibi,

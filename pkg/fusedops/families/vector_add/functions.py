@@ -2,10 +2,9 @@
 
 from typing import cast
 
-import torch
 from torch import Tensor
 
-from fusedops.call import call
+from fusedops.call import call, ops
 
 
 def vector_add(a: Tensor, b: Tensor, *, gamma: float = 1.0) -> Tensor:
@@ -24,4 +23,4 @@ def vector_add(a: Tensor, b: Tensor, *, gamma: float = 1.0) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(torch.ops.fusedops.vector_add, a, b, gamma=gamma))
+    return cast("Tensor", call(ops.vector_add, a, b, gamma=gamma))
