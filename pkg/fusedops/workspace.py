@@ -1,6 +1,7 @@
 """One allocation for a model on a device: its KV cache, and what its operators write to."""
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -154,7 +155,7 @@ class Workspace:
         """Take memory anew, with no sequences; what was held before is given up first."""
         self.release()
         # Not as inference tensors: those could not be written to outside of inference mode.
-        with torch.inference_mode(False):
+        with torch.inference_mode(False), _current(self.device):
             self._memory = self._take()
         self.reset()
 
@@ -187,6 +188,11 @@ def _parts(buffer: Tensor, region: Region) -> Iterator[Tensor]:
     for at in range(region.parts):
         part = buffer[region.part(at)].view(region.dtype).view(region.shape)
         yield from_dlpack(part)
+
+
+def _current(device: torch.device) -> AbstractContextManager[object]:
+    """Make it the current one while this lasts: torch exports memory of that one alone."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def _with_index(device: torch.device) -> torch.device:
