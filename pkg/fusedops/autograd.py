@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 Gradients = tuple[Tensor | None, ...]
 
@@ -39,6 +40,23 @@ def any_requires_grad(*args: object, **keywords: object) -> bool:
 
 # torch's own is faster; torch 2.6 does not have it.
 asks_for_gradients = getattr(torch._C, "_any_requires_grad", any_requires_grad)
+
+
+def forward_mode() -> bool:
+    """Whether tensors may have tangents, of torch.autograd.forward_ad or torch.func.jvp."""
+    return forward_ad._current_level >= 0
+
+
+def refuse_tangents(op: str, *args: object, **keywords: object) -> None:
+    """Raise NotImplementedError if an argument has a tangent: torch would drop it in silence."""
+    if forward_mode() and any(
+        isinstance(one, Tensor) and forward_ad.unpack_dual(one).tangent is not None
+        for one in (*args, *keywords.values())
+    ):
+        raise NotImplementedError(
+            f"{op}: has no derivative in forward mode (torch.func.jvp, torch.autograd.forward_ad); "
+            "compute this part with torch.nn.functional"
+        )
 
 
 def save_keywords(

@@ -7,7 +7,7 @@ import torch
 from torch._library.autograd import Info, make_autograd_impl
 from torch._ops import OpOverload
 
-from fusedops.autograd import Autograd, asks_for_gradients
+from fusedops.autograd import Autograd, asks_for_gradients, refuse_tangents
 from fusedops.written import written_by
 
 Kernel = Callable[..., Any]
@@ -23,6 +23,7 @@ def recording_gradients(op: OpOverload, autograd: Autograd) -> Kernel:
 
     def call(keyset: Any, *args: Any, **keywords: Any) -> Any:  # noqa: ANN401 - torch's own types
         nonlocal made
+        refuse_tangents(op._opname, *args, **keywords)
         if not (torch.is_grad_enabled() and asks_for_gradients(*args)):
             with torch._C._AutoDispatchBelowAutograd():
                 return op(*args, **keywords)
@@ -43,6 +44,7 @@ def refusing_gradients(op: OpOverload) -> Kernel:
     name = op._opname
 
     def call(*args: Any, **keywords: Any) -> Any:  # noqa: ANN401 - what the operator returns
+        refuse_tangents(name, *args, **keywords)
         if torch.is_grad_enabled() and asks_for_gradients(*args, **keywords):
             raise RuntimeError(
                 f"{name}: writes to its arguments, so it has no gradient; call it under "

@@ -11,7 +11,7 @@ from torch._ops import OpOverloadPacket
 from torch.autograd.graph import increment_version
 from torch.compiler import is_compiling
 
-from fusedops.autograd import asks_for_gradients
+from fusedops.autograd import asks_for_gradients, forward_mode
 
 ops = torch.ops.fusedops
 AUTOGRAD = torch._C.DispatchKey.AutogradFunctionality
@@ -23,7 +23,7 @@ def call(op: OpOverloadPacket, *args: object, **keywords: object) -> Any:  # noq
     The operators' kernels for the Autograd key are Python's. Where no gradient is wanted they have
     nothing to do and are passed by, which saves a third of a call's time on the host. They are not
     where torch transforms or traces the call: what looks like a plain tensor then may stand for one
-    that requires a gradient.
+    that requires a gradient, or have a tangent.
 
     Excluding the key by hand takes half of the time of torch's context manager for it, and the
     packet's function two thirds of its __call__'s.
@@ -31,6 +31,7 @@ def call(op: OpOverloadPacket, *args: object, **keywords: object) -> Any:  # noq
     if (
         is_compiling()
         or transforms_active()
+        or forward_mode()
         or (torch.is_grad_enabled() and asks_for_gradients(*args))
     ):
         return op(*args, **keywords)

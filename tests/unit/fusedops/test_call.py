@@ -4,6 +4,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from torch.autograd import forward_ad  # noqa: E402
+
 import fusedops  # noqa: E402
 from fusedops.call import AUTOGRAD, call, call_in_place, excluded  # noqa: E402
 
@@ -93,3 +95,31 @@ def test_a_gradient_inside_a_compiled_function():
         torch.autograd.grad(compiled(x, bias), (x, bias)),
         torch.autograd.grad(exact(x, bias), (x, bias)),
     )
+
+
+def in_place(x):
+    heads = x.view(1, 1, 1, -1)
+    return fusedops.apply_rotary_pos_emb_(heads, heads.clone(), rotary_dim=2)[0]
+
+
+def dual(function):
+    def call(x):
+        with forward_ad.dual_level():
+            return function(forward_ad.make_dual(x, torch.ones(4)))
+
+    return call
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: fusedops.bias_gelu(x, x), lambda x: torch.ops.fusedops.bias_gelu(x, x), in_place],
+    ids=["function", "operator", "in place"],
+)
+@pytest.mark.parametrize("transform", [torch.func.jacfwd, dual])
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # torch.func's own
+def test_a_tangent_is_refused_not_lost(function, transform):
+    x = torch.randn(4)
+    with pytest.raises(NotImplementedError, match="no derivative in forward mode"):
+        transform(function)(x)
+    with forward_ad.dual_level():
+        function(x)
