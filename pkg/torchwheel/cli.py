@@ -5,13 +5,12 @@ machine that has none of the build's dependencies.
 """
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel.arguments import parser
-from torchwheel.console import Terminal, fail
+from torchwheel.console import Terminal, fail, reader_is_gone
 from torchwheel.errors import TorchwheelError, UsageError
 
 Command = Callable[[argparse.Namespace], int]
@@ -309,9 +308,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         fail(f"{options.command} needs {missing}: {EXTRA}")
         return 1
     except BrokenPipeError:
-        # The reader of our output went away: nothing is left to say.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return reader_is_gone()
     except KeyboardInterrupt:
         fail("stopped; run again to go on")
         return 1

@@ -1,6 +1,7 @@
 """What a run shows: a live line on a terminal, plain lines elsewhere."""
 
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -74,3 +75,9 @@ def waiting(lock: BaseFileLock, why: str, progress: Progress) -> Iterator[None]:
 def fail(text: str) -> None:
     """One line on the error stream."""
     print(f"torchwheel: {text}", file=sys.stderr)
+
+
+def reader_is_gone() -> int:
+    """The exit status where whoever read our output went away: nothing is left to say."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1

@@ -1,6 +1,7 @@
 """`torchwheel doctor` as a user runs it, in a Python that has torchwheel's run-time part alone."""
 
 import json
+import os
 import shutil
 import subprocess
 
@@ -42,6 +43,27 @@ def test_a_package_that_is_well(bench):
     assert "GPU code SASS 9.0\n" in done.stdout
     assert "runtime  CUDA, static\n" in done.stdout
     assert not (bench.folder / "home").exists(), "the doctor makes nothing"
+
+
+@pytest.mark.parametrize("module", ["torchwheel.cli", "torchwheel.doctor.run"])
+def test_a_reader_that_went_away(bench, module):
+    """`torchwheel doctor | head -n 1`, and `python -m` of an extension."""
+    code = f"import sys\nfrom {module} import main\nsys.exit(main(sys.argv[1:]))"
+    reading, writing = os.pipe()
+    os.close(reading)
+    arguments = ["doctor"] if module == "torchwheel.cli" else []
+    try:
+        done = subprocess.run(
+            [bench.setup.python, "-c", code, *arguments],
+            env=bench.setup.env,
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_it_needs_nothing_of_the_pipeline(bench):

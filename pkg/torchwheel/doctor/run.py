@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from torchwheel.arguments import parser
-from torchwheel.console import Progress, Quiet, Terminal, fail
+from torchwheel.console import Progress, Quiet, Terminal, fail, reader_is_gone
 from torchwheel.doctor import caches, installed, variables
 from torchwheel.doctor.as_json import report_json
 from torchwheel.doctor.examine import examine
@@ -26,6 +26,8 @@ def main(arguments: Sequence[str]) -> int:
     except TorchwheelError as error:
         fail(str(error))
         return error.status
+    except BrokenPipeError:
+        return reader_is_gone()
 
 
 def run(options: argparse.Namespace) -> int:
@@ -35,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
             report = examined(options.package, progress, seconds=options.seconds)
     else:
         report = examined(options.package, Quiet(), seconds=options.seconds)
-    print(report_json(report) if options.json else report_text(report))
+    print(report_json(report) if options.json else report_text(report), flush=True)
     return int(not report.ok)
 
 
