@@ -1,9 +1,9 @@
 """How the public functions call operators that autograd knows."""
 
+from functools import cache
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch._C import _are_functorch_transforms_active as transforms_active
 from torch._C import _dispatch_tls_is_dispatch_key_excluded as excluded
 from torch._C import _dispatch_tls_set_dispatch_key_excluded as exclude
@@ -12,6 +12,7 @@ from torch.autograd.graph import increment_version
 from torch.compiler import is_compiling
 
 from fusedops.autograd import asks_for_gradients, forward_mode
+from fusedops.written import written_by
 
 ops = torch.ops.fusedops
 AUTOGRAD = torch._C.DispatchKey.AutogradFunctionality
@@ -44,11 +45,14 @@ def call(op: OpOverloadPacket, *args: object, **keywords: object) -> Any:  # noq
         exclude(AUTOGRAD, False)
 
 
-def call_in_place(
-    op: OpOverloadPacket, written: tuple[Tensor, ...], *args: object, **keywords: object
-) -> Any:  # noqa: ANN401
-    """What `op` returns, which writes to the tensors `written`; torch is told so."""
+def call_in_place(op: OpOverloadPacket, *args: Any, **keywords: object) -> Any:  # noqa: ANN401
+    """What `op` returns, which writes to some of `args`; torch is told so."""
     found = call(op, *args, **keywords)
     if not is_compiling():
-        increment_version(written)
+        increment_version(args[at] for at in _written(op))
     return found
+
+
+@cache
+def _written(op: OpOverloadPacket) -> tuple[int, ...]:
+    return tuple(at for at, _ in written_by(op.default))

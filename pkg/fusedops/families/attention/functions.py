@@ -113,12 +113,10 @@ def softmax_context(
         workspace.check_room(1, _OP, "qkv")
         _check_length(mask, workspace.tokens + 1)
     out = memory.context[:batch]
-    written = (
+    call_in_place(
+        *(ops.softmax_context_step, qkv, mask, alibi),
         *(memory.keys[layer_id], memory.values[layer_id]),
         *(memory.positions, memory.counters, memory.partials, out),
-    )
-    call_in_place(
-        *(ops.softmax_context_step, written, qkv, mask, alibi, *written),
         heads=heads,
         kv_heads=kv_heads,
         scale=scale,
@@ -176,12 +174,11 @@ def _check_workspace(
 ) -> None:
     sizes = workspace.sizes
     expected = (sizes.heads, sizes.kv_heads, sizes.head_dim)
-    if expected != found:
-        names = ("heads", "kv_heads", "qkv")
-        wholes = ("{} (the workspace's)", "{} (the workspace's)", "heads of {} (the workspace's)")
-        for name, whole, want, have in zip(names, wholes, expected, found, strict=True):
-            if want != have:
-                checks.fail(_OP, name, whole.format(want), have)
+    names = ("heads", "kv_heads", "qkv")
+    wholes = ("{} (the workspace's)", "{} (the workspace's)", "heads of {} (the workspace's)")
+    for name, whole, want, have in zip(names, wholes, expected, found, strict=True):
+        if want != have:
+            checks.fail(_OP, name, whole.format(want), have)
     if qkv.dtype != sizes.dtype:
         expected_dtype = f"dtype {checks.dtype_name(sizes.dtype)} (that of the workspace)"
         checks.fail(_OP, "qkv", expected_dtype, checks.dtype_name(qkv.dtype))

@@ -238,7 +238,7 @@ def rms_mlp_gemm(
         RuntimeError: A gradient is asked for.
     """
     product = call_in_place(
-        *(ops.rms_mlp_gemm, (residual,), x, residual, weight, weight2, gamma),
+        *(ops.rms_mlp_gemm, x, residual, weight, weight2, gamma),
         eps=eps,
         activation=activation,
     )

@@ -222,8 +222,7 @@ def rms_mlp_gemm_int8(
         RuntimeError: A gradient is asked for.
     """
     product = call_in_place(
-        *(ops.rms_mlp_gemm_int8, (residual,)),
-        *(x, residual, weight, scale, weight2, scale2, gamma),
+        *(ops.rms_mlp_gemm_int8, x, residual, weight, scale, weight2, scale2, gamma),
         eps=eps,
         activation=activation,
     )

@@ -85,7 +85,7 @@ def apply_rotary_pos_emb_(
         RuntimeError: A gradient is asked for.
     """
     call_in_place(
-        *(ops.apply_rotary_pos_emb_, (q, k), q, k, positions),
+        *(ops.apply_rotary_pos_emb_, q, k, positions),
         rotary_dim=rotary_dim,
         offset=offset,
         style=style,
