@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel.arguments import parser
-from torchwheel.console import Terminal, fail, reader_is_gone
+from torchwheel.console import Terminal, fail, reader_is_gone, written
 from torchwheel.errors import TorchwheelError, UsageError
 
 Command = Callable[[argparse.Namespace], int]
@@ -294,7 +294,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Exit status: 0 done, 1 something failed, 2 the call or matrix is wrong."""
     options = parser().parse_args(argv)
     try:
-        return _COMMANDS[options.command](options)
+        return written(_COMMANDS[options.command](options))
     except TorchwheelError as error:
         if options.debug:
             raise

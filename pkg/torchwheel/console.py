@@ -77,6 +77,12 @@ def fail(text: str) -> None:
     print(f"torchwheel: {text}", file=sys.stderr)
 
 
+def written(status: int) -> int:
+    """The exit status, once all output is; at exit a reader that is gone would be a traceback."""
+    sys.stdout.flush()
+    return status
+
+
 def reader_is_gone() -> int:
     """The exit status where whoever read our output went away: nothing is left to say."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from torchwheel.arguments import parser
-from torchwheel.console import Progress, Quiet, Terminal, fail, reader_is_gone
+from torchwheel.console import Progress, Quiet, Terminal, fail, reader_is_gone, written
 from torchwheel.doctor import caches, installed, variables
 from torchwheel.doctor.as_json import report_json
 from torchwheel.doctor.examine import examine
@@ -22,7 +22,7 @@ from torchwheel.machine.whole import whole
 def main(arguments: Sequence[str]) -> int:
     """What follows `torchwheel doctor`; an extension's `python -m` comes here with its name."""
     try:
-        return run(parser().parse_args(["doctor", *arguments]))
+        return written(run(parser().parse_args(["doctor", *arguments])))
     except TorchwheelError as error:
         fail(str(error))
         return error.status
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
             report = examined(options.package, progress, seconds=options.seconds)
     else:
         report = examined(options.package, Quiet(), seconds=options.seconds)
-    print(report_json(report) if options.json else report_text(report), flush=True)
+    print(report_json(report) if options.json else report_text(report))
     return int(not report.ok)
 
 
