@@ -26,6 +26,14 @@ def gpu() -> torch.device:
 
 
 @pytest.fixture
+def other_gpu(gpu) -> torch.device:
+    """A GPU that is not the current one."""
+    if torch.cuda.device_count() < 2:
+        pytest.skip("only one GPU")
+    return torch.device("cuda", 1 - gpu.index)
+
+
+@pytest.fixture
 def counted_gpu(gpu) -> torch.device:
     """The GPU, where torch's allocator counts what is allocated on it."""
     if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING"):

@@ -546,11 +546,8 @@ def test_runs_on_the_current_stream(gpu):
     close(found, wanted[:, 8:], torch.float16)
 
 
-def test_two_gpus(gpu):
-    if torch.cuda.device_count() < 2:
-        pytest.skip("only one GPU")
-    other = torch.device("cuda", 1 - gpu.index)
-    workspace = made(torch.float16, other)
+def test_two_gpus(gpu, other_gpu):
+    workspace = made(torch.float16, other_gpu)
     steps(workspace, tokens_of(workspace, 2, 8), 5)
-    with pytest.raises(ValueError, match=f"qkv: expected device {other} .* found {gpu}"):
+    with pytest.raises(ValueError, match=f"qkv: expected device {other_gpu} .* found {gpu}"):
         call(workspace, tokens_of(workspace, 2, 1).to(gpu))

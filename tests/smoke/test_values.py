@@ -47,12 +47,9 @@ def test_values_on_the_gpu(case, dtype, gpu):
 
 
 @by_case
-def test_values_on_a_gpu_that_is_not_the_current_one(case, gpu):
-    if torch.cuda.device_count() < 2:
-        pytest.skip("only one GPU")
-    other = torch.device("cuda", 1 - gpu.index)
+def test_values_on_a_gpu_that_is_not_the_current_one(case, other_gpu):
     for shape in case.small:
-        check(case, case.inputs(shape, torch.float32, other), torch.float32)
+        check(case, case.inputs(shape, torch.float32, other_gpu), torch.float32)
 
 
 @by_case
