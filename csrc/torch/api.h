@@ -5,11 +5,8 @@
 // empty(like, sizes, dtype), empty_bytes(like, count), data(tensor), stream(device index).
 #pragma once
 
-#include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "ops/tensor_view.h"
 #include "torch/scalar.h"
@@ -34,14 +31,6 @@ TensorView view_of(const Tensor& tensor, int index) {
           static_cast<std::int64_t>(sizes.size()),
           device,
           tensor.strides().data()};
-}
-
-inline std::vector<std::int64_t> contiguous_strides(const std::vector<std::int64_t>& sizes) {
-  std::vector<std::int64_t> strides(sizes.size(), 1);
-  for (std::size_t at = sizes.size(); at-- > 1;) {
-    strides[at - 1] = strides[at] * std::max<std::int64_t>(sizes[at], 1);
-  }
-  return strides;
 }
 
 // The view and the data of a tensor that need not be there.
