@@ -20,13 +20,11 @@ from typing import Any
 from torchwheel.console import Terminal
 from torchwheel.image.build import ensure
 from torchwheel.image.engine import Engine, find_engine, volume_options
-from torchwheel.image.of_variant import image_of
+from torchwheel.image.recipes import image_of
 from torchwheel.matrix.load import load
-from torchwheel.matrix.resolve import Variant
-from torchwheel.matrix.select import select
-from torchwheel.pipeline.cibuildwheel import KEPT, OWN
-from torchwheel.pipeline.container_options import index_options
-from torchwheel.pipeline.usage import usage
+from torchwheel.matrix.variants import Variant, select
+from torchwheel.pipeline.cibuildwheel import KEPT, OWN, index_options
+from torchwheel.pipeline.inside import usage
 from torchwheel.toolkit.cache import cache_folder
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from torchwheel.errors import TorchwheelError
 from torchwheel.jit.content import Content
-from torchwheel.jit.key import Facts
-from torchwheel.jit.make import Wanted, make
+from torchwheel.jit.key import BuildFacts
+from torchwheel.jit.make import LibraryRequest, make
 
-FACTS = Facts(
+FACTS = BuildFacts(
     name="ext.scale",
     archs=("9.0",),
     toolkit="CUDA 13.0.88, gcc 12.2.0",
@@ -26,10 +26,10 @@ FACTS = Facts(
 )
 
 
-def wanted(text: str = "one", name: str = "ext.scale") -> Wanted:
+def wanted(text: str = "one", name: str = "ext.scale") -> LibraryRequest:
     """A library of one source file."""
-    facts = Facts(name, FACTS.archs, FACTS.toolkit, FACTS.torch, FACTS.commands)
-    return Wanted(facts, Content(Path("/project"), {"scale.cu": text.encode()}))
+    facts = BuildFacts(name, FACTS.archs, FACTS.toolkit, FACTS.torch, FACTS.commands)
+    return LibraryRequest(facts, Content(Path("/project"), {"scale.cu": text.encode()}))
 
 
 def library_of(text: str, size: int = 1000) -> bytes:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel.arguments import parser
-from torchwheel.console import Terminal, fail, reader_is_gone, written
+from torchwheel.console import Terminal, end_quietly, fail, flush_output
 from torchwheel.errors import TorchwheelError, UsageError
 
 Command = Callable[[argparse.Namespace], int]
@@ -21,7 +21,7 @@ EXTRA = 'run `pip install "torchwheel[pipeline]"`'
 def _matrix(options: argparse.Namespace) -> int:
     from torchwheel.matrix.load import load
     from torchwheel.matrix.render import matrix_text, tell_github
-    from torchwheel.matrix.select import select
+    from torchwheel.matrix.variants import select
 
     matrix = load(options.matrix)
     variants = select(matrix, options.variant or ["all"])
@@ -35,22 +35,22 @@ def _matrix(options: argparse.Namespace) -> int:
 
 
 def _wheels(options: argparse.Namespace) -> int:
-    from torchwheel.pipeline.request import Request, last
-    from torchwheel.pipeline.show import show
+    from torchwheel.pipeline.cibuildwheel import show_options
+    from torchwheel.pipeline.records import WheelsRequest, last_request
     from torchwheel.pipeline.wheels import wheels
 
-    request = Request(
+    request = WheelsRequest(
         tuple(options.variant),
         tuple(options.archs.replace(";", " ").split()),
         options.container,
     )
     if options.resume:
-        if request != Request():
+        if request != WheelsRequest():
             raise UsageError("--resume repeats the last call; give it alone, or name variants")
-        request = last(options.dist)
+        request = last_request(options.dist)
     with Terminal().running() as progress:
         if options.show:
-            print(show(options.matrix, request, options.dist, progress), end="")
+            print(show_options(options.matrix, request, options.dist, progress), end="")
             return 0
         text, status = wheels(
             options.matrix,
@@ -82,13 +82,12 @@ def _base_images(options: argparse.Namespace) -> int:
 
 
 def _build(options: argparse.Namespace) -> int:
-    from torchwheel.pipeline.ordinary.make import make
-    from torchwheel.pipeline.ordinary.record import closing_text
-    from torchwheel.pipeline.ordinary.request import Request
-    from torchwheel.pipeline.scripts import find_launcher
+    from torchwheel.pipeline.frontend import find_launcher
+    from torchwheel.sdist.make import closing_text, make
+    from torchwheel.sdist.request import SdistRequest
     from torchwheel.toolkit.cache import cache_folder
 
-    request = Request(
+    request = SdistRequest(
         source=options.source,
         dist=options.dist,
         torch=options.torch,
@@ -107,21 +106,21 @@ def _build(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from torchwheel.check.gates import gates_text, passed, run_gates
-    from torchwheel.check.limits import Limits
+    from torchwheel.check.facts import Limits
+    from torchwheel.check.gates import all_passed, gates_text, run_gates
 
     status = 0
     for wheel in options.wheel:
         results = run_gates(wheel, Limits(max_size_mib=options.max_size))
         print(f"{wheel.name}\n{gates_text(results)}", end="")
-        if not passed(results):
+        if not all_passed(results):
             status = 1
     return status
 
 
 def _smoke(options: argparse.Namespace) -> int:
-    from torchwheel.smoke.companions import companions_of
     from torchwheel.smoke.record import record_text
+    from torchwheel.smoke.requirements import bundled_with
     from torchwheel.smoke.run import smoke
     from torchwheel.toolkit.cache import cache_folder
 
@@ -143,7 +142,7 @@ def _smoke(options: argparse.Namespace) -> int:
             tests=tests,
             torch=torch,
             requires=requires,
-            companions=companions_of(options.wheel),
+            companions=bundled_with(options.wheel),
             here=options.here,
             record=record,
             junit=options.junit or record.with_suffix(".xml"),
@@ -173,10 +172,10 @@ def _compat(options: argparse.Namespace) -> int:
 
 
 def _collect(options: argparse.Namespace) -> int:
-    from torchwheel.collect.run import collect
+    from torchwheel.release.assemble import assemble
 
     with Terminal().running() as progress:
-        text = collect(
+        text = assemble(
             options.matrix,
             options.selection or ["release"],
             options.folder,
@@ -198,7 +197,7 @@ def _serve(options: argparse.Namespace) -> int:
 
 def _toolkit(options: argparse.Namespace) -> int:
     from torchwheel.matrix.load import load
-    from torchwheel.shown import nearest
+    from torchwheel.text import nearest
     from torchwheel.toolkit.cache import cache_folder
     from torchwheel.toolkit.host import host_compiler
     from torchwheel.toolkit.provide import provide
@@ -294,7 +293,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Exit status: 0 done, 1 something failed, 2 the call or matrix is wrong."""
     options = parser().parse_args(argv)
     try:
-        return written(_COMMANDS[options.command](options))
+        return flush_output(_COMMANDS[options.command](options))
     except TorchwheelError as error:
         if options.debug:
             raise
@@ -308,7 +307,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         fail(f"{options.command} needs {missing}: {EXTRA}")
         return 1
     except BrokenPipeError:
-        return reader_is_gone()
+        return end_quietly()
     except KeyboardInterrupt:
         fail("stopped; run again to go on")
         return 1

@@ -59,7 +59,7 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def waiting(lock: BaseFileLock, why: str, progress: Progress) -> Iterator[None]:
+def say_waiting(lock: BaseFileLock, why: str, progress: Progress) -> Iterator[None]:
     """Hold `lock` for the block; say `why` if another process has it."""
     try:
         lock.acquire(timeout=0)
@@ -77,13 +77,13 @@ def fail(text: str) -> None:
     print(f"torchwheel: {text}", file=sys.stderr)
 
 
-def written(status: int) -> int:
+def flush_output(status: int) -> int:
     """The exit status, once all output is; at exit a reader that is gone would be a traceback."""
     sys.stdout.flush()
     return status
 
 
-def reader_is_gone() -> int:
+def end_quietly() -> int:
     """The exit status where whoever read our output went away: nothing is left to say."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1

@@ -15,18 +15,18 @@ from torchwheel.errors import TorchwheelError
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
-_ASIDE = ".aside"
+_TEMPORARY = ".aside"
 
 
 def discard(path: Path) -> None:
     """Have a file or folder gone at once; what it holds follows. It need not be there."""
     with contextlib.suppress(FileNotFoundError):
-        _remove(_moved_aside(path))
+        _remove(_rename_temporary(path))
 
 
-def _moved_aside(path: Path) -> Path:
+def _rename_temporary(path: Path) -> Path:
     """Rename `path` to what `sweep` removes; no new folder, for which a full disk has no room."""
-    aside = path.with_name(f".{path.name}.{os.urandom(4).hex()}{_ASIDE}")
+    aside = path.with_name(f".{path.name}.{os.urandom(4).hex()}{_TEMPORARY}")
     path.rename(aside)
     return aside
 
@@ -38,9 +38,9 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def sweep(folder: Path, name: str = "*") -> None:
+def remove_leftovers(folder: Path, name: str = "*") -> None:
     """Remove what killed writers of `name` left in `folder`; hold the lock of its writers."""
-    for left in folder.glob(f".{name}.*{_ASIDE}"):
+    for left in folder.glob(f".{name}.*{_TEMPORARY}"):
         _remove(left)
 
 
@@ -58,7 +58,7 @@ def sha256_of(file: IO[bytes]) -> str:
     return digest.hexdigest()
 
 
-def hashes(paths: Iterable[Path]) -> dict[str, str]:
+def sha256_by_name(paths: Iterable[Path]) -> dict[str, str]:
     """Hex SHA-256 of files, by their names."""
     return {path.name: sha256(path) for path in sorted(paths)}
 
@@ -68,7 +68,7 @@ def record_hash(digest: bytes) -> str:
     return "sha256=" + base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
-def inside(folder: Path, member: str, archive: str) -> Path:
+def path_inside(folder: Path, member: str, archive: str) -> Path:
     """Where `member` of `archive` goes below `folder`; a name that leads out of it is refused."""
     path = folder / member
     if not path.resolve().is_relative_to(folder.resolve()):
@@ -77,7 +77,7 @@ def inside(folder: Path, member: str, archive: str) -> Path:
 
 
 @contextlib.contextmanager
-def no_space_is_one_line(where: Path) -> Iterator[None]:
+def explain_full_disk(where: Path) -> Iterator[None]:
     """Turn a full disk, met here or by a process that was started, into one line."""
     full = f"no space left on the disk of {where} or the temporary folder: free some and run again"
     try:
@@ -93,11 +93,11 @@ def no_space_is_one_line(where: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def written_aside(target: Path) -> Iterator[Path]:
+def write_atomically(target: Path) -> Iterator[Path]:
     """Yield a temporary path beside `target`; rename it to `target` when the block ends well."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    with no_space_is_one_line(target.parent):
-        handle, name = tempfile.mkstemp(_ASIDE, f".{target.name}.", target.parent)
+    with explain_full_disk(target.parent):
+        handle, name = tempfile.mkstemp(_TEMPORARY, f".{target.name}.", target.parent)
         os.close(handle)
         aside = Path(name)
         try:
@@ -110,20 +110,20 @@ def written_aside(target: Path) -> Iterator[Path]:
 
 def write_text(target: Path, text: str) -> None:
     """Replace `target` with `text`, whole or not at all."""
-    with written_aside(target) as aside:
+    with write_atomically(target) as aside:
         aside.write_text(text, encoding="utf-8")
 
 
 @contextlib.contextmanager
-def folder_aside(target: Path) -> Iterator[Path]:
+def make_folder_atomically(target: Path) -> Iterator[Path]:
     """Yield a folder beside `target`; it takes `target`'s place when the block ends well."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    with no_space_is_one_line(target.parent):
-        aside = Path(tempfile.mkdtemp(_ASIDE, f".{target.name}.", target.parent))
+    with explain_full_disk(target.parent):
+        aside = Path(tempfile.mkdtemp(_TEMPORARY, f".{target.name}.", target.parent))
         try:
             yield aside
             aside.chmod(0o755)
-            old = _moved_aside(target) if os.path.lexists(target) else None
+            old = _rename_temporary(target) if os.path.lexists(target) else None
             aside.replace(target)
             if old:
                 _remove(old)

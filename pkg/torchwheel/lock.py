@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import IO
 
 
-class BusyError(Exception):
+class LockBusyError(Exception):
     """Another holds the lock."""
 
 
 def give_way() -> None:
     """For `alone`: do not wait, leave with a BusyError."""
-    raise BusyError
+    raise LockBusyError
 
 
 @contextlib.contextmanager
-def alone(lock: Path, busy: Callable[[], None]) -> Iterator[IO[bytes]]:
+def hold_lock(lock: Path, busy: Callable[[], None]) -> Iterator[IO[bytes]]:
     """Hold the file `lock` for the block; yields it, open for reading and writing.
 
     The lock goes with the process, however that ends. Whoever holds it may unlink the file.

@@ -11,7 +11,7 @@ import pytest
 
 from torchwheel.errors import TorchwheelError
 from torchwheel.image.engine import Engine, find_engine
-from torchwheel.image.recipe import Base
+from torchwheel.image.recipes import Base
 from torchwheel.toolkit.cache import cache_folder
 
 ROOT = Path(__file__).parents[2]

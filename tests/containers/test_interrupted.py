@@ -9,8 +9,8 @@ import time
 import psutil
 import pytest
 
+from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
-from torchwheel.check.limits import Limits
 from torchwheel.image.engine import LABEL
 from torchwheel.pipeline.run import run_id
 

@@ -8,8 +8,8 @@ import subprocess
 import pytest
 
 from companionmaker import WHEEL, add_companion
+from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
-from torchwheel.check.limits import Limits
 from torchwheel.files import sha256
 from torchwheel.image.engine import LABEL
 from torchwheel.pipeline.run import run_id

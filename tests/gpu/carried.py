@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.smoke.companions import companions_of
 from torchwheel.smoke.environment import Environment, here
+from torchwheel.smoke.requirements import bundled_with
 
 ROOT = Path(__file__).resolve().parents[2]
 DIST = ROOT / "dist"
@@ -14,5 +14,5 @@ BITS = Path(__file__).with_name("bits.py")
 def installed(wheel: Path, folder: Path) -> Environment:
     """The running interpreter with the wheel and its companions in a folder below `folder`."""
     folder.mkdir(exist_ok=True)
-    wheels = [read_wheel(path) for path in (wheel, *companions_of(wheel))]
+    wheels = [read_wheel(path) for path in (wheel, *bundled_with(wheel))]
     return here(wheels, ("fusedops", "torchwheel"), folder)

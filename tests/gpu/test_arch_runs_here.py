@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.arch.devices import visible
+from torchwheel.arch.compilers import Compiler
+from torchwheel.arch.devices import visible_gpus
 from torchwheel.arch.model import Arch, CudaArch, gencode
 from torchwheel.arch.runs import runs_on
-from torchwheel.arch.table import Compiler
 
 pytestmark = pytest.mark.gpu
 NO_BINARY, INVALID_PTX, UNSUPPORTED_PTX = 209, 218, 222
@@ -41,7 +41,7 @@ def test_this_gpu_runs_what_it_is_said_to_run(tmp_path):
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         pytest.skip("no nvcc on the PATH")
-    seen = visible("cuda")
+    seen = visible_gpus("cuda")
     if not seen.gpus:
         pytest.skip(f"no NVIDIA GPU: {seen.why}")
     release = re.search(

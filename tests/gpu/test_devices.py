@@ -7,17 +7,17 @@ import sys
 
 import pytest
 
-from torchwheel.arch import nvml
+from torchwheel.arch import drivers
 
 pytestmark = pytest.mark.gpu
 # In processes of their own: nothing may have started CUDA in one before.
 COMPARED = """
 import json, os, time
 import torch
-from torchwheel.arch.devices import visible
+from torchwheel.arch.devices import visible_gpus
 backend = "rocm" if torch.version.hip else "cuda"
 def told():
-    return [[gpu.index, str(gpu.arch)] for gpu in visible(backend).gpus]
+    return [[gpu.index, str(gpu.arch)] for gpu in visible_gpus(backend).gpus]
 def torchs():
     found = []
     for i in range(torch.cuda.device_count()):
@@ -40,7 +40,7 @@ os.close(write)
 with open(read) as pipe:
     child = json.loads(pipe.read() or "[0, 1, false]")
 os.waitpid(pid, 0)
-names = [gpu.name for gpu in visible(backend).gpus]
+names = [gpu.name for gpu in visible_gpus(backend).gpus]
 print(json.dumps({
     "parent": [ours, torchs(), works()], "child": child, "started": started,
     "names": [names, [torch.cuda.get_device_name(i) for i, _ in torchs()]],
@@ -49,8 +49,8 @@ print(json.dumps({
 """
 COUNTED = """
 import ctypes, json
-from torchwheel.arch.devices import visible
-ours = len(visible("cuda").gpus)
+from torchwheel.arch.devices import visible_gpus
+ours = len(visible_gpus("cuda").gpus)
 cuda, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(0)
 before = cuda.cuDeviceGetCount(ctypes.byref(count))
 cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count))
@@ -60,12 +60,12 @@ NOT_INITIALIZED = 3  # CUDA's answer to whoever has not started it
 DRIVER = """
 import ctypes, json, os
 import torch
-from torchwheel.arch import nvml
-told = nvml.driver()
+from torchwheel.arch import drivers
+told = drivers.nvidia_driver()
 started = torch.cuda.is_initialized()
 pid = os.fork()
 if pid == 0:
-    os._exit(nvml.driver() != told or float(torch.ones(9, device="cuda").sum()) != 9)
+    os._exit(drivers.nvidia_driver() != told or float(torch.ones(9, device="cuda").sum()) != 9)
 child = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 torch.ones(9, device="cuda")
 number = ctypes.c_int(0)
@@ -135,7 +135,7 @@ def test_the_same_of_hidden_ones(value):
     + ["{uuid},GPU-zz,{uuid}", "GPU-zz", "gpu-{uuid}", " {uuid}", "MIG-zz", "MIG-"],
 )
 def test_a_variable_means_what_it_means_to_cuda(value):
-    uuid = nvml.boards()[0].uuid
+    uuid = drivers.nvidia_boards()[0].uuid
     upper = f"GPU-{uuid.removeprefix('GPU-').upper()}"
     told = run(COUNTED, CUDA_VISIBLE_DEVICES=value.format(uuid=uuid, upper=upper))
     ours, cudas, before = told

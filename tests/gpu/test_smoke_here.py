@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from torchwheel.console import Quiet
-from torchwheel.smoke.companions import companions_of
+from torchwheel.smoke.requirements import bundled_with
 from torchwheel.smoke.run import smoke
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,7 +25,7 @@ def test_the_built_wheel_on_this_gpu(tmp_path):
         tests=ROOT / "tests" / "smoke",
         torch=None,
         requires=(),
-        companions=companions_of(wheels[-1]),
+        companions=bundled_with(wheels[-1]),
         here=True,
         record=tmp_path / "record.json",
         junit=None,

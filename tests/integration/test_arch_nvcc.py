@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.arch import names
-from torchwheel.arch.devices import Visible
+from torchwheel.arch import lists
+from torchwheel.arch.compilers import Compiler
+from torchwheel.arch.devices import VisibleGpus
 from torchwheel.arch.model import CudaArch, gencode
-from torchwheel.arch.table import Compiler
 
 pytestmark = pytest.mark.integration
 CUDA = Compiler("cuda", "13.0")
@@ -34,7 +34,7 @@ def images(commands: str) -> set[tuple[str, str]]:
 
 @pytest.mark.parametrize("word", ["all", "all-major"])
 def test_words_mean_what_nvcc_means(word, nvcc, source):
-    found = names.read(word, CUDA, lambda: Visible(()), "here").archs
+    found = lists.parse_arch_list(word, CUDA, lambda: VisibleGpus(()), "here").archs
     flags = [flag for arch in found for flag in gencode(arch)]
     ours = images(told(nvcc, "--dryrun", "-c", source, *flags))
     assert len(ours) > 5

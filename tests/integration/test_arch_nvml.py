@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.arch import nvml
-from torchwheel.arch.devices import Gpu, visible
+from torchwheel.arch import drivers
+from torchwheel.arch.devices import Gpu, visible_gpus
 from torchwheel.arch.model import CudaArch
 from torchwheel.errors import TorchwheelError
 
@@ -29,9 +29,9 @@ board 9 0 GPU-ab22 16896 1980 NVIDIA H200
 """
 IN_A_PROCESS = """
 import dataclasses, json, os, sys
-from torchwheel.arch.devices import visible
+from torchwheel.arch.devices import visible_gpus
 def told():
-    return [f"{gpu.index} {gpu.name} {gpu.arch}" for gpu in visible("cuda").gpus]
+    return [f"{gpu.index} {gpu.name} {gpu.arch}" for gpu in visible_gpus("cuda").gpus]
 parent = told()
 read, write = os.pipe()
 if os.fork() == 0:
@@ -54,7 +54,7 @@ def shared(source: str, path: Path, *options: str) -> Path:
 def libraries(tmp_path_factory) -> Path:
     """A folder with the drivers' libraries, under the names that a loader looks for."""
     folder = tmp_path_factory.mktemp("driver")
-    shared(SOURCE.read_text(), folder / nvml.LIBRARY)
+    shared(SOURCE.read_text(), folder / drivers.NVML)
     shared(SOURCE.read_text(), folder / "libold.so", "-DOLD")
     shared(CUDA_LIBRARY, folder / "libcuda.so.1")
     return folder
@@ -64,7 +64,7 @@ def libraries(tmp_path_factory) -> Path:
 def driver(libraries, tmp_path, monkeypatch):
     """Says what the driver answers; gives the library's path."""
 
-    def answers(text: str, library: str = nvml.LIBRARY) -> str:
+    def answers(text: str, library: str = drivers.NVML) -> str:
         (tmp_path / "answers").write_text(text)
         monkeypatch.setenv("FAKE_NVML", str(tmp_path / "answers"))
         return str(libraries / library)
@@ -73,27 +73,27 @@ def driver(libraries, tmp_path, monkeypatch):
 
 
 def names(library: str, **environ: str) -> str:
-    return ", ".join(gpu.name for gpu in visible("cuda", environ, library=library).gpus)
+    return ", ".join(gpu.name for gpu in visible_gpus("cuda", environ, library=library).gpus)
 
 
 def test_gpus_and_driver(driver):
     library = driver(TWO)
-    assert visible("cuda", {}, library=library).gpus == (
+    assert visible_gpus("cuda", {}, library=library).gpus == (
         Gpu(0, "NVIDIA H200", CudaArch(9, 0)),
         Gpu(1, "Tesla T4", CudaArch(7, 5)),
     )
-    assert nvml.driver(library) == nvml.Driver("580.95.05", "13.0")
+    assert drivers.nvidia_driver(library) == drivers.NvidiaDriver("580.95.05", "13.0")
     assert names(library, CUDA_DEVICE_ORDER="PCI_BUS_ID") == "Tesla T4, NVIDIA H200"
     assert names(library, CUDA_VISIBLE_DEVICES="GPU-cd") == "Tesla T4"
-    assert nvml.driver(driver(TWO.replace("13000", "12090"))).cuda == "12.9"
+    assert drivers.nvidia_driver(driver(TWO.replace("13000", "12090"))).cuda == "12.9"
 
 
 def test_it_is_started_and_ended_each_time(driver):
     """The stand-in answers nothing before nvmlInit, nor after as many nvmlShutdown."""
     library = driver(TWO)
     for _ in range(3):
-        assert len(nvml.boards(library)) == 2
-        assert nvml._Nvml(nvml.ctypes.CDLL(library)).call("nvmlShutdown") == 1
+        assert len(drivers.nvidia_boards(library)) == 2
+        assert drivers._Nvml(drivers.ctypes.CDLL(library)).call("nvmlShutdown") == 1
 
 
 def test_a_lost_gpu_is_not_there(driver):
@@ -111,7 +111,7 @@ def test_mig_instances_stand_for_their_gpu(driver):
 def test_an_old_drivers_library_lacks_functions(driver):
     library = driver("driver 418.0\n" + TWO.replace("cuda 13000\n", ""), "libold.so")
     assert names(library) == "Tesla T4, NVIDIA H200"
-    assert nvml.driver(library).cuda is None
+    assert drivers.nvidia_driver(library).cuda is None
 
 
 @pytest.mark.parametrize(
@@ -124,19 +124,21 @@ def test_an_old_drivers_library_lacks_functions(driver):
 )
 def test_a_driver_that_does_not_answer_says_why(driver, answer, says):
     library = driver(answer)
-    for ask in (nvml.boards, nvml.driver):
+    for ask in (drivers.nvidia_boards, drivers.nvidia_driver):
         with pytest.raises(TorchwheelError, match=f"^the NVIDIA driver does not answer: {says}"):
             ask(library)
-    assert visible("cuda", {}, library=library).why is not None
+    assert visible_gpus("cuda", {}, library=library).why is not None
 
 
 def test_a_library_that_is_none_of_nvidias(libraries):
-    why = visible("cuda", {}, library="libc.so.6").why
+    why = visible_gpus("cuda", {}, library="libc.so.6").why
     assert why == "the NVIDIA driver does not answer: error 13"
 
 
 def test_a_machine_without_gpus(driver):
-    assert visible("cuda", {}, library=driver("driver 1.0")).why == "the driver knows of no GPU"
+    assert (
+        visible_gpus("cuda", {}, library=driver("driver 1.0")).why == "the driver knows of no GPU"
+    )
 
 
 def test_a_process_can_fork_before_and_after_and_cuda_is_never_loaded(

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.check.facts import collect
-from torchwheel.check.gates import GateResult, gates_text, judge, passed, run_gates
-from torchwheel.check.limits import Limits
+from torchwheel.check.facts import Limits, collect_facts
+from torchwheel.check.gates import GateResult, all_passed, gates_text, judge, run_gates
 from torchwheel.claims import Claims
 from wheelmaker import stable, wheel_around
 
@@ -65,7 +64,7 @@ def pack(folder: Path, library: bytes, claims: Claims = CLAIMS, tag: str | None 
 
     if tag is None:
         draft = wheel_around(folder, library, claims, f"linux_{os.uname().machine}")
-        tag = collect(draft).audit.read().tag
+        tag = collect_facts(draft).audit.read().tag
         draft.unlink()
     assert tag is not None
     return wheel_around(folder, library, claims, tag)
@@ -77,7 +76,7 @@ def failures(results: tuple[GateResult, ...]) -> dict[str, str]:
 
 def test_a_right_wheel_passes(tmp_path: Path, library: bytes) -> None:
     results = run_gates(pack(tmp_path, library), LIMITS)
-    assert passed(results), gates_text(results)
+    assert all_passed(results), gates_text(results)
     says = {result.name: result.says for result in results}
     assert says["archs"] == "sm_80 sm_90 + PTX sm_90, 1 kernels in each"
     assert "manylinux_2_" in says["platform-tag"]
@@ -135,5 +134,5 @@ def test_shared_cudart(tmp_path: Path, nvcc: Path) -> None:
 
 def test_no_cuobjdump_fails_closed(tmp_path: Path, library: bytes) -> None:
     path = pack(tmp_path, library)
-    facts = collect(path, tmp_path / "no-cuobjdump")
+    facts = collect_facts(path, tmp_path / "no-cuobjdump")
     assert list(failures(judge(facts, LIMITS))) == ["archs"]

@@ -13,7 +13,7 @@ from companionmaker import WHEEL, add_companion
 from torchwheel.console import Quiet
 from torchwheel.files import sha256
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.pipeline.companions import companions
+from torchwheel.pipeline.bundled import build_bundled
 
 pytestmark = pytest.mark.integration
 
@@ -137,7 +137,7 @@ def test_what_is_no_source_does_not_get_in(tiny, helper, tmp_path):
     subprocess.run(["git", "init", "--quiet", str(tiny)], check=True)
     (helper / "tiny_helper" / "left.bin").touch()
     (tmp_path / "dist" / ".torchwheel").mkdir(parents=True)
-    (wheel,) = companions(tiny, ["parts/helper"], tmp_path / "dist", Quiet())
+    (wheel,) = build_bundled(tiny, ["parts/helper"], tmp_path / "dist", Quiet())
     assert "tiny_helper/__init__.py" in read_wheel(wheel).members
     assert "tiny_helper/left.bin" not in read_wheel(wheel).members
 

@@ -15,7 +15,7 @@ import pytest
 from doctor_bench import Bench
 from doctor_row import RELEASE, ROWS
 
-from torchwheel.machine import system
+from torchwheel.machine import probe
 
 pytestmark = [
     pytest.mark.integration,
@@ -64,7 +64,7 @@ def as_documented(text: str, bench: Bench) -> str:
         RELEASE: "2.13.0",
         platform.python_version(): "3.12.3",
         f"gcc {gcc.stdout.strip()}": "gcc 12.2.0",
-        f"glibc {system.glibc()}": "glibc 2.36",
+        f"glibc {probe.glibc()}": "glibc 2.36",
         "|": "\\|",
     }.items():
         text = text.replace(here, shown)

@@ -12,11 +12,10 @@ import pytest
 
 from torchwheel.arch.model import parse
 from torchwheel.builder.extension import Extension, Module, Operator
-from torchwheel.builder.hipify import hipify
+from torchwheel.builder.hipify import hipify, hipify_sources
 from torchwheel.builder.recipe import make_recipe
 from torchwheel.builder.sources import DeviceFile, Sources
-from torchwheel.builder.target import Python, Target, Toolkit, Torch
-from torchwheel.builder.translated import translated
+from torchwheel.builder.target import DeviceCompiler, Python, Target, TorchHeaders
 from torchwheel.errors import TorchwheelError
 
 pytestmark = pytest.mark.integration
@@ -86,8 +85,10 @@ GFX942 = Target(
     name="plain",
     abi="aten",
     source=Path(),
-    toolkit=Toolkit("rocm", Path("/opt/rocm"), "7.2", (parse("gfx942"),), Path("libamdhip64.so")),
-    torch=Torch(Path("/torch"), "2.13"),
+    toolkit=DeviceCompiler(
+        "rocm", Path("/opt/rocm"), "7.2", (parse("gfx942"),), Path("libamdhip64.so")
+    ),
+    torch=TorchHeaders(Path("/torch"), "2.13"),
     platform="linux_x86_64",
     cross=False,
     cxx="g++",
@@ -98,7 +99,7 @@ GFX942 = Target(
 def test_an_ordinary_extension_for_rocm_compiles_the_translation(project, tmp_path):
     sources = Sources([DeviceFile("csrc/scale.cu", GFX942.toolkit.archs)], [], [])
     target = dataclasses.replace(GFX942, source=project)
-    found, where = translated(ORDINARY, sources, target, tmp_path / "out")
+    found, where = hipify_sources(ORDINARY, sources, target, tmp_path / "out")
     assert [file.path for file in found.device] == ["csrc/scale.hip"]
     steps = next(iter(make_recipe(ORDINARY, found, where).groups.values()))
     assert steps[0].inputs == (str(tmp_path / "out" / "csrc" / "scale.hip"),)
@@ -112,7 +113,7 @@ def test_others_are_compiled_as_they_are(project, tmp_path, change):
     cuda = dataclasses.replace(GFX942.toolkit, backend="cuda")
     target = GFX942 if change else dataclasses.replace(GFX942, toolkit=cuda)
     sources = Sources([], [], [])
-    assert translated(extension, sources, target, tmp_path / "out") == (sources, target)
+    assert hipify_sources(extension, sources, target, tmp_path / "out") == (sources, target)
     assert not (tmp_path / "out").exists()
 
 

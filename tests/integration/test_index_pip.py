@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from torchwheel.index.build import build_index
-from torchwheel.index.model import IndexedWheel
+from torchwheel.index.contents import IndexedWheel
 from torchwheel.index.serve import JSON, serving
 from wheelmaker import make_wheel
 

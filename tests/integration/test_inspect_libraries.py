@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.inspect import cuda, cuobjdump, hip
+from torchwheel.inspect import cuda, hip
 from torchwheel.inspect.elf import exported, glibc_floor, read_library, section_names
 
 pytestmark = pytest.mark.integration
@@ -69,7 +69,7 @@ def test_gpu_code_of_a_real_library(tmp_path: Path, nvcc: Path) -> None:
         check=True,
     )
     assert cuda.SECTIONS & section_names(tmp_path / "libk.so")
-    code = cuda.read_cuda_code(tmp_path / "libk.so", cuobjdump.find())
+    code = cuda.read_cuda_code(tmp_path / "libk.so", cuda.find_cuobjdump())
     found = {(module.kind, module.arch, module.kernels) for module in code}
     kernels = ("_Z6kernelPf",)
     assert {("sass", "sm_80", kernels), ("sass", "sm_90a", kernels), ("ptx", "sm_90a", ())} <= found
@@ -77,5 +77,5 @@ def test_gpu_code_of_a_real_library(tmp_path: Path, nvcc: Path) -> None:
 
 
 def test_a_library_of_gcc_has_no_gpu_code(library: Path) -> None:
-    assert cuda.read_cuda_code(library, cuobjdump.find()) == ()
+    assert cuda.read_cuda_code(library, cuda.find_cuobjdump()) == ()
     assert not {*cuda.SECTIONS, hip.SECTION} & section_names(library)

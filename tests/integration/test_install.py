@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from torchwheel.index.serve import serving
-from torchwheel.pipeline.ordinary.sdist import unpack
+from torchwheel.sdist.archive import unpack
 
 pytestmark = pytest.mark.integration
 

@@ -13,9 +13,9 @@ from jitmaker import Builds, Process, Told, library_of, wanted
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import discard
 from torchwheel.jit import folder as folders
-from torchwheel.jit.find import Found, find
+from torchwheel.jit.find import CachedLibrary, find
 from torchwheel.jit.make import make
-from torchwheel.jit.prune import prune
+from torchwheel.jit.store import prune
 
 pytestmark = pytest.mark.integration
 
@@ -75,8 +75,8 @@ def test_a_full_disk_is_one_line_and_what_is_there_stays(disk, size):
     library = make(folder, wanted("small"), Builds(), Told())
     for _ in range(2):
         fails_for_space(folder, "large", size)
-        assert find(folder, wanted("small").key) == Found(library)
-        assert find(folder, wanted("large").key) == Found()
+        assert find(folder, wanted("small").key) == CachedLibrary(library)
+        assert find(folder, wanted("large").key) == CachedLibrary()
         assert not [path for path in folder.rglob("*") if ".aside" in path.name]
     disk("size=64m")
     assert make(folder, wanted("large"), Builds(size), Told()).stat().st_size == size
@@ -100,7 +100,7 @@ def test_a_disk_without_a_free_file_is_one_line_and_can_be_pruned(disk):
             break
         except TorchwheelError as error:
             failed.append(str(error))
-        assert find(folder, wanted("first").key) == Found(library)
+        assert find(folder, wanted("first").key) == CachedLibrary(library)
         assert not list(folder.rglob("*.aside"))
         next(folder.parent.glob("full*")).unlink()
     assert 8 < len(failed) < 20
@@ -119,7 +119,7 @@ def test_from_a_disk_that_cannot_be_written_libraries_are_loaded_and_new_ones_ar
     library = make(folder, wanted("there"), Builds(), Told())
     disk("ro")
     told, builds = Told(), Builds()
-    assert find(folder, wanted("there").key) == Found(library)
+    assert find(folder, wanted("there").key) == CachedLibrary(library)
     assert make(folder, wanted("there"), builds, told) == library
     assert (builds.count, told.said) == (0, [])
     other = make(folder, wanted("new"), builds, told)
@@ -212,7 +212,7 @@ def test_another_user_sees_and_changes_nothing(public):
             make(folder, wanted(), Builds(), Told())
 
     assert as_nobody(attack) == 0
-    assert find(folder, wanted().key) == Found(library)
+    assert find(folder, wanted().key) == CachedLibrary(library)
 
 
 def test_what_another_user_planted_while_the_folder_was_open_is_not_loaded(public):
@@ -243,7 +243,7 @@ def test_ones_own_folder_without_write_permission_is_read_and_not_opened(public)
     def use():
         library = make(folder, wanted(), Builds(), Told())
         folder.chmod(0o500)
-        assert find(folder, wanted().key) == Found(library)
+        assert find(folder, wanted().key) == CachedLibrary(library)
         told = Told()
         other = make(folder, wanted("two"), Builds(), told)
         assert other.read_bytes() == library_of("two")

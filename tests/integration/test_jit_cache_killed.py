@@ -10,10 +10,9 @@ import pytest
 
 from jitmaker import Process, Told, library_of, wanted
 from torchwheel.builder import ninja
-from torchwheel.builder.plan import Plan, Step
-from torchwheel.jit.find import find
+from torchwheel.builder.ninja import Plan, Step
+from torchwheel.jit.find import CorruptError, find, open_verified
 from torchwheel.jit.make import make
-from torchwheel.jit.verified import CorruptError, verified
 
 pytestmark = pytest.mark.integration
 
@@ -41,7 +40,7 @@ class Reader(threading.Thread):
         while not self.stop:
             text = self.text
             try:
-                path, entry = verified(self.folder, wanted(text).key)
+                path, entry = open_verified(self.folder, wanted(text).key)
                 if (path / entry.file).stat().st_size != SIZE:
                     self.wrong.append("size")
             except FileNotFoundError:

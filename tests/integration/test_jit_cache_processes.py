@@ -8,10 +8,9 @@ import pytest
 
 from jitmaker import Builds, Process, Told, library_of, wanted
 from torchwheel.files import sha256
-from torchwheel.jit.find import find
+from torchwheel.jit.find import find, open_verified
 from torchwheel.jit.make import make
-from torchwheel.jit.prune import prune
-from torchwheel.jit.verified import verified
+from torchwheel.jit.store import prune
 
 pytestmark = pytest.mark.integration
 
@@ -82,7 +81,7 @@ def _reads(folder, seed, until):
     while time.time() < until:
         for text in "012":
             try:
-                path, entry = verified(folder, wanted(text, name=text).key)
+                path, entry = open_verified(folder, wanted(text, name=text).key)
             except FileNotFoundError:
                 continue
             found += 1

@@ -12,15 +12,12 @@ from pathlib import Path
 import pytest
 
 import torchwheel
-from torchwheel.machine import system
-from torchwheel.machine.cuda_parts import Parts, parts
-from torchwheel.machine.cuda_toolkits import cuda_toolkits
-from torchwheel.machine.driver import find_driver
-from torchwheel.machine.model import Driver
-from torchwheel.machine.torch_facts import find_torch
-from torchwheel.machine.torch_model import Absent, Torch
-from torchwheel.machine.whole import whole
-from torchwheel.validate.compat import host_bounds
+from torchwheel.machine import probe
+from torchwheel.machine.discovery import find_driver, find_machine
+from torchwheel.machine.facts import Absent, Driver, Torch
+from torchwheel.machine.toolkits import ToolkitParts, cuda_toolkits, toolkit_parts
+from torchwheel.machine.torch import find_torch
+from torchwheel.validate.torch_rules import host_bounds
 
 pytestmark = pytest.mark.integration
 PACKAGES = Path(torchwheel.__file__).parents[1]
@@ -29,12 +26,12 @@ needs_torch = pytest.mark.skipif(
 )
 WHOLE = """
 import dataclasses, json
-from torchwheel.machine.whole import whole
-print(json.dumps(dataclasses.asdict(whole()), default=str))
+from torchwheel.machine.discovery import find_machine
+print(json.dumps(dataclasses.asdict(find_machine()), default=str))
 """
 FROM_FILES = """
 import sys
-from torchwheel.machine.torch_facts import find_torch
+from torchwheel.machine.torch import find_torch
 found = find_torch()
 assert "torch" not in sys.modules
 import torch
@@ -61,7 +58,7 @@ def test_torchs_files_say_what_torch_says_of_itself():
 
 
 def test_glibc_is_what_the_loader_says():
-    found = system.glibc()
+    found = probe.glibc()
     listed = subprocess.run(["ldd", "--version"], capture_output=True, text=True, check=False)
     if isinstance(found, Absent):
         assert "GLIBC" not in listed.stdout
@@ -71,7 +68,7 @@ def test_glibc_is_what_the_loader_says():
 
 def test_the_provisioned_toolkit_is_whole(nvcc):
     root = nvcc.parent.parent
-    assert parts(root) == Parts("13.0")
+    assert toolkit_parts(root) == ToolkitParts("13.0")
     found = [one for one in cuda_toolkits() if one.root == root.resolve()]
     assert [(one.release, one.problem) for one in found] == [("13.0", None)]
 
@@ -106,7 +103,7 @@ def test_the_driver_or_why_there_is_none():
 
 
 def test_the_whole_machine():
-    found = whole()
+    found = find_machine()
     assert found.python == platform.python_version()
     assert found.platform == f"linux_{platform.machine()}"
     assert found.host is not None

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
-from torchwheel.check.limits import Limits
 from torchwheel.console import Quiet
 from torchwheel.files import sha256
 from torchwheel.inspect.wheel import read_wheel

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
-from torchwheel.check.limits import Limits
 from torchwheel.console import Quiet
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.toolkit import source_pypi
+from torchwheel.toolkit import provide
 
 pytestmark = pytest.mark.integration
 
@@ -173,7 +173,7 @@ def test_an_unknown_toolkit_is_a_wrong_call(tiny, torchwheel):
 
 
 def test_a_toolkit_of_the_system_serves_as_well(tiny, torchwheel, cache):
-    cuda = source_pypi.provision("13.0", "linux_x86_64", cache, Quiet())[0]
+    cuda = provide.provision_pypi("13.0", "linux_x86_64", cache, Quiet())[0]
     matrix = tiny / "matrix.yaml"
     matrix.write_text(matrix.read_text().replace("source: pypi", "source: system"))
     done = torchwheel("wheels", "cu130-stable", cwd=tiny, CUDA_HOME=str(cuda))

@@ -12,7 +12,7 @@ from torchwheel.console import Quiet
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import sha256
 from torchwheel.smoke import environment
-from torchwheel.smoke.record import Record
+from torchwheel.smoke.record import SmokeRecord
 from torchwheel.smoke.run import smoke
 from torchwheel.toolkit.cache import cache_folder
 from wheelmaker import make_wheel
@@ -44,7 +44,7 @@ def run(
     here: bool,
     companions: Sequence[Path] = (),
     without_gpu: Sequence[str] = (),
-) -> Record:
+) -> SmokeRecord:
     tests = tmp_path / "tree" / "smoke"
     tests.mkdir(parents=True, exist_ok=True)
     (tests / "test_demo.py").write_text(code)

@@ -10,15 +10,14 @@ from pathlib import Path
 import pytest
 
 from torchwheel.claims import Claims
-from torchwheel.machine.cuda_toolkits import cuda_toolkits
-from torchwheel.machine.model import FoundToolkit, Machine
-from torchwheel.machine.torch_model import Torch
-from torchwheel.machine.whole import find_host
+from torchwheel.machine.discovery import find_host
+from torchwheel.machine.facts import InstalledToolkit, Machine, Torch
+from torchwheel.machine.toolkits import cuda_toolkits
 from torchwheel.toolkit.host import HostCompiler
 from torchwheel.toolkit.index import run_pip
 from torchwheel.toolkit.lock import components
-from torchwheel.validate import compat
-from torchwheel.validate.before_build import build_findings
+from torchwheel.validate import torch_rules
+from torchwheel.validate.checks import build_findings
 
 pytestmark = pytest.mark.integration
 STABLE = Claims("cu130-stable", "stable", ">=2.11", "cuda", "13.0", ("9.0",), "cu130")
@@ -26,7 +25,7 @@ TORCH = Torch("2.11.0+cu130", "13.0", None, Path("/torch"))
 KERNEL = "#include <cuda_fp16.h>\n__global__ void k(__half* x) { *x = __float2half(1.f); }\n"
 
 
-def findings(toolkit: FoundToolkit | None) -> list[str]:
+def findings(toolkit: InstalledToolkit | None) -> list[str]:
     host = find_host()
     assert isinstance(host, HostCompiler)
     machine = Machine("3.12.3", "linux_x86_64", "2.36", TORCH, host=host)
@@ -56,14 +55,14 @@ def pip(root: Path, *arguments: str) -> None:
     run_pip(["--python", str(root / "bin/python"), "--quiet", *arguments], "a toolkit")
 
 
-def only(root: Path, tmp_path: Path) -> FoundToolkit:
+def only(root: Path, tmp_path: Path) -> InstalledToolkit:
     (site,) = root.glob("lib/python3*/site-packages")
     (found,) = cuda_toolkits({"PATH": ""}, [str(site)], tmp_path)
     return found
 
 
 def test_a_mixed_toolkit_is_refused_and_the_command_mends_it(mixed, tmp_path, monkeypatch):
-    monkeypatch.setattr("torchwheel.machine.cuda_toolkits.USUAL", tmp_path / "none")
+    monkeypatch.setattr("torchwheel.machine.toolkits.USUAL_CUDA", tmp_path / "none")
     toolkit = only(mixed, tmp_path)
     assert findings(toolkit) == [
         "toolkit: expected a CUDA toolkit whose parts are of one release; found CUDA 13.0 in "
@@ -84,7 +83,7 @@ def test_a_mixed_toolkit_is_refused_and_the_command_mends_it(mixed, tmp_path, mo
 
 def test_the_host_compiler_here_is_judged_as_nvcc_judges_it(nvcc, tmp_path):
     root = nvcc.parent.parent
-    toolkit = FoundToolkit("cuda", root, "13.0", "CUDA_HOME")
+    toolkit = InstalledToolkit("cuda", root, "13.0", "CUDA_HOME")
     done = compiled(root, tmp_path)
     assert (findings(toolkit) == []) == (done.returncode == 0)
     assert ("unsupported" in done.stderr) == (findings(toolkit) != [])
@@ -92,7 +91,7 @@ def test_the_host_compiler_here_is_judged_as_nvcc_judges_it(nvcc, tmp_path):
 
 def test_nvcc_refuses_the_first_compiler_past_the_bound(nvcc, tmp_path):
     """A g++ that says it is of another major; cpp's own macros decide."""
-    limit = int(compat.host_bounds("13.0")["gcc"].partition("<")[2])
+    limit = int(torch_rules.host_bounds("13.0")["gcc"].partition("<")[2])
     for major, taken in ((limit - 1, True), (limit, False)):
         source = tmp_path / "empty.cu"
         source.touch()
@@ -107,13 +106,13 @@ def test_nvcc_refuses_the_first_compiler_past_the_bound(nvcc, tmp_path):
 
 def test_ptxas_takes_the_ptx_of_its_release_and_no_newer(nvcc, tmp_path):
     """As its driver does: the same compiler is in it."""
-    known = compat._table()["ptx"]
+    known = torch_rules._table()["ptx"]
     for release in ("12.9", "13.0", "13.1"):
         source = tmp_path / "empty.ptx"
         source.write_text(f".version {known[release]}\n.target sm_75\n.address_size 64\n")
         command = [str(nvcc.parent / "ptxas"), "-arch=sm_75", str(source), "-o", "empty.cubin"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-        assert (done.returncode == 0) is compat.compiles_ptx("13.0", release), done.stderr
+        assert (done.returncode == 0) is torch_rules.compiles_ptx("13.0", release), done.stderr
 
 
 def test_a_missing_toolkit_can_be_had_with_the_command(tmp_path):

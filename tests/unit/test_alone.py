@@ -7,13 +7,13 @@ import threading
 
 import pytest
 
-from torchwheel.lock import BusyError, alone, give_way
+from torchwheel.lock import LockBusyError, give_way, hold_lock
 
 HOLD = """
 import sys
 from pathlib import Path
-from torchwheel.lock import alone
-with alone(Path(sys.argv[1]), lambda: None):
+from torchwheel.lock import hold_lock
+with hold_lock(Path(sys.argv[1]), lambda: None):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -30,10 +30,10 @@ def test_another_process_has_it_until_that_ends_in_whatever_way(lock):
     )
     try:
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(BusyError), alone(lock, give_way):
+        with pytest.raises(LockBusyError), hold_lock(lock, give_way):
             pass
         said = []
-        with alone(lock, lambda: (said.append("waiting"), holder.kill())):
+        with hold_lock(lock, lambda: (said.append("waiting"), holder.kill())):
             assert said == ["waiting"]
     finally:
         holder.kill()
@@ -45,17 +45,17 @@ def test_who_waited_for_a_lock_that_was_removed_waits_for_the_new_one(lock):
     order = []
 
     def wait():
-        with alone(lock, waits.release):
+        with hold_lock(lock, waits.release):
             order.append("second")
 
     thread = threading.Thread(target=wait)
     with contextlib.ExitStack() as old:
-        old.enter_context(alone(lock, give_way))
+        old.enter_context(hold_lock(lock, give_way))
         thread.start()
         assert waits.acquire(timeout=20)
         lock.unlink()
         # Whoever comes now makes a new file, and has that.
-        with alone(lock, give_way):
+        with hold_lock(lock, give_way):
             old.close()
             assert waits.acquire(timeout=20), "it does not wait again"
             order.append("first")
@@ -64,14 +64,14 @@ def test_who_waited_for_a_lock_that_was_removed_waits_for_the_new_one(lock):
 
 
 def test_what_the_holder_wrote_the_next_one_reads(lock):
-    with alone(lock, give_way) as file:
+    with hold_lock(lock, give_way) as file:
         file.write(b"word")
-    with alone(lock, give_way) as file:
+    with hold_lock(lock, give_way) as file:
         assert file.read() == b"word"
 
 
 def test_a_link_is_no_lock(lock, tmp_path):
     (tmp_path / "target").touch()
     lock.symlink_to(tmp_path / "target")
-    with pytest.raises(OSError, match="symbolic links"), alone(lock, give_way):
+    with pytest.raises(OSError, match="symbolic links"), hold_lock(lock, give_way):
         pass

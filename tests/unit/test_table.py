@@ -1,6 +1,6 @@
 import pytest
 
-from torchwheel.table import below, size_text
+from torchwheel.text import detail_lines, size_text
 
 
 @pytest.mark.parametrize(
@@ -12,7 +12,7 @@ def test_sizes(size, text):
 
 
 def test_lines_below_a_row():
-    lines = below("archs", " ".join(["gfx90a:xnack-"] * 8))
+    lines = detail_lines("archs", " ".join(["gfx90a:xnack-"] * 8))
     assert len(lines) == 2
     assert max(map(len, lines)) <= 80
     assert lines[0].startswith("  archs gfx90a:xnack- ")

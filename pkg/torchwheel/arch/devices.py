@@ -8,12 +8,11 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from torchwheel.arch import kfd, nvml
-from torchwheel.arch.backend import Backend
-from torchwheel.arch.board import Board, chosen, cuda_order
-from torchwheel.arch.model import Arch
+from torchwheel.arch import drivers
+from torchwheel.arch.drivers import Board, cuda_order, select_boards
+from torchwheel.arch.model import Arch, Backend
 from torchwheel.errors import TorchwheelError
-from torchwheel.shown import quoted
+from torchwheel.text import quote
 
 _CUDA, _HIP, _ROCR = "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
 
@@ -28,20 +27,20 @@ class Gpu:
 
 
 @dataclasses.dataclass(frozen=True)
-class Visible:
+class VisibleGpus:
     """The GPUs that a process may use; without any, `why` is one line."""
 
     gpus: tuple[Gpu, ...]
     why: str | None = None
 
 
-def visible(
+def visible_gpus(
     backend: Backend,
     environ: Mapping[str, str] = os.environ,
     *,
-    library: str = nvml.LIBRARY,
+    library: str = drivers.NVML,
     root: Path = Path("/"),
-) -> Visible:
+) -> VisibleGpus:
     """The GPUs of `backend` that this process may use, in torch's order.
 
     Args:
@@ -52,25 +51,27 @@ def visible(
     """
     try:
         if backend == "cuda":
-            boards = cuda_order(nvml.boards(library), environ)
+            boards = cuda_order(drivers.nvidia_boards(library), environ)
             return _seen(boards, (_CUDA,), environ)
         # HIP heeds CUDA's variable where its own is not set.
         hip = _HIP if _HIP in environ else _CUDA
-        return _seen(kfd.boards(environ, root), (_ROCR, hip), environ)
+        return _seen(drivers.amd_boards(environ, root), (_ROCR, hip), environ)
     except TorchwheelError as error:
-        return Visible((), str(error))
+        return VisibleGpus((), str(error))
 
 
-def _seen(boards: Sequence[Board], variables: Sequence[str], environ: Mapping[str, str]) -> Visible:
+def _seen(
+    boards: Sequence[Board], variables: Sequence[str], environ: Mapping[str, str]
+) -> VisibleGpus:
     """What is left when each variable has chosen from what the one before it left."""
     for variable in variables:
         value = environ.get(variable)
         if value is not None and boards:
-            left = chosen(value, boards)
+            left = select_boards(value, boards)
             if not left:
-                what = f"{variable}={quoted(value)} hides every GPU; {len(boards)} could be used"
-                return Visible((), what)
+                what = f"{variable}={quote(value)} hides every GPU; {len(boards)} could be used"
+                return VisibleGpus((), what)
             boards = left
     if not boards:
-        return Visible((), "the driver knows of no GPU")
-    return Visible(tuple(Gpu(i, board.name, board.arch) for i, board in enumerate(boards)))
+        return VisibleGpus((), "the driver knows of no GPU")
+    return VisibleGpus(tuple(Gpu(i, board.name, board.arch) for i, board in enumerate(boards)))

@@ -1,14 +1,20 @@
-"""GPU architectures as the matrix writes them, and the compiler flags each one means.
+"""GPU backends and architectures as the matrix writes them, and their compiler flags.
 
 Nothing but the standard library comes with it: an extension's `setup.py` uses this.
 """
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from typing import Literal
 
-from torchwheel.arch.backend import Backend
-from torchwheel.shown import quoted
+from torchwheel.text import quote
+
+Backend = Literal["cuda", "rocm"]
+
+BRANDS: Mapping[Backend, str] = {"cuda": "CUDA", "rocm": "ROCm"}
+"""Names of the backends in messages."""
+
 
 CUDA_PATTERN = r"[1-9][0-9]?\.[0-9][af]?(\+PTX)?"
 ROCM_PATTERN = r"gfx[1-9][0-9]?([0-9a-f]{2}|(-[1-9])?-generic)(:[a-z]+[+-])*"
@@ -80,11 +86,11 @@ def parse(text: str) -> Arch:
         if (features := _features(flags)) is not None:
             return RocmArch(int(major), int(minor or 0), 0, features, generic=True)
     examples = ("gfx942", "gfx90a:xnack-") if text.startswith("gfx") else ("9.0", "9.0+PTX")
-    expected = " or ".join(map(quoted, examples))
-    raise ValueError(f"{quoted(text)} is not an arch; expected e.g. {expected}")
+    expected = " or ".join(map(quote, examples))
+    raise ValueError(f"{quote(text)} is not an arch; expected e.g. {expected}")
 
 
-def backend(arch: Arch) -> Backend:
+def backend_of(arch: Arch) -> Backend:
     """Whose GPU it is."""
     return "cuda" if isinstance(arch, CudaArch) else "rocm"
 

@@ -3,9 +3,9 @@
 import dataclasses
 from collections.abc import Iterable
 
+from torchwheel.arch.compilers import Compiler, releases_able
 from torchwheel.arch.model import Arch, CudaArch, RocmArch
 from torchwheel.arch.runs import machine_code_runs_on, ptx_runs_on
-from torchwheel.arch.table import Compiler, able
 from torchwheel.errors import UsageError
 
 
@@ -21,7 +21,7 @@ class LeftOut:
 
 
 @dataclasses.dataclass(frozen=True)
-class Selection:
+class ArchSelection:
     """Archs to compile for, in order, each once; and those that were left out."""
 
     archs: tuple[Arch, ...]
@@ -38,7 +38,7 @@ class Selection:
         return self.archs
 
 
-def merged(archs: Iterable[Arch]) -> tuple[Arch, ...]:
+def merge_archs(archs: Iterable[Arch]) -> tuple[Arch, ...]:
     """Archs of one backend in order, each once; with PTX where it is listed with and without."""
     ptx: dict[Arch, bool] = {}
     for arch in archs:
@@ -50,17 +50,17 @@ def merged(archs: Iterable[Arch]) -> tuple[Arch, ...]:
     return tuple(_with_ptx(arch) if ptx[arch] else arch for arch in sorted(ptx))
 
 
-def compilable(archs: Iterable[Arch], compiler: Compiler) -> Selection:
+def select_compilable(archs: Iterable[Arch], compiler: Compiler) -> ArchSelection:
     """The archs that `compiler` knows."""
     known = {arch.name for arch in compiler.archs}
-    wanted = merged(archs)
-    return Selection(
+    wanted = merge_archs(archs)
+    return ArchSelection(
         tuple(arch for arch in wanted if arch.name in known),
         tuple(LeftOut(arch, _why(arch, compiler)) for arch in wanted if arch.name not in known),
     )
 
 
-def for_gpus(gpus: Iterable[Arch], compiler: Compiler) -> Selection:
+def archs_for_gpus(gpus: Iterable[Arch], compiler: Compiler) -> ArchSelection:
     """What to compile so that each GPU has code: machine code if possible, else the newest PTX.
 
     The driver compiles PTX at its first use, for a GPU that is newer than the compiler.
@@ -79,7 +79,7 @@ def for_gpus(gpus: Iterable[Arch], compiler: Compiler) -> Selection:
             found.append(_with_ptx(max(older)))
         else:
             left_out.append(LeftOut(gpu, _why(gpu, compiler)))
-    return Selection(merged(found), tuple(left_out))
+    return ArchSelection(merge_archs(found), tuple(left_out))
 
 
 def _closeness(arch: Arch) -> tuple[bool, Arch]:
@@ -92,4 +92,4 @@ def _with_ptx(arch: Arch) -> Arch:
 
 
 def _why(arch: Arch, compiler: Compiler) -> str:
-    return f"{compiler} cannot compile for it; {able(arch, compiler.backend)} can"
+    return f"{compiler} cannot compile for it; {releases_able(arch, compiler.backend)} can"

@@ -5,13 +5,13 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
-from torchwheel.arch import names
-from torchwheel.arch.backend import Backend
-from torchwheel.arch.devices import visible
-from torchwheel.arch.table import Compiler
-from torchwheel.arch.wanted import VARIABLES
-from torchwheel.builder import found
-from torchwheel.builder.target import Abi, Target, Toolkit, Torch
+from torchwheel.arch import lists
+from torchwheel.arch.compilers import Compiler
+from torchwheel.arch.devices import visible_gpus
+from torchwheel.arch.lists import VARIABLES
+from torchwheel.arch.model import Backend
+from torchwheel.builder import discovery
+from torchwheel.builder.target import DeviceCompiler, NativeAbi, Target, TorchHeaders
 from torchwheel.errors import UsageError
 
 # The field's own names.
@@ -33,7 +33,7 @@ LAUNCHER = "TORCHWHEEL_LAUNCHER"
 BUILD_FOLDER = "TORCHWHEEL_BUILD_FOLDER"
 SHARED_FOLDER = "TORCHWHEEL_SHARED_FOLDER"
 
-_ABIS: Mapping[str, Abi] = {"stable": "stable", "aten": "aten"}
+_ABIS: Mapping[str, NativeAbi] = {"stable": "stable", "aten": "aten"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,27 +77,33 @@ def target(environ: Mapping[str, str], source: Path) -> Target | None:
         abi=abi,
         source=source.resolve(),
         toolkit=_toolkit(environ, named, machine, cross=there != here),
-        torch=Torch(torch, environ[TORCH_RELEASE], abi == "aten" and found.has_old_abi(torch)),
+        torch=TorchHeaders(
+            torch, environ[TORCH_RELEASE], abi == "aten" and discovery.has_old_abi(torch)
+        ),
         platform=there,
         cross=there != here,
         cxx=environ.get(CXX) or "g++",
-        python=found.running_python() if abi == "aten" else None,
-        sysroot=found.sysroot(Path(environ[SYSROOT]), machine) if environ.get(SYSROOT) else None,
+        python=discovery.running_python() if abi == "aten" else None,
+        sysroot=discovery.sysroot(Path(environ[SYSROOT]), machine)
+        if environ.get(SYSROOT)
+        else None,
         launcher=tuple(environ.get(LAUNCHER, "").split()),
     )
 
 
-def _toolkit(environ: Mapping[str, str], named: _Named, machine: str, *, cross: bool) -> Toolkit:
+def _toolkit(
+    environ: Mapping[str, str], named: _Named, machine: str, *, cross: bool
+) -> DeviceCompiler:
     root, compiler = Path(environ[named.root]), Compiler(named.backend, environ[TOOLKIT])
-    archs = names.read(
-        environ[named.archs], compiler, lambda: visible(named.backend, environ), named.archs
+    archs = lists.parse_arch_list(
+        environ[named.archs], compiler, lambda: visible_gpus(named.backend, environ), named.archs
     )
-    return Toolkit(
+    return DeviceCompiler(
         backend=named.backend,
         root=root,
         release=environ[TOOLKIT],
         archs=archs.whole(named.archs),
-        runtime=found.hip_runtime(root, machine)
+        runtime=discovery.hip_runtime(root, machine)
         if named.backend == "rocm"
-        else found.cuda_runtime(root, machine, cross=cross),
+        else discovery.cuda_runtime(root, machine, cross=cross),
     )

@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 
 from torchwheel.builder.extension import Module
-from torchwheel.builder.target import Python, Target, Torch
+from torchwheel.builder.target import Python, Target, TorchHeaders
 from torchwheel.errors import UsageError
 
 _HERE = Path(__file__).parent
@@ -29,14 +29,14 @@ _ORDINARY_DEVICE = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Group:
+class ObjectGroup:
     """C++ files that are compiled alike; the flags depend on what the name says and no more."""
 
     name: str
     flags: tuple[str, ...]
 
 
-_TORCH_FREE = Group("device", ())
+_TORCH_FREE = ObjectGroup("device", ())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,10 +55,10 @@ class Flavour:
         warnings: whether a warning is an error: not in sources that others wrote.
     """
 
-    device: Group
-    host: Group
-    binding: Group
-    python: Group | None
+    device: ObjectGroup
+    host: ObjectGroup
+    binding: ObjectGroup
+    python: ObjectGroup | None
     stubs: tuple[str, ...]
     link: tuple[str, ...]
     exports: Path
@@ -71,8 +71,8 @@ def stable(target: Target) -> Flavour:
     version = f"-DTORCH_TARGET_VERSION={target_version(target.torch.release)}"
     return Flavour(
         device=_TORCH_FREE,
-        host=Group("host", ("-O2",)),
-        binding=Group(
+        host=ObjectGroup("host", ("-O2",)),
+        binding=ObjectGroup(
             f"stable{target.torch.release}", ("-O2", "-DUSE_CUDA", version, *_torch(target.torch))
         ),
         python=None,
@@ -100,9 +100,9 @@ def aten(target: Target, module: Module | None) -> Flavour:
     binding = ("-O1", "-DNDEBUG", "-DUSE_CUDA", *strings, *_torch(target.torch))
     return Flavour(
         device=_TORCH_FREE,
-        host=Group("host-old-strings" if old else "host", ("-O2", *strings)),
-        binding=Group(f"aten{target.torch.release}", binding),
-        python=Group(
+        host=ObjectGroup("host-old-strings" if old else "host", ("-O2", *strings)),
+        binding=ObjectGroup(f"aten{target.torch.release}", binding),
+        python=ObjectGroup(
             f"python{python.suffix.removesuffix('.so')}", ("-O1", "-DNDEBUG", *_python(python))
         )
         if python
@@ -134,9 +134,9 @@ def ordinary(target: Target, module: Module | None) -> Flavour:
     # Every file meets torch and Python, so what two variants may share is named by both.
     of = f"{target.torch.release}-{python.suffix.removesuffix('.so').lstrip('.')}"
     return Flavour(
-        device=Group(f"device{of}", (*flags, *_ORDINARY_DEVICE[target.toolkit.backend])),
-        host=Group(f"host{of}", ("-O2", *flags)),
-        binding=Group(f"binding{of}", ("-O2", *flags)),
+        device=ObjectGroup(f"device{of}", (*flags, *_ORDINARY_DEVICE[target.toolkit.backend])),
+        host=ObjectGroup(f"host{of}", ("-O2", *flags)),
+        binding=ObjectGroup(f"binding{of}", ("-O2", *flags)),
         python=None,
         stubs=("libtorch.so", "libtorch_python.so"),
         link=(),
@@ -162,7 +162,7 @@ def headers(folder: Path, name: str) -> tuple[str, ...]:
     return (f"-ffile-prefix-map={folder}={name}", "-isystem", str(folder))
 
 
-def _torch(torch: Torch) -> tuple[str, ...]:
+def _torch(torch: TorchHeaders) -> tuple[str, ...]:
     api = torch.include / "torch" / "csrc" / "api" / "include"
     return (*headers(torch.include, "torch"), "-isystem", str(api))
 

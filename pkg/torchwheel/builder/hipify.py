@@ -1,17 +1,19 @@
-"""An ordinary CUDA source for a ROCm target: torch's hipify translates a copy of it.
+"""Translates the CUDA sources of an ordinary extension for ROCm, with torch's hipify."""
 
-It runs in a process of the Python that is named, so nothing here needs torch.
-"""
-
+import dataclasses
 import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from torchwheel.builder.extension import Extension
+from torchwheel.builder.sources import DeviceFile, Sources
+from torchwheel.builder.target import Target
 from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.files import folder_aside, inside
+from torchwheel.files import make_folder_atomically, path_inside
 
 _CHILD = Path(__file__).with_name("hipify_child.py")
 _HEADERS = (".h", ".hh", ".hpp", ".hxx", ".cuh", ".inc", ".inl")
@@ -46,12 +48,12 @@ def hipify(
         TorchwheelError: `python` has no torch, or hipify cannot read a file.
     """
     for file in files:
-        if not inside(source, file, str(source)).is_file():
+        if not path_inside(source, file, str(source)).is_file():
             raise UsageError(f"{source / file}: not found; a source to translate expected")
     source = source.resolve()
-    with folder_aside(output) as aside:
+    with make_folder_atomically(output) as aside:
         for path in {*files, *_headers(source)}:
-            target = inside(aside, path, str(source))
+            target = path_inside(aside, path, str(source))
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source / path, target)
         return _translated(aside.resolve(), files, include_dirs, python)
@@ -86,3 +88,31 @@ def _translated(
         raise TorchwheelError(f"hipify, which is part of torch, failed in {python}: {why}")
     became: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     return became
+
+
+def hipify_sources(
+    extension: Extension, sources: Sources, target: Target, folder: Path
+) -> tuple[Sources, Target]:
+    """What is compiled in place of `sources`: a translation in `folder`, or they themselves.
+
+    Others' sources are written for CUDA; ours know both platforms. The running Python has a torch:
+    hipify is a part of it.
+    """
+    if not extension.ordinary or target.toolkit.backend != "rocm":
+        return sources, target
+    device = [file.path for file in sources.device]
+    became = hipify(
+        target.source,
+        [*device, *sources.host, *sources.binding],
+        folder,
+        python=Path(sys.executable),
+        include_dirs=extension.include_dirs,
+    )
+    return (
+        Sources(
+            device=[DeviceFile(became[file.path], file.archs) for file in sources.device],
+            host=[became[path] for path in sources.host],
+            binding=[became[path] for path in sources.binding],
+        ),
+        dataclasses.replace(target, source=folder),
+    )

@@ -1,6 +1,7 @@
-"""Renders a plan to ninja and runs it."""
+"""A build as data, rendered to ninja and run."""
 
 import contextlib
+import dataclasses
 import fcntl
 import os
 import pty
@@ -16,9 +17,28 @@ from typing import IO
 
 import ninja
 
-from torchwheel.builder.plan import Plan, Step
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import write_text
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One command. `label` is what a person sees; `depfile` lists headers after the first run."""
+
+    label: str
+    command: tuple[str, ...]
+    inputs: tuple[str, ...]
+    output: str
+    depfile: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Steps in an order in which each finds its inputs, and the files that are wanted of them."""
+
+    steps: tuple[Step, ...]
+    outputs: tuple[str, ...]
+
 
 _CODES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 _PROGRESS = re.compile(r"^(\[\d+/\d+\]|waiting:) ")

@@ -1,17 +1,111 @@
 """From a library's sources and a target to the whole build, as data."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 
-from torchwheel.builder.backend import Backend
-from torchwheel.builder.cuda import cuda
+from torchwheel.arch.model import gencode
+from torchwheel.builder.compilers import GpuCompiler, cuda, rocm
 from torchwheel.builder.extension import Extension
 from torchwheel.builder.flavour import Flavour, aten, ordinary, stable
-from torchwheel.builder.objects import object_groups, sysroot_flags
-from torchwheel.builder.plan import Plan, Step
-from torchwheel.builder.rocm import rocm
-from torchwheel.builder.sources import Sources
+from torchwheel.builder.ninja import Plan, Step
+from torchwheel.builder.sources import DeviceFile, Sources
 from torchwheel.builder.target import Target
+
+# What the library does not use is left out by the linker.
+_POSITION = ("-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections")
+_WARNINGS = ("-Wall", "-Wextra")
+
+
+def object_groups(
+    extension: Extension, sources: Sources, target: Target, backend: GpuCompiler, flavour: Flavour
+) -> Mapping[str, tuple[Step, ...]]:
+    """The compile steps of every group, by the group's name; device code is one of them."""
+    common = _common(extension, target)
+    warnings = _WARNINGS if flavour.warnings else ()
+    passed = (*sysroot_flags(target), *_POSITION, *warnings, *_prefix_maps(target))
+    device = (*backend.compiler, *(backend.strict if flavour.warnings else ()), *backend.flags)
+    device += (*_for_device((*passed, *flavour.device.flags), backend), *common)
+    host = (target.cxx, "-std=c++17", *passed, *(("-Werror",) if warnings else ()), *common)
+    groups = {
+        flavour.device.name: [
+            (
+                f"{backend.label} {file.path}",
+                (*device, *_archs(file), *_named(file.path, backend)),
+                file.path,
+            )
+            for file in sources.device
+        ]
+    }
+    for group, files in (
+        (flavour.host, sources.host),
+        (flavour.binding, sources.binding),
+        (flavour.python, sources.python),
+    ):
+        if group:
+            command = (*host, *group.flags, *backend.headers)
+            groups[group.name] = [(f"C++ {file}", command, file) for file in files]
+    return {
+        name: tuple(_compile(label, command, file, target) for label, command, file in steps)
+        for name, steps in groups.items()
+        if steps
+    }
+
+
+def _for_device(flags: Iterable[str], backend: GpuCompiler) -> Iterator[str]:
+    """Flags as the device compiler takes them: its own, and those it has to pass on."""
+    for flag in flags:
+        own = flag.startswith(("-D", "-I", "--expt")) or not flag.startswith("-")
+        yield from (flag,) if own or flag == "-isystem" else (*backend.pass_on, flag)
+
+
+def sysroot_flags(target: Target) -> tuple[str, ...]:
+    """Flags that make clang take an older system's headers and libraries, libstdc++'s included."""
+    if target.sysroot is None:
+        return ()
+    return (f"--sysroot={target.sysroot.root}", f"--gcc-install-dir={target.sysroot.gcc}")
+
+
+def object_name(source: str) -> str:
+    """Where a source's object lies, e.g. "obj/csrc/kernels/bias.cu.o"."""
+    return str(PurePosixPath("obj") / f"{source}.o")
+
+
+def _common(extension: Extension, target: Target) -> tuple[str, ...]:
+    """What every file of the library gets."""
+    macros = (
+        f"-D{name}={value}" if value else f"-D{name}" for name, value in extension.macros.items()
+    )
+    return (*macros, *(f"-I{target.source / folder}" for folder in extension.include_dirs))
+
+
+def _prefix_maps(target: Target) -> tuple[str, ...]:
+    """Keep the folders of this machine out of __FILE__, so that any folder gives the same bytes."""
+    toolkit = target.toolkit
+    return (
+        f"-ffile-prefix-map={target.source}=.",
+        f"-ffile-prefix-map={toolkit.root}={toolkit.backend}",
+    )
+
+
+def _archs(file: DeviceFile) -> tuple[str, ...]:
+    return tuple(flag for arch in file.archs for flag in gencode(arch))
+
+
+def _named(source: str, backend: GpuCompiler) -> tuple[str, ...]:
+    """The flag that names a source; letters, digits and underscores are what clang takes."""
+    name = re.sub(r"\W", "_", source, flags=re.ASCII)
+    return (f"{backend.name_source}{name}",) if backend.name_source else ()
+
+
+def _compile(label: str, compiler: tuple[str, ...], source: str, target: Target) -> Step:
+    """From a source to its object, with the headers it included in a depfile."""
+    path, output = str(target.source / source), object_name(source)
+    depfile = f"{output}.d"
+    command = (*target.launcher, *compiler, "-MD", "-MF", depfile, "-c", path, "-o", output)
+    return Step(label, command, (path,), output, depfile)
+
 
 _BACKENDS = {"cuda": cuda, "rocm": rocm}
 
@@ -29,7 +123,7 @@ class Recipe:
 
     groups: Mapping[str, tuple[Step, ...]]
     target: Target
-    backend: Backend
+    backend: GpuCompiler
     flavour: Flavour
 
     def whole(self) -> Plan:

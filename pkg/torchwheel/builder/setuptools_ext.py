@@ -12,14 +12,13 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 from torchwheel.builder import environment
-from torchwheel.builder.build import build
+from torchwheel.builder.build import build, parallel_jobs
 from torchwheel.builder.extension import LIBRARIES, SOURCES, Extension
-from torchwheel.builder.jobs import parallel_jobs
+from torchwheel.builder.hipify import hipify_sources
 from torchwheel.builder.ninja import say_to_stdout
 from torchwheel.builder.recipe import make_recipe
 from torchwheel.builder.sources import sources_of
 from torchwheel.builder.target import Target
-from torchwheel.builder.translated import translated
 from torchwheel.errors import TorchwheelError
 
 
@@ -79,7 +78,9 @@ def _native(extension: Extension, target: Target) -> dict[str, Any]:
                 sources = sources_of(extension, target)
                 translation = folder.resolve() / "translated"
                 built = build(
-                    make_recipe(extension, *translated(extension, sources, target, translation)),
+                    make_recipe(
+                        extension, *hipify_sources(extension, sources, target, translation)
+                    ),
                     folder.resolve(),
                     Path(shared).resolve() if shared else None,
                     parallel_jobs(),

@@ -4,14 +4,13 @@ import dataclasses
 from pathlib import Path
 from typing import Literal
 
-from torchwheel.arch.backend import Backend
-from torchwheel.arch.model import Arch
+from torchwheel.arch.model import Arch, Backend
 
-Abi = Literal["stable", "aten"]
+NativeAbi = Literal["stable", "aten"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Toolkit:
+class DeviceCompiler:
     """The device compiler.
 
     Attributes:
@@ -30,7 +29,7 @@ class Toolkit:
 
 
 @dataclasses.dataclass(frozen=True)
-class Torch:
+class TorchHeaders:
     """torch's headers.
 
     Attributes:
@@ -96,10 +95,10 @@ class Target:
     """
 
     name: str
-    abi: Abi
+    abi: NativeAbi
     source: Path
-    toolkit: Toolkit
-    torch: Torch
+    toolkit: DeviceCompiler
+    torch: TorchHeaders
     platform: str
     cross: bool
     cxx: str

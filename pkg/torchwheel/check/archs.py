@@ -3,8 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from torchwheel.check.facts import Facts, GateError
-from torchwheel.check.limits import Limits
+from torchwheel.check.facts import GateError, Limits, WheelFacts
 from torchwheel.inspect.gpu import GpuCode
 
 PTX = "+PTX"
@@ -12,7 +11,7 @@ PTX = "+PTX"
 _PROCESSOR = re.compile(r"sm_\d*|gfx[0-9a-f]*|^")
 
 
-def archs(facts: Facts, _: Limits) -> str:
+def archs(facts: WheelFacts, _: Limits) -> str:
     """Found archs = claimed archs, PTX where +PTX, every kernel in each of them."""
     claims, libraries = facts.claims, facts.libraries.read()
     if claims.abi == "pure":

@@ -1,14 +1,61 @@
-"""The platform tag that auditwheel's policies give a wheel, and the symbols that set it."""
+"""The libraries and symbols that a wheel may use, and the platform tag that auditwheel gives it."""
 
 import dataclasses
-from collections.abc import Mapping
+import fnmatch
+import functools
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from auditwheel.error import NonPlatformWheelError
 from auditwheel.policy import Policy
 from auditwheel.wheel_abi import analyze_wheel_abi, get_wheel_elfdata
 
+from torchwheel.claims import Claims
+from torchwheel.data import read
 from torchwheel.inspect.elf import Library
+
+
+@functools.cache
+def _table() -> dict[str, Any]:
+    table: dict[str, Any] = read("runtime.json")
+    return table
+
+
+def allowed_libraries(claims: Claims) -> frozenset[str]:
+    """Sonames that a wheel of this ABI, backend and toolkit may need from outside itself."""
+    parts = ["system", claims.abi, *([claims.backend] if claims.backend else [])]
+    names = (name for part in parts for name in _needed(part, claims))
+    return frozenset(names) | {name for name in claims.borrowed if may_borrow(name, claims)}
+
+
+def may_borrow(name: str, claims: Claims) -> bool:
+    """Whether a wheel of this ABI and toolkit may need `name` because torch has loaded it."""
+    patterns = _needed("borrowed", claims) if claims.abi == "aten" else ()
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _needed(part: str, claims: Claims) -> Iterator[str]:
+    major = (claims.toolkit or "").partition(".")[0]
+    for name in _table().get(part, {}).get("needed", ()):
+        yield name.format(major=major)
+
+
+def provided_by_torch(claims: Claims) -> frozenset[str]:
+    """The part of `allowed` that is not the system's: torch or the GPU's runtime brings it."""
+    return allowed_libraries(claims) - frozenset(_table()["system"]["needed"])
+
+
+def reason_for(part: str) -> str:
+    """The reason a part of the table is as it is."""
+    return str(_table()[part]["why"])
+
+
+def optional_symbol(name: str) -> bool:
+    """Whether a weak symbol is one that systems need not have."""
+    patterns = _table()["optional_symbols"]["patterns"]
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
 
 NAMED = 6
 LONGEST = 40

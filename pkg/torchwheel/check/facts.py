@@ -5,14 +5,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from torchwheel.check.audit import Audit, audit
-from torchwheel.check.runtime_table import provided_by_torch
+from torchwheel.check.audit import Audit, audit, provided_by_torch
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.elf import Library, read_library
 from torchwheel.inspect.gpu import GpuCode
 from torchwheel.inspect.gpu_code import read_gpu_code
-from torchwheel.inspect.wheel import Extracted, Wheel, extracted, read_wheel
+from torchwheel.inspect.wheel import Extracted, Wheel, extract, read_wheel
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """Limits of the gates."""
+
+    max_size_mib: float
+    newest_glibc: str | None = None
+    """The newest C library a wheel may need, "2.28"; None for any."""
+
 
 T = TypeVar("T")
 
@@ -36,7 +45,7 @@ class Fact(Generic[T]):
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts:
+class WheelFacts:
     """One wheel as the gates see it."""
 
     wheel: Fact[Wheel]
@@ -64,15 +73,15 @@ def fact(read: Callable[[], T]) -> Fact[T]:
         return Fact(fault=f"{type(error).__name__}: {' '.join(str(error).split())}")
 
 
-def collect(path: Path, program: Path | None = None) -> Facts:
+def collect_facts(path: Path, program: Path | None = None) -> WheelFacts:
     """Read a wheel's facts; `program` is the cuobjdump to use, looked for if none is given."""
     wheel = fact(lambda: read_wheel(path))
     if wheel.fault is not None:
         missing = f"not judged: {wheel.fault}"
-        return Facts(wheel, Fact(fault=missing), Fact(fault=missing), Fact(fault=missing))
-    with extracted(wheel.read()) as files:
+        return WheelFacts(wheel, Fact(fault=missing), Fact(fault=missing), Fact(fault=missing))
+    with extract(wheel.read()) as files:
         libraries = fact(lambda: tuple(read_library(f.path, f.member) for f in files))
-        return Facts(
+        return WheelFacts(
             wheel=wheel,
             libraries=libraries,
             gpu_code=fact(lambda: _gpu_code(files, program)),

@@ -5,16 +5,27 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel.check.archs import archs
-from torchwheel.check.facts import Facts, collect
-from torchwheel.check.limits import Limits
+from torchwheel.check.facts import GateError, Limits, WheelFacts, collect_facts
+from torchwheel.check.libraries import platform_tag, runtime, torch_symbols
 from torchwheel.check.metadata import metadata
-from torchwheel.check.platform_tag import platform_tag
-from torchwheel.check.runtime import runtime
-from torchwheel.check.symbols import torch_symbols
-from torchwheel.check.whole import record, size
 from torchwheel.errors import TorchwheelError
 
-Gate = Callable[[Facts, Limits], str]
+
+def record(facts: WheelFacts, _: Limits) -> str:
+    """The archive is whole and safe, and every file has RECORD's hash (read_wheel sees to it)."""
+    wheel = facts.wheel.read()
+    return f"{len(wheel.members)} files, every hash as RECORD has it"
+
+
+def size(facts: WheelFacts, limits: Limits) -> str:
+    """The file is no larger than the matrix allows."""
+    mib = facts.wheel.read().size / (1 << 20)
+    if mib > limits.max_size_mib:
+        raise GateError(f"{mib:.2f} MiB; at most {limits.max_size_mib:g} MiB expected")
+    return f"{mib:.2f} MiB of {limits.max_size_mib:g} MiB"
+
+
+Gate = Callable[[WheelFacts, Limits], str]
 """Returns what was found to be right, or raises; whatever it raises, the gate has failed."""
 
 GATES: Mapping[str, Gate] = {
@@ -41,11 +52,11 @@ def run_gates(
     wheel: Path, limits: Limits, *, cuobjdump: Path | None = None
 ) -> tuple[GateResult, ...]:
     """Judge a wheel by every gate; `cuobjdump` is looked for if none is given."""
-    return judge(collect(wheel, cuobjdump), limits)
+    return judge(collect_facts(wheel, cuobjdump), limits)
 
 
 def judge(
-    facts: Facts, limits: Limits, gates: Mapping[str, Gate] = GATES
+    facts: WheelFacts, limits: Limits, gates: Mapping[str, Gate] = GATES
 ) -> tuple[GateResult, ...]:
     """The verdict of every gate on facts already read."""
     return tuple(_result(name, gate, facts, limits) for name, gate in gates.items())
@@ -56,7 +67,7 @@ def faults(results: Sequence[GateResult]) -> str:
     return "; ".join(f"gate {result.name}: {result.says}" for result in results if not result.ok)
 
 
-def passed(results: Sequence[GateResult]) -> bool:
+def all_passed(results: Sequence[GateResult]) -> bool:
     """Whether every gate of the table was run and held."""
     return [result.name for result in results] == list(GATES) and all(r.ok for r in results)
 
@@ -70,7 +81,7 @@ def gates_text(results: Sequence[GateResult]) -> str:
     )
 
 
-def _result(name: str, gate: Gate, facts: Facts, limits: Limits) -> GateResult:
+def _result(name: str, gate: Gate, facts: WheelFacts, limits: Limits) -> GateResult:
     try:
         return GateResult(name, True, gate(facts, limits))
     except TorchwheelError as error:

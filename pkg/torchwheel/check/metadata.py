@@ -4,13 +4,12 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from torchwheel.check.facts import Facts, GateError
-from torchwheel.check.limits import Limits
+from torchwheel.check.facts import GateError, Limits, WheelFacts
 from torchwheel.claims import Claims
 from torchwheel.inspect.wheel import Wheel
 
 
-def metadata(facts: Facts, _: Limits) -> str:
+def metadata(facts: WheelFacts, _: Limits) -> str:
     """Name, version, local version, torch range and tags agree wherever they are stated."""
     wheel, claims = facts.wheel.read(), facts.claims
     _same("METADATA Name", canonicalize_name(wheel.metadata.name), wheel.name)

@@ -44,7 +44,7 @@ def read_torch_wheel(path: Path) -> tuple[str, dict[str, list[str]]]:
     if name != "torch":
         raise UsageError(f"a wheel of torch expected, got {path.name}")
     found: dict[str, list[str]] = {}
-    with archives.opened(path) as archive, tempfile.TemporaryDirectory() as folder:
+    with archives.open_archive(path) as archive, tempfile.TemporaryDirectory() as folder:
         for member in archive.namelist():
             match = _LIBRARY.fullmatch(member)
             if match is None or match[1] in NOT_LINKED:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchwheel.arch.model import CudaArch, RocmArch
-from torchwheel.doctor.model import Package, Report, Verdict
+from torchwheel.doctor.case import Package, Report, Verdict
 from torchwheel.doctor.native import Native
 
 SCHEMA = 1

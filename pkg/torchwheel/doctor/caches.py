@@ -5,8 +5,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from torchwheel.jit.find import CorruptError, open_verified
 from torchwheel.jit.store import items
-from torchwheel.jit.verified import CorruptError, verified
 from torchwheel.toolkit.cache import cache_path
 
 
@@ -72,7 +72,7 @@ def _corrupt(folder: Path) -> tuple[str, ...]:
         return ()
     for item in libraries:
         try:
-            verified(folder, item.key)
+            open_verified(folder, item.key)
         except CorruptError as error:
             found.append(f"{item.path.parent.name}/{error.path.name}: {error.why}")
         except OSError:

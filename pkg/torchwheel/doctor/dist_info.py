@@ -1,10 +1,12 @@
-"""One dist-info folder, read with distrust: what is bent in it is told, the rest is used."""
+"""Installed distributions and their dist-info folders, read with distrust."""
 
 import dataclasses
+import difflib
 import email.parser
 import email.policy
 import re
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from email.message import Message
 from pathlib import Path, PurePosixPath
 
@@ -15,8 +17,9 @@ from packaging.utils import canonicalize_name
 from torchwheel import claims as claims_file
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError
-from torchwheel.inspect import record
-from torchwheel.shown import quoted
+from torchwheel.inspect import wheel
+from torchwheel.inspect.wheel import ELF_MAGIC
+from torchwheel.text import quote
 
 SUFFIX = ".dist-info"
 
@@ -47,7 +50,7 @@ class DistInfo:
     problems: tuple[str, ...] = ()
 
 
-def read(folder: Path) -> DistInfo:
+def read_dist_info(folder: Path) -> DistInfo:
     """Read the folder, e.g. `site-packages/demo-1.0.0.dist-info`."""
     problems: list[str] = []
     named, _, version = folder.name.removesuffix(SUFFIX).partition("-")
@@ -89,11 +92,11 @@ def _headers(folder: Path, name: str, problems: list[str]) -> Message:
     return email.parser.HeaderParser(policy=email.policy.compat32).parsestr(text)
 
 
-def _record(folder: Path, problems: list[str]) -> Mapping[str, record.Entry]:
+def _record(folder: Path, problems: list[str]) -> Mapping[str, wheel.RecordEntry]:
     if (text := _text(folder, "RECORD", problems)) is None:
         return {}
     try:
-        entries = record.parse(text)
+        entries = wheel.parse_record(text)
     except TorchwheelError as error:
         problems.append(f"{folder.name}: {error}")
         return {}
@@ -103,7 +106,7 @@ def _record(folder: Path, problems: list[str]) -> Mapping[str, record.Entry]:
     return entries
 
 
-def _faults(root: Path, entries: Mapping[str, record.Entry]) -> Iterator[str]:
+def _faults(root: Path, entries: Mapping[str, wheel.RecordEntry]) -> Iterator[str]:
     for name, entry in entries.items():
         # Compiled files come and go.
         if name.endswith(".pyc"):
@@ -111,10 +114,10 @@ def _faults(root: Path, entries: Mapping[str, record.Entry]) -> Iterator[str]:
         try:
             size = (root / name).stat().st_size
         except OSError:
-            yield f"{quoted(name)} is gone"
+            yield f"{quote(name)} is gone"
             continue
         if entry.size is not None and size != entry.size:
-            yield f"{quoted(name)} has {size} bytes; {entry.size} were installed"
+            yield f"{quote(name)} has {size} bytes; {entry.size} were installed"
 
 
 def _packages(name: str, files: tuple[PurePosixPath, ...], top: str | None) -> tuple[str, ...]:
@@ -157,5 +160,82 @@ def _tags(folder: Path, problems: list[str]) -> frozenset[Tag]:
         try:
             tags |= parse_tag(str(text).strip())
         except ValueError:
-            problems.append(f"{folder.name}/WHEEL: {quoted(str(text))} is not a tag")
+            problems.append(f"{folder.name}/WHEEL: {quote(str(text))} is not a tag")
     return frozenset(tags)
+
+
+_VENDORED = ".libs"
+"""End of the folder of libraries that auditwheel grafted in: they are other projects'."""
+
+
+def dist_infos(path: Sequence[str] = sys.path) -> list[Path]:
+    """The dist-info folders of this Python, in the order in which it looks."""
+    roots = dict.fromkeys(Path(entry or ".") for entry in path)
+    return [
+        found
+        for root in roots
+        if root.is_dir()
+        for found in sorted(root.glob(f"*{SUFFIX}"))
+        if found.is_dir()
+    ]
+
+
+def name_key(folder: Path) -> str:
+    """The name of a dist-info folder's distribution, as pip compares names."""
+    return canonicalize_name(folder.name.removesuffix(SUFFIX).partition("-")[0])
+
+
+def with_claims(folders: Iterable[Path]) -> list[str]:
+    """Names of the distributions that torchwheel made."""
+    return sorted({name_key(folder) for folder in folders if (folder / claims_file.FILE).exists()})
+
+
+def find_distribution(name: str, folders: Sequence[Path]) -> list[Path]:
+    """Folders of the distribution of that name, else of the one that has such a package."""
+    wanted = canonicalize_name(name)
+    named = [folder for folder in folders if name_key(folder) == wanted]
+    return named or [folder for folder in folders if _has_package(folder, name)]
+
+
+def near_names(name: str, folders: Iterable[Path]) -> list[str]:
+    """Names of distributions that are most like `name`."""
+    known = sorted({name_key(folder) for folder in folders})
+    return difflib.get_close_matches(canonicalize_name(name[:100]), known, n=3, cutoff=0.6)
+
+
+def libraries(root: Path, info: DistInfo | None, folders: Iterable[Path]) -> tuple[Path, ...]:
+    """Native libraries: those installed, and those that lie in the package's own folders.
+
+    Args:
+        root: the folder that it is installed in.
+        info: what its dist-info says; None if it has none.
+        folders: of the package, which may lie elsewhere (an editable installation).
+    """
+    listed = (root / file for file in (info.files if info else ()))
+    lying = (file for folder in folders for file in folder.rglob("*.so*"))
+    found = (file.resolve() for file in (*listed, *lying) if _is_library(file))
+    return tuple(sorted(set(found)))
+
+
+def _is_library(file: Path) -> bool:
+    if not (file.suffix == ".so" or ".so." in file.name):
+        return False
+    if any(part.endswith(_VENDORED) for part in file.parts):
+        return False
+    try:
+        with file.open("rb") as opened:
+            return opened.read(4) == ELF_MAGIC
+    except OSError:
+        return False
+
+
+def _has_package(folder: Path, name: str) -> bool:
+    """Whether a package or module of that name came with the distribution."""
+    for file in ("top_level.txt", "RECORD"):
+        try:
+            lines = (folder / file).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError):
+            continue
+        if any(line == name or line.startswith((f"{name}/", f"{name}.")) for line in lines):
+            return True
+    return False

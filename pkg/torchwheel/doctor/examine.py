@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from torchwheel.console import Progress
-from torchwheel.doctor import dist_info, installed
+from torchwheel.doctor import dist_info
+from torchwheel.doctor.case import Package
 from torchwheel.doctor.importing import SECONDS, import_it
 from torchwheel.doctor.loader import Loader
-from torchwheel.doctor.model import Package
 from torchwheel.doctor.native import Native, read_native
-from torchwheel.machine.model import Machine
+from torchwheel.machine.facts import Machine
 from torchwheel.runtime.status import ExtensionStatus, OperatorStatus, Refusal
 
 
@@ -33,15 +33,15 @@ def examine(
         seconds: the time limit of its import.
         environ: the environment that libraries are looked for in.
     """
-    folders = installed.dist_infos()
-    found = installed.find(name, folders)
-    info = dist_info.read(found[0]) if found else None
+    folders = dist_info.dist_infos()
+    found = dist_info.find_distribution(name, folders)
+    info = dist_info.read_dist_info(found[0]) if found else None
     module = _module(name, info)
     progress.step(f"import {module}")
     imported = import_it(module, seconds)
     root = _root(found, imported.folders)
     progress.step(f"libraries of {name}")
-    libraries = installed.libraries(root, info, imported.folders) if root else ()
+    libraries = dist_info.libraries(root, info, imported.folders) if root else ()
     loaded = {path.resolve() for path in imported.libraries}
     natives: tuple[Native, ...] = ()
     if root and libraries:
@@ -54,8 +54,8 @@ def examine(
         root=root,
         info=info,
         imported=imported,
-        copies=tuple(dist_info.read(folder).version for folder in found[1:]),
-        near=() if found else tuple(installed.near(name, folders)),
+        copies=tuple(dist_info.read_dist_info(folder).version for folder in found[1:]),
+        near=() if found else tuple(dist_info.near_names(name, folders)),
         natives=natives,
         status=_status(imported.status) if imported.status else None,
     )

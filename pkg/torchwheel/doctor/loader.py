@@ -1,9 +1,6 @@
-"""What the dynamic loader would do with a library in a Python that has imported torch.
+"""What the dynamic loader would do with a library in a Python that has imported torch."""
 
-Libraries are looked for and symbols looked up in the loader's own order; nothing is loaded, so
-nothing of the library runs.
-"""
-
+import contextlib
 import dataclasses
 import functools
 import os
@@ -11,11 +8,96 @@ import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from torchwheel.doctor import shared_object
-from torchwheel.doctor.shared_object import SharedObject
-from torchwheel.inspect.elf import Library, versions_needed
-from torchwheel.inspect.errors import WheelError
+from elftools.elf.dynamic import DynamicSection
+from elftools.elf.elffile import ELFFile
+from elftools.elf.gnuversions import GNUVerDefSection
+
+from torchwheel.inspect.archive import WheelError
+from torchwheel.inspect.elf import Library, refuse_malformed, versions_needed
+
+
+@dataclasses.dataclass(frozen=True)
+class SharedObject:
+    """One ELF file and its dynamic section.
+
+    Attributes:
+        path: the file.
+        machine: as ELF names it, e.g. "EM_X86_64".
+        soname: its own name, the file's where it has none.
+        needed: sonames that it asks for.
+        rpath: folders searched before LD_LIBRARY_PATH, for it and for what it brings in.
+        runpath: folders searched after it, for this object alone.
+    """
+
+    path: Path
+    machine: str
+    soname: str
+    needed: tuple[str, ...]
+    rpath: tuple[Path, ...]
+    runpath: tuple[Path, ...]
+
+
+@functools.lru_cache(maxsize=1024)
+def read_shared_object(path: Path) -> SharedObject:
+    """Read the dynamic section; a file that is no ELF file is a WheelError."""
+    with _opened(path) as elf:
+        section = elf.get_section_by_name(".dynamic")
+        # A tag has `needed`, `soname` … only where it is of that kind, hence Any.
+        tags: list[Any] = list(section.iter_tags()) if isinstance(section, DynamicSection) else []
+        by_kind: dict[str, list[Any]] = {}
+        for tag in tags:
+            by_kind.setdefault(tag.entry.d_tag, []).append(tag)
+        runpath = _folders((tag.runpath for tag in by_kind.get("DT_RUNPATH", [])), path)
+        rpath = _folders((tag.rpath for tag in by_kind.get("DT_RPATH", [])), path)
+        return SharedObject(
+            path=path,
+            machine=str(elf["e_machine"]),
+            soname=next((str(tag.soname) for tag in by_kind.get("DT_SONAME", [])), path.name),
+            needed=tuple(str(tag.needed) for tag in by_kind.get("DT_NEEDED", [])),
+            # The loader looks at the older kind only where the newer is not there.
+            rpath=() if runpath else rpath,
+            runpath=runpath,
+        )
+
+
+def provided_symbols(path: Path, names: Iterable[str]) -> frozenset[str]:
+    """Those of `names` that a library defines, found through its hash table."""
+    with _opened(path) as elf:
+        table: Any = elf.get_section_by_name(".gnu.hash") or elf.get_section_by_name(".hash")
+        if table is None:
+            return frozenset()
+        found = ((name, table.get_symbol(name)) for name in names)
+        return frozenset(n for n, symbol in found if symbol and symbol["st_shndx"] != "SHN_UNDEF")
+
+
+def provided_versions(path: Path) -> frozenset[str]:
+    """Symbol versions that a library defines, e.g. "GLIBCXX_3.4.30"."""
+    with _opened(path) as elf:
+        section = elf.get_section_by_name(".gnu.version_d")
+        if not isinstance(section, GNUVerDefSection):
+            return frozenset()
+        return frozenset(
+            str(auxiliary.name) for _, names in section.iter_versions() for auxiliary in names
+        )
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[ELFFile]:
+    with refuse_malformed(path.name), path.open("rb") as file:
+        yield ELFFile(file)
+
+
+def _folders(texts: Iterable[str], path: Path) -> tuple[Path, ...]:
+    origin = str(path.resolve().parent)
+    return tuple(
+        Path(os.path.normpath(folder.replace("${ORIGIN}", origin).replace("$ORIGIN", origin)))
+        for text in texts
+        for folder in text.split(":")
+        if folder
+    )
+
 
 _USUAL = ("/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib")
 
@@ -55,12 +137,12 @@ class Loader:
         self._torch = (torch / "lib").resolve() if torch else None
         self._loaded: dict[str, SharedObject] = {}
         # What everybody sees: the interpreter, and what torch loads for all.
-        executable = shared_object.read(python.resolve())
+        executable = read_shared_object(python.resolve())
         self._machine, self._rpath = executable.machine, executable.rpath
         self._global = [executable, *self._brought(executable, {})]
         for name in ("libtorch_global_deps.so", "libtorch_python.so"):
             if self._torch and (file := self._torch / name).is_file():
-                brought = [found := shared_object.read(file), *self._brought(found, {})]
+                brought = [found := read_shared_object(file), *self._brought(found, {})]
                 self._loaded |= {one.soname: one for one in brought}
                 if name == "libtorch_global_deps.so":
                     self._global += brought
@@ -68,14 +150,14 @@ class Loader:
     def links(self, library: Library, path: Path) -> Links:
         """Follow a library, `path` its file, to everything it asks for."""
         absent: dict[str, str] = {}
-        top = shared_object.read(path)
+        top = read_shared_object(path)
         brought = self._brought(top, absent)
         wanted = {s.name for s in library.undefined if s.version is None and not s.weak}
         from_torch: frozenset[str] = frozenset()
         for one in (*self._global, *brought):
             if not wanted:
                 break
-            given = shared_object.given(one.path, wanted)
+            given = provided_symbols(one.path, wanted)
             wanted -= given
             if self._of_torch(one.path):
                 from_torch |= given
@@ -91,7 +173,7 @@ class Loader:
 
     def _given_by_torch(self, names: Iterable[str]) -> frozenset[str]:
         libraries = sorted(self._torch.glob("lib*.so")) if self._torch else []
-        return frozenset().union(*(shared_object.given(path, names) for path in libraries))
+        return frozenset().union(*(provided_symbols(path, names) for path in libraries))
 
     def _of_torch(self, path: Path) -> bool:
         return self._torch is not None and path.resolve().is_relative_to(self._torch)
@@ -127,7 +209,7 @@ class Loader:
     def _readable(self, path: Path) -> SharedObject | None:
         """The object at a path; the loader passes over files of another machine."""
         try:
-            there = shared_object.read(path)
+            there = read_shared_object(path)
         except WheelError:
             return None
         return there if there.machine == self._machine else None
@@ -136,7 +218,7 @@ class Loader:
 def _old(library: Library, found: Mapping[str, Path]) -> Iterator[tuple[Path, str]]:
     for soname, versions in versions_needed(library).items():
         if path := found.get(soname):
-            for version in sorted(set(versions) - shared_object.versions_given(path)):
+            for version in sorted(set(versions) - provided_versions(path)):
                 yield path, version
 
 

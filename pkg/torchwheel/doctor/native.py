@@ -5,14 +5,12 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from torchwheel.arch.backend import Backend
-from torchwheel.arch.model import Arch, CudaArch, parse
+from torchwheel.arch.model import Arch, Backend, CudaArch, parse
 from torchwheel.doctor.loader import Links, Loader
 from torchwheel.errors import TorchwheelError
-from torchwheel.inspect.elf import glibc_floor, read_library
+from torchwheel.inspect.elf import SHIMS, glibc_floor, is_cxx, read_library
 from torchwheel.inspect.gpu import GpuCode
 from torchwheel.inspect.gpu_code import read_gpu_code
-from torchwheel.inspect.torch_names import SHIMS, is_cxx
 
 _RUNTIME = re.compile(r"lib(?:cudart|amdhip64)\.so\.\d+(?:\.\d+)*")
 _BACKENDS: tuple[tuple[Backend, tuple[str, ...]], ...] = (

@@ -2,33 +2,33 @@
 
 from collections.abc import Callable, Iterator
 
-from torchwheel.doctor import of_builds, of_fit, of_gpus, of_import, of_installation, of_libraries
-from torchwheel.doctor.model import Case, Finding, Verdict
-from torchwheel.machine.model import Machine
-from torchwheel.shown import listed
-from torchwheel.validate import override
+from torchwheel.doctor import builds, fit, installation, libraries
+from torchwheel.doctor.case import Case, Diagnosis, Verdict
+from torchwheel.machine.facts import Machine
+from torchwheel.text import join_names
+from torchwheel.validate import findings as findings_
 
-Rule = Callable[[Case], Iterator[Finding]]
+DoctorRule = Callable[[Case], Iterator[Diagnosis]]
 
-RULES: tuple[Rule, ...] = (
-    of_installation.there,
-    of_installation.once,
-    of_installation.whole,
-    of_installation.not_shadowed,
-    of_installation.python,
-    of_libraries.machine,
-    of_fit.torch_works,
-    of_import.dependency,
-    of_fit.fit,
-    of_libraries.absent,
-    of_libraries.old,
-    of_libraries.symbols,
-    of_import.imported,
-    of_gpus.driver,
-    of_gpus.visible,
-    of_builds.builds,
-    of_builds.cache,
-    of_builds.fallback,
+RULES: tuple[DoctorRule, ...] = (
+    installation.not_installed,
+    installation.installed_twice,
+    installation.incomplete,
+    installation.shadowed,
+    installation.other_python,
+    libraries.other_machine,
+    fit.broken_torch,
+    installation.missing_dependency,
+    fit.mismatch,
+    libraries.missing_libraries,
+    libraries.old_libraries,
+    libraries.missing_symbols,
+    installation.failed_import,
+    fit.missing_driver,
+    fit.hidden_gpus,
+    builds.cannot_build,
+    builds.broken_cache,
+    builds.plain_pytorch,
 )
 """In the order of cause: what comes later may be no more than a symptom of what comes before."""
 
@@ -39,7 +39,7 @@ def judge(case: Case) -> Verdict:
     Raises:
         UsageError: TORCHWHEEL_IGNORE names a rule that there is not.
     """
-    ignored = override.ignored(case.environ)
+    ignored = findings_.ignored(case.environ)
     found = dict.fromkeys(finding for rule in RULES for finding in rule(case))
     findings = tuple(finding for finding in found if finding.name not in ignored)
     title = case.package.title
@@ -51,7 +51,7 @@ def judge(case: Case) -> Verdict:
 def judge_machine(machine: Machine) -> Verdict:
     """The verdict where there is no package to judge."""
     if machine.torch_problem:
-        finding = Finding("torch", machine.torch_problem, "`pip install --force-reinstall torch`")
+        finding = Diagnosis("torch", machine.torch_problem, "`pip install --force-reinstall torch`")
         return Verdict((finding,), finding.says, finding.mend)
     return Verdict(
         (),
@@ -69,10 +69,10 @@ def _well(case: Case) -> str:
         why = f", and torch {torch.version} is for CPUs" if torch and cpu else ""
         so = "it runs on plain PyTorch" if package.status else "its kernels lie idle"
         return f"there is no GPU here{why}, so {so}"
-    gpus = listed(dict.fromkeys(f"{gpu.name} ({gpu.arch})" for gpu in machine.gpus))
+    gpus = join_names(dict.fromkeys(f"{gpu.name} ({gpu.arch})" for gpu in machine.gpus))
     where = f", on {gpus}" if kernels else ""
     if package.status:
-        ways = listed(dict.fromkeys(one.way for one in package.status.operators))
+        ways = join_names(dict.fromkeys(one.way for one in package.status.operators))
         if ways == "fallback":
             return f"it runs on plain PyTorch, as TORCHWHEEL_MODE={package.status.mode} asks"
         if ways == "waiting":

@@ -1,19 +1,56 @@
-"""Builds an image and what it is made of; what is there already costs one look each."""
+"""Builds images and the images they are made of; an image that exists costs one look."""
 
 import dataclasses
 import os
+import shutil
+import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from filelock import FileLock
 
-from torchwheel.console import Progress, waiting
+from torchwheel.console import Progress, say_waiting
 from torchwheel.errors import TorchwheelError
-from torchwheel.files import inside
+from torchwheel.files import path_inside
 from torchwheel.image.engine import Engine
-from torchwheel.image.recipe import Base, Image, digest, reference
+from torchwheel.image.recipes import Base, Image, digest, reference
 from torchwheel.toolkit.index import ca_bundle
+
+
+def make_base(engine: Engine, base: Base, progress: Progress) -> str:
+    """Bootstrap a Debian release and import it; returns what names its content.
+
+    A foreign machine's programs are run by emulation (qemu-user, registered with the kernel).
+    """
+    machine = base.machine
+    tool = shutil.which("mmdebstrap")
+    if tool is None:
+        raise TorchwheelError(
+            "mmdebstrap makes base images and is not here: `apt-get install mmdebstrap`"
+        )
+    progress.step(f"base image {base.suite}: mmdebstrap")
+    with tempfile.TemporaryDirectory(prefix="torchwheel-base-") as folder:
+        archive = Path(folder) / "root.tar"
+        command = [tool, "--quiet", "--variant=minbase", "--include=ca-certificates"]
+        # The release files of testing and unstable are often out of date on mirrors.
+        command += ['--aptopt=Acquire::Check-Valid-Until "false"']
+        command += [f"--architectures={machine}"] if machine else []
+        done = subprocess.run(
+            [*command, base.suite, str(archive)],
+            # The same packages then give the same archive, whatever the day.
+            env={**os.environ, "SOURCE_DATE_EPOCH": "0"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            lines = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+            raise TorchwheelError(f"mmdebstrap {base.suite}: {(lines or ['it said nothing'])[-1]}")
+        arguments = ["import", *(["--arch", machine] if machine else []), str(archive), base.local]
+        engine.call(arguments, f"base image {base.suite}")
+    return engine.content_of(base.local) or ""
+
 
 DIGEST_LABEL = "torchwheel.digest"
 
@@ -47,7 +84,9 @@ def ensure(engine: Engine, image: Image | Base, cache: Path, progress: Progress)
     logs = cache / "images"
     logs.mkdir(parents=True, exist_ok=True)
     name = tag.rpartition("/")[2].replace(":", "-")
-    with waiting(FileLock(logs / f"{name}.lock"), f"{image.name}: another run builds it", progress):
+    with say_waiting(
+        FileLock(logs / f"{name}.lock"), f"{image.name}: another run builds it", progress
+    ):
         if engine.content_of(tag):
             return built
         progress.step(f"image {image.name}: building")
@@ -62,12 +101,12 @@ def _named(image: Image, needs: Mapping[str, Built]) -> Built:
     return Built(reference(image, found), found, digest(image, digests, image.beside))
 
 
-def described(engine: Engine, image: Image | Base) -> Built:
+def describe(engine: Engine, image: Image | Base) -> Built:
     """What `ensure` would call `image`, as far as it is known with nothing pulled or built."""
     if isinstance(image, Base):
         found = {name: engine.content_of(name) for name in (image.local, image.public)}
         return next((Built(name, i) for name, i in found.items() if i), Built(image.public, ""))
-    return _named(image, {name: described(engine, one) for name, one in image.needs.items()})
+    return _named(image, {name: describe(engine, one) for name, one in image.needs.items()})
 
 
 def _base(engine: Engine, base: Base, progress: Progress) -> Built:
@@ -101,7 +140,7 @@ def _build(
         context = Path(name) / "context"
         context.mkdir()
         for path, text in image.files.items():
-            target = inside(context, path, image.name)
+            target = path_inside(context, path, image.name)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
             # What a copied file's time is goes into the layer: the day of the build must not.

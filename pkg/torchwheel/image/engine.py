@@ -13,7 +13,7 @@ from typing import Literal
 from torchwheel.data import FOLDER
 from torchwheel.errors import TorchwheelError, UsageError
 
-Name = Literal["docker", "podman"]
+EngineName = Literal["docker", "podman"]
 
 VARIABLE = "TORCHWHEEL_ENGINE"
 Volume = tuple[str, str, str]
@@ -30,7 +30,7 @@ _SERVER_SECONDS = 10
 class Engine:
     """A container engine that works here, and the environment it has to be called with."""
 
-    name: Name
+    name: EngineName
     environ: Mapping[str, str]
 
     def call(self, arguments: Sequence[str], doing: str, log: Path | None = None) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import jinja2
 
 from torchwheel import files
-from torchwheel.index.model import FILES, File, Group, IndexedWheel, grouped
+from torchwheel.index.contents import FILES, File, IndexedWheel, IndexGroup, group_wheels
 
 API_VERSION = "1.1"
 """PEP 700: PEP 691 with sizes and versions."""
@@ -18,15 +18,15 @@ API_VERSION = "1.1"
 
 def build_index(wheels: Sequence[IndexedWheel], out: Path) -> None:
     """Replace `out` with an index of the wheels, each file once under `out`/files."""
-    groups = grouped(wheels)
-    with files.folder_aside(out) as aside:
+    groups = group_wheels(wheels)
+    with files.make_folder_atomically(out) as aside:
         _write_files(aside / FILES, (file for group in groups for file in group.files))
         _write(aside / "index.html", _page("groups.html.j2", groups=groups))
         for group in groups:
             _write_group(aside / group.name, group)
 
 
-def project_document(group: Group, project: str) -> dict[str, Any]:
+def project_document(group: IndexGroup, project: str) -> dict[str, Any]:
     """The PEP 691 document of a project, with links relative to its own address."""
     own = group.of(project)
     return {
@@ -52,12 +52,12 @@ def _file_entry(file: File, folder: str) -> dict[str, Any]:
     }
 
 
-def _root(group: Group) -> str:
+def _root(group: IndexGroup) -> str:
     """From a project's page back to the index's root."""
     return "../" * (len(group.name.split("/")) + 1)
 
 
-def _write_group(folder: Path, group: Group) -> None:
+def _write_group(folder: Path, group: IndexGroup) -> None:
     meta = {"api-version": API_VERSION}
     projects = [{"name": project} for project in group.projects]
     _write(folder / "index.json", _json({"meta": meta, "projects": projects}))

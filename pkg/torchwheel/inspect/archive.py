@@ -7,7 +7,12 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from torchwheel.inspect.errors import WheelError
+from torchwheel.errors import TorchwheelError
+
+
+class WheelError(TorchwheelError):
+    """A wheel is broken; the text names the file and the fact."""
+
 
 MAX_BYTES = 8 << 30
 """No wheel of an extension unpacks to more."""
@@ -57,7 +62,7 @@ def _fault(infos: list[zipfile.ZipInfo]) -> str | None:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[zipfile.ZipFile]:
+def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
     """Yield the archive; whatever is wrong with it, now or while it is read, is one line."""
     try:
         with zipfile.ZipFile(path) as archive:

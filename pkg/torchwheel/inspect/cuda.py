@@ -1,17 +1,74 @@
-"""The CUDA code in a library: which machine code (SASS), which PTX, and whose kernels.
+"""The CUDA code in a library, as cuobjdump lists it: machine code (SASS), PTX and kernels."""
 
-`cuobjdump -symbols` is read rather than `--list-elf`, for two reasons seen with 13.0 to 13.2: the
-list calls `sm_100f` plain `sm_100`, and nvcc's own device link adds an empty cubin for each
-arch, so that an arch without a single kernel is in the list all the same.
-"""
-
+import importlib.metadata
+import os
 import re
+import shutil
+import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 from torchwheel.errors import TorchwheelError
-from torchwheel.inspect import cuobjdump
 from torchwheel.inspect.gpu import GpuCode
+
+VARIABLE = "TORCHWHEEL_CUOBJDUMP"
+PACKAGE = "nvidia-cuda-cuobjdump"
+NO_CODE = "does not contain device code"
+SECONDS = 300
+
+
+def find_cuobjdump(explicit: Path | None = None, environ: Mapping[str, str] = os.environ) -> Path:
+    """The cuobjdump to use: given > $TORCHWHEEL_CUOBJDUMP > PATH > CUDA_HOME > PyPI package."""
+    named = explicit or (Path(environ[VARIABLE]) if environ.get(VARIABLE) else None)
+    if named is not None:
+        if not named.is_file():
+            raise TorchwheelError(f"cuobjdump expected at {named}, where there is no file")
+        return named
+    if on_path := shutil.which("cuobjdump", path=environ.get("PATH", os.defpath)):
+        return Path(on_path)
+    if home := environ.get("CUDA_HOME"):
+        candidate = Path(home) / "bin" / "cuobjdump"
+        if candidate.is_file():
+            return candidate
+    if packaged := _packaged():
+        return packaged
+    raise TorchwheelError(
+        f"no cuobjdump, which lists the GPU code of a library: install {PACKAGE} from PyPI, "
+        f"or set {VARIABLE} to its path"
+    )
+
+
+def _packaged() -> Path | None:
+    """Its wheel puts the program at nvidia/cu13/bin/cuobjdump in site-packages."""
+    try:
+        files = importlib.metadata.files(PACKAGE) or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    paths = (Path(str(file.locate())) for file in files if file.name == "cuobjdump")
+    return next((path for path in paths if path.is_file()), None)
+
+
+def dump_symbols(program: Path, library: Path) -> str:
+    """What `cuobjdump -symbols` prints of a library; an empty text if it holds no device code."""
+    try:
+        done = subprocess.run(
+            [program, "-symbols", library],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise TorchwheelError(f"{program} cannot be run: {error}") from error
+    if done.returncode == 0:
+        return done.stdout
+    if NO_CODE in done.stderr and not done.stdout.strip():
+        return ""
+    said = " ".join((done.stderr or done.stdout).split())
+    raise TorchwheelError(f"{program} failed on {library.name}: {said or done.returncode}")
+
 
 SECTIONS = frozenset({".nv_fatbin", "__nv_relfatbin"})
 """Where nvcc puts it; a library with neither has none."""
@@ -35,10 +92,10 @@ _FIELD = re.compile(
 
 def read_cuda_code(library: Path, program: Path) -> tuple[GpuCode, ...]:
     """The modules of a CUDA library, in the order of the file."""
-    return parse(cuobjdump.symbols(program, library))
+    return parse_symbols(dump_symbols(program, library))
 
 
-def parse(text: str) -> tuple[GpuCode, ...]:
+def parse_symbols(text: str) -> tuple[GpuCode, ...]:
     """Read what `cuobjdump -symbols` prints; a line that is not understood is an error."""
     modules: list[GpuCode] = []
     kind: Literal["sass", "ptx"] | None = None
@@ -74,5 +131,5 @@ def parse(text: str) -> tuple[GpuCode, ...]:
 def _unknown(line: str) -> TorchwheelError:
     return TorchwheelError(
         f"cuobjdump printed {line!r}, which is not understood: 13.2 to 13.5 are; set "
-        f"{cuobjdump.VARIABLE} to one of these"
+        f"{VARIABLE} to one of these"
     )

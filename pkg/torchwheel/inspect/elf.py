@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection, GNUVerSymSection
 from elftools.elf.sections import SymbolTableSection
 
-from torchwheel.inspect.errors import WheelError
+from torchwheel.inspect.archive import WheelError
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -37,7 +38,7 @@ class Library:
 
 
 @dataclasses.dataclass(frozen=True)
-class Floor:
+class GlibcFloor:
     """The newest glibc a library asks for, and the symbols that ask for it."""
 
     version: tuple[int, ...]
@@ -47,7 +48,7 @@ class Floor:
 def read_library(path: Path, name: str | None = None) -> Library:
     """Read an ELF file; `name` is what errors and gates call it."""
     name = name or path.name
-    with bent_is_an_error(name), path.open("rb") as file:
+    with refuse_malformed(name), path.open("rb") as file:
         elf = ELFFile(file)
         dynamic = elf.get_section_by_name(".dynamic")
         # A tag has `soname` or `needed` only where it is of that kind, hence Any.
@@ -62,7 +63,7 @@ def read_library(path: Path, name: str | None = None) -> Library:
 
 
 @contextlib.contextmanager
-def bent_is_an_error(name: str) -> Iterator[None]:
+def refuse_malformed(name: str) -> Iterator[None]:
     """Make one WheelError of whatever a bent ELF file brings about in pyelftools."""
     try:
         yield
@@ -76,13 +77,13 @@ def bent_is_an_error(name: str) -> Iterator[None]:
 
 def section_names(path: Path) -> frozenset[str]:
     """Names of a library's sections."""
-    with bent_is_an_error(path.name), path.open("rb") as file:
+    with refuse_malformed(path.name), path.open("rb") as file:
         return frozenset(section.name for section in ELFFile(file).iter_sections())
 
 
 def section(path: Path, name: str) -> bytes | None:
     """The bytes of a section as they lie in the file; None if there is no such section."""
-    with bent_is_an_error(path.name), path.open("rb") as file:
+    with refuse_malformed(path.name), path.open("rb") as file:
         found = ELFFile(file).get_section_by_name(name)
         if found is None:
             return None
@@ -94,7 +95,7 @@ def section(path: Path, name: str) -> bytes | None:
         return data
 
 
-def glibc_floor(library: Library) -> Floor | None:
+def glibc_floor(library: Library) -> GlibcFloor | None:
     """The newest GLIBC_x.y among the versions needed, with its symbols; none if there is none."""
     by_version: dict[tuple[int, ...], list[str]] = {}
     for symbol in library.undefined:
@@ -105,7 +106,7 @@ def glibc_floor(library: Library) -> Floor | None:
     if not by_version:
         return None
     newest = max(by_version)
-    return Floor(newest, tuple(sorted(set(by_version[newest]))))
+    return GlibcFloor(newest, tuple(sorted(set(by_version[newest]))))
 
 
 def versions_needed(library: Library) -> dict[str, tuple[str, ...]]:
@@ -163,3 +164,28 @@ def _versions(elf: ELFFile) -> dict[int, tuple[str, str]]:
         for need, auxiliaries in section.iter_versions()
         for auxiliary in auxiliaries
     }
+
+
+SHIMS = ("torch_", "aoti_torch_")
+"""C names of libtorch: all that a stable library may use."""
+# A namespace of torch as Itanium mangling writes it: its length, its name, then what is in it (a
+# name, or an operator such as "ls").
+_CXX = re.compile(r"_Z.*?(?<!\d)(?:2at|3c10|5torch|6caffe2)(?=[0-9La-z])")
+_NESTED = re.compile(r"_ZN[KVr]*")
+_LENGTH = re.compile(r"[1-9]\d*")
+
+
+def is_cxx(name: str) -> bool:
+    """Whether it is a C++ symbol of torch: one of its minor releases has it."""
+    return _CXX.match(name) is not None
+
+
+def readable(name: str) -> str:
+    """The qualified name in a mangled one, e.g. "c10::cuda::SetDevice"; else the name as it is."""
+    start = _NESTED.match(name)
+    parts: list[str] = []
+    at = start.end() if start else len(name)
+    while length := _LENGTH.match(name, at):
+        at = length.end() + int(length[0])
+        parts.append(name[length.end() : at])
+    return "::".join(parts) if parts else name

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from torchwheel.inspect import cuda, cuobjdump, hip
+from torchwheel.inspect import cuda, hip
 from torchwheel.inspect.elf import section_names
 from torchwheel.inspect.gpu import GpuCode
 
@@ -12,7 +12,7 @@ def read_gpu_code(library: Path, program: Path | None = None) -> tuple[GpuCode, 
     found: list[GpuCode] = []
     sections = section_names(library)
     if cuda.SECTIONS & sections:
-        found += cuda.read_cuda_code(library, cuobjdump.find(program))
+        found += cuda.read_cuda_code(library, cuda.find_cuobjdump(program))
     if hip.SECTION in sections:
         found += hip.read_hip_code(library)
     return tuple(found)

@@ -1,12 +1,15 @@
-"""The facts of a wheel file: its name, its metadata, its files, what it claims of itself."""
+"""The facts of a wheel file: its name, its metadata, its files, its claims."""
 
 import contextlib
+import csv
 import dataclasses
 import email.parser
 import email.policy
+import hashlib
+import io
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from packaging.metadata import InvalidMetadata, Metadata
@@ -16,9 +19,71 @@ from packaging.version import Version
 
 from torchwheel import claims
 from torchwheel.errors import TorchwheelError
+from torchwheel.files import record_hash
 from torchwheel.inspect import archive as archives
-from torchwheel.inspect import record
-from torchwheel.inspect.errors import WheelError
+from torchwheel.inspect.archive import WheelError
+
+UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
+"""Files of the dist-info folder that RECORD lists without a hash, or not at all."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordEntry:
+    """One line of RECORD: the hash as `sha256=…` in URL-safe base64 without padding."""
+
+    digest: str
+    size: int | None
+
+
+def parse_record(text: str) -> dict[str, RecordEntry]:
+    """Read RECORD's text; a bent line is a WheelError that names it."""
+    entries: dict[str, RecordEntry] = {}
+    try:
+        rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    except csv.Error as error:
+        raise WheelError(f"RECORD is not CSV: {error}") from error
+    for number, row in enumerate(rows, 1):
+        if not row:
+            continue
+        if len(row) != 3:
+            raise WheelError(f"RECORD line {number}: 3 fields expected, got {len(row)}")
+        name, digest, size = row
+        if name in entries:
+            raise WheelError(f"RECORD line {number}: {name!r} is listed twice")
+        if size and not (size.isascii() and size.isdigit()):
+            raise WheelError(f"RECORD line {number}: {size!r} is not a size")
+        entries[name] = RecordEntry(digest, int(size) if size else None)
+    return entries
+
+
+def _digest(archive: zipfile.ZipFile, name: str) -> str:
+    digest = hashlib.sha256()
+    with archive.open(name) as member:
+        while block := member.read(1 << 20):
+            digest.update(block)
+    return record_hash(digest.digest())
+
+
+def verify_record(
+    archive: zipfile.ZipFile, entries: Mapping[str, RecordEntry], dist_info: str
+) -> None:
+    """Every file is listed with its own hash and size, and everything listed is there."""
+    files = {info.filename: info for info in archive.infolist() if not info.is_dir()}
+    if missing := sorted(entries.keys() - files.keys()):
+        raise WheelError(f"RECORD lists {missing[0]!r}, which is not in the wheel")
+    for name, info in sorted(files.items()):
+        if name in {f"{dist_info}/{unhashed}" for unhashed in UNHASHED}:
+            continue
+        entry = entries.get(name)
+        if entry is None:
+            raise WheelError(f"{name!r} is not listed in RECORD")
+        if not entry.digest.startswith("sha256="):
+            raise WheelError(f"RECORD gives {name!r} no sha256, but {entry.digest!r}")
+        if (found := _digest(archive, name)) != entry.digest:
+            raise WheelError(f"{name!r} does not have RECORD's hash: {entry.digest}, got {found}")
+        if entry.size is not None and entry.size != info.file_size:
+            raise WheelError(f"{name!r}: RECORD says {entry.size} bytes, got {info.file_size}")
+
 
 ELF_MAGIC = b"\x7fELF"
 MAX_TEXT = 16 << 20
@@ -37,7 +102,7 @@ class Wheel:
     metadata_bytes: bytes
     wheel_tags: frozenset[Tag]
     root_is_purelib: bool
-    record: dict[str, record.Entry]
+    record: dict[str, RecordEntry]
     claims: claims.Claims | None
     members: tuple[str, ...]
     size: int
@@ -58,12 +123,12 @@ def read_wheel(path: Path) -> Wheel:
         name, version, _, tags = parse_wheel_filename(path.name)
     except InvalidWheelFilename as error:
         raise WheelError(f"{path.name}: not a wheel's file name: {error}") from error
-    with archives.opened(path) as archive:
+    with archives.open_archive(path) as archive:
         members = tuple(info.filename for info in archive.infolist() if not info.is_dir())
         try:
             dist_info = _dist_info(members)
-            entries = record.parse(_text(archive, f"{dist_info}/RECORD"))
-            record.verify(archive, entries, dist_info)
+            entries = parse_record(_text(archive, f"{dist_info}/RECORD"))
+            verify_record(archive, entries, dist_info)
             raw = _bytes(archive, f"{dist_info}/METADATA")
             wheel_tags, purelib = _wheel_file(_text(archive, f"{dist_info}/WHEEL"))
             return Wheel(
@@ -85,11 +150,11 @@ def read_wheel(path: Path) -> Wheel:
 
 
 @contextlib.contextmanager
-def extracted(wheel: Wheel) -> Iterator[tuple[Extracted, ...]]:
+def extract(wheel: Wheel) -> Iterator[tuple[Extracted, ...]]:
     """Yield every ELF file of the wheel, whatever its name, in a folder that then goes away."""
     with tempfile.TemporaryDirectory(prefix="torchwheel-") as folder:
         found: list[Extracted] = []
-        with archives.opened(wheel.path) as archive:
+        with archives.open_archive(wheel.path) as archive:
             for member in wheel.members:
                 with archive.open(member) as source:
                     if source.read(4) != ELF_MAGIC:

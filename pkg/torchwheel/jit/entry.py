@@ -8,7 +8,7 @@ FILE = "entry.json"
 
 
 @dataclasses.dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     """A library of the cache.
 
     Attributes:
@@ -32,12 +32,12 @@ class Entry:
     sha256: str
 
 
-def dumps(entry: Entry) -> str:
+def dumps(entry: CacheEntry) -> str:
     """The file's text."""
     return json.dumps(dataclasses.asdict(entry), indent=1) + "\n"
 
 
-def loads(data: bytes) -> Entry:
+def loads(data: bytes) -> CacheEntry:
     """Read the file; a ValueError says what is wrong with it."""
     try:
         read = json.loads(data)
@@ -53,11 +53,11 @@ def loads(data: bytes) -> Entry:
     file = read["file"]
     if file in {"", ".", ".."} or "/" in file or not file.isprintable():
         raise ValueError("file: the name of a file beside it expected")
-    return Entry(**{**read, "archs": tuple(read["archs"])})
+    return CacheEntry(**{**read, "archs": tuple(read["archs"])})
 
 
 _TYPES: dict[str, type[Any]] = {
-    **{field.name: str for field in dataclasses.fields(Entry)},
+    **{field.name: str for field in dataclasses.fields(CacheEntry)},
     "archs": list,
     "size": int,
 }

@@ -1,23 +1,126 @@
-"""Looks a library up; what is corrupt counts as absent, and is removed.
-
-Standard library only: the import of an extension does this.
-"""
+"""Looks a library up in the cache and checks it; a corrupt one counts as absent."""
 
 import contextlib
 import dataclasses
+import errno
 import os
+import stat
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from torchwheel.errors import TorchwheelError
-from torchwheel.files import discard
-from torchwheel.jit.folder import lock_of, secure
+from torchwheel.files import discard, sha256_of
+from torchwheel.jit import entry as entries
+from torchwheel.jit.entry import CacheEntry
+from torchwheel.jit.folder import OTHERS_WRITE, lock_of, secure
 from torchwheel.jit.key import Key
-from torchwheel.jit.verified import CorruptError, verified
-from torchwheel.lock import BusyError, alone, give_way
+from torchwheel.lock import LockBusyError, give_way, hold_lock
+
+_LONGEST_ENTRY = 1 << 16
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# Any other failure to open says nothing of what is there.
+_WRONG = {
+    errno.ELOOP: "a link, not a file",
+    errno.ENOTDIR: "a link or a file, not a folder",
+    errno.ENXIO: "not a file",
+    errno.EACCES: "cannot be read",
+}
+
+
+class CorruptError(Exception):
+    """Something in the cache is not as it was written: `path`, and why."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(f"{path}: {why}")
+        self.path = path
+        self.why = why
+
+
+def open_verified(folder: Path, key: Key) -> tuple[Path, CacheEntry]:
+    """A library's folder and its entry, both and the library checked.
+
+    Raises:
+        FileNotFoundError: it is not there, or was removed meanwhile.
+        CorruptError: it is there and must not be loaded.
+    """
+    path = folder / key.target / key.content
+    with (
+        _folder(folder, None) as top,
+        _folder(path.parent, top) as target,
+        _folder(path, target) as inside,
+    ):
+        try:
+            return path, _checked(path, inside, key)
+        except (CorruptError, FileNotFoundError) as error:
+            # Whoever removes a folder moves it away first: then nothing is wrong with it.
+            if not _is_still(path, inside):
+                raise FileNotFoundError(path) from error
+            if isinstance(error, CorruptError):
+                raise
+            raise CorruptError(path, f"no file {error.filename}") from error
+
+
+def _checked(path: Path, inside: int, key: Key) -> CacheEntry:
+    with _file(path / entries.FILE, inside) as file:
+        try:
+            entry = entries.loads(file.read(_LONGEST_ENTRY))
+        except ValueError as error:
+            raise CorruptError(path / entries.FILE, str(error)) from error
+    if entry.content != key.content:
+        raise CorruptError(path / entries.FILE, "is of another library")
+    with _file(path / entry.file, inside) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size != entry.size:
+            raise CorruptError(path / entry.file, f"{size} bytes, {entry.size} expected")
+        if sha256_of(file) != entry.sha256:
+            raise CorruptError(path / entry.file, "its SHA-256 is not what was written")
+    return entry
+
+
+@contextlib.contextmanager
+def _folder(path: Path, inside: int | None) -> Iterator[int]:
+    handle = _opened(path, inside, os.O_DIRECTORY)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _file(path: Path, inside: int) -> IO[bytes]:
+    return os.fdopen(_opened(path, inside, 0), "rb")
+
+
+def _opened(path: Path, inside: int | None, flags: int) -> int:
+    """Open a folder, or a file of the folder `inside`, if it is one and this user's alone."""
+    try:
+        handle = os.open(path if inside is None else path.name, _OPEN | flags, dir_fd=inside)
+    except OSError as error:
+        if error.errno in _WRONG:
+            raise CorruptError(path, _WRONG[error.errno]) from error
+        raise
+    found, why = os.fstat(handle), None
+    if not flags and not stat.S_ISREG(found.st_mode):
+        why = "not a file"
+    elif found.st_uid != os.geteuid():
+        why = f"belongs to user {found.st_uid}, you are {os.geteuid()}"
+    elif found.st_mode & OTHERS_WRITE:
+        why = "others may write to it"
+    if why:
+        os.close(handle)
+        raise CorruptError(path, why)
+    return handle
+
+
+def _is_still(path: Path, handle: int) -> bool:
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(handle))
+    except OSError:
+        return False
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class CachedLibrary:
     """What a lookup came to.
 
     Attributes:
@@ -29,32 +132,32 @@ class Found:
     problem: str | None = None
 
 
-def find(folder: Path, key: Key) -> Found:
+def find(folder: Path, key: Key) -> CachedLibrary:
     """The library of `key` in the cache `folder`, if it is there and as it was written.
 
     What is there and is not is removed where that can be done; then it is as good as absent.
     """
     try:
         secure(folder)
-        path, entry = verified(folder, key)
+        path, entry = open_verified(folder, key)
     except FileNotFoundError:
-        return Found()
+        return CachedLibrary()
     except TorchwheelError as error:
-        return Found(problem=str(error))
+        return CachedLibrary(problem=str(error))
     except OSError as error:
-        return Found(problem=f"{folder}: {error.strerror}")
+        return CachedLibrary(problem=f"{folder}: {error.strerror}")
     except CorruptError as error:
         gone = "removed" if _removed(folder, key) else "it could not be removed"
-        return Found(problem=f"{error}; {gone}")
+        return CachedLibrary(problem=f"{error}; {gone}")
     with contextlib.suppress(OSError):
         os.utime(path)  # its last use
-    return Found(path / entry.file)
+    return CachedLibrary(path / entry.file)
 
 
-def whole_or_gone(folder: Path, key: Key) -> Path | None:
+def check_or_discard(folder: Path, key: Key) -> Path | None:
     """The library of `key`, if it is there; what is corrupt is removed. Hold the target's lock."""
     try:
-        path, entry = verified(folder, key)
+        path, entry = open_verified(folder, key)
     except FileNotFoundError:
         return None
     except CorruptError as error:
@@ -69,8 +172,8 @@ def whole_or_gone(folder: Path, key: Key) -> Path | None:
 def _removed(folder: Path, key: Key) -> bool:
     """Remove what is corrupt, unless another process has the lock and is about to replace it."""
     try:
-        with alone(lock_of(folder, key.target), give_way):
-            whole_or_gone(folder, key)
-    except (OSError, BusyError):
+        with hold_lock(lock_of(folder, key.target), give_way):
+            check_or_discard(folder, key)
+    except (OSError, LockBusyError):
         return False
     return True

@@ -12,7 +12,7 @@ SCHEMA = 1
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts:
+class BuildFacts:
     """What decides a library's bytes besides its files.
 
     Attributes:
@@ -44,7 +44,7 @@ class Key:
     content: str
 
 
-def make_key(facts: Facts, files: Mapping[str, bytes]) -> Key:
+def make_key(facts: BuildFacts, files: Mapping[str, bytes]) -> Key:
     """The key of what `facts` and `files` make.
 
     Args:
@@ -58,7 +58,7 @@ def make_key(facts: Facts, files: Mapping[str, bytes]) -> Key:
     return Key(f"{name}-{told[:16]}", _digest([told, hashes])[:32])
 
 
-def placeless(
+def strip_folders(
     commands: Iterable[Iterable[str]], places: Mapping[str, Path]
 ) -> tuple[tuple[str, ...], ...]:
     """Commands that are the same on every machine: folders of this one become their names.

@@ -9,17 +9,23 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from torchwheel.errors import TorchwheelError
-from torchwheel.files import NO_SPACE, folder_aside, no_space_is_one_line, sha256, sweep, write_text
+from torchwheel.files import (
+    NO_SPACE,
+    explain_full_disk,
+    make_folder_atomically,
+    remove_leftovers,
+    sha256,
+    write_text,
+)
 from torchwheel.jit import entry as entries
-from torchwheel.jit.amounts import size_cap
-from torchwheel.jit.content import Content
-from torchwheel.jit.entry import Entry
-from torchwheel.jit.find import find, whole_or_gone
+from torchwheel.jit.content import Content, Work, work_folder
+from torchwheel.jit.entry import CacheEntry
+from torchwheel.jit.find import check_or_discard, find
 from torchwheel.jit.folder import lock_of, open_for_writing, private_folder
-from torchwheel.jit.key import Facts, Key, make_key
-from torchwheel.jit.prune import prune
-from torchwheel.jit.work import Work, at_work
-from torchwheel.lock import alone
+from torchwheel.jit.key import BuildFacts, Key, make_key
+from torchwheel.jit.store import prune
+from torchwheel.lock import hold_lock
+from torchwheel.text import size_cap
 
 if TYPE_CHECKING:
     from torchwheel.console import Progress
@@ -29,10 +35,10 @@ Build = Callable[[Work], Path]
 
 
 @dataclasses.dataclass(frozen=True)
-class Wanted:
+class LibraryRequest:
     """A library, by all that decides its bytes."""
 
-    facts: Facts
+    facts: BuildFacts
     content: Content
 
     @functools.cached_property
@@ -41,7 +47,7 @@ class Wanted:
         return make_key(self.facts, self.content.files)
 
 
-def make(folder: Path, wanted: Wanted, build: Build, progress: "Progress") -> Path:
+def make(folder: Path, wanted: LibraryRequest, build: Build, progress: "Progress") -> Path:
     """The library that is wanted: from the cache `folder`, else built.
 
     Where the folder cannot be written, the library is built for this process alone.
@@ -56,7 +62,7 @@ def make(folder: Path, wanted: Wanted, build: Build, progress: "Progress") -> Pa
         progress.say(found.problem)
     if found.library:
         return found.library
-    with no_space_is_one_line(folder), _one_line(folder):
+    with explain_full_disk(folder), _one_line(folder):
         if not _can_write(folder, wanted.facts.name, progress):
             return _made(private_folder(), wanted, build, progress)
         library = _made(folder, wanted, build, progress)
@@ -88,7 +94,7 @@ def _can_write(folder: Path, name: str, progress: "Progress") -> bool:
     return True
 
 
-def _made(folder: Path, wanted: Wanted, build: Build, progress: "Progress") -> Path:
+def _made(folder: Path, wanted: LibraryRequest, build: Build, progress: "Progress") -> Path:
     key, name = wanted.key, wanted.facts.name
     waited = False
 
@@ -97,19 +103,19 @@ def _made(folder: Path, wanted: Wanted, build: Build, progress: "Progress") -> P
         waited = True
         progress.say(f"{name}: another process builds it: waiting for it")
 
-    with alone(lock_of(folder, key.target), busy) as lock:
-        library = whole_or_gone(folder, key)
+    with hold_lock(lock_of(folder, key.target), busy) as lock:
+        library = check_or_discard(folder, key)
         if library:
             return library
         if waited and (why := _failure(lock, key)):
             raise TorchwheelError(why)
         target = folder / key.target
         target.mkdir(exist_ok=True, mode=0o700)
-        sweep(target)
+        remove_leftovers(target)
         progress.step(f"{name}: building it")
         lock.truncate(0)
         try:
-            with at_work(target, wanted.content) as work:
+            with work_folder(target, wanted.content) as work:
                 built = build(work)
             return _put(target / key.content, built, wanted)
         except TorchwheelError as error:
@@ -117,14 +123,14 @@ def _made(folder: Path, wanted: Wanted, build: Build, progress: "Progress") -> P
             raise
 
 
-def _put(place: Path, built: Path, wanted: Wanted) -> Path:
+def _put(place: Path, built: Path, wanted: LibraryRequest) -> Path:
     """Have `place` hold the library and its entry, whole or not at all."""
     facts = wanted.facts
-    with folder_aside(place) as aside:
+    with make_folder_atomically(place) as aside:
         library = aside / built.name
         shutil.copyfile(built, library)
         library.chmod(0o600)
-        entry = Entry(
+        entry = CacheEntry(
             content=wanted.key.content,
             name=facts.name,
             archs=facts.archs,

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from torchwheel.errors import TorchwheelError
-from torchwheel.jit.amounts import read_age, read_size, size_cap
+from torchwheel.jit.find import CorruptError, open_verified
 from torchwheel.jit.folder import secure
-from torchwheel.jit.prune import prune
-from torchwheel.jit.store import Item, items
-from torchwheel.jit.verified import CorruptError, verified
-from torchwheel.table import WIDTH, below, size_text
+from torchwheel.jit.store import Item, items, prune
+from torchwheel.text import WIDTH, detail_lines, parse_age, parse_size, size_cap, size_text
 
 _NAME = 41
 
@@ -42,8 +40,8 @@ def cache_prune(
         everything: all goes.
         max_size: what may stay, e.g. "500M"; the cache's cap if it is not given.
     """
-    cap = read_size(max_size, "--max-size") if max_size else size_cap()
-    before = time.time() - read_age(older_than, "--older-than") if older_than else 0
+    cap = parse_size(max_size, "--max-size") if max_size else size_cap()
+    before = time.time() - parse_age(older_than, "--older-than") if older_than else 0
     if not _there(folder):
         return f"nothing to remove in {folder}"
     try:
@@ -66,18 +64,18 @@ def _row(folder: Path, item: Item) -> list[str]:
     used = time.strftime("%Y-%m-%d %H:%M", time.localtime(item.used))
     figures = f"{size_text(item.size):>9}  {used}"
     try:
-        _, entry = verified(folder, item.key)
+        _, entry = open_verified(folder, item.key)
     except CorruptError as error:
         name = item.key.target.rpartition("-")[0]
         why = f"{error.path.name}: {error.why}"
-        return [f"{_cut(name)}  {figures}  corrupt", *below("why", why)]
+        return [f"{_cut(name)}  {figures}  corrupt", *detail_lines("why", why)]
     except FileNotFoundError:
         return []  # another process removed it
     return [
         f"{_cut(entry.name)}  {figures}  ok",
-        *below("archs", " ".join(entry.archs)),
-        *below("tools", entry.toolkit),
-        *below("torch", entry.torch),
+        *detail_lines("archs", " ".join(entry.archs)),
+        *detail_lines("tools", entry.toolkit),
+        *detail_lines("torch", entry.torch),
     ]
 
 

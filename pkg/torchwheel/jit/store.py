@@ -1,4 +1,4 @@
-"""What the cache holds: libraries, and the work folders they were built in."""
+"""What the cache holds, and how it is pruned: old, corrupt, least recently used first."""
 
 import contextlib
 import dataclasses
@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from torchwheel.files import discard, sweep
+from torchwheel.files import discard, remove_leftovers
+from torchwheel.jit.content import PREFIX
+from torchwheel.jit.find import CorruptError, open_verified
 from torchwheel.jit.folder import LOCK, lock_of
 from torchwheel.jit.key import Key
-from torchwheel.jit.work import PREFIX
-from torchwheel.lock import BusyError, alone, give_way
+from torchwheel.lock import LockBusyError, give_way, hold_lock
 
 _NAME = re.compile(rf"[0-9a-f]{{32}}|{PREFIX}.*", re.DOTALL)
 
@@ -55,20 +56,20 @@ def items(folder: Path) -> list[Item]:
 def remove(folder: Path, item: Item) -> bool:
     """Remove an item; False while a build has its target. Who has a library loaded keeps it."""
     try:
-        with alone(lock_of(folder, item.path.parent.name), give_way):
+        with hold_lock(lock_of(folder, item.path.parent.name), give_way):
             discard(item.path)
-    except BusyError:
+    except LockBusyError:
         return False
     return True
 
 
 def tidy(folder: Path) -> None:
     """Remove what killed processes left, targets that hold nothing, and their locks."""
-    sweep(folder)
+    remove_leftovers(folder)
     for lock in list(folder.glob(f"*{LOCK}")):
-        with contextlib.suppress(BusyError, FileNotFoundError), alone(lock, give_way):
+        with contextlib.suppress(LockBusyError, FileNotFoundError), hold_lock(lock, give_way):
             target = lock.with_name(lock.name.removesuffix(LOCK))
-            sweep(target)
+            remove_leftovers(target)
             with contextlib.suppress(OSError):  # it holds something
                 target.rmdir()
             if not os.path.lexists(target):
@@ -91,3 +92,44 @@ def size_of(folder: Path) -> int:
             with contextlib.suppress(FileNotFoundError):
                 total += Path(path, name).lstat().st_size
     return total
+
+
+def prune(
+    folder: Path,
+    cap: int,
+    *,
+    before: float = 0,
+    keep: Path | None = None,
+    corrupt: bool = False,
+) -> tuple[list[Item], list[Item]]:
+    """Remove libraries and work folders; what a build is busy with stays.
+
+    Args:
+        folder: the cache.
+        cap: the bytes that may stay; the least recently used goes first.
+        before: what was last used before this time goes, in seconds since 1970.
+        keep: a library that stays in any case.
+        corrupt: whether every library is checked and goes if it is corrupt.
+
+    Returns:
+        What went and what stayed.
+    """
+    there = items(folder)
+    total, gone = sum(item.size for item in there), []
+    for item in there:
+        goes = total > cap or item.used < before or (corrupt and not is_whole(folder, item))
+        if goes and item.path != keep and remove(folder, item):
+            total -= item.size
+            gone.append(item)
+    tidy(folder)
+    return gone, [item for item in there if item not in gone]
+
+
+def is_whole(folder: Path, item: Item) -> bool:
+    """Whether an item is as it was written; of work folders nothing is expected."""
+    if item.is_library:
+        try:
+            open_verified(folder, item.key)
+        except (CorruptError, OSError):
+            return False
+    return True

@@ -1,17 +1,40 @@
-"""YAML text to plain data, with the line of each part; no YAML object is ever made.
-
-Only what a matrix needs is let in: mappings, lists, texts, whole numbers, true and false.
-Anchors, aliases and tags are refused, so no file can grow when it is read.
-"""
+"""YAML text to plain data, with the line of each part; no YAML object is ever made."""
 
 import dataclasses
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import yaml
 
-from torchwheel.matrix.problem import MatrixError, Problem
-from torchwheel.shown import Path, quoted
+from torchwheel.errors import UsageError
+from torchwheel.text import KeyPath, dotted_path, quote
+
+MatrixFinding = tuple[KeyPath, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """What is wrong at one place of the file."""
+
+    line: int
+    path: KeyPath
+    text: str
+
+
+class MatrixError(UsageError):
+    """The matrix cannot be used: one line for each problem, in the order of the file."""
+
+    @classmethod
+    def of(cls, where: str, problems: Iterable[Problem]) -> "MatrixError":
+        """Lines such as `matrix.yaml:14: toolkits.cu130.archs[2]: "9.x" is not an arch; …`."""
+        return cls(
+            "\n".join(
+                f"{where}:{p.line}: {dotted_path(p.path) + ': ' if p.path else ''}{p.text}"
+                for p in sorted(problems, key=lambda p: p.line)
+            )
+        )
+
 
 _DEEPEST = 16
 
@@ -21,18 +44,18 @@ class Document:
     """The data of a file and where each part of it is."""
 
     data: Any
-    lines: dict[Path, int]
-    raw: dict[Path, str]
+    lines: dict[KeyPath, int]
+    raw: dict[KeyPath, str]
     """Scalars as they are written, e.g. "2.10" for a number."""
 
-    def line(self, path: Path) -> int:
+    def line(self, path: KeyPath) -> int:
         """Line of a part, or of the nearest part that holds it."""
         while path not in self.lines:
             path = path[:-1]
         return self.lines[path]
 
 
-def read(text: str, where: str) -> Document:
+def read_document(text: str, where: str) -> Document:
     """Read YAML; MatrixError has one line for each problem."""
     try:
         _refuse_odd_events(text, where)
@@ -83,11 +106,11 @@ class _Reader:
     """Walks the nodes once, and notes lines and problems on the way."""
 
     def __init__(self) -> None:
-        self.lines: dict[Path, int] = {}
-        self.raw: dict[Path, str] = {}
+        self.lines: dict[KeyPath, int] = {}
+        self.raw: dict[KeyPath, str] = {}
         self.problems: list[Problem] = []
 
-    def value(self, node: yaml.Node, path: Path) -> object:
+    def value(self, node: yaml.Node, path: KeyPath) -> object:
         self.lines.setdefault(path, node.start_mark.line + 1)
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
@@ -96,7 +119,7 @@ class _Reader:
         self.raw[path] = node.value
         return self._scalar(node, path)
 
-    def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, object]:
+    def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, object]:
         data: dict[str, object] = {}
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
@@ -112,19 +135,19 @@ class _Reader:
             data[key] = self.value(value_node, here)
         return data
 
-    def _key(self, node: yaml.Node, path: Path, line: int) -> str | None:
+    def _key(self, node: yaml.Node, path: KeyPath, line: int) -> str | None:
         if not isinstance(node, yaml.ScalarNode):
             self._problem(line, path, "a key must be text")
             return None
         kind = _kind(node)
         if kind != "text":
             self._problem(
-                line, path, f"key {quoted(node.value)} is {kind}; expected text, put it in quotes"
+                line, path, f"key {quote(node.value)} is {kind}; expected text, put it in quotes"
             )
             return None
         return str(node.value)
 
-    def _scalar(self, node: yaml.Node, path: Path) -> object:
+    def _scalar(self, node: yaml.Node, path: KeyPath) -> object:
         kind = _kind(node)
         if kind == "empty":
             self._problem(self.lines[path], path, "has no value; write one or remove the key")
@@ -136,7 +159,7 @@ class _Reader:
             return int(node.value) if whole else 0.5
         return node.value
 
-    def _problem(self, line: int, path: Path, text: str) -> None:
+    def _problem(self, line: int, path: KeyPath, text: str) -> None:
         self.problems.append(Problem(line, path, text))
 
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, GetCoreSchemaHandler, GetJsonSchemaH
 from pydantic_core import CoreSchema, core_schema
 
 from torchwheel.arch import model as arch
-from torchwheel.shown import quoted
+from torchwheel.text import quote
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,8 +25,8 @@ class Form:
         """Return `text`, or raise a ValueError with the line a user reads."""
         if re.fullmatch(self.pattern, text, re.ASCII):
             return text
-        expected = " or ".join(quoted(example) for example in self.examples)
-        raise ValueError(f"{quoted(text)} is not {self.what}; expected e.g. {expected}")
+        expected = " or ".join(quote(example) for example in self.examples)
+        raise ValueError(f"{quote(text)} is not {self.what}; expected e.g. {expected}")
 
     def __get_pydantic_core_schema__(
         self, source: type[Any], handler: GetCoreSchemaHandler
@@ -52,9 +52,7 @@ def _specifiers(text: str) -> str:
     try:
         SpecifierSet(text)
     except InvalidSpecifier:
-        raise ValueError(
-            f'{quoted(text)} is not a version range; expected e.g. ">=9,<16"'
-        ) from None
+        raise ValueError(f'{quote(text)} is not a version range; expected e.g. ">=9,<16"') from None
     return text
 
 
@@ -63,7 +61,7 @@ def _requirement(text: str) -> str:
         Requirement(text)
     except InvalidRequirement:
         raise ValueError(
-            f'{quoted(text)} is not a requirement; expected e.g. "pytest" or "numpy>=2"'
+            f'{quote(text)} is not a requirement; expected e.g. "pytest" or "numpy>=2"'
         ) from None
     return text
 

@@ -9,21 +9,20 @@ from typing import Literal
 from rich.console import Console
 from rich.table import Table
 
-from torchwheel.arch.backend import BRANDS
+from torchwheel.arch.model import BRANDS
 from torchwheel.errors import UsageError
-from torchwheel.matrix.model import Matrix
-from torchwheel.matrix.resolve import Variant, resolve
 from torchwheel.matrix.runners import build_runner, gpu_runner, smoke_runner
-from torchwheel.matrix.toolkit_model import Toolkit
+from torchwheel.matrix.sections import Matrix, Toolkit
+from torchwheel.matrix.variants import Variant, resolve
 
-Form = Literal["table", "json", "github"]
+MatrixFormat = Literal["table", "json", "github"]
 
 _WIDTH = 80
 _MOST_JOBS = 256
 """GitHub runs no more jobs of one strategy."""
 
 
-def matrix_text(matrix: Matrix, variants: Sequence[Variant], form: Form) -> str:
+def matrix_text(matrix: Matrix, variants: Sequence[Variant], form: MatrixFormat) -> str:
     """The variants in one of the forms, byte-stable, ending with a newline."""
     if form == "table":
         return _table(matrix, variants)

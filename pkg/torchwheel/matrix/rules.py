@@ -1,28 +1,58 @@
-"""What a well-shaped matrix must also keep: names that exist, pairs that are possible."""
+"""What a well-formed matrix must also keep: names that exist, pairs that are possible."""
 
 import fnmatch
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
+from pathlib import Path
 
-from torchwheel.matrix.finding import Finding
-from torchwheel.matrix.model import Matrix
-from torchwheel.matrix.resolve import all_variants, exclusion
-from torchwheel.matrix.runners import runners_whole
-from torchwheel.matrix.toolkit_rules import abis_declared, toolkits_possible
-from torchwheel.matrix.torch_rules import pairs_possible, torches_known
-from torchwheel.shown import Path, nearest, quoted
+from torchwheel.matrix.document import MatrixFinding
+from torchwheel.matrix.runners import runners_complete
+from torchwheel.matrix.sections import Matrix
+from torchwheel.matrix.toolkit_rules import (
+    abis_declared,
+    pairs_possible,
+    toolkits_possible,
+    torches_known,
+)
+from torchwheel.matrix.variants import all_variants, exclusion
+from torchwheel.text import KeyPath, nearest, quote
 
-Rule = Callable[[Matrix], Iterable[Finding]]
+PROJECT = "pyproject.toml"
 
 
-def findings(matrix: Matrix) -> list[Finding]:
+def bundled_exist(matrix: Matrix, root: Path) -> Iterator[MatrixFinding]:
+    """Each folder lies below `root`, the folder of matrix.yaml, and can be built."""
+    seen = [(root / matrix.project.source).resolve()]
+    for i, name in enumerate(matrix.project.companions):
+        folder = (root / name).resolve()
+        if what := _fault(folder, root.resolve(), seen):
+            yield ("project", "companions", i), f"{quote(name)} {what}"
+        seen.append(folder)
+
+
+def _fault(folder: Path, root: Path, seen: Collection[Path]) -> str | None:
+    if not folder.is_relative_to(root):
+        return f"leads out of the project, to {folder}"
+    if not folder.is_dir():
+        return f"is no folder; expected that of a distribution, with its {PROJECT}"
+    if not (folder / PROJECT).is_file():
+        return f"has no {PROJECT}; expected the folder of a distribution"
+    if folder in seen:
+        return "is the project itself or listed twice; expected another distribution"
+    return None
+
+
+MatrixRule = Callable[[Matrix], Iterable[MatrixFinding]]
+
+
+def findings(matrix: Matrix) -> list[MatrixFinding]:
     """Everything that is wrong, as (place, text); empty when the matrix is sound."""
     found = list(chain.from_iterable(rule(matrix) for rule in RULES))
     # Names of variants mean something only once the parts they are made of are right.
     return found or list(patterns_match(matrix))
 
 
-def nothing_twice(matrix: Matrix) -> Iterator[Finding]:
+def nothing_twice(matrix: Matrix) -> Iterator[MatrixFinding]:
     """An entry that is listed twice would make two variants of one id."""
     yield from _twice(("platforms",), matrix.platforms)
     for name, toolkit in matrix.toolkits.items():
@@ -37,14 +67,14 @@ def nothing_twice(matrix: Matrix) -> Iterator[Finding]:
             yield from _twice(("runners", platform, use), labels or ())
 
 
-def patterns_match(matrix: Matrix) -> Iterator[Finding]:
+def patterns_match(matrix: Matrix) -> Iterator[MatrixFinding]:
     """A selection or an exclusion that means nothing is a mistake."""
     ids = [variant.id for variant in all_variants(matrix)]
     for i, entry in enumerate(matrix.exclude):
         if not fnmatch.filter(ids, entry.variant):
             yield (
                 ("exclude", i, "variant"),
-                f"no variant {quoted(entry.variant)} to exclude; {nearest(entry.variant, ids)}",
+                f"no variant {quote(entry.variant)} to exclude; {nearest(entry.variant, ids)}",
             )
     built = [name for name in ids if exclusion(matrix, name) is None]
     for selection, patterns in matrix.selections.items():
@@ -55,21 +85,21 @@ def patterns_match(matrix: Matrix) -> Iterator[Finding]:
                 why = "every match is excluded" if fnmatch.filter(ids, pattern) else ""
                 yield (
                     ("selections", selection, i),
-                    f"no variant {quoted(pattern)}; {why or nearest(pattern, built)}",
+                    f"no variant {quote(pattern)}; {why or nearest(pattern, built)}",
                 )
 
 
-def _twice(path: Path, items: Sequence[str]) -> Iterator[Finding]:
+def _twice(path: KeyPath, items: Sequence[str]) -> Iterator[MatrixFinding]:
     for i, item in enumerate(items):
         if item in items[:i]:
-            yield (*path, i), f"duplicate {quoted(item)}: it is listed twice"
+            yield (*path, i), f"duplicate {quote(item)}: it is listed twice"
 
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[MatrixRule, ...] = (
     nothing_twice,
     abis_declared,
     toolkits_possible,
     torches_known,
     pairs_possible,
-    runners_whole,
+    runners_complete,
 )

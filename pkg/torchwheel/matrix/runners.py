@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 
 from torchwheel.errors import UsageError
-from torchwheel.matrix.finding import Finding
-from torchwheel.matrix.model import Matrix
-from torchwheel.matrix.places_model import Machines
-from torchwheel.matrix.resolve import Variant
-from torchwheel.shown import listed
+from torchwheel.matrix.document import MatrixFinding
+from torchwheel.matrix.sections import Machines, Matrix
+from torchwheel.matrix.variants import Variant
+from torchwheel.text import join_names
 
 PURE = "any"
 """The platform of wheels without machine code."""
@@ -32,7 +31,7 @@ def smoke_runner(matrix: Matrix, variant: Variant) -> tuple[str, ...]:
     return gpu_runner(matrix, variant) or machines.cpu or machines.build
 
 
-def runners_whole(matrix: Matrix) -> Iterator[Finding]:
+def runners_complete(matrix: Matrix) -> Iterator[MatrixFinding]:
     """Where runners are declared, each platform that is built has its machines, no other."""
     if not matrix.runners:
         return
@@ -42,7 +41,7 @@ def runners_whole(matrix: Matrix) -> Iterator[Finding]:
             yield ("runners",), f'key "{platform}" is missing: its wheels are built too'
     for platform, machines in matrix.runners.items():
         if platform not in built:
-            yield ("runners", platform), f"nothing is built for it; built: {listed(built)}"
+            yield ("runners", platform), f"nothing is built for it; built: {join_names(built)}"
         for backend in ("cuda", "rocm"):
             if platform == PURE and getattr(machines, backend):
                 yield ("runners", platform, backend), "a wheel without GPU code needs no GPU"

@@ -1,43 +1,43 @@
-"""Rules of toolkits: a name that tells the release, a compiler for every arch."""
+"""Rules of toolkits and torch releases: they exist, and fit together."""
 
 from collections.abc import Iterator, Sequence
 
+from torchwheel.arch import compilers
 from torchwheel.arch import model as arch
-from torchwheel.arch import table
-from torchwheel.arch.backend import BRANDS
-from torchwheel.matrix.finding import Finding
-from torchwheel.matrix.model import Matrix
-from torchwheel.matrix.resolve import aten_releases
-from torchwheel.matrix.toolkit_model import ToolkitSection
-from torchwheel.shown import Path, listed, quoted, version_key
+from torchwheel.arch.model import BRANDS
+from torchwheel.matrix import torch_releases
+from torchwheel.matrix.document import MatrixFinding
+from torchwheel.matrix.sections import Matrix, ToolkitSection
+from torchwheel.matrix.variants import aten_releases
+from torchwheel.text import KeyPath, join_names, nearest, quote, version_key
 
 
-def abis_declared(matrix: Matrix) -> Iterator[Finding]:
+def abis_declared(matrix: Matrix) -> Iterator[MatrixFinding]:
     """A toolkit builds only flavours that `abis:` declares, and aten only for listed torches."""
     for name, toolkit in matrix.toolkits.items():
         for i, abi in enumerate(toolkit.abis):
-            here: Path = ("toolkits", name, "abis", i)
+            here: KeyPath = ("toolkits", name, "abis", i)
             if getattr(matrix.abis, abi) is None:
                 yield here, f'"{abi}" is not declared under abis'
             elif abi == "aten" and not aten_releases(matrix, name):
                 yield here, f"no release under torch lists {name}; add it there or drop aten"
 
 
-def toolkits_possible(matrix: Matrix) -> Iterator[Finding]:
+def toolkits_possible(matrix: Matrix) -> Iterator[MatrixFinding]:
     """The name tells the release, and the release has a compiler for every arch."""
     for name, toolkit in matrix.toolkits.items():
-        here: Path = ("toolkits", name)
+        here: KeyPath = ("toolkits", name)
         usual = _usual_name(toolkit)
         if not name.startswith(usual):
             yield (
                 (*here, "version"),
                 f'{_release(toolkit)} does not go with the name "{name}"; expected "{usual}"',
             )
-        known = table.archs(toolkit.backend)
+        known = compilers.archs_by_release(toolkit.backend)
         if toolkit.version not in known:
             yield (
                 (*here, "version"),
-                f"{_release(toolkit)} is not known; known: {listed(known)} "
+                f"{_release(toolkit)} is not known; known: {join_names(known)} "
                 "(a newer torchwheel may know it)",
             )
             continue
@@ -53,7 +53,7 @@ def toolkits_possible(matrix: Matrix) -> Iterator[Finding]:
         yield from _archs(here, toolkit, known[toolkit.version])
 
 
-def _packages(here: Path, toolkit: ToolkitSection, matrix: Matrix) -> Iterator[Finding]:
+def _packages(here: KeyPath, toolkit: ToolkitSection, matrix: Matrix) -> Iterator[MatrixFinding]:
     """Packages are what an image is made of, so they go with a source in a container."""
     contained = toolkit.source in ("distribution", "vendor")
     if contained and toolkit.packages is None:
@@ -70,10 +70,10 @@ def _packages(here: Path, toolkit: ToolkitSection, matrix: Matrix) -> Iterator[F
         )
 
 
-def _archs(here: Path, toolkit: ToolkitSection, known: Sequence[str]) -> Iterator[Finding]:
+def _archs(here: KeyPath, toolkit: ToolkitSection, known: Sequence[str]) -> Iterator[MatrixFinding]:
     for i, text in enumerate(toolkit.archs):
         wanted = arch.parse(text)
-        if arch.backend(wanted) != toolkit.backend:
+        if arch.backend_of(wanted) != toolkit.backend:
             backend = BRANDS[toolkit.backend]
             example = "9.0" if toolkit.backend == "cuda" else "gfx90a"
             yield (
@@ -83,7 +83,7 @@ def _archs(here: Path, toolkit: ToolkitSection, known: Sequence[str]) -> Iterato
         elif wanted.name not in known:
             yield (
                 (*here, "archs", i),
-                f"{_release(toolkit)} cannot compile {quoted(text)}; it can: {listed(known)}",
+                f"{_release(toolkit)} cannot compile {quote(text)}; it can: {join_names(known)}",
             )
 
 
@@ -95,3 +95,71 @@ def _usual_name(toolkit: ToolkitSection) -> str:
 
 def _release(toolkit: ToolkitSection) -> str:
     return f"{BRANDS[toolkit.backend]} {toolkit.version}"
+
+
+def torches_known(matrix: Matrix) -> Iterator[MatrixFinding]:
+    """A floor is a torch release."""
+    for abi in ("stable", "pure"):
+        floor = getattr(matrix.abis, abi)
+        if floor and floor.torch not in torch_releases.torch_releases():
+            yield ("abis", abi, "torch"), _unknown_torch(floor.torch)
+
+
+def pairs_possible(matrix: Matrix) -> Iterator[MatrixFinding]:
+    """Each torch release was published for the toolkits and Pythons it lists."""
+    for minor, release in matrix.torch.items():
+        here: KeyPath = ("torch", minor)
+        known = torch_releases.torch_releases().get(minor)
+        if known is None:
+            yield here, _unknown_torch(minor)
+            continue
+        for i, python in enumerate(release.pythons):
+            if python not in known.pythons:
+                yield (
+                    (*here, "pythons", i),
+                    f"torch {minor} has no build for Python {python}; "
+                    f"it has {join_names(known.pythons)}",
+                )
+        for i, name in enumerate(release.toolkits):
+            toolkit = matrix.toolkits.get(name)
+            if toolkit is None:
+                yield (
+                    (*here, "toolkits", i),
+                    f"no toolkit {quote(name)}; {nearest(name, matrix.toolkits)}",
+                )
+            elif text := _impossible(minor, known, name, toolkit):
+                yield (*here, "toolkits", i), text
+            elif not _serves(matrix, minor, toolkit):
+                yield (
+                    (*here, "toolkits", i),
+                    f"{name} has nothing for torch {minor}: its abis are "
+                    f"{join_names(toolkit.abis)}, and stable begins with a later torch",
+                )
+
+
+def _unknown_torch(minor: str) -> str:
+    known = join_names(torch_releases.torch_releases())
+    return f"torch {minor} is not known; known: {known} (a newer torchwheel may know it)"
+
+
+def _impossible(
+    minor: str, known: torch_releases.TorchFacts, name: str, toolkit: ToolkitSection
+) -> str | None:
+    majors = known.majors(toolkit.backend)
+    major = version_key(toolkit.version)[0]
+    if major in majors:
+        return None
+    backend = BRANDS[toolkit.backend]
+    has = f"it has {backend} {join_names(map(str, majors))}" if majors else "it has none of it"
+    return f"torch {minor} has no build for {backend} {major} ({name}); {has}"
+
+
+def _serves(matrix: Matrix, minor: str, toolkit: ToolkitSection) -> bool:
+    floor = matrix.abis.stable
+    if (
+        "aten" in toolkit.abis
+        or floor is None
+        or floor.torch not in torch_releases.torch_releases()
+    ):
+        return True  # or else another rule speaks of it
+    return version_key(minor) >= version_key(floor.torch)

@@ -1,6 +1,8 @@
 """Builds a wheel through PEP 517, so that any ordinary project can be built."""
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,8 +14,37 @@ import build
 import pyproject_hooks
 
 from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.pipeline.log import reason
-from torchwheel.pipeline.scripts import path_with_scripts
+
+
+def path_with_scripts(environ: Mapping[str, str], python: str = sys.executable) -> str:
+    """PATH of `environ`, the scripts beside `python` first."""
+    return os.pathsep.join([str(Path(python).parent), environ.get("PATH", os.defpath)])
+
+
+def find_launcher() -> tuple[str, ...]:
+    """What is put before a compiler so that its work is remembered: sccache, where it is."""
+    found = shutil.which("sccache")
+    return (found,) if found else ()
+
+
+_NAMED = re.compile(r"(torchwheel: |error: |E   |\w*Error: )")
+# Lines that name an error and say no more than that a compiler ended badly.
+_BARE = re.compile(r"error: command .* failed|RuntimeError: Error compiling objects")
+_COMPILER = re.compile(
+    r"\S[^:(]*[:(]\d+[^ ]* (fatal )?error\b|nvcc (fatal|error)|ptxas .*(fatal|error)|\S*/ld: "
+)
+
+
+def failure_reason(log: Path, otherwise: str) -> str:
+    """The last line of `log` that names an error, else `otherwise`.
+
+    Where that line says only that a compiler failed, it is the compiler's own first error.
+    """
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    named = [line for line in lines if _NAMED.match(line)]
+    if named and _BARE.match(named[-1]):
+        named += [line for line in lines if _COMPILER.match(line)][:1]
+    return (named[-1] if named else otherwise).removeprefix("error: ").removeprefix("torchwheel: ")
 
 
 def installed_here(builder: build.ProjectBuilder) -> None:
@@ -90,4 +121,6 @@ def build_wheel(
             return Path(builder.build("wheel", str(out)))
         except (build.BuildException, build.BuildBackendException) as error:
             written.flush()
-            raise TorchwheelError(f"{reason(log, str(error))} (all of it in {log})") from error
+            raise TorchwheelError(
+                f"{failure_reason(log, str(error))} (all of it in {log})"
+            ) from error

@@ -4,13 +4,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from torchwheel.console import Progress
-from torchwheel.image.base import make_base
-from torchwheel.image.build import ensure
+from torchwheel.image.build import ensure, make_base
 from torchwheel.image.engine import find_engine
-from torchwheel.image.of_variant import emulated_image, image_of
-from torchwheel.image.recipe import Base, Image
+from torchwheel.image.recipes import Base, Image, emulated_image, image_of
 from torchwheel.matrix.load import load
-from torchwheel.matrix.select import select
+from torchwheel.matrix.variants import select
 from torchwheel.toolkit.cache import cache_folder
 
 

@@ -1,4 +1,4 @@
-"""Builds and tries a variant in its image: cibuildwheel owns the container."""
+"""Builds and tries a variant in its image, or by emulation; cibuildwheel owns the container."""
 
 import contextlib
 import dataclasses
@@ -13,26 +13,27 @@ from torchwheel import claims as claims_file
 from torchwheel.builder.ninja import is_progress
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import write_text
-from torchwheel.image.build import Built
-from torchwheel.image.engine import Engine
-from torchwheel.matrix.resolve import Variant
+from torchwheel.image.build import Built, ensure, for_machine
+from torchwheel.image.engine import LABEL, Engine, volume_options
+from torchwheel.image.recipes import emulated_image
+from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline import cibuildwheel as cibw
 from torchwheel.pipeline import inside
-from torchwheel.pipeline.container_options import options_of, torch_of
-from torchwheel.pipeline.log import reason
+from torchwheel.pipeline.cibuildwheel import KEPT, OWN, TORCHWHEEL, options_of, torch_of
+from torchwheel.pipeline.frontend import failure_reason
 from torchwheel.pipeline.run import Run, claims_of
 from torchwheel.pipeline.sources import stage
-from torchwheel.smoke import junit
-from torchwheel.smoke.assemble import from_files
-from torchwheel.smoke.record import Record
+from torchwheel.smoke import results
+from torchwheel.smoke.record import SmokeRecord
+from torchwheel.smoke.results import pytest_arguments, record_from_files, select_tests
 
 # The image's build user.
 _USER = 1000
 
 
-def build(
+def build_in_container(
     run: Run, variant: Variant, engine: Engine, image: Built, out: Path, *, tried: bool = True
-) -> tuple[Path, Record | None]:
+) -> tuple[Path, SmokeRecord | None]:
     """The finished wheel of `variant`, below `out`, and how its tests went in the container.
 
     There is no record if it is not to be `tried`, or is for another machine than this one.
@@ -50,7 +51,7 @@ def build(
     project = out / "project"
     stage(run.source, project)
     config = out / "cibuildwheel.toml"
-    write_text(config, cibw.toml(options))
+    write_text(config, cibw.options_toml(options))
     wheels = out / "wheels"
     log = kept / "build.log"
     status = _cibuildwheel(run, variant, engine, options, project, config, wheels, log)
@@ -59,17 +60,19 @@ def build(
         raise TorchwheelError(f"{_why(kept, log, status)} (all of it in {log})")
     if options.tests is None:
         return found[0], None
-    record = from_files(found[0], run.companions, kept / inside.PROBE, kept / inside.JUNIT, status)
+    record = record_from_files(
+        found[0], run.companions, kept / inside.PROBE, kept / inside.JUNIT, status
+    )
     return found[0], record
 
 
 def _why(kept: Path, log: Path, status: int) -> str:
     """The first test that failed, if it came to that, else the line of the log that says why."""
     with contextlib.suppress(OSError, TorchwheelError):
-        for test in junit.parse((kept / inside.JUNIT).read_text(encoding="utf-8")):
+        for test in results.parse_junit((kept / inside.JUNIT).read_text(encoding="utf-8")):
             if test.outcome == "failed":
                 return f"smoke: {test.name}: {test.reason}"
-    return reason(log, f"cibuildwheel ended with status {status}")
+    return failure_reason(log, f"cibuildwheel ended with status {status}")
 
 
 def _writable(folder: Path) -> None:
@@ -116,7 +119,7 @@ def _cibuildwheel(
     return process.returncode
 
 
-def used(kept: Path) -> tuple[dict[str, float], int | None]:
+def read_usage(kept: Path) -> tuple[dict[str, float], int | None]:
     """CPU seconds of each step of the last container, and the most memory up to the build's end."""
     seconds: dict[str, float] = {}
     before, peak = 0.0, None
@@ -131,3 +134,47 @@ def used(kept: Path) -> tuple[dict[str, float], int | None]:
         if step == "build":
             peak = found["peak_bytes"]
     return seconds, peak
+
+
+_HANDLERS = Path("/proc/sys/fs/binfmt_misc")
+_HANDLER = {"linux_aarch64": "qemu-aarch64", "linux_x86_64": "qemu-x86_64"}
+# Names of the distributions; what Python runs the tests with. What the wheels require beside
+# torch is not there: the import of an extension must do without.
+_SCRIPT = f"""
+set -e
+python3 -m pip install --quiet --no-deps --no-index --target /tmp/site /wheels/*.whl
+export PYTHONPATH=/tmp/site:{TORCHWHEEL}
+cp -r /smoke /tmp/tests
+cd /tmp
+read -ra names <<< "$1"
+python3 {TORCHWHEEL}/torchwheel/smoke/probe.py --of "${{names[@]}}" > {KEPT}/{inside.PROBE}
+shift
+exec python3 "$@"
+"""
+
+
+def try_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> SmokeRecord | None:
+    """The record of the smoke tests under emulation; None where that cannot be had here."""
+    wanted = emulated_image(run.matrix, variant, run.root)
+    if wanted is None or not (_HANDLERS / _HANDLER[variant.platform]).exists():
+        return None
+    image = ensure(engine, wanted, run.cache, run.progress)
+    run.progress.step(f"{variant.id}: trying it by emulation")
+    kept = run.kept(variant)
+    volumes = (
+        OWN,
+        *((str(path), f"/wheels/{path.name}", "ro") for path in (wheel, *run.companions)),
+        (str((run.root / run.matrix.smoke.tests).resolve()), "/smoke", "ro"),
+        (str(kept), KEPT, "rw"),
+    )
+    names = (run.matrix.project.name, *(path.name.split("-")[0] for path in run.companions))
+    command = ["run", "--rm", f"--label={LABEL}={run.id}", *for_machine(wanted.machine)]
+    command += volume_options(volumes)
+    command += [image.reference, "bash", "-c", _SCRIPT, "smoke", " ".join(names)]
+    tests = select_tests("tests", run.matrix.smoke.without_gpu)
+    command += pytest_arguments(inside.KEPT / inside.JUNIT, *tests)
+    log = kept / "emulated.log"
+    status = 0 if engine.succeeds(command, log) else 1
+    return record_from_files(
+        wheel, run.companions, kept / inside.PROBE, kept / inside.JUNIT, status
+    )

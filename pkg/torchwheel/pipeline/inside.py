@@ -1,12 +1,9 @@
-"""The steps cibuildwheel runs in the container: `python -m torchwheel.pipeline.inside STEP …`.
-
-Only the standard library, packaging and auditwheel are there. Each step leaves what it saw in the
-kept folder, which the host reads when the container is gone.
-"""
+"""The steps that cibuildwheel runs in the container: `python -m torchwheel.pipeline.inside`."""
 
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,9 +12,44 @@ from pathlib import Path
 from torchwheel import claims as claims_file
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import write_text
-from torchwheel.pipeline.repair import repair
-from torchwheel.pipeline.stamp import stamp
-from torchwheel.pipeline.usage import usage
+from torchwheel.pipeline.repair import repair, stamp
+
+GROUP = Path("/sys/fs/cgroup")
+
+
+@dataclasses.dataclass(frozen=True)
+class Usage:
+    """CPU seconds of all processes so far, and the most bytes they had at once."""
+
+    cpu_seconds: float | None = None
+    peak_bytes: int | None = None
+
+
+def usage(group: Path = GROUP) -> Usage:
+    """Read the running container's account."""
+    micro = re.search(r"usage_usec (\d+)", _read(group / "cpu.stat"))
+    nano = _number(group / "cpuacct" / "cpuacct.usage")
+    if micro:
+        cpu: float | None = int(micro[1]) / 1e6
+    else:
+        cpu = nano / 1e9 if nano is not None else None
+    peak = _number(group / "memory.peak")
+    if peak is None:
+        peak = _number(group / "memory" / "memory.max_usage_in_bytes")
+    return Usage(cpu and round(cpu, 3), peak)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return ""
+
+
+def _number(path: Path) -> int | None:
+    text = _read(path).strip()
+    return int(text) if text.isdigit() else None
+
 
 KEPT = Path("/kept")
 COMPANIONS = Path("/companions")

@@ -5,14 +5,12 @@ from pathlib import Path
 
 from torchwheel.builder.ninja import is_progress
 from torchwheel.errors import UsageError
-from torchwheel.matrix.resolve import Variant
-from torchwheel.pipeline.clock import Clock
+from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.frontend import build_wheel
-from torchwheel.pipeline.repair import repair
-from torchwheel.pipeline.run import Run, claims_of
-from torchwheel.pipeline.stamp import stamp
-from torchwheel.pipeline.told import Places, told
-from torchwheel.smoke.record import Record
+from torchwheel.pipeline.repair import repair, stamp
+from torchwheel.pipeline.run import Clock, Run, claims_of
+from torchwheel.pipeline.told import BuildPaths, build_environment
+from torchwheel.smoke.record import SmokeRecord
 from torchwheel.smoke.run import smoke
 from torchwheel.toolkit.headers import torch_headers
 from torchwheel.toolkit.host import HostCompiler, host_compiler
@@ -76,22 +74,22 @@ def _environment(run: Run, variant: Variant, clock: Clock) -> dict[str, str]:
     """What setup.py is told; a native variant's toolkit is provisioned for it."""
     toolkit, release = variant.toolkit, variant.torch_release
     if toolkit is None or release is None:
-        return told(variant, None)
+        return build_environment(variant, None)
     host = _host()
     with clock.step("toolkit"):
         root = provide(toolkit, toolkit.archs, variant.platform, host, run.cache, run.progress)
         torch = torch_headers(release, run.cache, run.progress)
-    places = Places(
+    places = BuildPaths(
         toolkit=str(root),
         torch=str(torch),
         build=str(run.kept(variant) / "native"),
         shared=str(run.shared(toolkit, f"{root} {host.path} {host.version}")),
         cxx=str(host.path),
     )
-    return told(variant, places, " ".join(run.launcher)) | {"MAX_JOBS": str(run.jobs)}
+    return build_environment(variant, places, " ".join(run.launcher)) | {"MAX_JOBS": str(run.jobs)}
 
 
-def try_out(run: Run, variant: Variant, wheel: Path, clock: Clock) -> Record:
+def try_out(run: Run, variant: Variant, wheel: Path, clock: Clock) -> SmokeRecord:
     """The record of the smoke tests in a clean environment."""
     run.progress.step(f"{variant.id}: smoke")
     wanted = run.matrix.smoke

@@ -1,13 +1,24 @@
-"""auditwheel gives the platform tag that the symbols allow; torch and the driver stay outside."""
+"""Repairs a wheel with auditwheel and writes its claims into it."""
 
+import csv
+import hashlib
+import io
 import os
+import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from packaging.utils import parse_wheel_filename
+
+from torchwheel import __version__
+from torchwheel import claims as claims_file
+from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError
-from torchwheel.pipeline.scripts import path_with_scripts
+from torchwheel.files import record_hash
+from torchwheel.pipeline.frontend import path_with_scripts
 
 # What the user's torch and driver bring.
 _OUTSIDE = (
@@ -43,3 +54,92 @@ def repair(wheel: Path, out: Path, brought: Iterable[str] = ()) -> Path:
             f"auditwheel repair {wheel.name}: {(lines or ['no wheel came out'])[-1]}"
         )
     return found[0]
+
+
+# The oldest date a zip can hold: the day of the build must not show.
+_DATE = (1980, 1, 1, 0, 0, 0)
+_GENERATOR = re.compile(rb"^Generator: .*$", re.MULTILINE)
+_TORCH = re.compile(r"Requires-Dist:\s*torch(?![\w.-])", re.IGNORECASE)
+
+
+def stamp(wheel: Path, claims: Claims, out: Path) -> Path:
+    """A copy of `wheel` in `out` that carries `claims`, packed the same way on every machine."""
+    _, version, _, _ = parse_wheel_filename(wheel.name)
+    own = f"{version.local}." if version.local else ""
+    if own and not (claims.local or "").startswith(own):
+        raise TorchwheelError(
+            f"{wheel.name}: has the local version {version.local!r} already; "
+            f"torchwheel sets it: take it out of the project's version"
+        )
+    stamped = f"{version.public}+{claims.local}" if claims.local else str(version)
+    members = _members(wheel)
+    old = _dist_info(members, wheel.name)
+    new = f"{old.removesuffix('.dist-info').rpartition('-')[0]}-{stamped}.dist-info"
+    renamed = {
+        (new + n.removeprefix(old) if n.startswith(f"{old}/") else n): data
+        for n, data in members.items()
+    }
+    metadata = renamed[f"{new}/METADATA"].decode("utf-8")
+    renamed[f"{new}/METADATA"] = _metadata(metadata, stamped, claims.torch).encode()
+    renamed[f"{new}/{claims_file.FILE}"] = claims_file.dumps(claims).encode()
+    project, _, tags = wheel.name.split("-", 2)
+    return _packed(renamed, new, out / f"{project}-{stamped}-{tags}")
+
+
+def repack(wheel: Path, out: Path) -> Path:
+    """A copy of `wheel` in `out` that claims nothing, packed the same way on every machine."""
+    members = _members(wheel)
+    return _packed(members, _dist_info(members, wheel.name), out / wheel.name)
+
+
+def _members(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {n: archive.read(n) for n in archive.namelist() if not n.endswith("/")}
+
+
+def _packed(members: dict[str, bytes], dist_info: str, target: Path) -> Path:
+    generator = f"Generator: torchwheel ({__version__})".encode()
+    # The packer is us; and another setuptools must not give other bytes.
+    wheel_file = _GENERATOR.sub(generator, members[f"{dist_info}/WHEEL"])
+    record = f"{dist_info}/RECORD"
+    own = {n: data for n, data in members.items() if n != record}
+    pack({**own, f"{dist_info}/WHEEL": wheel_file}, record, target)
+    return target
+
+
+def _dist_info(members: dict[str, bytes], wheel: str) -> str:
+    found = {n.split("/")[0] for n in members if n.split("/")[0].endswith(".dist-info")}
+    if len(found) != 1:
+        raise TorchwheelError(f"{wheel}: one dist-info folder expected, {len(found)} found")
+    return found.pop()
+
+
+def _metadata(text: str, version: str, torch: str) -> str:
+    """The METADATA with another version and exactly one requirement on torch."""
+    head, blank, body = text.partition("\n\n")
+    lines = [line for line in head.rstrip("\n").split("\n") if not _TORCH.match(line)]
+    lines = [f"Version: {version}" if line.startswith("Version:") else line for line in lines]
+    return "\n".join([*lines, f"Requires-Dist: torch{torch}"]) + (blank + body or "\n")
+
+
+def pack(members: dict[str, bytes], record: str, target: Path) -> None:
+    """Write a wheel whose bytes depend on `members` alone."""
+    table = io.StringIO()
+    rows = csv.writer(table, lineterminator="\n")
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        # The dist-info folder last, as PEP 427 recommends.
+        for name in sorted(members, key=lambda n: (".dist-info/" in n, n)):
+            data = members[name]
+            rows.writerow([name, record_hash(hashlib.sha256(data).digest()), len(data)])
+            _add(archive, name, data)
+        rows.writerow([record, "", ""])
+        _add(archive, record, table.getvalue().encode())
+
+
+def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+    info = zipfile.ZipInfo(name, _DATE)
+    info.compress_type = zipfile.ZIP_DEFLATED
+    info.create_system = 3
+    mode = 0o755 if name.endswith(".so") else 0o644
+    info.external_attr = (0o100000 | mode) << 16
+    archive.writestr(info, data)

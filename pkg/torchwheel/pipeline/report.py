@@ -1,17 +1,23 @@
-"""What ends a run: a table and the install commands, 80 columns wide, and the same as JSON."""
+"""What ends a run: the table, the install commands, the JSON report and the index."""
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from torchwheel.pipeline.record import Record
+from torchwheel.files import sha256_by_name
+from torchwheel.index.build import build_index
+from torchwheel.index.contents import IndexedWheel, all_groups, groups_of
+from torchwheel.inspect.wheel import read_wheel
+from torchwheel.pipeline import records
+from torchwheel.pipeline.records import BuildRecord
+from torchwheel.pipeline.run import Run
 from torchwheel.pipeline.schedule import Outcome
-from torchwheel.smoke.companions import FOLDER
-from torchwheel.table import WIDTH, below, size_text
+from torchwheel.smoke.requirements import FOLDER
+from torchwheel.text import WIDTH, detail_lines, size_text
 
 
-def table(records: Sequence[Record], fresh: Sequence[str]) -> str:
+def report_table(records: Sequence[BuildRecord], fresh: Sequence[str]) -> str:
     """One row per wheel, with its file, archs and tag below, since file names are long.
 
     At the end is what goes with them all.
@@ -28,15 +34,15 @@ def table(records: Sequence[Record], fresh: Sequence[str]) -> str:
             f"{record.variant:<{width}}  {size_text(record.size):>8}  "
             f"{record.gates:>2} ok  {seconds:>7}  {cpu:>5}  {record.smoke}"
         )
-        lines += below("file", record.file)
+        lines += detail_lines("file", record.file)
         if record.archs:
-            lines += below("archs", " ".join(record.archs))
-        lines += below("tag", record.tag_reason)
+            lines += detail_lines("archs", " ".join(record.archs))
+        lines += detail_lines("tag", record.tag_reason)
     companions = sorted({name for record in records for name in record.companions})
     return "\n".join([*lines, *(f"with {FOLDER}/{name}" for name in companions)])
 
 
-def dumps(outcomes: Sequence[Outcome]) -> str:
+def report_json(outcomes: Sequence[Outcome]) -> str:
     """Every variant of a run: its record, or why it failed."""
     rows = [
         {
@@ -50,9 +56,27 @@ def dumps(outcomes: Sequence[Outcome]) -> str:
     return json.dumps({"schema": 1, "variants": rows}, indent=1) + "\n"
 
 
-def install_command(project: str, record: Record, group: str, index: Path) -> str:
+def install_command(project: str, record: BuildRecord, group: str, index: Path) -> str:
     """The exact pip command for a wheel of the index."""
     version = record.file.split("-")[1]
     return (
         f'pip install --extra-index-url {(index / group).resolve().as_uri()} "{project}=={version}"'
     )
+
+
+def index_wheels(run: Run, index: Path) -> Mapping[str, tuple[str, ...]]:
+    """Replace `index`; returns the groups of each variant that is in it.
+
+    A wheel that was tried with other companions than there are now waits for its next run.
+    """
+    groups: dict[str, tuple[str, ...]] = {}
+    indexed = []
+    tried_with = sha256_by_name(run.companions)
+    for record in records.all_records(run.dist):
+        claims = read_wheel(run.dist / record.file).claims
+        if claims is not None and record.companions == tried_with:
+            groups[record.variant] = groups_of(claims, run.matrix.served())
+            indexed.append(IndexedWheel(run.dist / record.file, groups[record.variant]))
+    every = all_groups(groups.values())
+    build_index([*indexed, *(IndexedWheel(path, every) for path in run.companions)], index)
+    return groups

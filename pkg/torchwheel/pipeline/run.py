@@ -1,21 +1,38 @@
-"""What all variants of one run share, and what decides a variant's wheel."""
+"""State shared by all variants of a run, and the cache key of each variant."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from torchwheel import __version__
 from torchwheel import claims as claims_file
 from torchwheel.claims import Claims
 from torchwheel.console import Progress
-from torchwheel.files import hashes
+from torchwheel.files import sha256_by_name
 from torchwheel.image.engine import Engine
-from torchwheel.matrix.model import Matrix
-from torchwheel.matrix.resolve import Variant
-from torchwheel.matrix.toolkit_model import Toolkit
+from torchwheel.matrix.sections import Matrix, Toolkit
+from torchwheel.matrix.variants import Variant
 from torchwheel.toolkit.lock import components
+
+
+class Clock:
+    """Seconds per named step."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Time the block."""
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(time.monotonic() - begun, 3)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +129,7 @@ def key_of(run: Run, variant: Variant, place: Sequence[str]) -> str:
         "torchwheel": __version__,
         "twice": run.twice and variant.toolkit is not None,
         "sources": run.sources,
-        "companions": hashes(run.companions),
+        "companions": sha256_by_name(run.companions),
         "claims": claims_file.dumps(claims_of(variant)),
         "platform": variant.platform,
         "toolkit": toolkit.model_dump(mode="json") if toolkit else None,

@@ -8,8 +8,8 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 import psutil
 
 from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.matrix.resolve import Variant
-from torchwheel.pipeline.record import Record
+from torchwheel.matrix.variants import Variant
+from torchwheel.pipeline.records import BuildRecord
 
 # Measured: importing a CUDA torch takes 1 GB and its tests up to 3 in a container.
 BYTES_PER_SLOT = 4 << 30
@@ -20,7 +20,7 @@ class Outcome:
     """What came of one variant: a record (`fresh` if anything had to be done) or an error."""
 
     variant: Variant
-    record: Record | None = None
+    record: BuildRecord | None = None
     fresh: bool = False
     error: str | None = None
 
@@ -38,7 +38,7 @@ def jobs_each(variants: Sequence[Variant], at_once: int, jobs: int) -> int:
     return max(1, jobs // max(1, min(at_once, compiling)))
 
 
-def in_turn(variants: Sequence[Variant]) -> list[Variant]:
+def build_order(variants: Sequence[Variant]) -> list[Variant]:
     """The order of work: toolkits by turns, since variants of one wait for its shared objects."""
     seen: dict[str, int] = {}
     ranks = []
@@ -52,7 +52,7 @@ def in_turn(variants: Sequence[Variant]) -> list[Variant]:
 
 def side_by_side(
     variants: Sequence[Variant],
-    work: Callable[[Variant], tuple[Record, bool]],
+    work: Callable[[Variant], tuple[BuildRecord, bool]],
     at_once: int,
 ) -> list[Outcome]:
     """The outcome of `work` on each variant, in the order given.
@@ -71,7 +71,7 @@ def side_by_side(
         return Outcome(variant, record, fresh)
 
     with ThreadPoolExecutor(at_once) as pool:
-        futures = {variant.id: pool.submit(one, variant) for variant in in_turn(variants)}
+        futures = {variant.id: pool.submit(one, variant) for variant in build_order(variants)}
         try:
             wait(futures.values(), return_when=FIRST_EXCEPTION)
         finally:

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from torchwheel.files import inside
+from torchwheel.files import path_inside
 
 _OUTPUTS = {"build", "dist"}
 _NEVER_SOURCES = {"__pycache__", "node_modules"}
@@ -31,7 +31,7 @@ def source_digest(folder: Path) -> str:
 def stage(source: Path, target: Path) -> None:
     """A copy of the project's files alone, their times kept: ninja goes by them."""
     for path in source_files(source):
-        copy = inside(target, str(path.relative_to(source)), source.name)
+        copy = path_inside(target, str(path.relative_to(source)), source.name)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, copy)
 

@@ -3,11 +3,11 @@
 import dataclasses
 
 from torchwheel.builder import environment
-from torchwheel.matrix.resolve import Variant
+from torchwheel.matrix.variants import Variant
 
 
 @dataclasses.dataclass(frozen=True)
-class Places:
+class BuildPaths:
     """Where a build finds its toolkit, torch's headers and its folders."""
 
     toolkit: str
@@ -18,7 +18,9 @@ class Places:
     sysroot: str | None = None
 
 
-def told(variant: Variant, places: Places | None, launcher: str = "") -> dict[str, str]:
+def build_environment(
+    variant: Variant, places: BuildPaths | None, launcher: str = ""
+) -> dict[str, str]:
     """The environment of setup.py (see builder/environment.py); a pure variant needs no places."""
     toolkit = variant.toolkit
     if toolkit is None or variant.torch_release is None or places is None:

@@ -3,24 +3,59 @@
 import dataclasses
 import shutil
 import tempfile
+import zipfile
 from pathlib import Path
 
-from torchwheel.check.gates import faults, passed, run_gates
-from torchwheel.check.limits import Limits
+from torchwheel.check.facts import Limits
+from torchwheel.check.gates import all_passed, faults, run_gates
 from torchwheel.errors import TorchwheelError
-from torchwheel.files import hashes, no_space_is_one_line, sha256, write_text
+from torchwheel.files import explain_full_disk, sha256, sha256_by_name, write_text
 from torchwheel.image.build import Built, ensure
-from torchwheel.image.of_variant import image_of
-from torchwheel.matrix.resolve import Variant
-from torchwheel.pipeline import emulated, in_container, on_host
-from torchwheel.pipeline import record as records
-from torchwheel.pipeline.clock import Clock
+from torchwheel.image.recipes import image_of
+from torchwheel.matrix.variants import Variant
+from torchwheel.pipeline import in_container, on_host, records
 from torchwheel.pipeline.inside import JUNIT
-from torchwheel.pipeline.record import Record
-from torchwheel.pipeline.rejected import keep_rejected
-from torchwheel.pipeline.reproduce import reproduce
-from torchwheel.pipeline.run import Run, claims_of, key_of, newest_glibc
+from torchwheel.pipeline.records import BuildRecord, keep_rejected
+from torchwheel.pipeline.run import Clock, Run, claims_of, key_of, newest_glibc
+from torchwheel.pipeline.sources import stage
 from torchwheel.smoke import record as smoke_record
+
+
+def reproduce(run: Run, variant: Variant, image: Built | None, wheel: Path, out: Path) -> None:
+    """Raise if a second build of `variant` differs from `wheel`; `out` is a scratch folder."""
+    with tempfile.TemporaryDirectory(prefix="torchwheel-again-") as folder:
+        root = Path(folder).resolve()
+        stage(run.source, root / run.matrix.project.source)
+        # What is kept between builds is kept by the project's folder: here, nothing.
+        again = dataclasses.replace(run, root=root, launcher=())
+        second = out / "again"
+        second.mkdir()
+        try:
+            if image is None or run.engine is None:
+                found = on_host.build(again, variant, second, Clock())
+            else:
+                found, _ = in_container.build_in_container(
+                    again, variant, run.engine, image, second, tried=False
+                )
+        finally:
+            shutil.rmtree(again.kept(variant).parent, ignore_errors=True)
+        if sha256(found) != sha256(wheel):
+            raise TorchwheelError(f"not reproducible: {_difference(wheel, found)}")
+
+
+def _difference(first: Path, second: Path) -> str:
+    """Where two wheels differ: their names, or the first member that is not the same."""
+    if first.name != second.name:
+        return f"the second build is named {second.name}, not {first.name}"
+    with zipfile.ZipFile(first) as one, zipfile.ZipFile(second) as other:
+        names = sorted({*one.namelist(), *other.namelist()}, key=lambda n: (".dist-info/" in n, n))
+        for name in names:
+            if name not in one.namelist() or name not in other.namelist():
+                return f"{name} is in one of two builds of {first.name} only"
+            if one.read(name) != other.read(name):
+                return f"{name} differs between two builds of {first.name}"
+    return f"two builds of {first.name} pack the same files differently"
+
 
 NOT_RUN = "not run: for another machine"
 
@@ -37,32 +72,32 @@ class Made:
     """
 
     wheel: Path
-    smoke: smoke_record.Record | None
+    smoke: smoke_record.SmokeRecord | None
     cpu_seconds: dict[str, float] = dataclasses.field(default_factory=dict)
     peak_bytes: int | None = None
 
 
-def make(run: Run, variant: Variant) -> tuple[Record, bool]:
+def make(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
     """Bring `variant` up to date; returns its record and whether anything had to be done."""
     image = _image(run, variant)
     place = ["image", image.digest] if image else on_host.facts(variant)
     key = key_of(run, variant, place)
-    done = records.finished(run.dist, variant.id, key)
+    done = records.load_finished(run.dist, variant.id, key)
     if done:
         return done, False
     clock = Clock()
     # Inside dist, so that the last rename stays on one disk.
     aside = run.dist / records.FOLDER
     with (
-        no_space_is_one_line(run.dist),
+        explain_full_disk(run.dist),
         tempfile.TemporaryDirectory(prefix="making-", dir=aside) as folder,
         clock.step("total"),
     ):
         made = _make(run, variant, image, Path(folder), clock)
         tag_reason, gates = _gates(run, variant, made.wheel, clock)
-        records.forget(run.dist, variant.id)
+        records.forget_record(run.dist, variant.id)
         wheel = made.wheel.replace(run.dist / made.wheel.name)
-    record = Record(
+    record = BuildRecord(
         variant=variant.id,
         key=key,
         file=wheel.name,
@@ -78,9 +113,9 @@ def make(run: Run, variant: Variant) -> tuple[Record, bool]:
         cpu_seconds=made.cpu_seconds,
         peak_bytes=made.peak_bytes,
         built_twice=run.twice and variant.toolkit is not None,
-        companions=hashes(run.companions),
+        companions=sha256_by_name(run.companions),
     )
-    records.save(run.dist, record)
+    records.save_record(run.dist, record)
     return record, True
 
 
@@ -98,15 +133,15 @@ def _make(run: Run, variant: Variant, image: Built | None, out: Path, clock: Clo
         made = Made(wheel, on_host.try_out(run, variant, wheel, clock))
     else:
         with clock.step("container"):
-            wheel, record = in_container.build(run, variant, run.engine, image, out)
+            wheel, record = in_container.build_in_container(run, variant, run.engine, image, out)
         if record is None:
             with clock.step("emulated"):
-                record = emulated.try_out(run, variant, run.engine, wheel)
-        cpu, peak = in_container.used(run.kept(variant))
+                record = in_container.try_emulated(run, variant, run.engine, wheel)
+        cpu, peak = in_container.read_usage(run.kept(variant))
         made = Made(wheel, record, cpu, peak)
         if record:
             report = run.dist / "smoke" / f"{variant.id}.json"
-            write_text(report, smoke_record.dumps(record))
+            write_text(report, smoke_record.dump_smoke(record))
             shutil.copyfile(run.kept(variant) / JUNIT, report.with_suffix(".xml"))
     if run.twice and variant.toolkit:
         with clock.step("twice"):
@@ -127,7 +162,7 @@ def _gates(run: Run, variant: Variant, wheel: Path, clock: Clock) -> tuple[str, 
     with clock.step("gates"):
         limits = Limits(run.matrix.gates.max_size_mib, newest_glibc(run, variant))
         results = run_gates(wheel, limits)
-    if not passed(results):
+    if not all_passed(results):
         rejected = keep_rejected(wheel, run.dist)
         raise TorchwheelError(f"{faults(results)} (the wheel is kept as {rejected})")
     reason = next(result.says for result in results if result.name == "platform-tag")

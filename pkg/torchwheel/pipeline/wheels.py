@@ -7,40 +7,35 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from torchwheel.arch import names
-from torchwheel.arch.devices import visible
-from torchwheel.arch.table import Compiler
-from torchwheel.builder.jobs import parallel_jobs
-from torchwheel.console import Progress, waiting
+from torchwheel.arch import lists
+from torchwheel.arch.compilers import Compiler
+from torchwheel.arch.devices import visible_gpus
+from torchwheel.builder.build import parallel_jobs
+from torchwheel.console import Progress, say_waiting
 from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.files import sweep, write_text
+from torchwheel.files import remove_leftovers, write_text
 from torchwheel.image.engine import find_engine
 from torchwheel.image.reaper import reaping
 from torchwheel.matrix.load import load
-from torchwheel.matrix.model import Matrix
-from torchwheel.matrix.resolve import Variant
 from torchwheel.matrix.rules import findings
-from torchwheel.matrix.select import select
-from torchwheel.matrix.toolkit_model import ToolkitSection
-from torchwheel.pipeline import on_host, report
-from torchwheel.pipeline import record as records
-from torchwheel.pipeline import request as requests
+from torchwheel.matrix.sections import Matrix, ToolkitSection
+from torchwheel.matrix.variants import Variant, select
+from torchwheel.pipeline import on_host, records, report
+from torchwheel.pipeline import records as requests
 from torchwheel.pipeline import variant as one
-from torchwheel.pipeline.companions import companions
-from torchwheel.pipeline.indexed import index_wheels
-from torchwheel.pipeline.record import Record
-from torchwheel.pipeline.report import install_command
-from torchwheel.pipeline.request import Request
+from torchwheel.pipeline.bundled import build_bundled
+from torchwheel.pipeline.frontend import find_launcher
+from torchwheel.pipeline.records import BuildRecord, WheelsRequest
+from torchwheel.pipeline.report import index_wheels, install_command
 from torchwheel.pipeline.run import Run
 from torchwheel.pipeline.schedule import jobs_each, side_by_side, slots
-from torchwheel.pipeline.scripts import find_launcher
 from torchwheel.pipeline.sources import source_digest
 from torchwheel.toolkit.cache import cache_folder
 
 
 def wheels(
     matrix_file: Path,
-    request: Request,
+    request: WheelsRequest,
     dist: Path,
     progress: Progress,
     *,
@@ -75,9 +70,9 @@ def wheels(
     root = matrix_file.resolve().parent
     lock = FileLock(dist / records.FOLDER / "lock")
     at_once = at_once or slots(len(variants))
-    with waiting(lock, f"another run writes to {dist}", progress):
+    with say_waiting(lock, f"another run writes to {dist}", progress):
         _sweep(dist)
-        requests.save(dist, request)
+        requests.save_request(dist, request)
         run = Run(
             matrix=matrix,
             root=root,
@@ -89,14 +84,14 @@ def wheels(
             engine=engine,
             jobs=jobs_each(variants, at_once, parallel_jobs()),
             twice=twice,
-            companions=companions(root, matrix.project.companions, dist, progress),
+            companions=build_bundled(root, matrix.project.companions, dist, progress),
         )
         with reaping(engine, run.id) if engine else contextlib.nullcontext():
             return _all(run, variants, at_once)
 
 
 def _all(run: Run, variants: Sequence[Variant], at_once: int) -> tuple[str, int]:
-    def work(variant: Variant) -> tuple[Record, bool]:
+    def work(variant: Variant) -> tuple[BuildRecord, bool]:
         try:
             record, fresh = one.make(run, variant)
         except TorchwheelError:
@@ -110,12 +105,12 @@ def _all(run: Run, variants: Sequence[Variant], at_once: int) -> tuple[str, int]
     failed = {outcome.variant.id: outcome.error for outcome in outcomes if outcome.error}
     index = run.dist / "index"
     groups = index_wheels(run, index)
-    write_text(run.dist / "report.json", report.dumps(outcomes))
+    write_text(run.dist / "report.json", report.report_json(outcomes))
     parts = []
     if done:
         fresh = [outcome.variant.id for outcome in outcomes if outcome.fresh]
         commands = _commands(run.matrix, done, groups, index)
-        parts += [report.table(done, fresh), "\n  ".join(["To install:", *commands])]
+        parts += [report.report_table(done, fresh), "\n  ".join(["To install:", *commands])]
     if failed:
         parts.append("\n".join(f"failed: {name}: {error}" for name, error in failed.items()))
     return "\n\n".join(parts), int(bool(failed))
@@ -127,7 +122,7 @@ def _listed(archs: Sequence[str], toolkit: ToolkitSection) -> tuple[str, ...]:
     if toolkit.backend == "rocm" or not own:
         return tuple(own)
     compiler = Compiler("cuda", toolkit.version)
-    found = names.read(";".join(own), compiler, lambda: visible("cuda"), "--archs")
+    found = lists.parse_arch_list(";".join(own), compiler, lambda: visible_gpus("cuda"), "--archs")
     return tuple(map(str, found.whole("--archs")))
 
 
@@ -155,11 +150,11 @@ def _sweep(dist: Path) -> None:
     for left in (dist / records.FOLDER).glob("making-*"):
         shutil.rmtree(left, ignore_errors=True)
     for folder in (dist, dist / records.FOLDER, dist / "smoke"):
-        sweep(folder)
+        remove_leftovers(folder)
 
 
 def _commands(
-    matrix: Matrix, done: Sequence[Record], groups: Mapping[str, tuple[str, ...]], index: Path
+    matrix: Matrix, done: Sequence[BuildRecord], groups: Mapping[str, tuple[str, ...]], index: Path
 ) -> list[str]:
     return [
         install_command(matrix.project.name, record, groups[record.variant][0], index)

@@ -9,20 +9,18 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from torchwheel.builder.build import build
+from torchwheel.builder.build import build, parallel_jobs
 from torchwheel.builder.extension import SOURCES, Extension
-from torchwheel.builder.jobs import parallel_jobs
+from torchwheel.builder.hipify import hipify_sources
 from torchwheel.builder.recipe import Recipe, make_recipe
 from torchwheel.builder.sources import sources_of
-from torchwheel.builder.translated import translated
 from torchwheel.console import Terminal
 from torchwheel.errors import UsageError
-from torchwheel.jit.content import read_content
+from torchwheel.jit.content import Work, read_content
 from torchwheel.jit.folder import jit_folder
-from torchwheel.jit.key import Facts, placeless
-from torchwheel.jit.make import Wanted, make
-from torchwheel.jit.work import Work
-from torchwheel.runtime.status import Step
+from torchwheel.jit.key import BuildFacts, strip_folders
+from torchwheel.jit.make import LibraryRequest, make
+from torchwheel.runtime.status import LoadStep
 from torchwheel.runtime.target import Here, here
 
 _HEADERS = {".h", ".hh", ".hpp", ".hxx", ".cuh", ".hip", ".inc", ".inl", ".ipp", ".tcc"}
@@ -30,7 +28,7 @@ _HEADERS = {".h", ".hh", ".hpp", ".hxx", ".cuh", ".hip", ".inc", ".inl", ".ipp",
 
 def obtain(
     extension: Extension, package: Path, name: str | None, environ: Mapping[str, str] = os.environ
-) -> tuple[Path, Step]:
+) -> tuple[Path, LoadStep]:
     """The library of one operator, or the module of the whole, for the GPUs of this machine.
 
     Args:
@@ -48,7 +46,7 @@ def obtain(
     with Terminal().running() as progress:
         source = source_folder(extension, package)
         found = here(extension, name, source, environ, progress)
-        step: Step = "jit cache"
+        step: LoadStep = "jit cache"
         # A terminal shows each file for as long as it is compiled; a log is spared that.
         say = progress.step if progress.console.is_terminal else _to_nobody
 
@@ -57,7 +55,7 @@ def obtain(
             step = "jit build"
             target = dataclasses.replace(found.target, source=work.source)
             sources = sources_of(extension, target, name)
-            sources, target = translated(extension, sources, target, work.folder / "translated")
+            sources, target = hipify_sources(extension, sources, target, work.folder / "translated")
             recipe = make_recipe(extension, sources, target)
             return build(recipe, work.folder, None, parallel_jobs(environ), say)
 
@@ -87,7 +85,7 @@ def _files(recipe: Recipe, source: Path) -> list[str]:
     return sorted(str(path.relative_to(source)) for path in compiled | headers)
 
 
-def _wanted(extension: Extension, name: str | None, found: Here) -> Wanted:
+def _wanted(extension: Extension, name: str | None, found: Here) -> LibraryRequest:
     """What decides the library's bytes."""
     target = found.target
     recipe = make_recipe(extension, sources_of(extension, target, name), target)
@@ -98,13 +96,13 @@ def _wanted(extension: Extension, name: str | None, found: Here) -> Wanted:
         "torchwheel": Path(__file__).parents[1],
         "cxx": Path(target.cxx),
     }
-    return Wanted(
-        Facts(
+    return LibraryRequest(
+        BuildFacts(
             name=f"{extension.package}.{name}" if name else extension.package,
             archs=tuple(map(str, target.toolkit.archs)),
             toolkit=found.compilers,
             torch=f"{found.torch} {target.abi}",
-            commands=placeless((step.command for step in recipe.whole().steps), places),
+            commands=strip_folders((step.command for step in recipe.whole().steps), places),
         ),
         read_content(target.source, map(glob.escape, _files(recipe, target.source))),
     )

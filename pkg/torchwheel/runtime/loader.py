@@ -6,13 +6,45 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Literal, get_args
 
 from torchwheel.builder.extension import Extension
-from torchwheel.runtime import mode as modes
 from torchwheel.runtime import prebuilt
 from torchwheel.runtime.first_call import FirstCall
-from torchwheel.runtime.fits import fault_of
-from torchwheel.runtime.status import ExtensionStatus, OperatorStatus, Refusal, Step, Way
+from torchwheel.runtime.prebuilt import fault_of
+from torchwheel.runtime.status import ExtensionStatus, LoadStep, OperatorStatus, Refusal, Way
+
+VARIABLE = "TORCHWHEEL_MODE"
+
+Mode = Literal["auto", "prebuilt", "jit", "fallback", "error"]
+"""auto: prebuilt, else built at first use, else plain PyTorch. prebuilt: nothing is built. jit: the
+prebuilt library is passed over. fallback: plain PyTorch. error: as auto, but where plain PyTorch
+would run in place of a GPU's kernels, that is an error."""
+
+
+def read_mode(environ: Mapping[str, str]) -> Mode:
+    """The mode asked for; a word that is none is a warning, and means auto."""
+    asked = environ.get(VARIABLE) or "auto"
+    for known in get_args(Mode):
+        if asked == known:
+            return known  # type: ignore[no-any-return]
+    warnings.warn(
+        f"{VARIABLE}={asked}: one of {', '.join(get_args(Mode))} expected; auto is taken",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return "auto"
+
+
+def may_load(chosen: Mode) -> bool:
+    """Whether a prebuilt library may be loaded."""
+    return chosen in ("auto", "prebuilt", "error")
+
+
+def may_build(chosen: Mode) -> bool:
+    """Whether a library may be built at first use."""
+    return chosen in ("auto", "jit", "error")
+
 
 _LOADED: dict[str, "Loaded"] = {}
 
@@ -28,7 +60,7 @@ def load(extension: Extension, package: Path, ops: Mapping[str, Sequence[str]]) 
         package: the folder of its package.
         ops: per operator family, the names of its operators that have a native kernel.
     """
-    loaded = Loaded(extension, package, ops, modes.mode(os.environ))
+    loaded = Loaded(extension, package, ops, read_mode(os.environ))
     _LOADED[extension.package] = loaded
     loaded.start(lambda: fault_of(extension))
     return loaded.status()
@@ -57,7 +89,7 @@ class Loaded:
         extension: Extension,
         package: Path,
         ops: Mapping[str, Sequence[str]],
-        mode: modes.Mode,
+        mode: Mode,
     ) -> None:
         """Nothing is loaded yet: every operator falls back.
 
@@ -91,11 +123,13 @@ class Loaded:
         operators = tuple(self.operators.values())
         return ExtensionStatus(self.extension.package, self.mode, operators, self.module)
 
-    def start(self, check: prebuilt.Check) -> None:
+    def start(self, check: prebuilt.LoadCheck) -> None:
         """Load what is prebuilt; where that fails, have operators wait for their first call."""
         refusals: tuple[Refusal, ...] = ()
-        if modes.may_load(self.mode):
-            library, self.module, refusals = prebuilt.load(self.extension, self.package, check)
+        if may_load(self.mode):
+            library, self.module, refusals = prebuilt.load_prebuilt(
+                self.extension, self.package, check
+            )
             if library is not None:
                 self._all(self.operators, way="prebuilt", library=library, refusals=refusals)
                 # A library for few GPUs may have been built without an operator.
@@ -103,7 +137,7 @@ class Loaded:
         missing = [name for name in self.operators if not self._has_kernels(name)]
         if not missing:
             return
-        waiting = modes.may_build(self.mode) and _has_gpu_support()
+        waiting = may_build(self.mode) and _has_gpu_support()
         self._all(missing, way="waiting" if waiting else "fallback", refusals=refusals)
         without = [self.operators[name] for name in missing]
         if waiting:
@@ -156,7 +190,7 @@ class Loaded:
             return lambda: self._give_up(name, Refusal("jit build", reason))
         return lambda: self._take(name, library, step)
 
-    def _take(self, name: str, library: Path, step: Step) -> None:
+    def _take(self, name: str, library: Path, step: LoadStep) -> None:
         try:
             prebuilt.load_library(library)
         except Exception as error:  # whatever it is, PyTorch is still there
@@ -180,9 +214,7 @@ class Loaded:
     def _sentence(self, operators: Collection[OperatorStatus]) -> str:
         names = ", ".join(one.operator for one in operators)
         reasons = dict.fromkeys(str(refusal) for one in operators for refusal in one.refusals)
-        why = (
-            "; ".join(reasons) or f"{modes.VARIABLE}={self.mode}, and this torch has no GPU support"
-        )
+        why = "; ".join(reasons) or f"{VARIABLE}={self.mode}, and this torch has no GPU support"
         return (
             f"{self.extension.package}: {names} on plain PyTorch: {why}. "
             f"`python -m {self.extension.package}` says what mends it."

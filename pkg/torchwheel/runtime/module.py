@@ -8,9 +8,9 @@ from pathlib import Path
 from types import ModuleType
 
 from torchwheel.builder.extension import Extension
-from torchwheel.runtime import mode as modes
+from torchwheel.runtime import loader as modes
 from torchwheel.runtime import prebuilt
-from torchwheel.runtime.fits import fault_of
+from torchwheel.runtime.prebuilt import fault_of
 from torchwheel.runtime.status import Refusal
 
 
@@ -29,10 +29,12 @@ def load_module(extension: Extension, package: Path) -> ModuleType:
     """
     if extension.module is None:
         raise ValueError("an ordinary extension names its `module`")
-    mode = modes.mode(os.environ)
+    mode = modes.read_mode(os.environ)
     refusals: tuple[Refusal, ...] = ()
     if modes.may_load(mode):
-        _, module, refusals = prebuilt.load(extension, package, lambda: fault_of(extension))
+        _, module, refusals = prebuilt.load_prebuilt(
+            extension, package, lambda: fault_of(extension)
+        )
         if module is not None:
             return module
     if modes.may_build(mode):

@@ -1,24 +1,53 @@
-"""Finds and loads the prebuilt library of an installed extension.
-
-There are two kinds. A stable library, in the folder _lib, registers its kernels with any torch from
-its floor on. An extension module is for one torch and one Python; it has entry points besides.
-"""
+"""Checks, finds and loads the prebuilt library of an installed extension."""
 
 import importlib
 import importlib.machinery
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 
+from torchwheel import claims
 from torchwheel.builder.extension import LIBRARIES, Extension
 from torchwheel.runtime.status import Refusal
 
-Check = Callable[[], str | None]
+
+def installed_claims(distribution: str) -> claims.Claims | None:
+    """The claims of an installed wheel; None where it has none, as a source tree has not."""
+    try:
+        text = metadata.distribution(distribution).read_text(claims.FILE)
+    except metadata.PackageNotFoundError:
+        return None
+    return claims.loads(text, f"{distribution}: {claims.FILE}") if text else None
+
+
+def fault_of(extension: Extension) -> str | None:
+    """Why its prebuilt library must not be loaded here, and what to do; None if it may be.
+
+    It asks for what costs nothing: torch and the C library. Kernels for another GPU are the
+    driver's to refuse: to ask for the GPUs takes longer than the import.
+    """
+    claimed = installed_claims(extension.package)
+    if claimed is None:
+        return None
+    from torchwheel.machine import probe  # noqa: PLC0415 - for installed wheels alone
+    from torchwheel.machine.facts import fact_or_reason  # noqa: PLC0415
+    from torchwheel.machine.torch import find_torch  # noqa: PLC0415
+    from torchwheel.validate.checks import load_findings  # noqa: PLC0415
+    from torchwheel.validate.findings import let_pass  # noqa: PLC0415
+
+    torch, glibc = fact_or_reason(find_torch())[0], fact_or_reason(probe.glibc())[0]
+    findings = load_findings(claimed, torch, glibc, package=extension.package)
+    blocking = [finding for finding in let_pass(findings) if finding.blocks]
+    return "; ".join(map(str, blocking)) or None
+
+
+LoadCheck = Callable[[], str | None]
 """Says why the installed wheel does not fit this machine, or None."""
 
 
-def load(
-    extension: Extension, package: Path, check: Check
+def load_prebuilt(
+    extension: Extension, package: Path, check: LoadCheck
 ) -> tuple[Path | None, ModuleType | None, tuple[Refusal, ...]]:
     """Load the first library that this torch accepts. Never raises.
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Literal
 
-Step = Literal["prebuilt", "jit cache", "jit build"]
+LoadStep = Literal["prebuilt", "jit cache", "jit build"]
 Way = Literal["prebuilt", "jit cache", "jit build", "fallback", "waiting"]
 """What an operator runs on; "waiting": it will be built at its first call on a GPU."""
 
@@ -21,7 +21,7 @@ class Refusal:
             that was never there is not.
     """
 
-    step: Step
+    step: LoadStep
     reason: str
     fault: bool = True
 

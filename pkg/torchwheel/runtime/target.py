@@ -1,4 +1,4 @@
-"""What a library that is built here is built with and for."""
+"""The target of a library that is built here: toolkit, archs, torch, compilers."""
 
 import dataclasses
 import hashlib
@@ -6,27 +6,64 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
-from torchwheel.arch.backend import BRANDS
-from torchwheel.arch.devices import Visible
-from torchwheel.arch.model import Arch
-from torchwheel.arch.table import Compiler
-from torchwheel.arch.wanted import VISIBLE, wanted
-from torchwheel.builder import found as looked_up
+from torchwheel.arch.compilers import Compiler
+from torchwheel.arch.devices import VisibleGpus
+from torchwheel.arch.lists import VISIBLE, choose_archs
+from torchwheel.arch.model import BRANDS, Arch
+from torchwheel.builder import discovery as looked_up
 from torchwheel.builder import target as targets
 from torchwheel.builder.extension import Extension
 from torchwheel.claims import Claims
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError
-from torchwheel.machine.model import FoundToolkit
-from torchwheel.machine.tool import ask
-from torchwheel.machine.torch_facts import find_torch
-from torchwheel.machine.torch_model import Absent, Torch
-from torchwheel.machine.versions import numbers, of_tool
-from torchwheel.machine.whole import for_builds
-from torchwheel.runtime.download import offer, toolkit_of
+from torchwheel.machine import probe
+from torchwheel.machine.discovery import find_for_builds
+from torchwheel.machine.facts import Absent, InstalledToolkit, Torch
+from torchwheel.machine.probe import ask
+from torchwheel.machine.torch import find_torch
+from torchwheel.toolkit.cache import cache_folder
 from torchwheel.toolkit.host import HostCompiler
-from torchwheel.validate.before_build import build_findings, chosen
-from torchwheel.validate.override import enforce
+from torchwheel.validate.checks import build_findings, preferred_toolkit
+from torchwheel.validate.findings import enforce
+from torchwheel.versions import tool_version, version_numbers
+
+VARIABLE = "TORCHWHEEL_DOWNLOAD"
+"""Set to 1, it allows a download of some 300 MB, pinned and hashed, kept in the cache."""
+
+
+def download_offer(torch: Torch) -> tuple[str, ...]:
+    """What to tell somebody who has no toolkit, where one can be had."""
+    if _release(torch) is None:
+        return ()
+    return (f"or set {VARIABLE}=1: CUDA {torch.cuda} is then downloaded from PyPI, and kept",)
+
+
+def _release(torch: Torch) -> str | None:
+    """The CUDA release to download: torch's, if the lock has it."""
+    # Not before it is needed: it reads the lock.
+    from torchwheel.toolkit.lock import components  # noqa: PLC0415
+
+    try:
+        return torch.cuda if torch.cuda and components(torch.cuda) else None
+    except TorchwheelError:
+        return None
+
+
+def download_toolkit(
+    torch: Torch, environ: Mapping[str, str], progress: Progress
+) -> InstalledToolkit | None:
+    """The CUDA toolkit of torch's release; None if it is not allowed, or cannot be had.
+
+    Raises:
+        TorchwheelError: the download failed.
+    """
+    release = _release(torch) if environ.get(VARIABLE) == "1" else None
+    if release is None:
+        return None
+    from torchwheel.toolkit.provide import provision_pypi  # noqa: PLC0415 - starts pip
+
+    root, _ = provision_pypi(release, probe.platform_tag(), cache_folder(), progress)
+    return InstalledToolkit("cuda", root, release, "torchwheel's cache")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,16 +101,18 @@ def here(
         raise TorchwheelError(torch.reason)
     abi, backend = _abi(extension, name, torch), torch.backend or "cuda"
     claims = Claims("jit", abi, "", backend)
-    machine = for_builds(torch, backend, environ)
-    toolkit = chosen(claims, torch, machine.toolkits)
+    machine = find_for_builds(torch, backend, environ)
+    toolkit = preferred_toolkit(claims, torch, machine.toolkits)
     if toolkit is None or toolkit.problem:
-        toolkit = toolkit_of(torch, environ, progress) or toolkit
+        toolkit = download_toolkit(torch, environ, progress) or toolkit
     if toolkit is None or machine.host is None:
         # Nothing to let pass: there is nothing to build with.
         found = build_findings(claims, machine, toolkit, package=extension.package)
-        raise TorchwheelError("; ".join([*map(str, found), *(() if toolkit else offer(torch))]))
-    seen = Visible(machine.gpus, machine.gpus_problem)
-    archs = wanted(
+        raise TorchwheelError(
+            "; ".join([*map(str, found), *(() if toolkit else download_offer(torch))])
+        )
+    seen = VisibleGpus(machine.gpus, machine.gpus_problem)
+    archs = choose_archs(
         Compiler(toolkit.backend, toolkit.release),
         environ,
         for_this_machine=True,
@@ -93,7 +132,7 @@ def here(
             abi=abi,
             source=source,
             toolkit=_toolkit(toolkit, archs.archs),
-            torch=targets.Torch(
+            torch=targets.TorchHeaders(
                 torch.folder.parent,
                 extension.torch if abi == "stable" else torch.minor,
                 torch.old_abi,
@@ -110,23 +149,27 @@ def here(
     )
 
 
-def _abi(extension: Extension, name: str | None, torch: Torch) -> targets.Abi:
+def _abi(extension: Extension, name: str | None, torch: Torch) -> targets.NativeAbi:
     """The stable flavour where torch has it: it is the one that is compiled in a second."""
     operators = extension.operators if name is None else [extension.operator(name)]
     has_it = all("stable" in operator.bindings for operator in operators)
-    stable = has_it and not extension.ordinary and numbers(torch.minor) >= numbers(extension.torch)
+    stable = (
+        has_it
+        and not extension.ordinary
+        and version_numbers(torch.minor) >= version_numbers(extension.torch)
+    )
     return "stable" if stable else "aten"
 
 
-def _toolkit(found: FoundToolkit, archs: tuple[Arch, ...]) -> targets.Toolkit:
+def _toolkit(found: InstalledToolkit, archs: tuple[Arch, ...]) -> targets.DeviceCompiler:
     machine = platform.machine()
     runtime = looked_up.hip_runtime if found.backend == "rocm" else looked_up.cuda_runtime
-    return targets.Toolkit(
+    return targets.DeviceCompiler(
         found.backend, found.root, found.release, archs, runtime(found.root, machine)
     )
 
 
-def _compilers(toolkit: FoundToolkit, host: HostCompiler) -> str:
+def _compilers(toolkit: InstalledToolkit, host: HostCompiler) -> str:
     """E.g. "CUDA 13.0.88 (3f2a01bc), gcc 12.2.0".
 
     Two compilers of one release may differ, so the whole of what one prints of itself counts.
@@ -134,5 +177,8 @@ def _compilers(toolkit: FoundToolkit, host: HostCompiler) -> str:
     compiler = toolkit.root / "bin" / ("hipcc" if toolkit.backend == "rocm" else "nvcc")
     said = ask([str(compiler), "--version"])
     text = said.reason if isinstance(said, Absent) else said
-    release, own = of_tool(text) or toolkit.release, hashlib.sha256(text.encode()).hexdigest()[:8]
+    release, own = (
+        tool_version(text) or toolkit.release,
+        hashlib.sha256(text.encode()).hexdigest()[:8],
+    )
     return f"{BRANDS[toolkit.backend]} {release} ({own}), {host.family} {host.version}"

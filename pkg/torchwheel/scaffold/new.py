@@ -11,9 +11,9 @@ import jinja2
 from torchwheel import __version__
 from torchwheel.builder.extension import STABLE_SINCE
 from torchwheel.errors import UsageError
-from torchwheel.files import folder_aside
-from torchwheel.matrix.facts import torch_releases
-from torchwheel.shown import quoted, version_key
+from torchwheel.files import make_folder_atomically
+from torchwheel.matrix.torch_releases import torch_releases
+from torchwheel.text import quote, version_key
 
 _TEMPLATE = Path(__file__).parent / "template"
 # Ends the templates' names: they are no Python for the tools that look at this package's. Names
@@ -34,7 +34,7 @@ def new(name: str, where: Path) -> Path:
     folder = where / name
     if folder.exists():
         raise UsageError(f"{folder}: is there already; take another name, or --folder")
-    with folder_aside(folder) as aside:
+    with make_folder_atomically(folder) as aside:
         for path, text in rendered(name, package).items():
             target = aside / path
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -47,11 +47,11 @@ def package_of(name: str) -> str:
     package = name.replace("-", "_")
     if not re.fullmatch(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*", name) or keyword.iskeyword(package):
         raise UsageError(
-            f"{quoted(name)}: small letters, digits and hyphens expected, a letter first, "
+            f"{quote(name)}: small letters, digits and hyphens expected, a letter first, "
             'e.g. "my-kernels"'
         )
     if package in {"torch", "torchwheel", "setup", "noxfile", "tests", *sys.stdlib_module_names}:
-        raise UsageError(f"{quoted(name)}: another module has this name; take another")
+        raise UsageError(f"{quote(name)}: another module has this name; take another")
     return package
 
 

@@ -11,9 +11,9 @@ from torchwheel import files
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.smoke.companions import companions_of
 from torchwheel.smoke.environment import usual_torch
-from torchwheel.smoke.record import Record
+from torchwheel.smoke.record import SmokeRecord
+from torchwheel.smoke.requirements import bundled_with
 from torchwheel.smoke.run import smoke
 
 
@@ -22,7 +22,7 @@ class Row:
     """One torch release: the record of its run, or why there is none."""
 
     torch: str
-    record: Record | None = None
+    record: SmokeRecord | None = None
     error: str | None = None
 
     @property
@@ -68,7 +68,7 @@ def _try(wheel: Path, torch: str, tests: Path, requires: Sequence[str], progress
                 tests=tests,
                 torch=torch,
                 requires=requires,
-                companions=companions_of(wheel),
+                companions=bundled_with(wheel),
                 here=False,
                 record=Path(folder) / "record.json",
                 junit=None,

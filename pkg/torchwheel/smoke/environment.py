@@ -14,7 +14,7 @@ from filelock import FileLock
 from packaging.utils import canonicalize_name
 
 from torchwheel import files
-from torchwheel.console import Progress, waiting
+from torchwheel.console import Progress, say_waiting
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.wheel import Wheel
 from torchwheel.smoke import pip
@@ -62,14 +62,16 @@ def base(cache: Path, wanted: Sequence[str], progress: Progress) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(f"{folder}.lock")
     with (
-        waiting(lock, "smoke environment: another run makes it", progress),
-        files.no_space_is_one_line(folder),
+        say_waiting(lock, "smoke environment: another run makes it", progress),
+        files.explain_full_disk(folder),
     ):
         if not (folder / COMPLETE).is_file():
             progress.step(f"smoke environment: {' '.join(wanted)}")
             shutil.rmtree(folder, ignore_errors=True)
             python = _venv(folder)
-            pip.install(python, wanted, offline=False, what=f"cannot install {' '.join(wanted)}")
+            pip.pip_install(
+                python, wanted, offline=False, what=f"cannot install {' '.join(wanted)}"
+            )
             files.write_text(folder / COMPLETE, "\n".join(sorted(wanted)) + "\n")
     return folder
 
@@ -78,7 +80,7 @@ def clean(wheels: Sequence[Wheel], base_folder: Path, temporary: Path) -> Enviro
     """A fresh venv over the base; pip finds there what the wheels require, without an index."""
     env = over(base_folder, temporary / "venv")
     what = f"{wheels[0].path.name} does not install beside the packages of the smoke environment"
-    pip.install(env.python, _files(wheels), offline=True, what=what)
+    pip.pip_install(env.python, _files(wheels), offline=True, what=what)
     return env
 
 
@@ -96,7 +98,7 @@ def here(wheels: Sequence[Wheel], packages: Sequence[str], temporary: Path) -> E
     check_installed(wheels, ("pytest",))
     target, python = temporary / "site", Path(sys.executable)
     arguments = ["--no-deps", "--target", str(target), *_files(wheels)]
-    pip.install(python, arguments, offline=True, what=f"{wheels[0].path.name} does not install")
+    pip.pip_install(python, arguments, offline=True, what=f"{wheels[0].path.name} does not install")
     rest = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
     # The source tree may be on PYTHONPATH (to find torchwheel): it must not be what is tested.
     kept = [one for one in rest if not any((Path(one) / name).exists() for name in packages)]

@@ -7,9 +7,9 @@ from pathlib import Path, PurePosixPath
 
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.wheel import Wheel
-from torchwheel.smoke.assemble import read_probe
 from torchwheel.smoke.environment import Environment
-from torchwheel.smoke.record import Imported, Machine
+from torchwheel.smoke.record import Imported, MachineRecord
+from torchwheel.smoke.results import read_probe
 
 SECONDS = 3600
 
@@ -28,7 +28,7 @@ def importable(wheel: Wheel) -> tuple[str, ...]:
 
 def imports(
     env: Environment, names: Sequence[str], cwd: Path
-) -> tuple[Machine, tuple[Imported, ...]]:
+) -> tuple[MachineRecord, tuple[Imported, ...]]:
     """The machine as torch sees it, and how the import of each name went, after torch's."""
     source = importlib.resources.files("torchwheel.smoke").joinpath("probe.py").read_text()
     done = run(env, ["-c", source, *names], cwd)

@@ -11,7 +11,7 @@ from torchwheel.errors import TorchwheelError
 SECONDS = 3600
 
 
-def install(python: Path, arguments: Sequence[str], *, offline: bool, what: str) -> None:
+def pip_install(python: Path, arguments: Sequence[str], *, offline: bool, what: str) -> None:
     """`pip install` into `python`'s environment; offline, it may use what is there and no index."""
     import pip  # noqa: F401, PLC0415 - where it is missing, this says so in one line
 

@@ -23,7 +23,7 @@ class TestResult:
 
 
 @dataclasses.dataclass(frozen=True)
-class Gpu:
+class GpuRecord:
     """A GPU as torch sees it; `arch` is e.g. "9.0" or "gfx942"."""
 
     name: str
@@ -41,7 +41,7 @@ class Imported:
 
 
 @dataclasses.dataclass(frozen=True)
-class Machine:
+class MachineRecord:
     """What the wheel ran on."""
 
     python: str
@@ -50,18 +50,18 @@ class Machine:
     torch: str
     cuda: str | None
     hip: str | None
-    gpu: Gpu | None
+    gpu: GpuRecord | None
 
 
 @dataclasses.dataclass(frozen=True)
-class Record:
+class SmokeRecord:
     """One smoke run; `verdict` follows from the rest."""
 
     wheel: str
     sha256: str
     size: int
     date: str
-    machine: Machine
+    machine: MachineRecord
     imported: tuple[Imported, ...]
     tests: tuple[TestResult, ...]
     verdict: Verdict
@@ -76,8 +76,11 @@ class Record:
         return self.verdict != "failed"
 
 
-def judge(
-    machine: Machine, imported: tuple[Imported, ...], tests: tuple[TestResult, ...], status: int
+def judge_smoke(
+    machine: MachineRecord,
+    imported: tuple[Imported, ...],
+    tests: tuple[TestResult, ...],
+    status: int,
 ) -> tuple[Verdict, str | None]:
     """The verdict and, if it is "failed", why. `status` is pytest's exit status."""
     if why := _fault(imported, tests, status):
@@ -103,12 +106,12 @@ def _fault(
     return None
 
 
-def dumps(record: Record) -> str:
+def dump_smoke(record: SmokeRecord) -> str:
     """JSON in a fixed order."""
     return json.dumps({"schema": SCHEMA, **dataclasses.asdict(record)}, indent=1) + "\n"
 
 
-def record_text(record: Record) -> str:
+def record_text(record: SmokeRecord) -> str:
     """A few lines for a person."""
     counts = {
         outcome: sum(test.outcome == outcome for test in record.tests)

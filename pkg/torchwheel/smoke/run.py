@@ -10,10 +10,9 @@ from torchwheel.console import Progress
 from torchwheel.errors import UsageError
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.smoke import environment
-from torchwheel.smoke.assemble import record_of
 from torchwheel.smoke.importing import importable, imports, run
-from torchwheel.smoke.junit import chosen, parse, pytest_arguments
-from torchwheel.smoke.record import Record, TestResult, dumps
+from torchwheel.smoke.record import SmokeRecord, TestResult, dump_smoke
+from torchwheel.smoke.results import parse_junit, pytest_arguments, record_of, select_tests
 
 SAID = 30
 """Lines of pytest's output shown when a run fails."""
@@ -32,7 +31,7 @@ def smoke(
     cache: Path,
     progress: Progress,
     without_gpu: Sequence[str] = (),
-) -> Record:
+) -> SmokeRecord:
     """Install the wheel and its companions, run its tests on the installed files, write the record.
 
     Args:
@@ -74,10 +73,10 @@ def smoke(
         progress.step(f"smoke: importing {', '.join(packages)}")
         machine, imported = imports(env, packages, cwd)
         progress.step(f"smoke: running {tests.name}")
-        names = chosen(tests.resolve().name, () if machine.gpu else without_gpu)
+        names = select_tests(tests.resolve().name, () if machine.gpu else without_gpu)
         results, status = _tests(env, cwd, names, junit, progress)
     found = record_of(wheel, companions, machine, imported, results, status)
-    files.write_text(record, dumps(found))
+    files.write_text(record, dump_smoke(found))
     return found
 
 
@@ -98,4 +97,4 @@ def _tests(
     text = report.read_text(encoding="utf-8")
     if junit_file is not None:
         files.write_text(junit_file, text)
-    return parse(text), done.returncode
+    return parse_junit(text), done.returncode

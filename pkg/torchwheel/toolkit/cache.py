@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchwheel.files import folder_aside, sweep
-from torchwheel.lock import alone
+from torchwheel.files import make_folder_atomically, remove_leftovers
+from torchwheel.lock import hold_lock
 
 if TYPE_CHECKING:
     from torchwheel.console import Progress
@@ -34,7 +34,7 @@ def cache_folder() -> Path:
     return folder
 
 
-def made_once(
+def make_once(
     root: Path, make: Callable[[Path], None], progress: "Progress", *, doing: str, busy: str
 ) -> None:
     """Have `make` fill `root` if it is not there; of processes that ask at once, one makes it.
@@ -50,9 +50,9 @@ def made_once(
     if root.exists():
         return
     lock = root.parent / f"{root.name}.lock"
-    with alone(lock, lambda: progress.say(f"{busy}: waiting for it")):
+    with hold_lock(lock, lambda: progress.say(f"{busy}: waiting for it")):
         if not root.exists():
-            sweep(root.parent, root.name)
+            remove_leftovers(root.parent, root.name)
             progress.step(doing)
-            with folder_aside(root) as aside:
+            with make_folder_atomically(root) as aside:
                 make(aside)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError
-from torchwheel.files import inside, record_hash
-from torchwheel.toolkit.cache import made_once
-from torchwheel.toolkit.index import download, find, target_options
+from torchwheel.files import path_inside, record_hash
+from torchwheel.toolkit.cache import make_once
+from torchwheel.toolkit.index import download, find_files, target_options
 from torchwheel.toolkit.lock import TORCH_PYTHON, TorchSource, torch_source
 from torchwheel.toolkit.remote import NoRangesError, RemoteArchive
 
@@ -32,7 +32,7 @@ def torch_headers(minor: str, cache: Path, progress: Progress) -> Path:
     """
     source = torch_source(minor)
     root = cache / "torch" / f"torch-{source.version}-{source.record_sha256[:16]}"
-    made_once(
+    make_once(
         root,
         lambda aside: _fetch(source, aside),
         progress,
@@ -43,7 +43,7 @@ def torch_headers(minor: str, cache: Path, progress: Progress) -> Path:
 
 
 def _fetch(source: TorchSource, target: Path) -> None:
-    file = find([f"torch=={source.version}"], source.platform, TORCH_PYTHON)[0]
+    file = find_files([f"torch=={source.version}"], source.platform, TORCH_PYTHON)[0]
     if file.sha256 != source.sha256:
         raise TorchwheelError(
             f"hash mismatch: the index has torch {source.version} with sha256 {file.sha256}, "
@@ -98,6 +98,6 @@ def extract(
             raise TorchwheelError(
                 f"hash mismatch: {where}: {name} is not the file its RECORD names"
             )
-        path = inside(target, name, where)
+        path = path_inside(target, name, where)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)

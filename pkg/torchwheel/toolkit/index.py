@@ -18,7 +18,7 @@ _LEGACY = ("manylinux1", "manylinux2010", "manylinux2014")
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class IndexedFile:
     """One file of an index: the release it belongs to, its address and its hash."""
 
     project: str
@@ -99,7 +99,9 @@ def download(
     return wheels
 
 
-def find(requirements: Sequence[str], platform: str, python: str | None = None) -> list[Found]:
+def find_files(
+    requirements: Sequence[str], platform: str, python: str | None = None
+) -> list[IndexedFile]:
     """Resolve `requirements` to files without downloading them (PEP 658 metadata permitting)."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
@@ -110,7 +112,7 @@ def find(requirements: Sequence[str], platform: str, python: str | None = None) 
         )
         entries = json.loads(report.read_text(encoding="utf-8"))["install"]
     return [
-        Found(
+        IndexedFile(
             project=entry["metadata"]["name"],
             version=entry["metadata"]["version"],
             url=entry["download_info"]["url"],

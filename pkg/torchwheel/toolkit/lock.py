@@ -14,7 +14,7 @@ from typing import Any
 from torchwheel.data import FOLDER, read
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import write_text
-from torchwheel.toolkit.index import Found, find
+from torchwheel.toolkit.index import IndexedFile, find_files
 from torchwheel.toolkit.remote import RemoteArchive
 
 FILE = "toolkits.lock.json"
@@ -83,13 +83,13 @@ def torch_source(minor: str) -> TorchSource:
 
 
 def _lock_cuda(version: str) -> list[Component]:
-    def one(requirement: str, platform: str) -> Found:
-        return find([requirement], platform)[0]
+    def one(requirement: str, platform: str) -> IndexedFile:
+        return find_files([requirement], platform)[0]
 
     nvcc = one(f"{ONE_RELEASE[0]}=={version}.*", PLATFORMS[0])
     pins = [f"{project}=={nvcc.version}" for project in ONE_RELEASE]
     pins += [f"{project}=={version}.*" for project in BESIDE]
-    found = {platform: {f.project: f for f in find(pins, platform)} for platform in PLATFORMS}
+    found = {platform: {f.project: f for f in find_files(pins, platform)} for platform in PLATFORMS}
     first = found[PLATFORMS[0]]
     for project, file in first.items():
         for platform in PLATFORMS:
@@ -104,7 +104,7 @@ def _lock_cuda(version: str) -> list[Component]:
 
 
 def _lock_torch(version: str) -> TorchSource:
-    file = find([f"torch=={version}"], PLATFORMS[0], TORCH_PYTHON)[0]
+    file = find_files([f"torch=={version}"], PLATFORMS[0], TORCH_PYTHON)[0]
     archive = RemoteArchive(file.url)
     record = archive.read(f"torch-{version}.dist-info/RECORD")
     return TorchSource(version, PLATFORMS[0], file.sha256, hashlib.sha256(record).hexdigest())

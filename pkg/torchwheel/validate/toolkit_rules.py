@@ -4,22 +4,23 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from packaging.specifiers import SpecifierSet
 
-from torchwheel.arch.backend import BRANDS, Backend
+from torchwheel.arch.model import BRANDS, Backend
 from torchwheel.claims import Claims
-from torchwheel.machine.cuda_parts import pip_command
-from torchwheel.machine.model import FoundToolkit
-from torchwheel.machine.torch_model import Torch
-from torchwheel.machine.versions import minor, numbers
+from torchwheel.machine.facts import InstalledToolkit, Torch
+from torchwheel.machine.toolkits import pip_command
 from torchwheel.toolkit.host import HostCompiler
-from torchwheel.validate import compat
-from torchwheel.validate.finding import Finding
+from torchwheel.validate import torch_rules
+from torchwheel.validate.findings import Finding
 from torchwheel.validate.torch_rules import mismatch
+from torchwheel.versions import minor_version, version_numbers
 
 _VARIABLES: Mapping[Backend, str] = {"cuda": "CUDA_HOME", "rocm": "ROCM_PATH"}
 _COMPILERS = {"cuda": "nvcc on the PATH", "rocm": "hipcc on the PATH"}
 
 
-def toolkit(backend: Backend, found: FoundToolkit | None, torch: Torch | None) -> Finding | None:
+def toolkit(
+    backend: Backend, found: InstalledToolkit | None, torch: Torch | None
+) -> Finding | None:
     """There is a toolkit, and its parts are of one release."""
     name = BRANDS[backend]
     if found is None:
@@ -35,7 +36,7 @@ def toolkit(backend: Backend, found: FoundToolkit | None, torch: Torch | None) -
     )
 
 
-def with_torch(claims: Claims, torch: Torch, found: FoundToolkit) -> Finding | None:
+def with_torch(claims: Claims, torch: Torch, found: InstalledToolkit) -> Finding | None:
     """The toolkit goes with torch's release."""
     told = mismatch(claims.abi, found.backend, found.release, torch)
     if told is None or not found.release:
@@ -45,13 +46,13 @@ def with_torch(claims: Claims, torch: Torch, found: FoundToolkit) -> Finding | N
 
 
 def host_compiler(
-    host: HostCompiler | None, problem: str | None, found: FoundToolkit
+    host: HostCompiler | None, problem: str | None, found: InstalledToolkit
 ) -> Finding | None:
     """There is a C++ compiler, and nvcc works with it; hipcc brings its own."""
     if host is None:
         fix = "`apt-get install g++`, or set CXX to a compiler"
         return Finding("host-compiler", "a C++ compiler", problem or "none", fix)
-    bounds = compat.host_bounds(found.release) if found.backend == "cuda" else {}
+    bounds = torch_rules.host_bounds(found.release) if found.backend == "cuda" else {}
     if not bounds or host.version in SpecifierSet(bounds.get(host.family, "<0")):
         return None
     newest = int(bounds["gcc"].rpartition("<")[2]) - 1
@@ -64,7 +65,7 @@ def host_compiler(
     )
 
 
-def two_toolkits(toolkits: Iterable[FoundToolkit]) -> Iterator[Finding]:
+def two_toolkits(toolkits: Iterable[InstalledToolkit]) -> Iterator[Finding]:
     """The variable and the PATH lead to one release; else the first is taken."""
     every = list(toolkits)
     for backend, variable in _VARIABLES.items():
@@ -81,7 +82,7 @@ def two_toolkits(toolkits: Iterable[FoundToolkit]) -> Iterator[Finding]:
             )
 
 
-def described(found: FoundToolkit) -> str:
+def described(found: InstalledToolkit) -> str:
     """E.g. "CUDA 13.0 in /usr/local/cuda-13.0 (nvcc on the PATH)"."""
     release = f" {found.release}" if found.release else ""
     return f"{BRANDS[found.backend]}{release} in {found.root} ({found.where})"
@@ -90,8 +91,8 @@ def described(found: FoundToolkit) -> str:
 def _get(backend: Backend, torch: Torch | None) -> str:
     """How to come by the toolkit of torch's release. PyPI has compilers of CUDA 13 and later."""
     told = torch.built_with(backend) if torch else None
-    release = minor(told or "")
+    release = minor_version(told or "")
     named = f"{BRANDS[backend]} {release}".strip()
-    if backend == "cuda" and numbers(release) >= (13,):
+    if backend == "cuda" and version_numbers(release) >= (13,):
         return f"{pip_command(release)}, or set CUDA_HOME to {named}"
     return f"install {named} with its compiler, and set {_VARIABLES[backend]} to its folder"

@@ -1,17 +1,96 @@
-"""Rules about torch: its range, its backend, its CUDA or ROCm release."""
+"""Rules of torch: its range, its backend, its release."""
 
-from torchwheel.arch.backend import BRANDS, Backend
+import functools
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from torchwheel.arch.model import BRANDS, Backend
 from torchwheel.claims import Abi, Claims
-from torchwheel.machine.torch_model import Torch
-from torchwheel.machine.versions import minor, numbers
-from torchwheel.validate import compat
-from torchwheel.validate.finding import Finding
-from torchwheel.validate.torch_range import contains
+from torchwheel.machine.facts import Torch
+from torchwheel.validate.findings import Finding
+from torchwheel.versions import minor_version, version_numbers
+
+_AT_LEAST = re.compile(r">=(\d+(?:\.\d+)*)", re.ASCII)
+_ONE_SERIES = re.compile(r"==(\d+(?:\.\d+)*)\.\*", re.ASCII)
+_FINAL = re.compile(r"(\d+(?:\.\d+)*)(?:\+[a-z0-9.]+)?", re.ASCII)
 
 
-def described(torch: Torch) -> str:
+def contains(wanted: str, version: str) -> bool:
+    """Whether `version`, e.g. "2.11.0+cu130", is in `wanted`, e.g. ">=2.11" or "==2.6.*".
+
+    A pre-release counts where it stands: 2.12.0a0 is before 2.12.
+    """
+    final = _FINAL.fullmatch(version)
+    if final and (floor := _AT_LEAST.fullmatch(wanted)):
+        return _without_zeros(final[1]) >= _without_zeros(floor[1])
+    if final and (series := _ONE_SERIES.fullmatch(wanted)):
+        wanted_numbers, found = version_numbers(series[1]), version_numbers(final[1])
+        padded = found + (0,) * len(wanted_numbers)
+        return padded[: len(wanted_numbers)] == wanted_numbers
+    return _as_packaging_has_it(wanted, version)
+
+
+def _without_zeros(text: str) -> tuple[int, ...]:
+    """2.11 and 2.11.0 are one release."""
+    found = version_numbers(text)
+    while found and found[-1] == 0:
+        found = found[:-1]
+    return found
+
+
+def _as_packaging_has_it(wanted: str, version: str) -> bool:
+    from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - see above
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415
+
+    try:
+        parsed = Version(version)
+    except InvalidVersion:  # a build of somebody's own: its numbers count
+        parsed = Version(".".join(map(str, version_numbers(version))) or "0")
+    return SpecifierSet(wanted).contains(parsed, prereleases=True)
+
+
+_SHARED = {"any": 0, "major": 1, "minor": 2}
+
+
+@functools.cache
+def _table() -> dict[str, Any]:
+    from torchwheel import data  # noqa: PLC0415 - an import of an extension seldom needs a table
+
+    table: dict[str, Any] = data.read("compat.json")
+    return table
+
+
+def shared_parts(backend: Backend, abi: str) -> tuple[int, str]:
+    """How many numbers of a release a toolkit and torch must share, and why."""
+    rule = _table()["toolkit_torch"][backend][abi]
+    return _SHARED[rule["shared"]], str(rule["why"])
+
+
+def driver_floor(release: str) -> tuple[str, str] | None:
+    """For a CUDA release: the oldest driver, and the newest CUDA that older ones serve."""
+    entry = _table()["driver"].get(release.partition(".")[0])
+    return (entry["floor"], entry["older"]) if entry else None
+
+
+def compiles_ptx(driver: str, release: str) -> bool:
+    """Whether a driver that serves CUDA `driver` compiles PTX of CUDA `release`."""
+    known = _table()["ptx"]
+    there, wanted = known.get(minor_version(driver)), known.get(minor_version(release))
+    if there is None or wanted is None:  # a newer one than the table
+        return version_numbers(driver)[:2] >= version_numbers(release)[:2]
+    return version_numbers(there) >= version_numbers(wanted)
+
+
+def host_bounds(release: str) -> Mapping[str, str]:
+    """C++ compilers that a CUDA release works with: {"gcc": ">=6,<16", …}; {} if unknown."""
+    bounds: dict[str, str] = _table()["host_compiler"].get(minor_version(release), {})
+    return bounds
+
+
+def describe_torch(torch: Torch) -> str:
     """E.g. "torch 2.11.0+cu130, built with CUDA 13.0"."""
-    built = f"with ROCm {minor(torch.hip)}" if torch.hip else f"with CUDA {torch.cuda}"
+    built = f"with ROCm {minor_version(torch.hip)}" if torch.hip else f"with CUDA {torch.cuda}"
     return f"torch {torch.version}, built {built if torch.backend else 'for CPUs only'}"
 
 
@@ -49,7 +128,7 @@ def backend(claims: Claims, torch: Torch, package: str) -> Finding | None:
     return Finding(
         "backend",
         f"a torch built for {name}, which {package} has its kernels for",
-        described(torch),
+        describe_torch(torch),
         fix,
         blocks=here is not None or claims.abi == "aten",
     )
@@ -80,14 +159,14 @@ def mismatch(abi: Abi, backend: Backend, release: str, torch: Torch) -> tuple[st
     told = torch.built_with(backend)
     if not told or abi == "pure":
         return None
-    if minor(told) == minor(release):  # most often; no table is read
+    if minor_version(told) == minor_version(release):  # most often; no table is read
         return None
-    size, why = compat.shared(backend, abi)
-    if numbers(told)[:size] == numbers(release)[:size]:
+    size, why = shared_parts(backend, abi)
+    if version_numbers(told)[:size] == version_numbers(release)[:size]:
         return None
-    shared = ".".join(map(str, numbers(told)[:size]))
+    shared = ".".join(map(str, version_numbers(told)[:size]))
     name = BRANDS[backend]
-    return f"{name} {shared}, that of {described(torch)} ({why})", shared
+    return f"{name} {shared}, that of {describe_torch(torch)} ({why})", shared
 
 
 def another(package: str) -> str:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.arch.model import CudaArch, RocmArch, backend, gencode, parse
+from torchwheel.arch.model import CudaArch, RocmArch, backend_of, gencode, parse
 
 CUDA = st.builds(
     CudaArch,
@@ -81,4 +81,4 @@ def test_order_is_by_number_not_by_text():
 
 
 def test_backend():
-    assert (backend(parse("9.0")), backend(parse("gfx90a"))) == ("cuda", "rocm")
+    assert (backend_of(parse("9.0")), backend_of(parse("gfx90a"))) == ("cuda", "rocm")

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.arch import names
-from torchwheel.arch.devices import Gpu, Visible
+from torchwheel.arch import lists
+from torchwheel.arch.compilers import Compiler
+from torchwheel.arch.compilers import archs_by_release as table
+from torchwheel.arch.devices import Gpu, VisibleGpus
 from torchwheel.arch.model import parse
-from torchwheel.arch.table import Compiler
-from torchwheel.arch.table import archs as table
 from torchwheel.errors import UsageError
 
 CUDA = Compiler("cuda", "13.0")
@@ -21,11 +21,11 @@ def nobody():
 
 
 def seen(*archs):
-    return lambda: Visible(tuple(Gpu(i, "a GPU", parse(arch)) for i, arch in enumerate(archs)))
+    return lambda: VisibleGpus(tuple(Gpu(i, "a GPU", parse(arch)) for i, arch in enumerate(archs)))
 
 
 def read(text, compiler=CUDA, gpus=nobody):
-    found = names.read(text, compiler, gpus, "HERE")
+    found = lists.parse_arch_list(text, compiler, gpus, "HERE")
     return " ".join(map(str, found.archs)), list(map(str, found.left_out))
 
 
@@ -91,7 +91,7 @@ def test_native_without_a_gpu():
     with pytest.raises(
         UsageError, match=r'^HERE: "native" finds no GPU: no driver; name the archs'
     ):
-        read("native", CUDA, lambda: Visible((), "no driver"))
+        read("native", CUDA, lambda: VisibleGpus((), "no driver"))
 
 
 def test_a_toolkit_that_is_too_old_leaves_out():
@@ -143,7 +143,7 @@ def test_any_text_is_a_list_or_one_line(text):
     for compiler in (CUDA, ROCM):
         error = ""
         try:
-            found = names.read(text, compiler, seen("9.0"), "HERE")
+            found = lists.parse_arch_list(text, compiler, seen("9.0"), "HERE")
         except UsageError as refused:
             error = str(refused)
         else:
@@ -177,7 +177,7 @@ def test_it_means_what_torch_means(words, separator):
         else:
             os.environ["TORCH_CUDA_ARCH_LIST"] = before
     codes = {flag.partition(",code=")[2] for flag in flags}
-    found = names.read(text, CUDA, nobody, "HERE").archs
+    found = lists.parse_arch_list(text, CUDA, nobody, "HERE").archs
     assert codes == {f"sm_{arch.number}" for arch in found} | {
         f"compute_{arch.number}" for arch in found if arch.ptx
     }
@@ -193,4 +193,4 @@ def test_every_name_of_torch_is_known():
     torchs = dict(re.findall(r"\('([A-Z][A-Za-z+]+)', *'([0-9.;+PTX]+)'\)", source))
     assert len(torchs) > 10, "torch writes its names in another way"
     for name, listed in torchs.items():
-        assert listed == ";".join(map(str, names._named()[name])), name
+        assert listed == ";".join(map(str, lists._named()[name])), name

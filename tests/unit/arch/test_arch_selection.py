@@ -2,17 +2,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from torchwheel.arch.compilers import Compiler, arch_names, archs_by_release
 from torchwheel.arch.model import parse
 from torchwheel.arch.runs import machine_code_runs_on, runs_on
-from torchwheel.arch.selection import compilable, for_gpus, merged
-from torchwheel.arch.table import Compiler, archs, names
+from torchwheel.arch.selection import archs_for_gpus, merge_archs, select_compilable
 from torchwheel.errors import UsageError
 
-CUDA = [parse(name) for name in names("cuda")]
+CUDA = [parse(name) for name in arch_names("cuda")]
 GPUS = [arch for arch in CUDA if not arch.suffix]
-PROCESSORS = [arch for arch in map(parse, names("rocm")) if not arch.generic]
-CUDAS = st.sampled_from([Compiler("cuda", release) for release in archs("cuda")])
-ROCMS = st.sampled_from([Compiler("rocm", release) for release in archs("rocm")])
+PROCESSORS = [arch for arch in map(parse, arch_names("rocm")) if not arch.generic]
+CUDAS = st.sampled_from([Compiler("cuda", release) for release in archs_by_release("cuda")])
+ROCMS = st.sampled_from([Compiler("rocm", release) for release in archs_by_release("rocm")])
 
 
 def parsed(text):
@@ -35,17 +35,17 @@ def written(found):
     ],
 )
 def test_each_once_and_in_order(archs, result):
-    assert written(merged(parsed(archs))) == result
+    assert written(merge_archs(parsed(archs))) == result
 
 
 def test_what_a_compiler_cannot_is_left_out_with_the_reason():
-    found = compilable(parsed("6.1 8.0 9.0a 12.0+PTX 10.0f"), Compiler("cuda", "12.4"))
+    found = select_compilable(parsed("6.1 8.0 9.0a 12.0+PTX 10.0f"), Compiler("cuda", "12.4"))
     assert written(found.archs) == "6.1 8.0 9.0a"
     assert list(map(str, found.left_out)) == [
         "10.0f: CUDA 12.4 cannot compile for it; CUDA 12.9 and later can",
         "12.0+PTX: CUDA 12.4 cannot compile for it; CUDA 12.8 and later can",
     ]
-    dropped = compilable(parsed("6.1 8.0"), Compiler("cuda", "13.0.88"))
+    dropped = select_compilable(parsed("6.1 8.0"), Compiler("cuda", "13.0.88"))
     assert list(map(str, dropped.left_out)) == [
         "6.1: CUDA 13.0.88 cannot compile for it; CUDA 11.8 to 12.9 can"
     ]
@@ -53,14 +53,16 @@ def test_what_a_compiler_cannot_is_left_out_with_the_reason():
 
 def test_a_build_that_must_have_all_says_what_it_has_not():
     compiler = Compiler("cuda", "12.4")
-    assert written(compilable(parsed("8.0 9.0+PTX"), compiler).whole("HERE")) == "8.0 9.0+PTX"
+    assert (
+        written(select_compilable(parsed("8.0 9.0+PTX"), compiler).whole("HERE")) == "8.0 9.0+PTX"
+    )
     with pytest.raises(UsageError, match=r"^HERE: 10\.0: CUDA 12\.4 cannot .*; 12\.0: CUDA 12\.4"):
-        compilable(parsed("8.0 10.0 12.0"), compiler).whole("HERE")
+        select_compilable(parsed("8.0 10.0 12.0"), compiler).whole("HERE")
 
 
 @given(st.lists(st.sampled_from(CUDA)), CUDAS)
 def test_nothing_is_lost(listed, compiler):
-    found = compilable(listed, compiler)
+    found = select_compilable(listed, compiler)
     assert {a.arch for a in found.left_out} | set(found.archs) == set(listed)
     assert {a.name for a in found.archs} <= {a.name for a in compiler.archs}
     assert not {a.arch.name for a in found.left_out} & {a.name for a in compiler.archs}
@@ -90,7 +92,7 @@ def test_nothing_is_lost(listed, compiler):
     ],
 )
 def test_code_for_nvidias_gpus(release, gpus, archs):
-    found = for_gpus(parsed(gpus), Compiler("cuda", release))
+    found = archs_for_gpus(parsed(gpus), Compiler("cuda", release))
     assert (written(found.archs), found.left_out) == (archs, ())
 
 
@@ -103,17 +105,17 @@ def test_code_for_nvidias_gpus(release, gpus, archs):
     ],
 )
 def test_code_for_amds_gpus(release, gpus, archs):
-    found = for_gpus(parsed(gpus), Compiler("rocm", release))
+    found = archs_for_gpus(parsed(gpus), Compiler("rocm", release))
     assert (written(found.archs), found.left_out) == (archs, ())
 
 
 def test_a_gpu_older_than_the_compiler_is_left_out():
-    found = for_gpus(parsed("6.1 9.0"), Compiler("cuda", "13.0"))
+    found = archs_for_gpus(parsed("6.1 9.0"), Compiler("cuda", "13.0"))
     assert written(found.archs) == "9.0"
     assert written(found.left_out) == (
         "6.1: CUDA 13.0 cannot compile for it; CUDA 11.8 to 12.9 can"
     )
-    found = for_gpus(parsed("gfx1100 gfx803"), Compiler("rocm", "7.2"))
+    found = archs_for_gpus(parsed("gfx1100 gfx803"), Compiler("rocm", "7.2"))
     assert written(found.left_out) == (
         "gfx803: ROCm 7.2 cannot compile for it; none that is known can"
     )
@@ -121,7 +123,7 @@ def test_a_gpu_older_than_the_compiler_is_left_out():
 
 @given(st.sets(st.sampled_from(GPUS)), CUDAS)
 def test_every_gpu_has_code_or_a_reason(gpus, compiler):
-    found = for_gpus(gpus, compiler)
+    found = archs_for_gpus(gpus, compiler)
     out = {left.arch for left in found.left_out}
     assert out <= gpus
     for gpu in gpus - out:
@@ -132,12 +134,12 @@ def test_every_gpu_has_code_or_a_reason(gpus, compiler):
     plain = [arch for arch in compiler.archs if not arch.suffix]
     direct = all(any(machine_code_runs_on(arch, gpu) for arch in plain) for gpu in gpus - out)
     assert any(arch.ptx for arch in found.archs) != direct
-    assert compilable(found.archs, compiler).archs == found.archs
+    assert select_compilable(found.archs, compiler).archs == found.archs
 
 
 @given(st.sets(st.sampled_from(PROCESSORS)), ROCMS)
 def test_every_processor_has_its_own_code_or_a_reason(gpus, compiler):
-    found = for_gpus(gpus, compiler)
+    found = archs_for_gpus(gpus, compiler)
     out = {left.arch for left in found.left_out}
     assert {gpu.name for gpu in gpus - out if gpu in compiler.archs} <= {
         a.name for a in found.archs

@@ -3,31 +3,34 @@ import json
 import pytest
 
 from torchwheel import data
-from torchwheel.arch import table
+from torchwheel.arch import compilers
+from torchwheel.arch.compilers import Compiler, arch_names, releases_able
 from torchwheel.arch.model import parse
-from torchwheel.arch.table import Compiler, able, names
 from torchwheel.errors import UsageError
-from torchwheel.shown import version_key
+from torchwheel.text import version_key
 
 
 def test_every_minor_release_of_the_range_is_there():
     cuda = ["11.8", *(f"12.{minor}" for minor in range(10) if minor != 7)]
-    assert list(table.archs("cuda")) == [*cuda, *(f"13.{minor}" for minor in range(6))]
+    assert list(compilers.archs_by_release("cuda")) == [
+        *cuda,
+        *(f"13.{minor}" for minor in range(6)),
+    ]
     rocm = ["5.7", "6.0", "6.1", "6.2", "6.3", "6.4", "7.0", "7.1", "7.2"]
-    assert list(table.archs("rocm")) == rocm
+    assert list(compilers.archs_by_release("rocm")) == rocm
 
 
 def test_pascal_to_blackwell():
-    assert names("cuda")[:3] == ("3.5", "3.7", "5.0")
-    assert {"6.0", "6.1", "10.7f", "12.1a"} <= set(names("cuda"))
-    assert {"gfx900", "gfx9-generic", "gfx1251"} <= set(names("rocm"))
+    assert arch_names("cuda")[:3] == ("3.5", "3.7", "5.0")
+    assert {"6.0", "6.1", "10.7f", "12.1a"} <= set(arch_names("cuda"))
+    assert {"gfx900", "gfx9-generic", "gfx1251"} <= set(arch_names("rocm"))
 
 
 def test_an_arch_that_goes_never_comes_back():
     """A hole in a column would be a mistake of the table."""
     for backend in ("cuda", "rocm"):
-        for name in names(backend):
-            has = [name in listed for listed in table.archs(backend).values()]
+        for name in arch_names(backend):
+            has = [name in listed for listed in compilers.archs_by_release(backend).values()]
             first, last = has.index(True), len(has) - has[::-1].index(True)
             assert all(has[first:last]), (backend, name)
 
@@ -35,14 +38,14 @@ def test_an_arch_that_goes_never_comes_back():
 def test_each_processor_of_a_generic_target_is_one_that_a_compiler_knows():
     runs = data.read("arch_runs.json")
     for generic, processors in runs["rocm"]["generic"].items():
-        assert {generic, *processors} <= set(names("rocm"))
+        assert {generic, *processors} <= set(arch_names("rocm"))
     for number in (*runs["cuda"]["integrated"], *sum(runs["cuda"]["renamed"].items(), ())):
-        assert number in names("cuda")
+        assert number in arch_names("cuda")
 
 
 def test_names_of_generations_are_known_archs():
     for text in data.read("arch_names.json")["names"].values():
-        assert {parse(arch).name for arch in text.split(";")} <= set(names("cuda"))
+        assert {parse(arch).name for arch in text.split(";")} <= set(arch_names("cuda"))
 
 
 @pytest.mark.parametrize(
@@ -51,7 +54,7 @@ def test_names_of_generations_are_known_archs():
 )
 def test_a_release_that_is_not_listed_can_what_the_one_before_could(release, as_release):
     found = [str(arch) for arch in Compiler("cuda", release).archs]
-    assert found == list(table.archs("cuda")[as_release])
+    assert found == list(compilers.archs_by_release("cuda")[as_release])
 
 
 def test_rocm_6_4_cannot_what_only_7_2_can():
@@ -86,7 +89,7 @@ def test_too_old_a_release():
 )
 def test_who_can(arch, who):
     backend = "rocm" if arch.startswith("gfx") else "cuda"
-    assert able(parse(arch), backend) == who
+    assert releases_able(parse(arch), backend) == who
 
 
 def test_the_file_is_in_the_order_of_releases():

@@ -1,22 +1,22 @@
 import pytest
 
-from torchwheel.arch.devices import Gpu, Visible
+from torchwheel.arch.compilers import Compiler
+from torchwheel.arch.devices import Gpu, VisibleGpus
+from torchwheel.arch.lists import NamedArchs, choose_archs
 from torchwheel.arch.model import parse
-from torchwheel.arch.table import Compiler
-from torchwheel.arch.wanted import Named, wanted
 from torchwheel.errors import UsageError
 
 CUDA = Compiler("cuda", "13.0")
 ROCM = Compiler("rocm", "6.4")
-ARGUMENT = Named("8.0", "--archs")
-DEFAULT = Named("7.5;12.0+PTX", "matrix.yaml")
+ARGUMENT = NamedArchs("8.0", "--archs")
+DEFAULT = NamedArchs("7.5;12.0+PTX", "matrix.yaml")
 
 
 class Look:
     """Gives GPUs, and remembers for whom it was asked."""
 
     def __init__(self, *archs, why=None):
-        self.seen = Visible(tuple(Gpu(i, "a GPU", parse(a)) for i, a in enumerate(archs)), why)
+        self.seen = VisibleGpus(tuple(Gpu(i, "a GPU", parse(a)) for i, a in enumerate(archs)), why)
         self.asked = []
 
     def __call__(self, backend, environ):
@@ -25,7 +25,7 @@ class Look:
 
 
 def read(compiler, environ, look=None, **given):
-    found = wanted(compiler, environ, look=look or Look(why="no driver"), **given)
+    found = choose_archs(compiler, environ, look=look or Look(why="no driver"), **given)
     return " ".join(map(str, found.archs)), found.source
 
 
@@ -86,10 +86,10 @@ def test_without_anything_it_says_why_and_what_to_do():
 
 
 def test_what_is_left_out_is_told():
-    found = wanted(CUDA, {}, argument=Named("6.0 8.0", "--archs"))
+    found = choose_archs(CUDA, {}, argument=NamedArchs("6.0 8.0", "--archs"))
     assert " ".join(map(str, found.archs)) == "8.0"
     assert [str(left.arch) for left in found.left_out] == ["6.0"]
-    seen = wanted(CUDA, {}, for_this_machine=True, look=Look("6.1", "9.0"))
+    seen = choose_archs(CUDA, {}, for_this_machine=True, look=Look("6.1", "9.0"))
     assert [str(left.arch) for left in seen.left_out] == ["6.1"]
 
 
@@ -98,13 +98,13 @@ def test_nothing_left_is_an_error_that_says_all():
         UsageError,
         match=r"^--archs: nothing to compile for: 6\.0: CUDA 13\.0 cannot .*; 6\.1: CUDA 13\.0 can",
     ):
-        wanted(CUDA, {}, argument=Named("6.0 6.1", "--archs"))
+        choose_archs(CUDA, {}, argument=NamedArchs("6.0 6.1", "--archs"))
     with pytest.raises(UsageError, match=r"^visible GPUs: nothing to compile for: 6\.1: CUDA 13"):
-        wanted(CUDA, {}, for_this_machine=True, look=Look("6.1"))
+        choose_archs(CUDA, {}, for_this_machine=True, look=Look("6.1"))
 
 
 def test_a_wrong_list_names_its_source():
     with pytest.raises(UsageError, match=r'^TORCH_CUDA_ARCH_LIST: "9\.x" is not an arch'):
         read(CUDA, {"TORCH_CUDA_ARCH_LIST": "9.x"})
     with pytest.raises(UsageError, match=r"^--archs: an arch list expected"):
-        read(CUDA, {}, argument=Named("", "--archs"))
+        read(CUDA, {}, argument=NamedArchs("", "--archs"))

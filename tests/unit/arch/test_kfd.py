@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.arch import kfd
-from torchwheel.arch.devices import Gpu, Visible, visible
+from torchwheel.arch import drivers
+from torchwheel.arch.devices import Gpu, VisibleGpus, visible_gpus
 from torchwheel.arch.model import parse
 from torchwheel.errors import TorchwheelError
 
@@ -36,7 +36,7 @@ class Sysfs:
         (folder / "product_name").write_text(name)
 
     def seen(self, **environ):
-        return visible("rocm", environ, root=self.root)
+        return visible_gpus("rocm", environ, root=self.root)
 
     def archs(self, **environ):
         return " ".join(str(gpu.arch) for gpu in self.seen(**environ).gpus)
@@ -130,7 +130,7 @@ def test_any_bytes_of_the_kernel_are_read_without_harm(tmp_path_factory, content
     sysfs = Sysfs(tmp_path_factory.mktemp("sys"))
     sysfs.node(0)
     (sysfs.nodes / "0/properties").write_bytes(content)
-    assert isinstance(sysfs.seen(), Visible)
+    assert isinstance(sysfs.seen(), VisibleGpus)
 
 
 def test_a_machine_of_processors_alone_has_no_gpu(sysfs):
@@ -138,7 +138,7 @@ def test_a_machine_of_processors_alone_has_no_gpu(sysfs):
     sysfs.node(1, version=90402)
     sysfs.node(2, cores=1216)  # a kernel before 5.16 does not tell the version
     (sysfs.nodes / "generation_id").touch()
-    assert sysfs.seen() == Visible((), "the driver knows of no GPU")
+    assert sysfs.seen() == VisibleGpus((), "the driver knows of no GPU")
 
 
 def test_a_device_that_may_not_be_opened_says_what_to_do(node_with_four):
@@ -146,14 +146,14 @@ def test_a_device_that_may_not_be_opened_says_what_to_do(node_with_four):
     with pytest.raises(
         TorchwheelError, match=r"no access to .*kfd: add this user to the groups ren"
     ):
-        kfd.boards({}, node_with_four.root)
+        drivers.amd_boards({}, node_with_four.root)
     assert node_with_four.seen().gpus == ()
 
 
 def test_amds_driver(tmp_path):
-    assert kfd.driver(tmp_path) is None
+    assert drivers.amd_driver(tmp_path) is None
     module = tmp_path / "sys/module/amdgpu"
     module.mkdir(parents=True)
-    assert kfd.driver(tmp_path) == os.uname().release
+    assert drivers.amd_driver(tmp_path) == os.uname().release
     (module / "version").write_text("6.10.5\n")
-    assert kfd.driver(tmp_path) == "6.10.5"
+    assert drivers.amd_driver(tmp_path) == "6.10.5"

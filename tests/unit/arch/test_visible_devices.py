@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchwheel.arch import devices
-from torchwheel.arch.board import Board, chosen, cuda_order
-from torchwheel.arch.devices import Gpu, Visible, visible
+from torchwheel.arch.devices import Gpu, VisibleGpus, visible_gpus
+from torchwheel.arch.drivers import Board, cuda_order, select_boards
 from torchwheel.arch.model import CudaArch
 
 A100 = Board("A100", CudaArch(8, 0), "GPU-aa11", speed=6912 * 1410)
@@ -20,7 +20,7 @@ BOARDS = [A100, H200, T4, SLICED]
 
 
 def names(value, boards=BOARDS):
-    return " ".join(board.name for board in chosen(value, boards))
+    return " ".join(board.name for board in select_boards(value, boards))
 
 
 @pytest.mark.parametrize(
@@ -94,12 +94,12 @@ def test_it_chooses_as_torch_does(value):
     if listed and isinstance(listed[0], str):
         listed = cuda._transform_uuid_to_ordinals(listed, [board.uuid for board in BOARDS])
     known = next((i for i, n in enumerate(listed) if n >= len(BOARDS)), len(listed))
-    assert list(chosen(value, BOARDS)) == [BOARDS[n] for n in listed[:known]]
+    assert list(select_boards(value, BOARDS)) == [BOARDS[n] for n in listed[:known]]
 
 
 @given(st.text(max_size=12) | (NUMBERS | UUIDS).map(",".join))
 def test_any_value_chooses_boards_that_are_there_each_once(value):
-    found = list(chosen(value, BOARDS))
+    found = list(select_boards(value, BOARDS))
     assert all(board in BOARDS for board in found)
     assert len({board.uuid for board in found}) == len(found)
 
@@ -117,35 +117,39 @@ def test_cuda_counts_the_fastest_first():
 
 
 def of(boards, monkeypatch):
-    monkeypatch.setattr(devices.nvml, "boards", lambda library: boards)
+    monkeypatch.setattr(devices, "nvidia_boards", lambda library: boards)
 
 
 def test_nvidias_gpus_are_numbered_as_torch_does(monkeypatch):
     of([T4, H200], monkeypatch)
-    assert visible("cuda", {}).gpus == (
+    assert visible_gpus("cuda", {}).gpus == (
         Gpu(0, "H200", CudaArch(9, 0)),
         Gpu(1, "T4", CudaArch(7, 5)),
     )
-    assert visible("cuda", {"CUDA_VISIBLE_DEVICES": "1"}).gpus == (Gpu(0, "T4", CudaArch(7, 5)),)
+    assert visible_gpus("cuda", {"CUDA_VISIBLE_DEVICES": "1"}).gpus == (
+        Gpu(0, "T4", CudaArch(7, 5)),
+    )
     pci = {"CUDA_VISIBLE_DEVICES": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    assert visible("cuda", pci).gpus == (Gpu(0, "H200", CudaArch(9, 0)),)
+    assert visible_gpus("cuda", pci).gpus == (Gpu(0, "H200", CudaArch(9, 0)),)
 
 
 @pytest.mark.parametrize("value", ["", "-1", "GPU-zz", "7"])
 def test_hidden_gpus_are_told_from_none(value, monkeypatch):
     of([T4, H200], monkeypatch)
-    found = visible("cuda", {"CUDA_VISIBLE_DEVICES": value})
-    assert found == Visible((), f'CUDA_VISIBLE_DEVICES="{value}" hides every GPU; 2 could be used')
+    found = visible_gpus("cuda", {"CUDA_VISIBLE_DEVICES": value})
+    assert found == VisibleGpus(
+        (), f'CUDA_VISIBLE_DEVICES="{value}" hides every GPU; 2 could be used'
+    )
     of([], monkeypatch)
-    assert visible("cuda", {"CUDA_VISIBLE_DEVICES": value}).why == "the driver knows of no GPU"
+    assert visible_gpus("cuda", {"CUDA_VISIBLE_DEVICES": value}).why == "the driver knows of no GPU"
 
 
 def test_without_a_driver_there_is_a_reason(tmp_path):
-    found = visible("cuda", {}, library="libno-such-library.so.1")
+    found = visible_gpus("cuda", {}, library="libno-such-library.so.1")
     assert found.gpus == ()
     assert found.why is not None
     assert found.why.startswith("no NVIDIA driver: libno-such-library.so.1: cannot open shared obj")
-    found = visible("rocm", {}, root=tmp_path)
+    found = visible_gpus("rocm", {}, root=tmp_path)
     assert found.gpus == ()
     assert found.why is not None
     assert found.why.startswith("no AMD GPU driver: ")

@@ -6,7 +6,7 @@ from pathlib import Path
 from torchwheel.arch.model import parse
 from torchwheel.builder.extension import ArchFilter, Extension, Module, Operator
 from torchwheel.builder.sources import DeviceFile, Sources
-from torchwheel.builder.target import Python, Sysroot, Target, Toolkit, Torch
+from torchwheel.builder.target import DeviceCompiler, Python, Sysroot, Target, TorchHeaders
 
 EXTENSION = Extension(
     package="pkg",
@@ -29,14 +29,14 @@ CUDA_STABLE = Target(
     name="cu130-stable",
     abi="stable",
     source=Path("/project"),
-    toolkit=Toolkit(
+    toolkit=DeviceCompiler(
         backend="cuda",
         root=Path("/cuda"),
         release="13.0",
         archs=(parse("9.0"), parse("12.0+PTX")),
         runtime=Path("/cuda/lib64/libcudart_static.a"),
     ),
-    torch=Torch(Path("/torch"), "2.11"),
+    torch=TorchHeaders(Path("/torch"), "2.11"),
     platform="linux_x86_64",
     cross=False,
     cxx="/usr/bin/g++",
@@ -54,12 +54,12 @@ PY311 = Python(Path("/py/include"), Path("/pybind11/include"), ".cpython-311-x86
 CUDA_ATEN = dataclasses.replace(CUDA_STABLE, name="cu130-torch2.11-cp312", abi="aten", python=PY312)
 # As torch 2.6 was built.
 CUDA_ATEN_OLD = dataclasses.replace(
-    CUDA_ATEN, name="cu130-torch2.6-cp312", torch=Torch(Path("/torch"), "2.6", old_abi=True)
+    CUDA_ATEN, name="cu130-torch2.6-cp312", torch=TorchHeaders(Path("/torch"), "2.6", old_abi=True)
 )
 ROCM_STABLE = dataclasses.replace(
     CUDA_STABLE,
     name="rocm6.4-stable",
-    toolkit=Toolkit(
+    toolkit=DeviceCompiler(
         backend="rocm",
         root=Path("/rocm"),
         release="6.4",

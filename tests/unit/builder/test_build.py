@@ -9,8 +9,7 @@ import pytest
 from targets import CUDA_STABLE, EXTENSION, sources
 
 from torchwheel.builder.build import build
-from torchwheel.builder.ninja import is_progress
-from torchwheel.builder.plan import Plan, Step
+from torchwheel.builder.ninja import Plan, Step, is_progress
 from torchwheel.builder.recipe import Recipe, make_recipe
 from torchwheel.errors import TorchwheelError
 

@@ -3,7 +3,7 @@ import time
 import pytest
 
 from torchwheel.builder import ninja
-from torchwheel.builder.plan import Plan, Step
+from torchwheel.builder.ninja import Plan, Step
 from torchwheel.errors import TorchwheelError
 
 

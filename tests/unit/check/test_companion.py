@@ -2,13 +2,13 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.check.companion import read_companion
+from torchwheel.check.bundled import read_bundled
 from torchwheel.errors import TorchwheelError
 from wheelmaker import make_wheel
 
 
 def test_a_pure_wheel_is_one(tmp_path: Path) -> None:
-    assert read_companion(make_wheel(tmp_path, claims=None)).name == "demo"
+    assert read_bundled(make_wheel(tmp_path, claims=None)).name == "demo"
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_a_pure_wheel_is_one(tmp_path: Path) -> None:
 )
 def test_what_is_none_is_refused(tmp_path: Path, wheel: dict, says: str) -> None:
     with pytest.raises(TorchwheelError) as caught:
-        read_companion(make_wheel(tmp_path, claims=None, **wheel))
+        read_bundled(make_wheel(tmp_path, claims=None, **wheel))
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -35,4 +35,4 @@ def test_a_tag_that_only_the_file_name_has_is_refused(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, claims=None, tag="cp312-none-any")
     renamed = wheel.rename(tmp_path / "demo-1.0.0-py3-none-any.whl")
     with pytest.raises(TorchwheelError, match="got cp312-none-any"):
-        read_companion(renamed)
+        read_bundled(renamed)

@@ -8,9 +8,8 @@ from packaging.tags import parse_tag
 
 from torchwheel.check import gates
 from torchwheel.check.audit import Audit, symbol_causes
-from torchwheel.check.facts import Fact, Facts, fact
-from torchwheel.check.gates import GATES, GateResult, gates_text, judge, passed, run_gates
-from torchwheel.check.limits import Limits
+from torchwheel.check.facts import Fact, Limits, WheelFacts, fact
+from torchwheel.check.gates import GATES, GateResult, all_passed, gates_text, judge, run_gates
 from torchwheel.claims import Claims
 from torchwheel.inspect.elf import Library, Undefined
 from torchwheel.inspect.gpu import GpuCode
@@ -46,21 +45,21 @@ def wheel(tmp_path: Path) -> Wheel:
 
 
 @pytest.fixture
-def facts(wheel: Wheel) -> Facts:
-    return Facts(Fact(wheel), Fact((LIBRARY,)), Fact(CODE), Fact(AUDIT))
+def facts(wheel: Wheel) -> WheelFacts:
+    return WheelFacts(Fact(wheel), Fact((LIBRARY,)), Fact(CODE), Fact(AUDIT))
 
 
-def failed(facts: Facts, limits: Limits = LIMITS) -> dict[str, str]:
+def failed(facts: WheelFacts, limits: Limits = LIMITS) -> dict[str, str]:
     return {result.name: result.says for result in judge(facts, limits) if not result.ok}
 
 
-def only(facts: Facts, gate: str, limits: Limits = LIMITS) -> str:
+def only(facts: WheelFacts, gate: str, limits: Limits = LIMITS) -> str:
     found = failed(facts, limits)
     assert list(found) == [gate]
     return found[gate]
 
 
-def changed(facts: Facts, **changes: object) -> Facts:
+def changed(facts: WheelFacts, **changes: object) -> WheelFacts:
     """The facts with fields of the wheel changed."""
     return dataclasses.replace(
         facts,
@@ -68,18 +67,18 @@ def changed(facts: Facts, **changes: object) -> Facts:
     )
 
 
-def with_library(facts: Facts, **changes: object) -> Facts:
+def with_library(facts: WheelFacts, **changes: object) -> WheelFacts:
     library = dataclasses.replace(LIBRARY, **changes)  # type: ignore[arg-type]
     return dataclasses.replace(facts, libraries=Fact((library,)))
 
 
-def with_symbol(facts: Facts, symbol: Undefined) -> Facts:
+def with_symbol(facts: WheelFacts, symbol: Undefined) -> WheelFacts:
     return with_library(facts, undefined=(*SYMBOLS, symbol))
 
 
-def test_a_right_wheel_passes_every_gate(facts: Facts) -> None:
+def test_a_right_wheel_passes_every_gate(facts: WheelFacts) -> None:
     results = judge(facts, LIMITS)
-    assert passed(results)
+    assert all_passed(results)
     assert gates_text(results).splitlines()[2:6] == [
         "ok      archs          sm_80 sm_90a + PTX sm_90a, 2 kernels in each",
         "ok      torch-symbols  2 C symbols of torch, all in 2.11",
@@ -89,14 +88,14 @@ def test_a_right_wheel_passes_every_gate(facts: Facts) -> None:
 
 
 def test_a_pure_wheel_passes_every_gate(tmp_path: Path) -> None:
-    assert passed(run_gates(make_wheel(tmp_path), LIMITS))
+    assert all_passed(run_gates(make_wheel(tmp_path), LIMITS))
 
 
-def test_passed_needs_every_gate(facts: Facts) -> None:
+def test_passed_needs_every_gate(facts: WheelFacts) -> None:
     results = judge(facts, LIMITS)
-    assert not passed(results[:-1])
-    assert not passed([])
-    assert not passed([*results[:-1], GateResult("size", False, "")])
+    assert not all_passed(results[:-1])
+    assert not all_passed([])
+    assert not all_passed([*results[:-1], GateResult("size", False, "")])
 
 
 def test_a_broken_wheel_fails_every_gate_and_names_the_fact(tmp_path: Path) -> None:
@@ -108,21 +107,21 @@ def test_a_broken_wheel_fails_every_gate_and_names_the_fact(tmp_path: Path) -> N
     assert "not a whole zip archive" in results[0].says
 
 
-def test_a_wheel_without_claims_fails_every_gate_that_compares(facts: Facts) -> None:
+def test_a_wheel_without_claims_fails_every_gate_that_compares(facts: WheelFacts) -> None:
     found = failed(changed(facts, claims=None))
     assert list(found) == ["metadata", "archs", "torch-symbols", "runtime", "platform-tag"]
     assert all("claims nothing" in says for says in found.values())
 
 
-def test_a_gate_that_breaks_has_failed(facts: Facts) -> None:
-    def bad(_: Facts, __: Limits) -> str:
+def test_a_gate_that_breaks_has_failed(facts: WheelFacts) -> None:
+    def bad(_: WheelFacts, __: Limits) -> str:
         raise ZeroDivisionError("two\nlines")
 
     (result,) = judge(facts, LIMITS, {"bad": bad})
     assert result == GateResult("bad", False, "the gate broke: ZeroDivisionError: two lines")
 
 
-def test_a_fact_that_cannot_be_read_fails_its_gates(facts: Facts) -> None:
+def test_a_fact_that_cannot_be_read_fails_its_gates(facts: WheelFacts) -> None:
     def bad() -> tuple[GpuCode, ...]:
         raise OSError("gone")
 
@@ -130,14 +129,14 @@ def test_a_fact_that_cannot_be_read_fails_its_gates(facts: Facts) -> None:
     assert only(dataclasses.replace(facts, audit=Fact(fault="x")), "platform-tag") == "x"
 
 
-def test_size(facts: Facts) -> None:
+def test_size(facts: WheelFacts) -> None:
     assert "at most 0.0001 MiB expected" in only(facts, "size", Limits(0.0001))
 
 
 # metadata
 
 
-def test_local_version(facts: Facts) -> None:
+def test_local_version(facts: WheelFacts) -> None:
     claims = dataclasses.replace(CLAIMS, local="cu132")
     assert "cu132 expected, got cu130" in only(changed(facts, claims=claims), "metadata")
 
@@ -149,7 +148,7 @@ def test_local_version(facts: Facts) -> None:
         (b"Name: demo\nVersion: 1.0.0\n", "1.0.0+cu130 expected, got 1.0.0"),
     ],
 )
-def test_bent_metadata(tmp_path: Path, facts: Facts, bent: bytes, fact_: str) -> None:
+def test_bent_metadata(tmp_path: Path, facts: WheelFacts, bent: bytes, fact_: str) -> None:
     info = "demo-1.0.0+cu130.dist-info/METADATA"
     text = b"Metadata-Version: 2.1\n" + bent + b"Requires-Dist: torch>=2.11\n"
     path = make_wheel(
@@ -175,26 +174,26 @@ def test_bent_metadata(tmp_path: Path, facts: Facts, bent: bytes, fact_: str) ->
         ("numpy>=2.11",),
     ],
 )
-def test_requires_dist(tmp_path: Path, facts: Facts, requires: tuple[str, ...]) -> None:
+def test_requires_dist(tmp_path: Path, facts: WheelFacts, requires: tuple[str, ...]) -> None:
     path = make_wheel(tmp_path, version="1.0.0+cu130", tag=TAG, claims=CLAIMS, requires=requires)
     says = only(dataclasses.replace(facts, wheel=Fact(read_wheel(path))), "metadata")
     assert "torch>=2.11 expected, got" in says
 
 
-def test_what_else_it_requires_is_free(tmp_path: Path, facts: Facts) -> None:
+def test_what_else_it_requires_is_free(tmp_path: Path, facts: WheelFacts) -> None:
     requires = ("torchwheel<0.2,>=0.1", "torch>=2.11", "torch_geometric; extra == 'x'")
     path = make_wheel(tmp_path, version="1.0.0+cu130", tag=TAG, claims=CLAIMS, requires=requires)
     found = dataclasses.replace(facts, wheel=Fact(read_wheel(path)))
     assert all(result.ok for result in judge(found, LIMITS) if result.name == "metadata")
 
 
-def test_tags_and_purelib(facts: Facts) -> None:
+def test_tags_and_purelib(facts: WheelFacts) -> None:
     other = frozenset(parse_tag("py3-none-any"))
     assert "WHEEL Tag" in only(changed(facts, wheel_tags=other), "metadata")
     assert "Root-Is-Purelib" in only(changed(facts, root_is_purelib=True), "metadata")
 
 
-def test_interpreter(facts: Facts) -> None:
+def test_interpreter(facts: WheelFacts) -> None:
     tags = frozenset(parse_tag("cp312-cp312-manylinux_2_34_x86_64"))
     says = only(changed(facts, tags=tags, wheel_tags=tags), "metadata")
     assert "stable wheel: py3-none expected, got cp312-cp312" in says
@@ -218,16 +217,16 @@ def test_interpreter(facts: Facts) -> None:
         ((*CODE, GpuCode("sass", "sm_90a", KERNELS)), "2 modules of machine code, but only 1 of"),
     ],
 )
-def test_archs(facts: Facts, code: tuple[GpuCode, ...], says: str) -> None:
+def test_archs(facts: WheelFacts, code: tuple[GpuCode, ...], says: str) -> None:
     assert says in only(dataclasses.replace(facts, gpu_code=Fact(code)), "archs")
 
 
-def test_archs_claimed_by_none(facts: Facts) -> None:
+def test_archs_claimed_by_none(facts: WheelFacts) -> None:
     for claims in (stable(), stable(archs=()), stable(archs=("8.0",), backend="rocm")):
         assert "archs" in failed(changed(facts, claims=claims))
 
 
-def test_a_wheel_without_a_backend_holds_no_code_for_a_gpu(facts: Facts) -> None:
+def test_a_wheel_without_a_backend_holds_no_code_for_a_gpu(facts: WheelFacts) -> None:
     cpu = changed(facts, claims=Claims("cpu-torch2.11-cp312", "aten", "==2.11.*"))
     assert failed(cpu)["archs"] == "no backend is claimed, but code for sm_80, sm_90a"
     without = dataclasses.replace(cpu, gpu_code=Fact(()))
@@ -254,16 +253,16 @@ def test_a_wheel_without_a_backend_holds_no_code_for_a_gpu(facts: Facts) -> None
         (Undefined("__gmon_start__"), "__gmon_start__ is undefined"),
     ],
 )
-def test_symbols(facts: Facts, symbol: Undefined, says: str) -> None:
+def test_symbols(facts: WheelFacts, symbol: Undefined, says: str) -> None:
     assert says in only(with_symbol(facts, symbol), "torch-symbols")
 
 
-def test_a_torch_without_a_list_fails(facts: Facts) -> None:
+def test_a_torch_without_a_list_fails(facts: WheelFacts) -> None:
     found = failed(changed(facts, claims=dataclasses.replace(CLAIMS, torch=">=2.99")))
     assert "no list of torch 2.99" in found["torch-symbols"]
 
 
-def test_a_binary_wheel_without_a_library_fails(facts: Facts) -> None:
+def test_a_binary_wheel_without_a_library_fails(facts: WheelFacts) -> None:
     assert "torch-symbols" in failed(dataclasses.replace(facts, libraries=Fact(())))
 
 
@@ -273,18 +272,18 @@ def test_a_binary_wheel_without_a_library_fails(facts: Facts) -> None:
 @pytest.mark.parametrize(
     "needed", ["libcudart.so.13", "libpython3.12.so.1.0", "libtorch_cuda.so", "libcuda.so.1"]
 )
-def test_runtime(facts: Facts, needed: str) -> None:
+def test_runtime(facts: WheelFacts, needed: str) -> None:
     says = only(with_library(facts, needed=(*LIBRARY.needed, needed)), "runtime")
     assert says.startswith(f"demo/_C.so needs {needed}, which is not allowed: cudart is linked")
 
 
-def test_a_library_of_the_wheel_itself_is_allowed(facts: Facts) -> None:
+def test_a_library_of_the_wheel_itself_is_allowed(facts: WheelFacts) -> None:
     helper = dataclasses.replace(LIBRARY, name="demo/libhelp.so", soname="libhelp.so.1")
     user = dataclasses.replace(LIBRARY, needed=("libhelp.so.1",))
     assert not failed(dataclasses.replace(facts, libraries=Fact((helper, user))))
 
 
-def ordinary(facts: Facts, *needed: str, **claimed: object) -> Facts:
+def ordinary(facts: WheelFacts, *needed: str, **claimed: object) -> WheelFacts:
     """The facts of an ordinary CUDA extension, which needs these libraries too."""
     claims = Claims("cu130-torch2.11-cp312", "aten", "==2.11.*", "cuda", "13.0", CLAIMS.archs)
     changed_facts = with_library(facts, needed=(*LIBRARY.needed, "libc10_cuda.so", *needed))
@@ -292,7 +291,7 @@ def ordinary(facts: Facts, *needed: str, **claimed: object) -> Facts:
 
 
 @pytest.mark.parametrize("name", ["libcudart.so.13", "libgomp.so.1", "libcusparse.so.12"])
-def test_an_aten_wheel_may_borrow_what_it_claims_to(facts: Facts, name: str) -> None:
+def test_an_aten_wheel_may_borrow_what_it_claims_to(facts: WheelFacts, name: str) -> None:
     assert "runtime" not in failed(ordinary(facts, name, borrowed=(name,)))
     assert f"needs {name}, which is not allowed" in failed(ordinary(facts, name))["runtime"]
     says = failed(ordinary(facts, borrowed=(name,)))["runtime"]
@@ -300,11 +299,13 @@ def test_an_aten_wheel_may_borrow_what_it_claims_to(facts: Facts, name: str) -> 
 
 
 @pytest.mark.parametrize("name", ["libcudart.so.12", "libcuda.so.1", "libssl.so.3", "libcudart.so"])
-def test_what_torch_of_that_cuda_does_not_bring_is_not_borrowed(facts: Facts, name: str) -> None:
+def test_what_torch_of_that_cuda_does_not_bring_is_not_borrowed(
+    facts: WheelFacts, name: str
+) -> None:
     assert "is not allowed" in failed(ordinary(facts, name, borrowed=(name,)))["runtime"]
 
 
-def test_a_stable_wheel_borrows_nothing(facts: Facts) -> None:
+def test_a_stable_wheel_borrows_nothing(facts: WheelFacts) -> None:
     name = "libcudart.so.13"
     bent = with_library(facts, needed=(*LIBRARY.needed, name))
     says = only(changed(bent, claims=dataclasses.replace(CLAIMS, borrowed=(name,))), "runtime")
@@ -315,7 +316,7 @@ def test_a_stable_wheel_borrows_nothing(facts: Facts) -> None:
 
 
 @pytest.mark.parametrize("tag", ["manylinux_2_17_x86_64", "manylinux_2_35_x86_64", "any"])
-def test_platform_tag_that_is_not_what_the_symbols_say(facts: Facts, tag: str) -> None:
+def test_platform_tag_that_is_not_what_the_symbols_say(facts: WheelFacts, tag: str) -> None:
     tags = frozenset(parse_tag(f"py3-none-{tag}"))
     says = only(changed(facts, tags=tags, wheel_tags=tags), "platform-tag")
     assert "the symbols say manylinux_2_34_x86_64" in says
@@ -324,7 +325,7 @@ def test_platform_tag_that_is_not_what_the_symbols_say(facts: Facts, tag: str) -
 
 
 @pytest.mark.parametrize(("newest", "ok"), [("2.28", False), ("2.34", True), ("2.100", True)])
-def test_a_tag_for_newer_systems_than_the_limit(facts: Facts, newest: str, ok: bool) -> None:
+def test_a_tag_for_newer_systems_than_the_limit(facts: WheelFacts, newest: str, ok: bool) -> None:
     limits = Limits(LIMITS.max_size_mib, newest_glibc=newest)
     if ok:
         assert not failed(facts, limits)
@@ -333,20 +334,20 @@ def test_a_tag_for_newer_systems_than_the_limit(facts: Facts, newest: str, ok: b
     assert "manylinux_2_34_x86_64 is for newer systems than glibc 2.28: GLIBC_2.34 by" in says
 
 
-def test_an_alias_is_the_same_tag(facts: Facts) -> None:
+def test_an_alias_is_the_same_tag(facts: WheelFacts) -> None:
     tags = frozenset(parse_tag("py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64"))
     audit = Audit("manylinux_2_17_x86_64", ("manylinux2014_x86_64",), ())
     right = dataclasses.replace(changed(facts, tags=tags, wheel_tags=tags), audit=Fact(audit))
     assert not failed(right)
 
 
-def test_no_policy(facts: Facts) -> None:
+def test_no_policy(facts: WheelFacts) -> None:
     audit = Audit("linux_x86_64", (), ("GLIBC_2.99 by f",))
     says = only(dataclasses.replace(facts, audit=Fact(audit)), "platform-tag")
     assert says == "no manylinux policy admits it: GLIBC_2.99 by f"
 
 
-def test_a_pure_wheel_with_machine_code(facts: Facts) -> None:
+def test_a_pure_wheel_with_machine_code(facts: WheelFacts) -> None:
     tags = frozenset(parse_tag("py3-none-any"))
     pure = dataclasses.replace(PURE, local="cu130", torch=">=2.11")
     found = failed(changed(facts, tags=tags, wheel_tags=tags, root_is_purelib=True, claims=pure))
@@ -354,7 +355,7 @@ def test_a_pure_wheel_with_machine_code(facts: Facts) -> None:
     assert "holds machine code for manylinux_2_34_x86_64" in found["platform-tag"]
 
 
-def test_a_platform_wheel_without_machine_code(facts: Facts) -> None:
+def test_a_platform_wheel_without_machine_code(facts: WheelFacts) -> None:
     assert "no machine code" in only(
         dataclasses.replace(facts, audit=Fact(Audit(None))), "platform-tag"
     )
@@ -374,7 +375,7 @@ def test_causes_are_the_versions_a_stricter_policy_lacks() -> None:
     )
 
 
-def test_aten_symbols(facts: Facts) -> None:
+def test_aten_symbols(facts: WheelFacts) -> None:
     claims = Claims(
         "cu130-torch2.11-cp312", "aten", "==2.11.*", "cuda", "13.0", CLAIMS.archs, "cu130"
     )

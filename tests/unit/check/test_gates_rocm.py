@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.check.audit import Audit
-from torchwheel.check.facts import Fact, Facts
-from torchwheel.check.gates import judge, passed
-from torchwheel.check.limits import Limits
-from torchwheel.check.runtime_table import provided_by_torch
+from torchwheel.check.audit import Audit, provided_by_torch
+from torchwheel.check.facts import Fact, Limits, WheelFacts
+from torchwheel.check.gates import all_passed, judge
 from torchwheel.claims import Claims
 from torchwheel.inspect.elf import Library, Undefined
 from torchwheel.inspect.gpu import GpuCode
@@ -41,39 +39,39 @@ LIBRARY = Library(
 
 
 @pytest.fixture
-def facts(tmp_path: Path) -> Facts:
+def facts(tmp_path: Path) -> WheelFacts:
     wheel = make_wheel(
         tmp_path, version="1.0.0+rocm6.4", tag=TAG, claims=CLAIMS, requires=("torch>=2.11",)
     )
     audit = Audit("manylinux_2_17_x86_64", ("manylinux2014_x86_64",))
-    return Facts(Fact(read_wheel(wheel)), Fact((LIBRARY,)), Fact(CODE), Fact(audit))
+    return WheelFacts(Fact(read_wheel(wheel)), Fact((LIBRARY,)), Fact(CODE), Fact(audit))
 
 
-def claiming(facts: Facts, **changes: object) -> Facts:
+def claiming(facts: WheelFacts, **changes: object) -> WheelFacts:
     claims = dataclasses.replace(CLAIMS, **changes)  # type: ignore[arg-type]
     wheel = dataclasses.replace(facts.wheel.read(), claims=claims)
     return dataclasses.replace(facts, wheel=Fact(wheel))
 
 
-def only(facts: Facts, gate: str) -> str:
+def only(facts: WheelFacts, gate: str) -> str:
     found = {result.name: result.says for result in judge(facts, LIMITS) if not result.ok}
     assert list(found) == [gate]
     return found[gate]
 
 
-def test_a_right_wheel_passes_every_gate(facts: Facts) -> None:
+def test_a_right_wheel_passes_every_gate(facts: WheelFacts) -> None:
     results = judge(facts, LIMITS)
-    assert passed(results)
+    assert all_passed(results)
     says = {result.name: result.says for result in results}
     assert says["archs"] == "gfx90a:xnack- gfx942 gfx1100, 2 kernels in each"
     assert says["runtime"] == "needs libamdhip64.so.6, libc.so.6, libtorch.so"
 
 
-def test_features_are_compared_whatever_their_order(facts: Facts) -> None:
+def test_features_are_compared_whatever_their_order(facts: WheelFacts) -> None:
     both = "gfx90a:sramecc+:xnack-"
     code = (GpuCode("hsaco", both, KERNELS), *CODE[1:])
     right = dataclasses.replace(facts, gpu_code=Fact(code))
-    assert passed(
+    assert all_passed(
         judge(claiming(right, archs=("gfx90a:xnack-:sramecc+", *CLAIMS.archs[1:])), LIMITS)
     )
     assert "machine code not claimed: gfx90a:sramecc+:xnack-" in only(right, "archs")
@@ -93,30 +91,30 @@ def test_features_are_compared_whatever_their_order(facts: Facts) -> None:
         ((*CODE, GpuCode("hsaco", "gfx942", ("_Z1n",))), "gfx90a:xnack- lacks 1 kernels"),
     ],
 )
-def test_archs(facts: Facts, code: tuple[GpuCode, ...], says: str) -> None:
+def test_archs(facts: WheelFacts, code: tuple[GpuCode, ...], says: str) -> None:
     assert says in only(dataclasses.replace(facts, gpu_code=Fact(code)), "archs")
 
 
 @pytest.mark.parametrize("archs", [("9.0",), ("gfx942", "9.0+PTX")])
-def test_archs_of_another_backend(facts: Facts, archs: tuple[str, ...]) -> None:
+def test_archs_of_another_backend(facts: WheelFacts, archs: tuple[str, ...]) -> None:
     says = only(claiming(facts, archs=archs), "archs")
     assert "archs of backend rocm expected, got 9.0" in says
 
 
 @pytest.mark.parametrize("toolkit", ["5.7", "7.2"])
-def test_the_runtime_of_another_major(facts: Facts, toolkit: str) -> None:
+def test_the_runtime_of_another_major(facts: WheelFacts, toolkit: str) -> None:
     says = only(claiming(facts, toolkit=toolkit), "runtime")
     assert "needs libamdhip64.so.6, which is not allowed: HIP has no static runtime" in says
 
 
 @pytest.mark.parametrize("needed", ["libtorch_hip.so", "libhsa-runtime64.so.1", "libamdhip64.so"])
-def test_runtime(facts: Facts, needed: str) -> None:
+def test_runtime(facts: WheelFacts, needed: str) -> None:
     library = dataclasses.replace(LIBRARY, needed=(*LIBRARY.needed, needed))
     says = only(dataclasses.replace(facts, libraries=Fact((library,))), "runtime")
     assert f"needs {needed}, which" in says
 
 
-def test_an_unversioned_symbol_of_the_runtime(facts: Facts) -> None:
+def test_an_unversioned_symbol_of_the_runtime(facts: WheelFacts) -> None:
     library = dataclasses.replace(
         LIBRARY, undefined=(*LIBRARY.undefined, Undefined("hipGetLastError"))
     )

@@ -8,14 +8,13 @@ import wheelmaker
 from torchwheel.arch.devices import Gpu
 from torchwheel.arch.model import parse
 from torchwheel.doctor.caches import Cache
+from torchwheel.doctor.case import Case, Package
 from torchwheel.doctor.dist_info import DistInfo
 from torchwheel.doctor.importing import Import
 from torchwheel.doctor.loader import Links
-from torchwheel.doctor.model import Case, Package
 from torchwheel.doctor.native import Native
 from torchwheel.inspect.gpu import GpuCode
-from torchwheel.machine.model import Driver, FoundToolkit, Machine
-from torchwheel.machine.torch_model import Torch
+from torchwheel.machine.facts import Driver, InstalledToolkit, Machine, Torch
 from torchwheel.runtime.status import ExtensionStatus, OperatorStatus, Refusal
 from torchwheel.toolkit.host import HostCompiler
 
@@ -24,7 +23,7 @@ CUDA_TORCH = Torch("2.11.0+cu130", "13.0", None, SITE / "torch")
 CPU_TORCH = Torch("2.11.0+cpu", None, None, SITE / "torch")
 ROCM_TORCH = Torch("2.11.0+rocm7.2", None, "7.2.1", SITE / "torch")
 H200 = Gpu(0, "NVIDIA H200", parse("9.0"))
-TOOLKIT = FoundToolkit("cuda", Path("/opt/cuda-13.0"), "13.0", "CUDA_HOME")
+TOOLKIT = InstalledToolkit("cuda", Path("/opt/cuda-13.0"), "13.0", "CUDA_HOME")
 MACHINE = Machine(
     python="3.12.3",
     platform="linux_x86_64",

@@ -13,7 +13,7 @@ from torchwheel.doctor import dist_info
 
 
 def test_what_is_whole_has_no_problems(tmp_path):
-    info = dist_info.read(put(tmp_path))
+    info = dist_info.read_dist_info(put(tmp_path))
     assert (info.name, info.version, info.torch) == ("demo", "1.0.0", ">=2.11")
     assert info.packages == ("demo",)
     assert {str(tag) for tag in info.tags} == {"py3-none-linux_x86_64"}
@@ -37,7 +37,7 @@ def test_what_is_whole_has_no_problems(tmp_path):
     ],
 )
 def test_what_is_bent_is_told_and_the_rest_is_read(tmp_path, files, problem):
-    info = dist_info.read(put(tmp_path, **files))
+    info = dist_info.read_dist_info(put(tmp_path, **files))
     assert len(info.problems) == 1
     assert problem in info.problems[0]
     assert (info.name, info.version) == ("demo", "1.0.0")
@@ -45,12 +45,14 @@ def test_what_is_bent_is_told_and_the_rest_is_read(tmp_path, files, problem):
 
 def test_a_name_cannot_make_a_command_another(tmp_path):
     folder = put(tmp_path, METADATA=b"Name: demo; rm -rf ~\nVersion: -1 $(x)\n")
-    info = dist_info.read(folder)
+    info = dist_info.read_dist_info(folder)
     assert (info.name, info.version) == ("demo__rm_-rf__", "1___x_")
 
 
 def test_files_that_are_gone_are_counted(tmp_path):
-    info = dist_info.read(put(tmp_path, RECORD=b"a.py,,\nb.py,,\nc.py,,\n__pycache__/a.pyc,,\n"))
+    info = dist_info.read_dist_info(
+        put(tmp_path, RECORD=b"a.py,,\nb.py,,\nc.py,,\n__pycache__/a.pyc,,\n")
+    )
     assert info.problems == ('"a.py" is gone, and 2 more like it',)
 
 
@@ -65,24 +67,24 @@ def test_files_that_are_gone_are_counted(tmp_path):
 )
 def test_what_it_requires_of_torch(tmp_path, requires, torch):
     metadata = wheelmaker.metadata("demo", "1.0.0", requires)
-    assert dist_info.read(put(tmp_path, METADATA=metadata)).torch == torch
+    assert dist_info.read_dist_info(put(tmp_path, METADATA=metadata)).torch == torch
 
 
 def test_its_own_package_comes_first_and_private_ones_last(tmp_path):
     record = b"".join(b"%s/__init__.py,,\n" % name for name in (b"_demo", b"another", b"demo"))
     folder = put(tmp_path, RECORD=record + b"fast.cpython-312-x86_64-linux-gnu.so,,\n")
-    assert dist_info.read(folder).packages == ("demo", "another", "fast", "_demo")
+    assert dist_info.read_dist_info(folder).packages == ("demo", "another", "fast", "_demo")
 
 
 def test_an_editable_installation_names_its_packages_in_top_level(tmp_path):
     folder = put(tmp_path, RECORD=b"", top_level__txt=b"demo\n_extra\n")
-    assert dist_info.read(folder).packages == ("demo", "_extra")
+    assert dist_info.read_dist_info(folder).packages == ("demo", "_extra")
 
 
 @given(st.sampled_from(["METADATA", "WHEEL", "RECORD", claims_file.FILE]), st.binary(max_size=200))
 def test_no_bytes_bring_it_down(tmp_path_factory, file, data):
     root = tmp_path_factory.mktemp("bent")
-    info = dist_info.read(put(root, **{file.replace(".", "__"): data}))
+    info = dist_info.read_dist_info(put(root, **{file.replace(".", "__"): data}))
     assert all("\n" not in problem for problem in info.problems)
 
 
@@ -90,5 +92,5 @@ def test_a_file_that_may_not_be_read(tmp_path):
     folder = put(tmp_path, METADATA=None)
     os.mkfifo(folder / "unrelated")
     (folder / "METADATA").mkdir()
-    (problem,) = dist_info.read(folder).problems
+    (problem,) = dist_info.read_dist_info(folder).problems
     assert "METADATA cannot be read" in problem

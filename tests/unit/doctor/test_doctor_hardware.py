@@ -2,7 +2,7 @@
 
 import pytest
 
-from torchwheel.doctor.hardware import on_the_bus
+from torchwheel.doctor.run import on_the_bus
 
 
 @pytest.mark.parametrize(

@@ -20,16 +20,15 @@ from doctor_cases import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.doctor import machine_text
+from torchwheel.doctor import text as text_
 from torchwheel.doctor.as_json import report_json
 from torchwheel.doctor.caches import Cache
+from torchwheel.doctor.case import Case, Report
 from torchwheel.doctor.importing import Import
-from torchwheel.doctor.model import Case, Report
-from torchwheel.doctor.rows import row, unbroken
-from torchwheel.doctor.text import report_text
+from torchwheel.doctor.text import report_text, row, unbroken
 from torchwheel.doctor.verdict import judge, judge_machine
 from torchwheel.inspect.gpu import GpuCode
-from torchwheel.machine.model import FoundToolkit
+from torchwheel.machine.facts import InstalledToolkit
 from torchwheel.runtime.status import Refusal
 
 CACHE = Cache(
@@ -51,7 +50,9 @@ def well() -> Case:
     )
     made = package(natives=(native(code=code), rest), status=status("prebuilt"))
     others = (
-        FoundToolkit("cuda", Path("/home/me/.cache/torchwheel/t"), "13.2", "torchwheel's cache"),
+        InstalledToolkit(
+            "cuda", Path("/home/me/.cache/torchwheel/t"), "13.2", "torchwheel's cache"
+        ),
     )
     return case(made, cache=CACHE, toolkits=(TOOLKIT, *others))
 
@@ -71,7 +72,7 @@ def broken() -> Case:
     bent = native("demo/bent.so", loaded=False, links=None, problem="demo/bent.so: not an ELF file")
     failed = Import("raised", words, file=SITE / "demo/__init__.py", where="demo/__init__.py:3")
     made = package(natives=(library, bent), imported=failed)
-    bad = FoundToolkit("rocm", Path("/opt/rocm"), "", "hipcc on the PATH", "it does not start")
+    bad = InstalledToolkit("rocm", Path("/opt/rocm"), "", "hipcc on the PATH", "it does not start")
     return case(
         made,
         cache=dataclasses.replace(CACHE, problem="/home/me cannot be written"),
@@ -96,7 +97,7 @@ CASES = {"well": well, "broken": broken, "to_be_built": to_be_built}
 
 @pytest.fixture(autouse=True)
 def same_everywhere(monkeypatch):
-    monkeypatch.setattr(machine_text.sys, "executable", "/venv/bin/python")
+    monkeypatch.setattr(text_.sys, "executable", "/venv/bin/python")
     monkeypatch.setattr(Path, "home", lambda: Path("/home/me"))
 
 

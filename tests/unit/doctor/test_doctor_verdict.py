@@ -25,7 +25,7 @@ from torchwheel.doctor.importing import Import
 from torchwheel.doctor.verdict import judge, judge_machine
 from torchwheel.errors import UsageError
 from torchwheel.inspect.gpu import GpuCode
-from torchwheel.machine.model import Driver
+from torchwheel.machine.facts import Driver
 from torchwheel.runtime.status import Refusal
 
 RAISED = Import("raised", ("OSError: undefined symbol: _ZN3c104goneEv",), folders=(SITE / "demo",))

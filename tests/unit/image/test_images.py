@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from torchwheel.errors import UsageError
-from torchwheel.image.of_variant import image_of, python_of
-from torchwheel.image.recipe import Base, Image, digest, reference
+from torchwheel.image.recipes import Base, Image, digest, image_of, python_of, reference
 from torchwheel.matrix.load import load
-from torchwheel.matrix.resolve import resolve
+from torchwheel.matrix.variants import resolve
 
 ROOT = Path(__file__).parents[3]
 

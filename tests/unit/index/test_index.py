@@ -11,8 +11,7 @@ import pytest
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.index.build import build_index
-from torchwheel.index.groups import everywhere, groups_of
-from torchwheel.index.model import IndexedWheel
+from torchwheel.index.contents import IndexedWheel, all_groups, groups_of
 from wheelmaker import PURE, make_wheel, metadata, stable
 
 TAG = "py3-none-manylinux_2_34_x86_64"
@@ -199,10 +198,10 @@ def test_the_pure_wheel_is_everywhere() -> None:
 
 
 def test_a_companion_is_wherever_a_wheel_is() -> None:
-    assert everywhere([("cu130", "cu130/torch2.11"), ("cpu", "cu130")]) == (
+    assert all_groups([("cu130", "cu130/torch2.11"), ("cpu", "cu130")]) == (
         *("cpu", "cu130", "cu130/torch2.11"),
     )
-    assert everywhere([]) == ()
+    assert all_groups([]) == ()
 
 
 def test_a_binary_wheel_without_a_local_version() -> None:

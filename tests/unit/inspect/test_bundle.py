@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elfmaker import code_object, make_bundle, packed
-from torchwheel.inspect import bundle
-from torchwheel.inspect.errors import WheelError
+from torchwheel.inspect import hip
+from torchwheel.inspect.archive import WheelError
 
 CODES = {"gfx90a": code_object(), "gfx942": code_object(0x54C)}
 
@@ -18,9 +18,9 @@ CODES = {"gfx90a": code_object(), "gfx942": code_object(0x54C)}
 @pytest.mark.parametrize("version", [2, 3])
 def test_packed_is_read_as_plain(version: int) -> None:
     one = make_bundle(CODES)
-    entries = bundle.parse(one)
+    entries = hip.parse_bundles(one)
     assert [entry.name.rpartition("-")[2] for entry in entries[0]] == ["", "gfx90a", "gfx942"]
-    assert bundle.parse(packed(one, version=version) + bytes(100) + one) == entries * 2
+    assert hip.parse_bundles(packed(one, version=version) + bytes(100) + one) == entries * 2
 
 
 @pytest.mark.parametrize(
@@ -30,10 +30,10 @@ def test_packed_is_read_as_plain(version: int) -> None:
         (make_bundle(CODES) + b"\0more", r"bundle 2 \(byte \d+\): starts with b'more'"),
         (make_bundle(CODES)[:-5000], "leads out of it"),
         (make_bundle(CODES)[:40], "cut short"),
-        (bundle.MAGIC, "cut short"),
-        (bundle.MAGIC + struct.pack("<Q", 1 << 60), "1152921504606846976 entries; at most 1024"),
-        (bundle.MAGIC + struct.pack("<QQQQ", 1, 0, 0, 1 << 40), "leads out of it"),
-        (bundle.MAGIC + struct.pack("<QQQQ", 1, 1 << 63, 1 << 63, 0), "leads out of it"),
+        (hip.MAGIC, "cut short"),
+        (hip.MAGIC + struct.pack("<Q", 1 << 60), "1152921504606846976 entries; at most 1024"),
+        (hip.MAGIC + struct.pack("<QQQQ", 1, 0, 0, 1 << 40), "leads out of it"),
+        (hip.MAGIC + struct.pack("<QQQQ", 1, 1 << 63, 1 << 63, 0), "leads out of it"),
         (b"CCOB", "cut short"),
         (packed(b"", version=7), "version 7; 2 or 3"),
         (packed(b"", method=9), "method 9; 0"),
@@ -47,26 +47,24 @@ def test_packed_is_read_as_plain(version: int) -> None:
 )
 def test_a_bent_section(section: bytes, says: str) -> None:
     with pytest.raises(WheelError, match=says):
-        bundle.parse(section)
+        hip.parse_bundles(section)
 
 
 def test_sizes_that_a_file_only_claims_take_no_memory() -> None:
     bombs = (
         packed(bytes(200 << 20), size=1000),
-        bundle.MAGIC + struct.pack("<QQQQ", 9, 0, 1 << 40, 1),
+        hip.MAGIC + struct.pack("<QQQQ", 9, 0, 1 << 40, 1),
     )
     tracemalloc.start()
     for bomb in bombs:
         with pytest.raises(WheelError):
-            bundle.parse(bomb)
+            hip.parse_bundles(bomb)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2 << 20
 
 
-@given(
-    st.binary(max_size=300), st.sampled_from([b"", bundle.MAGIC, b"CCOB\3\0\0\0", b"CCOB\2\0\1\0"])
-)
+@given(st.binary(max_size=300), st.sampled_from([b"", hip.MAGIC, b"CCOB\3\0\0\0", b"CCOB\2\0\1\0"]))
 def test_any_bytes_are_bundles_or_one_error(data: bytes, start: bytes) -> None:
     with contextlib.suppress(WheelError):
-        bundle.parse(start + data)
+        hip.parse_bundles(start + data)

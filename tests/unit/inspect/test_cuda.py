@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchwheel.errors import TorchwheelError
-from torchwheel.inspect import cuobjdump
-from torchwheel.inspect.cuda import parse
+from torchwheel.inspect import cuda
+from torchwheel.inspect.cuda import parse_symbols
 from torchwheel.inspect.gpu import GpuCode
 
 OUTPUTS = Path(__file__).parent / "outputs"
@@ -19,7 +19,7 @@ OUTPUTS = Path(__file__).parent / "outputs"
 def test_modules_of_a_library_linked_by_nvcc() -> None:
     kernels = ("_Z1kPf",)
     # The first three come from nvcc's device link: archs without a kernel.
-    assert parse((OUTPUTS / "linked_by_nvcc.txt").read_text()) == (
+    assert parse_symbols((OUTPUTS / "linked_by_nvcc.txt").read_text()) == (
         GpuCode("sass", "sm_80"),
         GpuCode("sass", "sm_90a"),
         GpuCode("sass", "sm_120"),
@@ -31,7 +31,7 @@ def test_modules_of_a_library_linked_by_nvcc() -> None:
 
 
 def test_modules_of_two_files_keep_the_family_letter() -> None:
-    assert parse((OUTPUTS / "two_files.txt").read_text()) == (
+    assert parse_symbols((OUTPUTS / "two_files.txt").read_text()) == (
         GpuCode("sass", "sm_80", ("_Z1kPf",)),
         GpuCode("sass", "sm_100f", ("_Z1kPf",)),
         GpuCode("ptx", "sm_100f"),
@@ -40,7 +40,7 @@ def test_modules_of_two_files_keep_the_family_letter() -> None:
 
 
 def test_device_functions_are_no_kernels() -> None:
-    modules = parse((OUTPUTS / "with_device_functions.txt").read_text())
+    modules = parse_symbols((OUTPUTS / "with_device_functions.txt").read_text())
     assert [(module.kind, module.arch, len(module.kernels)) for module in modules] == [
         ("sass", "sm_80", 6),
         ("sass", "sm_90", 6),
@@ -50,7 +50,7 @@ def test_device_functions_are_no_kernels() -> None:
 
 
 def test_the_table_of_13_5() -> None:
-    modules = parse((OUTPUTS / "printed_by_13.5.txt").read_text())
+    modules = parse_symbols((OUTPUTS / "printed_by_13.5.txt").read_text())
     assert [(module.kind, module.arch, len(module.kernels)) for module in modules] == [
         ("sass", "sm_90", 48),
         ("sass", "sm_90", 16),
@@ -60,7 +60,7 @@ def test_the_table_of_13_5() -> None:
 
 
 def test_nothing_printed_is_no_code() -> None:
-    assert parse("") == ()
+    assert parse_symbols("") == ()
 
 
 @pytest.mark.parametrize(
@@ -77,13 +77,13 @@ def test_nothing_printed_is_no_code() -> None:
 )
 def test_what_is_not_understood_is_an_error(text: str) -> None:
     with pytest.raises(TorchwheelError, match="cuobjdump"):
-        parse(text)
+        parse_symbols(text)
 
 
 @given(st.text())
 def test_any_text_is_modules_or_an_error(text: str) -> None:
     with contextlib.suppress(TorchwheelError):
-        assert all(module.arch.startswith("sm_") for module in parse(text))
+        assert all(module.arch.startswith("sm_") for module in parse_symbols(text))
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_what_is_printed_is_read_back(
         if kind == "elf":
             text += "\nsymbols:\n"
             text += "".join(f"{entry}{name}\n" for name in kernels)
-    assert [(code.kind, code.arch, code.kernels) for code in parse(text)] == [
+    assert [(code.kind, code.arch, code.kernels) for code in parse_symbols(text)] == [
         ("sass" if kind == "elf" else "ptx", arch, tuple(sorted(kernels)) if kind == "elf" else ())
         for kind, arch, kernels in modules
     ]
@@ -131,30 +131,30 @@ def test_where_cuobjdump_is_looked_for(tmp_path: Path, monkeypatch: pytest.Monke
         for part in ("given", "named", "path", "home")
     )
     environ = {"PATH": str(path.parent), "CUDA_HOME": str(home.parent.parent)}
-    with_variable = {**environ, cuobjdump.VARIABLE: str(named)}
-    assert cuobjdump.find(given_, with_variable) == given_
-    assert cuobjdump.find(None, with_variable) == named
-    assert cuobjdump.find(None, environ) == path
-    assert cuobjdump.find(None, {**environ, "PATH": str(tmp_path)}) == home
+    with_variable = {**environ, cuda.VARIABLE: str(named)}
+    assert cuda.find_cuobjdump(given_, with_variable) == given_
+    assert cuda.find_cuobjdump(None, with_variable) == named
+    assert cuda.find_cuobjdump(None, environ) == path
+    assert cuda.find_cuobjdump(None, {**environ, "PATH": str(tmp_path)}) == home
     with pytest.raises(TorchwheelError, match="install nvidia-cuda-cuobjdump"):
-        cuobjdump.find(None, {"PATH": str(tmp_path)})
+        cuda.find_cuobjdump(None, {"PATH": str(tmp_path)})
     with pytest.raises(TorchwheelError, match=r"expected at .*gone"):
-        cuobjdump.find(tmp_path / "gone", environ)
+        cuda.find_cuobjdump(tmp_path / "gone", environ)
 
 
 def test_a_library_without_device_code_is_empty(tmp_path: Path) -> None:
     says = "cuobjdump info    : File 'x.so' does not contain device code"
     quiet = program(tmp_path / "c", f'echo "{says}" >&2; exit 255')
-    assert cuobjdump.symbols(quiet, Path("x.so")) == ""
+    assert cuda.dump_symbols(quiet, Path("x.so")) == ""
 
 
 @pytest.mark.parametrize("body", ["echo no such thing >&2; exit 1", "exit 3"])
 def test_a_failing_cuobjdump_is_an_error(tmp_path: Path, body: str) -> None:
     with pytest.raises(TorchwheelError, match=r"failed on x\.so"):
-        cuobjdump.symbols(program(tmp_path / "c", body), Path("x.so"))
+        cuda.dump_symbols(program(tmp_path / "c", body), Path("x.so"))
 
 
 def test_a_cuobjdump_that_does_not_start(tmp_path: Path) -> None:
     (tmp_path / "c").write_text("no program")
     with pytest.raises(TorchwheelError, match="cannot be run"):
-        cuobjdump.symbols(tmp_path / "c", Path("x.so"))
+        cuda.dump_symbols(tmp_path / "c", Path("x.so"))

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.elf import (
-    Floor,
+    GlibcFloor,
     Library,
     Undefined,
     glibc_floor,
     read_library,
     versions_needed,
 )
-from torchwheel.inspect.errors import WheelError
 
 
 def library(*undefined: Undefined) -> Library:
@@ -33,7 +33,7 @@ SYMBOLS = (
 
 
 def test_the_floor_is_compared_as_numbers_and_named() -> None:
-    assert glibc_floor(library(*SYMBOLS)) == Floor((2, 34), ("dlopen", "dlsym"))
+    assert glibc_floor(library(*SYMBOLS)) == GlibcFloor((2, 34), ("dlopen", "dlsym"))
     assert glibc_floor(library(Undefined("x"))) is None
 
 

@@ -9,11 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from elfmaker import X86_64, code_object, hip_library, make_bundle, make_elf
-from torchwheel.inspect import bundle
-from torchwheel.inspect.amdgpu import read_code_object
-from torchwheel.inspect.errors import WheelError
+from torchwheel.inspect import hip
+from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.gpu import GpuCode
-from torchwheel.inspect.hip import read_hip_code
+from torchwheel.inspect.hip import read_code_object, read_hip_code
 
 OUTPUTS = Path(__file__).parent / "outputs"
 KERNELS = ("_Z5k_onePf",), ("_Z5k_twoPf",)
@@ -65,7 +64,7 @@ def test_packed_without_zstd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def no_module(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr(bundle.importlib, "import_module", no_module)
+    monkeypatch.setattr(hip.importlib, "import_module", no_module)
     with pytest.raises(WheelError, match=r"bundle 1 .*install backports\.zstd"):
         from_clang(tmp_path, "packed_7.2.hip_fatbin")
 

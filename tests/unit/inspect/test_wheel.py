@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from torchwheel.inspect import archive as archives
-from torchwheel.inspect.errors import WheelError
-from torchwheel.inspect.wheel import extracted, read_wheel
+from torchwheel.inspect.archive import WheelError
+from torchwheel.inspect.wheel import extract, read_wheel
 from wheelmaker import PURE, make_wheel, metadata
 
 INFO = "demo-1.0.0.dist-info"
@@ -167,7 +167,7 @@ def test_bent_metadata(tmp_path: Path, file: str, data: bytes, fact: str) -> Non
 
 def test_every_elf_file_is_extracted_whatever_its_name(tmp_path: Path) -> None:
     files = {"demo/a/x.so": ELF, "demo/b/x.so": ELF + b"!", "demo/data.txt": ELF, "demo/t.so": b"t"}
-    with extracted(read_wheel(make_wheel(tmp_path, files=files))) as found:
+    with extract(read_wheel(make_wheel(tmp_path, files=files))) as found:
         assert {one.member: one.path.read_bytes() for one in found} == {
             name: data for name, data in files.items() if data.startswith(b"\x7fELF")
         }

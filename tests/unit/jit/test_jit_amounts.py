@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchwheel.errors import UsageError
-from torchwheel.jit.amounts import read_age, read_size, size_cap
+from torchwheel.text import parse_age, parse_size, size_cap
 
 
 @pytest.mark.parametrize(
@@ -20,17 +20,17 @@ from torchwheel.jit.amounts import read_age, read_size, size_cap
     ],
 )
 def test_sizes(text, expected):
-    assert read_size(text, "--max-size") == expected
+    assert parse_size(text, "--max-size") == expected
 
 
 @pytest.mark.parametrize(
     ("text", "expected"), [("30d", 2592000), ("12h", 43200), ("2w", 1209600), ("1.5m", 90)]
 )
 def test_ages(text, expected):
-    assert read_age(text, "--older-than") == expected
+    assert parse_age(text, "--older-than") == expected
 
 
-@given(st.text(), st.sampled_from([read_size, read_age]))
+@given(st.text(), st.sampled_from([parse_size, parse_age]))
 def test_anything_else_is_one_line(text, read):
     text = f"{text}!"
     with pytest.raises(UsageError, match=r'^here=".*": an? (size|age) expected.*\Z'):
@@ -38,7 +38,7 @@ def test_anything_else_is_one_line(text, read):
 
 
 @pytest.mark.parametrize("text", ["", "-1", "2X", "G", "1e9", "1,5G", "٢G", "nan", "inf"])
-@pytest.mark.parametrize("read", [read_size, read_age])
+@pytest.mark.parametrize("read", [parse_size, parse_age])
 def test_what_is_no_amount(text, read):
     with pytest.raises(UsageError, match="expected"):
         read(text, "here")

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.jit.entry import Entry, dumps, loads
+from torchwheel.jit.entry import CacheEntry, dumps, loads
 
-ENTRY = Entry("0f" * 16, "ext.scale", ("9.0", "12.0+PTX"), "CUDA 13.0", "2.13", "a.so", 3, "ab")
+ENTRY = CacheEntry(
+    "0f" * 16, "ext.scale", ("9.0", "12.0+PTX"), "CUDA 13.0", "2.13", "a.so", 3, "ab"
+)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
@@ -17,7 +19,7 @@ JSON = st.recursive(
 )
 
 
-@given(st.builds(Entry, file=st.just("a.so")))
+@given(st.builds(CacheEntry, file=st.just("a.so")))
 def test_what_was_written_is_read(entry):
     assert loads(dumps(entry).encode()) == entry
 
@@ -28,7 +30,7 @@ def test_anything_else_is_a_value_error(data):
         loads(data)
 
 
-@given(st.sampled_from([field.name for field in dataclasses.fields(Entry)]), JSON)
+@given(st.sampled_from([field.name for field in dataclasses.fields(CacheEntry)]), JSON)
 def test_a_field_is_of_its_kind_or_a_value_error(name, value):
     bent = {**json.loads(dumps(ENTRY)), name: value}
     try:
@@ -49,7 +51,7 @@ def test_a_file_that_is_not_beside_it_is_a_value_error(file):
         loads(text.encode())
 
 
-@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Entry)])
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(CacheEntry)])
 def test_a_missing_field_is_a_value_error(name):
     bent = json.loads(dumps(ENTRY))
     del bent[name]

@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 
 from jitmaker import Builds, Told, library_of, wanted
 from torchwheel.files import discard
-from torchwheel.jit import verified as verified_module
-from torchwheel.jit.find import Found, find
+from torchwheel.jit import find as verified_module
+from torchwheel.jit.find import CachedLibrary, CorruptError, find, open_verified
 from torchwheel.jit.make import make
-from torchwheel.jit.verified import CorruptError, verified
-from torchwheel.lock import alone, give_way
+from torchwheel.lock import give_way, hold_lock
 
 KEY = wanted().key
 
@@ -109,20 +108,20 @@ WAYS = {
 
 
 def test_a_library_that_is_there_is_found(folder, library):
-    assert find(folder, KEY) == Found(library)
+    assert find(folder, KEY) == CachedLibrary(library)
     assert library.read_bytes() == library_of("one")
 
 
 def test_nothing_is_found_where_nothing_is_and_nothing_is_made(tmp_path):
-    assert find(tmp_path / "none" / "jit", KEY) == Found()
+    assert find(tmp_path / "none" / "jit", KEY) == CachedLibrary()
     assert not (tmp_path / "none").exists()
     (tmp_path / "jit").mkdir()
-    assert find(tmp_path / "jit", KEY) == Found()
+    assert find(tmp_path / "jit", KEY) == CachedLibrary()
     assert not list((tmp_path / "jit").iterdir())
 
 
 def test_another_content_is_not_found(folder, library):
-    assert find(folder, wanted("two").key) == Found()
+    assert find(folder, wanted("two").key) == CachedLibrary()
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -134,25 +133,25 @@ def test_what_is_wrong_counts_as_absent_is_removed_and_built_again(folder, libra
     assert found.problem.startswith(str(library.parents[1]))
     assert found.problem.endswith("; removed")
     assert "\n" not in found.problem
-    assert find(folder, KEY) == Found(), "it says so once"
+    assert find(folder, KEY) == CachedLibrary(), "it says so once"
     assert not [path for path in folder.rglob("*") if ".aside" in path.name]
     builds = Builds()
     assert make(folder, wanted(), builds, Told()) == library
     assert builds.count == 1
-    assert find(folder, KEY) == Found(library)
+    assert find(folder, KEY) == CachedLibrary(library)
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_build_replaces_what_a_lookup_could_not_remove(folder, library, way):
     """Another build holds the lock during the lookup."""
     WAYS[way](library)
-    with alone(folder / f"{KEY.target}.lock", give_way):
+    with hold_lock(folder / f"{KEY.target}.lock", give_way):
         found = find(folder, KEY)
     assert found.library is None
     assert found.problem
     assert found.problem.endswith("; it could not be removed")
     assert make(folder, wanted(), Builds(), Told()) == library
-    assert find(folder, KEY) == Found(library)
+    assert find(folder, KEY) == CachedLibrary(library)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +178,7 @@ def test_any_change_of_a_librarys_bytes_is_seen(folder, library, data):
     bit = data.draw(st.integers(0, 7))
     library.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :])
     with pytest.raises(CorruptError, match="SHA-256"):
-        verified(folder, KEY)
+        open_verified(folder, KEY)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
@@ -187,7 +186,7 @@ def test_any_change_of_a_librarys_bytes_is_seen(folder, library, data):
 def test_any_other_entry_is_corrupt(folder, library, data):
     entry(library).write_bytes(data)
     with pytest.raises(CorruptError):
-        verified(folder, KEY)
+        open_verified(folder, KEY)
 
 
 def test_a_lookup_is_the_last_use(folder, library):
@@ -201,12 +200,12 @@ def test_a_use_that_cannot_be_noted_is_no_error(folder, library, monkeypatch):
         raise OSError(30, "Read-only file system", str(path))
 
     monkeypatch.setattr(os, "utime", refuse)
-    assert find(folder, KEY) == Found(library)
+    assert find(folder, KEY) == CachedLibrary(library)
 
 
 def test_a_folder_open_to_others_is_closed(folder, library):
     folder.chmod(0o777)
-    assert find(folder, KEY) == Found(library)
+    assert find(folder, KEY) == CachedLibrary(library)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
@@ -238,8 +237,8 @@ def test_what_is_no_fault_of_the_entry_leaves_it(folder, library, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", refuse)
         found = find(folder, KEY)
-    assert found == Found(problem=f"{folder}: Too many open files")
-    assert find(folder, KEY) == Found(library)
+    assert found == CachedLibrary(problem=f"{folder}: Too many open files")
+    assert find(folder, KEY) == CachedLibrary(library)
 
 
 def test_a_lookup_imports_the_standard_library_alone():
@@ -264,4 +263,4 @@ def test_what_is_removed_while_it_is_read_is_absent_and_not_corrupt(folder, libr
         raise ValueError("half of it")
 
     monkeypatch.setattr(verified_module.entries, "loads", read_too_late)
-    assert find(folder, KEY) == Found()
+    assert find(folder, KEY) == CachedLibrary()

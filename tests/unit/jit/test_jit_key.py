@@ -7,11 +7,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from torchwheel.jit import key as keys
-from torchwheel.jit.key import Facts, make_key, placeless
+from torchwheel.jit.key import BuildFacts, make_key, strip_folders
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
 FACTS = st.builds(
-    Facts,
+    BuildFacts,
     name=WORDS,
     archs=st.lists(WORDS, max_size=3).map(tuple),
     toolkit=WORDS,
@@ -35,7 +35,7 @@ def test_what_differs_has_another_key(facts, files, other_facts, other_files):
 @given(FACTS, FILES, st.data())
 def test_a_change_of_any_one_part_is_another_key(facts, files, data):
     first = make_key(facts, files)
-    name = data.draw(st.sampled_from([field.name for field in dataclasses.fields(Facts)]))
+    name = data.draw(st.sampled_from([field.name for field in dataclasses.fields(BuildFacts)]))
     changed = dataclasses.replace(facts, **{name: data.draw(getattr_strategy(name))})
     assume(changed != facts)
     other = make_key(changed, files)
@@ -86,7 +86,7 @@ def test_another_form_of_the_cache_has_other_keys(monkeypatch):
     assert make_key(_FACTS, {}) != first
 
 
-_FACTS = Facts("ext", ("9.0",), "CUDA", "torch", ())
+_FACTS = BuildFacts("ext", ("9.0",), "CUDA", "torch", ())
 PLACES = st.from_regex(r"(/[a-z]{1,3}){1,3}", fullmatch=True).map(Path)
 
 
@@ -107,8 +107,8 @@ def command(source: Path, toolkit: Path) -> list[str]:
 def test_commands_say_nothing_of_this_machine(source, toolkit, other_source, other_toolkit):
     for one, another in ((source, toolkit), (other_source, other_toolkit)):
         assume(one not in (another, *another.parents) and another not in one.parents)
-    (here,) = placeless([command(source, toolkit)], {"source": source, "toolkit": toolkit})
-    (there,) = placeless(
+    (here,) = strip_folders([command(source, toolkit)], {"source": source, "toolkit": toolkit})
+    (there,) = strip_folders(
         [command(other_source, other_toolkit)],
         {"toolkit": other_toolkit, "source": other_source},
     )
@@ -120,17 +120,17 @@ def test_commands_say_nothing_of_this_machine(source, toolkit, other_source, oth
 
 def test_the_inner_of_two_places_counts():
     places = {"home": Path("/home/me"), "source": Path("/home/me/ext")}
-    assert placeless([["/home/me/ext/a.cu", "/home/me/b"]], places) == (
+    assert strip_folders([["/home/me/ext/a.cu", "/home/me/b"]], places) == (
         ("\0source\0/a.cu", "\0home\0/b"),
     )
 
 
 def test_only_a_whole_folder_name_at_a_paths_beginning_is_one():
     words = ["/src2/a", "/other/src/a", "-I/other/src", "x/src", "/src\n"]
-    assert placeless([words], {"source": Path("/src")}) == (tuple(words),)
+    assert strip_folders([words], {"source": Path("/src")}) == (tuple(words),)
 
 
 @given(st.lists(WORDS, max_size=4), PLACES)
 def test_no_word_is_lost(words, place):
-    (found,) = placeless([words], {"source": place})
+    (found,) = strip_folders([words], {"source": place})
     assert tuple(word.replace("\0source\0", str(place)) for word in found) == tuple(words)

@@ -16,9 +16,8 @@ from jitmaker import Builds, Told, library_of, wanted
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.jit import make as making
 from torchwheel.jit.content import Content
-from torchwheel.jit.find import find
+from torchwheel.jit.find import find, open_verified
 from torchwheel.jit.make import make
-from torchwheel.jit.verified import verified
 
 
 def everything(folder):
@@ -35,7 +34,7 @@ def test_a_library_is_built_once(folder):
 
 
 def test_an_entry_says_what_the_library_is(folder, library):
-    _, entry = verified(folder, wanted().key)
+    _, entry = open_verified(folder, wanted().key)
     assert (entry.name, entry.archs) == ("ext.scale", ("9.0",))
     assert (entry.toolkit, entry.torch) == ("CUDA 13.0.88, gcc 12.2.0", "2.13.0+cu130 stable")
     assert (entry.file, entry.size) == ("ext_scale.so", 1000)

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from jitmaker import Builds, Told, library_of, wanted
-from torchwheel.jit.find import Found, find
+from torchwheel.jit.find import CachedLibrary, find
 from torchwheel.jit.make import make
-from torchwheel.jit.prune import prune
-from torchwheel.jit.store import items
-from torchwheel.lock import alone, give_way
+from torchwheel.jit.store import items, prune
+from torchwheel.lock import give_way, hold_lock
 
 NAMES = ("one", "two", "three")
 
@@ -68,7 +67,7 @@ def test_what_is_old_goes(folder, libraries):
 def test_what_is_to_be_kept_stays(folder, libraries):
     prune(folder, 0, keep=libraries[1].parent)
     assert [item.path for item in items(folder)] == [libraries[1].parent]
-    assert find(folder, wanted("two", name="two").key) == Found(libraries[1])
+    assert find(folder, wanted("two", name="two").key) == CachedLibrary(libraries[1])
 
 
 def test_what_is_corrupt_goes_where_that_is_asked_for(folder, libraries):
@@ -88,7 +87,7 @@ def test_nothing_at_all_is_left_of_what_is_gone(folder, libraries):
 
 def test_what_a_build_is_busy_with_stays(folder, libraries):
     target = libraries[0].parents[1]
-    with alone(folder / f"{target.name}.lock", give_way):
+    with hold_lock(folder / f"{target.name}.lock", give_way):
         gone, stayed = prune(folder, 0)
     assert len(gone) == 4
     assert {item.path.parent for item in stayed} == {target}

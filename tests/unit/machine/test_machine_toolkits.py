@@ -4,24 +4,23 @@ from pathlib import Path
 import pytest
 from toolkit_folders import cuda, script, wheels
 
-from torchwheel.machine import cuda_toolkits as of_cuda
-from torchwheel.machine import rocm_toolkits as of_rocm
-from torchwheel.machine import system, tool
-from torchwheel.machine.cuda_parts import Parts, parts, pip_command
-from torchwheel.machine.model import FoundToolkit
-from torchwheel.machine.torch_model import Absent
+from torchwheel.machine import probe
+from torchwheel.machine import toolkits as of_cuda
+from torchwheel.machine import toolkits as of_rocm
+from torchwheel.machine.facts import Absent, InstalledToolkit
+from torchwheel.machine.toolkits import ToolkitParts, pip_command, toolkit_parts
 
-PLATFORM = system.platform_tag()
+PLATFORM = probe.platform_tag()
 HIP = "#define HIP_VERSION_MAJOR 6\n#define HIP_VERSION_MINOR 4\n"
 
 
 @pytest.fixture
 def found(tmp_path, monkeypatch):
     """What is found with these variables, in an otherwise empty world."""
-    monkeypatch.setattr(of_cuda, "USUAL", tmp_path / "usual")
-    monkeypatch.setattr(of_rocm, "USUAL", tmp_path / "rocm")
+    monkeypatch.setattr(of_cuda, "USUAL_CUDA", tmp_path / "usual")
+    monkeypatch.setattr(of_rocm, "USUAL_ROCM", tmp_path / "rocm")
 
-    def find(site=(), **environ: object) -> list[FoundToolkit]:
+    def find(site=(), **environ: object) -> list[InstalledToolkit]:
         told = {"PATH": "", **{name: str(value) for name, value in environ.items()}}
         return [
             *of_cuda.cuda_toolkits(told, [str(folder) for folder in site], tmp_path / "cache"),
@@ -58,7 +57,7 @@ def test_a_folder_with_two_names_is_found_once(found, tmp_path):
     root = cuda(tmp_path / "cuda-13.0")
     (tmp_path / "usual").symlink_to(root)
     (one,) = found(CUDA_HOME=tmp_path / "usual", PATH=root / "bin")
-    assert one == FoundToolkit("cuda", root, "13.0", "CUDA_HOME")
+    assert one == InstalledToolkit("cuda", root, "13.0", "CUDA_HOME")
 
 
 def test_nothing_is_found_where_nothing_is(found):
@@ -109,17 +108,17 @@ def test_a_link_to_nvcc_leads_to_the_toolkit(found, tmp_path):
 def test_mixed_wheels_are_named_and_mended_by_pip(tmp_path, mixed, named, wheel):
     root = wheels(tmp_path, **mixed)
     fix = f"`pip install 'nvidia-{wheel}==13.0.88'`"
-    assert parts(root) == Parts("13.0", f"a mixed toolkit: {named}", fix)
+    assert toolkit_parts(root) == ToolkitParts("13.0", f"a mixed toolkit: {named}", fix)
 
 
 def test_a_mixed_toolkit_that_is_no_wheels_is_to_be_installed_again(tmp_path):
-    found = parts(cuda(tmp_path, ptxas="12.9.86"))
+    found = toolkit_parts(cuda(tmp_path, ptxas="12.9.86"))
     assert found.problem == "a mixed toolkit: nvcc 13.0.88, ptxas 12.9.86, nvvm 13.0.88"
     assert found.fix == "install this toolkit again, or set CUDA_HOME to another"
 
 
 def test_patch_releases_of_one_minor_are_one_compiler(tmp_path):
-    assert parts(cuda(tmp_path, nvcc="12.4.99", nvvm="12.4.131")) == Parts("12.4")
+    assert toolkit_parts(cuda(tmp_path, nvcc="12.4.99", nvvm="12.4.131")) == ToolkitParts("12.4")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +136,9 @@ def test_a_missing_part_is_named_with_its_wheel(tmp_path, missing, pin):
     root = wheels(tmp_path)
     (file,) = (path for path in root.rglob("*") if str(path).endswith(missing))
     file.unlink()
-    assert parts(root) == Parts("13.0", f"it has no {missing}", f"`pip install '{pin}'`")
+    assert toolkit_parts(root) == ToolkitParts(
+        "13.0", f"it has no {missing}", f"`pip install '{pin}'`"
+    )
 
 
 def test_a_toolkit_laid_out_for_targets_is_whole(tmp_path):
@@ -146,26 +147,26 @@ def test_a_toolkit_laid_out_for_targets_is_whole(tmp_path):
     for name in ("include", "lib64"):
         target = root / "targets/x86_64-linux" / name.removesuffix("64")
         (root / name).rename(target)
-    assert parts(root) == Parts("13.0")
+    assert toolkit_parts(root) == ToolkitParts("13.0")
 
 
 def test_tools_that_fail_tell_why(tmp_path):
     root = cuda(tmp_path)
     script(root / "nvvm/bin/cicc", "echo 'cannot open libc'; exit 1")
-    assert parts(root).problem == "cannot open libc"
+    assert toolkit_parts(root).problem == "cannot open libc"
     script(root / "nvvm/bin/cicc", "exit 0")
-    assert parts(root).problem == "cicc makes no PTX"
+    assert toolkit_parts(root).problem == "cicc makes no PTX"
     script(root / "bin/ptxas", "echo 1.0")
-    assert parts(root).problem == "ptxas names no release of CUDA"
+    assert toolkit_parts(root).problem == "ptxas names no release of CUDA"
     (root / "bin/nvcc").write_text("no program")
-    assert parts(root).problem == "nvcc does not start: Exec format error"
+    assert toolkit_parts(root).problem == "nvcc does not start: Exec format error"
     (root / "bin/nvcc").chmod(0o644)
-    assert parts(root).problem == "nvcc does not start: Permission denied"
+    assert toolkit_parts(root).problem == "nvcc does not start: Permission denied"
 
 
 def test_without_a_temporary_folder_a_toolkit_is_not_known_to_be_whole(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
-    problem = parts(cuda(tmp_path)).problem
+    problem = toolkit_parts(cuda(tmp_path)).problem
     assert problem.startswith("cicc was not tried, for want of a temporary folder: No such file")
 
 
@@ -179,7 +180,7 @@ def test_a_user_without_a_home_has_no_cache(found, monkeypatch):
 
 def test_a_tool_that_hangs_is_not_waited_for(tmp_path):
     slow = script(tmp_path / "slow", "sleep 60")
-    assert tool.ask([str(slow)], seconds=0.2) == Absent("slow gave no answer in 0 s")
+    assert probe.ask([str(slow)], seconds=0.2) == Absent("slow gave no answer in 0 s")
 
 
 def test_the_command_for_a_whole_toolkit_pins_every_wheel():
@@ -200,9 +201,9 @@ def rocm(root: Path, header: str | None = HIP) -> Path:
 def test_every_rocm_in_the_order_of_preference(found, tmp_path):
     named, path, usual = (rocm(tmp_path / name) for name in ("named", "path", "rocm"))
     assert found(ROCM_PATH=named, PATH=path / "bin") == [
-        FoundToolkit("rocm", named, "6.4", "ROCM_PATH"),
-        FoundToolkit("rocm", path, "6.4", "hipcc on the PATH"),
-        FoundToolkit("rocm", usual, "6.4", str(usual)),
+        InstalledToolkit("rocm", named, "6.4", "ROCM_PATH"),
+        InstalledToolkit("rocm", path, "6.4", "hipcc on the PATH"),
+        InstalledToolkit("rocm", usual, "6.4", str(usual)),
     ]
 
 

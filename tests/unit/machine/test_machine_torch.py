@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.machine import torch_facts
-from torchwheel.machine.torch_facts import constants, find_torch, import_problem, read
-from torchwheel.machine.torch_model import Absent, Torch
+from torchwheel.machine import torch
+from torchwheel.machine.facts import Absent, Torch
+from torchwheel.machine.torch import constants, find_torch, import_problem, read_torch
 
 # As the wheels of 2.11.0+cu130 and 2.9.1+rocm6.4 have it, and a build from source.
 CUDA = """from typing import Optional
@@ -128,7 +128,7 @@ def test_why_torch_cannot_be_imported(installed):
 def test_a_torch_that_hangs_is_not_waited_for(installed, monkeypatch):
     folder = installed(CUDA)
     (folder / "__init__.py").write_text("import time; time.sleep(60)")
-    monkeypatch.setattr(torch_facts, "_SECONDS", 1)
+    monkeypatch.setattr(torch, "_SECONDS", 1)
     name = Path(sys.executable).name
     assert import_problem() == f"torch cannot be imported: {name} gave no answer in 1 s"
 
@@ -150,4 +150,4 @@ def test_the_last_value_of_a_name_counts():
 
 
 def test_a_folder_without_files(tmp_path):
-    assert isinstance(read(tmp_path), Absent)
+    assert isinstance(read_torch(tmp_path), Absent)

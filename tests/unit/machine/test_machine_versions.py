@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.machine.versions import minor, numbers, of_hip, of_tool
+from torchwheel.versions import hip_version, minor_version, tool_version, version_numbers
 
 NUMBER = st.integers(0, 10**9 - 1)
 TEXT = st.text(max_size=80)
@@ -46,48 +46,50 @@ HIP = """#define HIP_VERSION_MAJOR 6
     ],
 )
 def test_numbers(text, found):
-    assert numbers(text) == found
+    assert version_numbers(text) == found
 
 
 @given(st.lists(NUMBER, min_size=1, max_size=5), st.sampled_from(["", "-3", "+cu130", "a0", " x"]))
 def test_numbers_are_what_a_version_begins_with(parts, rest):
     text = ".".join(map(str, parts))
-    assert numbers(text + rest) == tuple(parts)
-    assert minor(text + rest) == ".".join(map(str, parts[:2]))
+    assert version_numbers(text + rest) == tuple(parts)
+    assert minor_version(text + rest) == ".".join(map(str, parts[:2]))
 
 
 @given(TEXT)
 def test_any_text_has_numbers_or_none(text):
-    assert all(number >= 0 for number in numbers(text))
+    assert all(number >= 0 for number in version_numbers(text))
 
 
 @given(TEXT, NUMBER, NUMBER, NUMBER, TEXT)
 def test_a_tool_names_its_release_somewhere(before, a, b, c, after):
-    found = of_tool(f"{before}\nCuda compilation tools, release {a}.{b}, V{a}.{b}.{c}\n{after}")
+    found = tool_version(
+        f"{before}\nCuda compilation tools, release {a}.{b}, V{a}.{b}.{c}\n{after}"
+    )
     assert found is not None
-    assert len(numbers(found)) == 3
+    assert len(version_numbers(found)) == 3
 
 
 def test_what_tools_print():
-    assert of_tool(NVCC) == "13.0.88"
-    assert of_tool(PTX) == "12.4.131"
-    assert of_tool("gcc (Debian 12.2.0-14) 12.2.0") is None
-    assert of_tool("V13.0") is None
+    assert tool_version(NVCC) == "13.0.88"
+    assert tool_version(PTX) == "12.4.131"
+    assert tool_version("gcc (Debian 12.2.0-14) 12.2.0") is None
+    assert tool_version("V13.0") is None
 
 
 @given(NUMBER, NUMBER, st.sampled_from(["", " ", "  \t"]))
 def test_hips_header_tells_its_release(major, minor_, space):
     header = f"#{space}define HIP_VERSION_MAJOR {major}\n#define HIP_VERSION_MINOR{space} {minor_}"
-    assert of_hip(header) == f"{major}.{minor_}"
+    assert hip_version(header) == f"{major}.{minor_}"
 
 
 def test_what_hips_headers_say():
-    assert of_hip(HIP) == "6.4"
-    assert of_hip("#define HIP_VERSION_MAJOR 6\n") is None
-    assert of_hip("") is None
+    assert hip_version(HIP) == "6.4"
+    assert hip_version("#define HIP_VERSION_MAJOR 6\n") is None
+    assert hip_version("") is None
 
 
 @given(TEXT)
 def test_any_header_is_one_of_a_release_or_of_none(text):
-    for found in (of_hip(text), of_tool(text)):
-        assert found is None or numbers(found)
+    for found in (hip_version(text), tool_version(text)):
+        assert found is None or version_numbers(found)

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchwheel.errors import UsageError
+from torchwheel.matrix.document import MatrixError
 from torchwheel.matrix.load import load, parse
-from torchwheel.matrix.model import Matrix
-from torchwheel.matrix.problem import MatrixError
+from torchwheel.matrix.sections import Matrix
 
 HERE = Path(__file__).parent
 GOOD = (HERE / "good.yaml").read_text()

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from torchwheel.matrix.document import MatrixError
 from torchwheel.matrix.load import load, parse
-from torchwheel.matrix.problem import MatrixError
 
 GOOD = (Path(__file__).parent / "good.yaml").read_text()
 

@@ -7,9 +7,8 @@ from torchwheel.cli import main
 from torchwheel.errors import UsageError
 from torchwheel.matrix.load import load
 from torchwheel.matrix.render import matrix_text
-from torchwheel.matrix.resolve import resolve
-from torchwheel.matrix.schema import schema_text
-from torchwheel.matrix.select import select
+from torchwheel.matrix.sections import schema_text
+from torchwheel.matrix.variants import resolve, select
 
 ROOT = Path(__file__).parents[3]
 MATRICES = {"ours": ROOT / "matrix.yaml", "full": Path(__file__).parent / "full.yaml"}

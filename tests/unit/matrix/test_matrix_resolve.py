@@ -4,9 +4,8 @@ import pytest
 
 from torchwheel.errors import UsageError
 from torchwheel.matrix.load import load, parse
-from torchwheel.matrix.model import Matrix
-from torchwheel.matrix.resolve import resolve
-from torchwheel.matrix.select import select
+from torchwheel.matrix.sections import Matrix
+from torchwheel.matrix.variants import resolve, select
 
 HERE = Path(__file__).parent
 SMALL = load(HERE / "small.yaml")

@@ -11,9 +11,9 @@ from torchwheel.console import Quiet
 from torchwheel.image.build import Built
 from torchwheel.image.engine import Engine
 from torchwheel.matrix.load import load
-from torchwheel.matrix.resolve import resolve
-from torchwheel.pipeline import container_options
-from torchwheel.pipeline.cibuildwheel import Options, settings, toml
+from torchwheel.matrix.variants import resolve
+from torchwheel.pipeline import cibuildwheel
+from torchwheel.pipeline.cibuildwheel import Options, options_toml, settings
 from torchwheel.pipeline.run import Run
 
 ROOT = Path(__file__).parents[3]
@@ -24,14 +24,14 @@ def options_for(name, tmp_path, monkeypatch, environ=None, user=0, room=1 << 40)
     engine = Engine("podman", {})
     run = Run(matrix, ROOT, tmp_path / "dist", tmp_path / "cache", "", (), Quiet(), engine, 2)
     (tmp_path / "cache").mkdir(exist_ok=True)
-    monkeypatch.setattr(container_options.os, "geteuid", lambda: user)
-    monkeypatch.setattr(container_options.os, "getegid", lambda: user)
+    monkeypatch.setattr(cibuildwheel.os, "geteuid", lambda: user)
+    monkeypatch.setattr(cibuildwheel.os, "getegid", lambda: user)
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     disk = type("Disk", (), {"free": room})
-    monkeypatch.setattr(container_options.shutil, "disk_usage", lambda _: disk)
+    monkeypatch.setattr(cibuildwheel.shutil, "disk_usage", lambda _: disk)
     variant = next(one for one in resolve(matrix) if one.id == name)
     image = Built("localhost/torchwheel/image:0123", "0123", "4567")
-    return container_options.options_of(
+    return cibuildwheel.options_of(
         run, variant, "podman", image, tmp_path / "cache" / "torch", environ or {}
     )
 
@@ -46,7 +46,7 @@ def options_for(name, tmp_path, monkeypatch, environ=None, user=0, room=1 << 40)
     ],
 )
 def test_what_is_generated(name, tmp_path, monkeypatch, golden):
-    text = toml(options_for(name, tmp_path, monkeypatch)).replace(str(tmp_path), "TMP")
+    text = options_toml(options_for(name, tmp_path, monkeypatch)).replace(str(tmp_path), "TMP")
     text = text.replace(str(ROOT), "ROOT")
     golden(f"{name}.toml", re.sub(r"(fusedops|run=|shared)[-]?[0-9a-f]{12,16}", r"\1…", text))
 
@@ -56,7 +56,7 @@ def test_the_file_says_what_the_settings_say(tmp_path, monkeypatch):
     import tomllib
 
     made = options_for("cu124-torch2.6-cp312", tmp_path, monkeypatch)
-    assert tomllib.loads(toml(made))["tool"]["cibuildwheel"] == settings(made)
+    assert tomllib.loads(options_toml(made))["tool"]["cibuildwheel"] == settings(made)
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="tomllib is of Python 3.11")
@@ -67,7 +67,7 @@ def test_no_text_breaks_the_file(text):
     made = Options(
         "podman", "1", text, "3.12", ((text, "/x", "ro"),), None, (), {"A": text}, "p", None, ()
     )
-    assert tomllib.loads(toml(made))["tool"]["cibuildwheel"] == settings(made)
+    assert tomllib.loads(options_toml(made))["tool"]["cibuildwheel"] == settings(made)
 
 
 def test_the_aten_flavour_is_tried_with_the_torch_it_claims(tmp_path, monkeypatch):
@@ -160,7 +160,7 @@ def test_a_shared_compiler_cache_is_used_and_its_secrets_are_not_written_down(
     assert made.environment["TORCHWHEEL_LAUNCHER"] == "sccache"
     assert "SCCACHE_SERVER_UDS" in made.environment, "the host's server would be asked"
     assert "--env=SCCACHE_REDIS_PASSWORD" in settings(made)["container-engine"]["create-args"]
-    assert "hush" not in toml(made)
+    assert "hush" not in options_toml(made)
     environ = {"SCCACHE_CACHE_SIZE": "1G", "SCCACHE_BUCKET": ""}
     bare = options_for("cu130-stable", tmp_path, monkeypatch, environ)
     assert "TORCHWHEEL_LAUNCHER" not in bare.environment

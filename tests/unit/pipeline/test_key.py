@@ -5,7 +5,7 @@ from pathlib import Path
 
 from torchwheel.console import Quiet
 from torchwheel.matrix.load import load
-from torchwheel.matrix.select import select
+from torchwheel.matrix.variants import select
 from torchwheel.pipeline.run import Run, key_of
 
 MATRIX = Path(__file__).parents[1] / "matrix" / "full.yaml"

@@ -7,12 +7,12 @@ import pytest
 
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError
-from torchwheel.pipeline.log import reason
-from torchwheel.pipeline.ordinary.cuda_home import assemble
-from torchwheel.pipeline.ordinary.folder import LOCK, LOG, alone_in
-from torchwheel.pipeline.ordinary.installed import torch_of
-from torchwheel.pipeline.ordinary.progress import doing
-from torchwheel.pipeline.stamp import pack, stamp
+from torchwheel.pipeline.frontend import failure_reason
+from torchwheel.pipeline.repair import pack, stamp
+from torchwheel.sdist.environment import assemble_cuda_home
+from torchwheel.sdist.request import LOCK, LOG, alone_in
+from torchwheel.sdist.target import torch_of
+from torchwheel.sdist.wheel import progress_of
 from torchwheel.smoke.environment import Environment
 
 
@@ -57,7 +57,7 @@ def site(tmp_path):
 
 
 def test_a_cuda_home_has_the_toolkit_and_what_torch_was_installed_with(tmp_path, toolkit, site):
-    home = assemble(tmp_path / "home", toolkit, site, ())
+    home = assemble_cuda_home(tmp_path / "home", toolkit, site, ())
     read = {
         name: (home / name).read_text()
         for name in (
@@ -85,7 +85,7 @@ def test_a_cuda_home_has_the_toolkit_and_what_torch_was_installed_with(tmp_path,
 
 @pytest.mark.parametrize("launcher", [(), ("env", "X=a b")])
 def test_nvcc_is_called_where_it_lies(tmp_path, toolkit, site, launcher):
-    home = assemble(tmp_path / "home", toolkit, site, launcher)
+    home = assemble_cuda_home(tmp_path / "home", toolkit, site, launcher)
     done = subprocess.run(
         [str(home / "bin" / "nvcc"), "-c", "a b.cu"], capture_output=True, text=True, check=True
     )
@@ -93,7 +93,7 @@ def test_nvcc_is_called_where_it_lies(tmp_path, toolkit, site, launcher):
 
 
 def test_a_distributions_toolkit_is_taken_as_it_is(tmp_path, site):
-    assert assemble(tmp_path / "home", Path("/usr"), site, ()) == Path("/usr")
+    assert assemble_cuda_home(tmp_path / "home", Path("/usr"), site, ()) == Path("/usr")
     assert not (tmp_path / "home").exists()
 
 
@@ -110,7 +110,7 @@ def test_a_distributions_toolkit_is_taken_as_it_is(tmp_path, site):
     ],
 )
 def test_what_a_compiler_is_on(line, says):
-    assert doing(line) == says
+    assert progress_of(line) == says
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_what_a_compiler_is_on(line, says):
 def test_the_line_that_says_why(tmp_path, lines, says):
     log = tmp_path / "build.log"
     log.write_text("\n".join(["cc1plus: note", *lines, ""]))
-    assert reason(log, "otherwise") == says
+    assert failure_reason(log, "otherwise") == says
 
 
 def test_a_python_without_torch_is_one_line(tmp_path):

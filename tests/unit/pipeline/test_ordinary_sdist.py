@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.inspect import archive as archives
-from torchwheel.pipeline.ordinary import sdist
-from torchwheel.pipeline.ordinary.sdist import unpack
+from torchwheel.sdist import archive as archive_
+from torchwheel.sdist.archive import unpack
 
 KINDS = {
     "file": tarfile.REGTYPE,
@@ -171,7 +171,7 @@ def test_whatever_an_archive_holds_nothing_is_written_outside(tmp_path_factory, 
             info.size = 3 if kind == "file" else 0
             made.addfile(info, io.BytesIO(b"abc"))
     with contextlib.suppress(TorchwheelError):
-        sdist.unpack(archive, place / "target")
+        archive_.unpack(archive, place / "target")
     assert sorted(path.name for path in place.iterdir()) == ["demo.tar", "target"]
     for path in (place / "target").rglob("*"):
         assert not path.is_symlink()

@@ -7,29 +7,28 @@ from pathlib import Path
 import pytest
 
 from torchwheel.errors import UsageError
-from torchwheel.machine.torch_model import Torch
-from torchwheel.matrix.toolkit_model import HostCompiler as HostBounds
-from torchwheel.matrix.toolkit_model import Toolkit
-from torchwheel.pipeline.ordinary import request as requests
-from torchwheel.pipeline.ordinary.environment import told
-from torchwheel.pipeline.ordinary.installed import InstalledTorch
-from torchwheel.pipeline.ordinary.request import Request, check
-from torchwheel.pipeline.ordinary.target import PYTHON, Target, toolkit_for, usual_torch
+from torchwheel.machine.facts import Torch
+from torchwheel.matrix.sections import HostCompilerBounds as HostBounds
+from torchwheel.matrix.sections import Toolkit
+from torchwheel.sdist import request as requests
+from torchwheel.sdist.environment import sdist_environment
+from torchwheel.sdist.request import SdistRequest, check_request
+from torchwheel.sdist.target import PYTHON, EnvironmentTorch, SdistTarget, toolkit_for, usual_torch
 from torchwheel.smoke.environment import Environment
 from torchwheel.toolkit.host import HostCompiler
 
 BUILT = Torch("2.11.0+cu130", "13.0", None, Path("torch"))
-TORCH = InstalledTorch(BUILT, ("7.5", "8.0", "9.0"), frozenset({"libcudart.so.13"}))
+TORCH = EnvironmentTorch(BUILT, ("7.5", "8.0", "9.0"), frozenset({"libcudart.so.13"}))
 TAG = f"cp{PYTHON.replace('.', '')}"
 
 
-def with_cuda(release: str | None, *archs: str, hip: str | None = None) -> InstalledTorch:
+def with_cuda(release: str | None, *archs: str, hip: str | None = None) -> EnvironmentTorch:
     built = dataclasses.replace(BUILT, cuda=release, hip=hip)
     return dataclasses.replace(TORCH, built=built, archs=archs or TORCH.archs)
 
 
 def chosen(
-    torch: InstalledTorch = TORCH,
+    torch: EnvironmentTorch = TORCH,
     asked: str | None = None,
     archs: str | None = None,
     **environ: str,
@@ -86,7 +85,7 @@ def test_what_cannot_be_is_a_wrong_call(torch, asked, archs, says):
 
 
 def test_the_claims_name_what_the_wheel_is_bound_to():
-    target = Target(TORCH, chosen(archs="9.0")[0])
+    target = SdistTarget(TORCH, chosen(archs="9.0")[0])
     claims = target.claims(None, ["libcudart.so.13"])
     assert claims.variant == f"cu130-torch2.11-{TAG}"
     assert (claims.abi, claims.torch, claims.local) == ("aten", "==2.11.*", "cu130torch2.11")
@@ -96,7 +95,7 @@ def test_the_claims_name_what_the_wheel_is_bound_to():
 
 
 def test_a_build_without_cuda_claims_none():
-    claims = Target(TORCH, None).claims(None, ())
+    claims = SdistTarget(TORCH, None).claims(None, ())
     assert (claims.backend, claims.toolkit, claims.archs) == (None, None, ())
     assert (claims.variant, claims.local) == (f"cpu-torch2.11-{TAG}", "cputorch2.11")
 
@@ -110,7 +109,7 @@ def environ(tmp_path):
     """What setup.py is told in a process with these variables."""
 
     def tell(cuda: Path | None, **variables: str) -> dict[str, str]:
-        return told(
+        return sdist_environment(
             Environment(tmp_path / "env" / "bin" / "python", {}, tmp_path),
             cuda_home=cuda,
             archs=("8.0", "9.0+PTX"),
@@ -142,8 +141,8 @@ def test_without_cuda_it_is_told_of_none(environ):
 
 def test_a_right_call_passes(tmp_path):
     (tmp_path / "setup.py").touch()
-    check(Request(tmp_path, tmp_path, torch="2.13.0+cpu", cpu=True))
-    check(Request(tmp_path / "setup.py", tmp_path, toolkit="13.0", archs="9.0"))
+    check_request(SdistRequest(tmp_path, tmp_path, torch="2.13.0+cpu", cpu=True))
+    check_request(SdistRequest(tmp_path / "setup.py", tmp_path, toolkit="13.0", archs="9.0"))
 
 
 @pytest.mark.parametrize(
@@ -164,15 +163,15 @@ def test_a_wrong_call_is_refused_before_anything_is_fetched(tmp_path, monkeypatc
     Path("empty").mkdir()
     Path("demo.tar.gz").touch()
     Path("demo.whl").touch()
-    request = dataclasses.replace(Request(Path("demo.tar.gz"), Path("dist")), **change)
+    request = dataclasses.replace(SdistRequest(Path("demo.tar.gz"), Path("dist")), **change)
     with pytest.raises(UsageError, match=re.escape(says) if "\\" not in says else says):
-        requests.check(request)
+        requests.check_request(request)
 
 
 def test_calls_that_differ_build_in_folders_of_their_own(tmp_path):
     (tmp_path / "a.tar.gz").write_bytes(b"a")
     (tmp_path / "b.tar.gz").write_bytes(b"b")
-    request = Request(tmp_path / "a.tar.gz", tmp_path)
+    request = SdistRequest(tmp_path / "a.tar.gz", tmp_path)
     others = [
         dataclasses.replace(request, source=tmp_path / "b.tar.gz"),
         dataclasses.replace(request, source=tmp_path),

@@ -5,9 +5,15 @@ import sys
 
 import pytest
 
-from torchwheel.files import folder_aside, sha256, sweep, write_text, written_aside
-from torchwheel.pipeline import record as records
-from torchwheel.pipeline.record import Record
+from torchwheel.files import (
+    make_folder_atomically,
+    remove_leftovers,
+    sha256,
+    write_atomically,
+    write_text,
+)
+from torchwheel.pipeline import records
+from torchwheel.pipeline.records import BuildRecord
 from torchwheel.pipeline.sources import source_digest
 
 
@@ -15,42 +21,42 @@ from torchwheel.pipeline.sources import source_digest
 def record(tmp_path):
     wheel = tmp_path / "ext-1-py3-none-any.whl"
     wheel.write_bytes(b"wheel")
-    made = Record("pure", "key", wheel.name, sha256(wheel), 5, (), "any", 7, "passed", 1.0, {})
-    records.save(tmp_path, made)
+    made = BuildRecord("pure", "key", wheel.name, sha256(wheel), 5, (), "any", 7, "passed", 1.0, {})
+    records.save_record(tmp_path, made)
     return made
 
 
 def test_a_finished_variant_is_found_again(tmp_path, record):
-    assert records.finished(tmp_path, "pure", "key") == record
-    assert records.every(tmp_path) == [record]
+    assert records.load_finished(tmp_path, "pure", "key") == record
+    assert records.all_records(tmp_path) == [record]
 
 
 def test_other_inputs_a_changed_wheel_and_a_torn_record_are_not_finished(tmp_path, record):
-    assert records.finished(tmp_path, "pure", "other") is None
+    assert records.load_finished(tmp_path, "pure", "other") is None
     file = tmp_path / records.FOLDER / "pure.json"
     whole = file.read_text()
     file.write_text(whole[: len(whole) // 2])
-    assert records.finished(tmp_path, "pure", "key") is None
+    assert records.load_finished(tmp_path, "pure", "key") is None
     file.write_text(whole)
     (tmp_path / record.file).write_bytes(b"whee")
-    assert records.finished(tmp_path, "pure", "key") is None
-    assert records.every(tmp_path) == []
+    assert records.load_finished(tmp_path, "pure", "key") is None
+    assert records.all_records(tmp_path) == []
 
 
 def test_forgetting_takes_the_old_wheel_along_and_nothing_outside(tmp_path, record):
-    records.forget(tmp_path, "pure")
+    records.forget_record(tmp_path, "pure")
     assert not (tmp_path / record.file).exists()
     outside = tmp_path.parent / "outside.whl"
     outside.write_bytes(b"")
-    records.save(tmp_path, dataclasses.replace(record, file="../outside.whl"))
-    records.forget(tmp_path, "pure")
+    records.save_record(tmp_path, dataclasses.replace(record, file="../outside.whl"))
+    records.forget_record(tmp_path, "pure")
     assert outside.exists()
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
     target = tmp_path / "file"
     write_text(target, "old")
-    with pytest.raises(RuntimeError), written_aside(target) as aside:  # noqa: PT012
+    with pytest.raises(RuntimeError), write_atomically(target) as aside:  # noqa: PT012
         aside.write_text("half")
         raise RuntimeError
     assert target.read_text() == "old"
@@ -59,13 +65,13 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
 
 def test_a_failed_folder_leaves_the_old_one_and_no_other(tmp_path):
     target = tmp_path / "folder"
-    with folder_aside(target) as aside:
+    with make_folder_atomically(target) as aside:
         (aside / "a").write_text("old")
-    with pytest.raises(RuntimeError), folder_aside(target) as aside:  # noqa: PT012
+    with pytest.raises(RuntimeError), make_folder_atomically(target) as aside:  # noqa: PT012
         (aside / "a").write_text("half")
         raise RuntimeError
     assert (target / "a").read_text() == "old"
-    with folder_aside(target) as aside:
+    with make_folder_atomically(target) as aside:
         (aside / "b").write_text("new")
     assert os.listdir(target) == ["b"]  # noqa: PTH208
     assert os.listdir(tmp_path) == ["folder"]  # noqa: PTH208
@@ -74,17 +80,17 @@ def test_a_failed_folder_leaves_the_old_one_and_no_other(tmp_path):
 def test_what_killed_writers_left_is_swept_and_nothing_else(tmp_path):
     code = (
         "import os, sys; from pathlib import Path\n"
-        "from torchwheel.files import folder_aside, written_aside\n"
-        "one = written_aside(Path(sys.argv[1], 'file')); one.__enter__()\n"
-        "two = folder_aside(Path(sys.argv[1], 'folder')); (two.__enter__() / 'x').touch()\n"
+        "from torchwheel.files import make_folder_atomically, write_atomically\n"
+        "one = write_atomically(Path(sys.argv[1], 'file')); one.__enter__()\n"
+        "two = make_folder_atomically(Path(sys.argv[1], 'folder')); (two.__enter__() / 'x').touch()\n"
         "os._exit(9)\n"
     )
     (tmp_path / "kept").touch()
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
     assert len(os.listdir(tmp_path)) == 3  # noqa: PTH208
-    sweep(tmp_path, "folder")
+    remove_leftovers(tmp_path, "folder")
     assert len(os.listdir(tmp_path)) == 2  # noqa: PTH208
-    sweep(tmp_path)
+    remove_leftovers(tmp_path)
     assert os.listdir(tmp_path) == ["kept"]  # noqa: PTH208
 
 

@@ -8,18 +8,17 @@ from hypothesis import strategies as st
 
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.matrix.load import load
-from torchwheel.matrix.resolve import resolve
-from torchwheel.pipeline import request as requests
-from torchwheel.pipeline.record import FOLDER, Record
-from torchwheel.pipeline.request import Request
-from torchwheel.pipeline.schedule import in_turn, jobs_each, side_by_side, slots
-from torchwheel.pipeline.usage import Usage, usage
+from torchwheel.matrix.variants import resolve
+from torchwheel.pipeline import records as requests
+from torchwheel.pipeline.inside import Usage, usage
+from torchwheel.pipeline.records import FOLDER, BuildRecord, WheelsRequest
+from torchwheel.pipeline.schedule import build_order, jobs_each, side_by_side, slots
 
 VARIANTS = resolve(load(Path(__file__).parents[1] / "matrix" / "full.yaml"))
 
 
 def record(variant):
-    return Record(variant.id, "key", "file", "hash", 1, (), "tag", 7, "passed", 1.0, {})
+    return BuildRecord(variant.id, "key", "file", "hash", 1, (), "tag", 7, "passed", 1.0, {})
 
 
 def test_one_failure_does_not_stop_the_rest_and_the_order_is_kept():
@@ -84,7 +83,7 @@ def test_only_what_compiles_has_a_share_of_the_compilers(native, pure, at_once, 
 
 @given(st.lists(st.sampled_from(VARIANTS), unique=True))
 def test_turns_lose_nothing_and_never_repeat_a_toolkit_while_another_waits(variants):
-    turned = in_turn(variants)
+    turned = build_order(variants)
     assert sorted(v.id for v in turned) == sorted(v.id for v in variants)
     names = [v.toolkit.name if v.toolkit else "" for v in turned]
     first = {name: names.index(name) for name in names}
@@ -92,18 +91,18 @@ def test_turns_lose_nothing_and_never_repeat_a_toolkit_while_another_waits(varia
 
 
 def test_the_last_call_is_repeated(tmp_path):
-    request = Request(("release",), ("9.0",), container=True)
-    requests.save(tmp_path, request)
-    assert requests.last(tmp_path) == request
+    request = WheelsRequest(("release",), ("9.0",), container=True)
+    requests.save_request(tmp_path, request)
+    assert requests.last_request(tmp_path) == request
 
 
 def test_nothing_to_resume_is_a_wrong_call(tmp_path):
     with pytest.raises(UsageError, match="no run has written to"):
-        requests.last(tmp_path)
+        requests.last_request(tmp_path)
     (tmp_path / FOLDER).mkdir()
     (tmp_path / FOLDER / requests.FILE).write_text('{"variants": ')
     with pytest.raises(UsageError, match=r"--resume: .* is not readable"):
-        requests.last(tmp_path)
+        requests.last_request(tmp_path)
 
 
 def test_usage_is_read_from_either_version_of_control_groups(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.pipeline.stamp import _metadata, pack, repack, stamp
+from torchwheel.pipeline.repair import _metadata, pack, repack, stamp
 
 CLAIMS = Claims("cu130-stable", "stable", ">=2.11", "cuda", "13.0", ("9.0+PTX",), "cu130")
 METADATA = """\

@@ -2,24 +2,24 @@ import warnings
 
 import pytest
 
-from torchwheel.runtime.mode import may_build, may_load, mode
+from torchwheel.runtime.loader import may_build, may_load, read_mode
 
 
 @pytest.mark.parametrize("asked", ["auto", "prebuilt", "jit", "fallback", "error"])
 def test_a_known_word_is_taken_in_silence(asked):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert mode({"TORCHWHEEL_MODE": asked}) == asked
+        assert read_mode({"TORCHWHEEL_MODE": asked}) == asked
 
 
 @pytest.mark.parametrize("environ", [{}, {"TORCHWHEEL_MODE": ""}])
 def test_auto_is_the_default(environ):
-    assert mode(environ) == "auto"
+    assert read_mode(environ) == "auto"
 
 
 def test_another_word_is_a_warning_and_means_auto():
     with pytest.warns(RuntimeWarning, match="TORCHWHEEL_MODE=fast: one of auto, prebuilt, jit"):
-        assert mode({"TORCHWHEEL_MODE": "fast"}) == "auto"
+        assert read_mode({"TORCHWHEEL_MODE": "fast"}) == "auto"
 
 
 def test_what_each_may_do():

@@ -9,7 +9,7 @@ import yaml
 
 from torchwheel.errors import UsageError
 from torchwheel.matrix.load import load
-from torchwheel.matrix.select import select
+from torchwheel.matrix.variants import select
 from torchwheel.scaffold.new import new, package_of, rendered
 
 ROOT = Path(__file__).parents[3]

@@ -8,7 +8,7 @@ import pytest
 
 from torchwheel.errors import TorchwheelError
 from torchwheel.smoke import probe
-from torchwheel.smoke.assemble import from_files, read_probe
+from torchwheel.smoke.results import read_probe, record_from_files
 
 MACHINE = {
     "python": "3.11.2",
@@ -48,7 +48,9 @@ def left(tmp_path):
     def write(output, report=PASSED):
         (tmp_path / "probe.json").write_text(output)
         (tmp_path / "junit.xml").write_text(report)
-        return from_files(wheel, [helper], tmp_path / "probe.json", tmp_path / "junit.xml", 0)
+        return record_from_files(
+            wheel, [helper], tmp_path / "probe.json", tmp_path / "junit.xml", 0
+        )
 
     return write
 

@@ -10,29 +10,30 @@ from hypothesis import strategies as st
 
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.smoke import junit, requirements
+from torchwheel.smoke import requirements
+from torchwheel.smoke import results as results_
 from torchwheel.smoke.environment import pins, usual_torch
 from torchwheel.smoke.record import (
-    Gpu,
+    GpuRecord,
     Imported,
-    Machine,
-    Record,
+    MachineRecord,
+    SmokeRecord,
     TestResult,
-    dumps,
-    judge,
+    dump_smoke,
+    judge_smoke,
     record_text,
 )
 from wheelmaker import make_wheel
 
-MACHINE = Machine("3.11.7", "linux_x86_64", "2.36", "2.13.0", None, None, None)
-GPU = dataclasses.replace(MACHINE, gpu=Gpu("NVIDIA H200", "9.0", "580.1"))
+MACHINE = MachineRecord("3.11.7", "linux_x86_64", "2.36", "2.13.0", None, None, None)
+GPU = dataclasses.replace(MACHINE, gpu=GpuRecord("NVIDIA H200", "9.0", "580.1"))
 GOOD = (Imported("demo", "demo/__init__.py"),)
 TESTS = (TestResult("test_a", "passed", 0.1), TestResult("test_b", "skipped", 0.0, "no GPU"))
 
 
 def test_verdicts_of_a_good_run() -> None:
-    assert judge(GPU, GOOD, TESTS, 0) == ("passed", None)
-    assert judge(MACHINE, GOOD, TESTS, 0) == ("passed, not run on a GPU", None)
+    assert judge_smoke(GPU, GOOD, TESTS, 0) == ("passed", None)
+    assert judge_smoke(MACHINE, GOOD, TESTS, 0) == ("passed, not run on a GPU", None)
 
 
 @pytest.mark.parametrize(
@@ -55,17 +56,17 @@ def test_verdicts_of_a_good_run() -> None:
 def test_verdicts_of_a_bad_run(
     imported: tuple[Imported, ...], tests: tuple[TestResult, ...], status: int, why: str
 ) -> None:
-    verdict, said = judge(GPU, imported, tests, status)
+    verdict, said = judge_smoke(GPU, imported, tests, status)
     assert verdict == "failed"
     assert said is not None
     assert said.startswith(why)
 
 
-RECORD = Record("demo.whl", "ab", 9, "2026-01-01T00:00:00+00:00", GPU, GOOD, TESTS, "passed")
+RECORD = SmokeRecord("demo.whl", "ab", 9, "2026-01-01T00:00:00+00:00", GPU, GOOD, TESTS, "passed")
 
 
 def test_the_record_as_json() -> None:
-    data = json.loads(dumps(RECORD))
+    data = json.loads(dump_smoke(RECORD))
     assert data["schema"] == 1
     assert data["machine"]["gpu"] == {"name": "NVIDIA H200", "arch": "9.0", "driver": "580.1"}
     assert data["tests"][1] == {
@@ -95,7 +96,7 @@ JUNIT = """<?xml version="1.0"?><testsuites><testsuite>
 
 
 def test_junit() -> None:
-    assert junit.parse(JUNIT) == (
+    assert results_.parse_junit(JUNIT) == (
         TestResult("smoke.test_x::test_ok", "passed", 0.25),
         TestResult("smoke.test_x::test_bad", "failed", 1.0, "assert 1 == 2"),
         TestResult("smoke.test_x::test_skip", "skipped", 0.0, "no GPU"),
@@ -107,7 +108,7 @@ def test_junit() -> None:
 @given(st.text())
 def test_any_text_is_results_or_an_error(text: str) -> None:
     try:
-        results = junit.parse(text)
+        results = results_.parse_junit(text)
     except TorchwheelError:
         return
     assert isinstance(results, tuple)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.inspect.errors import WheelError
-from torchwheel.smoke.companions import FOLDER, companions_of
+from torchwheel.inspect.archive import WheelError
+from torchwheel.smoke.requirements import FOLDER, bundled_with
 from wheelmaker import make_wheel, stable
 
 TAG = "py3-none-manylinux_2_28_x86_64"
@@ -17,7 +17,7 @@ def wheel(tmp_path: Path) -> Path:
 
 
 def test_a_wheel_alone_has_none(wheel: Path) -> None:
-    assert companions_of(wheel) == ()
+    assert bundled_with(wheel) == ()
 
 
 def test_those_of_the_folder_are_taken(wheel: Path) -> None:
@@ -25,7 +25,7 @@ def test_those_of_the_folder_are_taken(wheel: Path) -> None:
     make_wheel(folder, name="more", version="0.9", requires=())
     made = [make_wheel(folder, name=name, requires=()) for name in ("helper_one", "more")]
     make_wheel(wheel.parent, name="helper_one", version="1.5", requires=())
-    assert companions_of(wheel) == tuple(made)
+    assert bundled_with(wheel) == tuple(made)
 
 
 def test_beside_it_the_newest_that_fits_is_taken_and_what_that_requires(wheel: Path) -> None:
@@ -36,7 +36,7 @@ def test_beside_it_the_newest_that_fits_is_taken_and_what_that_requires(wheel: P
     make_wheel(beside, name="x", requires=())
     make_wheel(beside, version="1.0.0+cu130", tag=TAG, claims=stable())
     (beside / "no name of a wheel.whl").touch()
-    assert [path.name for path in companions_of(wheel)] == [
+    assert [path.name for path in bundled_with(wheel)] == [
         "deep-1.0.0-py3-none-any.whl",
         "helper_one-1.10-py3-none-any.whl",
     ]
@@ -44,10 +44,10 @@ def test_beside_it_the_newest_that_fits_is_taken_and_what_that_requires(wheel: P
 
 def test_one_that_does_not_fit_is_none(wheel: Path) -> None:
     make_wheel(wheel.parent, name="helper_one", version="2.0", requires=())
-    assert companions_of(wheel) == ()
+    assert bundled_with(wheel) == ()
 
 
 def test_one_that_is_broken_is_one_line(wheel: Path) -> None:
     (wheel.parent / "helper_one-1.2-py3-none-any.whl").write_bytes(b"PK")
     with pytest.raises(WheelError, match=r"^helper_one-1\.2-py3-none-any\.whl: not a whole zip"):
-        companions_of(wheel)
+        bundled_with(wheel)

@@ -9,8 +9,8 @@ from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.toolkit import headers, lock
 from torchwheel.toolkit.headers import extract
 from torchwheel.toolkit.host import HostCompiler, check_bounds
-from torchwheel.toolkit.index import Found, _reason
-from torchwheel.toolkit.source_pypi import identity
+from torchwheel.toolkit.index import IndexedFile, _reason
+from torchwheel.toolkit.provide import pypi_identity
 
 CUDA = sorted(lock._data()["cuda"])
 
@@ -34,7 +34,7 @@ def test_an_unknown_release_says_what_there_is_and_what_to_run():
 
 
 def test_the_folder_is_named_by_content():
-    names = {identity(lock.components(v), p) for v in CUDA for p in lock.PLATFORMS}
+    names = {pypi_identity(lock.components(v), p) for v in CUDA for p in lock.PLATFORMS}
     assert len(names) == len(CUDA) * len(lock.PLATFORMS)
 
 
@@ -120,7 +120,9 @@ def served(monkeypatch):
         record = record_of(files)
         source = source_of(record)
         monkeypatch.setattr(
-            headers, "find", lambda *_: [Found("torch", "9.9", "http://t/t.whl", source.sha256)]
+            headers,
+            "find_files",
+            lambda *_: [IndexedFile("torch", "9.9", "http://t/t.whl", source.sha256)],
         )
         monkeypatch.setattr(
             headers, "RemoteArchive", Archive({**files, "torch-9.9.dist-info/RECORD": record})

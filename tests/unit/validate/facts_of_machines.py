@@ -6,8 +6,7 @@ from pathlib import Path
 from torchwheel.arch.devices import Gpu
 from torchwheel.arch.model import parse
 from torchwheel.claims import Claims
-from torchwheel.machine.model import Driver, FoundToolkit, Machine
-from torchwheel.machine.torch_model import Torch
+from torchwheel.machine.facts import Driver, InstalledToolkit, Machine, Torch
 from torchwheel.toolkit.host import HostCompiler
 
 CUDA = Torch("2.11.0+cu130", "13.0", None, Path("/torch"))
@@ -28,10 +27,10 @@ B200 = Gpu(0, "NVIDIA B200", parse("10.0"))
 MI250 = Gpu(0, "AMD Instinct MI250X", parse("gfx90a:sramecc+:xnack-"))
 MI300 = Gpu(0, "AMD Instinct MI300X", parse("gfx942"))
 
-TOOLKIT = FoundToolkit("cuda", Path("/cuda-13.0"), "13.0", "nvcc on the PATH")
-OLDER = FoundToolkit("cuda", Path("/cuda-12.4"), "12.4", "/usr/local/cuda")
-NEWER = FoundToolkit("cuda", Path("/cuda-13.2"), "13.2", "/usr/local/cuda")
-HIPCC = FoundToolkit("rocm", Path("/opt/rocm"), "7.2", "/opt/rocm")
+TOOLKIT = InstalledToolkit("cuda", Path("/cuda-13.0"), "13.0", "nvcc on the PATH")
+OLDER = InstalledToolkit("cuda", Path("/cuda-12.4"), "12.4", "/usr/local/cuda")
+NEWER = InstalledToolkit("cuda", Path("/cuda-13.2"), "13.2", "/usr/local/cuda")
+HIPCC = InstalledToolkit("rocm", Path("/opt/rocm"), "7.2", "/opt/rocm")
 GCC = HostCompiler(Path("/usr/bin/g++"), "gcc", "12.2.0")
 HERE = Machine("3.12.3", "linux_x86_64", "2.36", CUDA, driver=R580, gpus=(A100,), host=GCC)
 

@@ -24,11 +24,10 @@ from facts_of_machines import (
 )
 
 from torchwheel.errors import TorchwheelError
-from torchwheel.machine.model import Driver
-from torchwheel.machine.torch_model import Torch
-from torchwheel.validate.at_load import load_findings
-from torchwheel.validate.finding import MEANINGS, RULES, Finding
-from torchwheel.validate.glibc_rule import floor
+from torchwheel.machine.facts import Driver, Torch
+from torchwheel.validate.checks import load_findings
+from torchwheel.validate.findings import MEANINGS, RULES, Finding
+from torchwheel.validate.gpu_rules import tag_floor
 
 
 def at_load(claims, torch=CUDA, glibc="2.36", driver=None, gpus=(), glibc_floor="2.17"):
@@ -224,7 +223,7 @@ def test_a_bent_arch_list_is_one_line():
     ],
 )
 def test_the_oldest_glibc_of_a_wheels_tags(tags, oldest):
-    assert floor(tags) == oldest
+    assert tag_floor(tags) == oldest
 
 
 def test_every_rule_has_a_meaning():

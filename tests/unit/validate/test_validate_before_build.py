@@ -27,9 +27,9 @@ from facts_of_machines import (
     changed,
 )
 
-from torchwheel.machine.cuda_parts import pip_command
-from torchwheel.machine.model import FoundToolkit
-from torchwheel.validate.before_build import build_findings, chosen
+from torchwheel.machine.facts import InstalledToolkit
+from torchwheel.machine.toolkits import pip_command
+from torchwheel.validate.checks import build_findings, preferred_toolkit
 from torchwheel.validate.toolkit_rules import two_toolkits
 
 
@@ -92,7 +92,7 @@ def test_what_fits_is_built(claims, machine, toolkit):
         (
             changed(ATEN, torch="==2.11.*"),
             HERE,
-            FoundToolkit("cuda", Path("/x"), "", "CUDA_HOME", "it has no bin/nvcc", "set it"),
+            InstalledToolkit("cuda", Path("/x"), "", "CUDA_HOME", "it has no bin/nvcc", "set it"),
             "toolkit: expected a CUDA toolkit whose parts are of one release; found CUDA in /x "
             "(CUDA_HOME): it has no bin/nvcc; set it",
         ),
@@ -220,7 +220,7 @@ BROKEN = changed(TOOLKIT, root=Path("/broken"), problem="it has no bin/ptxas")
     ],
 )
 def test_the_toolkit_to_build_with(claims, torch, toolkits, taken):
-    found = chosen(claims, torch, toolkits)
+    found = preferred_toolkit(claims, torch, toolkits)
     assert found == taken or (found and found.where == taken)
 
 

@@ -6,17 +6,17 @@ import pytest
 from packaging.specifiers import SpecifierSet
 
 from torchwheel import data
-from torchwheel.arch.table import archs
-from torchwheel.matrix.facts import torch_releases
-from torchwheel.shown import version_key
-from torchwheel.validate import compat
+from torchwheel.arch.compilers import archs_by_release
+from torchwheel.matrix.torch_releases import torch_releases
+from torchwheel.text import version_key
+from torchwheel.validate import torch_rules
 
 TABLE = data.read("compat.json")
 
 
 @pytest.mark.parametrize("part", ["ptx", "host_compiler"])
 def test_every_cuda_release_that_archs_are_known_of(part):
-    assert list(TABLE[part]) == list(archs("cuda"))
+    assert list(TABLE[part]) == list(archs_by_release("cuda"))
 
 
 @pytest.mark.parametrize("part", ["ptx", "host_compiler"])
@@ -43,7 +43,7 @@ def test_bounds_are_ranges():
 
 
 def test_every_cuda_major_has_a_driver():
-    majors = {release.partition(".")[0] for release in archs("cuda")}
+    majors = {release.partition(".")[0] for release in archs_by_release("cuda")}
     assert set(TABLE["driver"]) == majors
     floors = [version_key(entry["floor"]) for entry in TABLE["driver"].values()]
     assert floors == sorted(floors)
@@ -54,8 +54,8 @@ def test_every_cuda_major_has_a_driver():
 def test_the_releases_of_torch_are_known():
     for facts in torch_releases().values():
         for release in facts.toolkits["cuda"]:
-            assert compat.host_bounds(release)
-            assert compat.driver_floor(release)
+            assert torch_rules.host_bounds(release)
+            assert torch_rules.driver_floor(release)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_the_releases_of_torch_are_known():
     ],
 )
 def test_which_driver_compiles_which_ptx(driver, release, can):
-    assert compat.compiles_ptx(driver, release) is can
+    assert torch_rules.compiles_ptx(driver, release) is can
 
 
 @pytest.mark.parametrize(
@@ -83,12 +83,12 @@ def test_which_driver_compiles_which_ptx(driver, release, can):
     [("cuda", "stable", 0), ("cuda", "aten", 1), ("rocm", "stable", 1), ("rocm", "aten", 1)],
 )
 def test_how_much_of_a_release_is_shared(backend, abi, size):
-    assert compat.shared(backend, abi)[0] == size
+    assert torch_rules.shared_parts(backend, abi)[0] == size
 
 
 def test_unknown_releases_have_no_rules():
-    assert compat.host_bounds("99.0") == {}
-    assert compat.driver_floor("99.0") is None
+    assert torch_rules.host_bounds("99.0") == {}
+    assert torch_rules.driver_floor("99.0") is None
 
 
 def test_bounds_agree_with_torchs_own():
@@ -99,5 +99,5 @@ def test_bounds_agree_with_torchs_own():
         (cpp_extension.CUDA_CLANG_VERSIONS, "clang"),
     ):
         for release, (_, limit) in theirs.items():
-            if ours := compat.host_bounds(release):
+            if ours := torch_rules.host_bounds(release):
                 assert abs(newest(ours[family]) - limit[0]) <= 1, release

@@ -3,8 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.validate.finding import RULES, Finding
-from torchwheel.validate.override import enforce, ignored, let_pass
+from torchwheel.validate.findings import RULES, Finding, enforce, ignored, let_pass
 
 GLIBC = Finding("glibc", "glibc 2.31", "glibc 2.28", "use a newer system")
 DRIVER = Finding("driver", "a newer driver", "an old one", "update it")

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from torchwheel.validate.torch_range import contains
+from torchwheel.validate.torch_rules import contains
 
 RELEASE = st.lists(st.integers(0, 30), min_size=1, max_size=4).map(
     lambda parts: ".".join(map(str, parts))

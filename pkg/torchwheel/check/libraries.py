@@ -1,0 +1,130 @@
+"""Gates `platform-tag`, `runtime` and `torch-symbols`: what the libraries need of the system."""
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from torchwheel.check import torch_symbols as tables
+from torchwheel.check.audit import allowed_libraries, optional_symbol, reason_for
+from torchwheel.check.facts import GateError, Limits, WheelFacts
+from torchwheel.claims import Claims
+from torchwheel.inspect.elf import SHIMS, Undefined, is_cxx
+from torchwheel.validate.gpu_rules import tag_floor
+from torchwheel.versions import version_numbers
+
+ANY = "any"
+
+
+def platform_tag(facts: WheelFacts, limits: Limits) -> str:
+    """The file name's platform tags are those that auditwheel's policies find, none too new."""
+    claims, wheel, audit = facts.claims, facts.wheel.read(), facts.audit.read()
+    found = {tag.platform for tag in wheel.tags}
+    named = ".".join(sorted(found))
+    if claims.abi == "pure" or audit.tag is None:
+        if audit.tag is not None or claims.abi != "pure" or found != {ANY}:
+            code = f"machine code for {audit.tag}" if audit.tag else "no machine code"
+            raise GateError(f"tag {named} of a {claims.abi} wheel that holds {code}")
+        return "any: no machine code"
+    because = "; ".join(audit.causes) or "nothing stricter is known"
+    if audit.tag.startswith("linux_"):
+        raise GateError(f"no manylinux policy admits it: {because}")
+    if not found <= {audit.tag, *audit.aliases}:
+        raise GateError(f"the symbols say {audit.tag}, the file name {named}: {because}")
+    needs, newest = tag_floor([audit.tag]), limits.newest_glibc
+    if newest and needs and version_numbers(needs) > version_numbers(newest):
+        raise GateError(f"{audit.tag} is for newer systems than glibc {newest}: {because}")
+    return f"{audit.tag}: {because}"
+
+
+def runtime(facts: WheelFacts, _: Limits) -> str:
+    """Every NEEDED soname is in the table (data/runtime.json) or in the wheel itself."""
+    claims, libraries = facts.claims, facts.libraries.read()
+    own = {library.soname or PurePosixPath(library.name).name for library in libraries}
+    permitted = allowed_libraries(claims) | own
+    for library in libraries:
+        if outside := sorted(set(library.needed) - permitted):
+            reason = (
+                reason_for(claims.backend or claims.abi) if claims.abi != "pure" else "it is pure"
+            )
+            raise GateError(
+                f"{library.name} needs {', '.join(outside)}, which is not allowed: {reason}"
+            )
+    if unused := set(claims.borrowed) - {name for lib in libraries for name in lib.needed}:
+        raise GateError(f"claims to need {', '.join(sorted(unused))} of torch, but does not")
+    needed = sorted({name for library in libraries for name in library.needed} - own)
+    return f"needs {', '.join(needed)}" if needed else "needs nothing"
+
+
+CPU = "libtorch_cpu.so"
+"""The library whose symbols every torch has, a CPU-only one too."""
+NAMED = 4
+_FLOOR = re.compile(r">=(\d+\.\d+)(?:\.0)?")
+_OF_PYTHON = "THP"
+"""C names of libtorch_python."""
+# PyTorch builds its libraries so that they carry, and show, what newer releases of libstdc++ added:
+# an extension that is linked with them takes that from there, without a version.
+_STD = ("_ZNSt", "_ZNKSt", "_ZSt")
+
+
+def torch_symbols(facts: WheelFacts, _: Limits) -> str:
+    """No undefined symbol is without a known giver; a stable wheel needs no C++ symbol of torch."""
+    claims, libraries = facts.claims, facts.libraries.read()
+    if claims.abi == "pure":
+        return "no machine code"
+    if not libraries:
+        raise GateError(f"an {claims.abi} wheel without a library")
+    # A versioned symbol names the library that gives it: gate `runtime` judges that library.
+    unversioned = {s for lib in libraries for s in lib.undefined if s.version is None}
+    faults = sorted(_stable(claims, unversioned) if claims.abi == "stable" else _aten(unversioned))
+    if faults:
+        more = f" and {len(faults) - NAMED} more" if len(faults) > NAMED else ""
+        raise GateError("; ".join(faults[:NAMED]) + more)
+    used = sum(symbol.name.startswith(SHIMS) for symbol in unversioned)
+    return f"{used} C symbols of torch, all in {_release(claims) or claims.torch}"
+
+
+def _release(claims: Claims) -> str | None:
+    found = _FLOOR.fullmatch(claims.torch)
+    return found[1] if found else None
+
+
+def _stable(claims: Claims, symbols: set[Undefined]) -> Iterator[str]:
+    release = _release(claims)
+    if release is None:
+        raise GateError(f"a stable wheel's torch range must be >=MAJOR.MINOR, got {claims.torch}")
+    table = tables.known().get(release)
+    if table is None:
+        have = ", ".join(tables.known())
+        raise GateError(
+            f"no list of torch {release}'s symbols (have {have}): make it with "
+            "python -m torchwheel.check.torch_symbols TORCH_WHEEL"
+        )
+    homes = {name: library for library in sorted(table, reverse=True) for name in table[library]}
+    everywhere = table.get(CPU, frozenset())
+    for symbol in symbols:
+        if symbol.name in everywhere or (symbol.weak and optional_symbol(symbol.name)):
+            continue
+        home = homes.get(symbol.name)
+        if home is None:
+            yield _unknown(symbol, release)
+        elif not symbol.weak:
+            yield f"{symbol.name} is only in {home}: declare it weak, a CPU-only torch lacks it"
+
+
+def _unknown(symbol: Undefined, release: str) -> str:
+    if is_cxx(symbol.name):
+        return f"{symbol.name} is a C++ symbol of torch; a stable wheel may use its C symbols only"
+    if symbol.name.startswith(SHIMS):
+        return f"{symbol.name} is not in torch {release}"
+    return f"{symbol.name} is undefined and neither torch nor a system library is known to give it"
+
+
+def _aten(symbols: set[Undefined]) -> Iterator[str]:
+    """Bound to one build of torch and Python: their names are known by form, not by list."""
+    for symbol in symbols:
+        from_torch = is_cxx(symbol.name) or symbol.name.startswith(
+            (*SHIMS, *_STD, _OF_PYTHON, "_ZTI", "_ZTV", "_ZTS", "_ZN8pybind11")
+        )
+        from_python = symbol.name.startswith(("Py", "_Py"))
+        if not (from_torch or from_python or (symbol.weak and optional_symbol(symbol.name))):
+            yield f"{symbol.name} is undefined and neither torch nor Python is known to give it"

@@ -1,1 +1,0 @@
-"""From folders of artifacts to a release: every wheel proven, all of them or none published."""

@@ -1,0 +1,91 @@
+"""Findings about building at first use, which needs a compiler, a toolkit and a cache."""
+
+import dataclasses
+from collections.abc import Iterator
+
+from torchwheel.arch.compilers import Compiler
+from torchwheel.arch.devices import VisibleGpus
+from torchwheel.arch.lists import choose_archs
+from torchwheel.builder.extension import STABLE_SINCE
+from torchwheel.claims import Abi, Claims
+from torchwheel.doctor.case import Case, Diagnosis, Package
+from torchwheel.doctor.fit import as_finding
+from torchwheel.doctor.installation import reinstall_command
+from torchwheel.errors import TorchwheelError
+from torchwheel.machine.facts import InstalledToolkit, Torch
+from torchwheel.runtime.target import VARIABLE
+from torchwheel.validate.checks import build_findings, preferred_toolkit
+from torchwheel.validate.toolkit_rules import two_toolkits
+from torchwheel.versions import version_numbers
+
+
+def cannot_build(case: Case) -> Iterator[Diagnosis]:
+    """Operators wait for their first call on a GPU, and could not be built for it."""
+    machine, package = case.machine, case.package
+    torch = machine.torch
+    if torch is None or torch.backend is None or not machine.gpus or not _waiting(package):
+        return
+    claims = Claims(variant="", abi=_abi(torch), torch="", backend=torch.backend)
+    toolkit = preferred_toolkit(claims, torch, machine.toolkits)
+    downloads = case.environ.get(VARIABLE) == "1" and torch.cuda
+    if downloads and (toolkit is None or toolkit.problem):
+        return
+    try:
+        claims = dataclasses.replace(claims, archs=_archs(case, toolkit))
+    except TorchwheelError as error:
+        mend = "set CUDA_HOME to a toolkit that can compile for it"
+        yield Diagnosis("archs", str(error), mend)
+        return
+    for rule in build_findings(claims, machine, toolkit, package=package.name):
+        yield as_finding(rule)
+    for rule in two_toolkits(machine.toolkits):
+        yield as_finding(rule)
+
+
+def broken_cache(case: Case) -> Iterator[Diagnosis]:
+    """What is built could not be kept, or was kept and is bent."""
+    if not _waiting(case.package):
+        return
+    if problem := case.cache.problem:
+        yield Diagnosis(
+            "cache",
+            f"what is built cannot be kept, so each process builds anew: {problem}",
+            "`export TORCHWHEEL_CACHE=FOLDER`, a folder of yours that can be written",
+        )
+    for line in case.cache.corrupt:
+        if line.startswith(f"{case.package.module}."):
+            yield Diagnosis(
+                "cache", f"a library of the cache is corrupt: {line}", "`torchwheel cache prune`"
+            )
+
+
+def plain_pytorch(case: Case) -> Iterator[Diagnosis]:
+    """Operators run on plain PyTorch, for a reason that no other rule has."""
+    status = case.package.status
+    for operator in status.operators if status else ():
+        if operator.way == "fallback" and any(refusal.fault for refusal in operator.refusals):
+            says = f"{operator.operator} runs on plain PyTorch: {operator.reason}"
+            yield Diagnosis("fallback", says, reinstall_command(case.package))
+
+
+def _waiting(package: Package) -> bool:
+    status = package.status
+    return status is not None and any(one.way == "waiting" for one in status.operators)
+
+
+def _abi(torch: Torch) -> Abi:
+    """The flavour that is built where an extension has both."""
+    return "stable" if version_numbers(torch.minor) >= version_numbers(STABLE_SINCE) else "aten"
+
+
+def _archs(case: Case, toolkit: InstalledToolkit | None) -> tuple[str, ...]:
+    """What it would be built for."""
+    if toolkit is None or not toolkit.release:
+        return ()
+    found = choose_archs(
+        Compiler(toolkit.backend, toolkit.release),
+        case.environ,
+        for_this_machine=True,
+        look=lambda _, __: VisibleGpus(case.machine.gpus),
+    )
+    return tuple(map(str, found.archs))

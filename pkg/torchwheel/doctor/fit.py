@@ -1,0 +1,144 @@
+"""Findings about torch, the GPUs and the driver: does the library fit this machine?"""
+
+from collections.abc import Iterator
+
+from torchwheel.arch.model import Backend
+from torchwheel.arch.model import backend_of as backend_of_gpu
+from torchwheel.claims import Claims
+from torchwheel.doctor.case import Case, Diagnosis, Package
+from torchwheel.doctor.libraries import judged_natives
+from torchwheel.doctor.native import Native, in_order
+from torchwheel.machine.facts import Machine, Torch
+from torchwheel.validate.checks import load_findings
+from torchwheel.validate.findings import Finding as Rule
+from torchwheel.versions import version_numbers
+
+
+def broken_torch(case: Case) -> Iterator[Diagnosis]:
+    """Torch is installed, and cannot be imported."""
+    machine = case.machine
+    if needs_torch(case.package) and machine.torch_problem and machine.torch:
+        release = machine.torch.version.partition("+")[0]
+        mend = f"`pip install --force-reinstall torch=={release}`"
+        yield Diagnosis("torch-works", machine.torch_problem, mend)
+
+
+def mismatch(case: Case) -> Iterator[Diagnosis]:
+    """The library's torch, backend, toolkit, driver, GPUs and glibc are here."""
+    machine, package = case.machine, case.package
+    if not needs_torch(package):
+        return
+    natives = judged_natives(package)
+    code = any(native.code for native in natives)
+    found = load_findings(
+        binary_findings(package, natives, machine),
+        machine.torch,
+        machine.glibc,
+        machine.driver,
+        # Code that could not be read is no code that is missing.
+        machine.gpus if code else (),
+        package=package.name,
+        glibc_floor=max(
+            filter(None, (n.glibc for n in natives)), key=version_numbers, default=None
+        ),
+    )
+    yield from (as_finding(one) for one in found if one.blocks or _matters(one, machine))
+
+
+def needs_torch(package: Package) -> bool:
+    """Whether it asks for torch: in its metadata, its libraries or its import."""
+    if package.info and package.info.torch is not None:
+        return True
+    if any("No module named 'torch'" in words for words in package.imported.words):
+        return True
+    return any(native.uses_torch for native in package.natives)
+
+
+def binary_findings(package: Package, natives: tuple[Native, ...], machine: Machine) -> Claims:
+    """Claims as the binary makes them; what it cannot tell is as the wheel claims it."""
+    torch, gpus = machine.torch, machine.gpus
+    info = package.info
+    claims = info.claims if info else None
+    wanted = claims.torch if claims else (info.torch if info else None) or ""
+    if not natives:
+        # It builds for what is here, if it builds at all.
+        builds = backend_of_gpu(gpus[0].arch) if package.status and gpus else None
+        return Claims(variant="", abi="stable" if builds else "pure", torch=wanted, backend=builds)
+    here = torch.backend if torch else None
+    backends = {native.backend for native in natives if native.backend}
+    backend = here if here in backends else next(iter(sorted(backends)), None)
+    return Claims(
+        variant=claims.variant if claims else "",
+        abi="aten" if any(native.for_one_torch for native in natives) else "stable",
+        torch=wanted,
+        backend=backend,
+        toolkit=_toolkit(claims, natives, backend, torch),
+        archs=_archs(natives),
+    )
+
+
+def as_finding(rule: Rule) -> Diagnosis:
+    """A rule's finding in the doctor's words."""
+    return Diagnosis(rule.rule, f"expected {rule.expected}; found {rule.found}", rule.fix)
+
+
+def _toolkit(
+    claims: Claims | None, natives: tuple[Native, ...], backend: Backend | None, torch: Torch | None
+) -> str | None:
+    """The wheel's word; else the major that the libraries ask for, if it is not torch's."""
+    if claims and claims.toolkit:
+        return claims.toolkit
+    built = torch.built_with(backend) if torch else None
+    for native in natives:
+        major = (native.runtime or "").partition(".so.")[2].partition(".")[0]
+        if major and (built is None or version_numbers(major) != version_numbers(built)[:1]):
+            return major
+    return built
+
+
+def _archs(natives: tuple[Native, ...]) -> tuple[str, ...]:
+    """The arch list that the libraries have together, as the matrix writes one."""
+    ptx = {arch for native in natives for arch in native.ptx}
+    archs = {arch for native in natives for arch in native.archs} | ptx
+    return tuple(f"{arch}+PTX" if arch in ptx else str(arch) for arch in in_order(archs))
+
+
+def _matters(rule: Rule, machine: Machine) -> bool:
+    """Kernels that lie idle are no fault where there is no GPU."""
+    return rule.rule != "backend" or bool(machine.gpus or machine.driver)
+
+
+_GET = {
+    "cuda": "install NVIDIA's driver, or start the container with its GPUs (`--gpus all`)",
+    "rocm": "install AMD's driver (amdgpu), or start the container with `--device /dev/kfd`",
+}
+
+
+def missing_driver(case: Case) -> Iterator[Diagnosis]:
+    """A GPU on the bus and no driver, or a driver that does not answer."""
+    machine, backend = case.machine, _backend(case)
+    if backend is None or machine.driver or not machine.driver_problem:
+        return
+    if "does not answer" in machine.driver_problem:
+        told, _, fix = machine.driver_problem.partition("; ")
+        yield Diagnosis("driver", told, fix or _GET[backend])
+    elif backend in case.hardware:
+        maker = "an NVIDIA" if backend == "cuda" else "an AMD"
+        says = f"there is {maker} GPU, and no driver for it: {machine.driver_problem}"
+        yield Diagnosis("driver", says, _GET[backend])
+
+
+def hidden_gpus(case: Case) -> Iterator[Diagnosis]:
+    """A driver that works, and GPUs hidden from this process."""
+    machine = case.machine
+    if _backend(case) and machine.driver and not machine.gpus and machine.gpus_problem:
+        variable = machine.gpus_problem.partition("=")[0]
+        mend = f"`unset {variable}`" if variable.isidentifier() else "give this user the GPUs"
+        yield Diagnosis("gpus", machine.gpus_problem, mend)
+
+
+def _backend(case: Case) -> Backend | None:
+    """Whose GPUs torch and the package are for."""
+    torch, package = case.machine.torch, case.package
+    kernels = package.status is not None or any(native.backend for native in package.natives)
+    return torch.backend if torch and kernels else None

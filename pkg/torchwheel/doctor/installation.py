@@ -1,0 +1,142 @@
+"""Findings about the installation and the import of a package."""
+
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+
+from packaging.tags import sys_tags
+
+from torchwheel.doctor.case import Case, Diagnosis, Package
+from torchwheel.text import join_names, quote
+
+
+def not_installed(case: Case) -> Iterator[Diagnosis]:
+    """Neither a distribution nor a module has the name."""
+    package = case.package
+    if package.info or package.imported.how != "not found":
+        return
+    near = f"; did you mean {' or '.join(map(quote, package.near))}?" if package.near else ""
+    name = package.near[0] if package.near else package.name
+    mend = (
+        f"`torchwheel doctor {name}`"
+        if package.near
+        else f"`pip install {shlex.quote(package.name)}`"
+    )
+    yield Diagnosis("installed", f"not installed in {sys.prefix}{near}", mend)
+
+
+def installed_twice(case: Case) -> Iterator[Diagnosis]:
+    """A broken upgrade leaves the dist-info of another version behind."""
+    package = case.package
+    if package.info and package.copies:
+        versions = join_names((package.info.version, *package.copies))
+        yield Diagnosis(
+            "installed-once",
+            f"installed more than once: {versions}",
+            f"`pip uninstall --yes {package.name}` until it is gone, then install it again",
+        )
+
+
+def incomplete(case: Case) -> Iterator[Diagnosis]:
+    """Files are gone or cut short, or the metadata is bent."""
+    package = case.package
+    if package.info:
+        for problem in package.info.problems:
+            yield Diagnosis(
+                "whole", f"the installation is damaged: {problem}", reinstall_command(package)
+            )
+    for native in package.natives:
+        if native.problem:
+            yield Diagnosis(
+                "whole",
+                f"the installation is damaged: {native.problem}",
+                reinstall_command(package),
+            )
+
+
+def shadowed(case: Case) -> Iterator[Diagnosis]:
+    """A folder of the same name comes first on the path, e.g. a checkout in the current folder."""
+    package, file = case.package, case.package.imported.file
+    if package.info is None or package.root is None or file is None:
+        return
+    installed = any(path.parts[0].split(".")[0] == package.module for path in package.info.files)
+    if installed and not file.is_relative_to(package.root):
+        yield Diagnosis(
+            "shadowed",
+            f"Python imports {package.module} from {file.parent}, not from {package.root}, where "
+            "it is installed",
+            f"run Python elsewhere, or take {file.parents[1]} off the path (PYTHONPATH)",
+        )
+
+
+def other_python(case: Case) -> Iterator[Diagnosis]:
+    """The wheel is for another Python."""
+    package = case.package
+    tags = package.info.tags if package.info else frozenset()
+    here = {(tag.interpreter, tag.abi) for tag in sys_tags()}
+    if tags and here.isdisjoint((tag.interpreter, tag.abi) for tag in tags):
+        wanted = join_names(sorted({f"{tag.interpreter}-{tag.abi}" for tag in tags}))
+        yield Diagnosis(
+            "python",
+            f"the wheel is for {wanted}; this is Python {case.machine.python}",
+            f"with this Python's own pip: {reinstall_command(package, 'python -m pip')}",
+        )
+
+
+def reinstall_command(package: Package, pip: str = "pip") -> str:
+    """What installs the very same thing again."""
+    wanted = f"{package.name}=={package.info.version}" if package.info else package.name
+    return f"`{pip} install --force-reinstall --no-deps {wanted}`"
+
+
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+_NO_LIBRARY = re.compile(r"(lib(?:c10|torch)\w*\.so): cannot open shared object file")
+_FAULTHANDLER = "-X faulthandler "
+
+
+def missing_dependency(case: Case) -> Iterator[Diagnosis]:
+    """A module that the package imports is not installed."""
+    package = case.package
+    for words in package.imported.words:
+        found = _NO_MODULE.match(words)
+        if found and (name := found[1].partition(".")[0]) not in (package.module, "torch"):
+            says = f"{package.module} imports {name}, which is not installed"
+            yield Diagnosis("dependency", says, f"`pip install {name}`")
+
+
+def failed_import(case: Case) -> Iterator[Diagnosis]:
+    """The import raised, crashed or hung."""
+    package, done = case.package, case.package.imported
+    where = f" ({done.where})" if done.where else ""
+    if done.how == "imported" or (done.how == "not found" and package.info is None):
+        return
+    if _before_torch(case):
+        says = f"{package.module} loads its library before torch is imported{where}"
+        yield Diagnosis("import-order", says, "`import torch` first")
+        return
+    words = join_names(done.words)
+    says, options = {
+        # The error, and the first of those it came from.
+        "raised": (
+            f"raises {', from '.join(dict.fromkeys((*done.words[:1], *done.words[-1:])))}",
+            "",
+        ),
+        "killed": (f"crashes Python with {words}", _FAULTHANDLER),
+        "left": (f"ends Python with {words}", _FAULTHANDLER),
+        "hung": (f"did not end in {words}", _FAULTHANDLER),
+        "not found": ("finds no such module", ""),
+    }[done.how]
+    yield Diagnosis(
+        "import",
+        f"import {package.module} {says}{where}",
+        f"`python {options}-c 'import {package.module}'` shows more, for the authors of "
+        f"{package.name}",
+    )
+
+
+def _before_torch(case: Case) -> bool:
+    """Whether a library of torch was not found that torch, once imported, has brought in."""
+    torch = case.machine.torch
+    found = filter(None, map(_NO_LIBRARY.search, case.package.imported.words))
+    return torch is not None and any((torch.folder / "lib" / one[1]).is_file() for one in found)

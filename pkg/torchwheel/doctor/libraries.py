@@ -1,0 +1,127 @@
+"""Findings of the loader: what a native library needs and this system lacks."""
+
+import re
+from collections.abc import Iterator
+
+from torchwheel.doctor.case import Case, Diagnosis, Package
+from torchwheel.doctor.installation import reinstall_command
+from torchwheel.doctor.native import Native
+from torchwheel.inspect.elf import SHIMS, is_cxx, readable
+from torchwheel.text import join_names
+
+_OLD_STRING = re.compile(r"(?<=[KREPi])Ss")
+"""std::string as GCC wrote it before release 5, in a mangled name."""
+_NAMED = 2
+
+
+def judged_natives(package: Package) -> tuple[Native, ...]:
+    """The libraries that matter: those in use; where there are none, those that should be.
+
+    Of those the import's error tells of some; else it is the one nearest to being loaded.
+    """
+    if package.imported.how == "imported" and package.loaded:
+        return package.loaded
+    idle = [native for native in package.natives if not native.loaded]
+    told = [native for native in idle if _is_told_of(native, " ".join(package.imported.words))]
+    return tuple(sorted(told or idle, key=_faults)[:1])
+
+
+def other_machine(case: Case) -> Iterator[Diagnosis]:
+    """A library for another processor."""
+    for native in _refused(case):
+        if native.machine and not case.machine.platform.endswith(native.machine):
+            yield Diagnosis(
+                "machine",
+                f"{native.name} is for {native.machine}; this is {case.machine.platform}",
+                f"install the wheel of {case.package.name} for this machine",
+            )
+
+
+def missing_libraries(case: Case) -> Iterator[Diagnosis]:
+    """A library that it asks for is not here."""
+    for native in _refused(case):
+        for soname, asker in sorted(native.links.absent.items() if native.links else ()):
+            who = native.name if asker == native.path.name else f"{asker}, for {native.name},"
+            yield Diagnosis(
+                "library",
+                f"{who} asks for {soname}, which is not on this system",
+                f"install what has {soname}, or add its folder to LD_LIBRARY_PATH",
+            )
+
+
+def old_libraries(case: Case) -> Iterator[Diagnosis]:
+    """A library of the system lacks a version of its symbols, e.g. GLIBCXX_3.4.32."""
+    for native in _refused(case):
+        for path, version in native.links.old if native.links else ():
+            # That of glibc is one number, and another rule's.
+            if not version.startswith("GLIBC_"):
+                yield Diagnosis(
+                    "system-library",
+                    f"{native.name} asks for {version}, which {path} has not: it is older",
+                    f"install a newer {path.name}, or build it here: {_built_here(case.package)}",
+                )
+
+
+def missing_symbols(case: Case) -> Iterator[Diagnosis]:
+    """Names that nobody defines: the library was made for another torch, mostly."""
+    torch = case.machine.torch
+    for native in _refused(case):
+        names = native.links.undefined if native.links else frozenset[str]()
+        if not names:
+            continue
+        if elsewhere := native.links.elsewhere if native.links else None:
+            yield Diagnosis(
+                "symbols",
+                f"{native.name} uses {_some(elsewhere)}, which torch has, and names none of "
+                "torch's libraries (DT_NEEDED), so the loader does not look there",
+                f"build it again, linked with torch: {_built_here(case.package)}",
+            )
+        elif of_torch := {name for name in names if is_cxx(name) or name.startswith(SHIMS)}:
+            version = torch.version if torch else "?"
+            why = "another torch"
+            if torch and not torch.old_abi and any(map(_OLD_STRING.search, of_torch)):
+                why += ", one with the strings of before GCC 5 (_GLIBCXX_USE_CXX11_ABI=0)"
+            yield Diagnosis(
+                "symbols",
+                f"{native.name} was built for {why}: torch {version} has no {_some(of_torch)}",
+                f"install the wheel for torch {torch.minor if torch else '?'}, or build it here: "
+                f"{_built_here(case.package)}",
+            )
+        else:
+            yield Diagnosis(
+                "symbols",
+                f"{native.name} uses {_some(names)}, which no library that it names defines",
+                reinstall_command(case.package),
+            )
+
+
+def _refused(case: Case) -> tuple[Native, ...]:
+    """The libraries to explain: none where some are in use."""
+    return tuple(native for native in judged_natives(case.package) if not native.loaded)
+
+
+def _is_told_of(native: Native, words: str) -> bool:
+    links = native.links
+    asked = (*links.absent, *links.undefined) if links else ()
+    return any(name in words for name in (native.path.name, *asked))
+
+
+def _faults(native: Native) -> int:
+    if native.links is None:
+        return 1 << 30
+    links = native.links
+    return len(links.absent) * 100 + len(links.old) * 100 + len(links.undefined)
+
+
+def _some(names: frozenset[str] | set[str]) -> str:
+    shown = sorted({readable(name) for name in names}, key=lambda name: (len(name), name))
+    more = f" and {len(shown) - _NAMED} more" if len(shown) > _NAMED else ""
+    return f"{join_names(shown[:_NAMED])}{more}"
+
+
+def _built_here(package: Package) -> str:
+    """Builds it from source against the torch that is here."""
+    return (
+        f"`pip install --force-reinstall --no-deps --no-build-isolation --no-binary "
+        f"{package.name} {package.name}`"
+    )

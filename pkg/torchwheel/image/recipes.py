@@ -1,0 +1,247 @@
+"""Container images as data: which image a variant needs, and what is in it."""
+
+import dataclasses
+import hashlib
+import platform
+from collections.abc import Container, Mapping
+from pathlib import Path
+
+from torchwheel.data import read
+from torchwheel.errors import UsageError
+from torchwheel.matrix.sections import Containers, Matrix, Toolkit
+from torchwheel.matrix.variants import Variant, python_tag
+from torchwheel.toolkit.index import requirement_lines
+from torchwheel.toolkit.lock import components, pins
+
+LOCAL = "localhost/torchwheel"
+
+
+@dataclasses.dataclass(frozen=True)
+class Base:
+    """A Debian release as it comes: made here by mmdebstrap, or a public image.
+
+    `machine` is the engine's name of a foreign one, e.g. "arm64".
+    """
+
+    suite: str
+    machine: str | None = None
+
+    @property
+    def local(self) -> str:
+        """The image that `base-images` makes."""
+        return f"{LOCAL}/base:{self.suite}{f'-{self.machine}' if self.machine else ''}"
+
+    @property
+    def public(self) -> str:
+        """The public image of the release."""
+        return f"debian:{self.suite}-slim"
+
+
+@dataclasses.dataclass(frozen=True)
+class Image:
+    """One image to build.
+
+    Attributes:
+        name: readable part of its reference, e.g. "cuda-13.0-cp312".
+        recipe: text of the Dockerfile.
+        args: build arguments.
+        files: the build context, path to content.
+        needs: build arguments whose value is the reference of another image.
+        machine: a foreign machine it is for, e.g. "arm64".
+        beside: arguments and files that no compiler sees: its Python, and Python's tools.
+    """
+
+    name: str
+    recipe: str
+    args: Mapping[str, str]
+    files: Mapping[str, str]
+    needs: "Mapping[str, Image | Base]"
+    machine: str | None = None
+    beside: tuple[str, ...] = ()
+
+
+def digest(image: Image, needs: Mapping[str, str], without: Container[str] = ()) -> str:
+    """Names the content of `image`, arguments and files named by `without` left out.
+
+    `needs` has the id or digest of each image it is made of.
+    """
+    hashed = hashlib.sha256()
+    parts = [("recipe", image.recipe), ("machine", image.machine or "")]
+    for kind, mapping in (("arg", image.args), ("file", image.files), ("needs", needs)):
+        parts += [(f"{kind} {n}", mapping[n]) for n in sorted(mapping) if n not in without]
+    for name, value in parts:
+        hashed.update(f"{name}\0{len(value)}\0{value}\0".encode())
+    return hashed.hexdigest()
+
+
+def reference(image: Image, digest_: str) -> str:
+    """What the engine knows it by, e.g. "localhost/torchwheel/cuda-13.0-cp312:0123456789abcdef"."""
+    return f"{LOCAL}/{image.name}:{digest_[:16]}"
+
+
+_CROSS_COMPILER = "g++-aarch64-linux-gnu"
+# What of the toolkit is for the machine that the wheel is for, not for the one that compiles.
+_FOR_TARGET = ("nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl")
+
+
+def python_image(containers: Containers, recipes: Path, python: str) -> Image:
+    """CPython of one minor, compiled for the base's C library."""
+    known = {name: entry for name, entry in read("pythons.json").items() if name != "comment"}
+    if python not in known:
+        raise UsageError(
+            f"Python {python} has no source in torchwheel's data (it has {', '.join(known)})"
+        )
+    entry = known[python]
+    return Image(
+        name=f"python-{python}-{containers.base}",
+        recipe=text_of(recipes / "python.Dockerfile"),
+        args={
+            "VERSION": entry["version"],
+            "SHA256": entry["sha256"],
+            "SOURCES": " ".join(entry["sources"]),
+        },
+        files={},
+        needs={"BASE_IMAGE": Base(containers.base)},
+    )
+
+
+def cuda_image(
+    containers: Containers,
+    toolkit: Toolkit,
+    recipes: Path,
+    python: str,
+    platform_: str,
+    cross: bool,
+) -> Image:
+    """The image with one CUDA toolkit and one CPython, for wheels of `platform_`."""
+    host = "linux_x86_64" if cross else platform_
+    files = {
+        "requirements.txt": text_of(recipes / "requirements.txt"),
+        "toolkit/cuda-toolkit.sh": text_of(recipes / "cuda-toolkit.sh"),
+    }
+    if toolkit.source == "pypi":
+        files["toolkit/toolkit.txt"] = requirement_lines(pins(components(toolkit.version), host))
+    if cross:
+        own = (part for part in components(toolkit.version) if part.project in _FOR_TARGET)
+        files["toolkit/toolkit-aarch64.txt"] = requirement_lines(pins(own, platform_))
+    needs: dict[str, Image | Base] = {
+        "BASE_IMAGE": Base(containers.base),
+        "PYTHON_IMAGE": python_image(containers, recipes, python),
+    }
+    if toolkit.packages:
+        needs["TOOLKIT_IMAGE"] = Base(toolkit.packages.suite)
+    suffix = "-for-aarch64" if cross else ""
+    return Image(
+        name=f"cuda-{toolkit.version}-{python_tag(python)}{suffix}",
+        recipe=text_of(recipes / "cuda.Dockerfile"),
+        args={**_source(toolkit), "CROSS": _CROSS_COMPILER if cross else ""},
+        files=files,
+        needs=needs,
+        beside=("PYTHON_IMAGE", "requirements.txt"),
+    )
+
+
+def rocm_image(containers: Containers, toolkit: Toolkit, recipes: Path, python: str) -> Image:
+    """The image with one ROCm; its CPython is the release's own."""
+    packages = toolkit.packages
+    if packages is None:
+        raise UsageError(f"toolkit {toolkit.name}: ROCm comes from packages only")
+    return Image(
+        name=f"rocm-{toolkit.version}-{python_tag(python)}",
+        recipe=text_of(recipes / "rocm.Dockerfile"),
+        args={**_source(toolkit), "APT_TARGET": packages.target or ""},
+        files={"requirements.txt": text_of(recipes / "requirements.txt")},
+        needs={"BASE_IMAGE": Base(packages.suite), "BUILD_BASE": Base(containers.base)},
+        beside=("requirements.txt",),
+    )
+
+
+def _source(toolkit: Toolkit) -> Mapping[str, str]:
+    packages = toolkit.packages
+    return {
+        "SOURCE": toolkit.source,
+        "VERSION": toolkit.version,
+        "PACKAGES": " ".join(packages.install) if packages else "",
+    }
+
+
+def text_of(path: Path) -> str:
+    """A recipe or a file that goes with one."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"{path}: {error.strerror}; an image recipe is expected there (containers.recipes)"
+        ) from error
+
+
+# Platforms by the name that Debian and container engines have for the machine.
+_MACHINES = {"linux_x86_64": "amd64", "linux_aarch64": "arm64"}
+
+
+def python_of(matrix: Matrix, variant: Variant) -> str:
+    """The Python that builds and tests a variant, e.g. "3.12"."""
+    packages = variant.toolkit.packages if variant.toolkit else None
+    of_suite = packages.python if packages else None
+    return variant.python or of_suite or _containers(matrix).python
+
+
+def is_cross(variant: Variant, machine: str | None = None) -> bool:
+    """Whether the variant is compiled on a machine it does not run on."""
+    return variant.platform != f"linux_{machine or platform.machine()}"
+
+
+def image_of(matrix: Matrix, variant: Variant, root: Path, machine: str | None = None) -> Image:
+    """The image of a native variant.
+
+    Args:
+        matrix: the matrix.
+        variant: a variant with a toolkit.
+        root: the folder of matrix.yaml.
+        machine: of the host, "x86_64" or "aarch64"; the running one if none is given.
+    """
+    containers, toolkit = _containers(matrix), variant.toolkit
+    if toolkit is None:
+        raise UsageError(f"{variant.id}: has no native code, so it is built on the host")
+    if toolkit.source == "system":
+        raise UsageError(
+            f'{variant.id}: toolkit {toolkit.name} has the source "system", which is the host\'s '
+            "own; in a container it is one of pypi, distribution, vendor"
+        )
+    recipes = root / containers.recipes
+    if toolkit.backend == "rocm":
+        return rocm_image(containers, toolkit, recipes, python_of(matrix, variant))
+    cross = is_cross(variant, machine)
+    if cross and (variant.platform != "linux_aarch64" or toolkit.source != "pypi"):
+        raise UsageError(
+            f"{variant.id}: is cross-compiled for linux_aarch64 with a toolkit from PyPI only; "
+            f"build it on a machine of {variant.platform}"
+        )
+    return cuda_image(
+        containers, toolkit, recipes, python_of(matrix, variant), variant.platform, cross
+    )
+
+
+def emulated_image(matrix: Matrix, variant: Variant, root: Path) -> Image | None:
+    """The image that tries a wheel for another machine by emulation, if the matrix has one."""
+    containers = _containers(matrix)
+    if containers.emulated is None or not is_cross(variant):
+        return None
+    machine = _MACHINES[variant.platform]
+    return Image(
+        name=f"smoke-{containers.emulated}-{machine}",
+        recipe=text_of(root / containers.recipes / "emulated.Dockerfile"),
+        args={},
+        files={},
+        needs={"BASE_IMAGE": Base(containers.emulated, machine)},
+        machine=machine,
+    )
+
+
+def _containers(matrix: Matrix) -> Containers:
+    if matrix.containers is None:
+        raise UsageError(
+            'matrix.yaml: has no section "containers"; expected e.g. '
+            'containers: {base: bullseye, python: "3.11"}'
+        )
+    return matrix.containers

@@ -1,0 +1,87 @@
+"""Finds the facts of this machine: all of them for the doctor, or those that a build needs."""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+
+from torchwheel.arch import drivers
+from torchwheel.arch.devices import visible_gpus
+from torchwheel.arch.model import Backend
+from torchwheel.errors import TorchwheelError
+from torchwheel.machine import probe
+from torchwheel.machine.facts import Absent, Driver, Machine, Torch, fact_or_reason
+from torchwheel.machine.toolkits import cuda_toolkits, rocm_toolkits
+from torchwheel.machine.torch import find_torch, import_problem
+from torchwheel.toolkit.host import HostCompiler, host_compiler
+
+
+def find_driver(backend: Backend) -> Driver | Absent:
+    """The driver of NVIDIA's GPUs or of AMD's; NVIDIA's takes some ten milliseconds to ask."""
+    if backend == "rocm":
+        release = drivers.amd_driver()
+        return Driver("rocm", release) if release else Absent("no AMD GPU driver")
+    try:
+        told = drivers.nvidia_driver()
+    except TorchwheelError as error:
+        return Absent(str(error))
+    return Driver("cuda", told.release, told.cuda)
+
+
+def find_machine(environ: Mapping[str, str] = os.environ) -> Machine:
+    """Gather every fact; it never fails. Seconds, if torch is not imported: it is tried."""
+    torch, problem = fact_or_reason(find_torch())
+    backend, driver = _driver(torch)
+    return dataclasses.replace(
+        _facts(torch, backend, driver, environ),
+        torch_problem=problem or import_problem(),
+        toolkits=(*cuda_toolkits(environ), *rocm_toolkits(environ)),
+    )
+
+
+def find_for_builds(torch: Torch, backend: Backend, environ: Mapping[str, str]) -> Machine:
+    """What a build for `backend`'s GPUs and this torch, which is imported, is judged by."""
+    toolkits = rocm_toolkits(environ) if backend == "rocm" else cuda_toolkits(environ)
+    return dataclasses.replace(
+        _facts(torch, backend, find_driver(backend), environ), toolkits=tuple(toolkits)
+    )
+
+
+def find_host(environ: Mapping[str, str] = os.environ) -> HostCompiler | Absent:
+    """The C++ compiler of the host."""
+    try:
+        return host_compiler(environ)
+    except TorchwheelError as error:
+        return Absent(str(error))
+
+
+def _facts(
+    torch: Torch | None, backend: Backend, asked: Driver | Absent, environ: Mapping[str, str]
+) -> Machine:
+    """All but the toolkits."""
+    driver, driver_problem = fact_or_reason(asked)
+    host, host_problem = fact_or_reason(find_host(environ))
+    gpus = visible_gpus(backend, environ)
+    return Machine(
+        python=probe.python(),
+        platform=probe.platform_tag(),
+        glibc=fact_or_reason(probe.glibc())[0],
+        torch=torch,
+        driver=driver,
+        driver_problem=driver_problem,
+        gpus=gpus.gpus,
+        gpus_problem=gpus.why,
+        host=host,
+        host_problem=host_problem,
+    )
+
+
+def _driver(torch: Torch | None) -> tuple[Backend, Driver | Absent]:
+    """The driver of the GPUs that torch is built for; of any, if it is built for none."""
+    if torch and torch.backend:
+        return torch.backend, find_driver(torch.backend)
+    nvidia, amd = find_driver("cuda"), find_driver("rocm")
+    if isinstance(nvidia, Driver):
+        return "cuda", nvidia
+    if isinstance(amd, Driver):
+        return "rocm", amd
+    return "cuda", Absent(f"{nvidia.reason}; {amd.reason}")

@@ -1,0 +1,248 @@
+"""Every CUDA and ROCm toolkit of this machine, and whether its parts fit together."""
+
+import dataclasses
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from torchwheel.machine import probe
+from torchwheel.machine.facts import Absent, InstalledToolkit
+from torchwheel.machine.probe import ask, is_file, real, text_of
+from torchwheel.toolkit.cache import cache_path
+from torchwheel.versions import hip_version, minor_version, tool_version, version_numbers
+
+# Where NVIDIA's installers, its wheels, conda and Debian put them, below the toolkit's root.
+_CICC = ("nvvm/bin/cicc", "lib/nvidia-cuda-toolkit/bin/cicc")
+_NEEDED = {
+    "cuda_runtime.h": ("include", "targets/*/include"),
+    "crt/host_config.h": ("include", "targets/*/include"),
+    "nv/target": ("include", "include/cccl", "targets/*/include", "targets/*/include/cccl"),
+    "libcudart_static.a": ("lib64", "lib", "targets/*/lib", "lib/*-linux-gnu"),
+}
+# The wheel that brings each of them, and how many numbers of nvcc's release its own has.
+_WHEELS = {
+    "ptxas": ("nvidia-cuda-nvcc", 3),
+    "nvvm": ("nvidia-nvvm", 3),
+    "crt": ("nvidia-cuda-crt", 3),
+    "crt/host_config.h": ("nvidia-cuda-crt", 3),
+    "cuda_runtime.h": ("nvidia-cuda-runtime", 2),
+    "libcudart_static.a": ("nvidia-cuda-runtime", 2),
+    "nv/target": ("nvidia-cuda-cccl", 1),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ToolkitParts:
+    """A toolkit's release, e.g. "13.0", empty where nvcc tells none; and what is wrong with it."""
+
+    release: str
+    problem: str | None = None
+    fix: str | None = None
+
+
+def toolkit_parts(root: Path) -> ToolkitParts:
+    """Start nvcc, ptxas and cicc, each once: 0.1 s."""
+    nvcc = _told(root / "bin" / "nvcc")
+    if isinstance(nvcc, Absent):
+        return ToolkitParts("", nvcc.reason, "set CUDA_HOME to a whole CUDA toolkit")
+    releases = {"ptxas": _told(root / "bin" / "ptxas"), "nvvm": _nvvm(root), **_crt(root)}
+    for name, found in releases.items():
+        if isinstance(found, Absent):
+            return ToolkitParts(minor_version(nvcc), found.reason, _fix(root, nvcc, name))
+    others = {name: found for name, found in releases.items() if isinstance(found, str)}
+    if odd := [
+        name for name, found in others.items() if minor_version(found) != minor_version(nvcc)
+    ]:
+        named = ", ".join(f"{name} {found}" for name, found in {"nvcc": nvcc, **others}.items())
+        return ToolkitParts(
+            minor_version(nvcc), f"a mixed toolkit: {named}", _fix(root, nvcc, *odd)
+        )
+    if missing := [name for name, places in _NEEDED.items() if not _is_there(root, name, places)]:
+        return ToolkitParts(
+            minor_version(nvcc), f"it has no {', '.join(missing)}", _fix(root, nvcc, *missing)
+        )
+    return ToolkitParts(minor_version(nvcc))
+
+
+def _told(tool: Path) -> str | Absent:
+    """The release that a tool prints of itself, e.g. "13.0.88"."""
+    if not is_file(tool):
+        return Absent(f"it has no {tool.parent.name}/{tool.name}")
+    said = ask([str(tool), "--version"])
+    return said if isinstance(said, Absent) else _named(tool.name, said)
+
+
+def _nvvm(root: Path) -> str | Absent:
+    """The release of cicc, which prints none: it writes it into the PTX it makes."""
+    cicc = next((root / place for place in _CICC if is_file(root / place)), None)
+    if cicc is None:
+        return Absent(f"it has no {_CICC[0]}")
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            source, made = Path(folder, "empty.ii"), Path(folder, "empty.ptx")
+            source.touch()
+            # Every release from 11.8 to 13.5 compiles for 7.5.
+            said = ask([str(cicc), "-arch", "compute_75", str(source), "-o", str(made)])
+            text = text_of(made)
+    except OSError as error:
+        return Absent(f"cicc was not tried, for want of a temporary folder: {error.strerror}")
+    if isinstance(said, Absent):
+        return said
+    return Absent("cicc makes no PTX") if isinstance(text, Absent) else _named("cicc", text)
+
+
+def _named(tool: str, text: str) -> str | Absent:
+    return tool_version(text) or Absent(f"{tool} names no release of CUDA")
+
+
+def _crt(root: Path) -> dict[str, str]:
+    """The release of crt, which is headers that tell none: its wheel does, if it came as one."""
+    prefix = "nvidia_cuda_crt-"
+    found = root.parent.parent.glob(f"{prefix}*.dist-info") if _is_of_wheels(root) else ()
+    names = [path.name.removeprefix(prefix).removesuffix(".dist-info") for path in found]
+    return {"crt": names[0]} if names else {}
+
+
+def _is_of_wheels(root: Path) -> bool:
+    """Whether pip installed it: site-packages/nvidia/cu13."""
+    return root.parent.name == "nvidia"
+
+
+def _is_there(root: Path, name: str, places: tuple[str, ...]) -> bool:
+    return any(is_file(folder / name) for place in places for folder in root.glob(place))
+
+
+def pip_command(release: str, *names: str) -> str:
+    """The command that installs a CUDA release from wheels, or the wheels of some parts of it.
+
+    PyPI has compilers from CUDA 13.0 on. Left unpinned, nvidia-nvvm comes in its newest release.
+    """
+    pins = dict.fromkeys(_pin(release, *_WHEELS[name]) for name in names or _WHEELS)
+    return f"`pip install {' '.join(pins)}`"
+
+
+def _pin(release: str, wheel: str, depth: int) -> str:
+    shared = version_numbers(release)[:depth]
+    return f"'{wheel}=={'.'.join(map(str, shared))}{'' if len(shared) == 3 else '.*'}'"
+
+
+def _fix(root: Path, nvcc: str, *names: str) -> str:
+    """Wheels are put right by pip; another toolkit has to be installed again, or left alone."""
+    if _is_of_wheels(root):
+        return pip_command(nvcc, *names)
+    return "install this toolkit again, or set CUDA_HOME to another"
+
+
+USUAL_CUDA = Path("/usr/local/cuda")
+
+
+def cuda_toolkits(
+    environ: Mapping[str, str] = os.environ,
+    site: Sequence[str] | None = None,
+    cache: Path | None = None,
+) -> Iterator[InstalledToolkit]:
+    """Find them one after another, each folder once; 0.1 s for each that is taken.
+
+    Args:
+        environ: tells CUDA_HOME and PATH.
+        site: folders where pip may have installed one; sys.path if none are given.
+        cache: the cache folder, which holds those that torchwheel provisioned; the usual one if
+            none is given.
+    """
+    seen: set[Path] = set()
+    for root, where in _cuda_roots(environ, sys.path if site is None else site, cache or _cache()):
+        resolved = real(root)
+        if resolved not in seen:
+            seen.add(resolved)
+            found = toolkit_parts(resolved)
+            yield InstalledToolkit("cuda", resolved, found.release, where, found.problem, found.fix)
+
+
+def _cuda_roots(
+    environ: Mapping[str, str], site: Sequence[str], cache: Path
+) -> Iterator[tuple[Path, str]]:
+    """Folders and what led to them. A wrong CUDA_HOME is one too: somebody meant it."""
+    if environ.get("CUDA_HOME"):
+        yield Path(environ["CUDA_HOME"]), "CUDA_HOME"
+    if nvcc := shutil.which("nvcc", path=environ.get("PATH", os.defpath)):
+        yield _root_of(Path(nvcc)), "nvcc on the PATH"
+    found = [(USUAL_CUDA, str(USUAL_CUDA))]
+    found += [
+        (root, "wheels in site-packages")
+        for folder in site
+        for root in _newest_first(Path(folder, "nvidia").glob("cu[0-9]*"))
+    ]
+    made = (cache / "toolkits").glob(f"cuda-*-{probe.platform_tag()}-*")
+    found += [(root, "torchwheel's cache") for root in _newest_first(made)]
+    yield from (place for place in found if is_file(place[0] / "bin" / "nvcc"))
+
+
+def _cache() -> Path:
+    try:
+        return cache_path()
+    except RuntimeError:  # a user without a home, as containers have them
+        return Path(os.devnull)
+
+
+def _newest_first(folders: Iterable[Path]) -> list[Path]:
+    """By the release in names such as cu13 and cuda-13.0-linux_x86_64-…."""
+
+    def release(folder: Path) -> tuple[int, ...]:
+        return version_numbers(folder.name.removeprefix("cuda-").removeprefix("cu"))
+
+    return sorted(folders, key=release, reverse=True)
+
+
+def _root_of(nvcc: Path) -> Path:
+    """The toolkit's folder. An nvcc without its profile beside it is a script that calls another.
+
+    nvcc itself says where it is, if there is a host compiler.
+    """
+    binary = real(nvcc)
+    if not is_file(binary.parent / "nvcc.profile"):
+        said = ask([str(nvcc), "--dryrun", "-c", "x.cu"])
+        lines = [] if isinstance(said, Absent) else said.splitlines()
+        for line in lines:
+            if line.startswith("#$ _HERE_="):
+                return Path(line.partition("=")[2]).parent
+    return binary.parent.parent
+
+
+USUAL_ROCM = Path("/opt/rocm")
+
+
+def rocm_toolkits(environ: Mapping[str, str] = os.environ) -> Iterator[InstalledToolkit]:
+    """Find them one after another, each folder once. Files are read, nothing is started."""
+    seen: set[Path] = set()
+    for root, where in _rocm_roots(environ):
+        resolved = real(root)
+        if resolved not in seen:
+            seen.add(resolved)
+            yield _found(resolved, where)
+
+
+def _rocm_roots(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    if environ.get("ROCM_PATH"):
+        yield Path(environ["ROCM_PATH"]), "ROCM_PATH"
+    if hipcc := shutil.which("hipcc", path=environ.get("PATH", os.defpath)):
+        root = real(Path(hipcc)).parent.parent
+        # AMD's packages once had it in /opt/rocm/hip/bin.
+        yield root.parent if root.name == "hip" else root, "hipcc on the PATH"
+    if is_file(USUAL_ROCM / "bin" / "hipcc"):
+        yield USUAL_ROCM, str(USUAL_ROCM)
+
+
+def _found(root: Path, where: str) -> InstalledToolkit:
+    header = root / "include" / "hip" / "hip_version.h"
+    text = text_of(header)
+    release = "" if isinstance(text, Absent) else hip_version(text) or ""
+    problem = None
+    if not is_file(root / "bin" / "hipcc"):
+        problem = "it has no bin/hipcc"
+    elif not release:
+        problem = text.reason if isinstance(text, Absent) else f"{header} tells no release"
+    fix = "set ROCM_PATH to a ROCm with hipcc and HIP's headers" if problem else None
+    return InstalledToolkit("rocm", root, release, where, problem, fix)

@@ -1,0 +1,238 @@
+"""The sections of `matrix.yaml` as pydantic models: frozen, and nothing unknown passes."""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from torchwheel.matrix.forms import (
+    ArchText,
+    ExactVersion,
+    GlibcVersion,
+    PackageName,
+    ProjectName,
+    PythonVersion,
+    RelativePath,
+    Release,
+    RequirementText,
+    RunnerLabel,
+    SelectionName,
+    Specifiers,
+    SuiteName,
+    ToolkitName,
+    VariantPattern,
+)
+
+
+class Section(BaseModel):
+    """Base of every section: frozen, strict types, unknown keys refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+NativeAbi = Literal["stable", "aten"]
+Source = Literal["pypi", "system", "distribution", "vendor"]
+
+
+class HostCompilerBounds(Section):
+    """C++ compilers that the toolkit's compiler works with, as version ranges."""
+
+    gcc: Specifiers | None = None
+    clang: Specifiers | None = None
+
+
+class Packages(Section):
+    """Packages that bring a toolkit into its container image."""
+
+    suite: Annotated[SuiteName, Field(description='Debian release they are made for: "trixie".')]
+    install: Annotated[tuple[PackageName, ...], Field(min_length=1)]
+    target: Annotated[
+        SuiteName | None,
+        Field(description='Release beside the suite that they are taken from: "experimental".'),
+    ] = None
+    python: Annotated[
+        PythonVersion | None,
+        Field(description="The suite's own Python, where the image is made of the suite."),
+    ] = None
+
+
+class ToolkitSection(Section):
+    """A CUDA or ROCm release with its compiler, and what is built with it."""
+
+    backend: Literal["cuda", "rocm"]
+    version: Annotated[Release, Field(description='Release, e.g. "13.0".')]
+    abis: Annotated[tuple[NativeAbi, ...], Field(min_length=1)]
+    archs: Annotated[tuple[ArchText, ...], Field(min_length=1, description="GPUs to compile for.")]
+    source: Annotated[
+        Source,
+        Field(description="Where the compiler is from: PyPI, CUDA_HOME, packages in a container."),
+    ]
+    packages: Packages | None = None
+    host_compiler: HostCompilerBounds = HostCompilerBounds()
+
+
+class Toolkit(ToolkitSection):
+    """A toolkit's section together with its name, e.g. "cu130"."""
+
+    name: ToolkitName
+
+
+Labels = Annotated[tuple[RunnerLabel, ...], Field(min_length=1)]
+
+
+class Containers(Section):
+    """The container images that wheels are built in."""
+
+    recipes: Annotated[RelativePath, Field(description="Folder of the image recipes.")] = "docker"
+    base: Annotated[
+        SuiteName, Field(description="Debian release whose C library the wheels are linked with.")
+    ]
+    python: Annotated[
+        PythonVersion, Field(description="Python that builds wheels which are for any Python.")
+    ]
+    glibc: Annotated[
+        GlibcVersion | None,
+        Field(description="The newest C library that a wheel built in them may need."),
+    ] = None
+    emulated: Annotated[
+        SuiteName | None,
+        Field(description="Debian release with torch, to try wheels of another machine in."),
+    ] = None
+
+
+class Machines(Section):
+    """CI's machines for the wheels of one platform, by the labels of their runners."""
+
+    build: Annotated[Labels, Field(description="Where they are built.")]
+    cpu: Annotated[
+        Labels | None, Field(description="Where they are tried without a GPU; default: build.")
+    ] = None
+    cuda: Annotated[Labels | None, Field(description="A runner with an NVIDIA GPU.")] = None
+    rocm: Annotated[Labels | None, Field(description="A runner with an AMD GPU.")] = None
+
+
+Platform = Literal["linux_x86_64", "linux_aarch64"]
+WheelPlatform = Literal["linux_x86_64", "linux_aarch64", "any"]
+
+
+class Project(Section):
+    """The extension that is built."""
+
+    name: ProjectName
+    source: Annotated[RelativePath, Field(description="Folder of its pyproject.toml.")] = "."
+    companions: Annotated[
+        tuple[RelativePath, ...],
+        Field(description="Folders of pure-Python distributions of this repository it requires."),
+    ] = ()
+
+
+class TorchFloor(Section):
+    """The oldest torch a flavour runs with."""
+
+    torch: Annotated[Release, Field(description='Oldest torch minor, e.g. "2.11".')]
+
+
+class Exact(Section):
+    """A flavour bound to one torch minor; the minors are those of `torch:`."""
+
+    through: Annotated[
+        Release | None,
+        Field(description="Newest torch minor it is built for; later ones are left to stable."),
+    ] = None
+
+
+class Abis(Section):
+    """ABI flavours that are offered; one that is left out is not built."""
+
+    stable: Annotated[
+        TorchFloor | None,
+        Field(description="libtorch stable ABI: one binary for each torch from the floor on."),
+    ] = None
+    aten: Annotated[
+        Exact | None,
+        Field(description="libtorch C++ API: one binary for each torch minor and CPython."),
+    ] = None
+    pure: Annotated[
+        TorchFloor | None, Field(description="No native code: one wheel for every machine.")
+    ] = None
+
+
+class TorchRelease(Section):
+    """A torch minor: the toolkits whose wheels serve it, and its Pythons."""
+
+    toolkits: tuple[ToolkitName, ...]
+    pythons: Annotated[tuple[PythonVersion, ...], Field(min_length=1)]
+
+
+class Exclusion(Section):
+    """Variants that are not built, and why."""
+
+    variant: Annotated[VariantPattern, Field(description="Variant id, or a pattern of ids.")]
+    reason: Annotated[str, Field(min_length=1)]
+
+
+class Smoke(Section):
+    """How a finished wheel is tried out in a clean environment."""
+
+    tests: Annotated[RelativePath, Field(description="Folder of the smoke tests.")]
+    torch: Annotated[ExactVersion, Field(description="torch they run with, where none is given.")]
+    requires: Annotated[
+        tuple[RequirementText, ...], Field(description="What they need beside torch.")
+    ] = ()
+    without_gpu: Annotated[
+        tuple[RelativePath, ...],
+        Field(description="Those of the folder that are run where there is no GPU; default: all."),
+    ] = ()
+
+
+class Gates(Section):
+    """Limits a wheel must keep."""
+
+    max_size_mib: Annotated[int, Field(gt=0)]
+    reproducible: Annotated[
+        bool,
+        Field(description="A release takes only native wheels that two builds gave the bytes of."),
+    ] = False
+
+
+class Matrix(Section):
+    """What is built, tested and published."""
+
+    schema_: Annotated[Literal[1], Field(alias="schema", description="Version of this format.")]
+    project: Project
+    abis: Abis
+    toolkits: Mapping[ToolkitName, ToolkitSection]
+    torch: Annotated[
+        Mapping[Release, TorchRelease],
+        Field(description="torch releases, for the aten flavour and the indexes by torch."),
+    ] = {}
+    platforms: Annotated[tuple[Platform, ...], Field(min_length=1)]
+    containers: Containers | None = None
+    selections: Annotated[
+        Mapping[SelectionName, Annotated[tuple[VariantPattern, ...], Field(min_length=1)]],
+        Field(description="Names for sets of variants, as ids or patterns of ids."),
+    ]
+    exclude: tuple[Exclusion, ...] = ()
+    runners: Annotated[
+        Mapping[WheelPlatform, Machines],
+        Field(description="CI's machines by platform; a GPU that is not named is not waited for."),
+    ] = {}
+    smoke: Smoke
+    gates: Gates
+
+    def served(self) -> Mapping[str, tuple[str, ...]]:
+        """Torch minors, and the names of the toolkits whose wheels serve each."""
+        return {minor: release.toolkits for minor, release in self.torch.items()}
+
+    def toolkit(self, name: str) -> Toolkit:
+        """The toolkit of that name."""
+        return Toolkit(name=name, **dict(self.toolkits[name]))
+
+
+def schema_text() -> str:
+    """Byte-stable text of the schema."""
+    schema = Matrix.model_json_schema(by_alias=True)
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "torchwheel matrix"
+    return json.dumps(schema, indent=1, sort_keys=True, ensure_ascii=False) + "\n"

@@ -1,0 +1,34 @@
+"""What is known of torch releases, read from the data file."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+
+from torchwheel import data
+from torchwheel.arch.model import Backend
+
+
+@dataclasses.dataclass(frozen=True)
+class TorchFacts:
+    """What one torch minor was published for."""
+
+    toolkits: Mapping[Backend, tuple[str, ...]]
+    """Releases of CUDA and ROCm, e.g. {"cuda": ("12.6", "13.0"), …}."""
+    pythons: tuple[str, ...]
+
+    def majors(self, backend: Backend) -> tuple[int, ...]:
+        """Major releases; minors of one major are compatible with each other."""
+        return tuple(sorted({int(version.split(".")[0]) for version in self.toolkits[backend]}))
+
+
+@functools.cache
+def torch_releases() -> Mapping[str, TorchFacts]:
+    """Known torch minors, oldest first."""
+    return {
+        minor: TorchFacts(
+            toolkits={"cuda": tuple(facts["cuda"]), "rocm": tuple(facts["rocm"])},
+            pythons=tuple(facts["pythons"]),
+        )
+        for minor, facts in data.read("torch_releases.json").items()
+        if minor != "comment"
+    }

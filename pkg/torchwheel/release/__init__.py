@@ -1,0 +1,1 @@
+"""From folders of artifacts to a release: every wheel proven, or nothing is published."""

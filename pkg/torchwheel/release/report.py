@@ -1,0 +1,85 @@
+"""What a collection holds, as JSON for programs and as a table of 80 columns for people."""
+
+import dataclasses
+import json
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torchwheel.index.contents import all_groups
+from torchwheel.release.cases import ReleaseCase
+from torchwheel.release.gather import BundledWheel, Candidate
+from torchwheel.release.rules import on_gpu
+from torchwheel.smoke.record import SmokeRecord
+from torchwheel.text import WIDTH, size_text
+
+REPORT = "collected.json"
+SCHEMA = 1
+
+
+def document(
+    project: str,
+    cases: Sequence[ReleaseCase],
+    companions: Sequence[BundledWheel],
+    groups: Mapping[str, Sequence[str]],
+) -> str:
+    """Byte-stable JSON: each wheel with its hash, its gates and its smoke runs; the companions."""
+    every = all_groups(groups.values())
+    content = {
+        "schema": SCHEMA,
+        "project": project,
+        "wheels": [_wheel(case, groups[case.variant.id]) for case in cases],
+        "companions": [{**_file(companion), "groups": every} for companion in companions],
+    }
+    return json.dumps(content, indent=1) + "\n"
+
+
+def _file(one: Candidate | BundledWheel) -> dict[str, str | int]:
+    return {
+        "file": one.path.name,
+        "version": str(one.wheel.version),
+        "sha256": one.sha256,
+        "size": one.wheel.size,
+    }
+
+
+def _wheel(case: ReleaseCase, groups: Sequence[str]) -> dict[str, Any]:
+    candidate = case.candidate
+    return {
+        "variant": case.variant.id,
+        **_file(candidate),
+        "claims": dataclasses.asdict(candidate.claims),
+        "groups": groups,
+        "gates": {result.name: result.says for result in candidate.gates},
+        "on_gpu": any(on_gpu(case, record) for record in case.smokes),
+        "smoke": [_run(record) for record in case.smokes],
+    }
+
+
+def _run(record: SmokeRecord) -> dict[str, Any]:
+    outcomes = [test.outcome for test in record.tests]
+    return {
+        "date": record.date,
+        "verdict": record.verdict,
+        "machine": dataclasses.asdict(record.machine),
+        "tests": {name: outcomes.count(name) for name in ("passed", "failed", "skipped")},
+    }
+
+
+def table(cases: Sequence[ReleaseCase], companions: Sequence[BundledWheel]) -> str:
+    """One row a wheel: its size, its gates, and the GPUs it ran on; then the companions."""
+    width = max([7, *(len(case.variant.id) for case in cases)])
+    lines = [f"{'variant':<{width}}  {'size':>8}  {'gates':>5}  smoke", "-" * WIDTH]
+    for case in cases:
+        row = (
+            f"{case.variant.id:<{width}}  {size_text(case.candidate.wheel.size):>8}  "
+            f"{len(case.candidate.gates):>2} ok  "
+        )
+        lines.append(row + textwrap.shorten(_where(case), WIDTH - len(row), placeholder="…"))
+    lines += [f"with {companion.path.name}" for companion in companions]
+    return "\n".join(lines)
+
+
+def _where(case: ReleaseCase) -> str:
+    gpus = [r.machine.gpu.name for r in case.smokes if on_gpu(case, r) and r.machine.gpu]
+    return ", ".join(dict.fromkeys(gpus)) or "not run on a GPU"

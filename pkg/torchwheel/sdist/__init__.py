@@ -1,0 +1,1 @@
+"""Builds wheels of other people's extensions: any project with a setup.py, for one torch."""

@@ -1,0 +1,113 @@
+"""Unpacks an sdist with distrust: plain files, all of them inside one folder."""
+
+import lzma
+import posixpath
+import shutil
+import tarfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.files import explain_full_disk, path_inside
+from torchwheel.inspect import archive as archives
+
+PROJECT = ("pyproject.toml", "setup.py")
+
+
+def is_project(folder: Path) -> bool:
+    """Whether pip could build what lies in `folder`."""
+    return any((folder / name).is_file() for name in PROJECT)
+
+
+def unpack(archive: Path, target: Path) -> Path:
+    """Unpack an sdist (.tar.gz, .zip …) into `target`; returns the project's folder in it."""
+    with explain_full_disk(target):
+        if archive.suffix == ".zip":
+            _unpack_zip(archive, target)
+        else:
+            _unpack_tar(archive, target)
+    tops = [path for path in target.iterdir() if path.is_dir()]
+    found = [path for path in (target, *tops) if is_project(path)]
+    if not found or (len(tops) > 1 and found[0] != target):
+        raise UsageError(
+            f"{archive.name}: one folder with {' or '.join(PROJECT)} expected in it, "
+            f"found {', '.join(sorted(path.name for path in target.iterdir())) or 'nothing'}"
+        )
+    return found[0]
+
+
+def _unpack_zip(archive: Path, target: Path) -> None:
+    with archives.open_archive(archive) as opened:
+        for info in opened.infolist():
+            if not info.is_dir():
+                with opened.open(info) as source:
+                    executable = bool(info.external_attr >> 16 & 0o100)
+                    _write(source, path_inside(target, info.filename, archive.name), executable)
+
+
+def _unpack_tar(archive: Path, target: Path) -> None:
+    where = archive.name
+    try:
+        with tarfile.open(archive) as opened:
+            members = _judged(opened, where, archive.stat().st_size)
+            for name, member in members.items():
+                plain = _named_by(member, members, where)
+                source = opened.extractfile(plain)
+                if source is not None:
+                    _write(source, path_inside(target, name, where), bool(plain.mode & 0o100))
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, ValueError) as error:
+        raise TorchwheelError(f"{where}: not a whole tar archive: {error}") from error
+    except OSError as error:
+        if error.errno is None:  # gzip and bzip2 speak so of bent data
+            raise TorchwheelError(f"{where}: not a whole tar archive: {error}") from error
+        raise TorchwheelError(f"{where}: {error.strerror}: {error.filename}") from error
+
+
+def _judged(opened: tarfile.TarFile, where: str, packed: int) -> Mapping[str, tarfile.TarInfo]:
+    """Files and links by their names; one that no source archive has is refused."""
+    found: dict[str, tarfile.TarInfo] = {}
+    total = 0
+    for member in opened:
+        name = posixpath.normpath(member.name)
+        total += member.size
+        if member.size < 0 or total > archives.MAX_BYTES:
+            raise TorchwheelError(f"{where}: unpacks to more than {archives.MAX_BYTES} bytes")
+        if total > max(archives.RATIO_FROM, archives.MAX_RATIO * packed):
+            raise TorchwheelError(f"{where}: unpacks to more than {archives.MAX_RATIO} times")
+        if member.isdir():
+            continue
+        if name in found:
+            raise TorchwheelError(f"{where}: member {name!r} is there twice")
+        if not (member.isreg() or member.issym() or member.islnk()):
+            raise TorchwheelError(f"{where}: member {name!r} is a special file")
+        found[name] = member
+    # The checksum is behind the last byte, and tarfile stops before it.
+    while opened.fileobj is not None and opened.fileobj.read(1 << 20):
+        pass
+    return found
+
+
+def _named_by(
+    member: tarfile.TarInfo, members: Mapping[str, tarfile.TarInfo], where: str
+) -> tarfile.TarInfo:
+    """The member itself, or the plain file of the archive that a link names."""
+    if member.isreg():
+        return member
+    # A symbolic link counts from its own folder, a hard link from the archive's root.
+    start = posixpath.dirname(member.name) if member.issym() else ""
+    plain = members.get(posixpath.normpath(posixpath.join(start, member.linkname)))
+    if plain is None or not plain.isreg():
+        raise TorchwheelError(
+            f"{where}: member {member.name!r} is a link to {member.linkname!r}, "
+            "which is no file of the archive"
+        )
+    return plain
+
+
+def _write(source: IO[bytes], target: Path, executable: bool) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with source, target.open("xb") as file:
+        shutil.copyfileobj(source, file)
+    target.chmod(0o755 if executable else 0o644)

@@ -1,0 +1,100 @@
+"""What `torchwheel build` was asked for, and the cache folder it builds in."""
+
+import contextlib
+import dataclasses
+import hashlib
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from torchwheel.console import Progress
+from torchwheel.errors import UsageError
+from torchwheel.files import explain_full_disk, sha256
+from torchwheel.lock import hold_lock
+from torchwheel.sdist.archive import PROJECT, is_project
+from torchwheel.text import quote
+
+LOCK, LOG = "lock", "build.log"
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path, progress: Progress) -> Iterator[Path]:
+    """Hold a folder that nobody else uses; of what it holds at the end, only the log stays.
+
+    The path is the same each time, so that a compiler cache knows the commands again.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    busy = "another run builds the same: waiting for it"
+    with hold_lock(folder / LOCK, lambda: progress.say(busy)), explain_full_disk(folder):
+        _clear(folder)
+        try:
+            yield folder
+        finally:
+            _clear(folder)
+
+
+def _clear(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name not in (LOCK, LOG):
+            path.unlink()
+
+
+_TORCH = re.compile(r"\d+\.\d+\.\d+(\+[a-z0-9.]+)?", re.ASCII)
+_CUDA = re.compile(r"\d+\.\d+", re.ASCII)
+
+
+@dataclasses.dataclass(frozen=True)
+class SdistRequest:
+    """One call.
+
+    Attributes:
+        source: an sdist, or a project's folder.
+        dist: where the wheel goes.
+        torch: the torch to build for, e.g. "2.11.0"; None for the newest known.
+        toolkit: a CUDA release, e.g. "13.0"; None for the one torch was built with.
+        archs: an arch list; None for TORCH_CUDA_ARCH_LIST, else the archs of torch itself.
+        cpu: build without CUDA.
+        imports: names to import in the clean environment; empty for what the wheel installs.
+        requires: build requirements that the project does not declare.
+        max_size_mib: limit of gate `size`.
+        launcher: compiler launcher, e.g. ("sccache",).
+    """
+
+    source: Path
+    dist: Path
+    torch: str | None = None
+    toolkit: str | None = None
+    archs: str | None = None
+    cpu: bool = False
+    imports: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    max_size_mib: float = 100
+    launcher: tuple[str, ...] = ()
+
+    def key(self) -> str:
+        """Names the folder that this call builds in; nobody else may at the same time."""
+        source = sha256(self.source) if self.source.is_file() else str(self.source.resolve())
+        facts = (source, self.torch, self.toolkit, self.archs, self.cpu)
+        return hashlib.sha256(repr(facts).encode()).hexdigest()[:12]
+
+
+def check_request(request: SdistRequest) -> None:
+    """Refuse a call that cannot be carried out, before anything is fetched."""
+    source = request.source
+    if not source.exists():
+        raise UsageError(f"{source}: not found; an sdist or a project's folder expected")
+    if source.is_dir() and not is_project(source):
+        raise UsageError(f"{source}: {' or '.join(PROJECT)} expected in it")
+    if source.suffix == ".whl":
+        raise UsageError(f"{source}: a wheel is built already; an sdist or a folder expected")
+    for option, text, form, example in (
+        ("--torch", request.torch, _TORCH, "2.11.0"),
+        ("--toolkit", request.toolkit, _CUDA, "13.0"),
+    ):
+        if text is not None and not form.fullmatch(text):
+            raise UsageError(f"{option} {quote(text)}: a release expected, e.g. {example}")
+    if request.cpu and (request.toolkit or request.archs):
+        raise UsageError("--cpu builds without CUDA: it goes without --toolkit and --archs")

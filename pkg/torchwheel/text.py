@@ -1,0 +1,113 @@
+"""How messages and tables show values: quoted, short, on one line; sizes, ages."""
+
+import difflib
+import json
+import os
+import re
+import textwrap
+from collections.abc import Iterable, Mapping
+
+from torchwheel.errors import UsageError
+
+KeyPath = tuple[str | int, ...]
+
+_LONGEST = 60
+_MOST = 12
+
+
+def quote(text: str) -> str:
+    """`text` in double quotes, escaped where it would break the line, cut where it is long."""
+    plain = json.dumps(shorten(text), ensure_ascii=False)
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in plain)
+
+
+def shorten(text: str) -> str:
+    """The beginning of a long text."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def dotted_path(path: KeyPath) -> str:
+    """A place in the file, e.g. `toolkits.cu130.archs[2]` or `torch["2.11"].pythons`."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif re.fullmatch(r"\w{1,60}", part):
+            text += f".{part}" if text else part
+        else:
+            text += f"[{quote(part)}]"
+    return text
+
+
+def join_names(names: Iterable[str]) -> str:
+    """Names in a row: `a, b, c`."""
+    return ", ".join(names)
+
+
+def nearest(name: str, known: Iterable[str], most: int = 3) -> str:
+    """Advice: the known names most like `name`, or all of them when none is like it."""
+    known = list(known)
+    close = difflib.get_close_matches(name[:100], known, n=most, cutoff=0.5)
+    if close:
+        return f"did you mean {' or '.join(quote(text) for text in close)}?"
+    shown = known if len(known) <= _MOST else [*known[:_MOST], "…"]
+    return f"expected one of: {join_names(shown)}" if known else "there is none"
+
+
+def version_key(text: str) -> tuple[int, ...]:
+    """Order of "2.9" and "2.11" as releases, not as text."""
+    return tuple(int(part) for part in text.split("."))
+
+
+WIDTH = 80
+_UNITS = {1 << 30: "GiB", 1 << 20: "MiB"}
+
+
+def size_text(size: int) -> str:
+    """A size a person reads, e.g. "412 KiB", "1.5 MiB"."""
+    for unit, name in _UNITS.items():
+        if size >= unit:
+            return f"{size / unit:.1f} {name}"
+    return f"{size / 1024:.0f} KiB"
+
+
+def detail_lines(name: str, text: str) -> list[str]:
+    """Lines below a row, for what is too long for a column."""
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=f"  {name:<6}",
+        subsequent_indent=" " * 8,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
+CACHE_SIZE = "TORCHWHEEL_CACHE_SIZE"
+
+_DEFAULT = 2 << 30
+_BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_NUMBER = r"(\d{1,15}(?:\.\d{1,9})?)"
+
+
+def size_cap(environ: Mapping[str, str] = os.environ) -> int:
+    """The bytes that the cache may have: TORCHWHEEL_CACHE_SIZE, else 2 GiB."""
+    asked = environ.get(CACHE_SIZE)
+    return parse_size(asked, CACHE_SIZE) if asked else _DEFAULT
+
+
+def parse_size(text: str, where: str) -> int:
+    """Bytes from e.g. "2G", "500M", "1.5GiB" or "0"; units are powers of 1024."""
+    found = re.fullmatch(rf"{_NUMBER} ?([KMGT]?)(?:I?B)?", text.strip().upper(), re.ASCII)
+    if not found:
+        raise UsageError(f'{where}={quote(text)}: a size expected, e.g. "2G" or "500M"')
+    return int(float(found[1]) * _BYTES[found[2]])
+
+
+def parse_age(text: str, where: str) -> float:
+    """Seconds from e.g. "30d", "12h" or "2w"."""
+    found = re.fullmatch(rf"{_NUMBER} ?([mhdw])", text.strip(), re.ASCII)
+    if not found:
+        raise UsageError(f'{where}={quote(text)}: an age expected, e.g. "30d", "12h" or "2w"')
+    return float(found[1]) * _SECONDS[found[2]]

@@ -1,0 +1,94 @@
+"""What a rule found wrong, and TORCHWHEEL_IGNORE, which overrides rules."""
+
+import dataclasses
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Literal, get_args
+
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.text import nearest, quote
+
+RuleName = Literal[
+    "torch",
+    "backend",
+    "toolkit",
+    "toolkit-torch",
+    "two-toolkits",
+    "host-compiler",
+    "driver",
+    "ptx",
+    "archs",
+    "glibc",
+]
+RULES: tuple[RuleName, ...] = get_args(RuleName)
+
+MEANINGS: Mapping[RuleName, str] = {
+    "torch": "torch is there, and of the range that the library is for",
+    "backend": "torch is built for the GPUs that the library has kernels for",
+    "toolkit": "there is a toolkit, and its parts are of one release",
+    "toolkit-torch": "the toolkit and torch are of CUDA or ROCm releases that go together",
+    "two-toolkits": "the toolkits that variables and the PATH lead to are of one release",
+    "host-compiler": "there is a C++ compiler, and the toolkit works with it",
+    "driver": "the driver serves the toolkit's release",
+    "ptx": "the driver can compile the PTX that a GPU depends on",
+    "archs": "there is code for every GPU",
+    "glibc": "the C library is at least the one that the wheel's tag names",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """A rule that does not hold.
+
+    Attributes:
+        rule: its name, which TORCHWHEEL_IGNORE takes.
+        expected: what it asks for, and why.
+        found: what is there.
+        fix: what to do, with a command where there is one.
+        blocks: False where the library builds and loads all the same, and is of less use.
+    """
+
+    rule: RuleName
+    expected: str
+    found: str
+    fix: str
+    blocks: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.rule}: expected {self.expected}; found {self.found}; {self.fix}"
+
+
+VARIABLE = "TORCHWHEEL_IGNORE"
+
+
+def ignored(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
+    """The rules named; a name that is none is a UsageError, for a typing error protects nobody."""
+    names = [name.strip() for name in environ.get(VARIABLE, "").split(",")]
+    for name in filter(None, names):
+        if name not in RULES:
+            raise UsageError(f"{VARIABLE}: {quote(name)} is no rule: {nearest(name, RULES)}")
+    return frozenset(filter(None, names))
+
+
+def let_pass(
+    findings: Iterable[Finding], environ: Mapping[str, str] = os.environ
+) -> tuple[Finding, ...]:
+    """The findings that stand. What is let pass is a line on the error stream, every time."""
+    names = ignored(environ)
+    standing = []
+    for finding in findings:
+        if finding.rule in names:
+            print(f"torchwheel: warning: {VARIABLE} lets pass: {finding}", file=sys.stderr)
+        else:
+            standing.append(finding)
+    return tuple(standing)
+
+
+def enforce(findings: Iterable[Finding], environ: Mapping[str, str] = os.environ) -> None:
+    """Raise a TorchwheelError with what blocks and was not let pass, a line for each finding."""
+    blocking = [finding for finding in let_pass(findings, environ) if finding.blocks]
+    if blocking:
+        rules = ",".join(dict.fromkeys(finding.rule for finding in blocking))
+        lines = "\n".join(map(str, blocking))
+        raise TorchwheelError(f"{lines} ({VARIABLE}={rules} goes on all the same)")

@@ -1,0 +1,108 @@
+"""Artifacts of a small release, as they are downloaded: a folder for each."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+from torchwheel.check.gates import GATES
+from torchwheel.files import sha256, sha256_by_name
+from torchwheel.pipeline import records as build_record
+from torchwheel.smoke import record as smoke_record
+from torchwheel.smoke.record import GpuRecord, Imported, MachineRecord, TestResult
+from torchwheel.smoke.requirements import FOLDER
+
+TAG = "py3-none-manylinux_2_28_x86_64"
+CPU = MachineRecord("3.12.1", "linux_x86_64", "2.39", "2.13.0+cpu", None, None, None)
+H200 = dataclasses.replace(
+    CPU, torch="2.13.0+cu130", cuda="13.0", gpu=GpuRecord("NVIDIA H200", "9.0", "580.1")
+)
+MATRIX = """\
+schema: 1
+project: {name: demo}
+abis: {stable: {torch: "2.11"}, pure: {torch: "2.6"}}
+toolkits:
+  cu130: {backend: cuda, version: "13.0", abis: [stable], archs: ["8.0"], source: pypi}
+  rocm6.4: {backend: rocm, version: "6.4", abis: [stable], archs: [gfx942], source: system}
+torch:
+  "2.11": {toolkits: [cu130], pythons: ["3.12"]}
+platforms: [linux_x86_64]
+selections: {release: [cu130-stable, pure], amd: [rocm6.4-stable]}
+runners:
+  linux_x86_64: {build: [ubuntu-24.04], cuda: [self-hosted, cuda]}
+  any: {build: [ubuntu-24.04]}
+smoke: {tests: tests/smoke, torch: "2.13.0"}
+gates: {max_size_mib: 8, reproducible: true}
+"""
+
+
+def companions(wheel: Path) -> dict[str, str]:
+    """Those that lie in a wheel's artifact."""
+    return sha256_by_name((wheel.parent / FOLDER).glob("*.whl"))
+
+
+def smoke_of(
+    wheel: Path, machine: MachineRecord = CPU, **changes: object
+) -> smoke_record.SmokeRecord:
+    """A green smoke record of a wheel and its companions."""
+    imported = (Imported("demo", "demo/__init__.py"),)
+    tests = (TestResult("test_a", "passed", 0.5), TestResult("test_b", "skipped", 0.0, "slow"))
+    verdict, why = smoke_record.judge_smoke(machine, imported, tests, 0)
+    size, date = wheel.stat().st_size, "2026-11-20T00:00:00+00:00"
+    record = smoke_record.SmokeRecord(
+        wheel=wheel.name,
+        sha256=sha256(wheel),
+        size=size,
+        date=date,
+        machine=machine,
+        imported=imported,
+        tests=tests,
+        verdict=verdict,
+        why=why,
+        companions=companions(wheel),
+    )
+    return dataclasses.replace(record, **changes)  # type: ignore[arg-type]
+
+
+@dataclasses.dataclass
+class Artifacts:
+    """The folders of one release; its methods bend them."""
+
+    root: Path
+    matrix: Path
+    wheels: dict[str, Path] = dataclasses.field(default_factory=dict)
+
+    def add(self, variant: str, wheel: Path) -> None:
+        self.wheels[variant] = wheel
+        record = build_record.BuildRecord(
+            variant=variant,
+            key="key",
+            file=wheel.name,
+            sha256=sha256(wheel),
+            size=wheel.stat().st_size,
+            archs=(),
+            tag_reason="",
+            gates=len(GATES),
+            smoke="passed, not run on a GPU",
+            seconds=1.0,
+            steps={},
+            built_twice=variant != "pure",
+            companions=companions(wheel),
+        )
+        build_record.save_record(wheel.parent, record)
+        self.write_smoke(variant, smoke_of(wheel), f"wheel-{variant}")
+
+    def build_file(self, variant: str) -> Path:
+        return self.root / f"wheel-{variant}" / build_record.FOLDER / f"{variant}.json"
+
+    def smoke_file(self, variant: str, artifact: str = "") -> Path:
+        return self.root / (artifact or f"smoke-{variant}") / "smoke" / f"{variant}.json"
+
+    def write_smoke(
+        self, variant: str, record: smoke_record.SmokeRecord, artifact: str = ""
+    ) -> None:
+        path = self.smoke_file(variant, artifact)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(smoke_record.dump_smoke(record))
+
+    def edit(self, path: Path, **changes: object) -> None:
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))

@@ -1,0 +1,38 @@
+"""Fixtures of the tests of `collect`."""
+
+from pathlib import Path
+
+import pytest
+from collect_artifacts import H200, MATRIX, TAG, Artifacts, smoke_of
+
+from torchwheel.check.gates import GATES, GateResult
+from torchwheel.release import gather
+from wheelmaker import make_wheel, stable
+
+
+@pytest.fixture
+def artifacts(tmp_path: Path) -> Artifacts:
+    """A release without a fault: a native wheel that ran on a GPU, and a pure one."""
+    matrix = tmp_path / "matrix.yaml"
+    matrix.write_text(MATRIX)
+    made = Artifacts(tmp_path / "artifacts", matrix)
+    native = make_wheel(
+        made.root / "wheel-cu130-stable",
+        version="1.0.0+cu130",
+        tag=TAG,
+        claims=stable(),
+        requires=("torch>=2.11",),
+    )
+    made.add("cu130-stable", native)
+    made.write_smoke("cu130-stable", smoke_of(native, H200))
+    pure = make_wheel(made.root / "wheel-pure")
+    made.add("pure", pure)
+    made.write_smoke("pure", smoke_of(pure))
+    return made
+
+
+@pytest.fixture
+def green_gates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every gate holds: no compiler makes machine code here."""
+    green = tuple(GateResult(name, True, "fine") for name in GATES)
+    monkeypatch.setattr(gather, "run_gates", lambda *_: green)

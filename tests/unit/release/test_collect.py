@@ -1,0 +1,475 @@
+"""A release is whole and proven, or it is not written and every fault has its line."""
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from collect_artifacts import CPU, H200, TAG, Artifacts, smoke_of
+
+from torchwheel.cli import main
+from torchwheel.console import Quiet
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.release import write
+from torchwheel.release.assemble import assemble
+from torchwheel.smoke.record import TestResult
+from wheelmaker import make_wheel, stable
+
+CUDA = "demo-1.0.0+cu130-py3-none-manylinux_2_28_x86_64.whl"
+PURE = "demo-1.0.0-py3-none-any.whl"
+
+green = pytest.mark.usefixtures("green_gates")
+
+
+def run(artifacts: Artifacts, out: Path, *, selection="release", **options) -> str:
+    return assemble(artifacts.matrix, [selection], [artifacts.root], out, Quiet(), **options)
+
+
+def refused(artifacts: Artifacts, out: Path, **options) -> list[str]:
+    """The lines of a refusal, after which nothing is there."""
+    before = sorted(out.parent.iterdir())
+    with pytest.raises(TorchwheelError) as caught:
+        run(artifacts, out, **options)
+    assert caught.value.status == 1
+    assert sorted(out.parent.iterdir()) == before
+    head, *lines = str(caught.value).splitlines()
+    assert head == f"nothing is written to {out}; faults: {len(lines)}"
+    return [line.replace(f"{artifacts.root}/", "") for line in lines]
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "release"
+
+
+@green
+def test_a_whole_release(artifacts, out):
+    text = run(artifacts, out, version="v1.0.0")
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.splitlines()[2:] == [
+        "cu130-stable     1 KiB   7 ok  NVIDIA H200",
+        "pure             1 KiB   7 ok  not run on a GPU",
+    ]
+    assert {path.name for path in out.iterdir()} == {
+        *(CUDA, PURE, "SHA256SUMS", "collected.json"),
+        *("index", "pypi", "smoke", ".torchwheel"),
+    }
+    assert [path.name for path in (out / "pypi").iterdir()] == [PURE]
+    assert (out / "index" / "cu130" / "torch2.11" / "demo" / "index.json").is_file()
+    for line in (out / "SHA256SUMS").read_text().splitlines():
+        digest, name = line.split("  ")
+        assert hashlib.sha256((out / name).read_bytes()).hexdigest() == digest
+    sums = (out / "SHA256SUMS").read_text()
+    assert all(name in sums for name in (CUDA, PURE, "collected.json"))
+
+
+@green
+def test_the_report_names_hashes_gates_and_machines(artifacts, out):
+    run(artifacts, out)
+    document = json.loads((out / "collected.json").read_text())
+    native, pure = document["wheels"]
+    assert native["sha256"] == hashlib.sha256((out / CUDA).read_bytes()).hexdigest()
+    assert native["groups"] == ["cu130", "cu130/torch2.11"]
+    assert (native["on_gpu"], pure["on_gpu"]) == (True, False)
+    verdicts = [one["verdict"] for one in native["smoke"]]
+    assert sorted(verdicts) == ["passed", "passed, not run on a GPU"]
+    assert native["smoke"][0]["tests"] == {"passed": 1, "failed": 0, "skipped": 1}
+    assert len(native["gates"]) == 7
+
+
+@green
+def test_the_same_artifacts_give_the_same_bytes(artifacts, out, tmp_path):
+    run(artifacts, out)
+    run(artifacts, tmp_path / "again")
+    files = sorted(path.relative_to(out) for path in out.rglob("*") if path.is_file())
+    assert len(files) > 10
+    for file in files:
+        assert (out / file).read_bytes() == (tmp_path / "again" / file).read_bytes()
+
+
+@green
+def test_a_collection_is_a_valid_input_and_is_replaced(artifacts, out):
+    run(artifacts, out)
+    (out / "stray").touch()
+    assemble(artifacts.matrix, ["release"], [out], out, Quiet())
+    assert not (out / "stray").exists()
+    assert (out / CUDA).is_file()
+
+
+@green
+def test_a_gpu_that_no_runner_has_is_not_waited_for(artifacts, out):
+    artifacts.matrix.write_text(
+        artifacts.matrix.read_text().replace(", cuda: [self-h", ", cpu: [h")
+    )
+    artifacts.smoke_file("cu130-stable").unlink()
+    assert "cu130-stable     1 KiB   7 ok  not run on a GPU" in run(artifacts, out)
+
+
+# What is bent, and the one line that must come.
+
+
+def no_wheel(a: Artifacts) -> None:
+    shutil.rmtree(a.root / "wheel-pure")
+    shutil.rmtree(a.root / "smoke-pure")
+
+
+def two_wheels(a: Artifacts) -> None:
+    name = "demo-1.0.0-1-py3-none-any.whl"
+    shutil.copy(a.wheels["pure"], a.wheels["pure"].parent / name)
+
+
+def another_variant(a: Artifacts) -> None:
+    other = stable(variant="cu132-stable", local="cu132")
+    make_wheel(a.root / "x", version="1.0.0+cu132", tag=TAG, claims=other)
+
+
+def no_claims(a: Artifacts) -> None:
+    make_wheel(a.root / "x", version="1.0.0+cu132", tag=TAG, claims=None)
+
+
+def not_a_wheel(a: Artifacts) -> None:
+    (a.root / "demo-1.0.0+x-py3-none-any.whl").write_bytes(b"PK")
+
+
+def a_link(a: Artifacts) -> None:
+    (a.root / "demo-9-py3-none-any.whl").symlink_to(a.wheels["pure"])
+
+
+def no_build_record(a: Artifacts) -> None:
+    a.build_file("pure").unlink()
+
+
+def two_build_records(a: Artifacts) -> None:
+    shutil.copytree(a.build_file("pure").parent, a.root / "smoke-pure" / ".torchwheel")
+
+
+def a_torn_build_record(a: Artifacts) -> None:
+    path = a.build_file("pure")
+    path.write_text(path.read_text()[:40])
+
+
+def a_bent_build_record(a: Artifacts) -> None:
+    a.edit(a.build_file("pure"), gates="7")
+
+
+def a_stray_build_record(a: Artifacts) -> None:
+    shutil.copy(a.build_file("pure"), a.build_file("pure").with_name("x.json"))
+    a.edit(a.build_file("pure").with_name("x.json"), variant="cu118-stable")
+
+
+def another_file(a: Artifacts) -> None:
+    a.edit(a.build_file("pure"), file="demo-0.9-py3-none-any.whl")
+
+
+def other_bytes_built(a: Artifacts) -> None:
+    a.edit(a.build_file("pure"), sha256="0" * 64)
+
+
+def red_build_record(a: Artifacts) -> None:
+    a.edit(a.build_file("pure"), smoke="failed")
+
+
+def no_smoke(a: Artifacts) -> None:
+    a.smoke_file("pure").unlink()
+    a.smoke_file("pure", "wheel-pure").unlink()
+
+
+def other_bytes_smoked(a: Artifacts) -> None:
+    a.edit(a.smoke_file("pure"), sha256="0" * 64)
+
+
+def red_smoke(a: Artifacts) -> None:
+    a.edit(a.smoke_file("pure"), verdict="failed", why="1 of 2 tests failed, first test_a")
+
+
+def smoke_that_lies(a: Artifacts) -> None:
+    tests = (TestResult("test_a", "failed", 0.1, "no"),)
+    a.write_smoke("pure", smoke_of(a.wheels["pure"], tests=tests))
+
+
+def smoke_that_claims_a_gpu(a: Artifacts) -> None:
+    a.write_smoke("cu130-stable", smoke_of(a.wheels["cu130-stable"], CPU, verdict="passed"))
+
+
+def smoke_of_another_schema(a: Artifacts) -> None:
+    a.edit(a.smoke_file("pure"), schema=2)
+
+
+def smoke_that_is_no_record(a: Artifacts) -> None:
+    a.smoke_file("pure").write_text("[]")
+
+
+def a_stray_smoke(a: Artifacts) -> None:
+    a.edit(a.smoke_file("pure"), wheel="demo-2-py3-none-any.whl")
+
+
+def another_machine(a: Artifacts) -> None:
+    machine = dataclasses.replace(H200, platform="linux_aarch64")
+    a.write_smoke("cu130-stable", smoke_of(a.wheels["cu130-stable"], machine))
+
+
+def no_gpu(a: Artifacts) -> None:
+    a.smoke_file("cu130-stable").unlink()
+
+
+def a_gpu_of_the_other_kind(a: Artifacts) -> None:
+    machine = dataclasses.replace(H200, cuda=None, hip="6.4")
+    a.write_smoke("cu130-stable", smoke_of(a.wheels["cu130-stable"], machine))
+
+
+def another_version(a: Artifacts) -> None:
+    again(a, "pure", version="1.0.1")
+
+
+def another_project(a: Artifacts) -> None:
+    again(a, "pure", name="other")
+
+
+def another_arch_list(a: Artifacts) -> None:
+    again(a, "cu130-stable", version="1.0.0+cu130", tag=TAG, claims=stable(archs=("9.0",)))
+
+
+def another_platform(a: Artifacts) -> None:
+    tag = "py3-none-manylinux_2_28_aarch64"
+    again(a, "cu130-stable", version="1.0.0+cu130", tag=tag, claims=stable())
+
+
+def another_python(a: Artifacts) -> None:
+    again(a, "pure", tag="cp312-none-any")
+
+
+def built_once(a: Artifacts) -> None:
+    a.edit(a.build_file("cu130-stable"), built_twice=False)
+
+
+def again(a: Artifacts, variant: str, **wheel: object) -> None:
+    """Another wheel of a variant, its records in order."""
+    for folder in ("wheel", "smoke"):
+        shutil.rmtree(a.root / f"{folder}-{variant}")
+    made = make_wheel(a.root / f"wheel-{variant}", **wheel)  # type: ignore[arg-type]
+    a.add(variant, made)
+    a.write_smoke(variant, smoke_of(made, H200 if variant.startswith("cu") else CPU))
+
+
+GPU = (
+    "cu130-stable: not run on a GPU of its kind, though the matrix names a runner "
+    "(self-hosted, cuda); smoke-test it there"
+)
+ZEROS = "0" * 64
+REFUSALS = {
+    no_wheel: "pure: no wheel; it is selected, so one is expected",
+    two_wheels: "pure: 2 wheels; one expected: wheel-pure/demo-1.0.0-1-py3-none-any.whl, "
+    f"wheel-pure/{PURE}",
+    another_variant: "x/demo-1.0.0+cu132-py3-none-manylinux_2_28_x86_64.whl: "
+    "variant cu132-stable is not selected",
+    no_claims: "x/demo-1.0.0+cu132-py3-none-manylinux_2_28_x86_64.whl: claims nothing "
+    "(no torchwheel.json): not made by this pipeline",
+    not_a_wheel: "demo-1.0.0+x-py3-none-any.whl: not a whole zip archive (cut short?): "
+    "File is not a zip file",
+    a_link: "demo-9-py3-none-any.whl: is no plain file",
+    no_build_record: "pure: 0 build records; one expected",
+    two_build_records: "pure: 2 build records; one expected",
+    a_stray_build_record: "wheel-pure/.torchwheel/x.json: the record of cu118-stable, "
+    "which has no wheel here",
+    another_file: f"pure: the build record is of demo-0.9-py3-none-any.whl; expected {PURE}",
+    other_bytes_built: f"pure: sha256 {{sha}}; its build record says {ZEROS}",
+    red_build_record: "pure: its build record says: smoke failed",
+    no_smoke: "pure: no smoke record; one expected",
+    other_bytes_smoked: f"pure: sha256 {{sha}}; a smoke record says {ZEROS}",
+    red_smoke: "pure: smoke failed: 1 of 2 tests failed, first test_a",
+    smoke_that_lies: 'pure: a smoke record says "passed, not run on a GPU", '
+    'its tests and machine say "failed"',
+    smoke_of_another_schema: "smoke-pure/smoke/pure.json: not a smoke record: schema 1 expected",
+    a_stray_smoke: "smoke-pure/smoke/pure.json: the record of demo-2-py3-none-any.whl, "
+    "which is not here",
+    another_machine: "cu130-stable: was smoke-tested on linux_aarch64; expected linux_x86_64",
+    no_gpu: GPU,
+    a_gpu_of_the_other_kind: GPU,
+    another_version: "pure: version 1.0.1; expected 1.0.0",
+    another_project: "pure: a wheel of other; expected one of demo",
+    another_arch_list: "cu130-stable: made from another matrix: archs is 9.0; expected 8.0",
+    another_platform: "cu130-stable: tag py3-none-manylinux_2_28_aarch64; expected py3-…-…x86_64",
+    built_once: "cu130-stable: was built once; the matrix wants two builds to agree: "
+    "build it with --twice",
+    another_python: "pure: tag cp312-none-any; expected py3-…-…any",
+}
+
+
+@green
+@pytest.mark.parametrize("bend", REFUSALS, ids=lambda bend: bend.__name__)
+def test_one_fault_is_one_line_and_nothing_is_written(artifacts, out, bend):
+    bend(artifacts)
+    (line,) = refused(artifacts, out, version="1.0.0")
+    pure = artifacts.wheels["pure"]
+    digest = hashlib.sha256(pure.read_bytes()).hexdigest() if pure.is_file() else ""
+    assert line == REFUSALS[bend].replace("{sha}", digest)
+
+
+@green
+@pytest.mark.parametrize(
+    ("bend", "beginnings"),
+    [
+        (
+            a_torn_build_record,
+            ["wheel-pure/.torchwheel/pure.json: not a build record: ", "pure: 0"],
+        ),
+        (a_bent_build_record, ["wheel-pure/.torchwheel/pure.json: not a build record: gates", ""]),
+        (smoke_that_is_no_record, ["smoke-pure/smoke/pure.json: not a smoke record: "]),
+        (smoke_that_claims_a_gpu, ["cu130-stable: a smoke record says", GPU]),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_fault_that_brings_others(artifacts, out, bend, beginnings):
+    bend(artifacts)
+    lines = refused(artifacts, out)
+    assert len(lines) == len(beginnings)
+    for line, beginning in zip(lines, beginnings, strict=True):
+        assert line.startswith(beginning)
+
+
+@green
+def test_the_version_is_the_tags(artifacts, out):
+    lines = refused(artifacts, out, version="v2.0")
+    assert lines == [
+        "cu130-stable: version 1.0.0; expected 2.0",
+        "pure: version 1.0.0; expected 2.0",
+    ]
+
+
+def test_the_gates_are_run_again(artifacts, out):
+    """Green records do not help a wheel that claims machine code and has none."""
+    lines = refused(artifacts, out)
+    assert lines[0].startswith("cu130-stable: gate archs: ")
+    assert all(line.startswith("cu130-stable: gate ") for line in lines)
+
+
+@green
+def test_a_rocm_wheel_without_an_amd_runner_needs_no_gpu_but_its_records(artifacts, out):
+    shutil.rmtree(artifacts.root)
+    artifacts.root.mkdir()
+    lines = refused(artifacts, out, selection="amd")
+    assert lines == ["rocm6.4-stable: no wheel; it is selected, so one is expected"]
+    claims = stable(
+        variant="rocm6.4-stable",
+        backend="rocm",
+        toolkit="6.4",
+        archs=("gfx942",),
+        local="rocm6.4",
+    )
+    folder = artifacts.root / "wheel-rocm6.4-stable"
+    wheel = make_wheel(folder, version="1.0.0+rocm6.4", tag=TAG, claims=claims)
+    artifacts.add("rocm6.4-stable", wheel)
+    assert "not run on a GPU" in run(artifacts, out, selection="amd")
+
+
+@green
+def test_a_wheel_that_changes_meanwhile_is_not_published(artifacts, out, monkeypatch):
+    def changing(source: Path, target: Path) -> Path:
+        target.write_bytes(b"other")
+        return target
+
+    monkeypatch.setattr(write.shutil, "copyfile", changing)
+    with pytest.raises(TorchwheelError, match="changed while it was collected"):
+        run(artifacts, out)
+    assert not out.exists()
+    assert not [name for name in os.listdir(out.parent) if name.startswith(".")]  # noqa: PTH208
+
+
+@green
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_nothing_but_a_collection_is_replaced(artifacts, out, kind):
+    if kind == "file":
+        out.write_text("mine")
+    else:
+        out.mkdir()
+        (out / "mine").touch()
+    with pytest.raises(UsageError, match="is there and is no earlier collection"):
+        run(artifacts, out)
+    assert out.is_file() or (out / "mine").exists()
+
+
+def test_wrong_calls(artifacts, out):
+    with pytest.raises(UsageError, match="'x' is not a version"):
+        run(artifacts, out, version="x")
+    with pytest.raises(UsageError, match='no variant or selection "relaese"'):
+        run(artifacts, out, selection="relaese")
+    shutil.rmtree(artifacts.root)
+    with pytest.raises(UsageError, match="a folder of wheels and records expected"):
+        run(artifacts, out)
+
+
+@green
+def test_the_command(artifacts, out, capsys):
+    call = ["collect", "--matrix", str(artifacts.matrix), "--out", str(out), str(artifacts.root)]
+    assert main(call) == 0
+    assert f"collected in {out}" in capsys.readouterr().out
+    no_smoke(artifacts)
+    assert main(call) == 1
+    assert "pure: no smoke record; one expected" in capsys.readouterr().err
+    assert (out / PURE).is_file()
+
+
+def release_of(artifacts: Artifacts, folder: Path, version: str) -> None:
+    """Another release of the same matrix, collected into `folder`."""
+    native = {"version": f"{version}+cu130", "tag": TAG, "claims": stable()}
+    again(artifacts, "cu130-stable", requires=("torch>=2.11",), **native)
+    again(artifacts, "pure", version=version)
+    run(artifacts, folder, version=version)
+
+
+@pytest.fixture
+def earlier(artifacts, tmp_path, green_gates) -> Path:
+    """Releases as their assets are downloaded: no folders, and one release without wheels."""
+    release_of(artifacts, tmp_path / "earlier" / "v0.9", "0.9")
+    for path in (tmp_path / "earlier" / "v0.9").iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+    (tmp_path / "earlier" / "v0.1").mkdir()
+    release_of(artifacts, tmp_path / "unused", "1.0.0")
+    shutil.rmtree(tmp_path / "unused")
+    return tmp_path / "earlier"
+
+
+@green
+def test_earlier_releases_stay_in_the_index_alone(artifacts, out, earlier):
+    run(artifacts, out, version="1.0.0", earlier=earlier)
+    for group, local in (("cu130", "+cu130"), ("cpu", "")):
+        document = json.loads((out / "index" / group / "demo" / "index.json").read_text())
+        assert {"0.9" + local, "1.0.0" + local} <= set(document["versions"])
+    assert "0.9" not in (out / "SHA256SUMS").read_text()
+    assert not list(out.glob("*0.9*"))
+
+
+@green
+@pytest.mark.parametrize("bend", ["wheel", "report", "gone", "schema"])
+def test_an_earlier_release_that_is_not_as_it_was_stops_this_one(artifacts, out, earlier, bend):
+    release = earlier / "v0.9"
+    report = release / "collected.json"
+    if bend == "wheel":
+        (release / "demo-0.9-py3-none-any.whl").write_bytes(b"other")
+    elif bend == "report":
+        report.write_text("[]")
+    elif bend == "gone":
+        report.unlink()
+    else:
+        artifacts.edit(report, schema=2)
+    with pytest.raises(TorchwheelError) as caught:
+        run(artifacts, out, earlier=earlier)
+    (line,) = str(caught.value).splitlines()
+    place = "demo-0.9-py3-none-any.whl: sha256 is not" if bend == "wheel" else "collected.json: not"
+    assert line.startswith(f"{release}/{place}")
+    assert not out.exists()
+
+
+@green
+def test_the_same_version_with_other_bytes_is_not_released_again(artifacts, out, tmp_path):
+    run(artifacts, tmp_path / "earlier" / "v1.0.0")
+    run(artifacts, out, earlier=tmp_path / "earlier")
+    again(artifacts, "pure", files={"demo/__init__.py": b"answer = 43\n"})
+    with pytest.raises(UsageError, match="two different wheels are named"):
+        run(artifacts, tmp_path / "other", earlier=tmp_path / "earlier")
+    with pytest.raises(UsageError, match="a folder of earlier releases expected"):
+        run(artifacts, out, earlier=tmp_path / "none")

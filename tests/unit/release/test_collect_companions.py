@@ -1,0 +1,181 @@
+"""A release with a companion: the same bytes in every artifact, tried with every wheel."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from collect_artifacts import H200, TAG, Artifacts, smoke_of
+
+from torchwheel.console import Quiet
+from torchwheel.errors import TorchwheelError
+from torchwheel.release.assemble import assemble
+from wheelmaker import make_wheel, stable
+
+pytestmark = pytest.mark.usefixtures("green_gates")
+
+HELPER = "helper-0.1-py3-none-any.whl"
+NATIVE, PURE = "cu130-stable", "pure"
+
+
+def add_helper(folder: Path, **wheel: object) -> Path:
+    made = {"name": "helper", "version": "0.1", "claims": None, "requires": (), **wheel}
+    return make_wheel(folder / "companions", **made)  # type: ignore[arg-type]
+
+
+def add_variants(made: Artifacts, version: str = "1.0.0") -> None:
+    """Both wheels of the release, each artifact with the companion, and their records."""
+    local = {"tag": TAG, "claims": stable(), "requires": ("torch>=2.11", "helper")}
+    for variant, machine, wheel in (
+        (NATIVE, H200, {"version": f"{version}+cu130", **local}),
+        (PURE, None, {"version": version, "requires": ("torch>=2.6", "helper")}),
+    ):
+        folder = made.root / f"wheel-{variant}"
+        add_helper(folder)
+        made.add(variant, make_wheel(folder, **wheel))
+        made.write_smoke(variant, smoke_of(made.wheels[variant], *[machine] * bool(machine)))
+
+
+@pytest.fixture
+def artifacts(artifacts: Artifacts) -> Artifacts:
+    shutil.rmtree(artifacts.root)
+    text = artifacts.matrix.read_text()
+    artifacts.matrix.write_text(text.replace("{name: demo}", "{name: demo, companions: [helper]}"))
+    folder = artifacts.matrix.parent / "helper"
+    folder.mkdir()
+    (folder / "pyproject.toml").touch()
+    add_variants(artifacts)
+    return artifacts
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "release"
+
+
+def run(artifacts: Artifacts, out: Path, **options) -> str:
+    return assemble(artifacts.matrix, ["release"], [artifacts.root], out, Quiet(), **options)
+
+
+def refused(artifacts: Artifacts, out: Path, **options) -> list[str]:
+    with pytest.raises(TorchwheelError) as caught:
+        run(artifacts, out, **options)
+    assert not out.exists()
+    return [line.replace(f"{artifacts.root}/", "") for line in str(caught.value).splitlines()[1:]]
+
+
+def test_it_is_released_with_the_wheels(artifacts, out):
+    text = run(artifacts, out)
+    assert text.splitlines()[-1] == f"with {HELPER}"
+    digest = hashlib.sha256((out / HELPER).read_bytes()).hexdigest()
+    assert f"{digest}  {HELPER}\n" in (out / "SHA256SUMS").read_text()
+    assert sorted(path.name for path in (out / "pypi").iterdir()) == [
+        "demo-1.0.0-py3-none-any.whl",
+        HELPER,
+    ]
+    groups = ["cpu", "cu130", "cu130/torch2.11"]
+    for group in groups:
+        document = json.loads((out / "index" / group / "helper" / "index.json").read_text())
+        assert document["files"][0]["hashes"] == {"sha256": digest}
+    (reported,) = json.loads((out / "collected.json").read_text())["companions"]
+    assert (reported["file"], reported["sha256"]) == (HELPER, digest)
+    assert reported["groups"] == groups
+
+
+def test_a_collection_is_a_valid_input(artifacts, out):
+    """The companion then lies beside the wheels: a release has no folders of its own for it."""
+    run(artifacts, out)
+    before = (out / "collected.json").read_bytes()
+    assemble(artifacts.matrix, ["release"], [out], out, Quiet())
+    assert (out / "collected.json").read_bytes() == before
+    assert (out / HELPER).is_file()
+
+
+def test_other_bytes_in_one_artifact_are_refused(artifacts, out):
+    add_helper(artifacts.root / "wheel-pure", files={"helper/__init__.py": b"other = 1\n"})
+    (line,) = refused(artifacts, out)
+    assert line.startswith(f"wheel-pure/companions/{HELPER}: sha256 ")
+    assert f"; {artifacts.root}/" not in line
+    assert f"wheel-cu130-stable/companions/{HELPER} has " in line
+
+
+@pytest.mark.parametrize(
+    ("wheel", "says"),
+    [
+        ({"tag": "cp312-none-any"}, "a companion has the tag py3-none-any; got cp312-none-any"),
+        (
+            {"files": {"helper/x.so": b"\x7fELF"}},
+            "a companion is pure Python, but helper/x.so is machine code",
+        ),
+    ],
+)
+def test_one_that_is_not_pure_is_refused(artifacts, out, wheel, says):
+    shutil.rmtree(artifacts.root)
+    for variant in (NATIVE, PURE):
+        add_helper(artifacts.root / f"wheel-{variant}", **wheel)
+    lines = refused(artifacts, out)
+    assert [line.partition(": ")[2] for line in lines if line.startswith("helper-")] == [says]
+
+
+def test_one_that_is_missing_is_named(artifacts, out):
+    for folder in artifacts.root.glob("*/companions"):
+        shutil.rmtree(folder)
+    assert refused(artifacts, out) == ["companions: none; expected one for each of helper"]
+
+
+def test_one_that_the_matrix_does_not_name_is_refused(artifacts, out):
+    artifacts.matrix.write_text(artifacts.matrix.read_text().replace(", companions: [helper]", ""))
+    assert f"companions: {HELPER}; expected none" in refused(artifacts, out)
+
+
+def test_two_versions_are_refused(artifacts, out):
+    add_helper(artifacts.root / "wheel-pure", version="0.2")
+    expected = "companions: helper-0.1-py3-none-any.whl, helper-0.2-py3-none-any.whl; expected"
+    assert any(line.startswith(expected) for line in refused(artifacts, out))
+
+
+@pytest.mark.parametrize("record", ["build", "smoke"])
+def test_a_wheel_that_was_tried_with_other_bytes_is_refused(artifacts, out, record):
+    file = artifacts.build_file(PURE) if record == "build" else artifacts.smoke_file(PURE)
+    artifacts.edit(file, companions={HELPER: "0" * 64})
+    digest = hashlib.sha256((artifacts.root / "wheel-pure/companions" / HELPER).read_bytes())
+    (line,) = refused(artifacts, out)
+    wanted = f"pure: sha256 {digest.hexdigest()} of {HELPER}; a {record} record says {'0' * 64}"
+    assert line == wanted
+
+
+def test_a_wheel_that_was_tried_without_it_is_refused(artifacts, out):
+    artifacts.edit(artifacts.smoke_file(NATIVE), companions={})
+    (line,) = refused(artifacts, out)
+    assert line == f"{NATIVE}: was tried without {HELPER}, as a smoke record says"
+
+
+def test_earlier_ones_stay_in_the_index(artifacts, out, tmp_path):
+    run(artifacts, tmp_path / "earlier" / "v1.0.0")
+    for folder in artifacts.root.iterdir():
+        shutil.rmtree(folder)
+    for variant in (NATIVE, PURE):
+        add_helper(artifacts.root / f"wheel-{variant}", version="0.2")
+    add_variants(artifacts, "1.1.0")
+    for stale in artifacts.root.glob(f"*/companions/{HELPER}"):
+        stale.unlink()
+    for variant, wheel in artifacts.wheels.items():
+        artifacts.add(variant, wheel)
+        artifacts.write_smoke(variant, smoke_of(wheel, H200))
+    run(artifacts, out, earlier=tmp_path / "earlier")
+    document = json.loads((out / "index" / "cu130" / "helper" / "index.json").read_text())
+    assert document["versions"] == ["0.1", "0.2"]
+    assert not (out / HELPER).exists()
+
+
+def test_a_published_name_keeps_its_bytes(artifacts, out, tmp_path):
+    run(artifacts, tmp_path / "earlier" / "v1.0.0")
+    run(artifacts, out, earlier=tmp_path / "earlier")
+    shutil.rmtree(out)
+    for variant, wheel in artifacts.wheels.items():
+        add_helper(wheel.parent, files={"helper/__init__.py": b"other = 1\n"})
+        artifacts.add(variant, wheel)
+        artifacts.write_smoke(variant, smoke_of(wheel, H200))
+    (line,) = refused(artifacts, out, earlier=tmp_path / "earlier")
+    assert line.endswith(f"v1.0.0/{HELPER} was published with other bytes; raise its version")
