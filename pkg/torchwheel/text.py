@@ -54,11 +54,6 @@ def nearest(name: str, known: Iterable[str], most: int = 3) -> str:
     return f"expected one of: {join_names(shown)}" if known else "there is none"
 
 
-def version_key(text: str) -> tuple[int, ...]:
-    """Order of "2.9" and "2.11" as releases, not as text."""
-    return tuple(int(part) for part in text.split("."))
-
-
 WIDTH = 80
 _UNITS = {1 << 30: "GiB", 1 << 20: "MiB"}
 

@@ -30,3 +30,8 @@ def hip_version(header: str) -> str | None:
     """The HIP release that hip_version.h belongs to, which is ROCm's: "6.4"."""
     found = dict(re.findall(_HIP, header))
     return f"{int(found['MAJOR'])}.{int(found['MINOR'])}" if len(found) == 2 else None
+
+
+def version_key(text: str) -> tuple[int, ...]:
+    """Order of "2.9" and "2.11" as releases, not as text."""
+    return tuple(int(part) for part in text.split("."))

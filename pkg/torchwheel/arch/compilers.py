@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from torchwheel import data
 from torchwheel.arch.model import BRANDS, Arch, Backend, parse
 from torchwheel.errors import UsageError
-from torchwheel.text import quote, version_key
+from torchwheel.text import quote
+from torchwheel.versions import version_key
 
 _RELEASE = re.compile(r"\d{1,4}(\.\d{1,9})+", re.ASCII)
 

@@ -231,3 +231,21 @@ def _claims(archive: zipfile.ZipFile, name: str) -> claims.Claims | None:
         return claims.loads(text, name)
     except TorchwheelError as error:
         raise WheelError(str(error)) from error
+
+
+TAG = "py3-none-any"
+
+
+def read_bundled(path: Path) -> Wheel:
+    """The facts of a companion's wheel; one with machine code, or for some machines, is refused."""
+    wheel = read_wheel(path)
+    with extract(wheel) as found:
+        if found:
+            raise TorchwheelError(
+                f"{path.name}: a companion is pure Python, but {found[0].member} is machine code"
+            )
+    for tags in (wheel.tags, wheel.wheel_tags):
+        if tags != parse_tag(TAG):
+            came = " ".join(sorted(map(str, tags)))
+            raise TorchwheelError(f"{path.name}: a companion has the tag {TAG}; got {came}")
+    return wheel

@@ -9,7 +9,8 @@ from torchwheel.matrix import torch_releases
 from torchwheel.matrix.document import MatrixFinding
 from torchwheel.matrix.sections import Matrix, ToolkitSection
 from torchwheel.matrix.variants import aten_releases
-from torchwheel.text import KeyPath, join_names, nearest, quote, version_key
+from torchwheel.text import KeyPath, join_names, nearest, quote
+from torchwheel.versions import version_key
 
 
 def abis_declared(matrix: Matrix) -> Iterator[MatrixFinding]:

@@ -7,7 +7,8 @@ from typing import Literal
 
 from torchwheel.errors import UsageError
 from torchwheel.matrix.sections import Exclusion, Matrix, Platform, Toolkit, WheelPlatform
-from torchwheel.text import join_names, nearest, quote, version_key
+from torchwheel.text import join_names, nearest, quote
+from torchwheel.versions import version_key
 
 Abi = Literal["stable", "aten", "pure"]
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from torchwheel import __version__
-from torchwheel.check.bundled import read_bundled
 from torchwheel.console import Progress
 from torchwheel.files import discard, make_folder_atomically, sha256_by_name, write_text
+from torchwheel.inspect.wheel import read_bundled
 from torchwheel.pipeline import records
 from torchwheel.pipeline.frontend import build_wheel
 from torchwheel.pipeline.repair import repack

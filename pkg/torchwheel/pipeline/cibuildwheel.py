@@ -17,8 +17,7 @@ from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, python_tag, select
 from torchwheel.pipeline import inside
 from torchwheel.pipeline.records import WheelsRequest
-from torchwheel.pipeline.run import Run
-from torchwheel.pipeline.told import BuildPaths, build_environment
+from torchwheel.pipeline.run import BuildPaths, Run, build_environment
 from torchwheel.smoke.requirements import FOLDER
 from torchwheel.smoke.results import pytest_arguments, select_tests
 from torchwheel.toolkit.cache import cache_folder

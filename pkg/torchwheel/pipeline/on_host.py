@@ -8,8 +8,7 @@ from torchwheel.errors import UsageError
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.frontend import build_wheel
 from torchwheel.pipeline.repair import repair, stamp
-from torchwheel.pipeline.run import Clock, Run, claims_of
-from torchwheel.pipeline.told import BuildPaths, build_environment
+from torchwheel.pipeline.run import BuildPaths, Clock, Run, build_environment, claims_of
 from torchwheel.smoke.record import SmokeRecord
 from torchwheel.smoke.run import smoke
 from torchwheel.toolkit.headers import torch_headers

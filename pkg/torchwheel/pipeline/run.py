@@ -1,4 +1,4 @@
-"""State shared by all variants of a run, and the cache key of each variant."""
+"""State shared by all variants of a run: the cache key and the environment of each."""
 
 import contextlib
 import dataclasses
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from torchwheel import __version__
 from torchwheel import claims as claims_file
+from torchwheel.builder import environment
 from torchwheel.claims import Claims
 from torchwheel.console import Progress
 from torchwheel.files import sha256_by_name
@@ -17,6 +18,47 @@ from torchwheel.image.engine import Engine
 from torchwheel.matrix.sections import Matrix, Toolkit
 from torchwheel.matrix.variants import Variant
 from torchwheel.toolkit.lock import components
+
+
+@dataclasses.dataclass(frozen=True)
+class BuildPaths:
+    """Where a build finds its toolkit, torch's headers and its folders."""
+
+    toolkit: str
+    torch: str
+    build: str
+    shared: str
+    cxx: str | None = None
+    sysroot: str | None = None
+
+
+def build_environment(
+    variant: Variant, places: BuildPaths | None, launcher: str = ""
+) -> dict[str, str]:
+    """The environment of setup.py (see builder/environment.py); a pure variant needs no places."""
+    toolkit = variant.toolkit
+    if toolkit is None or variant.torch_release is None or places is None:
+        return {environment.ABI: variant.abi}
+    rocm = toolkit.backend == "rocm"
+    optional = {
+        environment.CXX: places.cxx,
+        environment.SYSROOT: places.sysroot,
+        environment.LAUNCHER: launcher,
+    }
+    return {
+        environment.ABI: variant.abi,
+        environment.BACKEND: toolkit.backend,
+        environment.NAME: variant.id,
+        environment.TOOLKIT: toolkit.version,
+        (environment.ROCM_PATH if rocm else environment.CUDA_HOME): places.toolkit,
+        (environment.ROCM_ARCH if rocm else environment.ARCH_LIST): ";".join(toolkit.archs),
+        environment.TORCH: places.torch,
+        environment.TORCH_RELEASE: variant.torch_release,
+        environment.PLATFORM: variant.platform,
+        environment.BUILD_FOLDER: places.build,
+        environment.SHARED_FOLDER: places.shared,
+        **{name: value for name, value in optional.items() if value},
+    }
 
 
 class Clock:

@@ -14,7 +14,6 @@ from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
 from torchwheel.release import report
 from torchwheel.release.cases import sort, strays
-from torchwheel.release.earlier import read_earlier
 from torchwheel.release.gather import (
     Candidate,
     check_complete,
@@ -23,6 +22,7 @@ from torchwheel.release.gather import (
     gather,
     is_bundled,
 )
+from torchwheel.release.report import read_earlier
 from torchwheel.release.rules import faults
 from torchwheel.release.write import check_target, write
 

@@ -9,7 +9,6 @@ from typing import Generic, TypeVar
 from packaging.utils import canonicalize_name
 from pydantic import TypeAdapter, ValidationError
 
-from torchwheel.check.bundled import read_bundled
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import GateResult, run_gates
 from torchwheel.claims import Claims
@@ -17,7 +16,7 @@ from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import sha256
 from torchwheel.index.contents import IndexedWheel
 from torchwheel.inspect.archive import WheelError
-from torchwheel.inspect.wheel import Wheel
+from torchwheel.inspect.wheel import Wheel, read_bundled
 from torchwheel.matrix.sections import Matrix
 from torchwheel.pipeline import records as build_record
 from torchwheel.smoke import record as smoke_record

@@ -1,12 +1,15 @@
-"""What a collection holds, as JSON for programs and as a table of 80 columns for people."""
+"""A release's report for programs and people, and the reports of earlier releases."""
 
 import dataclasses
 import json
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from torchwheel.index.contents import all_groups
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.files import sha256
+from torchwheel.index.contents import IndexedWheel, all_groups
 from torchwheel.release.cases import ReleaseCase
 from torchwheel.release.gather import BundledWheel, Candidate
 from torchwheel.release.rules import on_gpu
@@ -83,3 +86,37 @@ def table(cases: Sequence[ReleaseCase], companions: Sequence[BundledWheel]) -> s
 def _where(case: ReleaseCase) -> str:
     gpus = [r.machine.gpu.name for r in case.smokes if on_gpu(case, r) and r.machine.gpu]
     return ", ".join(dict.fromkeys(gpus)) or "not run on a GPU"
+
+
+def read_earlier(folder: Path) -> tuple[IndexedWheel, ...]:
+    """The wheels of every release in `folder`, each release a folder with its report.
+
+    Raises:
+        TorchwheelError: a line for each release that is not as it was collected.
+    """
+    if not folder.is_dir():
+        raise UsageError(f"a folder of earlier releases expected at {folder}, which is none")
+    found: list[IndexedWheel] = []
+    faults: list[str] = []
+    # A release without wheels is somebody's own; one with wheels must prove them.
+    for release in sorted({wheel.parent for wheel in folder.glob("*/*.whl")}):
+        try:
+            found += _wheels(release)
+        except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+            faults.append(f"{release / REPORT}: not a report: {type(error).__name__}: {error}")
+        except TorchwheelError as error:
+            faults.append(str(error))
+    if faults:
+        raise TorchwheelError("\n".join(faults))
+    return tuple(found)
+
+
+def _wheels(release: Path) -> Iterator[IndexedWheel]:
+    data = json.loads((release / REPORT).read_text(encoding="utf-8"))
+    if data["schema"] != SCHEMA:
+        raise ValueError(f"schema {SCHEMA} expected")
+    for wheel in [*data["wheels"], *data["companions"]]:
+        path = release / Path(wheel["file"]).name
+        if sha256(path) != wheel["sha256"]:
+            raise TorchwheelError(f"{path}: sha256 is not the one of {REPORT}")
+        yield IndexedWheel(path, tuple(wheel["groups"]))

@@ -13,7 +13,8 @@ from torchwheel.builder.extension import STABLE_SINCE
 from torchwheel.errors import UsageError
 from torchwheel.files import make_folder_atomically
 from torchwheel.matrix.torch_releases import torch_releases
-from torchwheel.text import quote, version_key
+from torchwheel.text import quote
+from torchwheel.versions import version_key
 
 _TEMPLATE = Path(__file__).parent / "template"
 # Ends the templates' names: they are no Python for the tools that look at this package's. Names

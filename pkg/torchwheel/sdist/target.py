@@ -19,10 +19,9 @@ from torchwheel.matrix.sections import HostCompilerBounds, Toolkit
 from torchwheel.matrix.variants import python_tag
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.importing import run
-from torchwheel.text import version_key
 from torchwheel.toolkit.lock import locked
 from torchwheel.validate.torch_rules import describe_torch, host_bounds, mismatch
-from torchwheel.versions import minor_version
+from torchwheel.versions import minor_version, version_key
 
 _CHILD = Path(__file__).with_name("installed_child.py")
 _ARCH = re.compile(r"sm_(\d+)(\d[af]?)")

@@ -7,7 +7,7 @@ from torchwheel.arch import compilers
 from torchwheel.arch.compilers import Compiler, arch_names, releases_able
 from torchwheel.arch.model import parse
 from torchwheel.errors import UsageError
-from torchwheel.text import version_key
+from torchwheel.versions import version_key
 
 
 def test_every_minor_release_of_the_range_is_there():

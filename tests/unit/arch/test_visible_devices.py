@@ -117,7 +117,7 @@ def test_cuda_counts_the_fastest_first():
 
 
 def of(boards, monkeypatch):
-    monkeypatch.setattr(devices, "nvidia_boards", lambda library: boards)
+    monkeypatch.setattr(devices.drivers, "nvidia_boards", lambda library: boards)
 
 
 def test_nvidias_gpus_are_numbered_as_torch_does(monkeypatch):

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.check.bundled import read_bundled
 from torchwheel.errors import TorchwheelError
+from torchwheel.inspect.wheel import read_bundled
 from wheelmaker import make_wheel
 
 

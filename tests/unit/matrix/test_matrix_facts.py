@@ -1,7 +1,7 @@
 from torchwheel.arch import model as arch
 from torchwheel.arch.compilers import archs_by_release
 from torchwheel.matrix import torch_releases
-from torchwheel.text import version_key
+from torchwheel.versions import version_key
 
 
 def test_every_arch_in_the_data_is_one():

@@ -82,7 +82,8 @@ def test_what_killed_writers_left_is_swept_and_nothing_else(tmp_path):
         "import os, sys; from pathlib import Path\n"
         "from torchwheel.files import make_folder_atomically, write_atomically\n"
         "one = write_atomically(Path(sys.argv[1], 'file')); one.__enter__()\n"
-        "two = make_folder_atomically(Path(sys.argv[1], 'folder')); (two.__enter__() / 'x').touch()\n"
+        "two = make_folder_atomically(Path(sys.argv[1], 'folder'))\n"
+        "(two.__enter__() / 'x').touch()\n"
         "os._exit(9)\n"
     )
     (tmp_path / "kept").touch()

@@ -8,8 +8,8 @@ from packaging.specifiers import SpecifierSet
 from torchwheel import data
 from torchwheel.arch.compilers import archs_by_release
 from torchwheel.matrix.torch_releases import torch_releases
-from torchwheel.text import version_key
 from torchwheel.validate import torch_rules
+from torchwheel.versions import version_key
 
 TABLE = data.read("compat.json")
 
