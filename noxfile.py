@@ -124,10 +124,10 @@ def compat(session: nox.Session) -> None:
 
 
 @nox.session
-def collect(session: nox.Session) -> None:
-    """Verify the artifacts of a release: nox -s collect -- FOLDER… [--version 1.0.0]."""
+def assemble(session: nox.Session) -> None:
+    """Verify the artifacts of a release: nox -s assemble -- FOLDER… [--version 1.0.0]."""
     install(session, *TORCHWHEEL)
-    session.run("torchwheel", "collect", *session.posargs)
+    session.run("torchwheel", "assemble", *session.posargs)
 
 
 @nox.session(venv_backend="none")
@@ -144,7 +144,7 @@ def earlier(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def assets(session: nox.Session) -> None:
-    """Make a tag's GitHub release of what collect wrote: nox -s assets -- TAG FOLDER."""
+    """Make a tag's GitHub release of what assemble wrote: nox -s assets -- TAG FOLDER."""
     if len(session.posargs) != 2:
         session.error("a tag and a folder expected: nox -s assets -- v1.0.0 dist/release")
     tag, folder = session.posargs

@@ -126,7 +126,7 @@ def _compat(made: argparse.ArgumentParser) -> None:
     )
 
 
-def _collect(made: argparse.ArgumentParser) -> None:
+def _assemble(made: argparse.ArgumentParser) -> None:
     _with_matrix(made)
     made.add_argument("folder", type=Path, nargs="+", help="wheels and records, or folders of them")
     made.add_argument(
@@ -204,7 +204,7 @@ _COMMANDS: Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] =
     "check": ("Hold wheels against their claims: the gates.", _check),
     "smoke": ("Install a wheel in a clean environment and try it out.", _smoke),
     "compat": ("Try a wheel with every torch that it claims.", _compat),
-    "collect": ("Verify the artifacts of a release; write it as one folder.", _collect),
+    "assemble": ("Verify the artifacts of a release; write it as one folder.", _assemble),
     "index": ("Serve an index on loopback.", _index),
     "toolkit": ("Provision and verify a toolkit; print its CUDA_HOME.", _toolkit),
     "doctor": ("Explain what packages here run on, and what mends them.", _doctor),

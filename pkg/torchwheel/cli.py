@@ -142,7 +142,7 @@ def _smoke(options: argparse.Namespace) -> int:
             tests=tests,
             torch=torch,
             requires=requires,
-            companions=bundled_with(options.wheel),
+            bundled=bundled_with(options.wheel),
             here=options.here,
             record=record,
             junit=options.junit or record.with_suffix(".xml"),
@@ -171,7 +171,7 @@ def _compat(options: argparse.Namespace) -> int:
     return int(not all(row.ok for row in rows))
 
 
-def _collect(options: argparse.Namespace) -> int:
+def _assemble(options: argparse.Namespace) -> int:
     from torchwheel.release.assemble import assemble
 
     with Terminal().running() as progress:
@@ -184,7 +184,7 @@ def _collect(options: argparse.Namespace) -> int:
             version=options.version,
             earlier=options.earlier,
         )
-    print(f"{text}\n\ncollected in {options.out}")
+    print(f"{text}\n\nassembled in {options.out}")
     return 0
 
 
@@ -279,7 +279,7 @@ _COMMANDS: Mapping[str, Command] = {
     "check": _check,
     "smoke": _smoke,
     "compat": _compat,
-    "collect": _collect,
+    "assemble": _assemble,
     "index": _serve,
     "toolkit": _toolkit,
     "doctor": _doctor,

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from companionmaker import WHEEL, add_companion
+from bundled_package import WHEEL, add_bundled_package
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
 from torchwheel.files import sha256
@@ -47,8 +47,8 @@ def test_a_wheel_of_the_container_passes_every_gate(tiny, torchwheel, engine):
     assert "nothing to do" in again.stderr
 
 
-def test_a_companion_is_tried_in_the_container_as_it_was_built(tiny, torchwheel):
-    helper = add_companion(tiny)
+def test_a_bundled_package_is_tried_in_the_container_as_it_was_built(tiny, torchwheel):
+    helper = add_bundled_package(tiny)
     # The steps of the pipeline have a torchwheel in there; the tests must find none.
     (tiny / "smoke" / "test_more.py").write_text(
         "import importlib.util\n"
@@ -57,7 +57,7 @@ def test_a_companion_is_tried_in_the_container_as_it_was_built(tiny, torchwheel)
     done = torchwheel(cwd=tiny)
     assert done.returncode == 0, done.stdout + done.stderr
     smoke = json.loads((tiny / "dist" / "smoke" / "cu130-stable.json").read_text())
-    assert smoke["companions"] == {WHEEL: sha256(tiny / "dist" / "companions" / WHEEL)}
+    assert smoke["bundled"] == {WHEEL: sha256(tiny / "dist" / "bundled" / WHEEL)}
     assert [one["file"] for one in smoke["imported"]] == [
         "tiny/__init__.py",
         "tiny_helper/__init__.py",
@@ -66,7 +66,7 @@ def test_a_companion_is_tried_in_the_container_as_it_was_built(tiny, torchwheel)
     done = torchwheel(cwd=tiny)
     assert done.returncode == 1
     assert re.search(r"failed: cu130-stable: smoke: .*test_scale", done.stdout), done.stdout
-    # The wheel of the first run was not tried with what the companion is now.
+    # The wheel of the first run was tried with an older bundled package.
     assert not list((tiny / "dist" / "index").rglob("*.whl"))
 
 

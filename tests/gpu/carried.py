@@ -12,7 +12,7 @@ BITS = Path(__file__).with_name("bits.py")
 
 
 def installed(wheel: Path, folder: Path) -> Environment:
-    """The running interpreter with the wheel and its companions in a folder below `folder`."""
+    """The running interpreter, with the wheel and its bundled packages below `folder`."""
     folder.mkdir(exist_ok=True)
     wheels = [read_wheel(path) for path in (wheel, *bundled_with(wheel))]
     return here(wheels, ("fusedops", "torchwheel"), folder)

@@ -25,7 +25,7 @@ def test_the_built_wheel_on_this_gpu(tmp_path):
         tests=ROOT / "tests" / "smoke",
         torch=None,
         requires=(),
-        companions=bundled_with(wheels[-1]),
+        bundled=bundled_with(wheels[-1]),
         here=True,
         record=tmp_path / "record.json",
         junit=None,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.check.facts import Limits, collect_facts
+from torchwheel.check.facts import Limits, read_facts
 from torchwheel.check.gates import GateResult, all_passed, gates_text, judge, run_gates
 from torchwheel.claims import Claims
 from wheelmaker import stable, wheel_around
@@ -64,7 +64,7 @@ def pack(folder: Path, library: bytes, claims: Claims = CLAIMS, tag: str | None 
 
     if tag is None:
         draft = wheel_around(folder, library, claims, f"linux_{os.uname().machine}")
-        tag = collect_facts(draft).audit.read().tag
+        tag = read_facts(draft).audit.read().tag
         draft.unlink()
     assert tag is not None
     return wheel_around(folder, library, claims, tag)
@@ -134,5 +134,5 @@ def test_shared_cudart(tmp_path: Path, nvcc: Path) -> None:
 
 def test_no_cuobjdump_fails_closed(tmp_path: Path, library: bytes) -> None:
     path = pack(tmp_path, library)
-    facts = collect_facts(path, tmp_path / "no-cuobjdump")
+    facts = read_facts(path, tmp_path / "no-cuobjdump")
     assert list(failures(judge(facts, LIMITS))) == ["archs"]

@@ -42,8 +42,8 @@ def test_pip_installs_fusedops_from_the_served_index_and_it_runs(torchwheel, tmp
             check=True,
         )
     assert any(".whl.metadata" in line for line in heard)
-    (companion,) = (dist / "companions").glob("torchwheel-*.whl")
-    assert any(f"/files/{companion.name} " in line for line in heard)
+    (bundled,) = (dist / "bundled").glob("torchwheel-*.whl")
+    assert any(f"/files/{bundled.name} " in line for line in heard)
     # Outside the tree and without its PYTHONPATH: only what pip installed.
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
 

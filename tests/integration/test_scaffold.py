@@ -36,6 +36,6 @@ def test_a_new_extension_builds_is_tried_and_indexed(torchwheel, links, tmp_path
     assert (folder / "dist" / "index" / "cu130" / "my-kernels" / "index.html").is_file()
     again = torchwheel("wheels", "--archs", "9.0", cwd=folder, PIP_FIND_LINKS=links)
     assert "nothing to do" in again.stderr
-    collected = torchwheel("collect", "--selection", "cu130-stable", "dist", cwd=folder)
+    assembled = torchwheel("assemble", "--selection", "cu130-stable", "dist", cwd=folder)
     # The matrix says seven archs, this wheel has one: a release takes what the matrix says.
-    assert "made from another matrix: archs is 9.0" in collected.stderr
+    assert "made from another matrix: archs is 9.0" in assembled.stderr

@@ -42,7 +42,7 @@ def run(
     code: str,
     *,
     here: bool,
-    companions: Sequence[Path] = (),
+    bundled: Sequence[Path] = (),
     without_gpu: Sequence[str] = (),
 ) -> SmokeRecord:
     tests = tmp_path / "tree" / "smoke"
@@ -56,7 +56,7 @@ def run(
         tests=tests,
         torch=TORCH,
         requires=REQUIRES,
-        companions=companions,
+        bundled=bundled,
         here=here,
         record=tmp_path / "record.json",
         junit=tmp_path / "junit.xml",
@@ -92,7 +92,7 @@ def test_passing(tmp_path: Path, here: bool, monkeypatch: pytest.MonkeyPatch) ->
     assert "test_answer" in (tmp_path / "junit.xml").read_text()
 
 
-def test_a_companion_is_installed_with_it(
+def test_a_bundled_package_is_installed_with_it(
     tmp_path: Path, here: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("demo_helper", "demo"):
@@ -103,13 +103,13 @@ def test_a_companion_is_installed_with_it(
     files = {"demo/__init__.py": b"from demo_helper import answer\n"}
     wheel = make_wheel(tmp_path, files=files, requires=("torch>=2.6", "demo-helper"))
     helper = make_wheel(tmp_path / "near", name="demo_helper", claims=None, requires=())
-    record = run(tmp_path, wheel, PASSING, here=here, companions=[helper])
+    record = run(tmp_path, wheel, PASSING, here=here, bundled=[helper])
     assert record.ok, record.why
     assert [one.file for one in record.imported] == [
         "demo/__init__.py",
         "demo_helper/__init__.py",
     ]
-    assert record.companions == {helper.name: sha256(helper)}
+    assert record.bundled == {helper.name: sha256(helper)}
 
 
 def test_failing(tmp_path: Path, here: bool) -> None:
@@ -159,7 +159,7 @@ def test_no_folder_of_tests(tmp_path: Path) -> None:
             tests=tmp_path / "gone",
             torch=None,
             requires=[],
-            companions=[],
+            bundled=[],
             here=True,
             record=tmp_path / "r.json",
             junit=None,

@@ -73,7 +73,7 @@ def fact(read: Callable[[], T]) -> Fact[T]:
         return Fact(fault=f"{type(error).__name__}: {' '.join(str(error).split())}")
 
 
-def collect_facts(path: Path, program: Path | None = None) -> WheelFacts:
+def read_facts(path: Path, program: Path | None = None) -> WheelFacts:
     """Read a wheel's facts; `program` is the cuobjdump to use, looked for if none is given."""
     wheel = fact(lambda: read_wheel(path))
     if wheel.fault is not None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel.check.archs import archs
-from torchwheel.check.facts import GateError, Limits, WheelFacts, collect_facts
+from torchwheel.check.facts import GateError, Limits, WheelFacts, read_facts
 from torchwheel.check.libraries import platform_tag, runtime, torch_symbols
 from torchwheel.check.metadata import metadata
 from torchwheel.errors import TorchwheelError
@@ -52,7 +52,7 @@ def run_gates(
     wheel: Path, limits: Limits, *, cuobjdump: Path | None = None
 ) -> tuple[GateResult, ...]:
     """Judge a wheel by every gate; `cuobjdump` is looked for if none is given."""
-    return judge(collect_facts(wheel, cuobjdump), limits)
+    return judge(read_facts(wheel, cuobjdump), limits)
 
 
 def judge(

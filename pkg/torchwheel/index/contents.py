@@ -146,7 +146,7 @@ def groups_of(claims: Claims, torch_releases: Mapping[str, Sequence[str]]) -> tu
 
 
 def all_groups(groups: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    """All groups that any wheel is in: those of a companion, which every wheel may require."""
+    """The groups of all wheels. A bundled package is in each, as every wheel may require it."""
     return tuple(sorted({name for names in groups for name in names}))
 
 

@@ -237,15 +237,16 @@ TAG = "py3-none-any"
 
 
 def read_bundled(path: Path) -> Wheel:
-    """The facts of a companion's wheel; one with machine code, or for some machines, is refused."""
+    """Read a bundled package's wheel; raise if it has machine code or a platform tag."""
     wheel = read_wheel(path)
     with extract(wheel) as found:
         if found:
             raise TorchwheelError(
-                f"{path.name}: a companion is pure Python, but {found[0].member} is machine code"
+                f"{path.name}: a bundled package is pure Python, "
+                f"but {found[0].member} is machine code"
             )
     for tags in (wheel.tags, wheel.wheel_tags):
         if tags != parse_tag(TAG):
             came = " ".join(sorted(map(str, tags)))
-            raise TorchwheelError(f"{path.name}: a companion has the tag {TAG}; got {came}")
+            raise TorchwheelError(f"{path.name}: a bundled package has the tag {TAG}; got {came}")
     return wheel

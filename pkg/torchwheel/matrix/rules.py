@@ -23,10 +23,10 @@ PROJECT = "pyproject.toml"
 def bundled_exist(matrix: Matrix, root: Path) -> Iterator[MatrixFinding]:
     """Each folder lies below `root`, the folder of matrix.yaml, and can be built."""
     seen = [(root / matrix.project.source).resolve()]
-    for i, name in enumerate(matrix.project.companions):
+    for i, name in enumerate(matrix.project.bundled):
         folder = (root / name).resolve()
         if what := _fault(folder, root.resolve(), seen):
-            yield ("project", "companions", i), f"{quote(name)} {what}"
+            yield ("project", "bundled", i), f"{quote(name)} {what}"
         seen.append(folder)
 
 

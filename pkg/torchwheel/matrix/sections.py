@@ -121,7 +121,7 @@ class Project(Section):
 
     name: ProjectName
     source: Annotated[RelativePath, Field(description="Folder of its pyproject.toml.")] = "."
-    companions: Annotated[
+    bundled: Annotated[
         tuple[RelativePath, ...],
         Field(description="Folders of pure-Python distributions of this repository it requires."),
     ] = ()

@@ -14,9 +14,9 @@ from torchwheel.pipeline import records
 from torchwheel.pipeline.frontend import build_wheel
 from torchwheel.pipeline.repair import repack
 from torchwheel.pipeline.sources import source_digest, stage
-from torchwheel.smoke.requirements import FOLDER
+from torchwheel.smoke.requirements import BUNDLED_FOLDER
 
-_BUILT = "companions.built"
+_BUILT = "bundled.built"
 # For backends that write down when they built: the oldest date a zip can hold.
 _EPOCH = {"SOURCE_DATE_EPOCH": "315532800"}
 
@@ -24,7 +24,7 @@ _EPOCH = {"SOURCE_DATE_EPOCH": "315532800"}
 def build_bundled(
     root: Path, folders: Sequence[str], dist: Path, progress: Progress
 ) -> tuple[Path, ...]:
-    """Bring `dist`/companions up to date; returns the wheels in it.
+    """Bring `dist`/bundled up to date; returns the wheels in it.
 
     Args:
         root: the folder of matrix.yaml.
@@ -32,13 +32,13 @@ def build_bundled(
         dist: the output folder; its lock is held.
         progress: where to say what is being done.
     """
-    target, built = dist / FOLDER, dist / records.FOLDER / _BUILT
+    target, built = dist / BUNDLED_FOLDER, dist / records.FOLDER / _BUILT
     key = _key(root, folders)
     if not _is(built, key, target):
         if folders:
             with make_folder_atomically(target) as aside:
                 for name in folders:
-                    progress.step(f"companion {name}: building")
+                    progress.step(f"bundled package {name}: building")
                     _build(root / name, aside, built.with_suffix(".log"))
         else:
             discard(target)

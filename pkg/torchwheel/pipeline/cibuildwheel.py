@@ -18,7 +18,7 @@ from torchwheel.matrix.variants import Variant, python_tag, select
 from torchwheel.pipeline import inside
 from torchwheel.pipeline.records import WheelsRequest
 from torchwheel.pipeline.run import BuildPaths, Run, build_environment
-from torchwheel.smoke.requirements import FOLDER
+from torchwheel.smoke.requirements import BUNDLED_FOLDER
 from torchwheel.smoke.results import pytest_arguments, select_tests
 from torchwheel.toolkit.cache import cache_folder
 from torchwheel.toolkit.headers import torch_headers
@@ -29,7 +29,7 @@ from torchwheel.validate import findings
 PROJECT = "/project"
 KEPT = str(inside.KEPT)
 SHARED = "/shared"
-COMPANIONS = str(inside.COMPANIONS)
+BUNDLED = str(inside.BUNDLED)
 TORCH = "/opt/torch"
 TORCHWHEEL = "/opt/torchwheel"
 UV_CACHE = "/cache/uv"
@@ -60,7 +60,7 @@ class Options:
         tests: folder of the smoke tests; None where the wheel is tried elsewhere.
         chosen: files of the folder that are run; none: all.
         requires: what is installed before the wheel: the torch it is tried with, pytest.
-        companions: whether the wheels in COMPANIONS are installed before it as well.
+        bundled: whether the wheels in BUNDLED are installed before it.
     """
 
     engine: str
@@ -75,7 +75,7 @@ class Options:
     tests: str | None
     requires: tuple[str, ...]
     chosen: tuple[str, ...] = ()
-    companions: bool = False
+    bundled: bool = False
 
     @property
     def identifier(self) -> str:
@@ -103,12 +103,12 @@ def settings(options: Options) -> dict[str, object]:
         "repair-wheel-command": f"{_INSIDE} finish {{wheel}} {{dest_dir}}",
     }
     if options.tests is not None:
-        # torch first: the wheel's own range would bring the newest there is. Companions as files:
-        # no index can give others of their names.
+        # torch first: the wheel's own range would install the newest. Bundled packages come from
+        # files, so that no index can replace them by name.
         install = shlex.join(["uv", "pip", "install", *options.requires])
         table |= {
             "test-environment": _FOR_TESTS,
-            "before-test": install + f" {COMPANIONS}/*.whl" * options.companions,
+            "before-test": install + f" {BUNDLED}/*.whl" * options.bundled,
             "test-sources": [options.tests],
             "test-command": " && ".join(
                 _tests(options.project, select_tests(options.tests, options.chosen))
@@ -192,9 +192,9 @@ def options_of(
         volumes.append((str(uv), UV_CACHE, "rw"))
         # Links, not copies: a CUDA torch has 5 GB.
         environment |= {"UV_CACHE_DIR": UV_CACHE, "UV_LINK_MODE": "symlink"}
-    companions = bool(run.matrix.project.companions) and not cross
-    if companions:
-        volumes.append((str(run.dist / FOLDER), COMPANIONS, "ro"))
+    bundled = bool(run.matrix.project.bundled) and not cross
+    if bundled:
+        volumes.append((str(run.dist / BUNDLED_FOLDER), BUNDLED, "ro"))
     more_volumes, more = index_options(environ)
     if passed:
         # A server of the container's own: on the host's network the usual port may be another's,
@@ -215,7 +215,7 @@ def options_of(
         tests=None if cross else smoke.tests,
         requires=(torch_pin, *smoke.requires),
         chosen=smoke.without_gpu,
-        companions=companions,
+        bundled=bundled,
     )
 
 

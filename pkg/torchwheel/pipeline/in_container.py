@@ -61,7 +61,7 @@ def build_in_container(
     if options.tests is None:
         return found[0], None
     record = record_from_files(
-        found[0], run.companions, kept / inside.PROBE, kept / inside.JUNIT, status
+        found[0], run.bundled, kept / inside.PROBE, kept / inside.JUNIT, status
     )
     return found[0], record
 
@@ -163,11 +163,11 @@ def try_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> Smo
     kept = run.kept(variant)
     volumes = (
         OWN,
-        *((str(path), f"/wheels/{path.name}", "ro") for path in (wheel, *run.companions)),
+        *((str(path), f"/wheels/{path.name}", "ro") for path in (wheel, *run.bundled)),
         (str((run.root / run.matrix.smoke.tests).resolve()), "/smoke", "ro"),
         (str(kept), KEPT, "rw"),
     )
-    names = (run.matrix.project.name, *(path.name.split("-")[0] for path in run.companions))
+    names = (run.matrix.project.name, *(path.name.split("-")[0] for path in run.bundled))
     command = ["run", "--rm", f"--label={LABEL}={run.id}", *for_machine(wanted.machine)]
     command += volume_options(volumes)
     command += [image.reference, "bash", "-c", _SCRIPT, "smoke", " ".join(names)]
@@ -175,6 +175,4 @@ def try_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> Smo
     command += pytest_arguments(inside.KEPT / inside.JUNIT, *tests)
     log = kept / "emulated.log"
     status = 0 if engine.succeeds(command, log) else 1
-    return record_from_files(
-        wheel, run.companions, kept / inside.PROBE, kept / inside.JUNIT, status
-    )
+    return record_from_files(wheel, run.bundled, kept / inside.PROBE, kept / inside.JUNIT, status)

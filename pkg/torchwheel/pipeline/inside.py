@@ -52,7 +52,7 @@ def _number(path: Path) -> int | None:
 
 
 KEPT = Path("/kept")
-COMPANIONS = Path("/companions")
+BUNDLED = Path("/bundled")
 CLAIMS = "claims.json"
 PROBE = "probe.json"
 JUNIT = "junit.xml"
@@ -83,7 +83,7 @@ def finish(wheel: Path, out: Path, kept: Path = KEPT) -> Path:
 
 def probe(project: str, script: Path, kept: Path = KEPT) -> None:
     """Ask the test environment what it is and where it imports the wheels' packages from."""
-    named = sorted(wheel.name.split("-")[0] for wheel in COMPANIONS.glob("*.whl"))
+    named = sorted(wheel.name.split("-")[0] for wheel in BUNDLED.glob("*.whl"))
     done = subprocess.run(
         ["python", str(script), "--of", project, *named],
         # What is imported must be what was installed: not the torchwheel that runs this step.

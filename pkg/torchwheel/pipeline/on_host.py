@@ -99,7 +99,7 @@ def try_out(run: Run, variant: Variant, wheel: Path, clock: Clock) -> SmokeRecor
             tests=run.root / wanted.tests,
             torch=wanted.torch,
             requires=wanted.requires,
-            companions=run.companions,
+            bundled=run.bundled,
             here=False,
             record=record,
             without_gpu=wanted.without_gpu,

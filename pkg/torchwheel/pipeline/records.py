@@ -34,7 +34,7 @@ class BuildRecord:
     """The most memory the container had when the build ended."""
     built_twice: bool = False
     """Whether a second build, elsewhere and from nothing, gave the same bytes."""
-    companions: dict[str, str] = dataclasses.field(default_factory=dict)
+    bundled: dict[str, str] = dataclasses.field(default_factory=dict)
     """Hex SHA-256 of the wheels that it was tried with, by their names."""
 
 

@@ -13,7 +13,7 @@ from torchwheel.pipeline import records
 from torchwheel.pipeline.records import BuildRecord
 from torchwheel.pipeline.run import Run
 from torchwheel.pipeline.schedule import Outcome
-from torchwheel.smoke.requirements import FOLDER
+from torchwheel.smoke.requirements import BUNDLED_FOLDER
 from torchwheel.text import WIDTH, detail_lines, size_text
 
 
@@ -38,8 +38,8 @@ def report_table(records: Sequence[BuildRecord], fresh: Sequence[str]) -> str:
         if record.archs:
             lines += detail_lines("archs", " ".join(record.archs))
         lines += detail_lines("tag", record.tag_reason)
-    companions = sorted({name for record in records for name in record.companions})
-    return "\n".join([*lines, *(f"with {FOLDER}/{name}" for name in companions)])
+    bundled = sorted({name for record in records for name in record.bundled})
+    return "\n".join([*lines, *(f"with {BUNDLED_FOLDER}/{name}" for name in bundled)])
 
 
 def report_json(outcomes: Sequence[Outcome]) -> str:
@@ -67,16 +67,16 @@ def install_command(project: str, record: BuildRecord, group: str, index: Path) 
 def index_wheels(run: Run, index: Path) -> Mapping[str, tuple[str, ...]]:
     """Replace `index`; returns the groups of each variant that is in it.
 
-    A wheel that was tried with other companions than there are now waits for its next run.
+    A wheel that was tried with other bundled packages than the present ones waits for its next run.
     """
     groups: dict[str, tuple[str, ...]] = {}
     indexed = []
-    tried_with = sha256_by_name(run.companions)
+    tried_with = sha256_by_name(run.bundled)
     for record in records.all_records(run.dist):
         claims = read_wheel(run.dist / record.file).claims
-        if claims is not None and record.companions == tried_with:
+        if claims is not None and record.bundled == tried_with:
             groups[record.variant] = groups_of(claims, run.matrix.served())
             indexed.append(IndexedWheel(run.dist / record.file, groups[record.variant]))
     every = all_groups(groups.values())
-    build_index([*indexed, *(IndexedWheel(path, every) for path in run.companions)], index)
+    build_index([*indexed, *(IndexedWheel(path, every) for path in run.bundled)], index)
     return groups

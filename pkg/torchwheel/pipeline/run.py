@@ -92,7 +92,7 @@ class Run:
         engine: what native variants are built in containers with; None to build on the host.
         jobs: compilers one variant may run side by side.
         twice: whether each native variant is built again, to see that it gives the same bytes.
-        companions: wheels of this repository that the project's wheels require.
+        bundled: wheels of this repository that the project's wheels require.
     """
 
     matrix: Matrix
@@ -105,7 +105,7 @@ class Run:
     engine: Engine | None = None
     jobs: int = 1
     twice: bool = False
-    companions: tuple[Path, ...] = ()
+    bundled: tuple[Path, ...] = ()
 
     @property
     def id(self) -> str:
@@ -171,7 +171,7 @@ def key_of(run: Run, variant: Variant, place: Sequence[str]) -> str:
         "torchwheel": __version__,
         "twice": run.twice and variant.toolkit is not None,
         "sources": run.sources,
-        "companions": sha256_by_name(run.companions),
+        "bundled": sha256_by_name(run.bundled),
         "claims": claims_file.dumps(claims_of(variant)),
         "platform": variant.platform,
         "toolkit": toolkit.model_dump(mode="json") if toolkit else None,

@@ -113,7 +113,7 @@ def make(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
         cpu_seconds=made.cpu_seconds,
         peak_bytes=made.peak_bytes,
         built_twice=run.twice and variant.toolkit is not None,
-        companions=sha256_by_name(run.companions),
+        bundled=sha256_by_name(run.bundled),
     )
     records.save_record(run.dist, record)
     return record, True

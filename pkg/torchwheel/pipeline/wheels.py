@@ -84,7 +84,7 @@ def wheels(
             engine=engine,
             jobs=jobs_each(variants, at_once, parallel_jobs()),
             twice=twice,
-            companions=build_bundled(root, matrix.project.companions, dist, progress),
+            bundled=build_bundled(root, matrix.project.bundled, dist, progress),
         )
         with reaping(engine, run.id) if engine else contextlib.nullcontext():
             return _all(run, variants, at_once)

@@ -43,7 +43,7 @@ def assemble(
         matrix_file: the matrix.
         selection: selections, variant ids or patterns: exactly these must be there.
         folders: outputs of `torchwheel wheels` and `smoke`, or folders of such outputs.
-        out: the folder to write; replaced if it is an earlier collection.
+        out: the folder to write; replaced if it is an earlier release.
         progress: where to say what is being done.
         version: the release, e.g. "1.0.0" or the tag "v1.0.0".
         earlier: a folder of earlier releases, whose wheels stay in the index.
@@ -73,19 +73,19 @@ def assemble(
                 candidates.append(examine(wheel, Limits(max_size_mib=matrix.gates.max_size_mib)))
         except TorchwheelError as error:
             found.append(str(error))
-    companions, differing = distinct(beside)
-    cases = sort(selected, candidates, gathered, companions)
+    bundled, differing = distinct(beside)
+    cases = sort(selected, candidates, gathered, bundled)
     found += [*strays(selected, candidates, gathered), *faults(matrix, cases, wanted)]
-    found += [*differing, *check_complete(matrix, companions, before)]
+    found += [*differing, *check_complete(matrix, bundled, before)]
     if found:
         raise TorchwheelError(
             "\n".join([f"nothing is written to {out}; faults: {len(found)}", *found])
         )
     groups = {case.variant.id: groups_of(case.candidate.claims, matrix.served()) for case in cases}
-    text = report.document(matrix.project.name, cases, companions, groups)
+    text = report.document(matrix.project.name, cases, bundled, groups)
     progress.step(f"writing {out}")
-    write(out, cases, companions, groups, text, before)
-    return report.table(cases, companions)
+    write(out, cases, bundled, groups, text, before)
+    return report.table(cases, bundled)
 
 
 def _version(text: str | None) -> Version | None:

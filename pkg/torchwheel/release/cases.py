@@ -12,13 +12,13 @@ from torchwheel.text import join_names
 
 @dataclasses.dataclass(frozen=True)
 class ReleaseCase:
-    """A variant, its wheel, every record of it, and the companions it is published with."""
+    """A variant, its wheel, every record of it, and the bundled packages published with it."""
 
     variant: Variant
     candidate: Candidate
     builds: tuple[Build, ...]
     smokes: tuple[Smoke, ...]
-    companions: Mapping[str, str]
+    bundled: Mapping[str, str]
     """Hex SHA-256 by file name."""
 
 
@@ -26,7 +26,7 @@ def sort(
     selected: Sequence[Variant],
     candidates: Sequence[Candidate],
     gathered: Gathered,
-    companions: Sequence[BundledWheel],
+    bundled: Sequence[BundledWheel],
 ) -> tuple[ReleaseCase, ...]:
     """The selected variants that have exactly one wheel; `strays` speaks of the others."""
     found = ((v, [c for c in candidates if c.claims.variant == v.id]) for v in selected)
@@ -36,7 +36,7 @@ def sort(
             candidate=own[0],
             builds=tuple(f.record for f in gathered.builds if f.record.variant == variant.id),
             smokes=tuple(f.record for f in gathered.smokes if f.record.wheel == own[0].path.name),
-            companions={one.path.name: one.sha256 for one in companions},
+            bundled={one.path.name: one.sha256 for one in bundled},
         )
         for variant, own in found
         if len(own) == 1

@@ -20,7 +20,7 @@ from torchwheel.inspect.wheel import Wheel, read_bundled
 from torchwheel.matrix.sections import Matrix
 from torchwheel.pipeline import records as build_record
 from torchwheel.smoke import record as smoke_record
-from torchwheel.smoke.requirements import FOLDER as COMPANIONS
+from torchwheel.smoke.requirements import BUNDLED_FOLDER
 from torchwheel.text import join_names
 
 
@@ -49,7 +49,7 @@ def examine(wheel: Wheel, limits: Limits) -> Candidate:
 
 @dataclasses.dataclass(frozen=True)
 class BundledWheel:
-    """One companion, as it lies in every artifact."""
+    """A bundled package: every artifact holds the same file."""
 
     wheel: Wheel
     sha256: str
@@ -66,7 +66,7 @@ def is_bundled(wheel: Wheel, matrix: Matrix) -> bool:
 
 
 def distinct(wheels: Sequence[Wheel]) -> tuple[tuple[BundledWheel, ...], list[str]]:
-    """Each companion once, and a line for each that is none or differs between artifacts."""
+    """Each bundled package once, and a line for each that is malformed or differs by artifact."""
     found: dict[str, BundledWheel] = {}
     faults: list[str] = []
     for wheel in wheels:
@@ -74,25 +74,25 @@ def distinct(wheels: Sequence[Wheel]) -> tuple[tuple[BundledWheel, ...], list[st
         known = found.setdefault(wheel.path.name, BundledWheel(wheel, digest))
         if known.sha256 != digest:
             faults.append(f"{wheel.path}: sha256 {digest}; {known.path} has {known.sha256}")
-    for companion in found.values():
+    for package in found.values():
         try:
-            read_bundled(companion.path)
+            read_bundled(package.path)
         except TorchwheelError as error:
             faults.append(str(error))
     return tuple(found[name] for name in sorted(found)), faults
 
 
 def check_complete(
-    matrix: Matrix, companions: Sequence[BundledWheel], earlier: Sequence[IndexedWheel]
+    matrix: Matrix, bundled: Sequence[BundledWheel], earlier: Sequence[IndexedWheel]
 ) -> Iterator[str]:
     """One wheel for each that the matrix names; a name that was published keeps its bytes."""
-    wanted = matrix.project.companions
-    if len(companions) != len(wanted):
-        came = join_names(one.path.name for one in companions) or "none"
+    wanted = matrix.project.bundled
+    if len(bundled) != len(wanted):
+        came = join_names(one.path.name for one in bundled) or "none"
         expected = f"one for each of {join_names(wanted)}" if wanted else "none"
-        yield f"companions: {came}; expected {expected}"
+        yield f"bundled packages: {came}; expected {expected}"
     published = {wheel.path.name: wheel.path for wheel in earlier}
-    for one in companions:
+    for one in bundled:
         before = published.get(one.path.name)
         if before and sha256(before) != one.sha256:
             yield f"{one.path}: {before} was published with other bytes; raise its version"
@@ -133,7 +133,7 @@ def gather(folders: Sequence[Path]) -> Gathered:
     return Gathered(
         wheels=(
             *_files(places, "*.whl", faults),
-            *_files(places, f"{COMPANIONS}/*.whl", faults),
+            *_files(places, f"{BUNDLED_FOLDER}/*.whl", faults),
         ),
         builds=tuple(
             found

@@ -16,23 +16,23 @@ from torchwheel.release.rules import on_gpu
 from torchwheel.smoke.record import SmokeRecord
 from torchwheel.text import WIDTH, size_text
 
-REPORT = "collected.json"
+REPORT = "release.json"
 SCHEMA = 1
 
 
 def document(
     project: str,
     cases: Sequence[ReleaseCase],
-    companions: Sequence[BundledWheel],
+    bundled: Sequence[BundledWheel],
     groups: Mapping[str, Sequence[str]],
 ) -> str:
-    """Byte-stable JSON: each wheel with its hash, its gates and its smoke runs; the companions."""
+    """Byte-stable JSON: each wheel's hash, gates and smoke runs; the bundled packages."""
     every = all_groups(groups.values())
     content = {
         "schema": SCHEMA,
         "project": project,
         "wheels": [_wheel(case, groups[case.variant.id]) for case in cases],
-        "companions": [{**_file(companion), "groups": every} for companion in companions],
+        "bundled": [{**_file(package), "groups": every} for package in bundled],
     }
     return json.dumps(content, indent=1) + "\n"
 
@@ -69,8 +69,8 @@ def _run(record: SmokeRecord) -> dict[str, Any]:
     }
 
 
-def table(cases: Sequence[ReleaseCase], companions: Sequence[BundledWheel]) -> str:
-    """One row a wheel: its size, its gates, and the GPUs it ran on; then the companions."""
+def table(cases: Sequence[ReleaseCase], bundled: Sequence[BundledWheel]) -> str:
+    """One row a wheel: its size, its gates, and the GPUs it ran on; then the bundled packages."""
     width = max([7, *(len(case.variant.id) for case in cases)])
     lines = [f"{'variant':<{width}}  {'size':>8}  {'gates':>5}  smoke", "-" * WIDTH]
     for case in cases:
@@ -79,7 +79,7 @@ def table(cases: Sequence[ReleaseCase], companions: Sequence[BundledWheel]) -> s
             f"{len(case.candidate.gates):>2} ok  "
         )
         lines.append(row + textwrap.shorten(_where(case), WIDTH - len(row), placeholder="…"))
-    lines += [f"with {companion.path.name}" for companion in companions]
+    lines += [f"with {package.path.name}" for package in bundled]
     return "\n".join(lines)
 
 
@@ -92,7 +92,7 @@ def read_earlier(folder: Path) -> tuple[IndexedWheel, ...]:
     """The wheels of every release in `folder`, each release a folder with its report.
 
     Raises:
-        TorchwheelError: a line for each release that is not as it was collected.
+        TorchwheelError: a line for each release whose files have changed.
     """
     if not folder.is_dir():
         raise UsageError(f"a folder of earlier releases expected at {folder}, which is none")
@@ -115,7 +115,7 @@ def _wheels(release: Path) -> Iterator[IndexedWheel]:
     data = json.loads((release / REPORT).read_text(encoding="utf-8"))
     if data["schema"] != SCHEMA:
         raise ValueError(f"schema {SCHEMA} expected")
-    for wheel in [*data["wheels"], *data["companions"]]:
+    for wheel in [*data["wheels"], *data["bundled"]]:
         path = release / Path(wheel["file"]).name
         if sha256(path) != wheel["sha256"]:
             raise TorchwheelError(f"{path}: sha256 is not the one of {REPORT}")

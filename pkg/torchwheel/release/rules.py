@@ -94,12 +94,12 @@ def smoked(_: Matrix, case: ReleaseCase) -> Iterator[str]:
 
 
 def has_bundled(_: Matrix, case: ReleaseCase) -> Iterator[str]:
-    """It was tried with the very companions that it is published with."""
-    tried = [("build record", one.companions) for one in case.builds]
-    tried += [("smoke record", one.companions) for one in case.smokes]
-    for what, companions in tried:
-        for name, wanted in case.companions.items():
-            came = companions.get(name)
+    """It was tried with the bundled packages that are published with it."""
+    tried = [("build record", one.bundled) for one in case.builds]
+    tried += [("smoke record", one.bundled) for one in case.smokes]
+    for what, bundled in tried:
+        for name, wanted in case.bundled.items():
+            came = bundled.get(name)
             if came is None:
                 yield f"was tried without {name}, as a {what} says"
             elif came != wanted:

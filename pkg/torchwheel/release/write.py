@@ -22,20 +22,20 @@ PYPI = "pypi"
 
 
 def check_target(out: Path) -> None:
-    """Refuse to replace anything but an earlier collection."""
+    """Refuse to replace anything but an earlier release."""
     if out.exists() and not (out / REPORT).is_file() and (out.is_file() or any(out.iterdir())):
-        raise UsageError(f"{out} is there and is no earlier collection; remove it or name another")
+        raise UsageError(f"{out} is there and is no earlier release; remove it or name another")
 
 
 def write(
     out: Path,
     cases: Sequence[ReleaseCase],
-    companions: Sequence[BundledWheel],
+    bundled: Sequence[BundledWheel],
     groups: Mapping[str, tuple[str, ...]],
     report: str,
     earlier: Sequence[IndexedWheel],
 ) -> None:
-    """Replace `out` with wheels and companions, the records, the index, the sums and the report.
+    """Replace `out` with wheels, bundled packages, the records, the index, the sums and the report.
 
     Wheels of earlier releases are in the index alone.
     """
@@ -47,7 +47,7 @@ def write(
         every = all_groups(groups.values())
         published: list[tuple[Candidate | BundledWheel, tuple[str, ...]]] = [
             *((case.candidate, groups[case.variant.id]) for case in cases),
-            *((companion, every) for companion in companions),
+            *((package, every) for package in bundled),
         ]
         for one, offered in published:
             wheel = _copied(one, aside)
@@ -65,7 +65,7 @@ def _copied(one: Candidate | BundledWheel, aside: Path) -> Path:
     """The wheel's copy; what was judged is what is published."""
     copy = Path(shutil.copyfile(one.path, aside / one.path.name))
     if sha256(copy) != one.sha256:
-        raise TorchwheelError(f"{one.path} changed while it was collected; run again")
+        raise TorchwheelError(f"{one.path} changed while it was copied; run again")
     return copy
 
 

@@ -68,7 +68,7 @@ def _try(wheel: Path, torch: str, tests: Path, requires: Sequence[str], progress
                 tests=tests,
                 torch=torch,
                 requires=requires,
-                companions=bundled_with(wheel),
+                bundled=bundled_with(wheel),
                 here=False,
                 record=Path(folder) / "record.json",
                 junit=None,

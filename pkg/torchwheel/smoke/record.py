@@ -67,7 +67,7 @@ class SmokeRecord:
     verdict: Verdict
     why: str | None = None
     """Of a failed run: the first fact that made it fail."""
-    companions: dict[str, str] = dataclasses.field(default_factory=dict)
+    bundled: dict[str, str] = dataclasses.field(default_factory=dict)
     """Hex SHA-256 of the wheels that were installed with it, by their names."""
 
     @property

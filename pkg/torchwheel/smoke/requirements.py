@@ -50,7 +50,7 @@ def _version(name: str) -> str | None:
         return None
 
 
-FOLDER = "companions"
+BUNDLED_FOLDER = "bundled"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,11 +61,11 @@ class _Near:
 
 
 def bundled_with(wheel: Path) -> tuple[Path, ...]:
-    """The wheels of the folder `companions` beside `wheel`; and those beside it that it requires.
+    """The wheels of the folder `bundled` beside `wheel`; and those beside it that it requires.
 
     What these require in turn is looked for too. Of two releases the newest that fits is taken.
     """
-    found = {one.name: one.path for one in reversed(_near(wheel.parent / FOLDER))}
+    found = {one.name: one.path for one in reversed(_near(wheel.parent / BUNDLED_FOLDER))}
     beside = _near(wheel.parent)
     asking = [wheel, *found.values()]
     while asking:

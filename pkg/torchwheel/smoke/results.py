@@ -76,7 +76,7 @@ def read_probe(output: str, site: Path | None = None) -> tuple[MachineRecord, tu
 
 def record_of(
     wheel: Path,
-    companions: Iterable[Path],
+    bundled: Iterable[Path],
     machine: MachineRecord,
     imported: tuple[Imported, ...],
     tests: tuple[TestResult, ...],
@@ -94,12 +94,12 @@ def record_of(
         tests=tests,
         verdict=verdict,
         why=why,
-        companions=files.sha256_by_name(companions),
+        bundled=files.sha256_by_name(bundled),
     )
 
 
 def record_from_files(
-    wheel: Path, companions: Iterable[Path], probe: Path, report: Path, status: int
+    wheel: Path, bundled: Iterable[Path], probe: Path, report: Path, status: int
 ) -> SmokeRecord:
     """The record of a run in a container, from the probe's output and pytest's JUnit file."""
     try:
@@ -107,7 +107,7 @@ def record_from_files(
         tests = parse_junit(report.read_text(encoding="utf-8"))
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise TorchwheelError(f"{wheel.name}: its tests left no report: {error}") from error
-    return record_of(wheel, companions, machine, imported or (_nothing(),), tests, status)
+    return record_of(wheel, bundled, machine, imported or (_nothing(),), tests, status)
 
 
 def _nothing() -> Imported:

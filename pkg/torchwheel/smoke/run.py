@@ -24,7 +24,7 @@ def smoke(
     tests: Path,
     torch: str | None,
     requires: Sequence[str],
-    companions: Sequence[Path],
+    bundled: Sequence[Path],
     here: bool,
     record: Path,
     junit: Path | None,
@@ -32,14 +32,14 @@ def smoke(
     progress: Progress,
     without_gpu: Sequence[str] = (),
 ) -> SmokeRecord:
-    """Install the wheel and its companions, run its tests on the installed files, write the record.
+    """Install a wheel and its bundled packages, run its tests on them, write the record.
 
     Args:
         wheel: The file to try.
         tests: The extension's folder of smoke tests; a copy of it is run.
         torch: The torch release of the clean environment; none: as the wheel asks for it.
         requires: What the tests need besides torch.
-        companions: Wheels that are published with it and installed with it.
+        bundled: Wheels that are published with it and installed with it.
         here: Use the running interpreter and its torch, for a machine that is offline.
         record: Where the JSON record goes.
         junit: Where the JUnit file goes, if anywhere.
@@ -52,7 +52,7 @@ def smoke(
     """
     if not tests.is_dir():
         raise UsageError(f"a folder of smoke tests expected at {tests}, which is none")
-    wheels = [read_wheel(path) for path in (wheel, *companions)]
+    wheels = [read_wheel(path) for path in (wheel, *bundled)]
     packages = [name for one in wheels for name in importable(one)]
     with tempfile.TemporaryDirectory(prefix="torchwheel-smoke-") as folder:
         temporary = Path(folder).resolve()
@@ -75,7 +75,7 @@ def smoke(
         progress.step(f"smoke: running {tests.name}")
         names = select_tests(tests.resolve().name, () if machine.gpu else without_gpu)
         results, status = _tests(env, cwd, names, junit, progress)
-    found = record_of(wheel, companions, machine, imported, results, status)
+    found = record_of(wheel, bundled, machine, imported, results, status)
     files.write_text(record, dump_smoke(found))
     return found
 

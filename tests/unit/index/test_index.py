@@ -197,7 +197,7 @@ def test_the_pure_wheel_is_everywhere() -> None:
     )  # fmt: skip
 
 
-def test_a_companion_is_wherever_a_wheel_is() -> None:
+def test_a_bundled_package_is_wherever_a_wheel_is() -> None:
     assert all_groups([("cu130", "cu130/torch2.11"), ("cpu", "cu130")]) == (
         *("cpu", "cu130", "cu130/torch2.11"),
     )

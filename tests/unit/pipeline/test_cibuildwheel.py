@@ -80,7 +80,7 @@ def test_the_aten_flavour_is_tried_with_the_torch_it_claims(tmp_path, monkeypatc
 def test_a_wheel_for_another_machine_is_not_tried(tmp_path, monkeypatch):
     cross = options_for("cu130-stable-linux_aarch64", tmp_path, monkeypatch)
     assert "test-command" not in settings(cross)
-    assert not [volume for volume in cross.volumes if volume[1] == "/companions"]
+    assert not [volume for volume in cross.volumes if volume[1] == "/bundled"]
 
 
 def test_the_chosen_tests_are_run_or_all(tmp_path, monkeypatch):
@@ -91,12 +91,12 @@ def test_the_chosen_tests_are_run_or_all(tmp_path, monkeypatch):
     assert commands[1].endswith(".xml tests/smoke/test_a.py tests/smoke/test_b.py")
 
 
-def test_companions_are_installed_from_their_files_before_the_wheel(tmp_path, monkeypatch):
+def test_bundled_are_installed_from_their_files_before_the_wheel(tmp_path, monkeypatch):
     made = options_for("cu130-stable", tmp_path, monkeypatch)
-    assert (str(tmp_path / "dist" / "companions"), "/companions", "ro") in made.volumes
-    assert str(settings(made)["before-test"]).endswith(" /companions/*.whl")
-    bare = settings(dataclasses.replace(made, companions=False))
-    assert "/companions" not in str(bare["before-test"])
+    assert (str(tmp_path / "dist" / "bundled"), "/bundled", "ro") in made.volumes
+    assert str(settings(made)["before-test"]).endswith(" /bundled/*.whl")
+    bare = settings(dataclasses.replace(made, bundled=False))
+    assert "/bundled" not in str(bare["before-test"])
 
 
 def test_the_tests_see_the_torchwheel_that_was_installed_not_ours(tmp_path, monkeypatch):

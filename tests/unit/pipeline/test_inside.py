@@ -15,13 +15,13 @@ def test_the_probe_sees_what_was_installed_and_not_the_torchwheel_of_the_steps(
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     monkeypatch.setenv("PATH", path)
     monkeypatch.setenv("PYTHONPATH", "/opt/torchwheel")
-    monkeypatch.setattr(inside, "COMPANIONS", tmp_path / "companions")
+    monkeypatch.setattr(inside, "BUNDLED", tmp_path / "bundled")
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     inside.probe("tiny", script, tmp_path)
     assert (tmp_path / inside.PROBE).read_text() == "None --of tiny\n"
-    (tmp_path / "companions").mkdir()
+    (tmp_path / "bundled").mkdir()
     for name in ("two_parts-1.0-py3-none-any.whl", "more-2-py3-none-any.whl"):
-        (tmp_path / "companions" / name).touch()
+        (tmp_path / "bundled" / name).touch()
     inside.probe("tiny", script, tmp_path)
     assert (tmp_path / inside.PROBE).read_text() == "None --of tiny more two_parts\n"

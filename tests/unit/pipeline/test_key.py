@@ -11,14 +11,14 @@ from torchwheel.pipeline.run import Run, key_of
 MATRIX = Path(__file__).parents[1] / "matrix" / "full.yaml"
 
 
-def test_companions_are_in_the_key_by_name_and_bytes(tmp_path):
+def test_bundled_are_in_the_key_by_name_and_bytes(tmp_path):
     run = Run(load(MATRIX), tmp_path, tmp_path, tmp_path, "digest", (), Quiet())
     (variant,) = select(run.matrix, ["pure"])
     helper = tmp_path / "helper-1-py3-none-any.whl"
     keys = {key_of(run, variant, [])}
     for path, content in ((helper, b"1"), (helper, b"2"), (helper.with_name("other.whl"), b"1")):
         path.write_bytes(content)
-        keys.add(key_of(dataclasses.replace(run, companions=(path,)), variant, []))
+        keys.add(key_of(dataclasses.replace(run, bundled=(path,)), variant, []))
     assert len(keys) == 4
 
 

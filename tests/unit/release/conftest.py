@@ -1,9 +1,9 @@
-"""Fixtures of the tests of `collect`."""
+"""Fixtures of the tests of `assemble`."""
 
 from pathlib import Path
 
 import pytest
-from collect_artifacts import H200, MATRIX, TAG, Artifacts, smoke_of
+from release_artifacts import H200, MATRIX, TAG, Artifacts, smoke_of
 
 from torchwheel.check.gates import GATES, GateResult
 from torchwheel.release import gather

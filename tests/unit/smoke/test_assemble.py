@@ -60,7 +60,7 @@ def test_a_good_run_is_recorded(left, tmp_path):
     assert record.verdict == "passed, not run on a GPU"
     assert record.imported[0].file == "ext/__init__.py"
     assert record.size == 5
-    assert record.companions == {"helper-1-py3-none-any.whl": hashlib.sha256(b"helper").hexdigest()}
+    assert record.bundled == {"helper-1-py3-none-any.whl": hashlib.sha256(b"helper").hexdigest()}
 
 
 def test_a_package_of_the_source_tree_is_not_the_wheel(left, tmp_path):

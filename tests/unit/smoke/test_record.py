@@ -122,7 +122,7 @@ def test_what_the_base_holds(tmp_path: Path) -> None:
     assert pins([wheel], None, []) == ("pytest", "torch>=2.6", "x>=1")
 
 
-def test_the_base_holds_what_companions_require_but_not_them(tmp_path: Path) -> None:
+def test_the_base_holds_what_bundled_require_but_not_them(tmp_path: Path) -> None:
     wheel = read_wheel(make_wheel(tmp_path, requires=("torch>=2.6", "helper_one>=1")))
     helper = make_wheel(tmp_path, name="helper_one", requires=("rich>=13", "torch>=2.9"))
     assert pins([wheel, read_wheel(helper)], None, []) == (
@@ -160,7 +160,7 @@ def test_here_a_requirement_is_not_met(
         )
 
 
-def test_here_a_companion_counts_as_installed_and_has_needs_of_its_own(
+def test_here_a_bundled_package_counts_as_installed_and_has_needs_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed(monkeypatch, torch="2.13.0", pytest="9.0", helper="9")

@@ -10,14 +10,14 @@ from workflow_files import EXPRESSION, LOCAL, Files, jobs, local, needs
 
 UPLOAD, DOWNLOAD = "actions/upload-artifact", "actions/download-artifact"
 RELEASE = ".github/workflows/release.yml"
-CHAIN = ("wheels", "smoke", "collect")
+CHAIN = ("wheels", "smoke", "assemble")
 OF_A_WHEEL = (
     "dist/*.whl",
-    "dist/companions/*.whl",
+    "dist/bundled/*.whl",
     "dist/.torchwheel/*.json",
     "dist/smoke/*.json",
 )
-"""What collect, and smoke on another machine, read of the artifact of a wheel."""
+"""The files of a wheel's artifact that assemble, and smoke on another machine, read."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +82,7 @@ def artifacts_come_first(files: Files) -> Iterator[str]:
 
 
 def wheels_are_kept_whole(files: Files) -> Iterator[str]:
-    """The artifact of a wheel has its companions and its records."""
+    """The artifact of a wheel has its bundled packages and its records."""
     for path, document in files.workflows.items():
         for name, job in jobs(document).items():
             for given in _given(job, UPLOAD):
@@ -93,7 +93,7 @@ def wheels_are_kept_whole(files: Files) -> Iterator[str]:
 
 
 def release_is_proven(files: Files) -> Iterator[str]:
-    """Whatever may write needs collect, which needs smoke, which needs wheels."""
+    """Whatever may write needs assemble, which needs smoke, which needs wheels."""
     every = jobs(files.workflows[RELEASE])
     for first, then in itertools.pairwise(CHAIN):
         if then in every and first not in _all_needs(every, then):
@@ -101,14 +101,14 @@ def release_is_proven(files: Files) -> Iterator[str]:
     for name in CHAIN:
         if not any(_runs(node, name) for node in nodes(files, RELEASE)):
             yield f"{RELEASE}: {name} does not run nox -s {name}"
-    collected = {name for n in nodes(files, RELEASE) if n.name == CHAIN[-1] for name in _up(n)}
+    assembled = {name for n in nodes(files, RELEASE) if n.name == CHAIN[-1] for name in _up(n)}
     for node in nodes(files, RELEASE):
         if not _writes(node.job):
             continue
         if CHAIN[-1] not in node.before:
             yield f"{RELEASE}: {node.name} may write and does not need {CHAIN[-1]}"
-        for name in set(_artifacts(node, DOWNLOAD)) - collected:
-            yield f"{RELEASE}: {node.name} publishes {name}, which collect did not write"
+        for name in set(_artifacts(node, DOWNLOAD)) - assembled:
+            yield f"{RELEASE}: {node.name} publishes {name}, which assemble did not write"
 
 
 def least_permissions(files: Files) -> Iterator[str]:

@@ -9,7 +9,7 @@ from torchwheel.files import sha256, sha256_by_name
 from torchwheel.pipeline import records as build_record
 from torchwheel.smoke import record as smoke_record
 from torchwheel.smoke.record import GpuRecord, Imported, MachineRecord, TestResult
-from torchwheel.smoke.requirements import FOLDER
+from torchwheel.smoke.requirements import BUNDLED_FOLDER
 
 TAG = "py3-none-manylinux_2_28_x86_64"
 CPU = MachineRecord("3.12.1", "linux_x86_64", "2.39", "2.13.0+cpu", None, None, None)
@@ -35,15 +35,15 @@ gates: {max_size_mib: 8, reproducible: true}
 """
 
 
-def companions(wheel: Path) -> dict[str, str]:
+def bundled(wheel: Path) -> dict[str, str]:
     """Those that lie in a wheel's artifact."""
-    return sha256_by_name((wheel.parent / FOLDER).glob("*.whl"))
+    return sha256_by_name((wheel.parent / BUNDLED_FOLDER).glob("*.whl"))
 
 
 def smoke_of(
     wheel: Path, machine: MachineRecord = CPU, **changes: object
 ) -> smoke_record.SmokeRecord:
-    """A green smoke record of a wheel and its companions."""
+    """A green smoke record of a wheel and its bundled packages."""
     imported = (Imported("demo", "demo/__init__.py"),)
     tests = (TestResult("test_a", "passed", 0.5), TestResult("test_b", "skipped", 0.0, "slow"))
     verdict, why = smoke_record.judge_smoke(machine, imported, tests, 0)
@@ -58,7 +58,7 @@ def smoke_of(
         tests=tests,
         verdict=verdict,
         why=why,
-        companions=companions(wheel),
+        bundled=bundled(wheel),
     )
     return dataclasses.replace(record, **changes)  # type: ignore[arg-type]
 
@@ -86,7 +86,7 @@ class Artifacts:
             seconds=1.0,
             steps={},
             built_twice=variant != "pure",
-            companions=companions(wheel),
+            bundled=bundled(wheel),
         )
         build_record.save_record(wheel.parent, record)
         self.write_smoke(variant, smoke_of(wheel), f"wheel-{variant}")

@@ -1,4 +1,4 @@
-"""Gives the small extension a companion: a distribution of its repository that it requires."""
+"""Adds a bundled package to the small extension: a distribution that it requires."""
 
 from pathlib import Path
 
@@ -21,13 +21,13 @@ tiny_helper = ["*.bin"]
 """
 
 
-def add_companion(project: Path) -> Path:
+def add_bundled_package(project: Path) -> Path:
     """Add `parts/helper`, which tiny then imports; returns its folder."""
     folder = project / "parts" / "helper"
     (folder / "tiny_helper").mkdir(parents=True)
     (folder / "pyproject.toml").write_text(_PROJECT)
     (folder / "tiny_helper" / "__init__.py").write_text("ONE = 1.0\n")
-    _replace(project / "matrix.yaml", "source: .", "source: ., companions: [parts/helper]")
+    _replace(project / "matrix.yaml", "source: .", "source: ., bundled: [parts/helper]")
     _replace(project / "pyproject.toml", '["torch"]', '["torch", "tiny-helper>=1,<2"]')
     _replace(
         project / "tiny" / "__init__.py", "import torch\n", "import tiny_helper\nimport torch\n"

@@ -1,4 +1,4 @@
-"""A release with a companion: the same bytes in every artifact, tried with every wheel."""
+"""A release with a bundled package: the same bytes in every artifact, tried with every wheel."""
 
 import hashlib
 import json
@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from collect_artifacts import H200, TAG, Artifacts, smoke_of
+from release_artifacts import H200, TAG, Artifacts, smoke_of
 
 from torchwheel.console import Quiet
 from torchwheel.errors import TorchwheelError
@@ -21,11 +21,11 @@ NATIVE, PURE = "cu130-stable", "pure"
 
 def add_helper(folder: Path, **wheel: object) -> Path:
     made = {"name": "helper", "version": "0.1", "claims": None, "requires": (), **wheel}
-    return make_wheel(folder / "companions", **made)  # type: ignore[arg-type]
+    return make_wheel(folder / "bundled", **made)  # type: ignore[arg-type]
 
 
 def add_variants(made: Artifacts, version: str = "1.0.0") -> None:
-    """Both wheels of the release, each artifact with the companion, and their records."""
+    """Both wheels of the release, each artifact with the bundled package, and their records."""
     local = {"tag": TAG, "claims": stable(), "requires": ("torch>=2.11", "helper")}
     for variant, machine, wheel in (
         (NATIVE, H200, {"version": f"{version}+cu130", **local}),
@@ -41,7 +41,7 @@ def add_variants(made: Artifacts, version: str = "1.0.0") -> None:
 def artifacts(artifacts: Artifacts) -> Artifacts:
     shutil.rmtree(artifacts.root)
     text = artifacts.matrix.read_text()
-    artifacts.matrix.write_text(text.replace("{name: demo}", "{name: demo, companions: [helper]}"))
+    artifacts.matrix.write_text(text.replace("{name: demo}", "{name: demo, bundled: [helper]}"))
     folder = artifacts.matrix.parent / "helper"
     folder.mkdir()
     (folder / "pyproject.toml").touch()
@@ -78,35 +78,38 @@ def test_it_is_released_with_the_wheels(artifacts, out):
     for group in groups:
         document = json.loads((out / "index" / group / "helper" / "index.json").read_text())
         assert document["files"][0]["hashes"] == {"sha256": digest}
-    (reported,) = json.loads((out / "collected.json").read_text())["companions"]
+    (reported,) = json.loads((out / "release.json").read_text())["bundled"]
     assert (reported["file"], reported["sha256"]) == (HELPER, digest)
     assert reported["groups"] == groups
 
 
-def test_a_collection_is_a_valid_input(artifacts, out):
-    """The companion then lies beside the wheels: a release has no folders of its own for it."""
+def test_a_release_is_a_valid_input(artifacts, out):
+    """In a release the bundled package lies beside the wheels, not in a folder of its own."""
     run(artifacts, out)
-    before = (out / "collected.json").read_bytes()
+    before = (out / "release.json").read_bytes()
     assemble(artifacts.matrix, ["release"], [out], out, Quiet())
-    assert (out / "collected.json").read_bytes() == before
+    assert (out / "release.json").read_bytes() == before
     assert (out / HELPER).is_file()
 
 
 def test_other_bytes_in_one_artifact_are_refused(artifacts, out):
     add_helper(artifacts.root / "wheel-pure", files={"helper/__init__.py": b"other = 1\n"})
     (line,) = refused(artifacts, out)
-    assert line.startswith(f"wheel-pure/companions/{HELPER}: sha256 ")
+    assert line.startswith(f"wheel-pure/bundled/{HELPER}: sha256 ")
     assert f"; {artifacts.root}/" not in line
-    assert f"wheel-cu130-stable/companions/{HELPER} has " in line
+    assert f"wheel-cu130-stable/bundled/{HELPER} has " in line
 
 
 @pytest.mark.parametrize(
     ("wheel", "says"),
     [
-        ({"tag": "cp312-none-any"}, "a companion has the tag py3-none-any; got cp312-none-any"),
+        (
+            {"tag": "cp312-none-any"},
+            "a bundled package has the tag py3-none-any; got cp312-none-any",
+        ),
         (
             {"files": {"helper/x.so": b"\x7fELF"}},
-            "a companion is pure Python, but helper/x.so is machine code",
+            "a bundled package is pure Python, but helper/x.so is machine code",
         ),
     ],
 )
@@ -119,34 +122,36 @@ def test_one_that_is_not_pure_is_refused(artifacts, out, wheel, says):
 
 
 def test_one_that_is_missing_is_named(artifacts, out):
-    for folder in artifacts.root.glob("*/companions"):
+    for folder in artifacts.root.glob("*/bundled"):
         shutil.rmtree(folder)
-    assert refused(artifacts, out) == ["companions: none; expected one for each of helper"]
+    assert refused(artifacts, out) == ["bundled packages: none; expected one for each of helper"]
 
 
 def test_one_that_the_matrix_does_not_name_is_refused(artifacts, out):
-    artifacts.matrix.write_text(artifacts.matrix.read_text().replace(", companions: [helper]", ""))
-    assert f"companions: {HELPER}; expected none" in refused(artifacts, out)
+    artifacts.matrix.write_text(artifacts.matrix.read_text().replace(", bundled: [helper]", ""))
+    assert f"bundled packages: {HELPER}; expected none" in refused(artifacts, out)
 
 
 def test_two_versions_are_refused(artifacts, out):
     add_helper(artifacts.root / "wheel-pure", version="0.2")
-    expected = "companions: helper-0.1-py3-none-any.whl, helper-0.2-py3-none-any.whl; expected"
+    expected = (
+        "bundled packages: helper-0.1-py3-none-any.whl, helper-0.2-py3-none-any.whl; expected"
+    )
     assert any(line.startswith(expected) for line in refused(artifacts, out))
 
 
 @pytest.mark.parametrize("record", ["build", "smoke"])
 def test_a_wheel_that_was_tried_with_other_bytes_is_refused(artifacts, out, record):
     file = artifacts.build_file(PURE) if record == "build" else artifacts.smoke_file(PURE)
-    artifacts.edit(file, companions={HELPER: "0" * 64})
-    digest = hashlib.sha256((artifacts.root / "wheel-pure/companions" / HELPER).read_bytes())
+    artifacts.edit(file, bundled={HELPER: "0" * 64})
+    digest = hashlib.sha256((artifacts.root / "wheel-pure/bundled" / HELPER).read_bytes())
     (line,) = refused(artifacts, out)
     wanted = f"pure: sha256 {digest.hexdigest()} of {HELPER}; a {record} record says {'0' * 64}"
     assert line == wanted
 
 
 def test_a_wheel_that_was_tried_without_it_is_refused(artifacts, out):
-    artifacts.edit(artifacts.smoke_file(NATIVE), companions={})
+    artifacts.edit(artifacts.smoke_file(NATIVE), bundled={})
     (line,) = refused(artifacts, out)
     assert line == f"{NATIVE}: was tried without {HELPER}, as a smoke record says"
 
@@ -158,7 +163,7 @@ def test_earlier_ones_stay_in_the_index(artifacts, out, tmp_path):
     for variant in (NATIVE, PURE):
         add_helper(artifacts.root / f"wheel-{variant}", version="0.2")
     add_variants(artifacts, "1.1.0")
-    for stale in artifacts.root.glob(f"*/companions/{HELPER}"):
+    for stale in artifacts.root.glob(f"*/bundled/{HELPER}"):
         stale.unlink()
     for variant, wheel in artifacts.wheels.items():
         artifacts.add(variant, wheel)

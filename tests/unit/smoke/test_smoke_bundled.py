@@ -1,11 +1,11 @@
-"""Companions are found in the folder beside a wheel, or beside it where it requires them."""
+"""Bundled packages are found in the folder beside a wheel, or beside it where it requires them."""
 
 from pathlib import Path
 
 import pytest
 
 from torchwheel.inspect.archive import WheelError
-from torchwheel.smoke.requirements import FOLDER, bundled_with
+from torchwheel.smoke.requirements import BUNDLED_FOLDER, bundled_with
 from wheelmaker import make_wheel, stable
 
 TAG = "py3-none-manylinux_2_28_x86_64"
@@ -21,7 +21,7 @@ def test_a_wheel_alone_has_none(wheel: Path) -> None:
 
 
 def test_those_of_the_folder_are_taken(wheel: Path) -> None:
-    folder = wheel.parent / FOLDER
+    folder = wheel.parent / BUNDLED_FOLDER
     make_wheel(folder, name="more", version="0.9", requires=())
     made = [make_wheel(folder, name=name, requires=()) for name in ("helper_one", "more")]
     make_wheel(wheel.parent, name="helper_one", version="1.5", requires=())

@@ -1,4 +1,4 @@
-"""A project and its companion, built, tried, indexed and installed together by the real tools."""
+"""A project and its bundled package: the real tools build, try, index and install both."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from companionmaker import WHEEL, add_companion
+from bundled_package import WHEEL, add_bundled_package
 from torchwheel.console import Quiet
 from torchwheel.files import sha256
 from torchwheel.inspect.wheel import read_wheel
@@ -23,7 +23,7 @@ PURE = "tiny-0.1-py3-none-any.whl"
 
 @pytest.fixture
 def helper(tiny):
-    return add_companion(tiny)
+    return add_bundled_package(tiny)
 
 
 @pytest.fixture
@@ -39,9 +39,9 @@ def build(tiny, helper, torchwheel):
 def test_it_is_tried_indexed_and_installed_with_the_wheel(tiny, build, torchwheel):
     done = build()
     assert done.returncode == 0, done.stdout + done.stderr
-    wheel = tiny / "dist" / "companions" / WHEEL
+    wheel = tiny / "dist" / "bundled" / WHEEL
     record = json.loads((tiny / "dist" / "smoke" / "pure.json").read_text())
-    assert record["companions"] == {WHEEL: sha256(wheel)}
+    assert record["bundled"] == {WHEEL: sha256(wheel)}
     assert [one["file"] for one in record["imported"]] == [
         "tiny/__init__.py",
         "tiny_helper/__init__.py",
@@ -63,13 +63,13 @@ def test_it_is_tried_indexed_and_installed_with_the_wheel(tiny, build, torchwhee
 
     # Another machine: what lies beside the wheel is all there is.
     there = tiny.parent / "there"
-    shutil.copytree(tiny / "dist" / "companions", there / "companions")
+    shutil.copytree(tiny / "dist" / "bundled", there / "bundled")
     shutil.copy(tiny / "dist" / PURE, there)
     call = ("smoke", there / PURE, "--here", "--tests", tiny / "smoke", "--record", "r.json")
     done = torchwheel(*call, cwd=there)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads((there / "r.json").read_text())["companions"] == record["companions"]
-    shutil.rmtree(there / "companions")
+    assert json.loads((there / "r.json").read_text())["bundled"] == record["bundled"]
+    shutil.rmtree(there / "bundled")
     done = torchwheel(*call, cwd=there)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
@@ -79,7 +79,7 @@ def test_it_is_tried_indexed_and_installed_with_the_wheel(tiny, build, torchwhee
 
 def test_it_is_made_once_and_again_when_its_sources_change(tiny, helper, build):
     assert build().returncode == 0
-    wheel = tiny / "dist" / "companions" / WHEEL
+    wheel = tiny / "dist" / "bundled" / WHEEL
     first = (wheel.stat().st_mtime_ns, sha256(wheel))
     again = build()
     assert "nothing to do" in again.stderr
@@ -87,11 +87,11 @@ def test_it_is_made_once_and_again_when_its_sources_change(tiny, helper, build):
     (helper / "tiny_helper" / "__init__.py").write_text("ONE = 1.0  # as before\n")
     touched = build()
     assert touched.returncode == 0, touched.stderr
-    assert "companion parts/helper: building" in touched.stderr
+    assert "bundled package parts/helper: building" in touched.stderr
     assert "nothing to do" not in touched.stderr
     assert sha256(wheel) != first[1]
     record = json.loads((tiny / "dist" / ".torchwheel" / "pure.json").read_text())
-    assert record["companions"] == {WHEEL: sha256(wheel)}
+    assert record["bundled"] == {WHEEL: sha256(wheel)}
 
 
 def test_a_wheel_that_was_tried_with_another_is_not_offered(tiny, helper, build):
@@ -106,7 +106,7 @@ def test_a_wheel_that_was_tried_with_another_is_not_offered(tiny, helper, build)
 
 def test_one_that_was_changed_or_lost_is_made_again(tiny, build):
     assert build().returncode == 0
-    wheel = tiny / "dist" / "companions" / WHEEL
+    wheel = tiny / "dist" / "bundled" / WHEEL
     digest = sha256(wheel)
     for bend in (lambda: wheel.write_bytes(b"PK"), wheel.unlink):
         bend()
@@ -122,13 +122,13 @@ def test_two_folders_users_and_days_give_the_same_bytes(tmp_path, torchwheel):
         before = os.umask(mask)
         try:
             project = Path(shutil.copytree(TINY, tmp_path / name))
-            for path in add_companion(project).rglob("*.py"):
+            for path in add_bundled_package(project).rglob("*.py"):
                 os.utime(path, (mask, mask))
             done = torchwheel("wheels", "pure", cwd=project)
         finally:
             os.umask(before)
         assert done.returncode == 0, done.stdout + done.stderr
-        digests.add(sha256(project / "dist" / "companions" / WHEEL))
+        digests.add(sha256(project / "dist" / "bundled" / WHEEL))
     assert len(digests) == 1
 
 
@@ -160,9 +160,12 @@ def cannot_be_built(helper: Path) -> None:
     [
         (
             has_machine_code,
-            f"{WHEEL}: a companion is pure Python, but tiny_helper/code.bin is machine",
+            f"{WHEEL}: a bundled package is pure Python, but tiny_helper/code.bin is machine",
         ),
-        (is_for_one_machine, "a companion has the tag py3-none-any; got py3-none-linux_x86_64"),
+        (
+            is_for_one_machine,
+            "a bundled package has the tag py3-none-any; got py3-none-linux_x86_64",
+        ),
         (cannot_be_built, "not today (all of it in "),
     ],
 )
@@ -172,14 +175,14 @@ def test_one_that_is_none_stops_the_run_before_anything_is_built(tiny, helper, b
     assert done.returncode == 1, done.stdout
     assert says in done.stderr.splitlines()[-1]
     assert "pure: building" not in done.stderr
-    assert not (tiny / "dist" / "companions").exists()
+    assert not (tiny / "dist" / "bundled").exists()
     assert not list((tiny / "dist").glob("*.whl"))
 
 
 def test_one_that_the_matrix_no_longer_names_goes(tiny, build):
     assert build().returncode == 0
     for name, old, new in (
-        ("matrix.yaml", ", companions: [parts/helper]", ""),
+        ("matrix.yaml", ", bundled: [parts/helper]", ""),
         ("pyproject.toml", ', "tiny-helper>=1,<2"', ""),
         ("tiny/__init__.py", " * tiny_helper.ONE", ""),
         ("tiny/__init__.py", "import tiny_helper\n", ""),
@@ -188,5 +191,5 @@ def test_one_that_the_matrix_no_longer_names_goes(tiny, build):
         path.write_text(path.read_text().replace(old, new))
     done = build()
     assert done.returncode == 0, done.stdout + done.stderr
-    assert not (tiny / "dist" / "companions").exists()
+    assert not (tiny / "dist" / "bundled").exists()
     assert not (tiny / "dist" / "index" / "cpu" / "tiny-helper").exists()

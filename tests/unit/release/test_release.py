@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from collect_artifacts import CPU, H200, TAG, Artifacts, smoke_of
+from release_artifacts import CPU, H200, TAG, Artifacts, smoke_of
 
 from torchwheel.cli import main
 from torchwheel.console import Quiet
@@ -54,7 +54,7 @@ def test_a_whole_release(artifacts, out):
         "pure             1 KiB   7 ok  not run on a GPU",
     ]
     assert {path.name for path in out.iterdir()} == {
-        *(CUDA, PURE, "SHA256SUMS", "collected.json"),
+        *(CUDA, PURE, "SHA256SUMS", "release.json"),
         *("index", "pypi", "smoke", ".torchwheel"),
     }
     assert [path.name for path in (out / "pypi").iterdir()] == [PURE]
@@ -63,13 +63,13 @@ def test_a_whole_release(artifacts, out):
         digest, name = line.split("  ")
         assert hashlib.sha256((out / name).read_bytes()).hexdigest() == digest
     sums = (out / "SHA256SUMS").read_text()
-    assert all(name in sums for name in (CUDA, PURE, "collected.json"))
+    assert all(name in sums for name in (CUDA, PURE, "release.json"))
 
 
 @green
 def test_the_report_names_hashes_gates_and_machines(artifacts, out):
     run(artifacts, out)
-    document = json.loads((out / "collected.json").read_text())
+    document = json.loads((out / "release.json").read_text())
     native, pure = document["wheels"]
     assert native["sha256"] == hashlib.sha256((out / CUDA).read_bytes()).hexdigest()
     assert native["groups"] == ["cu130", "cu130/torch2.11"]
@@ -91,7 +91,7 @@ def test_the_same_artifacts_give_the_same_bytes(artifacts, out, tmp_path):
 
 
 @green
-def test_a_collection_is_a_valid_input_and_is_replaced(artifacts, out):
+def test_a_release_is_a_valid_input_and_is_replaced(artifacts, out):
     run(artifacts, out)
     (out / "stray").touch()
     assemble(artifacts.matrix, ["release"], [out], out, Quiet())
@@ -372,7 +372,7 @@ def test_a_wheel_that_changes_meanwhile_is_not_published(artifacts, out, monkeyp
         return target
 
     monkeypatch.setattr(write.shutil, "copyfile", changing)
-    with pytest.raises(TorchwheelError, match="changed while it was collected"):
+    with pytest.raises(TorchwheelError, match="changed while it was copied"):
         run(artifacts, out)
     assert not out.exists()
     assert not [name for name in os.listdir(out.parent) if name.startswith(".")]  # noqa: PTH208
@@ -380,13 +380,13 @@ def test_a_wheel_that_changes_meanwhile_is_not_published(artifacts, out, monkeyp
 
 @green
 @pytest.mark.parametrize("kind", ["folder", "file"])
-def test_nothing_but_a_collection_is_replaced(artifacts, out, kind):
+def test_only_a_release_is_replaced(artifacts, out, kind):
     if kind == "file":
         out.write_text("mine")
     else:
         out.mkdir()
         (out / "mine").touch()
-    with pytest.raises(UsageError, match="is there and is no earlier collection"):
+    with pytest.raises(UsageError, match="is there and is no earlier release"):
         run(artifacts, out)
     assert out.is_file() or (out / "mine").exists()
 
@@ -403,9 +403,9 @@ def test_wrong_calls(artifacts, out):
 
 @green
 def test_the_command(artifacts, out, capsys):
-    call = ["collect", "--matrix", str(artifacts.matrix), "--out", str(out), str(artifacts.root)]
+    call = ["assemble", "--matrix", str(artifacts.matrix), "--out", str(out), str(artifacts.root)]
     assert main(call) == 0
-    assert f"collected in {out}" in capsys.readouterr().out
+    assert f"assembled in {out}" in capsys.readouterr().out
     no_smoke(artifacts)
     assert main(call) == 1
     assert "pure: no smoke record; one expected" in capsys.readouterr().err
@@ -413,7 +413,7 @@ def test_the_command(artifacts, out, capsys):
 
 
 def release_of(artifacts: Artifacts, folder: Path, version: str) -> None:
-    """Another release of the same matrix, collected into `folder`."""
+    """Another release of the same matrix, assembled into `folder`."""
     native = {"version": f"{version}+cu130", "tag": TAG, "claims": stable()}
     again(artifacts, "cu130-stable", requires=("torch>=2.11",), **native)
     again(artifacts, "pure", version=version)
@@ -447,7 +447,7 @@ def test_earlier_releases_stay_in_the_index_alone(artifacts, out, earlier):
 @pytest.mark.parametrize("bend", ["wheel", "report", "gone", "schema"])
 def test_an_earlier_release_that_is_not_as_it_was_stops_this_one(artifacts, out, earlier, bend):
     release = earlier / "v0.9"
-    report = release / "collected.json"
+    report = release / "release.json"
     if bend == "wheel":
         (release / "demo-0.9-py3-none-any.whl").write_bytes(b"other")
     elif bend == "report":
@@ -459,7 +459,7 @@ def test_an_earlier_release_that_is_not_as_it_was_stops_this_one(artifacts, out,
     with pytest.raises(TorchwheelError) as caught:
         run(artifacts, out, earlier=earlier)
     (line,) = str(caught.value).splitlines()
-    place = "demo-0.9-py3-none-any.whl: sha256 is not" if bend == "wheel" else "collected.json: not"
+    place = "demo-0.9-py3-none-any.whl: sha256 is not" if bend == "wheel" else "release.json: not"
     assert line.startswith(f"{release}/{place}")
     assert not out.exists()
 
