@@ -1,1 +1,17 @@
-"""Explains an installation: what is here, what an extension runs on and why, what mends it."""
+"""The doctor: what is here, what an extension runs on and why, what mends it; and its options."""
+
+from torchwheel.arguments import option, positive_number
+
+HELP = "Explain what packages here run on, and what mends them."
+OPTIONS = (
+    option(
+        "package", nargs="*", help="distribution or module (default: those that torchwheel made)"
+    ),
+    option("--json", action="store_true", help="print it as JSON"),
+    option(
+        "--seconds",
+        type=positive_number,
+        default=120,
+        help="time limit of an import (default: 120)",
+    ),
+)

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from torchwheel.arch.model import Backend
-from torchwheel.arguments import parser
+from torchwheel.arguments import command_parser
 from torchwheel.console import Progress, Quiet, Terminal, end_quietly, fail, flush_output
-from torchwheel.doctor import caches, dist_info
+from torchwheel.doctor import HELP, OPTIONS, caches, dist_info
 from torchwheel.doctor.as_json import report_json
 from torchwheel.doctor.case import Case, Report
 from torchwheel.doctor.examine import examine
@@ -55,7 +55,7 @@ def on_the_bus(root: Path = Path("/")) -> tuple[Backend, ...]:
 def main(arguments: Sequence[str]) -> int:
     """What follows `torchwheel doctor`; an extension's `python -m` comes here with its name."""
     try:
-        return flush_output(run(parser().parse_args(["doctor", *arguments])))
+        return flush_output(run(command_parser("doctor", HELP, OPTIONS).parse_args(arguments)))
     except TorchwheelError as error:
         fail(str(error))
         return error.status

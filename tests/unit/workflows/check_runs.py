@@ -9,7 +9,7 @@ from typing import Any
 
 from workflow_files import Files, Session, jobs, sessions, steps
 
-from torchwheel.arguments import parser
+from torchwheel.cli import parser
 
 INSTALL = (
     'python -m pip install --require-hashes --requirement "$GITHUB_ACTION_PATH/requirements.txt"'

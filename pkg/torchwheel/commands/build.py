@@ -1,0 +1,175 @@
+"""Commands that show the matrix and build from it: matrix, wheels, images, base-images, build."""
+
+import argparse
+from pathlib import Path
+
+from torchwheel.arguments import MATRIX, command, one_of, option, positive_number
+from torchwheel.console import Terminal
+from torchwheel.errors import UsageError
+
+DIST = option("--dist", type=Path, default=Path("dist"), help="the output folder")
+NO_LAUNCHER = option("--no-launcher", action="store_true", help="compile without sccache")
+IMAGES_FOR = option("variant", nargs="*", help="variants they are for (default: release)")
+
+
+@command(
+    "matrix",
+    "Print the variants of the matrix.",
+    MATRIX,
+    option("variant", nargs="*", help="selection, variant id or pattern (default: all)"),
+    one_of(
+        option("--json", dest="form", action="store_const", const="json", default="table"),
+        option("--github", dest="form", action="store_const", const="github"),
+    ),
+    option("--output", type=Path, help="append it to this file as a step's output: matrix=…"),
+)
+def matrix(options: argparse.Namespace) -> int:
+    """Print the variants as a table, as JSON or as a GitHub matrix."""
+    from torchwheel.matrix.load import load
+    from torchwheel.matrix.render import matrix_text, tell_github
+    from torchwheel.matrix.variants import select
+
+    loaded = load(options.matrix)
+    variants = select(loaded, options.variant or ["all"])
+    text = matrix_text(loaded, variants, options.form)
+    if options.output:
+        if options.form != "github":
+            raise UsageError("--output goes with --github")
+        tell_github(text, options.output)
+    print(text, end="")
+    return 0
+
+
+@command(
+    "wheels",
+    "Build, repair, check, smoke-test and index wheels.",
+    MATRIX,
+    option("variant", nargs="*", help="selection, variant id or pattern (default: default)"),
+    DIST,
+    option("--archs", default="", help='another arch list, e.g. "9.0;12.0+PTX" or gfx942'),
+    NO_LAUNCHER,
+    option("--container", action="store_true", help="build native variants in their images"),
+    option(
+        "--show", action="store_true", help="print what cibuildwheel would be told, build nothing"
+    ),
+    option(
+        "--twice", action="store_true", help="build each again, elsewhere: the bytes must be equal"
+    ),
+    option(
+        "--resume", action="store_true", help="repeat the last call, doing only what is missing"
+    ),
+    option(
+        "--at-once",
+        type=positive_number,
+        help="variants in work at a time (default: by cores and memory)",
+    ),
+)
+def wheels(options: argparse.Namespace) -> int:
+    """Build the variants; with --show print cibuildwheel's options instead."""
+    from torchwheel.pipeline.cibuildwheel import show_options
+    from torchwheel.pipeline.records import WheelsRequest, last_request
+    from torchwheel.pipeline.wheels import wheels
+
+    request = WheelsRequest(
+        tuple(options.variant),
+        tuple(options.archs.replace(";", " ").split()),
+        options.container,
+    )
+    if options.resume:
+        if request != WheelsRequest():
+            raise UsageError("--resume repeats the last call; give it alone, or name variants")
+        request = last_request(options.dist)
+    with Terminal().running() as progress:
+        if options.show:
+            print(show_options(options.matrix, request, options.dist, progress), end="")
+            return 0
+        text, status = wheels(
+            options.matrix,
+            request,
+            options.dist,
+            progress,
+            launcher=not options.no_launcher,
+            at_once=options.at_once,
+            twice=options.twice,
+        )
+    print(text)
+    return status
+
+
+@command("images", "Build the container images that variants need.", MATRIX, IMAGES_FOR)
+def images(options: argparse.Namespace) -> int:
+    """Build the images and print their names."""
+    from torchwheel.pipeline.images import images
+
+    with Terminal().running() as progress:
+        print(images(options.matrix, options.variant, progress))
+    return 0
+
+
+@command("base-images", "Make the base images here, with mmdebstrap.", MATRIX, IMAGES_FOR)
+def base_images(options: argparse.Namespace) -> int:
+    """Make the base images and print their names."""
+    from torchwheel.pipeline.images import base_images
+
+    with Terminal().running() as progress:
+        print(base_images(options.matrix, options.variant, progress))
+    return 0
+
+
+@command(
+    "build",
+    "Build a wheel of any extension for one torch, and prove it.",
+    option("source", type=Path, help="an sdist, or the folder of a project"),
+    DIST,
+    option("--torch", help="the torch it is for, e.g. 2.11.0 (default: the newest)"),
+    option("--toolkit", help="a CUDA release, e.g. 13.0 (default: torch's own)"),
+    option(
+        "--archs",
+        help='arch list, e.g. "9.0;12.0+PTX" (default: TORCH_CUDA_ARCH_LIST, else those of torch)',
+    ),
+    option("--cpu", action="store_true", help="build it without CUDA"),
+    option(
+        "--with",
+        dest="requires",
+        metavar="REQUIREMENT",
+        action="append",
+        default=[],
+        help="a build requirement that the project does not declare; may be repeated",
+    ),
+    option(
+        "--import",
+        dest="imports",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="what is imported to try the wheel; may be repeated (default: all it installs)",
+    ),
+    option("--max-size", type=int, default=100, help="limit in MiB (default: 100)"),
+    NO_LAUNCHER,
+)
+def build(options: argparse.Namespace) -> int:
+    """Build a project that does not know torchwheel."""
+    from torchwheel.pipeline.frontend import find_launcher
+    from torchwheel.sdist.make import closing_text, make
+    from torchwheel.sdist.request import SdistRequest
+    from torchwheel.toolkit.cache import cache_folder
+
+    request = SdistRequest(
+        source=options.source,
+        dist=options.dist,
+        torch=options.torch,
+        toolkit=options.toolkit,
+        archs=options.archs,
+        cpu=options.cpu,
+        imports=tuple(options.imports),
+        requires=tuple(options.requires),
+        max_size_mib=options.max_size,
+        launcher=() if options.no_launcher else find_launcher(),
+    )
+    with Terminal().running() as progress:
+        record = make(request, cache_folder(), progress)
+    print(closing_text(record, options.dist))
+    return 0
+
+
+COMMANDS = (matrix, wheels, images, base_images, build)

@@ -1,0 +1,133 @@
+"""Commands about this machine and what is installed on it: toolkit, doctor, new, jit, cache."""
+
+import argparse
+from pathlib import Path
+
+from torchwheel.arguments import MATRIX, command, group, one_of, option
+from torchwheel.console import Terminal
+from torchwheel.doctor import HELP as DOCTOR_HELP
+from torchwheel.doctor import OPTIONS as DOCTOR_OPTIONS
+from torchwheel.errors import UsageError
+
+
+@command(
+    "toolkit",
+    "Provision and verify a toolkit; print its CUDA_HOME.",
+    MATRIX,
+    option("name", help="a toolkit of the matrix, e.g. cu130"),
+)
+def toolkit(options: argparse.Namespace) -> int:
+    """Provision a toolkit of the matrix."""
+    from torchwheel.matrix.load import load
+    from torchwheel.text import nearest
+    from torchwheel.toolkit.cache import cache_folder
+    from torchwheel.toolkit.host import host_compiler
+    from torchwheel.toolkit.provide import provide
+
+    matrix = load(options.matrix)
+    if options.name not in matrix.toolkits:
+        raise UsageError(
+            f"no toolkit {options.name!r} in {options.matrix}; "
+            f"{nearest(options.name, matrix.toolkits)}"
+        )
+    section = matrix.toolkit(options.name)
+    with Terminal().running() as progress:
+        root = provide(
+            section, section.archs, matrix.platforms[0], host_compiler(), cache_folder(), progress
+        )
+    print(f"CUDA_HOME={root}")
+    return 0
+
+
+@command("doctor", DOCTOR_HELP, *DOCTOR_OPTIONS)
+def doctor(options: argparse.Namespace) -> int:
+    """Examine this machine and packages on it."""
+    from torchwheel.doctor.run import run
+
+    return run(options)
+
+
+@command(
+    "new",
+    "Start an extension: a kernel, tests, matrix, sessions, workflow.",
+    option("name", help='the project\'s name, e.g. "my-kernels"'),
+    option("--folder", type=Path, default=Path(), help="where its folder is made (default: here)"),
+)
+def new(options: argparse.Namespace) -> int:
+    """Write the folder of a new extension."""
+    from torchwheel.scaffold.new import new
+
+    folder = new(options.name, options.folder)
+    print(f"{folder}: written. Next:\n  cd {folder}\n  pip install nox\n  nox")
+    return 0
+
+
+@command(
+    "jit",
+    "Build now what an extension would build at its first call.",
+    option("package", help="the extension's package, e.g. fusedops"),
+)
+def jit(options: argparse.Namespace) -> int:
+    """Build the operators of a package that have no prebuilt library here."""
+    import importlib
+
+    from torchwheel import runtime
+
+    try:
+        importlib.import_module(options.package)
+    except ImportError as error:
+        raise UsageError(
+            f"{options.package}: cannot be imported: {error}; `torchwheel doctor` says more"
+        ) from error
+    status = runtime.build_now(options.package)
+    if status is None:
+        raise UsageError(
+            f"{options.package}: is no extension that torchwheel's run-time half loads"
+        )
+    for operator in status.operators:
+        print(f"{operator.operator:<20} {operator.reason}")
+    return int(not status.native)
+
+
+@command("cache list", "Print the libraries built just in time, each one checked.")
+def cache_list(_options: argparse.Namespace) -> int:
+    """Print the table of the cache."""
+    from torchwheel.jit.folder import jit_folder
+    from torchwheel.jit.report import cache_list
+
+    print(cache_list(jit_folder()))
+    return 0
+
+
+@command(
+    "cache prune",
+    "Remove libraries and work folders: corrupt ones, and those that are too much.",
+    one_of(
+        option("--older-than", metavar="AGE", help='last used longer ago, e.g. "30d"'),
+        option("--all", dest="everything", action="store_true", help="all of them"),
+    ),
+    option(
+        "--max-size",
+        metavar="SIZE",
+        help='what may stay, e.g. "500M" (default: TORCHWHEEL_CACHE_SIZE, else 2G)',
+    ),
+)
+def cache_prune(options: argparse.Namespace) -> int:
+    """Remove entries of the cache and say what stays."""
+    from torchwheel.jit.folder import jit_folder
+    from torchwheel.jit.report import cache_prune
+
+    print(
+        cache_prune(
+            jit_folder(),
+            older_than=options.older_than,
+            everything=options.everything,
+            max_size=options.max_size,
+        )
+    )
+    return 0
+
+
+cache = group("cache", "List or prune the libraries built just in time.", cache_list, cache_prune)
+
+COMMANDS = (toolkit, doctor, new, jit, cache)

@@ -1,0 +1,155 @@
+"""Commands that prove finished wheels and publish them: check, smoke, compat, assemble, index."""
+
+import argparse
+from pathlib import Path
+
+from torchwheel.arguments import MATRIX, command, option
+from torchwheel.console import Terminal
+
+
+@command(
+    "check",
+    "Hold wheels against their claims: the gates.",
+    option("wheel", type=Path, nargs="+"),
+    option("--max-size", type=int, default=64, help="limit in MiB (default: 64)"),
+)
+def check(options: argparse.Namespace) -> int:
+    """Print the gates of each wheel."""
+    from torchwheel.check.facts import Limits
+    from torchwheel.check.gates import all_passed, gates_text, run_gates
+
+    status = 0
+    for wheel in options.wheel:
+        results = run_gates(wheel, Limits(max_size_mib=options.max_size))
+        print(f"{wheel.name}\n{gates_text(results)}", end="")
+        if not all_passed(results):
+            status = 1
+    return status
+
+
+@command(
+    "smoke",
+    "Install a wheel in a clean environment and try it out.",
+    MATRIX,
+    option("wheel", type=Path),
+    option("--here", action="store_true", help="use this Python's own torch; no network"),
+    option("--tests", type=Path, help="folder of smoke tests (default: the matrix's)"),
+    option("--torch", help="torch release of the environment (default: the matrix's)"),
+    option("--record", type=Path, help="JSON record (default: dist/smoke/WHEEL.json)"),
+    option("--junit", type=Path, help="JUnit file (default: beside the record)"),
+)
+def smoke(options: argparse.Namespace) -> int:
+    """Run the smoke tests of a wheel and write their record."""
+    from torchwheel.smoke.record import record_text
+    from torchwheel.smoke.requirements import bundled_with
+    from torchwheel.smoke.run import smoke
+    from torchwheel.toolkit.cache import cache_folder
+
+    tests, torch = options.tests, options.torch
+    requires: tuple[str, ...] = ("pytest",)
+    if tests is None:
+        # With --tests the matrix is not read: an offline GPU machine has no YAML parser.
+        from torchwheel.inspect.wheel import read_wheel
+        from torchwheel.matrix.load import load
+        from torchwheel.smoke.environment import usual_torch
+
+        section = load(options.matrix).smoke
+        tests, requires = options.matrix.parent / section.tests, section.requires
+        torch = torch or usual_torch(read_wheel(options.wheel), section.torch)
+    file = options.record or Path("dist", "smoke", f"{options.wheel.name}.json")
+    with Terminal().running() as progress:
+        record = smoke(
+            options.wheel,
+            tests=tests,
+            torch=torch,
+            requires=requires,
+            bundled=bundled_with(options.wheel),
+            here=options.here,
+            record=file,
+            junit=options.junit or file.with_suffix(".xml"),
+            cache=cache_folder(),
+            progress=progress,
+        )
+    print(f"{record_text(record)}record: {file}")
+    return int(not record.ok)
+
+
+@command(
+    "compat",
+    "Try a wheel with every torch that it claims.",
+    MATRIX,
+    option("wheel", type=Path),
+    option(
+        "--torch", action="append", help="a release; may be repeated (default: those of the matrix)"
+    ),
+    option(
+        "--record", type=Path, default=Path("dist", "compat.json"), help="default: dist/compat.json"
+    ),
+)
+def compat(options: argparse.Namespace) -> int:
+    """Run the smoke tests of a wheel with each torch and print a table."""
+    from torchwheel.matrix.load import load
+    from torchwheel.smoke.compat import compat, compat_text
+
+    matrix = load(options.matrix)
+    with Terminal().running() as progress:
+        rows = compat(
+            options.wheel,
+            options.torch or [f"{minor}.0" for minor in matrix.torch],
+            tests=options.matrix.parent / matrix.smoke.tests,
+            requires=matrix.smoke.requires,
+            record=options.record,
+            progress=progress,
+        )
+    print(f"{compat_text(rows)}record: {options.record}")
+    return int(not all(row.ok for row in rows))
+
+
+@command(
+    "assemble",
+    "Verify the artifacts of a release; write it as one folder.",
+    MATRIX,
+    option("folder", type=Path, nargs="+", help="wheels and records, or folders of them"),
+    option(
+        "--selection",
+        action="append",
+        help="selection, variant id or pattern that must be there; may be repeated "
+        "(default: release)",
+    ),
+    option("--version", help="the release, e.g. 1.0.0 or the tag v1.0.0"),
+    option("--earlier", type=Path, help="folder of earlier releases, for the index"),
+    option("--out", type=Path, default=Path("dist", "release"), help="default: dist/release"),
+)
+def assemble(options: argparse.Namespace) -> int:
+    """Verify the artifacts and write the release's folder."""
+    from torchwheel.release.assemble import assemble
+
+    with Terminal().running() as progress:
+        text = assemble(
+            options.matrix,
+            options.selection or ["release"],
+            options.folder,
+            options.out,
+            progress,
+            version=options.version,
+            earlier=options.earlier,
+        )
+    print(f"{text}\n\nassembled in {options.out}")
+    return 0
+
+
+@command(
+    "index",
+    "Serve an index on loopback.",
+    option("folder", type=Path, nargs="?", default=Path("dist/index")),
+    option("--port", type=int, default=8000),
+)
+def index(options: argparse.Namespace) -> int:
+    """Serve the folder until the user stops it."""
+    from torchwheel.index.serve import serve
+
+    serve(options.folder, options.port)
+    return 0
+
+
+COMMANDS = (check, smoke, compat, assemble, index)
