@@ -1,5 +1,10 @@
 """Errors that reach a user as one clear line, and the exit status each one means."""
 
+import errno
+import os
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
 
 class TorchwheelError(Exception):
     """Something failed: exit status 1. The text says what, where and what to do."""
@@ -11,3 +16,26 @@ class UsageError(TorchwheelError):
     """The call or the matrix is wrong: exit status 2. Nothing was built."""
 
     status = 2
+
+
+class DiskFullError(TorchwheelError):
+    """A disk is full, or the user's quota of it is used up."""
+
+
+class MissingModuleError(TorchwheelError):
+    """A Python program imports a module that is not installed."""
+
+
+def program_error(reason: str) -> TorchwheelError:
+    """The error of a program that failed.
+
+    A program says by its output alone that a disk is full or that a module is missing. So its
+    output is read here, where the program is run; all other code goes by the type.
+
+    Args:
+        reason: one line, mostly out of the program's output.
+    """
+    if any(os.strerror(number) in reason for number in NO_SPACE):
+        return DiskFullError(reason)
+    missing = reason.startswith("ModuleNotFoundError")
+    return MissingModuleError(reason) if missing else TorchwheelError(reason)

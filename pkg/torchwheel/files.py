@@ -2,7 +2,6 @@
 
 import base64
 import contextlib
-import errno
 import hashlib
 import os
 import shutil
@@ -11,9 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-from torchwheel.errors import TorchwheelError
-
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+from torchwheel.errors import NO_SPACE, DiskFullError, TorchwheelError
 
 _TEMPORARY = ".aside"
 
@@ -78,18 +75,24 @@ def path_inside(folder: Path, member: str, archive: str) -> Path:
 
 @contextlib.contextmanager
 def explain_full_disk(where: Path) -> Iterator[None]:
-    """Turn a full disk, met here or by a process that was started, into one line."""
+    """Turn a full disk, met here or by a program that was run, into one line."""
     full = f"no space left on the disk of {where} or the temporary folder: free some and run again"
     try:
         yield
-    except OSError as error:
-        if error.errno in NO_SPACE:
-            raise TorchwheelError(full) from error
+    except (OSError, TorchwheelError) as error:
+        if _is_full_disk(error):
+            raise DiskFullError(full) from error
         raise
-    except TorchwheelError as error:
-        if any(os.strerror(number) in str(error) for number in NO_SPACE):
-            raise TorchwheelError(full) from error
-        raise
+
+
+def _is_full_disk(error: BaseException | None) -> bool:
+    """Whether the error, or one that it was raised from, is about a full disk."""
+    while error is not None:
+        full = isinstance(error, OSError) and error.errno in NO_SPACE
+        if full or isinstance(error, DiskFullError):
+            return True
+        error = error.__cause__
+    return False
 
 
 @contextlib.contextmanager

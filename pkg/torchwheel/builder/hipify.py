@@ -12,7 +12,7 @@ from pathlib import Path
 from torchwheel.builder.extension import Extension
 from torchwheel.builder.sources import DeviceFile, Sources
 from torchwheel.builder.target import Target
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.errors import TorchwheelError, UsageError, program_error
 from torchwheel.files import make_folder_atomically, path_inside
 
 _CHILD = Path(__file__).with_name("hipify_child.py")
@@ -85,7 +85,7 @@ def _translated(
         raise TorchwheelError(f"{python}: does not start: {error.strerror}") from error
     if done.returncode:
         why = (done.stderr.splitlines() or ["it said nothing"])[-1]
-        raise TorchwheelError(f"hipify, which is part of torch, failed in {python}: {why}")
+        raise program_error(f"hipify, which is part of torch, failed in {python}: {why}")
     became: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     return became
 

@@ -17,7 +17,7 @@ from typing import IO
 
 import ninja
 
-from torchwheel.errors import TorchwheelError
+from torchwheel.errors import program_error
 from torchwheel.files import write_text
 
 
@@ -86,7 +86,7 @@ def run(plan: Plan, folder: Path, jobs: int, say: Callable[[str], None]) -> list
             lines.append(line)
             say(line)
     if process.returncode:
-        raise TorchwheelError(_failure(lines))
+        raise program_error(_failure(lines))
     return [folder / output for output in plan.outputs]
 
 

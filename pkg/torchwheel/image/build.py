@@ -11,7 +11,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from torchwheel.console import Progress, say_waiting
-from torchwheel.errors import TorchwheelError
+from torchwheel.errors import TorchwheelError, program_error
 from torchwheel.files import path_inside
 from torchwheel.image.engine import Engine
 from torchwheel.image.recipes import Base, Image, digest, reference
@@ -46,7 +46,7 @@ def make_base(engine: Engine, base: Base, progress: Progress) -> str:
         )
         if done.returncode:
             lines = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-            raise TorchwheelError(f"mmdebstrap {base.suite}: {(lines or ['it said nothing'])[-1]}")
+            raise program_error(f"mmdebstrap {base.suite}: {(lines or ['it said nothing'])[-1]}")
         arguments = ["import", *(["--arch", machine] if machine else []), str(archive), base.local]
         engine.call(arguments, f"base image {base.suite}")
     return engine.content_of(base.local) or ""

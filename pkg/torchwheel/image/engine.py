@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from torchwheel.data import FOLDER
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.errors import TorchwheelError, UsageError, program_error
 
 EngineName = Literal["docker", "podman"]
 
@@ -53,7 +53,7 @@ class Engine:
             raise TorchwheelError(f"{doing}: {self.name}: {error.strerror}") from error
         if done.returncode:
             kept = f" (all of it in {log})" if log else ""
-            raise TorchwheelError(f"{doing}: {self.name}: {_reason(said)}{kept}")
+            raise program_error(f"{doing}: {self.name}: {_reason(said)}{kept}")
         return "" if log else said
 
     def succeeds(self, arguments: Sequence[str], log: Path = Path(os.devnull)) -> bool:

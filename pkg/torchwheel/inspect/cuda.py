@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from torchwheel.errors import TorchwheelError
+from torchwheel.errors import TorchwheelError, program_error
 from torchwheel.inspect.gpu import GpuCode
 
 VARIABLE = "TORCHWHEEL_CUOBJDUMP"
@@ -67,7 +67,7 @@ def dump_symbols(program: Path, library: Path) -> str:
     if NO_CODE in done.stderr and not done.stdout.strip():
         return ""
     said = " ".join((done.stderr or done.stdout).split())
-    raise TorchwheelError(f"{program} failed on {library.name}: {said or done.returncode}")
+    raise program_error(f"{program} failed on {library.name}: {said or done.returncode}")
 
 
 SECTIONS = frozenset({".nv_fatbin", "__nv_relfatbin"})

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from torchwheel.errors import TorchwheelError
+from torchwheel.errors import NO_SPACE, TorchwheelError
 from torchwheel.files import (
-    NO_SPACE,
     explain_full_disk,
     make_folder_atomically,
     remove_leftovers,

@@ -13,7 +13,7 @@ from pathlib import Path
 import build
 import pyproject_hooks
 
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.errors import UsageError, program_error
 
 
 def path_with_scripts(environ: Mapping[str, str], python: str = sys.executable) -> str:
@@ -121,6 +121,6 @@ def build_wheel(
             return Path(builder.build("wheel", str(out)))
         except (build.BuildException, build.BuildBackendException) as error:
             written.flush()
-            raise TorchwheelError(
+            raise program_error(
                 f"{failure_reason(log, str(error))} (all of it in {log})"
             ) from error

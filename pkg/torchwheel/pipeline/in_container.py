@@ -11,7 +11,7 @@ from pathlib import Path
 
 from torchwheel import claims as claims_file
 from torchwheel.builder.ninja import is_progress
-from torchwheel.errors import TorchwheelError
+from torchwheel.errors import TorchwheelError, program_error
 from torchwheel.files import write_text
 from torchwheel.image.build import Built, ensure, for_machine
 from torchwheel.image.engine import LABEL, Engine, volume_options
@@ -57,7 +57,7 @@ def build_in_container(
     status = _cibuildwheel(run, variant, engine, options, project, config, wheels, log)
     found = sorted(wheels.glob("*.whl"))
     if status or len(found) != 1:
-        raise TorchwheelError(f"{_why(kept, log, status)} (all of it in {log})")
+        raise program_error(f"{_why(kept, log, status)} (all of it in {log})")
     if options.tests is None:
         return found[0], None
     record = record_from_files(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from torchwheel import claims as claims_file
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.errors import TorchwheelError, UsageError, program_error
 from torchwheel.files import write_text
 from torchwheel.pipeline.repair import repair, stamp
 
@@ -94,7 +94,7 @@ def probe(project: str, script: Path, kept: Path = KEPT) -> None:
     )
     if done.returncode:
         said = " ".join(done.stderr.split()[-40:])
-        raise TorchwheelError(f"importing torch ended with status {done.returncode}: {said}")
+        raise program_error(f"importing torch ended with status {done.returncode}: {said}")
     write_text(kept / PROBE, done.stdout)
 
 

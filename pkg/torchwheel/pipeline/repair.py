@@ -16,7 +16,7 @@ from packaging.utils import parse_wheel_filename
 from torchwheel import __version__
 from torchwheel import claims as claims_file
 from torchwheel.claims import Claims
-from torchwheel.errors import TorchwheelError
+from torchwheel.errors import TorchwheelError, program_error
 from torchwheel.files import record_hash
 from torchwheel.pipeline.frontend import path_with_scripts
 
@@ -50,7 +50,7 @@ def repair(wheel: Path, out: Path, brought: Iterable[str] = ()) -> Path:
     found = list(out.glob("*.whl"))
     if done.returncode or len(found) != 1:
         lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        raise TorchwheelError(
+        raise program_error(
             f"auditwheel repair {wheel.name}: {(lines or ['no wheel came out'])[-1]}"
         )
     return found[0]

@@ -13,7 +13,7 @@ from torchwheel.check.audit import may_borrow
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import GateResult, all_passed, faults, run_gates
 from torchwheel.console import Progress
-from torchwheel.errors import TorchwheelError
+from torchwheel.errors import MissingModuleError, TorchwheelError
 from torchwheel.inspect.elf import read_library
 from torchwheel.inspect.wheel import extract, read_wheel
 from torchwheel.pipeline.frontend import build_wheel
@@ -81,11 +81,9 @@ def make_wheel(
 def _undeclared_is_explained() -> Iterator[None]:
     try:
         yield
-    except TorchwheelError as error:
-        if str(error).startswith("ModuleNotFoundError"):
-            text = "if the build needs what the project does not say, add --with REQUIREMENT"
-            raise TorchwheelError(f"{error}; {text}") from error
-        raise
+    except MissingModuleError as error:
+        text = "if the build needs what the project does not say, add --with REQUIREMENT"
+        raise MissingModuleError(f"{error}; {text}") from error
 
 
 def _borrowed(wheel: Path, target: SdistTarget) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 from torchwheel import files
 from torchwheel.console import Progress, say_waiting
-from torchwheel.errors import TorchwheelError
+from torchwheel.errors import program_error
 from torchwheel.inspect.wheel import Wheel
 from torchwheel.smoke import pip
 from torchwheel.smoke.requirements import check_installed, requirements
@@ -120,7 +120,7 @@ def _venv(folder: Path) -> Path:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         said = " ".join((done.stderr or done.stdout).split())
-        raise TorchwheelError(f"cannot make a virtual environment in {folder}: {said}")
+        raise program_error(f"cannot make a virtual environment in {folder}: {said}")
     return folder / "bin" / "python"
 
 

@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from torchwheel.errors import TorchwheelError
+from torchwheel.errors import TorchwheelError, program_error
 from torchwheel.inspect.wheel import Wheel
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.record import Imported, MachineRecord
@@ -36,7 +36,7 @@ def imports(
         return read_probe(done.stdout, env.site)
     except (ValueError, LookupError, TypeError) as error:
         said = " ".join(done.stderr.split()[-40:]) or "nothing was said"
-        raise TorchwheelError(
+        raise program_error(
             f"importing torch and {', '.join(names)} ended with status {done.returncode}: {said}"
         ) from error
 

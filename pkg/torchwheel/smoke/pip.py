@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchwheel.errors import TorchwheelError
+from torchwheel.errors import TorchwheelError, program_error
 
 SECONDS = 3600
 
@@ -34,7 +34,7 @@ def pip_install(python: Path, arguments: Sequence[str], *, offline: bool, what: 
     except (OSError, subprocess.TimeoutExpired) as error:
         raise TorchwheelError(f"{what}: pip cannot be run: {error}") from error
     if done.returncode != 0:
-        raise TorchwheelError(f"{what}: {_reason(done.stdout + done.stderr)}")
+        raise program_error(f"{what}: {_reason(done.stdout + done.stderr)}")
 
 
 def _reason(output: str) -> str:

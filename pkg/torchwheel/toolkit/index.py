@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from torchwheel.errors import TorchwheelError
+from torchwheel.errors import TorchwheelError, program_error
 from torchwheel.files import sha256
 
 # pip matches a platform tag exactly, so an older wheel's tag has to be listed too.
@@ -55,7 +55,7 @@ def run_pip(arguments: Sequence[str], doing: str) -> None:
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise TorchwheelError(f"{doing}: {_reason(done.stdout + done.stderr)}")
+        raise program_error(f"{doing}: {_reason(done.stdout + done.stderr)}")
 
 
 def _reason(output: str) -> str:

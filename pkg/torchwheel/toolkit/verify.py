@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from torchwheel.arch.model import gencode, parse
-from torchwheel.errors import TorchwheelError
+from torchwheel.errors import TorchwheelError, program_error
 
 _PROBE = """\
 #include <cuda_fp16.h>
@@ -30,7 +30,7 @@ def _output(command: Sequence[str]) -> str:
     if done.returncode:
         lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         why = next((line for line in lines if "error" in line or "fatal" in line), None)
-        raise TorchwheelError(f"{Path(command[0]).name}: {why or ' '.join(lines[:1]) or 'failed'}")
+        raise program_error(f"{Path(command[0]).name}: {why or ' '.join(lines[:1]) or 'failed'}")
     return done.stdout + done.stderr
 
 

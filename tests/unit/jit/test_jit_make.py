@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from jitmaker import Builds, Told, library_of, wanted
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.errors import TorchwheelError, UsageError, program_error
 from torchwheel.jit import make as making
 from torchwheel.jit.content import Content
 from torchwheel.jit.find import find, open_verified
@@ -226,7 +226,7 @@ def test_a_full_disk_is_one_line_and_what_was_there_stays(folder, library, numbe
         raise OSError(number, os.strerror(number), "x")
 
     def full_for_the_compiler(work):
-        raise TorchwheelError(f"building CUDA a.cu failed: x.o: {os.strerror(number)}")
+        raise program_error(f"building CUDA a.cu failed: x.o: {os.strerror(number)}")
 
     before = library.read_bytes()
     for build in (full, full_for_the_compiler):
