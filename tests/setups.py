@@ -15,11 +15,14 @@ import torchwheel
 
 TORCH = Path(torch.__file__).parent
 LIGHT = (
-    *("filelock", "ninja", "nvidia-cuda-cuobjdump", "packaging", "platformdirs", "psutil"),
+    *("ninja", "nvidia-cuda-cuobjdump", "packaging", "psutil"),
     *("pyelftools", "rich", "markdown-it-py", "mdurl", "pygments"),
 )
 """What the run-time half of torchwheel depends on, and what that needs."""
-FOR_TORCH = ("typing_extensions", "sympy", "mpmath", "networkx", "jinja2", "markupsafe", "fsspec")
+FOR_TORCH = (
+    *("filelock", "typing_extensions", "sympy", "mpmath", "networkx", "jinja2", "markupsafe"),
+    "fsspec",
+)
 
 # Answers what the doctor asks of NVIDIA's driver.
 NVML = """

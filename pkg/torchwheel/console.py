@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from typing import Protocol
 
-from filelock import BaseFileLock, Timeout
 from rich.console import Console
 
 
@@ -56,20 +55,6 @@ class Terminal:
             self.say(f"  {text}")
         else:
             self._status.update(text)
-
-
-@contextlib.contextmanager
-def say_waiting(lock: BaseFileLock, why: str, progress: Progress) -> Iterator[None]:
-    """Hold `lock` for the block; say `why` if another process has it."""
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        progress.say(f"{why}: waiting for it")
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def fail(text: str) -> None:

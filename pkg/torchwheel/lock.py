@@ -1,4 +1,7 @@
-"""A lock between processes, and between threads: one holds it, others wait."""
+"""A file lock between processes and between threads: one holds it, the others wait.
+
+Standard library only: the import of an extension asks for the cache, which is locked with this.
+"""
 
 import contextlib
 import fcntl
@@ -9,26 +12,31 @@ from typing import IO
 
 
 class LockBusyError(Exception):
-    """Another holds the lock."""
+    """Another process or thread holds the lock."""
 
 
-def give_way() -> None:
-    """For `alone`: do not wait, leave with a BusyError."""
+def fail_if_busy() -> None:
+    """For `hold_lock`: do not wait, raise LockBusyError."""
     raise LockBusyError
+
+
+def say_waiting(say: Callable[[str], None], why: str) -> Callable[[], None]:
+    """For `hold_lock`: say why this process waits, then wait."""
+    return lambda: say(f"{why}: waiting for it")
 
 
 @contextlib.contextmanager
 def hold_lock(lock: Path, busy: Callable[[], None]) -> Iterator[IO[bytes]]:
     """Hold the file `lock` for the block; yields it, open for reading and writing.
 
-    The lock goes with the process, however that ends. Whoever holds it may unlink the file.
+    The lock ends with its process, however that ends. The holder may unlink the file.
 
-    On NFS the kernel asks the server, so it holds between machines; where a mount keeps locks to
-    one machine (nolock, local_lock, Lustre's localflock), it holds between that one's processes.
+    On NFS the kernel asks the server, so the lock holds between machines. Where a mount keeps locks
+    to one machine (nolock, local_lock, Lustre's localflock), it holds between that one's processes.
 
     Args:
-        lock: the file, in a folder that is there; it is made if need be.
-        busy: called if another holds the lock, before it is waited for; it may raise instead.
+        lock: the file, in a folder that exists; the file is created if it is missing.
+        busy: called before a wait for another holder; it may raise instead.
     """
     while True:
         handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -38,13 +46,13 @@ def hold_lock(lock: Path, busy: Callable[[], None]) -> Iterator[IO[bytes]]:
             except BlockingIOError:
                 busy()
                 fcntl.flock(file, fcntl.LOCK_EX)
-            # Who waited for a file that was unlinked meanwhile holds nothing.
-            if _is_at(lock, file):
+            # A file that was unlinked during the wait locks nothing: take the new file.
+            if _is_same_file(lock, file):
                 yield file
                 return
 
 
-def _is_at(path: Path, file: IO[bytes]) -> bool:
+def _is_same_file(path: Path, file: IO[bytes]) -> bool:
     try:
         return os.path.samestat(path.lstat(), os.fstat(file.fileno()))
     except FileNotFoundError:

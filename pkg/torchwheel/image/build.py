@@ -8,13 +8,12 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from filelock import FileLock
-
-from torchwheel.console import Progress, say_waiting
+from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, program_error
 from torchwheel.files import path_inside
 from torchwheel.image.engine import Engine
 from torchwheel.image.recipes import Base, Image, digest, reference
+from torchwheel.lock import hold_lock, say_waiting
 from torchwheel.toolkit.index import ca_bundle
 
 
@@ -84,9 +83,8 @@ def ensure(engine: Engine, image: Image | Base, cache: Path, progress: Progress)
     logs = cache / "images"
     logs.mkdir(parents=True, exist_ok=True)
     name = tag.rpartition("/")[2].replace(":", "-")
-    with say_waiting(
-        FileLock(logs / f"{name}.lock"), f"{image.name}: another run builds it", progress
-    ):
+    busy = say_waiting(progress.say, f"{image.name}: another run builds it")
+    with hold_lock(logs / f"{name}.lock", busy):
         if engine.content_of(tag):
             return built
         progress.step(f"image {image.name}: building")

@@ -15,7 +15,7 @@ from torchwheel.jit import entry as entries
 from torchwheel.jit.entry import CacheEntry
 from torchwheel.jit.folder import OTHERS_WRITE, lock_of, secure
 from torchwheel.jit.key import Key
-from torchwheel.lock import LockBusyError, give_way, hold_lock
+from torchwheel.lock import LockBusyError, fail_if_busy, hold_lock
 
 _LONGEST_ENTRY = 1 << 16
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -172,7 +172,7 @@ def check_or_discard(folder: Path, key: Key) -> Path | None:
 def _removed(folder: Path, key: Key) -> bool:
     """Remove what is corrupt, unless another process has the lock and is about to replace it."""
     try:
-        with hold_lock(lock_of(folder, key.target), give_way):
+        with hold_lock(lock_of(folder, key.target), fail_if_busy):
             check_or_discard(folder, key)
     except (OSError, LockBusyError):
         return False

@@ -12,7 +12,7 @@ from torchwheel.jit.content import PREFIX
 from torchwheel.jit.find import CorruptError, open_verified
 from torchwheel.jit.folder import LOCK, lock_of
 from torchwheel.jit.key import Key
-from torchwheel.lock import LockBusyError, give_way, hold_lock
+from torchwheel.lock import LockBusyError, fail_if_busy, hold_lock
 
 _NAME = re.compile(rf"[0-9a-f]{{32}}|{PREFIX}.*", re.DOTALL)
 
@@ -56,7 +56,7 @@ def items(folder: Path) -> list[Item]:
 def remove(folder: Path, item: Item) -> bool:
     """Remove an item; False while a build has its target. Who has a library loaded keeps it."""
     try:
-        with hold_lock(lock_of(folder, item.path.parent.name), give_way):
+        with hold_lock(lock_of(folder, item.path.parent.name), fail_if_busy):
             discard(item.path)
     except LockBusyError:
         return False
@@ -67,7 +67,7 @@ def tidy(folder: Path) -> None:
     """Remove what killed processes left, targets that hold nothing, and their locks."""
     remove_leftovers(folder)
     for lock in list(folder.glob(f"*{LOCK}")):
-        with contextlib.suppress(LockBusyError, FileNotFoundError), hold_lock(lock, give_way):
+        with contextlib.suppress(LockBusyError, FileNotFoundError), hold_lock(lock, fail_if_busy):
             target = lock.with_name(lock.name.removesuffix(LOCK))
             remove_leftovers(target)
             with contextlib.suppress(OSError):  # it holds something

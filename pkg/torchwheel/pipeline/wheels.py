@@ -5,17 +5,16 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from filelock import FileLock
-
 from torchwheel.arch import lists
 from torchwheel.arch.compilers import Compiler
 from torchwheel.arch.devices import visible_gpus
 from torchwheel.builder.build import parallel_jobs
-from torchwheel.console import Progress, say_waiting
+from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import remove_leftovers, write_text
 from torchwheel.image.engine import find_engine
 from torchwheel.image.reaper import reaping
+from torchwheel.lock import hold_lock, say_waiting
 from torchwheel.matrix.load import load
 from torchwheel.matrix.rules import findings
 from torchwheel.matrix.sections import Matrix, ToolkitSection
@@ -68,9 +67,9 @@ def wheels(
     dist = dist.resolve()
     (dist / records.FOLDER).mkdir(parents=True, exist_ok=True)
     root = matrix_file.resolve().parent
-    lock = FileLock(dist / records.FOLDER / "lock")
     at_once = at_once or slots(len(variants))
-    with say_waiting(lock, f"another run writes to {dist}", progress):
+    busy = say_waiting(progress.say, f"another run writes to {dist}")
+    with hold_lock(dist / records.FOLDER / "lock", busy):
         _sweep(dist)
         requests.save_request(dist, request)
         run = Run(

@@ -11,7 +11,7 @@ from pathlib import Path
 from torchwheel.console import Progress
 from torchwheel.errors import UsageError
 from torchwheel.files import explain_full_disk, sha256
-from torchwheel.lock import hold_lock
+from torchwheel.lock import hold_lock, say_waiting
 from torchwheel.sdist.archive import PROJECT, is_project
 from torchwheel.text import quote
 
@@ -25,8 +25,8 @@ def alone_in(folder: Path, progress: Progress) -> Iterator[Path]:
     The path is the same each time, so that a compiler cache knows the commands again.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    busy = "another run builds the same: waiting for it"
-    with hold_lock(folder / LOCK, lambda: progress.say(busy)), explain_full_disk(folder):
+    busy = say_waiting(progress.say, "another run builds the same")
+    with hold_lock(folder / LOCK, busy), explain_full_disk(folder):
         _clear(folder)
         try:
             yield folder

@@ -10,13 +10,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from filelock import FileLock
 from packaging.utils import canonicalize_name
 
 from torchwheel import files
-from torchwheel.console import Progress, say_waiting
+from torchwheel.console import Progress
 from torchwheel.errors import program_error
 from torchwheel.inspect.wheel import Wheel
+from torchwheel.lock import hold_lock, say_waiting
 from torchwheel.smoke import pip
 from torchwheel.smoke.requirements import check_installed, requirements
 
@@ -60,9 +60,9 @@ def base(cache: Path, wanted: Sequence[str], progress: Progress) -> Path:
     key = "\n".join([sys.version, platform.machine(), *sorted(wanted)])
     folder = cache / "smoke" / hashlib.sha256(key.encode()).hexdigest()[:16]
     folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(f"{folder}.lock")
+    busy = say_waiting(progress.say, "smoke environment: another run makes it")
     with (
-        say_waiting(lock, "smoke environment: another run makes it", progress),
+        hold_lock(folder.with_name(f"{folder.name}.lock"), busy),
         files.explain_full_disk(folder),
     ):
         if not (folder / COMPLETE).is_file():

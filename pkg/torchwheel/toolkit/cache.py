@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchwheel.files import make_folder_atomically, remove_leftovers
-from torchwheel.lock import hold_lock
+from torchwheel.lock import hold_lock, say_waiting
 
 if TYPE_CHECKING:
     from torchwheel.console import Progress
@@ -50,7 +50,7 @@ def make_once(
     if root.exists():
         return
     lock = root.parent / f"{root.name}.lock"
-    with hold_lock(lock, lambda: progress.say(f"{busy}: waiting for it")):
+    with hold_lock(lock, say_waiting(progress.say, busy)):
         if not root.exists():
             remove_leftovers(root.parent, root.name)
             progress.step(doing)

@@ -18,7 +18,7 @@ from torchwheel.files import discard
 from torchwheel.jit import find as verified_module
 from torchwheel.jit.find import CachedLibrary, CorruptError, find, open_verified
 from torchwheel.jit.make import make
-from torchwheel.lock import give_way, hold_lock
+from torchwheel.lock import fail_if_busy, hold_lock
 
 KEY = wanted().key
 
@@ -145,7 +145,7 @@ def test_what_is_wrong_counts_as_absent_is_removed_and_built_again(folder, libra
 def test_a_build_replaces_what_a_lookup_could_not_remove(folder, library, way):
     """Another build holds the lock during the lookup."""
     WAYS[way](library)
-    with hold_lock(folder / f"{KEY.target}.lock", give_way):
+    with hold_lock(folder / f"{KEY.target}.lock", fail_if_busy):
         found = find(folder, KEY)
     assert found.library is None
     assert found.problem

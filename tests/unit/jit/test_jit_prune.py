@@ -11,7 +11,7 @@ from jitmaker import Builds, Told, library_of, wanted
 from torchwheel.jit.find import CachedLibrary, find
 from torchwheel.jit.make import make
 from torchwheel.jit.store import items, prune
-from torchwheel.lock import give_way, hold_lock
+from torchwheel.lock import fail_if_busy, hold_lock
 
 NAMES = ("one", "two", "three")
 
@@ -87,7 +87,7 @@ def test_nothing_at_all_is_left_of_what_is_gone(folder, libraries):
 
 def test_what_a_build_is_busy_with_stays(folder, libraries):
     target = libraries[0].parents[1]
-    with hold_lock(folder / f"{target.name}.lock", give_way):
+    with hold_lock(folder / f"{target.name}.lock", fail_if_busy):
         gone, stayed = prune(folder, 0)
     assert len(gone) == 4
     assert {item.path.parent for item in stayed} == {target}

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from torchwheel.lock import LockBusyError, give_way, hold_lock
+from torchwheel.lock import LockBusyError, fail_if_busy, hold_lock
 
 HOLD = """
 import sys
@@ -30,7 +30,7 @@ def test_another_process_has_it_until_that_ends_in_whatever_way(lock):
     )
     try:
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(LockBusyError), hold_lock(lock, give_way):
+        with pytest.raises(LockBusyError), hold_lock(lock, fail_if_busy):
             pass
         said = []
         with hold_lock(lock, lambda: (said.append("waiting"), holder.kill())):
@@ -50,12 +50,12 @@ def test_who_waited_for_a_lock_that_was_removed_waits_for_the_new_one(lock):
 
     thread = threading.Thread(target=wait)
     with contextlib.ExitStack() as old:
-        old.enter_context(hold_lock(lock, give_way))
+        old.enter_context(hold_lock(lock, fail_if_busy))
         thread.start()
         assert waits.acquire(timeout=20)
         lock.unlink()
         # Whoever comes now makes a new file, and has that.
-        with hold_lock(lock, give_way):
+        with hold_lock(lock, fail_if_busy):
             old.close()
             assert waits.acquire(timeout=20), "it does not wait again"
             order.append("first")
@@ -64,14 +64,14 @@ def test_who_waited_for_a_lock_that_was_removed_waits_for_the_new_one(lock):
 
 
 def test_what_the_holder_wrote_the_next_one_reads(lock):
-    with hold_lock(lock, give_way) as file:
+    with hold_lock(lock, fail_if_busy) as file:
         file.write(b"word")
-    with hold_lock(lock, give_way) as file:
+    with hold_lock(lock, fail_if_busy) as file:
         assert file.read() == b"word"
 
 
 def test_a_link_is_no_lock(lock, tmp_path):
     (tmp_path / "target").touch()
     lock.symlink_to(tmp_path / "target")
-    with pytest.raises(OSError, match="symbolic links"), hold_lock(lock, give_way):
+    with pytest.raises(OSError, match="symbolic links"), hold_lock(lock, fail_if_busy):
         pass
