@@ -23,7 +23,7 @@ from torchwheel.image.engine import Engine, find_engine, volume_options
 from torchwheel.image.recipes import image_of
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, select
-from torchwheel.pipeline.cibuildwheel import KEPT, OWN, index_options
+from torchwheel.pipeline.cibuildwheel import OWN, VARIANT, index_options
 from torchwheel.pipeline.inside import usage
 from torchwheel.toolkit.cache import cache_folder
 
@@ -65,7 +65,7 @@ python -m torchwheel.pipeline.inside account build
 
 
 def ours(scratch: Path) -> list[dict[str, Any]]:
-    """Every variant in turn, nothing kept from before: its CPU seconds, compiles and memory."""
+    """Every variant in turn, without caches: its CPU seconds, compiles and memory."""
     dist, cache = scratch / "dist", scratch / "cache"
     cache.mkdir()
     # What is downloaded is not what is measured.
@@ -123,18 +123,18 @@ def usual(engine: Engine, variant: Variant, scratch: Path) -> dict[str, Any]:
     matrix = load(ROOT / "matrix.yaml")
     with Terminal().running() as progress:
         image = ensure(engine, image_of(matrix, variant, ROOT), cache_folder(), progress)
-    kept = scratch / f"usual-{variant.id}"
-    kept.mkdir()
+    objects = scratch / f"usual-{variant.id}"
+    objects.mkdir()
     with tempfile.TemporaryDirectory() as name:
         project = Path(name) / "src"
         _usual_project(project)
-        for folder in (kept, project, Path(name)):
+        for folder in (objects, project, Path(name)):
             folder.chmod(0o777)
         volumes, told = index_options(os.environ)
         volumes += [
             OWN,
             (str(project), "/src", "rw"),
-            (str(kept), KEPT, "rw"),
+            (str(objects), VARIANT, "rw"),
         ]
         toolkit = variant.toolkit
         environ = {
@@ -147,9 +147,9 @@ def usual(engine: Engine, variant: Variant, scratch: Path) -> dict[str, Any]:
         python = f"/opt/python/{variant.python_tag}-{variant.python_tag}/bin"
         command += [f"--env=PATH={python}:/usr/local/bin:/usr/bin:/bin", image.reference]
         command += ["bash", "-c", _SCRIPT, "usual", f"torch{variant.torch}"]
-        engine.call(command, f"{variant.id} the usual way", kept / "log")
+        engine.call(command, f"{variant.id} the usual way", objects / "log")
     before, after = (
-        json.loads((kept / f"usage-{step}.json").read_text()) for step in ("start", "build")
+        json.loads((objects / f"usage-{step}.json").read_text()) for step in ("start", "build")
     )
     seconds = after["cpu_seconds"] - before["cpu_seconds"]
     return {

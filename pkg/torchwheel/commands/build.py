@@ -150,7 +150,7 @@ def base_images(options: argparse.Namespace) -> int:
 def build(options: argparse.Namespace) -> int:
     """Build a project that does not know torchwheel."""
     from torchwheel.pipeline.frontend import find_launcher
-    from torchwheel.sdist.make import closing_text, make
+    from torchwheel.sdist.build import build_sdist, closing_text
     from torchwheel.sdist.request import SdistRequest
     from torchwheel.toolkit.cache import cache_folder
 
@@ -167,7 +167,7 @@ def build(options: argparse.Namespace) -> int:
         launcher=() if options.no_launcher else find_launcher(),
     )
     with Terminal().running() as progress:
-        record = make(request, cache_folder(), progress)
+        record = build_sdist(request, cache_folder(), progress)
     print(closing_text(record, options.dist))
     return 0
 

@@ -1,4 +1,4 @@
-"""Builds a project's bundled packages: pure-Python distributions that it requires."""
+"""Builds the bundled packages of a project: pure-Python distributions that it requires."""
 
 import hashlib
 import json
@@ -16,41 +16,41 @@ from torchwheel.pipeline.repair import repack
 from torchwheel.pipeline.sources import source_digest, stage
 from torchwheel.smoke.requirements import BUNDLED_FOLDER
 
-_BUILT = "bundled.built"
-# For backends that write down when they built: the oldest date a zip can hold.
+_STATE = "bundled.built"
+# For backends that record the build time: the oldest date that a zip can hold.
 _EPOCH = {"SOURCE_DATE_EPOCH": "315532800"}
 
 
 def build_bundled(
     root: Path, folders: Sequence[str], dist: Path, progress: Progress
 ) -> tuple[Path, ...]:
-    """Bring `dist`/bundled up to date; returns the wheels in it.
+    """Bring `dist`/bundled up to date; returns its wheels.
 
     Args:
         root: the folder of matrix.yaml.
-        folders: the distributions' folders, as the matrix names them.
-        dist: the output folder; its lock is held.
-        progress: where to say what is being done.
+        folders: folders of the distributions, as the matrix names them.
+        dist: the output folder; the caller holds its lock.
+        progress: reports each step to the user.
     """
-    target, built = dist / BUNDLED_FOLDER, dist / records.FOLDER / _BUILT
+    target, state = dist / BUNDLED_FOLDER, dist / records.FOLDER / _STATE
     key = _key(root, folders)
-    if not _is(built, key, target):
+    if not _is_current(state, key, target):
         if folders:
-            with make_folder_atomically(target) as aside:
+            with make_folder_atomically(target) as temporary:
                 for name in folders:
                     progress.step(f"bundled package {name}: building")
-                    _build(root / name, aside, built.with_suffix(".log"))
+                    _build(root / name, temporary, state.with_suffix(".log"))
         else:
             discard(target)
-        found = sha256_by_name(target.glob("*.whl"))
-        write_text(built, json.dumps({"key": key, "files": found}) + "\n")
+        hashes = sha256_by_name(target.glob("*.whl"))
+        write_text(state, json.dumps({"key": key, "files": hashes}) + "\n")
     return tuple(sorted(target.glob("*.whl")))
 
 
 def _build(folder: Path, out: Path, log: Path) -> None:
-    # Inside dist's own folder, where what a killed run leaves is swept.
+    # Below dist, where the next run removes the folder of a killed run.
     with tempfile.TemporaryDirectory(prefix="making-", dir=log.parent) as scratch:
-        # Its sources alone: what else lies in the folder does not get in.
+        # A copy of its sources alone: other files of the folder stay out of the wheel.
         source = Path(scratch, folder.name)
         stage(folder, source)
         wheel = build_wheel(source, _EPOCH, Path(scratch, "built"), log, lambda _: None)
@@ -58,14 +58,14 @@ def _build(folder: Path, out: Path, log: Path) -> None:
 
 
 def _key(root: Path, folders: Sequence[str]) -> str:
-    facts = [__version__, *((name, source_digest(root / name)) for name in folders)]
-    return hashlib.sha256(repr(facts).encode()).hexdigest()
+    inputs = [__version__, *((name, source_digest(root / name)) for name in folders)]
+    return hashlib.sha256(repr(inputs).encode()).hexdigest()
 
 
-def _is(built: Path, key: str, target: Path) -> bool:
-    """Whether `target` holds what was made from `key`, unchanged."""
+def _is_current(state: Path, key: str, target: Path) -> bool:
+    """Whether `target` holds the wheels built from `key`, unchanged."""
     try:
-        data: Mapping[str, object] = json.loads(built.read_text(encoding="utf-8"))
+        data: Mapping[str, object] = json.loads(state.read_text(encoding="utf-8"))
         return data == {"key": key, "files": sha256_by_name(target.glob("*.whl"))}
     except (OSError, ValueError):
         return False

@@ -16,8 +16,9 @@ from torchwheel.image.recipes import image_of, is_cross, python_of
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, python_tag, select
 from torchwheel.pipeline import inside
+from torchwheel.pipeline.inputs import BuildPaths, build_environment
 from torchwheel.pipeline.records import WheelsRequest
-from torchwheel.pipeline.run import BuildPaths, Run, build_environment
+from torchwheel.pipeline.run import Run
 from torchwheel.smoke.requirements import BUNDLED_FOLDER
 from torchwheel.smoke.results import pytest_arguments, select_tests
 from torchwheel.toolkit.cache import cache_folder
@@ -25,9 +26,9 @@ from torchwheel.toolkit.headers import torch_headers
 from torchwheel.toolkit.index import ca_bundle
 from torchwheel.validate import findings
 
-# Where things are in the container; the same in each, so that compile commands are the same too.
+# Paths in the container. All containers have the same, so that their compile commands are equal.
 PROJECT = "/project"
-KEPT = str(inside.KEPT)
+VARIANT = str(inside.VARIANT)
 SHARED = "/shared"
 BUNDLED = str(inside.BUNDLED)
 TORCH = "/opt/torch"
@@ -35,31 +36,31 @@ TORCHWHEEL = "/opt/torchwheel"
 UV_CACHE = "/cache/uv"
 CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 OWN: Volume = (str(Path(__file__).parent.parent), f"{TORCHWHEEL}/torchwheel", "ro")
-"""This package, for the steps that run inside."""
+"""This package, for the steps that run in the container."""
 
 _INSIDE = "python -m torchwheel.pipeline.inside"
-# In the tests torchwheel is there for our own steps alone: the wheel is to find its own, or none.
-_FOR_TESTS = {"PYTHONPATH": ""}
+# The tests must not see the torchwheel of our own steps, but the installed one or none.
+_TEST_ENVIRONMENT = {"PYTHONPATH": ""}
 _INSIDE_TESTS = f"PYTHONPATH={TORCHWHEEL} {_INSIDE}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """One container build.
+    """The options of one container build.
 
     Attributes:
         engine: "docker" or "podman".
-        run: value of the label that a run's containers carry.
+        run: label of the containers of a run.
         image: the image's reference.
         python: e.g. "3.12".
-        volumes: what is mounted.
-        user: "uid:gid" the container runs as; None for the image's own.
-        passed: environment variables handed through by name, so that no value is written down.
+        volumes: the mounts.
+        user: "uid:gid" of the container; None for the image's user.
+        passed: names of variables that are handed through; their values are written nowhere.
         environment: variables of the build and of the tests.
         project: name of the distribution.
-        tests: folder of the smoke tests; None where the wheel is tried elsewhere.
-        chosen: files of the folder that are run; none: all.
-        requires: what is installed before the wheel: the torch it is tried with, pytest.
+        tests: folder of the smoke tests; None if the wheel is tried elsewhere.
+        chosen: the files of that folder that run; all if empty.
+        requires: installed before the wheel: torch, pytest.
         bundled: whether the wheels in BUNDLED are installed before it.
     """
 
@@ -79,7 +80,7 @@ class Options:
 
     @property
     def identifier(self) -> str:
-        """What cibuildwheel calls this build."""
+        """The build's identifier in cibuildwheel."""
         return f"{python_tag(self.python)}-manylinux_x86_64"
 
 
@@ -92,7 +93,7 @@ def settings(options: Options) -> dict[str, object]:
         "container-engine": {
             "name": options.engine,
             "create-args": create,
-            # The host's files are none of the build's business.
+            # The build must not see the host's files.
             "disable-host-mount": True,
         },
         "manylinux-x86_64-image": options.image,
@@ -107,20 +108,20 @@ def settings(options: Options) -> dict[str, object]:
         # files, so that no index can replace them by name.
         install = shlex.join(["uv", "pip", "install", *options.requires])
         table |= {
-            "test-environment": _FOR_TESTS,
+            "test-environment": _TEST_ENVIRONMENT,
             "before-test": install + f" {BUNDLED}/*.whl" * options.bundled,
             "test-sources": [options.tests],
             "test-command": " && ".join(
-                _tests(options.project, select_tests(options.tests, options.chosen))
+                _test_commands(options.project, select_tests(options.tests, options.chosen))
             ),
         }
     return table
 
 
-def _tests(project: str, tests: Sequence[str]) -> Sequence[str]:
+def _test_commands(project: str, tests: Sequence[str]) -> Sequence[str]:
     return (
         f"{_INSIDE_TESTS} {shlex.join(['probe', project])}",
-        shlex.join(["python", *pytest_arguments(inside.KEPT / inside.JUNIT, *tests)]),
+        shlex.join(["python", *pytest_arguments(inside.VARIANT / inside.JUNIT, *tests)]),
         f"{_INSIDE_TESTS} account test",
     )
 
@@ -137,21 +138,21 @@ def _value(value: object) -> str:
         inner = ", ".join(f"{_value(key)} = {_value(item)}" for key, item in value.items())
         return f"{{{inner}}}"
     if isinstance(value, list):
-        # One a line: create-args are many.
+        # create-args has many items: one a line.
         return "[" + "".join(f"\n  {_value(item)}," for item in value) + "\n]" if value else "[]"
-    # JSON escapes all that TOML wants escaped but one character.
+    # JSON escapes all characters that TOML requires, except this one.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-# A CUDA torch has 5 GB, and each Python another: with less room they go with their container.
-_ROOM_FOR_CACHE = 32 << 30
-# How pip is told where packages are; uv has names of its own for the same.
+# A CUDA torch has 5 GB, one for each Python. With less free space nothing is cached.
+_CACHE_SPACE = 32 << 30
+# The variables that name pip's indexes, and uv's names for them.
 _INDEX_VARIABLES = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL": "UV_INDEX"}
 _SCCACHE = ("SCCACHE_REDIS_ENDPOINT", "SCCACHE_BUCKET", "SCCACHE_GHA_ENABLED", "SCCACHE_MEMCACHED")
 
 
-def torch_of(run: Run, variant: Variant) -> Path:
-    """The headers of the torch that a native variant is built for."""
+def headers_of(run: Run, variant: Variant) -> Path:
+    """The folder with the headers of the torch that a native variant is built for."""
     return torch_headers(variant.torch_release or "", run.cache, run.progress)
 
 
@@ -163,28 +164,28 @@ def options_of(
     torch: Path,
     environ: Mapping[str, str] = os.environ,
 ) -> Options:
-    """Everything cibuildwheel is told about one variant; `torch` holds its torch's headers."""
+    """The options that build one variant; `torch` is the folder of its torch's headers."""
     toolkit = variant.toolkit
     if toolkit is None:
         raise UsageError(f"{variant.id}: has no native code, so it is built on the host")
     volumes: list[Volume] = [
         OWN,
         (str(torch), TORCH, "ro"),
-        (str(run.kept(variant)), KEPT, "rw"),
-        (str(run.shared(toolkit, image.compilers)), SHARED, "rw"),
+        (str(run.variant_folder(variant)), VARIANT, "rw"),
+        (str(run.shared_folder(toolkit, image.compilers)), SHARED, "rw"),
     ]
     passed = _compiler_cache(environ)
     environment = {
         "PYTHONPATH": TORCHWHEEL,
         "MAX_JOBS": str(run.jobs),
-        **build_environment(variant, _places(variant), "sccache" if passed else ""),
+        **build_environment(variant, _build_paths(variant), "sccache" if passed else ""),
     }
     if toolkit.backend == "rocm":
-        # PyPI has no torch for ROCm: the wheel is tried in one for CUDA, where its kernels are
-        # registered and, without a GPU, do not run. An installed wheel would be refused there.
+        # PyPI has no torch for ROCm, so the wheel is tried in a torch for CUDA: its kernels are
+        # registered and, without a GPU, do not run. Otherwise such a wheel refuses to load.
         environment[findings.VARIABLE] = "backend"
     cross = is_cross(variant)
-    if not cross and shutil.disk_usage(run.cache).free < _ROOM_FOR_CACHE:
+    if not cross and shutil.disk_usage(run.cache).free < _CACHE_SPACE:
         environment["UV_NO_CACHE"] = "1"
     elif not cross:
         uv = run.cache / "uv"
@@ -197,8 +198,8 @@ def options_of(
         volumes.append((str(run.dist / BUNDLED_FOLDER), BUNDLED, "ro"))
     more_volumes, more = index_options(environ)
     if passed:
-        # A server of the container's own: on the host's network the usual port may be another's,
-        # which does not see these files.
+        # A server of the container's own: on the host's network another server may have the usual
+        # port, and it cannot read these files.
         environment["SCCACHE_SERVER_UDS"] = "/tmp/sccache.sock"  # noqa: S108 - in the container
     smoke = run.matrix.smoke
     torch_pin = f"torch=={smoke.torch}" if variant.abi == "stable" else f"torch{variant.torch}"
@@ -220,20 +221,20 @@ def options_of(
 
 
 def _compiler_cache(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The variables of a compiler cache that machines share; none where none is named.
+    """Names of the variables of a compiler cache that machines share; none without such a cache.
 
-    A variable that CI leaves empty is one that is not set.
+    CI leaves variables empty that it does not set.
     """
-    found = tuple(n for n in sorted(environ) if n.startswith(("SCCACHE_", "AWS_")) and environ[n])
-    return found if any(name in _SCCACHE for name in found) else ()
+    names = tuple(n for n in sorted(environ) if n.startswith(("SCCACHE_", "AWS_")) and environ[n])
+    return names if any(name in _SCCACHE for name in names) else ()
 
 
-def _places(variant: Variant) -> BuildPaths:
+def _build_paths(variant: Variant) -> BuildPaths:
     rocm = variant.toolkit is not None and variant.toolkit.backend == "rocm"
     return BuildPaths(
         toolkit="/opt/rocm" if rocm else "/usr/local/cuda",
         torch=TORCH,
-        build=f"{KEPT}/native",
+        build=f"{VARIANT}/native",
         shared=SHARED,
         sysroot="/opt/sysroot" if rocm else None,
         cxx=_compiler(rocm=rocm, cross=is_cross(variant)),
@@ -241,28 +242,30 @@ def _places(variant: Variant) -> BuildPaths:
 
 
 def _compiler(*, rocm: bool, cross: bool) -> str | None:
-    """The host compiler of an image, where it is not its g++."""
+    """The host compiler of an image; None for its g++."""
     if rocm:
         return "/opt/rocm/llvm/bin/clang++"
     return "aarch64-linux-gnu-g++" if cross else None
 
 
 def index_options(environ: Mapping[str, str]) -> tuple[list[Volume], dict[str, str]]:
-    """What pip is told on this machine, for uv in the container: indexes, folders, certificates."""
+    """This machine's settings of pip, for uv in the container: indexes, folders, certificates."""
     volumes: list[Volume] = []
-    told_ = {uv: environ[pip] for pip, uv in _INDEX_VARIABLES.items() if environ.get(pip)}
-    links = [one for one in environ.get("PIP_FIND_LINKS", "").split() if Path(one).is_dir()]
+    uv_environ = {uv: environ[pip] for pip, uv in _INDEX_VARIABLES.items() if environ.get(pip)}
+    links = [
+        folder for folder in environ.get("PIP_FIND_LINKS", "").split() if Path(folder).is_dir()
+    ]
     if links:
-        volumes += [(one, one, "ro") for one in links]
-        told_["UV_FIND_LINKS"] = ",".join(links)
+        volumes += [(folder, folder, "ro") for folder in links]
+        uv_environ["UV_FIND_LINKS"] = ",".join(links)
     if bundle := ca_bundle(environ):
         volumes.append((str(bundle), CA_BUNDLE, "ro"))
-        told_["SSL_CERT_FILE"] = CA_BUNDLE
-    return volumes, told_
+        uv_environ["SSL_CERT_FILE"] = CA_BUNDLE
+    return volumes, uv_environ
 
 
 def show_options(matrix_file: Path, request: WheelsRequest, dist: Path, progress: Progress) -> str:
-    """The options of the native variants that `request` names, one TOML table after another."""
+    """The options of the native variants of `request`, as one TOML table each."""
     matrix = load(matrix_file)
     engine, root = find_engine(), matrix_file.resolve().parent
     native = [v for v in select(matrix, request.variants or ("default",)) if v.toolkit]
@@ -272,7 +275,7 @@ def show_options(matrix_file: Path, request: WheelsRequest, dist: Path, progress
     parts = []
     for variant in native:
         built = describe(engine, image_of(matrix, variant, root))
-        options = options_of(run, variant, engine.name, built, torch_of(run, variant))
+        options = options_of(run, variant, engine.name, built, headers_of(run, variant))
         parts.append(
             f"# {variant.id}: cibuildwheel --only {options.identifier}\n{options_toml(options)}"
         )

@@ -1,4 +1,4 @@
-"""Builds a wheel through PEP 517, so that any ordinary project can be built."""
+"""Builds the wheel of any project through PEP 517."""
 
 import os
 import re
@@ -17,20 +17,20 @@ from torchwheel.errors import UsageError, program_error
 
 
 def path_with_scripts(environ: Mapping[str, str], python: str = sys.executable) -> str:
-    """PATH of `environ`, the scripts beside `python` first."""
+    """PATH of `environ`, with the folder of `python` in front."""
     return os.pathsep.join([str(Path(python).parent), environ.get("PATH", os.defpath)])
 
 
 def find_launcher() -> tuple[str, ...]:
-    """What is put before a compiler so that its work is remembered: sccache, where it is."""
-    found = shutil.which("sccache")
-    return (found,) if found else ()
+    """The compiler launcher: sccache if it is on the PATH, else none."""
+    program = shutil.which("sccache")
+    return (program,) if program else ()
 
 
-_NAMED = re.compile(r"(torchwheel: |error: |E   |\w*Error: )")
-# Lines that name an error and say no more than that a compiler ended badly.
-_BARE = re.compile(r"error: command .* failed|RuntimeError: Error compiling objects")
-_COMPILER = re.compile(
+_ERROR = re.compile(r"(torchwheel: |error: |E   |\w*Error: )")
+# Error lines that give no reason: a compiler failed.
+_COMPILER_FAILED = re.compile(r"error: command .* failed|RuntimeError: Error compiling objects")
+_COMPILER_ERROR = re.compile(
     r"\S[^:(]*[:(]\d+[^ ]* (fatal )?error\b|nvcc (fatal|error)|ptxas .*(fatal|error)|\S*/ld: "
 )
 
@@ -38,17 +38,19 @@ _COMPILER = re.compile(
 def failure_reason(log: Path, otherwise: str) -> str:
     """The last line of `log` that names an error, else `otherwise`.
 
-    Where that line says only that a compiler failed, it is the compiler's own first error.
+    If that line gives no reason but a compiler that failed, the compiler's first error instead.
     """
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    named = [line for line in lines if _NAMED.match(line)]
-    if named and _BARE.match(named[-1]):
-        named += [line for line in lines if _COMPILER.match(line)][:1]
-    return (named[-1] if named else otherwise).removeprefix("error: ").removeprefix("torchwheel: ")
+    errors = [line for line in lines if _ERROR.match(line)]
+    if errors and _COMPILER_FAILED.match(errors[-1]):
+        errors += [line for line in lines if _COMPILER_ERROR.match(line)][:1]
+    return (
+        (errors[-1] if errors else otherwise).removeprefix("error: ").removeprefix("torchwheel: ")
+    )
 
 
-def installed_here(builder: build.ProjectBuilder) -> None:
-    """Refuse a project whose build requirements the running environment lacks."""
+def check_requirements(builder: build.ProjectBuilder) -> None:
+    """Raise if the running environment lacks a build requirement of the project."""
     missing = builder.check_dependencies("wheel")
     if missing:
         names = ", ".join(" -> ".join(chain) for chain in sorted(missing))
@@ -63,28 +65,28 @@ def build_wheel(
     environ: Mapping[str, str],
     out: Path,
     log: Path,
-    heard: Callable[[str], None],
+    on_line: Callable[[str], None],
     *,
     python: str = sys.executable,
-    ready: Callable[[build.ProjectBuilder], None] = installed_here,
+    prepare: Callable[[build.ProjectBuilder], None] = check_requirements,
 ) -> Path:
     """Build the project at `source` into `out`, without isolation.
 
-    The tree stays clean: setuptools' own folders are put aside.
+    The source tree stays clean: setuptools writes its own folders to a temporary one.
 
     Args:
-        source: folder of the project.
-        environ: what is set beside the variables of this process.
+        source: the project's folder.
+        environ: variables that are added to those of this process.
         out: the folder for the wheel.
-        log: the file that keeps every line the build says.
-        heard: hears each of these lines as it comes.
+        log: the file that gets every line of the build's output.
+        on_line: is called with each of these lines.
         python: the interpreter that builds it, in its own environment.
-        ready: sees to the project's build requirements in that environment.
+        prepare: installs the project's build requirements, or checks that they are installed.
     """
     if hasattr(pyproject_hooks, "BuildBackendWarning"):
-        # For the project's author; it would stand between our lines.
+        # The warning is for the project's author, and would break up our progress lines.
         warnings.simplefilter("ignore", pyproject_hooks.BuildBackendWarning)
-    with tempfile.TemporaryDirectory() as folder, log.open("w", encoding="utf-8") as written:
+    with tempfile.TemporaryDirectory() as folder, log.open("w", encoding="utf-8") as log_file:
         scratch = Path(folder)
         (scratch / "egg").mkdir()
         config = scratch / "setup.cfg"
@@ -110,17 +112,17 @@ def build_wheel(
                 errors="replace",
             ) as process:
                 for line in process.stdout or ():
-                    written.write(line)
-                    heard(line.strip())
+                    log_file.write(line)
+                    on_line(line.strip())
             if process.returncode:
                 raise subprocess.CalledProcessError(process.returncode, cmd)
 
         try:
             builder = build.ProjectBuilder(source, python, runner=run)
-            ready(builder)
+            prepare(builder)
             return Path(builder.build("wheel", str(out)))
         except (build.BuildException, build.BuildBackendException) as error:
-            written.flush()
+            log_file.flush()
             raise program_error(
                 f"{failure_reason(log, str(error))} (all of it in {log})"
             ) from error

@@ -1,4 +1,4 @@
-"""The images of a selection: built, or made from nothing."""
+"""The images of a selection: `torchwheel images` and `torchwheel base-images`."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,31 +12,31 @@ from torchwheel.matrix.variants import select
 from torchwheel.toolkit.cache import cache_folder
 
 
-def images(matrix_file: Path, wanted: Sequence[str], progress: Progress) -> str:
-    """Build what the variants need and is not there; a line for each image."""
+def images(matrix_file: Path, names: Sequence[str], progress: Progress) -> str:
+    """Build the missing images of the variants; returns a line for each image."""
     engine, cache = find_engine(), cache_folder()
     fresh: dict[str, bool] = {}
-    for image in _images(matrix_file, wanted):
+    for image in _images(matrix_file, names):
         built = ensure(engine, image, cache, progress)
         fresh[built.reference] = fresh.get(built.reference, False) or built.fresh
     return "\n".join(f"{'built' if new else 'kept '}  {name}" for name, new in fresh.items())
 
 
-def base_images(matrix_file: Path, wanted: Sequence[str], progress: Progress) -> str:
-    """Make the Debian releases that the variants' images begin with, anew."""
+def base_images(matrix_file: Path, names: Sequence[str], progress: Progress) -> str:
+    """Make the base images of the variants' images again: Debian releases."""
     engine = find_engine()
-    bases = dict.fromkeys(base for image in _images(matrix_file, wanted) for base in _bases(image))
+    bases = dict.fromkeys(base for image in _images(matrix_file, names) for base in _bases(image))
     for base in bases:
         make_base(engine, base, progress)
     return "\n".join(f"made  {base.local}" for base in bases)
 
 
-def _images(matrix_file: Path, wanted: Sequence[str]) -> list[Image]:
+def _images(matrix_file: Path, names: Sequence[str]) -> list[Image]:
     matrix = load(matrix_file)
     root = matrix_file.resolve().parent
-    native = [v for v in select(matrix, tuple(wanted) or ("release",)) if v.toolkit]
-    tried_in = [emulated_image(matrix, variant, root) for variant in native]
-    return [image_of(matrix, v, root) for v in native] + [image for image in tried_in if image]
+    native = [v for v in select(matrix, tuple(names) or ("release",)) if v.toolkit]
+    emulated = [emulated_image(matrix, variant, root) for variant in native]
+    return [image_of(matrix, v, root) for v in native] + [image for image in emulated if image]
 
 
 def _bases(image: Image) -> Iterator[Base]:

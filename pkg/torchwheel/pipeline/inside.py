@@ -12,21 +12,21 @@ from pathlib import Path
 from torchwheel import claims as claims_file
 from torchwheel.errors import TorchwheelError, UsageError, program_error
 from torchwheel.files import write_text
-from torchwheel.pipeline.repair import repair, stamp
+from torchwheel.pipeline.repair import finish_wheel
 
 GROUP = Path("/sys/fs/cgroup")
 
 
 @dataclasses.dataclass(frozen=True)
 class Usage:
-    """CPU seconds of all processes so far, and the most bytes they had at once."""
+    """CPU seconds of all processes of the container so far, and their peak memory."""
 
     cpu_seconds: float | None = None
     peak_bytes: int | None = None
 
 
 def usage(group: Path = GROUP) -> Usage:
-    """Read the running container's account."""
+    """Read the usage of the running container from its control group."""
     micro = re.search(r"usage_usec (\d+)", _read(group / "cpu.stat"))
     nano = _number(group / "cpuacct" / "cpuacct.usage")
     if micro:
@@ -51,42 +51,40 @@ def _number(path: Path) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-KEPT = Path("/kept")
+VARIANT = Path("/variant")
 BUNDLED = Path("/bundled")
 CLAIMS = "claims.json"
 PROBE = "probe.json"
 JUNIT = "junit.xml"
 STEPS = ("start", "build", "repair", "test")
-"""Where the container's account is written down, in order."""
+"""The steps after which the container's usage is written down, in order."""
 
 
-def account(step: str, kept: Path = KEPT) -> None:
-    """Write down what the container had used when `step` ended."""
-    write_text(kept / usage_file(step), json.dumps(dataclasses.asdict(usage())) + "\n")
+def account(step: str, folder: Path = VARIANT) -> None:
+    """Write down the usage of the container when `step` ended."""
+    write_text(folder / usage_file(step), json.dumps(dataclasses.asdict(usage())) + "\n")
 
 
 def usage_file(step: str) -> str:
-    """Where `account` writes."""
+    """Name of the file that `account` writes."""
     return f"usage-{step}.json"
 
 
-def finish(wheel: Path, out: Path, kept: Path = KEPT) -> Path:
-    """Repair a built wheel and write its claims into it; the result is alone in `out`."""
-    account("build", kept)
-    claims = claims_file.loads((kept / CLAIMS).read_text(encoding="utf-8"), CLAIMS)
-    repaired = out.with_name(f"{out.name}-unstamped")
-    repaired.mkdir()
-    made = stamp(repair(wheel, repaired), claims, out)
-    account("repair", kept)
-    return made
+def finish(wheel: Path, out: Path, folder: Path = VARIANT) -> Path:
+    """Repair a built wheel, write its claims into it and count what both steps used."""
+    account("build", folder)
+    claims = claims_file.loads((folder / CLAIMS).read_text(encoding="utf-8"), CLAIMS)
+    finished = finish_wheel(wheel, claims, out)
+    account("repair", folder)
+    return finished
 
 
-def probe(project: str, script: Path, kept: Path = KEPT) -> None:
-    """Ask the test environment what it is and where it imports the wheels' packages from."""
-    named = sorted(wheel.name.split("-")[0] for wheel in BUNDLED.glob("*.whl"))
+def probe(project: str, script: Path, folder: Path = VARIANT) -> None:
+    """Write down the machine, and the files that the test environment imports the packages from."""
+    bundled = sorted(wheel.name.split("-")[0] for wheel in BUNDLED.glob("*.whl"))
     done = subprocess.run(
-        ["python", str(script), "--of", project, *named],
-        # What is imported must be what was installed: not the torchwheel that runs this step.
+        ["python", str(script), "--of", project, *bundled],
+        # The installed torchwheel must be imported, not the one that runs this step.
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         capture_output=True,
         text=True,
@@ -95,7 +93,7 @@ def probe(project: str, script: Path, kept: Path = KEPT) -> None:
     if done.returncode:
         said = " ".join(done.stderr.split()[-40:])
         raise program_error(f"importing torch ended with status {done.returncode}: {said}")
-    write_text(kept / PROBE, done.stdout)
+    write_text(folder / PROBE, done.stdout)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,14 +1,21 @@
-"""Builds a variant with this machine's own compiler, and tries it in a clean environment."""
+"""Builds a wheel with this machine's own compiler, and tries a variant in a clean environment."""
 
+import dataclasses
 import functools
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import build
+
 from torchwheel.builder.ninja import is_progress
+from torchwheel.claims import Claims
 from torchwheel.errors import UsageError
 from torchwheel.matrix.variants import Variant
-from torchwheel.pipeline.frontend import build_wheel
-from torchwheel.pipeline.repair import repair, stamp
-from torchwheel.pipeline.run import BuildPaths, Clock, Run, build_environment, claims_of
+from torchwheel.pipeline.frontend import build_wheel, check_requirements
+from torchwheel.pipeline.inputs import BuildPaths, build_environment, claims_of
+from torchwheel.pipeline.repair import finish_wheel
+from torchwheel.pipeline.run import Clock, Run
 from torchwheel.smoke.record import SmokeRecord
 from torchwheel.smoke.run import smoke
 from torchwheel.toolkit.headers import torch_headers
@@ -16,16 +23,77 @@ from torchwheel.toolkit.host import HostCompiler, host_compiler
 from torchwheel.toolkit.provide import provide
 
 
+@dataclasses.dataclass(frozen=True)
+class HostBuild:
+    """A project, and how this machine builds its wheel.
+
+    Attributes:
+        source: the project's folder.
+        environ: the variables that configure setup.py.
+        log: the file that gets every line of the build.
+        step: reports a step to the user.
+        step_of: the step that a line of the build announces; None for other lines.
+        python: the interpreter that builds it.
+        prepare: installs the build requirements, or checks that they are installed.
+    """
+
+    source: Path
+    environ: Mapping[str, str]
+    log: Path
+    step: Callable[[str], None]
+    step_of: Callable[[str], str | None]
+    python: str = sys.executable
+    prepare: Callable[[build.ProjectBuilder], None] = check_requirements
+
+
+def build_and_finish(
+    project: HostBuild, claims_of_built: Callable[[Path], Claims], out: Path, clock: Clock
+) -> Path:
+    """Build, repair and stamp a wheel, whoever wrote the project; it lies below `out`.
+
+    Args:
+        project: the project.
+        claims_of_built: the claims of the built wheel, which may depend on its libraries.
+        out: a folder without `built` and `finished`.
+        clock: gets the seconds of the steps "build" and "repair".
+    """
+    built_folder, finished_folder = out / "built", out / "finished"
+    built_folder.mkdir()
+    finished_folder.mkdir()
+
+    def on_line(line: str) -> None:
+        if text := project.step_of(line):
+            project.step(text)
+
+    with clock.step("build"):
+        wheel = build_wheel(
+            project.source,
+            project.environ,
+            built_folder,
+            project.log,
+            on_line,
+            python=project.python,
+            prepare=project.prepare,
+        )
+    with clock.step("repair"):
+        claims = claims_of_built(wheel)
+        if claims.abi != "pure":
+            project.step("auditwheel repair")
+        return finish_wheel(wheel, claims, finished_folder)
+
+
 def check_buildable(variant: Variant) -> None:
-    """Refuse what is built in a container only, before anything is built."""
+    """Refuse a variant that only a container can build, before anything is built."""
     reasons = {
         "the aten flavour": variant.abi == "aten",
         "ROCm": variant.toolkit is not None and variant.toolkit.backend == "rocm",
         "a toolkit of packages": variant.toolkit is not None and bool(variant.toolkit.packages),
     }
-    for what, holds in reasons.items():
+    for reason, holds in reasons.items():
         if holds:
-            raise UsageError(f"{variant.id}: {what} is built in a container only: add --container")
+            raise UsageError(
+                f"{variant.id}: {reason} is built in a container only: add --container"
+            )
 
 
 @functools.cache
@@ -34,43 +102,33 @@ def _host() -> HostCompiler:
     return host_compiler()
 
 
-def facts(variant: Variant) -> list[str]:
-    """What of this machine decides the wheel."""
+def compiler_facts(variant: Variant) -> list[str]:
+    """The facts of this machine that can change the wheel of `variant`."""
     if variant.toolkit is None:
         return []
     host = _host()
     return [str(host.path), host.version]
 
 
-def build(run: Run, variant: Variant, out: Path, clock: Clock) -> Path:
-    """The built, repaired and stamped wheel, in a folder below `out`."""
-    for name in ("built", "repaired", "stamped"):
-        (out / name).mkdir()
-    claims = claims_of(variant)
-    environ = _environment(run, variant, clock)
+def build_on_host(run: Run, variant: Variant, out: Path, clock: Clock) -> Path:
+    """The finished wheel of `variant`, below `out`."""
 
-    def heard(line: str) -> None:
-        if is_progress(line):
-            run.progress.step(f"{variant.id}: {line}")
+    def step(text: str) -> None:
+        run.progress.step(f"{variant.id}: {text}")
 
-    with clock.step("build"):
-        run.progress.step(f"{variant.id}: building")
-        wheel = build_wheel(
-            run.source,
-            environ,
-            out / "built",
-            run.kept(variant) / "build.log",
-            heard,
-        )
-    if claims.abi != "pure":
-        with clock.step("repair"):
-            run.progress.step(f"{variant.id}: auditwheel repair")
-            wheel = repair(wheel, out / "repaired")
-    return stamp(wheel, claims, out / "stamped")
+    project = HostBuild(
+        source=run.source,
+        environ=_environment(run, variant, clock),
+        log=run.variant_folder(variant) / "build.log",
+        step=step,
+        step_of=lambda line: line if is_progress(line) else None,
+    )
+    step("building")
+    return build_and_finish(project, lambda _: claims_of(variant), out, clock)
 
 
 def _environment(run: Run, variant: Variant, clock: Clock) -> dict[str, str]:
-    """What setup.py is told; a native variant's toolkit is provisioned for it."""
+    """The variables that configure setup.py; provides the toolkit of a native variant."""
     toolkit, release = variant.toolkit, variant.torch_release
     if toolkit is None or release is None:
         return build_environment(variant, None)
@@ -78,31 +136,31 @@ def _environment(run: Run, variant: Variant, clock: Clock) -> dict[str, str]:
     with clock.step("toolkit"):
         root = provide(toolkit, toolkit.archs, variant.platform, host, run.cache, run.progress)
         torch = torch_headers(release, run.cache, run.progress)
-    places = BuildPaths(
+    paths = BuildPaths(
         toolkit=str(root),
         torch=str(torch),
-        build=str(run.kept(variant) / "native"),
-        shared=str(run.shared(toolkit, f"{root} {host.path} {host.version}")),
+        build=str(run.variant_folder(variant) / "native"),
+        shared=str(run.shared_folder(toolkit, f"{root} {host.path} {host.version}")),
         cxx=str(host.path),
     )
-    return build_environment(variant, places, " ".join(run.launcher)) | {"MAX_JOBS": str(run.jobs)}
+    return build_environment(variant, paths, " ".join(run.launcher)) | {"MAX_JOBS": str(run.jobs)}
 
 
-def try_out(run: Run, variant: Variant, wheel: Path, clock: Clock) -> SmokeRecord:
-    """The record of the smoke tests in a clean environment."""
+def smoke_on_host(run: Run, variant: Variant, wheel: Path, clock: Clock) -> SmokeRecord:
+    """Run the smoke tests of a wheel in a clean environment; returns their record."""
     run.progress.step(f"{variant.id}: smoke")
-    wanted = run.matrix.smoke
+    settings = run.matrix.smoke
     record = run.dist / "smoke" / f"{variant.id}.json"
     with clock.step("smoke"):
         return smoke(
             wheel,
-            tests=run.root / wanted.tests,
-            torch=wanted.torch,
-            requires=wanted.requires,
+            tests=run.root / settings.tests,
+            torch=settings.torch,
+            requires=settings.requires,
             bundled=run.bundled,
             here=False,
             record=record,
-            without_gpu=wanted.without_gpu,
+            without_gpu=settings.without_gpu,
             junit=record.with_suffix(".xml"),
             cache=run.cache,
             progress=run.progress,

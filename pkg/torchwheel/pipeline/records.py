@@ -1,19 +1,21 @@
-"""The records of an output folder; they let the next run do only what is missing."""
+"""The records of an output folder; the next run skips the variants that they show finished."""
 
 import dataclasses
 import json
-import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from torchwheel.check.gates import GateResult
 from torchwheel.errors import UsageError
 from torchwheel.files import sha256, write_text
+from torchwheel.matrix.variants import Variant
 
 FOLDER = ".torchwheel"
 
 
 @dataclasses.dataclass(frozen=True)
 class BuildRecord:
-    """One finished variant; `key` names all inputs that made it."""
+    """One finished wheel; `key` is the hash of its inputs."""
 
     variant: str
     key: str
@@ -29,13 +31,46 @@ class BuildRecord:
     built_in: str = "host"
     """Reference of the image, or "host"."""
     cpu_seconds: dict[str, float] = dataclasses.field(default_factory=dict)
-    """CPU seconds per step of the container, as far as they were counted."""
+    """CPU seconds per step of the container, as far as they are counted."""
     peak_bytes: int | None = None
     """The most memory the container had when the build ended."""
     built_twice: bool = False
-    """Whether a second build, elsewhere and from nothing, gave the same bytes."""
+    """Whether a second build, elsewhere and without caches, gave the same bytes."""
     bundled: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Hex SHA-256 of the wheels that it was tried with, by their names."""
+    """Hex SHA-256 of the bundled packages that it was tried with, by file name."""
+
+
+def record_wheel(
+    variant: Variant,
+    key: str,
+    wheel: Path,
+    gates: Sequence[GateResult],
+    smoke: str,
+    seconds: Mapping[str, float],
+) -> BuildRecord:
+    """The record of a finished wheel, with the fields that every build has.
+
+    Args:
+        variant: what it was built for.
+        key: hash of its inputs.
+        wheel: the file.
+        gates: the results of all gates.
+        smoke: the verdict of its smoke tests.
+        seconds: seconds of each step and, as "total", of all.
+    """
+    return BuildRecord(
+        variant=variant.id,
+        key=key,
+        file=wheel.name,
+        sha256=sha256(wheel),
+        size=wheel.stat().st_size,
+        archs=variant.toolkit.archs if variant.toolkit else (),
+        tag_reason=next(gate.says for gate in gates if gate.name == "platform-tag"),
+        gates=len(gates),
+        smoke=smoke,
+        seconds=seconds["total"],
+        steps={step: spent for step, spent in seconds.items() if step != "total"},
+    )
 
 
 def _path(dist: Path, variant: str) -> Path:
@@ -43,12 +78,12 @@ def _path(dist: Path, variant: str) -> Path:
 
 
 def save_record(dist: Path, record: BuildRecord) -> None:
-    """Write the record of a variant whose wheel lies in `dist`."""
+    """Write the record of a wheel in `dist`."""
     write_text(_path(dist, record.variant), json.dumps(dataclasses.asdict(record), indent=1) + "\n")
 
 
 def _load(path: Path) -> BuildRecord | None:
-    """A record whose wheel is there unchanged; none if a killed run left less than that."""
+    """A record whose wheel is present and unchanged; None otherwise."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         record = BuildRecord(**{**data, "archs": tuple(data["archs"])})
@@ -59,18 +94,18 @@ def _load(path: Path) -> BuildRecord | None:
 
 
 def load_finished(dist: Path, variant: str, key: str) -> BuildRecord | None:
-    """The record of `variant`, if it was made from `key`."""
+    """The record of `variant` if it has this `key` and its wheel is present."""
     record = _load(_path(dist, variant))
     return record if record and record.key == key else None
 
 
 def all_records(dist: Path) -> list[BuildRecord]:
-    """Records of all finished variants in `dist`, by name."""
+    """The records of all finished variants in `dist`, by name."""
     return [record for path in sorted((dist / FOLDER).glob("*.json")) if (record := _load(path))]
 
 
 def forget_record(dist: Path, variant: str) -> None:
-    """Drop the record and the wheel it names, before another takes their place."""
+    """Remove the record of `variant` and its wheel, before new ones take their place."""
     path = _path(dist, variant)
     try:
         name = json.loads(path.read_text(encoding="utf-8"))["file"]
@@ -81,20 +116,12 @@ def forget_record(dist: Path, variant: str) -> None:
         (dist / name).unlink(missing_ok=True)
 
 
-def keep_rejected(wheel: Path, dist: Path) -> Path:
-    """Copy a wheel into `dist`/rejected, under a name that pip does not take; returns the copy."""
-    rejected = dist / "rejected" / f"{wheel.name}.rejected"
-    rejected.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(wheel, rejected)
-    return rejected
-
-
-FILE = "request.call"
+REQUEST_FILE = "request.call"
 
 
 @dataclasses.dataclass(frozen=True)
 class WheelsRequest:
-    """What is to be built, and where: `container` or on the host."""
+    """The variants and archs to build, in a container or on the host."""
 
     variants: tuple[str, ...] = ()
     archs: tuple[str, ...] = ()
@@ -102,13 +129,13 @@ class WheelsRequest:
 
 
 def save_request(dist: Path, request: WheelsRequest) -> None:
-    """Remember a call."""
-    write_text(dist / FOLDER / FILE, json.dumps(dataclasses.asdict(request)) + "\n")
+    """Write down a call, for --resume."""
+    write_text(dist / FOLDER / REQUEST_FILE, json.dumps(dataclasses.asdict(request)) + "\n")
 
 
 def last_request(dist: Path) -> WheelsRequest:
-    """The call before this one."""
-    path = dist / FOLDER / FILE
+    """The call before this one, for --resume."""
+    path = dist / FOLDER / REQUEST_FILE
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         return WheelsRequest(tuple(data["variants"]), tuple(data["archs"]), bool(data["container"]))

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,7 +21,7 @@ from torchwheel.errors import TorchwheelError, program_error
 from torchwheel.files import record_hash
 from torchwheel.pipeline.frontend import path_with_scripts
 
-# What the user's torch and driver bring.
+# Libraries of the user's torch and driver.
 _OUTSIDE = (
     "libtorch*.so*",
     "libc10*.so*",
@@ -31,14 +32,25 @@ _OUTSIDE = (
 )
 
 
-def repair(wheel: Path, out: Path, brought: Iterable[str] = ()) -> Path:
-    """The wheel with the tag auditwheel finds, in the empty folder `out`.
+def finish_wheel(wheel: Path, claims: Claims, out: Path) -> Path:
+    """Repair a built wheel and write its claims into it; returns the new wheel, in `out`.
 
-    Libraries that it needs and no system has are copied into it, but for those of torch and the
-    driver and those named in `brought`, which torch brings too.
+    A pure-Python wheel needs no repair.
+    """
+    if claims.abi == "pure":
+        return stamp(wheel, claims, out)
+    with tempfile.TemporaryDirectory(dir=out.parent) as folder:
+        return stamp(repair(wheel, Path(folder), claims.borrowed), claims, out)
+
+
+def repair(wheel: Path, out: Path, borrowed: Iterable[str] = ()) -> Path:
+    """A copy of `wheel` in the empty folder `out`, with the platform tag that auditwheel finds.
+
+    Libraries that it needs and no system has are copied into it. Those of torch and the driver are
+    not, nor the `borrowed` ones, which torch loads as well.
     """
     command = [sys.executable, "-m", "auditwheel", "repair", "--plat", "auto", "--only-plat"]
-    for name in (*_OUTSIDE, *brought):
+    for name in (*_OUTSIDE, *borrowed):
         command += ["--exclude", name]
     done = subprocess.run(
         [*command, "--wheel-dir", str(out), str(wheel)],

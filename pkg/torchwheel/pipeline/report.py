@@ -1,4 +1,4 @@
-"""What ends a run: the table, the install commands, the JSON report and the index."""
+"""The results of a run: the table, the install commands, the JSON report and the index."""
 
 import dataclasses
 import json
@@ -18,9 +18,9 @@ from torchwheel.text import WIDTH, detail_lines, size_text
 
 
 def report_table(records: Sequence[BuildRecord], fresh: Sequence[str]) -> str:
-    """One row per wheel, with its file, archs and tag below, since file names are long.
+    """One row per wheel; its file, archs and tag below, as file names are long.
 
-    At the end is what goes with them all.
+    The bundled packages follow at the end. `fresh` names the variants that this run built.
     """
     width = max([7, *(len(record.variant) for record in records)])
     lines = [
@@ -43,7 +43,7 @@ def report_table(records: Sequence[BuildRecord], fresh: Sequence[str]) -> str:
 
 
 def report_json(outcomes: Sequence[Outcome]) -> str:
-    """Every variant of a run: its record, or why it failed."""
+    """Every variant of a run: its record, or the error."""
     rows = [
         {
             "variant": outcome.variant.id,
@@ -57,7 +57,7 @@ def report_json(outcomes: Sequence[Outcome]) -> str:
 
 
 def install_command(project: str, record: BuildRecord, group: str, index: Path) -> str:
-    """The exact pip command for a wheel of the index."""
+    """The pip command that installs a wheel of the index."""
     version = record.file.split("-")[1]
     return (
         f'pip install --extra-index-url {(index / group).resolve().as_uri()} "{project}=={version}"'
@@ -65,9 +65,9 @@ def install_command(project: str, record: BuildRecord, group: str, index: Path) 
 
 
 def index_wheels(run: Run, index: Path) -> Mapping[str, tuple[str, ...]]:
-    """Replace `index`; returns the groups of each variant that is in it.
+    """Replace `index`; returns the groups of each variant in it.
 
-    A wheel that was tried with other bundled packages than the present ones waits for its next run.
+    It leaves out wheels that were tried with other bundled packages than the present ones.
     """
     groups: dict[str, tuple[str, ...]] = {}
     indexed = []
@@ -77,6 +77,6 @@ def index_wheels(run: Run, index: Path) -> Mapping[str, tuple[str, ...]]:
         if claims is not None and record.bundled == tried_with:
             groups[record.variant] = groups_of(claims, run.matrix.served())
             indexed.append(IndexedWheel(run.dist / record.file, groups[record.variant]))
-    every = all_groups(groups.values())
-    build_index([*indexed, *(IndexedWheel(path, every) for path in run.bundled)], index)
+    bundled_groups = all_groups(groups.values())
+    build_index([*indexed, *(IndexedWheel(path, bundled_groups) for path in run.bundled)], index)
     return groups

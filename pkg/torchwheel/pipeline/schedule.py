@@ -1,4 +1,4 @@
-"""Variants side by side, within cores and memory; one that fails does not stop the rest."""
+"""Builds variants side by side, within cores and memory; a failure does not stop the others."""
 
 import dataclasses
 import os
@@ -17,7 +17,7 @@ BYTES_PER_SLOT = 4 << 30
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What came of one variant: a record (`fresh` if anything had to be done) or an error."""
+    """The result of one variant: its record, `fresh` if this run built it, or an error."""
 
     variant: Variant
     record: BuildRecord | None = None
@@ -26,26 +26,26 @@ class Outcome:
 
 
 def slots(variants: int, *, cores: int | None = None, free: int | None = None) -> int:
-    """How many variants are in work at a time."""
+    """How many variants are built at a time."""
     cores = len(os.sched_getaffinity(0)) if cores is None else cores
     free = psutil.virtual_memory().available if free is None else free
     return max(1, min(variants, cores, free // BYTES_PER_SLOT))
 
 
 def jobs_each(variants: Sequence[Variant], at_once: int, jobs: int) -> int:
-    """How many of `jobs` compilers each variant may run: those that have a toolkit share them."""
+    """How many of `jobs` compilers each variant may run; variants with a toolkit share them."""
     compiling = sum(variant.toolkit is not None for variant in variants)
     return max(1, jobs // max(1, min(at_once, compiling)))
 
 
 def build_order(variants: Sequence[Variant]) -> list[Variant]:
-    """The order of work: toolkits by turns, since variants of one wait for its shared objects."""
-    seen: dict[str, int] = {}
+    """The order of work: toolkits take turns, as variants of a toolkit wait for its objects."""
+    counts: dict[str, int] = {}
     ranks = []
     for variant in variants:
         name = variant.toolkit.name if variant.toolkit else ""
-        seen[name] = seen.get(name, 0) + 1
-        ranks.append(seen[name])
+        counts[name] = counts.get(name, 0) + 1
+        ranks.append(counts[name])
     order = sorted(range(len(variants)), key=lambda i: (ranks[i], i))
     return [variants[i] for i in order]
 
@@ -55,13 +55,13 @@ def side_by_side(
     work: Callable[[Variant], tuple[BuildRecord, bool]],
     at_once: int,
 ) -> list[Outcome]:
-    """The outcome of `work` on each variant, in the order given.
+    """The outcome of `work` on each variant, in the given order.
 
     Raises:
-        UsageError: the call or the matrix is wrong; what has not begun is not begun.
+        UsageError: the call or the matrix is wrong; no further variant is started.
     """
 
-    def one(variant: Variant) -> Outcome:
+    def outcome_of(variant: Variant) -> Outcome:
         try:
             record, fresh = work(variant)
         except UsageError:
@@ -71,14 +71,16 @@ def side_by_side(
         return Outcome(variant, record, fresh)
 
     with ThreadPoolExecutor(at_once) as pool:
-        futures = {variant.id: pool.submit(one, variant) for variant in build_order(variants)}
+        futures = {
+            variant.id: pool.submit(outcome_of, variant) for variant in build_order(variants)
+        }
         try:
             wait(futures.values(), return_when=FIRST_EXCEPTION)
         finally:
-            # What waits for its turn must not begin after an error or ^C.
+            # After an error or ^C no further variant may start.
             for future in futures.values():
                 future.cancel()
-        broken = [f for f in futures.values() if not f.cancelled() and f.exception()]
-        if broken:
-            broken[0].result()
+        errors = [f for f in futures.values() if not f.cancelled() and f.exception()]
+        if errors:
+            errors[0].result()
         return [futures[variant.id].result() for variant in variants]

@@ -14,7 +14,7 @@ _NEVER_SOURCES = {"__pycache__", "node_modules"}
 
 
 def source_files(folder: Path) -> list[Path]:
-    """Files of the project: git's if it is a checkout, else the whole tree less its outputs."""
+    """The project's files: those of git in a checkout, else the whole tree without outputs."""
     return sorted(path for path in _git_files(folder) or _walk(folder) if path.is_file())
 
 
@@ -29,7 +29,7 @@ def source_digest(folder: Path) -> str:
 
 
 def stage(source: Path, target: Path) -> None:
-    """A copy of the project's files alone, their times kept: ninja goes by them."""
+    """Copy the project's files to `target`, with their times, as ninja compares them."""
     for path in source_files(source):
         copy = path_inside(target, str(path.relative_to(source)), source.name)
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ def stage(source: Path, target: Path) -> None:
 
 
 def _git_files(folder: Path) -> list[Path]:
-    """Tracked files and untracked ones that are not ignored; none outside a checkout."""
+    """Files that are tracked, or untracked and not ignored; empty outside a checkout."""
     command = [
         "git",
         "-C",

@@ -1,4 +1,4 @@
-"""The main job: variants of a matrix in, proven wheels and an index out."""
+"""`torchwheel wheels`: builds variants of a matrix into proven wheels and their index."""
 
 import contextlib
 import shutil
@@ -20,8 +20,6 @@ from torchwheel.matrix.rules import findings
 from torchwheel.matrix.sections import Matrix, ToolkitSection
 from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline import on_host, records, report
-from torchwheel.pipeline import records as requests
-from torchwheel.pipeline import variant as one
 from torchwheel.pipeline.bundled import build_bundled
 from torchwheel.pipeline.frontend import find_launcher
 from torchwheel.pipeline.records import BuildRecord, WheelsRequest
@@ -29,6 +27,7 @@ from torchwheel.pipeline.report import index_wheels, install_command
 from torchwheel.pipeline.run import Run
 from torchwheel.pipeline.schedule import jobs_each, side_by_side, slots
 from torchwheel.pipeline.sources import source_digest
+from torchwheel.pipeline.variant import build_variant
 from torchwheel.toolkit.cache import cache_folder
 
 
@@ -48,18 +47,18 @@ def wheels(
         matrix_file: the matrix.
         request: selections, variant ids or patterns, another arch list, host or container.
         dist: the output folder.
-        progress: where to say what is being done.
-        launcher: whether sccache may be used where it is found.
-        at_once: variants in work at a time; as many as cores and memory allow if none is given.
-        twice: whether each native variant must come out the same when it is built again.
+        progress: reports each step to the user.
+        launcher: use sccache if it is on the PATH.
+        at_once: variants built at a time; None for as many as cores and memory allow.
+        twice: build each native variant a second time and compare the bytes.
 
     Returns:
-        The closing text and the exit status: 1 if a variant failed, the others being kept.
+        The closing text and the exit status: 1 if a variant failed; the others are finished.
     """
-    wanted = request.variants or ("default",)
+    names = request.variants or ("default",)
     matrix = load(matrix_file)
-    matrix = _narrowed(matrix, select(matrix, wanted), request.archs)
-    variants = select(matrix, wanted)
+    matrix = _with_archs(matrix, select(matrix, names), request.archs)
+    variants = select(matrix, names)
     engine = find_engine() if request.container else None
     if engine is None:
         for variant in variants:
@@ -70,8 +69,8 @@ def wheels(
     at_once = at_once or slots(len(variants))
     busy = say_waiting(progress.say, f"another run writes to {dist}")
     with hold_lock(dist / records.FOLDER / "lock", busy):
-        _sweep(dist)
-        requests.save_request(dist, request)
+        _remove_leftovers(dist)
+        records.save_request(dist, request)
         run = Run(
             matrix=matrix,
             root=root,
@@ -86,13 +85,13 @@ def wheels(
             bundled=build_bundled(root, matrix.project.bundled, dist, progress),
         )
         with reaping(engine, run.id) if engine else contextlib.nullcontext():
-            return _all(run, variants, at_once)
+            return _build_all(run, variants, at_once)
 
 
-def _all(run: Run, variants: Sequence[Variant], at_once: int) -> tuple[str, int]:
+def _build_all(run: Run, variants: Sequence[Variant], at_once: int) -> tuple[str, int]:
     def work(variant: Variant) -> tuple[BuildRecord, bool]:
         try:
-            record, fresh = one.make(run, variant)
+            record, fresh = build_variant(run, variant)
         except TorchwheelError:
             run.progress.say(f"{variant.id}: FAILED")
             raise
@@ -100,62 +99,67 @@ def _all(run: Run, variants: Sequence[Variant], at_once: int) -> tuple[str, int]
         return record, fresh
 
     outcomes = side_by_side(variants, work, at_once)
-    done = [outcome.record for outcome in outcomes if outcome.record]
+    finished = [outcome.record for outcome in outcomes if outcome.record]
     failed = {outcome.variant.id: outcome.error for outcome in outcomes if outcome.error}
     index = run.dist / "index"
     groups = index_wheels(run, index)
     write_text(run.dist / "report.json", report.report_json(outcomes))
     parts = []
-    if done:
+    if finished:
         fresh = [outcome.variant.id for outcome in outcomes if outcome.fresh]
-        commands = _commands(run.matrix, done, groups, index)
-        parts += [report.report_table(done, fresh), "\n  ".join(["To install:", *commands])]
+        commands = _install_commands(run.matrix, finished, groups, index)
+        parts += [report.report_table(finished, fresh), "\n  ".join(["To install:", *commands])]
     if failed:
         parts.append("\n".join(f"failed: {name}: {error}" for name, error in failed.items()))
     return "\n\n".join(parts), int(bool(failed))
 
 
-def _listed(archs: Sequence[str], toolkit: ToolkitSection) -> tuple[str, ...]:
-    """What the command line asks for, of one toolkit; nothing if all is for another backend."""
+def _archs_for(archs: Sequence[str], toolkit: ToolkitSection) -> tuple[str, ...]:
+    """The archs of the command line that are for a toolkit's backend."""
     own = [arch for arch in archs if arch.startswith("gfx") == (toolkit.backend == "rocm")]
     if toolkit.backend == "rocm" or not own:
         return tuple(own)
     compiler = Compiler("cuda", toolkit.version)
-    found = lists.parse_arch_list(";".join(own), compiler, lambda: visible_gpus("cuda"), "--archs")
-    return tuple(map(str, found.whole("--archs")))
+    selection = lists.parse_arch_list(
+        ";".join(own), compiler, lambda: visible_gpus("cuda"), "--archs"
+    )
+    return tuple(map(str, selection.whole("--archs")))
 
 
-def _narrowed(matrix: Matrix, variants: Sequence[Variant], archs: Sequence[str]) -> Matrix:
-    """The matrix with another arch list for the variants' toolkits, held to the same rules."""
-    asked = {variant.toolkit.name for variant in variants if variant.toolkit}
-    listed = {name: _listed(archs, matrix.toolkits[name]) for name in sorted(asked)}
-    if archs and not any(listed.values()):
+def _with_archs(matrix: Matrix, variants: Sequence[Variant], archs: Sequence[str]) -> Matrix:
+    """The matrix with another arch list for the variants' toolkits; its rules must still hold."""
+    names = {variant.toolkit.name for variant in variants if variant.toolkit}
+    new = {name: _archs_for(archs, matrix.toolkits[name]) for name in sorted(names)}
+    if archs and not any(new.values()):
         raise UsageError(
             f"--archs: {' '.join(archs)}: no variant that is asked for is built for such a GPU"
         )
     toolkits = {
-        name: section.model_copy(update={"archs": listed[name]}) if listed.get(name) else section
+        name: section.model_copy(update={"archs": new[name]}) if new.get(name) else section
         for name, section in matrix.toolkits.items()
     }
-    narrowed = matrix.model_copy(update={"toolkits": toolkits})
-    found = findings(narrowed) if archs else []
-    if found:
-        raise UsageError(f"--archs: {found[0][1]}")
-    return narrowed
+    changed = matrix.model_copy(update={"toolkits": toolkits})
+    problems = findings(changed) if archs else []
+    if problems:
+        raise UsageError(f"--archs: {problems[0][1]}")
+    return changed
 
 
-def _sweep(dist: Path) -> None:
-    """Remove what killed runs left; the lock is held, so nobody is at work on it."""
-    for left in (dist / records.FOLDER).glob("making-*"):
-        shutil.rmtree(left, ignore_errors=True)
+def _remove_leftovers(dist: Path) -> None:
+    """Remove the temporary files of killed runs; the lock is held, so no other run uses them."""
+    for scratch in (dist / records.FOLDER).glob("making-*"):
+        shutil.rmtree(scratch, ignore_errors=True)
     for folder in (dist, dist / records.FOLDER, dist / "smoke"):
         remove_leftovers(folder)
 
 
-def _commands(
-    matrix: Matrix, done: Sequence[BuildRecord], groups: Mapping[str, tuple[str, ...]], index: Path
+def _install_commands(
+    matrix: Matrix,
+    finished: Sequence[BuildRecord],
+    groups: Mapping[str, tuple[str, ...]],
+    index: Path,
 ) -> list[str]:
     return [
         install_command(matrix.project.name, record, groups[record.variant][0], index)
-        for record in done
+        for record in finished
     ]

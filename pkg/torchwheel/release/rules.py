@@ -8,7 +8,7 @@ from packaging.version import Version
 
 from torchwheel.matrix.runners import PURE, gpu_runner
 from torchwheel.matrix.sections import Matrix
-from torchwheel.pipeline.run import claims_of
+from torchwheel.pipeline.inputs import claims_of
 from torchwheel.release.cases import ReleaseCase
 from torchwheel.smoke import record as smokes
 from torchwheel.text import join_names

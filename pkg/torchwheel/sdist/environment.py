@@ -1,4 +1,4 @@
-"""The environment that builds an sdist: torch, the requirements, a CUDA_HOME."""
+"""Prepares an sdist's build: torch, the requirements, a CUDA_HOME, setup.py's variables."""
 
 import dataclasses
 import os
@@ -10,71 +10,89 @@ import build
 import ninja
 
 from torchwheel.builder import environment as variables
-from torchwheel.sdist.target import EnvironmentTorch
-from torchwheel.smoke import pip
+from torchwheel.builder.build import parallel_jobs
+from torchwheel.console import Progress
+from torchwheel.matrix.variants import Variant
+from torchwheel.pipeline.run import Clock
+from torchwheel.sdist.request import SdistRequest
+from torchwheel.sdist.torch import (
+    PLATFORM,
+    EnvironmentTorch,
+    import_torch,
+    newest_torch,
+    sdist_variant,
+    toolkit_for,
+)
+from torchwheel.smoke import environment, pip
 from torchwheel.smoke.environment import Environment
-from torchwheel.toolkit.host import HostCompiler
-from torchwheel.toolkit.provide import name_plainly
+from torchwheel.toolkit.host import HostCompiler, host_compiler
+from torchwheel.toolkit.provide import name_plainly, provide
 
+BYTES_PER_COMPILER = 3 << 30
+"""Measured: a compiler needs 1.5 to 3 GB for a file that includes torch/extension.h."""
 _MERGED = ("bin", "include", "lib", "lib64")
 
 
-def assemble_cuda_home(target: Path, toolkit: Path, site: Path, launcher: Sequence[str]) -> Path:
-    """Make the folder `target`; returns what CUDA_HOME is to be.
+@dataclasses.dataclass(frozen=True)
+class BuildSetup:
+    """All that a build needs before it starts.
 
-    Args:
-        target: where it goes; nothing is there yet.
-        toolkit: the verified toolkit.
-        site: site-packages of the environment that torch is installed in.
-        launcher: put before nvcc, e.g. ("sccache",).
+    Attributes:
+        variant: what the wheel is built for.
+        torch: the torch that it is compiled with.
+        base: the cached environment that holds torch.
+        env: the environment of the build, on top of the base.
+        host: the C++ compiler.
+        jobs: compilers that may run side by side.
+        environ: the variables that configure setup.py.
     """
-    if toolkit == Path("/usr"):
-        # A distribution's: it is whole, and its headers must not come before the C++ library's.
-        return toolkit
-    beside = sorted((site / "nvidia").glob("*"))
-    _link(target, (path for path in toolkit.iterdir() if path.name not in _MERGED))
-    for name in ("include", "lib64"):
-        for folder in (toolkit / name, *(path / name.removesuffix("64") for path in beside)):
-            if folder.is_dir():
-                _link(target / name, folder.iterdir())
-    (target / "lib").symlink_to("lib64")
-    name_plainly(target / "lib64")
-    # nvcc looks for its own files beside what was called, so it is called where it lies.
-    script(target / "bin" / "nvcc", [*launcher, str(toolkit / "bin" / "nvcc")])
-    _link(target / "bin", (toolkit / "bin").iterdir())
-    return target
+
+    variant: Variant
+    torch: EnvironmentTorch
+    base: Path
+    env: Environment
+    host: HostCompiler
+    jobs: int
+    environ: Mapping[str, str]
 
 
-def script(path: Path, command: Sequence[str]) -> Path:
-    """A program at `path` that runs `command` with the arguments it is given."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n', encoding="utf-8")
-    path.chmod(0o755)
-    return path
-
-
-def _link(folder: Path, paths: Iterable[Path]) -> None:
-    """Links to `paths` in `folder`; what is there under a name stays."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in paths:
-        link = folder / path.name
-        if not link.is_symlink() and not link.exists():
-            link.symlink_to(path)
-
-
-BYTES_PER_COMPILER = 3 << 30
-"""Measured: torch/extension.h in an ordinary file costs a compiler 1.5 to 3 GB."""
+def prepare_build(
+    request: SdistRequest, folder: Path, cache: Path, progress: Progress, clock: Clock
+) -> BuildSetup:
+    """Install torch, provide the toolkit, and make the environment of the build in `folder`."""
+    with clock.step("torch"):
+        release = request.torch or newest_torch()
+        # With pytest it is the environment that smoke tests with this torch use, too.
+        base = environment.base(cache, ("pytest", f"torch=={release}"), progress)
+        env = environment.over(base, folder / "env")
+        torch = import_torch(env, folder)
+    toolkit = None
+    if not request.cpu:
+        toolkit = toolkit_for(torch, request.toolkit, request.archs, progress.say)
+    host, home = host_compiler(), None
+    if toolkit:
+        with clock.step("toolkit"):
+            root = provide(toolkit, toolkit.archs, PLATFORM, host, cache, progress)
+        site = environment.site_of(base)
+        home = assemble_cuda_home(folder / "cuda", root, site, request.launcher)
+    cxx = host.path
+    if request.launcher:
+        cxx = write_script(folder / "cxx" / cxx.name, [*request.launcher, str(cxx)])
+    jobs = parallel_jobs(bytes_per_job=BYTES_PER_COMPILER)
+    archs = toolkit.archs if toolkit else ()
+    environ = sdist_environment(env, cuda_home=home, archs=archs, host=host, cxx=cxx, jobs=jobs)
+    return BuildSetup(sdist_variant(torch, toolkit), torch, base, env, host, jobs, environ)
 
 
 @dataclasses.dataclass(frozen=True)
-class Requirements:
-    """Installs what a build, or its wheel, requires beside torch.
+class RequirementsInstaller:
+    """Installs requirements of a build or of its wheel; torch stays at its release.
 
     Attributes:
-        env: where it goes.
-        torch: the torch that must stay as it is.
+        env: the environment to install into.
+        torch: its torch.
         folder: a folder for pip's constraints.
-        more: requirements that the project does not declare.
+        more: build requirements that the project does not declare.
     """
 
     env: Environment
@@ -82,19 +100,19 @@ class Requirements:
     folder: Path
     more: tuple[str, ...] = ()
 
-    def of_build(self, builder: build.ProjectBuilder) -> None:
-        """Install what pyproject.toml asks for, and then what the project's backend asks for."""
+    def install_for_build(self, builder: build.ProjectBuilder) -> None:
+        """Install the requirements of pyproject.toml, then those of the project's backend."""
         self.install([*builder.build_system_requires, *self.more], "the build requirements")
-        if wanted := builder.get_requires_for_build("wheel"):
-            self.install(wanted, "the build requirements")
+        if requirements := builder.get_requires_for_build("wheel"):
+            self.install(requirements, "the build requirements")
 
-    def install(self, wanted: Iterable[str], what: str) -> None:
-        """Install `wanted`; no other torch comes with it."""
+    def install(self, requirements: Iterable[str], what: str) -> None:
+        """Install `requirements`, called `what` in an error."""
         constraints = self.folder / "constraints.txt"
         constraints.write_text(f"torch=={self.torch.release}\n", encoding="utf-8")
         pip.pip_install(
             self.env.python,
-            ["--constraint", str(constraints), *sorted(wanted)],
+            ["--constraint", str(constraints), *sorted(requirements)],
             offline=False,
             what=f"cannot install {what} beside torch {self.torch.built.version}",
         )
@@ -110,20 +128,20 @@ def sdist_environment(
     jobs: int,
     environ: Mapping[str, str] = os.environ,
 ) -> dict[str, str]:
-    """What setup.py is told, beside the variables of this process.
+    """The variables that configure setup.py; they are added to those of this process.
 
     Args:
-        env: the environment it runs in.
+        env: the environment that runs setup.py.
         cuda_home: the toolkit; None for a build without CUDA.
         archs: the arch list.
-        host: the C++ compiler that nvcc is to use.
-        cxx: the C++ compiler as the build calls it, with a launcher before it or without.
+        host: nvcc's C++ compiler.
+        cxx: the C++ compiler of the build: the same, or a script that adds a launcher.
         jobs: compilers that may run side by side.
         environ: the variables of this process.
     """
     cuda_bin = [str(cuda_home / "bin")] if cuda_home else []
     return {
-        # Nothing of torchwheel's own environment, but for ninja if there is none.
+        # The build must not see torchwheel's own environment, but for its ninja if no other exists.
         "PYTHONPATH": "",
         "PYTHONHOME": "",
         "PYTHONNOUSERSITE": "1",
@@ -131,7 +149,7 @@ def sdist_environment(
         "PATH": os.pathsep.join([*cuda_bin, environ.get("PATH", os.defpath), ninja.BIN_DIR]),
         variables.CXX: str(cxx),
         "MAX_JOBS": str(jobs),
-        # torch since 2.13 looks for sccache itself; once is enough.
+        # torch 2.13 and later adds sccache itself; one launcher is enough.
         "TORCH_NO_COMPILER_WRAPPER": "1",
         **(_cuda(cuda_home, archs, host, environ) if cuda_home else {"FORCE_CUDA": "0"}),
     }
@@ -144,7 +162,50 @@ def _cuda(
         variables.CUDA_HOME: str(home),
         variables.ARCH_LIST: ";".join(archs),
         "NVCC_CCBIN": str(host.path),
-        # Many ask torch.cuda.is_available() whether to build for CUDA: a machine that builds
-        # need not have a GPU, and this is the name most of them heed.
+        # Many projects build for CUDA only if torch.cuda.is_available(). A build machine may have
+        # no GPU; most of these projects heed this variable.
         "FORCE_CUDA": environ.get("FORCE_CUDA") or "1",
     }
+
+
+def assemble_cuda_home(target: Path, toolkit: Path, site: Path, launcher: Sequence[str]) -> Path:
+    """Link a toolkit and the CUDA libraries of torch into one folder; returns CUDA_HOME.
+
+    Args:
+        target: the new folder.
+        toolkit: the verified toolkit.
+        site: site-packages of the environment that holds torch.
+        launcher: put in front of nvcc, e.g. ("sccache",).
+    """
+    if toolkit == Path("/usr"):
+        # A distribution's toolkit is complete, and its headers must not precede the C++ library's.
+        return toolkit
+    libraries = sorted((site / "nvidia").glob("*"))
+    _link(target, (path for path in toolkit.iterdir() if path.name not in _MERGED))
+    for name in ("include", "lib64"):
+        for folder in (toolkit / name, *(path / name.removesuffix("64") for path in libraries)):
+            if folder.is_dir():
+                _link(target / name, folder.iterdir())
+    (target / "lib").symlink_to("lib64")
+    name_plainly(target / "lib64")
+    # nvcc looks for its files beside the path it was called by, so it must not be a link.
+    write_script(target / "bin" / "nvcc", [*launcher, str(toolkit / "bin" / "nvcc")])
+    _link(target / "bin", (toolkit / "bin").iterdir())
+    return target
+
+
+def write_script(path: Path, command: Sequence[str]) -> Path:
+    """Write a program that runs `command` with its own arguments appended."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n', encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def _link(folder: Path, paths: Iterable[Path]) -> None:
+    """Link `paths` into `folder`; a name that exists there stays."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in paths:
+        link = folder / path.name
+        if not link.is_symlink() and not link.exists():
+            link.symlink_to(path)

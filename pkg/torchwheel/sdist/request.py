@@ -1,4 +1,4 @@
-"""What `torchwheel build` was asked for, and the cache folder it builds in."""
+"""The call of `torchwheel build`, and the cache folder that it builds in."""
 
 import contextlib
 import dataclasses
@@ -16,32 +16,6 @@ from torchwheel.sdist.archive import PROJECT, is_project
 from torchwheel.text import quote
 
 LOCK, LOG = "lock", "build.log"
-
-
-@contextlib.contextmanager
-def alone_in(folder: Path, progress: Progress) -> Iterator[Path]:
-    """Hold a folder that nobody else uses; of what it holds at the end, only the log stays.
-
-    The path is the same each time, so that a compiler cache knows the commands again.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    busy = say_waiting(progress.say, "another run builds the same")
-    with hold_lock(folder / LOCK, busy), explain_full_disk(folder):
-        _clear(folder)
-        try:
-            yield folder
-        finally:
-            _clear(folder)
-
-
-def _clear(folder: Path) -> None:
-    for path in folder.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        elif path.name not in (LOCK, LOG):
-            path.unlink()
-
-
 _TORCH = re.compile(r"\d+\.\d+\.\d+(\+[a-z0-9.]+)?", re.ASCII)
 _CUDA = re.compile(r"\d+\.\d+", re.ASCII)
 
@@ -52,12 +26,12 @@ class SdistRequest:
 
     Attributes:
         source: an sdist, or a project's folder.
-        dist: where the wheel goes.
+        dist: the folder for the wheel.
         torch: the torch to build for, e.g. "2.11.0"; None for the newest known.
-        toolkit: a CUDA release, e.g. "13.0"; None for the one torch was built with.
+        toolkit: a CUDA release, e.g. "13.0"; None for the one that torch was built with.
         archs: an arch list; None for TORCH_CUDA_ARCH_LIST, else the archs of torch itself.
         cpu: build without CUDA.
-        imports: names to import in the clean environment; empty for what the wheel installs.
+        imports: names to import in the clean environment; empty for all that the wheel installs.
         requires: build requirements that the project does not declare.
         max_size_mib: limit of gate `size`.
         launcher: compiler launcher, e.g. ("sccache",).
@@ -75,14 +49,14 @@ class SdistRequest:
     launcher: tuple[str, ...] = ()
 
     def key(self) -> str:
-        """Names the folder that this call builds in; nobody else may at the same time."""
+        """Name of the folder that this call builds in; equal calls share it."""
         source = sha256(self.source) if self.source.is_file() else str(self.source.resolve())
-        facts = (source, self.torch, self.toolkit, self.archs, self.cpu)
-        return hashlib.sha256(repr(facts).encode()).hexdigest()[:12]
+        inputs = (source, self.torch, self.toolkit, self.archs, self.cpu)
+        return hashlib.sha256(repr(inputs).encode()).hexdigest()[:12]
 
 
 def check_request(request: SdistRequest) -> None:
-    """Refuse a call that cannot be carried out, before anything is fetched."""
+    """Refuse a call that cannot be carried out, before anything is downloaded."""
     source = request.source
     if not source.exists():
         raise UsageError(f"{source}: not found; an sdist or a project's folder expected")
@@ -90,11 +64,35 @@ def check_request(request: SdistRequest) -> None:
         raise UsageError(f"{source}: {' or '.join(PROJECT)} expected in it")
     if source.suffix == ".whl":
         raise UsageError(f"{source}: a wheel is built already; an sdist or a folder expected")
-    for option, text, form, example in (
+    for option, text, pattern, example in (
         ("--torch", request.torch, _TORCH, "2.11.0"),
         ("--toolkit", request.toolkit, _CUDA, "13.0"),
     ):
-        if text is not None and not form.fullmatch(text):
+        if text is not None and not pattern.fullmatch(text):
             raise UsageError(f"{option} {quote(text)}: a release expected, e.g. {example}")
     if request.cpu and (request.toolkit or request.archs):
         raise UsageError("--cpu builds without CUDA: it goes without --toolkit and --archs")
+
+
+@contextlib.contextmanager
+def hold_build_folder(folder: Path, progress: Progress) -> Iterator[Path]:
+    """Hold the lock of an empty folder, and empty it again at the end; only the log stays.
+
+    The path is the same each time, so that a compiler cache recognises the commands.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    busy = say_waiting(progress.say, "another run builds the same")
+    with hold_lock(folder / LOCK, busy), explain_full_disk(folder):
+        _clear(folder)
+        try:
+            yield folder
+        finally:
+            _clear(folder)
+
+
+def _clear(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name not in (LOCK, LOG):
+            path.unlink()

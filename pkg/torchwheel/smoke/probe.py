@@ -56,8 +56,32 @@ def packages_of(distribution: str) -> "list[str]":
     return sorted(found)
 
 
+def torch_facts() -> "dict[str, object]":
+    """The torch of this environment, and the libraries that its import loads into the process."""
+    import torch  # noqa: PLC0415 - this file is also read where there is no torch
+
+    mapped = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    libraries = {line.split(maxsplit=5)[5] for line in mapped if ".so" in line}
+    return {
+        "version": torch.__version__,
+        "cuda": torch.version.cuda,
+        "hip": torch.version.hip,
+        "folder": str(Path(torch.__file__).parent),
+        "old_abi": not torch._C._GLIBCXX_USE_CXX11_ABI,
+        # Without a GPU torch.cuda.get_arch_list() is empty.
+        "archs": (torch._C._cuda_getArchFlags() or "").split() if torch.version.cuda else [],
+        "loaded": sorted(Path(library).name for library in libraries),
+    }
+
+
 def main(packages: "list[str]") -> None:
-    """Print the facts; `--of NAME …` means the packages of installed distributions."""
+    """Print the facts of the machine and of the imports of `packages`, or others.
+
+    `--of NAME …`: the packages of installed distributions. `--torch`: the facts of torch alone.
+    """
+    if packages == ["--torch"]:
+        print(json.dumps(torch_facts()))
+        return
     site = sysconfig.get_path("platlib")
     if packages[:1] == ["--of"]:
         site = str(importlib.metadata.distribution(packages[1]).locate_file(""))

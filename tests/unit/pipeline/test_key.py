@@ -1,4 +1,4 @@
-"""What decides a variant's wheel is in its key, so that a change makes it anew."""
+"""Every input that can change a wheel is in its cache key, so that a change builds it again."""
 
 import dataclasses
 from pathlib import Path
@@ -6,7 +6,8 @@ from pathlib import Path
 from torchwheel.console import Quiet
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
-from torchwheel.pipeline.run import Run, key_of
+from torchwheel.pipeline.inputs import cache_key
+from torchwheel.pipeline.run import Run
 
 MATRIX = Path(__file__).parents[1] / "matrix" / "full.yaml"
 
@@ -15,10 +16,10 @@ def test_bundled_are_in_the_key_by_name_and_bytes(tmp_path):
     run = Run(load(MATRIX), tmp_path, tmp_path, tmp_path, "digest", (), Quiet())
     (variant,) = select(run.matrix, ["pure"])
     helper = tmp_path / "helper-1-py3-none-any.whl"
-    keys = {key_of(run, variant, [])}
+    keys = {cache_key(run, variant, [])}
     for path, content in ((helper, b"1"), (helper, b"2"), (helper.with_name("other.whl"), b"1")):
         path.write_bytes(content)
-        keys.add(key_of(dataclasses.replace(run, bundled=(path,)), variant, []))
+        keys.add(cache_key(dataclasses.replace(run, bundled=(path,)), variant, []))
     assert len(keys) == 4
 
 
@@ -28,4 +29,4 @@ def test_the_tests_without_a_gpu_are_in_the_key(tmp_path):
     run = Run(matrix, tmp_path, tmp_path, tmp_path, "digest", (), Quiet())
     chosen = dataclasses.replace(run, matrix=matrix.model_copy(update={"smoke": smoke}))
     for variant in select(matrix, ["pure", "cu130-stable"]):
-        assert key_of(run, variant, []) != key_of(chosen, variant, [])
+        assert cache_key(run, variant, []) != cache_key(chosen, variant, [])

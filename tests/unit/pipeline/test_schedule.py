@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import resolve
-from torchwheel.pipeline import records as requests
+from torchwheel.pipeline import records
 from torchwheel.pipeline.inside import Usage, usage
 from torchwheel.pipeline.records import FOLDER, BuildRecord, WheelsRequest
 from torchwheel.pipeline.schedule import build_order, jobs_each, side_by_side, slots
@@ -92,17 +92,17 @@ def test_turns_lose_nothing_and_never_repeat_a_toolkit_while_another_waits(varia
 
 def test_the_last_call_is_repeated(tmp_path):
     request = WheelsRequest(("release",), ("9.0",), container=True)
-    requests.save_request(tmp_path, request)
-    assert requests.last_request(tmp_path) == request
+    records.save_request(tmp_path, request)
+    assert records.last_request(tmp_path) == request
 
 
 def test_nothing_to_resume_is_a_wrong_call(tmp_path):
     with pytest.raises(UsageError, match="no run has written to"):
-        requests.last_request(tmp_path)
+        records.last_request(tmp_path)
     (tmp_path / FOLDER).mkdir()
-    (tmp_path / FOLDER / requests.FILE).write_text('{"variants": ')
+    (tmp_path / FOLDER / records.REQUEST_FILE).write_text('{"variants": ')
     with pytest.raises(UsageError, match=r"--resume: .* is not readable"):
-        requests.last_request(tmp_path)
+        records.last_request(tmp_path)
 
 
 def test_usage_is_read_from_either_version_of_control_groups(tmp_path):

@@ -1,4 +1,4 @@
-"""What a wheel of an ordinary project is built for, and what it is told and claims."""
+"""The variant, the toolkit, the variables and the claims of an sdist's wheel."""
 
 import dataclasses
 import re
@@ -10,10 +10,16 @@ from torchwheel.errors import UsageError
 from torchwheel.machine.facts import Torch
 from torchwheel.matrix.sections import HostCompilerBounds as HostBounds
 from torchwheel.matrix.sections import Toolkit
-from torchwheel.sdist import request as requests
+from torchwheel.pipeline.inputs import claims_of
 from torchwheel.sdist.environment import sdist_environment
 from torchwheel.sdist.request import SdistRequest, check_request
-from torchwheel.sdist.target import PYTHON, EnvironmentTorch, SdistTarget, toolkit_for, usual_torch
+from torchwheel.sdist.torch import (
+    PYTHON,
+    EnvironmentTorch,
+    newest_torch,
+    sdist_variant,
+    toolkit_for,
+)
 from torchwheel.smoke.environment import Environment
 from torchwheel.toolkit.host import HostCompiler
 
@@ -84,24 +90,24 @@ def test_what_cannot_be_is_a_wrong_call(torch, asked, archs, says):
         chosen(torch, asked, archs)
 
 
-def test_the_claims_name_what_the_wheel_is_bound_to():
-    target = SdistTarget(TORCH, chosen(archs="9.0")[0])
-    claims = target.claims(None, ["libcudart.so.13"])
+def test_the_claims_name_torch_and_toolkit():
+    variant = sdist_variant(TORCH, chosen(archs="9.0")[0])
+    claims = claims_of(variant, None, ["libcudart.so.13"])
     assert claims.variant == f"cu130-torch2.11-{TAG}"
     assert (claims.abi, claims.torch, claims.local) == ("aten", "==2.11.*", "cu130torch2.11")
     assert (claims.backend, claims.toolkit, claims.archs) == ("cuda", "13.0", ("9.0",))
     assert claims.borrowed == ("libcudart.so.13",)
-    assert target.claims("git.1", ()).local == "git.1.cu130torch2.11"
+    assert claims_of(variant, "git.1").local == "git.1.cu130torch2.11"
 
 
 def test_a_build_without_cuda_claims_none():
-    claims = SdistTarget(TORCH, None).claims(None, ())
+    claims = claims_of(sdist_variant(TORCH, None))
     assert (claims.backend, claims.toolkit, claims.archs) == (None, None, ())
     assert (claims.variant, claims.local) == (f"cpu-torch2.11-{TAG}", "cputorch2.11")
 
 
 def test_the_usual_torch_is_a_release():
-    assert re.fullmatch(r"2\.\d+\.0", usual_torch())
+    assert re.fullmatch(r"2\.\d+\.0", newest_torch())
 
 
 @pytest.fixture
@@ -165,7 +171,7 @@ def test_a_wrong_call_is_refused_before_anything_is_fetched(tmp_path, monkeypatc
     Path("demo.whl").touch()
     request = dataclasses.replace(SdistRequest(Path("demo.tar.gz"), Path("dist")), **change)
     with pytest.raises(UsageError, match=re.escape(says) if "\\" not in says else says):
-        requests.check_request(request)
+        check_request(request)
 
 
 def test_calls_that_differ_build_in_folders_of_their_own(tmp_path):

@@ -1,4 +1,4 @@
-"""The parts of a build that need no compiler: its CUDA_HOME, its words, its failures, its name."""
+"""The parts of a build that need no compiler: its CUDA_HOME, steps, errors and local version."""
 
 import subprocess
 from pathlib import Path
@@ -9,10 +9,10 @@ from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError
 from torchwheel.pipeline.frontend import failure_reason
 from torchwheel.pipeline.repair import pack, stamp
+from torchwheel.sdist.build import compile_step
 from torchwheel.sdist.environment import assemble_cuda_home
-from torchwheel.sdist.request import LOCK, LOG, alone_in
-from torchwheel.sdist.target import torch_of
-from torchwheel.sdist.wheel import progress_of
+from torchwheel.sdist.request import LOCK, LOG, hold_build_folder
+from torchwheel.sdist.torch import import_torch
 from torchwheel.smoke.environment import Environment
 
 
@@ -109,8 +109,8 @@ def test_a_distributions_toolkit_is_taken_as_it_is(tmp_path, site):
         ("", None),
     ],
 )
-def test_what_a_compiler_is_on(line, says):
-    assert progress_of(line) == says
+def test_a_compilers_line_is_a_step(line, says):
+    assert compile_step(line) == says
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_python_without_torch_is_one_line(tmp_path):
     with pytest.raises(
         TorchwheelError, match=r"torch cannot be imported .* No module named 'torch'"
     ):
-        torch_of(Environment(python, {}, tmp_path), tmp_path)
+        import_torch(Environment(python, {}, tmp_path), tmp_path)
 
 
 def test_a_build_leaves_its_log_alone_in_the_cache(tmp_path):
@@ -171,7 +171,7 @@ def test_a_build_leaves_its_log_alone_in_the_cache(tmp_path):
     folder = tmp_path / "ordinary"
 
     def stopped() -> None:
-        with alone_in(folder, Progress()) as place:
+        with hold_build_folder(folder, Progress()) as place:
             assert {path.name for path in place.iterdir()} <= {LOCK, LOG}
             (place / "source").mkdir()
             (place / "source" / "setup.py").touch()

@@ -1,0 +1,122 @@
+"""The inputs of a variant's build: setup.py's variables, the wheel's claims, the cache key."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+
+from torchwheel import __version__
+from torchwheel import claims as claims_file
+from torchwheel.builder import environment
+from torchwheel.claims import Claims
+from torchwheel.files import sha256_by_name
+from torchwheel.matrix.variants import Variant
+from torchwheel.pipeline.run import Run
+from torchwheel.toolkit.lock import components
+
+
+@dataclasses.dataclass(frozen=True)
+class BuildPaths:
+    """The paths that a native build reads and writes, on the host or in a container.
+
+    Attributes:
+        toolkit: the CUDA or ROCm release.
+        torch: torch's headers.
+        build: objects of this variant.
+        shared: objects that all variants of the toolkit link.
+        cxx: the C++ compiler; None for the usual one.
+        sysroot: the system that the wheel is linked against; None for the running one.
+    """
+
+    toolkit: str
+    torch: str
+    build: str
+    shared: str
+    cxx: str | None = None
+    sysroot: str | None = None
+
+
+def build_environment(
+    variant: Variant, paths: BuildPaths | None, launcher: str = ""
+) -> dict[str, str]:
+    """The variables that configure setup.py (builder/environment.py lists them).
+
+    A pure-Python variant needs no paths.
+    """
+    toolkit = variant.toolkit
+    if toolkit is None or variant.torch_release is None or paths is None:
+        return {environment.ABI: variant.abi}
+    rocm = toolkit.backend == "rocm"
+    optional = {
+        environment.CXX: paths.cxx,
+        environment.SYSROOT: paths.sysroot,
+        environment.LAUNCHER: launcher,
+    }
+    return {
+        environment.ABI: variant.abi,
+        environment.BACKEND: toolkit.backend,
+        environment.NAME: variant.id,
+        environment.TOOLKIT: toolkit.version,
+        (environment.ROCM_PATH if rocm else environment.CUDA_HOME): paths.toolkit,
+        (environment.ROCM_ARCH if rocm else environment.ARCH_LIST): ";".join(toolkit.archs),
+        environment.TORCH: paths.torch,
+        environment.TORCH_RELEASE: variant.torch_release,
+        environment.PLATFORM: variant.platform,
+        environment.BUILD_FOLDER: paths.build,
+        environment.SHARED_FOLDER: paths.shared,
+        **{name: value for name, value in optional.items() if value},
+    }
+
+
+def claims_of(
+    variant: Variant, own_local: str | None = None, borrowed: Sequence[str] = ()
+) -> Claims:
+    """The claims that the wheel of `variant` will carry.
+
+    Args:
+        variant: what it is built for.
+        own_local: the project's own local version; the variant's follows it.
+        borrowed: libraries that the wheel needs and its torch has loaded.
+    """
+    toolkit = variant.toolkit
+    return Claims(
+        variant=variant.id,
+        abi=variant.abi,
+        torch=variant.torch,
+        backend=toolkit.backend if toolkit else None,
+        toolkit=toolkit.version if toolkit else None,
+        archs=toolkit.archs if toolkit else (),
+        local=f"{own_local}.{variant.local}" if own_local else variant.local,
+        borrowed=tuple(borrowed),
+    )
+
+
+def newest_glibc(run: Run, variant: Variant) -> str | None:
+    """The newest C library that the wheel of `variant` may need; None for any."""
+    in_container = run.engine is not None and variant.toolkit is not None
+    containers = run.matrix.containers if in_container else None
+    return containers.glibc if containers else None
+
+
+def cache_key(run: Run, variant: Variant, builder: Sequence[str]) -> str:
+    """Hash of every input that can change the wheel of `variant` or its checks.
+
+    `builder` names the host's compiler or the image.
+    """
+    toolkit = variant.toolkit
+    locked = components(toolkit.version) if toolkit and toolkit.source == "pypi" else ()
+    inputs = {
+        "torchwheel": __version__,
+        "twice": run.twice and variant.toolkit is not None,
+        "sources": run.sources,
+        "bundled": sha256_by_name(run.bundled),
+        "claims": claims_file.dumps(claims_of(variant)),
+        "platform": variant.platform,
+        "toolkit": toolkit.model_dump(mode="json") if toolkit else None,
+        "components": [dataclasses.asdict(component) for component in locked],
+        "builder": list(builder),
+        "smoke": run.matrix.smoke.model_dump(mode="json"),
+        "gates": run.matrix.gates.model_dump(mode="json"),
+        "glibc": newest_glibc(run, variant),
+    }
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()

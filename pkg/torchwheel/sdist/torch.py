@@ -1,0 +1,148 @@
+"""The torch that an sdist is built for, and the toolkit and the variant that follow from it."""
+
+import dataclasses
+import importlib.resources
+import json
+import os
+import platform
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import cast
+
+from torchwheel.arch.compilers import Compiler
+from torchwheel.arch.lists import NamedArchs, choose_archs
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.machine.facts import Torch
+from torchwheel.matrix import torch_releases
+from torchwheel.matrix.sections import HostCompilerBounds, Toolkit, WheelPlatform
+from torchwheel.matrix.variants import Variant, python_tag
+from torchwheel.smoke.environment import Environment
+from torchwheel.smoke.importing import run
+from torchwheel.toolkit.lock import locked
+from torchwheel.validate.torch_rules import describe_torch, host_bounds, mismatch
+from torchwheel.versions import minor_version, version_key
+
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+# The matrix knows fewer platforms; any Linux can build for itself.
+PLATFORM = cast("WheelPlatform", f"linux_{platform.machine()}")
+_ARCH = re.compile(r"sm_(\d+)(\d[af]?)")
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvironmentTorch:
+    """The torch of an environment, as a process that has imported it describes it.
+
+    Attributes:
+        built: its version, and what it was built with.
+        archs: the archs that it has machine code for, e.g. ("7.5", "8.0").
+        loaded: file names of the libraries in the process.
+    """
+
+    built: Torch
+    archs: tuple[str, ...]
+    loaded: frozenset[str]
+
+    @property
+    def release(self) -> str:
+        """E.g. "2.11.0": the files on PyPI have no local version in their names."""
+        return self.built.version.partition("+")[0]
+
+
+def import_torch(env: Environment, cwd: Path) -> EnvironmentTorch:
+    """Import torch in an environment and describe it; `cwd` is a folder without a `torch`."""
+    probe = importlib.resources.files("torchwheel.smoke").joinpath("probe.py").read_text()
+    done = run(env, ["-c", probe, "--torch"], cwd)
+    try:
+        facts = json.loads(done.stdout.splitlines()[-1])
+        built = {name: facts[name] for name in ("version", "cuda", "hip", "old_abi")}
+        return EnvironmentTorch(
+            built=Torch(folder=Path(facts["folder"]), **built),
+            archs=tuple(_arch(flag) for flag in facts["archs"] if _ARCH.fullmatch(flag)),
+            loaded=frozenset(facts["loaded"]),
+        )
+    except (ValueError, LookupError, TypeError) as error:
+        output = " ".join(done.stderr.split()[-40:]) or "it said nothing"
+        raise TorchwheelError(f"torch cannot be imported in {env.site}: {output}") from error
+
+
+def _arch(flag: str) -> str:
+    """An arch as the matrix writes it: "9.0a" for sm_90a."""
+    match = _ARCH.fullmatch(flag)
+    return f"{match[1]}.{match[2]}" if match else flag
+
+
+def sdist_variant(torch: EnvironmentTorch, toolkit: Toolkit | None) -> Variant:
+    """The variant of a wheel that is compiled with `torch`; without a toolkit, for CPUs.
+
+    E.g. "cu130-torch2.11-cp311", with the local version "cu130torch2.11".
+    """
+    minor, tag = torch.built.minor, python_tag(PYTHON)
+    name = toolkit.name if toolkit else "cpu"
+    return Variant(
+        id=f"{name}-torch{minor}-{tag}",
+        abi="aten",
+        toolkit=toolkit,
+        torch=f"=={minor}.*",
+        torch_release=minor,
+        python_tag=tag,
+        platform=PLATFORM,
+        local=f"{name}torch{minor}",
+    )
+
+
+def newest_torch() -> str:
+    """The newest known release of torch for the running Python, e.g. "2.15.0"."""
+    minors = [
+        minor for minor, torch in torch_releases.torch_releases().items() if PYTHON in torch.pythons
+    ]
+    if not minors:
+        raise UsageError(f"no torch is known for Python {PYTHON}; name one: --torch RELEASE")
+    return f"{max(minors, key=version_key)}.0"
+
+
+def toolkit_for(
+    torch: EnvironmentTorch,
+    version: str | None,
+    archs: str | None,
+    say: Callable[[str], None],
+    environ: Mapping[str, str] = os.environ,
+) -> Toolkit:
+    """The toolkit to build with, and the archs that it compiles for.
+
+    Args:
+        torch: the torch that is built for.
+        version: a CUDA release, e.g. "13.0"; None for the one that torch was built with.
+        archs: an arch list; None for TORCH_CUDA_ARCH_LIST, else the archs of torch's own machine
+            code, so that the wheel runs on the same GPUs as torch.
+        say: is called with each arch that is left out.
+        environ: the variables of this process.
+    """
+    built = torch.built
+    if built.cuda is None:
+        raise UsageError(
+            f"{describe_torch(built)}: "
+            "name a torch for CUDA (--torch), or build without CUDA (--cpu)"
+        )
+    version = version or minor_version(built.cuda)
+    if problem := mismatch("aten", "cuda", version, built):
+        raise UsageError(f"--toolkit {version}: expected {problem[0]}")
+    choice = choose_archs(
+        Compiler("cuda", version),
+        environ,
+        argument=NamedArchs(archs, "--archs") if archs else None,
+        default=NamedArchs(";".join(torch.archs), "torch's own archs"),
+    )
+    for line in choice.left_out:
+        say(f"left out: {line}")
+    return Toolkit(
+        name=f"cu{version.replace('.', '')}",
+        backend="cuda",
+        version=version,
+        abis=("aten",),
+        archs=tuple(map(str, choice.archs)),
+        source="pypi" if version in locked() else "system",
+        # An unknown release has no bounds: nvcc itself accepts or refuses the compiler.
+        host_compiler=HostCompilerBounds(**(host_bounds(version) or {"gcc": "", "clang": ""})),
+    )
