@@ -28,10 +28,17 @@ class Gpu:
 
 @dataclasses.dataclass(frozen=True)
 class VisibleGpus:
-    """The GPUs that a process may use; without any, `why` is one line."""
+    """The GPUs that a process may use.
+
+    Attributes:
+        gpus: the GPUs, as torch orders them.
+        why: one line that says why there are none.
+        hidden_by: the environment variable that hides every GPU, if one does.
+    """
 
     gpus: tuple[Gpu, ...]
     why: str | None = None
+    hidden_by: str | None = None
 
 
 def visible_gpus(
@@ -70,7 +77,7 @@ def _seen(
             left = select_boards(value, boards)
             if not left:
                 what = f"{variable}={quote(value)} hides every GPU; {len(boards)} could be used"
-                return VisibleGpus((), what)
+                return VisibleGpus((), what, hidden_by=variable)
             boards = left
     if not boards:
         return VisibleGpus((), "the driver knows of no GPU")

@@ -19,6 +19,22 @@ _KINDS = ("GPU-", "MIG-")
 _NUMBER = re.compile(r"\s*\+?([0-9]{1,9})", re.ASCII)
 
 
+class DriverError(TorchwheelError):
+    """A GPU driver is not installed, or it does not answer.
+
+    Attributes:
+        problem: what is wrong, without the fix.
+        fix: what to do; None if that is not known.
+        installed: whether there is a driver.
+    """
+
+    def __init__(self, problem: str, *, fix: str | None = None, installed: bool = False) -> None:
+        super().__init__(f"{problem}; {fix}" if fix else problem)
+        self.problem = problem
+        self.fix = fix
+        self.installed = installed
+
+
 @dataclasses.dataclass(frozen=True)
 class Board:
     """A GPU as its driver knows it.
@@ -99,7 +115,7 @@ def amd_boards(environ: Mapping[str, str], root: Path = Path("/")) -> list[Board
     try:
         numbers = sorted(int(entry.name) for entry in nodes.iterdir() if entry.name.isdecimal())
     except OSError as error:
-        raise TorchwheelError(f"no AMD GPU driver: {nodes}: {error.strerror}") from error
+        raise DriverError(f"no AMD GPU driver: {nodes}: {error.strerror}") from error
     if not os.access(device, os.R_OK | os.W_OK):
         raise TorchwheelError(
             f"no access to {device}: add this user to the groups render and video, "
@@ -184,7 +200,7 @@ def nvidia_boards(library: str = NVML) -> list[Board]:
     """The GPUs that the driver lists, in the order of the bus; one that is lost is not listed.
 
     Raises:
-        TorchwheelError: there is no driver, or it does not answer.
+        DriverError: there is no driver, or it does not answer.
     """
     with _started(library) as nvml:
         count = nvml.number("nvmlDeviceGetCount_v2")
@@ -201,7 +217,7 @@ def nvidia_driver(library: str = NVML) -> NvidiaDriver:
     """The driver. NVML loads CUDA's library to tell its release; that starts nothing.
 
     Raises:
-        TorchwheelError: there is no driver, or it does not answer.
+        DriverError: there is no driver, or it does not answer.
     """
     with _started(library) as nvml:
         cuda = nvml.number("nvmlSystemGetCudaDriverVersion_v2")
@@ -247,10 +263,10 @@ def _started(library: str) -> Iterator[_Nvml]:
     try:
         nvml = _Nvml(ctypes.CDLL(library))
     except OSError as error:
-        raise TorchwheelError(f"no NVIDIA driver: {error}") from error
+        raise DriverError(f"no NVIDIA driver: {error}") from error
     if status := nvml.call("nvmlInit_v2"):
-        fix = f"; {_FIXES[status]}" if status in _FIXES else ""
-        raise TorchwheelError(f"the NVIDIA driver does not answer: {nvml.error(status)}{fix}")
+        problem = f"the NVIDIA driver does not answer: {nvml.error(status)}"
+        raise DriverError(problem, fix=_FIXES.get(status), installed=True)
     try:
         yield nvml
     finally:

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchwheel.arch.model import CudaArch, RocmArch
+from torchwheel.doctor.caches import CorruptLibrary
 from torchwheel.doctor.case import Package, Report, Verdict
 from torchwheel.doctor.native import Native
+from torchwheel.machine.facts import Absent
 
 SCHEMA = 1
 
@@ -75,9 +77,12 @@ def _native(native: Native) -> dict[str, Any]:
     }
 
 
+_AS_TEXT = (CudaArch, RocmArch, Absent, CorruptLibrary)
+
+
 def _plain(value: Any) -> Any:  # noqa: ANN401 - any value of the model
-    """As JSON has it: a dataclass by its fields, an arch or a path as text."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, CudaArch | RocmArch):
+    """A value as JSON has it: a dataclass by its fields, an arch, a path or a reason as text."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, _AS_TEXT):
         return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return {str(key): _plain(one) for key, one in value.items()}

@@ -52,11 +52,10 @@ def broken_cache(case: Case) -> Iterator[Diagnosis]:
             f"what is built cannot be kept, so each process builds anew: {problem}",
             "`export TORCHWHEEL_CACHE=FOLDER`, a folder of yours that can be written",
         )
-    for line in case.cache.corrupt:
-        if line.startswith(f"{case.package.module}."):
-            yield Diagnosis(
-                "cache", f"a library of the cache is corrupt: {line}", "`torchwheel cache prune`"
-            )
+    for library in case.cache.corrupt:
+        if library.key.name.partition(".")[0] == case.package.module:
+            says = f"a library of the cache is corrupt: {library}"
+            yield Diagnosis("cache", says, "`torchwheel cache prune`")
 
 
 def plain_pytorch(case: Case) -> Iterator[Diagnosis]:

@@ -6,8 +6,27 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from torchwheel.jit.find import CorruptError, open_verified
+from torchwheel.jit.key import CacheKey
 from torchwheel.jit.store import items
 from torchwheel.toolkit.cache import cache_path
+
+
+@dataclasses.dataclass(frozen=True)
+class CorruptLibrary:
+    """A library of the cache that is not as it was written.
+
+    Attributes:
+        key: its key in the cache.
+        file: the name of the file that is wrong.
+        why: what is wrong with it.
+    """
+
+    key: CacheKey
+    file: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.key.target}/{self.file}: {self.why}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,13 +37,13 @@ class Cache:
         folder: where it is; it need not be there yet.
         sizes: bytes of each part that is there, e.g. "toolkits", "jit", the largest first.
         problem: why nothing can be written to it.
-        corrupt: libraries built just in time that are not as they were written, each a line.
+        corrupt: libraries built just in time that are not as they were written.
     """
 
     folder: Path
     sizes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     problem: str | None = None
-    corrupt: tuple[str, ...] = ()
+    corrupt: tuple[CorruptLibrary, ...] = ()
 
 
 def look() -> Cache:
@@ -64,7 +83,7 @@ def _problem(folder: Path) -> str | None:
     return None
 
 
-def _corrupt(folder: Path) -> tuple[str, ...]:
+def _corrupt(folder: Path) -> tuple[CorruptLibrary, ...]:
     found = []
     try:
         libraries = [item for item in items(folder) if item.is_library]
@@ -74,7 +93,7 @@ def _corrupt(folder: Path) -> tuple[str, ...]:
         try:
             open_verified(folder, item.key)
         except CorruptError as error:
-            found.append(f"{item.path.parent.name}/{error.path.name}: {error.why}")
+            found.append(CorruptLibrary(item.key, error.path.name, error.why))
         except OSError:
             continue
     return tuple(found)

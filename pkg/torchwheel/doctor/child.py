@@ -8,6 +8,7 @@ Standard library only.
 import dataclasses
 import faulthandler
 import importlib
+import importlib.machinery
 import importlib.util
 import json
 import os
@@ -33,7 +34,15 @@ def main() -> None:
             importlib.import_module(package)
         # A package may raise what it likes, SystemExit too.
         except BaseException as error:
-            _tell(out, error=_words(error), where=_where(error), libraries=_mapped())
+            _tell(
+                out,
+                error=_words(error),
+                missing_modules=_missing_modules(error),
+                unloaded=_unloaded(error),
+                torch="torch" in sys.modules,
+                where=_where(error),
+                libraries=_mapped(),
+            )
         else:
             _tell(out, status=_status(package), libraries=_mapped())
         faulthandler.cancel_dump_traceback_later()
@@ -57,15 +66,41 @@ def _spec(package: str) -> dict[str, Any] | None:
     return {"origin": found.origin, "folders": list(found.submodule_search_locations or ())}
 
 
-def _words(error: BaseException) -> list[str]:
-    """The error and what it was raised from, the first cause last: a line each."""
-    words: list[str] = []
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and those that it was raised from, the first cause last; at most ten."""
     link: BaseException | None = error
-    while link is not None and len(words) < 10:
-        text = " ".join(str(link).split())
-        words.append(f"{type(link).__name__}: {text}" if text else type(link).__name__)
+    for _ in range(10):
+        if link is None:
+            return
+        yield link
         link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
-    return words
+
+
+def _words(error: BaseException) -> list[str]:
+    """A line for each error of the chain."""
+    texts = ((type(link).__name__, " ".join(str(link).split())) for link in _chain(error))
+    return [f"{name}: {text}" if text else name for name, text in texts]
+
+
+def _missing_modules(error: BaseException) -> list[str]:
+    """Names of the modules that the import looked for and did not find."""
+    links = (link for link in _chain(error) if isinstance(link, ModuleNotFoundError))
+    return [link.name for link in links if link.name]
+
+
+def _unloaded(error: BaseException) -> list[str]:
+    """Messages of the dynamic loader, which refused a library.
+
+    Python reports these as an ImportError with the path of an extension module, or, from ctypes,
+    as an OSError without a number.
+    """
+    return [str(link) for link in _chain(error) if _is_of_loader(link)]
+
+
+def _is_of_loader(error: BaseException) -> bool:
+    if isinstance(error, ImportError):
+        return str(error.path or "").endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES))
+    return isinstance(error, OSError) and error.errno is None
 
 
 def _where(error: BaseException) -> list[Any]:

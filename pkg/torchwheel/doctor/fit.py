@@ -8,7 +8,7 @@ from torchwheel.claims import Claims
 from torchwheel.doctor.case import Case, Diagnosis, Package
 from torchwheel.doctor.libraries import judged_natives
 from torchwheel.doctor.native import Native, in_order
-from torchwheel.machine.facts import Machine, Torch
+from torchwheel.machine.facts import HiddenGpus, Machine, SilentDriver, Torch
 from torchwheel.validate.checks import load_findings
 from torchwheel.validate.findings import Finding as Rule
 from torchwheel.versions import version_numbers
@@ -20,7 +20,7 @@ def broken_torch(case: Case) -> Iterator[Diagnosis]:
     if needs_torch(case.package) and machine.torch_problem and machine.torch:
         release = machine.torch.version.partition("+")[0]
         mend = f"`pip install --force-reinstall torch=={release}`"
-        yield Diagnosis("torch-works", machine.torch_problem, mend)
+        yield Diagnosis("torch-works", str(machine.torch_problem), mend)
 
 
 def mismatch(case: Case) -> Iterator[Diagnosis]:
@@ -49,7 +49,7 @@ def needs_torch(package: Package) -> bool:
     """Whether it asks for torch: in its metadata, its libraries or its import."""
     if package.info and package.info.torch is not None:
         return True
-    if any("No module named 'torch'" in words for words in package.imported.words):
+    if "torch" in package.imported.missing_modules:
         return True
     return any(native.uses_torch for native in package.natives)
 
@@ -119,9 +119,9 @@ def missing_driver(case: Case) -> Iterator[Diagnosis]:
     machine, backend = case.machine, _backend(case)
     if backend is None or machine.driver or not machine.driver_problem:
         return
-    if "does not answer" in machine.driver_problem:
-        told, _, fix = machine.driver_problem.partition("; ")
-        yield Diagnosis("driver", told, fix or _GET[backend])
+    if isinstance(machine.driver_problem, SilentDriver):
+        silent = machine.driver_problem
+        yield Diagnosis("driver", silent.problem, silent.fix or _GET[backend])
     elif backend in case.hardware:
         maker = "an NVIDIA" if backend == "cuda" else "an AMD"
         says = f"there is {maker} GPU, and no driver for it: {machine.driver_problem}"
@@ -131,10 +131,12 @@ def missing_driver(case: Case) -> Iterator[Diagnosis]:
 def hidden_gpus(case: Case) -> Iterator[Diagnosis]:
     """A driver that works, and GPUs hidden from this process."""
     machine = case.machine
-    if _backend(case) and machine.driver and not machine.gpus and machine.gpus_problem:
-        variable = machine.gpus_problem.partition("=")[0]
-        mend = f"`unset {variable}`" if variable.isidentifier() else "give this user the GPUs"
-        yield Diagnosis("gpus", machine.gpus_problem, mend)
+    problem = machine.gpus_problem
+    if _backend(case) and machine.driver and not machine.gpus and problem:
+        mend = "give this user the GPUs"
+        if isinstance(problem, HiddenGpus):
+            mend = f"`unset {problem.variable}`"
+        yield Diagnosis("gpus", str(problem), mend)
 
 
 def _backend(case: Case) -> Backend | None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,6 +33,10 @@ class Import:
             the exit status, or how long it went on.
         file: the package's file; None if it is not found.
         folders: its folders.
+        missing_modules: modules that the import looked for and did not find.
+        unloaded: messages of the dynamic loader about libraries that it refused. Only the names of
+            files and symbols in them are used: the loader has no codes.
+        torch: whether torch was imported by the time of the error.
         where: the line of the package that it came to, e.g. "demo/__init__.py:3".
         libraries: files of native code that the process had loaded.
         status: what the package's run-time half says of it, as JSON.
@@ -41,6 +46,9 @@ class Import:
     words: tuple[str, ...] = ()
     file: Path | None = None
     folders: tuple[Path, ...] = ()
+    missing_modules: tuple[str, ...] = ()
+    unloaded: tuple[str, ...] = ()
+    torch: bool = True
     where: str | None = None
     libraries: tuple[Path, ...] = ()
     status: dict[str, Any] | None = None
@@ -50,6 +58,7 @@ def import_it(package: str, seconds: float = SECONDS) -> Import:
     """Import a package with this Python, and look at what becomes of it."""
     reading, writing = os.pipe()
     with tempfile.TemporaryFile() as said, os.fdopen(reading, "rb") as answers:
+        began = time.monotonic()
         try:
             process = subprocess.Popen(
                 [sys.executable, "-X", "faulthandler", _CHILD, package, str(writing), str(seconds)],
@@ -69,10 +78,13 @@ def import_it(package: str, seconds: float = SECONDS) -> Import:
             status = None
         finally:
             _end(process)
+        # At its time limit the child ends itself with status 1.
+        hung = status is None or (status == 1 and time.monotonic() - began >= seconds)
         os.set_blocking(reading, False)
         facts = _facts(answers.read(_MOST) or b"")
         said.seek(max(0, said.seek(0, os.SEEK_END) - _MOST))
-        return _import(facts, status, said.read().decode("utf-8", "replace"), seconds)
+        text = said.read().decode("utf-8", "replace")
+        return _import(facts, None if hung else status, text, seconds)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
@@ -99,27 +111,29 @@ def _import(facts: dict[str, Any], status: int | None, said: str, seconds: float
         return Import("not found" if "spec" in facts else "left", words=(_last_line(said),))
     file = Path(spec["origin"]) if spec["origin"] else None
     folders = tuple(map(Path, spec["folders"]))
-    how, words = _how(facts, status, said, seconds)
+    how, words = _how(facts, status, seconds)
     frames = facts.get("where") or [[f, int(n)] for f, n in reversed(_FRAME.findall(said))]
     return Import(
         how=how,
         words=words,
         file=file,
         folders=folders,
+        missing_modules=tuple(facts.get("missing_modules", ())),
+        unloaded=tuple(facts.get("unloaded", ())),
+        torch=facts.get("torch", True),
         where=_where(frames, folders),
         libraries=tuple(map(Path, facts.get("libraries", ()))),
         status=facts.get("status"),
     )
 
 
-def _how(
-    facts: dict[str, Any], status: int | None, said: str, seconds: float
-) -> tuple[How, tuple[str, ...]]:
+def _how(facts: dict[str, Any], status: int | None, seconds: float) -> tuple[How, tuple[str, ...]]:
+    """How it ended; a `status` of None means that it did not."""
     if "error" in facts:
         return "raised", tuple(facts["error"])
     if "status" in facts:
         return "imported", ()
-    if status is None or "Timeout (" in said:
+    if status is None:
         return "hung", (f"{seconds:g} s",)
     if status < 0:
         return "killed", (_signal(-status),)

@@ -1,6 +1,5 @@
 """Findings about the installation and the import of a package."""
 
-import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -90,17 +89,15 @@ def reinstall_command(package: Package, pip: str = "pip") -> str:
     return f"`{pip} install --force-reinstall --no-deps {wanted}`"
 
 
-_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
-_NO_LIBRARY = re.compile(r"(lib(?:c10|torch)\w*\.so): cannot open shared object file")
 _FAULTHANDLER = "-X faulthandler "
 
 
 def missing_dependency(case: Case) -> Iterator[Diagnosis]:
     """A module that the package imports is not installed."""
     package = case.package
-    for words in package.imported.words:
-        found = _NO_MODULE.match(words)
-        if found and (name := found[1].partition(".")[0]) not in (package.module, "torch"):
+    for module in package.imported.missing_modules:
+        name = module.partition(".")[0]
+        if name not in (package.module, "torch"):
             says = f"{package.module} imports {name}, which is not installed"
             yield Diagnosis("dependency", says, f"`pip install {name}`")
 
@@ -136,7 +133,9 @@ def failed_import(case: Case) -> Iterator[Diagnosis]:
 
 
 def _before_torch(case: Case) -> bool:
-    """Whether a library of torch was not found that torch, once imported, has brought in."""
-    torch = case.machine.torch
-    found = filter(None, map(_NO_LIBRARY.search, case.package.imported.words))
-    return torch is not None and any((torch.folder / "lib" / one[1]).is_file() for one in found)
+    """Whether a library was refused that needs torch's, which the import of torch loads."""
+    torch, imported = case.machine.torch, case.package.imported
+    if torch is None or imported.torch or not imported.unloaded:
+        return False
+    refused = (native for native in case.package.natives if not native.loaded)
+    return any((torch.folder / "lib" / name).is_file() for lib in refused for name in lib.needed)

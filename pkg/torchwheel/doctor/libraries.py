@@ -17,12 +17,12 @@ _NAMED = 2
 def judged_natives(package: Package) -> tuple[Native, ...]:
     """The libraries that matter: those in use; where there are none, those that should be.
 
-    Of those the import's error tells of some; else it is the one nearest to being loaded.
+    Of those it is one that the loader's messages name; else the one nearest to being loaded.
     """
     if package.imported.how == "imported" and package.loaded:
         return package.loaded
     idle = [native for native in package.natives if not native.loaded]
-    told = [native for native in idle if _is_told_of(native, " ".join(package.imported.words))]
+    told = [native for native in idle if _is_named(native, " ".join(package.imported.unloaded))]
     return tuple(sorted(told or idle, key=_faults)[:1])
 
 
@@ -100,10 +100,11 @@ def _refused(case: Case) -> tuple[Native, ...]:
     return tuple(native for native in judged_natives(case.package) if not native.loaded)
 
 
-def _is_told_of(native: Native, words: str) -> bool:
+def _is_named(native: Native, messages: str) -> bool:
+    """Whether the loader's messages name the library, or a file or symbol that it asks for."""
     links = native.links
     asked = (*links.absent, *links.undefined) if links else ()
-    return any(name in words for name in (native.path.name, *asked))
+    return any(name in messages for name in (native.path.name, *asked))
 
 
 def _faults(native: Native) -> int:

@@ -51,7 +51,8 @@ def judge(case: Case) -> Verdict:
 def judge_machine(machine: Machine) -> Verdict:
     """The verdict where there is no package to judge."""
     if machine.torch_problem:
-        finding = Diagnosis("torch", machine.torch_problem, "`pip install --force-reinstall torch`")
+        reinstall = "`pip install --force-reinstall torch`"
+        finding = Diagnosis("torch", str(machine.torch_problem), reinstall)
         return Verdict((finding,), finding.says, finding.mend)
     return Verdict(
         (),

@@ -14,7 +14,7 @@ from torchwheel.files import discard, sha256_of
 from torchwheel.jit import entry as entries
 from torchwheel.jit.entry import CacheEntry
 from torchwheel.jit.folder import OTHERS_WRITE, lock_of, secure
-from torchwheel.jit.key import Key
+from torchwheel.jit.key import CacheKey
 from torchwheel.lock import LockBusyError, fail_if_busy, hold_lock
 
 _LONGEST_ENTRY = 1 << 16
@@ -37,7 +37,7 @@ class CorruptError(Exception):
         self.why = why
 
 
-def open_verified(folder: Path, key: Key) -> tuple[Path, CacheEntry]:
+def open_verified(folder: Path, key: CacheKey) -> tuple[Path, CacheEntry]:
     """A library's folder and its entry, both and the library checked.
 
     Raises:
@@ -61,7 +61,7 @@ def open_verified(folder: Path, key: Key) -> tuple[Path, CacheEntry]:
             raise CorruptError(path, f"no file {error.filename}") from error
 
 
-def _checked(path: Path, inside: int, key: Key) -> CacheEntry:
+def _checked(path: Path, inside: int, key: CacheKey) -> CacheEntry:
     with _file(path / entries.FILE, inside) as file:
         try:
             entry = entries.loads(file.read(_LONGEST_ENTRY))
@@ -132,7 +132,7 @@ class CachedLibrary:
     problem: str | None = None
 
 
-def find(folder: Path, key: Key) -> CachedLibrary:
+def find(folder: Path, key: CacheKey) -> CachedLibrary:
     """The library of `key` in the cache `folder`, if it is there and as it was written.
 
     What is there and is not is removed where that can be done; then it is as good as absent.
@@ -154,7 +154,7 @@ def find(folder: Path, key: Key) -> CachedLibrary:
     return CachedLibrary(path / entry.file)
 
 
-def check_or_discard(folder: Path, key: Key) -> Path | None:
+def check_or_discard(folder: Path, key: CacheKey) -> Path | None:
     """The library of `key`, if it is there; what is corrupt is removed. Hold the target's lock."""
     try:
         path, entry = open_verified(folder, key)
@@ -169,7 +169,7 @@ def check_or_discard(folder: Path, key: Key) -> Path | None:
     return path / entry.file
 
 
-def _removed(folder: Path, key: Key) -> bool:
+def _removed(folder: Path, key: CacheKey) -> bool:
     """Remove what is corrupt, unless another process has the lock and is about to replace it."""
     try:
         with hold_lock(lock_of(folder, key.target), fail_if_busy):

@@ -32,7 +32,7 @@ class BuildFacts:
 
 
 @dataclasses.dataclass(frozen=True)
-class Key:
+class CacheKey:
     """Names a library in the cache.
 
     Attributes:
@@ -43,8 +43,13 @@ class Key:
     target: str
     content: str
 
+    @property
+    def name(self) -> str:
+        """What is built, e.g. "fusedops.bias_act"."""
+        return self.target.rpartition("-")[0]
 
-def make_key(facts: BuildFacts, files: Mapping[str, bytes]) -> Key:
+
+def make_key(facts: BuildFacts, files: Mapping[str, bytes]) -> CacheKey:
     """The key of what `facts` and `files` make.
 
     Args:
@@ -55,7 +60,7 @@ def make_key(facts: BuildFacts, files: Mapping[str, bytes]) -> Key:
     hashes = {path: hashlib.sha256(data).hexdigest() for path, data in files.items()}
     # A name that a person recognises, and a file system takes.
     name = re.sub(r"[^\w.-]", "_", facts.name, flags=re.ASCII).lstrip(".-")[:80]
-    return Key(f"{name}-{told[:16]}", _digest([told, hashes])[:32])
+    return CacheKey(f"{name}-{told[:16]}", _digest([told, hashes])[:32])
 
 
 def strip_folders(

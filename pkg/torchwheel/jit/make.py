@@ -21,7 +21,7 @@ from torchwheel.jit.content import Content, Work, work_folder
 from torchwheel.jit.entry import CacheEntry
 from torchwheel.jit.find import check_or_discard, find
 from torchwheel.jit.folder import lock_of, open_for_writing, private_folder
-from torchwheel.jit.key import BuildFacts, Key, make_key
+from torchwheel.jit.key import BuildFacts, CacheKey, make_key
 from torchwheel.jit.store import prune
 from torchwheel.lock import hold_lock
 from torchwheel.text import size_cap
@@ -41,7 +41,7 @@ class LibraryRequest:
     content: Content
 
     @functools.cached_property
-    def key(self) -> Key:
+    def key(self) -> CacheKey:
         """What the cache knows it by."""
         return make_key(self.facts, self.content.files)
 
@@ -143,7 +143,7 @@ def _put(place: Path, built: Path, wanted: LibraryRequest) -> Path:
     return place / built.name
 
 
-def _tell(lock: IO[bytes], key: Key, why: str) -> None:
+def _tell(lock: IO[bytes], key: CacheKey, why: str) -> None:
     """Leave those who wait a word: the build failed, and theirs would, one after the other."""
     with contextlib.suppress(OSError):
         lock.seek(0)
@@ -151,6 +151,6 @@ def _tell(lock: IO[bytes], key: Key, why: str) -> None:
         lock.flush()
 
 
-def _failure(lock: IO[bytes], key: Key) -> str | None:
+def _failure(lock: IO[bytes], key: CacheKey) -> str | None:
     content, _, why = lock.read().decode(errors="replace").partition("\n")
     return why if content == key.content else None

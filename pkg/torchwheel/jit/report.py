@@ -66,9 +66,8 @@ def _row(folder: Path, item: Item) -> list[str]:
     try:
         _, entry = open_verified(folder, item.key)
     except CorruptError as error:
-        name = item.key.target.rpartition("-")[0]
         why = f"{error.path.name}: {error.why}"
-        return [f"{_cut(name)}  {figures}  corrupt", *detail_lines("why", why)]
+        return [f"{_cut(item.key.name)}  {figures}  corrupt", *detail_lines("why", why)]
     except FileNotFoundError:
         return []  # another process removed it
     return [

@@ -11,7 +11,7 @@ from torchwheel.files import discard, remove_leftovers
 from torchwheel.jit.content import PREFIX
 from torchwheel.jit.find import CorruptError, open_verified
 from torchwheel.jit.folder import LOCK, lock_of
-from torchwheel.jit.key import Key
+from torchwheel.jit.key import CacheKey
 from torchwheel.lock import LockBusyError, fail_if_busy, hold_lock
 
 _NAME = re.compile(rf"[0-9a-f]{{32}}|{PREFIX}.*", re.DOTALL)
@@ -37,9 +37,9 @@ class Item:
         return not self.path.name.startswith(PREFIX)
 
     @property
-    def key(self) -> Key:
+    def key(self) -> CacheKey:
         """The key of a library."""
-        return Key(self.path.parent.name, self.path.name)
+        return CacheKey(self.path.parent.name, self.path.name)
 
 
 def items(folder: Path) -> list[Item]:

@@ -5,11 +5,19 @@ import os
 from collections.abc import Mapping
 
 from torchwheel.arch import drivers
-from torchwheel.arch.devices import visible_gpus
+from torchwheel.arch.devices import VisibleGpus, visible_gpus
 from torchwheel.arch.model import Backend
 from torchwheel.errors import TorchwheelError
 from torchwheel.machine import probe
-from torchwheel.machine.facts import Absent, Driver, Machine, Torch, fact_or_reason
+from torchwheel.machine.facts import (
+    Absent,
+    Driver,
+    HiddenGpus,
+    Machine,
+    SilentDriver,
+    Torch,
+    split_absent,
+)
 from torchwheel.machine.toolkits import cuda_toolkits, rocm_toolkits
 from torchwheel.machine.torch import find_torch, import_problem
 from torchwheel.toolkit.host import HostCompiler, host_compiler
@@ -21,15 +29,17 @@ def find_driver(backend: Backend) -> Driver | Absent:
         release = drivers.amd_driver()
         return Driver("rocm", release) if release else Absent("no AMD GPU driver")
     try:
-        told = drivers.nvidia_driver()
-    except TorchwheelError as error:
+        driver = drivers.nvidia_driver()
+    except drivers.DriverError as error:
+        if error.installed:
+            return SilentDriver(str(error), error.problem, error.fix)
         return Absent(str(error))
-    return Driver("cuda", told.release, told.cuda)
+    return Driver("cuda", driver.release, driver.cuda)
 
 
 def find_machine(environ: Mapping[str, str] = os.environ) -> Machine:
     """Gather every fact; it never fails. Seconds, if torch is not imported: it is tried."""
-    torch, problem = fact_or_reason(find_torch())
+    torch, problem = split_absent(find_torch())
     backend, driver = _driver(torch)
     return dataclasses.replace(
         _facts(torch, backend, driver, environ),
@@ -58,21 +68,30 @@ def _facts(
     torch: Torch | None, backend: Backend, asked: Driver | Absent, environ: Mapping[str, str]
 ) -> Machine:
     """All but the toolkits."""
-    driver, driver_problem = fact_or_reason(asked)
-    host, host_problem = fact_or_reason(find_host(environ))
+    driver, driver_problem = split_absent(asked)
+    host, host_problem = split_absent(find_host(environ))
     gpus = visible_gpus(backend, environ)
     return Machine(
         python=probe.python(),
         platform=probe.platform_tag(),
-        glibc=fact_or_reason(probe.glibc())[0],
+        glibc=split_absent(probe.glibc())[0],
         torch=torch,
         driver=driver,
         driver_problem=driver_problem,
         gpus=gpus.gpus,
-        gpus_problem=gpus.why,
+        gpus_problem=_gpus_problem(gpus),
         host=host,
         host_problem=host_problem,
     )
+
+
+def _gpus_problem(visible: VisibleGpus) -> Absent | None:
+    """Why no GPU is visible; None if one is."""
+    if visible.why is None:
+        return None
+    if visible.hidden_by:
+        return HiddenGpus(visible.why, visible.hidden_by)
+    return Absent(visible.why)
 
 
 def _driver(torch: Torch | None) -> tuple[Backend, Driver | Absent]:

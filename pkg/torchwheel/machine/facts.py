@@ -14,14 +14,41 @@ _Fact = TypeVar("_Fact")
 
 @dataclasses.dataclass(frozen=True)
 class Absent:
-    """Why a fact is not there, in one line: what every probing function returns in its place."""
+    """A fact that could not be had, with the reason in one line; a probe returns it."""
 
     reason: str
 
+    def __str__(self) -> str:
+        return self.reason
 
-def fact_or_reason(found: _Fact | Absent) -> tuple[_Fact | None, str | None]:
-    """A fact, or the reason why it is not there."""
-    return (None, found.reason) if isinstance(found, Absent) else (found, None)
+
+@dataclasses.dataclass(frozen=True)
+class SilentDriver(Absent):
+    """A GPU driver that is installed and does not answer.
+
+    Attributes:
+        problem: what is wrong, without the fix.
+        fix: what to do; None if that is not known.
+    """
+
+    problem: str
+    fix: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class HiddenGpus(Absent):
+    """GPUs that an environment variable hides.
+
+    Attributes:
+        variable: its name, e.g. "CUDA_VISIBLE_DEVICES".
+    """
+
+    variable: str
+
+
+def split_absent(fact: _Fact | Absent) -> tuple[_Fact | None, Absent | None]:
+    """Either (fact, None) or (None, why it is absent)."""
+    return (None, fact) if isinstance(fact, Absent) else (fact, None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,11 +148,11 @@ class Machine:
     platform: str
     glibc: str | None
     torch: Torch | None = None
-    torch_problem: str | None = None
+    torch_problem: Absent | None = None
     driver: Driver | None = None
-    driver_problem: str | None = None
+    driver_problem: Absent | None = None
     gpus: tuple[Gpu, ...] = ()
-    gpus_problem: str | None = None
+    gpus_problem: Absent | None = None
     host: HostCompiler | None = None
-    host_problem: str | None = None
+    host_problem: Absent | None = None
     toolkits: tuple[InstalledToolkit, ...] = ()

@@ -65,13 +65,15 @@ def constants(source: str) -> dict[str, str]:
     return found
 
 
-def import_problem() -> str | None:
+def import_problem() -> Absent | None:
     """Why torch cannot be imported; None if it can. It starts a Python: seconds."""
     loaded = sys.modules.get("torch")
     if loaded is not None and _told_by(loaded):
         return None
     answer = ask([sys.executable, "-c", _IMPORT, *sys.path], seconds=_SECONDS)
-    return f"torch cannot be imported: {answer.reason}" if isinstance(answer, Absent) else None
+    if isinstance(answer, Absent):
+        return Absent(f"torch cannot be imported: {answer.reason}")
+    return None
 
 
 def _told_by(torch: ModuleType) -> Torch | None:

@@ -31,12 +31,12 @@ def fault_of(extension: Extension) -> str | None:
     if claimed is None:
         return None
     from torchwheel.machine import probe  # noqa: PLC0415 - for installed wheels alone
-    from torchwheel.machine.facts import fact_or_reason  # noqa: PLC0415
+    from torchwheel.machine.facts import split_absent  # noqa: PLC0415
     from torchwheel.machine.torch import find_torch  # noqa: PLC0415
     from torchwheel.validate.checks import load_findings  # noqa: PLC0415
     from torchwheel.validate.findings import let_pass  # noqa: PLC0415
 
-    torch, glibc = fact_or_reason(find_torch())[0], fact_or_reason(probe.glibc())[0]
+    torch, glibc = split_absent(find_torch())[0], split_absent(probe.glibc())[0]
     findings = load_findings(claimed, torch, glibc, package=extension.package)
     blocking = [finding for finding in let_pass(findings) if finding.blocks]
     return "; ".join(map(str, blocking)) or None

@@ -111,7 +111,8 @@ def here(
         raise TorchwheelError(
             "; ".join([*map(str, found), *(() if toolkit else download_offer(torch))])
         )
-    seen = VisibleGpus(machine.gpus, machine.gpus_problem)
+    why = machine.gpus_problem.reason if machine.gpus_problem else None
+    seen = VisibleGpus(machine.gpus, why)
     archs = choose_archs(
         Compiler(toolkit.backend, toolkit.release),
         environ,

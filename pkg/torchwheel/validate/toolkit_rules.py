@@ -6,7 +6,7 @@ from packaging.specifiers import SpecifierSet
 
 from torchwheel.arch.model import BRANDS, Backend
 from torchwheel.claims import Claims
-from torchwheel.machine.facts import InstalledToolkit, Torch
+from torchwheel.machine.facts import Absent, InstalledToolkit, Torch
 from torchwheel.machine.toolkits import pip_command
 from torchwheel.toolkit.host import HostCompiler
 from torchwheel.validate import torch_rules
@@ -46,12 +46,12 @@ def with_torch(claims: Claims, torch: Torch, found: InstalledToolkit) -> Finding
 
 
 def host_compiler(
-    host: HostCompiler | None, problem: str | None, found: InstalledToolkit
+    host: HostCompiler | None, problem: Absent | None, found: InstalledToolkit
 ) -> Finding | None:
     """There is a C++ compiler, and nvcc works with it; hipcc brings its own."""
     if host is None:
         fix = "`apt-get install g++`, or set CXX to a compiler"
-        return Finding("host-compiler", "a C++ compiler", problem or "none", fix)
+        return Finding("host-compiler", "a C++ compiler", str(problem or "none"), fix)
     bounds = torch_rules.host_bounds(found.release) if found.backend == "cuda" else {}
     if not bounds or host.version in SpecifierSet(bounds.get(host.family, "<0")):
         return None

@@ -138,7 +138,9 @@ def test_hidden_gpus_are_told_from_none(value, monkeypatch):
     of([T4, H200], monkeypatch)
     found = visible_gpus("cuda", {"CUDA_VISIBLE_DEVICES": value})
     assert found == VisibleGpus(
-        (), f'CUDA_VISIBLE_DEVICES="{value}" hides every GPU; 2 could be used'
+        (),
+        f'CUDA_VISIBLE_DEVICES="{value}" hides every GPU; 2 could be used',
+        hidden_by="CUDA_VISIBLE_DEVICES",
     )
     of([], monkeypatch)
     assert visible_gpus("cuda", {"CUDA_VISIBLE_DEVICES": value}).why == "the driver knows of no GPU"

@@ -44,7 +44,8 @@ def test_a_library_that_was_changed(folder):
     assert caches.look().corrupt == ()
     library.chmod(0o644)
     library.write_bytes(b"bent")
-    (line,) = caches.look().corrupt
+    (corrupt,) = caches.look().corrupt
+    line = str(corrupt)
     assert line.startswith("demo.scale-")
     assert line.endswith("/ext_scale.so: 4 bytes, 1000 expected")
     assert library.exists(), "the doctor changes nothing"

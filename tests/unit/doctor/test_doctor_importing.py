@@ -42,6 +42,34 @@ def test_one_that_raises_tells_where_and_from_what(package):
     assert found.how == "raised"
     assert found.words == ("RuntimeError: in two lines", "ZeroDivisionError: division by zero")
     assert found.where == "odd/inner.py:6"
+    assert (found.missing_modules, found.unloaded, found.torch) == ((), (), False)
+
+
+@pytest.mark.parametrize(
+    ("code", "missing", "refused"),
+    [
+        ("import no_such_thing.at_all", ["no_such_thing"], 0),
+        ("raise ImportError('No module named 'torch'')", [], 0),
+        ("from odd import nothing", [], 0),
+        ("import ctypes; ctypes.CDLL('libno-such-library.so.1')", [], 1),
+        ("open('none')", [], 0),
+        (
+            "import importlib.util as u; s = u.spec_from_file_location('_C', 'odd/_C.so')\n"
+            "u.module_from_spec(s)",
+            [],
+            1,
+        ),
+    ],
+)
+def test_what_kind_of_error_it_raises(package, code, missing, refused):
+    (package(code) / "_C.so").write_bytes(b"not a library")
+    found = import_it("odd")
+    assert (list(found.missing_modules), len(found.unloaded)) == (missing, refused)
+
+
+def test_one_that_leaves_with_the_words_of_one_that_hangs(package):
+    package("import os, sys\nprint('Timeout (0:00:01)!', file=sys.stderr)\nos._exit(1)")
+    assert import_it("odd").how == "left"
 
 
 @pytest.mark.parametrize(

@@ -22,19 +22,20 @@ from hypothesis import strategies as st
 
 from torchwheel.doctor import text as text_
 from torchwheel.doctor.as_json import report_json
-from torchwheel.doctor.caches import Cache
+from torchwheel.doctor.caches import Cache, CorruptLibrary
 from torchwheel.doctor.case import Case, Report
 from torchwheel.doctor.importing import Import
 from torchwheel.doctor.text import report_text, row, unbroken
 from torchwheel.doctor.verdict import judge, judge_machine
 from torchwheel.inspect.gpu import GpuCode
-from torchwheel.machine.facts import InstalledToolkit
+from torchwheel.jit.key import CacheKey
+from torchwheel.machine.facts import Absent, InstalledToolkit
 from torchwheel.runtime.status import Refusal
 
 CACHE = Cache(
     Path("/home/me/.cache/torchwheel"),
     {"toolkits": 845 << 20, "jit": 212 << 10},
-    corrupt=("demo.scale-0/a.so: bent",),
+    corrupt=(CorruptLibrary(CacheKey("demo.scale-0", ""), "a.so", "bent"),),
 )
 GONE = "_ZN3c104goneEv"
 
@@ -78,11 +79,11 @@ def broken() -> Case:
         cache=dataclasses.replace(CACHE, problem="/home/me cannot be written"),
         torch=CPU_TORCH,
         driver=None,
-        driver_problem="no NVIDIA driver",
+        driver_problem=Absent("no NVIDIA driver"),
         gpus=(),
-        gpus_problem="no NVIDIA driver",
+        gpus_problem=Absent("no NVIDIA driver"),
         host=None,
-        host_problem="no C++ compiler",
+        host_problem=Absent("no C++ compiler"),
         toolkits=(bad,),
     )
 

@@ -20,12 +20,13 @@ from doctor_cases import (
 
 from torchwheel.arch.devices import Gpu
 from torchwheel.arch.model import parse
-from torchwheel.doctor.caches import Cache
+from torchwheel.doctor.caches import Cache, CorruptLibrary
 from torchwheel.doctor.importing import Import
 from torchwheel.doctor.verdict import judge, judge_machine
 from torchwheel.errors import UsageError
 from torchwheel.inspect.gpu import GpuCode
-from torchwheel.machine.facts import Driver
+from torchwheel.jit.key import CacheKey
+from torchwheel.machine.facts import Absent, Driver, HiddenGpus, SilentDriver
 from torchwheel.runtime.status import Refusal
 
 RAISED = Import("raised", ("OSError: undefined symbol: _ZN3c104goneEv",), folders=(SITE / "demo",))
@@ -47,11 +48,11 @@ def names(verdict) -> list[str]:
             "it runs on plain PyTorch, as TORCHWHEEL_MODE=fallback asks",
         ),
         (
-            case(gpus=(), driver=None, driver_problem="no NVIDIA driver"),
+            case(gpus=(), driver=None, driver_problem=Absent("no NVIDIA driver")),
             "there is no GPU here, so its kernels lie idle",
         ),
         (
-            case(torch=CPU_TORCH, gpus=(), driver=None, driver_problem="no NVIDIA driver"),
+            case(torch=CPU_TORCH, gpus=(), driver=None, driver_problem=Absent("no NVIDIA driver")),
             "there is no GPU here, and torch 2.11.0+cpu is for CPUs, so its kernels lie idle",
         ),
         (case(package(natives=())), "it can be imported"),
@@ -96,10 +97,14 @@ def test_without_torch_nothing_else_is_said_of_it():
         case(
             package(
                 natives=(REFUSED,),
-                imported=Import("raised", ("ModuleNotFoundError: No module named 'torch'",)),
+                imported=Import(
+                    "raised",
+                    ("ModuleNotFoundError: No module named 'torch'",),
+                    missing_modules=("torch",),
+                ),
             ),
             torch=None,
-            torch_problem="torch is not installed",
+            torch_problem=Absent("torch is not installed"),
         )
     )
     assert names(verdict)[0] == "torch"
@@ -113,7 +118,9 @@ def test_a_package_that_asks_for_no_torch_is_not_asked_for_one():
         needed=("libc.so.6",),
         links=dataclasses.replace(links(), torch_symbols=frozenset()),
     )
-    made = case(package(info=info, natives=(plain,)), torch=None, torch_problem="not installed")
+    made = case(
+        package(info=info, natives=(plain,)), torch=None, torch_problem=Absent("not installed")
+    )
     assert judge(made).ok
 
 
@@ -163,7 +170,9 @@ def test_a_driver_too_old_comes_before_archs():
 
 
 def test_a_gpu_on_the_bus_without_a_driver():
-    made = case(gpus=(), driver=None, driver_problem="no NVIDIA driver", gpus_problem="none")
+    made = case(
+        gpus=(), driver=None, driver_problem=Absent("no NVIDIA driver"), gpus_problem=Absent("none")
+    )
     assert judge(made).ok
     verdict = judge(dataclasses.replace(made, hardware=("cuda",)))
     assert names(verdict) == ["driver"]
@@ -171,11 +180,43 @@ def test_a_gpu_on_the_bus_without_a_driver():
     assert judge(dataclasses.replace(made, hardware=("rocm",))).ok
 
 
+@pytest.mark.parametrize("words", ["", "the NVIDIA driver does not answer: x; y", "A=1", "new"])
+def test_the_wording_of_a_fact_decides_nothing(words):
+    """A driver that is absent, one that is silent, GPUs that are hidden and none at all."""
+    absent = {"gpus": (), "driver": None}
+    assert judge(case(**absent, driver_problem=Absent(words))).ok
+    silent = judge(case(**absent, driver_problem=SilentDriver(words, "it is silent", "wake it")))
+    assert [(f.name, f.says, f.mend) for f in silent.findings] == [
+        ("driver", "it is silent", "wake it")
+    ]
+    hidden = judge(case(gpus=(), gpus_problem=HiddenGpus(words, "HIDES")))
+    assert [(f.name, f.mend) for f in hidden.findings] == [("gpus", "`unset HIDES`")]
+    none = judge(case(gpus=(), gpus_problem=Absent(words)))
+    assert [(f.name, f.mend) for f in none.findings] == [("gpus", "give this user the GPUs")]
+
+
+@pytest.mark.parametrize("words", ["ModuleNotFoundError: No module named 'b'", "another language"])
+def test_the_wording_of_an_error_of_the_import_decides_nothing(words, tmp_path):
+    failed = Import("raised", (words,))
+    assert names(judge(case(package(imported=failed, natives=())))) == ["import"]
+    missing = dataclasses.replace(failed, missing_modules=("a.b",))
+    verdict = judge(case(package(imported=missing, natives=())))
+    assert verdict.mend == "`pip install a`"
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/libtorch.so").touch()
+    refused = dataclasses.replace(failed, unloaded=(words,), torch=False)
+    torch = dataclasses.replace(CUDA_TORCH, folder=tmp_path)
+    made = case(package(imported=refused, natives=(REFUSED,)), torch=torch)
+    assert names(judge(made)) == ["import-order"]
+    imported = dataclasses.replace(refused, torch=True)
+    assert names(judge(case(package(imported=imported), torch=torch))) == ["import"]
+
+
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [
         ({"toolkits": ()}, "toolkit"),
-        ({"host": None, "host_problem": "no C++ compiler"}, "host-compiler"),
+        ({"host": None, "host_problem": Absent("no C++ compiler")}, "host-compiler"),
         ({"toolkits": (dataclasses.replace(TOOLKIT, problem="mixed"),)}, "toolkit"),
         ({"gpus": (Gpu(0, "Tesla P100", parse("6.0")),)}, "archs"),
     ],
@@ -205,7 +246,10 @@ def test_the_cache_counts_for_what_is_built_alone():
     bad = Cache(
         SITE,
         problem="/cache cannot be written",
-        corrupt=("demo.scale-0/a.so: bent", "other.x-0: bent"),
+        corrupt=(
+            CorruptLibrary(CacheKey("demo.scale-0", ""), "a.so", "changed"),
+            CorruptLibrary(CacheKey("other.x-0", ""), "b.so", "changed"),
+        ),
     )
     verdict = judge(case(waiting(), cache=bad))
     assert names(verdict) == ["cache", "cache"]
@@ -242,7 +286,7 @@ def test_of_idle_libraries_the_one_the_error_tells_of_is_explained():
     first = native("demo/_a.so", loaded=False)
     lost = native("demo/_b.so", loaded=False, links=links(absent={"libx.so.1": "_b.so"}))
     words = ("OSError: libx.so.1: cannot open shared object file",)
-    made = package(natives=(first, lost), imported=Import("raised", words))
+    made = package(natives=(first, lost), imported=Import("raised", words, unloaded=words))
     verdict = judge(case(made))
     assert names(verdict) == ["library", "import"]
     assert "demo/_b.so asks for libx.so.1" in verdict.says
@@ -257,5 +301,5 @@ def test_a_rule_that_is_let_pass_is_not_told():
 
 def test_a_machine_without_a_package():
     assert judge_machine(case().machine).ok
-    broken = judge_machine(case(torch=None, torch_problem="torch is not installed").machine)
+    broken = judge_machine(case(torch=None, torch_problem=Absent("torch is not installed")).machine)
     assert (broken.ok, broken.says) == (False, "torch is not installed")

@@ -27,7 +27,7 @@ from facts_of_machines import (
     changed,
 )
 
-from torchwheel.machine.facts import InstalledToolkit
+from torchwheel.machine.facts import Absent, InstalledToolkit
 from torchwheel.machine.toolkits import pip_command
 from torchwheel.validate.checks import build_findings, preferred_toolkit
 from torchwheel.validate.toolkit_rules import two_toolkits
@@ -115,7 +115,7 @@ def test_what_fits_is_built(claims, machine, toolkit):
         ),
         (
             STABLE,
-            changed(HERE, host=None, host_problem="no C++ compiler on the PATH"),
+            changed(HERE, host=None, host_problem=Absent("no C++ compiler on the PATH")),
             TOOLKIT,
             "host-compiler: expected a C++ compiler; found no C++ compiler on the PATH; `apt-get "
             "install g++`, or set CXX to a compiler",
