@@ -140,13 +140,13 @@ def usual(engine: Engine, variant: Variant, scratch: Path) -> dict[str, Any]:
         environ = {
             **told,
             "UV_NO_CACHE": "1",
-            "TORCH_CUDA_ARCH_LIST": ";".join(toolkit.archs if toolkit else ()),
+            "TORCH_CUDA_ARCH_LIST": ";".join(map(str, toolkit.archs if toolkit else ())),
         }
         command = ["run", "--rm", *volume_options(volumes)]
         command += [f"--env={key}={value}" for key, value in environ.items()]
         python = f"/opt/python/{variant.python_tag}-{variant.python_tag}/bin"
         command += [f"--env=PATH={python}:/usr/local/bin:/usr/bin:/bin", image.reference]
-        command += ["bash", "-c", _SCRIPT, "usual", f"torch{variant.torch}"]
+        command += ["bash", "-c", _SCRIPT, "usual", f"torch{variant.torch_range}"]
         engine.call(command, f"{variant.id} the usual way", objects / "log")
     before, after = (
         json.loads((objects / f"usage-{step}.json").read_text()) for step in ("start", "build")

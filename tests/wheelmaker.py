@@ -7,21 +7,22 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel import claims as claims_file
+from torchwheel.arch.model import parse
 from torchwheel.claims import Claims
 
-PURE = Claims(variant="pure", abi="pure", torch=">=2.6")
+PURE = Claims(variant="pure", abi="pure", torch_release="2.6")
 
 
-def stable(**changes: object) -> Claims:
-    """Claims of a CUDA stable-ABI wheel, with `changes`."""
+def stable(*, archs: Sequence[str] = ("8.0",), **changes: object) -> Claims:
+    """Claims of a CUDA stable-ABI wheel for `archs`, with `changes`."""
     fields: dict[str, object] = {
         "variant": "cu130-stable",
         "abi": "stable",
-        "torch": ">=2.11",
+        "torch_release": "2.11",
         "backend": "cuda",
-        "toolkit": "13.0",
-        "archs": ("8.0",),
-        "local": "cu130",
+        "toolkit": "cu130",
+        "toolkit_version": "13.0",
+        "archs": tuple(map(parse, archs)),
     }
     return Claims(**{**fields, **changes})  # type: ignore[arg-type]
 
@@ -45,7 +46,7 @@ def wheel_around(folder: Path, library: bytes, claims: Claims, platform: str) ->
         tag=f"py3-none-{platform}",
         files={"demo/__init__.py": b"", "demo/_C.so": library},
         claims=claims,
-        requires=(f"torch{claims.torch}",),
+        requires=(f"torch{claims.torch_range}",),
     )
 
 

@@ -1,57 +1,130 @@
-"""What a wheel says of itself: the file `torchwheel.json` in its dist-info folder.
+"""The claims of a wheel: the file `torchwheel.json` in its dist-info folder.
 
-The pipeline writes it, the gates compare it with what is found in the binary.
+The pipeline writes the file, and the gates compare it with the binary. What the claims say of
+torch, GPUs and the toolkit is what the wheel's library needs of a machine: `LibraryNeeds`.
 """
 
 import dataclasses
 import json
-from typing import Literal
+from typing import Any, Literal, get_args
 
+from torchwheel.arch.model import Arch, Backend, parse
 from torchwheel.errors import TorchwheelError
+from torchwheel.versions import minor_version
 
 FILE = "torchwheel.json"
-SCHEMA = 1
+SCHEMA = 2
 
+NativeAbi = Literal["stable", "aten"]
 Abi = Literal["stable", "aten", "pure"]
 
 
 @dataclasses.dataclass(frozen=True)
+class LibraryNeeds:
+    """What a library needs of a machine: by its claims, by its binary, or as it will be built.
+
+    Attributes:
+        abi: ABI flavour.
+        torch_range: the versions of torch it is for, e.g. ">=2.11"; empty for any.
+        backend: whose GPUs it has kernels for.
+        toolkit_version: the release of CUDA or ROCm it is built with, e.g. "13.0".
+        archs: the GPUs it has code for.
+    """
+
+    abi: Abi
+    torch_range: str = ""
+    backend: Backend | None = None
+    toolkit_version: str | None = None
+    archs: tuple[Arch, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
 class Claims:
-    """The claims of one wheel; `archs` as the matrix writes them, e.g. ("8.0", "9.0+PTX")."""
+    """The claims of one wheel.
+
+    Attributes:
+        variant: the variant's id, e.g. "cu130-stable".
+        abi: ABI flavour.
+        torch_release: the oldest torch minor it is for (stable, pure), or the only one (aten).
+        backend: whose GPUs it has kernels for; None for a wheel without GPU code.
+        toolkit: the toolkit's name, e.g. "cu130".
+        toolkit_version: the toolkit's release, e.g. "13.0".
+        archs: the GPUs it has code for.
+        project_local: the local version that the project gives itself; the wheel's begins with it.
+        borrowed: sonames that the wheel needs and torch brings beside its own libraries, e.g.
+            ("libcudart.so.13",). The torch it was built with loads them, so the wheel needs a
+            torch that loads the same.
+    """
 
     variant: str
     abi: Abi
-    torch: str
-    """Requires-Dist range of torch, e.g. ">=2.11" or "==2.6.*"."""
-    backend: Literal["cuda", "rocm"] | None = None
+    torch_release: str
+    backend: Backend | None = None
     toolkit: str | None = None
-    """Toolkit release, e.g. "13.0"."""
-    archs: tuple[str, ...] = ()
-    local: str | None = None
-    """Local version, e.g. "cu130"; none for the pure-Python wheel."""
+    toolkit_version: str | None = None
+    archs: tuple[Arch, ...] = ()
+    project_local: str | None = None
     borrowed: tuple[str, ...] = ()
-    """Sonames that torch brings beside its own, e.g. ("libcudart.so.13",): the torch it was built
-    with loads them, so the wheel needs a torch that loads the same."""
+
+    @property
+    def torch_range(self) -> str:
+        """The range of Requires-Dist, e.g. ">=2.11" or "==2.6.*"."""
+        return torch_range(self.abi, self.torch_release)
+
+    @property
+    def local(self) -> str | None:
+        """The wheel's local version, e.g. "cu130"; None for a pure-Python wheel."""
+        own = local_version(self.abi, self.toolkit, self.torch_release)
+        return f"{self.project_local}.{own}" if self.project_local and own else own
+
+    @property
+    def needs(self) -> LibraryNeeds:
+        """What the wheel's library needs of a machine, by these claims."""
+        return LibraryNeeds(
+            self.abi, self.torch_range, self.backend, self.toolkit_version, self.archs
+        )
+
+
+def torch_range(abi: Abi, torch_release: str) -> str:
+    """The torch versions a wheel is for: one minor (aten), or all from a floor on."""
+    return f"=={torch_release}.*" if abi == "aten" else f">={torch_release}"
+
+
+def local_version(abi: Abi, toolkit: str | None, torch_release: str) -> str | None:
+    """The local version of a wheel: "cu130", "cu124torch2.6" or "cputorch2.6"; None if pure.
+
+    Only the aten flavour can do without a toolkit: a C++ extension without GPU code.
+    """
+    if abi == "aten":
+        return f"{toolkit or 'cpu'}torch{torch_release}"
+    return toolkit
 
 
 def dumps(claims: Claims) -> str:
     """Byte-stable JSON."""
-    return json.dumps({"schema": SCHEMA, **dataclasses.asdict(claims)}, indent=1) + "\n"
+    fields = {**dataclasses.asdict(claims), "archs": [str(arch) for arch in claims.archs]}
+    return json.dumps({"schema": SCHEMA, **fields}, indent=1) + "\n"
 
 
 def loads(text: str, where: str) -> Claims:
-    """Read claims back; a bent file is one line that names `where`."""
+    """Read claims; a malformed file is a TorchwheelError of one line that names `where`."""
     try:
-        data = json.loads(text)
+        data: dict[str, Any] = json.loads(text)
         if data.pop("schema") != SCHEMA:
             raise ValueError(f"schema {SCHEMA} expected")
-        data["archs"] = tuple(data["archs"])
-        data["borrowed"] = tuple(data.get("borrowed", ()))
-        claims = Claims(**data)
-        if claims.abi not in ("stable", "aten", "pure"):
-            raise ValueError(f"unknown abi {claims.abi!r}")
-        if not all(isinstance(text, str) for text in (*claims.archs, *claims.borrowed)):
+        archs, borrowed = data.pop("archs"), tuple(data.pop("borrowed"))
+        if not all(isinstance(text, str) for text in (*archs, *borrowed)):
             raise ValueError("archs and borrowed must be strings")
+        claims = Claims(**data, archs=tuple(map(parse, archs)), borrowed=borrowed)
+        if claims.abi not in get_args(Abi):
+            raise ValueError(f"unknown abi {claims.abi!r}")
+        if claims.backend not in (None, *get_args(Backend)):
+            raise ValueError(f"unknown backend {claims.backend!r}")
+        if not claims.torch_release or minor_version(claims.torch_release) != claims.torch_release:
+            raise ValueError(f"torch_release {claims.torch_release!r} is not e.g. 2.11")
+        names = (claims.toolkit, claims.toolkit_version, claims.project_local)
+        if not all(isinstance(name, str) for name in (claims.variant, *filter(None, names))):
+            raise ValueError("variant, toolkit, toolkit_version and project_local must be strings")
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise TorchwheelError(f"{where}: not a torchwheel claims file: {error}") from error
     return claims

@@ -15,6 +15,11 @@ def version_numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in found[1].split(".")) if found else ()
 
 
+def major_version(text: str) -> str:
+    """The major: "13" of "13.0.88"; empty if there is no number."""
+    return ".".join(str(part) for part in version_numbers(text)[:1])
+
+
 def minor_version(text: str) -> str:
     """Major and minor: "13.0" of "13.0.88"."""
     return ".".join(str(part) for part in version_numbers(text)[:2])
@@ -30,8 +35,3 @@ def hip_version(header: str) -> str | None:
     """The HIP release that hip_version.h belongs to, which is ROCm's: "6.4"."""
     found = dict(re.findall(_HIP, header))
     return f"{int(found['MAJOR'])}.{int(found['MINOR'])}" if len(found) == 2 else None
-
-
-def version_key(text: str) -> tuple[int, ...]:
-    """Order of "2.9" and "2.11" as releases, not as text."""
-    return tuple(int(part) for part in text.split("."))

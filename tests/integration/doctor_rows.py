@@ -55,7 +55,9 @@ def cuda_major(bench):
     bench.setup.add_torch(**CUDA_TORCH)
     runtime = bench.stub("libcudart.so.12", "cudaMalloc")
     code = calling("cudaMalloc", "_ZN3c1015GetCPUAllocatorEv")
-    claims = wheelmaker.stable(variant="cu124-torch2.13-cp312", abi="aten", toolkit="12.4")
+    claims = wheelmaker.stable(
+        variant="cu124-torch2.13-cp312", abi="aten", toolkit="cu124", toolkit_version="12.4"
+    )
     bench.install(bench.compiled(code, runtime), claims=claims)
 
 
@@ -77,7 +79,7 @@ def other_arch(bench):
 def new_ptx(bench):
     bench.setup.add_torch(**CUDA_TORCH)
     bench.setup.add_gpu()
-    claims = wheelmaker.stable(toolkit="13.2", archs=("8.0+PTX",))
+    claims = wheelmaker.stable(toolkit="cu132", toolkit_version="13.2", archs=("8.0+PTX",))
     bench.install(bench.kernels("80+PTX"), claims=claims)
 
 
@@ -243,4 +245,4 @@ def bent(bench):
     bench.install(bench.compiled())
     (path,) = bench.setup.site.glob("demo-*.dist-info/torchwheel.json")
     text = path.read_text()
-    path.write_text(text.replace('"schema": 1', '"schema": 7'))
+    path.write_text(text.replace('"schema": 2', '"schema": 7'))

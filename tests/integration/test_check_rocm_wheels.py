@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from torchwheel.arch.model import parse
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import GateResult, all_passed, gates_text, run_gates
 from torchwheel.claims import Claims
@@ -33,9 +34,9 @@ int run(void) {
 CLAIMS = stable(
     variant="rocm5.7-stable",
     backend="rocm",
-    toolkit="5.7",
+    toolkit="rocm5.7",
+    toolkit_version="5.7",
     archs=("gfx90a", "gfx1100"),
-    local="rocm5.7",
 )
 
 
@@ -84,11 +85,15 @@ def test_a_right_wheel_passes(tmp_path: Path, library: bytes) -> None:
 @pytest.mark.parametrize(
     ("changes", "gate", "says"),
     [
-        ({"archs": ("gfx90a",)}, "archs", "machine code not claimed: gfx1100"),
-        ({"archs": ("gfx90a:xnack-", "gfx1100")}, "archs", "machine code not claimed: gfx90a"),
-        ({"archs": ("gfx90a", "gfx942", "gfx1100")}, "archs", "with a kernel for gfx942"),
-        ({"backend": "cuda", "toolkit": "13.0"}, "archs", "archs of backend cuda expected"),
-        ({"toolkit": "6.4"}, "runtime", "needs libamdhip64.so.5, which is not allowed"),
+        ({"archs": (parse("gfx90a"),)}, "archs", "machine code not claimed: gfx1100"),
+        (
+            {"archs": (parse("gfx90a:xnack-"), parse("gfx1100"))},
+            "archs",
+            "machine code not claimed: gfx90a",
+        ),
+        ({"archs": (*CLAIMS.archs, parse("gfx942"))}, "archs", "with a kernel for gfx942"),
+        ({"backend": "cuda", "toolkit_version": "13.0"}, "archs", "archs of backend cuda expected"),
+        ({"toolkit_version": "6.4"}, "runtime", "needs libamdhip64.so.5, which is not allowed"),
     ],
 )
 def test_a_claim_that_does_not_hold(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from torchwheel.arch.model import parse
 from torchwheel.check.facts import Limits, read_facts
 from torchwheel.check.gates import GateResult, all_passed, gates_text, judge, run_gates
 from torchwheel.claims import Claims
@@ -95,7 +96,7 @@ def test_a_right_wheel_passes(tmp_path: Path, library: bytes) -> None:
 def test_another_arch_than_claimed(
     tmp_path: Path, library: bytes, archs: tuple[str, ...], says: str
 ) -> None:
-    path = pack(tmp_path, library, dataclasses.replace(CLAIMS, archs=archs))
+    path = pack(tmp_path, library, dataclasses.replace(CLAIMS, archs=tuple(map(parse, archs))))
     found = failures(run_gates(path, LIMITS))
     assert list(found) == ["archs"]
     assert says in found["archs"]

@@ -70,10 +70,10 @@ def test_gpu_code_of_a_real_library(tmp_path: Path, nvcc: Path) -> None:
     )
     assert cuda.SECTIONS & section_names(tmp_path / "libk.so")
     code = cuda.read_cuda_code(tmp_path / "libk.so", cuda.find_cuobjdump())
-    found = {(module.kind, module.arch, module.kernels) for module in code}
+    found = {(module.kind, module.arch.binary_name, module.kernels) for module in code}
     kernels = ("_Z6kernelPf",)
     assert {("sass", "sm_80", kernels), ("sass", "sm_90a", kernels), ("ptx", "sm_90a", ())} <= found
-    assert {module.arch for module in code} == {"sm_80", "sm_90a"}
+    assert {module.arch.binary_name for module in code} == {"sm_80", "sm_90a"}
 
 
 def test_a_library_of_gcc_has_no_gpu_code(library: Path) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.claims import Claims
+from torchwheel.arch.model import parse
+from torchwheel.claims import LibraryNeeds
 from torchwheel.machine.discovery import find_host
 from torchwheel.machine.facts import InstalledToolkit, Machine, Torch
 from torchwheel.machine.toolkits import cuda_toolkits
@@ -20,7 +21,7 @@ from torchwheel.validate import torch_rules
 from torchwheel.validate.checks import build_findings
 
 pytestmark = pytest.mark.integration
-STABLE = Claims("cu130-stable", "stable", ">=2.11", "cuda", "13.0", ("9.0",), "cu130")
+STABLE = LibraryNeeds("stable", ">=2.11", "cuda", "13.0", (parse("9.0"),))
 TORCH = Torch("2.11.0+cu130", "13.0", None, Path("/torch"))
 KERNEL = "#include <cuda_fp16.h>\n__global__ void k(__half* x) { *x = __float2half(1.f); }\n"
 

@@ -9,7 +9,7 @@ from torchwheel import data
 from torchwheel.arch.model import BRANDS, Arch, Backend, parse
 from torchwheel.errors import UsageError
 from torchwheel.text import quote
-from torchwheel.versions import version_key
+from torchwheel.versions import version_numbers
 
 _RELEASE = re.compile(r"\d{1,4}(\.\d{1,9})+", re.ASCII)
 
@@ -50,7 +50,11 @@ class Compiler:
             raise UsageError(
                 f'{quote(self.release)} is no release of {brand}; expected e.g. "13.0"'
             )
-        older = [version for version in known if version_key(version) <= version_key(self.release)]
+        older = [
+            version
+            for version in known
+            if version_numbers(version) <= version_numbers(self.release)
+        ]
         if not older:
             raise UsageError(f"{self} is too old: {next(iter(known))} or later expected")
         return tuple(map(parse, known[older[-1]]))

@@ -139,6 +139,11 @@ class ArchChoice:
     left_out: tuple[LeftOut, ...] = ()
 
 
+def arch_list(archs: Iterable[Arch]) -> str:
+    """An arch list as compilers and builds take it, e.g. "8.0;9.0+PTX"."""
+    return ";".join(map(str, archs))
+
+
 @dataclasses.dataclass(frozen=True)
 class NamedArchs:
     """An arch list and what it is from, for messages, e.g. "--archs" or "matrix.yaml"."""

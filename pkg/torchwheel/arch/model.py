@@ -1,12 +1,12 @@
-"""GPU backends and architectures as the matrix writes them, and their compiler flags.
+"""GPU backends and architectures: how a matrix and a binary write them, and compiler flags.
 
-Nothing but the standard library comes with it: an extension's `setup.py` uses this.
+It imports the standard library only, because an extension's `setup.py` imports it.
 """
 
 import dataclasses
 import re
 from collections.abc import Mapping
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torchwheel.text import quote
 
@@ -15,7 +15,6 @@ Backend = Literal["cuda", "rocm"]
 BRANDS: Mapping[Backend, str] = {"cuda": "CUDA", "rocm": "ROCm"}
 """Names of the backends in messages."""
 
-
 CUDA_PATTERN = r"[1-9][0-9]?\.[0-9][af]?(\+PTX)?"
 ROCM_PATTERN = r"gfx[1-9][0-9]?([0-9a-f]{2}|(-[1-9])?-generic)(:[a-z]+[+-])*"
 
@@ -23,6 +22,7 @@ _CUDA = re.compile(r"([1-9][0-9]?)\.([0-9])([af]?)(\+PTX)?", re.ASCII)
 _FEATURES = r"((?::[a-z]+[+-])*)"
 _ROCM = re.compile(rf"gfx([1-9][0-9]?)([0-9a-f])([0-9a-f]){_FEATURES}", re.ASCII)
 _GENERIC = re.compile(rf"gfx([1-9][0-9]?)(?:-([1-9]))?-generic{_FEATURES}", re.ASCII)
+_SM = re.compile(r"sm_([1-9][0-9]?)([0-9][af]?)", re.ASCII)
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -39,13 +39,27 @@ class CudaArch:
 
     @property
     def name(self) -> str:
-        """The arch without PTX, e.g. "9.0a": what a compiler must know."""
+        """The arch without PTX, e.g. "9.0a", as a compiler's list of archs has it."""
         return f"{self.major}.{self.minor}{self.suffix}"
 
     @property
     def number(self) -> str:
-        """As in `sm_90a`: "90a"."""
+        """The digits that nvcc's flags have, e.g. "90a"."""
         return f"{self.major}{self.minor}{self.suffix}"
+
+    @property
+    def binary_name(self) -> str:
+        """The name that a binary has for its machine code or PTX, e.g. "sm_90a"."""
+        return f"sm_{self.number}"
+
+    @property
+    def in_binary(self) -> "CudaArch":
+        """The arch of its machine code or PTX, which does not tell whether both are there."""
+        return self.with_ptx(False)
+
+    def with_ptx(self, ptx: bool = True) -> "CudaArch":
+        """The same arch, with PTX or without."""
+        return dataclasses.replace(self, ptx=ptx)
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -57,16 +71,32 @@ class RocmArch:
     stepping: int
     features: tuple[str, ...] = ()
     generic: bool = False
+    ptx: ClassVar[bool] = False
+    """AMD has no PTX."""
 
     def __str__(self) -> str:
         return ":".join((self.name, *self.features))
 
     @property
     def name(self) -> str:
-        """The target without feature flags, e.g. "gfx90a": what a compiler must know."""
+        """The target without features, e.g. "gfx90a", as a compiler's list of archs has it."""
         if self.generic:
             return f"gfx{self.major}{f'-{self.minor}' if self.minor else ''}-generic"
         return f"gfx{self.major}{self.minor:x}{self.stepping:x}"
+
+    @property
+    def binary_name(self) -> str:
+        """The name that a binary has for its machine code, e.g. "gfx90a:sramecc+:xnack-"."""
+        return str(self.in_binary)
+
+    @property
+    def in_binary(self) -> "RocmArch":
+        """The arch of its machine code, whose features are in alphabetical order."""
+        return dataclasses.replace(self, features=tuple(sorted(self.features)))
+
+    def with_ptx(self, ptx: bool = True) -> "RocmArch":  # noqa: ARG002 - as CudaArch has it
+        """The same arch, because AMD has no PTX."""
+        return self
 
 
 Arch = CudaArch | RocmArch
@@ -88,6 +118,11 @@ def parse(text: str) -> Arch:
     examples = ("gfx942", "gfx90a:xnack-") if text.startswith("gfx") else ("9.0", "9.0+PTX")
     expected = " or ".join(map(quote, examples))
     raise ValueError(f"{quote(text)} is not an arch; expected e.g. {expected}")
+
+
+def parse_binary_name(text: str) -> Arch:
+    """Read an arch as a binary names it, e.g. "sm_90a" or "gfx90a:xnack-", or a ValueError."""
+    return parse(_SM.sub(r"\1.\2", text))
 
 
 def backend_of(arch: Arch) -> Backend:

@@ -11,7 +11,8 @@ from torchwheel.arch.devices import visible_gpus
 from torchwheel.arch.lists import VARIABLES
 from torchwheel.arch.model import Backend
 from torchwheel.builder import discovery
-from torchwheel.builder.target import DeviceCompiler, NativeAbi, Target, TorchHeaders
+from torchwheel.builder.target import DeviceCompiler, Target, TorchHeaders
+from torchwheel.claims import NativeAbi
 from torchwheel.errors import UsageError
 
 # The field's own names.

@@ -2,11 +2,9 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Literal
 
 from torchwheel.arch.model import Arch, Backend
-
-NativeAbi = Literal["stable", "aten"]
+from torchwheel.claims import NativeAbi
 
 
 @dataclasses.dataclass(frozen=True)

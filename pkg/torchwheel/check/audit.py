@@ -14,6 +14,7 @@ from auditwheel.wheel_abi import analyze_wheel_abi, get_wheel_elfdata
 from torchwheel.claims import Claims
 from torchwheel.data import read
 from torchwheel.inspect.elf import Library
+from torchwheel.versions import major_version, version_numbers
 
 
 @functools.cache
@@ -36,7 +37,7 @@ def may_borrow(name: str, claims: Claims) -> bool:
 
 
 def _needed(part: str, claims: Claims) -> Iterator[str]:
-    major = (claims.toolkit or "").partition(".")[0]
+    major = major_version(claims.toolkit_version or "")
     for name in _table().get(part, {}).get("needed", ()):
         yield name.format(major=major)
 
@@ -104,9 +105,9 @@ def symbol_causes(
     return tuple(f"{prefix}_{n} by {_names(found[prefix, n])}" for prefix, n in newest_first)
 
 
-def _newest(version: tuple[str, str]) -> tuple[str, list[int]]:
+def _newest(version: tuple[str, str]) -> tuple[str, tuple[int, ...]]:
     prefix, number = version
-    return prefix, [int(part) if part.isdigit() else 0 for part in number.split(".")]
+    return prefix, version_numbers(number)
 
 
 def _names(symbols: set[str]) -> str:

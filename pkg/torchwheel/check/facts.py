@@ -8,8 +8,7 @@ from typing import Generic, TypeVar
 from torchwheel.check.audit import Audit, audit, provided_by_torch
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError
-from torchwheel.inspect.elf import Library, read_library
-from torchwheel.inspect.gpu import GpuCode
+from torchwheel.inspect.elf import GpuCode, Library, read_library
 from torchwheel.inspect.gpu_code import read_gpu_code
 from torchwheel.inspect.wheel import Extracted, Wheel, extract, read_wheel
 

@@ -1,6 +1,5 @@
 """Gates `platform-tag`, `runtime` and `torch-symbols`: what the libraries need of the system."""
 
-import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
@@ -58,7 +57,6 @@ def runtime(facts: WheelFacts, _: Limits) -> str:
 CPU = "libtorch_cpu.so"
 """The library whose symbols every torch has, a CPU-only one too."""
 NAMED = 4
-_FLOOR = re.compile(r">=(\d+\.\d+)(?:\.0)?")
 _OF_PYTHON = "THP"
 """C names of libtorch_python."""
 # PyTorch builds its libraries so that they carry, and show, what newer releases of libstdc++ added:
@@ -80,18 +78,12 @@ def torch_symbols(facts: WheelFacts, _: Limits) -> str:
         more = f" and {len(faults) - NAMED} more" if len(faults) > NAMED else ""
         raise GateError("; ".join(faults[:NAMED]) + more)
     used = sum(symbol.name.startswith(SHIMS) for symbol in unversioned)
-    return f"{used} C symbols of torch, all in {_release(claims) or claims.torch}"
-
-
-def _release(claims: Claims) -> str | None:
-    found = _FLOOR.fullmatch(claims.torch)
-    return found[1] if found else None
+    since = claims.torch_range if claims.abi == "aten" else claims.torch_release
+    return f"{used} C symbols of torch, all in {since}"
 
 
 def _stable(claims: Claims, symbols: set[Undefined]) -> Iterator[str]:
-    release = _release(claims)
-    if release is None:
-        raise GateError(f"a stable wheel's torch range must be >=MAJOR.MINOR, got {claims.torch}")
+    release = claims.torch_release
     table = tables.known().get(release)
     if table is None:
         have = ", ".join(tables.known())

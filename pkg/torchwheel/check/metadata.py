@@ -19,7 +19,7 @@ def metadata(facts: WheelFacts, _: Limits) -> str:
     _same("WHEEL Root-Is-Purelib", wheel.root_is_purelib, claims.abi == "pure")
     _interpreter(wheel, claims)
     _torch(wheel, claims)
-    return f"{wheel.name} {wheel.version}, torch{claims.torch}, {_text(wheel.tags)}"
+    return f"{wheel.name} {wheel.version}, torch{claims.torch_range}, {_text(wheel.tags)}"
 
 
 def _same(what: str, found: object, expected: object) -> None:
@@ -49,9 +49,9 @@ def _torch(wheel: Wheel, claims: Claims) -> None:
     """One unconditional requirement on torch, whose range is the claimed one."""
     every: list[Requirement] = wheel.metadata.requires_dist or []
     found = [one for one in every if canonicalize_name(one.name) == "torch"]
-    expected = f"torch{claims.torch}"
+    expected = f"torch{claims.torch_range}"
     if len(found) != 1 or found[0].marker or found[0].url or found[0].extras:
         got = "; ".join(map(str, found)) or "none"
         raise GateError(f"Requires-Dist: exactly {expected} expected, got {got}")
-    if found[0].specifier != SpecifierSet(claims.torch):
+    if found[0].specifier != SpecifierSet(claims.torch_range):
         raise GateError(f"Requires-Dist: {expected} expected, got {found[0]}")

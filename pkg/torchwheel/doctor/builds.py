@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from torchwheel.arch.compilers import Compiler
 from torchwheel.arch.devices import VisibleGpus
 from torchwheel.arch.lists import choose_archs
+from torchwheel.arch.model import Arch
 from torchwheel.builder.extension import STABLE_SINCE
-from torchwheel.claims import Abi, Claims
+from torchwheel.claims import Abi, LibraryNeeds
 from torchwheel.doctor.case import Case, Diagnosis, Package
 from torchwheel.doctor.fit import as_finding
 from torchwheel.doctor.installation import reinstall_command
@@ -25,18 +26,18 @@ def cannot_build(case: Case) -> Iterator[Diagnosis]:
     torch = machine.torch
     if torch is None or torch.backend is None or not machine.gpus or not _waiting(package):
         return
-    claims = Claims(variant="", abi=_abi(torch), torch="", backend=torch.backend)
-    toolkit = preferred_toolkit(claims, torch, machine.toolkits)
+    needs = LibraryNeeds(_abi(torch), backend=torch.backend)
+    toolkit = preferred_toolkit(needs, torch, machine.toolkits)
     downloads = case.environ.get(VARIABLE) == "1" and torch.cuda
     if downloads and (toolkit is None or toolkit.problem):
         return
     try:
-        claims = dataclasses.replace(claims, archs=_archs(case, toolkit))
+        needs = dataclasses.replace(needs, archs=_archs(case, toolkit))
     except TorchwheelError as error:
         mend = "set CUDA_HOME to a toolkit that can compile for it"
         yield Diagnosis("archs", str(error), mend)
         return
-    for rule in build_findings(claims, machine, toolkit, package=package.name):
+    for rule in build_findings(needs, machine, toolkit, package=package.name):
         yield as_finding(rule)
     for rule in two_toolkits(machine.toolkits):
         yield as_finding(rule)
@@ -77,7 +78,7 @@ def _abi(torch: Torch) -> Abi:
     return "stable" if version_numbers(torch.minor) >= version_numbers(STABLE_SINCE) else "aten"
 
 
-def _archs(case: Case, toolkit: InstalledToolkit | None) -> tuple[str, ...]:
+def _archs(case: Case, toolkit: InstalledToolkit | None) -> tuple[Arch, ...]:
     """What it would be built for."""
     if toolkit is None or not toolkit.release:
         return ()
@@ -87,4 +88,4 @@ def _archs(case: Case, toolkit: InstalledToolkit | None) -> tuple[str, ...]:
         for_this_machine=True,
         look=lambda _, __: VisibleGpus(case.machine.gpus),
     )
-    return tuple(map(str, found.archs))
+    return found.archs

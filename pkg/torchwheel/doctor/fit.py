@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from torchwheel.arch.model import Backend
+from torchwheel.arch.model import Arch, Backend
 from torchwheel.arch.model import backend_of as backend_of_gpu
-from torchwheel.claims import Claims
+from torchwheel.claims import Claims, LibraryNeeds
 from torchwheel.doctor.case import Case, Diagnosis, Package
 from torchwheel.doctor.libraries import judged_natives
 from torchwheel.doctor.native import Native, in_order
@@ -54,25 +54,26 @@ def needs_torch(package: Package) -> bool:
     return any(native.uses_torch for native in package.natives)
 
 
-def binary_findings(package: Package, natives: tuple[Native, ...], machine: Machine) -> Claims:
-    """Claims as the binary makes them; what it cannot tell is as the wheel claims it."""
+def binary_findings(
+    package: Package, natives: tuple[Native, ...], machine: Machine
+) -> LibraryNeeds:
+    """What the binaries need of a machine; what they do not tell is as the wheel claims it."""
     torch, gpus = machine.torch, machine.gpus
     info = package.info
     claims = info.claims if info else None
-    wanted = claims.torch if claims else (info.torch if info else None) or ""
+    wanted = claims.torch_range if claims else (info.torch if info else None) or ""
     if not natives:
         # It builds for what is here, if it builds at all.
         builds = backend_of_gpu(gpus[0].arch) if package.status and gpus else None
-        return Claims(variant="", abi="stable" if builds else "pure", torch=wanted, backend=builds)
+        return LibraryNeeds("stable" if builds else "pure", wanted, builds)
     here = torch.backend if torch else None
     backends = {native.backend for native in natives if native.backend}
     backend = here if here in backends else next(iter(sorted(backends)), None)
-    return Claims(
-        variant=claims.variant if claims else "",
+    return LibraryNeeds(
         abi="aten" if any(native.for_one_torch for native in natives) else "stable",
-        torch=wanted,
+        torch_range=wanted,
         backend=backend,
-        toolkit=_toolkit(claims, natives, backend, torch),
+        toolkit_version=_toolkit(claims, natives, backend, torch),
         archs=_archs(natives),
     )
 
@@ -86,8 +87,8 @@ def _toolkit(
     claims: Claims | None, natives: tuple[Native, ...], backend: Backend | None, torch: Torch | None
 ) -> str | None:
     """The wheel's word; else the major that the libraries ask for, if it is not torch's."""
-    if claims and claims.toolkit:
-        return claims.toolkit
+    if claims and claims.toolkit_version:
+        return claims.toolkit_version
     built = torch.built_with(backend) if torch else None
     for native in natives:
         major = (native.runtime or "").partition(".so.")[2].partition(".")[0]
@@ -96,11 +97,11 @@ def _toolkit(
     return built
 
 
-def _archs(natives: tuple[Native, ...]) -> tuple[str, ...]:
-    """The arch list that the libraries have together, as the matrix writes one."""
-    ptx = {arch for native in natives for arch in native.ptx}
+def _archs(natives: tuple[Native, ...]) -> tuple[Arch, ...]:
+    """The arch list that the libraries have together."""
+    ptx: set[Arch] = {arch for native in natives for arch in native.ptx}
     archs = {arch for native in natives for arch in native.archs} | ptx
-    return tuple(f"{arch}+PTX" if arch in ptx else str(arch) for arch in in_order(archs))
+    return tuple(arch.with_ptx(arch in ptx) for arch in in_order(archs))
 
 
 def _matters(rule: Rule, machine: Machine) -> bool:

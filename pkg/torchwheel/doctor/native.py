@@ -5,11 +5,10 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from torchwheel.arch.model import Arch, Backend, CudaArch, parse
+from torchwheel.arch.model import Arch, Backend, CudaArch
 from torchwheel.doctor.loader import Links, Loader
 from torchwheel.errors import TorchwheelError
-from torchwheel.inspect.elf import SHIMS, glibc_floor, is_cxx, read_library
-from torchwheel.inspect.gpu import GpuCode
+from torchwheel.inspect.elf import SHIMS, GpuCode, glibc_floor, is_cxx, read_library
 from torchwheel.inspect.gpu_code import read_gpu_code
 
 _RUNTIME = re.compile(r"lib(?:cudart|amdhip64)\.so\.\d+(?:\.\d+)*")
@@ -61,13 +60,13 @@ class Native:
     @property
     def archs(self) -> tuple[Arch, ...]:
         """GPUs that it has machine code for; link steps of nvcc add modules without a kernel."""
-        return _archs(m.arch for m in self.code if m.kind != "ptx" and m.kernels)
+        return in_order(m.arch for m in self.code if m.kind != "ptx" and m.kernels)
 
     @property
     def ptx(self) -> tuple[CudaArch, ...]:
         """Compute capabilities that it has PTX for: a driver can compile it for newer GPUs."""
-        archs = _archs(m.arch for m in self.code if m.kind == "ptx")
-        return tuple(arch for arch in archs if isinstance(arch, CudaArch))
+        archs = {m.arch for m in self.code if m.kind == "ptx"}
+        return tuple(sorted(arch for arch in archs if isinstance(arch, CudaArch)))
 
     @property
     def runtime(self) -> str | None:
@@ -101,9 +100,7 @@ def read_native(path: Path, root: Path, loader: Loader, *, loaded: bool) -> Nati
     code_problem = None
     try:
         code = read_gpu_code(path)
-        _archs(module.arch for module in code)
-    # A ValueError: an arch of a toolkit newer than this.
-    except (TorchwheelError, ValueError) as error:
+    except TorchwheelError as error:
         code, code_problem = (), str(error)
     floor = glibc_floor(library)
     return Native(
@@ -122,8 +119,3 @@ def read_native(path: Path, root: Path, loader: Loader, *, loaded: bool) -> Nati
 def in_order(archs: Iterable[Arch]) -> tuple[Arch, ...]:
     """8.9 before 10.0; NVIDIA's before AMD's, though no library has both."""
     return tuple(sorted(set(archs), key=lambda arch: (type(arch).__name__, arch)))
-
-
-def _archs(names: Iterable[str]) -> tuple[Arch, ...]:
-    """Archs as cuobjdump and AMD's headers write them: sm_90a, gfx90a:xnack-."""
-    return in_order(parse(re.sub(r"^sm_(\d+)(\d)", r"\1.\2", name)) for name in names)

@@ -135,8 +135,8 @@ def package_text(package: Package) -> str:
         lines += row("  place", f"{package.root}{'' if info else ', without a dist-info'}")
     if info and info.claims:
         claims = info.claims
-        archs = f", for {' '.join(claims.archs)}" if claims.archs else ""
-        lines += row("  claims", f"{claims.variant}, torch{claims.torch}{archs}")
+        archs = f", for {' '.join(map(str, claims.archs))}" if claims.archs else ""
+        lines += row("  claims", f"{claims.variant}, torch{claims.torch_range}{archs}")
     elif info and info.torch is not None:
         lines += row("  requires", f"torch{info.torch}")
     lines += row("  import", _import(package))

@@ -14,6 +14,7 @@ from torchwheel import files
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.inspect.wheel import read_wheel
+from torchwheel.versions import version_numbers
 
 FILES = "files"
 """The folder of the wheels themselves, so no group can have this name."""
@@ -124,33 +125,32 @@ def groups_of(claims: Claims, torch_releases: Mapping[str, Sequence[str]]) -> tu
     or an older torch) the same command still installs: the pure wheel is the fallback.
 
     Args:
-        claims: What the wheel says of itself.
-        torch_releases: Toolkit names by torch release, e.g. {"2.11": ["cu130"]}.
+        claims: the claims of the wheel.
+        torch_releases: toolkit names by torch release, e.g. {"2.11": ["cu130"]}.
     """
-    every = sorted(torch_releases, key=Version)
-    fitting = [one for one in every if SpecifierSet(claims.torch).contains(one, prereleases=True)]
+    supported = SpecifierSet(claims.torch_range)
+    releases = [
+        release
+        for release in sorted(torch_releases, key=version_numbers)
+        if supported.contains(release, prereleases=True)
+    ]
+
+    def by_torch(toolkit: str) -> list[str]:
+        return [f"{toolkit}/torch{r}" for r in releases if toolkit in torch_releases[r]]
+
     if claims.abi == "pure":
-        toolkits = sorted({name for names in torch_releases.values() for name in names})
-        pairs = [
-            f"{name}/torch{one}" for name in toolkits for one in _of(name, fitting, torch_releases)
-        ]
+        toolkits = {name for names in torch_releases.values() for name in names}
+        pairs = [group for toolkit in toolkits for group in by_torch(toolkit)]
         return tuple(sorted({CPU, *toolkits, *pairs}))
-    if claims.local is None:
+    if claims.abi == "aten":
+        return tuple(by_torch(claims.toolkit or CPU))
+    if claims.toolkit is None:
         raise TorchwheelError(
             f"variant {claims.variant}: an {claims.abi} wheel needs a local version"
         )
-    # "cu124torch2.6" is toolkit cu124 for torch 2.6 alone.
-    toolkit = claims.local.partition("torch")[0]
-    pairs = [f"{toolkit}/torch{one}" for one in _of(toolkit, fitting, torch_releases)]
-    return tuple(pairs) if claims.abi == "aten" else (toolkit, *pairs)
+    return (claims.toolkit, *by_torch(claims.toolkit))
 
 
 def all_groups(groups: Iterable[Sequence[str]]) -> tuple[str, ...]:
     """The groups of all wheels. A bundled package is in each, as every wheel may require it."""
     return tuple(sorted({name for names in groups for name in names}))
-
-
-def _of(
-    toolkit: str, releases: Sequence[str], torch_releases: Mapping[str, Sequence[str]]
-) -> list[str]:
-    return [release for release in releases if toolkit in torch_releases[release]]

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from torchwheel.arch.model import Arch, parse_binary_name
 from torchwheel.errors import TorchwheelError, program_error
-from torchwheel.inspect.gpu import GpuCode
+from torchwheel.inspect.elf import GpuCode
 
 VARIABLE = "TORCHWHEEL_CUOBJDUMP"
 PACKAGE = "nvidia-cuda-cuobjdump"
@@ -74,7 +75,7 @@ SECTIONS = frozenset({".nv_fatbin", "__nv_relfatbin"})
 """Where nvcc puts it; a library with neither has none."""
 
 _HEADER = re.compile(r"Fatbin (elf|ptx) code:")
-_ARCH = re.compile(r"arch = (sm_\d+[a-z]?)")
+_ARCH = re.compile(r"arch = (sm_[1-9]\d{1,2}[af]?)")
 # A line of the symbol table, and one of a kernel; as 13.2 to 13.4 print it, then as 13.5 does:
 #   STT_FUNC         STB_GLOBAL STO_ENTRY      _Z6kernelPf
 #   FUNC          GLOBAL  DEFAULT    ENTRY                                _Z6kernelPf
@@ -99,7 +100,7 @@ def parse_symbols(text: str) -> tuple[GpuCode, ...]:
     """Read what `cuobjdump -symbols` prints; a line that is not understood is an error."""
     modules: list[GpuCode] = []
     kind: Literal["sass", "ptx"] | None = None
-    arch: str | None = None
+    arch: Arch | None = None
     kernels: list[str] = []
 
     def close() -> None:
@@ -118,7 +119,7 @@ def parse_symbols(text: str) -> tuple[GpuCode, ...]:
         elif kind is None:
             raise _unknown(line)
         elif found := _ARCH.fullmatch(line):
-            arch = found[1]
+            arch = parse_binary_name(found[1])
         elif _SYMBOL.fullmatch(line):
             if kernel := _KERNEL.fullmatch(line):
                 kernels.append(kernel[1])

@@ -1,11 +1,11 @@
-"""What a shared library needs from the system it is loaded into, read from its dynamic section."""
+"""Facts of an ELF library: what it needs of the system, its symbols, its sections."""
 
 import contextlib
 import dataclasses
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.dynamic import DynamicSection
@@ -13,6 +13,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection, GNUVerSymSection
 from elftools.elf.sections import SymbolTableSection
 
+from torchwheel.arch.model import Arch
 from torchwheel.inspect.archive import WheelError
 
 
@@ -35,6 +36,21 @@ class Library:
     soname: str | None
     needed: tuple[str, ...]
     undefined: tuple[Undefined, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class GpuCode:
+    """One module of GPU code in a library.
+
+    Attributes:
+        kind: machine code for NVIDIA ("sass") or AMD ("hsaco"), or PTX.
+        arch: the GPU that it is for, as `in_binary` gives it.
+        kernels: mangled names, sorted; empty for PTX, whose kernels are not listed.
+    """
+
+    kind: Literal["sass", "ptx", "hsaco"]
+    arch: Arch
+    kernels: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,14 +1,13 @@
-"""All the GPU code in a library, of whichever backend."""
+"""Reads the GPU code in a library, for either backend."""
 
 from pathlib import Path
 
 from torchwheel.inspect import cuda, hip
-from torchwheel.inspect.elf import section_names
-from torchwheel.inspect.gpu import GpuCode
+from torchwheel.inspect.elf import GpuCode, section_names
 
 
 def read_gpu_code(library: Path, program: Path | None = None) -> tuple[GpuCode, ...]:
-    """What a library holds, whatever it claims; cuobjdump is needed for CUDA code alone."""
+    """The modules in a library, CUDA's first; cuobjdump is needed for CUDA code only."""
     found: list[GpuCode] = []
     sections = section_names(library)
     if cuda.SECTIONS & sections:

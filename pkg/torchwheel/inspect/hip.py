@@ -14,10 +14,10 @@ from types import ModuleType
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
+from torchwheel.arch.model import Arch, parse_binary_name
 from torchwheel.data import read
 from torchwheel.inspect.archive import WheelError
-from torchwheel.inspect.elf import refuse_malformed, section
-from torchwheel.inspect.gpu import GpuCode
+from torchwheel.inspect.elf import GpuCode, refuse_malformed, section
 
 DESCRIPTOR = ".kd"
 """A kernel's descriptor bears its name and this."""
@@ -34,7 +34,7 @@ def _machines() -> Mapping[int, str]:
 
 
 def read_code_object(code: bytes) -> GpuCode:
-    """Read an ELF file of AMD's; `arch` is what its header names, e.g. "gfx90a:xnack-"."""
+    """Read an ELF file of AMD's; its header names the arch, e.g. "gfx90a:xnack-"."""
     with refuse_malformed("code object"):
         elf = ELFFile(io.BytesIO(code))
         if elf["e_machine"] != "EM_AMDGPU":
@@ -42,15 +42,17 @@ def read_code_object(code: bytes) -> GpuCode:
         version = elf["e_ident"]["EI_ABIVERSION"]
         if version not in _ABI_VERSIONS:
             raise WheelError(f"code object: ABI version {version}; 2, 3 or 4 expected")
-        return GpuCode("hsaco", _target(elf["e_flags"]), _kernels(elf))
+        return GpuCode("hsaco", _arch(elf["e_flags"]), _kernels(elf))
 
 
-def _target(flags: int) -> str:
+def _arch(flags: int) -> Arch:
     name = _machines().get(flags & 0xFF)
     if name is None:
         raise WheelError(f"code object: processor {flags & 0xFF:#x} is in no table of ours")
     states = ((feature, _STATES.get(flags >> shift & 3)) for feature, shift in _FEATURES.items())
-    return ":".join((name, *(f"{feature}{state}" for feature, state in states if state)))
+    return parse_binary_name(
+        ":".join((name, *(f"{feature}{state}" for feature, state in states if state)))
+    )
 
 
 def _kernels(elf: ELFFile) -> tuple[str, ...]:
@@ -195,6 +197,6 @@ def _code(entry: BundleEntry) -> GpuCode:
     if device is None:
         raise WheelError(f"entry {entry.name!r} of {SECTION} is for no AMD GPU")
     code = read_code_object(entry.code)
-    if code.arch != device[1]:
+    if code.arch.binary_name != device[1]:
         raise WheelError(f"entry {entry.name!r} of {SECTION} holds code for {code.arch}")
     return code

@@ -6,10 +6,15 @@ from typing import Annotated, Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from pydantic import AfterValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import (
+    AfterValidator,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    ValidatorFunctionWrapHandler,
+)
 from pydantic_core import CoreSchema, core_schema
 
-from torchwheel.arch import model as arch
+from torchwheel.arch.model import CUDA_PATTERN, ROCM_PATTERN, Arch, CudaArch, RocmArch, parse
 from torchwheel.text import quote
 
 
@@ -43,9 +48,28 @@ class Form:
         }
 
 
-def _arch(text: str) -> str:
-    arch.parse(text)
-    return text
+class _ArchForm:
+    """Parses an arch where the matrix is read, and writes it as text where a model is dumped."""
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_wrap_validator_function(
+            _arch, core_schema.str_schema(), serialization=core_schema.to_string_ser_schema()
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {
+            "type": "string",
+            "pattern": f"^({CUDA_PATTERN}|{ROCM_PATTERN})$",
+            "examples": ["9.0", "12.0+PTX", "gfx90a"],
+        }
+
+
+def _arch(value: object, check_text: ValidatorFunctionWrapHandler) -> Arch:
+    return value if isinstance(value, CudaArch | RocmArch) else parse(check_text(value))
 
 
 def _specifiers(text: str) -> str:
@@ -107,15 +131,6 @@ RelativePath = Annotated[
         (".", "tests/smoke"),
     ),
 ]
-ArchText = Annotated[
-    str,
-    AfterValidator(_arch),
-    Field(
-        json_schema_extra={
-            "pattern": f"^({arch.CUDA_PATTERN}|{arch.ROCM_PATTERN})$",
-            "examples": ["9.0", "12.0+PTX", "gfx90a"],
-        },
-    ),
-]
+MatrixArch = Annotated[Arch, _ArchForm()]
 Specifiers = Annotated[str, AfterValidator(_specifiers)]
 RequirementText = Annotated[str, AfterValidator(_requirement)]

@@ -68,9 +68,9 @@ def _fields(variant: Variant) -> dict[str, str | tuple[str, ...] | None]:
         "backend": toolkit.backend if toolkit else None,
         "toolkit_version": toolkit.version if toolkit else None,
         "source": toolkit.source if toolkit else None,
-        "archs": toolkit.archs if toolkit else (),
-        "torch": variant.torch,
-        "torch_release": variant.torch_release,
+        "archs": tuple(map(str, toolkit.archs)) if toolkit else (),
+        "torch": variant.torch_range,
+        "torch_release": variant.torch_release if toolkit else None,
         "python_tag": variant.python_tag,
         "platform": variant.platform,
         "local": variant.local,
@@ -101,10 +101,10 @@ def _grid(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
 
 def _variant_rows(variants: Iterable[Variant]) -> Iterator[Sequence[str]]:
     for variant in variants:
-        yield (variant.id, variant.abi, variant.torch, variant.python_tag, variant.platform)
+        yield (variant.id, variant.abi, variant.torch_range, variant.python_tag, variant.platform)
 
 
 def _toolkit_rows(toolkits: Iterable[Toolkit]) -> Iterator[Sequence[str]]:
     for toolkit in toolkits:
         release = f"{BRANDS[toolkit.backend]} {toolkit.version}"
-        yield (toolkit.name, release, toolkit.source, " ".join(toolkit.archs))
+        yield (toolkit.name, release, toolkit.source, " ".join(map(str, toolkit.archs)))

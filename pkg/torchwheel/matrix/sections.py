@@ -6,10 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from torchwheel.arch.model import Backend
+from torchwheel.claims import NativeAbi
 from torchwheel.matrix.forms import (
-    ArchText,
     ExactVersion,
     GlibcVersion,
+    MatrixArch,
     PackageName,
     ProjectName,
     PythonVersion,
@@ -31,7 +33,6 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-NativeAbi = Literal["stable", "aten"]
 Source = Literal["pypi", "system", "distribution", "vendor"]
 
 
@@ -60,10 +61,12 @@ class Packages(Section):
 class ToolkitSection(Section):
     """A CUDA or ROCm release with its compiler, and what is built with it."""
 
-    backend: Literal["cuda", "rocm"]
+    backend: Backend
     version: Annotated[Release, Field(description='Release, e.g. "13.0".')]
     abis: Annotated[tuple[NativeAbi, ...], Field(min_length=1)]
-    archs: Annotated[tuple[ArchText, ...], Field(min_length=1, description="GPUs to compile for.")]
+    archs: Annotated[
+        tuple[MatrixArch, ...], Field(min_length=1, description="GPUs to compile for.")
+    ]
     source: Annotated[
         Source,
         Field(description="Where the compiler is from: PyPI, CUDA_HOME, packages in a container."),

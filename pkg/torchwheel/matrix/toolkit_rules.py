@@ -3,14 +3,13 @@
 from collections.abc import Iterator, Sequence
 
 from torchwheel.arch import compilers
-from torchwheel.arch import model as arch
-from torchwheel.arch.model import BRANDS
+from torchwheel.arch.model import BRANDS, backend_of
 from torchwheel.matrix import torch_releases
 from torchwheel.matrix.document import MatrixFinding
 from torchwheel.matrix.sections import Matrix, ToolkitSection
 from torchwheel.matrix.variants import aten_releases
 from torchwheel.text import KeyPath, join_names, nearest, quote
-from torchwheel.versions import version_key
+from torchwheel.versions import version_numbers
 
 
 def abis_declared(matrix: Matrix) -> Iterator[MatrixFinding]:
@@ -43,7 +42,7 @@ def toolkits_possible(matrix: Matrix) -> Iterator[MatrixFinding]:
             )
             continue
         if toolkit.source == "pypi" and (
-            toolkit.backend != "cuda" or version_key(toolkit.version) < (13,)
+            toolkit.backend != "cuda" or version_numbers(toolkit.version) < (13,)
         ):
             yield (
                 (*here, "source"),
@@ -72,19 +71,18 @@ def _packages(here: KeyPath, toolkit: ToolkitSection, matrix: Matrix) -> Iterato
 
 
 def _archs(here: KeyPath, toolkit: ToolkitSection, known: Sequence[str]) -> Iterator[MatrixFinding]:
-    for i, text in enumerate(toolkit.archs):
-        wanted = arch.parse(text)
-        if arch.backend_of(wanted) != toolkit.backend:
+    for i, arch in enumerate(toolkit.archs):
+        if backend_of(arch) != toolkit.backend:
             backend = BRANDS[toolkit.backend]
             example = "9.0" if toolkit.backend == "cuda" else "gfx90a"
             yield (
                 (*here, "archs", i),
-                f'"{text}" is not an arch of {backend}; expected e.g. "{example}"',
+                f'"{arch}" is not an arch of {backend}; expected e.g. "{example}"',
             )
-        elif wanted.name not in known:
+        elif arch.name not in known:
             yield (
                 (*here, "archs", i),
-                f"{_release(toolkit)} cannot compile {quote(text)}; it can: {join_names(known)}",
+                f'{_release(toolkit)} cannot compile "{arch}"; it can: {join_names(known)}',
             )
 
 
@@ -147,7 +145,7 @@ def _impossible(
     minor: str, known: torch_releases.TorchFacts, name: str, toolkit: ToolkitSection
 ) -> str | None:
     majors = known.majors(toolkit.backend)
-    major = version_key(toolkit.version)[0]
+    major = version_numbers(toolkit.version)[0]
     if major in majors:
         return None
     backend = BRANDS[toolkit.backend]
@@ -163,4 +161,4 @@ def _serves(matrix: Matrix, minor: str, toolkit: ToolkitSection) -> bool:
         or floor.torch not in torch_releases.torch_releases()
     ):
         return True  # or else another rule speaks of it
-    return version_key(minor) >= version_key(floor.torch)
+    return version_numbers(minor) >= version_numbers(floor.torch)

@@ -3,14 +3,12 @@
 import dataclasses
 import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
 
+from torchwheel.claims import Abi, local_version, torch_range
 from torchwheel.errors import UsageError
 from torchwheel.matrix.sections import Exclusion, Matrix, Platform, Toolkit, WheelPlatform
 from torchwheel.text import join_names, nearest, quote
-from torchwheel.versions import version_key
-
-Abi = Literal["stable", "aten", "pure"]
+from torchwheel.versions import version_numbers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,16 +20,24 @@ class Variant:
     abi: Abi
     toolkit: Toolkit | None
     """None for the pure-Python wheel."""
-    torch: str
-    """Requires-Dist range: ">=2.11" (stable, pure) or "==2.6.*" (aten)."""
-    torch_release: str | None
-    """Minor whose headers it is built with: the floor for stable, None for pure."""
+    torch_release: str
+    """The oldest torch minor it is for (stable, pure) or the only one (aten), e.g. "2.11". A
+    native wheel is built with the headers of this release."""
     python_tag: str
     """"py3" or "cp312"."""
     platform: WheelPlatform
     """"any" for pure."""
-    local: str | None
-    """Local version of the wheel: "cu130", "cu124torch2.6"; None for pure."""
+
+    @property
+    def torch_range(self) -> str:
+        """The range of Requires-Dist: ">=2.11" (stable, pure) or "==2.6.*" (aten)."""
+        return torch_range(self.abi, self.torch_release)
+
+    @property
+    def local(self) -> str | None:
+        """Local version of the wheel: "cu130", "cu124torch2.6"; None for pure."""
+        toolkit = self.toolkit.name if self.toolkit else None
+        return local_version(self.abi, toolkit, self.torch_release)
 
     @property
     def python(self) -> str | None:
@@ -76,7 +82,7 @@ def aten_releases(matrix: Matrix, toolkit: str) -> tuple[str, ...]:
         minor
         for minor, release in matrix.torch.items()
         if toolkit in release.toolkits
-        and (newest is None or version_key(minor) <= version_key(newest))
+        and (newest is None or version_numbers(minor) <= version_numbers(newest))
     )
 
 
@@ -99,11 +105,9 @@ def _stable(matrix: Matrix, toolkit: Toolkit, floor: str, platform: Platform) ->
         id=f"{toolkit.name}-stable{_suffix(matrix, platform)}",
         abi="stable",
         toolkit=toolkit,
-        torch=f">={floor}",
         torch_release=floor,
         python_tag="py3",
         platform=platform,
-        local=toolkit.name,
     )
 
 
@@ -113,11 +117,9 @@ def _aten(matrix: Matrix, toolkit: Toolkit, minor: str, python: str, platform: P
         id=f"{toolkit.name}-torch{minor}-{tag}{_suffix(matrix, platform)}",
         abi="aten",
         toolkit=toolkit,
-        torch=f"=={minor}.*",
         torch_release=minor,
         python_tag=tag,
         platform=platform,
-        local=f"{toolkit.name}torch{minor}",
     )
 
 
@@ -127,11 +129,9 @@ def _pure(matrix: Matrix) -> Iterator[Variant]:
             id="pure",
             abi="pure",
             toolkit=None,
-            torch=f">={matrix.abis.pure.torch}",
-            torch_release=None,
+            torch_release=matrix.abis.pure.torch,
             python_tag="py3",
             platform="any",
-            local=None,
         )
 
 

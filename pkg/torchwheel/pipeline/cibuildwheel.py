@@ -153,7 +153,7 @@ _SCCACHE = ("SCCACHE_REDIS_ENDPOINT", "SCCACHE_BUCKET", "SCCACHE_GHA_ENABLED", "
 
 def headers_of(run: Run, variant: Variant) -> Path:
     """The folder with the headers of the torch that a native variant is built for."""
-    return torch_headers(variant.torch_release or "", run.cache, run.progress)
+    return torch_headers(variant.torch_release, run.cache, run.progress)
 
 
 def options_of(
@@ -202,7 +202,9 @@ def options_of(
         # port, and it cannot read these files.
         environment["SCCACHE_SERVER_UDS"] = "/tmp/sccache.sock"  # noqa: S108 - in the container
     smoke = run.matrix.smoke
-    torch_pin = f"torch=={smoke.torch}" if variant.abi == "stable" else f"torch{variant.torch}"
+    torch_pin = (
+        f"torch=={smoke.torch}" if variant.abi == "stable" else f"torch{variant.torch_range}"
+    )
     return Options(
         engine=engine,
         run=run.id,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from torchwheel import __version__
 from torchwheel import claims as claims_file
+from torchwheel.arch.lists import arch_list
 from torchwheel.builder import environment
 from torchwheel.claims import Claims
 from torchwheel.files import sha256_by_name
@@ -44,7 +45,7 @@ def build_environment(
     A pure-Python variant needs no paths.
     """
     toolkit = variant.toolkit
-    if toolkit is None or variant.torch_release is None or paths is None:
+    if toolkit is None or paths is None:
         return {environment.ABI: variant.abi}
     rocm = toolkit.backend == "rocm"
     optional = {
@@ -58,7 +59,7 @@ def build_environment(
         environment.NAME: variant.id,
         environment.TOOLKIT: toolkit.version,
         (environment.ROCM_PATH if rocm else environment.CUDA_HOME): paths.toolkit,
-        (environment.ROCM_ARCH if rocm else environment.ARCH_LIST): ";".join(toolkit.archs),
+        (environment.ROCM_ARCH if rocm else environment.ARCH_LIST): arch_list(toolkit.archs),
         environment.TORCH: paths.torch,
         environment.TORCH_RELEASE: variant.torch_release,
         environment.PLATFORM: variant.platform,
@@ -69,24 +70,25 @@ def build_environment(
 
 
 def claims_of(
-    variant: Variant, own_local: str | None = None, borrowed: Sequence[str] = ()
+    variant: Variant, project_local: str | None = None, borrowed: Sequence[str] = ()
 ) -> Claims:
     """The claims that the wheel of `variant` will carry.
 
     Args:
         variant: what it is built for.
-        own_local: the project's own local version; the variant's follows it.
+        project_local: the project's own local version; the variant's follows it.
         borrowed: libraries that the wheel needs and its torch has loaded.
     """
     toolkit = variant.toolkit
     return Claims(
         variant=variant.id,
         abi=variant.abi,
-        torch=variant.torch,
+        torch_release=variant.torch_release,
         backend=toolkit.backend if toolkit else None,
-        toolkit=toolkit.version if toolkit else None,
+        toolkit=toolkit.name if toolkit else None,
+        toolkit_version=toolkit.version if toolkit else None,
         archs=toolkit.archs if toolkit else (),
-        local=f"{own_local}.{variant.local}" if own_local else variant.local,
+        project_local=project_local,
         borrowed=tuple(borrowed),
     )
 

@@ -64,7 +64,7 @@ def record_wheel(
         file=wheel.name,
         sha256=sha256(wheel),
         size=wheel.stat().st_size,
-        archs=variant.toolkit.archs if variant.toolkit else (),
+        archs=tuple(map(str, variant.toolkit.archs)) if variant.toolkit else (),
         tag_reason=next(gate.says for gate in gates if gate.name == "platform-tag"),
         gates=len(gates),
         smoke=smoke,

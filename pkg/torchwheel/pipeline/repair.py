@@ -92,7 +92,7 @@ def stamp(wheel: Path, claims: Claims, out: Path) -> Path:
         for n, data in members.items()
     }
     metadata = renamed[f"{new}/METADATA"].decode("utf-8")
-    renamed[f"{new}/METADATA"] = _metadata(metadata, stamped, claims.torch).encode()
+    renamed[f"{new}/METADATA"] = _metadata(metadata, stamped, claims.torch_range).encode()
     renamed[f"{new}/{claims_file.FILE}"] = claims_file.dumps(claims).encode()
     project, _, tags = wheel.name.split("-", 2)
     return _packed(renamed, new, out / f"{project}-{stamped}-{tags}")

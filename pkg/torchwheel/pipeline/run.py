@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from torchwheel.arch.lists import arch_list
 from torchwheel.console import Progress
 from torchwheel.image.engine import Engine
 from torchwheel.matrix.sections import Matrix, Toolkit
@@ -79,7 +80,7 @@ class Run:
 
         `builder` names the compiler or the image, as others make other objects.
         """
-        key = hashlib.sha256(f"{';'.join(toolkit.archs)} {builder}".encode()).hexdigest()[:12]
+        key = hashlib.sha256(f"{arch_list(toolkit.archs)} {builder}".encode()).hexdigest()[:12]
         return self._cached(f"{toolkit.name}-shared-{key}")
 
     def _cached(self, name: str) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 from torchwheel.arch import lists
 from torchwheel.arch.compilers import Compiler
 from torchwheel.arch.devices import visible_gpus
+from torchwheel.arch.model import Arch, parse
 from torchwheel.builder.build import parallel_jobs
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
@@ -114,16 +115,19 @@ def _build_all(run: Run, variants: Sequence[Variant], at_once: int) -> tuple[str
     return "\n\n".join(parts), int(bool(failed))
 
 
-def _archs_for(archs: Sequence[str], toolkit: ToolkitSection) -> tuple[str, ...]:
+def _archs_for(archs: Sequence[str], toolkit: ToolkitSection) -> tuple[Arch, ...]:
     """The archs of the command line that are for a toolkit's backend."""
     own = [arch for arch in archs if arch.startswith("gfx") == (toolkit.backend == "rocm")]
     if toolkit.backend == "rocm" or not own:
-        return tuple(own)
+        try:
+            return tuple(map(parse, own))
+        except ValueError as error:
+            raise UsageError(f"--archs: {error}") from None
     compiler = Compiler("cuda", toolkit.version)
     selection = lists.parse_arch_list(
         ";".join(own), compiler, lambda: visible_gpus("cuda"), "--archs"
     )
-    return tuple(map(str, selection.whole("--archs")))
+    return selection.whole("--archs")
 
 
 def _with_archs(matrix: Matrix, variants: Sequence[Variant], archs: Sequence[str]) -> Matrix:

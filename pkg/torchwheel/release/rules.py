@@ -145,4 +145,6 @@ def _versions(cases: Sequence[ReleaseCase], expected: Version | None) -> Iterato
 
 
 def _text(value: object) -> str:
-    return join_names(value) or "none" if isinstance(value, tuple) else f"{value or 'none'}"
+    return (
+        join_names(map(str, value)) or "none" if isinstance(value, tuple) else f"{value or 'none'}"
+    )

@@ -37,7 +37,7 @@ def fault_of(extension: Extension) -> str | None:
     from torchwheel.validate.findings import let_pass  # noqa: PLC0415
 
     torch, glibc = split_absent(find_torch())[0], split_absent(probe.glibc())[0]
-    findings = load_findings(claimed, torch, glibc, package=extension.package)
+    findings = load_findings(claimed.needs, torch, glibc, package=extension.package)
     blocking = [finding for finding in let_pass(findings) if finding.blocks]
     return "; ".join(map(str, blocking)) or None
 

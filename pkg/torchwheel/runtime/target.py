@@ -13,7 +13,7 @@ from torchwheel.arch.model import BRANDS, Arch
 from torchwheel.builder import discovery as looked_up
 from torchwheel.builder import target as targets
 from torchwheel.builder.extension import Extension
-from torchwheel.claims import Claims
+from torchwheel.claims import LibraryNeeds, NativeAbi
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError
 from torchwheel.machine import probe
@@ -100,14 +100,14 @@ def here(
     if isinstance(torch, Absent):
         raise TorchwheelError(torch.reason)
     abi, backend = _abi(extension, name, torch), torch.backend or "cuda"
-    claims = Claims("jit", abi, "", backend)
+    needs = LibraryNeeds(abi, backend=backend)
     machine = find_for_builds(torch, backend, environ)
-    toolkit = preferred_toolkit(claims, torch, machine.toolkits)
+    toolkit = preferred_toolkit(needs, torch, machine.toolkits)
     if toolkit is None or toolkit.problem:
         toolkit = download_toolkit(torch, environ, progress) or toolkit
     if toolkit is None or machine.host is None:
         # Nothing to let pass: there is nothing to build with.
-        found = build_findings(claims, machine, toolkit, package=extension.package)
+        found = build_findings(needs, machine, toolkit, package=extension.package)
         raise TorchwheelError(
             "; ".join([*map(str, found), *(() if toolkit else download_offer(torch))])
         )
@@ -121,10 +121,10 @@ def here(
     )
     for left_out in archs.left_out:
         progress.say(f"{archs.source}: {left_out}")
-    claims = dataclasses.replace(claims, archs=tuple(map(str, archs.archs)))
+    needs = dataclasses.replace(needs, archs=archs.archs)
     runs_here = archs.source == VISIBLE
     findings = build_findings(
-        claims, machine, toolkit, package=extension.package, runs_here=runs_here
+        needs, machine, toolkit, package=extension.package, runs_here=runs_here
     )
     enforce(findings, environ)
     return Here(
@@ -150,7 +150,7 @@ def here(
     )
 
 
-def _abi(extension: Extension, name: str | None, torch: Torch) -> targets.NativeAbi:
+def _abi(extension: Extension, name: str | None, torch: Torch) -> NativeAbi:
     """The stable flavour where torch has it: it is the one that is compiled in a second."""
     operators = extension.operators if name is None else [extension.operator(name)]
     has_it = all("stable" in operator.bindings for operator in operators)

@@ -14,7 +14,7 @@ from torchwheel.errors import UsageError
 from torchwheel.files import make_folder_atomically
 from torchwheel.matrix.torch_releases import torch_releases
 from torchwheel.text import quote
-from torchwheel.versions import version_key
+from torchwheel.versions import version_numbers
 
 _TEMPLATE = Path(__file__).parent / "template"
 # Ends the templates' names: they are no Python for the tools that look at this package's. Names
@@ -93,5 +93,6 @@ def _served() -> dict[str, str]:
     return {
         minor: "[" + ", ".join(f'"{python}"' for python in facts.pythons) + "]"
         for minor, facts in torch_releases().items()
-        if version_key(minor) >= version_key(STABLE_SINCE) and _CUDA_MAJOR in facts.majors("cuda")
+        if version_numbers(minor) >= version_numbers(STABLE_SINCE)
+        and _CUDA_MAJOR in facts.majors("cuda")
     }

@@ -9,6 +9,8 @@ from pathlib import Path
 import build
 import ninja
 
+from torchwheel.arch.lists import arch_list
+from torchwheel.arch.model import Arch
 from torchwheel.builder import environment as variables
 from torchwheel.builder.build import parallel_jobs
 from torchwheel.console import Progress
@@ -122,7 +124,7 @@ def sdist_environment(
     env: Environment,
     *,
     cuda_home: Path | None,
-    archs: Iterable[str],
+    archs: Iterable[Arch],
     host: HostCompiler,
     cxx: Path,
     jobs: int,
@@ -156,11 +158,11 @@ def sdist_environment(
 
 
 def _cuda(
-    home: Path, archs: Iterable[str], host: HostCompiler, environ: Mapping[str, str]
+    home: Path, archs: Iterable[Arch], host: HostCompiler, environ: Mapping[str, str]
 ) -> dict[str, str]:
     return {
         variables.CUDA_HOME: str(home),
-        variables.ARCH_LIST: ";".join(archs),
+        variables.ARCH_LIST: arch_list(archs),
         "NVCC_CCBIN": str(host.path),
         # Many projects build for CUDA only if torch.cuda.is_available(). A build machine may have
         # no GPU; most of these projects heed this variable.

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import cast
 
 from torchwheel.arch.compilers import Compiler
-from torchwheel.arch.lists import NamedArchs, choose_archs
+from torchwheel.arch.lists import NamedArchs, arch_list, choose_archs
+from torchwheel.arch.model import Arch, parse_binary_name
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.machine.facts import Torch
 from torchwheel.matrix import torch_releases
@@ -22,12 +23,12 @@ from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.importing import run
 from torchwheel.toolkit.lock import locked
 from torchwheel.validate.torch_rules import describe_torch, host_bounds, mismatch
-from torchwheel.versions import minor_version, version_key
+from torchwheel.versions import minor_version, version_numbers
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 # The matrix knows fewer platforms; any Linux can build for itself.
 PLATFORM = cast("WheelPlatform", f"linux_{platform.machine()}")
-_ARCH = re.compile(r"sm_(\d+)(\d[af]?)")
+_SM = re.compile(r"sm_[1-9]\d{1,2}[af]?")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,12 +37,12 @@ class EnvironmentTorch:
 
     Attributes:
         built: its version, and what it was built with.
-        archs: the archs that it has machine code for, e.g. ("7.5", "8.0").
+        archs: the archs that it has machine code for.
         loaded: file names of the libraries in the process.
     """
 
     built: Torch
-    archs: tuple[str, ...]
+    archs: tuple[Arch, ...]
     loaded: frozenset[str]
 
     @property
@@ -59,18 +60,12 @@ def import_torch(env: Environment, cwd: Path) -> EnvironmentTorch:
         built = {name: facts[name] for name in ("version", "cuda", "hip", "old_abi")}
         return EnvironmentTorch(
             built=Torch(folder=Path(facts["folder"]), **built),
-            archs=tuple(_arch(flag) for flag in facts["archs"] if _ARCH.fullmatch(flag)),
+            archs=tuple(parse_binary_name(flag) for flag in facts["archs"] if _SM.fullmatch(flag)),
             loaded=frozenset(facts["loaded"]),
         )
     except (ValueError, LookupError, TypeError) as error:
         output = " ".join(done.stderr.split()[-40:]) or "it said nothing"
         raise TorchwheelError(f"torch cannot be imported in {env.site}: {output}") from error
-
-
-def _arch(flag: str) -> str:
-    """An arch as the matrix writes it: "9.0a" for sm_90a."""
-    match = _ARCH.fullmatch(flag)
-    return f"{match[1]}.{match[2]}" if match else flag
 
 
 def sdist_variant(torch: EnvironmentTorch, toolkit: Toolkit | None) -> Variant:
@@ -84,11 +79,9 @@ def sdist_variant(torch: EnvironmentTorch, toolkit: Toolkit | None) -> Variant:
         id=f"{name}-torch{minor}-{tag}",
         abi="aten",
         toolkit=toolkit,
-        torch=f"=={minor}.*",
         torch_release=minor,
         python_tag=tag,
         platform=PLATFORM,
-        local=f"{name}torch{minor}",
     )
 
 
@@ -99,7 +92,7 @@ def newest_torch() -> str:
     ]
     if not minors:
         raise UsageError(f"no torch is known for Python {PYTHON}; name one: --torch RELEASE")
-    return f"{max(minors, key=version_key)}.0"
+    return f"{max(minors, key=version_numbers)}.0"
 
 
 def toolkit_for(
@@ -132,7 +125,7 @@ def toolkit_for(
         Compiler("cuda", version),
         environ,
         argument=NamedArchs(archs, "--archs") if archs else None,
-        default=NamedArchs(";".join(torch.archs), "torch's own archs"),
+        default=NamedArchs(arch_list(torch.archs), "torch's own archs"),
     )
     for line in choice.left_out:
         say(f"left out: {line}")
@@ -141,7 +134,7 @@ def toolkit_for(
         backend="cuda",
         version=version,
         abis=("aten",),
-        archs=tuple(map(str, choice.archs)),
+        archs=choice.archs,
         source="pypi" if version in locked() else "system",
         # An unknown release has no bounds: nvcc itself accepts or refuses the compiler.
         host_compiler=HostCompilerBounds(**(host_bounds(version) or {"gcc": "", "clang": ""})),

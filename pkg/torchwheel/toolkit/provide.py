@@ -9,6 +9,8 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from torchwheel.arch.lists import arch_list
+from torchwheel.arch.model import Arch
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import path_inside, write_text
@@ -120,7 +122,7 @@ def _identity(nvcc: Path) -> str:
 
 def provide(
     wanted: Toolkit,
-    archs: Sequence[str],
+    archs: Sequence[Arch],
     platform: str,
     host: HostCompiler,
     cache: Path,
@@ -138,11 +140,11 @@ def provide(
         raise UsageError(
             f"toolkit {wanted.name}: source {wanted.source!r} is built in a container only"
         )
-    facts = [identity, wanted.version, *archs, str(host.path), host.version]
+    facts = [identity, wanted.version, *map(str, archs), str(host.path), host.version]
     key = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
     marker = cache / "verified" / f"{key}.json"
     if not marker.exists():
-        progress.step(f"{wanted.name}: verifying, a probe kernel for {';'.join(archs)}")
+        progress.step(f"{wanted.name}: verifying, a probe kernel for {arch_list(archs)}")
         release = agreed_release(root, wanted.version)
         probe(root, archs, str(host.path))
         write_text(marker, json.dumps({"release": release, "facts": facts}) + "\n")

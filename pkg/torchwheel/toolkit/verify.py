@@ -6,7 +6,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchwheel.arch.model import gencode, parse
+from torchwheel.arch.lists import arch_list
+from torchwheel.arch.model import Arch, gencode
 from torchwheel.errors import TorchwheelError, program_error
 
 _PROBE = """\
@@ -74,12 +75,12 @@ def agreed_release(root: Path, version: str) -> str:
     return release
 
 
-def probe(root: Path, archs: Sequence[str], host: str) -> None:
+def probe(root: Path, archs: Sequence[Arch], host: str) -> None:
     """Compile and link a kernel for every arch: cicc, ptxas, crt, cudart and `host` in one go."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "probe.cu"
         source.write_text(_PROBE, encoding="utf-8")
-        flags = [flag for arch in map(parse, archs) for flag in gencode(arch)]
+        flags = [flag for arch in archs for flag in gencode(arch)]
         output = source.with_suffix("")
         try:
             _output(
@@ -89,5 +90,5 @@ def probe(root: Path, archs: Sequence[str], host: str) -> None:
         except TorchwheelError as error:
             raise TorchwheelError(
                 f"the toolkit at {root} cannot compile a probe kernel for "
-                f"{';'.join(archs)} with {host}: {error}"
+                f"{arch_list(archs)} with {host}: {error}"
             ) from error

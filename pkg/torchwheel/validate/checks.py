@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from torchwheel.arch.lists import VARIABLES
-from torchwheel.claims import Claims
+from torchwheel.claims import LibraryNeeds
 from torchwheel.machine.facts import InstalledToolkit, Machine, Torch
 from torchwheel.validate.findings import Finding
 from torchwheel.validate.gpu_rules import code, driver
@@ -17,7 +17,7 @@ from torchwheel.versions import minor_version
 
 
 def build_findings(
-    claims: Claims,
+    needs: LibraryNeeds,
     machine: Machine,
     found: InstalledToolkit | None,
     *,
@@ -27,43 +27,43 @@ def build_findings(
     """Every rule that does not hold.
 
     Args:
-        claims: what the library will say of itself; its toolkit is not looked at.
+        needs: those of the library; its toolkit version does not count.
         machine: the facts. Without a torch, as where its headers alone are, torch's rules rest.
         found: the toolkit to build with, e.g. `chosen`'s.
         package: the distribution's name, for what to do.
         runs_here: whether the library is for this machine: its driver and GPUs then count.
     """
-    if claims.backend is None:
+    if needs.backend is None:
         raise ValueError("a build has a backend")
     torch = machine.torch
-    findings = [toolkit(claims.backend, found, torch)]
+    findings = [toolkit(needs.backend, found, torch)]
     if torch is not None:
-        findings += [torch_range(claims, torch, package), backend(claims, torch, package)]
-        findings += [with_torch(claims, torch, found)] if found else []
+        findings += [torch_range(needs, torch, package), backend(needs, torch, package)]
+        findings += [with_torch(needs, torch, found)] if found else []
     if found is not None:
         findings.append(host_compiler(machine.host, machine.host_problem, found))
         if runs_here:
-            fix = f"name {{}} in {VARIABLES[claims.backend]}"
+            fix = f"name {{}} in {VARIABLES[needs.backend]}"
             findings.append(driver(found.backend, found.release, machine.driver))
-            findings += code(claims, found.release, machine.gpus, machine.driver, fix)
+            findings += code(needs, found.release, machine.gpus, machine.driver, fix)
     return tuple(finding for finding in findings if finding is not None)
 
 
 def preferred_toolkit(
-    claims: Claims, torch: Torch | None, toolkits: Iterable[InstalledToolkit]
+    needs: LibraryNeeds, torch: Torch | None, toolkits: Iterable[InstalledToolkit]
 ) -> InstalledToolkit | None:
     """The toolkit to build with.
 
     One that a variable names is taken, right or wrong. Else the first that is whole and goes with
     torch; before it one of torch's very release, whose PTX torch's driver knows.
     """
-    mine = [one for one in toolkits if one.backend == claims.backend]
+    mine = [one for one in toolkits if one.backend == needs.backend]
     if mine and mine[0].where in ("CUDA_HOME", "ROCM_PATH"):
         return mine[0]
     good = [
-        one for one in mine if not one.problem and not (torch and with_torch(claims, torch, one))
+        one for one in mine if not one.problem and not (torch and with_torch(needs, torch, one))
     ]
-    torchs = minor_version((torch and torch.built_with(claims.backend)) or "")
+    torchs = minor_version((torch and torch.built_with(needs.backend)) or "")
     same = [one for one in good if torch and one.release == torchs]
     return next(iter([*same, *good, *mine]), None)
 
@@ -76,7 +76,7 @@ _BUILT_HERE = "have it built here for {}: set TORCHWHEEL_MODE=jit"
 
 
 def load_findings(
-    claims: Claims,
+    needs: LibraryNeeds,
     torch: Torch | None,
     glibc: str | None,
     driver: Driver | None = None,
@@ -91,7 +91,7 @@ def load_findings(
     take milliseconds to ask and must not be asked before a fork, are for the doctor.
 
     Args:
-        claims: what the wheel says of itself.
+        needs: those of the library.
         torch: None where there is none.
         glibc: the C library's version, None where it is another.
         driver: that of the GPUs, if it was asked.
@@ -101,15 +101,15 @@ def load_findings(
     """
     found = [
         glibc_rule(glibc_floor, glibc, package),
-        torch_range(claims, torch, package),
+        torch_range(needs, torch, package),
     ]
     if torch is not None:
-        found += [backend(claims, torch, package), built_with(claims, torch, package)]
-    if claims.backend and claims.toolkit and (driver or gpus):
+        found += [backend(needs, torch, package), built_with(needs, torch, package)]
+    if needs.backend and needs.toolkit_version and (driver or gpus):
         # Not for a plain import: they read more.
         from torchwheel.validate.gpu_rules import code  # noqa: PLC0415
         from torchwheel.validate.gpu_rules import driver as driver_rule  # noqa: PLC0415
 
-        found.append(driver_rule(claims.backend, claims.toolkit, driver))
-        found += code(claims, claims.toolkit, gpus, driver, _BUILT_HERE)
+        found.append(driver_rule(needs.backend, needs.toolkit_version, driver))
+        found += code(needs, needs.toolkit_version, gpus, driver, _BUILT_HERE)
     return tuple(finding for finding in found if finding is not None)

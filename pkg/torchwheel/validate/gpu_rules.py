@@ -5,10 +5,9 @@ import re
 from collections.abc import Iterable, Sequence
 
 from torchwheel.arch.devices import Gpu
-from torchwheel.arch.model import Arch, Backend, backend_of, parse
+from torchwheel.arch.model import Arch, Backend, backend_of
 from torchwheel.arch.runs import machine_code_runs_on, runs_on
-from torchwheel.claims import Claims
-from torchwheel.errors import TorchwheelError
+from torchwheel.claims import LibraryNeeds
 from torchwheel.machine.facts import Driver
 from torchwheel.validate import torch_rules
 from torchwheel.validate.findings import Finding
@@ -16,26 +15,28 @@ from torchwheel.versions import version_numbers
 
 
 def code(
-    claims: Claims, release: str, gpus: Sequence[Gpu], driver: Driver | None, fix: str
+    needs: LibraryNeeds, release: str, gpus: Sequence[Gpu], driver: Driver | None, fix: str
 ) -> list[Finding]:
     """There is code for every GPU; where one has none, others may have.
 
     Args:
-        claims: those of the library; its arch list counts.
+        needs: those of the library; its arch list counts.
         release: the toolkit's, which is that of the PTX.
         gpus: the visible ones; those of another backend count for nothing.
         driver: theirs, which compiles PTX of no release but its own and older ones.
         fix: what brings code for a GPU that has none; "{}" stands for its arch.
     """
-    archs = [_parsed(name) for name in claims.archs]
-    gpus = [gpu for gpu in gpus if backend_of(gpu.arch) == claims.backend]
+    gpus = [gpu for gpu in gpus if backend_of(gpu.arch) == needs.backend]
     found: dict[Arch, Finding] = {}
     for gpu in gpus:
-        if any(machine_code_runs_on(arch, gpu.arch) for arch in archs):
+        if any(machine_code_runs_on(arch, gpu.arch) for arch in needs.archs):
             continue
-        if not any(runs_on(arch, gpu.arch) for arch in archs):
+        if not any(runs_on(arch, gpu.arch) for arch in needs.archs):
             found[gpu.arch] = Finding(
-                "archs", f"code for {_named(gpu)}", " ".join(claims.archs), fix.format(gpu.arch)
+                "archs",
+                f"code for {_named(gpu)}",
+                " ".join(map(str, needs.archs)),
+                fix.format(gpu.arch),
             )
         elif driver and driver.cuda and not torch_rules.compiles_ptx(driver.cuda, release):
             found[gpu.arch] = Finding(
@@ -50,13 +51,6 @@ def code(
 
 def _named(gpu: Gpu) -> str:
     return f"GPU {gpu.index} ({gpu.name}, {gpu.arch})"
-
-
-def _parsed(name: str) -> Arch:
-    try:
-        return parse(name)
-    except ValueError as error:
-        raise TorchwheelError(f"arch list: {error}") from error
 
 
 def driver(backend: Backend, release: str, here: Driver | None) -> Finding | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from packaging.specifiers import SpecifierSet
 
 from torchwheel.arch.model import BRANDS, Backend
-from torchwheel.claims import Claims
+from torchwheel.claims import LibraryNeeds
 from torchwheel.machine.facts import Absent, InstalledToolkit, Torch
 from torchwheel.machine.toolkits import pip_command
 from torchwheel.toolkit.host import HostCompiler
@@ -36,9 +36,9 @@ def toolkit(
     )
 
 
-def with_torch(claims: Claims, torch: Torch, found: InstalledToolkit) -> Finding | None:
+def with_torch(needs: LibraryNeeds, torch: Torch, found: InstalledToolkit) -> Finding | None:
     """The toolkit goes with torch's release."""
-    told = mismatch(claims.abi, found.backend, found.release, torch)
+    told = mismatch(needs.abi, found.backend, found.release, torch)
     if told is None or not found.release:
         return None
     expected, _ = told

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchwheel.arch.model import BRANDS, Backend
-from torchwheel.claims import Abi, Claims
+from torchwheel.claims import Abi, LibraryNeeds
 from torchwheel.machine.facts import Torch
 from torchwheel.validate.findings import Finding
 from torchwheel.versions import minor_version, version_numbers
@@ -94,33 +94,33 @@ def describe_torch(torch: Torch) -> str:
     return f"torch {torch.version}, built {built if torch.backend else 'for CPUs only'}"
 
 
-def torch_range(claims: Claims, torch: Torch | None, package: str) -> Finding | None:
+def torch_range(needs: LibraryNeeds, torch: Torch | None, package: str) -> Finding | None:
     """Torch is there, and in the range that the library is for."""
-    install = f"`pip install 'torch{claims.torch}'`"
+    install = f"`pip install 'torch{needs.torch_range}'`"
     if torch is None:
-        return Finding("torch", f"torch{claims.torch}", "none", install)
-    if contains(claims.torch, torch.version):
+        return Finding("torch", f"torch{needs.torch_range}", "none", install)
+    if contains(needs.torch_range, torch.version):
         return None
     return Finding(
         "torch",
-        f"torch{claims.torch}, which {package} is built for",
+        f"torch{needs.torch_range}, which {package} is built for",
         f"torch {torch.version}",
         f"{install}, or install {another(package)} that is for torch {torch.minor}",
     )
 
 
-def backend(claims: Claims, torch: Torch, package: str) -> Finding | None:
+def backend(needs: LibraryNeeds, torch: Torch, package: str) -> Finding | None:
     """Torch is built for the GPUs that the library has kernels for.
 
     A stable library loads in a torch without GPU support too, and lies idle there.
     """
     here = torch.backend
-    if claims.backend is None or here == claims.backend:
+    if needs.backend is None or here == needs.backend:
         return None
-    name = BRANDS[claims.backend]
+    name = BRANDS[needs.backend]
     if here is not None:
         fix = f"install {another(package)} with kernels for {BRANDS[here]}, or a torch for {name}"
-    elif claims.backend == "cuda":
+    elif needs.backend == "cuda":
         release = torch.version.partition("+")[0]
         fix = f"`pip install --force-reinstall torch=={release}` brings PyPI's, which has CUDA"
     else:
@@ -130,23 +130,23 @@ def backend(claims: Claims, torch: Torch, package: str) -> Finding | None:
         f"a torch built for {name}, which {package} has its kernels for",
         describe_torch(torch),
         fix,
-        blocks=here is not None or claims.abi == "aten",
+        blocks=here is not None or needs.abi == "aten",
     )
 
 
-def built_with(claims: Claims, torch: Torch, package: str) -> Finding | None:
+def built_with(needs: LibraryNeeds, torch: Torch, package: str) -> Finding | None:
     """The toolkit that a finished library was built with goes with torch's release."""
-    if claims.toolkit is None or claims.backend is None:
+    if needs.toolkit_version is None or needs.backend is None:
         return None
-    told = mismatch(claims.abi, claims.backend, claims.toolkit, torch)
+    told = mismatch(needs.abi, needs.backend, needs.toolkit_version, torch)
     if told is None:
         return None
     expected, shared = told
-    name = BRANDS[claims.backend]
+    name = BRANDS[needs.backend]
     return Finding(
         "toolkit-torch",
         expected,
-        f"a library built with {name} {claims.toolkit}",
+        f"a library built with {name} {needs.toolkit_version}",
         f"install {another(package)} built with {name} {shared}",
     )
 

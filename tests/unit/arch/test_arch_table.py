@@ -7,7 +7,7 @@ from torchwheel.arch import compilers
 from torchwheel.arch.compilers import Compiler, arch_names, releases_able
 from torchwheel.arch.model import parse
 from torchwheel.errors import UsageError
-from torchwheel.versions import version_key
+from torchwheel.versions import version_numbers
 
 
 def test_every_minor_release_of_the_range_is_there():
@@ -96,4 +96,4 @@ def test_the_file_is_in_the_order_of_releases():
     text = (data.FOLDER / "archs.json").read_text()
     for backend in ("cuda", "rocm"):
         releases = list(json.loads(text)[backend])
-        assert releases == sorted(releases, key=version_key)
+        assert releases == sorted(releases, key=version_numbers)

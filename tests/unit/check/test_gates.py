@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from packaging.tags import parse_tag
 
+from torchwheel.arch.model import parse
 from torchwheel.check import gates
 from torchwheel.check.audit import Audit, symbol_causes
 from torchwheel.check.facts import Fact, Limits, WheelFacts, fact
 from torchwheel.check.gates import GATES, GateResult, all_passed, gates_text, judge, run_gates
 from torchwheel.claims import Claims
-from torchwheel.inspect.elf import Library, Undefined
-from torchwheel.inspect.gpu import GpuCode
+from torchwheel.inspect.elf import GpuCode, Library, Undefined
 from torchwheel.inspect.wheel import Wheel, read_wheel
 from wheelmaker import PURE, make_wheel, stable
 
@@ -27,9 +27,9 @@ SYMBOLS = (
 )
 LIBRARY = Library("demo/_C.so", "x86_64", None, ("libtorch.so", "libc.so.6"), SYMBOLS)
 CODE = (
-    GpuCode("sass", "sm_80", KERNELS),
-    GpuCode("sass", "sm_90a", KERNELS),
-    GpuCode("ptx", "sm_90a"),
+    GpuCode("sass", parse("8.0"), KERNELS),
+    GpuCode("sass", parse("9.0a"), KERNELS),
+    GpuCode("ptx", parse("9.0a")),
 )
 CLAIMS = stable(archs=("8.0", "9.0a+PTX"))
 AUDIT = Audit("manylinux_2_34_x86_64", (), ("GLIBC_2.34 by dlopen, dlsym",))
@@ -137,7 +137,7 @@ def test_size(facts: WheelFacts) -> None:
 
 
 def test_local_version(facts: WheelFacts) -> None:
-    claims = dataclasses.replace(CLAIMS, local="cu132")
+    claims = dataclasses.replace(CLAIMS, toolkit="cu132")
     assert "cu132 expected, got cu130" in only(changed(facts, claims=claims), "metadata")
 
 
@@ -208,13 +208,16 @@ def test_interpreter(facts: WheelFacts) -> None:
         ((), "no machine code with a kernel for sm_80, sm_90a; claimed with +PTX"),
         (CODE[1:], "no machine code with a kernel for sm_80"),
         (CODE[:2], "claimed with +PTX, but no PTX for sm_90a"),
-        ((*CODE, GpuCode("sass", "sm_120", KERNELS)), "machine code not claimed: sm_120"),
-        ((*CODE, GpuCode("sass", "sm_120")), "machine code not claimed: sm_120"),
-        ((*CODE, GpuCode("ptx", "sm_80")), "PTX not claimed: sm_80"),
-        ((GpuCode("sass", "sm_80"), *CODE[1:]), "no machine code with a kernel for sm_80"),
-        ((GpuCode("sass", "sm_90", KERNELS), *CODE), "machine code not claimed: sm_90"),
-        ((GpuCode("sass", "sm_80", KERNELS[:1]), *CODE[1:]), "sm_80 lacks 1 kernels"),
-        ((*CODE, GpuCode("sass", "sm_90a", KERNELS)), "2 modules of machine code, but only 1 of"),
+        ((*CODE, GpuCode("sass", parse("12.0"), KERNELS)), "machine code not claimed: sm_120"),
+        ((*CODE, GpuCode("sass", parse("12.0"))), "machine code not claimed: sm_120"),
+        ((*CODE, GpuCode("ptx", parse("8.0"))), "PTX not claimed: sm_80"),
+        ((GpuCode("sass", parse("8.0")), *CODE[1:]), "no machine code with a kernel for sm_80"),
+        ((GpuCode("sass", parse("9.0"), KERNELS), *CODE), "machine code not claimed: sm_90"),
+        ((GpuCode("sass", parse("8.0"), KERNELS[:1]), *CODE[1:]), "sm_80 lacks 1 kernels"),
+        (
+            (*CODE, GpuCode("sass", parse("9.0a"), KERNELS)),
+            "2 modules of machine code, but only 1 of",
+        ),
     ],
 )
 def test_archs(facts: WheelFacts, code: tuple[GpuCode, ...], says: str) -> None:
@@ -227,7 +230,7 @@ def test_archs_claimed_by_none(facts: WheelFacts) -> None:
 
 
 def test_a_wheel_without_a_backend_holds_no_code_for_a_gpu(facts: WheelFacts) -> None:
-    cpu = changed(facts, claims=Claims("cpu-torch2.11-cp312", "aten", "==2.11.*"))
+    cpu = changed(facts, claims=Claims("cpu-torch2.11-cp312", "aten", "2.11"))
     assert failed(cpu)["archs"] == "no backend is claimed, but code for sm_80, sm_90a"
     without = dataclasses.replace(cpu, gpu_code=Fact(()))
     assert "archs" not in failed(without)
@@ -258,7 +261,7 @@ def test_symbols(facts: WheelFacts, symbol: Undefined, says: str) -> None:
 
 
 def test_a_torch_without_a_list_fails(facts: WheelFacts) -> None:
-    found = failed(changed(facts, claims=dataclasses.replace(CLAIMS, torch=">=2.99")))
+    found = failed(changed(facts, claims=dataclasses.replace(CLAIMS, torch_release="2.99")))
     assert "no list of torch 2.99" in found["torch-symbols"]
 
 
@@ -285,7 +288,7 @@ def test_a_library_of_the_wheel_itself_is_allowed(facts: WheelFacts) -> None:
 
 def ordinary(facts: WheelFacts, *needed: str, **claimed: object) -> WheelFacts:
     """The facts of an ordinary CUDA extension, which needs these libraries too."""
-    claims = Claims("cu130-torch2.11-cp312", "aten", "==2.11.*", "cuda", "13.0", CLAIMS.archs)
+    claims = Claims("cu130-torch2.11-cp312", "aten", "2.11", "cuda", "cu130", "13.0", CLAIMS.archs)
     changed_facts = with_library(facts, needed=(*LIBRARY.needed, "libc10_cuda.so", *needed))
     return changed(changed_facts, claims=dataclasses.replace(claims, **claimed))  # type: ignore[arg-type]
 
@@ -349,7 +352,7 @@ def test_no_policy(facts: WheelFacts) -> None:
 
 def test_a_pure_wheel_with_machine_code(facts: WheelFacts) -> None:
     tags = frozenset(parse_tag("py3-none-any"))
-    pure = dataclasses.replace(PURE, local="cu130", torch=">=2.11")
+    pure = dataclasses.replace(PURE, toolkit="cu130", torch_release="2.11")
     found = failed(changed(facts, tags=tags, wheel_tags=tags, root_is_purelib=True, claims=pure))
     assert "holds machine code: demo/_C.so" in found["archs"]
     assert "holds machine code for manylinux_2_34_x86_64" in found["platform-tag"]
@@ -376,9 +379,7 @@ def test_causes_are_the_versions_a_stricter_policy_lacks() -> None:
 
 
 def test_aten_symbols(facts: WheelFacts) -> None:
-    claims = Claims(
-        "cu130-torch2.11-cp312", "aten", "==2.11.*", "cuda", "13.0", CLAIMS.archs, "cu130"
-    )
+    claims = Claims("cu130-torch2.11-cp312", "aten", "2.11", "cuda", "cu130", "13.0", CLAIMS.archs)
     aten = changed(facts, claims=claims)
     good = with_symbol(
         with_symbol(aten, Undefined("_ZN2at4_ops3add4callE")), Undefined("PyErr_Clear")

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from torchwheel.arch.model import parse
 from torchwheel.check.audit import Audit, provided_by_torch
 from torchwheel.check.facts import Fact, Limits, WheelFacts
 from torchwheel.check.gates import all_passed, judge
 from torchwheel.claims import Claims
-from torchwheel.inspect.elf import Library, Undefined
-from torchwheel.inspect.gpu import GpuCode
+from torchwheel.inspect.elf import GpuCode, Library, Undefined
 from torchwheel.inspect.wheel import read_wheel
 from wheelmaker import make_wheel, stable
 
@@ -20,9 +20,9 @@ KERNELS = ("_Z1kPf", "_Z2k2Pf")
 CLAIMS = stable(
     variant="rocm6.4-stable",
     backend="rocm",
-    toolkit="6.4",
+    toolkit="rocm6.4",
+    toolkit_version="6.4",
     archs=("gfx90a:xnack-", "gfx942", "gfx1100"),
-    local="rocm6.4",
 )
 CODE = tuple(GpuCode("hsaco", arch, KERNELS) for arch in CLAIMS.archs)
 LIBRARY = Library(
@@ -68,11 +68,11 @@ def test_a_right_wheel_passes_every_gate(facts: WheelFacts) -> None:
 
 
 def test_features_are_compared_whatever_their_order(facts: WheelFacts) -> None:
-    both = "gfx90a:sramecc+:xnack-"
+    both = parse("gfx90a:sramecc+:xnack-")
     code = (GpuCode("hsaco", both, KERNELS), *CODE[1:])
     right = dataclasses.replace(facts, gpu_code=Fact(code))
     assert all_passed(
-        judge(claiming(right, archs=("gfx90a:xnack-:sramecc+", *CLAIMS.archs[1:])), LIMITS)
+        judge(claiming(right, archs=(parse("gfx90a:xnack-:sramecc+"), *CLAIMS.archs[1:])), LIMITS)
     )
     assert "machine code not claimed: gfx90a:sramecc+:xnack-" in only(right, "archs")
 
@@ -82,13 +82,13 @@ def test_features_are_compared_whatever_their_order(facts: WheelFacts) -> None:
     [
         ((), "no machine code with a kernel for gfx90a:xnack-, gfx942, gfx1100"),
         (CODE[:2], "no machine code with a kernel for gfx1100"),
-        ((*CODE, GpuCode("hsaco", "gfx1030", KERNELS)), "machine code not claimed: gfx1030"),
-        ((*CODE, GpuCode("hsaco", "gfx90a", KERNELS)), "machine code not claimed: gfx90a"),
-        ((*CODE, GpuCode("sass", "sm_90", KERNELS)), "machine code not claimed: sm_90"),
-        ((*CODE, GpuCode("ptx", "sm_90")), "PTX not claimed: sm_90"),
-        ((*CODE[:2], GpuCode("hsaco", "gfx1100")), "with a kernel for gfx1100"),
-        ((*CODE[:2], GpuCode("hsaco", "gfx1100", KERNELS[:1])), "gfx1100 lacks 1 kernels"),
-        ((*CODE, GpuCode("hsaco", "gfx942", ("_Z1n",))), "gfx90a:xnack- lacks 1 kernels"),
+        ((*CODE, GpuCode("hsaco", parse("gfx1030"), KERNELS)), "machine code not claimed: gfx1030"),
+        ((*CODE, GpuCode("hsaco", parse("gfx90a"), KERNELS)), "machine code not claimed: gfx90a"),
+        ((*CODE, GpuCode("sass", parse("9.0"), KERNELS)), "machine code not claimed: sm_90"),
+        ((*CODE, GpuCode("ptx", parse("9.0"))), "PTX not claimed: sm_90"),
+        ((*CODE[:2], GpuCode("hsaco", parse("gfx1100"))), "with a kernel for gfx1100"),
+        ((*CODE[:2], GpuCode("hsaco", parse("gfx1100"), KERNELS[:1])), "gfx1100 lacks 1 kernels"),
+        ((*CODE, GpuCode("hsaco", parse("gfx942"), ("_Z1n",))), "gfx90a:xnack- lacks 1 kernels"),
     ],
 )
 def test_archs(facts: WheelFacts, code: tuple[GpuCode, ...], says: str) -> None:
@@ -97,13 +97,13 @@ def test_archs(facts: WheelFacts, code: tuple[GpuCode, ...], says: str) -> None:
 
 @pytest.mark.parametrize("archs", [("9.0",), ("gfx942", "9.0+PTX")])
 def test_archs_of_another_backend(facts: WheelFacts, archs: tuple[str, ...]) -> None:
-    says = only(claiming(facts, archs=archs), "archs")
+    says = only(claiming(facts, archs=tuple(map(parse, archs))), "archs")
     assert "archs of backend rocm expected, got 9.0" in says
 
 
 @pytest.mark.parametrize("toolkit", ["5.7", "7.2"])
 def test_the_runtime_of_another_major(facts: WheelFacts, toolkit: str) -> None:
-    says = only(claiming(facts, toolkit=toolkit), "runtime")
+    says = only(claiming(facts, toolkit_version=toolkit), "runtime")
     assert "needs libamdhip64.so.6, which is not allowed: HIP has no static runtime" in says
 
 
@@ -124,6 +124,8 @@ def test_an_unversioned_symbol_of_the_runtime(facts: WheelFacts) -> None:
 
 def test_what_torch_provides() -> None:
     assert "libamdhip64.so.6" in provided_by_torch(CLAIMS)
-    assert "libamdhip64.so.7" in provided_by_torch(dataclasses.replace(CLAIMS, toolkit="7.2"))
+    assert "libamdhip64.so.7" in provided_by_torch(
+        dataclasses.replace(CLAIMS, toolkit_version="7.2")
+    )
     cuda: Claims = stable()
     assert not any(name.startswith("libamdhip64") for name in provided_by_torch(cuda))

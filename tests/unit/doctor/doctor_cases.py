@@ -13,7 +13,7 @@ from torchwheel.doctor.dist_info import DistInfo
 from torchwheel.doctor.importing import Import
 from torchwheel.doctor.loader import Links
 from torchwheel.doctor.native import Native
-from torchwheel.inspect.gpu import GpuCode
+from torchwheel.inspect.elf import GpuCode
 from torchwheel.machine.facts import Driver, InstalledToolkit, Machine, Torch
 from torchwheel.runtime.status import ExtensionStatus, OperatorStatus, Refusal
 from torchwheel.toolkit.host import HostCompiler
@@ -42,11 +42,11 @@ def links(**changes: Any) -> Links:
     return dataclasses.replace(NO_LINKS, torch_symbols=frozenset({"aoti_torch_new"}), **changes)
 
 
-def native(name: str = "demo/_C.so", *, archs: str = "sm_90", **changes: Any) -> Native:
+def native(name: str = "demo/_C.so", *, archs: str = "9.0", **changes: Any) -> Native:
     """A CUDA library that is in use, with `changes`."""
     fields: dict[str, Any] = {
         "machine": "x86_64",
-        "code": tuple(GpuCode("sass", arch, ("kernel",)) for arch in archs.split()),
+        "code": tuple(GpuCode("sass", parse(arch), ("kernel",)) for arch in archs.split()),
         "glibc": "2.28",
         "needed": ("libtorch.so", "libc.so.6"),
         "links": links(),

@@ -20,6 +20,7 @@ from doctor_cases import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+from torchwheel.arch.model import parse
 from torchwheel.doctor import text as text_
 from torchwheel.doctor.as_json import report_json
 from torchwheel.doctor.caches import Cache, CorruptLibrary
@@ -27,7 +28,7 @@ from torchwheel.doctor.case import Case, Report
 from torchwheel.doctor.importing import Import
 from torchwheel.doctor.text import report_text, row, unbroken
 from torchwheel.doctor.verdict import judge, judge_machine
-from torchwheel.inspect.gpu import GpuCode
+from torchwheel.inspect.elf import GpuCode
 from torchwheel.jit.key import CacheKey
 from torchwheel.machine.facts import Absent, InstalledToolkit
 from torchwheel.runtime.status import Refusal
@@ -42,9 +43,9 @@ GONE = "_ZN3c104goneEv"
 
 def well() -> Case:
     code = (
-        GpuCode("sass", "sm_80", ("k",)),
-        GpuCode("sass", "sm_90", ("k",)),
-        GpuCode("ptx", "sm_90"),
+        GpuCode("sass", parse("8.0"), ("k",)),
+        GpuCode("sass", parse("9.0"), ("k",)),
+        GpuCode("ptx", parse("9.0")),
     )
     rest = native(
         "demo/_rest.so", code=(), links=dataclasses.replace(links(), torch_symbols=frozenset())

@@ -24,7 +24,7 @@ from torchwheel.doctor.caches import Cache, CorruptLibrary
 from torchwheel.doctor.importing import Import
 from torchwheel.doctor.verdict import judge, judge_machine
 from torchwheel.errors import UsageError
-from torchwheel.inspect.gpu import GpuCode
+from torchwheel.inspect.elf import GpuCode
 from torchwheel.jit.key import CacheKey
 from torchwheel.machine.facts import Absent, Driver, HiddenGpus, SilentDriver
 from torchwheel.runtime.status import Refusal
@@ -129,17 +129,17 @@ def test_a_package_that_asks_for_no_torch_is_not_asked_for_one():
     [(ROCM_TORCH, "sass"), (CUDA_TORCH, "hsaco")],
 )
 def test_kernels_for_the_other_makers_gpus(torch, code):
-    other = native(code=(GpuCode(code, {"sass": "sm_90", "hsaco": "gfx90a"}[code], ("k",)),))
+    other = native(code=(GpuCode(code, parse({"sass": "9.0", "hsaco": "gfx90a"}[code]), ("k",)),))
     assert names(judge(case(package(natives=(other,)), torch=torch)))[0] == "backend"
 
 
 def test_of_libraries_for_several_gpus_one_that_fits_is_enough():
-    both = (native("a.so"), native("b.so", code=(GpuCode("hsaco", "gfx90a", ("k",)),)))
+    both = (native("a.so"), native("b.so", code=(GpuCode("hsaco", parse("gfx90a"), ("k",)),)))
     assert judge(case(package(natives=both))).ok
 
 
 def test_archs_are_those_of_all_libraries_in_use():
-    split = (native("a.so", archs="sm_80"), native("b.so", archs="sm_90"))
+    split = (native("a.so", archs="8.0"), native("b.so", archs="9.0"))
     assert judge(case(package(natives=split))).ok
     verdict = judge(case(package(natives=split[:1])))
     assert names(verdict) == ["archs"]
@@ -147,7 +147,7 @@ def test_archs_are_those_of_all_libraries_in_use():
 
 
 def test_an_arch_that_only_link_steps_left_is_no_code():
-    empty = (GpuCode("sass", "sm_80", ("kernel",)), GpuCode("sass", "sm_90", ()))
+    empty = (GpuCode("sass", parse("8.0"), ("kernel",)), GpuCode("sass", parse("9.0"), ()))
     assert names(judge(case(package(natives=(native(code=empty),))))) == ["archs"]
 
 
@@ -165,7 +165,7 @@ def test_one_gpu_of_two_without_code_is_a_finding():
 
 def test_a_driver_too_old_comes_before_archs():
     old = Driver("cuda", "535.104.05", "12.2")
-    verdict = judge(case(package(natives=(native(archs="sm_80"),)), driver=old))
+    verdict = judge(case(package(natives=(native(archs="8.0"),)), driver=old))
     assert names(verdict) == ["driver", "archs"]
 
 
@@ -293,7 +293,7 @@ def test_of_idle_libraries_the_one_the_error_tells_of_is_explained():
 
 
 def test_a_rule_that_is_let_pass_is_not_told():
-    made = case(package(natives=(native(archs="sm_80"),)))
+    made = case(package(natives=(native(archs="8.0"),)))
     assert judge(dataclasses.replace(made, environ={"TORCHWHEEL_IGNORE": "archs"})).ok
     with pytest.raises(UsageError, match="no rule"):
         judge(dataclasses.replace(made, environ={"TORCHWHEEL_IGNORE": "arch"}))

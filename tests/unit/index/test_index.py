@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from torchwheel.arch.model import parse
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.index.build import build_index
@@ -181,12 +182,12 @@ RELEASES = {"2.10": ["cu128"], "2.6": ["cu124"], "2.11": ["cu130", "cu128"], "2.
 def test_groups_of_a_stable_wheel() -> None:
     expected = ("cu130", "cu130/torch2.11", "cu130/torch2.12")
     assert groups_of(stable(), RELEASES) == expected
-    newer = stable(torch=">=2.12")
+    newer = stable(torch_release="2.12")
     assert groups_of(newer, RELEASES) == ("cu130", "cu130/torch2.12")
 
 
 def test_groups_of_an_aten_wheel() -> None:
-    claims = Claims("x", "aten", "==2.6.*", "cuda", "12.4", ("9.0",), "cu124torch2.6")
+    claims = Claims("x", "aten", "2.6", "cuda", "cu124", "12.4", (parse("9.0"),))
     assert groups_of(claims, RELEASES) == ("cu124/torch2.6",)
 
 
@@ -206,4 +207,4 @@ def test_a_bundled_package_is_wherever_a_wheel_is() -> None:
 
 def test_a_binary_wheel_without_a_local_version() -> None:
     with pytest.raises(TorchwheelError, match="needs a local version"):
-        groups_of(stable(local=None), RELEASES)
+        groups_of(stable(toolkit=None), RELEASES)

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from torchwheel.arch.model import CudaArch, parse
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect import cuda
 from torchwheel.inspect.cuda import parse_symbols
-from torchwheel.inspect.gpu import GpuCode
+from torchwheel.inspect.elf import GpuCode
 
 OUTPUTS = Path(__file__).parent / "outputs"
 
@@ -20,28 +21,28 @@ def test_modules_of_a_library_linked_by_nvcc() -> None:
     kernels = ("_Z1kPf",)
     # The first three come from nvcc's device link: archs without a kernel.
     assert parse_symbols((OUTPUTS / "linked_by_nvcc.txt").read_text()) == (
-        GpuCode("sass", "sm_80"),
-        GpuCode("sass", "sm_90a"),
-        GpuCode("sass", "sm_120"),
-        GpuCode("sass", "sm_80", kernels),
-        GpuCode("sass", "sm_90a", kernels),
-        GpuCode("sass", "sm_120", kernels),
-        GpuCode("ptx", "sm_120"),
+        GpuCode("sass", parse("8.0")),
+        GpuCode("sass", parse("9.0a")),
+        GpuCode("sass", parse("12.0")),
+        GpuCode("sass", parse("8.0"), kernels),
+        GpuCode("sass", parse("9.0a"), kernels),
+        GpuCode("sass", parse("12.0"), kernels),
+        GpuCode("ptx", parse("12.0")),
     )
 
 
 def test_modules_of_two_files_keep_the_family_letter() -> None:
     assert parse_symbols((OUTPUTS / "two_files.txt").read_text()) == (
-        GpuCode("sass", "sm_80", ("_Z1kPf",)),
-        GpuCode("sass", "sm_100f", ("_Z1kPf",)),
-        GpuCode("ptx", "sm_100f"),
-        GpuCode("sass", "sm_90", ("_Z2k2Pf",)),
+        GpuCode("sass", parse("8.0"), ("_Z1kPf",)),
+        GpuCode("sass", parse("10.0f"), ("_Z1kPf",)),
+        GpuCode("ptx", parse("10.0f")),
+        GpuCode("sass", parse("9.0"), ("_Z2k2Pf",)),
     )
 
 
 def test_device_functions_are_no_kernels() -> None:
     modules = parse_symbols((OUTPUTS / "with_device_functions.txt").read_text())
-    assert [(module.kind, module.arch, len(module.kernels)) for module in modules] == [
+    assert [(module.kind, module.arch.binary_name, len(module.kernels)) for module in modules] == [
         ("sass", "sm_80", 6),
         ("sass", "sm_90", 6),
         ("ptx", "sm_90", 0),
@@ -51,7 +52,7 @@ def test_device_functions_are_no_kernels() -> None:
 
 def test_the_table_of_13_5() -> None:
     modules = parse_symbols((OUTPUTS / "printed_by_13.5.txt").read_text())
-    assert [(module.kind, module.arch, len(module.kernels)) for module in modules] == [
+    assert [(module.kind, module.arch.binary_name, len(module.kernels)) for module in modules] == [
         ("sass", "sm_90", 48),
         ("sass", "sm_90", 16),
         ("sass", "sm_90", 8),
@@ -83,7 +84,7 @@ def test_what_is_not_understood_is_an_error(text: str) -> None:
 @given(st.text())
 def test_any_text_is_modules_or_an_error(text: str) -> None:
     with contextlib.suppress(TorchwheelError):
-        assert all(module.arch.startswith("sm_") for module in parse_symbols(text))
+        assert all(isinstance(module.arch, CudaArch) for module in parse_symbols(text))
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,7 @@ def test_any_text_is_modules_or_an_error(text: str) -> None:
     modules=st.lists(
         st.tuples(
             st.sampled_from(["elf", "ptx"]),
-            st.from_regex(r"sm_[0-9]{2,3}[af]?", fullmatch=True),
+            st.from_regex(r"sm_[1-9][0-9]{1,2}[af]?", fullmatch=True),
             st.lists(st.from_regex(r"_Z[0-9a-zA-Z_]+", fullmatch=True), unique=True),
         )
     )
@@ -107,7 +108,7 @@ def test_what_is_printed_is_read_back(
         if kind == "elf":
             text += "\nsymbols:\n"
             text += "".join(f"{entry}{name}\n" for name in kernels)
-    assert [(code.kind, code.arch, code.kernels) for code in parse_symbols(text)] == [
+    assert [(code.kind, code.arch.binary_name, code.kernels) for code in parse_symbols(text)] == [
         ("sass" if kind == "elf" else "ptx", arch, tuple(sorted(kernels)) if kind == "elf" else ())
         for kind, arch, kernels in modules
     ]

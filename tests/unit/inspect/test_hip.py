@@ -9,9 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from elfmaker import X86_64, code_object, hip_library, make_bundle, make_elf
+from torchwheel.arch.model import parse
 from torchwheel.inspect import hip
 from torchwheel.inspect.archive import WheelError
-from torchwheel.inspect.gpu import GpuCode
+from torchwheel.inspect.elf import GpuCode
 from torchwheel.inspect.hip import read_code_object, read_hip_code
 
 OUTPUTS = Path(__file__).parent / "outputs"
@@ -40,14 +41,16 @@ def from_clang(folder: Path, name: str) -> tuple[GpuCode, ...]:
 
 def test_two_files_of_hip_5_7(tmp_path: Path) -> None:
     assert from_clang(tmp_path, "two_files_5.7.hip_fatbin") == tuple(
-        GpuCode("hsaco", arch, kernels) for kernels in KERNELS for arch in ("gfx1100", "gfx90a")
+        GpuCode("hsaco", parse(arch), kernels)
+        for kernels in KERNELS
+        for arch in ("gfx1100", "gfx90a")
     )
 
 
 def test_features_of_hip_7_2(tmp_path: Path) -> None:
     targets = "gfx908:sramecc+:xnack-", "gfx90a:xnack+", "gfx90a:xnack-"
     assert from_clang(tmp_path, "features_7.2.hip_fatbin") == tuple(
-        GpuCode("hsaco", target, kernels) for kernels in KERNELS for target in targets
+        GpuCode("hsaco", parse(target), kernels) for kernels in KERNELS for target in targets
     )
 
 
@@ -56,7 +59,9 @@ def test_features_of_hip_7_2(tmp_path: Path) -> None:
 def test_packed_by_clang(tmp_path: Path, release: str) -> None:
     """6.4 writes version 2 of the packed form, 7.2 version 3."""
     assert from_clang(tmp_path, f"packed_{release}.hip_fatbin") == tuple(
-        GpuCode("hsaco", arch, kernels) for kernels in KERNELS for arch in ("gfx1100", "gfx90a")
+        GpuCode("hsaco", parse(arch), kernels)
+        for kernels in KERNELS
+        for arch in ("gfx1100", "gfx90a")
     )
 
 
@@ -119,13 +124,13 @@ def test_a_bent_entry(tmp_path: Path, codes: dict[str, bytes], says: str) -> Non
     ],
 )
 def test_targets_in_the_header(flags: int, target: str) -> None:
-    assert read_code_object(code_object(flags)).arch == target
+    assert read_code_object(code_object(flags)).arch.binary_name == target
 
 
 def test_only_descriptors_are_kernels() -> None:
     symbols = ["_Z1kPf", "_Z1kPf.kd", "_Z6helperv", "table", "_Z1aPf.kd", "_Z1aPf"]
     code = make_elf(machine=224, flags=0x41, abi_version=3, symbols=symbols)
-    assert read_code_object(code) == GpuCode("hsaco", "gfx1100", ("_Z1aPf", "_Z1kPf"))
+    assert read_code_object(code) == GpuCode("hsaco", parse("gfx1100"), ("_Z1aPf", "_Z1kPf"))
 
 
 def test_a_code_object_without_symbols() -> None:

@@ -1,7 +1,7 @@
 from torchwheel.arch import model as arch
 from torchwheel.arch.compilers import archs_by_release
 from torchwheel.matrix import torch_releases
-from torchwheel.versions import version_key
+from torchwheel.versions import version_numbers
 
 
 def test_every_arch_in_the_data_is_one():
@@ -17,7 +17,7 @@ def test_releases_stand_in_order():
         archs_by_release("rocm"),
         torch_releases.torch_releases(),
     ):
-        assert list(releases) == sorted(releases, key=version_key)
+        assert list(releases) == sorted(releases, key=version_numbers)
 
 
 def test_what_cuda_13_dropped_and_gained():

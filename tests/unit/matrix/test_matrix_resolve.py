@@ -18,7 +18,7 @@ def by_id(matrix):
 
 def test_a_stable_variant():
     variant = by_id(FULL)["cu130-stable"]
-    assert (variant.abi, variant.torch, variant.torch_release) == ("stable", ">=2.11", "2.11")
+    assert (variant.abi, variant.torch_range, variant.torch_release) == ("stable", ">=2.11", "2.11")
     assert (variant.python_tag, variant.platform, variant.local) == ("py3", "linux_x86_64", "cu130")
     assert (variant.toolkit.name, variant.toolkit.version) == ("cu130", "13.0")
     assert variant.toolkit.host_compiler.gcc == ">=6,<16"
@@ -26,13 +26,13 @@ def test_a_stable_variant():
 
 def test_an_aten_variant():
     variant = by_id(FULL)["cu124-torch2.6-cp312"]
-    assert (variant.abi, variant.torch, variant.torch_release) == ("aten", "==2.6.*", "2.6")
+    assert (variant.abi, variant.torch_range, variant.torch_release) == ("aten", "==2.6.*", "2.6")
     assert (variant.python_tag, variant.local) == ("cp312", "cu124torch2.6")
 
 
 def test_the_pure_variant():
     variant = by_id(FULL)["pure"]
-    assert (variant.toolkit, variant.torch, variant.torch_release) == (None, ">=2.6", None)
+    assert (variant.toolkit, variant.torch_range, variant.torch_release) == (None, ">=2.6", "2.6")
     assert (variant.python_tag, variant.platform, variant.local) == ("py3", "any", None)
 
 

@@ -2,12 +2,12 @@ import zipfile
 
 import pytest
 
-from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.pipeline.repair import _metadata, pack, repack, stamp
+from wheelmaker import stable
 
-CLAIMS = Claims("cu130-stable", "stable", ">=2.11", "cuda", "13.0", ("9.0+PTX",), "cu130")
+CLAIMS = stable(archs=("9.0+PTX",))
 METADATA = """\
 Metadata-Version: 2.4
 Name: ext

@@ -50,7 +50,7 @@ def test_a_whole_release(artifacts, out):
     text = run(artifacts, out, version="v1.0.0")
     assert max(map(len, text.splitlines())) <= 80
     assert text.splitlines()[2:] == [
-        "cu130-stable     1 KiB   7 ok  NVIDIA H200",
+        "cu130-stable     2 KiB   7 ok  NVIDIA H200",
         "pure             1 KiB   7 ok  not run on a GPU",
     ]
     assert {path.name for path in out.iterdir()} == {
@@ -105,7 +105,7 @@ def test_a_gpu_that_no_runner_has_is_not_waited_for(artifacts, out):
         artifacts.matrix.read_text().replace(", cuda: [self-h", ", cpu: [h")
     )
     artifacts.smoke_file("cu130-stable").unlink()
-    assert "cu130-stable     1 KiB   7 ok  not run on a GPU" in run(artifacts, out)
+    assert "cu130-stable     2 KiB   7 ok  not run on a GPU" in run(artifacts, out)
 
 
 # What is bent, and the one line that must come.
@@ -122,7 +122,7 @@ def two_wheels(a: Artifacts) -> None:
 
 
 def another_variant(a: Artifacts) -> None:
-    other = stable(variant="cu132-stable", local="cu132")
+    other = stable(variant="cu132-stable", toolkit="cu132")
     make_wheel(a.root / "x", version="1.0.0+cu132", tag=TAG, claims=other)
 
 
@@ -355,9 +355,9 @@ def test_a_rocm_wheel_without_an_amd_runner_needs_no_gpu_but_its_records(artifac
     claims = stable(
         variant="rocm6.4-stable",
         backend="rocm",
-        toolkit="6.4",
+        toolkit="rocm6.4",
+        toolkit_version="6.4",
         archs=("gfx942",),
-        local="rocm6.4",
     )
     folder = artifacts.root / "wheel-rocm6.4-stable"
     wheel = make_wheel(folder, version="1.0.0+rocm6.4", tag=TAG, claims=claims)

@@ -194,8 +194,8 @@ def test_a_local_version_of_its_own_comes_before_ours(tmp_path):
     }
     pack(members, f"{info}/RECORD", wheel)
     (tmp_path / "out").mkdir()
-    claims = Claims("v", "aten", "==2.11.*", local="git.5.cu130torch2.11")
+    claims = Claims("v", "aten", "2.11", toolkit="cu130", project_local="git.5")
     made = stamp(wheel, claims, tmp_path / "out")
     assert made.name == "ext-1.2+git.5.cu130torch2.11-cp311-cp311-linux_x86_64.whl"
     with pytest.raises(TorchwheelError, match=r"has the local version 'git\.5' already"):
-        stamp(wheel, Claims("v", "aten", "==2.11.*", local="cu130"), tmp_path / "out")
+        stamp(wheel, Claims("v", "aten", "2.11", toolkit="cu130"), tmp_path / "out")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from torchwheel.arch.model import Arch, parse
 from torchwheel.errors import UsageError
 from torchwheel.machine.facts import Torch
 from torchwheel.matrix.sections import HostCompilerBounds as HostBounds
@@ -24,13 +25,19 @@ from torchwheel.smoke.environment import Environment
 from torchwheel.toolkit.host import HostCompiler
 
 BUILT = Torch("2.11.0+cu130", "13.0", None, Path("torch"))
-TORCH = EnvironmentTorch(BUILT, ("7.5", "8.0", "9.0"), frozenset({"libcudart.so.13"}))
+
+
+def parsed(*names: str) -> tuple[Arch, ...]:
+    return tuple(map(parse, names))
+
+
+TORCH = EnvironmentTorch(BUILT, parsed("7.5", "8.0", "9.0"), frozenset({"libcudart.so.13"}))
 TAG = f"cp{PYTHON.replace('.', '')}"
 
 
 def with_cuda(release: str | None, *archs: str, hip: str | None = None) -> EnvironmentTorch:
     built = dataclasses.replace(BUILT, cuda=release, hip=hip)
-    return dataclasses.replace(TORCH, built=built, archs=archs or TORCH.archs)
+    return dataclasses.replace(TORCH, built=built, archs=parsed(*archs) or TORCH.archs)
 
 
 def chosen(
@@ -56,7 +63,7 @@ def test_a_release_that_is_not_pinned_is_the_systems():
 
 def test_another_minor_of_torchs_cuda_serves_too():
     toolkit, _ = chosen(asked="13.2", archs="9.0 12.0+PTX")
-    assert (toolkit.name, toolkit.archs) == ("cu132", ("9.0", "12.0+PTX"))
+    assert (toolkit.name, toolkit.archs) == ("cu132", parsed("9.0", "12.0+PTX"))
 
 
 def test_a_toolkit_of_tomorrow_asks_its_own_compiler_about_the_host():
@@ -65,13 +72,13 @@ def test_a_toolkit_of_tomorrow_asks_its_own_compiler_about_the_host():
 
 def test_the_arch_list_of_the_command_line_comes_first():
     listed = {"TORCH_CUDA_ARCH_LIST": "8.0;9.0+PTX"}
-    assert chosen(archs="Turing", **listed)[0].archs == ("7.5+PTX",)
-    assert chosen(**listed)[0].archs == ("8.0", "9.0+PTX")
+    assert chosen(archs="Turing", **listed)[0].archs == parsed("7.5+PTX")
+    assert chosen(**listed)[0].archs == parsed("8.0", "9.0+PTX")
 
 
 def test_archs_that_the_toolkit_cannot_compile_are_left_out_and_named():
     toolkit, said = chosen(with_cuda("13.0", "5.0", "9.0"))
-    assert toolkit.archs == ("9.0",)
+    assert toolkit.archs == parsed("9.0")
     assert said == ["left out: 5.0: CUDA 13.0 cannot compile for it; CUDA 11.8 to 12.9 can"]
 
 
@@ -94,8 +101,9 @@ def test_the_claims_name_torch_and_toolkit():
     variant = sdist_variant(TORCH, chosen(archs="9.0")[0])
     claims = claims_of(variant, None, ["libcudart.so.13"])
     assert claims.variant == f"cu130-torch2.11-{TAG}"
-    assert (claims.abi, claims.torch, claims.local) == ("aten", "==2.11.*", "cu130torch2.11")
-    assert (claims.backend, claims.toolkit, claims.archs) == ("cuda", "13.0", ("9.0",))
+    assert (claims.abi, claims.torch_range, claims.local) == ("aten", "==2.11.*", "cu130torch2.11")
+    assert (claims.backend, claims.toolkit, claims.toolkit_version) == ("cuda", "cu130", "13.0")
+    assert claims.archs == parsed("9.0")
     assert claims.borrowed == ("libcudart.so.13",)
     assert claims_of(variant, "git.1").local == "git.1.cu130torch2.11"
 
@@ -118,7 +126,7 @@ def environ(tmp_path):
         return sdist_environment(
             Environment(tmp_path / "env" / "bin" / "python", {}, tmp_path),
             cuda_home=cuda,
-            archs=("8.0", "9.0+PTX"),
+            archs=parsed("8.0", "9.0+PTX"),
             host=HostCompiler(Path("/usr/bin/g++"), "gcc", "12.2.0"),
             cxx=Path("/cache/g++"),
             jobs=3,

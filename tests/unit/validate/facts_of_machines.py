@@ -5,7 +5,7 @@ from pathlib import Path
 
 from torchwheel.arch.devices import Gpu
 from torchwheel.arch.model import parse
-from torchwheel.claims import Claims
+from torchwheel.claims import LibraryNeeds
 from torchwheel.machine.facts import Driver, InstalledToolkit, Machine, Torch
 from torchwheel.toolkit.host import HostCompiler
 
@@ -14,10 +14,11 @@ CUDA_12 = Torch("2.6.0+cu124", "12.4", None, Path("/torch"))
 ROCM = Torch("2.11.0+rocm7.1", None, "7.1.25424", Path("/torch"))
 CPU = Torch("2.13.0+cpu", None, None, Path("/torch"))
 
-STABLE = Claims("cu130-stable", "stable", ">=2.11", "cuda", "13.0", ("8.0", "9.0+PTX"), "cu130")
-ATEN = Claims("cu124-torch2.6", "aten", "==2.6.*", "cuda", "12.4", ("8.0", "9.0+PTX"), "cu124")
-HIP = Claims("rocm7.2-stable", "stable", ">=2.11", "rocm", "7.2", ("gfx90a",), "rocm7.2")
-PURE = Claims("pure", "pure", ">=2.6")
+ARCHS = parse("8.0"), parse("9.0+PTX")
+STABLE = LibraryNeeds("stable", ">=2.11", "cuda", "13.0", ARCHS)
+ATEN = LibraryNeeds("aten", "==2.6.*", "cuda", "12.4", ARCHS)
+HIP = LibraryNeeds("stable", ">=2.11", "rocm", "7.2", (parse("gfx90a"),))
+PURE = LibraryNeeds("pure", ">=2.6")
 
 R580 = Driver("cuda", "580.95.05", "13.0")
 R470 = Driver("cuda", "470.82.01", "11.4")

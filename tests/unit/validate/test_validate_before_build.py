@@ -49,7 +49,7 @@ def before_build(claims, machine=HERE, toolkit=TOOLKIT, **options):
         (STABLE, HERE, changed(TOOLKIT, release="14.0")),  # newer than the tables
         (STABLE, changed(HERE, host=changed(GCC, version="15.2.0")), TOOLKIT),
         (STABLE, changed(HERE, host=changed(GCC, family="clang", version="20.1.2")), TOOLKIT),
-        (changed(ATEN, torch="==2.11.*"), HERE, NEWER),  # of torch's CUDA major
+        (changed(ATEN, torch_range="==2.11.*"), HERE, NEWER),  # of torch's CUDA major
         (HIP, changed(HERE, torch=ROCM, driver=None, gpus=(MI250,)), HIPCC),
         (HIP, changed(HERE, torch=ROCM, gpus=(), host=changed(GCC, version="99")), HIPCC),
     ],
@@ -69,7 +69,7 @@ def test_what_fits_is_built(claims, machine, toolkit):
             f"elsewhere); {pip_command('13.0')}, or set CUDA_HOME to CUDA 13.0",
         ),
         (
-            changed(ATEN, toolkit=None),
+            changed(ATEN, toolkit_version=None),
             changed(HERE, torch=CUDA_12),
             None,
             "toolkit: expected a CUDA toolkit; found none (no CUDA_HOME, no nvcc on the PATH, none "
@@ -90,14 +90,14 @@ def test_what_fits_is_built(claims, machine, toolkit):
             "/cuda-13.0 (nvcc on the PATH): a mixed toolkit: nvcc 13.0.88, nvvm 13.5.37; do this",
         ),
         (
-            changed(ATEN, torch="==2.11.*"),
+            changed(ATEN, torch_range="==2.11.*"),
             HERE,
             InstalledToolkit("cuda", Path("/x"), "", "CUDA_HOME", "it has no bin/nvcc", "set it"),
             "toolkit: expected a CUDA toolkit whose parts are of one release; found CUDA in /x "
             "(CUDA_HOME): it has no bin/nvcc; set it",
         ),
         (
-            changed(ATEN, torch="==2.11.*"),
+            changed(ATEN, torch_range="==2.11.*"),
             HERE,
             OLDER,
             "toolkit-torch: expected CUDA 13, that of torch 2.11.0+cu130, built with CUDA 13.0 "
@@ -210,7 +210,7 @@ BROKEN = changed(TOOLKIT, root=Path("/broken"), problem="it has no bin/ptxas")
         (STABLE, CUDA, [TOOLKIT], TOOLKIT),
         (STABLE, CUDA, [NEWER, TOOLKIT], TOOLKIT),  # of torch's own release
         (STABLE, CUDA, [OLDER, NEWER], OLDER),  # the first
-        (changed(ATEN, torch=">=2.6"), CUDA, [OLDER, NEWER], NEWER),  # of torch's major
+        (changed(ATEN, torch_range=">=2.6"), CUDA, [OLDER, NEWER], NEWER),  # of torch's major
         (STABLE, CUDA, [BROKEN, NEWER], NEWER),
         (STABLE, CUDA, [BROKEN], BROKEN),  # to be explained
         (STABLE, None, [OLDER], OLDER),

@@ -9,7 +9,7 @@ from torchwheel import data
 from torchwheel.arch.compilers import archs_by_release
 from torchwheel.matrix.torch_releases import torch_releases
 from torchwheel.validate import torch_rules
-from torchwheel.versions import version_key
+from torchwheel.versions import version_numbers
 
 TABLE = data.read("compat.json")
 
@@ -24,7 +24,7 @@ def test_newer_releases_take_no_less(part):
     releases = list(TABLE[part].values())
     for older, newer in itertools.pairwise(releases):
         if part == "ptx":
-            assert version_key(older) <= version_key(newer)
+            assert version_numbers(older) <= version_numbers(newer)
         else:
             for family in ("gcc", "clang"):
                 assert newest(older[family]) <= newest(newer[family])
@@ -45,10 +45,10 @@ def test_bounds_are_ranges():
 def test_every_cuda_major_has_a_driver():
     majors = {release.partition(".")[0] for release in archs_by_release("cuda")}
     assert set(TABLE["driver"]) == majors
-    floors = [version_key(entry["floor"]) for entry in TABLE["driver"].values()]
+    floors = [version_numbers(entry["floor"]) for entry in TABLE["driver"].values()]
     assert floors == sorted(floors)
     for major, entry in TABLE["driver"].items():
-        assert version_key(entry["older"]) <= (int(major), 0)
+        assert version_numbers(entry["older"]) <= (int(major), 0)
 
 
 def test_the_releases_of_torch_are_known():
