@@ -1,4 +1,4 @@
-"""Assembles a release: one verified folder, or a line for each fault."""
+"""`torchwheel assemble`: one verified release folder, or a line for each fault."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,18 +13,18 @@ from torchwheel.inspect.wheel import Wheel, read_wheel
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
 from torchwheel.release import report
-from torchwheel.release.cases import sort, strays
-from torchwheel.release.gather import (
+from torchwheel.release.artifacts import (
     Candidate,
-    check_complete,
-    distinct,
-    examine,
-    gather,
+    bundled_wheels,
+    check_bundled,
     is_bundled,
+    read_artifacts,
+    read_candidate,
 )
+from torchwheel.release.cases import release_cases, unmatched
 from torchwheel.release.report import read_earlier
-from torchwheel.release.rules import faults
-from torchwheel.release.write import check_target, write
+from torchwheel.release.rules import release_faults
+from torchwheel.release.write import check_target, write_release
 
 
 def assemble(
@@ -41,12 +41,12 @@ def assemble(
 
     Args:
         matrix_file: the matrix.
-        selection: selections, variant ids or patterns: exactly these must be there.
+        selection: selections, variant ids or patterns: exactly these must have wheels.
         folders: outputs of `torchwheel wheels` and `smoke`, or folders of such outputs.
         out: the folder to write; replaced if it is an earlier release.
-        progress: where to say what is being done.
+        progress: reports each step to the user.
         version: the release, e.g. "1.0.0" or the tag "v1.0.0".
-        earlier: a folder of earlier releases, whose wheels stay in the index.
+        earlier: a folder of earlier releases; their wheels stay in the index.
 
     Returns:
         The table.
@@ -54,38 +54,43 @@ def assemble(
     Raises:
         TorchwheelError: a line for each fault; nothing was written.
     """
-    wanted = _version(version)
+    expected = _version(version)
     matrix = load(matrix_file)
     selected = select(matrix, selection)
     check_target(out)
-    before = read_earlier(earlier) if earlier else ()
-    gathered = gather(folders)
-    found = list(gathered.faults)
+    published = read_earlier(earlier) if earlier else ()
+    artifacts = read_artifacts(folders)
+    faults = list(artifacts.faults)
     candidates: list[Candidate] = []
-    beside: list[Wheel] = []
-    for path in gathered.wheels:
+    others: list[Wheel] = []
+    for path in artifacts.wheels:
         progress.step(f"gates: {path.name}")
         try:
             wheel = read_wheel(path)
             if is_bundled(wheel, matrix):
-                beside.append(wheel)
+                others.append(wheel)
             else:
-                candidates.append(examine(wheel, Limits(max_size_mib=matrix.gates.max_size_mib)))
+                candidates.append(
+                    read_candidate(wheel, Limits(max_size_mib=matrix.gates.max_size_mib))
+                )
         except TorchwheelError as error:
-            found.append(str(error))
-    bundled, differing = distinct(beside)
-    cases = sort(selected, candidates, gathered, bundled)
-    found += [*strays(selected, candidates, gathered), *faults(matrix, cases, wanted)]
-    found += [*differing, *check_complete(matrix, bundled, before)]
-    if found:
+            faults.append(str(error))
+    bundled, bundled_faults = bundled_wheels(others)
+    cases = release_cases(selected, candidates, artifacts, bundled)
+    faults += [
+        *unmatched(selected, candidates, artifacts),
+        *release_faults(matrix, cases, expected),
+    ]
+    faults += [*bundled_faults, *check_bundled(matrix, bundled, published)]
+    if faults:
         raise TorchwheelError(
-            "\n".join([f"nothing is written to {out}; faults: {len(found)}", *found])
+            "\n".join([f"nothing is written to {out}; faults: {len(faults)}", *faults])
         )
     groups = {case.variant.id: groups_of(case.candidate.claims, matrix.served()) for case in cases}
-    text = report.document(matrix.project.name, cases, bundled, groups)
+    text = report.release_json(matrix.project.name, cases, bundled, groups)
     progress.step(f"writing {out}")
-    write(out, cases, bundled, groups, text, before)
-    return report.table(cases, bundled)
+    write_release(out, cases, bundled, groups, text, published)
+    return report.release_table(cases, bundled)
 
 
 def _version(text: str | None) -> Version | None:

@@ -1,12 +1,12 @@
-"""Sorts what was handed in by variant: exactly what is selected, each once."""
+"""Matches artifacts with the selected variants: each must have exactly one wheel."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from torchwheel.matrix.variants import Variant
-from torchwheel.pipeline.records import BuildRecord as Build
-from torchwheel.release.gather import BundledWheel, Candidate, Gathered
-from torchwheel.smoke.record import SmokeRecord as Smoke
+from torchwheel.pipeline.records import BuildRecord
+from torchwheel.release.artifacts import Artifacts, BundledWheel, Candidate
+from torchwheel.smoke.record import SmokeRecord
 from torchwheel.text import join_names
 
 
@@ -16,52 +16,55 @@ class ReleaseCase:
 
     variant: Variant
     candidate: Candidate
-    builds: tuple[Build, ...]
-    smokes: tuple[Smoke, ...]
+    builds: tuple[BuildRecord, ...]
+    smokes: tuple[SmokeRecord, ...]
     bundled: Mapping[str, str]
     """Hex SHA-256 by file name."""
 
 
-def sort(
+def release_cases(
     selected: Sequence[Variant],
     candidates: Sequence[Candidate],
-    gathered: Gathered,
+    artifacts: Artifacts,
     bundled: Sequence[BundledWheel],
 ) -> tuple[ReleaseCase, ...]:
-    """The selected variants that have exactly one wheel; `strays` speaks of the others."""
-    found = ((v, [c for c in candidates if c.claims.variant == v.id]) for v in selected)
+    """The selected variants that have exactly one wheel; `unmatched` reports the others."""
     return tuple(
         ReleaseCase(
             variant=variant,
             candidate=own[0],
-            builds=tuple(f.record for f in gathered.builds if f.record.variant == variant.id),
-            smokes=tuple(f.record for f in gathered.smokes if f.record.wheel == own[0].path.name),
-            bundled={one.path.name: one.sha256 for one in bundled},
+            builds=tuple(f.record for f in artifacts.builds if f.record.variant == variant.id),
+            smokes=tuple(f.record for f in artifacts.smokes if f.record.wheel == own[0].path.name),
+            bundled={package.path.name: package.sha256 for package in bundled},
         )
-        for variant, own in found
-        if len(own) == 1
+        for variant in selected
+        if len(own := _candidates_of(variant.id, candidates)) == 1
     )
 
 
-def strays(
-    selected: Sequence[Variant], candidates: Sequence[Candidate], gathered: Gathered
+def unmatched(
+    selected: Sequence[Variant], candidates: Sequence[Candidate], artifacts: Artifacts
 ) -> Iterator[str]:
-    """A line for each variant without its one wheel, and for all that belongs to none."""
-    known = [variant.id for variant in selected]
-    for name in known:
-        own = [str(c.path) for c in candidates if c.claims.variant == name]
-        if not own:
+    """A line for each variant without exactly one wheel, and for each artifact of no variant."""
+    names = [variant.id for variant in selected]
+    for name in names:
+        paths = [str(candidate.path) for candidate in _candidates_of(name, candidates)]
+        if not paths:
             yield f"{name}: no wheel; it is selected, so one is expected"
-        elif len(own) > 1:
-            yield f"{name}: {len(own)} wheels; one expected: {join_names(own)}"
+        elif len(paths) > 1:
+            yield f"{name}: {len(paths)} wheels; one expected: {join_names(paths)}"
     for candidate in candidates:
-        if candidate.claims.variant not in known:
+        if candidate.claims.variant not in names:
             yield f"{candidate.path}: variant {candidate.claims.variant} is not selected"
     claimed = {candidate.claims.variant for candidate in candidates}
-    for build in gathered.builds:
-        if build.record.variant not in claimed.union(known):
+    for build in artifacts.builds:
+        if build.record.variant not in claimed.union(names):
             yield f"{build.path}: the record of {build.record.variant}, which has no wheel here"
     wheels = {candidate.path.name for candidate in candidates}
-    for smoke in gathered.smokes:
+    for smoke in artifacts.smokes:
         if smoke.record.wheel not in wheels:
             yield f"{smoke.path}: the record of {smoke.record.wheel}, which is not here"
+
+
+def _candidates_of(variant: str, candidates: Sequence[Candidate]) -> list[Candidate]:
+    return [candidate for candidate in candidates if candidate.claims.variant == variant]

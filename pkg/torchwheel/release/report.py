@@ -1,4 +1,4 @@
-"""A release's report for programs and people, and the reports of earlier releases."""
+"""The report of a release, as JSON and as a table; reads the reports of earlier releases."""
 
 import dataclasses
 import json
@@ -10,8 +10,8 @@ from typing import Any
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import sha256
 from torchwheel.index.contents import IndexedWheel, all_groups
+from torchwheel.release.artifacts import BundledWheel, Candidate
 from torchwheel.release.cases import ReleaseCase
-from torchwheel.release.gather import BundledWheel, Candidate
 from torchwheel.release.rules import on_gpu
 from torchwheel.smoke.record import SmokeRecord
 from torchwheel.text import WIDTH, size_text
@@ -20,29 +20,29 @@ REPORT = "release.json"
 SCHEMA = 1
 
 
-def document(
+def release_json(
     project: str,
     cases: Sequence[ReleaseCase],
     bundled: Sequence[BundledWheel],
     groups: Mapping[str, Sequence[str]],
 ) -> str:
     """Byte-stable JSON: each wheel's hash, gates and smoke runs; the bundled packages."""
-    every = all_groups(groups.values())
+    bundled_groups = all_groups(groups.values())
     content = {
         "schema": SCHEMA,
         "project": project,
         "wheels": [_wheel(case, groups[case.variant.id]) for case in cases],
-        "bundled": [{**_file(package), "groups": every} for package in bundled],
+        "bundled": [{**_file(package), "groups": bundled_groups} for package in bundled],
     }
     return json.dumps(content, indent=1) + "\n"
 
 
-def _file(one: Candidate | BundledWheel) -> dict[str, str | int]:
+def _file(wheel: Candidate | BundledWheel) -> dict[str, str | int]:
     return {
-        "file": one.path.name,
-        "version": str(one.wheel.version),
-        "sha256": one.sha256,
-        "size": one.wheel.size,
+        "file": wheel.path.name,
+        "version": str(wheel.wheel.version),
+        "sha256": wheel.sha256,
+        "size": wheel.wheel.size,
     }
 
 
@@ -69,7 +69,7 @@ def _run(record: SmokeRecord) -> dict[str, Any]:
     }
 
 
-def table(cases: Sequence[ReleaseCase], bundled: Sequence[BundledWheel]) -> str:
+def release_table(cases: Sequence[ReleaseCase], bundled: Sequence[BundledWheel]) -> str:
     """One row a wheel: its size, its gates, and the GPUs it ran on; then the bundled packages."""
     width = max([7, *(len(case.variant.id) for case in cases)])
     lines = [f"{'variant':<{width}}  {'size':>8}  {'gates':>5}  smoke", "-" * WIDTH]
@@ -89,26 +89,26 @@ def _where(case: ReleaseCase) -> str:
 
 
 def read_earlier(folder: Path) -> tuple[IndexedWheel, ...]:
-    """The wheels of every release in `folder`, each release a folder with its report.
+    """The wheels of all releases in `folder`, each a folder with its report.
 
     Raises:
         TorchwheelError: a line for each release whose files have changed.
     """
     if not folder.is_dir():
         raise UsageError(f"a folder of earlier releases expected at {folder}, which is none")
-    found: list[IndexedWheel] = []
+    published: list[IndexedWheel] = []
     faults: list[str] = []
-    # A release without wheels is somebody's own; one with wheels must prove them.
+    # A folder without wheels is no release; one with wheels needs a report that proves them.
     for release in sorted({wheel.parent for wheel in folder.glob("*/*.whl")}):
         try:
-            found += _wheels(release)
+            published += _wheels(release)
         except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
             faults.append(f"{release / REPORT}: not a report: {type(error).__name__}: {error}")
         except TorchwheelError as error:
             faults.append(str(error))
     if faults:
         raise TorchwheelError("\n".join(faults))
-    return tuple(found)
+    return tuple(published)
 
 
 def _wheels(release: Path) -> Iterator[IndexedWheel]:

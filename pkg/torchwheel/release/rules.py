@@ -1,4 +1,4 @@
-"""What must hold for a wheel before it is published; each fault is one line. Pure functions."""
+"""The rules that a wheel must meet before it is published; each fault is one line."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
@@ -16,19 +16,21 @@ from torchwheel.text import join_names
 ReleaseRule = Callable[[Matrix, ReleaseCase], Iterator[str]]
 
 
-def faults(matrix: Matrix, cases: Sequence[ReleaseCase], version: Version | None) -> list[str]:
-    """Every rule on every case; `version` is the release's, if it is known."""
-    found = [
+def release_faults(
+    matrix: Matrix, cases: Sequence[ReleaseCase], version: Version | None
+) -> list[str]:
+    """The faults of all cases by all rules; `version` is that of the release, if known."""
+    faults = [
         f"{case.variant.id}: {text}"
         for case in cases
         for rule in RULES
         for text in rule(matrix, case)
     ]
-    return found + list(_versions(cases, version))
+    return faults + list(_version_faults(cases, version))
 
 
-def named(matrix: Matrix, case: ReleaseCase) -> Iterator[str]:
-    """The wheel is of this project, and its tags are the variant's."""
+def name_and_tags(matrix: Matrix, case: ReleaseCase) -> Iterator[str]:
+    """The wheel has the name of the project and the tags of the variant."""
     wheel, variant = case.candidate.wheel, case.variant
     if wheel.name != canonicalize_name(matrix.project.name):
         yield f"a wheel of {wheel.name}; expected one of {matrix.project.name}"
@@ -39,25 +41,25 @@ def named(matrix: Matrix, case: ReleaseCase) -> Iterator[str]:
             yield f"tag {tag}; expected {variant.python_tag}-…-…{machine}"
 
 
-def claimed(_: Matrix, case: ReleaseCase) -> Iterator[str]:
-    """The wheel was made from this matrix."""
-    found, expected = case.candidate.claims, claims_of(case.variant)
+def claims_match(_: Matrix, case: ReleaseCase) -> Iterator[str]:
+    """The wheel was built from this matrix."""
+    claims, expected = case.candidate.claims, claims_of(case.variant)
     for field in dataclasses.fields(expected):
-        came, wanted = getattr(found, field.name), getattr(expected, field.name)
-        if came != wanted:
-            text = f"{field.name} is {_text(came)}; expected {_text(wanted)}"
+        actual, value = getattr(claims, field.name), getattr(expected, field.name)
+        if actual != value:
+            text = f"{field.name} is {_text(actual)}; expected {_text(value)}"
             yield f"made from another matrix: {text}"
 
 
-def gated(_: Matrix, case: ReleaseCase) -> Iterator[str]:
-    """Every gate holds now, whatever the record says."""
+def gates_hold(_: Matrix, case: ReleaseCase) -> Iterator[str]:
+    """Every gate holds now; the build record is not believed."""
     for result in case.candidate.gates:
         if not result.ok:
             yield f"gate {result.name}: {result.says}"
 
 
-def built(_: Matrix, case: ReleaseCase) -> Iterator[str]:
-    """One green build record, and it is of these very bytes."""
+def build_record_matches(_: Matrix, case: ReleaseCase) -> Iterator[str]:
+    """There is one green build record, and it has the hash of this file."""
     if len(case.builds) != 1:
         yield f"{len(case.builds)} build records; one expected"
         return
@@ -71,18 +73,18 @@ def built(_: Matrix, case: ReleaseCase) -> Iterator[str]:
 
 
 def reproducible(matrix: Matrix, case: ReleaseCase) -> Iterator[str]:
-    """Where the matrix wants it, a second build gave the same bytes."""
-    wanted = matrix.gates.reproducible and case.variant.toolkit is not None
-    if wanted and not any(record.built_twice for record in case.builds):
+    """A second build gave the same bytes, if the matrix requires it."""
+    required = matrix.gates.reproducible and case.variant.toolkit is not None
+    if required and not any(record.built_twice for record in case.builds):
         yield "was built once; the matrix wants two builds to agree: build it with --twice"
 
 
-def smoked(_: Matrix, case: ReleaseCase) -> Iterator[str]:
-    """At least one smoke record, all of them green, each of these very bytes."""
+def smoke_records_match(_: Matrix, case: ReleaseCase) -> Iterator[str]:
+    """There is a smoke record; all are green and have the hash of this file."""
     if not case.smokes:
         yield "no smoke record; one expected"
     for record in case.smokes:
-        verdict, _why = smokes.judge_smoke(record.machine, record.imported, record.tests, 0)
+        verdict, _reason = smokes.judge_smoke(record.machine, record.imported, record.tests, 0)
         if record.sha256 != case.candidate.sha256:
             yield f"sha256 {case.candidate.sha256}; a smoke record says {record.sha256}"
         elif not record.ok:
@@ -93,21 +95,21 @@ def smoked(_: Matrix, case: ReleaseCase) -> Iterator[str]:
             yield f"was smoke-tested on {record.machine.platform}; expected {case.variant.platform}"
 
 
-def has_bundled(_: Matrix, case: ReleaseCase) -> Iterator[str]:
-    """It was tried with the bundled packages that are published with it."""
-    tried = [("build record", one.bundled) for one in case.builds]
-    tried += [("smoke record", one.bundled) for one in case.smokes]
-    for what, bundled in tried:
-        for name, wanted in case.bundled.items():
-            came = bundled.get(name)
-            if came is None:
-                yield f"was tried without {name}, as a {what} says"
-            elif came != wanted:
-                yield f"sha256 {wanted} of {name}; a {what} says {came}"
+def bundled_match(_: Matrix, case: ReleaseCase) -> Iterator[str]:
+    """All records name the bundled packages that are published with the wheel."""
+    tried = [("build record", record.bundled) for record in case.builds]
+    tried += [("smoke record", record.bundled) for record in case.smokes]
+    for kind, bundled in tried:
+        for name, digest in case.bundled.items():
+            recorded = bundled.get(name)
+            if recorded is None:
+                yield f"was tried without {name}, as a {kind} says"
+            elif recorded != digest:
+                yield f"sha256 {digest} of {name}; a {kind} says {recorded}"
 
 
 def ran_on_gpu(matrix: Matrix, case: ReleaseCase) -> Iterator[str]:
-    """Where the matrix names a runner with the wheel's GPU, the wheel ran on one."""
+    """The wheel ran on a GPU, if the matrix names a runner with its kind of GPU."""
     labels = gpu_runner(matrix, case.variant)
     if labels and not any(on_gpu(case, record) for record in case.smokes):
         yield (
@@ -124,24 +126,24 @@ def on_gpu(case: ReleaseCase, record: smokes.SmokeRecord) -> bool:
 
 
 RULES: tuple[ReleaseRule, ...] = (
-    named,
-    claimed,
-    gated,
-    built,
+    name_and_tags,
+    claims_match,
+    gates_hold,
+    build_record_matches,
     reproducible,
-    smoked,
-    has_bundled,
+    smoke_records_match,
+    bundled_match,
     ran_on_gpu,
 )
 
 
-def _versions(cases: Sequence[ReleaseCase], expected: Version | None) -> Iterator[str]:
-    """All wheels are of one version, that of the release."""
-    found = {case.variant.id: case.candidate.wheel.version.public for case in cases}
-    wanted = expected.public if expected else next(iter(found.values()), None)
-    for name, version in found.items():
-        if version != wanted:
-            yield f"{name}: version {version}; expected {wanted}"
+def _version_faults(cases: Sequence[ReleaseCase], expected: Version | None) -> Iterator[str]:
+    """A line for each wheel that has another version than the release, or than the first wheel."""
+    versions = {case.variant.id: case.candidate.wheel.version.public for case in cases}
+    right = expected.public if expected else next(iter(versions.values()), None)
+    for name, version in versions.items():
+        if version != right:
+            yield f"{name}: version {version}; expected {right}"
 
 
 def _text(value: object) -> str:

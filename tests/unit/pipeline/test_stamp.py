@@ -50,8 +50,8 @@ def test_claims_enter_the_name_and_the_metadata(wheel, tmp_path):
     assert "Version: 1.2+cu130" in head.splitlines()
     assert wheel_file[0].startswith("Generator: torchwheel (")
     assert wheel_file[1:] == ["Root-Is-Purelib: false", "Tag: py3-none-linux_x86_64"]
-    asked = [line for line in head.splitlines() if line.startswith("Requires-Dist")]
-    assert asked == [
+    requirements = [line for line in head.splitlines() if line.startswith("Requires-Dist")]
+    assert requirements == [
         "Requires-Dist: torchvision",
         "Requires-Dist: numpy",
         "Requires-Dist: torch>=2.11",
@@ -81,16 +81,16 @@ def test_a_wheel_that_claims_nothing_is_packed_the_same_way(wheel, tmp_path):
             data = source.read(name).replace(b"setuptools (1)", b"setuptools (2)")
             target.writestr(zipfile.ZipInfo(name, (2026, 11, 20, 1, 2, 4)), data)
     made = []
-    for one in (wheel, other):
+    for source_wheel in (wheel, other):
         out = tmp_path / f"out-{len(made)}"
         out.mkdir()
-        made.append(repack(one, out))
+        made.append(repack(source_wheel, out))
         assert made[-1].name == wheel.name
         assert read_wheel(made[-1]).claims is None
     assert made[0].read_bytes() == made[1].read_bytes()
 
 
 def test_a_local_version_of_the_project_is_refused(wheel, tmp_path):
-    bent = wheel.rename(tmp_path / "ext-1.2+mine-py3-none-linux_x86_64.whl")
+    renamed = wheel.rename(tmp_path / "ext-1.2+mine-py3-none-linux_x86_64.whl")
     with pytest.raises(TorchwheelError, match="has the local version 'mine' already"):
-        stamp(bent, CLAIMS, tmp_path)
+        stamp(renamed, CLAIMS, tmp_path)

@@ -6,7 +6,7 @@ import pytest
 from release_artifacts import H200, MATRIX, TAG, Artifacts, smoke_of
 
 from torchwheel.check.gates import GATES, GateResult
-from torchwheel.release import gather
+from torchwheel.release import artifacts as artifacts_
 from wheelmaker import make_wheel, stable
 
 
@@ -35,4 +35,4 @@ def artifacts(tmp_path: Path) -> Artifacts:
 def green_gates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every gate holds: no compiler makes machine code here."""
     green = tuple(GateResult(name, True, "fine") for name in GATES)
-    monkeypatch.setattr(gather, "run_gates", lambda *_: green)
+    monkeypatch.setattr(artifacts_, "run_gates", lambda *_: green)

@@ -65,7 +65,7 @@ def smoke_of(
 
 @dataclasses.dataclass
 class Artifacts:
-    """The folders of one release; its methods bend them."""
+    """The folders of one release; its methods damage them."""
 
     root: Path
     matrix: Path

@@ -1,4 +1,4 @@
-"""A release is whole and proven, or it is not written and every fault has its line."""
+"""A release is complete and proven, or it is not written and each fault has a line."""
 
 import dataclasses
 import hashlib
@@ -29,7 +29,7 @@ def run(artifacts: Artifacts, out: Path, *, selection="release", **options) -> s
 
 
 def refused(artifacts: Artifacts, out: Path, **options) -> list[str]:
-    """The lines of a refusal, after which nothing is there."""
+    """The lines of a refusal; nothing was written."""
     before = sorted(out.parent.iterdir())
     with pytest.raises(TorchwheelError) as caught:
         run(artifacts, out, **options)
@@ -46,7 +46,7 @@ def out(tmp_path: Path) -> Path:
 
 
 @green
-def test_a_whole_release(artifacts, out):
+def test_a_complete_release(artifacts, out):
     text = run(artifacts, out, version="v1.0.0")
     assert max(map(len, text.splitlines())) <= 80
     assert text.splitlines()[2:] == [
@@ -108,7 +108,7 @@ def test_a_gpu_that_no_runner_has_is_not_waited_for(artifacts, out):
     assert "cu130-stable     2 KiB   7 ok  not run on a GPU" in run(artifacts, out)
 
 
-# What is bent, and the one line that must come.
+# Each function damages the artifacts; the value is the one line of the refusal.
 
 
 def no_wheel(a: Artifacts) -> None:
@@ -151,7 +151,7 @@ def a_torn_build_record(a: Artifacts) -> None:
     path.write_text(path.read_text()[:40])
 
 
-def a_bent_build_record(a: Artifacts) -> None:
+def a_malformed_build_record(a: Artifacts) -> None:
     a.edit(a.build_file("pure"), gates="7")
 
 
@@ -299,31 +299,34 @@ REFUSALS = {
 
 
 @green
-@pytest.mark.parametrize("bend", REFUSALS, ids=lambda bend: bend.__name__)
-def test_one_fault_is_one_line_and_nothing_is_written(artifacts, out, bend):
-    bend(artifacts)
+@pytest.mark.parametrize("damage", REFUSALS, ids=lambda damage: damage.__name__)
+def test_one_fault_is_one_line_and_nothing_is_written(artifacts, out, damage):
+    damage(artifacts)
     (line,) = refused(artifacts, out, version="1.0.0")
     pure = artifacts.wheels["pure"]
     digest = hashlib.sha256(pure.read_bytes()).hexdigest() if pure.is_file() else ""
-    assert line == REFUSALS[bend].replace("{sha}", digest)
+    assert line == REFUSALS[damage].replace("{sha}", digest)
 
 
 @green
 @pytest.mark.parametrize(
-    ("bend", "beginnings"),
+    ("damage", "beginnings"),
     [
         (
             a_torn_build_record,
             ["wheel-pure/.torchwheel/pure.json: not a build record: ", "pure: 0"],
         ),
-        (a_bent_build_record, ["wheel-pure/.torchwheel/pure.json: not a build record: gates", ""]),
+        (
+            a_malformed_build_record,
+            ["wheel-pure/.torchwheel/pure.json: not a build record: gates", ""],
+        ),
         (smoke_that_is_no_record, ["smoke-pure/smoke/pure.json: not a smoke record: "]),
         (smoke_that_claims_a_gpu, ["cu130-stable: a smoke record says", GPU]),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_a_fault_that_brings_others(artifacts, out, bend, beginnings):
-    bend(artifacts)
+def test_a_fault_that_brings_others(artifacts, out, damage, beginnings):
+    damage(artifacts)
     lines = refused(artifacts, out)
     assert len(lines) == len(beginnings)
     for line, beginning in zip(lines, beginnings, strict=True):
@@ -444,22 +447,22 @@ def test_earlier_releases_stay_in_the_index_alone(artifacts, out, earlier):
 
 
 @green
-@pytest.mark.parametrize("bend", ["wheel", "report", "gone", "schema"])
-def test_an_earlier_release_that_is_not_as_it_was_stops_this_one(artifacts, out, earlier, bend):
+@pytest.mark.parametrize("damage", ["wheel", "report", "gone", "schema"])
+def test_an_earlier_release_that_is_not_as_it_was_stops_this_one(artifacts, out, earlier, damage):
     release = earlier / "v0.9"
     report = release / "release.json"
-    if bend == "wheel":
+    if damage == "wheel":
         (release / "demo-0.9-py3-none-any.whl").write_bytes(b"other")
-    elif bend == "report":
+    elif damage == "report":
         report.write_text("[]")
-    elif bend == "gone":
+    elif damage == "gone":
         report.unlink()
     else:
         artifacts.edit(report, schema=2)
     with pytest.raises(TorchwheelError) as caught:
         run(artifacts, out, earlier=earlier)
     (line,) = str(caught.value).splitlines()
-    place = "demo-0.9-py3-none-any.whl: sha256 is not" if bend == "wheel" else "release.json: not"
+    place = "demo-0.9-py3-none-any.whl: sha256 is not" if damage == "wheel" else "release.json: not"
     assert line.startswith(f"{release}/{place}")
     assert not out.exists()
 

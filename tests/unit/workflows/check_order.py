@@ -1,4 +1,4 @@
-"""Checks of the order: artifacts come before they are wanted, nothing unproven is published."""
+"""Checks of the order: artifacts exist before they are read, only proven wheels are published."""
 
 import dataclasses
 import itertools
@@ -11,7 +11,7 @@ from workflow_files import EXPRESSION, LOCAL, Files, jobs, local, needs
 UPLOAD, DOWNLOAD = "actions/upload-artifact", "actions/download-artifact"
 RELEASE = ".github/workflows/release.yml"
 CHAIN = ("wheels", "smoke", "assemble")
-OF_A_WHEEL = (
+WHEEL_ARTIFACT = (
     "dist/*.whl",
     "dist/bundled/*.whl",
     "dist/.torchwheel/*.json",
@@ -32,11 +32,13 @@ class Node:
 def nodes(
     files: Files, path: str, prefix: str = "", outer: frozenset[str] = frozenset()
 ) -> Iterator[Node]:
-    """All jobs of a run of one workflow."""
+    """All jobs of one workflow's run, with those of the workflows that it calls."""
     every = jobs(files.workflows.get(path, {}))
     for name, job in every.items():
-        earlier = {other for one in _all_needs(every, name) for other in _inside(files, every, one)}
-        before = frozenset(f"{prefix}{one}" for one in earlier) | outer
+        earlier = {
+            inner for need in _all_needs(every, name) for inner in _inside(files, every, need)
+        }
+        before = frozenset(f"{prefix}{inner}" for inner in earlier) | outer
         uses = job.get("uses", "")
         if uses.startswith(LOCAL):
             yield from nodes(files, local(uses), f"{prefix}{name}.", before)
@@ -53,47 +55,47 @@ def _inside(files: Files, every: Mapping[str, Any], name: str) -> Iterator[str]:
 
 
 def _all_needs(every: Mapping[str, Any], name: str) -> set[str]:
-    found: set[str] = set()
-    wanted = [name]
-    while wanted:
-        for one in needs(every[wanted.pop()]):
-            if one not in found and one in every:
-                found.add(one)
-                wanted.append(one)
-    return found
+    names: set[str] = set()
+    pending = [name]
+    while pending:
+        for need in needs(every[pending.pop()]):
+            if need not in names and need in every:
+                names.add(need)
+                pending.append(need)
+    return names
 
 
 def artifacts_come_first(files: Files) -> Iterator[str]:
-    """What a job downloads was uploaded, once, by a job that ran before it."""
+    """Each artifact that a job downloads was uploaded once, by a job that ran before it."""
     for path, document in files.workflows.items():
         if set(document["on"]) == {"workflow_call"}:
-            continue  # is part of other runs
-        found = list(nodes(files, path))
+            continue  # other workflows call it
+        run = list(nodes(files, path))
         uploads: dict[str, str] = {}
-        for node in found:
+        for node in run:
             for name in _artifacts(node, UPLOAD):
                 if name in uploads:
                     yield f"{path}: {node.name}: {name} is uploaded by {uploads[name]} too"
                 uploads[name] = node.name
-        for node in found:
+        for node in run:
             for name in _artifacts(node, DOWNLOAD):
                 if uploads.get(name) not in node.before:
                     yield f"{path}: {node.name}: no job before it uploads {name}"
 
 
-def wheels_are_kept_whole(files: Files) -> Iterator[str]:
+def wheel_artifacts_are_complete(files: Files) -> Iterator[str]:
     """The artifact of a wheel has its bundled packages and its records."""
     for path, document in files.workflows.items():
         for name, job in jobs(document).items():
-            for given in _given(job, UPLOAD):
-                if str(given["name"]).startswith("wheel-"):
-                    kept = EXPRESSION.sub("*", given["path"]).split()
-                    left_out = [one for one in OF_A_WHEEL if one not in kept]
-                    yield from (f"{path}: {name}: keeps no {one}" for one in left_out)
+            for inputs in _inputs(job, UPLOAD):
+                if str(inputs["name"]).startswith("wheel-"):
+                    uploaded = EXPRESSION.sub("*", inputs["path"]).split()
+                    missing = [pattern for pattern in WHEEL_ARTIFACT if pattern not in uploaded]
+                    yield from (f"{path}: {name}: keeps no {pattern}" for pattern in missing)
 
 
 def release_is_proven(files: Files) -> Iterator[str]:
-    """Whatever may write needs assemble, which needs smoke, which needs wheels."""
+    """Each job that may write needs assemble, assemble needs smoke, smoke needs wheels."""
     every = jobs(files.workflows[RELEASE])
     for first, then in itertools.pairwise(CHAIN):
         if then in every and first not in _all_needs(every, then):
@@ -112,7 +114,7 @@ def release_is_proven(files: Files) -> Iterator[str]:
 
 
 def least_permissions(files: Files) -> Iterator[str]:
-    """Nothing may write but jobs of the release, each of which says what."""
+    """Only jobs of the release may write, each with its own permissions."""
     for path, document in files.workflows.items():
         if document.get("permissions") not in ({}, {"contents": "read"}):
             yield f"{path}: permissions of the workflow: {document.get('permissions')}"
@@ -133,12 +135,14 @@ def _up(node: Node) -> list[str]:
 
 
 def _artifacts(node: Node, action: str) -> list[str]:
-    """Names or patterns, with `*` where a job's own variant stands."""
-    given = _given(node.job, action)
-    return [EXPRESSION.sub("*", str(one.get("name", one.get("pattern")))) for one in given]
+    """Names or patterns of artifacts, with `*` in place of expressions."""
+    return [
+        EXPRESSION.sub("*", str(inputs.get("name", inputs.get("pattern"))))
+        for inputs in _inputs(node.job, action)
+    ]
 
 
-def _given(job: Mapping[str, Any], action: str) -> list[Mapping[str, Any]]:
+def _inputs(job: Mapping[str, Any], action: str) -> list[Mapping[str, Any]]:
     return [
         step.get("with", {})
         for step in job.get("steps", [])

@@ -19,7 +19,7 @@ _OF_ACTIONS = {"actions/deploy-pages": {"page_url"}}
 
 @functools.cache
 def github_output() -> dict[str, Any]:
-    """What `matrix --github --output` tells a workflow about the real matrix, by name."""
+    """The outputs of `matrix --github --output` for the real matrix, by name."""
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         file = Path(folder) / "output"
         call = ["matrix", "--matrix", str(ROOT / "matrix.yaml"), "--github", "--output", str(file)]
@@ -29,7 +29,7 @@ def github_output() -> dict[str, Any]:
 
 
 def references_exist(files: Files) -> Iterator[str]:
-    """Outputs, inputs and keys that expressions name are there."""
+    """The outputs, inputs and matrix keys that expressions name exist."""
     for path, document in files.workflows.items():
         for name, job in jobs(document).items():
             for ref in sorted(references({k: v for k, v in job.items() if k != "steps"})):
@@ -47,7 +47,7 @@ def references_exist(files: Files) -> Iterator[str]:
 
 
 def no_secrets(files: Files) -> Iterator[str]:
-    """No job is given a secret; the token goes where it can do nothing but handle releases."""
+    """No job reads a secret; a job with a token may do nothing but handle releases."""
     for path, document in files.workflows.items():
         for name, job in jobs(document).items():
             found = references(job) | ({"secrets"} if "secrets" in job else set())
@@ -77,7 +77,7 @@ def _outer_fault(files: Files, path: str, ref: str) -> str | None:
 def _job_fault(
     files: Files, path: str, job: Mapping[str, Any], ref: str, before: int
 ) -> str | None:
-    """Why `ref` means nothing in a job; its steps from `before` on have not run yet."""
+    """The fault of a reference in a job, if any; only the first `before` steps have run."""
     kind, *rest = ref.split(".")
     if kind == "inputs":
         return _input_fault(files, path, ref)

@@ -1,4 +1,4 @@
-"""Checks of what is run: nox sessions, the options they are given, the variables they read."""
+"""Checks of the commands: nox sessions, their options, the variables that they read."""
 
 import contextlib
 import io
@@ -14,12 +14,12 @@ from torchwheel.cli import parser
 INSTALL = (
     'python -m pip install --require-hashes --requirement "$GITHUB_ACTION_PATH/requirements.txt"'
 )
-_GIVEN = ("GITHUB_OUTPUT", "GITHUB_ACTION_PATH")
+_SET_BY_GITHUB = ("GITHUB_OUTPUT", "GITHUB_ACTION_PATH")
 _VARIABLE = re.compile(r"\$\{?(\w+)\}?")
 
 
-def every_run_is_a_session(files: Files) -> Iterator[str]:
-    """One nox call, with options that its command takes; nothing is expanded by GitHub in it."""
+def every_run_is_a_nox_session(files: Files) -> Iterator[str]:
+    """Each run is one nox call with options that exist, and without expressions of GitHub."""
     known = sessions()
     for path, document in files.documents.items():
         for step in steps(document):
@@ -52,30 +52,30 @@ def _wrong(run: str, known: Mapping[str, Session]) -> Iterator[str]:
 
 
 def _parsed(call: list[str]) -> Iterator[str]:
-    said = io.StringIO()
+    output = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-            # Variables may hold any text but none that looks like an option.
+        with contextlib.redirect_stderr(output), contextlib.redirect_stdout(output):
+            # A variable may hold any text that does not look like an option.
             parser().parse_args([_VARIABLE.sub("x", word) for word in call])
     except SystemExit:
-        yield said.getvalue().strip().splitlines()[-1]
+        yield output.getvalue().strip().splitlines()[-1]
 
 
 def every_variable_is_set(files: Files) -> Iterator[str]:
-    """Variables of a run are those of its step, and the step has none that nobody reads."""
+    """A run reads only variables that its step sets, and the step sets none that is not read."""
     for path, document in files.documents.items():
         for step in steps(document):
-            given = set(step.get("env", {}))
+            declared = set(step.get("env", {}))
             read = set(_VARIABLE.findall(step.get("run", "")))
-            for name in sorted(read - given - set(_GIVEN)):
+            for name in sorted(read - declared - set(_SET_BY_GITHUB)):
                 yield f"{path}: ${name} is not in the step's env"
-            for name in sorted(given - read):
+            for name in sorted(declared - read):
                 if not name.startswith("SCCACHE_") and name != "GH_TOKEN":
                     yield f"{path}: {name} is in a step's env and not read"
 
 
-def no_way_around(files: Files) -> Iterator[str]:
-    """A job or step runs only if all before it were green."""
+def no_failure_is_ignored(files: Files) -> Iterator[str]:
+    """A job or step runs only if all before it succeeded."""
     for path, document in files.workflows.items():
         for part in [*jobs(document).values(), *steps(document)]:
             if part.get("continue-on-error"):

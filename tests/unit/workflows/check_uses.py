@@ -1,4 +1,4 @@
-"""Checks of what is used: pinned actions, local actions and workflows with their inputs."""
+"""Checks of `uses`: actions are pinned, local actions and workflows get their inputs."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ _COMMENTED = re.compile(r"uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$")
 
 
 def every_use_is_pinned(files: Files) -> Iterator[str]:
-    """By 40 hex digits with the version beside them, or in this repository."""
+    """Each action is pinned by 40 hex digits with the version beside them, or is a local one."""
     for path, document in files.documents.items():
         for part in [*jobs(document).values(), *steps(document)]:
             uses = part.get("uses")
@@ -34,11 +34,11 @@ def one_pin_for_each_action(files: Files) -> Iterator[str]:
     for text in files.texts.values():
         for name, pin in re.findall(r"uses: ([\w./-]+)@(.*)", text):
             pins.setdefault(name, set()).add(pin)
-    yield from (f"{name}: {len(found)} pins" for name, found in pins.items() if len(found) > 1)
+    yield from (f"{name}: {len(used)} pins" for name, used in pins.items() if len(used) > 1)
 
 
-def calls_fit(files: Files) -> Iterator[str]:
-    """A local workflow or action is given exactly the inputs it declares."""
+def inputs_match(files: Files) -> Iterator[str]:
+    """A call of a local workflow or action passes the inputs that it declares."""
     for path, document in files.documents.items():
         for part in [*jobs(document).values(), *steps(document)]:
             uses = part.get("uses", "")
@@ -48,11 +48,11 @@ def calls_fit(files: Files) -> Iterator[str]:
 
 
 def _wrong(part: Mapping[str, Any], declared: Mapping[str, Any]) -> Iterator[str]:
-    given = set(part.get("with", {}))
-    for name in sorted(given - set(declared)):
+    passed = set(part.get("with", {}))
+    for name in sorted(passed - set(declared)):
         yield f"no input {name}"
     for name, about in declared.items():
-        if about.get("required") and name not in given:
+        if about.get("required") and name not in passed:
             yield f"input {name} is missing"
 
 

@@ -1,4 +1,4 @@
-"""The workflows as data, together with all that they may speak of: sessions, options, variants."""
+"""Reads the workflows and actions, and the nox sessions that they call."""
 
 import ast
 import dataclasses
@@ -18,7 +18,7 @@ LOCAL = "$/"
 
 @dataclasses.dataclass(frozen=True)
 class Session:
-    """A nox session, and the torchwheel command it calls, if it calls one."""
+    """A nox session, and the torchwheel command that it runs, if any."""
 
     name: str
     command: str | None
@@ -60,24 +60,24 @@ def _loaded(text: str) -> dict[str, Any]:
 
 def committed() -> Files:
     folder = ROOT / ".github"
-    found = [*folder.glob("workflows/*.y*ml"), *folder.glob("actions/*/action.y*ml")]
-    return Files({str(path.relative_to(ROOT)): path.read_text() for path in sorted(found)})
+    paths = [*folder.glob("workflows/*.y*ml"), *folder.glob("actions/*/action.y*ml")]
+    return Files({str(path.relative_to(ROOT)): path.read_text() for path in sorted(paths)})
 
 
 @functools.cache
 def sessions() -> dict[str, Session]:
-    """The sessions of noxfile.py, read and not run."""
-    found: dict[str, Session] = {}
+    """The sessions of noxfile.py, which is parsed but not run."""
+    by_name: dict[str, Session] = {}
     for node in ast.parse((ROOT / "noxfile.py").read_text()).body:
         decorators = getattr(node, "decorator_list", [])
         for decorator in decorators:
             call = decorator.func if isinstance(decorator, ast.Call) else decorator
             if ast.unparse(call) == "nox.session":
-                given = {k.arg: k.value for k in getattr(decorator, "keywords", [])}
-                named = given.get("name")
-                name = named.value if isinstance(named, ast.Constant) else node.name
-                found[name] = Session(name, _command(node))
-    return found
+                keywords = {k.arg: k.value for k in getattr(decorator, "keywords", [])}
+                value = keywords.get("name")
+                name = value.value if isinstance(value, ast.Constant) else node.name
+                by_name[name] = Session(name, _command(node))
+    return by_name
 
 
 def _command(node: ast.AST) -> str | None:
@@ -112,7 +112,7 @@ def texts(value: Any) -> Iterator[str]:
 
 
 def references(value: Any) -> set[str]:
-    """What the expressions below a value refer to, e.g. `needs.matrix.outputs.matrix`."""
+    """The references in the expressions below a value, e.g. `needs.matrix.outputs.matrix`."""
     # An `if` is an expression without its braces.
     found = {ref for text in texts(value) for e in EXPRESSION.findall(text) for ref in _refs(e)}
     if isinstance(value, Mapping) and "if" in value:
@@ -125,11 +125,11 @@ def _refs(expression: str) -> list[str]:
 
 
 def needs(job: Mapping[str, Any]) -> list[str]:
-    given = job.get("needs", [])
-    return [given] if isinstance(given, str) else list(given)
+    names = job.get("needs", [])
+    return [names] if isinstance(names, str) else list(names)
 
 
 def local(uses: str) -> str:
-    """The file that a local `uses` means."""
+    """The file of a local `uses`."""
     path = uses.removeprefix(LOCAL)
     return path if path.endswith((".yml", ".yaml")) else f"{path}/action.yml"

@@ -1,4 +1,4 @@
-"""Reads the artifacts that were handed in: wheels and records, out of folders."""
+"""Reads the artifacts of a release: wheels and records, from folders."""
 
 import dataclasses
 import json
@@ -26,7 +26,7 @@ from torchwheel.text import join_names
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """One wheel as it lies there."""
+    """A wheel of a variant: the file, its claims, its hash and the results of its gates."""
 
     wheel: Wheel
     claims: Claims
@@ -39,8 +39,8 @@ class Candidate:
         return self.wheel.path
 
 
-def examine(wheel: Wheel, limits: Limits) -> Candidate:
-    """Hash and judge a wheel; a WheelError says why it cannot be one of ours."""
+def read_candidate(wheel: Wheel, limits: Limits) -> Candidate:
+    """Hash a wheel and run its gates; raise a WheelError if it has no claims."""
     path = wheel.path
     if wheel.claims is None:
         raise WheelError(f"{path}: claims nothing (no torchwheel.json): not made by this pipeline")
@@ -49,7 +49,7 @@ def examine(wheel: Wheel, limits: Limits) -> Candidate:
 
 @dataclasses.dataclass(frozen=True)
 class BundledWheel:
-    """A bundled package: every artifact holds the same file."""
+    """The wheel of a bundled package; every artifact holds the same file."""
 
     wheel: Wheel
     sha256: str
@@ -61,41 +61,41 @@ class BundledWheel:
 
 
 def is_bundled(wheel: Wheel, matrix: Matrix) -> bool:
-    """Whether a wheel was made for no variant, and is not of the project itself."""
+    """Whether a wheel has no claims and is not of the project itself."""
     return wheel.claims is None and wheel.name != canonicalize_name(matrix.project.name)
 
 
-def distinct(wheels: Sequence[Wheel]) -> tuple[tuple[BundledWheel, ...], list[str]]:
-    """Each bundled package once, and a line for each that is malformed or differs by artifact."""
-    found: dict[str, BundledWheel] = {}
+def bundled_wheels(wheels: Sequence[Wheel]) -> tuple[tuple[BundledWheel, ...], list[str]]:
+    """Each bundled package once; a line for each that is malformed or differs by artifact."""
+    by_name: dict[str, BundledWheel] = {}
     faults: list[str] = []
     for wheel in wheels:
         digest = sha256(wheel.path)
-        known = found.setdefault(wheel.path.name, BundledWheel(wheel, digest))
-        if known.sha256 != digest:
-            faults.append(f"{wheel.path}: sha256 {digest}; {known.path} has {known.sha256}")
-    for package in found.values():
+        first = by_name.setdefault(wheel.path.name, BundledWheel(wheel, digest))
+        if first.sha256 != digest:
+            faults.append(f"{wheel.path}: sha256 {digest}; {first.path} has {first.sha256}")
+    for package in by_name.values():
         try:
             read_bundled(package.path)
         except TorchwheelError as error:
             faults.append(str(error))
-    return tuple(found[name] for name in sorted(found)), faults
+    return tuple(by_name[name] for name in sorted(by_name)), faults
 
 
-def check_complete(
+def check_bundled(
     matrix: Matrix, bundled: Sequence[BundledWheel], earlier: Sequence[IndexedWheel]
 ) -> Iterator[str]:
-    """One wheel for each that the matrix names; a name that was published keeps its bytes."""
-    wanted = matrix.project.bundled
-    if len(bundled) != len(wanted):
-        came = join_names(one.path.name for one in bundled) or "none"
-        expected = f"one for each of {join_names(wanted)}" if wanted else "none"
-        yield f"bundled packages: {came}; expected {expected}"
+    """A line if the matrix names others, and for each file that was published with other bytes."""
+    folders = matrix.project.bundled
+    if len(bundled) != len(folders):
+        found = join_names(package.path.name for package in bundled) or "none"
+        expected = f"one for each of {join_names(folders)}" if folders else "none"
+        yield f"bundled packages: {found}; expected {expected}"
     published = {wheel.path.name: wheel.path for wheel in earlier}
-    for one in bundled:
-        before = published.get(one.path.name)
-        if before and sha256(before) != one.sha256:
-            yield f"{one.path}: {before} was published with other bytes; raise its version"
+    for package in bundled:
+        before = published.get(package.path.name)
+        if before and sha256(before) != package.sha256:
+            yield f"{package.path}: {before} was published with other bytes; raise its version"
 
 
 T = TypeVar("T")
@@ -106,59 +106,59 @@ SMOKE_FOLDER = "smoke"
 
 
 @dataclasses.dataclass(frozen=True)
-class Artifact(Generic[T]):
-    """A record and the file it came from."""
+class RecordFile(Generic[T]):
+    """A record and its file."""
 
     path: Path
     record: T
 
 
 @dataclasses.dataclass(frozen=True)
-class Gathered:
-    """Everything of the folders that can matter to a release."""
+class Artifacts:
+    """The wheels and records of a release, and a line for each file that is malformed."""
 
     wheels: tuple[Path, ...]
-    builds: tuple[Artifact[build_record.BuildRecord], ...]
-    smokes: tuple[Artifact[smoke_record.SmokeRecord], ...]
+    builds: tuple[RecordFile[build_record.BuildRecord], ...]
+    smokes: tuple[RecordFile[smoke_record.SmokeRecord], ...]
     faults: tuple[str, ...]
 
 
-def gather(folders: Sequence[Path]) -> Gathered:
-    """Read folders that `torchwheel wheels` and `smoke` wrote, or folders of such folders."""
+def read_artifacts(folders: Sequence[Path]) -> Artifacts:
+    """Read outputs of `torchwheel wheels` and `smoke`, or folders of such outputs."""
     for folder in folders:
         if not folder.is_dir():
             raise UsageError(f"a folder of wheels and records expected at {folder}, which is none")
-    places = [place for folder in folders for place in _places(folder)]
+    outputs = [output for folder in folders for output in _outputs(folder)]
     faults: list[str] = []
-    return Gathered(
+    return Artifacts(
         wheels=(
-            *_files(places, "*.whl", faults),
-            *_files(places, f"{BUNDLED_FOLDER}/*.whl", faults),
+            *_files(outputs, "*.whl", faults),
+            *_files(outputs, f"{BUNDLED_FOLDER}/*.whl", faults),
         ),
         builds=tuple(
-            found
-            for path in _files(places, f"{build_record.FOLDER}/*.json", faults)
-            for found in _read(path, _BUILD, "build", faults)
+            file
+            for path in _files(outputs, f"{build_record.FOLDER}/*.json", faults)
+            for file in _read(path, _BUILD, "build", faults)
         ),
         smokes=tuple(
-            found
-            for path in _files(places, f"{SMOKE_FOLDER}/*.json", faults)
-            for found in _read(path, _SMOKE, "smoke", faults, smoke_record.SCHEMA)
+            file
+            for path in _files(outputs, f"{SMOKE_FOLDER}/*.json", faults)
+            for file in _read(path, _SMOKE, "smoke", faults, smoke_record.SCHEMA)
         ),
         faults=tuple(faults),
     )
 
 
-def _places(folder: Path) -> list[Path]:
-    """The folder itself if it is one run's output, else the folders in it: one an artifact."""
+def _outputs(folder: Path) -> list[Path]:
+    """The folder itself if a run wrote it, else it and the folders in it, one for each artifact."""
     if (folder / build_record.FOLDER).is_dir() or (folder / SMOKE_FOLDER).is_dir():
         return [folder]
     return [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]
 
 
-def _files(places: Sequence[Path], pattern: str, faults: list[str]) -> Iterator[Path]:
-    for path in (path for place in places for path in sorted(place.glob(pattern))):
-        # A link could name any file of the machine that publishes.
+def _files(outputs: Sequence[Path], pattern: str, faults: list[str]) -> Iterator[Path]:
+    for path in (path for output in outputs for path in sorted(output.glob(pattern))):
+        # A link could lead to any file of the machine that publishes.
         if path.is_symlink() or not path.is_file():
             faults.append(f"{path}: is no plain file")
         else:
@@ -167,7 +167,7 @@ def _files(places: Sequence[Path], pattern: str, faults: list[str]) -> Iterator[
 
 def _read(
     path: Path, kind: TypeAdapter[T], name: str, faults: list[str], schema: int | None = None
-) -> Iterator[Artifact[T]]:
+) -> Iterator[RecordFile[T]]:
     try:
         text = path.read_text(encoding="utf-8")
         record = kind.validate_json(text, strict=True)
@@ -180,4 +180,4 @@ def _read(
     except (OSError, ValueError) as error:
         faults.append(f"{path}: not a {name} record: {' '.join(str(error).split())}")
     else:
-        yield Artifact(path, record)
+        yield RecordFile(path, record)
