@@ -16,9 +16,10 @@ import pytest
 
 from torchwheel.console import Quiet
 from torchwheel.errors import TorchwheelError
+from torchwheel.pip import run_pip
 from torchwheel.toolkit import provide
 from torchwheel.toolkit.host import host_compiler
-from torchwheel.toolkit.index import run_pip, target_options
+from torchwheel.toolkit.index import target_options
 from torchwheel.toolkit.lock import components
 from torchwheel.toolkit.verify import agreed_release, probe
 

@@ -14,8 +14,8 @@ from torchwheel.claims import LibraryNeeds
 from torchwheel.machine.discovery import find_host
 from torchwheel.machine.facts import InstalledToolkit, Machine, Torch
 from torchwheel.machine.toolkits import cuda_toolkits
+from torchwheel.pip import run_pip
 from torchwheel.toolkit.host import HostCompiler
-from torchwheel.toolkit.index import run_pip
 from torchwheel.toolkit.lock import components
 from torchwheel.validate import torch_rules
 from torchwheel.validate.checks import build_findings

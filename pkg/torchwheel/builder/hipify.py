@@ -4,15 +4,15 @@ import dataclasses
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from torchwheel import process
 from torchwheel.builder.extension import Extension
 from torchwheel.builder.sources import DeviceFile, Sources
 from torchwheel.builder.target import Target
-from torchwheel.errors import TorchwheelError, UsageError, program_error
+from torchwheel.errors import UsageError
 from torchwheel.files import make_folder_atomically, path_inside
 
 _CHILD = Path(__file__).with_name("hipify_child.py")
@@ -72,22 +72,10 @@ def _translated(
     folder: Path, files: Sequence[str], include_dirs: Sequence[str], python: Path
 ) -> Mapping[str, str]:
     command = [str(python), "-c", _CHILD.read_text(encoding="utf-8"), str(folder)]
-    try:
-        done = subprocess.run(
-            [*command, *include_dirs, "--", *files],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-        )
-    except OSError as error:
-        raise TorchwheelError(f"{python}: does not start: {error.strerror}") from error
-    if done.returncode:
-        why = (done.stderr.splitlines() or ["it said nothing"])[-1]
-        raise program_error(f"hipify, which is part of torch, failed in {python}: {why}")
-    became: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
-    return became
+    done = process.run([*command, *include_dirs, "--", *files], cwd=folder)
+    done.require(f"hipify, which is part of torch, failed in {python}")
+    translated: dict[str, str] = json.loads(done.output.splitlines()[-1])
+    return translated
 
 
 def hipify_sources(

@@ -1,22 +1,16 @@
 """A build as data, rendered to ninja and run."""
 
-import contextlib
 import dataclasses
-import fcntl
 import os
-import pty
 import re
 import shlex
-import struct
-import subprocess
 import sys
-import termios
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO
 
 import ninja
 
+from torchwheel import process
 from torchwheel.errors import program_error
 from torchwheel.files import write_text
 
@@ -40,7 +34,6 @@ class Plan:
     outputs: tuple[str, ...]
 
 
-_CODES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 _PROGRESS = re.compile(r"^(\[\d+/\d+\]|waiting:) ")
 
 
@@ -80,51 +73,17 @@ def run(plan: Plan, folder: Path, jobs: int, say: Callable[[str], None]) -> list
     if not file.exists() or file.read_text(encoding="utf-8") != text:
         write_text(file, text)
     command = [str(Path(ninja.BIN_DIR) / "ninja"), "-C", str(folder), "-j", str(jobs)]
-    lines = []
-    with _on_a_terminal(command) as (process, said):
-        for line in said:
-            lines.append(line)
-            say(line)
-    if process.returncode:
+    lines: list[str] = []
+
+    def hear(line: str) -> None:
+        lines.append(line)
+        say(line)
+
+    # On a terminal ninja names a step at its start, elsewhere at its end.
+    env = {**os.environ, "NINJA_STATUS": "[%s/%t] ", "TERM": "xterm"}
+    if process.stream_terminal(command, hear, env):
         raise program_error(_failure(lines))
     return [folder / output for output in plan.outputs]
-
-
-@contextlib.contextmanager
-def _on_a_terminal(command: list[str]) -> Iterator[tuple[subprocess.Popen[bytes], Iterator[str]]]:
-    """Run ninja on a pseudo-terminal: there it names a step at its start, elsewhere at its end."""
-    ours, its = pty.openpty()
-    # Wide, so that ninja does not shorten its lines.
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 1000, 0, 0))
-    env = {**os.environ, "NINJA_STATUS": "[%s/%t] ", "TERM": "xterm"}
-    with (
-        os.fdopen(ours, "rb", buffering=0) as terminal,
-        subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=its, stderr=subprocess.STDOUT, env=env
-        ) as process,
-    ):
-        os.close(its)
-        yield process, _lines(terminal)
-
-
-def _lines(terminal: IO[bytes]) -> Iterator[str]:
-    """Lines as they come, without the codes that draw them over each other, each said once."""
-    rest, last = b"", ""
-    while True:
-        try:
-            block = terminal.read(1 << 16)
-        except OSError:
-            # Linux's way to say that the other end is closed.
-            block = b""
-        # A status line ends with "erase to the end of the line", not with a line feed.
-        *whole, rest = re.split(rb"[\r\n]+|\x1b\[K", rest + block)
-        for part in [*whole, *([] if block else [rest])]:
-            line = _CODES.sub("", part.decode("utf-8", "replace")).rstrip()
-            if line and line != last:
-                yield line
-                last = line
-        if not block:
-            return
 
 
 def _failure(lines: list[str]) -> str:

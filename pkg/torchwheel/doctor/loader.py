@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import os
 import re
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerDefSection
 
+from torchwheel import process
 from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.elf import Library, refuse_malformed, versions_needed
 
@@ -228,11 +228,9 @@ def _system() -> Mapping[str, Iterable[Path]]:
     for program in ("/sbin/ldconfig", "/usr/sbin/ldconfig"):
         if not os.access(program, os.X_OK):
             continue
-        done = subprocess.run(
-            [program, "-p"], capture_output=True, text=True, errors="replace", check=False
-        )
+        done = process.run([program, "-p"])
         table: dict[str, list[Path]] = {}
-        for soname, path in re.findall(r"^\s+(\S+) \(.*\) => (\S+)$", done.stdout, re.MULTILINE):
+        for soname, path in re.findall(r"^\s+(\S+) \(.*\) => (\S+)$", done.output, re.MULTILINE):
             table.setdefault(soname, []).append(Path(path))
         return table
     return {}

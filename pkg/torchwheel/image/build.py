@@ -3,13 +3,13 @@
 import dataclasses
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from torchwheel import process
 from torchwheel.console import Progress
-from torchwheel.errors import TorchwheelError, program_error
+from torchwheel.errors import TorchwheelError
 from torchwheel.files import path_inside
 from torchwheel.image.engine import Engine
 from torchwheel.image.recipes import Base, Image, digest, reference
@@ -35,17 +35,10 @@ def make_base(engine: Engine, base: Base, progress: Progress) -> str:
         # The release files of testing and unstable are often out of date on mirrors.
         command += ['--aptopt=Acquire::Check-Valid-Until "false"']
         command += [f"--architectures={machine}"] if machine else []
-        done = subprocess.run(
-            [*command, base.suite, str(archive)],
-            # The same packages then give the same archive, whatever the day.
-            env={**os.environ, "SOURCE_DATE_EPOCH": "0"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            lines = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-            raise program_error(f"mmdebstrap {base.suite}: {(lines or ['it said nothing'])[-1]}")
+        # With a fixed date the same packages give the same archive on any day.
+        env = {**os.environ, "SOURCE_DATE_EPOCH": "0"}
+        done = process.run([*command, base.suite, archive], env=env)
+        done.require(f"mmdebstrap {base.suite}")
         arguments = ["import", *(["--arch", machine] if machine else []), str(archive), base.local]
         engine.call(arguments, f"base image {base.suite}")
     return engine.content_of(base.local) or ""

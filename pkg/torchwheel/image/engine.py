@@ -5,11 +5,11 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from torchwheel import process
 from torchwheel.data import FOLDER
 from torchwheel.errors import TorchwheelError, UsageError, program_error
 
@@ -24,6 +24,8 @@ LABEL = "torchwheel.run"
 
 _CAP_SYS_RESOURCE = 24
 _SERVER_SECONDS = 10
+# A line of the engine, or of apt in an image's build.
+_ERROR = re.compile(r"\berror\b|^E: ", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,38 +44,28 @@ class Engine:
             log: where everything it says is kept, if anywhere; it then returns "".
         """
         try:
-            if log is None:
-                done = self._run(arguments, subprocess.PIPE)
-                said = done.stdout
-            else:
-                with log.open("w", encoding="utf-8") as file:
-                    done = self._run(arguments, file.fileno())
-                said = log.read_text(encoding="utf-8", errors="replace")
-        except OSError as error:
-            raise TorchwheelError(f"{doing}: {self.name}: {error.strerror}") from error
-        if done.returncode:
-            kept = f" (all of it in {log})" if log else ""
-            raise program_error(f"{doing}: {self.name}: {_reason(said)}{kept}")
-        return "" if log else said
+            done = self._run(arguments, log)
+        except process.NotRunError as error:
+            raise TorchwheelError(f"{doing}: {error}") from error
+        if done.status:
+            pointer = f" (all of it in {log})" if log else ""
+            raise program_error(f"{doing}: {self.name}: {done.reason(_ERROR)}{pointer}")
+        return "" if log else done.output
 
     def succeeds(self, arguments: Sequence[str], log: Path = Path(os.devnull)) -> bool:
         """Whether a command of the engine ends well; what it says is kept in `log`."""
-        with log.open("w", encoding="utf-8") as file:
-            return self._run(arguments, file.fileno()).returncode == 0
+        return self._run(arguments, log).status == 0
 
     def content_of(self, reference: str) -> str | None:
         """Names the files of an image that is here, by the hashes of its layers; else None.
 
         Not the image's id: that changes with the moment it was made.
         """
-        done = self._run(
-            ["image", "inspect", "--format", "{{json .RootFS.Layers}}", reference],
-            subprocess.PIPE,
-            errors=subprocess.DEVNULL,
-        )
-        if done.returncode:
+        command = ["image", "inspect", "--format", "{{json .RootFS.Layers}}", reference]
+        done = self._run(command, merge=False)
+        if done.status:
             return None
-        return hashlib.sha256(done.stdout.strip().encode()).hexdigest()
+        return hashlib.sha256(done.output.strip().encode()).hexdigest()
 
     def remove_containers(self, run: str) -> None:
         """Remove what a killed run left; `run` is the value of its LABEL."""
@@ -86,18 +78,10 @@ class Engine:
             self.call(["rm", "--force", "--volumes", *names], "removing containers")
 
     def _run(
-        self, arguments: Sequence[str], output: int, errors: int = subprocess.STDOUT
-    ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [self.name, *arguments],
-            env={**os.environ, **self.environ},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=errors,
-            text=True,
-            errors="replace",
-            check=False,
-        )
+        self, arguments: Sequence[str], log: Path | None = None, *, merge: bool = True
+    ) -> process.ProcessResult:
+        env = {**os.environ, **self.environ}
+        return process.run([self.name, *arguments], env=env, merge=merge, log=log)
 
 
 def volume_options(volumes: Iterable[Volume]) -> list[str]:
@@ -122,16 +106,12 @@ def find_engine(environ: Mapping[str, str] = os.environ) -> Engine:
 
 
 def _docker_answers() -> bool:
+    command = ["docker", "version", "--format", "{{.Server.Version}}"]
     try:
-        done = subprocess.run(
-            ["docker", "version", "--format", "{{.Server.Version}}"],
-            capture_output=True,
-            timeout=_SERVER_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        done = process.run(command, timeout=_SERVER_SECONDS)
+    except process.NotRunError:
         return False
-    return done.returncode == 0 and bool(done.stdout.strip())
+    return done.status == 0 and bool(done.output.strip())
 
 
 def _podman_environ(environ: Mapping[str, str]) -> Mapping[str, str]:
@@ -146,10 +126,3 @@ def _is_restricted(status: Path) -> bool:
     found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status.read_text(), re.MULTILINE)
     capable = found is not None and int(found[1], 16) >> _CAP_SYS_RESOURCE & 1
     return os.geteuid() == 0 and not capable
-
-
-def _reason(said: str) -> str:
-    """The line that says why: the last that names an error, else the last."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    named = [line for line in lines if re.search(r"\berror\b|^E: ", line, re.IGNORECASE)]
-    return (named or lines or ["it said nothing"])[-1]

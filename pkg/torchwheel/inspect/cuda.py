@@ -4,11 +4,11 @@ import importlib.metadata
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from torchwheel import process
 from torchwheel.arch.model import Arch, parse_binary_name
 from torchwheel.errors import TorchwheelError, program_error
 from torchwheel.inspect.elf import GpuCode
@@ -53,22 +53,15 @@ def _packaged() -> Path | None:
 def dump_symbols(program: Path, library: Path) -> str:
     """What `cuobjdump -symbols` prints of a library; an empty text if it holds no device code."""
     try:
-        done = subprocess.run(
-            [program, "-symbols", library],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise TorchwheelError(f"{program} cannot be run: {error}") from error
-    if done.returncode == 0:
-        return done.stdout
-    if NO_CODE in done.stderr and not done.stdout.strip():
+        done = process.run([program, "-symbols", library], timeout=SECONDS)
+    except process.NotRunError as error:
+        raise TorchwheelError(f"{program} cannot be run: {error.reason}") from error
+    if done.status == 0:
+        return done.output
+    if NO_CODE in done.errors and not done.output.strip():
         return ""
-    said = " ".join((done.stderr or done.stdout).split())
-    raise program_error(f"{program} failed on {library.name}: {said or done.returncode}")
+    why = done.reason(otherwise=str(done.status))
+    raise program_error(f"{program} failed on {library.name}: {why}")
 
 
 SECTIONS = frozenset({".nv_fatbin", "__nv_relfatbin"})

@@ -1,11 +1,11 @@
 """Asks programs, the disk and the platform. A missing answer is an answer; nothing is raised."""
 
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from torchwheel import process
 from torchwheel.machine.facts import Absent
 
 
@@ -13,26 +13,14 @@ def ask(command: Sequence[str], seconds: float = 20) -> str | Absent:
     """What a program prints, both streams; a failure is one line, its own where it gives one."""
     name = Path(command[0]).name
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-            check=False,
-            timeout=seconds,
-        )
-    except OSError as error:
-        return Absent(f"{name} does not start: {error.strerror}")
-    except subprocess.TimeoutExpired:
-        return Absent(f"{name} gave no answer in {seconds:.0f} s")
-    if done.returncode < 0:
-        return Absent(f"{name} was ended by signal {-done.returncode}")
-    if done.returncode:
-        said = [line.strip() for line in done.stdout.splitlines() if line.strip()]
-        return Absent(said[-1] if said else f"{name} failed with status {done.returncode}")
-    return done.stdout
+        done = process.run(command, merge=True, timeout=seconds)
+    except process.NotRunError as error:
+        return Absent(f"{name} {error.reason}")
+    if done.status < 0:
+        return Absent(f"{name} was ended by signal {-done.status}")
+    if done.status:
+        return Absent(done.reason(otherwise=f"{name} failed with status {done.status}"))
+    return done.output
 
 
 def is_file(path: Path) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 import build
 import pyproject_hooks
 
+from torchwheel import process
 from torchwheel.errors import UsageError, program_error
 
 
@@ -102,20 +103,11 @@ def build_wheel(
             merged = {**os.environ, **environ, **(extra_environ or {})}
             merged |= {"DIST_EXTRA_CONFIG": str(config), "PYTHONUNBUFFERED": "1"}
             merged["PATH"] = path_with_scripts(merged, python)
-            with subprocess.Popen(
-                cmd,
-                cwd=cwd,
-                env=merged,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-            ) as process:
-                for line in process.stdout or ():
-                    log_file.write(line)
-                    on_line(line.strip())
-            if process.returncode:
-                raise subprocess.CalledProcessError(process.returncode, cmd)
+            status = process.stream(
+                cmd, lambda line: on_line(line.strip()), log=log_file, cwd=cwd, env=merged
+            )
+            if status:
+                raise subprocess.CalledProcessError(status, cmd)
 
         try:
             builder = build.ProjectBuilder(source, python, runner=run)

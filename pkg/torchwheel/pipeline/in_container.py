@@ -5,11 +5,11 @@ import dataclasses
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 from torchwheel import claims as claims_file
+from torchwheel import process
 from torchwheel.builder.ninja import is_progress
 from torchwheel.errors import TorchwheelError, program_error
 from torchwheel.files import write_text
@@ -101,25 +101,15 @@ def _cibuildwheel(
     environ = {name: value for name, value in os.environ.items() if not name.startswith("CIBW_")}
     command = [sys.executable, "-m", "cibuildwheel", "--only", options.identifier]
     command += ["--config-file", str(config), "--output-dir", str(wheels)]
-    with (
-        log.open("w", encoding="utf-8") as log_file,
-        subprocess.Popen(
-            command,
-            cwd=project,
-            env={**environ, **engine.environ, "PYTHONUNBUFFERED": "1"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        ) as process,
-    ):
-        for line in process.stdout or ():
-            log_file.write(line)
-            text = line.strip()
-            if is_progress(line) or text.endswith("..."):
-                run.progress.step(f"{variant.id}: {text}")
-    return process.returncode
+    env = {**environ, **engine.environ, "PYTHONUNBUFFERED": "1"}
+
+    def show_step(line: str) -> None:
+        text = line.strip()
+        if is_progress(line) or text.endswith("..."):
+            run.progress.step(f"{variant.id}: {text}")
+
+    with log.open("w", encoding="utf-8") as log_file:
+        return process.stream(command, show_step, log=log_file, cwd=project, env=env)
 
 
 def read_usage(folder: Path) -> tuple[dict[str, float], int | None]:

@@ -4,12 +4,12 @@ import dataclasses
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from torchwheel import claims as claims_file
+from torchwheel import process
 from torchwheel.errors import TorchwheelError, UsageError, program_error
 from torchwheel.files import write_text
 from torchwheel.pipeline.repair import finish_wheel
@@ -82,18 +82,12 @@ def finish(wheel: Path, out: Path, folder: Path = VARIANT) -> Path:
 def probe(project: str, script: Path, folder: Path = VARIANT) -> None:
     """Write down the machine, and the files that the test environment imports the packages from."""
     bundled = sorted(wheel.name.split("-")[0] for wheel in BUNDLED.glob("*.whl"))
-    done = subprocess.run(
-        ["python", str(script), "--of", project, *bundled],
-        # The installed torchwheel must be imported, not the one that runs this step.
-        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        said = " ".join(done.stderr.split()[-40:])
-        raise program_error(f"importing torch ended with status {done.returncode}: {said}")
-    write_text(folder / PROBE, done.stdout)
+    # The installed torchwheel must be imported, not the one that runs this step.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = process.run(["python", script, "--of", project, *bundled], env=env)
+    if done.status:
+        raise program_error(f"importing torch ended with status {done.status}: {done.last_words()}")
+    write_text(folder / PROBE, done.output)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -5,7 +5,6 @@ import hashlib
 import io
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import zipfile
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from packaging.utils import parse_wheel_filename
 
-from torchwheel import __version__
+from torchwheel import __version__, process
 from torchwheel import claims as claims_file
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError, program_error
@@ -52,19 +51,12 @@ def repair(wheel: Path, out: Path, borrowed: Iterable[str] = ()) -> Path:
     command = [sys.executable, "-m", "auditwheel", "repair", "--plat", "auto", "--only-plat"]
     for name in (*_OUTSIDE, *borrowed):
         command += ["--exclude", name]
-    done = subprocess.run(
-        [*command, "--wheel-dir", str(out), str(wheel)],
-        env={**os.environ, "PATH": path_with_scripts(os.environ)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    env = {**os.environ, "PATH": path_with_scripts(os.environ)}
+    done = process.run([*command, "--wheel-dir", out, wheel], env=env)
     found = list(out.glob("*.whl"))
-    if done.returncode or len(found) != 1:
-        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        raise program_error(
-            f"auditwheel repair {wheel.name}: {(lines or ['no wheel came out'])[-1]}"
-        )
+    if done.status or len(found) != 1:
+        why = done.reason(otherwise="no wheel came out")
+        raise program_error(f"auditwheel repair {wheel.name}: {why}")
     return found[0]
 
 

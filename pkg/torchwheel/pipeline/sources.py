@@ -3,10 +3,10 @@
 import hashlib
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from torchwheel import process
 from torchwheel.files import path_inside
 
 _OUTPUTS = {"build", "dist"}
@@ -49,12 +49,12 @@ def _git_files(folder: Path) -> list[Path]:
         "--exclude-standard",
     ]
     try:
-        done = subprocess.run(command, capture_output=True, check=False)
-    except FileNotFoundError:
+        done = process.run(command, undecodable="surrogateescape")
+    except process.NotRunError:
         return []
-    if done.returncode:
+    if done.status:
         return []
-    return [folder / name for name in os.fsdecode(done.stdout).split("\0") if name]
+    return [folder / name for name in done.output.split("\0") if name]
 
 
 def _walk(folder: Path) -> Iterator[Path]:

@@ -15,6 +15,7 @@ from torchwheel.builder import environment as variables
 from torchwheel.builder.build import parallel_jobs
 from torchwheel.console import Progress
 from torchwheel.matrix.variants import Variant
+from torchwheel.pip import pip_install
 from torchwheel.pipeline.run import Clock
 from torchwheel.sdist.request import SdistRequest
 from torchwheel.sdist.torch import (
@@ -25,7 +26,7 @@ from torchwheel.sdist.torch import (
     sdist_variant,
     toolkit_for,
 )
-from torchwheel.smoke import environment, pip
+from torchwheel.smoke import environment
 from torchwheel.smoke.environment import Environment
 from torchwheel.toolkit.host import HostCompiler, host_compiler
 from torchwheel.toolkit.provide import name_plainly, provide
@@ -112,11 +113,11 @@ class RequirementsInstaller:
         """Install `requirements`, called `what` in an error."""
         constraints = self.folder / "constraints.txt"
         constraints.write_text(f"torch=={self.torch.release}\n", encoding="utf-8")
-        pip.pip_install(
+        pip_install(
             self.env.python,
             ["--constraint", str(constraints), *sorted(requirements)],
             offline=False,
-            what=f"cannot install {what} beside torch {self.torch.built.version}",
+            doing=f"cannot install {what} beside torch {self.torch.built.version}",
         )
 
 

@@ -56,7 +56,7 @@ def import_torch(env: Environment, cwd: Path) -> EnvironmentTorch:
     probe = importlib.resources.files("torchwheel.smoke").joinpath("probe.py").read_text()
     done = run(env, ["-c", probe, "--torch"], cwd)
     try:
-        facts = json.loads(done.stdout.splitlines()[-1])
+        facts = json.loads(done.output.splitlines()[-1])
         built = {name: facts[name] for name in ("version", "cuda", "hip", "old_abi")}
         return EnvironmentTorch(
             built=Torch(folder=Path(facts["folder"]), **built),
@@ -64,7 +64,7 @@ def import_torch(env: Environment, cwd: Path) -> EnvironmentTorch:
             loaded=frozenset(facts["loaded"]),
         )
     except (ValueError, LookupError, TypeError) as error:
-        output = " ".join(done.stderr.split()[-40:]) or "it said nothing"
+        output = done.last_words("it said nothing")
         raise TorchwheelError(f"torch cannot be imported in {env.site}: {output}") from error
 
 

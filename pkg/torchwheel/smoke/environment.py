@@ -5,19 +5,17 @@ import hashlib
 import os
 import platform
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from torchwheel import files
+from torchwheel import files, process
 from torchwheel.console import Progress
-from torchwheel.errors import program_error
 from torchwheel.inspect.wheel import Wheel
 from torchwheel.lock import hold_lock, say_waiting
-from torchwheel.smoke import pip
+from torchwheel.pip import pip_install
 from torchwheel.smoke.requirements import check_installed, requirements
 
 TORCH = "torch"
@@ -69,9 +67,8 @@ def base(cache: Path, wanted: Sequence[str], progress: Progress) -> Path:
             progress.step(f"smoke environment: {' '.join(wanted)}")
             shutil.rmtree(folder, ignore_errors=True)
             python = _venv(folder)
-            pip.pip_install(
-                python, wanted, offline=False, what=f"cannot install {' '.join(wanted)}"
-            )
+            doing = f"cannot install {' '.join(wanted)}"
+            pip_install(python, wanted, offline=False, doing=doing)
             files.write_text(folder / COMPLETE, "\n".join(sorted(wanted)) + "\n")
     return folder
 
@@ -79,8 +76,8 @@ def base(cache: Path, wanted: Sequence[str], progress: Progress) -> Path:
 def clean(wheels: Sequence[Wheel], base_folder: Path, temporary: Path) -> Environment:
     """A fresh venv over the base; pip finds there what the wheels require, without an index."""
     env = over(base_folder, temporary / "venv")
-    what = f"{wheels[0].path.name} does not install beside the packages of the smoke environment"
-    pip.pip_install(env.python, _files(wheels), offline=True, what=what)
+    doing = f"{wheels[0].path.name} does not install beside the packages of the smoke environment"
+    pip_install(env.python, _files(wheels), offline=True, doing=doing)
     return env
 
 
@@ -98,7 +95,7 @@ def here(wheels: Sequence[Wheel], packages: Sequence[str], temporary: Path) -> E
     check_installed(wheels, ("pytest",))
     target, python = temporary / "site", Path(sys.executable)
     arguments = ["--no-deps", "--target", str(target), *_files(wheels)]
-    pip.pip_install(python, arguments, offline=True, what=f"{wheels[0].path.name} does not install")
+    pip_install(python, arguments, offline=True, doing=f"{wheels[0].path.name} does not install")
     rest = [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
     # The source tree may be on PYTHONPATH (to find torchwheel): it must not be what is tested.
     kept = [one for one in rest if not any((Path(one) / name).exists() for name in packages)]
@@ -116,11 +113,8 @@ def _foreign() -> dict[str, str]:
 
 
 def _venv(folder: Path) -> Path:
-    command = [sys.executable, "-m", "venv", "--without-pip", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        said = " ".join((done.stderr or done.stdout).split())
-        raise program_error(f"cannot make a virtual environment in {folder}: {said}")
+    done = process.run([sys.executable, "-m", "venv", "--without-pip", folder])
+    done.require(f"cannot make a virtual environment in {folder}")
     return folder / "bin" / "python"
 
 

@@ -1,10 +1,10 @@
 """Imports what a wheel installs, in the environment it is tried in."""
 
 import importlib.resources
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+from torchwheel import process
 from torchwheel.errors import TorchwheelError, program_error
 from torchwheel.inspect.wheel import Wheel
 from torchwheel.smoke.environment import Environment
@@ -33,26 +33,18 @@ def imports(
     source = importlib.resources.files("torchwheel.smoke").joinpath("probe.py").read_text()
     done = run(env, ["-c", source, *names], cwd)
     try:
-        return read_probe(done.stdout, env.site)
+        return read_probe(done.output, env.site)
     except (ValueError, LookupError, TypeError) as error:
-        said = " ".join(done.stderr.split()[-40:]) or "nothing was said"
+        why = done.last_words("nothing was said")
         raise program_error(
-            f"importing torch and {', '.join(names)} ended with status {done.returncode}: {said}"
+            f"importing torch and {', '.join(names)} ended with status {done.status}: {why}"
         ) from error
 
 
-def run(env: Environment, arguments: Sequence[str], cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run the environment's Python; what it does there is its own affair, also when it fails."""
+def run(env: Environment, arguments: Sequence[str], cwd: Path) -> process.ProcessResult:
+    """Run the environment's Python; the caller judges its exit status."""
+    variables = {**env.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     try:
-        return subprocess.run(
-            [env.python, *arguments],
-            cwd=cwd,
-            env={**env.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        return process.run([env.python, *arguments], cwd=cwd, env=variables, timeout=SECONDS)
+    except process.NotRunError as error:
         raise TorchwheelError(f"smoke: {error}") from error

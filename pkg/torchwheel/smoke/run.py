@@ -89,12 +89,12 @@ def _tests(
 ) -> tuple[tuple[TestResult, ...], int]:
     report = cwd / "junit.xml"
     done = run(env, pytest_arguments(report, *names), cwd)
-    if done.returncode != 0:
-        for line in (done.stdout + done.stderr).splitlines()[-SAID:]:
+    if done.status:
+        for line in (done.output + done.errors).splitlines()[-SAID:]:
             progress.say(line)
     if not report.is_file():
-        return (), done.returncode
+        return (), done.status
     text = report.read_text(encoding="utf-8")
     if junit_file is not None:
         files.write_text(junit_file, text)
-    return parse_junit(text), done.returncode
+    return parse_junit(text), done.status

@@ -4,13 +4,13 @@ import dataclasses
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from torchwheel import process
 from torchwheel.errors import TorchwheelError
 
 # clang defines gcc's macros too, so it is looked for first.
@@ -45,16 +45,8 @@ def host_compiler(environ: Mapping[str, str] = os.environ) -> HostCompiler:
 
 
 def _identify(path: Path) -> HostCompiler:
-    try:
-        done = subprocess.run(
-            [str(path), "-dM", "-E", "-x", "c++", os.devnull],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    except OSError as error:
-        raise TorchwheelError(f"{path}: does not start: {error.strerror}") from error
-    macros = dict(re.findall(r"#define (__(?:clang|GNUC)\w*__) (\d+)", done.stdout))
+    done = process.run([path, "-dM", "-E", "-x", "c++", os.devnull])
+    macros = dict(re.findall(r"#define (__(?:clang|GNUC)\w*__) (\d+)", done.output))
     for family, parts in _VERSION_MACROS.items():
         if parts[0] in macros:
             return HostCompiler(path, family, ".".join(macros[part] for part in parts))

@@ -3,15 +3,15 @@
 import dataclasses
 import json
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from torchwheel.errors import TorchwheelError, program_error
+from torchwheel.errors import TorchwheelError
 from torchwheel.files import sha256
+from torchwheel.pip import run_pip
 
+_ADVICE = " (run again to go on; finished downloads are kept)"
 # pip matches a platform tag exactly, so an older wheel's tag has to be listed too.
 _GLIBC_MINORS = (5, 12, 17, *range(18, 40))
 _LEGACY = ("manylinux1", "manylinux2010", "manylinux2014")
@@ -50,32 +50,6 @@ def ca_bundle(environ: Mapping[str, str] = os.environ) -> Path | None:
     return None
 
 
-def run_pip(arguments: Sequence[str], doing: str) -> None:
-    """Run pip; its failure becomes one line that says what was being done."""
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise program_error(f"{doing}: {_reason(done.stdout + done.stderr)}")
-
-
-def _reason(output: str) -> str:
-    """The line of pip's output that says why."""
-    if "DO NOT MATCH THE HASHES" in output:
-        named = [
-            line.strip() for line in output.splitlines() if "from " in line and "#" not in line
-        ]
-        got = [line.split()[-1] for line in output.splitlines() if line.strip().startswith("Got ")]
-        what = named[-1].removesuffix(":") if named else "a file"
-        return (
-            f"hash mismatch: {what} has sha256 {got[-1] if got else '?'}, not the one in the lock; "
-            "nothing was installed; check the index, or renew the lock if the change is meant"
-        )
-    errors = [line for line in output.splitlines() if line.startswith("ERROR:")]
-    tail = [line for line in output.splitlines() if line.strip()]
-    line = (errors or tail or ["pip said nothing"])[-1].removeprefix("ERROR:").strip()
-    return f"{line} (run again to go on; finished downloads are kept)"
-
-
 def requirement_lines(pins: Mapping[str, str]) -> str:
     """A requirements file of pinned requirements, each with the sha256 of its file."""
     return "".join(f"{pin} --hash=sha256:{digest}\n" for pin, digest in pins.items())
@@ -91,6 +65,7 @@ def download(
         ["download", "--quiet", "--require-hashes", *options]
         + ["--dest", str(folder), "--requirement", str(requirements)],
         doing,
+        advice=_ADVICE,
     )
     wheels = sorted(folder.glob("*.whl"))
     # pip has checked the hashes; a disk that lies is caught here.
@@ -109,6 +84,7 @@ def find_files(
         run_pip(
             ["install", *options, *target_options(platform, python), *requirements],
             f"looking up {', '.join(requirements)}",
+            advice=_ADVICE,
         )
         entries = json.loads(report.read_text(encoding="utf-8"))["install"]
     return [

@@ -1,15 +1,16 @@
 """Proof that a toolkit is one compiler and makes code for every arch asked for."""
 
 import re
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from torchwheel import process
 from torchwheel.arch.lists import arch_list
 from torchwheel.arch.model import Arch, gencode
 from torchwheel.errors import TorchwheelError, program_error
 
+_ERROR = re.compile("error|fatal")
 _PROBE = """\
 #include <cuda_fp16.h>
 #include <cuda_bf16.h>
@@ -24,15 +25,11 @@ int main() { return CUDART_VERSION == 0; }
 
 def _output(command: Sequence[str]) -> str:
     """What a tool of the toolkit prints; a tool that does not start is one line."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise TorchwheelError(f"{command[0]}: does not start: {error.strerror}") from error
-    if done.returncode:
-        lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        why = next((line for line in lines if "error" in line or "fatal" in line), None)
-        raise program_error(f"{Path(command[0]).name}: {why or ' '.join(lines[:1]) or 'failed'}")
-    return done.stdout + done.stderr
+    done = process.run(command)
+    if done.status:
+        why = done.reason(_ERROR, first=True, otherwise="failed")
+        raise program_error(f"{Path(command[0]).name}: {why}")
+    return done.output + done.errors
 
 
 def _release(tool: Path) -> str:

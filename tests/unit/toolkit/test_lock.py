@@ -6,10 +6,11 @@ import pytest
 
 from torchwheel.console import Quiet
 from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.pip import pip_reason
 from torchwheel.toolkit import headers, lock
 from torchwheel.toolkit.headers import extract
 from torchwheel.toolkit.host import HostCompiler, check_bounds
-from torchwheel.toolkit.index import IndexedFile, _reason
+from torchwheel.toolkit.index import IndexedFile
 from torchwheel.toolkit.provide import pypi_identity
 
 CUDA = sorted(lock._data()["cuda"])
@@ -87,10 +88,10 @@ ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. If ...
         Expected sha256 aaaa
              Got        bbbb
 """
-    assert "hash mismatch" in _reason(mismatch)
-    assert "bbbb" in _reason(mismatch)
-    assert _reason("x\nERROR: No matching distribution").startswith("No matching distribution")
-    assert "pip said nothing" in _reason("")
+    assert "hash mismatch" in pip_reason(mismatch, "x")
+    assert "bbbb" in pip_reason(mismatch)
+    assert pip_reason("x\nERROR: No matching distribution").startswith("No matching distribution")
+    assert "pip said nothing" in pip_reason("")
 
 
 class Archive:

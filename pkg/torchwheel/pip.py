@@ -1,0 +1,79 @@
+"""Runs pip, for this interpreter or another one; a failure is one line."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from torchwheel import process
+from torchwheel.errors import TorchwheelError, program_error
+
+_SECONDS = 3600
+
+
+def run_pip(
+    arguments: Sequence[str],
+    doing: str,
+    *,
+    python: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+    advice: str = "",
+) -> None:
+    """Run the pip that goes with torchwheel.
+
+    Args:
+        arguments: what follows "pip", e.g. ["install", "--no-deps", …].
+        doing: what is being done, for the message.
+        python: the interpreter whose environment pip works on; the running one if not given.
+        env: all variables of pip; those of this process if not given.
+        timeout: seconds after which pip is stopped.
+        advice: follows the reason in the message, unless a file has another hash than expected.
+    """
+    import pip  # noqa: F401, PLC0415 - where it is missing, this says so in one line
+
+    target = ["--python", str(python)] if python else []
+    command = [sys.executable, "-m", "pip", *target, "--disable-pip-version-check", "--no-input"]
+    try:
+        done = process.run([*command, *arguments], env=env, timeout=timeout)
+    except process.NotRunError as error:
+        raise TorchwheelError(f"{doing}: pip cannot be run: {error.reason}") from error
+    if done.status:
+        raise program_error(f"{doing}: {pip_reason(done.output + done.errors, advice)}")
+
+
+def pip_install(python: Path, arguments: Sequence[str], *, offline: bool, doing: str) -> None:
+    """`pip install` into the environment of `python`; offline, from files alone, not an index."""
+    options = ["install", "--quiet"]
+    env = None
+    if offline:
+        options += ["--no-index", "--no-cache-dir"]
+        env = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("PIP_") and name not in ("PYTHONPATH", "PYTHONHOME")
+        }
+        # A config file could name links that --no-index does not switch off.
+        env["PIP_CONFIG_FILE"] = os.devnull
+    run_pip([*options, *arguments], doing, python=python, env=env, timeout=_SECONDS)
+
+
+def pip_reason(output: str, advice: str = "") -> str:
+    """Pip's own ERROR lines, without the general advice that surrounds them; then `advice`."""
+    if "DO NOT MATCH THE HASHES" in output:
+        return _hash_mismatch(output)
+    lines = process.printed_lines(output)
+    errors = [line for line in lines if line.startswith("ERROR:")] or lines[-1:]
+    reason = "; ".join(line.removeprefix("ERROR:").strip() for line in errors)
+    return f"{reason or 'pip said nothing'}{advice}"
+
+
+def _hash_mismatch(output: str) -> str:
+    lines = process.printed_lines(output)
+    files = [line for line in lines if "from " in line and "#" not in line]
+    digests = [line.split()[-1] for line in lines if line.startswith("Got ")]
+    file = files[-1].removesuffix(":") if files else "a file"
+    return (
+        f"hash mismatch: {file} has sha256 {digests[-1] if digests else '?'}, not the one in the "
+        "lock; nothing was installed; check the index, or renew the lock if the change is meant"
+    )

@@ -1,0 +1,225 @@
+"""Runs other programs: one way to start one, and one way to say in a line why it failed.
+
+A program gets an empty standard input and its arguments as a list, never through a shell. Only
+children that must outlive a call, be killed as a group or run without torchwheel use `subprocess`
+themselves. Standard library only: the import of an extension asks programs.
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import io
+import os
+import re
+import struct
+import subprocess
+import termios
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Literal
+
+from torchwheel.errors import TorchwheelError, program_error
+
+Argument = str | os.PathLike[str]
+
+_CODES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+
+
+class NotRunError(TorchwheelError):
+    """A program did not start, or gave no answer in time.
+
+    Attributes:
+        reason: the message without the program's name, e.g. "does not start: Permission denied".
+    """
+
+    def __init__(self, program: Argument, reason: str) -> None:
+        super().__init__(f"{os.fspath(program)}: {reason}")
+        self.reason = reason
+
+
+@dataclasses.dataclass(frozen=True)
+class ProcessResult:
+    """How a program ended.
+
+    Attributes:
+        status: its exit status; negative for the signal that ended it.
+        output: its standard output; with its errors in it if they were merged.
+        errors: its standard error, unless merged.
+    """
+
+    status: int
+    output: str
+    errors: str = ""
+
+    def reason(
+        self,
+        named: re.Pattern[str] | None = None,
+        *,
+        first: bool = False,
+        otherwise: str = "it said nothing",
+    ) -> str:
+        """The line that says why the program failed; `otherwise` if it printed nothing.
+
+        Args:
+            named: found in the lines that name an error; if no line has it, all lines count.
+            first: whether the first of these lines says why, as a compiler's does, not the last.
+            otherwise: the reason if there is no line.
+        """
+        lines = printed_lines(self.output) + printed_lines(self.errors)
+        matching = [line for line in lines if named.search(line)] if named else []
+        return (matching or lines or [otherwise])[0 if first else -1]
+
+    def last_words(self, otherwise: str = "") -> str:
+        """The end of standard error on one line, e.g. of a Python traceback."""
+        return " ".join(self.errors.split()[-40:]) or otherwise
+
+    def require(self, doing: str) -> None:
+        """Raise `DOING: REASON` unless the program succeeded."""
+        if self.status:
+            raise program_error(f"{doing}: {self.reason()}")
+
+
+def printed_lines(text: str) -> list[str]:
+    """The lines of a program's output that are not blank."""
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def run(
+    command: Sequence[Argument],
+    *,
+    cwd: Path | str | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float | None = None,
+    merge: bool = False,
+    log: Path | None = None,
+    undecodable: Literal["replace", "surrogateescape"] = "replace",
+) -> ProcessResult:
+    """Run a program to its end.
+
+    Args:
+        command: the program and its arguments.
+        cwd: the folder it runs in.
+        env: all its variables; those of this process if not given.
+        timeout: seconds after which it is killed.
+        merge: whether its standard error goes into its output.
+        log: the file that gets its output and errors as they come; the result has them too.
+        undecodable: how bytes that are not UTF-8 become text.
+
+    Raises:
+        NotRunError: it does not start, or does not end in time.
+    """
+    with log.open("wb") if log else contextlib.nullcontext() as file:
+        try:
+            done = subprocess.run(
+                command,
+                cwd=cwd,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=file or subprocess.PIPE,
+                stderr=subprocess.STDOUT if merge or log else subprocess.PIPE,
+                timeout=timeout,
+                check=False,
+            )
+        except OSError as error:
+            raise _not_started(command, error) from error
+        except subprocess.TimeoutExpired as error:
+            raise NotRunError(command[0], f"gave no answer in {timeout:.0f} s") from error
+    output = log.read_bytes() if log else done.stdout
+    return ProcessResult(
+        done.returncode,
+        output.decode("utf-8", undecodable),
+        (done.stderr or b"").decode("utf-8", undecodable),
+    )
+
+
+def _not_started(command: Sequence[Argument], error: OSError) -> NotRunError:
+    return NotRunError(command[0], f"does not start: {error.strerror}")
+
+
+def stream(
+    command: Sequence[Argument],
+    say: Callable[[str], None],
+    *,
+    log: IO[str],
+    cwd: Path | str | None = None,
+    env: Mapping[str, str] | None = None,
+) -> int:
+    """Run a program and pass on each line that it prints as it comes; returns its exit status.
+
+    Args:
+        command: the program and its arguments.
+        say: gets each line of output and errors, without its end.
+        log: an open file that gets each line too.
+        cwd: the folder it runs in.
+        env: all its variables; those of this process if not given.
+
+    Raises:
+        NotRunError: it does not start.
+    """
+    with _started(command, subprocess.PIPE, cwd=cwd, env=env) as process:
+        if process.stdout is not None:
+            for line in io.TextIOWrapper(process.stdout, encoding="utf-8", errors="replace"):
+                log.write(line)
+                say(line.rstrip("\n"))
+    return process.returncode
+
+
+def stream_terminal(
+    command: Sequence[Argument], say: Callable[[str], None], env: Mapping[str, str]
+) -> int:
+    """Run a program on a pseudo-terminal, where it shows progress; returns its exit status.
+
+    `say` gets each line as it comes, without the codes that draw lines over each other.
+    """
+    ours, its = os.openpty()
+    # Wide, so that the program does not shorten its lines.
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 1000, 0, 0))
+    with os.fdopen(ours, "rb", buffering=0) as terminal:
+        try:
+            process = _started(command, its, env=env)
+        finally:
+            os.close(its)
+        with process:
+            for line in _terminal_lines(terminal):
+                say(line)
+    return process.returncode
+
+
+def _started(
+    command: Sequence[Argument],
+    output: int,
+    *,
+    cwd: Path | str | None = None,
+    env: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    except OSError as error:
+        raise _not_started(command, error) from error
+
+
+def _terminal_lines(terminal: IO[bytes]) -> Iterator[str]:
+    """Lines as they come; a line that is drawn again unchanged comes once."""
+    rest, last = b"", ""
+    while True:
+        try:
+            block = terminal.read(1 << 16)
+        except OSError:
+            # On Linux this means that the other end is closed.
+            block = b""
+        # A status line ends with "erase to the end of the line", not with a line feed.
+        *complete, rest = re.split(rb"[\r\n]+|\x1b\[K", rest + block)
+        for part in [*complete, *([] if block else [rest])]:
+            line = _CODES.sub("", part.decode("utf-8", "replace")).rstrip()
+            if line and line != last:
+                yield line
+                last = line
+        if not block:
+            return
