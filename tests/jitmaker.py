@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 
 from torchwheel.errors import TorchwheelError
-from torchwheel.jit.content import Content
+from torchwheel.jit.content import SourceFiles
 from torchwheel.jit.key import BuildFacts
-from torchwheel.jit.make import LibraryRequest, make
+from torchwheel.jit.make import LibraryRequest, make_library
 
 FACTS = BuildFacts(
     name="ext.scale",
@@ -29,7 +29,7 @@ FACTS = BuildFacts(
 def wanted(text: str = "one", name: str = "ext.scale") -> LibraryRequest:
     """A library of one source file."""
     facts = BuildFacts(name, FACTS.archs, FACTS.toolkit, FACTS.torch, FACTS.commands)
-    return LibraryRequest(facts, Content(Path("/project"), {"scale.cu": text.encode()}))
+    return LibraryRequest(facts, SourceFiles(Path("/project"), {"scale.cu": text.encode()}))
 
 
 def library_of(text: str, size: int = 1000) -> bytes:
@@ -130,7 +130,7 @@ def _process(folder: Path, text: str, size: int, seconds: float) -> None:
     print("ready", flush=True)
     sys.stdin.readline()
     try:
-        print(f"made {make(folder, wanted(text), build, Aloud())}", flush=True)
+        print(f"made {make_library(folder, wanted(text), build, Aloud())}", flush=True)
     except TorchwheelError as error:
         print(f"failed {error}", flush=True)
         sys.exit(error.status)

@@ -1,7 +1,7 @@
-"""`python -m fusedops`: what the operators run on here, why, and what mends it."""
+"""`python -m fusedops`: what the operators run on here, why, and what fixes it."""
 
 import sys
 
-from torchwheel.doctor.run import main
+from torchwheel.doctor.examine import main
 
 sys.exit(main(["fusedops", *sys.argv[1:]]))

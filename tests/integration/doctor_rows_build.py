@@ -11,7 +11,7 @@ from doctor_bench import BUILDS, Bench
 from doctor_row import CUDA_TORCH, row
 
 from jitmaker import Builds, Told, wanted
-from torchwheel.jit.make import make
+from torchwheel.jit.make import make_library
 
 
 def builds(bench: Bench) -> None:
@@ -115,7 +115,7 @@ def read_only_cache(bench):
 def corrupt(bench):
     builds(bench)
     folder = bench.folder / "home" / "cache"
-    library = make(folder / "jit", wanted(name="demo.scale"), Builds(), Told())
+    library = make_library(folder / "jit", wanted(name="demo.scale"), Builds(), Told())
     library.chmod(0o644)
     library.write_bytes(b"bent" * 250)
     return {"TORCHWHEEL_CACHE": str(folder), "CUDA_HOME": str(bench.nvcc().parents[1])}

@@ -42,7 +42,7 @@ def test_row(broken, bench, request):
     """The verdict is the row that docs/doctor.md has; --update-goldens writes it there."""
     env = broken.make(bench) or {}
     status, verdict = bench.setup.verdict(*broken.arguments, **env)
-    told = [as_documented(str(verdict[key] or "-"), bench) for key in ("says", "mend")]
+    told = [as_documented(str(verdict[key] or "-"), bench) for key in ("says", "fix")]
     line = f"| {broken.what} | {' | '.join(told)} |"
     if request.config.getoption("--update-goldens"):
         write_row(broken.what, line)
@@ -64,7 +64,7 @@ def as_documented(text: str, bench: Bench) -> str:
         RELEASE: "2.13.0",
         platform.python_version(): "3.12.3",
         f"gcc {gcc.stdout.strip()}": "gcc 12.2.0",
-        f"glibc {probe.glibc()}": "glibc 2.36",
+        f"glibc {probe.glibc_version()}": "glibc 2.36",
         "|": "\\|",
     }.items():
         text = text.replace(here, shown)
@@ -84,6 +84,6 @@ def write_row(what: str, line: str) -> None:
     rows = {**rows_of(doc), what: line}
     head, _, rest = doc.partition("<!-- set-ups -->")
     tail = rest.partition("<!-- end -->")[2]
-    title = "| Set-up | What the doctor says | What mends it |\n|---|---|---|\n"
+    title = "| Set-up | What the doctor says | What fixes it |\n|---|---|---|\n"
     body = "".join(f"{rows[broken.what]}\n" for broken in ROWS if broken.what in rows)
     DOC.write_text(f"{head}<!-- set-ups -->\n{title}{body}<!-- end -->{tail}")

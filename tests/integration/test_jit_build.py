@@ -142,7 +142,7 @@ def test_without_a_compiler_it_runs_on_plain_pytorch_and_says_so_once(environ, t
     (warning,) = found["warnings"]
     assert warning.startswith("fusedops: vector_add on plain PyTorch: ")
     assert "no C++ compiler (g++, c++ or clang++) on the PATH" in warning
-    assert "`python -m fusedops` says what mends it" in warning
+    assert "`python -m fusedops` says what fixes it" in warning
 
 
 def test_a_mistake_in_a_source_is_named(environ, tmp_path):

@@ -13,9 +13,9 @@ from jitmaker import Builds, Process, Told, library_of, wanted
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import discard
 from torchwheel.jit import folder as folders
-from torchwheel.jit.find import CachedLibrary, find
-from torchwheel.jit.make import make
-from torchwheel.jit.store import prune
+from torchwheel.jit.lookup import CachedLibrary, find_library
+from torchwheel.jit.make import make_library
+from torchwheel.jit.store import prune_cache
 
 pytestmark = pytest.mark.integration
 
@@ -64,7 +64,7 @@ def public():
 
 def fails_for_space(folder, text, size):
     with pytest.raises(TorchwheelError, match=rf"^no space left on the disk of {folder}\S* or "):
-        make(folder, wanted(text), Builds(size), Told())
+        make_library(folder, wanted(text), Builds(size), Told())
 
 
 @pytest.mark.parametrize(
@@ -72,19 +72,19 @@ def fails_for_space(folder, text, size):
 )
 def test_a_full_disk_is_one_line_and_what_is_there_stays(disk, size):
     folder = disk("size=4m")
-    library = make(folder, wanted("small"), Builds(), Told())
+    library = make_library(folder, wanted("small"), Builds(), Told())
     for _ in range(2):
         fails_for_space(folder, "large", size)
-        assert find(folder, wanted("small").key) == CachedLibrary(library)
-        assert find(folder, wanted("large").key) == CachedLibrary()
+        assert find_library(folder, wanted("small").key) == CachedLibrary(library)
+        assert find_library(folder, wanted("large").key) == CachedLibrary()
         assert not [path for path in folder.rglob("*") if ".aside" in path.name]
     disk("size=64m")
-    assert make(folder, wanted("large"), Builds(size), Told()).stat().st_size == size
+    assert make_library(folder, wanted("large"), Builds(size), Told()).stat().st_size == size
 
 
 def test_a_disk_without_a_free_file_is_one_line_and_can_be_pruned(disk):
     folder = disk("size=4m,nr_inodes=64")
-    library = make(folder, wanted("first"), Builds(), Told())
+    library = make_library(folder, wanted("first"), Builds(), Told())
 
     def fill():
         with contextlib.suppress(OSError):
@@ -96,11 +96,11 @@ def test_a_disk_without_a_free_file_is_one_line_and_can_be_pruned(disk):
     # One file more each time: each that is made is once the one for which there is no room.
     while len(failed) < 20:
         try:
-            make(folder, wanted("more", name="other"), Builds(), Told())
+            make_library(folder, wanted("more", name="other"), Builds(), Told())
             break
         except TorchwheelError as error:
             failed.append(str(error))
-        assert find(folder, wanted("first").key) == CachedLibrary(library)
+        assert find_library(folder, wanted("first").key) == CachedLibrary(library)
         assert not list(folder.rglob("*.aside"))
         next(folder.parent.glob("full*")).unlink()
     assert 8 < len(failed) < 20
@@ -108,7 +108,7 @@ def test_a_disk_without_a_free_file_is_one_line_and_can_be_pruned(disk):
         "no space left on the disk"
     }
     fill()
-    prune(folder, 0)
+    prune_cache(folder, 0)
     assert list(folder.iterdir()) == []
 
 
@@ -116,13 +116,13 @@ def test_from_a_disk_that_cannot_be_written_libraries_are_loaded_and_new_ones_ar
     disk, temporary
 ):
     folder = disk("size=4m")
-    library = make(folder, wanted("there"), Builds(), Told())
+    library = make_library(folder, wanted("there"), Builds(), Told())
     disk("ro")
     told, builds = Told(), Builds()
-    assert find(folder, wanted("there").key) == CachedLibrary(library)
-    assert make(folder, wanted("there"), builds, told) == library
+    assert find_library(folder, wanted("there").key) == CachedLibrary(library)
+    assert make_library(folder, wanted("there"), builds, told) == library
     assert (builds.count, told.said) == (0, [])
-    other = make(folder, wanted("new"), builds, told)
+    other = make_library(folder, wanted("new"), builds, told)
     assert other.read_bytes() == library_of("new")
     assert told.said == [
         f"{folder}: cannot be written (Read-only file system): ext.scale is built for this process "
@@ -132,19 +132,19 @@ def test_from_a_disk_that_cannot_be_written_libraries_are_loaded_and_new_ones_ar
     (private,) = temporary.iterdir()
     assert other.is_relative_to(private)
     assert private.stat().st_mode & 0o777 == 0o700
-    assert make(folder, wanted("new"), builds, told) == other
+    assert make_library(folder, wanted("new"), builds, told) == other
     assert builds.count == 1
 
 
 def test_what_is_corrupt_on_such_a_disk_is_said_and_built_for_oneself(disk, temporary):
     folder = disk("size=4m")
-    make(folder, wanted(), Builds(), Told()).write_bytes(b"bent")
+    make_library(folder, wanted(), Builds(), Told()).write_bytes(b"bent")
     disk("ro")
-    found = find(folder, wanted().key)
+    found = find_library(folder, wanted().key)
     assert found.library is None
     assert found.problem
     assert found.problem.endswith("ext_scale.so: 4 bytes, 1000 expected; it could not be removed")
-    assert make(folder, wanted(), Builds(), Told()).is_relative_to(temporary)
+    assert make_library(folder, wanted(), Builds(), Told()).is_relative_to(temporary)
 
 
 def test_a_process_takes_its_own_libraries_with_it(disk, temporary):
@@ -180,24 +180,24 @@ def test_another_user_who_was_there_first_is_refused(public):
     cache = public / "tmp"
     cache.mkdir()
     cache.chmod(0o1777)
-    assert as_nobody(lambda: make(cache / "jit", wanted(), Builds(), Told())) == 0
+    assert as_nobody(lambda: make_library(cache / "jit", wanted(), Builds(), Told())) == 0
     assert len(list((cache / "jit").glob("*/*/ext_scale.so"))) == 1
     whose = (
         f"{cache / 'jit'}: belongs to user {NOBODY}, you are 0; set TORCHWHEEL_CACHE to a folder"
     )
-    found = find(cache / "jit", wanted().key)
+    found = find_library(cache / "jit", wanted().key)
     assert found.library is None
     assert found.problem
     assert found.problem.startswith(whose)
     builds = Builds()
     with pytest.raises(TorchwheelError, match=f"^{whose}"):
-        make(cache / "jit", wanted(), builds, Told())
+        make_library(cache / "jit", wanted(), builds, Told())
     assert builds.count == 0
 
 
 def test_another_user_sees_and_changes_nothing(public):
     folder = public / "cache" / "jit"
-    library = make(folder, wanted(), Builds(), Told())
+    library = make_library(folder, wanted(), Builds(), Told())
     # The folder above may be open; ours is not.
     folder.parent.chmod(0o777)
 
@@ -205,21 +205,21 @@ def test_another_user_sees_and_changes_nothing(public):
         for use in (library.read_bytes, (folder / "x").touch, lambda: list(folder.iterdir())):
             with pytest.raises(PermissionError):
                 use()
-        found = find(folder, wanted().key)
+        found = find_library(folder, wanted().key)
         assert found.library is None
         assert found.problem
         with pytest.raises(TorchwheelError, match="belongs to user 0, you are 65534"):
-            make(folder, wanted(), Builds(), Told())
+            make_library(folder, wanted(), Builds(), Told())
 
     assert as_nobody(attack) == 0
-    assert find(folder, wanted().key) == CachedLibrary(library)
+    assert find_library(folder, wanted().key) == CachedLibrary(library)
 
 
 def test_what_another_user_planted_while_the_folder_was_open_is_not_loaded(public):
     folder = public / "cache" / "jit"
-    library = make(folder, wanted(), Builds(), Told())
+    library = make_library(folder, wanted(), Builds(), Told())
     copy = {path.name: path.read_bytes() for path in library.parent.iterdir()}
-    prune(folder, 0)
+    prune_cache(folder, 0)
     folder.chmod(0o777)
     folder.parent.chmod(0o755)
 
@@ -229,11 +229,11 @@ def test_what_another_user_planted_while_the_folder_was_open_is_not_loaded(publi
             (library.parent / name).write_bytes(data)
 
     assert as_nobody(plant) == 0
-    found = find(folder, wanted().key)
+    found = find_library(folder, wanted().key)
     assert found.library is None
     assert found.problem == (f"{library.parents[1]}: belongs to user {NOBODY}, you are 0; removed")
     assert folder.stat().st_mode & 0o777 == 0o700
-    assert make(folder, wanted(), Builds(), Told()).stat().st_uid == 0
+    assert make_library(folder, wanted(), Builds(), Told()).stat().st_uid == 0
 
 
 def test_ones_own_folder_without_write_permission_is_read_and_not_opened(public):
@@ -241,11 +241,11 @@ def test_ones_own_folder_without_write_permission_is_read_and_not_opened(public)
     folder = public / "cache" / "jit"
 
     def use():
-        library = make(folder, wanted(), Builds(), Told())
+        library = make_library(folder, wanted(), Builds(), Told())
         folder.chmod(0o500)
-        assert find(folder, wanted().key) == CachedLibrary(library)
+        assert find_library(folder, wanted().key) == CachedLibrary(library)
         told = Told()
-        other = make(folder, wanted("two"), Builds(), told)
+        other = make_library(folder, wanted("two"), Builds(), told)
         assert other.read_bytes() == library_of("two")
         assert not other.is_relative_to(folder)
         assert told.said[0].startswith(f"{folder}: cannot be written (Permission denied): ")
@@ -253,9 +253,9 @@ def test_ones_own_folder_without_write_permission_is_read_and_not_opened(public)
         # A process that is not root is a user like any other: it cannot read this either.
         folder.chmod(0o700)
         library.chmod(0)
-        found = find(folder, wanted().key)
+        found = find_library(folder, wanted().key)
         assert found.problem == f"{library}: cannot be read; removed"
-        assert make(folder, wanted(), Builds(), Told()) == library
+        assert make_library(folder, wanted(), Builds(), Told()) == library
         discard(other.parents[2])
 
     assert as_nobody(use) == 0

@@ -11,8 +11,8 @@ import pytest
 from jitmaker import Process, Told, library_of, wanted
 from torchwheel.builder import ninja
 from torchwheel.builder.ninja import Plan, Step
-from torchwheel.jit.find import CorruptError, find, open_verified
-from torchwheel.jit.make import make
+from torchwheel.jit.lookup import CorruptError, find_library, open_verified
+from torchwheel.jit.make import make_library
 
 pytestmark = pytest.mark.integration
 
@@ -106,14 +106,14 @@ def test_after_a_kill_at_any_moment_the_next_run_succeeds(folder, write, reader)
     for number, moment in enumerate(MOMENTS):
         text = reader.text = f"source {number}"
         holder = killed(folder, text, moment, chance, write)
-        stages.append(find(folder, wanted(text).key).library is not None)
+        stages.append(find_library(folder, wanted(text).key).library is not None)
         left += len(list(folder.glob("*/.*.aside")))
         following = Process(folder, text, size=SIZE)
         following.start()
         assert following.ended() == 0, following.lines
         if holder:
             assert holder.ended() == 0, holder.lines
-        library = find(folder, wanted(text).key).library
+        library = find_library(folder, wanted(text).key).library
         assert following.lines[-1] == f"made {library}"
         assert library.read_bytes() == library_of(text, SIZE)
         assert not list(folder.glob("*/.*.aside"))
@@ -159,7 +159,7 @@ def test_compilers_that_outlive_a_killed_build_write_nothing_into_the_next_one(f
     child = os.fork()
     if not child:
         os.setpgid(0, 0)
-        make(folder, wanted("old source"), compile_with_ninja, Told())
+        make_library(folder, wanted("old source"), compile_with_ninja, Told())
         os._exit(0)
     begun = time.monotonic()
     while not list(folder.glob("*/work-*/build/started")):
@@ -168,5 +168,5 @@ def test_compilers_that_outlive_a_killed_build_write_nothing_into_the_next_one(f
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     os.killpg(child, 0)  # ninja lives, and ends by itself
-    library = make(folder, wanted("new source"), compile_with_ninja, Told())
+    library = make_library(folder, wanted("new source"), compile_with_ninja, Told())
     assert library.read_text() == "new source\n"

@@ -8,9 +8,9 @@ import pytest
 
 from jitmaker import Builds, Process, Told, library_of, wanted
 from torchwheel.files import sha256
-from torchwheel.jit.find import find, open_verified
-from torchwheel.jit.make import make
-from torchwheel.jit.store import prune
+from torchwheel.jit.lookup import find_library, open_verified
+from torchwheel.jit.make import make_library
+from torchwheel.jit.store import prune_cache
 
 pytestmark = pytest.mark.integration
 
@@ -40,7 +40,7 @@ def test_of_32_processes_one_builds_and_the_others_wait(folder):
     ended = at_once(folder, "one", 3)
     assert len(builds(folder)) == 1
     assert [status for status, _ in ended] == [0] * PROCESSES
-    library = find(folder, wanted("one").key).library
+    library = find_library(folder, wanted("one").key).library
     assert {lines[-1] for _, lines in ended} == {f"made {library}"}
     assert library.read_bytes() == library_of("one")
     waited = [lines for _, lines in ended if "building" not in lines]
@@ -63,7 +63,7 @@ def _makes(folder, seed, until):
     chance, made = random.Random(seed), 0
     while time.time() < until:
         text, told = str(chance.randrange(3)), Told()
-        make(folder, wanted(text, name=text), Builds(200_000), told)
+        make_library(folder, wanted(text, name=text), Builds(200_000), told)
         made += f"{text}: building it" in told.said
         assert not [line for line in told.said if str(folder) in line], "something was corrupt"
     assert made, "nothing was ever removed"
@@ -73,7 +73,7 @@ def _prunes(folder, seed, until):
     chance = random.Random(seed)
     while time.time() < until:
         time.sleep(chance.random() / 100)
-        prune(folder, chance.choice([0, 300_000, 1 << 30]), corrupt=True)
+        prune_cache(folder, chance.choice([0, 300_000, 1 << 30]), corrupt=True)
 
 
 def _reads(folder, seed, until):
@@ -104,5 +104,5 @@ def test_who_reads_while_others_make_and_remove_sees_whole_libraries_or_none(fol
     for process in processes:
         process.join()
     assert [process.exitcode for process in processes] == [0] * len(processes)
-    prune(folder, 0)
+    prune_cache(folder, 0)
     assert list(folder.iterdir()) == []

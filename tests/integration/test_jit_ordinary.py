@@ -112,4 +112,4 @@ def test_a_torch_without_gpus_is_refused_before_anything_is_compiled(call):
 def test_where_it_may_not_be_built_the_error_says_so(call):
     found, _ = call(TORCHWHEEL_MODE="prebuilt")
     assert found["found"].startswith("plain._C: prebuilt: none in this installation.")
-    assert "`torchwheel doctor plain` says what mends it" in found["found"]
+    assert "`torchwheel doctor plain` says what fixes it" in found["found"]

@@ -58,7 +58,7 @@ def test_torchs_files_say_what_torch_says_of_itself():
 
 
 def test_glibc_is_what_the_loader_says():
-    found = probe.glibc()
+    found = probe.glibc_version()
     listed = subprocess.run(["ldd", "--version"], capture_output=True, text=True, check=False)
     if isinstance(found, Absent):
         assert "GLIBC" not in listed.stdout

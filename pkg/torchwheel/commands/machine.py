@@ -42,9 +42,9 @@ def toolkit(options: argparse.Namespace) -> int:
 @command("doctor", DOCTOR_HELP, *DOCTOR_OPTIONS)
 def doctor(options: argparse.Namespace) -> int:
     """Examine this machine and packages on it."""
-    from torchwheel.doctor.run import run
+    from torchwheel.doctor.examine import run_doctor
 
-    return run(options)
+    return run_doctor(options)
 
 
 @command(
@@ -53,11 +53,11 @@ def doctor(options: argparse.Namespace) -> int:
     option("name", help='the project\'s name, e.g. "my-kernels"'),
     option("--folder", type=Path, default=Path(), help="where its folder is made (default: here)"),
 )
-def new(options: argparse.Namespace) -> int:
+def new_project(options: argparse.Namespace) -> int:
     """Write the folder of a new extension."""
-    from torchwheel.scaffold.new import new
+    from torchwheel.scaffold.new import new_project
 
-    folder = new(options.name, options.folder)
+    folder = new_project(options.name, options.folder)
     print(f"{folder}: written. Next:\n  cd {folder}\n  pip install nox\n  nox")
     return 0
 
@@ -130,4 +130,4 @@ def cache_prune(options: argparse.Namespace) -> int:
 
 cache = group("cache", "List or prune the libraries built just in time.", cache_list, cache_prune)
 
-COMMANDS = (toolkit, doctor, new, jit, cache)
+COMMANDS = (toolkit, doctor, new_project, jit, cache)

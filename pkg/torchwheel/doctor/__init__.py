@@ -1,8 +1,8 @@
-"""The doctor: what is here, what an extension runs on and why, what mends it; and its options."""
+"""The doctor: what is here, what an extension runs on and why, what fixes it; and its options."""
 
 from torchwheel.arguments import option, positive_number
 
-HELP = "Explain what packages here run on, and what mends them."
+HELP = "Explain what packages here run on, and what fixes them."
 OPTIONS = (
     option(
         "package", nargs="*", help="distribution or module (default: those that torchwheel made)"

@@ -5,9 +5,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from torchwheel.jit.find import CorruptError, open_verified
 from torchwheel.jit.key import CacheKey
-from torchwheel.jit.store import items
+from torchwheel.jit.lookup import CorruptError, open_verified
+from torchwheel.jit.store import list_items
 from torchwheel.toolkit.cache import cache_path
 
 
@@ -30,7 +30,7 @@ class CorruptLibrary:
 
 
 @dataclasses.dataclass(frozen=True)
-class Cache:
+class CacheState:
     """torchwheel's cache.
 
     Attributes:
@@ -46,13 +46,15 @@ class Cache:
     corrupt: tuple[CorruptLibrary, ...] = ()
 
 
-def look() -> Cache:
+def examine_cache() -> CacheState:
     """Look at the cache; nothing is made, removed or changed."""
     folder = cache_path()
-    return Cache(folder, _sizes(folder), _problem(folder), _corrupt(folder / "jit"))
+    return CacheState(
+        folder, _part_sizes(folder), _write_problem(folder), _corrupt_libraries(folder / "jit")
+    )
 
 
-def _sizes(folder: Path) -> dict[str, int]:
+def _part_sizes(folder: Path) -> dict[str, int]:
     try:
         parts = [path for path in folder.iterdir() if path.is_dir()]
     except OSError:
@@ -73,7 +75,7 @@ def _size(folder: Path) -> int:
     return total
 
 
-def _problem(folder: Path) -> str | None:
+def _write_problem(folder: Path) -> str | None:
     """Whether it could be written, or made, judged by the folder that is there."""
     there = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
     if not there.is_dir():
@@ -83,10 +85,10 @@ def _problem(folder: Path) -> str | None:
     return None
 
 
-def _corrupt(folder: Path) -> tuple[CorruptLibrary, ...]:
+def _corrupt_libraries(folder: Path) -> tuple[CorruptLibrary, ...]:
     found = []
     try:
-        libraries = [item for item in items(folder) if item.is_library]
+        libraries = [item for item in list_items(folder) if item.is_library]
     except OSError:
         return ()
     for item in libraries:

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from torchwheel.arch.model import Backend
-from torchwheel.doctor.caches import Cache
+from torchwheel.doctor.caches import CacheState
 from torchwheel.doctor.dist_info import DistInfo
-from torchwheel.doctor.importing import Import
-from torchwheel.doctor.native import Native
+from torchwheel.doctor.importing import ImportResult
+from torchwheel.doctor.native import NativeLibrary
 from torchwheel.machine.facts import Machine
 from torchwheel.runtime.status import ExtensionStatus
 
@@ -33,10 +33,10 @@ class Package:
     module: str
     root: Path | None
     info: DistInfo | None
-    imported: Import
+    imported: ImportResult
     copies: tuple[str, ...] = ()
     near: tuple[str, ...] = ()
-    natives: tuple[Native, ...] = ()
+    natives: tuple[NativeLibrary, ...] = ()
     status: ExtensionStatus | None = None
 
     @property
@@ -45,7 +45,7 @@ class Package:
         return f"{self.name} {self.info.version}" if self.info else self.name
 
     @property
-    def loaded(self) -> tuple[Native, ...]:
+    def loaded(self) -> tuple[NativeLibrary, ...]:
         """The libraries that its import loaded."""
         return tuple(native for native in self.natives if native.loaded)
 
@@ -60,7 +60,7 @@ class Case:
     """
 
     machine: Machine
-    cache: Cache
+    cache: CacheState
     package: Package
     hardware: tuple[Backend, ...] = ()
     environ: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -73,12 +73,12 @@ class Diagnosis:
     Attributes:
         name: of the rule that found it, e.g. "glibc".
         says: one sentence, without the stop.
-        mend: a command in backquotes, or what to do where no command does it.
+        fix: a command in backquotes, or what to do where no command does it.
     """
 
     name: str
     says: str
-    mend: str
+    fix: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,12 +88,12 @@ class Verdict:
     Attributes:
         findings: what is wrong, the first cause first.
         says: one sentence, without the stop.
-        mend: what to do; None where nothing is wrong.
+        fix: what to do; None where nothing is wrong.
     """
 
     findings: tuple[Diagnosis, ...]
     says: str
-    mend: str | None = None
+    fix: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -111,7 +111,7 @@ class Report:
 
     machine: Machine
     variables: Mapping[str, str]
-    cache: Cache
+    cache: CacheState
     packages: tuple[Package, ...]
     verdicts: tuple[Verdict, ...]
 

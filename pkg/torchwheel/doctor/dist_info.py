@@ -54,27 +54,27 @@ def read_dist_info(folder: Path) -> DistInfo:
     """Read the folder, e.g. `site-packages/demo-1.0.0.dist-info`."""
     problems: list[str] = []
     named, _, version = folder.name.removesuffix(SUFFIX).partition("-")
-    metadata = _headers(folder, "METADATA", problems)
-    name = _word(metadata.get("Name", named))
-    files = tuple(map(PurePosixPath, _record(folder, problems)))
+    metadata = _read_headers(folder, "METADATA", problems)
+    name = _safe_word(metadata.get("Name", named))
+    files = tuple(map(PurePosixPath, _read_record(folder, problems)))
     return DistInfo(
         name=name,
-        version=_word(metadata.get("Version", version)),
-        packages=_packages(name, files, _text(folder, "top_level.txt")),
+        version=_safe_word(metadata.get("Version", version)),
+        packages=_packages(name, files, _read_text(folder, "top_level.txt")),
         files=files,
-        claims=_claims(folder, problems),
-        torch=_torch(metadata),
-        tags=_tags(folder, problems),
+        claims=_read_claims(folder, problems),
+        torch=_torch_range(metadata),
+        tags=_read_tags(folder, problems),
         problems=tuple(problems),
     )
 
 
-def _word(text: str) -> str:
+def _safe_word(text: str) -> str:
     """A name or a version as it may stand in a command."""
     return re.sub(r"[^\w.+!-]", "_", str(text), flags=re.ASCII).lstrip("-")
 
 
-def _text(folder: Path, name: str, problems: list[str] | None = None) -> str | None:
+def _read_text(folder: Path, name: str, problems: list[str] | None = None) -> str | None:
     """A file of the folder; `problems`, where given, is told of one that is not there."""
     try:
         return (folder / name).read_text(encoding="utf-8")
@@ -87,26 +87,26 @@ def _text(folder: Path, name: str, problems: list[str] | None = None) -> str | N
     return None
 
 
-def _headers(folder: Path, name: str, problems: list[str]) -> Message:
-    text = _text(folder, name, problems) or ""
+def _read_headers(folder: Path, name: str, problems: list[str]) -> Message:
+    text = _read_text(folder, name, problems) or ""
     return email.parser.HeaderParser(policy=email.policy.compat32).parsestr(text)
 
 
-def _record(folder: Path, problems: list[str]) -> Mapping[str, wheel.RecordEntry]:
-    if (text := _text(folder, "RECORD", problems)) is None:
+def _read_record(folder: Path, problems: list[str]) -> Mapping[str, wheel.RecordEntry]:
+    if (text := _read_text(folder, "RECORD", problems)) is None:
         return {}
     try:
         entries = wheel.parse_record(text)
     except TorchwheelError as error:
         problems.append(f"{folder.name}: {error}")
         return {}
-    if faults := list(_faults(folder.parent, entries)):
+    if faults := list(_damaged_files(folder.parent, entries)):
         more = f", and {len(faults) - 1} more like it" if len(faults) > 1 else ""
         problems.append(f"{faults[0]}{more}")
     return entries
 
 
-def _faults(root: Path, entries: Mapping[str, wheel.RecordEntry]) -> Iterator[str]:
+def _damaged_files(root: Path, entries: Mapping[str, wheel.RecordEntry]) -> Iterator[str]:
     for name, entry in entries.items():
         # Compiled files come and go.
         if name.endswith(".pyc"):
@@ -131,10 +131,10 @@ def _packages(name: str, files: tuple[PurePosixPath, ...], top: str | None) -> t
     return tuple(sorted(names, key=lambda n: (n.lower() != own, n.startswith("_"), n)))
 
 
-def _claims(folder: Path, problems: list[str]) -> Claims | None:
+def _read_claims(folder: Path, problems: list[str]) -> Claims | None:
     if not (folder / claims_file.FILE).exists():
         return None
-    if (text := _text(folder, claims_file.FILE, problems)) is None:
+    if (text := _read_text(folder, claims_file.FILE, problems)) is None:
         return None
     try:
         return claims_file.loads(text, f"{folder.name}/{claims_file.FILE}")
@@ -143,7 +143,7 @@ def _claims(folder: Path, problems: list[str]) -> Claims | None:
         return None
 
 
-def _torch(metadata: Message) -> str | None:
+def _torch_range(metadata: Message) -> str | None:
     for text in metadata.get_all("Requires-Dist", []):
         try:
             requirement = Requirement(str(text))
@@ -154,9 +154,9 @@ def _torch(metadata: Message) -> str | None:
     return None
 
 
-def _tags(folder: Path, problems: list[str]) -> frozenset[Tag]:
+def _read_tags(folder: Path, problems: list[str]) -> frozenset[Tag]:
     tags: set[Tag] = set()
-    for text in _headers(folder, "WHEEL", problems).get_all("Tag", []):
+    for text in _read_headers(folder, "WHEEL", problems).get_all("Tag", []):
         try:
             tags |= parse_tag(str(text).strip())
         except ValueError:
@@ -164,7 +164,7 @@ def _tags(folder: Path, problems: list[str]) -> frozenset[Tag]:
     return frozenset(tags)
 
 
-_VENDORED = ".libs"
+_VENDORED_SUFFIX = ".libs"
 """End of the folder of libraries that auditwheel grafted in: they are other projects'."""
 
 
@@ -185,7 +185,7 @@ def name_key(folder: Path) -> str:
     return canonicalize_name(folder.name.removesuffix(SUFFIX).partition("-")[0])
 
 
-def with_claims(folders: Iterable[Path]) -> list[str]:
+def distributions_with_claims(folders: Iterable[Path]) -> list[str]:
     """Names of the distributions that torchwheel made."""
     return sorted({name_key(folder) for folder in folders if (folder / claims_file.FILE).exists()})
 
@@ -197,13 +197,15 @@ def find_distribution(name: str, folders: Sequence[Path]) -> list[Path]:
     return named or [folder for folder in folders if _has_package(folder, name)]
 
 
-def near_names(name: str, folders: Iterable[Path]) -> list[str]:
+def similar_names(name: str, folders: Iterable[Path]) -> list[str]:
     """Names of distributions that are most like `name`."""
     known = sorted({name_key(folder) for folder in folders})
     return difflib.get_close_matches(canonicalize_name(name[:100]), known, n=3, cutoff=0.6)
 
 
-def libraries(root: Path, info: DistInfo | None, folders: Iterable[Path]) -> tuple[Path, ...]:
+def native_libraries(
+    root: Path, info: DistInfo | None, folders: Iterable[Path]
+) -> tuple[Path, ...]:
     """Native libraries: those installed, and those that lie in the package's own folders.
 
     Args:
@@ -220,7 +222,7 @@ def libraries(root: Path, info: DistInfo | None, folders: Iterable[Path]) -> tup
 def _is_library(file: Path) -> bool:
     if not (file.suffix == ".so" or ".so." in file.name):
         return False
-    if any(part.endswith(_VENDORED) for part in file.parts):
+    if any(part.endswith(_VENDORED_SUFFIX) for part in file.parts):
         return False
     try:
         with file.open("rb") as opened:

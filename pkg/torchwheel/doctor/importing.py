@@ -13,18 +13,18 @@ import time
 from pathlib import Path
 from typing import Any, Literal
 
-How = Literal["imported", "raised", "killed", "left", "hung", "not found"]
+ImportOutcome = Literal["imported", "raised", "killed", "left", "hung", "not found"]
 
 SECONDS = 120
 """A first import of torch from a slow disk takes a minute."""
-_GRACE = 10
-_CHILD = Path(__file__).with_name("child.py")
-_MOST = 1 << 20
+_GRACE_SECONDS = 10
+_CHILD = Path(__file__).with_name("import_child.py")
+_MAX_BYTES = 1 << 20
 _FRAME = re.compile(r'^  File "(.*)", line (\d+) in ', re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
-class Import:
+class ImportResult:
     """How the import of a package went.
 
     Attributes:
@@ -42,7 +42,7 @@ class Import:
         status: what the package's run-time half says of it, as JSON.
     """
 
-    how: How
+    how: ImportOutcome
     words: tuple[str, ...] = ()
     file: Path | None = None
     folders: tuple[Path, ...] = ()
@@ -54,7 +54,7 @@ class Import:
     status: dict[str, Any] | None = None
 
 
-def import_it(package: str, seconds: float = SECONDS) -> Import:
+def import_package(package: str, seconds: float = SECONDS) -> ImportResult:
     """Import a package with this Python, and look at what becomes of it."""
     reading, writing = os.pipe()
     with tempfile.TemporaryFile() as said, os.fdopen(reading, "rb") as answers:
@@ -73,28 +73,28 @@ def import_it(package: str, seconds: float = SECONDS) -> Import:
             os.close(writing)
         try:
             # The child ends itself in time; this is for one that is stopped, or holds the lock.
-            status = process.wait(seconds + _GRACE)
+            status = process.wait(seconds + _GRACE_SECONDS)
         except subprocess.TimeoutExpired:
             status = None
         finally:
-            _end(process)
+            _kill_group(process)
         # At its time limit the child ends itself with status 1.
         hung = status is None or (status == 1 and time.monotonic() - began >= seconds)
         os.set_blocking(reading, False)
-        facts = _facts(answers.read(_MOST) or b"")
-        said.seek(max(0, said.seek(0, os.SEEK_END) - _MOST))
+        facts = _parse_answers(answers.read(_MAX_BYTES) or b"")
+        said.seek(max(0, said.seek(0, os.SEEK_END) - _MAX_BYTES))
         text = said.read().decode("utf-8", "replace")
-        return _import(facts, None if hung else status, text, seconds)
+        return _result(facts, None if hung else status, text, seconds)
 
 
-def _end(process: "subprocess.Popen[bytes]") -> None:
+def _kill_group(process: "subprocess.Popen[bytes]") -> None:
     """Kill the process and what it started, if any of them is left."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
-def _facts(answers: bytes) -> dict[str, Any]:
+def _parse_answers(answers: bytes) -> dict[str, Any]:
     """The child's answers in one; a line that was cut short is none."""
     facts: dict[str, Any] = {}
     for line in answers.splitlines():
@@ -105,15 +105,15 @@ def _facts(answers: bytes) -> dict[str, Any]:
     return facts
 
 
-def _import(facts: dict[str, Any], status: int | None, said: str, seconds: float) -> Import:
+def _result(facts: dict[str, Any], status: int | None, said: str, seconds: float) -> ImportResult:
     spec = facts.get("spec")
     if spec is None:
-        return Import("not found" if "spec" in facts else "left", words=(_last_line(said),))
+        return ImportResult("not found" if "spec" in facts else "left", words=(_last_line(said),))
     file = Path(spec["origin"]) if spec["origin"] else None
     folders = tuple(map(Path, spec["folders"]))
-    how, words = _how(facts, status, seconds)
+    how, words = _outcome(facts, status, seconds)
     frames = facts.get("where") or [[f, int(n)] for f, n in reversed(_FRAME.findall(said))]
-    return Import(
+    return ImportResult(
         how=how,
         words=words,
         file=file,
@@ -127,7 +127,9 @@ def _import(facts: dict[str, Any], status: int | None, said: str, seconds: float
     )
 
 
-def _how(facts: dict[str, Any], status: int | None, seconds: float) -> tuple[How, tuple[str, ...]]:
+def _outcome(
+    facts: dict[str, Any], status: int | None, seconds: float
+) -> tuple[ImportOutcome, tuple[str, ...]]:
     """How it ended; a `status` of None means that it did not."""
     if "error" in facts:
         return "raised", tuple(facts["error"])
@@ -136,11 +138,11 @@ def _how(facts: dict[str, Any], status: int | None, seconds: float) -> tuple[How
     if status is None:
         return "hung", (f"{seconds:g} s",)
     if status < 0:
-        return "killed", (_signal(-status),)
+        return "killed", (_signal_name(-status),)
     return "left", (f"exit status {status}",)
 
 
-def _signal(number: int) -> str:
+def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -42,7 +42,7 @@ class SharedObject:
 @functools.lru_cache(maxsize=1024)
 def read_shared_object(path: Path) -> SharedObject:
     """Read the dynamic section; a file that is no ELF file is a WheelError."""
-    with _opened(path) as elf:
+    with _open_elf(path) as elf:
         section = elf.get_section_by_name(".dynamic")
         # A tag has `needed`, `soname` … only where it is of that kind, hence Any.
         tags: list[Any] = list(section.iter_tags()) if isinstance(section, DynamicSection) else []
@@ -64,7 +64,7 @@ def read_shared_object(path: Path) -> SharedObject:
 
 def provided_symbols(path: Path, names: Iterable[str]) -> frozenset[str]:
     """Those of `names` that a library defines, found through its hash table."""
-    with _opened(path) as elf:
+    with _open_elf(path) as elf:
         table: Any = elf.get_section_by_name(".gnu.hash") or elf.get_section_by_name(".hash")
         if table is None:
             return frozenset()
@@ -74,7 +74,7 @@ def provided_symbols(path: Path, names: Iterable[str]) -> frozenset[str]:
 
 def provided_versions(path: Path) -> frozenset[str]:
     """Symbol versions that a library defines, e.g. "GLIBCXX_3.4.30"."""
-    with _opened(path) as elf:
+    with _open_elf(path) as elf:
         section = elf.get_section_by_name(".gnu.version_d")
         if not isinstance(section, GNUVerDefSection):
             return frozenset()
@@ -84,7 +84,7 @@ def provided_versions(path: Path) -> frozenset[str]:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[ELFFile]:
+def _open_elf(path: Path) -> Iterator[ELFFile]:
     with refuse_malformed(path.name), path.open("rb") as file:
         yield ELFFile(file)
 
@@ -99,7 +99,7 @@ def _folders(texts: Iterable[str], path: Path) -> tuple[Path, ...]:
     )
 
 
-_USUAL = ("/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib")
+_DEFAULT_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,7 +168,7 @@ class Loader:
             torch_symbols=from_torch,
             undefined=frozenset(wanted),
             elsewhere=self._given_by_torch(wanted) if wanted else frozenset(),
-            old=tuple(_old(library, found)),
+            old=tuple(_outdated_libraries(library, found)),
         )
 
     def _given_by_torch(self, names: Iterable[str]) -> frozenset[str]:
@@ -200,8 +200,8 @@ class Loader:
     ) -> SharedObject | None:
         folders = (*(() if asker.runpath else rpath), *self._path, *asker.runpath)
         candidates = (folder / soname for folder in folders)
-        usual = (Path(folder, soname) for folder in _USUAL)
-        for path in (*candidates, *_system().get(soname, ()), *usual):
+        usual = (Path(folder, soname) for folder in _DEFAULT_FOLDERS)
+        for path in (*candidates, *_ldconfig_libraries().get(soname, ()), *usual):
             if (there := self._readable(path)) is not None:
                 return there
         return None
@@ -215,7 +215,7 @@ class Loader:
         return there if there.machine == self._machine else None
 
 
-def _old(library: Library, found: Mapping[str, Path]) -> Iterator[tuple[Path, str]]:
+def _outdated_libraries(library: Library, found: Mapping[str, Path]) -> Iterator[tuple[Path, str]]:
     for soname, versions in versions_needed(library).items():
         if path := found.get(soname):
             for version in sorted(set(versions) - provided_versions(path)):
@@ -223,7 +223,7 @@ def _old(library: Library, found: Mapping[str, Path]) -> Iterator[tuple[Path, st
 
 
 @functools.cache
-def _system() -> Mapping[str, Iterable[Path]]:
+def _ldconfig_libraries() -> Mapping[str, Iterable[Path]]:
     """Libraries in the system's cache, by soname, as `ldconfig -p` lists them."""
     for program in ("/sbin/ldconfig", "/usr/sbin/ldconfig"):
         if not os.access(program, os.X_OK):

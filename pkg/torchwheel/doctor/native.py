@@ -20,7 +20,7 @@ _BACKENDS: tuple[tuple[Backend, tuple[str, ...]], ...] = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Native:
+class NativeLibrary:
     """One native library of a package.
 
     Attributes:
@@ -60,7 +60,7 @@ class Native:
     @property
     def archs(self) -> tuple[Arch, ...]:
         """GPUs that it has machine code for; link steps of nvcc add modules without a kernel."""
-        return in_order(m.arch for m in self.code if m.kind != "ptx" and m.kernels)
+        return sort_archs(m.arch for m in self.code if m.kind != "ptx" and m.kernels)
 
     @property
     def ptx(self) -> tuple[CudaArch, ...]:
@@ -88,14 +88,14 @@ class Native:
         return any(map(is_cxx, names))
 
 
-def read_native(path: Path, root: Path, loader: Loader, *, loaded: bool) -> Native:
+def read_native(path: Path, root: Path, loader: Loader, *, loaded: bool) -> NativeLibrary:
     """Read a library that is installed below `root`; nothing of it is run."""
     name = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
     try:
         library = read_library(path, name)
         links = loader.links(library, path)
     except TorchwheelError as error:
-        return Native(name, path, loaded, problem=str(error))
+        return NativeLibrary(name, path, loaded, problem=str(error))
     code: tuple[GpuCode, ...] = ()
     code_problem = None
     try:
@@ -103,7 +103,7 @@ def read_native(path: Path, root: Path, loader: Loader, *, loaded: bool) -> Nati
     except TorchwheelError as error:
         code, code_problem = (), str(error)
     floor = glibc_floor(library)
-    return Native(
+    return NativeLibrary(
         name=name,
         path=path,
         loaded=loaded,
@@ -116,6 +116,6 @@ def read_native(path: Path, root: Path, loader: Loader, *, loaded: bool) -> Nati
     )
 
 
-def in_order(archs: Iterable[Arch]) -> tuple[Arch, ...]:
+def sort_archs(archs: Iterable[Arch]) -> tuple[Arch, ...]:
     """8.9 before 10.0; NVIDIA's before AMD's, though no library has both."""
     return tuple(sorted(set(archs), key=lambda arch: (type(arch).__name__, arch)))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from torchwheel.doctor import builds, fit, installation, libraries
+from torchwheel.doctor import build_rules, fit_rules, installation_rules, library_rules
 from torchwheel.doctor.case import Case, Diagnosis, Verdict
 from torchwheel.machine.facts import Machine
 from torchwheel.text import join_names
@@ -11,24 +11,24 @@ from torchwheel.validate import findings as findings_
 DoctorRule = Callable[[Case], Iterator[Diagnosis]]
 
 RULES: tuple[DoctorRule, ...] = (
-    installation.not_installed,
-    installation.installed_twice,
-    installation.incomplete,
-    installation.shadowed,
-    installation.other_python,
-    libraries.other_machine,
-    fit.broken_torch,
-    installation.missing_dependency,
-    fit.mismatch,
-    libraries.missing_libraries,
-    libraries.old_libraries,
-    libraries.missing_symbols,
-    installation.failed_import,
-    fit.missing_driver,
-    fit.hidden_gpus,
-    builds.cannot_build,
-    builds.broken_cache,
-    builds.plain_pytorch,
+    installation_rules.not_installed,
+    installation_rules.installed_twice,
+    installation_rules.incomplete,
+    installation_rules.shadowed,
+    installation_rules.wrong_python,
+    library_rules.wrong_machine,
+    fit_rules.broken_torch,
+    installation_rules.missing_dependency,
+    fit_rules.mismatched_library,
+    library_rules.missing_libraries,
+    library_rules.old_libraries,
+    library_rules.missing_symbols,
+    installation_rules.failed_import,
+    fit_rules.missing_driver,
+    fit_rules.hidden_gpus,
+    build_rules.cannot_build,
+    build_rules.broken_cache,
+    build_rules.plain_pytorch,
 )
 """In the order of cause: what comes later may be no more than a symptom of what comes before."""
 
@@ -44,8 +44,8 @@ def judge(case: Case) -> Verdict:
     findings = tuple(finding for finding in found if finding.name not in ignored)
     title = case.package.title
     if findings:
-        return Verdict(findings, f"{title}: {findings[0].says}", findings[0].mend)
-    return Verdict((), f"{title}: {_well(case)}")
+        return Verdict(findings, f"{title}: {findings[0].says}", findings[0].fix)
+    return Verdict((), f"{title}: {_healthy_text(case)}")
 
 
 def judge_machine(machine: Machine) -> Verdict:
@@ -53,14 +53,14 @@ def judge_machine(machine: Machine) -> Verdict:
     if machine.torch_problem:
         reinstall = "`pip install --force-reinstall torch`"
         finding = Diagnosis("torch", str(machine.torch_problem), reinstall)
-        return Verdict((finding,), finding.says, finding.mend)
+        return Verdict((finding,), finding.says, finding.fix)
     return Verdict(
         (),
         "no package that torchwheel made is here; `torchwheel doctor PACKAGE` looks at any other",
     )
 
 
-def _well(case: Case) -> str:
+def _healthy_text(case: Case) -> str:
     """What it runs on, as far as that can be told."""
     machine, package = case.machine, case.package
     kernels = package.status is not None or any(native.backend for native in package.natives)

@@ -12,7 +12,7 @@ from torchwheel.files import discard
 
 
 @dataclasses.dataclass(frozen=True)
-class Content:
+class SourceFiles:
     """Sources and headers.
 
     Attributes:
@@ -24,7 +24,7 @@ class Content:
     files: Mapping[str, bytes]
 
 
-def read_content(folder: Path, globs: Iterable[str]) -> Content:
+def read_sources(folder: Path, globs: Iterable[str]) -> SourceFiles:
     """The files below `folder` that the globs name, e.g. "**/*.h".
 
     Raises:
@@ -38,12 +38,14 @@ def read_content(folder: Path, globs: Iterable[str]) -> Content:
             raise UsageError(f"{folder}: no file matches {pattern!r}")
         paths |= found
     try:
-        return Content(folder, {str(p.relative_to(folder)): p.read_bytes() for p in sorted(paths)})
+        return SourceFiles(
+            folder, {str(p.relative_to(folder)): p.read_bytes() for p in sorted(paths)}
+        )
     except OSError as error:
         raise TorchwheelError(f"{error.filename}: {error.strerror}") from error
 
 
-def lay_out(content: Content, folder: Path) -> None:
+def write_sources(content: SourceFiles, folder: Path) -> None:
     """Have `folder` hold these files and no other.
 
     A file that is there already keeps its time; any other gets the time of now, which is what a
@@ -63,12 +65,12 @@ def lay_out(content: Content, folder: Path) -> None:
             path.write_bytes(data)
 
 
-PREFIX = "work-"
+WORK_PREFIX = "work-"
 """Begins the name of a work folder, beside the libraries that were built in it."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Work:
+class WorkFolder:
     """What a build is given.
 
     Attributes:
@@ -81,22 +83,22 @@ class Work:
 
 
 @contextlib.contextmanager
-def work_folder(target: Path, content: Content) -> Iterator[Work]:
+def work_folder(target: Path, content: SourceFiles) -> Iterator[WorkFolder]:
     """Yield the work folder of this machine below `target`; hold the target's lock.
 
     A build that did not end by itself may have left compilers behind that still write. Its folder
     is moved away from under them, and the next build begins anew.
     """
     # One for each machine: two that share a home may not share locks.
-    own = target / f"{PREFIX}{re.sub(r'[^A-Za-z0-9.-]', '_', platform.node())[:80]}"
+    own = target / f"{WORK_PREFIX}{re.sub(r'[^A-Za-z0-9.-]', '_', platform.node())[:80]}"
     running = own / "running"
     if running.exists():
         discard(own)
     own.mkdir(exist_ok=True, mode=0o700)
     running.touch()
-    work = Work(own / "source", own / "build")
+    work = WorkFolder(own / "source", own / "build")
     work.folder.mkdir(exist_ok=True)
-    lay_out(content, work.source)
+    write_sources(content, work.source)
     try:
         yield work
     except TorchwheelError as error:

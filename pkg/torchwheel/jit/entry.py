@@ -4,7 +4,7 @@ import dataclasses
 import json
 from typing import Any
 
-FILE = "entry.json"
+ENTRY_FILE = "entry.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,12 +32,12 @@ class CacheEntry:
     sha256: str
 
 
-def dumps(entry: CacheEntry) -> str:
+def dump_entry(entry: CacheEntry) -> str:
     """The file's text."""
     return json.dumps(dataclasses.asdict(entry), indent=1) + "\n"
 
 
-def loads(data: bytes) -> CacheEntry:
+def load_entry(data: bytes) -> CacheEntry:
     """Read the file; a ValueError says what is wrong with it."""
     try:
         read = json.loads(data)

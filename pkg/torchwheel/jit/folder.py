@@ -13,7 +13,7 @@ from torchwheel.errors import TorchwheelError
 from torchwheel.toolkit.cache import cache_path
 
 _ELSEWHERE = "set TORCHWHEEL_CACHE to a folder of your own"
-LOCK = ".lock"
+LOCK_SUFFIX = ".lock"
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -24,10 +24,10 @@ def jit_folder() -> Path:
 
 def lock_of(folder: Path, target: str) -> Path:
     """The lock of all that is kept for `target`: its libraries and its work folders."""
-    return folder / f"{target}{LOCK}"
+    return folder / f"{target}{LOCK_SUFFIX}"
 
 
-def secure(folder: Path) -> None:
+def secure_folder(folder: Path) -> None:
     """Close a folder that is open to others; it is there, or a FileNotFoundError says it is not.
 
     Raises:
@@ -52,7 +52,7 @@ def secure(folder: Path) -> None:
                 ) from error
 
 
-def open_for_writing(folder: Path) -> None:
+def prepare_for_writing(folder: Path) -> None:
     """Have `folder` be there, closed to others, with room for files and locks.
 
     Raises:
@@ -61,7 +61,7 @@ def open_for_writing(folder: Path) -> None:
     """
     folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.mkdir(exist_ok=True, mode=0o700)
-    secure(folder)
+    secure_folder(folder)
     with tempfile.TemporaryFile(dir=folder) as file:
         # Some network file systems take files and no locks.
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -17,19 +17,19 @@ from torchwheel.files import (
     write_text,
 )
 from torchwheel.jit import entry as entries
-from torchwheel.jit.content import Content, Work, work_folder
+from torchwheel.jit.content import SourceFiles, WorkFolder, work_folder
 from torchwheel.jit.entry import CacheEntry
-from torchwheel.jit.find import check_or_discard, find
-from torchwheel.jit.folder import lock_of, open_for_writing, private_folder
+from torchwheel.jit.folder import lock_of, prepare_for_writing, private_folder
 from torchwheel.jit.key import BuildFacts, CacheKey, make_key
-from torchwheel.jit.store import prune
+from torchwheel.jit.lookup import check_or_discard, find_library
+from torchwheel.jit.store import prune_cache
 from torchwheel.lock import hold_lock
 from torchwheel.text import size_cap
 
 if TYPE_CHECKING:
     from torchwheel.console import Progress
 
-Build = Callable[[Work], Path]
+BuildFunction = Callable[[WorkFolder], Path]
 """Builds a library and returns its file, which lies in the work folder."""
 
 
@@ -38,7 +38,7 @@ class LibraryRequest:
     """A library, by all that decides its bytes."""
 
     facts: BuildFacts
-    content: Content
+    content: SourceFiles
 
     @functools.cached_property
     def key(self) -> CacheKey:
@@ -46,7 +46,9 @@ class LibraryRequest:
         return make_key(self.facts, self.content.files)
 
 
-def make(folder: Path, wanted: LibraryRequest, build: Build, progress: "Progress") -> Path:
+def make_library(
+    folder: Path, wanted: LibraryRequest, build: BuildFunction, progress: "Progress"
+) -> Path:
     """The library that is wanted: from the cache `folder`, else built.
 
     Where the folder cannot be written, the library is built for this process alone.
@@ -56,23 +58,23 @@ def make(folder: Path, wanted: LibraryRequest, build: Build, progress: "Progress
         UsageError: TORCHWHEEL_CACHE_SIZE is no size.
     """
     cap = size_cap()
-    found = find(folder, wanted.key)
+    found = find_library(folder, wanted.key)
     if found.problem:
         progress.say(found.problem)
     if found.library:
         return found.library
-    with explain_full_disk(folder), _one_line(folder):
+    with explain_full_disk(folder), _system_errors_as_one_line(folder):
         if not _can_write(folder, wanted.facts.name, progress):
-            return _made(private_folder(), wanted, build, progress)
-        library = _made(folder, wanted, build, progress)
+            return _build_once(private_folder(), wanted, build, progress)
+        library = _build_once(folder, wanted, build, progress)
     # The library is there, whatever becomes of the others.
     with contextlib.suppress(OSError):
-        prune(folder, cap, keep=library.parent)
+        prune_cache(folder, cap, keep=library.parent)
     return library
 
 
 @contextlib.contextmanager
-def _one_line(folder: Path) -> Iterator[None]:
+def _system_errors_as_one_line(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -81,7 +83,7 @@ def _one_line(folder: Path) -> Iterator[None]:
 
 def _can_write(folder: Path, name: str, progress: "Progress") -> bool:
     try:
-        open_for_writing(folder)
+        prepare_for_writing(folder)
     except OSError as error:
         if error.errno in NO_SPACE:
             raise
@@ -93,7 +95,9 @@ def _can_write(folder: Path, name: str, progress: "Progress") -> bool:
     return True
 
 
-def _made(folder: Path, wanted: LibraryRequest, build: Build, progress: "Progress") -> Path:
+def _build_once(
+    folder: Path, wanted: LibraryRequest, build: BuildFunction, progress: "Progress"
+) -> Path:
     key, name = wanted.key, wanted.facts.name
     waited = False
 
@@ -106,7 +110,7 @@ def _made(folder: Path, wanted: LibraryRequest, build: Build, progress: "Progres
         library = check_or_discard(folder, key)
         if library:
             return library
-        if waited and (why := _failure(lock, key)):
+        if waited and (why := _recorded_failure(lock, key)):
             raise TorchwheelError(why)
         target = folder / key.target
         target.mkdir(exist_ok=True, mode=0o700)
@@ -116,13 +120,13 @@ def _made(folder: Path, wanted: LibraryRequest, build: Build, progress: "Progres
         try:
             with work_folder(target, wanted.content) as work:
                 built = build(work)
-            return _put(target / key.content, built, wanted)
+            return _store_library(target / key.content, built, wanted)
         except TorchwheelError as error:
-            _tell(lock, key, str(error))
+            _record_failure(lock, key, str(error))
             raise
 
 
-def _put(place: Path, built: Path, wanted: LibraryRequest) -> Path:
+def _store_library(place: Path, built: Path, wanted: LibraryRequest) -> Path:
     """Have `place` hold the library and its entry, whole or not at all."""
     facts = wanted.facts
     with make_folder_atomically(place) as aside:
@@ -139,11 +143,11 @@ def _put(place: Path, built: Path, wanted: LibraryRequest) -> Path:
             size=library.stat().st_size,
             sha256=sha256(library),
         )
-        write_text(aside / entries.FILE, entries.dumps(entry))
+        write_text(aside / entries.ENTRY_FILE, entries.dump_entry(entry))
     return place / built.name
 
 
-def _tell(lock: IO[bytes], key: CacheKey, why: str) -> None:
+def _record_failure(lock: IO[bytes], key: CacheKey, why: str) -> None:
     """Leave those who wait a word: the build failed, and theirs would, one after the other."""
     with contextlib.suppress(OSError):
         lock.seek(0)
@@ -151,6 +155,6 @@ def _tell(lock: IO[bytes], key: CacheKey, why: str) -> None:
         lock.flush()
 
 
-def _failure(lock: IO[bytes], key: CacheKey) -> str | None:
+def _recorded_failure(lock: IO[bytes], key: CacheKey) -> str | None:
     content, _, why = lock.read().decode(errors="replace").partition("\n")
     return why if content == key.content else None

@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from torchwheel.files import discard, remove_leftovers
-from torchwheel.jit.content import PREFIX
-from torchwheel.jit.find import CorruptError, open_verified
-from torchwheel.jit.folder import LOCK, lock_of
+from torchwheel.jit.content import WORK_PREFIX
+from torchwheel.jit.folder import LOCK_SUFFIX, lock_of
 from torchwheel.jit.key import CacheKey
+from torchwheel.jit.lookup import CorruptError, open_verified
 from torchwheel.lock import LockBusyError, fail_if_busy, hold_lock
 
-_NAME = re.compile(rf"[0-9a-f]{{32}}|{PREFIX}.*", re.DOTALL)
+_NAME = re.compile(rf"[0-9a-f]{{32}}|{WORK_PREFIX}.*", re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True)
-class Item:
+class CacheItem:
     """A library with its entry, or a work folder.
 
     Attributes:
@@ -34,7 +34,7 @@ class Item:
     @property
     def is_library(self) -> bool:
         """Whether it is a library."""
-        return not self.path.name.startswith(PREFIX)
+        return not self.path.name.startswith(WORK_PREFIX)
 
     @property
     def key(self) -> CacheKey:
@@ -42,18 +42,18 @@ class Item:
         return CacheKey(self.path.parent.name, self.path.name)
 
 
-def items(folder: Path) -> list[Item]:
+def list_items(folder: Path) -> list[CacheItem]:
     """Everything in the cache `folder`, the least recently used first."""
     found = []
     for target in _folders(folder):
         for path in _folders(target):
             if _NAME.fullmatch(path.name):
                 with contextlib.suppress(FileNotFoundError):  # another process removed it
-                    found.append(Item(path, size_of(path), path.lstat().st_mtime))
+                    found.append(CacheItem(path, folder_size(path), path.lstat().st_mtime))
     return sorted(found, key=lambda item: item.used)
 
 
-def remove(folder: Path, item: Item) -> bool:
+def remove_item(folder: Path, item: CacheItem) -> bool:
     """Remove an item; False while a build has its target. Who has a library loaded keeps it."""
     try:
         with hold_lock(lock_of(folder, item.path.parent.name), fail_if_busy):
@@ -66,9 +66,9 @@ def remove(folder: Path, item: Item) -> bool:
 def tidy(folder: Path) -> None:
     """Remove what killed processes left, targets that hold nothing, and their locks."""
     remove_leftovers(folder)
-    for lock in list(folder.glob(f"*{LOCK}")):
+    for lock in list(folder.glob(f"*{LOCK_SUFFIX}")):
         with contextlib.suppress(LockBusyError, FileNotFoundError), hold_lock(lock, fail_if_busy):
-            target = lock.with_name(lock.name.removesuffix(LOCK))
+            target = lock.with_name(lock.name.removesuffix(LOCK_SUFFIX))
             remove_leftovers(target)
             with contextlib.suppress(OSError):  # it holds something
                 target.rmdir()
@@ -84,7 +84,7 @@ def _folders(folder: Path) -> Iterator[Path]:
                 yield folder / one.name
 
 
-def size_of(folder: Path) -> int:
+def folder_size(folder: Path) -> int:
     """Bytes of all files below a folder."""
     total = 0
     for path, _, names in os.walk(folder):
@@ -94,14 +94,14 @@ def size_of(folder: Path) -> int:
     return total
 
 
-def prune(
+def prune_cache(
     folder: Path,
     cap: int,
     *,
     before: float = 0,
     keep: Path | None = None,
     corrupt: bool = False,
-) -> tuple[list[Item], list[Item]]:
+) -> tuple[list[CacheItem], list[CacheItem]]:
     """Remove libraries and work folders; what a build is busy with stays.
 
     Args:
@@ -114,18 +114,18 @@ def prune(
     Returns:
         What went and what stayed.
     """
-    there = items(folder)
+    there = list_items(folder)
     total, gone = sum(item.size for item in there), []
     for item in there:
-        goes = total > cap or item.used < before or (corrupt and not is_whole(folder, item))
-        if goes and item.path != keep and remove(folder, item):
+        goes = total > cap or item.used < before or (corrupt and not is_intact(folder, item))
+        if goes and item.path != keep and remove_item(folder, item):
             total -= item.size
             gone.append(item)
     tidy(folder)
     return gone, [item for item in there if item not in gone]
 
 
-def is_whole(folder: Path, item: Item) -> bool:
+def is_intact(folder: Path, item: CacheItem) -> bool:
     """Whether an item is as it was written; of work folders nothing is expected."""
     if item.is_library:
         try:

@@ -40,19 +40,20 @@ def find_driver(backend: Backend) -> Driver | Absent:
 def find_machine(environ: Mapping[str, str] = os.environ) -> Machine:
     """Gather every fact; it never fails. Seconds, if torch is not imported: it is tried."""
     torch, problem = split_absent(find_torch())
-    backend, driver = _driver(torch)
+    backend, driver = _driver_for_torch(torch)
     return dataclasses.replace(
-        _facts(torch, backend, driver, environ),
+        _machine_without_toolkits(torch, backend, driver, environ),
         torch_problem=problem or import_problem(),
         toolkits=(*cuda_toolkits(environ), *rocm_toolkits(environ)),
     )
 
 
-def find_for_builds(torch: Torch, backend: Backend, environ: Mapping[str, str]) -> Machine:
+def find_machine_for_build(torch: Torch, backend: Backend, environ: Mapping[str, str]) -> Machine:
     """What a build for `backend`'s GPUs and this torch, which is imported, is judged by."""
     toolkits = rocm_toolkits(environ) if backend == "rocm" else cuda_toolkits(environ)
     return dataclasses.replace(
-        _facts(torch, backend, find_driver(backend), environ), toolkits=tuple(toolkits)
+        _machine_without_toolkits(torch, backend, find_driver(backend), environ),
+        toolkits=tuple(toolkits),
     )
 
 
@@ -64,7 +65,7 @@ def find_host(environ: Mapping[str, str] = os.environ) -> HostCompiler | Absent:
         return Absent(str(error))
 
 
-def _facts(
+def _machine_without_toolkits(
     torch: Torch | None, backend: Backend, asked: Driver | Absent, environ: Mapping[str, str]
 ) -> Machine:
     """All but the toolkits."""
@@ -72,9 +73,9 @@ def _facts(
     host, host_problem = split_absent(find_host(environ))
     gpus = visible_gpus(backend, environ)
     return Machine(
-        python=probe.python(),
+        python=probe.python_version(),
         platform=probe.platform_tag(),
-        glibc=split_absent(probe.glibc())[0],
+        glibc=split_absent(probe.glibc_version())[0],
         torch=torch,
         driver=driver,
         driver_problem=driver_problem,
@@ -94,7 +95,7 @@ def _gpus_problem(visible: VisibleGpus) -> Absent | None:
     return Absent(visible.why)
 
 
-def _driver(torch: Torch | None) -> tuple[Backend, Driver | Absent]:
+def _driver_for_torch(torch: Torch | None) -> tuple[Backend, Driver | Absent]:
     """The driver of the GPUs that torch is built for; of any, if it is built for none."""
     if torch and torch.backend:
         return torch.backend, find_driver(torch.backend)

@@ -9,7 +9,7 @@ from torchwheel import process
 from torchwheel.machine.facts import Absent
 
 
-def ask(command: Sequence[str], seconds: float = 20) -> str | Absent:
+def program_output(command: Sequence[str], seconds: float = 20) -> str | Absent:
     """What a program prints, both streams; a failure is one line, its own where it gives one."""
     name = Path(command[0]).name
     try:
@@ -31,7 +31,7 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def text_of(path: Path) -> str | Absent:
+def file_text(path: Path) -> str | Absent:
     """What a file says."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
@@ -39,12 +39,12 @@ def text_of(path: Path) -> str | Absent:
         return Absent(f"{path}: {error.strerror}")
 
 
-def real(path: Path) -> Path:
+def real_path(path: Path) -> Path:
     """The path without links; as far as they lead, where they lead nowhere or in a circle."""
     return Path(os.path.realpath(path))
 
 
-def python() -> str:
+def python_version() -> str:
     """The running Python, e.g. "3.12.3"."""
     return ".".join(map(str, sys.version_info[:3]))
 
@@ -56,7 +56,7 @@ def platform_tag() -> str:
     return sysconfig.get_platform().replace("-", "_").replace(".", "_")
 
 
-def glibc() -> str | Absent:
+def glibc_version() -> str | Absent:
     """The C library's version, e.g. "2.36"."""
     try:
         told = os.confstr("CS_GNU_LIBC_VERSION") or ""

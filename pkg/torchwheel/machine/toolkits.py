@@ -10,13 +10,13 @@ from pathlib import Path
 
 from torchwheel.machine import probe
 from torchwheel.machine.facts import Absent, InstalledToolkit
-from torchwheel.machine.probe import ask, is_file, real, text_of
+from torchwheel.machine.probe import file_text, is_file, program_output, real_path
 from torchwheel.toolkit.cache import cache_path
 from torchwheel.versions import hip_version, minor_version, tool_version, version_numbers
 
 # Where NVIDIA's installers, its wheels, conda and Debian put them, below the toolkit's root.
-_CICC = ("nvvm/bin/cicc", "lib/nvidia-cuda-toolkit/bin/cicc")
-_NEEDED = {
+_CICC_PATHS = ("nvvm/bin/cicc", "lib/nvidia-cuda-toolkit/bin/cicc")
+_REQUIRED_FILES = {
     "cuda_runtime.h": ("include", "targets/*/include"),
     "crt/host_config.h": ("include", "targets/*/include"),
     "nv/target": ("include", "include/cccl", "targets/*/include", "targets/*/include/cccl"),
@@ -45,10 +45,14 @@ class ToolkitParts:
 
 def toolkit_parts(root: Path) -> ToolkitParts:
     """Start nvcc, ptxas and cicc, each once: 0.1 s."""
-    nvcc = _told(root / "bin" / "nvcc")
+    nvcc = _tool_release(root / "bin" / "nvcc")
     if isinstance(nvcc, Absent):
         return ToolkitParts("", nvcc.reason, "set CUDA_HOME to a whole CUDA toolkit")
-    releases = {"ptxas": _told(root / "bin" / "ptxas"), "nvvm": _nvvm(root), **_crt(root)}
+    releases = {
+        "ptxas": _tool_release(root / "bin" / "ptxas"),
+        "nvvm": _nvvm_release(root),
+        **_crt_release(root),
+    }
     for name, found in releases.items():
         if isinstance(found, Absent):
             return ToolkitParts(minor_version(nvcc), found.reason, _fix(root, nvcc, name))
@@ -60,62 +64,64 @@ def toolkit_parts(root: Path) -> ToolkitParts:
         return ToolkitParts(
             minor_version(nvcc), f"a mixed toolkit: {named}", _fix(root, nvcc, *odd)
         )
-    if missing := [name for name, places in _NEEDED.items() if not _is_there(root, name, places)]:
+    if missing := [
+        name for name, places in _REQUIRED_FILES.items() if not _has_file(root, name, places)
+    ]:
         return ToolkitParts(
             minor_version(nvcc), f"it has no {', '.join(missing)}", _fix(root, nvcc, *missing)
         )
     return ToolkitParts(minor_version(nvcc))
 
 
-def _told(tool: Path) -> str | Absent:
+def _tool_release(tool: Path) -> str | Absent:
     """The release that a tool prints of itself, e.g. "13.0.88"."""
     if not is_file(tool):
         return Absent(f"it has no {tool.parent.name}/{tool.name}")
-    said = ask([str(tool), "--version"])
-    return said if isinstance(said, Absent) else _named(tool.name, said)
+    said = program_output([str(tool), "--version"])
+    return said if isinstance(said, Absent) else _release_in(tool.name, said)
 
 
-def _nvvm(root: Path) -> str | Absent:
+def _nvvm_release(root: Path) -> str | Absent:
     """The release of cicc, which prints none: it writes it into the PTX it makes."""
-    cicc = next((root / place for place in _CICC if is_file(root / place)), None)
+    cicc = next((root / place for place in _CICC_PATHS if is_file(root / place)), None)
     if cicc is None:
-        return Absent(f"it has no {_CICC[0]}")
+        return Absent(f"it has no {_CICC_PATHS[0]}")
     try:
         with tempfile.TemporaryDirectory() as folder:
             source, made = Path(folder, "empty.ii"), Path(folder, "empty.ptx")
             source.touch()
             # Every release from 11.8 to 13.5 compiles for 7.5.
-            said = ask([str(cicc), "-arch", "compute_75", str(source), "-o", str(made)])
-            text = text_of(made)
+            said = program_output([str(cicc), "-arch", "compute_75", str(source), "-o", str(made)])
+            text = file_text(made)
     except OSError as error:
         return Absent(f"cicc was not tried, for want of a temporary folder: {error.strerror}")
     if isinstance(said, Absent):
         return said
-    return Absent("cicc makes no PTX") if isinstance(text, Absent) else _named("cicc", text)
+    return Absent("cicc makes no PTX") if isinstance(text, Absent) else _release_in("cicc", text)
 
 
-def _named(tool: str, text: str) -> str | Absent:
+def _release_in(tool: str, text: str) -> str | Absent:
     return tool_version(text) or Absent(f"{tool} names no release of CUDA")
 
 
-def _crt(root: Path) -> dict[str, str]:
+def _crt_release(root: Path) -> dict[str, str]:
     """The release of crt, which is headers that tell none: its wheel does, if it came as one."""
     prefix = "nvidia_cuda_crt-"
-    found = root.parent.parent.glob(f"{prefix}*.dist-info") if _is_of_wheels(root) else ()
+    found = root.parent.parent.glob(f"{prefix}*.dist-info") if _is_from_wheels(root) else ()
     names = [path.name.removeprefix(prefix).removesuffix(".dist-info") for path in found]
     return {"crt": names[0]} if names else {}
 
 
-def _is_of_wheels(root: Path) -> bool:
+def _is_from_wheels(root: Path) -> bool:
     """Whether pip installed it: site-packages/nvidia/cu13."""
     return root.parent.name == "nvidia"
 
 
-def _is_there(root: Path, name: str, places: tuple[str, ...]) -> bool:
+def _has_file(root: Path, name: str, places: tuple[str, ...]) -> bool:
     return any(is_file(folder / name) for place in places for folder in root.glob(place))
 
 
-def pip_command(release: str, *names: str) -> str:
+def pip_install_command(release: str, *names: str) -> str:
     """The command that installs a CUDA release from wheels, or the wheels of some parts of it.
 
     PyPI has compilers from CUDA 13.0 on. Left unpinned, nvidia-nvvm comes in its newest release.
@@ -131,8 +137,8 @@ def _pin(release: str, wheel: str, depth: int) -> str:
 
 def _fix(root: Path, nvcc: str, *names: str) -> str:
     """Wheels are put right by pip; another toolkit has to be installed again, or left alone."""
-    if _is_of_wheels(root):
-        return pip_command(nvcc, *names)
+    if _is_from_wheels(root):
+        return pip_install_command(nvcc, *names)
     return "install this toolkit again, or set CUDA_HOME to another"
 
 
@@ -154,7 +160,7 @@ def cuda_toolkits(
     """
     seen: set[Path] = set()
     for root, where in _cuda_roots(environ, sys.path if site is None else site, cache or _cache()):
-        resolved = real(root)
+        resolved = real_path(root)
         if resolved not in seen:
             seen.add(resolved)
             found = toolkit_parts(resolved)
@@ -201,9 +207,9 @@ def _root_of(nvcc: Path) -> Path:
 
     nvcc itself says where it is, if there is a host compiler.
     """
-    binary = real(nvcc)
+    binary = real_path(nvcc)
     if not is_file(binary.parent / "nvcc.profile"):
-        said = ask([str(nvcc), "--dryrun", "-c", "x.cu"])
+        said = program_output([str(nvcc), "--dryrun", "-c", "x.cu"])
         lines = [] if isinstance(said, Absent) else said.splitlines()
         for line in lines:
             if line.startswith("#$ _HERE_="):
@@ -218,26 +224,26 @@ def rocm_toolkits(environ: Mapping[str, str] = os.environ) -> Iterator[Installed
     """Find them one after another, each folder once. Files are read, nothing is started."""
     seen: set[Path] = set()
     for root, where in _rocm_roots(environ):
-        resolved = real(root)
+        resolved = real_path(root)
         if resolved not in seen:
             seen.add(resolved)
-            yield _found(resolved, where)
+            yield _rocm_toolkit(resolved, where)
 
 
 def _rocm_roots(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
     if environ.get("ROCM_PATH"):
         yield Path(environ["ROCM_PATH"]), "ROCM_PATH"
     if hipcc := shutil.which("hipcc", path=environ.get("PATH", os.defpath)):
-        root = real(Path(hipcc)).parent.parent
+        root = real_path(Path(hipcc)).parent.parent
         # AMD's packages once had it in /opt/rocm/hip/bin.
         yield root.parent if root.name == "hip" else root, "hipcc on the PATH"
     if is_file(USUAL_ROCM / "bin" / "hipcc"):
         yield USUAL_ROCM, str(USUAL_ROCM)
 
 
-def _found(root: Path, where: str) -> InstalledToolkit:
+def _rocm_toolkit(root: Path, where: str) -> InstalledToolkit:
     header = root / "include" / "hip" / "hip_version.h"
-    text = text_of(header)
+    text = file_text(header)
     release = "" if isinstance(text, Absent) else hip_version(text) or ""
     problem = None
     if not is_file(root / "bin" / "hipcc"):

@@ -7,9 +7,9 @@ from pathlib import Path
 from types import ModuleType
 
 from torchwheel.machine.facts import Absent, Torch
-from torchwheel.machine.probe import ask, text_of
+from torchwheel.machine.probe import file_text, program_output
 
-_IMPORT = "import sys; sys.path[:] = sys.argv[1:]; import torch"
+_IMPORT_TORCH = "import sys; sys.path[:] = sys.argv[1:]; import torch"
 _SECONDS = 120
 
 
@@ -19,7 +19,7 @@ def find_torch() -> Torch | Absent:
     It costs microseconds where torch is imported, and the reading of two files elsewhere.
     """
     loaded = sys.modules.get("torch")
-    if loaded is not None and (told := _told_by(loaded)):
+    if loaded is not None and (told := _torch_of_module(loaded)):
         return told
     try:
         spec = importlib.util.find_spec("torch")
@@ -36,17 +36,17 @@ def find_torch() -> Torch | Absent:
 def read_torch(folder: Path) -> Torch | Absent:
     """What the files of the torch in `folder` say of it."""
     file = folder / "version.py"
-    text = text_of(file)
+    text = file_text(file)
     if isinstance(text, Absent):
         return Absent(f"torch is broken: {text.reason}")
-    said = constants(text)
+    said = string_constants(text)
     version = said.get("__version__")
     if not version:
         return Absent(f"torch is broken: {file} tells no version")
     return Torch(version, said.get("cuda"), said.get("hip"), folder, _has_old_abi(folder))
 
 
-def constants(source: str) -> dict[str, str]:
+def string_constants(source: str) -> dict[str, str]:
     """Names that a module sets to a text, e.g. {"__version__": "2.13.0", "cuda": "13.0"}."""
     try:
         body = ast.parse(source).body
@@ -68,15 +68,15 @@ def constants(source: str) -> dict[str, str]:
 def import_problem() -> Absent | None:
     """Why torch cannot be imported; None if it can. It starts a Python: seconds."""
     loaded = sys.modules.get("torch")
-    if loaded is not None and _told_by(loaded):
+    if loaded is not None and _torch_of_module(loaded):
         return None
-    answer = ask([sys.executable, "-c", _IMPORT, *sys.path], seconds=_SECONDS)
+    answer = program_output([sys.executable, "-c", _IMPORT_TORCH, *sys.path], seconds=_SECONDS)
     if isinstance(answer, Absent):
         return Absent(f"torch cannot be imported: {answer.reason}")
     return None
 
 
-def _told_by(torch: ModuleType) -> Torch | None:
+def _torch_of_module(torch: ModuleType) -> Torch | None:
     """Nothing from a module whose import has not ended, or that stands in for torch."""
     built, file = getattr(torch, "version", None), getattr(torch, "__file__", None)
     version = getattr(torch, "__version__", None)

@@ -16,17 +16,17 @@ from torchwheel.builder.recipe import Recipe, make_recipe
 from torchwheel.builder.sources import sources_of
 from torchwheel.console import Terminal
 from torchwheel.errors import UsageError
-from torchwheel.jit.content import Work, read_content
+from torchwheel.jit.content import WorkFolder, read_sources
 from torchwheel.jit.folder import jit_folder
 from torchwheel.jit.key import BuildFacts, strip_folders
-from torchwheel.jit.make import LibraryRequest, make
+from torchwheel.jit.make import LibraryRequest, make_library
+from torchwheel.runtime.local_target import LocalTarget, find_local_target
 from torchwheel.runtime.status import LoadStep
-from torchwheel.runtime.target import Here, here
 
 _HEADERS = {".h", ".hh", ".hpp", ".hxx", ".cuh", ".hip", ".inc", ".inl", ".ipp", ".tcc"}
 
 
-def obtain(
+def obtain_library(
     extension: Extension, package: Path, name: str | None, environ: Mapping[str, str] = os.environ
 ) -> tuple[Path, LoadStep]:
     """The library of one operator, or the module of the whole, for the GPUs of this machine.
@@ -45,12 +45,12 @@ def obtain(
     """
     with Terminal().running() as progress:
         source = source_folder(extension, package)
-        found = here(extension, name, source, environ, progress)
+        found = find_local_target(extension, name, source, environ, progress)
         step: LoadStep = "jit cache"
         # A terminal shows each file for as long as it is compiled; a log is spared that.
-        say = progress.step if progress.console.is_terminal else _to_nobody
+        say = progress.step if progress.console.is_terminal else _ignore_line
 
-        def compile_(work: Work) -> Path:
+        def compile_(work: WorkFolder) -> Path:
             nonlocal step
             step = "jit build"
             target = dataclasses.replace(found.target, source=work.source)
@@ -59,10 +59,12 @@ def obtain(
             recipe = make_recipe(extension, sources, target)
             return build(recipe, work.folder, None, parallel_jobs(environ), say)
 
-        return make(jit_folder(), _wanted(extension, name, found), compile_, progress), step
+        return make_library(
+            jit_folder(), _library_request(extension, name, found), compile_, progress
+        ), step
 
 
-def _to_nobody(line: str) -> None:
+def _ignore_line(line: str) -> None:
     del line
 
 
@@ -76,7 +78,7 @@ def source_folder(extension: Extension, package: Path) -> Path:
     raise UsageError(f"{installed}: not there, so there is nothing to build from")
 
 
-def _files(recipe: Recipe, source: Path) -> list[str]:
+def _source_files(recipe: Recipe, source: Path) -> list[str]:
     """What is compiled, and every header: another operator's sources decide nothing."""
     compiled = {
         Path(file) for steps in recipe.groups.values() for one in steps for file in one.inputs
@@ -85,7 +87,7 @@ def _files(recipe: Recipe, source: Path) -> list[str]:
     return sorted(str(path.relative_to(source)) for path in compiled | headers)
 
 
-def _wanted(extension: Extension, name: str | None, found: Here) -> LibraryRequest:
+def _library_request(extension: Extension, name: str | None, found: LocalTarget) -> LibraryRequest:
     """What decides the library's bytes."""
     target = found.target
     recipe = make_recipe(extension, sources_of(extension, target, name), target)
@@ -104,5 +106,5 @@ def _wanted(extension: Extension, name: str | None, found: Here) -> LibraryReque
             torch=f"{found.torch} {target.abi}",
             commands=strip_folders((step.command for step in recipe.whole().steps), places),
         ),
-        read_content(target.source, map(glob.escape, _files(recipe, target.source))),
+        read_sources(target.source, map(glob.escape, _source_files(recipe, target.source))),
     )

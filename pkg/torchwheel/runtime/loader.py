@@ -11,10 +11,10 @@ from typing import Literal, get_args
 from torchwheel.builder.extension import Extension
 from torchwheel.runtime import prebuilt
 from torchwheel.runtime.first_call import FirstCall
-from torchwheel.runtime.prebuilt import fault_of
+from torchwheel.runtime.prebuilt import load_problem
 from torchwheel.runtime.status import ExtensionStatus, LoadStep, OperatorStatus, Refusal, Way
 
-VARIABLE = "TORCHWHEEL_MODE"
+MODE_VARIABLE = "TORCHWHEEL_MODE"
 
 Mode = Literal["auto", "prebuilt", "jit", "fallback", "error"]
 """auto: prebuilt, else built at first use, else plain PyTorch. prebuilt: nothing is built. jit: the
@@ -24,12 +24,12 @@ would run in place of a GPU's kernels, that is an error."""
 
 def read_mode(environ: Mapping[str, str]) -> Mode:
     """The mode asked for; a word that is none is a warning, and means auto."""
-    asked = environ.get(VARIABLE) or "auto"
+    asked = environ.get(MODE_VARIABLE) or "auto"
     for known in get_args(Mode):
         if asked == known:
             return known  # type: ignore[no-any-return]
     warnings.warn(
-        f"{VARIABLE}={asked}: one of {', '.join(get_args(Mode))} expected; auto is taken",
+        f"{MODE_VARIABLE}={asked}: one of {', '.join(get_args(Mode))} expected; auto is taken",
         RuntimeWarning,
         stacklevel=2,
     )
@@ -46,7 +46,7 @@ def may_build(chosen: Mode) -> bool:
     return chosen in ("auto", "jit", "error")
 
 
-_LOADED: dict[str, "Loaded"] = {}
+_LOADED: dict[str, "LoadedExtension"] = {}
 
 
 def load(extension: Extension, package: Path, ops: Mapping[str, Sequence[str]]) -> ExtensionStatus:
@@ -60,9 +60,9 @@ def load(extension: Extension, package: Path, ops: Mapping[str, Sequence[str]]) 
         package: the folder of its package.
         ops: per operator family, the names of its operators that have a native kernel.
     """
-    loaded = Loaded(extension, package, ops, read_mode(os.environ))
+    loaded = LoadedExtension(extension, package, ops, read_mode(os.environ))
     _LOADED[extension.package] = loaded
-    loaded.start(lambda: fault_of(extension))
+    loaded.start(lambda: load_problem(extension))
     return loaded.status()
 
 
@@ -81,7 +81,7 @@ def build_now(package: str) -> ExtensionStatus | None:
     return loaded.status()
 
 
-class Loaded:
+class LoadedExtension:
     """An extension in this process, and how each of its operators came to run."""
 
     def __init__(
@@ -181,12 +181,12 @@ class Loaded:
 
     def _obtain(self, name: str) -> Callable[[], None]:
         """Build the library of an operator, or find it in the cache; returns what loads it."""
-        from torchwheel.runtime.build import obtain  # noqa: PLC0415 - costs nothing until needed
+        from torchwheel.runtime.build import obtain_library  # noqa: PLC0415 - costs nothing until needed
 
         try:
-            library, step = obtain(self.extension, self.package, name)
+            library, step = obtain_library(self.extension, self.package, name)
         except Exception as error:  # whatever it is, PyTorch is still there
-            reason = prebuilt.first_line(error)
+            reason = prebuilt.reason_of(error)
             return lambda: self._give_up(name, Refusal("jit build", reason))
         return lambda: self._take(name, library, step)
 
@@ -194,7 +194,7 @@ class Loaded:
         try:
             prebuilt.load_library(library)
         except Exception as error:  # whatever it is, PyTorch is still there
-            self._give_up(name, Refusal(step, f"{library.name}: {prebuilt.first_line(error)}"))
+            self._give_up(name, Refusal(step, f"{library.name}: {prebuilt.reason_of(error)}"))
         else:
             self.operators[name] = dataclasses.replace(
                 self.operators[name], way=step, library=library
@@ -214,10 +214,12 @@ class Loaded:
     def _sentence(self, operators: Collection[OperatorStatus]) -> str:
         names = ", ".join(one.operator for one in operators)
         reasons = dict.fromkeys(str(refusal) for one in operators for refusal in one.refusals)
-        why = "; ".join(reasons) or f"{VARIABLE}={self.mode}, and this torch has no GPU support"
+        why = (
+            "; ".join(reasons) or f"{MODE_VARIABLE}={self.mode}, and this torch has no GPU support"
+        )
         return (
             f"{self.extension.package}: {names} on plain PyTorch: {why}. "
-            f"`python -m {self.extension.package}` says what mends it."
+            f"`python -m {self.extension.package}` says what fixes it."
         )
 
 

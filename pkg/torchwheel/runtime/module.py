@@ -10,7 +10,7 @@ from types import ModuleType
 from torchwheel.builder.extension import Extension
 from torchwheel.runtime import loader as modes
 from torchwheel.runtime import prebuilt
-from torchwheel.runtime.prebuilt import fault_of
+from torchwheel.runtime.prebuilt import load_problem
 from torchwheel.runtime.status import Refusal
 
 
@@ -33,26 +33,26 @@ def load_module(extension: Extension, package: Path) -> ModuleType:
     refusals: tuple[Refusal, ...] = ()
     if modes.may_load(mode):
         _, module, refusals = prebuilt.load_prebuilt(
-            extension, package, lambda: fault_of(extension)
+            extension, package, lambda: load_problem(extension)
         )
         if module is not None:
             return module
     if modes.may_build(mode):
-        from torchwheel.runtime.build import obtain  # noqa: PLC0415 - costs nothing until needed
+        from torchwheel.runtime.build import obtain_library  # noqa: PLC0415 - costs nothing until needed
 
         try:
-            return _import(extension.module.name, obtain(extension, package, None)[0])
+            return _import_from(extension.module.name, obtain_library(extension, package, None)[0])
         except Exception as error:  # whatever it is, it is one reason more
-            refusals = (*refusals, Refusal("jit build", prebuilt.first_line(error)))
-    why = "; ".join(map(str, refusals)) or f"{modes.VARIABLE}={mode}"
+            refusals = (*refusals, Refusal("jit build", prebuilt.reason_of(error)))
+    why = "; ".join(map(str, refusals)) or f"{modes.MODE_VARIABLE}={mode}"
     raise ImportError(
-        f"{extension.module.name}: {why}. `torchwheel doctor {extension.package}` says what mends "
+        f"{extension.module.name}: {why}. `torchwheel doctor {extension.package}` says what fixes "
         "it.",
         name=extension.module.name,
     )
 
 
-def _import(name: str, file: Path) -> ModuleType:
+def _import_from(name: str, file: Path) -> ModuleType:
     """Import a module from a file of the cache."""
     loader = importlib.machinery.ExtensionFileLoader(name, str(file))
     spec = importlib.util.spec_from_file_location(name, file, loader=loader)

@@ -21,7 +21,7 @@ def installed_claims(distribution: str) -> claims.Claims | None:
     return claims.loads(text, f"{distribution}: {claims.FILE}") if text else None
 
 
-def fault_of(extension: Extension) -> str | None:
+def load_problem(extension: Extension) -> str | None:
     """Why its prebuilt library must not be loaded here, and what to do; None if it may be.
 
     It asks for what costs nothing: torch and the C library. Kernels for another GPU are the
@@ -36,7 +36,7 @@ def fault_of(extension: Extension) -> str | None:
     from torchwheel.validate.checks import load_findings  # noqa: PLC0415
     from torchwheel.validate.findings import let_pass  # noqa: PLC0415
 
-    torch, glibc = split_absent(find_torch())[0], split_absent(probe.glibc())[0]
+    torch, glibc = split_absent(find_torch())[0], split_absent(probe.glibc_version())[0]
     findings = load_findings(claimed.needs, torch, glibc, package=extension.package)
     blocking = [finding for finding in let_pass(findings) if finding.blocks]
     return "; ".join(map(str, blocking)) or None
@@ -59,13 +59,13 @@ def load_prebuilt(
     Returns:
         The library, its module if it is one, and why others were refused.
     """
-    found = [*sorted((package / LIBRARIES).glob("*.so")), *_modules(extension, package)]
+    found = [*sorted((package / LIBRARIES).glob("*.so")), *_module_files(extension, package)]
     if not found:
         return None, None, (Refusal("prebuilt", "none in this installation", fault=False),)
     try:
         problem = check()
     except Exception as error:  # facts that cannot be had must not end an import
-        problem = first_line(error)
+        problem = reason_of(error)
     if problem:
         return None, None, (Refusal("prebuilt", problem),)
     refused: list[Refusal] = []
@@ -73,13 +73,13 @@ def load_prebuilt(
         try:
             module = _load_one(extension, library, package)
         except Exception as error:  # whatever it is, the other ways are still there
-            refused.append(Refusal("prebuilt", f"{library.name}: {first_line(error)}"))
+            refused.append(Refusal("prebuilt", f"{library.name}: {reason_of(error)}"))
         else:
             return library, module, tuple(refused)
     return None, None, tuple(refused)
 
 
-def _modules(extension: Extension, package: Path) -> list[Path]:
+def _module_files(extension: Extension, package: Path) -> list[Path]:
     """The extension module's file, if it is there and for this Python."""
     if extension.module is None:
         return []
@@ -102,7 +102,7 @@ def load_library(library: Path) -> None:
     torch.ops.load_library(library)
 
 
-def first_line(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """Why, in one line: torch wraps the loader's own words in an error that has none of them."""
     root = error
     while root.__cause__ is not None:

@@ -16,7 +16,7 @@ class Refusal:
 
     Attributes:
         step: the step.
-        reason: one line, and what mends it.
+        reason: one line, and what fixes it.
         fault: whether that is worth a warning: a library that is there and does not load is, one
             that was never there is not.
     """

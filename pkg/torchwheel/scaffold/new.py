@@ -19,31 +19,31 @@ from torchwheel.versions import version_numbers
 _TEMPLATE = Path(__file__).parent / "template"
 # Ends the templates' names: they are no Python for the tools that look at this package's. Names
 # that begin with a dot would be left out of the package.
-_SUFFIX, _HIDDEN = ".in", "dot_"
+_TEMPLATE_SUFFIX, _HIDDEN_PREFIX = ".in", "dot_"
 _CUDA_MAJOR = 13
 # Installs in seconds, as PyPI's other builds do not; any from the floor on would do.
 _SMOKE_TORCH = "2.13.0"
 
 
-def new(name: str, where: Path) -> Path:
+def new_project(name: str, where: Path) -> Path:
     """Write the project `name` into a folder of that name below `where`; returns the folder.
 
     Raises:
         UsageError: the name cannot be a project's and a package's, or its folder is there.
     """
-    package = package_of(name)
+    package = package_name(name)
     folder = where / name
     if folder.exists():
         raise UsageError(f"{folder}: is there already; take another name, or --folder")
     with make_folder_atomically(folder) as aside:
-        for path, text in rendered(name, package).items():
+        for path, text in render_project(name, package).items():
             target = aside / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
     return folder
 
 
-def package_of(name: str) -> str:
+def package_name(name: str) -> str:
     """The package's name: "my_kernels" of "my-kernels"."""
     package = name.replace("-", "_")
     if not re.fullmatch(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*", name) or keyword.iskeyword(package):
@@ -56,7 +56,7 @@ def package_of(name: str) -> str:
     return package
 
 
-def rendered(project: str, package: str) -> Mapping[str, str]:
+def render_project(project: str, package: str) -> Mapping[str, str]:
     """The project's files: text by path."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATE),
@@ -76,19 +76,24 @@ def rendered(project: str, package: str) -> Mapping[str, str]:
         "project": project,
         "package": package,
         "torchwheel": __version__,
-        "torch": _served(),
+        "torch": _served_torch_releases(),
         "smoke_torch": _SMOKE_TORCH,
     }
-    names = environment.list_templates([_SUFFIX.removeprefix(".")])
-    return {_path(name, package): environment.get_template(name).render(told) for name in names}
+    names = environment.list_templates([_TEMPLATE_SUFFIX.removeprefix(".")])
+    return {
+        _target_path(name, package): environment.get_template(name).render(told) for name in names
+    }
 
 
-def _path(name: str, package: str) -> str:
-    parts = [re.sub(f"^{_HIDDEN}", ".", part) for part in name.removesuffix(_SUFFIX).split("/")]
+def _target_path(name: str, package: str) -> str:
+    parts = [
+        re.sub(f"^{_HIDDEN_PREFIX}", ".", part)
+        for part in name.removesuffix(_TEMPLATE_SUFFIX).split("/")
+    ]
     return "/".join(package if part == "NAME" else part for part in parts)
 
 
-def _served() -> dict[str, str]:
+def _served_torch_releases() -> dict[str, str]:
     """The torch minors that the toolkit serves, and their Pythons as YAML."""
     return {
         minor: "[" + ", ".join(f'"{python}"' for python in facts.pythons) + "]"

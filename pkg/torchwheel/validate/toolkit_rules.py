@@ -7,7 +7,7 @@ from packaging.specifiers import SpecifierSet
 from torchwheel.arch.model import BRANDS, Backend
 from torchwheel.claims import LibraryNeeds
 from torchwheel.machine.facts import Absent, InstalledToolkit, Torch
-from torchwheel.machine.toolkits import pip_command
+from torchwheel.machine.toolkits import pip_install_command
 from torchwheel.toolkit.host import HostCompiler
 from torchwheel.validate import torch_rules
 from torchwheel.validate.findings import Finding
@@ -94,5 +94,5 @@ def _get(backend: Backend, torch: Torch | None) -> str:
     release = minor_version(told or "")
     named = f"{BRANDS[backend]} {release}".strip()
     if backend == "cuda" and version_numbers(release) >= (13,):
-        return f"{pip_command(release)}, or set CUDA_HOME to {named}"
+        return f"{pip_install_command(release)}, or set CUDA_HOME to {named}"
     return f"install {named} with its compiler, and set {_VARIABLES[backend]} to its folder"

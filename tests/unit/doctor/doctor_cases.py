@@ -7,12 +7,12 @@ from typing import Any
 import wheelmaker
 from torchwheel.arch.devices import Gpu
 from torchwheel.arch.model import parse
-from torchwheel.doctor.caches import Cache
+from torchwheel.doctor.caches import CacheState
 from torchwheel.doctor.case import Case, Package
 from torchwheel.doctor.dist_info import DistInfo
-from torchwheel.doctor.importing import Import
+from torchwheel.doctor.importing import ImportResult
 from torchwheel.doctor.loader import Links
-from torchwheel.doctor.native import Native
+from torchwheel.doctor.native import NativeLibrary
 from torchwheel.inspect.elf import GpuCode
 from torchwheel.machine.facts import Driver, InstalledToolkit, Machine, Torch
 from torchwheel.runtime.status import ExtensionStatus, OperatorStatus, Refusal
@@ -42,7 +42,7 @@ def links(**changes: Any) -> Links:
     return dataclasses.replace(NO_LINKS, torch_symbols=frozenset({"aoti_torch_new"}), **changes)
 
 
-def native(name: str = "demo/_C.so", *, archs: str = "9.0", **changes: Any) -> Native:
+def native(name: str = "demo/_C.so", *, archs: str = "9.0", **changes: Any) -> NativeLibrary:
     """A CUDA library that is in use, with `changes`."""
     fields: dict[str, Any] = {
         "machine": "x86_64",
@@ -52,7 +52,7 @@ def native(name: str = "demo/_C.so", *, archs: str = "9.0", **changes: Any) -> N
         "links": links(),
         "loaded": True,
     }
-    return Native(name=name, path=SITE / name, **{**fields, **changes})
+    return NativeLibrary(name=name, path=SITE / name, **{**fields, **changes})
 
 
 def package(**changes: Any) -> Package:
@@ -69,16 +69,20 @@ def package(**changes: Any) -> Package:
         "module": "demo",
         "root": SITE,
         "info": info,
-        "imported": Import("imported", file=SITE / "demo/__init__.py", folders=(SITE / "demo",)),
+        "imported": ImportResult(
+            "imported", file=SITE / "demo/__init__.py", folders=(SITE / "demo",)
+        ),
         "natives": (native(),),
     }
     return Package(**{**fields, **changes})
 
 
-def case(package_: Package | None = None, *, cache: Cache | None = None, **machine: Any) -> Case:
+def case(
+    package_: Package | None = None, *, cache: CacheState | None = None, **machine: Any
+) -> Case:
     """The package on the machine, whose facts are changed by `machine`."""
     changed = dataclasses.replace(MACHINE, **machine)
-    return Case(changed, cache or Cache(Path("/home/me/cache")), package_ or package())
+    return Case(changed, cache or CacheState(Path("/home/me/cache")), package_ or package())
 
 
 def status(way: str, *refusals: Refusal, mode: str = "auto") -> ExtensionStatus:

@@ -6,7 +6,7 @@ import pytest
 
 from jitmaker import Builds, Told, wanted
 from torchwheel.doctor import caches
-from torchwheel.jit.make import make
+from torchwheel.jit.make import make_library
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_one_that_is_not_there_yet_can_be_made_and_is_not(folder):
-    found = caches.look()
+    found = caches.examine_cache()
     assert (found.folder, dict(found.sizes), found.problem) == (folder, {}, None)
     assert not folder.exists()
 
@@ -25,26 +25,26 @@ def test_sizes_by_part_the_largest_first(folder):
     for part, size in {"jit": 10, "toolkits": 1000, "empty": 0}.items():
         (folder / part / "deep").mkdir(parents=True)
         (folder / part / "deep" / "file").write_bytes(bytes(size))
-    assert list(caches.look().sizes.items()) == [("toolkits", 1000), ("jit", 10)]
+    assert list(caches.examine_cache().sizes.items()) == [("toolkits", 1000), ("jit", 10)]
 
 
 def test_a_file_in_its_way(folder):
     folder.write_text("")
-    assert caches.look().problem == f"{folder} is not a folder"
+    assert caches.examine_cache().problem == f"{folder} is not a folder"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_that_is_closed(folder):
     folder.mkdir(mode=0o500)
-    assert caches.look().problem == f"{folder} cannot be written"
+    assert caches.examine_cache().problem == f"{folder} cannot be written"
 
 
 def test_a_library_that_was_changed(folder):
-    library = make(folder / "jit", wanted(name="demo.scale"), Builds(), Told())
-    assert caches.look().corrupt == ()
+    library = make_library(folder / "jit", wanted(name="demo.scale"), Builds(), Told())
+    assert caches.examine_cache().corrupt == ()
     library.chmod(0o644)
     library.write_bytes(b"bent")
-    (corrupt,) = caches.look().corrupt
+    (corrupt,) = caches.examine_cache().corrupt
     line = str(corrupt)
     assert line.startswith("demo.scale-")
     assert line.endswith("/ext_scale.so: 4 bytes, 1000 expected")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from torchwheel.doctor.run import on_the_bus
+from torchwheel.doctor.examine import backends_on_pci_bus
 
 
 @pytest.mark.parametrize(
@@ -22,9 +22,9 @@ def test_display_controllers_of_known_makers_count(tmp_path, devices, backends):
         folder.mkdir(parents=True)
         (folder / "class").write_text(f"{kind}\n")
         (folder / "vendor").write_text(f"{vendor}\n")
-    assert on_the_bus(tmp_path) == backends
+    assert backends_on_pci_bus(tmp_path) == backends
 
 
 def test_a_device_that_cannot_be_read_is_none(tmp_path):
     (tmp_path / "sys/bus/pci/devices/0000:00:00.0").mkdir(parents=True)
-    assert on_the_bus(tmp_path) == ()
+    assert backends_on_pci_bus(tmp_path) == ()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from torchwheel.doctor import importing
-from torchwheel.doctor.importing import import_it
+from torchwheel.doctor.importing import import_package
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def package(tmp_path, monkeypatch):
 
 def test_one_that_is_imported(package):
     folder = package("import sys\nprint('noise')\nprint('noise', file=sys.stderr)")
-    found = import_it("odd")
+    found = import_package("odd")
     assert (found.how, found.words, found.status) == ("imported", (), None)
     assert (found.file, found.folders) == (folder / "__init__.py", (folder,))
     assert any("python" in path.name or "libc" in path.name for path in found.libraries)
@@ -38,7 +38,7 @@ def test_one_that_raises_tells_where_and_from_what(package):
         inner="\n\ntry:\n    1 / 0\nexcept ZeroDivisionError as e:\n"
         "    raise RuntimeError('in\\ntwo lines') from e\n",
     )
-    found = import_it("odd")
+    found = import_package("odd")
     assert found.how == "raised"
     assert found.words == ("RuntimeError: in two lines", "ZeroDivisionError: division by zero")
     assert found.where == "odd/inner.py:6"
@@ -63,13 +63,13 @@ def test_one_that_raises_tells_where_and_from_what(package):
 )
 def test_what_kind_of_error_it_raises(package, code, missing, refused):
     (package(code) / "_C.so").write_bytes(b"not a library")
-    found = import_it("odd")
+    found = import_package("odd")
     assert (list(found.missing_modules), len(found.unloaded)) == (missing, refused)
 
 
 def test_one_that_leaves_with_the_words_of_one_that_hangs(package):
     package("import os, sys\nprint('Timeout (0:00:01)!', file=sys.stderr)\nos._exit(1)")
-    assert import_it("odd").how == "left"
+    assert import_package("odd").how == "left"
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_one_that_leaves_with_the_words_of_one_that_hangs(package):
 )
 def test_whatever_it_raises(package, code, words):
     package(code)
-    found = import_it("odd")
+    found = import_package("odd")
     assert found.how == "raised"
     assert found.words[0].startswith(words[0])
     assert len(found.words) == len(words)
@@ -91,28 +91,28 @@ def test_whatever_it_raises(package, code, words):
 
 def test_one_that_crashes(package):
     package("from odd import inner", inner="\nimport ctypes\nctypes.string_at(0)")
-    found = import_it("odd")
+    found = import_package("odd")
     assert (found.how, found.words, found.where) == ("killed", ("SIGSEGV",), "odd/inner.py:3")
 
 
 def test_one_that_ends_python(package):
     package("import os\nos._exit(3)")
-    found = import_it("odd")
+    found = import_package("odd")
     assert (found.how, found.words) == ("left", ("exit status 3",))
 
 
 def test_one_that_hangs_tells_where(package):
     package("\nimport time\ntime.sleep(60)")
     began = time.monotonic()
-    found = import_it("odd", seconds=1)
+    found = import_package("odd", seconds=1)
     assert (found.how, found.words, found.where) == ("hung", ("1 s",), "odd/__init__.py:3")
     assert time.monotonic() - began < 10
 
 
 def test_one_that_stops_itself(package, monkeypatch):
-    monkeypatch.setattr(importing, "_GRACE", 0.5)
+    monkeypatch.setattr(importing, "_GRACE_SECONDS", 0.5)
     package("import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)")
-    assert import_it("odd", seconds=0.5).how == "hung"
+    assert import_package("odd", seconds=0.5).how == "hung"
 
 
 def test_what_it_leaves_running_is_ended(package, tmp_path):
@@ -121,7 +121,7 @@ def test_what_it_leaves_running_is_ended(package, tmp_path):
         "if (child := os.fork()) == 0:\n    time.sleep(60)\n    os._exit(0)\n"
         "open('pid', 'w').write(str(child))"
     )
-    assert import_it("odd").how == "imported"
+    assert import_package("odd").how == "imported"
     stat = Path("/proc", (tmp_path / "pid").read_text(), "stat")
     for _ in range(100):
         # Gone, or dead and not yet collected by its new parent.
@@ -133,15 +133,15 @@ def test_what_it_leaves_running_is_ended(package, tmp_path):
 
 def test_one_that_closes_what_is_not_its_own(package):
     package("import os\nos.closerange(3, 256)")
-    assert import_it("odd").how == "left"
+    assert import_package("odd").how == "left"
 
 
 def test_none_of_that_name(package):
     package("")
-    found = import_it("even")
+    found = import_package("even")
     assert (found.how, found.file, found.folders) == ("not found", None, ())
 
 
 def test_modules_beside_the_child_are_not_on_the_path(package):
-    package("import loader")  # torchwheel/doctor/loader.py lies beside child.py
-    assert import_it("odd").words == ("ModuleNotFoundError: No module named 'loader'",)
+    package("import loader")  # torchwheel/doctor/loader.py lies beside import_child.py
+    assert import_package("odd").words == ("ModuleNotFoundError: No module named 'loader'",)

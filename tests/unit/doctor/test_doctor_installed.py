@@ -37,10 +37,10 @@ def test_a_distribution_is_found_by_what_is_imported_from_it(folders):
 
 
 def test_those_with_claims_and_those_with_a_name_like_it(folders):
-    assert dist_info.with_claims(folders) == ["demo", "fused-ops"]
-    assert dist_info.near_names("torch_scater", folders) == ["torch-scatter"]
-    assert dist_info.near_names("pandas", folders) == []
-    assert dist_info.near_names("x" * 10_000, folders) == []
+    assert dist_info.distributions_with_claims(folders) == ["demo", "fused-ops"]
+    assert dist_info.similar_names("torch_scater", folders) == ["torch-scatter"]
+    assert dist_info.similar_names("pandas", folders) == []
+    assert dist_info.similar_names("x" * 10_000, folders) == []
 
 
 def test_libraries_are_those_listed_and_those_in_the_packages_folder(tmp_path):
@@ -51,7 +51,7 @@ def test_libraries_are_those_listed_and_those_in_the_packages_folder(tmp_path):
     (elsewhere / "notes.so").write_text("no library")
     (tmp_path / "demo.libs").mkdir()
     (tmp_path / "demo.libs" / "libgomp.so.1").write_bytes(ELF_MAGIC)
-    found = dist_info.libraries(tmp_path, info, [elsewhere, tmp_path / "demo.libs"])
+    found = dist_info.native_libraries(tmp_path, info, [elsewhere, tmp_path / "demo.libs"])
     assert [path.relative_to(tmp_path) for path in found] == [
         (tmp_path / "demo" / "_C.so").relative_to(tmp_path),
         (elsewhere / "lib" / "libx.so.1").relative_to(tmp_path),

@@ -21,19 +21,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchwheel.arch.model import parse
-from torchwheel.doctor import text as text_
-from torchwheel.doctor.as_json import report_json
-from torchwheel.doctor.caches import Cache, CorruptLibrary
+from torchwheel.doctor import text_report as text_
+from torchwheel.doctor.caches import CacheState, CorruptLibrary
 from torchwheel.doctor.case import Case, Report
-from torchwheel.doctor.importing import Import
-from torchwheel.doctor.text import report_text, row, unbroken
+from torchwheel.doctor.importing import ImportResult
+from torchwheel.doctor.json_report import report_json
+from torchwheel.doctor.text_report import report_text, row, unwrapped_row
 from torchwheel.doctor.verdict import judge, judge_machine
 from torchwheel.inspect.elf import GpuCode
 from torchwheel.jit.key import CacheKey
 from torchwheel.machine.facts import Absent, InstalledToolkit
 from torchwheel.runtime.status import Refusal
 
-CACHE = Cache(
+CACHE = CacheState(
     Path("/home/me/.cache/torchwheel"),
     {"toolkits": 845 << 20, "jit": 212 << 10},
     corrupt=(CorruptLibrary(CacheKey("demo.scale-0", ""), "a.so", "bent"),),
@@ -72,7 +72,9 @@ def broken() -> Case:
         ),
     )
     bent = native("demo/bent.so", loaded=False, links=None, problem="demo/bent.so: not an ELF file")
-    failed = Import("raised", words, file=SITE / "demo/__init__.py", where="demo/__init__.py:3")
+    failed = ImportResult(
+        "raised", words, file=SITE / "demo/__init__.py", where="demo/__init__.py:3"
+    )
     made = package(natives=(library, bent), imported=failed)
     bad = InstalledToolkit("rocm", Path("/opt/rocm"), "", "hipcc on the PATH", "it does not start")
     return case(
@@ -151,4 +153,4 @@ def test_a_row_is_never_too_wide(text):
 
 def test_a_command_is_whole_however_long():
     command = "`pip install " + "x" * 100 + "`"
-    assert any("x" * 100 + "`" in line for line in unbroken("to mend it", command))
+    assert any("x" * 100 + "`" in line for line in unwrapped_row("to fix it", command))

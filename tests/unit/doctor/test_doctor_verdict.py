@@ -20,8 +20,8 @@ from doctor_cases import (
 
 from torchwheel.arch.devices import Gpu
 from torchwheel.arch.model import parse
-from torchwheel.doctor.caches import Cache, CorruptLibrary
-from torchwheel.doctor.importing import Import
+from torchwheel.doctor.caches import CacheState, CorruptLibrary
+from torchwheel.doctor.importing import ImportResult
 from torchwheel.doctor.verdict import judge, judge_machine
 from torchwheel.errors import UsageError
 from torchwheel.inspect.elf import GpuCode
@@ -29,7 +29,9 @@ from torchwheel.jit.key import CacheKey
 from torchwheel.machine.facts import Absent, Driver, HiddenGpus, SilentDriver
 from torchwheel.runtime.status import Refusal
 
-RAISED = Import("raised", ("OSError: undefined symbol: _ZN3c104goneEv",), folders=(SITE / "demo",))
+RAISED = ImportResult(
+    "raised", ("OSError: undefined symbol: _ZN3c104goneEv",), folders=(SITE / "demo",)
+)
 REFUSED = native(loaded=False)
 
 
@@ -66,7 +68,7 @@ def test_what_is_well_has_no_findings(made, says):
     verdict = judge(made)
     assert verdict.ok, verdict
     assert says in verdict.says
-    assert verdict.mend is None
+    assert verdict.fix is None
 
 
 def test_a_cpu_torch_comes_before_the_undefined_symbol_that_follows_from_it():
@@ -81,7 +83,7 @@ def test_a_cpu_torch_comes_before_the_undefined_symbol_that_follows_from_it():
     verdict = judge(case(package(natives=(cuda,), imported=RAISED), torch=CPU_TORCH))
     assert names(verdict) == ["backend", "library", "symbols", "import"]
     assert "expected a torch built for CUDA" in verdict.says
-    assert verdict.mend == verdict.findings[0].mend
+    assert verdict.fix == verdict.findings[0].fix
 
 
 def test_another_torch_comes_before_the_undefined_symbol_that_follows_from_it():
@@ -97,7 +99,7 @@ def test_without_torch_nothing_else_is_said_of_it():
         case(
             package(
                 natives=(REFUSED,),
-                imported=Import(
+                imported=ImportResult(
                     "raised",
                     ("ModuleNotFoundError: No module named 'torch'",),
                     missing_modules=("torch",),
@@ -186,22 +188,22 @@ def test_the_wording_of_a_fact_decides_nothing(words):
     absent = {"gpus": (), "driver": None}
     assert judge(case(**absent, driver_problem=Absent(words))).ok
     silent = judge(case(**absent, driver_problem=SilentDriver(words, "it is silent", "wake it")))
-    assert [(f.name, f.says, f.mend) for f in silent.findings] == [
+    assert [(f.name, f.says, f.fix) for f in silent.findings] == [
         ("driver", "it is silent", "wake it")
     ]
     hidden = judge(case(gpus=(), gpus_problem=HiddenGpus(words, "HIDES")))
-    assert [(f.name, f.mend) for f in hidden.findings] == [("gpus", "`unset HIDES`")]
+    assert [(f.name, f.fix) for f in hidden.findings] == [("gpus", "`unset HIDES`")]
     none = judge(case(gpus=(), gpus_problem=Absent(words)))
-    assert [(f.name, f.mend) for f in none.findings] == [("gpus", "give this user the GPUs")]
+    assert [(f.name, f.fix) for f in none.findings] == [("gpus", "give this user the GPUs")]
 
 
 @pytest.mark.parametrize("words", ["ModuleNotFoundError: No module named 'b'", "another language"])
 def test_the_wording_of_an_error_of_the_import_decides_nothing(words, tmp_path):
-    failed = Import("raised", (words,))
+    failed = ImportResult("raised", (words,))
     assert names(judge(case(package(imported=failed, natives=())))) == ["import"]
     missing = dataclasses.replace(failed, missing_modules=("a.b",))
     verdict = judge(case(package(imported=missing, natives=())))
-    assert verdict.mend == "`pip install a`"
+    assert verdict.fix == "`pip install a`"
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib/libtorch.so").touch()
     refused = dataclasses.replace(failed, unloaded=(words,), torch=False)
@@ -224,7 +226,7 @@ def test_the_wording_of_an_error_of_the_import_decides_nothing(words, tmp_path):
 def test_what_stands_in_the_way_of_a_build(changes, rule):
     verdict = judge(case(waiting(), **changes))
     assert names(verdict) == [rule]
-    assert verdict.mend
+    assert verdict.fix
     # Nothing is built where there is no GPU, or a library in use.
     assert judge(case(waiting(), **{**changes, "gpus": (), "driver": None})).ok
     assert rule not in names(judge(case(**{**changes, "gpus": (H200,)})))
@@ -243,7 +245,7 @@ def test_a_cpu_torch_beside_a_gpu_is_wrong_for_what_is_built_too():
 
 
 def test_the_cache_counts_for_what_is_built_alone():
-    bad = Cache(
+    bad = CacheState(
         SITE,
         problem="/cache cannot be written",
         corrupt=(
@@ -276,7 +278,7 @@ def test_a_fallback_that_no_rule_explains_is_told_in_its_own_words():
     ],
 )
 def test_an_import_that_fails_for_a_reason_of_its_own(how, words, says):
-    failed = Import(how, words, file=SITE / "demo/__init__.py", where="demo/x.py:3")
+    failed = ImportResult(how, words, file=SITE / "demo/__init__.py", where="demo/x.py:3")
     verdict = judge(case(package(imported=failed, natives=())))
     assert names(verdict) == ["import"]
     assert f"import demo {says}" in verdict.says
@@ -286,7 +288,7 @@ def test_of_idle_libraries_the_one_the_error_tells_of_is_explained():
     first = native("demo/_a.so", loaded=False)
     lost = native("demo/_b.so", loaded=False, links=links(absent={"libx.so.1": "_b.so"}))
     words = ("OSError: libx.so.1: cannot open shared object file",)
-    made = package(natives=(first, lost), imported=Import("raised", words, unloaded=words))
+    made = package(natives=(first, lost), imported=ImportResult("raised", words, unloaded=words))
     verdict = judge(case(made))
     assert names(verdict) == ["library", "import"]
     assert "demo/_b.so asks for libx.so.1" in verdict.says

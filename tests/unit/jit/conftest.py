@@ -4,7 +4,7 @@ import pytest
 
 from jitmaker import Builds, Told, wanted
 from torchwheel.jit import folder as folders
-from torchwheel.jit.make import make
+from torchwheel.jit.make import make_library
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def folder(tmp_path):
 @pytest.fixture
 def library(folder):
     """A library in the cache."""
-    return make(folder, wanted(), Builds(), Told())
+    return make_library(folder, wanted(), Builds(), Told())
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from jitmaker import Builds, Told, wanted
 from torchwheel.cli import main
 from torchwheel.jit.folder import jit_folder
-from torchwheel.jit.make import make
+from torchwheel.jit.make import make_library
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_an_empty_cache(said, folder):
 
 def test_the_table(said, folder, golden):
     for age, name in enumerate(("ext.scale", "ext.a_name_that_is_far_too_long_for_its_column")):
-        library = make(folder, wanted(name=name), Builds(500_000), Told())
+        library = make_library(folder, wanted(name=name), Builds(500_000), Told())
         os.utime(library.parent, (1_700_000_000 + age, 1_700_000_000 + age))
     library.write_bytes(b"bent")
     status, text = said("list")
@@ -54,7 +54,7 @@ def test_the_table(said, folder, golden):
 
 def test_prune_says_what_went_and_what_stayed(said, folder):
     for name in ("one", "two"):
-        library = make(folder, wanted(name=name), Builds(1 << 20), Told())
+        library = make_library(folder, wanted(name=name), Builds(1 << 20), Told())
     os.utime(library.parent, (1, 1))
     assert said("prune") == (
         0,
@@ -71,7 +71,7 @@ def test_prune_says_what_went_and_what_stayed(said, folder):
 
 
 def test_prune_removes_what_is_corrupt(said, folder):
-    make(folder, wanted(), Builds(), Told()).write_bytes(b"bent")
+    make_library(folder, wanted(), Builds(), Told()).write_bytes(b"bent")
     assert "removed: 1 library" in said("prune")[1]
 
 
@@ -83,7 +83,7 @@ def test_prune_removes_what_is_corrupt(said, folder):
     ],
 )
 def test_a_wrong_call_is_one_line(said, folder, arguments, message):
-    make(folder, wanted(), Builds(), Told())
+    make_library(folder, wanted(), Builds(), Told())
     status, text = said("prune", *arguments)
     assert status == 2
     assert text.startswith(message)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.jit.content import Content, lay_out, read_content
+from torchwheel.jit.content import SourceFiles, read_sources, write_sources
 
 
 @pytest.fixture
@@ -22,13 +22,13 @@ def project(tmp_path):
 
 
 def test_what_globs_name_is_read_with_paths_below_the_folder(project):
-    content = read_content(project, ["kernels/*.cu", "**/*.h", "kernels/a.*"])
-    assert content == Content(project, {"kernels/a.cu": b"a", "kernels/a.h": b"h"})
+    content = read_sources(project, ["kernels/*.cu", "**/*.h", "kernels/a.*"])
+    assert content == SourceFiles(project, {"kernels/a.cu": b"a", "kernels/a.h": b"h"})
 
 
 def test_a_glob_that_names_no_file_is_a_mistake(project):
     with pytest.raises(UsageError, match=r"project: no file matches 'kernels/\*\.hip'"):
-        read_content(project, ["kernels/*.hip"])
+        read_sources(project, ["kernels/*.hip"])
 
 
 def test_a_file_that_cannot_be_read_is_one_line(project, monkeypatch):
@@ -37,7 +37,7 @@ def test_a_file_that_cannot_be_read_is_one_line(project, monkeypatch):
 
     monkeypatch.setattr(Path, "read_bytes", refuse)
     with pytest.raises(TorchwheelError, match=r"^\S*a\.cu: Permission denied$"):
-        read_content(project, ["kernels/*.cu"])
+        read_sources(project, ["kernels/*.cu"])
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -54,7 +54,7 @@ TREES = st.dictionaries(NAMES, st.binary(max_size=3), max_size=4).filter(
 def test_after_any_content_only_the_last_is_there(tmp_path_factory, trees):
     folder = tmp_path_factory.mktemp("laid-out")
     for files in trees:
-        lay_out(Content(Path("/project"), files), folder)
+        write_sources(SourceFiles(Path("/project"), files), folder)
         assert tree(folder) == files
 
 
@@ -62,10 +62,10 @@ def test_a_file_that_is_the_same_keeps_its_time_and_an_older_version_gets_a_new_
     def times():
         return {name: (tmp_path / name).stat().st_mtime_ns for name in ("same", "changed")}
 
-    lay_out(Content(Path("/v2"), {"same": b"1", "changed": b"2"}), tmp_path)
+    write_sources(SourceFiles(Path("/v2"), {"same": b"1", "changed": b"2"}), tmp_path)
     for name in ("same", "changed"):
         os.utime(tmp_path / name, (1, 1))
-    lay_out(Content(Path("/v1"), {"same": b"1", "changed": b"1"}), tmp_path)
+    write_sources(SourceFiles(Path("/v1"), {"same": b"1", "changed": b"1"}), tmp_path)
     assert times()["same"] == 1_000_000_000
     assert times()["changed"] > 1_000_000_000
 
@@ -77,6 +77,6 @@ def test_a_link_is_removed_and_not_what_it_leads_to(tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "link").symlink_to(outside)
-    lay_out(Content(Path("/project"), {"a": b"1"}), folder)
+    write_sources(SourceFiles(Path("/project"), {"a": b"1"}), folder)
     assert tree(folder) == {"a": b"1"}
     assert (outside / "file").exists()

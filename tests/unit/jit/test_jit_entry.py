@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.jit.entry import CacheEntry, dumps, loads
+from torchwheel.jit.entry import CacheEntry, dump_entry, load_entry
 
 ENTRY = CacheEntry(
     "0f" * 16, "ext.scale", ("9.0", "12.0+PTX"), "CUDA 13.0", "2.13", "a.so", 3, "ab"
@@ -21,23 +21,23 @@ JSON = st.recursive(
 
 @given(st.builds(CacheEntry, file=st.just("a.so")))
 def test_what_was_written_is_read(entry):
-    assert loads(dumps(entry).encode()) == entry
+    assert load_entry(dump_entry(entry).encode()) == entry
 
 
 @given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
 def test_anything_else_is_a_value_error(data):
     with pytest.raises(ValueError, match=r"."):
-        loads(data)
+        load_entry(data)
 
 
 @given(st.sampled_from([field.name for field in dataclasses.fields(CacheEntry)]), JSON)
 def test_a_field_is_of_its_kind_or_a_value_error(name, value):
-    bent = {**json.loads(dumps(ENTRY)), name: value}
+    bent = {**json.loads(dump_entry(ENTRY)), name: value}
     try:
-        entry = loads(json.dumps(bent).encode())
+        entry = load_entry(json.dumps(bent).encode())
     except ValueError:
         return
-    again = json.loads(dumps(entry))
+    again = json.loads(dump_entry(entry))
     assert again == bent
     assert type(again[name]) is type(value)
 
@@ -46,19 +46,19 @@ def test_a_field_is_of_its_kind_or_a_value_error(name, value):
     "file", ["", ".", "..", "/etc/passwd", "../a.so", "a/b.so", "a\0", "\ud800"]
 )
 def test_a_file_that_is_not_beside_it_is_a_value_error(file):
-    text = dumps(dataclasses.replace(ENTRY, file=file))
+    text = dump_entry(dataclasses.replace(ENTRY, file=file))
     with pytest.raises(ValueError, match="file: the name of a file beside it expected"):
-        loads(text.encode())
+        load_entry(text.encode())
 
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(CacheEntry)])
 def test_a_missing_field_is_a_value_error(name):
-    bent = json.loads(dumps(ENTRY))
+    bent = json.loads(dump_entry(ENTRY))
     del bent[name]
     with pytest.raises(ValueError, match="has not the fields content, name, archs"):
-        loads(json.dumps(bent).encode())
+        load_entry(json.dumps(bent).encode())
 
 
 def test_deep_nesting_is_a_value_error():
     with pytest.raises(ValueError, match=r"."):
-        loads(b"[" * 60_000)
+        load_entry(b"[" * 60_000)

@@ -15,9 +15,9 @@ import pytest
 from jitmaker import Builds, Told, library_of, wanted
 from torchwheel.errors import TorchwheelError, UsageError, program_error
 from torchwheel.jit import make as making
-from torchwheel.jit.content import Content
-from torchwheel.jit.find import find, open_verified
-from torchwheel.jit.make import make
+from torchwheel.jit.content import SourceFiles
+from torchwheel.jit.lookup import find_library, open_verified
+from torchwheel.jit.make import make_library
 
 
 def everything(folder):
@@ -26,9 +26,9 @@ def everything(folder):
 
 def test_a_library_is_built_once(folder):
     builds, told = Builds(), Told()
-    library = make(folder, wanted(), builds, told)
+    library = make_library(folder, wanted(), builds, told)
     assert library.read_bytes() == library_of("one")
-    assert make(folder, wanted(), builds, told) == library
+    assert make_library(folder, wanted(), builds, told) == library
     assert builds.count == 1
     assert told.said == ["ext.scale: building it"]
 
@@ -43,11 +43,11 @@ def test_an_entry_says_what_the_library_is(folder, library):
 def test_only_this_user_can_read_it_whatever_the_umask(folder):
     before = os.umask(0)
     try:
-        library = make(folder, wanted(), Builds(), Told())
+        library = make_library(folder, wanted(), Builds(), Told())
     finally:
         os.umask(before)
     assert [stat.S_IMODE(path.stat().st_mode) for path in (folder.parent, folder)] == [0o700] * 2
-    assert find(folder, wanted().key).library == library
+    assert find_library(folder, wanted().key).library == library
 
 
 def test_another_content_is_built_where_the_last_was_and_both_stay(folder, library):
@@ -58,7 +58,7 @@ def test_another_content_is_built_where_the_last_was_and_both_stay(folder, libra
             seen.extend(path.name for path in work.folder.iterdir())
             return super().__call__(work)
 
-    other = make(folder, wanted("two"), Incremental(), Told())
+    other = make_library(folder, wanted("two"), Incremental(), Told())
     assert seen == ["ext_scale.so"], "what the last build left"
     assert other.read_bytes() == library_of("two")
     assert library.read_bytes() == library_of("one")
@@ -75,7 +75,7 @@ def test_other_facts_are_built_in_a_folder_of_their_own(folder):
     first = wanted()
     for toolkit in ("CUDA 13.0", "CUDA 13.1"):
         facts = dataclasses.replace(first.facts, toolkit=toolkit)
-        make(folder, dataclasses.replace(first, facts=facts), Watched(), Told())
+        make_library(folder, dataclasses.replace(first, facts=facts), Watched(), Told())
     assert len(set(folders)) == 2
 
 
@@ -89,8 +89,8 @@ def test_a_build_sees_the_files_of_the_key_and_no_other(folder, library):
         (work.folder / "scale.cu").write_text("b")
         return work.folder
 
-    only = dataclasses.replace(wanted(), content=Content(Path("/project"), {"b.cu": b"b"}))
-    assert make(folder, only, build, Told()).read_bytes() == library_of("b")
+    only = dataclasses.replace(wanted(), content=SourceFiles(Path("/project"), {"b.cu": b"b"}))
+    assert make_library(folder, only, build, Told()).read_bytes() == library_of("b")
 
 
 def test_a_failed_build_is_one_line_that_names_the_users_own_file(folder):
@@ -98,10 +98,10 @@ def test_a_failed_build_is_one_line_that_names_the_users_own_file(folder):
         raise TorchwheelError(f"building CUDA scale.cu failed: {work.source}/scale.cu(1): error: x")
 
     with pytest.raises(TorchwheelError) as error:
-        make(folder, wanted(), build, Told())
+        make_library(folder, wanted(), build, Told())
     assert str(error.value) == "building CUDA scale.cu failed: /project/scale.cu(1): error: x"
-    assert find(folder, wanted().key).library is None
-    assert make(folder, wanted(), Builds(), Told()).is_file(), "the next one may succeed"
+    assert find_library(folder, wanted().key).library is None
+    assert make_library(folder, wanted(), Builds(), Told()).is_file(), "the next one may succeed"
 
 
 def test_objects_stay_after_a_mistake_and_go_after_a_build_that_did_not_end(folder):
@@ -118,7 +118,7 @@ def test_objects_stay_after_a_mistake_and_go_after_a_build_that_did_not_end(fold
 
     for error in (TorchwheelError("mistake"), KeyboardInterrupt(), TorchwheelError("mistake")):
         with pytest.raises(type(error)):
-            make(folder, wanted(), build_and_raise(error), Told())
+            make_library(folder, wanted(), build_and_raise(error), Told())
     assert seen == [[], ["a.o"], []]
 
 
@@ -140,7 +140,7 @@ def test_of_threads_one_builds_and_who_waits_hears_of_a_failure(folder):
     def run():
         told = Meets()
         try:
-            make(folder, wanted(), build, told)
+            make_library(folder, wanted(), build, told)
         except TorchwheelError as error:
             errors.append(str(error))
         said.extend(told.said)
@@ -155,7 +155,7 @@ def test_of_threads_one_builds_and_who_waits_hears_of_a_failure(folder):
     assert sorted(said) == ["ext.scale: another process builds it: waiting for it"] * 3 + [
         "ext.scale: building it"
     ]
-    assert make(folder, wanted(), Builds(), Told()).is_file(), "who comes later tries again"
+    assert make_library(folder, wanted(), Builds(), Told()).is_file(), "who comes later tries again"
 
 
 def test_a_build_of_another_content_that_failed_is_no_reason(folder):
@@ -172,12 +172,12 @@ def test_a_build_of_another_content_that_failed_is_no_reason(folder):
 
     def fail():
         with pytest.raises(TorchwheelError):
-            make(folder, wanted("one"), build, Told())
+            make_library(folder, wanted("one"), build, Told())
 
     thread = threading.Thread(target=fail)
     thread.start()
     assert started.wait(20)
-    assert make(folder, wanted("two"), Builds(), Waits()).is_file()
+    assert make_library(folder, wanted("two"), Builds(), Waits()).is_file()
     thread.join()
 
 
@@ -186,7 +186,7 @@ def test_an_earlier_failure_is_no_reason_for_who_waits_for_a_build_that_was_stop
         raise TorchwheelError("does not compile")
 
     with pytest.raises(TorchwheelError):
-        make(folder, wanted(), fail, Told())
+        make_library(folder, wanted(), fail, Told())
     started, stopping = threading.Event(), threading.Event()
 
     def stop(work):
@@ -200,12 +200,12 @@ def test_an_earlier_failure_is_no_reason_for_who_waits_for_a_build_that_was_stop
 
     def run():
         with pytest.raises(KeyboardInterrupt):
-            make(folder, wanted(), stop, Told())
+            make_library(folder, wanted(), stop, Told())
 
     thread = threading.Thread(target=run)
     thread.start()
     assert started.wait(20)
-    assert make(folder, wanted(), Builds(), Waits()).is_file()
+    assert make_library(folder, wanted(), Builds(), Waits()).is_file()
     thread.join()
 
 
@@ -217,7 +217,7 @@ def test_what_killed_builds_left_makes_room_before_the_next_one(folder, library)
         assert not left.exists()
         return Builds()(work)
 
-    make(folder, wanted("two"), build, Told())
+    make_library(folder, wanted("two"), build, Told())
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
@@ -231,9 +231,9 @@ def test_a_full_disk_is_one_line_and_what_was_there_stays(folder, library, numbe
     before = library.read_bytes()
     for build in (full, full_for_the_compiler):
         with pytest.raises(TorchwheelError, match=rf"^no space left on the disk of {folder} or"):
-            make(folder, wanted("two"), build, Told())
+            make_library(folder, wanted("two"), build, Told())
     assert library.read_bytes() == before
-    assert find(folder, wanted("two").key).library is None
+    assert find_library(folder, wanted("two").key).library is None
 
 
 def test_any_other_error_of_the_system_is_one_line(folder):
@@ -241,22 +241,22 @@ def test_any_other_error_of_the_system_is_one_line(folder):
         return work.folder / "none.so"
 
     with pytest.raises(TorchwheelError, match=r"^\S+none\.so: No such file or directory$"):
-        make(folder, wanted(), build, Told())
+        make_library(folder, wanted(), build, Told())
 
 
 def test_what_was_used_least_recently_goes_but_never_what_was_just_made(folder, monkeypatch):
     libraries = []
     for text in ("one", "two", "three"):
-        libraries.append(make(folder, wanted(text, name=text), Builds(), Told()))
+        libraries.append(make_library(folder, wanted(text, name=text), Builds(), Told()))
     for library, age in zip(libraries, (2, 1, 3), strict=True):
         for path in library.parents[1].iterdir():
             os.utime(path, (age, age))
     # A library of 1000 bytes, its entry of some 300, its source and its object: 2.4 KB a name.
     monkeypatch.setenv("TORCHWHEEL_CACHE_SIZE", "5.5K")
-    make(folder, wanted("four", name="four"), Builds(), Told())
+    make_library(folder, wanted("four", name="four"), Builds(), Told())
     assert [library.exists() for library in libraries] == [False, False, True]
     monkeypatch.setenv("TORCHWHEEL_CACHE_SIZE", "0")
-    last = make(folder, wanted("five", name="five"), Builds(), Told())
+    last = make_library(folder, wanted("five", name="five"), Builds(), Told())
     assert sorted(folder.glob("*/*")) == [last.parent]
     assert last.is_file()
 
@@ -265,7 +265,7 @@ def test_a_cap_that_is_none_is_said_before_anything_is_built(folder, monkeypatch
     monkeypatch.setenv("TORCHWHEEL_CACHE_SIZE", "a lot")
     builds = Builds()
     with pytest.raises(UsageError, match=r'^TORCHWHEEL_CACHE_SIZE="a lot": a size expected'):
-        make(folder, wanted(), builds, Told())
+        make_library(folder, wanted(), builds, Told())
     assert builds.count == 0
 
 
@@ -273,8 +273,8 @@ def test_pruning_that_fails_takes_nothing_from_what_was_made(folder, monkeypatch
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(making, "prune", refuse)
-    assert make(folder, wanted(), Builds(), Told()).is_file()
+    monkeypatch.setattr(making, "prune_cache", refuse)
+    assert make_library(folder, wanted(), Builds(), Told()).is_file()
 
 
 def test_a_folder_of_another_user_is_refused(folder):
@@ -284,7 +284,7 @@ def test_a_folder_of_another_user_is_refused(folder):
     os.chown(folder, 65534, 65534)
     builds = Builds()
     with pytest.raises(TorchwheelError, match="belongs to user 65534, you are 0; set TORCHWHEEL"):
-        make(folder, wanted(), builds, Told())
+        make_library(folder, wanted(), builds, Told())
     assert builds.count == 0
 
 
@@ -292,7 +292,7 @@ def test_a_cache_that_cannot_be_is_said_and_the_build_is_this_processs_own(tmp_p
     (tmp_path / "file").touch()
     folder = tmp_path / "file" / "jit"
     builds, told = Builds(), Told()
-    library = make(folder, wanted(), builds, told)
+    library = make_library(folder, wanted(), builds, told)
     assert library.read_bytes() == library_of("one")
     (private,) = temporary.iterdir()
     assert library.is_relative_to(private)
@@ -303,7 +303,7 @@ def test_a_cache_that_cannot_be_is_said_and_the_build_is_this_processs_own(tmp_p
         "again next time; set TORCHWHEEL_CACHE to a folder that can be written",
         "ext.scale: building it",
     ]
-    assert make(folder, wanted(), builds, told) == library
+    assert make_library(folder, wanted(), builds, told) == library
     assert builds.count == 1, "this process has it already"
 
 
@@ -320,7 +320,7 @@ def test_a_file_system_without_locks_is_as_good_as_one_that_cannot_be_written(
 
     told = Told()
     monkeypatch.setattr(fcntl, "flock", refuse_once)
-    assert make(folder, wanted(), Builds(), told).is_relative_to(temporary)
+    assert make_library(folder, wanted(), Builds(), told).is_relative_to(temporary)
     assert told.said[0].startswith(
         f"{folder}: cannot be written (No locks available): ext.scale is"
     )

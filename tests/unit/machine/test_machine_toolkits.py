@@ -8,7 +8,7 @@ from torchwheel.machine import probe
 from torchwheel.machine import toolkits as of_cuda
 from torchwheel.machine import toolkits as of_rocm
 from torchwheel.machine.facts import Absent, InstalledToolkit
-from torchwheel.machine.toolkits import ToolkitParts, pip_command, toolkit_parts
+from torchwheel.machine.toolkits import ToolkitParts, pip_install_command, toolkit_parts
 
 PLATFORM = probe.platform_tag()
 HIP = "#define HIP_VERSION_MAJOR 6\n#define HIP_VERSION_MINOR 4\n"
@@ -180,11 +180,11 @@ def test_a_user_without_a_home_has_no_cache(found, monkeypatch):
 
 def test_a_tool_that_hangs_is_not_waited_for(tmp_path):
     slow = script(tmp_path / "slow", "sleep 60")
-    assert probe.ask([str(slow)], seconds=0.2) == Absent("slow gave no answer in 0 s")
+    assert probe.program_output([str(slow)], seconds=0.2) == Absent("slow gave no answer in 0 s")
 
 
 def test_the_command_for_a_whole_toolkit_pins_every_wheel():
-    assert pip_command("13.0") == (
+    assert pip_install_command("13.0") == (
         "`pip install 'nvidia-cuda-nvcc==13.0.*' 'nvidia-nvvm==13.0.*' 'nvidia-cuda-crt==13.0.*' "
         "'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-cccl==13.*'`"
     )

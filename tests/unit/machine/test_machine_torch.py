@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from torchwheel.machine import torch
 from torchwheel.machine.facts import Absent, Torch
-from torchwheel.machine.torch import constants, find_torch, import_problem, read_torch
+from torchwheel.machine.torch import find_torch, import_problem, read_torch, string_constants
 
 # As the wheels of 2.11.0+cu130 and 2.9.1+rocm6.4 have it, and a build from source.
 CUDA = """from typing import Optional
@@ -142,11 +142,14 @@ def test_a_torch_that_crashes(installed):
 
 @given(st.text())
 def test_any_text_is_a_module_or_none(text):
-    assert isinstance(constants(text), dict)
+    assert isinstance(string_constants(text), dict)
 
 
 def test_the_last_value_of_a_name_counts():
-    assert constants("a = b = 'x'\nb: str = 'y'\nc = 'z'\nc = None\nd: int") == {"a": "x", "b": "y"}
+    assert string_constants("a = b = 'x'\nb: str = 'y'\nc = 'z'\nc = None\nd: int") == {
+        "a": "x",
+        "b": "y",
+    }
 
 
 def test_a_folder_without_files(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 
 from torchwheel.console import Quiet
 from torchwheel.machine.facts import Torch
-from torchwheel.runtime.target import download_offer, download_toolkit
+from torchwheel.runtime.local_target import download_offer, download_toolkit
 from torchwheel.toolkit import provide
 
 

@@ -27,7 +27,7 @@ def extension(monkeypatch):
     for op in ("double", "negate"):
         library.define(f"{op}(Tensor x) -> Tensor")
         library.impl(op, lambda x: x * 0, "CompositeExplicitAutograd")
-    monkeypatch.setattr(loader, "fault_of", lambda _: None)
+    monkeypatch.setattr(loader, "load_problem", lambda _: None)
     monkeypatch.delenv("TORCHWHEEL_MODE", raising=False)
     yield Extension(
         name,
@@ -83,14 +83,14 @@ def test_a_library_that_does_not_load_is_one_warning_that_names_it(extension, tm
     with pytest.warns(RuntimeWarning, match=expected) as seen:
         status = load(extension, tmp_path)
     assert len(seen) == 1
-    assert f"`python -m {extension.package}` says what mends it" in str(seen[0].message)
+    assert f"`python -m {extension.package}` says what fixes it" in str(seen[0].message)
     assert ways(status) == [("two", "fallback"), ("minus", "fallback")]
 
 
 def test_what_does_not_fit_is_not_loaded(extension, tmp_path, monkeypatch):
     (tmp_path / "_lib").mkdir()
     (tmp_path / "_lib" / "cu130-stable.so").touch()
-    monkeypatch.setattr(loader, "fault_of", lambda _: "torch >=2.11 expected, found 2.6.0")
+    monkeypatch.setattr(loader, "load_problem", lambda _: "torch >=2.11 expected, found 2.6.0")
     monkeypatch.setattr(prebuilt, "load_library", lambda _: pytest.fail("it was loaded"))
     with pytest.warns(RuntimeWarning, match="prebuilt: torch >=2.11 expected, found 2.6.0"):
         load(extension, tmp_path)
@@ -152,7 +152,7 @@ def test_operators_wait_for_their_first_call_and_are_built_one_by_one(
         library.impl({"two.so": "double", "minus.so": "negate"}[path.name], lambda x: x * 2, "CPU")
         kept.append(library)
 
-    monkeypatch.setattr(build, "obtain", obtain)
+    monkeypatch.setattr(build, "obtain_library", obtain)
     monkeypatch.setattr(prebuilt, "load_library", load_library)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -171,7 +171,7 @@ def fails(*_):
 
 def test_what_cannot_be_built_is_one_warning_at_its_first_call(extension, tmp_path, monkeypatch):
     gpu_torch(monkeypatch)
-    monkeypatch.setattr(build, "obtain", fails)
+    monkeypatch.setattr(build, "obtain_library", fails)
     load(extension, tmp_path)
     call = getattr(torch.ops, extension.namespace).double
     expected = "two on plain PyTorch: prebuilt: none in this installation; jit build: no C"
@@ -188,7 +188,7 @@ def test_mode_error_raises_where_plain_pytorch_would_run(extension, tmp_path, mo
     with pytest.raises(RuntimeError, match="two, minus on plain PyTorch"):
         load(extension, tmp_path)
     gpu_torch(monkeypatch)
-    monkeypatch.setattr(build, "obtain", fails)
+    monkeypatch.setattr(build, "obtain_library", fails)
     load(extension, tmp_path)
     with pytest.raises(RuntimeError, match=r"two on plain PyTorch.*no C\+\+ compiler"):
         getattr(torch.ops, extension.namespace).double(torch.ones(1))
@@ -243,6 +243,6 @@ def test_an_operator_that_the_library_lacks_is_built(extension, tmp_path, monkey
 def test_a_check_that_fails_is_no_crash(extension, tmp_path, monkeypatch):
     (tmp_path / "_lib").mkdir()
     (tmp_path / "_lib" / "cu130-stable.so").touch()
-    monkeypatch.setattr(loader, "fault_of", fails)
+    monkeypatch.setattr(loader, "load_problem", fails)
     with pytest.warns(RuntimeWarning, match=r"prebuilt: no C\+\+ compiler"):
         load(extension, tmp_path)

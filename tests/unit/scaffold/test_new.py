@@ -10,7 +10,7 @@ import yaml
 from torchwheel.errors import UsageError
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
-from torchwheel.scaffold.new import new, package_of, rendered
+from torchwheel.scaffold.new import new_project, package_name, render_project
 
 ROOT = Path(__file__).parents[3]
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[3]
     ("name", "package"), [("scale", "scale"), ("my-kernels", "my_kernels"), ("a1-b2", "a1_b2")]
 )
 def test_a_name_is_a_package(name, package):
-    assert package_of(name) == package
+    assert package_name(name) == package
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_a_name_is_a_package(name, package):
 )
 def test_a_name_that_cannot_be_one_is_one_line(name, tmp_path):
     with pytest.raises(UsageError) as caught:
-        new(name, tmp_path)
+        new_project(name, tmp_path)
     assert len(str(caught.value).splitlines()) == 1
     assert not list(tmp_path.iterdir())
 
@@ -36,19 +36,19 @@ def test_a_name_that_cannot_be_one_is_one_line(name, tmp_path):
 def test_a_folder_that_is_there_is_left_alone(tmp_path):
     (tmp_path / "mine").mkdir()
     with pytest.raises(UsageError, match="is there already"):
-        new("mine", tmp_path)
+        new_project("mine", tmp_path)
     assert not list((tmp_path / "mine").iterdir())
 
 
 def test_the_matrix_resolves(tmp_path):
-    folder = new("my-kernels", tmp_path)
+    folder = new_project("my-kernels", tmp_path)
     matrix = load(folder / "matrix.yaml")
     assert [variant.id for variant in select(matrix, ["release"])] == ["cu130-stable", "pure"]
     assert (folder / matrix.smoke.tests).is_dir()
 
 
 def test_every_python_file_parses_and_nothing_is_left_to_fill_in():
-    files = rendered("my-kernels", "my_kernels")
+    files = render_project("my-kernels", "my_kernels")
     for path, text in files.items():
         assert not re.search(r"\[\[ | \]\]|\[%|NAME", text), path
         assert "dot_" not in path
@@ -58,7 +58,7 @@ def test_every_python_file_parses_and_nothing_is_left_to_fill_in():
 
 
 def test_the_workflow_uses_the_pins_of_ours_and_sessions_that_are_there():
-    files = rendered("my-kernels", "my_kernels")
+    files = render_project("my-kernels", "my_kernels")
     workflow = files[".github/workflows/wheels.yml"]
     ours = "".join(path.read_text() for path in (ROOT / ".github").rglob("*.yml"))
     uses = re.findall(r"uses: (.*)", workflow)

@@ -28,7 +28,7 @@ from facts_of_machines import (
 )
 
 from torchwheel.machine.facts import Absent, InstalledToolkit
-from torchwheel.machine.toolkits import pip_command
+from torchwheel.machine.toolkits import pip_install_command
 from torchwheel.validate.checks import build_findings, preferred_toolkit
 from torchwheel.validate.toolkit_rules import two_toolkits
 
@@ -66,7 +66,7 @@ def test_what_fits_is_built(claims, machine, toolkit):
             HERE,
             None,
             "toolkit: expected a CUDA toolkit; found none (no CUDA_HOME, no nvcc on the PATH, none "
-            f"elsewhere); {pip_command('13.0')}, or set CUDA_HOME to CUDA 13.0",
+            f"elsewhere); {pip_install_command('13.0')}, or set CUDA_HOME to CUDA 13.0",
         ),
         (
             changed(ATEN, toolkit_version=None),
@@ -102,7 +102,8 @@ def test_what_fits_is_built(claims, machine, toolkit):
             OLDER,
             "toolkit-torch: expected CUDA 13, that of torch 2.11.0+cu130, built with CUDA 13.0 "
             "(torch's C++ API hands out structures of its own CUDA runtime); found CUDA 12.4 in "
-            f"/cuda-12.4 (/usr/local/cuda); {pip_command('13.0')}, or set CUDA_HOME to CUDA 13.0",
+            f"/cuda-12.4 (/usr/local/cuda); {pip_install_command('13.0')}, "
+            "or set CUDA_HOME to CUDA 13.0",
         ),
         (
             changed(HIP, abi="aten"),

@@ -8,7 +8,7 @@ from typing import Any
 from torchwheel.arch.model import CudaArch, RocmArch
 from torchwheel.doctor.caches import CorruptLibrary
 from torchwheel.doctor.case import Package, Report, Verdict
-from torchwheel.doctor.native import Native
+from torchwheel.doctor.native import NativeLibrary
 from torchwheel.machine.facts import Absent
 
 SCHEMA = 1
@@ -54,7 +54,7 @@ def _package(package: Package) -> dict[str, Any]:
     }
 
 
-def _native(native: Native) -> dict[str, Any]:
+def _native(native: NativeLibrary) -> dict[str, Any]:
     links = native.links
     return {
         "name": native.name,

@@ -4,17 +4,17 @@ import re
 from collections.abc import Iterator
 
 from torchwheel.doctor.case import Case, Diagnosis, Package
-from torchwheel.doctor.installation import reinstall_command
-from torchwheel.doctor.native import Native
+from torchwheel.doctor.installation_rules import reinstall_command
+from torchwheel.doctor.native import NativeLibrary
 from torchwheel.inspect.elf import SHIMS, is_cxx, readable
 from torchwheel.text import join_names
 
 _OLD_STRING = re.compile(r"(?<=[KREPi])Ss")
 """std::string as GCC wrote it before release 5, in a mangled name."""
-_NAMED = 2
+_MAX_NAMES = 2
 
 
-def judged_natives(package: Package) -> tuple[Native, ...]:
+def libraries_to_judge(package: Package) -> tuple[NativeLibrary, ...]:
     """The libraries that matter: those in use; where there are none, those that should be.
 
     Of those it is one that the loader's messages name; else the one nearest to being loaded.
@@ -23,12 +23,12 @@ def judged_natives(package: Package) -> tuple[Native, ...]:
         return package.loaded
     idle = [native for native in package.natives if not native.loaded]
     told = [native for native in idle if _is_named(native, " ".join(package.imported.unloaded))]
-    return tuple(sorted(told or idle, key=_faults)[:1])
+    return tuple(sorted(told or idle, key=_fault_count)[:1])
 
 
-def other_machine(case: Case) -> Iterator[Diagnosis]:
+def wrong_machine(case: Case) -> Iterator[Diagnosis]:
     """A library for another processor."""
-    for native in _refused(case):
+    for native in _unloaded_libraries(case):
         if native.machine and not case.machine.platform.endswith(native.machine):
             yield Diagnosis(
                 "machine",
@@ -39,7 +39,7 @@ def other_machine(case: Case) -> Iterator[Diagnosis]:
 
 def missing_libraries(case: Case) -> Iterator[Diagnosis]:
     """A library that it asks for is not here."""
-    for native in _refused(case):
+    for native in _unloaded_libraries(case):
         for soname, asker in sorted(native.links.absent.items() if native.links else ()):
             who = native.name if asker == native.path.name else f"{asker}, for {native.name},"
             yield Diagnosis(
@@ -51,76 +51,78 @@ def missing_libraries(case: Case) -> Iterator[Diagnosis]:
 
 def old_libraries(case: Case) -> Iterator[Diagnosis]:
     """A library of the system lacks a version of its symbols, e.g. GLIBCXX_3.4.32."""
-    for native in _refused(case):
+    rebuild = _rebuild_command(case.package)
+    for native in _unloaded_libraries(case):
         for path, version in native.links.old if native.links else ():
             # That of glibc is one number, and another rule's.
             if not version.startswith("GLIBC_"):
                 yield Diagnosis(
                     "system-library",
                     f"{native.name} asks for {version}, which {path} has not: it is older",
-                    f"install a newer {path.name}, or build it here: {_built_here(case.package)}",
+                    f"install a newer {path.name}, or build it here: {rebuild}",
                 )
 
 
 def missing_symbols(case: Case) -> Iterator[Diagnosis]:
     """Names that nobody defines: the library was made for another torch, mostly."""
     torch = case.machine.torch
-    for native in _refused(case):
+    for native in _unloaded_libraries(case):
         names = native.links.undefined if native.links else frozenset[str]()
         if not names:
             continue
         if elsewhere := native.links.elsewhere if native.links else None:
             yield Diagnosis(
                 "symbols",
-                f"{native.name} uses {_some(elsewhere)}, which torch has, and names none of "
+                f"{native.name} uses {_first_names(elsewhere)}, which torch has, and names none of "
                 "torch's libraries (DT_NEEDED), so the loader does not look there",
-                f"build it again, linked with torch: {_built_here(case.package)}",
+                f"build it again, linked with torch: {_rebuild_command(case.package)}",
             )
         elif of_torch := {name for name in names if is_cxx(name) or name.startswith(SHIMS)}:
             version = torch.version if torch else "?"
             why = "another torch"
             if torch and not torch.old_abi and any(map(_OLD_STRING.search, of_torch)):
                 why += ", one with the strings of before GCC 5 (_GLIBCXX_USE_CXX11_ABI=0)"
+            named = _first_names(of_torch)
             yield Diagnosis(
                 "symbols",
-                f"{native.name} was built for {why}: torch {version} has no {_some(of_torch)}",
+                f"{native.name} was built for {why}: torch {version} has no {named}",
                 f"install the wheel for torch {torch.minor if torch else '?'}, or build it here: "
-                f"{_built_here(case.package)}",
+                f"{_rebuild_command(case.package)}",
             )
         else:
             yield Diagnosis(
                 "symbols",
-                f"{native.name} uses {_some(names)}, which no library that it names defines",
+                f"{native.name} uses {_first_names(names)}, which no library that it names defines",
                 reinstall_command(case.package),
             )
 
 
-def _refused(case: Case) -> tuple[Native, ...]:
+def _unloaded_libraries(case: Case) -> tuple[NativeLibrary, ...]:
     """The libraries to explain: none where some are in use."""
-    return tuple(native for native in judged_natives(case.package) if not native.loaded)
+    return tuple(native for native in libraries_to_judge(case.package) if not native.loaded)
 
 
-def _is_named(native: Native, messages: str) -> bool:
+def _is_named(native: NativeLibrary, messages: str) -> bool:
     """Whether the loader's messages name the library, or a file or symbol that it asks for."""
     links = native.links
     asked = (*links.absent, *links.undefined) if links else ()
     return any(name in messages for name in (native.path.name, *asked))
 
 
-def _faults(native: Native) -> int:
+def _fault_count(native: NativeLibrary) -> int:
     if native.links is None:
         return 1 << 30
     links = native.links
     return len(links.absent) * 100 + len(links.old) * 100 + len(links.undefined)
 
 
-def _some(names: frozenset[str] | set[str]) -> str:
+def _first_names(names: frozenset[str] | set[str]) -> str:
     shown = sorted({readable(name) for name in names}, key=lambda name: (len(name), name))
-    more = f" and {len(shown) - _NAMED} more" if len(shown) > _NAMED else ""
-    return f"{join_names(shown[:_NAMED])}{more}"
+    more = f" and {len(shown) - _MAX_NAMES} more" if len(shown) > _MAX_NAMES else ""
+    return f"{join_names(shown[:_MAX_NAMES])}{more}"
 
 
-def _built_here(package: Package) -> str:
+def _rebuild_command(package: Package) -> str:
     """Builds it from source against the torch that is here."""
     return (
         f"`pip install --force-reinstall --no-deps --no-build-isolation --no-binary "

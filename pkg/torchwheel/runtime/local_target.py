@@ -17,9 +17,9 @@ from torchwheel.claims import LibraryNeeds, NativeAbi
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError
 from torchwheel.machine import probe
-from torchwheel.machine.discovery import find_for_builds
+from torchwheel.machine.discovery import find_machine_for_build
 from torchwheel.machine.facts import Absent, InstalledToolkit, Torch
-from torchwheel.machine.probe import ask
+from torchwheel.machine.probe import program_output
 from torchwheel.machine.torch import find_torch
 from torchwheel.toolkit.cache import cache_folder
 from torchwheel.toolkit.host import HostCompiler
@@ -27,18 +27,20 @@ from torchwheel.validate.checks import build_findings, preferred_toolkit
 from torchwheel.validate.findings import enforce
 from torchwheel.versions import tool_version, version_numbers
 
-VARIABLE = "TORCHWHEEL_DOWNLOAD"
+DOWNLOAD_VARIABLE = "TORCHWHEEL_DOWNLOAD"
 """Set to 1, it allows a download of some 300 MB, pinned and hashed, kept in the cache."""
 
 
 def download_offer(torch: Torch) -> tuple[str, ...]:
     """What to tell somebody who has no toolkit, where one can be had."""
-    if _release(torch) is None:
+    if _downloadable_release(torch) is None:
         return ()
-    return (f"or set {VARIABLE}=1: CUDA {torch.cuda} is then downloaded from PyPI, and kept",)
+    return (
+        f"or set {DOWNLOAD_VARIABLE}=1: CUDA {torch.cuda} is then downloaded from PyPI, and kept",
+    )
 
 
-def _release(torch: Torch) -> str | None:
+def _downloadable_release(torch: Torch) -> str | None:
     """The CUDA release to download: torch's, if the lock has it."""
     # Not before it is needed: it reads the lock.
     from torchwheel.toolkit.lock import components  # noqa: PLC0415
@@ -57,7 +59,7 @@ def download_toolkit(
     Raises:
         TorchwheelError: the download failed.
     """
-    release = _release(torch) if environ.get(VARIABLE) == "1" else None
+    release = _downloadable_release(torch) if environ.get(DOWNLOAD_VARIABLE) == "1" else None
     if release is None:
         return None
     from torchwheel.toolkit.provide import provision_pypi  # noqa: PLC0415 - starts pip
@@ -67,7 +69,7 @@ def download_toolkit(
 
 
 @dataclasses.dataclass(frozen=True)
-class Here:
+class LocalTarget:
     """A build on this machine.
 
     Attributes:
@@ -81,13 +83,13 @@ class Here:
     torch: str
 
 
-def here(
+def find_local_target(
     extension: Extension,
     name: str | None,
     source: Path,
     environ: Mapping[str, str],
     progress: Progress,
-) -> Here:
+) -> LocalTarget:
     """The build of an operator for the GPUs of this machine, or for those that `environ` names.
 
     Without a name it is the build of the whole extension.
@@ -99,9 +101,9 @@ def here(
     torch = find_torch()
     if isinstance(torch, Absent):
         raise TorchwheelError(torch.reason)
-    abi, backend = _abi(extension, name, torch), torch.backend or "cuda"
+    abi, backend = _flavour_to_build(extension, name, torch), torch.backend or "cuda"
     needs = LibraryNeeds(abi, backend=backend)
-    machine = find_for_builds(torch, backend, environ)
+    machine = find_machine_for_build(torch, backend, environ)
     toolkit = preferred_toolkit(needs, torch, machine.toolkits)
     if toolkit is None or toolkit.problem:
         toolkit = download_toolkit(torch, environ, progress) or toolkit
@@ -127,12 +129,12 @@ def here(
         needs, machine, toolkit, package=extension.package, runs_here=runs_here
     )
     enforce(findings, environ)
-    return Here(
+    return LocalTarget(
         target=targets.Target(
             name=name or extension.package,
             abi=abi,
             source=source,
-            toolkit=_toolkit(toolkit, archs.archs),
+            toolkit=_device_compiler(toolkit, archs.archs),
             torch=targets.TorchHeaders(
                 torch.folder.parent,
                 extension.torch if abi == "stable" else torch.minor,
@@ -145,12 +147,12 @@ def here(
             if extension.ordinary
             else None,
         ),
-        compilers=_compilers(toolkit, machine.host),
+        compilers=_compiler_versions(toolkit, machine.host),
         torch=torch.version,
     )
 
 
-def _abi(extension: Extension, name: str | None, torch: Torch) -> NativeAbi:
+def _flavour_to_build(extension: Extension, name: str | None, torch: Torch) -> NativeAbi:
     """The stable flavour where torch has it: it is the one that is compiled in a second."""
     operators = extension.operators if name is None else [extension.operator(name)]
     has_it = all("stable" in operator.bindings for operator in operators)
@@ -162,7 +164,7 @@ def _abi(extension: Extension, name: str | None, torch: Torch) -> NativeAbi:
     return "stable" if stable else "aten"
 
 
-def _toolkit(found: InstalledToolkit, archs: tuple[Arch, ...]) -> targets.DeviceCompiler:
+def _device_compiler(found: InstalledToolkit, archs: tuple[Arch, ...]) -> targets.DeviceCompiler:
     machine = platform.machine()
     runtime = looked_up.hip_runtime if found.backend == "rocm" else looked_up.cuda_runtime
     return targets.DeviceCompiler(
@@ -170,13 +172,13 @@ def _toolkit(found: InstalledToolkit, archs: tuple[Arch, ...]) -> targets.Device
     )
 
 
-def _compilers(toolkit: InstalledToolkit, host: HostCompiler) -> str:
+def _compiler_versions(toolkit: InstalledToolkit, host: HostCompiler) -> str:
     """E.g. "CUDA 13.0.88 (3f2a01bc), gcc 12.2.0".
 
     Two compilers of one release may differ, so the whole of what one prints of itself counts.
     """
     compiler = toolkit.root / "bin" / ("hipcc" if toolkit.backend == "rocm" else "nvcc")
-    said = ask([str(compiler), "--version"])
+    said = program_output([str(compiler), "--version"])
     text = said.reason if isinstance(said, Absent) else said
     release, own = (
         tool_version(text) or toolkit.release,

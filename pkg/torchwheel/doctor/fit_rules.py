@@ -6,8 +6,8 @@ from torchwheel.arch.model import Arch, Backend
 from torchwheel.arch.model import backend_of as backend_of_gpu
 from torchwheel.claims import Claims, LibraryNeeds
 from torchwheel.doctor.case import Case, Diagnosis, Package
-from torchwheel.doctor.libraries import judged_natives
-from torchwheel.doctor.native import Native, in_order
+from torchwheel.doctor.library_rules import libraries_to_judge
+from torchwheel.doctor.native import NativeLibrary, sort_archs
 from torchwheel.machine.facts import HiddenGpus, Machine, SilentDriver, Torch
 from torchwheel.validate.checks import load_findings
 from torchwheel.validate.findings import Finding as Rule
@@ -19,19 +19,19 @@ def broken_torch(case: Case) -> Iterator[Diagnosis]:
     machine = case.machine
     if needs_torch(case.package) and machine.torch_problem and machine.torch:
         release = machine.torch.version.partition("+")[0]
-        mend = f"`pip install --force-reinstall torch=={release}`"
-        yield Diagnosis("torch-works", str(machine.torch_problem), mend)
+        fix = f"`pip install --force-reinstall torch=={release}`"
+        yield Diagnosis("torch-works", str(machine.torch_problem), fix)
 
 
-def mismatch(case: Case) -> Iterator[Diagnosis]:
+def mismatched_library(case: Case) -> Iterator[Diagnosis]:
     """The library's torch, backend, toolkit, driver, GPUs and glibc are here."""
     machine, package = case.machine, case.package
     if not needs_torch(package):
         return
-    natives = judged_natives(package)
+    natives = libraries_to_judge(package)
     code = any(native.code for native in natives)
     found = load_findings(
-        binary_findings(package, natives, machine),
+        needs_of_binary(package, natives, machine),
         machine.torch,
         machine.glibc,
         machine.driver,
@@ -42,7 +42,7 @@ def mismatch(case: Case) -> Iterator[Diagnosis]:
             filter(None, (n.glibc for n in natives)), key=version_numbers, default=None
         ),
     )
-    yield from (as_finding(one) for one in found if one.blocks or _matters(one, machine))
+    yield from (diagnosis_of(one) for one in found if one.blocks or _matters(one, machine))
 
 
 def needs_torch(package: Package) -> bool:
@@ -54,8 +54,8 @@ def needs_torch(package: Package) -> bool:
     return any(native.uses_torch for native in package.natives)
 
 
-def binary_findings(
-    package: Package, natives: tuple[Native, ...], machine: Machine
+def needs_of_binary(
+    package: Package, natives: tuple[NativeLibrary, ...], machine: Machine
 ) -> LibraryNeeds:
     """What the binaries need of a machine; what they do not tell is as the wheel claims it."""
     torch, gpus = machine.torch, machine.gpus
@@ -73,18 +73,21 @@ def binary_findings(
         abi="aten" if any(native.for_one_torch for native in natives) else "stable",
         torch_range=wanted,
         backend=backend,
-        toolkit_version=_toolkit(claims, natives, backend, torch),
-        archs=_archs(natives),
+        toolkit_version=_toolkit_release(claims, natives, backend, torch),
+        archs=_arch_list(natives),
     )
 
 
-def as_finding(rule: Rule) -> Diagnosis:
+def diagnosis_of(rule: Rule) -> Diagnosis:
     """A rule's finding in the doctor's words."""
     return Diagnosis(rule.rule, f"expected {rule.expected}; found {rule.found}", rule.fix)
 
 
-def _toolkit(
-    claims: Claims | None, natives: tuple[Native, ...], backend: Backend | None, torch: Torch | None
+def _toolkit_release(
+    claims: Claims | None,
+    natives: tuple[NativeLibrary, ...],
+    backend: Backend | None,
+    torch: Torch | None,
 ) -> str | None:
     """The wheel's word; else the major that the libraries ask for, if it is not torch's."""
     if claims and claims.toolkit_version:
@@ -97,11 +100,11 @@ def _toolkit(
     return built
 
 
-def _archs(natives: tuple[Native, ...]) -> tuple[Arch, ...]:
+def _arch_list(natives: tuple[NativeLibrary, ...]) -> tuple[Arch, ...]:
     """The arch list that the libraries have together."""
     ptx: set[Arch] = {arch for native in natives for arch in native.ptx}
     archs = {arch for native in natives for arch in native.archs} | ptx
-    return tuple(arch.with_ptx(arch in ptx) for arch in in_order(archs))
+    return tuple(arch.with_ptx(arch in ptx) for arch in sort_archs(archs))
 
 
 def _matters(rule: Rule, machine: Machine) -> bool:
@@ -109,7 +112,7 @@ def _matters(rule: Rule, machine: Machine) -> bool:
     return rule.rule != "backend" or bool(machine.gpus or machine.driver)
 
 
-_GET = {
+_INSTALL_DRIVER = {
     "cuda": "install NVIDIA's driver, or start the container with its GPUs (`--gpus all`)",
     "rocm": "install AMD's driver (amdgpu), or start the container with `--device /dev/kfd`",
 }
@@ -117,30 +120,30 @@ _GET = {
 
 def missing_driver(case: Case) -> Iterator[Diagnosis]:
     """A GPU on the bus and no driver, or a driver that does not answer."""
-    machine, backend = case.machine, _backend(case)
+    machine, backend = case.machine, _gpu_backend(case)
     if backend is None or machine.driver or not machine.driver_problem:
         return
     if isinstance(machine.driver_problem, SilentDriver):
         silent = machine.driver_problem
-        yield Diagnosis("driver", silent.problem, silent.fix or _GET[backend])
+        yield Diagnosis("driver", silent.problem, silent.fix or _INSTALL_DRIVER[backend])
     elif backend in case.hardware:
         maker = "an NVIDIA" if backend == "cuda" else "an AMD"
         says = f"there is {maker} GPU, and no driver for it: {machine.driver_problem}"
-        yield Diagnosis("driver", says, _GET[backend])
+        yield Diagnosis("driver", says, _INSTALL_DRIVER[backend])
 
 
 def hidden_gpus(case: Case) -> Iterator[Diagnosis]:
     """A driver that works, and GPUs hidden from this process."""
     machine = case.machine
     problem = machine.gpus_problem
-    if _backend(case) and machine.driver and not machine.gpus and problem:
-        mend = "give this user the GPUs"
+    if _gpu_backend(case) and machine.driver and not machine.gpus and problem:
+        fix = "give this user the GPUs"
         if isinstance(problem, HiddenGpus):
-            mend = f"`unset {problem.variable}`"
-        yield Diagnosis("gpus", str(problem), mend)
+            fix = f"`unset {problem.variable}`"
+        yield Diagnosis("gpus", str(problem), fix)
 
 
-def _backend(case: Case) -> Backend | None:
+def _gpu_backend(case: Case) -> Backend | None:
     """Whose GPUs torch and the package are for."""
     torch, package = case.machine.torch, case.package
     kernels = package.status is not None or any(native.backend for native in package.natives)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from torchwheel.arch.model import BRANDS
-from torchwheel.doctor.caches import Cache
+from torchwheel.doctor.caches import CacheState
 from torchwheel.doctor.case import Package, Report, Verdict
-from torchwheel.doctor.native import Native
+from torchwheel.doctor.native import NativeLibrary
 from torchwheel.machine.facts import Machine, Torch
 from torchwheel.runtime.status import OperatorStatus
 from torchwheel.text import WIDTH, join_names, size_text
@@ -19,9 +19,9 @@ _TEXT = WIDTH - _LABEL - 1
 
 def row(label: str, text: str) -> list[str]:
     """One row; a path that is too long for it loses its beginning."""
-    words = _shown(text).replace(f"{Path.home()}/", "~/").split()
+    words = _printable(text).replace(f"{Path.home()}/", "~/").split()
     fitting = (word if len(word) <= _TEXT else f"…{word[1 - _TEXT :]}" for word in words)
-    return unbroken(label, " ".join(fitting))
+    return unwrapped_row(label, " ".join(fitting))
 
 
 def rows(label: str, texts: Iterable[str]) -> Iterator[str]:
@@ -30,10 +30,10 @@ def rows(label: str, texts: Iterable[str]) -> Iterator[str]:
         yield from row("" if number else label, text)
 
 
-def unbroken(label: str, text: str) -> list[str]:
+def unwrapped_row(label: str, text: str) -> list[str]:
     """One row whose words stay whole, however long, so that a command can be copied."""
     return textwrap.wrap(
-        _shown(text),
+        _printable(text),
         WIDTH,
         initial_indent=f"{label:<{_LABEL}} ",
         subsequent_indent=" " * (_LABEL + 1),
@@ -42,65 +42,65 @@ def unbroken(label: str, text: str) -> list[str]:
     )
 
 
-def _shown(text: str) -> str:
+def _printable(text: str) -> str:
     """What a package says need not be text, and must not move the cursor."""
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in " ".join(text.split()))
 
 
-def machine_text(machine: Machine, variables: Mapping[str, str], cache: Cache) -> str:
+def machine_text(machine: Machine, variables: Mapping[str, str], cache: CacheState) -> str:
     """The machine: a line each, one below the other where there are several."""
     told = [f"{name}={value}" for name, value in variables.items()]
     lines = [
         *row("Python", f"{machine.python}, {sys.executable}"),
-        *row("system", f"{machine.platform}, {_glibc(machine)}"),
-        *row("torch", _torch(machine)),
-        *row("driver", _driver(machine)),
-        *rows("GPU", _gpus(machine)),
-        *row("compiler", _compiler(machine)),
-        *rows("toolkit", _toolkits(machine)),
-        *row("cache", _cache(cache)),
+        *row("system", f"{machine.platform}, {_glibc_text(machine)}"),
+        *row("torch", _torch_text(machine)),
+        *row("driver", _driver_text(machine)),
+        *rows("GPU", _gpu_texts(machine)),
+        *row("compiler", _compiler_text(machine)),
+        *rows("toolkit", _toolkit_texts(machine)),
+        *row("cache", _cache_text(cache)),
         *(rows("variables", told) if told else ()),
     ]
     return "\n".join(lines)
 
 
-def _glibc(machine: Machine) -> str:
+def _glibc_text(machine: Machine) -> str:
     return f"glibc {machine.glibc}" if machine.glibc else "a C library that is not glibc"
 
 
-def _torch(machine: Machine) -> str:
+def _torch_text(machine: Machine) -> str:
     torch, problem = machine.torch, machine.torch_problem
     if torch is None:
         return f"none: {problem}"
-    told = f"{torch.version} ({_built(torch)}), {torch.folder}"
+    told = f"{torch.version} ({_torch_build(torch)}), {torch.folder}"
     return f"{told}; {problem}" if problem else told
 
 
-def _built(torch: Torch) -> str:
+def _torch_build(torch: Torch) -> str:
     if torch.hip:
         return f"HIP {torch.hip}"
     return f"CUDA {torch.cuda}" if torch.cuda else "CPU only"
 
 
-def _driver(machine: Machine) -> str:
+def _driver_text(machine: Machine) -> str:
     driver = machine.driver
     if driver is None:
         return f"none: {machine.driver_problem}"
     return f"{driver.version}, serves CUDA {driver.cuda}" if driver.cuda else driver.version
 
 
-def _gpus(machine: Machine) -> list[str]:
+def _gpu_texts(machine: Machine) -> list[str]:
     if machine.gpus:
         return [f"{gpu.index}: {gpu.name}, {gpu.arch}" for gpu in machine.gpus]
     return [f"none: {machine.gpus_problem}" if machine.driver else "none"]
 
 
-def _compiler(machine: Machine) -> str:
+def _compiler_text(machine: Machine) -> str:
     host = machine.host
     return f"{host.family} {host.version}, {host.path}" if host else f"none: {machine.host_problem}"
 
 
-def _toolkits(machine: Machine) -> Iterator[str]:
+def _toolkit_texts(machine: Machine) -> Iterator[str]:
     """Those of one place and kind in one line, unless something is wrong with one."""
     whole: dict[str, list[str]] = {}
     for one in machine.toolkits:
@@ -114,14 +114,14 @@ def _toolkits(machine: Machine) -> Iterator[str]:
         yield f"{join_names(releases)} ({where}{f', {root}' if len(releases) == 1 else ''})"
 
 
-def _cache(cache: Cache) -> str:
+def _cache_text(cache: CacheState) -> str:
     parts = join_names(f"{name} {size_text(size)}" for name, size in cache.sizes.items())
     told = f"{cache.folder}: {size_text(sum(cache.sizes.values()))}{f' ({parts})' if parts else ''}"
     corrupt = f"; {len(cache.corrupt)} corrupt" if cache.corrupt else ""
     return f"{told}{corrupt}{f'; {cache.problem}' if cache.problem else ''}"
 
 
-_WAYS = {
+_WAY_TEXTS = {
     "waiting": "to be built at its first call on a GPU",
     "fallback": "plain PyTorch",
 }
@@ -139,35 +139,35 @@ def package_text(package: Package) -> str:
         lines += row("  claims", f"{claims.variant}, torch{claims.torch_range}{archs}")
     elif info and info.torch is not None:
         lines += row("  requires", f"torch{info.torch}")
-    lines += row("  import", _import(package))
+    lines += row("  import", _import_text(package))
     if status:
         lines += row("  mode", status.mode)
-        lines += rows("  runs on", map(_operator, status.operators))
-    plain = [native for native in package.natives if not _tells(native)]
+        lines += rows("  runs on", map(_operator_text, status.operators))
+    plain = [native for native in package.natives if not _is_notable(native)]
     for native in package.natives:
         if native not in plain:
-            lines += _native(native)
+            lines += _library_rows(native)
     if plain:
         more = " more" if len(plain) < len(package.natives) else ""
         lines += row("libraries", f"{len(plain)}{more}, with no GPU code and nothing of torch")
     return "\n".join(lines)
 
 
-def _import(package: Package) -> str:
+def _import_text(package: Package) -> str:
     file, root, how = package.imported.file, package.root, package.imported.how
     told = f"{how}: {join_names(package.imported.words)}" if package.imported.words else how
     elsewhere = file and root and not file.is_relative_to(root)
     return f"{told}, from {file}" if elsewhere else told
 
 
-def _operator(operator: OperatorStatus) -> str:
+def _operator_text(operator: OperatorStatus) -> str:
     """What it runs on, and the steps before that which came to nothing."""
     library = f", {operator.library.name}" if operator.library else ""
     refused = f" ({'; '.join(map(str, operator.refusals))})" if operator.refusals else ""
-    return f"{operator.operator}: {_WAYS.get(operator.way, operator.way)}{library}{refused}"
+    return f"{operator.operator}: {_WAY_TEXTS.get(operator.way, operator.way)}{library}{refused}"
 
 
-def _tells(native: Native) -> bool:
+def _is_notable(native: NativeLibrary) -> bool:
     """Whether there is something to say of it: GPU code, torch, or a fault."""
     links = native.links
     if native.code or native.problem or native.code_problem or links is None:
@@ -175,17 +175,20 @@ def _tells(native: Native) -> bool:
     return bool(links.torch_symbols or links.undefined or links.absent or links.old)
 
 
-def _native(native: Native) -> Iterator[str]:
+def _library_rows(native: NativeLibrary) -> Iterator[str]:
     yield from row("library", f"{native.name}, {'loaded' if native.loaded else 'not loaded'}")
     links = native.links
     if links is None:
         yield from row("", str(native.problem))
         return
     for name, text in (
-        ("GPU code", _code(native)),
-        ("symbols", f"{len(links.torch_symbols)} of torch; {_undefined(len(links.undefined))}"),
+        ("GPU code", _gpu_code(native)),
+        (
+            "symbols",
+            f"{len(links.torch_symbols)} of torch; {_undefined_text(len(links.undefined))}",
+        ),
         ("glibc", f"{native.glibc} or later" if native.glibc else ""),
-        ("runtime", _runtime(native)),
+        ("runtime", _runtime_text(native)),
         ("absent", join_names(links.absent)),
         ("too old", join_names(f"{path} has no {version}" for path, version in links.old)),
     ):
@@ -193,7 +196,7 @@ def _native(native: Native) -> Iterator[str]:
             yield from row(f"  {name}", text)
 
 
-def _code(native: Native) -> str:
+def _gpu_code(native: NativeLibrary) -> str:
     if native.code_problem:
         return f"not read: {native.code_problem}"
     if not native.code:
@@ -203,11 +206,11 @@ def _code(native: Native) -> str:
     return f"{sass}; PTX {' '.join(map(str, native.ptx))}" if native.ptx else sass
 
 
-def _undefined(count: int) -> str:
+def _undefined_text(count: int) -> str:
     return f"{count} are nowhere" if count else "all are here"
 
 
-def _runtime(native: Native) -> str:
+def _runtime_text(native: NativeLibrary) -> str:
     if native.runtime is None:
         return "CUDA, static" if native.backend == "cuda" else ""
     there = native.links.found.get(native.runtime) if native.links else None
@@ -226,11 +229,11 @@ def report_text(report: Report) -> str:
 
 
 def _verdict_text(verdict: Verdict) -> str:
-    """The last lines: what else was found, then the first cause and what mends it."""
+    """The last lines: what else was found, then the first cause and what fixes it."""
     lines: list[str] = []
     for finding in verdict.findings[1:]:
         lines += row("also", finding.says)
     lines += row("fine" if verdict.ok else "wrong", verdict.says)
-    if verdict.mend:
-        lines += unbroken("to mend it", verdict.mend)
+    if verdict.fix:
+        lines += unwrapped_row("to fix it", verdict.fix)
     return "\n".join(lines)

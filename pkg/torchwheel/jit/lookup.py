@@ -13,14 +13,14 @@ from torchwheel.errors import TorchwheelError
 from torchwheel.files import discard, sha256_of
 from torchwheel.jit import entry as entries
 from torchwheel.jit.entry import CacheEntry
-from torchwheel.jit.folder import OTHERS_WRITE, lock_of, secure
+from torchwheel.jit.folder import OTHERS_WRITE, lock_of, secure_folder
 from torchwheel.jit.key import CacheKey
 from torchwheel.lock import LockBusyError, fail_if_busy, hold_lock
 
-_LONGEST_ENTRY = 1 << 16
-_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MAX_ENTRY_BYTES = 1 << 16
+_OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 # Any other failure to open says nothing of what is there.
-_WRONG = {
+_CORRUPT_REASONS = {
     errno.ELOOP: "a link, not a file",
     errno.ENOTDIR: "a link or a file, not a folder",
     errno.ENXIO: "not a file",
@@ -46,30 +46,30 @@ def open_verified(folder: Path, key: CacheKey) -> tuple[Path, CacheEntry]:
     """
     path = folder / key.target / key.content
     with (
-        _folder(folder, None) as top,
-        _folder(path.parent, top) as target,
-        _folder(path, target) as inside,
+        _open_folder(folder, None) as top,
+        _open_folder(path.parent, top) as target,
+        _open_folder(path, target) as inside,
     ):
         try:
-            return path, _checked(path, inside, key)
+            return path, _check_entry(path, inside, key)
         except (CorruptError, FileNotFoundError) as error:
             # Whoever removes a folder moves it away first: then nothing is wrong with it.
-            if not _is_still(path, inside):
+            if not _is_still_at(path, inside):
                 raise FileNotFoundError(path) from error
             if isinstance(error, CorruptError):
                 raise
             raise CorruptError(path, f"no file {error.filename}") from error
 
 
-def _checked(path: Path, inside: int, key: CacheKey) -> CacheEntry:
-    with _file(path / entries.FILE, inside) as file:
+def _check_entry(path: Path, inside: int, key: CacheKey) -> CacheEntry:
+    with _open_file(path / entries.ENTRY_FILE, inside) as file:
         try:
-            entry = entries.loads(file.read(_LONGEST_ENTRY))
+            entry = entries.load_entry(file.read(_MAX_ENTRY_BYTES))
         except ValueError as error:
-            raise CorruptError(path / entries.FILE, str(error)) from error
+            raise CorruptError(path / entries.ENTRY_FILE, str(error)) from error
     if entry.content != key.content:
-        raise CorruptError(path / entries.FILE, "is of another library")
-    with _file(path / entry.file, inside) as file:
+        raise CorruptError(path / entries.ENTRY_FILE, "is of another library")
+    with _open_file(path / entry.file, inside) as file:
         size = os.fstat(file.fileno()).st_size
         if size != entry.size:
             raise CorruptError(path / entry.file, f"{size} bytes, {entry.size} expected")
@@ -79,25 +79,25 @@ def _checked(path: Path, inside: int, key: CacheKey) -> CacheEntry:
 
 
 @contextlib.contextmanager
-def _folder(path: Path, inside: int | None) -> Iterator[int]:
-    handle = _opened(path, inside, os.O_DIRECTORY)
+def _open_folder(path: Path, inside: int | None) -> Iterator[int]:
+    handle = _open_owned(path, inside, os.O_DIRECTORY)
     try:
         yield handle
     finally:
         os.close(handle)
 
 
-def _file(path: Path, inside: int) -> IO[bytes]:
-    return os.fdopen(_opened(path, inside, 0), "rb")
+def _open_file(path: Path, inside: int) -> IO[bytes]:
+    return os.fdopen(_open_owned(path, inside, 0), "rb")
 
 
-def _opened(path: Path, inside: int | None, flags: int) -> int:
+def _open_owned(path: Path, inside: int | None, flags: int) -> int:
     """Open a folder, or a file of the folder `inside`, if it is one and this user's alone."""
     try:
-        handle = os.open(path if inside is None else path.name, _OPEN | flags, dir_fd=inside)
+        handle = os.open(path if inside is None else path.name, _OPEN_FLAGS | flags, dir_fd=inside)
     except OSError as error:
-        if error.errno in _WRONG:
-            raise CorruptError(path, _WRONG[error.errno]) from error
+        if error.errno in _CORRUPT_REASONS:
+            raise CorruptError(path, _CORRUPT_REASONS[error.errno]) from error
         raise
     found, why = os.fstat(handle), None
     if not flags and not stat.S_ISREG(found.st_mode):
@@ -112,7 +112,7 @@ def _opened(path: Path, inside: int | None, flags: int) -> int:
     return handle
 
 
-def _is_still(path: Path, handle: int) -> bool:
+def _is_still_at(path: Path, handle: int) -> bool:
     try:
         return os.path.samestat(path.lstat(), os.fstat(handle))
     except OSError:
@@ -132,13 +132,13 @@ class CachedLibrary:
     problem: str | None = None
 
 
-def find(folder: Path, key: CacheKey) -> CachedLibrary:
+def find_library(folder: Path, key: CacheKey) -> CachedLibrary:
     """The library of `key` in the cache `folder`, if it is there and as it was written.
 
     What is there and is not is removed where that can be done; then it is as good as absent.
     """
     try:
-        secure(folder)
+        secure_folder(folder)
         path, entry = open_verified(folder, key)
     except FileNotFoundError:
         return CachedLibrary()
@@ -147,7 +147,7 @@ def find(folder: Path, key: CacheKey) -> CachedLibrary:
     except OSError as error:
         return CachedLibrary(problem=f"{folder}: {error.strerror}")
     except CorruptError as error:
-        gone = "removed" if _removed(folder, key) else "it could not be removed"
+        gone = "removed" if _remove_corrupt(folder, key) else "it could not be removed"
         return CachedLibrary(problem=f"{error}; {gone}")
     with contextlib.suppress(OSError):
         os.utime(path)  # its last use
@@ -169,7 +169,7 @@ def check_or_discard(folder: Path, key: CacheKey) -> Path | None:
     return path / entry.file
 
 
-def _removed(folder: Path, key: CacheKey) -> bool:
+def _remove_corrupt(folder: Path, key: CacheKey) -> bool:
     """Remove what is corrupt, unless another process has the lock and is about to replace it."""
     try:
         with hold_lock(lock_of(folder, key.target), fail_if_busy):

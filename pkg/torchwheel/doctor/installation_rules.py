@@ -17,12 +17,12 @@ def not_installed(case: Case) -> Iterator[Diagnosis]:
         return
     near = f"; did you mean {' or '.join(map(quote, package.near))}?" if package.near else ""
     name = package.near[0] if package.near else package.name
-    mend = (
+    fix = (
         f"`torchwheel doctor {name}`"
         if package.near
         else f"`pip install {shlex.quote(package.name)}`"
     )
-    yield Diagnosis("installed", f"not installed in {sys.prefix}{near}", mend)
+    yield Diagnosis("installed", f"not installed in {sys.prefix}{near}", fix)
 
 
 def installed_twice(case: Case) -> Iterator[Diagnosis]:
@@ -43,12 +43,12 @@ def incomplete(case: Case) -> Iterator[Diagnosis]:
     if package.info:
         for problem in package.info.problems:
             yield Diagnosis(
-                "whole", f"the installation is damaged: {problem}", reinstall_command(package)
+                "complete", f"the installation is damaged: {problem}", reinstall_command(package)
             )
     for native in package.natives:
         if native.problem:
             yield Diagnosis(
-                "whole",
+                "complete",
                 f"the installation is damaged: {native.problem}",
                 reinstall_command(package),
             )
@@ -69,7 +69,7 @@ def shadowed(case: Case) -> Iterator[Diagnosis]:
         )
 
 
-def other_python(case: Case) -> Iterator[Diagnosis]:
+def wrong_python(case: Case) -> Iterator[Diagnosis]:
     """The wheel is for another Python."""
     package = case.package
     tags = package.info.tags if package.info else frozenset()
@@ -108,7 +108,7 @@ def failed_import(case: Case) -> Iterator[Diagnosis]:
     where = f" ({done.where})" if done.where else ""
     if done.how == "imported" or (done.how == "not found" and package.info is None):
         return
-    if _before_torch(case):
+    if _loaded_before_torch(case):
         says = f"{package.module} loads its library before torch is imported{where}"
         yield Diagnosis("import-order", says, "`import torch` first")
         return
@@ -132,7 +132,7 @@ def failed_import(case: Case) -> Iterator[Diagnosis]:
     )
 
 
-def _before_torch(case: Case) -> bool:
+def _loaded_before_torch(case: Case) -> bool:
     """Whether a library was refused that needs torch's, which the import of torch loads."""
     torch, imported = case.machine.torch, case.package.imported
     if torch is None or imported.torch or not imported.unloaded:

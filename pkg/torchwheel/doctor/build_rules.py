@@ -10,11 +10,11 @@ from torchwheel.arch.model import Arch
 from torchwheel.builder.extension import STABLE_SINCE
 from torchwheel.claims import Abi, LibraryNeeds
 from torchwheel.doctor.case import Case, Diagnosis, Package
-from torchwheel.doctor.fit import as_finding
-from torchwheel.doctor.installation import reinstall_command
+from torchwheel.doctor.fit_rules import diagnosis_of
+from torchwheel.doctor.installation_rules import reinstall_command
 from torchwheel.errors import TorchwheelError
 from torchwheel.machine.facts import InstalledToolkit, Torch
-from torchwheel.runtime.target import VARIABLE
+from torchwheel.runtime.local_target import DOWNLOAD_VARIABLE
 from torchwheel.validate.checks import build_findings, preferred_toolkit
 from torchwheel.validate.toolkit_rules import two_toolkits
 from torchwheel.versions import version_numbers
@@ -24,28 +24,28 @@ def cannot_build(case: Case) -> Iterator[Diagnosis]:
     """Operators wait for their first call on a GPU, and could not be built for it."""
     machine, package = case.machine, case.package
     torch = machine.torch
-    if torch is None or torch.backend is None or not machine.gpus or not _waiting(package):
+    if torch is None or torch.backend is None or not machine.gpus or not _waits_for_build(package):
         return
-    needs = LibraryNeeds(_abi(torch), backend=torch.backend)
+    needs = LibraryNeeds(_flavour_to_build(torch), backend=torch.backend)
     toolkit = preferred_toolkit(needs, torch, machine.toolkits)
-    downloads = case.environ.get(VARIABLE) == "1" and torch.cuda
+    downloads = case.environ.get(DOWNLOAD_VARIABLE) == "1" and torch.cuda
     if downloads and (toolkit is None or toolkit.problem):
         return
     try:
-        needs = dataclasses.replace(needs, archs=_archs(case, toolkit))
+        needs = dataclasses.replace(needs, archs=_archs_to_build(case, toolkit))
     except TorchwheelError as error:
-        mend = "set CUDA_HOME to a toolkit that can compile for it"
-        yield Diagnosis("archs", str(error), mend)
+        fix = "set CUDA_HOME to a toolkit that can compile for it"
+        yield Diagnosis("archs", str(error), fix)
         return
     for rule in build_findings(needs, machine, toolkit, package=package.name):
-        yield as_finding(rule)
+        yield diagnosis_of(rule)
     for rule in two_toolkits(machine.toolkits):
-        yield as_finding(rule)
+        yield diagnosis_of(rule)
 
 
 def broken_cache(case: Case) -> Iterator[Diagnosis]:
     """What is built could not be kept, or was kept and is bent."""
-    if not _waiting(case.package):
+    if not _waits_for_build(case.package):
         return
     if problem := case.cache.problem:
         yield Diagnosis(
@@ -68,17 +68,17 @@ def plain_pytorch(case: Case) -> Iterator[Diagnosis]:
             yield Diagnosis("fallback", says, reinstall_command(case.package))
 
 
-def _waiting(package: Package) -> bool:
+def _waits_for_build(package: Package) -> bool:
     status = package.status
     return status is not None and any(one.way == "waiting" for one in status.operators)
 
 
-def _abi(torch: Torch) -> Abi:
+def _flavour_to_build(torch: Torch) -> Abi:
     """The flavour that is built where an extension has both."""
     return "stable" if version_numbers(torch.minor) >= version_numbers(STABLE_SINCE) else "aten"
 
 
-def _archs(case: Case, toolkit: InstalledToolkit | None) -> tuple[Arch, ...]:
+def _archs_to_build(case: Case, toolkit: InstalledToolkit | None) -> tuple[Arch, ...]:
     """What it would be built for."""
     if toolkit is None or not toolkit.release:
         return ()

@@ -1,8 +1,8 @@
-"""What runs in the process that imports the package: it imports, and tells how that went.
+"""Imports the package in a process of its own and reports the result.
 
-Run by torchwheel.doctor.importing: `python child.py PACKAGE DESCRIPTOR SECONDS`. The package may
-print, crash or hang, so the answer goes to a descriptor of its own, one JSON line for each step.
-Standard library only.
+torchwheel.doctor.importing runs `python import_child.py PACKAGE DESCRIPTOR SECONDS`. The package
+may print, crash or hang, so the answer goes to a file descriptor of its own: a JSON line for each
+step. Standard library only.
 """
 
 import dataclasses
@@ -27,35 +27,35 @@ def main() -> None:
         # In the place of this file's folder, the current one, as for `python -c`.
         sys.path[0] = ""
     with os.fdopen(descriptor, "w", encoding="utf-8") as out:
-        _tell(out, spec=_spec(package))
+        _answer(out, spec=_find_package(package))
         # Says where it hangs, also in native code, and ends the process.
         faulthandler.dump_traceback_later(seconds, exit=True)
         try:
             importlib.import_module(package)
         # A package may raise what it likes, SystemExit too.
         except BaseException as error:
-            _tell(
+            _answer(
                 out,
-                error=_words(error),
+                error=_messages(error),
                 missing_modules=_missing_modules(error),
-                unloaded=_unloaded(error),
+                unloaded=_loader_messages(error),
                 torch="torch" in sys.modules,
-                where=_where(error),
-                libraries=_mapped(),
+                where=_frames(error),
+                libraries=_loaded_libraries(),
             )
         else:
-            _tell(out, status=_status(package), libraries=_mapped())
+            _answer(out, status=_status(package), libraries=_loaded_libraries())
         faulthandler.cancel_dump_traceback_later()
     # What a package does when Python ends is not asked for.
     os._exit(0)
 
 
-def _tell(out: TextIO, **facts: object) -> None:
+def _answer(out: TextIO, **facts: object) -> None:
     out.write(json.dumps(facts, default=str) + "\n")
     out.flush()
 
 
-def _spec(package: str) -> dict[str, Any] | None:
+def _find_package(package: str) -> dict[str, Any] | None:
     """Where the package would be imported from; a package at the top is not run for that."""
     try:
         found = importlib.util.find_spec(package)
@@ -76,7 +76,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
 
 
-def _words(error: BaseException) -> list[str]:
+def _messages(error: BaseException) -> list[str]:
     """A line for each error of the chain."""
     texts = ((type(link).__name__, " ".join(str(link).split())) for link in _chain(error))
     return [f"{name}: {text}" if text else name for name, text in texts]
@@ -88,36 +88,36 @@ def _missing_modules(error: BaseException) -> list[str]:
     return [link.name for link in links if link.name]
 
 
-def _unloaded(error: BaseException) -> list[str]:
+def _loader_messages(error: BaseException) -> list[str]:
     """Messages of the dynamic loader, which refused a library.
 
     Python reports these as an ImportError with the path of an extension module, or, from ctypes,
     as an OSError without a number.
     """
-    return [str(link) for link in _chain(error) if _is_of_loader(link)]
+    return [str(link) for link in _chain(error) if _is_from_loader(link)]
 
 
-def _is_of_loader(error: BaseException) -> bool:
+def _is_from_loader(error: BaseException) -> bool:
     if isinstance(error, ImportError):
         return str(error.path or "").endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES))
     return isinstance(error, OSError) and error.errno is None
 
 
-def _where(error: BaseException) -> list[Any]:
+def _frames(error: BaseException) -> list[Any]:
     """File and line of each frame, the outermost first."""
     return [[frame.filename, frame.lineno] for frame in traceback.extract_tb(error.__traceback__)]
 
 
-def _mapped() -> list[str]:
+def _loaded_libraries() -> list[str]:
     """Files of native code that this process has loaded."""
     try:
         text = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return []
-    return sorted(set(_files(text)))
+    return sorted(set(_mapped_files(text)))
 
 
-def _files(maps: str) -> Iterator[str]:
+def _mapped_files(maps: str) -> Iterator[str]:
     for line in maps.splitlines():
         parts = line.split(None, 5)
         if len(parts) == 6 and "x" in parts[1] and parts[5].startswith("/"):

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from jitmaker import Builds, Told, library_of, wanted
 from torchwheel.files import discard
-from torchwheel.jit import find as verified_module
-from torchwheel.jit.find import CachedLibrary, CorruptError, find, open_verified
-from torchwheel.jit.make import make
+from torchwheel.jit import lookup as verified_module
+from torchwheel.jit.lookup import CachedLibrary, CorruptError, find_library, open_verified
+from torchwheel.jit.make import make_library
 from torchwheel.lock import fail_if_busy, hold_lock
 
 KEY = wanted().key
@@ -108,37 +108,37 @@ WAYS = {
 
 
 def test_a_library_that_is_there_is_found(folder, library):
-    assert find(folder, KEY) == CachedLibrary(library)
+    assert find_library(folder, KEY) == CachedLibrary(library)
     assert library.read_bytes() == library_of("one")
 
 
 def test_nothing_is_found_where_nothing_is_and_nothing_is_made(tmp_path):
-    assert find(tmp_path / "none" / "jit", KEY) == CachedLibrary()
+    assert find_library(tmp_path / "none" / "jit", KEY) == CachedLibrary()
     assert not (tmp_path / "none").exists()
     (tmp_path / "jit").mkdir()
-    assert find(tmp_path / "jit", KEY) == CachedLibrary()
+    assert find_library(tmp_path / "jit", KEY) == CachedLibrary()
     assert not list((tmp_path / "jit").iterdir())
 
 
 def test_another_content_is_not_found(folder, library):
-    assert find(folder, wanted("two").key) == CachedLibrary()
+    assert find_library(folder, wanted("two").key) == CachedLibrary()
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_what_is_wrong_counts_as_absent_is_removed_and_built_again(folder, library, way):
     WAYS[way](library)
-    found = find(folder, KEY)
+    found = find_library(folder, KEY)
     assert found.library is None
     assert found.problem
     assert found.problem.startswith(str(library.parents[1]))
     assert found.problem.endswith("; removed")
     assert "\n" not in found.problem
-    assert find(folder, KEY) == CachedLibrary(), "it says so once"
+    assert find_library(folder, KEY) == CachedLibrary(), "it says so once"
     assert not [path for path in folder.rglob("*") if ".aside" in path.name]
     builds = Builds()
-    assert make(folder, wanted(), builds, Told()) == library
+    assert make_library(folder, wanted(), builds, Told()) == library
     assert builds.count == 1
-    assert find(folder, KEY) == CachedLibrary(library)
+    assert find_library(folder, KEY) == CachedLibrary(library)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -146,12 +146,12 @@ def test_a_build_replaces_what_a_lookup_could_not_remove(folder, library, way):
     """Another build holds the lock during the lookup."""
     WAYS[way](library)
     with hold_lock(folder / f"{KEY.target}.lock", fail_if_busy):
-        found = find(folder, KEY)
+        found = find_library(folder, KEY)
     assert found.library is None
     assert found.problem
     assert found.problem.endswith("; it could not be removed")
-    assert make(folder, wanted(), Builds(), Told()) == library
-    assert find(folder, KEY) == CachedLibrary(library)
+    assert make_library(folder, wanted(), Builds(), Told()) == library
+    assert find_library(folder, KEY) == CachedLibrary(library)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_where_a_link_leads_nothing_is_touched(folder, library, way):
     WAYS[way](library)
     (away,) = folder.parent.parent.glob("away-*")
     before = away.stat()
-    make(folder, wanted(), Builds(), Told())
+    make_library(folder, wanted(), Builds(), Told())
     after = away.stat()
     assert (before.st_mtime_ns, before.st_mode, before.st_size) == (
         after.st_mtime_ns,
@@ -191,7 +191,7 @@ def test_any_other_entry_is_corrupt(folder, library, data):
 
 def test_a_lookup_is_the_last_use(folder, library):
     os.utime(library.parent, (1, 1))
-    find(folder, KEY)
+    find_library(folder, KEY)
     assert time.time() - library.parent.stat().st_mtime < 60
 
 
@@ -200,18 +200,18 @@ def test_a_use_that_cannot_be_noted_is_no_error(folder, library, monkeypatch):
         raise OSError(30, "Read-only file system", str(path))
 
     monkeypatch.setattr(os, "utime", refuse)
-    assert find(folder, KEY) == CachedLibrary(library)
+    assert find_library(folder, KEY) == CachedLibrary(library)
 
 
 def test_a_folder_open_to_others_is_closed(folder, library):
     folder.chmod(0o777)
-    assert find(folder, KEY) == CachedLibrary(library)
+    assert find_library(folder, KEY) == CachedLibrary(library)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_a_folder_of_another_user_is_refused(folder, library):
     give_away(folder)
-    found = find(folder, KEY)
+    found = find_library(folder, KEY)
     assert found.library is None
     assert found.problem == (
         f"{folder}: belongs to user 65534, you are 0; set TORCHWHEEL_CACHE to a folder of your own"
@@ -222,7 +222,7 @@ def test_a_folder_of_another_user_is_refused(folder, library):
 def test_a_folder_that_is_a_link_is_refused(folder, library):
     folder.rename(folder.with_name("away"))
     folder.symlink_to(folder.with_name("away"))
-    found = find(folder, KEY)
+    found = find_library(folder, KEY)
     assert found.library is None
     assert found.problem == (
         f"{folder}: a folder expected, not a link or a file; "
@@ -236,9 +236,9 @@ def test_what_is_no_fault_of_the_entry_leaves_it(folder, library, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", refuse)
-        found = find(folder, KEY)
+        found = find_library(folder, KEY)
     assert found == CachedLibrary(problem=f"{folder}: Too many open files")
-    assert find(folder, KEY) == CachedLibrary(library)
+    assert find_library(folder, KEY) == CachedLibrary(library)
 
 
 def test_a_lookup_imports_the_standard_library_alone():
@@ -246,7 +246,7 @@ def test_a_lookup_imports_the_standard_library_alone():
     code = """
         import sys
         before = set(sys.modules)
-        import torchwheel.jit.find, torchwheel.jit.folder, torchwheel.jit.key
+        import torchwheel.jit.lookup, torchwheel.jit.folder, torchwheel.jit.key
         import torchwheel.jit.content
         torchwheel.jit.folder.jit_folder()
         tops = {name.partition(".")[0] for name in set(sys.modules) - before}
@@ -262,5 +262,5 @@ def test_what_is_removed_while_it_is_read_is_absent_and_not_corrupt(folder, libr
         discard(library.parent)
         raise ValueError("half of it")
 
-    monkeypatch.setattr(verified_module.entries, "loads", read_too_late)
-    assert find(folder, KEY) == CachedLibrary()
+    monkeypatch.setattr(verified_module.entries, "load_entry", read_too_late)
+    assert find_library(folder, KEY) == CachedLibrary()
