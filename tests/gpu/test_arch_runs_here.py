@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.arch.compilers import Compiler
 from torchwheel.arch.devices import visible_gpus
 from torchwheel.arch.model import Arch, CudaArch, gencode
 from torchwheel.arch.runs import runs_on
+from torchwheel.arch.toolkit_releases import ToolkitRelease
 
 pytestmark = pytest.mark.gpu
 NO_BINARY, INVALID_PTX, UNSUPPORTED_PTX = 209, 218, 222
@@ -50,7 +50,7 @@ def test_this_gpu_runs_what_it_is_said_to_run(tmp_path):
     )
     assert release is not None
     (tmp_path / "kernel.cu").write_text("__global__ void kernel(float* x) { *x = 1; }\n")
-    plain = [a for a in Compiler("cuda", release[1]).archs if isinstance(a, CudaArch)]
+    plain = [a for a in ToolkitRelease("cuda", release[1]).archs if isinstance(a, CudaArch)]
     archs = [*plain, *(dataclasses.replace(arch, ptx=True) for arch in plain)]
     with ThreadPoolExecutor() as pool:
         files = list(pool.map(lambda arch: compiled(nvcc, tmp_path, arch), archs))

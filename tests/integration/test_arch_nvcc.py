@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from torchwheel.arch import lists
-from torchwheel.arch.compilers import Compiler
 from torchwheel.arch.devices import VisibleGpus
 from torchwheel.arch.model import CudaArch, gencode
+from torchwheel.arch.toolkit_releases import ToolkitRelease
 
 pytestmark = pytest.mark.integration
-CUDA = Compiler("cuda", "13.0")
+CUDA = ToolkitRelease("cuda", "13.0")
 IMAGE = re.compile(r"--image3?=kind=(elf|ptx),sm=(\d+[af]?)")
 
 

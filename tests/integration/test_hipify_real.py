@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from torchwheel.arch.model import parse
+from torchwheel.arch.toolkit_releases import ToolkitRelease
 from torchwheel.builder.extension import Extension, Module, Operator
 from torchwheel.builder.hipify import hipify, hipify_sources
 from torchwheel.builder.recipe import make_recipe
@@ -86,7 +87,7 @@ GFX942 = Target(
     abi="aten",
     source=Path(),
     toolkit=DeviceCompiler(
-        "rocm", Path("/opt/rocm"), "7.2", (parse("gfx942"),), Path("libamdhip64.so")
+        ToolkitRelease("rocm", "7.2"), Path("/opt/rocm"), (parse("gfx942"),), Path("libamdhip64.so")
     ),
     torch=TorchHeaders(Path("/torch"), "2.13"),
     platform="linux_x86_64",

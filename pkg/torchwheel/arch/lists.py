@@ -5,7 +5,6 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from torchwheel import data
-from torchwheel.arch.compilers import Compiler, arch_names
 from torchwheel.arch.devices import VisibleGpus, visible_gpus
 from torchwheel.arch.model import BRANDS, Arch, Backend, CudaArch, RocmArch, backend_of, parse
 from torchwheel.arch.selection import (
@@ -15,6 +14,7 @@ from torchwheel.arch.selection import (
     merge_archs,
     select_compilable,
 )
+from torchwheel.arch.toolkit_releases import ToolkitRelease, arch_names
 from torchwheel.errors import UsageError
 from torchwheel.text import nearest, quote
 
@@ -23,7 +23,7 @@ _WORDS: Mapping[Backend, Sequence[str]] = {"cuda": ("all", "all-major"), "rocm":
 
 
 def parse_arch_list(
-    text: str, compiler: Compiler, gpus: Callable[[], VisibleGpus], where: str
+    text: str, toolkit: ToolkitRelease, gpus: Callable[[], VisibleGpus], where: str
 ) -> ArchSelection:
     """Read an arch list, e.g. "8.0;9.0+PTX", "Ampere Hopper", "native" or "gfx90a;gfx942".
 
@@ -32,7 +32,7 @@ def parse_arch_list(
 
     Args:
         text: the list.
-        compiler: what it is for; archs that it cannot compile are left out.
+        toolkit: the release that compiles; archs that it cannot compile are left out.
         gpus: asked for the visible GPUs when the list says "native".
         where: what the list is from, for messages, e.g. "TORCH_CUDA_ARCH_LIST".
 
@@ -42,17 +42,17 @@ def parse_arch_list(
     """
     words = text.replace(";", " ").split()
     if not words:
-        raise UsageError(f"{where}: an arch list expected, e.g. {_example(compiler)}; it is empty")
+        raise UsageError(f"{where}: an arch list expected, e.g. {_example(toolkit)}; it is empty")
     archs: list[Arch] = []
     left_out: list[LeftOut] = []
     for word in words:
         if word == "native":
-            native = archs_for_gpus(_visible(gpus, where), compiler)
+            native = archs_for_gpus(_visible(gpus, where), toolkit)
             archs += native.archs
             left_out += native.left_out
         else:
-            archs += _expanded(word, compiler, where)
-    found = select_compilable(archs, compiler)
+            archs += _expanded(word, toolkit, where)
+    found = select_compilable(archs, toolkit)
     return ArchSelection(found.archs, (*found.left_out, *left_out))
 
 
@@ -63,37 +63,37 @@ def _visible(gpus: Callable[[], VisibleGpus], where: str) -> Iterable[Arch]:
     return {gpu.arch for gpu in seen.gpus}
 
 
-def _expanded(word: str, compiler: Compiler, where: str) -> Sequence[Arch]:
+def _expanded(word: str, toolkit: ToolkitRelease, where: str) -> Sequence[Arch]:
     """The archs that one word stands for."""
-    if word in _WORDS[compiler.backend]:
-        return _every(compiler, major=word == "all-major")
-    known = _named() if compiler.backend == "cuda" else {}
+    if word in _WORDS[toolkit.backend]:
+        return _every(toolkit, major=word == "all-major")
+    known = _named() if toolkit.backend == "cuda" else {}
     if (name := word.removesuffix(_PTX)) in known:
         return known[name] if name == word else _newest_with_ptx(known[name])
     try:
         arch = parse(word)
     except ValueError:
-        words = ["native", *_WORDS[compiler.backend], *known, *arch_names(compiler.backend)]
+        words = ["native", *_WORDS[toolkit.backend], *known, *arch_names(toolkit.backend)]
         raise UsageError(f"{where}: {quote(word)} is not an arch; {nearest(word, words)}") from None
-    brand = BRANDS[compiler.backend]
-    if backend_of(arch) != compiler.backend:
+    brand = BRANDS[toolkit.backend]
+    if backend_of(arch) != toolkit.backend:
         raise UsageError(
-            f"{where}: {quote(word)} is not an arch of {brand}; expected e.g. {_example(compiler)}"
+            f"{where}: {quote(word)} is not an arch of {brand}; expected e.g. {_example(toolkit)}"
         )
-    if arch.name not in arch_names(compiler.backend):
-        advice = nearest(arch.name, arch_names(compiler.backend))
+    if arch.name not in arch_names(toolkit.backend):
+        advice = nearest(arch.name, arch_names(toolkit.backend))
         raise UsageError(f"{where}: no release of {brand} knows {quote(arch.name)}; {advice}")
     return (arch,)
 
 
-def _every(compiler: Compiler, *, major: bool) -> Sequence[Arch]:
+def _every(toolkit: ToolkitRelease, *, major: bool) -> Sequence[Arch]:
     """What nvcc means by "all", or by "all-major": the oldest arch and the first of each major.
 
     Both have PTX of the newest major. An AMD processor has one arch, and no generic one.
     """
-    plain = [a for a in compiler.archs if isinstance(a, CudaArch) and not a.suffix]
+    plain = [a for a in toolkit.archs if isinstance(a, CudaArch) and not a.suffix]
     if not plain:
-        return [a for a in compiler.archs if isinstance(a, RocmArch) and not a.generic]
+        return [a for a in toolkit.archs if isinstance(a, RocmArch) and not a.generic]
     majors = [arch for arch in plain if arch.minor == 0]
     chosen = [plain[0], *majors] if major else plain
     return merge_archs([*chosen, *_newest_with_ptx(majors)])
@@ -114,8 +114,8 @@ def _named() -> Mapping[str, tuple[Arch, ...]]:
     return {name: tuple(map(parse, text.split(";"))) for name, text in table.items()}
 
 
-def _example(compiler: Compiler) -> str:
-    return '"9.0;12.0+PTX"' if compiler.backend == "cuda" else '"gfx90a;gfx942"'
+def _example(toolkit: ToolkitRelease) -> str:
+    return '"9.0;12.0+PTX"' if toolkit.backend == "cuda" else '"gfx90a;gfx942"'
 
 
 VARIABLES: Mapping[Backend, str] = {"cuda": "TORCH_CUDA_ARCH_LIST", "rocm": "PYTORCH_ROCM_ARCH"}
@@ -153,7 +153,7 @@ class NamedArchs:
 
 
 def choose_archs(
-    compiler: Compiler,
+    toolkit: ToolkitRelease,
     environ: Mapping[str, str],
     *,
     argument: NamedArchs | None = None,
@@ -167,7 +167,7 @@ def choose_archs(
     is for this machine, then a default.
 
     Args:
-        compiler: what compiles.
+        toolkit: the release that compiles.
         environ: environment variables.
         argument: what the caller asks for.
         for_this_machine: whether the visible GPUs are what a build without a list is for.
@@ -180,9 +180,9 @@ def choose_archs(
     """
 
     def gpus() -> VisibleGpus:
-        return look(compiler.backend, environ)
+        return look(toolkit.backend, environ)
 
-    variable = VARIABLES[compiler.backend]
+    variable = VARIABLES[toolkit.backend]
     listed = argument
     if listed is None and environ.get(variable):
         listed = NamedArchs(environ[variable], variable)
@@ -190,15 +190,15 @@ def choose_archs(
     if listed is None and for_this_machine:
         seen = gpus()
         if seen.gpus:
-            return _some(archs_for_gpus({gpu.arch for gpu in seen.gpus}, compiler), VISIBLE)
+            return _some(archs_for_gpus({gpu.arch for gpu in seen.gpus}, toolkit), VISIBLE)
         why = seen.why
     listed = listed or default
     if listed is None:
-        example = f"{variable}={'9.0' if compiler.backend == 'cuda' else 'gfx942'}"
+        example = f"{variable}={'9.0' if toolkit.backend == 'cuda' else 'gfx942'}"
         raise UsageError(
             f"no arch to compile for: {why or 'nothing names one'}; set {variable}, e.g. {example}"
         )
-    return _some(parse_arch_list(listed.text, compiler, gpus, listed.source), listed.source)
+    return _some(parse_arch_list(listed.text, toolkit, gpus, listed.source), listed.source)
 
 
 def _some(found: ArchSelection, source: str) -> ArchChoice:

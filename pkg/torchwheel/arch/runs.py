@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from torchwheel import data
 from torchwheel.arch.model import Arch, CudaArch, RocmArch
+from torchwheel.versions import version_numbers
 
 
 def runs_on(arch: Arch, device: Arch) -> bool:
@@ -44,28 +45,23 @@ def ptx_runs_on(arch: Arch, device: Arch) -> bool:
     return _number(arch) <= _number(device)
 
 
-def _number(arch: CudaArch) -> tuple[int, int]:
+def _number(arch: CudaArch) -> tuple[int, ...]:
     """Major and minor version as today's toolkits number them."""
     return _renamed().get((arch.major, arch.minor), (arch.major, arch.minor))
 
 
 @functools.cache
-def _renamed() -> Mapping[tuple[int, int], tuple[int, int]]:
+def _renamed() -> Mapping[tuple[int, ...], tuple[int, ...]]:
     table = data.read("arch_runs.json")["cuda"]["renamed"]
-    return {_pair(old): _pair(new) for old, new in table.items()}
+    return {version_numbers(old): version_numbers(new) for old, new in table.items()}
 
 
 @functools.cache
-def _integrated() -> frozenset[tuple[int, int]]:
-    return frozenset(map(_pair, data.read("arch_runs.json")["cuda"]["integrated"]))
+def _integrated() -> frozenset[tuple[int, ...]]:
+    return frozenset(map(version_numbers, data.read("arch_runs.json")["cuda"]["integrated"]))
 
 
 @functools.cache
 def _generic() -> Mapping[str, tuple[str, ...]]:
     table = data.read("arch_runs.json")["rocm"]["generic"]
     return {target: tuple(processors) for target, processors in table.items()}
-
-
-def _pair(text: str) -> tuple[int, int]:
-    major, minor = text.split(".")
-    return int(major), int(minor)

@@ -3,9 +3,9 @@
 import dataclasses
 from collections.abc import Iterable
 
-from torchwheel.arch.compilers import Compiler, releases_able
 from torchwheel.arch.model import Arch, CudaArch, RocmArch
 from torchwheel.arch.runs import machine_code_runs_on, ptx_runs_on
+from torchwheel.arch.toolkit_releases import ToolkitRelease, releases_able
 from torchwheel.errors import UsageError
 
 
@@ -50,26 +50,26 @@ def merge_archs(archs: Iterable[Arch]) -> tuple[Arch, ...]:
     return tuple(_with_ptx(arch) if ptx[arch] else arch for arch in sorted(ptx))
 
 
-def select_compilable(archs: Iterable[Arch], compiler: Compiler) -> ArchSelection:
-    """The archs that `compiler` knows."""
-    known = {arch.name for arch in compiler.archs}
+def select_compilable(archs: Iterable[Arch], toolkit: ToolkitRelease) -> ArchSelection:
+    """Split archs into those that a release can compile and the others."""
+    known = {arch.name for arch in toolkit.archs}
     wanted = merge_archs(archs)
     return ArchSelection(
         tuple(arch for arch in wanted if arch.name in known),
-        tuple(LeftOut(arch, _why(arch, compiler)) for arch in wanted if arch.name not in known),
+        tuple(LeftOut(arch, _why(arch, toolkit)) for arch in wanted if arch.name not in known),
     )
 
 
-def archs_for_gpus(gpus: Iterable[Arch], compiler: Compiler) -> ArchSelection:
+def archs_for_gpus(gpus: Iterable[Arch], toolkit: ToolkitRelease) -> ArchSelection:
     """What to compile so that each GPU has code: machine code if possible, else the newest PTX.
 
     The driver compiles PTX at its first use, for a GPU that is newer than the compiler.
 
     Args:
-        gpus: archs of GPUs, all of the compiler's backend.
-        compiler: what compiles.
+        gpus: archs of GPUs, all of the toolkit's backend.
+        toolkit: the release that compiles.
     """
-    known = [arch for arch in compiler.archs if not (isinstance(arch, CudaArch) and arch.suffix)]
+    known = [arch for arch in toolkit.archs if not (isinstance(arch, CudaArch) and arch.suffix)]
     found: list[Arch] = []
     left_out = []
     for gpu in sorted(set(gpus)):
@@ -78,7 +78,7 @@ def archs_for_gpus(gpus: Iterable[Arch], compiler: Compiler) -> ArchSelection:
         elif older := [arch for arch in known if ptx_runs_on(arch, gpu)]:
             found.append(_with_ptx(max(older)))
         else:
-            left_out.append(LeftOut(gpu, _why(gpu, compiler)))
+            left_out.append(LeftOut(gpu, _why(gpu, toolkit)))
     return ArchSelection(merge_archs(found), tuple(left_out))
 
 
@@ -91,5 +91,5 @@ def _with_ptx(arch: Arch) -> Arch:
     return dataclasses.replace(arch, ptx=True) if isinstance(arch, CudaArch) else arch
 
 
-def _why(arch: Arch, compiler: Compiler) -> str:
-    return f"{compiler} cannot compile for it; {releases_able(arch, compiler.backend)} can"
+def _why(arch: Arch, toolkit: ToolkitRelease) -> str:
+    return f"{toolkit} cannot compile for it; {releases_able(arch, toolkit.backend)} can"

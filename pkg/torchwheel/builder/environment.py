@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from torchwheel.arch import lists
-from torchwheel.arch.compilers import Compiler
 from torchwheel.arch.devices import visible_gpus
 from torchwheel.arch.lists import VARIABLES
 from torchwheel.arch.model import Backend
+from torchwheel.arch.toolkit_releases import ToolkitRelease
 from torchwheel.builder import discovery
+from torchwheel.builder.extension import Extension
 from torchwheel.builder.target import DeviceCompiler, Target, TorchHeaders
 from torchwheel.claims import NativeAbi
 from torchwheel.errors import UsageError
@@ -92,17 +93,31 @@ def target(environ: Mapping[str, str], source: Path) -> Target | None:
     )
 
 
+def require_stable_floor(extension: Extension, target: Target) -> None:
+    """Refuse a stable build for another torch than the extension's floor.
+
+    The matrix declares the floor in `abis.stable.torch`, and the extension in `torch`, by which
+    the run-time half chooses a flavour. A wheel must not promise what its extension does not.
+    """
+    floor = target.torch.release
+    if target.abi == "stable" and floor != extension.torch:
+        raise UsageError(
+            f"{TORCH_RELEASE}={floor}: expected {extension.torch}, the oldest torch that "
+            f"{extension.package}'s Extension names; make it and abis.stable.torch of the matrix "
+            "the same"
+        )
+
+
 def _toolkit(
     environ: Mapping[str, str], named: _Named, machine: str, *, cross: bool
 ) -> DeviceCompiler:
-    root, compiler = Path(environ[named.root]), Compiler(named.backend, environ[TOOLKIT])
+    root, release = Path(environ[named.root]), ToolkitRelease(named.backend, environ[TOOLKIT])
     archs = lists.parse_arch_list(
-        environ[named.archs], compiler, lambda: visible_gpus(named.backend, environ), named.archs
+        environ[named.archs], release, lambda: visible_gpus(named.backend, environ), named.archs
     )
     return DeviceCompiler(
-        backend=named.backend,
+        release=release,
         root=root,
-        release=environ[TOOLKIT],
         archs=archs.whole(named.archs),
         runtime=discovery.hip_runtime(root, machine)
         if named.backend == "rocm"

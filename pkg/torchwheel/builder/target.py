@@ -4,26 +4,30 @@ import dataclasses
 from pathlib import Path
 
 from torchwheel.arch.model import Arch, Backend
+from torchwheel.arch.toolkit_releases import ToolkitRelease
 from torchwheel.claims import NativeAbi
 
 
 @dataclasses.dataclass(frozen=True)
 class DeviceCompiler:
-    """The device compiler.
+    """The compiler of a toolkit, and what it compiles for.
 
     Attributes:
-        backend: "cuda" or "rocm".
+        release: the toolkit's release, e.g. CUDA 13.0.
         root: the toolkit's folder: CUDA_HOME or ROCM_PATH.
-        release: its release, e.g. "13.0".
         archs: the arch list.
-        runtime: the runtime library to link against: libcudart_static.a or libamdhip64.so.
+        runtime: the runtime library to link with: libcudart_static.a or libamdhip64.so.
     """
 
-    backend: Backend
+    release: ToolkitRelease
     root: Path
-    release: str
     archs: tuple[Arch, ...]
     runtime: Path
+
+    @property
+    def backend(self) -> Backend:
+        """The backend of the release."""
+        return self.release.backend
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,10 +3,10 @@
 import dataclasses
 from collections.abc import Iterator
 
-from torchwheel.arch.compilers import Compiler
 from torchwheel.arch.devices import VisibleGpus
 from torchwheel.arch.lists import choose_archs
 from torchwheel.arch.model import Arch
+from torchwheel.arch.toolkit_releases import ToolkitRelease
 from torchwheel.builder.extension import STABLE_SINCE
 from torchwheel.claims import Abi, LibraryNeeds
 from torchwheel.doctor.case import Case, Diagnosis, Package
@@ -83,7 +83,7 @@ def _archs_to_build(case: Case, toolkit: InstalledToolkit | None) -> tuple[Arch,
     if toolkit is None or not toolkit.release:
         return ()
     found = choose_archs(
-        Compiler(toolkit.backend, toolkit.release),
+        ToolkitRelease(toolkit.backend, toolkit.release),
         case.environ,
         for_this_machine=True,
         look=lambda _, __: VisibleGpus(case.machine.gpus),

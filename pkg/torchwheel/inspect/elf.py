@@ -15,6 +15,7 @@ from elftools.elf.sections import SymbolTableSection
 
 from torchwheel.arch.model import Arch
 from torchwheel.inspect.archive import WheelError
+from torchwheel.versions import version_numbers
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -116,9 +117,9 @@ def glibc_floor(library: Library) -> GlibcFloor | None:
     by_version: dict[tuple[int, ...], list[str]] = {}
     for symbol in library.undefined:
         prefix, _, number = (symbol.version or "").partition("_")
-        if prefix == "GLIBC" and all(part.isdigit() for part in number.split(".")):
-            key = tuple(int(part) for part in number.split("."))
-            by_version.setdefault(key, []).append(symbol.name)
+        # GLIBC_PRIVATE has no number.
+        if prefix == "GLIBC" and (version := version_numbers(number)):
+            by_version.setdefault(version, []).append(symbol.name)
     if not by_version:
         return None
     newest = max(by_version)

@@ -9,7 +9,6 @@ from typing import Literal
 from rich.console import Console
 from rich.table import Table
 
-from torchwheel.arch.model import BRANDS
 from torchwheel.errors import UsageError
 from torchwheel.matrix.runners import build_runner, gpu_runner, smoke_runner
 from torchwheel.matrix.sections import Matrix, Toolkit
@@ -106,5 +105,9 @@ def _variant_rows(variants: Iterable[Variant]) -> Iterator[Sequence[str]]:
 
 def _toolkit_rows(toolkits: Iterable[Toolkit]) -> Iterator[Sequence[str]]:
     for toolkit in toolkits:
-        release = f"{BRANDS[toolkit.backend]} {toolkit.version}"
-        yield (toolkit.name, release, toolkit.source, " ".join(map(str, toolkit.archs)))
+        yield (
+            toolkit.name,
+            str(toolkit.release),
+            toolkit.source,
+            " ".join(map(str, toolkit.archs)),
+        )

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from torchwheel.arch.model import Backend
+from torchwheel.arch.toolkit_releases import ToolkitRelease
 from torchwheel.claims import NativeAbi
 from torchwheel.matrix.forms import (
     ExactVersion,
@@ -73,6 +74,11 @@ class ToolkitSection(Section):
     ]
     packages: Packages | None = None
     host_compiler: HostCompilerBounds = HostCompilerBounds()
+
+    @property
+    def release(self) -> ToolkitRelease:
+        """The release, which knows the archs it can compile."""
+        return ToolkitRelease(self.backend, self.version)
 
 
 class Toolkit(ToolkitSection):

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from torchwheel.arch import compilers
 from torchwheel.arch.model import BRANDS, backend_of
+from torchwheel.arch.toolkit_releases import archs_by_release
 from torchwheel.matrix import torch_releases
 from torchwheel.matrix.document import MatrixFinding
 from torchwheel.matrix.sections import Matrix, ToolkitSection
@@ -27,17 +27,17 @@ def toolkits_possible(matrix: Matrix) -> Iterator[MatrixFinding]:
     """The name tells the release, and the release has a compiler for every arch."""
     for name, toolkit in matrix.toolkits.items():
         here: KeyPath = ("toolkits", name)
-        usual = _usual_name(toolkit)
+        usual = toolkit.release.name
         if not name.startswith(usual):
             yield (
                 (*here, "version"),
-                f'{_release(toolkit)} does not go with the name "{name}"; expected "{usual}"',
+                f'{toolkit.release} does not go with the name "{name}"; expected "{usual}"',
             )
-        known = compilers.archs_by_release(toolkit.backend)
+        known = archs_by_release(toolkit.backend)
         if toolkit.version not in known:
             yield (
                 (*here, "version"),
-                f"{_release(toolkit)} is not known; known: {join_names(known)} "
+                f"{toolkit.release} is not known; known: {join_names(known)} "
                 "(a newer torchwheel may know it)",
             )
             continue
@@ -46,7 +46,7 @@ def toolkits_possible(matrix: Matrix) -> Iterator[MatrixFinding]:
         ):
             yield (
                 (*here, "source"),
-                f"PyPI has no compiler of {_release(toolkit)}, only of CUDA 13 and later; "
+                f"PyPI has no compiler of {toolkit.release}, only of CUDA 13 and later; "
                 'expected "system", "distribution" or "vendor"',
             )
         yield from _packages(here, toolkit, matrix)
@@ -82,18 +82,8 @@ def _archs(here: KeyPath, toolkit: ToolkitSection, known: Sequence[str]) -> Iter
         elif arch.name not in known:
             yield (
                 (*here, "archs", i),
-                f'{_release(toolkit)} cannot compile "{arch}"; it can: {join_names(known)}',
+                f'{toolkit.release} cannot compile "{arch}"; it can: {join_names(known)}',
             )
-
-
-def _usual_name(toolkit: ToolkitSection) -> str:
-    if toolkit.backend == "cuda":
-        return f"cu{toolkit.version.replace('.', '')}"
-    return f"rocm{toolkit.version}"
-
-
-def _release(toolkit: ToolkitSection) -> str:
-    return f"{BRANDS[toolkit.backend]} {toolkit.version}"
 
 
 def torches_known(matrix: Matrix) -> Iterator[MatrixFinding]:

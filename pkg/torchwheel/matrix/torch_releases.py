@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from torchwheel import data
 from torchwheel.arch.model import Backend
+from torchwheel.versions import version_numbers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +19,7 @@ class TorchFacts:
 
     def majors(self, backend: Backend) -> tuple[int, ...]:
         """Major releases; minors of one major are compatible with each other."""
-        return tuple(sorted({int(version.split(".")[0]) for version in self.toolkits[backend]}))
+        return tuple(sorted({version_numbers(version)[0] for version in self.toolkits[backend]}))
 
 
 @functools.cache

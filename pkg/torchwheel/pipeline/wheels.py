@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from torchwheel.arch import lists
-from torchwheel.arch.compilers import Compiler
 from torchwheel.arch.devices import visible_gpus
 from torchwheel.arch.model import Arch, parse
 from torchwheel.builder.build import parallel_jobs
@@ -123,9 +122,8 @@ def _archs_for(archs: Sequence[str], toolkit: ToolkitSection) -> tuple[Arch, ...
             return tuple(map(parse, own))
         except ValueError as error:
             raise UsageError(f"--archs: {error}") from None
-    compiler = Compiler("cuda", toolkit.version)
     selection = lists.parse_arch_list(
-        ";".join(own), compiler, lambda: visible_gpus("cuda"), "--archs"
+        ";".join(own), toolkit.release, lambda: visible_gpus("cuda"), "--archs"
     )
     return selection.whole("--archs")
 

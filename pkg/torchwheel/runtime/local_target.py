@@ -6,10 +6,10 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
-from torchwheel.arch.compilers import Compiler
 from torchwheel.arch.devices import VisibleGpus
 from torchwheel.arch.lists import VISIBLE, choose_archs
 from torchwheel.arch.model import BRANDS, Arch
+from torchwheel.arch.toolkit_releases import ToolkitRelease
 from torchwheel.builder import discovery as looked_up
 from torchwheel.builder import target as targets
 from torchwheel.builder.extension import Extension
@@ -116,7 +116,7 @@ def find_local_target(
     why = machine.gpus_problem.reason if machine.gpus_problem else None
     seen = VisibleGpus(machine.gpus, why)
     archs = choose_archs(
-        Compiler(toolkit.backend, toolkit.release),
+        ToolkitRelease(toolkit.backend, toolkit.release),
         environ,
         for_this_machine=True,
         look=lambda *_: seen,
@@ -167,9 +167,8 @@ def _flavour_to_build(extension: Extension, name: str | None, torch: Torch) -> N
 def _device_compiler(found: InstalledToolkit, archs: tuple[Arch, ...]) -> targets.DeviceCompiler:
     machine = platform.machine()
     runtime = looked_up.hip_runtime if found.backend == "rocm" else looked_up.cuda_runtime
-    return targets.DeviceCompiler(
-        found.backend, found.root, found.release, archs, runtime(found.root, machine)
-    )
+    release = ToolkitRelease(found.backend, found.release)
+    return targets.DeviceCompiler(release, found.root, archs, runtime(found.root, machine))
 
 
 def _compiler_versions(toolkit: InstalledToolkit, host: HostCompiler) -> str:

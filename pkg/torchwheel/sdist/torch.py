@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import cast
 
-from torchwheel.arch.compilers import Compiler
 from torchwheel.arch.lists import NamedArchs, arch_list, choose_archs
 from torchwheel.arch.model import Arch, parse_binary_name
+from torchwheel.arch.toolkit_releases import ToolkitRelease
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.machine.facts import Torch
 from torchwheel.matrix import torch_releases
@@ -121,8 +121,9 @@ def toolkit_for(
     version = version or minor_version(built.cuda)
     if problem := mismatch("aten", "cuda", version, built):
         raise UsageError(f"--toolkit {version}: expected {problem[0]}")
+    release = ToolkitRelease("cuda", version)
     choice = choose_archs(
-        Compiler("cuda", version),
+        release,
         environ,
         argument=NamedArchs(archs, "--archs") if archs else None,
         default=NamedArchs(arch_list(torch.archs), "torch's own archs"),
@@ -130,7 +131,7 @@ def toolkit_for(
     for line in choice.left_out:
         say(f"left out: {line}")
     return Toolkit(
-        name=f"cu{version.replace('.', '')}",
+        name=release.name,
         backend="cuda",
         version=version,
         abis=("aten",),

@@ -11,7 +11,7 @@ from torchwheel.claims import LibraryNeeds
 from torchwheel.machine.facts import Driver
 from torchwheel.validate import torch_rules
 from torchwheel.validate.findings import Finding
-from torchwheel.versions import version_numbers
+from torchwheel.versions import major_version, version_numbers
 
 
 def code(
@@ -69,7 +69,7 @@ def driver(backend: Backend, release: str, here: Driver | None) -> Finding | Non
         here.cuda or ""
     ) > version_numbers(older):
         return None
-    major = release.partition(".")[0]
+    major = major_version(release)
     return Finding(
         "driver",
         f"NVIDIA's driver {floor} or later, which CUDA {major} needs",

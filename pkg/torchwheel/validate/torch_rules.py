@@ -9,7 +9,7 @@ from torchwheel.arch.model import BRANDS, Backend
 from torchwheel.claims import Abi, LibraryNeeds
 from torchwheel.machine.facts import Torch
 from torchwheel.validate.findings import Finding
-from torchwheel.versions import minor_version, version_numbers
+from torchwheel.versions import major_version, minor_version, version_numbers
 
 _AT_LEAST = re.compile(r">=(\d+(?:\.\d+)*)", re.ASCII)
 _ONE_SERIES = re.compile(r"==(\d+(?:\.\d+)*)\.\*", re.ASCII)
@@ -69,7 +69,7 @@ def shared_parts(backend: Backend, abi: str) -> tuple[int, str]:
 
 def driver_floor(release: str) -> tuple[str, str] | None:
     """For a CUDA release: the oldest driver, and the newest CUDA that older ones serve."""
-    entry = _table()["driver"].get(release.partition(".")[0])
+    entry = _table()["driver"].get(major_version(release))
     return (entry["floor"], entry["older"]) if entry else None
 
 

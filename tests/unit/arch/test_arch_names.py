@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchwheel.arch import lists
-from torchwheel.arch.compilers import Compiler
-from torchwheel.arch.compilers import archs_by_release as table
 from torchwheel.arch.devices import Gpu, VisibleGpus
 from torchwheel.arch.model import parse
+from torchwheel.arch.toolkit_releases import ToolkitRelease
+from torchwheel.arch.toolkit_releases import archs_by_release as table
 from torchwheel.errors import UsageError
 
-CUDA = Compiler("cuda", "13.0")
-ROCM = Compiler("rocm", "6.4")
+CUDA = ToolkitRelease("cuda", "13.0")
+ROCM = ToolkitRelease("rocm", "6.4")
 
 
 def nobody():
@@ -55,7 +55,7 @@ def read(text, compiler=CUDA, gpus=nobody):
     ],
 )
 def test_cuda(text, release, archs):
-    assert read(text, Compiler("cuda", release)) == (archs, [])
+    assert read(text, ToolkitRelease("cuda", release)) == (archs, [])
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_all_of_rocm_is_every_processor_and_no_generic_target():
 
 def test_native_is_what_the_visible_gpus_run():
     assert read("native", CUDA, seen("9.0", "8.0", "9.0")) == ("8.0 9.0", [])
-    assert read("native 7.5", Compiler("cuda", "12.4"), seen("12.0")) == ("7.5 9.0+PTX", [])
+    assert read("native 7.5", ToolkitRelease("cuda", "12.4"), seen("12.0")) == ("7.5 9.0+PTX", [])
     assert read("native", ROCM, seen("gfx90a:sramecc+:xnack-")) == ("gfx90a", [])
 
 
@@ -95,7 +95,7 @@ def test_native_without_a_gpu():
 
 
 def test_a_toolkit_that_is_too_old_leaves_out():
-    assert read("Blackwell", Compiler("cuda", "12.8")) == (
+    assert read("Blackwell", ToolkitRelease("cuda", "12.8")) == (
         "10.0 12.0",
         [
             "10.3: CUDA 12.8 cannot compile for it; CUDA 12.9 and later can",

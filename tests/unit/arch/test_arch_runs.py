@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.arch.compilers import arch_names
 from torchwheel.arch.model import CudaArch, RocmArch, parse
 from torchwheel.arch.runs import machine_code_runs_on, ptx_runs_on, runs_on
+from torchwheel.arch.toolkit_releases import arch_names
 
 CUDA = [parse(name) for name in arch_names("cuda")]
 DEVICES = [arch for arch in CUDA if not arch.suffix]

@@ -2,17 +2,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.arch.compilers import Compiler, arch_names, archs_by_release
 from torchwheel.arch.model import parse
 from torchwheel.arch.runs import machine_code_runs_on, runs_on
 from torchwheel.arch.selection import archs_for_gpus, merge_archs, select_compilable
+from torchwheel.arch.toolkit_releases import ToolkitRelease, arch_names, archs_by_release
 from torchwheel.errors import UsageError
 
 CUDA = [parse(name) for name in arch_names("cuda")]
 GPUS = [arch for arch in CUDA if not arch.suffix]
 PROCESSORS = [arch for arch in map(parse, arch_names("rocm")) if not arch.generic]
-CUDAS = st.sampled_from([Compiler("cuda", release) for release in archs_by_release("cuda")])
-ROCMS = st.sampled_from([Compiler("rocm", release) for release in archs_by_release("rocm")])
+CUDAS = st.sampled_from([ToolkitRelease("cuda", release) for release in archs_by_release("cuda")])
+ROCMS = st.sampled_from([ToolkitRelease("rocm", release) for release in archs_by_release("rocm")])
 
 
 def parsed(text):
@@ -39,20 +39,20 @@ def test_each_once_and_in_order(archs, result):
 
 
 def test_what_a_compiler_cannot_is_left_out_with_the_reason():
-    found = select_compilable(parsed("6.1 8.0 9.0a 12.0+PTX 10.0f"), Compiler("cuda", "12.4"))
+    found = select_compilable(parsed("6.1 8.0 9.0a 12.0+PTX 10.0f"), ToolkitRelease("cuda", "12.4"))
     assert written(found.archs) == "6.1 8.0 9.0a"
     assert list(map(str, found.left_out)) == [
         "10.0f: CUDA 12.4 cannot compile for it; CUDA 12.9 and later can",
         "12.0+PTX: CUDA 12.4 cannot compile for it; CUDA 12.8 and later can",
     ]
-    dropped = select_compilable(parsed("6.1 8.0"), Compiler("cuda", "13.0.88"))
+    dropped = select_compilable(parsed("6.1 8.0"), ToolkitRelease("cuda", "13.0.88"))
     assert list(map(str, dropped.left_out)) == [
         "6.1: CUDA 13.0.88 cannot compile for it; CUDA 11.8 to 12.9 can"
     ]
 
 
 def test_a_build_that_must_have_all_says_what_it_has_not():
-    compiler = Compiler("cuda", "12.4")
+    compiler = ToolkitRelease("cuda", "12.4")
     assert (
         written(select_compilable(parsed("8.0 9.0+PTX"), compiler).whole("HERE")) == "8.0 9.0+PTX"
     )
@@ -92,7 +92,7 @@ def test_nothing_is_lost(listed, compiler):
     ],
 )
 def test_code_for_nvidias_gpus(release, gpus, archs):
-    found = archs_for_gpus(parsed(gpus), Compiler("cuda", release))
+    found = archs_for_gpus(parsed(gpus), ToolkitRelease("cuda", release))
     assert (written(found.archs), found.left_out) == (archs, ())
 
 
@@ -105,17 +105,17 @@ def test_code_for_nvidias_gpus(release, gpus, archs):
     ],
 )
 def test_code_for_amds_gpus(release, gpus, archs):
-    found = archs_for_gpus(parsed(gpus), Compiler("rocm", release))
+    found = archs_for_gpus(parsed(gpus), ToolkitRelease("rocm", release))
     assert (written(found.archs), found.left_out) == (archs, ())
 
 
 def test_a_gpu_older_than_the_compiler_is_left_out():
-    found = archs_for_gpus(parsed("6.1 9.0"), Compiler("cuda", "13.0"))
+    found = archs_for_gpus(parsed("6.1 9.0"), ToolkitRelease("cuda", "13.0"))
     assert written(found.archs) == "9.0"
     assert written(found.left_out) == (
         "6.1: CUDA 13.0 cannot compile for it; CUDA 11.8 to 12.9 can"
     )
-    found = archs_for_gpus(parsed("gfx1100 gfx803"), Compiler("rocm", "7.2"))
+    found = archs_for_gpus(parsed("gfx1100 gfx803"), ToolkitRelease("rocm", "7.2"))
     assert written(found.left_out) == (
         "gfx803: ROCm 7.2 cannot compile for it; none that is known can"
     )

@@ -3,21 +3,21 @@ import json
 import pytest
 
 from torchwheel import data
-from torchwheel.arch import compilers
-from torchwheel.arch.compilers import Compiler, arch_names, releases_able
+from torchwheel.arch import toolkit_releases
 from torchwheel.arch.model import parse
+from torchwheel.arch.toolkit_releases import ToolkitRelease, arch_names, releases_able
 from torchwheel.errors import UsageError
 from torchwheel.versions import version_numbers
 
 
 def test_every_minor_release_of_the_range_is_there():
     cuda = ["11.8", *(f"12.{minor}" for minor in range(10) if minor != 7)]
-    assert list(compilers.archs_by_release("cuda")) == [
+    assert list(toolkit_releases.archs_by_release("cuda")) == [
         *cuda,
         *(f"13.{minor}" for minor in range(6)),
     ]
     rocm = ["5.7", "6.0", "6.1", "6.2", "6.3", "6.4", "7.0", "7.1", "7.2"]
-    assert list(compilers.archs_by_release("rocm")) == rocm
+    assert list(toolkit_releases.archs_by_release("rocm")) == rocm
 
 
 def test_pascal_to_blackwell():
@@ -30,7 +30,7 @@ def test_an_arch_that_goes_never_comes_back():
     """A hole in a column would be a mistake of the table."""
     for backend in ("cuda", "rocm"):
         for name in arch_names(backend):
-            has = [name in listed for listed in compilers.archs_by_release(backend).values()]
+            has = [name in listed for listed in toolkit_releases.archs_by_release(backend).values()]
             first, last = has.index(True), len(has) - has[::-1].index(True)
             assert all(has[first:last]), (backend, name)
 
@@ -53,24 +53,24 @@ def test_names_of_generations_are_known_archs():
     [("13.0", "13.0"), ("13.0.88", "13.0"), ("12.7", "12.6"), ("14.2", "13.5"), ("12.10", "12.9")],
 )
 def test_a_release_that_is_not_listed_can_what_the_one_before_could(release, as_release):
-    found = [str(arch) for arch in Compiler("cuda", release).archs]
-    assert found == list(compilers.archs_by_release("cuda")[as_release])
+    found = [str(arch) for arch in ToolkitRelease("cuda", release).archs]
+    assert found == list(toolkit_releases.archs_by_release("cuda")[as_release])
 
 
 def test_rocm_6_4_cannot_what_only_7_2_can():
-    assert "gfx1250" in map(str, Compiler("rocm", "7.2").archs)
-    assert "gfx1250" not in map(str, Compiler("rocm", "6.4").archs)
+    assert "gfx1250" in map(str, ToolkitRelease("rocm", "7.2").archs)
+    assert "gfx1250" not in map(str, ToolkitRelease("rocm", "6.4").archs)
 
 
 @pytest.mark.parametrize("release", ["", "13", "x", "13.0-0f2d", "13.\u0660", "99999.1", "1.2\n"])
 def test_no_release(release):
     with pytest.raises(UsageError, match=r'is no release of CUDA; expected e\.g\. "13\.0"$'):
-        _ = Compiler("cuda", release).archs
+        _ = ToolkitRelease("cuda", release).archs
 
 
 def test_too_old_a_release():
     with pytest.raises(UsageError, match=r"^CUDA 11\.4 is too old: 11\.8 or later expected$"):
-        _ = Compiler("cuda", "11.4").archs
+        _ = ToolkitRelease("cuda", "11.4").archs
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,13 @@
 import pytest
 
-from torchwheel.arch.compilers import Compiler
 from torchwheel.arch.devices import Gpu, VisibleGpus
 from torchwheel.arch.lists import NamedArchs, choose_archs
 from torchwheel.arch.model import parse
+from torchwheel.arch.toolkit_releases import ToolkitRelease
 from torchwheel.errors import UsageError
 
-CUDA = Compiler("cuda", "13.0")
-ROCM = Compiler("rocm", "6.4")
+CUDA = ToolkitRelease("cuda", "13.0")
+ROCM = ToolkitRelease("rocm", "6.4")
 ARGUMENT = NamedArchs("8.0", "--archs")
 DEFAULT = NamedArchs("7.5;12.0+PTX", "matrix.yaml")
 

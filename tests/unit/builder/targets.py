@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 
 from torchwheel.arch.model import parse
+from torchwheel.arch.toolkit_releases import ToolkitRelease
 from torchwheel.builder.extension import ArchFilter, Extension, Module, Operator
 from torchwheel.builder.sources import DeviceFile, Sources
 from torchwheel.builder.target import DeviceCompiler, Python, Sysroot, Target, TorchHeaders
@@ -30,9 +31,8 @@ CUDA_STABLE = Target(
     abi="stable",
     source=Path("/project"),
     toolkit=DeviceCompiler(
-        backend="cuda",
+        release=ToolkitRelease("cuda", "13.0"),
         root=Path("/cuda"),
-        release="13.0",
         archs=(parse("9.0"), parse("12.0+PTX")),
         runtime=Path("/cuda/lib64/libcudart_static.a"),
     ),
@@ -60,9 +60,8 @@ ROCM_STABLE = dataclasses.replace(
     CUDA_STABLE,
     name="rocm6.4-stable",
     toolkit=DeviceCompiler(
-        backend="rocm",
+        release=ToolkitRelease("rocm", "6.4"),
         root=Path("/rocm"),
-        release="6.4",
         archs=(parse("gfx90a"), parse("gfx942")),
         runtime=Path("/rocm/lib/libamdhip64.so"),
     ),

@@ -1,12 +1,14 @@
+import dataclasses
 import platform
 from pathlib import Path
 
 import pytest
+from targets import CUDA_ATEN, CUDA_STABLE, EXTENSION
 
 from torchwheel.arch.model import parse
 from torchwheel.builder import discovery, environment
 from torchwheel.builder.build import BYTES_PER_JOB, parallel_jobs
-from torchwheel.builder.target import Python
+from torchwheel.builder.target import Python, TorchHeaders
 from torchwheel.errors import UsageError
 
 HERE = f"linux_{platform.machine()}"
@@ -186,6 +188,21 @@ def test_what_is_missing_is_named(name):
 def test_a_wrong_value_is_named(change, says):
     with pytest.raises(UsageError, match=says):
         environment.target({**CUDA, **change}, Path())
+
+
+OLD, NEW = TorchHeaders(Path("/torch"), "2.11"), TorchHeaders(Path("/torch"), "2.12")
+
+
+def test_the_matrix_and_the_extension_name_one_floor():
+    extension = dataclasses.replace(EXTENSION, torch="2.12")
+    environment.require_stable_floor(extension, dataclasses.replace(CUDA_ATEN, torch=OLD))
+    environment.require_stable_floor(extension, dataclasses.replace(CUDA_STABLE, torch=NEW))
+    with pytest.raises(UsageError) as error:
+        environment.require_stable_floor(extension, dataclasses.replace(CUDA_STABLE, torch=OLD))
+    assert str(error.value) == (
+        "TORCHWHEEL_TORCH_RELEASE=2.11: expected 2.12, the oldest torch that pkg's Extension "
+        "names; make it and abis.stable.torch of the matrix the same"
+    )
 
 
 def test_archs_may_be_parted_by_blanks_as_torch_allows():

@@ -13,6 +13,7 @@ from targets import (
     sources,
 )
 
+from torchwheel.arch.toolkit_releases import ToolkitRelease
 from torchwheel.builder import flavour
 from torchwheel.builder.flavour import target_version
 from torchwheel.builder.ninja import render
@@ -102,7 +103,7 @@ def test_no_folder_of_this_machine_reaches_the_binary(target):
 
 @pytest.mark.parametrize(("release", "small"), [("12.4", False), ("12.8", True), ("13.2", True)])
 def test_device_code_is_compressed_where_the_compiler_can(release, small):
-    toolkit = dataclasses.replace(CUDA_STABLE.toolkit, release=release)
+    toolkit = dataclasses.replace(CUDA_STABLE.toolkit, release=ToolkitRelease("cuda", release))
     made = recipe(dataclasses.replace(CUDA_STABLE, toolkit=toolkit)).whole()
     assert ("--compress-mode=size" in made.steps[0].command) == small
     assert ("-Xfatbin=-compress-all" in made.steps[0].command) != small

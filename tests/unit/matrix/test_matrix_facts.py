@@ -1,5 +1,5 @@
 from torchwheel.arch import model as arch
-from torchwheel.arch.compilers import archs_by_release
+from torchwheel.arch.toolkit_releases import archs_by_release
 from torchwheel.matrix import torch_releases
 from torchwheel.versions import version_numbers
 

@@ -6,7 +6,7 @@ import pytest
 from packaging.specifiers import SpecifierSet
 
 from torchwheel import data
-from torchwheel.arch.compilers import archs_by_release
+from torchwheel.arch.toolkit_releases import archs_by_release
 from torchwheel.matrix.torch_releases import torch_releases
 from torchwheel.validate import torch_rules
 from torchwheel.versions import version_numbers
