@@ -15,11 +15,7 @@ import pyproject_hooks
 
 from torchwheel import process
 from torchwheel.errors import UsageError, program_error
-
-
-def path_with_scripts(environ: Mapping[str, str], python: str = sys.executable) -> str:
-    """PATH of `environ`, with the folder of `python` in front."""
-    return os.pathsep.join([str(Path(python).parent), environ.get("PATH", os.defpath)])
+from torchwheel.pipeline.repair import path_with_scripts
 
 
 def find_launcher() -> tuple[str, ...]:

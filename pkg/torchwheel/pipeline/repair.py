@@ -1,4 +1,7 @@
-"""Repairs a wheel with auditwheel and writes its claims into it."""
+"""Repairs a wheel with auditwheel and writes its claims into it.
+
+Containers import this module: only the standard library and packaging are present there.
+"""
 
 import csv
 import hashlib
@@ -8,7 +11,7 @@ import re
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from packaging.utils import parse_wheel_filename
@@ -18,7 +21,6 @@ from torchwheel import claims as claims_file
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError, program_error
 from torchwheel.files import record_hash
-from torchwheel.pipeline.frontend import path_with_scripts
 
 # Libraries of the user's torch and driver.
 _OUTSIDE = (
@@ -29,6 +31,11 @@ _OUTSIDE = (
     "libamdhip64.so*",
     "libhsa-runtime64.so*",
 )
+
+
+def path_with_scripts(environ: Mapping[str, str], python: str = sys.executable) -> str:
+    """PATH of `environ`, with the folder of `python` in front."""
+    return os.pathsep.join([str(Path(python).parent), environ.get("PATH", os.defpath)])
 
 
 def finish_wheel(wheel: Path, claims: Claims, out: Path) -> Path:
