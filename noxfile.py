@@ -67,6 +67,15 @@ def tests(session: nox.Session) -> None:
     session.run("pytest", *session.posargs)
 
 
+@nox.session(venv_backend="none")
+def mutate(session: nox.Session) -> None:
+    """Break guarded places and see the tests fail: nox -s mutate [-- NAME… -j 2]."""
+    python = Path(".nox", "tests", "bin", "python").absolute()
+    if not python.exists():
+        session.error("needs the environment of the tests: nox -s tests --install-only")
+    session.run(str(python), "tests/mutate.py", *session.posargs, external=True)
+
+
 @nox.session
 def lint(session: nox.Session) -> None:
     """Format, lint, types and layers; nothing is changed."""

@@ -69,8 +69,10 @@ def test_the_same_claims_give_the_same_bytes(wheel, tmp_path):
     made = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        made.append(stamp(wheel, CLAIMS, tmp_path / name).read_bytes())
-    assert made[0] == made[1]
+        made.append(stamp(wheel, CLAIMS, tmp_path / name))
+    assert made[0].read_bytes() == made[1].read_bytes()
+    with zipfile.ZipFile(made[0]) as archive:
+        assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
 
 
 def test_a_wheel_that_claims_nothing_is_packed_the_same_way(wheel, tmp_path):

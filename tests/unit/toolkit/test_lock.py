@@ -7,7 +7,7 @@ import pytest
 from torchwheel.console import Quiet
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.pip import pip_reason
-from torchwheel.toolkit import headers, lock
+from torchwheel.toolkit import headers, index, lock
 from torchwheel.toolkit.headers import extract
 from torchwheel.toolkit.host import HostCompiler, check_bounds
 from torchwheel.toolkit.index import IndexedFile
@@ -139,6 +139,22 @@ def test_a_torchs_folder_has_its_headers_and_what_says_its_abi(served, tmp_path)
     root = headers.torch_headers("9.9", tmp_path, Quiet())
     found = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
     assert found == {"torch/include/a.h", config}
+
+
+def test_a_torch_of_other_bytes_than_the_locks_is_not_read(tmp_path, served, monkeypatch):
+    served({"torch/include/a.h": b"a"})
+    other = IndexedFile("torch", "9.9", "http://t/t.whl", "0" * 64)
+    monkeypatch.setattr(headers, "find_files", lambda *_: [other])
+    with pytest.raises(TorchwheelError, match=r"the index has torch 9\.9 with sha256 0000"):
+        headers.torch_headers("9.9", tmp_path, Quiet())
+
+
+def test_a_wheel_of_other_bytes_than_the_locks_is_refused_though_pip_took_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        index, "run_pip", lambda *_, **__: (tmp_path / "a.whl").write_bytes(b"bent")
+    )
+    with pytest.raises(TorchwheelError, match="the files are not those of the lock"):
+        index.download({"a==1": hashlib.sha256(b"right").hexdigest()}, tmp_path, [], "downloading")
 
 
 def test_a_wheel_without_headers_is_named_and_leaves_nothing(served, tmp_path):
