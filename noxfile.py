@@ -1,6 +1,7 @@
 """Sessions for laptops and CI; each only calls torchwheel or a tool. `nox -l` lists them."""
 
 import hashlib
+import os
 from pathlib import Path
 
 import nox
@@ -13,6 +14,8 @@ nox.options.sessions = ["wheels", "tests"]
 TORCHWHEEL = ("-e", "pkg/torchwheel[pipeline]")
 # The release the suite runs on; the stable library is built for a lower one.
 TORCH = "torch==2.13.0"
+# One worker a core; a worker that runs out of tests takes half of another's.
+SIDE_BY_SIDE = ("--numprocesses=logical", "--maxprocesses=4", "--dist=worksteal")
 # A release of a tool must not break a day's build: `nox -s lock` moves them.
 CONSTRAINTS = "constraints.txt"
 
@@ -64,7 +67,9 @@ def matrix(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run the test suite: nox -s tests [-- PYTEST OPTIONS]."""
     install(session, *TORCHWHEEL, TORCH, *group("tests"))
-    session.run("pytest", *session.posargs)
+    # Threads of torch in several workers would only wait for each other.
+    env = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+    session.run("pytest", *SIDE_BY_SIDE, *session.posargs, env=env)
 
 
 @nox.session(venv_backend="none")

@@ -57,7 +57,7 @@ def base(engine) -> Base:
     return found
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def tiny_in(base) -> Callable[[Path], Path]:
     """Copies the small extension, with the repository's image recipes, into a folder."""
 
@@ -76,12 +76,12 @@ def tiny(tmp_path, tiny_in) -> Path:
     return tiny_in(tmp_path / "tiny")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def command() -> list[str]:
     return [sys.executable, "-m", "torchwheel.cli", "wheels", "--container", "cu130-stable"]
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def environ() -> dict[str, str]:
     # The user's own cache: images and environments are named by content.
     return {**os.environ, "TORCHWHEEL_CACHE": str(cache_folder()), "COLUMNS": "80"}

@@ -2,9 +2,11 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -56,11 +58,22 @@ def cibuildwheel(driver):
     pytest.fail("the driver has no cibuildwheel")
 
 
+@pytest.fixture(scope="module")
+def built(command, environ, tiny_in, tmp_path_factory):
+    """The small extension with its image and its wheel: the tests interrupt a second build."""
+    project = tiny_in(tmp_path_factory.mktemp("built") / "tiny")
+    subprocess.run(command, cwd=project, env=environ, check=True, capture_output=True)
+    return project
+
+
 @pytest.fixture
-def started(command, environ, tiny, engine, torchwheel):
+def tiny(built, tmp_path):
+    return Path(shutil.copytree(built, tmp_path / "tiny"))
+
+
+@pytest.fixture
+def started(command, environ, tiny, engine):
     """A run with its container at work."""
-    # So that the moment of the kill is in the build, not in the making of the image.
-    assert torchwheel(cwd=tiny).returncode == 0
     (tiny / "csrc" / "scale.cu").write_text((tiny / "csrc" / "scale.cu").read_text() + "\n// x\n")
     process = subprocess.Popen(
         command,

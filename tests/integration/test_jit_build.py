@@ -106,9 +106,10 @@ def test_another_arch_is_another_library(environ):
 
 
 def test_many_processes_at_once_build_once(environ):
-    processes = [start(environ) for _ in range(32)]
+    # test_jit_cache_processes.py has 32 of them; here each imports torch.
+    processes = [start(environ) for _ in range(8)]
     ends = [ended(process) for process in processes]
-    assert [found["native"] is not None for found, _ in ends] == [True] * 32
+    assert [found["native"] is not None for found, _ in ends] == [True] * 8
     assert len({found["library"] for found, _ in ends}) == 1
     assert sum("building it" in said for _, said in ends) == 1
 
