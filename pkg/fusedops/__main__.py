@@ -1,4 +1,4 @@
-"""`python -m fusedops`: what the operators run on here, why, and what fixes it."""
+"""`python -m fusedops`: what the operators run on here, why, and how to fix it."""
 
 import sys
 

@@ -11,23 +11,22 @@ from torch._ops import OpOverloadPacket
 from torch.autograd.graph import increment_version
 from torch.compiler import is_compiling
 
-from fusedops.autograd import asks_for_gradients, forward_mode
-from fusedops.written import written_by
+from fusedops.autograd import asks_for_gradients, forward_mode, written_arguments
 
 ops = torch.ops.fusedops
 AUTOGRAD = torch._C.DispatchKey.AutogradFunctionality
 
 
 def call(op: OpOverloadPacket, *args: object, **keywords: object) -> Any:  # noqa: ANN401
-    """What `op`, of torch.ops.fusedops, returns.
+    """Call `op`, of torch.ops.fusedops, past its Autograd kernel where no gradient is wanted.
 
-    The operators' kernels for the Autograd key are Python's. Where no gradient is wanted they have
-    nothing to do and are passed by, which saves a third of a call's time on the host. They are not
-    where torch transforms or traces the call: what looks like a plain tensor then may stand for one
+    The operators' kernels for the Autograd key are written in Python. Without a gradient they have
+    nothing to do, and passing them by saves a third of a call's time on the host. They are called
+    where torch transforms or traces the call: a tensor that looks plain there may stand for one
     that requires a gradient, or have a tangent.
 
-    Excluding the key by hand takes half of the time of torch's context manager for it, and the
-    packet's function two thirds of its __call__'s.
+    Excluding the key by hand takes half of the time of torch's context manager for it. The packet's
+    function takes two thirds of the time of its __call__.
     """
     if (
         is_compiling()
@@ -46,13 +45,13 @@ def call(op: OpOverloadPacket, *args: object, **keywords: object) -> Any:  # noq
 
 
 def call_in_place(op: OpOverloadPacket, *args: Any, **keywords: object) -> Any:  # noqa: ANN401
-    """What `op` returns, which writes to some of `args`; torch is told so."""
-    found = call(op, *args, **keywords)
+    """Call an in-place operator and bump the version counters of the tensors it writes."""
+    result = call(op, *args, **keywords)
     if not is_compiling():
-        increment_version(args[at] for at in _written(op))
-    return found
+        increment_version(args[index] for index in _written(op))
+    return result
 
 
 @cache
 def _written(op: OpOverloadPacket) -> tuple[int, ...]:
-    return tuple(at for at, _ in written_by(op.default))
+    return tuple(index for index, _ in written_arguments(op.default))

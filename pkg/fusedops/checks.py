@@ -1,4 +1,4 @@
-"""Checks of arguments, with the native library's messages, in its order (csrc/ops)."""
+"""Checks of arguments, with the messages of the native library, in its order (csrc/ops)."""
 
 from typing import NoReturn
 
@@ -15,7 +15,7 @@ def fail(op: str, argument: str, expected: str, found: object) -> NoReturn:
 
 
 def dtype_name(dtype: torch.dtype) -> str:
-    """As messages have it, e.g. float32."""
+    """The dtype as in messages, e.g. float32."""
     return str(dtype).removeprefix("torch.")
 
 
@@ -64,3 +64,61 @@ def check_row_like(op: str, name: str, row: Tensor, like_name: str, like: Tensor
     """`row` must be one row of `like`, of its dtype and on its device."""
     check_like(op, name, row, like_name, like)
     check_row(op, name, row, like_name, like)
+
+
+def check_window(op: str, window: int) -> None:
+    """`window` is how many keys a query sees; 0 for all."""
+    if window < 0:
+        fail(op, "window", "0 (all keys) or more", window)
+
+
+def check_mask(
+    op: str,
+    mask: Tensor,
+    like_name: str,
+    like: Tensor,
+    sizes: tuple[int, int, int, int | None],
+) -> None:
+    """`mask` must broadcast to scores of `sizes` B, H, Sq and L, and fit the dtype of `like`.
+
+    [B, L] is an encoder's mask; [B, Sq, L] and [B, H, Sq, L] are a decoder's. Any size may be 1.
+    L = None stands for any number of keys.
+    """
+    if mask.dtype != torch.bool:
+        _check_dtype(op, "mask", mask, like_name, like, "bool, ")
+    check_device(op, "mask", mask, like_name, like)
+    batch, heads, queries, keys = sizes
+    shapes = ((batch, keys), (batch, queries, keys), (batch, heads, queries, keys))
+    full = next((shape for shape in shapes if len(shape) == mask.dim()), None)
+    if full is None or not all(map(_fits, mask.shape, full)):
+        expected = "shape {}, {} or {}, any of them 1".format(*map(_shape_text, shapes))
+        fail(op, "mask", expected, list(mask.shape))
+
+
+def check_added(op: str, name: str, added: Tensor, like_name: str, like: Tensor) -> None:
+    """`added` must be float32 or of the dtype of the scores `like`, and on their device."""
+    _check_dtype(op, name, added, like_name, like, "")
+    check_device(op, name, added, like_name, like)
+
+
+def mask_4d(mask: Tensor) -> Tensor:
+    """A view of a mask of any rank as [B, H, Sq, L], any of them 1."""
+    if mask.dim() == 2:  # an encoder's: one row for every query
+        return mask[:, None, None]
+    return mask[:, None] if mask.dim() == 3 else mask
+
+
+def _check_dtype(
+    op: str, name: str, added: Tensor, like_name: str, like: Tensor, also: str
+) -> None:
+    if added.dtype not in (torch.float32, like.dtype):
+        expected = f"dtype {also}float32 or {dtype_name(like.dtype)} (that of {like_name})"
+        fail(op, name, expected, dtype_name(added.dtype))
+
+
+def _fits(size: int, full: int | None) -> bool:
+    return full is None or size in (1, full)
+
+
+def _shape_text(sizes: tuple[int | None, ...]) -> str:
+    return "[" + ", ".join("L" if size is None else str(size) for size in sizes) + "]"

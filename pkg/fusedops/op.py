@@ -1,11 +1,21 @@
-"""What the table of operators says of one."""
+"""An operator's description: everything that a family's page declares beside the function."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+from torch import Tensor
+
 from fusedops.autograd import Autograd
-from fusedops.batching import Batching
+
+
+def like_first(first: Tensor, *_: object, **__: object) -> Tensor:
+    """An empty contiguous tensor of the first argument's shape and dtype."""
+    return first.new_empty(first.shape)
+
+
+def no_result(*_: object, **__: object) -> None:
+    """The result of an operator that only writes to its arguments."""
 
 
 @dataclass(frozen=True)
@@ -13,40 +23,39 @@ class Op:
     """One operator of `torch.ops.fusedops`.
 
     Attributes:
-        name: as torch and the native library know it.
-        family: whose native code has it: an Operator of fusedops.extension.
-        signature: torch's schema after the name.
-        check: raises ValueError on arguments that the operator does not take.
-        reference: the operator in plain PyTorch; its arguments have been checked. It is what runs
-            where no kernel is loaded.
-        result: tensors of the results' shapes, dtypes and strides, for tracing; no data is touched.
-        autograd: how gradients flow; None for an operator that has none.
-        batching: how vmap goes through it; None for an operator that vmap cannot take.
-        native: the native library registers a CUDA kernel for it.
-        public: it has a function of its own in this package.
+        schema: Name and signature, as torch.library.define takes them.
+        check: Takes the operator's name, then its arguments. Raises ValueError if the operator does
+            not take them.
+        reference: The operator in plain PyTorch, for arguments that passed the check. It runs on
+            every device without a kernel.
+        result: Makes empty results of the right shapes, dtypes and strides, for tracing.
+        autograd: How gradients flow. None: the operator has no gradient.
+        rows: Arguments that may have any leading dimensions. vmap adds the batch to them as one
+            more and calls the operator once; if another argument is batched, it calls the operator
+            for each element of the batch. None: vmap cannot take the operator.
+        public: This package has a function of that name, with an entry point for each type.
     """
 
-    name: str
-    family: str
-    signature: str
+    schema: str
+    _: KW_ONLY
     check: Callable[..., None]
     reference: Callable[..., Any]
-    result: Callable[..., Any]
+    result: Callable[..., Any] = like_first
     autograd: Autograd | None = None
-    batching: Batching | None = None
-    native: bool = True
+    rows: tuple[str, ...] | None = None
     public: bool = True
 
     @property
-    def schema(self) -> str:
-        """The whole schema, as torch.library wants it."""
-        return self.name + self.signature
+    def name(self) -> str:
+        """The name, as torch and the native library know it."""
+        return self.schema.partition("(")[0]
 
-    def checked(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`function`, which takes the operator's arguments, after the check of them."""
+    def with_check(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that checks the operator's arguments, then gives them to `function`."""
+        name, check = self.name, self.check
 
-        def call(*args: object, **keywords: object) -> Any:  # noqa: ANN401 - what it returns
-            self.check(*args, **keywords)
+        def call(*args: object, **keywords: object) -> Any:  # noqa: ANN401 - what function returns
+            check(name, *args, **keywords)
             return function(*args, **keywords)
 
         return call

@@ -9,8 +9,14 @@ from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
 from fusedops import checks
-from fusedops.cache_sizes import MOST_HEAD_DIM
-from fusedops.workspace_layout import ALIGNMENT, Layout, Region, Sizes, layout_of
+from fusedops.workspace_layout import (
+    ALIGNMENT,
+    MAX_HEAD_DIM,
+    Layout,
+    Region,
+    Sizes,
+    layout_of,
+)
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,7 @@ class Workspace:
             torch.OutOfMemoryError: the device has no room for it.
         """
         self.device = _with_index(torch.device(device))
-        self.sizes = _checked(
+        self.sizes = _check_sizes(
             Sizes(
                 heads,
                 kv_heads,
@@ -173,7 +179,7 @@ class Workspace:
         buffer = raw[-raw.data_ptr() % ALIGNMENT :]
         parts = {region.name: tuple(_parts(buffer, region)) for region in self.layout.regions}
         keys, values = parts["keys"], parts["values"]
-        if self.sizes.row != self.sizes.head_dim:  # what pads a head counts for nothing
+        if self.sizes.row != self.sizes.head_dim:  # the padding of a head must add nothing
             for layer in (*keys, *values):
                 layer.zero_()
         names = ("context", "positions", "counters", "partials")
@@ -181,17 +187,18 @@ class Workspace:
 
 
 def _parts(buffer: Tensor, region: Region) -> Iterator[Tensor]:
-    """A tensor of its own for each part, as from_blob makes it, which holds on to the buffer.
+    """A tensor for each part of the region, with a storage of its own that keeps the buffer alive.
 
-    A view of the buffer would do, but torch.compile takes views of several dtypes for one tensor.
+    The tensors are not views of the buffer: torch.compile takes views of several dtypes for the
+    same tensor.
     """
-    for at in range(region.parts):
-        part = buffer[region.part(at)].view(region.dtype).view(region.shape)
+    for index in range(region.parts):
+        part = buffer[region.part(index)].view(region.dtype).view(region.shape)
         yield from_dlpack(part)
 
 
 def _current(device: torch.device) -> AbstractContextManager[object]:
-    """Make it the current one while this lasts: torch exports memory of that one alone."""
+    """Make the device current for a while: torch exports the memory of the current device alone."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
@@ -207,19 +214,19 @@ def _processors(device: torch.device) -> int:
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
 
 
-def _checked(sizes: Sizes, hidden: int) -> Sizes:
+def _check_sizes(sizes: Sizes, hidden: int) -> Sizes:
     for name in ("heads", "kv_heads", "layers", "max_batch", "max_tokens"):
         if getattr(sizes, name) < 1:
             checks.fail("Workspace", name, "at least 1", getattr(sizes, name))
     if hidden < 1 or hidden % sizes.heads != 0:
         checks.fail("Workspace", "hidden", f"a multiple of {sizes.heads} (heads)", hidden)
-    if sizes.head_dim > MOST_HEAD_DIM:
-        expected = f"at most {MOST_HEAD_DIM} for each of {sizes.heads} heads"
+    if sizes.head_dim > MAX_HEAD_DIM:
+        expected = f"at most {MAX_HEAD_DIM} for each of {sizes.heads} heads"
         checks.fail("Workspace", "hidden", expected, hidden)
     if sizes.heads % sizes.kv_heads != 0:
         expected = f"a divisor of {sizes.heads} (heads)"
         checks.fail("Workspace", "kv_heads", expected, sizes.kv_heads)
     if sizes.dtype not in checks.UP_TO_32_BITS:
-        found = checks.dtype_name(sizes.dtype)
-        checks.fail("Workspace", "dtype", "float32, float16 or bfloat16", found)
+        name = checks.dtype_name(sizes.dtype)
+        checks.fail("Workspace", "dtype", "float32, float16 or bfloat16", name)
     return sizes

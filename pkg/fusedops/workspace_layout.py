@@ -1,4 +1,7 @@
-"""Where the regions of a workspace lie: sizes in, offsets out."""
+"""The layout of a workspace: its sizes, and the offsets of its regions.
+
+The decode kernel says how the cache and its counters are laid out (csrc/kernels/attention.h).
+"""
 
 from dataclasses import dataclass
 from math import prod
@@ -6,15 +9,33 @@ from math import prod
 import torch
 
 from fusedops import checks
-from fusedops.cache_sizes import HEADS_TOGETHER, counters_of, row_of, up
 
-ALIGNMENT = 256  # bytes; of every region and of every part of one
+MAX_HEAD_DIM = 256
+VECTOR = 16  # bytes that a kernel reads at once; a head of the cache is padded to a multiple
+HEADS_PER_BLOCK = 8  # query heads that a block computes together
+ALIGNMENT = 256  # bytes; of every region and of every part of a region
 BLOCKS_PER_PROCESSOR = 8  # that may leave partial results, at most
+
+
+def cache_row(head_dim: int, dtype: torch.dtype) -> int:
+    """Elements of a head in the cache, padded to whole vectors."""
+    return round_up(head_dim * dtype.itemsize, VECTOR) // dtype.itemsize
+
+
+def counters_of_step(batch: int, heads: int, kv_heads: int) -> int:
+    """Counters of a step: one for each group of heads that a block computes, one a sequence."""
+    chunks = -(-(heads // kv_heads) // HEADS_PER_BLOCK)
+    return batch * (kv_heads * chunks + 1)
+
+
+def round_up(size: int, step: int) -> int:
+    """`size`, or the next multiple of `step`."""
+    return -(-size // step) * step
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a workspace is for.
+    """The sizes of a workspace.
 
     Attributes:
         heads: query heads.
@@ -38,20 +59,20 @@ class Sizes:
 
     @property
     def row(self) -> int:
-        """Elements of a head in the cache: up to whole vectors."""
-        return row_of(self.head_dim, self.dtype)
+        """Elements of a head in the cache, padded to whole vectors."""
+        return cache_row(self.head_dim, self.dtype)
 
 
 @dataclass(frozen=True)
 class Region:
-    """Some parts of one shape, one after another.
+    """Parts of the same shape, one after another.
 
     Attributes:
-        name: what the operators know it as.
+        name: of the field of Memory.
         offset: of the first part, in bytes.
         shape: of a part.
         dtype: of its elements.
-        parts: how many; a layer's keys are one.
+        parts: number of parts; the keys of a layer are a part.
     """
 
     name: str
@@ -68,22 +89,22 @@ class Region:
     @property
     def step(self) -> int:
         """Bytes from a part to the next."""
-        return up(self.used, ALIGNMENT)
+        return round_up(self.used, ALIGNMENT)
 
     @property
     def bytes(self) -> int:
         """Bytes of the region."""
         return self.step * self.parts
 
-    def part(self, at: int) -> slice:
+    def part(self, index: int) -> slice:
         """The bytes of a part."""
-        begin = self.offset + at * self.step
+        begin = self.offset + index * self.step
         return slice(begin, begin + self.used)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """All regions, none of which overlap."""
+    """All regions. They do not overlap."""
 
     regions: tuple[Region, ...]
 
@@ -101,7 +122,7 @@ class Layout:
             dtype = checks.dtype_name(region.dtype)
             offset, size = str(region.offset), str(region.bytes)
             rows.append((region.name, offset, size, f"{times}{shape} {dtype}"))
-        widths = [max(len(row[at]) for row in rows) for at in range(3)]
+        widths = [max(len(row[column]) for row in rows) for column in range(3)]
         return "\n".join(
             f"  {name:<{widths[0]}}  {offset:>{widths[1]}}  {size:>{widths[2]}}  {shape}"
             for name, offset, size, shape in rows
@@ -109,12 +130,12 @@ class Layout:
 
 
 def layout_of(sizes: Sizes) -> Layout:
-    """The regions that `sizes` asks for."""
+    """The regions of a workspace of these sizes."""
     cache = (sizes.max_batch, sizes.kv_heads, sizes.max_tokens, sizes.row)
-    together = min(sizes.heads // sizes.kv_heads, HEADS_TOGETHER)
-    counters = counters_of(sizes.max_batch, sizes.heads, sizes.kv_heads)
-    partial = together * sizes.row + up(2 * together, 4)  # floats, of whole vectors
-    wanted = (
+    heads = min(sizes.heads // sizes.kv_heads, HEADS_PER_BLOCK)
+    counters = counters_of_step(sizes.max_batch, sizes.heads, sizes.kv_heads)
+    partial = heads * sizes.row + round_up(2 * heads, 4)  # floats, of whole vectors
+    parts_of_regions = (
         ("keys", cache, sizes.dtype, sizes.layers),
         ("values", cache, sizes.dtype, sizes.layers),
         ("context", (sizes.max_batch, 1, sizes.heads * sizes.head_dim), sizes.dtype, 1),
@@ -124,7 +145,7 @@ def layout_of(sizes: Sizes) -> Layout:
     )
     regions: list[Region] = []
     offset = 0
-    for name, shape, dtype, parts in wanted:
+    for name, shape, dtype, parts in parts_of_regions:
         regions.append(Region(name, offset, shape, dtype, parts))
         offset += regions[-1].bytes
     return Layout(tuple(regions))

@@ -11,7 +11,7 @@ from exact import assert_close, by_case, by_dtype, fell_back, laid_out_otherwise
 from torch import Tensor
 
 import fusedops
-from fusedops.schemas import OPS
+from fusedops.registry import OPS
 
 
 def check(case, args, dtype):

@@ -1,1 +1,1 @@
-"""The operators, a folder a family: what is native about it is compiled and loaded together."""
+"""The families of operators: a module for each name in fusedops.extension."""

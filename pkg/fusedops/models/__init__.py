@@ -1,4 +1,4 @@
-"""Decoder-only language models on the fused operators: what they are for, and how to use them."""
+"""Decoder-only language models on the fused operators."""
 
 from fusedops.models.convert import convert
 from fusedops.models.decoder import Decoder

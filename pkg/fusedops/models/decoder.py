@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from fusedops.models.gpt import GptBlock, GptEnds
 from fusedops.models.llama import LlamaBlock, LlamaEnds
-from fusedops.models.sizes import Sizes
+from fusedops.models.parts import ModelSizes
 from fusedops.workspace import Workspace
 
 
@@ -22,7 +22,7 @@ class Decoder(nn.Module):
 
     def __init__(
         self,
-        sizes: Sizes,
+        sizes: ModelSizes,
         ends: GptEnds | LlamaEnds,
         blocks: Sequence[GptBlock] | Sequence[LlamaBlock],
     ) -> None:
@@ -89,21 +89,21 @@ class Decoder(nn.Module):
         """
         batch, length = ids.shape
         workspace = self.workspace(batch, length + max_new_tokens)
-        found = ids.new_empty(batch, length + max_new_tokens)
-        found[:, :length] = ids
+        sequences = ids.new_empty(batch, length + max_new_tokens)
+        sequences[:, :length] = ids
         token = self(ids, workspace).argmax(-1, keepdim=True)
-        found[:, length : length + 1] = token
+        sequences[:, length : length + 1] = token
         step = Step(self, token, workspace)
         for at in range(length + 1, length + max_new_tokens):
-            found[:, at : at + 1] = step()
-        return found
+            sequences[:, at : at + 1] = step()
+        return sequences
 
 
 class Step:
-    """One token more, again and again; the model's choice is its next input.
+    """Adds a token to each sequence at every call; the token is the next call's input.
 
-    On a GPU a CUDA graph: the first call runs as it is, the second is captured. Positions live on
-    the device, so every replay goes one token further.
+    On a GPU the first call runs as it is, the second is captured in a CUDA graph, the others replay
+    it. Positions live on the device, so every replay goes one token further.
     """
 
     def __init__(self, model: Decoder, token: Tensor, workspace: Workspace) -> None:

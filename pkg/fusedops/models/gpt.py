@@ -5,16 +5,15 @@ from collections.abc import Mapping
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from fusedops.families.attention.functions import softmax_context
-from fusedops.families.gemm.functions import mlp_gemm, qkv_gemm, vector_matmul
-from fusedops.families.norm.functions import layer_norm
-from fusedops.families.residual.functions import residual_add_bias
-from fusedops.models.parts import Parts
-from fusedops.models.sizes import Sizes
+from fusedops.families.attention import softmax_context
+from fusedops.families.gemm import mlp_gemm, qkv_gemm, vector_matmul
+from fusedops.families.norm import layer_norm
+from fusedops.families.residual import residual_add_bias
+from fusedops.models.parts import ModelSizes, WeightsModule
 from fusedops.workspace import Workspace
 
 
-class GptBlock(Parts):
+class GptBlock(WeightsModule):
     """h + attention(LN(h)), then that + MLP(LN(that)).
 
     Weights are [in, out]: qkv [N, (H + 2 Hkv) D], out [H D, N], up [N, F], down [F, N].
@@ -34,7 +33,7 @@ class GptBlock(Parts):
     mlp_beta: Tensor
 
     def __init__(
-        self, sizes: Sizes, weights: Mapping[str, Tensor | None], *, activation: str
+        self, sizes: ModelSizes, weights: Mapping[str, Tensor | None], *, activation: str
     ) -> None:
         super().__init__(weights)
         self.sizes, self.activation = sizes, activation
@@ -66,8 +65,8 @@ class GptBlock(Parts):
         return residual_add_bias(mlp, hidden, attention, self.out_bias, self.down_bias)
 
 
-class GptEnds(Parts):
-    """What is before and after the blocks: token and position tables, the last norm, the head.
+class GptEnds(WeightsModule):
+    """Before and after the blocks: token and position tables, the last norm, the head.
 
     The head is [N, vocabulary]. The tables are [rows, N]; the row of position 0 is
     `first_position`: OPT has two rows before it.
@@ -80,7 +79,7 @@ class GptEnds(Parts):
     head: Tensor
 
     def __init__(
-        self, sizes: Sizes, weights: Mapping[str, Tensor | None], *, first_position: int
+        self, sizes: ModelSizes, weights: Mapping[str, Tensor | None], *, first_position: int
     ) -> None:
         super().__init__(weights)
         self.sizes, self.first_position = sizes, first_position

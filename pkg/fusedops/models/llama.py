@@ -5,16 +5,15 @@ from collections.abc import Mapping
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from fusedops.families.attention.functions import softmax_context
-from fusedops.families.gemm.functions import rms_mlp_gemm, rms_qkv_gemm, vector_matmul
-from fusedops.families.norm.functions import rms_norm
-from fusedops.families.vector_add.functions import vector_add
-from fusedops.models.parts import Parts
-from fusedops.models.sizes import Sizes
+from fusedops.families.attention import softmax_context
+from fusedops.families.gemm import rms_mlp_gemm, rms_qkv_gemm, vector_matmul
+from fusedops.families.norm import rms_norm
+from fusedops.families.vector_add import vector_add
+from fusedops.models.parts import ModelSizes, WeightsModule
 from fusedops.workspace import Workspace
 
 
-class LlamaBlock(Parts):
+class LlamaBlock(WeightsModule):
     """h + attention(RMS(h)), then that + MLP(RMS(that)).
 
     Weights are [in, out]: qkv [N, (H + 2 Hkv) D], out [H D, N], up [N, 2 F] with the value in the
@@ -28,7 +27,9 @@ class LlamaBlock(Parts):
     down: Tensor
     mlp_gamma: Tensor
 
-    def __init__(self, sizes: Sizes, weights: Mapping[str, Tensor | None], *, theta: float) -> None:
+    def __init__(
+        self, sizes: ModelSizes, weights: Mapping[str, Tensor | None], *, theta: float
+    ) -> None:
         super().__init__(weights)
         self.sizes, self.theta = sizes, theta
 
@@ -59,14 +60,14 @@ class LlamaBlock(Parts):
         return vector_add(mlp, hidden)
 
 
-class LlamaEnds(Parts):
-    """What is before and after the blocks: the token table, the last norm, the head."""
+class LlamaEnds(WeightsModule):
+    """Before and after the blocks: the token table, the last norm, the head."""
 
     tokens: Tensor
     gamma: Tensor
     head: Tensor
 
-    def __init__(self, sizes: Sizes, weights: Mapping[str, Tensor | None]) -> None:
+    def __init__(self, sizes: ModelSizes, weights: Mapping[str, Tensor | None]) -> None:
         super().__init__(weights)
         self.sizes = sizes
 

@@ -1,21 +1,43 @@
-"""A module whose weights are given, not made."""
+"""The parts that decoder-only models share: their sizes, and a module of given weights."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 
 
-class Parts(nn.Module):
+@dataclass(frozen=True)
+class ModelSizes:
+    """The sizes of a decoder-only model.
+
+    Attributes:
+        heads: query heads.
+        kv_heads: key and value heads; a divisor of `heads`.
+        head_dim: elements of a head.
+        layers: blocks.
+        max_tokens: positions that the model was made for.
+        eps: what the norms add to the variance.
+    """
+
+    heads: int
+    kv_heads: int
+    head_dim: int
+    layers: int
+    max_tokens: int
+    eps: float
+
+
+class WeightsModule(nn.Module):
     """Holds the tensors that its class annotates, as buffers: they move and are saved with it."""
 
     def __init__(self, weights: Mapping[str, Tensor | None]) -> None:
         super().__init__()
         names = type(self).__annotations__
         if names.keys() != weights.keys():
-            odd = sorted(names.keys() ^ weights.keys())
+            differing = sorted(names.keys() ^ weights.keys())
             raise ValueError(
                 f"{type(self).__name__}: expected weights {', '.join(names)}; "
-                f"missing or too many: {', '.join(odd)}"
+                f"missing or too many: {', '.join(differing)}"
             )
         for name, tensor in weights.items():
             self.register_buffer(name, None if tensor is None else tensor.detach())

@@ -12,7 +12,7 @@ from kernelbench.case import Choice  # noqa: E402
 from kernelbench.measure import difference  # noqa: E402
 
 import fusedops  # noqa: E402
-from fusedops.schemas import OPS  # noqa: E402
+from fusedops.registry import OPS  # noqa: E402
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "ops"
 

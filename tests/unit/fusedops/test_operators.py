@@ -10,7 +10,7 @@ from cases import CASES, PRIVATE  # noqa: E402
 from cases.case import outputs  # noqa: E402
 
 import fusedops  # noqa: E402
-from fusedops.schemas import NAMESPACE, OPS  # noqa: E402
+from fusedops.registry import NAMESPACE, OPS  # noqa: E402
 
 by_op = pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 public = pytest.mark.parametrize("op", [op for op in OPS if op.public], ids=lambda op: op.name)

@@ -1,0 +1,60 @@
+"""The arithmetic of the references: float32, or float64 for float64, rounded once at the end.
+
+At the infinities the activations are the formulas' limits, where torch's own may give NaN.
+"""
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+# Beyond +-these the slopes are 0 or 1 in every dtype, and no exponential overflows to NaN.
+_FLAT_GELU = 64.0
+_FLAT_SILU = 700.0
+
+
+def widen(tensor: Tensor) -> Tensor:
+    """The tensor in the arithmetic's type."""
+    return tensor if tensor.dtype == torch.float64 else tensor.float()
+
+
+def narrow(wide: Tensor, like: Tensor) -> Tensor:
+    """A contiguous result in the dtype of `like`."""
+    return wide.to(like.dtype).contiguous()
+
+
+def sum_over_rows(wide: Tensor, like: Tensor) -> Tensor:
+    """The sum of the last dimension's rows, in the dtype of `like`."""
+    rows = tuple(range(wide.dim() - 1))
+    return narrow(wide.sum(rows) if rows else wide.clone(), like)
+
+
+def gelu(v: Tensor, approximate: str) -> Tensor:
+    """GELU in the form that torch calls "tanh" or "none"."""
+    return _with_limits(v, F.gelu(v, approximate=approximate))
+
+
+def gelu_backward(grad: Tensor, v: Tensor, approximate: str) -> Tensor:
+    """The gradient with respect to v."""
+    flat = v.clamp(-_FLAT_GELU, _FLAT_GELU)
+    result: Tensor = torch.ops.aten.gelu_backward(grad, flat, approximate=approximate)
+    return result
+
+
+def silu(v: Tensor) -> Tensor:
+    """SiLU, v / (1 + exp(-v))."""
+    return _with_limits(v, F.silu(v))
+
+
+def silu_backward(grad: Tensor, v: Tensor) -> Tensor:
+    """The gradient with respect to v."""
+    result: Tensor = torch.ops.aten.silu_backward(grad, v.clamp(-_FLAT_SILU, _FLAT_SILU))
+    return result
+
+
+def relu_backward(grad: Tensor, v: Tensor) -> Tensor:
+    """The gradient of max(v, 0) with respect to v; the slope at 0 is 0."""
+    return torch.where(v <= 0, 0, grad)
+
+
+def _with_limits(v: Tensor, y: Tensor) -> Tensor:
+    return torch.where(v.isinf(), v.clamp_min(0), y)

@@ -1,1 +1,0 @@
-"""A bias along the last dimension, and an activation."""

@@ -1,1 +1,0 @@
-"""Integer weights with a scale for each group of rows."""

@@ -1,1 +1,0 @@
-"""Gated linear units: the first half of the columns times an activation of the second."""

@@ -1,1 +1,0 @@
-"""Heads padded with zeros and laid out for attention."""

@@ -1,1 +1,0 @@
-"""Sums with a residual, and rows along the last dimension."""

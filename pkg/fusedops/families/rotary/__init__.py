@@ -1,1 +1,0 @@
-"""Rotary position embedding of queries and keys."""

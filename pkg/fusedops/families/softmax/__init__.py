@@ -1,1 +1,0 @@
-"""Masked softmax of attention scores."""

@@ -1,1 +1,0 @@
-"""Gamma times one tensor plus another."""
