@@ -1,36 +1,12 @@
-"""What is timed: a file a family."""
+"""The calls that are timed: a module of this package for each family."""
 
 from collections.abc import Mapping
+from importlib import import_module
 
 from kernelbench.case import Family
 
-from families import (
-    attention,
-    bias_act,
-    dequantize,
-    gated,
-    gemm,
-    layout,
-    norm,
-    residual,
-    rotary,
-    softmax,
-    vector_add,
-)
+from fusedops import registry
 
 FAMILIES: Mapping[str, Family] = {
-    module.FAMILY.name: module.FAMILY
-    for module in (
-        vector_add,
-        bias_act,
-        gated,
-        residual,
-        rotary,
-        norm,
-        softmax,
-        attention,
-        gemm,
-        dequantize,
-        layout,
-    )
+    family: import_module(f"families.{family}").FAMILY for family in registry.families()
 }
