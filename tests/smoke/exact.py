@@ -26,9 +26,9 @@ def fell_back() -> bool:
     return any(one.way == "fallback" for one in fusedops.status().operators)
 
 
-def assert_close(found: Any, exact: Any, dtype: torch.dtype, case: Case) -> None:
+def assert_close(actual: Any, exact: Any, dtype: torch.dtype, case: Case) -> None:
     """Every result has the shape of the truth, is contiguous and close to it."""
-    pairs = list(zip(outputs(found), outputs(exact), strict=True))
+    pairs = list(zip(outputs(actual), outputs(exact), strict=True))
     for one, truth in pairs:
         assert one.dtype == dtype
         assert one.shape == truth.shape
@@ -37,7 +37,7 @@ def assert_close(found: Any, exact: Any, dtype: torch.dtype, case: Case) -> None
             _assert_close(one, truth, dtype, case)
 
 
-def _assert_close(found: Tensor, exact: Tensor, dtype: torch.dtype, case: Case) -> None:
+def _assert_close(actual: Tensor, exact: Tensor, dtype: torch.dtype, case: Case) -> None:
     """Every element is within a rounding of `dtype` and the arithmetic's own error of the truth.
 
     16-bit results are rounded once: half an ulp and a little. float32's sum x + b is rounded before
@@ -54,19 +54,19 @@ def _assert_close(found: Tensor, exact: Tensor, dtype: torch.dtype, case: Case) 
     relative, absolute = relative + case.relative * finer, absolute + case.absolute * finer
     if dtype == torch.float64:
         absolute = max(absolute, case.float64_absolute)
-    elif found.device.type == "cpu" or fell_back():
+    elif actual.device.type == "cpu" or fell_back():
         # F.gelu's vectorised erf is off by 1.3e-6 at most (20 M points between -12 and 12).
         absolute = max(absolute, 2e-6)
     sum_ulps = max(case.sum_ulps, case.float32_ulps if dtype == torch.float32 else 0.0)
     if sum_ulps:
         scale = exact.square().mean().sqrt().item()
         absolute += sum_ulps * torch.finfo(dtype).eps * scale
-    error = (found.double() - exact).abs()
+    error = (actual.double() - exact).abs()
     bound = relative * exact.abs() + absolute
     worst = int((error - bound).nan_to_num(nan=math.inf).argmax())
     assert bool((error <= bound).all()), (
         f"{case.name} {dtype}: element {worst} of {list(exact.shape)} is "
-        f"{found.flatten()[worst].item()!r}, exact {exact.flatten()[worst].item()!r}"
+        f"{actual.flatten()[worst].item()!r}, exact {exact.flatten()[worst].item()!r}"
     )
 
 

@@ -27,7 +27,7 @@ def no_gradients():
         yield
 
 
-def made(dtype, device, *, batch=2, heads=4, kv_heads=2, dim=32, layers=1, tokens=40):
+def make_workspace(dtype, device, *, batch=2, heads=4, kv_heads=2, dim=32, layers=1, tokens=40):
     """A workspace whose memory is poisoned, as far as it may hold anything."""
     workspace = fusedops.Workspace(
         heads * dim, heads, kv_heads, layers, batch, tokens, dtype, device
@@ -56,18 +56,18 @@ def truth(workspace, qkv, **how):
     return exact(qkv, sizes.heads, sizes.kv_heads, sizes.dtype, **how)
 
 
-def close(found: Tensor, wanted: Tensor, dtype):
-    assert found.dtype == dtype
-    assert found.shape == wanted.shape
+def close(actual: Tensor, expected: Tensor, dtype):
+    assert actual.dtype == dtype
+    assert actual.shape == expected.shape
     bound = NORM[dtype] * (2 if fell_back() else 1)
-    scale = wanted.norm().item() + 1e-3 * wanted.numel() ** 0.5
-    error = (found.double() - wanted).norm().item() / scale
+    scale = expected.norm().item() + 1e-3 * expected.numel() ** 0.5
+    error = (actual.double() - expected).norm().item() / scale
     assert error < bound
 
 
 def steps(workspace, qkv, prompt, *, mask=None, **how):
     """A prompt and steps over qkv [B, L, ...]; each result against the truth over all of it."""
-    wanted = truth(workspace, qkv, mask=mask, **how)
+    expected = truth(workspace, qkv, mask=mask, **how)
     begins = [0, *range(prompt, qkv.shape[1])] if prompt else list(range(qkv.shape[1]))
     ends = [*begins[1:], qkv.shape[1]]
     for begin, end in zip(begins, ends, strict=True):
@@ -78,8 +78,8 @@ def steps(workspace, qkv, prompt, *, mask=None, **how):
             some = some[..., :end]
         alibi = how.get("alibi")
         others = {name: value for name, value in how.items() if name != "alibi"}
-        found = call(workspace, qkv[:, begin:end], some, alibi, **others)
-        close(found, wanted[:, begin:end], workspace.sizes.dtype)
+        actual = call(workspace, qkv[:, begin:end], some, alibi, **others)
+        close(actual, expected[:, begin:end], workspace.sizes.dtype)
         assert workspace.tokens == end
         assert workspace.positions[: qkv.shape[0]].tolist() == [end] * qkv.shape[0]
 
@@ -99,7 +99,7 @@ SHAPES = (
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "-".join(map(str, shape.values())))
 def test_a_prompt_and_steps(dtype, shape, anywhere):
     for prompt in (0, random.randint(2, 30)):
-        workspace = made(dtype, anywhere, batch=3, **shape)
+        workspace = make_workspace(dtype, anywhere, batch=3, **shape)
         qkv = tokens_of(workspace, random.choice([1, 3]), prompt + 5)
         dim = shape["dim"]
         steps(
@@ -115,9 +115,9 @@ def test_a_prompt_and_steps(dtype, shape, anywhere):
         )
 
 
-def additive(kept, dtype):
-    noise = torch.randn(kept.shape, device=kept.device).to(dtype)
-    return noise.masked_fill(~kept, -math.inf)
+def additive(keep, dtype):
+    noise = torch.randn(keep.shape, device=keep.device).to(dtype)
+    return noise.masked_fill(~keep, -math.inf)
 
 
 @by_dtype
@@ -126,7 +126,7 @@ def additive(kept, dtype):
     "family", ["padding", "padding of one", "per query", "per head", "broadcast", "no query"]
 )
 def test_masks_of_both_families(dtype, kind, family, anywhere):
-    workspace = made(dtype, anywhere)
+    workspace = make_workspace(dtype, anywhere)
     length = 12
     shape = {
         "padding": (2, length),
@@ -148,13 +148,13 @@ def test_masks_of_both_families(dtype, kind, family, anywhere):
 
 
 def steps_of_encoder(workspace, qkv, mask):
-    found = call(workspace, qkv, mask, causal=False)
-    close(found, truth(workspace, qkv, mask=mask, causal=False), workspace.sizes.dtype)
+    actual = call(workspace, qkv, mask, causal=False)
+    close(actual, truth(workspace, qkv, mask=mask, causal=False), workspace.sizes.dtype)
 
 
 @by_dtype
 def test_a_query_that_keeps_nothing_gives_zeros(dtype, anywhere):
-    workspace = made(dtype, anywhere)
+    workspace = make_workspace(dtype, anywhere)
     qkv = tokens_of(workspace, 2, 9)
     mask = torch.ones(2, 9, dtype=torch.bool, device=anywhere)
     mask[1] = False
@@ -163,11 +163,11 @@ def test_a_query_that_keeps_nothing_gives_zeros(dtype, anywhere):
         ~torch.tensor([[True], [False]], device=anywhere), torch.finfo(torch.float32).min
     )
     more = tokens_of(workspace, 2, 1)
-    found = call(workspace, more, lowest).clone()
-    assert torch.equal(found[0], call_again(workspace, more)[0])
+    actual = call(workspace, more, lowest).clone()
+    assert torch.equal(actual[0], call_again(workspace, more)[0])
     # Of a row where all have the lowest number, each has the same share.
     values = heads_of(torch.cat([qkv, more], 1), 4, 2)[2][1].mean(0).repeat_interleave(2, 0)
-    close(found[1:], values.flatten()[None, None], dtype)
+    close(actual[1:], values.flatten()[None, None], dtype)
 
 
 def call_again(workspace, token):
@@ -178,23 +178,23 @@ def call_again(workspace, token):
 
 @by_dtype
 def test_great_magnitudes(dtype, anywhere):
-    workspace = made(dtype, anywhere)
+    workspace = make_workspace(dtype, anywhere)
     qkv = tokens_of(workspace, 2, 10, spread=100.0)
-    wanted = truth(workspace, qkv)
+    expected = truth(workspace, qkv)
     call(workspace, qkv[:, :9])
-    close(call(workspace, qkv[:, 9:]), wanted[:, 9:], dtype)
+    close(call(workspace, qkv[:, 9:]), expected[:, 9:], dtype)
 
 
 def test_infinities_in_values_and_masks(anywhere):
-    workspace = made(torch.float32, anywhere, batch=1, heads=1, kv_heads=1, dim=8)
+    workspace = make_workspace(torch.float32, anywhere, batch=1, heads=1, kv_heads=1, dim=8)
     qkv = tokens_of(workspace, 1, 4)
     qkv[0, 1, 16] = math.inf
     qkv[0, 2, 17] = math.nan
     call(workspace, qkv[:, :3])
-    found = call(workspace, qkv[:, 3:])[0, 0]
-    assert found[0] == math.inf
-    assert found[1].isnan()
-    assert found[2:].isfinite().all()
+    actual = call(workspace, qkv[:, 3:])[0, 0]
+    assert actual[0] == math.inf
+    assert actual[1].isnan()
+    assert actual[2:].isfinite().all()
     mask = torch.tensor([[0.0, math.inf, 0.0, 0.0]], device=anywhere)
     assert call_again_with(workspace, qkv[:, 3:], mask).isnan().all()
 
@@ -212,7 +212,7 @@ def test_long_caches(dtype, group, gpu):
     dim = random.choice([64, 96, 128, 256])
     length = random.randint(5000, 9000)
     batch = random.choice([1, 5])
-    workspace = made(
+    workspace = make_workspace(
         dtype, gpu, batch=batch, heads=2 * group, kv_heads=2, dim=dim, tokens=length + 300
     )
     how = {
@@ -227,12 +227,12 @@ def test_long_caches(dtype, group, gpu):
         cache[:, :, : length - 1, :dim] = new[:, :-1].transpose(1, 2).to(dtype)
     memory.positions.fill_(length - 1)
     workspace.restart(length - 1)
-    found = call(workspace, qkv[:, -1:], how["mask"], how["alibi"], window=how["window"]).clone()
-    close(found, last_of(q, k, v, **how), dtype)
+    actual = call(workspace, qkv[:, -1:], how["mask"], how["alibi"], window=how["window"]).clone()
+    close(actual, last_of(q, k, v, **how), dtype)
     memory.positions.fill_(length - 1)
     workspace.restart(length - 1)
     again = call(workspace, qkv[:, -1:], how["mask"], how["alibi"], window=how["window"])
-    assert torch.equal(found, again)
+    assert torch.equal(actual, again)
     assert not memory.counters.any()
 
 
@@ -253,30 +253,30 @@ def last_of(q, k, v, *, window, alibi, mask):
 @by_dtype
 def test_layers_and_models_do_not_meet(dtype, anywhere):
     """Two workspaces of two layers each, taken in turn."""
-    workspaces = [made(dtype, anywhere, layers=2) for _ in range(2)]
+    workspaces = [make_workspace(dtype, anywhere, layers=2) for _ in range(2)]
     every = [[tokens_of(one, 2, 9) for _ in range(2)] for one in workspaces]
-    wanted = [
+    expected = [
         [truth(one, qkv, rotary_dim=32) for qkv in of]
         for one, of in zip(workspaces, every, strict=True)
     ]
     for begin, end in ((0, 6), (6, 7), (7, 8), (8, 9)):
         for layer_id in range(2):
-            for workspace, of, exacts in zip(workspaces, every, wanted, strict=True):
+            for workspace, of, exacts in zip(workspaces, every, expected, strict=True):
                 qkv = of[layer_id][:, begin:end]
-                found = call(workspace, qkv, layer_id=layer_id, rotary_dim=32)
-                close(found, exacts[layer_id][:, begin:end], dtype)
+                actual = call(workspace, qkv, layer_id=layer_id, rotary_dim=32)
+                close(actual, exacts[layer_id][:, begin:end], dtype)
                 assert workspace.tokens == (end if layer_id else begin)
 
 
 def test_fewer_sequences_than_the_workspace_holds(anywhere):
-    workspace = made(torch.float32, anywhere, batch=5)
+    workspace = make_workspace(torch.float32, anywhere, batch=5)
     steps(workspace, tokens_of(workspace, 2, 8), 5, rotary_dim=32)
     assert workspace.positions.tolist() == [8, 8, 0, 0, 0]
 
 
 def test_sequences_at_different_positions(anywhere):
     """The kernel goes by each sequence's own position."""
-    workspace = made(torch.float32, anywhere, batch=2)
+    workspace = make_workspace(torch.float32, anywhere, batch=2)
     qkv = tokens_of(workspace, 2, 10)
     memory = workspace.memory
     _, k, v = heads_of(qkv, 4, 2)
@@ -284,33 +284,33 @@ def test_sequences_at_different_positions(anywhere):
         cache[0, :, :9] = new[0, :9].transpose(0, 1)
         cache[1, :, :3] = new[1, :3].transpose(0, 1)
     memory.positions.copy_(torch.tensor([9, 3]))
-    found = call(workspace, torch.stack([qkv[0, 9:], qkv[1, 3:4]]))
-    wanted = truth(workspace, qkv)
-    close(found, torch.stack([wanted[0, 9:], wanted[1, 3:4]]), torch.float32)
+    actual = call(workspace, torch.stack([qkv[0, 9:], qkv[1, 3:4]]))
+    expected = truth(workspace, qkv)
+    close(actual, torch.stack([expected[0, 9:], expected[1, 3:4]]), torch.float32)
     assert workspace.positions.tolist() == [10, 4]
 
 
 def test_strided_and_unaligned_tokens(anywhere):
-    workspace = made(torch.float16, anywhere)
+    workspace = make_workspace(torch.float16, anywhere)
     qkv = tokens_of(workspace, 2, 9)
-    wanted = truth(workspace, qkv)
+    expected = truth(workspace, qkv)
     wide = torch.stack([qkv, -qkv], -1)
     shifted = torch.cat([qkv.flatten()[:1], qkv[:, 8:].flatten()])[1:].view(2, 1, -1)
-    close(call(workspace, wide[:, :7, :, 0]), wanted[:, :7], torch.float16)
-    close(call(workspace, wide[:, 7:8, :, 0]), wanted[:, 7:8], torch.float16)
-    close(call(workspace, shifted), wanted[:, 8:], torch.float16)
+    close(call(workspace, wide[:, :7, :, 0]), expected[:, :7], torch.float16)
+    close(call(workspace, wide[:, 7:8, :, 0]), expected[:, 7:8], torch.float16)
+    close(call(workspace, shifted), expected[:, 8:], torch.float16)
 
 
 @pytest.mark.parametrize("shape", [(0, 1), (2, 0), (0, 0)])
 def test_nothing_to_do(shape, anywhere):
-    workspace = made(torch.float32, anywhere)
-    found = call(workspace, tokens_of(workspace, *shape))
-    assert found.shape == (*shape, 128)
+    workspace = make_workspace(torch.float32, anywhere)
+    actual = call(workspace, tokens_of(workspace, *shape))
+    assert actual.shape == (*shape, 128)
     assert workspace.tokens == 0
 
 
 def test_too_many_tokens(anywhere):
-    workspace = made(torch.float32, anywhere, tokens=6)
+    workspace = make_workspace(torch.float32, anywhere, tokens=6)
     says = r"softmax_context: qkv: expected at most 6 tokens \(what fits into the .*\), found 7"
     with pytest.raises(ValueError, match=says):
         call(workspace, tokens_of(workspace, 2, 7))
@@ -388,14 +388,14 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_arguments(name, anywhere):
     wrong, message = WRONG[name]
-    workspace = made(torch.float32, anywhere)
+    workspace = make_workspace(torch.float32, anywhere)
     with pytest.raises((ValueError, RuntimeError), match=rf"softmax_context\w*: .*{message}"):
         wrong(workspace, tokens_of(workspace, 2, 1))
     assert workspace.tokens == 0
 
 
 def test_a_mask_that_is_too_short(anywhere):
-    workspace = made(torch.float32, anywhere)
+    workspace = make_workspace(torch.float32, anywhere)
     call(workspace, tokens_of(workspace, 2, 5))
     for keys in (5, 2):
         with pytest.raises(ValueError, match=f"mask: expected .* at least 6 .*, found {keys}"):
@@ -405,7 +405,7 @@ def test_a_mask_that_is_too_short(anywhere):
 
 @pytest.mark.parametrize("tokens", [1, 4])
 def test_gradients_are_refused(tokens, anywhere):
-    workspace = made(torch.float32, anywhere)
+    workspace = make_workspace(torch.float32, anywhere)
     qkv = tokens_of(workspace, 2, tokens).requires_grad_()
     with (
         torch.enable_grad(),
@@ -416,7 +416,7 @@ def test_gradients_are_refused(tokens, anywhere):
 
 
 def test_the_operator_refuses_gradients_too(anywhere):
-    workspace = made(torch.float32, anywhere)
+    workspace = make_workspace(torch.float32, anywhere)
     memory = workspace.memory
     state = (memory.positions, memory.counters, memory.partials, memory.context)
     qkv = tokens_of(workspace, 2, 1).requires_grad_()
@@ -428,12 +428,12 @@ def test_the_operator_refuses_gradients_too(anywhere):
 
 def test_typed_entry_points(anywhere):
     for dtype, suffix in zip(DTYPES, ("fp32", "fp16", "bf16"), strict=True):
-        one, other = (made(dtype, anywhere) for _ in range(2))
+        one, other = (make_workspace(dtype, anywhere) for _ in range(2))
         qkv = tokens_of(one, 2, 3)
         typed = getattr(fusedops, f"softmax_context_{suffix}")
         for part in (qkv[:, :2], qkv[:, 2:]):
-            found = typed(part, workspace=one, layer_id=0, heads=4)
-            assert torch.equal(found, call(other, part))
+            actual = typed(part, workspace=one, layer_id=0, heads=4)
+            assert torch.equal(actual, call(other, part))
 
 
 @by_dtype
@@ -446,21 +446,21 @@ def test_compiles_in_one_graph(dtype, gradients, anywhere):
         fullgraph=True,
         backend="aot_eager",
     )
-    workspace = made(dtype, anywhere)
+    workspace = make_workspace(dtype, anywhere)
     qkv = tokens_of(workspace, 2, 9)
-    wanted = truth(workspace, qkv * 2, rotary_dim=32) + 1
+    expected = truth(workspace, qkv * 2, rotary_dim=32) + 1
     for begin, end in ((0, 6), (6, 7), (7, 8), (8, 9)):
         with (
             torch.set_grad_enabled(gradients),
             torch._dynamo.config.patch(error_on_recompile=begin > 6),
         ):
-            close(compiled(workspace, qkv[:, begin:end]), wanted[:, begin:end], dtype)
+            close(compiled(workspace, qkv[:, begin:end]), expected[:, begin:end], dtype)
     assert workspace.positions.tolist() == [9, 9]
 
 
 def test_inference_mode(anywhere):
     with torch.inference_mode():
-        workspace = made(torch.float32, anywhere)
+        workspace = make_workspace(torch.float32, anywhere)
         qkv = tokens_of(workspace, 2, 5)
         steps(workspace, qkv, 3)
     call(workspace, qkv[:, :2].clone())
@@ -469,9 +469,11 @@ def test_inference_mode(anywhere):
 
 def test_a_graph_of_a_step_goes_on_at_each_replay(gpu):
     for dtype in DTYPES:
-        workspace = made(dtype, gpu, batch=2, heads=8, kv_heads=2, dim=64, layers=2, tokens=400)
+        workspace = make_workspace(
+            dtype, gpu, batch=2, heads=8, kv_heads=2, dim=64, layers=2, tokens=400
+        )
         qkv = [tokens_of(workspace, 2, 300) for _ in range(2)]
-        wanted = [truth(workspace, one, rotary_dim=64) for one in qkv]
+        expected = [truth(workspace, one, rotary_dim=64) for one in qkv]
         for layer_id in range(2):
             call(workspace, qkv[layer_id][:, :250], layer_id=layer_id, rotary_dim=64)
         token = [torch.empty_like(one[:, :1]) for one in qkv]
@@ -480,8 +482,8 @@ def test_a_graph_of_a_step_goes_on_at_each_replay(gpu):
         torch.cuda.synchronize()
         with torch.cuda.graph(graph):
             for layer_id in range(2):
-                found = call(workspace, token[layer_id], layer_id=layer_id, rotary_dim=64)
-                results[layer_id].copy_(found)
+                actual = call(workspace, token[layer_id], layer_id=layer_id, rotary_dim=64)
+                results[layer_id].copy_(actual)
         assert workspace.tokens == 250
         for at in range(250, 300):
             for layer_id in range(2):
@@ -489,25 +491,25 @@ def test_a_graph_of_a_step_goes_on_at_each_replay(gpu):
             workspace.count(1)
             graph.replay()
             for layer_id in range(2):
-                close(results[layer_id], wanted[layer_id][:, at : at + 1], dtype)
+                close(results[layer_id], expected[layer_id][:, at : at + 1], dtype)
         assert workspace.tokens == 300
         assert workspace.positions.tolist() == [300, 300]
 
 
 def test_a_graph_does_not_write_past_the_end(gpu):
-    workspace = made(torch.bfloat16, gpu, tokens=20)
+    workspace = make_workspace(torch.bfloat16, gpu, tokens=20)
     call(workspace, tokens_of(workspace, 2, 18))
     token = tokens_of(workspace, 2, 1)
     call(workspace, token)
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
     with torch.cuda.graph(graph):
-        found = call(workspace, token)
+        actual = call(workspace, token)
     graph.replay()
-    assert found.isfinite().all()
+    assert actual.isfinite().all()
     before = [one.clone() for one in (*workspace.memory.keys, *workspace.memory.values)]
     graph.replay()
-    assert found.isnan().all()
+    assert actual.isnan().all()
     after = (*workspace.memory.keys, *workspace.memory.values)
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
     assert workspace.positions.tolist() == [20, 20]
@@ -515,9 +517,11 @@ def test_a_graph_does_not_write_past_the_end(gpu):
 
 def test_two_streams(gpu):
     """A workspace each, the same steps at the same time."""
-    workspaces = [made(torch.float16, gpu, heads=8, tokens=2000, dim=64) for _ in range(2)]
+    workspaces = [
+        make_workspace(torch.float16, gpu, heads=8, tokens=2000, dim=64) for _ in range(2)
+    ]
     every = [tokens_of(one, 2, 60) for one in workspaces]
-    wanted = [truth(one, qkv) for one, qkv in zip(workspaces, every, strict=True)]
+    expected = [truth(one, qkv) for one, qkv in zip(workspaces, every, strict=True)]
     streams = [torch.cuda.Stream() for _ in workspaces]
     results = [[], []]
     torch.cuda.synchronize()
@@ -525,29 +529,29 @@ def test_two_streams(gpu):
         for at, stream in enumerate(streams):
             with torch.cuda.stream(stream):
                 torch.cuda._sleep(random.randint(0, 200_000))
-                found = call(workspaces[at], every[at][:, begin:end])
-                results[at].append(found.clone())
+                actual = call(workspaces[at], every[at][:, begin:end])
+                results[at].append(actual.clone())
     torch.cuda.synchronize()
-    for found, exacts in zip(results, wanted, strict=True):
-        close(torch.cat(found, 1), exacts, torch.float16)
+    for actual, exacts in zip(results, expected, strict=True):
+        close(torch.cat(actual, 1), exacts, torch.float16)
 
 
 def test_runs_on_the_current_stream(gpu):
-    workspace = made(torch.float16, gpu)
+    workspace = make_workspace(torch.float16, gpu)
     qkv = tokens_of(workspace, 2, 9)
-    wanted = truth(workspace, qkv * 2)
+    expected = truth(workspace, qkv * 2)
     call(workspace, qkv[:, :8] * 2)
     torch.cuda.synchronize()
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         torch.cuda._sleep(50_000_000)
-        found = call(workspace, qkv[:, 8:] * 2)
+        actual = call(workspace, qkv[:, 8:] * 2)
     stream.synchronize()
-    close(found, wanted[:, 8:], torch.float16)
+    close(actual, expected[:, 8:], torch.float16)
 
 
 def test_two_gpus(gpu, other_gpu):
-    workspace = made(torch.float16, other_gpu)
+    workspace = make_workspace(torch.float16, other_gpu)
     steps(workspace, tokens_of(workspace, 2, 8), 5)
     with pytest.raises(ValueError, match=f"qkv: expected device {other_gpu} .* found {gpu}"):
         call(workspace, tokens_of(workspace, 2, 1).to(gpu))

@@ -47,10 +47,10 @@ def exact(weight, scale, dtype):
 def check(weight, scale, dtype):
     expected = exact(weight, scale, dtype)
     poison(expected)
-    found = fusedops.dequantize(weight, scale, dtype=dtype)
-    assert found.dtype == dtype
-    assert found.is_contiguous()
-    assert torch.equal(found, expected), (weight.shape, scale.shape)
+    actual = fusedops.dequantize(weight, scale, dtype=dtype)
+    assert actual.dtype == dtype
+    assert actual.is_contiguous()
+    assert torch.equal(actual, expected), (weight.shape, scale.shape)
 
 
 @by_dtype
@@ -82,21 +82,21 @@ def test_nothing(packed, anywhere):
 
 def test_every_value_of_4_bits(anywhere):
     weight = torch.arange(256, device=anywhere).to(torch.uint8)[None]
-    found = fusedops.dequantize(weight, torch.ones(1, device=anywhere), dtype=torch.float32)[0]
+    actual = fusedops.dequantize(weight, torch.ones(1, device=anywhere), dtype=torch.float32)[0]
     signed = [*range(8), *range(-8, 0)]
-    assert found[0::2].tolist() == signed * 16
-    assert found[1::2].tolist() == [value for value in signed for _ in range(16)]
+    assert actual[0::2].tolist() == signed * 16
+    assert actual[1::2].tolist() == [value for value in signed for _ in range(16)]
 
 
 def test_scales_go_by_the_formula(anywhere):
     scale = torch.tensor([math.inf, math.nan, -0.0, -1e30], device=anywhere)
     weight = torch.tensor([[1, 0], [1, 0], [1, 0], [1, 0]], device=anywhere).to(torch.int8)
-    found = fusedops.dequantize(weight, scale)
-    assert found[0, 0] == math.inf
-    assert found[0, 1].isnan()
-    assert found[1].isnan().all()
-    assert found[2:, 0].tolist() == [0, -math.inf]
-    assert found[2:, 1].signbit().all()
+    actual = fusedops.dequantize(weight, scale)
+    assert actual[0, 0] == math.inf
+    assert actual[0, 1].isnan()
+    assert actual[1].isnan().all()
+    assert actual[2:, 0].tolist() == [0, -math.inf]
+    assert actual[2:, 1].signbit().all()
 
 
 @by_bits
@@ -117,8 +117,8 @@ def test_quantize_is_undone_to_half_a_scale(packed, anywhere):
 def test_entry_points_by_the_type_of_the_result(anywhere):
     weight, scale = weights(6, 8, 2, packed=False, device=anywhere)
     for suffix, dtype in zip(("fp32", "fp16", "bf16"), DTYPES, strict=True):
-        found = getattr(fusedops, f"dequantize_{suffix}")(weight, scale)
-        assert torch.equal(found, fusedops.dequantize(weight, scale, dtype=dtype))
+        actual = getattr(fusedops, f"dequantize_{suffix}")(weight, scale)
+        assert torch.equal(actual, fusedops.dequantize(weight, scale, dtype=dtype))
     assert fusedops.dequantize(weight, scale).dtype == torch.float16
 
 
@@ -128,11 +128,11 @@ def test_is_captured_in_a_graph(gpu):
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        found = fusedops.dequantize(weight, scale)
+        actual = fusedops.dequantize(weight, scale)
     weight += 17
     graph.replay()
     torch.cuda.synchronize()
-    assert torch.equal(found, exact(weight, scale, torch.float16))
+    assert torch.equal(actual, exact(weight, scale, torch.float16))
 
 
 @by_bits
@@ -145,15 +145,15 @@ def test_more_than_2_31_elements(packed, gpu):
     few, _ = weights(16 * period, cols, 1, packed=packed, device=gpu)
     scale = torch.randn(groups, device=gpu)
     weight = few.repeat(-(-rows // (16 * period)), 1)[:rows]
-    found = fusedops.dequantize(weight, scale)
+    actual = fusedops.dequantize(weight, scale)
     for start in range(0, groups, period):
         part = slice(16 * start, 16 * (start + period))
         assert torch.equal(
-            found[part], exact(weight[part], scale[start : start + period], torch.float16)
+            actual[part], exact(weight[part], scale[start : start + period], torch.float16)
         ), start
     one = fusedops.dequantize(weight, scale[:1])
     assert torch.equal(one[-1], exact(weight[-1:], scale[:1], torch.float16)[0])
-    del found, one
+    del actual, one
     torch.cuda.empty_cache()
 
 

@@ -18,14 +18,14 @@ def test_special_values(dtype, kind, anywhere):
     gates = [math.inf, -math.inf, math.nan, 0.0, -1e4, 1e4, -60.0]
     gate = torch.tensor(gates, device=anywhere).to(dtype).repeat(3)  # whole vectors too
     y = fusedops.gated_activation(torch.cat([torch.ones_like(gate), gate]), kind=kind)
-    found = y[: len(gates)].tolist()
-    assert found[0] == math.inf
-    assert found[1] == 0
-    assert math.isnan(found[2])
-    assert found[3] == 0
-    assert found[4] == 0
-    assert found[5] == gate[5].item()
-    assert abs(found[6]) < 1e-24
+    actual = y[: len(gates)].tolist()
+    assert actual[0] == math.inf
+    assert actual[1] == 0
+    assert math.isnan(actual[2])
+    assert actual[3] == 0
+    assert actual[4] == 0
+    assert actual[5] == gate[5].item()
+    assert abs(actual[6]) < 1e-24
     value = torch.tensor([math.inf, -math.inf, math.nan], device=anywhere).to(dtype).repeat(8)
     y = fusedops.gated_activation(torch.cat([value, torch.ones_like(value)]), kind=kind)
     assert y[:2].tolist() == [math.inf, -math.inf]

@@ -29,10 +29,10 @@ def with_gaps(weight: Tensor) -> Tensor:
 LAYOUTS = {"rows": lambda w: w, "columns": by_columns, "gaps": with_gaps}
 
 
-def assert_near(found: Tensor, exact: Tensor, ulps: float = 4.0) -> None:
+def assert_near(actual: Tensor, exact: Tensor, ulps: float = 4.0) -> None:
     """Within ulps of the dtype, of the value or of the root mean square."""
     scale = exact.abs() + exact.square().mean().sqrt()
-    error = (found.double() - exact).abs() / (scale * torch.finfo(found.dtype).eps)
+    error = (actual.double() - exact).abs() / (scale * torch.finfo(actual.dtype).eps)
     assert error.max().item() <= ulps
 
 
@@ -103,12 +103,12 @@ def test_nan_and_infinity_stay_in_their_rows_and_columns(dtype, anywhere):
     weight = normal(64, 72, dtype=dtype, device=anywhere)
     x[2, 7], weight[9, 33] = math.nan, math.inf
     for layout in LAYOUTS.values():
-        found = fusedops.vector_matmul(x, layout(weight))
-        assert found[2].isnan().all()
+        actual = fusedops.vector_matmul(x, layout(weight))
+        assert actual[2].isnan().all()
         others = torch.tensor([0, 1, 3, 4], device=anywhere)
-        assert found[others, 33].isinf().all()
-        assert found[others][:, :33].isfinite().all()
-        assert found[others][:, 34:].isfinite().all()
+        assert actual[others, 33].isinf().all()
+        assert actual[others][:, :33].isfinite().all()
+        assert actual[others][:, 34:].isfinite().all()
 
 
 @pytest.mark.parametrize("rows", [3, 40])
@@ -118,21 +118,21 @@ def test_relu_keeps_nan(rows, anywhere):
     row, zero = torch.ones(8, device=anywhere), torch.zeros(8, device=anywhere)
     for dtype in (torch.float32, torch.bfloat16):
         args = (x, x, zero, weight, zero, weight, row, zero)
-        found, _ = fusedops.mlp_gemm(*(arg.to(dtype) for arg in args), activation="relu")
-        assert found[1].isnan().all()
-        assert found[0].isfinite().all()
+        actual, _ = fusedops.mlp_gemm(*(arg.to(dtype) for arg in args), activation="relu")
+        assert actual[1].isnan().all()
+        assert actual[0].isfinite().all()
 
 
 def test_the_residual_is_written_where_it_lies(anywhere):
     x = torch.randn(4, 24, device=anywhere)
     up, down = torch.randn(24, 32, device=anywhere), torch.randn(16, 24, device=anywhere)
     gamma = torch.ones(24, device=anywhere)
-    whole = torch.randn(4, 50, device=anywhere)
-    residual, before = whole[:, 1:49:2], whole.clone()
+    matrix = torch.randn(4, 50, device=anywhere)
+    residual, before = matrix[:, 1:49:2], matrix.clone()
     product, total = fusedops.rms_mlp_gemm(x, residual, up, down, gamma)
     assert total is residual
-    assert torch.equal(whole[:, 1:49:2], before[:, 1:49:2] + x)
-    assert torch.equal(whole[:, 0::2], before[:, 0::2])
+    assert torch.equal(matrix[:, 1:49:2], before[:, 1:49:2] + x)
+    assert torch.equal(matrix[:, 0::2], before[:, 0::2])
     plain, _ = fusedops.rms_mlp_gemm(x, before[:, 1:49:2].contiguous(), up, down, gamma)
     torch.testing.assert_close(product, plain)
 
@@ -163,9 +163,9 @@ def test_what_writes_counts_its_writes_by_type_too(for_typed):
 def test_int8_weights_have_no_gradient_and_say_so(anywhere):
     x = torch.randn(4, 24, device=anywhere, requires_grad=True)
     weight, scale = fusedops.quantize(torch.randn(24, 8, device=anywhere), 2)
-    found = fusedops.vector_matmul_int8(x, weight, scale)
+    actual = fusedops.vector_matmul_int8(x, weight, scale)
     with pytest.raises(NotImplementedError, match="int8 weights have no gradient"):
-        found.sum().backward()
+        actual.sum().backward()
 
 
 def test_autocast_changes_no_type(anywhere):
@@ -193,8 +193,8 @@ def test_no_sum_at_all(anywhere):
         assert torch.equal(fusedops.vector_matmul(x, up), torch.zeros(rows, 6, device=anywhere))
         assert torch.equal(fusedops.linear_layer(x, up, bias), bias.expand(rows, 6))
         expected = torch.nn.functional.gelu(bias, approximate="tanh") @ down
-        found = fusedops.fused_gemm_gelu(x, up, bias, down)
-        torch.testing.assert_close(found, expected.expand(rows, 3))
+        actual = fusedops.fused_gemm_gelu(x, up, bias, down)
+        torch.testing.assert_close(actual, expected.expand(rows, 3))
 
 
 @HALVES
@@ -216,8 +216,8 @@ def test_a_weight_that_the_kernel_before_wrote(dtype, gpu):
         torch.cuda.synchronize()
         for _ in range(20):
             laid.neg_()
-            found = fusedops.vector_matmul(x, laid)
-            assert torch.equal(found, fusedops.vector_matmul(x, laid))
+            actual = fusedops.vector_matmul(x, laid)
+            assert torch.equal(actual, fusedops.vector_matmul(x, laid))
 
 
 WRONG = {

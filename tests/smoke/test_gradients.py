@@ -21,23 +21,23 @@ def gradients(function, args, grads):
         else arg
         for arg in args
     ]
-    wanted = [arg for arg in args if isinstance(arg, torch.Tensor) and arg.requires_grad]
-    return torch.autograd.grad(outputs(function(*args)), wanted, grads)
+    needs_grad = [arg for arg in args if isinstance(arg, torch.Tensor) and arg.requires_grad]
+    return torch.autograd.grad(outputs(function(*args)), needs_grad, grads)
 
 
-def relative_error(found, exact, scale):
+def relative_error(actual, exact, scale):
     # The slope of GELU crosses 0 and a sum can cancel: what came in is the scale then.
-    return (found.double() - exact).norm().item() / max(exact.norm().item(), scale, 1e-30)
+    return (actual.double() - exact).norm().item() / max(exact.norm().item(), scale, 1e-30)
 
 
 def check(case, args, dtype, grads=None):
     exact_grads = [randn(tuple(one.shape), dtype, one.device) for one in outputs(case.ours(*args))]
     grads = grads or exact_grads
     poison([arg for arg in args if isinstance(arg, torch.Tensor)])
-    found = gradients(case.ours, args, grads)
+    actual = gradients(case.ours, args, grads)
     exact = gradients(case.exact, wide(args), wide(grads))
     scale = max(grad.double().norm().item() for grad in grads)
-    for one, truth in zip(found, exact, strict=True):
+    for one, truth in zip(actual, exact, strict=True):
         assert one.dtype == dtype
         assert one.shape == truth.shape
         bound = max(torch.finfo(dtype).eps, 1e-13) * case.gradient_ulps

@@ -25,16 +25,16 @@ def test_a_slice_of_a_packed_projection(dtype, width, anywhere):
         poison(padded(split))
         assert torch.equal(fusedops.add_padding(split), padded(split))
         poison(padded(split))
-        found = fusedops.pad_transform(third, heads=heads)
-        assert torch.equal(found, padded(split).transpose(1, 2))
-        assert found.is_contiguous()
+        actual = fusedops.pad_transform(third, heads=heads)
+        assert torch.equal(actual, padded(split).transpose(1, 2))
+        assert actual.is_contiguous()
 
 
 def test_bits_are_kept(anywhere):
     x = torch.tensor([math.inf, -math.inf, math.nan, -0.0, 1e-45] * 2, device=anywhere)
-    found = fusedops.add_padding(x)
-    assert torch.equal(found[:10].view(torch.int32), x.view(torch.int32))
-    assert found[10:].view(torch.int32).count_nonzero() == 0
+    actual = fusedops.add_padding(x)
+    assert torch.equal(actual[:10].view(torch.int32), x.view(torch.int32))
+    assert actual[10:].view(torch.int32).count_nonzero() == 0
 
 
 def test_attention_of_padded_heads_is_that_of_the_plain_ones(anywhere):
@@ -55,12 +55,12 @@ def test_more_than_2_31_elements(gpu):
     if torch.cuda.mem_get_info(gpu)[0] < 3 * rows * 128 * 2:
         pytest.skip("less than 13 GiB of GPU memory free")
     few = randn((period, 100), torch.bfloat16, gpu)
-    found = fusedops.add_padding(few.repeat(-(-rows // period), 1)[:rows])
+    actual = fusedops.add_padding(few.repeat(-(-rows // period), 1)[:rows])
     expected = padded(few)
     for start in range(0, rows - period, period):
-        assert torch.equal(found[start : start + period], expected), start
-    assert torch.equal(found[-1], expected[(rows - 1) % period])
-    del found
+        assert torch.equal(actual[start : start + period], expected), start
+    assert torch.equal(actual[-1], expected[(rows - 1) % period])
+    del actual
     torch.cuda.empty_cache()
 
 

@@ -12,9 +12,9 @@ from fusedops.registry import NAMESPACE, OPS
 
 def expects_native() -> bool:
     """What the runner says the wheel has, else what lies in the installed package."""
-    said = os.environ.get("TORCHWHEEL_EXPECT_NATIVE")
-    if said is not None:
-        return said == "1"
+    expected = os.environ.get("TORCHWHEEL_EXPECT_NATIVE")
+    if expected is not None:
+        return expected == "1"
     return any(Path(fusedops.__file__).parent.rglob("*.so"))
 
 
@@ -39,8 +39,8 @@ def test_operator_is_registered(op):
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_schema_is_the_tables(op):
-    found = getattr(torch.ops.fusedops, op.name).default._schema
-    assert found == torch._C.parse_schema(f"{NAMESPACE}::{op.schema}")
+    actual = getattr(torch.ops.fusedops, op.name).default._schema
+    assert actual == torch._C.parse_schema(f"{NAMESPACE}::{op.schema}")
 
 
 def test_native_library_checks_its_arguments_without_a_gpu():

@@ -102,11 +102,11 @@ def test_eps_reaches_the_kernel_and_the_gradient(anywhere):
     row = torch.ones(40, device=anywhere, dtype=torch.float64)
     for eps in (1e-3, 10.0):
         expected = torch.nn.functional.layer_norm(x, (40,), row, row, eps)
-        found = fusedops.layer_norm(x, row, row, eps=eps)
-        torch.testing.assert_close(found, expected)
+        actual = fusedops.layer_norm(x, row, row, eps=eps)
+        torch.testing.assert_close(actual, expected)
         grad = torch.randn_like(x)
         torch.testing.assert_close(
-            torch.autograd.grad(found, x, grad), torch.autograd.grad(expected, x, grad)
+            torch.autograd.grad(actual, x, grad), torch.autograd.grad(expected, x, grad)
         )
 
 
@@ -116,13 +116,13 @@ def test_either_result_may_go_unused(anywhere):
     for arg in (x, residual, row):
         arg.requires_grad_()
 
-    wanted = (x, residual, row)
+    inputs = (x, residual, row)
     for of in (lambda y, s: y, lambda y, s: s, lambda y, s: y * s):
-        found = of(*fusedops.pre_rms_norm(*wanted)).square().sum()
+        actual = of(*fusedops.pre_rms_norm(*inputs)).square().sum()
         exact = of(rms_norm(x + residual, row), x + residual).square().sum()
         pair = [
-            torch.autograd.grad(one, wanted, allow_unused=True, materialize_grads=True)
-            for one in (found, exact)
+            torch.autograd.grad(one, inputs, allow_unused=True, materialize_grads=True)
+            for one in (actual, exact)
         ]
         torch.testing.assert_close(*pair)
 

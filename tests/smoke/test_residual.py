@@ -17,11 +17,11 @@ def parts(shape, dtype, device):
     return hidden, residual, attention, attention_bias, final_bias
 
 
-def close(found, exact, dtype):
-    assert found.dtype == dtype
+def close(actual, exact, dtype):
+    assert actual.dtype == dtype
     eps = torch.finfo(dtype).eps
     torch.testing.assert_close(
-        found.double(), exact, rtol=0.51 * eps, atol=max(2e-6, 8 * eps) if eps < 1e-5 else 2e-6
+        actual.double(), exact, rtol=0.51 * eps, atol=max(2e-6, 8 * eps) if eps < 1e-5 else 2e-6
     )
 
 
@@ -32,11 +32,11 @@ def test_what_the_flags_leave_out(dtype, columns, anywhere):
     h, r, a, _, b = (one.double() for one in args)
     hidden, residual, attention, attention_bias, final_bias = args
     for beside in ((attention, attention_bias), (None, None), (attention, None)):
-        found = fusedops.residual_add_bias(hidden, residual, *beside, final_bias, **AFTER_NORM)
-        close(found, r + h + b, dtype)
+        actual = fusedops.residual_add_bias(hidden, residual, *beside, final_bias, **AFTER_NORM)
+        close(actual, r + h + b, dtype)
     for row in (attention_bias, None):
-        found = fusedops.residual_add_bias(hidden, residual, attention, row, final_bias, **NO_BIAS)
-        close(found, h + a + (r + b) / 4, dtype)
+        actual = fusedops.residual_add_bias(hidden, residual, attention, row, final_bias, **NO_BIAS)
+        close(actual, h + a + (r + b) / 4, dtype)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from cases.case import randn
-from cases.rotary import turned
+from cases.rotary import rotate
 from exact import by_dtype
 
 import fusedops
@@ -29,9 +29,9 @@ def test_in_place_is_the_same_and_touches_nothing_else(style, dtype, width, gap,
     how = {"rotary_dim": 32, "offset": 9, "style": style}
     expected = fusedops.apply_rotary_pos_emb(q, k, **how)
     before = qkv.clone()
-    found = fusedops.apply_rotary_pos_emb_(q, k, **how)
-    assert found[0] is q
-    assert found[1] is k
+    actual = fusedops.apply_rotary_pos_emb_(q, k, **how)
+    assert actual[0] is q
+    assert actual[1] is k
     assert torch.equal(q, expected[0])
     assert torch.equal(k, expected[1])
     assert torch.equal(v, before[:, :, 8:, :width])
@@ -89,15 +89,15 @@ def test_a_position_may_be_far(style, anywhere):
     at = torch.tensor([[0, 1, 131_071, 100_003, 65_537, 2**31 - 1, -131_071]], device=anywhere)
     q = randn((1, 7, 4, 128), torch.float32, anywhere)
     for theta in (1e4, 5e5, 1.0, 0.5):
-        found, _ = fusedops.apply_rotary_pos_emb(
+        actual, _ = fusedops.apply_rotary_pos_emb(
             q, q[:, :, :1], at, rotary_dim=128, style=style, theta=theta
         )
-        near = turned(q.double(), at, 128, interleaved=style == "interleaved", theta=theta)
+        near = rotate(q.double(), at, 128, interleaved=style == "interleaved", theta=theta)
         # The truth's own angles are off by some 1e-16 of themselves.
         pairs = torch.arange(64, device=anywhere)
         largest = (at.abs().double()[..., None] * theta ** (-2 * pairs / 128)).amax(-1)
         bound = 1e-6 + 3e-15 * largest[..., None, None]
-        assert bool(((found.double() - near).abs() <= bound).all()), theta
+        assert bool(((actual.double() - near).abs() <= bound).all()), theta
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
@@ -129,25 +129,25 @@ def test_what_does_not_turn_keeps_its_bits(anywhere):
     x = torch.tensor([math.inf, -math.inf, math.nan, -0.0, 1e-45, 3e38] * 4, device=anywhere)
     q = x.expand(1, 3, 2, 24).contiguous()
     q[..., :8] = 1.0
-    found, _ = fusedops.apply_rotary_pos_emb(q, q, rotary_dim=8)
-    assert torch.equal(found[..., 8:].view(torch.int32), q[..., 8:].view(torch.int32))
+    actual, _ = fusedops.apply_rotary_pos_emb(q, q, rotary_dim=8)
+    assert torch.equal(actual[..., 8:].view(torch.int32), q[..., 8:].view(torch.int32))
 
 
 def test_infinities_and_nan_go_by_the_formula(anywhere):
     q = torch.tensor([math.inf, 1.0, 2.0, math.nan], device=anywhere).expand(1, 2, 1, 4)
-    found, _ = fusedops.apply_rotary_pos_emb(q, q, rotary_dim=4, style="interleaved", offset=1)
+    actual, _ = fusedops.apply_rotary_pos_emb(q, q, rotary_dim=4, style="interleaved", offset=1)
     exact = torch.stack(
         [q[0, 0, 0] * math.cos(p) for p in (1, 2)]
     )  # the signs of the first element
-    assert found[0, :, 0, 0].tolist() == [math.copysign(math.inf, e) for e in exact[:, 0].tolist()]
-    assert found[0, :, 0, 2:].isnan().all()
+    assert actual[0, :, 0, 0].tolist() == [math.copysign(math.inf, e) for e in exact[:, 0].tolist()]
+    assert actual[0, :, 0, 2:].isnan().all()
 
 
 def test_turning_back_is_the_inverse(anywhere):
     _, q, k, _ = packed(anywhere, torch.float64)
     how = {"rotary_dim": 64, "offset": 77}
-    there = fusedops.apply_rotary_pos_emb(q, k, **how)
-    back = torch.ops.fusedops.apply_rotary_pos_emb_backward(*there, **how)
+    rotated = fusedops.apply_rotary_pos_emb(q, k, **how)
+    back = torch.ops.fusedops.apply_rotary_pos_emb_backward(*rotated, **how)
     for one, other in zip(back, (q, k), strict=True):
         torch.testing.assert_close(one, other.contiguous(), rtol=1e-14, atol=1e-14)
 
@@ -170,13 +170,13 @@ def test_positions_are_read_when_a_graph_runs(gpu):
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        found = fusedops.apply_rotary_pos_emb(q, k, at, rotary_dim=128)
+        actual = fusedops.apply_rotary_pos_emb(q, k, at, rotary_dim=128)
         at += 1
     for _ in range(2):
         expected = fusedops.apply_rotary_pos_emb(q, k, at, rotary_dim=128)
         graph.replay()
         torch.cuda.synchronize()
-        assert all(torch.equal(x, y) for x, y in zip(found, expected, strict=True))
+        assert all(torch.equal(x, y) for x, y in zip(actual, expected, strict=True))
 
 
 def test_another_offset_is_no_other_graph(anywhere):
@@ -218,12 +218,12 @@ def test_more_than_2_31_elements(gpu):
     q = few.repeat(1, -(-tokens // period), 1, 1)[:, :tokens]
     at = torch.arange(tokens, device=gpu)[None] % period
     expected, _ = fusedops.apply_rotary_pos_emb(few, few[:, :, :1], at[:, :period], rotary_dim=128)
-    found, small = fusedops.apply_rotary_pos_emb(q, q[:, :, :1], at, rotary_dim=128)
+    actual, small = fusedops.apply_rotary_pos_emb(q, q[:, :, :1], at, rotary_dim=128)
     for start in range(0, tokens - period, period):
-        assert torch.equal(found[:, start : start + period], expected), start
-    assert torch.equal(found[:, -1], expected[:, (tokens - 1) % period])
+        assert torch.equal(actual[:, start : start + period], expected), start
+    assert torch.equal(actual[:, -1], expected[:, (tokens - 1) % period])
     assert torch.equal(small[:, -1], expected[:, (tokens - 1) % period, :1])
-    del q, found
+    del q, actual
     torch.cuda.empty_cache()
 
 

@@ -30,9 +30,9 @@ def test_runs_on_the_current_stream(case, gpu):
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         torch.cuda._sleep(50_000_000)  # what follows on another stream would be far ahead
-        found = case.ours(*doubled(args))
+        actual = case.ours(*doubled(args))
     stream.synchronize()
-    assert_close(found, case.exact(*wide(doubled(args))), torch.float32, case)
+    assert_close(actual, case.exact(*wide(doubled(args))), torch.float32, case)
 
 
 @by_case
@@ -42,11 +42,11 @@ def test_is_captured_in_a_graph(case, gpu):
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        found = case.ours(*args)
+        actual = case.ours(*args)
     args[0].copy_(case.inputs(case.strided, torch.float16, gpu)[0])
     graph.replay()
     torch.cuda.synchronize()
-    assert_close(found, case.exact(*wide(args)), torch.float16, case)
+    assert_close(actual, case.exact(*wide(args)), torch.float16, case)
 
 
 def test_gradients_are_captured_in_a_graph(gpu):
@@ -56,10 +56,10 @@ def test_gradients_are_captured_in_a_graph(gpu):
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        found = torch.ops.fusedops.bias_gelu_backward(grad, x, bias)
+        actual = torch.ops.fusedops.bias_gelu_backward(grad, x, bias)
     graph.replay()
     torch.cuda.synchronize()
-    assert all(torch.equal(f, e) for f, e in zip(found, expected, strict=True))
+    assert all(torch.equal(f, e) for f, e in zip(actual, expected, strict=True))
 
 
 @by_case
@@ -73,10 +73,10 @@ def test_compiles_in_one_graph(case, anywhere):
     if case.differentiable:
         args[0].requires_grad_()
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager", dynamic=True)
-    found = compiled(*args)
-    torch.testing.assert_close(found, model(*args))
+    actual = compiled(*args)
+    torch.testing.assert_close(actual, model(*args))
     if case.differentiable:
-        sum(one.sum() for one in found).backward()
+        sum(one.sum() for one in actual).backward()
         assert args[0].grad.shape == args[0].shape
 
 
@@ -99,11 +99,11 @@ def test_vmap_is_a_loop(case, anywhere):
     each = [case.inputs(case.tiny, torch.float32, anywhere) for _ in range(3)]
     expected = [outputs(case.ours(*args)) for args in each]
     stacked = [torch.stack(tensors, 1) for tensors in zip(*each, strict=True)]
-    found = outputs(torch.vmap(case.ours, in_dims=1)(*stacked))
-    for at, one in enumerate(found):
+    actual = outputs(torch.vmap(case.ours, in_dims=1)(*stacked))
+    for at, one in enumerate(actual):
         torch.testing.assert_close(one, torch.stack([results[at] for results in expected]))
     rows = torch.vmap(lambda x: case.ours(x, *each[0][1:]))(torch.stack([a[0] for a in each]))
-    assert outputs(rows)[0].shape == outputs(found)[0].shape
+    assert outputs(rows)[0].shape == outputs(actual)[0].shape
 
 
 @by_case

@@ -21,10 +21,10 @@ TOLERANCE = {
 }
 
 
-def check(found, truth, dtype):
+def check(actual, truth, dtype):
     absolute = 1e-12 if dtype == torch.float64 else 2e-6
     torch.testing.assert_close(
-        found.double(), truth, rtol=TOLERANCE[dtype], atol=absolute, equal_nan=True
+        actual.double(), truth, rtol=TOLERANCE[dtype], atol=absolute, equal_nan=True
     )
 
 
@@ -74,10 +74,10 @@ def test_calls_drawn_at_random(dtype, anywhere):
             "mp_size": mp_size,
         }
         alibi = random.choice((alibi, None, None))
-        found = softmax(scores, mask, alibi, **keywords)
+        actual = softmax(scores, mask, alibi, **keywords)
         truth = exact(scores.double(), widened(mask), widened(alibi), **keywords)
-        assert found.is_contiguous()
-        check(found, truth, dtype)
+        assert actual.is_contiguous()
+        check(actual, truth, dtype)
 
 
 @by_dtype
@@ -147,8 +147,8 @@ def test_what_is_dropped_is_not_looked_at(dtype, anywhere):
         assert torch.equal(softmax(other, causal=True, window=9), expected)
         mask = torch.zeros_like(scores).masked_fill(hidden, bad)
         assert torch.equal(softmax(scores, mask, causal=True, window=9), expected)
-        kept = softmax(other, ~hidden)
-        check(kept, expected.double(), dtype)
+        remaining = softmax(other, ~hidden)
+        check(remaining, expected.double(), dtype)
 
 
 def test_large_numbers(anywhere):
@@ -189,9 +189,9 @@ def test_alibi_of_long_rows_is_exact(gpu):
     """The first queries of a long prompt, whose keys are far from the last."""
     scores = torch.randn(1, 2, 10_000, 10_000, device=gpu)
     slopes = torch.tensor([0.5, 0.25], device=gpu)
-    found = softmax(scores, None, slopes, causal=True)[:, :, :16, :16]
+    actual = softmax(scores, None, slopes, causal=True)[:, :, :16, :16]
     first = scores[:, :, :16, :16].double()
-    check(found, exact(first, None, slopes.double(), causal=True), torch.float32)
+    check(actual, exact(first, None, slopes.double(), causal=True), torch.float32)
 
 
 @by_dtype
@@ -238,13 +238,13 @@ def test_gradient_beside_a_mask(dtype, anywhere):
         slopes = torch.rand(3, device=anywhere).to(dtype)
         grad = torch.randn(2, 3, 4, keys, device=anywhere).to(dtype)
         keywords = {"causal": True, "scale": 0.3}
-        (found,) = torch.autograd.grad(softmax(scores, mask, slopes, **keywords), scores, grad)
+        (actual,) = torch.autograd.grad(softmax(scores, mask, slopes, **keywords), scores, grad)
         y = exact(scores.detach().double(), mask.double(), slopes.double(), **keywords)
         truth = 0.3 * y * (grad - (grad * y).sum(-1, keepdim=True))
-        error = (found.double() - truth).norm() / truth.norm()
-        assert found.dtype == dtype
+        error = (actual.double() - truth).norm() / truth.norm()
+        assert actual.dtype == dtype
         assert error < max(8 * torch.finfo(dtype).eps, 1e-14)
-        assert found[:, :, 0].count_nonzero() == 0
+        assert actual[:, :, 0].count_nonzero() == 0
 
 
 def test_masks_and_biases_have_no_gradient(anywhere):
@@ -316,9 +316,9 @@ def test_more_than_2_31_elements(keys, gpu):
     mask = torch.randn(1, 1, rows, keys, device=gpu).bfloat16()
     many = few.expand(times, 1, rows, keys).contiguous()
     for arguments in ((None,), (mask,)):
-        expected, found = softmax(few, *arguments), softmax(many, *arguments)
-        assert (found == expected).all()
-        del found
+        expected, actual = softmax(few, *arguments), softmax(many, *arguments)
+        assert (actual == expected).all()
+        del actual
     back = torch.ops.fusedops.softmax_backward(many, many)
     assert torch.equal(back[-1:], torch.ops.fusedops.softmax_backward(few, few))
     del many, back

@@ -25,11 +25,11 @@ def test_an_entry_point_gives_its_operators_bits(case, dtype, gpu):
     if dtype not in case.dtypes:
         pytest.skip(f"{case.name} is not for {dtype}")
     args = case.inputs(case.strided, dtype, gpu)
-    turned = args[0].transpose(0, -1).contiguous().transpose(0, -1)
-    for first in (args[0], turned):
-        found = outputs(typed(case, dtype)(*copies((first, *args[1:]))))
+    strided = args[0].transpose(0, -1).contiguous().transpose(0, -1)
+    for first in (args[0], strided):
+        actual = outputs(typed(case, dtype)(*copies((first, *args[1:]))))
         expected = outputs(case.ours(first, *args[1:]))
-        assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+        assert all(torch.equal(one, other) for one, other in zip(actual, expected, strict=True))
 
 
 def test_the_module_has_every_operator_for_every_type():
@@ -38,11 +38,11 @@ def test_the_module_has_every_operator_for_every_type():
         pytest.skip("no extension module is loaded: the entry points are Python's")
     for op in OPS:
         for suffix in SUFFIXES.values() if op.public else ():
-            found = getattr(module, f"{op.name}_{suffix}")
-            assert getattr(fusedops, f"{op.name}_{suffix}") is found
+            actual = getattr(module, f"{op.name}_{suffix}")
+            assert getattr(fusedops, f"{op.name}_{suffix}") is actual
             ours = signature(getattr(fusedops, op.name)).parameters.values()
             assert [(one.name, one.kind, one.default) for one in ours] == [
-                (one.name, one.kind, one.default) for one in signature(found).parameters.values()
+                (one.name, one.kind, one.default) for one in signature(actual).parameters.values()
             ]
 
 

@@ -20,7 +20,7 @@ def check(case, args, dtype):
     assert_close(case.ours(*args), exact, dtype, case)
 
 
-def of_case(case, dtype):
+def skip_other_dtypes(case, dtype):
     if dtype not in case.dtypes:
         pytest.skip(f"{case.name} is not for {dtype}")
 
@@ -33,7 +33,7 @@ def test_every_public_operator_has_a_case():
 @by_case
 @by_dtype
 def test_values_on_the_cpu(case, dtype):
-    of_case(case, dtype)
+    skip_other_dtypes(case, dtype)
     for shape in (*case.empty, *case.small):
         check(case, case.inputs(shape, dtype, torch.device("cpu")), dtype)
 
@@ -41,7 +41,7 @@ def test_values_on_the_cpu(case, dtype):
 @by_case
 @by_dtype
 def test_values_on_the_gpu(case, dtype, gpu):
-    of_case(case, dtype)
+    skip_other_dtypes(case, dtype)
     for shape in (*case.empty, *case.small, *case.large):
         check(case, case.inputs(shape, dtype, gpu), dtype)
 
@@ -55,7 +55,7 @@ def test_values_on_a_gpu_that_is_not_the_current_one(case, other_gpu):
 @by_case
 @by_dtype
 def test_strides_and_alignment(case, dtype, anywhere):
-    of_case(case, dtype)
+    skip_other_dtypes(case, dtype)
     args = case.inputs(case.strided, dtype, anywhere)
     for at, arg in enumerate(args):
         if isinstance(arg, Tensor):

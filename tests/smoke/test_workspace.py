@@ -9,10 +9,10 @@ import torch
 import fusedops
 
 
-def made(device, **sizes):
-    wanted = {"hidden": 128, "heads": 4, "kv_heads": 2, "layers": 3, "max_batch": 2}
-    wanted |= {"max_tokens": 10, "dtype": torch.float16, "device": device, **sizes}
-    return fusedops.Workspace(**wanted)
+def make_workspace(device, **sizes):
+    arguments = {"hidden": 128, "heads": 4, "kv_heads": 2, "layers": 3, "max_batch": 2}
+    arguments |= {"max_tokens": 10, "dtype": torch.float16, "device": device, **sizes}
+    return fusedops.Workspace(**arguments)
 
 
 def tensors(workspace):
@@ -23,7 +23,7 @@ def tensors(workspace):
 
 @pytest.mark.parametrize("sizes", [{}, {"hidden": 20}, {"heads": 64, "dtype": torch.float32}])
 def test_regions_are_disjoint_and_aligned(sizes, anywhere):
-    workspace = made(anywhere, **sizes)
+    workspace = make_workspace(anywhere, **sizes)
     spans = sorted((one.data_ptr(), one.data_ptr() + one.nbytes) for one in tensors(workspace))
     spans = [(begin, end) for begin, end in spans if end > begin]
     assert all(begin % 256 == 0 for begin, _ in spans)
@@ -34,41 +34,41 @@ def test_regions_are_disjoint_and_aligned(sizes, anywhere):
 def test_it_is_one_allocation(counted_gpu):
     torch.cuda.synchronize()
     before = torch.cuda.memory_stats(counted_gpu)["allocation.all.allocated"]
-    workspace = made(counted_gpu)
+    workspace = make_workspace(counted_gpu)
     assert torch.cuda.memory_stats(counted_gpu)["allocation.all.allocated"] == before + 1
-    held = torch.cuda.memory_allocated(counted_gpu)
+    allocated = torch.cuda.memory_allocated(counted_gpu)
     workspace.release()
-    assert held - torch.cuda.memory_allocated(counted_gpu) >= workspace.bytes()
+    assert allocated - torch.cuda.memory_allocated(counted_gpu) >= workspace.bytes()
 
 
 def test_a_result_outlives_its_workspace(anywhere):
-    workspace = made(anywhere)
+    workspace = make_workspace(anywhere)
     qkv = torch.randn(2, 1, 8 * 32, device=anywhere).half()
     with torch.no_grad():
-        found = fusedops.softmax_context(qkv, workspace=workspace, layer_id=2, heads=4)
-    kept = found.clone()
+        actual = fusedops.softmax_context(qkv, workspace=workspace, layer_id=2, heads=4)
+    copy = actual.clone()
     begin = workspace.memory.context.data_ptr()
-    assert found.data_ptr() == begin
+    assert actual.data_ptr() == begin
     workspace.release()
     del workspace
     gc.collect()
     filler = [torch.full((1 << 12,), 7.0, device=anywhere) for _ in range(200)]
-    assert torch.equal(found, kept)
+    assert torch.equal(actual, copy)
     assert len(filler) == 200
 
 
 def test_memory_is_freed_with_its_last_result(counted_gpu):
     before = torch.cuda.memory_allocated(counted_gpu)
-    workspace = made(counted_gpu, max_tokens=4096)
-    found = workspace.memory.context[:1]
+    workspace = make_workspace(counted_gpu, max_tokens=4096)
+    actual = workspace.memory.context[:1]
     workspace.release()
     assert torch.cuda.memory_allocated(counted_gpu) - before >= workspace.bytes()
-    del found
+    del actual
     assert torch.cuda.memory_allocated(counted_gpu) == before
 
 
 def test_release_and_retake(anywhere):
-    workspace = made(anywhere)
+    workspace = make_workspace(anywhere)
     qkv = torch.randn(2, 4, 8 * 32, device=anywhere).half()
     how = {"workspace": workspace, "heads": 4}
     with torch.no_grad():
@@ -86,7 +86,7 @@ def test_release_and_retake(anywhere):
 
 
 def test_reset(anywhere):
-    workspace = made(anywhere)
+    workspace = make_workspace(anywhere)
     workspace.positions.fill_(5)
     workspace.count(5)
     workspace.reset()
@@ -95,7 +95,7 @@ def test_reset(anywhere):
 
 
 def test_counting(anywhere):
-    workspace = made(anywhere)
+    workspace = make_workspace(anywhere)
     workspace.count(7)
     assert workspace.tokens == 7
     says = r"Workspace.count: tokens: expected at most 3 tokens .* beside the 7 .*, found 4"
@@ -105,13 +105,13 @@ def test_counting(anywhere):
 
 
 def test_the_table_names_every_region(anywhere):
-    workspace = made(anywhere)
-    shown = repr(workspace)
+    workspace = make_workspace(anywhere)
+    text = repr(workspace)
     for region in workspace.layout.regions:
-        line = next(line for line in shown.splitlines() if line.split()[0] == region.name)
+        line = next(line for line in text.splitlines() if line.split()[0] == region.name)
         assert line.split()[1:3] == [str(region.offset), str(region.bytes)]
-    assert str(workspace.bytes()) in shown
-    assert "0 of 10 tokens" in shown
+    assert str(workspace.bytes()) in text
+    assert "0 of 10 tokens" in text
 
 
 @pytest.mark.parametrize(
@@ -128,4 +128,4 @@ def test_the_table_names_every_region(anywhere):
 )
 def test_wrong_sizes(sizes, message, anywhere):
     with pytest.raises(ValueError, match=f"Workspace: {message}"):
-        made(anywhere, **sizes)
+        make_workspace(anywhere, **sizes)

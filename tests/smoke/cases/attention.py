@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 import fusedops
-from cases.rotary import turned
+from cases.rotary import rotate
 
 
 def attention(
@@ -66,7 +66,7 @@ def exact(qkv: Tensor, heads: int, kv_heads: int, dtype: torch.dtype, **how: obj
     theta = how.pop("theta", 10000.0)
     if rotary_dim:
         at = torch.arange(qkv.shape[1], device=qkv.device)[None]
-        q, k = (turned(one, at, rotary_dim, interleaved=interleaved, theta=theta) for one in (q, k))
+        q, k = (rotate(one, at, rotary_dim, interleaved=interleaved, theta=theta) for one in (q, k))
         k = k.to(dtype).double()
     how.setdefault("scale", q.shape[-1] ** -0.5)
     return attention(q, k, v, **how)

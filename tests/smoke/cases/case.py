@@ -139,11 +139,11 @@ def copies(args: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(arg.clone() if isinstance(arg, Tensor) else arg for arg in args)
 
 
-def outputs(found: Any) -> tuple[Tensor, ...]:
+def outputs(result: Any) -> tuple[Tensor, ...]:
     """The results, however many."""
-    if found is None:
+    if result is None:
         return ()
-    return (found,) if isinstance(found, Tensor) else tuple(found)
+    return (result,) if isinstance(result, Tensor) else tuple(result)
 
 
 def wide(args: Sequence[Any]) -> tuple[Any, ...]:

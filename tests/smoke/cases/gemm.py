@@ -97,14 +97,14 @@ def of(*names: str) -> Callable[[Shape, torch.dtype, torch.device], tuple[Any, .
 
     def make(shape: Shape, dtype: torch.dtype, device: torch.device) -> tuple[Any, ...]:
         have = parts(shape, dtype, device)
-        found: list[Any] = []
+        arguments: list[Any] = []
         for name in names:
             if name.endswith("8"):
                 dense = have[name[:-1]]
-                found += fusedops.quantize(dense.float(), 1 if dense.shape[0] % 3 else 3)
+                arguments += fusedops.quantize(dense.float(), 1 if dense.shape[0] % 3 else 3)
             else:
-                found.append(have[name])
-        return tuple(found)
+                arguments.append(have[name])
+        return tuple(arguments)
 
     return make
 

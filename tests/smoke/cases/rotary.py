@@ -1,4 +1,4 @@
-"""Queries and keys turned by their positions."""
+"""Queries and keys rotated by their positions."""
 
 import torch
 from torch import Tensor
@@ -7,7 +7,7 @@ import fusedops
 from cases.case import Case, Make, Shape, randn
 
 
-def turned(
+def rotate(
     heads: Tensor, at: Tensor, rotary_dim: int, *, interleaved: bool = False, theta: float = 1e4
 ) -> Tensor:
     """Heads [B, S, H, D] as complex numbers a + bi times e^(angle i), at positions [B or 1, S]."""
@@ -43,7 +43,7 @@ def _case(
         at = torch.arange(q.shape[1], device=q.device)[None] if positions is None else positions
         at = at + keywords.get("offset", 0)
         interleaved = keywords.get("style") == "interleaved"
-        return tuple(turned(one, at, rotary_dim, interleaved=interleaved) for one in (q, k))
+        return tuple(rotate(one, at, rotary_dim, interleaved=interleaved) for one in (q, k))
 
     last = widths[-1]
     return Case(

@@ -29,8 +29,8 @@ def test_an_entry_point_is_its_operator_for_one_type(case, suffix):
     names = list(inspect.signature(getattr(fusedops, case.op)).parameters)
     named = dict(zip(names, copies(args), strict=False))
     by_position = function(*copies(args), **case.keywords)
-    for found in (by_position, function(**named, **case.keywords)):
-        assert all(torch.equal(x, y) for x, y in zip(outputs(found), expected, strict=True))
+    for actual in (by_position, function(**named, **case.keywords)):
+        assert all(torch.equal(x, y) for x, y in zip(outputs(actual), expected, strict=True))
     assert function.__name__ == f"{case.op}_{suffix}"
     assert list(inspect.signature(function).parameters) == names
 

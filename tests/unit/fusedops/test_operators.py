@@ -32,9 +32,9 @@ def test_public_function_is_exported_documented_and_has_the_schemas_arguments(op
     for section in ("Args:", "Returns:", "Raises:"):
         assert section in function.__doc__
     declared = call(op)._schema.arguments
-    found = inspect.signature(function).parameters
-    assert list(found) == [argument.name for argument in declared]
-    for argument, parameter in zip(declared, found.values(), strict=True):
+    actual = inspect.signature(function).parameters
+    assert list(actual) == [argument.name for argument in declared]
+    for argument, parameter in zip(declared, actual.values(), strict=True):
         assert argument.kwarg_only == (parameter.kind is parameter.KEYWORD_ONLY)
         if argument.has_default_value():
             assert parameter.default == argument.default_value

@@ -20,12 +20,12 @@ def gelu(v, form):
     return v * torch.sigmoid(2 * math.sqrt(2 / math.pi) * (v + 0.044715 * v**3))
 
 
-def close(found, exact, dtype):
-    assert found.dtype == dtype
-    assert found.is_contiguous()
+def close(actual, exact, dtype):
+    assert actual.dtype == dtype
+    assert actual.is_contiguous()
     eps = torch.finfo(dtype).eps
     torch.testing.assert_close(
-        found.double(), exact, rtol=max(0.51 * eps, 4e-7 if eps > 1e-12 else 8 * eps), atol=2e-6
+        actual.double(), exact, rtol=max(0.51 * eps, 4e-7 if eps > 1e-12 else 8 * eps), atol=2e-6
     )
 
 
@@ -48,8 +48,8 @@ def test_bias_operators(shape, dtype, seed, turn):
 @settings(max_examples=60)
 def test_vector_add(shape, dtype, gamma):
     a, b = torch.randn(shape).to(dtype), torch.randn(shape).to(dtype)
-    found = fusedops.vector_add(a, b, gamma=gamma)
-    close(found, gamma * a.double() + b.double(), dtype)
+    actual = fusedops.vector_add(a, b, gamma=gamma)
+    close(actual, gamma * a.double() + b.double(), dtype)
 
 
 def test_16_bit_results_are_rounded_once():
