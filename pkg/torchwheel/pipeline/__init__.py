@@ -1,1 +1,4 @@
-"""From a matrix to a folder of proven wheels and their index."""
+"""`torchwheel wheels`: from a matrix to a folder of proven wheels and their index.
+
+Read wheels.py, variant.py, then on_host.py or in_container.py, repair.py, proof.py, records.py.
+"""

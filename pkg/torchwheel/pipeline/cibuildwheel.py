@@ -1,4 +1,4 @@
-"""The options that cibuildwheel gets for one variant, as data and as its TOML file."""
+"""The options of cibuildwheel for one variant, as data and as its TOML file."""
 
 import dataclasses
 import json
@@ -45,7 +45,7 @@ _INSIDE_TESTS = f"PYTHONPATH={TORCHWHEEL} {_INSIDE}"
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class ContainerOptions:
     """The options of one container build.
 
     Attributes:
@@ -55,11 +55,11 @@ class Options:
         python: e.g. "3.12".
         volumes: the mounts.
         user: "uid:gid" of the container; None for the image's user.
-        passed: names of variables that are handed through; their values are written nowhere.
+        forwarded: names of variables that are handed through; their values are written nowhere.
         environment: variables of the build and of the tests.
         project: name of the distribution.
         tests: folder of the smoke tests; None if the wheel is tried elsewhere.
-        chosen: the files of that folder that run; all if empty.
+        chosen_tests: the files of that folder that run; all if empty.
         requires: installed before the wheel: torch, pytest.
         bundled: whether the wheels in BUNDLED are installed before it.
     """
@@ -70,12 +70,12 @@ class Options:
     python: str
     volumes: tuple[Volume, ...]
     user: str | None
-    passed: tuple[str, ...]
+    forwarded: tuple[str, ...]
     environment: Mapping[str, str]
     project: str
     tests: str | None
     requires: tuple[str, ...]
-    chosen: tuple[str, ...] = ()
+    chosen_tests: tuple[str, ...] = ()
     bundled: bool = False
 
     @property
@@ -84,9 +84,9 @@ class Options:
         return f"{python_tag(self.python)}-manylinux_x86_64"
 
 
-def settings(options: Options) -> dict[str, object]:
+def settings(options: ContainerOptions) -> dict[str, object]:
     """The table `tool.cibuildwheel`."""
-    create = [f"--label={LABEL}={options.run}", *(f"--env={name}" for name in options.passed)]
+    create = [f"--label={LABEL}={options.run}", *(f"--env={name}" for name in options.forwarded)]
     create += [f"--user={options.user}"] * (options.user is not None)
     create += volume_options(options.volumes)
     table: dict[str, object] = {
@@ -112,7 +112,7 @@ def settings(options: Options) -> dict[str, object]:
             "before-test": install + f" {BUNDLED}/*.whl" * options.bundled,
             "test-sources": [options.tests],
             "test-command": " && ".join(
-                _test_commands(options.project, select_tests(options.tests, options.chosen))
+                _test_commands(options.project, select_tests(options.tests, options.chosen_tests))
             ),
         }
     return table
@@ -126,7 +126,7 @@ def _test_commands(project: str, tests: Sequence[str]) -> Sequence[str]:
     )
 
 
-def options_toml(options: Options) -> str:
+def options_toml(options: ContainerOptions) -> str:
     """The settings as a file for `cibuildwheel --config-file`."""
     lines = [f"{key} = {_value(value)}" for key, value in settings(options).items()]
     return "\n".join(["[tool.cibuildwheel]", *lines]) + "\n"
@@ -163,7 +163,7 @@ def options_of(
     image: Built,
     torch: Path,
     environ: Mapping[str, str] = os.environ,
-) -> Options:
+) -> ContainerOptions:
     """The options that build one variant; `torch` is the folder of its torch's headers."""
     toolkit = variant.toolkit
     if toolkit is None:
@@ -174,11 +174,11 @@ def options_of(
         (str(run.variant_folder(variant)), VARIANT, "rw"),
         (str(run.shared_folder(toolkit, image.compilers)), SHARED, "rw"),
     ]
-    passed = _compiler_cache(environ)
+    forwarded = _compiler_cache(environ)
     environment = {
         "PYTHONPATH": TORCHWHEEL,
         "MAX_JOBS": str(run.jobs),
-        **build_environment(variant, _build_paths(variant), "sccache" if passed else ""),
+        **build_environment(variant, _build_paths(variant), "sccache" if forwarded else ""),
     }
     if toolkit.backend == "rocm":
         # PyPI has no torch for ROCm, so the wheel is tried in a torch for CUDA: its kernels are
@@ -197,7 +197,7 @@ def options_of(
     if bundled:
         volumes.append((str(run.dist / BUNDLED_FOLDER), BUNDLED, "ro"))
     more_volumes, more = index_options(environ)
-    if passed:
+    if forwarded:
         # A server of the container's own: on the host's network another server may have the usual
         # port, and it cannot read these files.
         environment["SCCACHE_SERVER_UDS"] = "/tmp/sccache.sock"  # noqa: S108 - in the container
@@ -205,19 +205,19 @@ def options_of(
     torch_pin = (
         f"torch=={smoke.torch}" if variant.abi == "stable" else f"torch{variant.torch_range}"
     )
-    return Options(
+    return ContainerOptions(
         engine=engine,
         run=run.id,
         image=image.reference,
         python=python_of(run.matrix, variant),
         volumes=(*volumes, *more_volumes),
         user=f"{os.geteuid()}:{os.getegid()}" if os.geteuid() else None,
-        passed=passed,
+        forwarded=forwarded,
         environment={**environment, **more},
         project=run.matrix.project.name,
         tests=None if cross else smoke.tests,
         requires=(torch_pin, *smoke.requires),
-        chosen=smoke.without_gpu,
+        chosen_tests=smoke.without_gpu,
         bundled=bundled,
     )
 

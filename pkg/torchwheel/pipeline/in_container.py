@@ -88,7 +88,7 @@ def _cibuildwheel(
     run: Run,
     variant: Variant,
     engine: Engine,
-    options: cibw.Options,
+    options: cibw.ContainerOptions,
     project: Path,
     config: Path,
     wheels: Path,

@@ -45,11 +45,11 @@ def _difference(first: Path, second: Path) -> str:
     """Where two wheels differ: in their names, or the first member with other bytes."""
     if first.name != second.name:
         return f"the second build is named {second.name}, not {first.name}"
-    with zipfile.ZipFile(first) as one, zipfile.ZipFile(second) as other:
-        names = sorted({*one.namelist(), *other.namelist()}, key=lambda n: (".dist-info/" in n, n))
+    with zipfile.ZipFile(first) as left, zipfile.ZipFile(second) as right:
+        names = sorted({*left.namelist(), *right.namelist()}, key=lambda n: (".dist-info/" in n, n))
         for name in names:
-            if name not in one.namelist() or name not in other.namelist():
+            if name not in left.namelist() or name not in right.namelist():
                 return f"{name} is in one of two builds of {first.name} only"
-            if one.read(name) != other.read(name):
+            if left.read(name) != right.read(name):
                 return f"{name} differs between two builds of {first.name}"
     return f"two builds of {first.name} pack the same files differently"

@@ -60,21 +60,21 @@ def repair(wheel: Path, out: Path, borrowed: Iterable[str] = ()) -> Path:
         command += ["--exclude", name]
     env = {**os.environ, "PATH": path_with_scripts(os.environ)}
     done = process.run([*command, "--wheel-dir", out, wheel], env=env)
-    found = list(out.glob("*.whl"))
-    if done.status or len(found) != 1:
-        why = done.reason(otherwise="no wheel came out")
-        raise program_error(f"auditwheel repair {wheel.name}: {why}")
-    return found[0]
+    repaired = list(out.glob("*.whl"))
+    if done.status or len(repaired) != 1:
+        reason = done.reason(otherwise="no wheel came out")
+        raise program_error(f"auditwheel repair {wheel.name}: {reason}")
+    return repaired[0]
 
 
-# The oldest date a zip can hold: the day of the build must not show.
+# The oldest date that a zip can hold, so that the bytes do not depend on the day of the build.
 _DATE = (1980, 1, 1, 0, 0, 0)
 _GENERATOR = re.compile(rb"^Generator: .*$", re.MULTILINE)
 _TORCH = re.compile(r"Requires-Dist:\s*torch(?![\w.-])", re.IGNORECASE)
 
 
 def stamp(wheel: Path, claims: Claims, out: Path) -> Path:
-    """A copy of `wheel` in `out` that carries `claims`, packed the same way on every machine."""
+    """A copy of `wheel` in `out` with `claims` in it; equal inputs give equal bytes everywhere."""
     _, version, _, _ = parse_wheel_filename(wheel.name)
     own = f"{version.local}." if version.local else ""
     if own and not (claims.local or "").startswith(own):
@@ -94,13 +94,13 @@ def stamp(wheel: Path, claims: Claims, out: Path) -> Path:
     renamed[f"{new}/METADATA"] = _metadata(metadata, stamped, claims.torch_range).encode()
     renamed[f"{new}/{claims_file.FILE}"] = claims_file.dumps(claims).encode()
     project, _, tags = wheel.name.split("-", 2)
-    return _packed(renamed, new, out / f"{project}-{stamped}-{tags}")
+    return _write_packed(renamed, new, out / f"{project}-{stamped}-{tags}")
 
 
 def repack(wheel: Path, out: Path) -> Path:
-    """A copy of `wheel` in `out` that claims nothing, packed the same way on every machine."""
+    """A copy of `wheel` in `out`, without claims; equal inputs give equal bytes everywhere."""
     members = _members(wheel)
-    return _packed(members, _dist_info(members, wheel.name), out / wheel.name)
+    return _write_packed(members, _dist_info(members, wheel.name), out / wheel.name)
 
 
 def _members(wheel: Path) -> dict[str, bytes]:
@@ -108,9 +108,9 @@ def _members(wheel: Path) -> dict[str, bytes]:
         return {n: archive.read(n) for n in archive.namelist() if not n.endswith("/")}
 
 
-def _packed(members: dict[str, bytes], dist_info: str, target: Path) -> Path:
+def _write_packed(members: dict[str, bytes], dist_info: str, target: Path) -> Path:
     generator = f"Generator: torchwheel ({__version__})".encode()
-    # The packer is us; and another setuptools must not give other bytes.
+    # torchwheel packs the wheel; and another setuptools must not change the bytes.
     wheel_file = _GENERATOR.sub(generator, members[f"{dist_info}/WHEEL"])
     record = f"{dist_info}/RECORD"
     own = {n: data for n, data in members.items() if n != record}
@@ -119,10 +119,10 @@ def _packed(members: dict[str, bytes], dist_info: str, target: Path) -> Path:
 
 
 def _dist_info(members: dict[str, bytes], wheel: str) -> str:
-    found = {n.split("/")[0] for n in members if n.split("/")[0].endswith(".dist-info")}
-    if len(found) != 1:
-        raise TorchwheelError(f"{wheel}: one dist-info folder expected, {len(found)} found")
-    return found.pop()
+    folders = {n.split("/")[0] for n in members if n.split("/")[0].endswith(".dist-info")}
+    if len(folders) != 1:
+        raise TorchwheelError(f"{wheel}: one dist-info folder expected, {len(folders)} found")
+    return folders.pop()
 
 
 def _metadata(text: str, version: str, torch: str) -> str:

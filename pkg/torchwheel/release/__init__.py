@@ -1,1 +1,1 @@
-"""From folders of artifacts to a release: every wheel proven, or nothing is published."""
+"""`torchwheel assemble`: verifies the artifacts of a release and writes it as one folder."""

@@ -1,1 +1,1 @@
-"""Builds wheels of other people's extensions: any project with a setup.py, for one torch."""
+"""`torchwheel build`: wheels of third-party extensions, each for one torch and one Python."""

@@ -1,4 +1,4 @@
-"""Unpacks an sdist with distrust: plain files, all of them inside one folder."""
+"""Unpacks an sdist as if it were hostile: it writes plain files only, all below one folder."""
 
 import lzma
 import posixpath
@@ -17,7 +17,7 @@ PROJECT = ("pyproject.toml", "setup.py")
 
 
 def is_project(folder: Path) -> bool:
-    """Whether pip could build what lies in `folder`."""
+    """Whether pip could build `folder`."""
     return any((folder / name).is_file() for name in PROJECT)
 
 
@@ -29,13 +29,13 @@ def unpack(archive: Path, target: Path) -> Path:
         else:
             _unpack_tar(archive, target)
     tops = [path for path in target.iterdir() if path.is_dir()]
-    found = [path for path in (target, *tops) if is_project(path)]
-    if not found or (len(tops) > 1 and found[0] != target):
+    projects = [path for path in (target, *tops) if is_project(path)]
+    if not projects or (len(tops) > 1 and projects[0] != target):
         raise UsageError(
             f"{archive.name}: one folder with {' or '.join(PROJECT)} expected in it, "
             f"found {', '.join(sorted(path.name for path in target.iterdir())) or 'nothing'}"
         )
-    return found[0]
+    return projects[0]
 
 
 def _unpack_zip(archive: Path, target: Path) -> None:
@@ -51,23 +51,23 @@ def _unpack_tar(archive: Path, target: Path) -> None:
     where = archive.name
     try:
         with tarfile.open(archive) as opened:
-            members = _judged(opened, where, archive.stat().st_size)
+            members = _members(opened, where, archive.stat().st_size)
             for name, member in members.items():
-                plain = _named_by(member, members, where)
-                source = opened.extractfile(plain)
+                file = _file_of(member, members, where)
+                source = opened.extractfile(file)
                 if source is not None:
-                    _write(source, path_inside(target, name, where), bool(plain.mode & 0o100))
+                    _write(source, path_inside(target, name, where), bool(file.mode & 0o100))
     except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, ValueError) as error:
         raise TorchwheelError(f"{where}: not a whole tar archive: {error}") from error
     except OSError as error:
-        if error.errno is None:  # gzip and bzip2 speak so of bent data
+        if error.errno is None:  # gzip and bzip2 report malformed data so
             raise TorchwheelError(f"{where}: not a whole tar archive: {error}") from error
         raise TorchwheelError(f"{where}: {error.strerror}: {error.filename}") from error
 
 
-def _judged(opened: tarfile.TarFile, where: str, packed: int) -> Mapping[str, tarfile.TarInfo]:
-    """Files and links by their names; one that no source archive has is refused."""
-    found: dict[str, tarfile.TarInfo] = {}
+def _members(opened: tarfile.TarFile, where: str, packed: int) -> Mapping[str, tarfile.TarInfo]:
+    """Files and links by their names; raise for a member that no source archive has."""
+    members: dict[str, tarfile.TarInfo] = {}
     total = 0
     for member in opened:
         name = posixpath.normpath(member.name)
@@ -78,32 +78,32 @@ def _judged(opened: tarfile.TarFile, where: str, packed: int) -> Mapping[str, ta
             raise TorchwheelError(f"{where}: unpacks to more than {archives.MAX_RATIO} times")
         if member.isdir():
             continue
-        if name in found:
+        if name in members:
             raise TorchwheelError(f"{where}: member {name!r} is there twice")
         if not (member.isreg() or member.issym() or member.islnk()):
             raise TorchwheelError(f"{where}: member {name!r} is a special file")
-        found[name] = member
-    # The checksum is behind the last byte, and tarfile stops before it.
+        members[name] = member
+    # Read to the end: the checksum is behind the last member, where tarfile stops.
     while opened.fileobj is not None and opened.fileobj.read(1 << 20):
         pass
-    return found
+    return members
 
 
-def _named_by(
+def _file_of(
     member: tarfile.TarInfo, members: Mapping[str, tarfile.TarInfo], where: str
 ) -> tarfile.TarInfo:
-    """The member itself, or the plain file of the archive that a link names."""
+    """The member itself or, of a link, the plain file of the archive that it leads to."""
     if member.isreg():
         return member
-    # A symbolic link counts from its own folder, a hard link from the archive's root.
+    # A symbolic link is relative to its own folder, a hard link to the archive's root.
     start = posixpath.dirname(member.name) if member.issym() else ""
-    plain = members.get(posixpath.normpath(posixpath.join(start, member.linkname)))
-    if plain is None or not plain.isreg():
+    file = members.get(posixpath.normpath(posixpath.join(start, member.linkname)))
+    if file is None or not file.isreg():
         raise TorchwheelError(
             f"{where}: member {member.name!r} is a link to {member.linkname!r}, "
             "which is no file of the archive"
         )
-    return plain
+    return file
 
 
 def _write(source: IO[bytes], target: Path, executable: bool) -> None:

@@ -13,7 +13,7 @@ from torchwheel.image.engine import Engine
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import resolve
 from torchwheel.pipeline import cibuildwheel
-from torchwheel.pipeline.cibuildwheel import Options, options_toml, settings
+from torchwheel.pipeline.cibuildwheel import ContainerOptions, options_toml, settings
 from torchwheel.pipeline.run import Run
 
 ROOT = Path(__file__).parents[3]
@@ -64,7 +64,7 @@ def test_the_file_says_what_the_settings_say(tmp_path, monkeypatch):
 def test_no_text_breaks_the_file(text):
     import tomllib
 
-    made = Options(
+    made = ContainerOptions(
         "podman", "1", text, "3.12", ((text, "/x", "ro"),), None, (), {"A": text}, "p", None, ()
     )
     assert tomllib.loads(options_toml(made))["tool"]["cibuildwheel"] == settings(made)
@@ -85,7 +85,7 @@ def test_a_wheel_for_another_machine_is_not_tried(tmp_path, monkeypatch):
 
 def test_the_chosen_tests_are_run_or_all(tmp_path, monkeypatch):
     made = options_for("cu130-stable", tmp_path, monkeypatch)
-    some = dataclasses.replace(made, chosen=("test_a.py", "test_b.py"))
+    some = dataclasses.replace(made, chosen_tests=("test_a.py", "test_b.py"))
     commands = [str(settings(one)["test-command"]).split(" && ")[1] for one in (made, some)]
     assert commands[0].endswith(".xml tests/smoke")
     assert commands[1].endswith(".xml tests/smoke/test_a.py tests/smoke/test_b.py")
@@ -164,4 +164,4 @@ def test_a_shared_compiler_cache_is_used_and_its_secrets_are_not_written_down(
     environ = {"SCCACHE_CACHE_SIZE": "1G", "SCCACHE_BUCKET": ""}
     bare = options_for("cu130-stable", tmp_path, monkeypatch, environ)
     assert "TORCHWHEEL_LAUNCHER" not in bare.environment
-    assert bare.passed == ()
+    assert bare.forwarded == ()
