@@ -10,7 +10,7 @@ import pytest
 
 from torchwheel.index.build import build_index
 from torchwheel.index.contents import IndexedWheel
-from torchwheel.index.serve import JSON, serving
+from torchwheel.index.serve import JSON, serve_in_background
 from wheelmaker import make_wheel
 
 pytestmark = pytest.mark.integration
@@ -60,7 +60,7 @@ def kind(python: Path) -> str:
 
 def test_pip_over_http(index: Path, python: Path) -> None:
     log: list[str] = []
-    with serving(index, log.append) as address:
+    with serve_in_background(index, log.append) as address:
         done = pip_install(python, f"{address}/cu130/")
     assert done.returncode == 0, done.stderr
     assert kind(python) == "binary"
@@ -81,7 +81,7 @@ def test_pip_refuses_a_wheel_that_was_changed(index: Path, python: Path, tmp_pat
     other = make_wheel(tmp_path / "other", requires=("helper",)).read_bytes()
     wheel.unlink()  # the file may be one with dist's
     wheel.write_bytes(other)
-    with serving(index) as address:
+    with serve_in_background(index) as address:
         done = pip_install(python, f"{address}/cpu/")
     assert done.returncode != 0
     assert "DO NOT MATCH THE HASHES" in done.stderr
@@ -95,7 +95,7 @@ def get(address: str, accept: str = "") -> tuple[str, bytes]:
 
 def test_a_folder_answers_as_asked(index: Path) -> None:
     page = index / "cpu" / "demo"
-    with serving(index) as address:
+    with serve_in_background(index) as address:
         assert get(f"{address}/cpu/demo/", JSON) == (JSON, (page / "index.json").read_bytes())
         assert get(f"{address}/cpu/demo/")[0] == "text/html"
         assert get(f"{address}/", JSON) == ("text/html", (index / "index.html").read_bytes())

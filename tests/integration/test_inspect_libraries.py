@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from torchwheel.inspect import cuda, hip
-from torchwheel.inspect.elf import exported, glibc_floor, read_library, section_names
+from torchwheel.inspect.elf import exported_symbols, glibc_floor, read_library, section_names
 
 pytestmark = pytest.mark.integration
 
@@ -44,8 +44,8 @@ def test_dynamic_facts(library: Path) -> None:
     assert (symbols["puts"].version or "").startswith("GLIBC_2.")
     assert symbols["puts"].library == "libc.so.6"
     assert "visible" not in symbols
-    assert "visible" in exported(library)
-    assert "torch_thing" not in exported(library)
+    assert "visible" in exported_symbols(library)
+    assert "torch_thing" not in exported_symbols(library)
     floor = glibc_floor(facts)
     assert floor is not None
     assert floor.version >= (2, 2)

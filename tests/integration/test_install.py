@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.index.serve import serving
+from torchwheel.index.serve import serve_in_background
 from torchwheel.sdist.archive import unpack
 
 pytestmark = pytest.mark.integration
@@ -45,7 +45,7 @@ def test_pip_installs_fusedops_from_the_served_index_and_it_runs(dist, tmp_path)
     subprocess.run([sys.executable, "-m", "venv", "--upgrade-deps", tmp_path / "venv"], check=True)
     python = tmp_path / "venv" / "bin" / "python"
     heard: list[str] = []
-    with serving(dist / "index", heard.append) as address:
+    with serve_in_background(dist / "index", heard.append) as address:
         index = f"{address}/cu130/torch2.13"
         subprocess.run(
             [python, "-m", "pip", "install", "--quiet", "--extra-index-url", index]

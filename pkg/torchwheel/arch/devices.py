@@ -1,6 +1,6 @@
-"""The GPUs that this process may use, found without starting CUDA or HIP in it.
+"""Lists the GPUs that this process may use, and starts neither CUDA nor HIP.
 
-A process that has started them cannot fork workers that use a GPU, so nothing here may.
+A process that has started one of them cannot fork workers that use a GPU.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ _CUDA, _HIP, _ROCR = "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBL
 
 @dataclasses.dataclass(frozen=True)
 class Gpu:
-    """A GPU that a process may use; `index` as torch counts them."""
+    """A GPU that a process may use; `index` is torch's."""
 
     index: int
     name: str
@@ -51,34 +51,34 @@ def visible_gpus(
     """The GPUs of `backend` that this process may use, in torch's order.
 
     Args:
-        backend: whose GPUs.
-        environ: environment variables; those that hide or order GPUs are heeded.
+        backend: the GPUs' backend.
+        environ: environment variables; some hide or order GPUs.
         library: NVIDIA's management library.
         root: the folder that holds /sys and /dev.
     """
     try:
         if backend == "cuda":
             boards = cuda_order(drivers.nvidia_boards(library), environ)
-            return _seen(boards, (_CUDA,), environ)
-        # HIP heeds CUDA's variable where its own is not set.
+            return _select_visible(boards, (_CUDA,), environ)
+        # HIP reads CUDA's variable where its own is not set.
         hip = _HIP if _HIP in environ else _CUDA
-        return _seen(drivers.amd_boards(environ, root), (_ROCR, hip), environ)
+        return _select_visible(drivers.amd_boards(environ, root), (_ROCR, hip), environ)
     except TorchwheelError as error:
         return VisibleGpus((), str(error))
 
 
-def _seen(
+def _select_visible(
     boards: Sequence[Board], variables: Sequence[str], environ: Mapping[str, str]
 ) -> VisibleGpus:
-    """What is left when each variable has chosen from what the one before it left."""
+    """Apply the variables in order; each selects from the boards that the one before it left."""
     for variable in variables:
         value = environ.get(variable)
         if value is not None and boards:
-            left = select_boards(value, boards)
-            if not left:
-                what = f"{variable}={quote(value)} hides every GPU; {len(boards)} could be used"
-                return VisibleGpus((), what, hidden_by=variable)
-            boards = left
+            selected = select_boards(value, boards)
+            if not selected:
+                why = f"{variable}={quote(value)} hides every GPU; {len(boards)} could be used"
+                return VisibleGpus((), why, hidden_by=variable)
+            boards = selected
     if not boards:
         return VisibleGpus((), "the driver knows of no GPU")
     return VisibleGpus(tuple(Gpu(i, board.name, board.arch) for i, board in enumerate(boards)))

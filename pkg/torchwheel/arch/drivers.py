@@ -1,6 +1,6 @@
-"""GPUs as the drivers list them: NVIDIA's through NVML, AMD's out of /sys.
+"""Lists GPUs as their drivers do: NVIDIA's through NVML, AMD's from /sys.
 
-Nothing of CUDA or ROCm is loaded or started.
+It neither loads nor starts CUDA or ROCm.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from torchwheel.arch.model import Arch, CudaArch, RocmArch
 from torchwheel.errors import TorchwheelError
 
 _KINDS = ("GPU-", "MIG-")
-# "1gpu2" is 1, as strtoul() reads it and CUDA with it.
+# CUDA reads "1gpu2" as 1, because it uses strtoul().
 _NUMBER = re.compile(r"\s*\+?([0-9]{1,9})", re.ASCII)
 
 
@@ -41,10 +41,10 @@ class Board:
 
     Attributes:
         name: e.g. "NVIDIA H200".
-        arch: what it runs.
+        arch: its arch.
         uuid: e.g. "GPU-8a6c…"; empty if it has none.
         slices: UUIDs of its MIG instances.
-        speed: cores times clock, to compare boards by; 0 if unknown, or if all are alike.
+        speed: cores times clock, to compare boards; 0 if unknown, or if all boards are alike.
     """
 
     name: str
@@ -55,9 +55,9 @@ class Board:
 
 
 def cuda_order(boards: Sequence[Board], environ: Mapping[str, str]) -> Sequence[Board]:
-    """Boards as CUDA counts them: the fastest first, unless told to keep the order of the bus.
+    """Boards in CUDA's order: the fastest first, unless a variable asks for the order of the bus.
 
-    How it ranks unlike boards is nowhere written; cores times clock is an estimate.
+    CUDA does not document how it ranks different boards; cores times clock is an estimate.
     """
     if environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" or len({b.name for b in boards}) < 2:
         return boards
@@ -67,34 +67,34 @@ def cuda_order(boards: Sequence[Board], environ: Mapping[str, str]) -> Sequence[
 def select_boards(value: str, boards: Sequence[Board]) -> Sequence[Board]:
     """The boards that a variable such as CUDA_VISIBLE_DEVICES names, in its order.
 
-    It holds numbers, or beginnings of UUIDs. The list ends before an entry of the other kind, or
-    one that names no board or more than one; if a board is named twice by then, there is none. Of
-    MIG instances a process can use one, the first.
+    The value lists numbers or beginnings of UUIDs. It ends before an entry of the other kind, or
+    before an entry that names no board or several. If it names a board twice, the result is empty.
+    A process can use one MIG instance only, the first.
     """
     kind = next((kind for kind in _KINDS if value.startswith(kind)), "")
-    found: list[int] = []
+    indices: list[int] = []
     for entry in value.split(","):
-        index = _by_id(entry, kind, boards) if kind else _by_number(entry, boards)
+        index = _index_by_uuid(entry, kind, boards) if kind else _index_by_number(entry, boards)
         if index is None:
             break
-        found.append(index)
+        indices.append(index)
     if kind == "MIG-":
-        found = found[:1]
-    return [boards[i] for i in found] if len(set(found)) == len(found) else []
+        indices = indices[:1]
+    return [boards[i] for i in indices] if len(set(indices)) == len(indices) else []
 
 
-def _by_number(entry: str, boards: Sequence[Board]) -> int | None:
-    found = _NUMBER.match(entry)
-    return int(found[1]) if found and int(found[1]) < len(boards) else None
+def _index_by_number(entry: str, boards: Sequence[Board]) -> int | None:
+    match = _NUMBER.match(entry)
+    return int(match[1]) if match and int(match[1]) < len(boards) else None
 
 
-def _by_id(entry: str, kind: str, boards: Sequence[Board]) -> int | None:
+def _index_by_uuid(entry: str, kind: str, boards: Sequence[Board]) -> int | None:
     digits = entry.removeprefix(kind).lower()
     if not digits or not entry.startswith(kind):
         return None
-    ids = [(i, uuid) for i, board in enumerate(boards) for uuid in (board.uuid, *board.slices)]
-    found = [i for i, uuid in ids if uuid.startswith(kind + digits)]
-    return found[0] if len(found) == 1 else None
+    uuids = [(i, uuid) for i, board in enumerate(boards) for uuid in (board.uuid, *board.slices)]
+    matches = [i for i, uuid in uuids if uuid.startswith(kind + digits)]
+    return matches[0] if len(matches) == 1 else None
 
 
 _NODES = "sys/class/kfd/kfd/topology/nodes"
@@ -106,7 +106,7 @@ _VERSION = re.compile(r"([0-9]{1,2})\.([0-9]{1,2})\.([0-9]{1,2})", re.ASCII)
 def amd_boards(environ: Mapping[str, str], root: Path = Path("/")) -> list[Board]:
     """The GPUs that this process may open, in the order in which ROCm counts them.
 
-    HSA_OVERRIDE_GFX_VERSION says that a GPU is to be taken for another, as ROCm takes it then.
+    Where HSA_OVERRIDE_GFX_VERSION gives a GPU another arch, this function does so too.
 
     Raises:
         TorchwheelError: there is no driver, or this user may not use it.
@@ -121,12 +121,12 @@ def amd_boards(environ: Mapping[str, str], root: Path = Path("/")) -> list[Board
             f"no access to {device}: add this user to the groups render and video, "
             "or give the container the device"
         )
-    found = (_amd_board(nodes / str(number), number, environ, root) for number in numbers)
-    return [board for board in found if board is not None]
+    boards = (_amd_board(nodes / str(number), number, environ, root) for number in numbers)
+    return [board for board in boards if board is not None]
 
 
 def amd_driver(root: Path = Path("/")) -> str | None:
-    """The release of AMD's kernel driver, the kernel's where it came with that; None without it."""
+    """The release of AMD's kernel driver, or the kernel's if it includes the driver; else None."""
     module = root / "sys/module/amdgpu"
     try:
         return (module / "version").read_text(encoding="utf-8").strip()
@@ -135,7 +135,7 @@ def amd_driver(root: Path = Path("/")) -> str | None:
 
 
 def _amd_board(node: Path, number: int, environ: Mapping[str, str], root: Path) -> Board | None:
-    """A node's GPU; None for a processor, and for a GPU that is kept from this container."""
+    """A node's GPU; None for a CPU, and for a GPU that this container may not use."""
     try:
         facts = dict(line.split() for line in (node / "properties").read_text().splitlines())
         version, cores = int(facts["gfx_target_version"]), int(facts["simd_count"])
@@ -156,15 +156,15 @@ def _amd_board(node: Path, number: int, environ: Mapping[str, str], root: Path) 
 
 def _override(number: int, environ: Mapping[str, str]) -> RocmArch | None:
     value = environ.get(f"{_OVERRIDE}_{number}") or environ.get(_OVERRIDE) or ""
-    found = _VERSION.fullmatch(value)
-    if found is None:
+    match = _VERSION.fullmatch(value)
+    if match is None:
         return None
-    major, minor, stepping = map(int, found.groups())
+    major, minor, stepping = map(int, match.groups())
     return RocmArch(major, minor, stepping)
 
 
 def _name(root: Path, facts: Mapping[str, str]) -> str:
-    """The product's name, which only some boards tell the kernel."""
+    """The product's name; empty for boards that do not tell it to the kernel."""
     render = root / f"sys/class/drm/renderD{facts.get('drm_render_minor')}/device/product_name"
     try:
         return render.read_text(encoding="utf-8").strip()
@@ -179,7 +179,7 @@ _FIXES = {
     9: "load the driver's kernel module (modprobe nvidia), or restart the machine",
     18: "the driver was updated under it: restart the machine, or reload the kernel module",
 }
-_TEXT = 96  # more than any name, UUID or version has
+_TEXT = 96  # No name, UUID or version is longer.
 _SM_CLOCK = 1
 
 
@@ -189,7 +189,7 @@ class NvidiaDriver:
 
     Attributes:
         release: e.g. "580.95.05".
-        cuda: the newest CUDA release it serves, e.g. "13.0"; None if it does not tell.
+        cuda: the newest CUDA release that it serves, e.g. "13.0"; None if unknown.
     """
 
     release: str
@@ -197,44 +197,44 @@ class NvidiaDriver:
 
 
 def nvidia_boards(library: str = NVML) -> list[Board]:
-    """The GPUs that the driver lists, in the order of the bus; one that is lost is not listed.
+    """The GPUs that the driver lists, in the order of the bus; it omits a GPU that was lost.
 
     Raises:
         DriverError: there is no driver, or it does not answer.
     """
-    with _started(library) as nvml:
+    with _open_nvml(library) as nvml:
         count = nvml.number("nvmlDeviceGetCount_v2")
         handles = (nvml.handle("nvmlDeviceGetHandleByIndex_v2", i) for i in range(count))
-        found = [(_nvidia_board(nvml, handle), handle) for handle in handles if handle is not None]
-        listed = [(board, handle) for board, handle in found if board is not None]
-        if len({board.name for board, _ in listed}) < 2:
-            return [board for board, _ in listed]
-        # Milliseconds each, for an order that unlike boards alone have.
-        return [dataclasses.replace(board, speed=_speed(nvml, of)) for board, of in listed]
+        pairs = [(handle, _nvidia_board(nvml, handle)) for handle in handles if handle is not None]
+        boards = [(handle, board) for handle, board in pairs if board is not None]
+        if len({board.name for _, board in boards}) < 2:
+            return [board for _, board in boards]
+        # The speed costs milliseconds per board and matters for the order of different boards only.
+        return [dataclasses.replace(board, speed=_speed(nvml, handle)) for handle, board in boards]
 
 
 def nvidia_driver(library: str = NVML) -> NvidiaDriver:
-    """The driver. NVML loads CUDA's library to tell its release; that starts nothing.
+    """The driver. NVML loads CUDA's library to read its release, and does not start CUDA.
 
     Raises:
         DriverError: there is no driver, or it does not answer.
     """
-    with _started(library) as nvml:
+    with _open_nvml(library) as nvml:
         cuda = nvml.number("nvmlSystemGetCudaDriverVersion_v2")
         release = nvml.text("nvmlSystemGetDriverVersion")
         return NvidiaDriver(release, f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None)
 
 
 class _Nvml:
-    """Calls of the library; one that fails gives nothing."""
+    """Calls of the library. A failed call gives 0, an empty text or None."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
 
     def call(self, function: str, *arguments: object) -> int:
-        """The status of a call; a library that has no such function says so too."""
-        found = getattr(self._library, function, None)
-        return int(found(*arguments)) if found else _NOT_FOUND
+        """The status of a call, which also tells that the library has no such function."""
+        call = getattr(self._library, function, None)
+        return int(call(*arguments)) if call else _NOT_FOUND
 
     def number(self, function: str, *arguments: object) -> int:
         number = ctypes.c_uint(0)
@@ -250,7 +250,7 @@ class _Nvml:
         return None if self.call(function, *arguments, ctypes.byref(handle)) else handle
 
     def error(self, status: int) -> str:
-        """What a status means."""
+        """NVML's text for a status."""
         describe = getattr(self._library, "nvmlErrorString", None)
         if describe is None:
             return f"error {status}"
@@ -259,7 +259,7 @@ class _Nvml:
 
 
 @contextlib.contextmanager
-def _started(library: str) -> Iterator[_Nvml]:
+def _open_nvml(library: str) -> Iterator[_Nvml]:
     try:
         nvml = _Nvml(ctypes.CDLL(library))
     except OSError as error:
@@ -275,8 +275,8 @@ def _started(library: str) -> Iterator[_Nvml]:
 
 def _nvidia_board(nvml: _Nvml, handle: ctypes.c_void_p) -> Board | None:
     major, minor = ctypes.c_int(0), ctypes.c_int(0)
-    found = (ctypes.byref(major), ctypes.byref(minor))
-    if nvml.call("nvmlDeviceGetCudaComputeCapability", handle, *found):
+    results = (ctypes.byref(major), ctypes.byref(minor))
+    if nvml.call("nvmlDeviceGetCudaComputeCapability", handle, *results):
         return None
     return Board(
         name=nvml.text("nvmlDeviceGetName", handle),

@@ -1,4 +1,4 @@
-"""Arch lists as users write them: archs, names of generations, and words such as "native"."""
+"""Reads arch lists as users write them, and chooses the archs of a build."""
 
 import dataclasses
 import functools
@@ -27,18 +27,19 @@ def parse_arch_list(
 ) -> ArchSelection:
     """Read an arch list, e.g. "8.0;9.0+PTX", "Ampere Hopper", "native" or "gfx90a;gfx942".
 
-    Entries stand between ";" or blanks. What torch.utils.cpp_extension takes is taken, and what
-    nvcc's -arch takes: "native" (the GPUs that are visible), "all" and "all-major".
+    Semicolons or blanks separate the entries. An entry is an arch, a generation's name as
+    torch.utils.cpp_extension takes it, or a word of nvcc's -arch: "native" (the visible GPUs),
+    "all" or "all-major".
 
     Args:
         text: the list.
         toolkit: the release that compiles; archs that it cannot compile are left out.
-        gpus: asked for the visible GPUs when the list says "native".
-        where: what the list is from, for messages, e.g. "TORCH_CUDA_ARCH_LIST".
+        gpus: gives the visible GPUs; called if the list says "native".
+        where: the list's source for messages, e.g. "TORCH_CUDA_ARCH_LIST".
 
     Raises:
-        UsageError: an entry is no arch that any release of the toolkit knows, the list is empty,
-            or "native" finds no GPU.
+        UsageError: no release of the toolkit knows an entry, the list is empty, or "native" finds
+            no GPU.
     """
     words = text.replace(";", " ").split()
     if not words:
@@ -47,33 +48,34 @@ def parse_arch_list(
     left_out: list[LeftOut] = []
     for word in words:
         if word == "native":
-            native = archs_for_gpus(_visible(gpus, where), toolkit)
+            native = archs_for_gpus(_native_archs(gpus, where), toolkit)
             archs += native.archs
             left_out += native.left_out
         else:
-            archs += _expanded(word, toolkit, where)
-    found = select_compilable(archs, toolkit)
-    return ArchSelection(found.archs, (*found.left_out, *left_out))
+            archs += _expand(word, toolkit, where)
+    selection = select_compilable(archs, toolkit)
+    return ArchSelection(selection.archs, (*selection.left_out, *left_out))
 
 
-def _visible(gpus: Callable[[], VisibleGpus], where: str) -> Iterable[Arch]:
-    seen = gpus()
-    if not seen.gpus:
-        raise UsageError(f'{where}: "native" finds no GPU: {seen.why}; name the archs instead')
-    return {gpu.arch for gpu in seen.gpus}
+def _native_archs(gpus: Callable[[], VisibleGpus], where: str) -> Iterable[Arch]:
+    visible = gpus()
+    if not visible.gpus:
+        raise UsageError(f'{where}: "native" finds no GPU: {visible.why}; name the archs instead')
+    return {gpu.arch for gpu in visible.gpus}
 
 
-def _expanded(word: str, toolkit: ToolkitRelease, where: str) -> Sequence[Arch]:
+def _expand(word: str, toolkit: ToolkitRelease, where: str) -> Sequence[Arch]:
     """The archs that one word stands for."""
     if word in _WORDS[toolkit.backend]:
-        return _every(toolkit, major=word == "all-major")
-    known = _named() if toolkit.backend == "cuda" else {}
-    if (name := word.removesuffix(_PTX)) in known:
-        return known[name] if name == word else _newest_with_ptx(known[name])
+        return _all_archs(toolkit, major=word == "all-major")
+    generations = _generations() if toolkit.backend == "cuda" else {}
+    if (name := word.removesuffix(_PTX)) in generations:
+        archs = generations[name]
+        return archs if name == word else _newest_with_ptx(archs)
     try:
         arch = parse(word)
     except ValueError:
-        words = ["native", *_WORDS[toolkit.backend], *known, *arch_names(toolkit.backend)]
+        words = ["native", *_WORDS[toolkit.backend], *generations, *arch_names(toolkit.backend)]
         raise UsageError(f"{where}: {quote(word)} is not an arch; {nearest(word, words)}") from None
     brand = BRANDS[toolkit.backend]
     if backend_of(arch) != toolkit.backend:
@@ -86,10 +88,10 @@ def _expanded(word: str, toolkit: ToolkitRelease, where: str) -> Sequence[Arch]:
     return (arch,)
 
 
-def _every(toolkit: ToolkitRelease, *, major: bool) -> Sequence[Arch]:
-    """What nvcc means by "all", or by "all-major": the oldest arch and the first of each major.
+def _all_archs(toolkit: ToolkitRelease, *, major: bool) -> Sequence[Arch]:
+    """The archs of nvcc's "all", or of "all-major": the oldest arch and the first of each major.
 
-    Both have PTX of the newest major. An AMD processor has one arch, and no generic one.
+    Both have PTX of the newest major. For AMD it is every processor, without generic targets.
     """
     plain = [a for a in toolkit.archs if isinstance(a, CudaArch) and not a.suffix]
     if not plain:
@@ -100,16 +102,11 @@ def _every(toolkit: ToolkitRelease, *, major: bool) -> Sequence[Arch]:
 
 
 def _newest_with_ptx(archs: Sequence[Arch]) -> Sequence[Arch]:
-    return [
-        dataclasses.replace(arch, ptx=True)
-        if isinstance(arch, CudaArch) and arch == max(archs)
-        else arch
-        for arch in archs
-    ]
+    return [arch.with_ptx() if arch == max(archs) else arch for arch in archs]
 
 
 @functools.cache
-def _named() -> Mapping[str, tuple[Arch, ...]]:
+def _generations() -> Mapping[str, tuple[Arch, ...]]:
     table = data.read("arch_names.json")["names"]
     return {name: tuple(map(parse, text.split(";"))) for name, text in table.items()}
 
@@ -119,7 +116,7 @@ def _example(toolkit: ToolkitRelease) -> str:
 
 
 VARIABLES: Mapping[Backend, str] = {"cuda": "TORCH_CUDA_ARCH_LIST", "rocm": "PYTORCH_ROCM_ARCH"}
-"""The environment variable that names archs, torch's own."""
+"""Torch's environment variables for arch lists."""
 VISIBLE = "visible GPUs"
 
 
@@ -129,9 +126,9 @@ class ArchChoice:
 
     Attributes:
         archs: in order, each once; there is at least one.
-        source: what named them: that of the argument or of the default, the name of an environment
-            variable, or "visible GPUs".
-        left_out: archs that were named too, and why they are not compiled for.
+        source: the source of the argument or of the default, the name of an environment variable,
+            or "visible GPUs".
+        left_out: archs that the source names too, and why they are not compiled for.
     """
 
     archs: tuple[Arch, ...]
@@ -146,7 +143,7 @@ def arch_list(archs: Iterable[Arch]) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class NamedArchs:
-    """An arch list and what it is from, for messages, e.g. "--archs" or "matrix.yaml"."""
+    """An arch list and its source for messages, e.g. "--archs" or "matrix.yaml"."""
 
     text: str
     source: str
@@ -169,39 +166,40 @@ def choose_archs(
     Args:
         toolkit: the release that compiles.
         environ: environment variables.
-        argument: what the caller asks for.
-        for_this_machine: whether the visible GPUs are what a build without a list is for.
-        default: what the extension is usually built for.
-        look: gives the visible GPUs; asked only if they matter.
+        argument: the caller's list.
+        for_this_machine: whether a build without a list is for the visible GPUs.
+        default: the extension's usual list.
+        look: gives the visible GPUs; called only if they matter.
 
     Raises:
-        UsageError: a list cannot be read, nothing says what to compile for, or the compiler can
-            compile for nothing of it.
+        UsageError: a list is malformed, there is neither a list nor a GPU, or the toolkit can
+            compile none of the archs.
     """
 
     def gpus() -> VisibleGpus:
         return look(toolkit.backend, environ)
 
     variable = VARIABLES[toolkit.backend]
-    listed = argument
-    if listed is None and environ.get(variable):
-        listed = NamedArchs(environ[variable], variable)
+    named = argument
+    if named is None and environ.get(variable):
+        named = NamedArchs(environ[variable], variable)
     why = None
-    if listed is None and for_this_machine:
-        seen = gpus()
-        if seen.gpus:
-            return _some(archs_for_gpus({gpu.arch for gpu in seen.gpus}, toolkit), VISIBLE)
-        why = seen.why
-    listed = listed or default
-    if listed is None:
+    if named is None and for_this_machine:
+        visible = gpus()
+        if visible.gpus:
+            return _choice(archs_for_gpus({g.arch for g in visible.gpus}, toolkit), VISIBLE)
+        why = visible.why
+    named = named or default
+    if named is None:
         example = f"{variable}={'9.0' if toolkit.backend == 'cuda' else 'gfx942'}"
         raise UsageError(
             f"no arch to compile for: {why or 'nothing names one'}; set {variable}, e.g. {example}"
         )
-    return _some(parse_arch_list(listed.text, toolkit, gpus, listed.source), listed.source)
+    return _choice(parse_arch_list(named.text, toolkit, gpus, named.source), named.source)
 
 
-def _some(found: ArchSelection, source: str) -> ArchChoice:
-    if not found.archs:
-        raise UsageError(f"{source}: nothing to compile for: {'; '.join(map(str, found.left_out))}")
-    return ArchChoice(found.archs, source, found.left_out)
+def _choice(selection: ArchSelection, source: str) -> ArchChoice:
+    if not selection.archs:
+        reasons = "; ".join(map(str, selection.left_out))
+        raise UsageError(f"{source}: nothing to compile for: {reasons}")
+    return ArchChoice(selection.archs, source, selection.left_out)

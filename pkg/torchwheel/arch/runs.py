@@ -1,4 +1,4 @@
-"""Which GPU runs the code of which arch: the one place that says so."""
+"""Decides which GPUs run the code of which archs."""
 
 import functools
 from collections.abc import Mapping
@@ -9,18 +9,17 @@ from torchwheel.versions import version_numbers
 
 
 def runs_on(arch: Arch, device: Arch) -> bool:
-    """Whether what is compiled for `arch`, its PTX included, runs on a GPU that is `device`."""
-    with_ptx = isinstance(arch, CudaArch) and arch.ptx
-    return machine_code_runs_on(arch, device) or (with_ptx and ptx_runs_on(arch, device))
+    """Whether a GPU of arch `device` runs code for `arch`, its PTX included."""
+    return machine_code_runs_on(arch, device) or (arch.ptx and ptx_runs_on(arch, device))
 
 
 def machine_code_runs_on(arch: Arch, device: Arch) -> bool:
-    """Whether machine code for `arch`, PTX aside, runs on a GPU that is `device`.
+    """Whether a GPU of arch `device` runs machine code for `arch`; PTX does not count.
 
-    NVIDIA's runs on its major version from its minor version on; with suffix "f" too, which
-    names a family that is the major version today; with suffix "a" on its own alone. AMD's runs
-    on its own processor, or on those of a generic target, with the features it names; a feature
-    that either side leaves open is no obstacle.
+    NVIDIA: code runs on the same major version from its minor version on. Suffix "f" means a
+    family, which is the major version today. Code with suffix "a" runs on that arch only.
+    AMD: code runs on its own processor, or on the processors of a generic target. Both sides must
+    agree about a feature that both name.
     """
     if isinstance(arch, CudaArch) and isinstance(device, CudaArch):
         code, gpu = _number(arch), _number(device)
@@ -37,7 +36,7 @@ def machine_code_runs_on(arch: Arch, device: Arch) -> bool:
 
 
 def ptx_runs_on(arch: Arch, device: Arch) -> bool:
-    """Whether a driver can compile PTX for `arch` for `device`: as new or newer, if no suffix."""
+    """Whether a driver can compile PTX of `arch` for `device`: as new or newer, if no suffix."""
     if not isinstance(arch, CudaArch) or not isinstance(device, CudaArch):
         return False
     if arch.suffix:
@@ -46,7 +45,7 @@ def ptx_runs_on(arch: Arch, device: Arch) -> bool:
 
 
 def _number(arch: CudaArch) -> tuple[int, ...]:
-    """Major and minor version as today's toolkits number them."""
+    """Major and minor version in the numbering of today's toolkits."""
     return _renamed().get((arch.major, arch.minor), (arch.major, arch.minor))
 
 

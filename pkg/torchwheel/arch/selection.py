@@ -1,4 +1,4 @@
-"""Archs narrowed to those that a compiler can compile, with the reason for each that it cannot."""
+"""Selects the archs that a toolkit release can compile, and says why it omits the others."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from torchwheel.errors import UsageError
 
 @dataclasses.dataclass(frozen=True)
 class LeftOut:
-    """An arch, or a GPU's arch, that is not compiled for, and why."""
+    """An arch that is not compiled for, and the reason."""
 
     arch: Arch
     why: str
@@ -22,16 +22,16 @@ class LeftOut:
 
 @dataclasses.dataclass(frozen=True)
 class ArchSelection:
-    """Archs to compile for, in order, each once; and those that were left out."""
+    """Archs to compile for, in order and each once, and the archs that are left out."""
 
     archs: tuple[Arch, ...]
     left_out: tuple[LeftOut, ...] = ()
 
-    def whole(self, where: str) -> tuple[Arch, ...]:
-        """The archs, for a build that must have them all; `where` is what named them.
+    def require_all(self, where: str) -> tuple[Arch, ...]:
+        """The archs of a build that needs them all; `where` is the source of the list.
 
         Raises:
-            UsageError: one was left out.
+            UsageError: an arch is left out.
         """
         if self.left_out:
             raise UsageError(f"{where}: {'; '.join(map(str, self.left_out))}")
@@ -39,57 +39,50 @@ class ArchSelection:
 
 
 def merge_archs(archs: Iterable[Arch]) -> tuple[Arch, ...]:
-    """Archs of one backend in order, each once; with PTX where it is listed with and without."""
+    """Archs of one backend in order, each once; with PTX if any entry of that arch has it."""
     ptx: dict[Arch, bool] = {}
     for arch in archs:
-        if isinstance(arch, CudaArch):
-            plain = dataclasses.replace(arch, ptx=False)
-            ptx[plain] = ptx.get(plain, False) or arch.ptx
-        else:
-            ptx[arch] = False
-    return tuple(_with_ptx(arch) if ptx[arch] else arch for arch in sorted(ptx))
+        without = arch.with_ptx(False)
+        ptx[without] = ptx.get(without, False) or arch.ptx
+    return tuple(arch.with_ptx(ptx[arch]) for arch in sorted(ptx))
 
 
 def select_compilable(archs: Iterable[Arch], toolkit: ToolkitRelease) -> ArchSelection:
     """Split archs into those that a release can compile and the others."""
-    known = {arch.name for arch in toolkit.archs}
-    wanted = merge_archs(archs)
+    compilable = {arch.name for arch in toolkit.archs}
+    merged = merge_archs(archs)
     return ArchSelection(
-        tuple(arch for arch in wanted if arch.name in known),
-        tuple(LeftOut(arch, _why(arch, toolkit)) for arch in wanted if arch.name not in known),
+        tuple(arch for arch in merged if arch.name in compilable),
+        tuple(LeftOut(a, _reason(a, toolkit)) for a in merged if a.name not in compilable),
     )
 
 
 def archs_for_gpus(gpus: Iterable[Arch], toolkit: ToolkitRelease) -> ArchSelection:
-    """What to compile so that each GPU has code: machine code if possible, else the newest PTX.
+    """The archs to compile so that each GPU has code: machine code if possible, else newest PTX.
 
-    The driver compiles PTX at its first use, for a GPU that is newer than the compiler.
+    A GPU that is newer than the toolkit needs PTX, which its driver compiles at the first use.
 
     Args:
         gpus: archs of GPUs, all of the toolkit's backend.
         toolkit: the release that compiles.
     """
-    known = [arch for arch in toolkit.archs if not (isinstance(arch, CudaArch) and arch.suffix)]
-    found: list[Arch] = []
+    plain = [arch for arch in toolkit.archs if not (isinstance(arch, CudaArch) and arch.suffix)]
+    archs: list[Arch] = []
     left_out = []
     for gpu in sorted(set(gpus)):
-        if direct := [arch for arch in known if machine_code_runs_on(arch, gpu)]:
-            found.append(max(direct, key=_closeness))
-        elif older := [arch for arch in known if ptx_runs_on(arch, gpu)]:
-            found.append(_with_ptx(max(older)))
+        if direct := [arch for arch in plain if machine_code_runs_on(arch, gpu)]:
+            archs.append(max(direct, key=_closeness))
+        elif older := [arch for arch in plain if ptx_runs_on(arch, gpu)]:
+            archs.append(max(older).with_ptx())
         else:
-            left_out.append(LeftOut(gpu, _why(gpu, toolkit)))
-    return ArchSelection(merge_archs(found), tuple(left_out))
+            left_out.append(LeftOut(gpu, _reason(gpu, toolkit)))
+    return ArchSelection(merge_archs(archs), tuple(left_out))
 
 
 def _closeness(arch: Arch) -> tuple[bool, Arch]:
-    """A processor's own code before a generic target's; the newest of NVIDIA's."""
+    """Ranks a processor's own code before a generic target's, and newer archs before older ones."""
     return not (isinstance(arch, RocmArch) and arch.generic), arch
 
 
-def _with_ptx(arch: Arch) -> Arch:
-    return dataclasses.replace(arch, ptx=True) if isinstance(arch, CudaArch) else arch
-
-
-def _why(arch: Arch, toolkit: ToolkitRelease) -> str:
+def _reason(arch: Arch, toolkit: ToolkitRelease) -> str:
     return f"{toolkit} cannot compile for it; {releases_able(arch, toolkit.backend)} can"

@@ -53,7 +53,7 @@ _BACKENDS = {
 }
 
 
-def target(environ: Mapping[str, str], source: Path) -> Target | None:
+def read_target(environ: Mapping[str, str], source: Path) -> Target | None:
     """The target that `environ` describes; None for the pure-Python package."""
     if environ.get(ABI, "pure") == "pure":
         return None
@@ -118,7 +118,7 @@ def _toolkit(
     return DeviceCompiler(
         release=release,
         root=root,
-        archs=archs.whole(named.archs),
+        archs=archs.require_all(named.archs),
         runtime=discovery.hip_runtime(root, machine)
         if named.backend == "rocm"
         else discovery.cuda_runtime(root, machine, cross=cross),

@@ -36,7 +36,7 @@ def setup_arguments(project: Path, packages: str, description: str) -> dict[str,
     """
     try:
         extension: Extension = runpy.run_path(str(project / description))["EXTENSION"]
-        target = environment.target(os.environ, project / extension.sources)
+        target = environment.read_target(os.environ, project / extension.sources)
         if target:
             environment.require_stable_floor(extension, target)
         return {

@@ -1,1 +1,1 @@
-"""Gates: what must hold of a finished wheel before it may enter an index. They fail closed."""
+"""Gates: checks that a finished wheel must pass before it may enter an index. They fail closed."""

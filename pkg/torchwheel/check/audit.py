@@ -1,4 +1,4 @@
-"""The libraries and symbols that a wheel may use, and the platform tag that auditwheel gives it."""
+"""The libraries and symbols that a wheel may use, and its platform tag by auditwheel."""
 
 import dataclasses
 import fnmatch
@@ -24,14 +24,14 @@ def _table() -> dict[str, Any]:
 
 
 def allowed_libraries(claims: Claims) -> frozenset[str]:
-    """Sonames that a wheel of this ABI, backend and toolkit may need from outside itself."""
+    """Sonames that a wheel of this ABI, backend and toolkit may need from the system or torch."""
     parts = ["system", claims.abi, *([claims.backend] if claims.backend else [])]
     names = (name for part in parts for name in _needed(part, claims))
     return frozenset(names) | {name for name in claims.borrowed if may_borrow(name, claims)}
 
 
 def may_borrow(name: str, claims: Claims) -> bool:
-    """Whether a wheel of this ABI and toolkit may need `name` because torch has loaded it."""
+    """Whether a wheel of this ABI and toolkit may need `name` because its torch loads it."""
     patterns = _needed("borrowed", claims) if claims.abi == "aten" else ()
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
@@ -43,29 +43,30 @@ def _needed(part: str, claims: Claims) -> Iterator[str]:
 
 
 def provided_by_torch(claims: Claims) -> frozenset[str]:
-    """The part of `allowed` that is not the system's: torch or the GPU's runtime brings it."""
+    """Allowed libraries that torch or the GPU's runtime provides, not the system."""
     return allowed_libraries(claims) - frozenset(_table()["system"]["needed"])
 
 
 def reason_for(part: str) -> str:
-    """The reason a part of the table is as it is."""
+    """The reason for a part of the table."""
     return str(_table()[part]["why"])
 
 
 def optional_symbol(name: str) -> bool:
-    """Whether a weak symbol is one that systems need not have."""
+    """Whether a library works without this weak symbol."""
     patterns = _table()["optional_symbols"]["patterns"]
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 NAMED = 6
-LONGEST = 40
 """Symbols named per version; the rest is counted."""
+LONGEST = 40
+"""Longer symbols are cut."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Audit:
-    """`tag` is none for a wheel without machine code; `causes` say why it is no better."""
+    """The platform tag, None without machine code; `causes` say why no stricter tag fits."""
 
     tag: str | None
     aliases: tuple[str, ...] = ()
@@ -73,21 +74,23 @@ class Audit:
 
 
 def audit(wheel: Path, exclude: frozenset[str], libraries: tuple[Library, ...]) -> Audit:
-    """Ask auditwheel; libraries named in `exclude` are given by torch, not by the system."""
+    """Ask auditwheel; torch provides the libraries in `exclude`, so the system need not."""
     if not libraries:
         return Audit(None)
-    # auditwheel remembers its answer by path, and a wheel may have been built again.
+    # auditwheel caches its answer by path, and a rebuilt wheel has the same path.
     get_wheel_elfdata.cache_clear()
     try:
-        found = analyze_wheel_abi(
+        analysis = analyze_wheel_abi(
             None, None, wheel, exclude, disable_isa_ext_check=False, allow_graft=False
         )
     except NonPlatformWheelError:
         return Audit(None)
-    policy = found.overall_policy
-    stricter = min((other for other in found.policies if policy < other), default=None)
+    policy = analysis.overall_policy
+    stricter = min((other for other in analysis.policies if policy < other), default=None)
     causes = symbol_causes(libraries, stricter.symbol_versions) if stricter else ()
-    if outside := _outside(policy, stricter, {k: v.libs for k, v in found.external_refs.items()}):
+    if outside := _outside(
+        policy, stricter, {k: v.libs for k, v in analysis.external_refs.items()}
+    ):
         causes += (f"libraries outside every manylinux system: {', '.join(outside)}",)
     return Audit(policy.name, policy.aliases, causes)
 
@@ -95,17 +98,17 @@ def audit(wheel: Path, exclude: frozenset[str], libraries: tuple[Library, ...]) 
 def symbol_causes(
     libraries: tuple[Library, ...], permitted: Mapping[str, frozenset[str]]
 ) -> tuple[str, ...]:
-    """The versions a stricter policy does not permit, each with the symbols that need it."""
-    found: dict[tuple[str, str], set[str]] = {}
+    """The versions that a stricter policy forbids, each with the symbols that need it."""
+    symbols: dict[tuple[str, str], set[str]] = {}
     for symbol in (symbol for library in libraries for symbol in library.undefined):
         prefix, _, number = (symbol.version or "").partition("_")
         if prefix in permitted and number not in permitted[prefix]:
-            found.setdefault((prefix, number), set()).add(symbol.name)
-    newest_first = sorted(found, key=_newest, reverse=True)
-    return tuple(f"{prefix}_{n} by {_names(found[prefix, n])}" for prefix, n in newest_first)
+            symbols.setdefault((prefix, number), set()).add(symbol.name)
+    newest_first = sorted(symbols, key=_version_order, reverse=True)
+    return tuple(f"{prefix}_{n} by {_names(symbols[prefix, n])}" for prefix, n in newest_first)
 
 
-def _newest(version: tuple[str, str]) -> tuple[str, tuple[int, ...]]:
+def _version_order(version: tuple[str, str]) -> tuple[str, tuple[int, ...]]:
     prefix, number = version
     return prefix, version_numbers(number)
 

@@ -1,4 +1,4 @@
-"""Everything the gates judge, read from a wheel once."""
+"""Reads the facts that the gates judge, once per wheel."""
 
 import dataclasses
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.elf import GpuCode, Library, read_library
 from torchwheel.inspect.gpu_code import read_gpu_code
-from torchwheel.inspect.wheel import Extracted, Wheel, extract, read_wheel
+from torchwheel.inspect.wheel import ExtractedFile, Wheel, extract, read_wheel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class GateError(TorchwheelError):
-    """A gate does not hold; the text is what the gate says."""
+    """A gate does not hold; the text says why."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +54,7 @@ class WheelFacts:
 
     @property
     def claims(self) -> Claims:
-        """What the wheel claims; a wheel without claims can pass no gate that compares them."""
+        """The wheel's claims; a wheel without claims fails every gate that compares them."""
         claims = self.wheel.read().claims
         if claims is None:
             raise GateError("no torchwheel.json in the wheel's dist-info: it claims nothing")
@@ -62,12 +62,12 @@ class WheelFacts:
 
 
 def fact(read: Callable[[], T]) -> Fact[T]:
-    """Read now; any failure becomes the fact's fault, so that a gate fails and none is skipped."""
+    """Read a value; any failure becomes the fact's fault, so that its gates fail."""
     try:
         return Fact(value=read())
     except TorchwheelError as error:
         return Fact(fault=str(error))
-    # Fail closed: whatever a bent file brings about in a reader is a failed gate, not a crash.
+    # Fail closed: any error of a reader on a malformed file is a failed gate, not a crash.
     except Exception as error:
         return Fact(fault=f"{type(error).__name__}: {' '.join(str(error).split())}")
 
@@ -88,10 +88,10 @@ def read_facts(path: Path, program: Path | None = None) -> WheelFacts:
         )
 
 
-def _gpu_code(files: tuple[Extracted, ...], program: Path | None) -> tuple[GpuCode, ...]:
+def _gpu_code(files: tuple[ExtractedFile, ...], program: Path | None) -> tuple[GpuCode, ...]:
     return tuple(code for file in files for code in read_gpu_code(file.path, program))
 
 
 def _audit(wheel: Wheel, libraries: tuple[Library, ...]) -> Audit:
-    given = provided_by_torch(wheel.claims) if wheel.claims else frozenset[str]()
-    return audit(wheel.path, given, libraries)
+    provided = provided_by_torch(wheel.claims) if wheel.claims else frozenset[str]()
+    return audit(wheel.path, provided, libraries)

@@ -12,7 +12,7 @@ from torchwheel.errors import TorchwheelError
 
 
 def record(facts: WheelFacts, _: Limits) -> str:
-    """The archive is whole and safe, and every file has RECORD's hash (read_wheel sees to it)."""
+    """The archive is complete and safe, and every file has RECORD's hash, as read_wheel checks."""
     wheel = facts.wheel.read()
     return f"{len(wheel.members)} files, every hash as RECORD has it"
 
@@ -26,7 +26,7 @@ def size(facts: WheelFacts, limits: Limits) -> str:
 
 
 Gate = Callable[[WheelFacts, Limits], str]
-"""Returns what was found to be right, or raises; whatever it raises, the gate has failed."""
+"""Returns a line about what holds; the gate has failed if it raises anything."""
 
 GATES: Mapping[str, Gate] = {
     "record": record,
@@ -41,7 +41,7 @@ GATES: Mapping[str, Gate] = {
 
 @dataclasses.dataclass(frozen=True)
 class GateResult:
-    """What one gate found."""
+    """The verdict of one gate."""
 
     name: str
     ok: bool

@@ -1,4 +1,4 @@
-"""Gates `platform-tag`, `runtime` and `torch-symbols`: what the libraries need of the system."""
+"""Gates `platform-tag`, `runtime` and `torch-symbols`: what libraries need of system and torch."""
 
 from collections.abc import Iterator
 from pathlib import PurePosixPath
@@ -7,7 +7,7 @@ from torchwheel.check import torch_symbols as tables
 from torchwheel.check.audit import allowed_libraries, optional_symbol, reason_for
 from torchwheel.check.facts import GateError, Limits, WheelFacts
 from torchwheel.claims import Claims
-from torchwheel.inspect.elf import SHIMS, Undefined, is_cxx
+from torchwheel.inspect.elf import SHIMS, UndefinedSymbol, is_cxx
 from torchwheel.validate.gpu_rules import tag_floor
 from torchwheel.versions import version_numbers
 
@@ -15,19 +15,19 @@ ANY = "any"
 
 
 def platform_tag(facts: WheelFacts, limits: Limits) -> str:
-    """The file name's platform tags are those that auditwheel's policies find, none too new."""
+    """The file name has the platform tag that auditwheel finds, and it is not too new."""
     claims, wheel, audit = facts.claims, facts.wheel.read(), facts.audit.read()
-    found = {tag.platform for tag in wheel.tags}
-    named = ".".join(sorted(found))
+    platforms = {tag.platform for tag in wheel.tags}
+    named = ".".join(sorted(platforms))
     if claims.abi == "pure" or audit.tag is None:
-        if audit.tag is not None or claims.abi != "pure" or found != {ANY}:
+        if audit.tag is not None or claims.abi != "pure" or platforms != {ANY}:
             code = f"machine code for {audit.tag}" if audit.tag else "no machine code"
             raise GateError(f"tag {named} of a {claims.abi} wheel that holds {code}")
         return "any: no machine code"
     because = "; ".join(audit.causes) or "nothing stricter is known"
     if audit.tag.startswith("linux_"):
         raise GateError(f"no manylinux policy admits it: {because}")
-    if not found <= {audit.tag, *audit.aliases}:
+    if not platforms <= {audit.tag, *audit.aliases}:
         raise GateError(f"the symbols say {audit.tag}, the file name {named}: {because}")
     needs, newest = tag_floor([audit.tag]), limits.newest_glibc
     if newest and needs and version_numbers(needs) > version_numbers(newest):
@@ -58,22 +58,24 @@ CPU = "libtorch_cpu.so"
 """The library whose symbols every torch has, a CPU-only one too."""
 NAMED = 4
 _OF_PYTHON = "THP"
-"""C names of libtorch_python."""
-# PyTorch builds its libraries so that they carry, and show, what newer releases of libstdc++ added:
-# an extension that is linked with them takes that from there, without a version.
+"""The prefix of libtorch_python's C names."""
+# torch's libraries contain and export what newer releases of libstdc++ added. An extension that is
+# linked with torch takes these symbols from there, without a version.
 _STD = ("_ZNSt", "_ZNKSt", "_ZSt")
 
 
 def torch_symbols(facts: WheelFacts, _: Limits) -> str:
-    """No undefined symbol is without a known giver; a stable wheel needs no C++ symbol of torch."""
+    """Every undefined symbol has a known provider; a stable wheel needs no C++ symbol of torch."""
     claims, libraries = facts.claims, facts.libraries.read()
     if claims.abi == "pure":
         return "no machine code"
     if not libraries:
         raise GateError(f"an {claims.abi} wheel without a library")
-    # A versioned symbol names the library that gives it: gate `runtime` judges that library.
+    # A versioned symbol names its library, and gate `runtime` judges that library.
     unversioned = {s for lib in libraries for s in lib.undefined if s.version is None}
-    faults = sorted(_stable(claims, unversioned) if claims.abi == "stable" else _aten(unversioned))
+    faults = sorted(
+        _stable_faults(claims, unversioned) if claims.abi == "stable" else _aten_faults(unversioned)
+    )
     if faults:
         more = f" and {len(faults) - NAMED} more" if len(faults) > NAMED else ""
         raise GateError("; ".join(faults[:NAMED]) + more)
@@ -82,11 +84,11 @@ def torch_symbols(facts: WheelFacts, _: Limits) -> str:
     return f"{used} C symbols of torch, all in {since}"
 
 
-def _stable(claims: Claims, symbols: set[Undefined]) -> Iterator[str]:
+def _stable_faults(claims: Claims, symbols: set[UndefinedSymbol]) -> Iterator[str]:
     release = claims.torch_release
-    table = tables.known().get(release)
+    table = tables.symbols_by_release().get(release)
     if table is None:
-        have = ", ".join(tables.known())
+        have = ", ".join(tables.symbols_by_release())
         raise GateError(
             f"no list of torch {release}'s symbols (have {have}): make it with "
             "python -m torchwheel.check.torch_symbols TORCH_WHEEL"
@@ -98,12 +100,12 @@ def _stable(claims: Claims, symbols: set[Undefined]) -> Iterator[str]:
             continue
         home = homes.get(symbol.name)
         if home is None:
-            yield _unknown(symbol, release)
+            yield _unknown_symbol(symbol, release)
         elif not symbol.weak:
             yield f"{symbol.name} is only in {home}: declare it weak, a CPU-only torch lacks it"
 
 
-def _unknown(symbol: Undefined, release: str) -> str:
+def _unknown_symbol(symbol: UndefinedSymbol, release: str) -> str:
     if is_cxx(symbol.name):
         return f"{symbol.name} is a C++ symbol of torch; a stable wheel may use its C symbols only"
     if symbol.name.startswith(SHIMS):
@@ -111,8 +113,8 @@ def _unknown(symbol: Undefined, release: str) -> str:
     return f"{symbol.name} is undefined and neither torch nor a system library is known to give it"
 
 
-def _aten(symbols: set[Undefined]) -> Iterator[str]:
-    """Bound to one build of torch and Python: their names are known by form, not by list."""
+def _aten_faults(symbols: set[UndefinedSymbol]) -> Iterator[str]:
+    """An aten library is for one torch and one Python: prefixes tell their symbols."""
     for symbol in symbols:
         from_torch = is_cxx(symbol.name) or symbol.name.startswith(
             (*SHIMS, *_STD, _OF_PYTHON, "_ZTI", "_ZTV", "_ZTS", "_ZN8pybind11")

@@ -1,4 +1,4 @@
-"""Gate `metadata`: file name, METADATA, WHEEL and claims tell one story."""
+"""Gate `metadata`: file name, METADATA, WHEEL and claims agree."""
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -10,19 +10,19 @@ from torchwheel.inspect.wheel import Wheel
 
 
 def metadata(facts: WheelFacts, _: Limits) -> str:
-    """Name, version, local version, torch range and tags agree wherever they are stated."""
+    """Name, version, local version, torch range and tags agree wherever they stand."""
     wheel, claims = facts.wheel.read(), facts.claims
-    _same("METADATA Name", canonicalize_name(wheel.metadata.name), wheel.name)
-    _same("METADATA Version", str(wheel.metadata.version), str(wheel.version))
-    _same("local version of the file name", wheel.version.local, claims.local)
-    _same("WHEEL Tag", _text(wheel.wheel_tags), _text(wheel.tags))
-    _same("WHEEL Root-Is-Purelib", wheel.root_is_purelib, claims.abi == "pure")
-    _interpreter(wheel, claims)
-    _torch(wheel, claims)
+    _require_equal("METADATA Name", canonicalize_name(wheel.metadata.name), wheel.name)
+    _require_equal("METADATA Version", str(wheel.metadata.version), str(wheel.version))
+    _require_equal("local version of the file name", wheel.version.local, claims.local)
+    _require_equal("WHEEL Tag", _text(wheel.wheel_tags), _text(wheel.tags))
+    _require_equal("WHEEL Root-Is-Purelib", wheel.root_is_purelib, claims.abi == "pure")
+    _require_interpreter(wheel, claims)
+    _require_torch(wheel, claims)
     return f"{wheel.name} {wheel.version}, torch{claims.torch_range}, {_text(wheel.tags)}"
 
 
-def _same(what: str, found: object, expected: object) -> None:
+def _require_equal(what: str, found: object, expected: object) -> None:
     if found != expected:
         raise GateError(f"{what}: {expected} expected, got {found}")
 
@@ -31,27 +31,27 @@ def _text(tags: frozenset[object]) -> str:
     return " ".join(sorted(str(tag) for tag in tags))
 
 
-def _interpreter(wheel: Wheel, claims: Claims) -> None:
+def _require_interpreter(wheel: Wheel, claims: Claims) -> None:
     """A stable or pure wheel serves every Python 3; an aten wheel exactly one CPython."""
-    found = sorted({(tag.interpreter, tag.abi) for tag in wheel.tags})
+    pairs = sorted({(tag.interpreter, tag.abi) for tag in wheel.tags})
     right = (
-        len(found) == 1 and found[0][0] == found[0][1] and found[0][0].startswith("cp3")
+        len(pairs) == 1 and pairs[0][0] == pairs[0][1] and pairs[0][0].startswith("cp3")
         if claims.abi == "aten"
-        else found == [("py3", "none")]
+        else pairs == [("py3", "none")]
     )
     if not right:
         expected = "one cp3x-cp3x" if claims.abi == "aten" else "py3-none"
-        got = ", ".join("-".join(pair) for pair in found)
+        got = ", ".join("-".join(pair) for pair in pairs)
         raise GateError(f"file name of an {claims.abi} wheel: {expected} expected, got {got}")
 
 
-def _torch(wheel: Wheel, claims: Claims) -> None:
-    """One unconditional requirement on torch, whose range is the claimed one."""
-    every: list[Requirement] = wheel.metadata.requires_dist or []
-    found = [one for one in every if canonicalize_name(one.name) == "torch"]
+def _require_torch(wheel: Wheel, claims: Claims) -> None:
+    """The wheel has one unconditional requirement on torch, with the claimed range."""
+    requirements: list[Requirement] = wheel.metadata.requires_dist or []
+    on_torch = [r for r in requirements if canonicalize_name(r.name) == "torch"]
     expected = f"torch{claims.torch_range}"
-    if len(found) != 1 or found[0].marker or found[0].url or found[0].extras:
-        got = "; ".join(map(str, found)) or "none"
+    if len(on_torch) != 1 or on_torch[0].marker or on_torch[0].url or on_torch[0].extras:
+        got = "; ".join(map(str, on_torch)) or "none"
         raise GateError(f"Requires-Dist: exactly {expected} expected, got {got}")
-    if found[0].specifier != SpecifierSet(claims.torch_range):
-        raise GateError(f"Requires-Dist: {expected} expected, got {found[0]}")
+    if on_torch[0].specifier != SpecifierSet(claims.torch_range):
+        raise GateError(f"Requires-Dist: {expected} expected, got {on_torch[0]}")

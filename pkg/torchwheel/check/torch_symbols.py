@@ -1,4 +1,4 @@
-"""The C symbols each torch release exports: what a stable-ABI library may ask of it.
+"""The C symbols that each torch release exports: a stable-ABI library may use these only.
 
 `python -m torchwheel.check.torch_symbols torch-2.11.0-….whl …` reads them from CUDA wheels of
 torch and updates the data file.
@@ -17,20 +17,20 @@ from packaging.utils import parse_wheel_filename
 from torchwheel import data, files
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.inspect import archive as archives
-from torchwheel.inspect.elf import exported
+from torchwheel.inspect.elf import exported_symbols
 
 FILE = "torch_symbols.json"
 _C_SYMBOL = re.compile(r"(aoti_torch|torch)_\w+")
 _LIBRARY = re.compile(r"torch/lib/(lib(?:torch|c10)\w*\.so)")
 NOT_LINKED = ("libtorch_python.so", "libtorch_global_deps.so")
-"""Not reached through libtorch.so, the one library an extension names."""
+"""Libraries that libtorch.so does not load; an extension names libtorch.so only."""
 
 Symbols = Mapping[str, frozenset[str]]
 """Library of torch, e.g. libtorch_cpu.so, to the C symbols it exports."""
 
 
 @functools.cache
-def known() -> Mapping[str, Symbols]:
+def symbols_by_release() -> Mapping[str, Symbols]:
     """Torch minor, e.g. "2.11", to its symbols, from the data file."""
     return {
         release: {library: frozenset(names) for library, names in libraries.items()}
@@ -50,7 +50,7 @@ def read_torch_wheel(path: Path) -> tuple[str, dict[str, list[str]]]:
             if match is None or match[1] in NOT_LINKED:
                 continue
             library = Path(archive.extract(member, folder))
-            if names := sorted(filter(_C_SYMBOL.fullmatch, exported(library))):
+            if names := sorted(filter(_C_SYMBOL.fullmatch, exported_symbols(library))):
                 found[match[1]] = names
             library.unlink()
     if not {"libtorch_cpu.so", "libtorch_cuda.so"} <= found.keys():

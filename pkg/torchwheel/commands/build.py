@@ -26,7 +26,7 @@ IMAGES_FOR = option("variant", nargs="*", help="variants they are for (default: 
 def matrix(options: argparse.Namespace) -> int:
     """Print the variants as a table, as JSON or as a GitHub matrix."""
     from torchwheel.matrix.load import load
-    from torchwheel.matrix.render import matrix_text, tell_github
+    from torchwheel.matrix.render import append_github_output, matrix_text
     from torchwheel.matrix.variants import select
 
     loaded = load(options.matrix)
@@ -35,7 +35,7 @@ def matrix(options: argparse.Namespace) -> int:
     if options.output:
         if options.form != "github":
             raise UsageError("--output goes with --github")
-        tell_github(text, options.output)
+        append_github_output(text, options.output)
     print(text, end="")
     return 0
 

@@ -16,7 +16,7 @@ from torchwheel.errors import TorchwheelError
 from torchwheel.machine.facts import InstalledToolkit, Torch
 from torchwheel.runtime.local_target import DOWNLOAD_VARIABLE
 from torchwheel.validate.checks import build_findings, preferred_toolkit
-from torchwheel.validate.toolkit_rules import two_toolkits
+from torchwheel.validate.toolkit_rules import check_two_toolkits
 from torchwheel.versions import version_numbers
 
 
@@ -39,7 +39,7 @@ def cannot_build(case: Case) -> Iterator[Diagnosis]:
         return
     for rule in build_findings(needs, machine, toolkit, package=package.name):
         yield diagnosis_of(rule)
-    for rule in two_toolkits(machine.toolkits):
+    for rule in check_two_toolkits(machine.toolkits):
         yield diagnosis_of(rule)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from torchwheel.doctor.case import Case, Diagnosis, Package
 from torchwheel.doctor.installation_rules import reinstall_command
 from torchwheel.doctor.native import NativeLibrary
-from torchwheel.inspect.elf import SHIMS, is_cxx, readable
+from torchwheel.inspect.elf import SHIMS, is_cxx, qualified_name
 from torchwheel.text import join_names
 
 _OLD_STRING = re.compile(r"(?<=[KREPi])Ss")
@@ -117,7 +117,7 @@ def _fault_count(native: NativeLibrary) -> int:
 
 
 def _first_names(names: frozenset[str] | set[str]) -> str:
-    shown = sorted({readable(name) for name in names}, key=lambda name: (len(name), name))
+    shown = sorted({qualified_name(name) for name in names}, key=lambda name: (len(name), name))
     more = f" and {len(shown) - _MAX_NAMES} more" if len(shown) > _MAX_NAMES else ""
     return f"{join_names(shown[:_MAX_NAMES])}{more}"
 

@@ -39,7 +39,7 @@ def judge(case: Case) -> Verdict:
     Raises:
         UsageError: TORCHWHEEL_IGNORE names a rule that there is not.
     """
-    ignored = findings_.ignored(case.environ)
+    ignored = findings_.ignored_rules(case.environ)
     found = dict.fromkeys(finding for rule in RULES for finding in rule(case))
     findings = tuple(finding for finding in found if finding.name not in ignored)
     title = case.package.title

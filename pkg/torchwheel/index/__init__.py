@@ -1,1 +1,1 @@
-"""A static package index: PEP 503 pages, PEP 691 documents, PEP 658 metadata, any web host."""
+"""A static package index for any web host: PEP 503 pages, PEP 691 documents, PEP 658 metadata."""

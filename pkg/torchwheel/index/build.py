@@ -1,4 +1,4 @@
-"""Writes the index: a folder of static files, whole or absent, the same for the same wheels."""
+"""Writes the index: a folder of static files, complete or absent, equal for equal wheels."""
 
 import json
 import os
@@ -19,11 +19,11 @@ API_VERSION = "1.1"
 def build_index(wheels: Sequence[IndexedWheel], out: Path) -> None:
     """Replace `out` with an index of the wheels, each file once under `out`/files."""
     groups = group_wheels(wheels)
-    with files.make_folder_atomically(out) as aside:
-        _write_files(aside / FILES, (file for group in groups for file in group.files))
-        _write(aside / "index.html", _page("groups.html.j2", groups=groups))
+    with files.make_folder_atomically(out) as temporary:
+        _write_files(temporary / FILES, (file for group in groups for file in group.files))
+        _write(temporary / "index.html", _page("groups.html.j2", groups=groups))
         for group in groups:
-            _write_group(aside / group.name, group)
+            _write_group(temporary / group.name, group)
 
 
 def project_document(group: IndexGroup, project: str) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def _file_entry(file: File, folder: str) -> dict[str, Any]:
         "hashes": {"sha256": file.sha256},
         **({"requires-python": file.requires_python} if file.requires_python else {}),
         "size": file.size,
-        # PEP 714's name, and the one that older clients read.
+        # PEP 714's name, and the name that older clients read.
         "core-metadata": metadata,
         "data-dist-info-metadata": metadata,
         "yanked": False,
@@ -53,7 +53,7 @@ def _file_entry(file: File, folder: str) -> dict[str, Any]:
 
 
 def _root(group: IndexGroup) -> str:
-    """From a project's page back to the index's root."""
+    """The relative path from a project's page to the index's root."""
     return "../" * (len(group.name.split("/")) + 1)
 
 
@@ -75,9 +75,9 @@ def _write_group(folder: Path, group: IndexGroup) -> None:
         _write(folder / project / "index.html", page)
 
 
-def _write_files(folder: Path, every: Iterable[File]) -> None:
+def _write_files(folder: Path, wheels: Iterable[File]) -> None:
     folder.mkdir()
-    for file in {file.filename: file for file in every}.values():
+    for file in {file.filename: file for file in wheels}.values():
         target = folder / file.filename
         try:
             os.link(file.source.resolve(), target)

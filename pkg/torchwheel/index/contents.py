@@ -1,4 +1,4 @@
-"""The contents of an index: files, projects and groups, made from wheels. Pure data."""
+"""The contents of an index: files, projects and groups, as data."""
 
 import dataclasses
 import hashlib
@@ -23,7 +23,7 @@ _PART = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
 
 @dataclasses.dataclass(frozen=True)
 class IndexedWheel:
-    """A wheel and the groups it is offered in, e.g. ("cu130", "cu130/torch2.11")."""
+    """A wheel and the groups that offer it, e.g. ("cu130", "cu130/torch2.11")."""
 
     path: Path
     groups: tuple[str, ...]
@@ -44,7 +44,7 @@ class File:
 
     @property
     def href(self) -> str:
-        """File name as it stands in a URL: `+` of a local version is %2B."""
+        """The file name in a URL: the `+` of a local version is %2B."""
         return quote(self.filename)
 
     @property
@@ -55,7 +55,7 @@ class File:
 
 @dataclasses.dataclass(frozen=True)
 class IndexGroup:
-    """One index that pip can be pointed at."""
+    """One index that pip can use."""
 
     name: str
     files: tuple[File, ...]
@@ -89,9 +89,9 @@ def read_file(path: Path) -> File:
 
 
 def group_wheels(wheels: Sequence[IndexedWheel]) -> tuple[IndexGroup, ...]:
-    """Read the wheels, sort them into groups; two different wheels of one name are an error."""
+    """Read the wheels into their groups; two different wheels of one name are an error."""
     by_name: dict[str, File] = {}
-    found: dict[str, dict[str, File]] = {}
+    groups: dict[str, dict[str, File]] = {}
     for wheel in wheels:
         file = read_file(wheel.path)
         known = by_name.setdefault(file.filename, file)
@@ -100,14 +100,14 @@ def group_wheels(wheels: Sequence[IndexedWheel]) -> tuple[IndexGroup, ...]:
                 f"two different wheels are named {file.filename}: {known.source} and {wheel.path}"
             )
         for name in wheel.groups:
-            found.setdefault(_checked(name), {})[file.filename] = known
+            groups.setdefault(_check_group_name(name), {})[file.filename] = known
     return tuple(
-        IndexGroup(name, tuple(found[name][key] for key in sorted(found[name])))
-        for name in sorted(found)
+        IndexGroup(name, tuple(groups[name][key] for key in sorted(groups[name])))
+        for name in sorted(groups)
     )
 
 
-def _checked(name: str) -> str:
+def _check_group_name(name: str) -> str:
     parts = name.split("/")
     if parts[0] == FILES or not all(_PART.fullmatch(part) for part in parts):
         raise UsageError(f"{name!r} is no name of an index group; expected e.g. cu130/torch2.11")
@@ -120,9 +120,9 @@ CPU = "cpu"
 def groups_of(claims: Claims, torch_releases: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """The groups of a wheel, e.g. ("cu130", "cu130/torch2.11").
 
-    The pure wheel is in every group, not in `cpu` alone. pip sorts `1.0.0+cu130` above `1.0.0`,
-    so wherever a binary wheel's tags and torch range fit it wins, and elsewhere (aarch64, say,
-    or an older torch) the same command still installs: the pure wheel is the fallback.
+    The pure wheel is in every group, not only in `cpu`. pip sorts `1.0.0+cu130` above `1.0.0`, so
+    a binary wheel wins wherever its tags and torch range fit. Elsewhere, e.g. on aarch64 or with
+    an older torch, the same command installs the pure wheel.
 
     Args:
         claims: the claims of the wheel.

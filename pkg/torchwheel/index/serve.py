@@ -1,4 +1,4 @@
-"""Serves an index on loopback, for tests and laptops, with PEP 691's content negotiation."""
+"""Serves an index on loopback for tests and laptops, with PEP 691's content negotiation."""
 
 import contextlib
 import functools
@@ -27,7 +27,7 @@ Say = Callable[[str], None]
 
 
 def negotiate(accept: str) -> str:
-    """The content type to answer an Accept header with; HTML for people where none is asked for."""
+    """The content type that answers an Accept header; HTML for people by default."""
     best, weight = PLAIN, 0.0
     for part in accept.split(","):
         name, *parameters = (piece.strip().lower() for piece in part.split(";"))
@@ -50,19 +50,19 @@ def _quality(parameters: list[str]) -> float:
 
 
 class _Handler(http.server.SimpleHTTPRequestHandler):
-    """Answers a folder with its page or its document, as the client asks."""
+    """Answers a folder's address with its page or its document, as the client asks."""
 
     def __init__(self, *args: object, say: Say, directory: str) -> None:
         self._say = say
         super().__init__(*args, directory=directory)  # type: ignore[arg-type]
 
     def send_head(self) -> io.BytesIO | BinaryIO | None:
-        """Negotiate for a folder; everything else is a plain file."""
+        """Negotiate the answer for a folder; any other address is a plain file."""
         address = urlsplit(self.path).path
         if not address.endswith("/"):
             return super().send_head()
         kind = negotiate(self.headers.get("Accept", ""))
-        for answer in (kind, PLAIN):  # the root has a page for people only
+        for answer in (kind, PLAIN):  # the root has a page for people only, no document
             file = Path(self.translate_path(address)) / _OFFERED[answer]
             if file.is_file():
                 body = file.read_bytes()
@@ -76,7 +76,7 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
         return None
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
-        """One line a request, to whoever serves."""
+        """Pass one line per request to the caller."""
         self._say(format % args)
 
 
@@ -90,13 +90,13 @@ def _server(folder: Path, port: int, say: Say) -> http.server.ThreadingHTTPServe
         raise UsageError(f"cannot listen on {LOOPBACK} port {port}: {error.strerror}") from error
 
 
-def _drop(_: str) -> None:
-    """Say nothing."""
+def _ignore(_: str) -> None:
+    """Drop a line."""
 
 
 @contextlib.contextmanager
-def serving(folder: Path, say: Say = _drop, port: int = 0) -> Iterator[str]:
-    """Serve while the block runs; yields the address, e.g. http://127.0.0.1:41234."""
+def serve_in_background(folder: Path, say: Say = _ignore, port: int = 0) -> Iterator[str]:
+    """Serve while the block runs, and yield the address, e.g. http://127.0.0.1:41234."""
     with _server(folder, port, say) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()

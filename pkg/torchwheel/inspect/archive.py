@@ -1,4 +1,4 @@
-"""A zip archive opened with distrust: its names, kinds and sizes are judged before its bytes."""
+"""Opens a zip archive safely: names, file types and sizes are checked before the bytes."""
 
 import contextlib
 import stat
@@ -11,15 +11,15 @@ from torchwheel.errors import TorchwheelError
 
 
 class WheelError(TorchwheelError):
-    """A wheel is broken; the text names the file and the fact."""
+    """A wheel is malformed; the text names the file and the fault."""
 
 
 MAX_BYTES = 8 << 30
 """No wheel of an extension unpacks to more."""
 MAX_RATIO = 200
-"""Machine code packs about 3 to 20 times; a bomb about 1000 times."""
+"""Machine code is compressed about 3 to 20 times; a zip bomb about 1000 times."""
 RATIO_FROM = 16 << 20
-"""Below this many unpacked bytes the ratio does no harm (a file of zeros, say)."""
+"""Below this size any ratio is harmless, e.g. that of a file of zeros."""
 
 
 def _fault_of_name(name: str) -> str | None:
@@ -63,7 +63,7 @@ def _fault(infos: list[zipfile.ZipInfo]) -> str | None:
 
 @contextlib.contextmanager
 def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Yield the archive; whatever is wrong with it, now or while it is read, is one line."""
+    """Open the archive; any fault, now or while it is read, is a WheelError of one line."""
     try:
         with zipfile.ZipFile(path) as archive:
             if fault := _fault(archive.infolist()):

@@ -1,4 +1,4 @@
-"""The CUDA code in a library, as cuobjdump lists it: machine code (SASS), PTX and kernels."""
+"""Reads the CUDA code in a library with cuobjdump: machine code (SASS), PTX and kernels."""
 
 import importlib.metadata
 import os
@@ -20,7 +20,7 @@ SECONDS = 300
 
 
 def find_cuobjdump(explicit: Path | None = None, environ: Mapping[str, str] = os.environ) -> Path:
-    """The cuobjdump to use: given > $TORCHWHEEL_CUOBJDUMP > PATH > CUDA_HOME > PyPI package."""
+    """The cuobjdump to use: explicit > $TORCHWHEEL_CUOBJDUMP > PATH > CUDA_HOME > PyPI package."""
     named = explicit or (Path(environ[VARIABLE]) if environ.get(VARIABLE) else None)
     if named is not None:
         if not named.is_file():
@@ -32,7 +32,7 @@ def find_cuobjdump(explicit: Path | None = None, environ: Mapping[str, str] = os
         candidate = Path(home) / "bin" / "cuobjdump"
         if candidate.is_file():
             return candidate
-    if packaged := _packaged():
+    if packaged := _find_in_package():
         return packaged
     raise TorchwheelError(
         f"no cuobjdump, which lists the GPU code of a library: install {PACKAGE} from PyPI, "
@@ -40,8 +40,8 @@ def find_cuobjdump(explicit: Path | None = None, environ: Mapping[str, str] = os
     )
 
 
-def _packaged() -> Path | None:
-    """Its wheel puts the program at nvidia/cu13/bin/cuobjdump in site-packages."""
+def _find_in_package() -> Path | None:
+    """The cuobjdump of PyPI's package, e.g. nvidia/cu13/bin/cuobjdump in site-packages."""
     try:
         files = importlib.metadata.files(PACKAGE) or []
     except importlib.metadata.PackageNotFoundError:
@@ -51,7 +51,7 @@ def _packaged() -> Path | None:
 
 
 def dump_symbols(program: Path, library: Path) -> str:
-    """What `cuobjdump -symbols` prints of a library; an empty text if it holds no device code."""
+    """The output of `cuobjdump -symbols`; empty if the library has no device code."""
     try:
         done = process.run([program, "-symbols", library], timeout=SECONDS)
     except process.NotRunError as error:
@@ -65,11 +65,11 @@ def dump_symbols(program: Path, library: Path) -> str:
 
 
 SECTIONS = frozenset({".nv_fatbin", "__nv_relfatbin"})
-"""Where nvcc puts it; a library with neither has none."""
+"""The sections where nvcc puts device code; a library without them has none."""
 
 _HEADER = re.compile(r"Fatbin (elf|ptx) code:")
 _ARCH = re.compile(r"arch = (sm_[1-9]\d{1,2}[af]?)")
-# A line of the symbol table, and one of a kernel; as 13.2 to 13.4 print it, then as 13.5 does:
+# A line of the symbol table that is a kernel, as 13.2 to 13.4 print it, and as 13.5 does:
 #   STT_FUNC         STB_GLOBAL STO_ENTRY      _Z6kernelPf
 #   FUNC          GLOBAL  DEFAULT    ENTRY                                _Z6kernelPf
 _SYMBOL = re.compile(
@@ -90,7 +90,7 @@ def read_cuda_code(library: Path, program: Path) -> tuple[GpuCode, ...]:
 
 
 def parse_symbols(text: str) -> tuple[GpuCode, ...]:
-    """Read what `cuobjdump -symbols` prints; a line that is not understood is an error."""
+    """Parse the output of `cuobjdump -symbols`; an unknown line is an error."""
     modules: list[GpuCode] = []
     kind: Literal["sass", "ptx"] | None = None
     arch: Arch | None = None
@@ -110,19 +110,19 @@ def parse_symbols(text: str) -> tuple[GpuCode, ...]:
             close()
             kind, arch, kernels = ("sass" if header[1] == "elf" else "ptx"), None, []
         elif kind is None:
-            raise _unknown(line)
+            raise _unknown_line(line)
         elif found := _ARCH.fullmatch(line):
             arch = parse_binary_name(found[1])
         elif _SYMBOL.fullmatch(line):
             if kernel := _KERNEL.fullmatch(line):
                 kernels.append(kernel[1])
         elif not _FIELD.fullmatch(line):
-            raise _unknown(line)
+            raise _unknown_line(line)
     close()
     return tuple(modules)
 
 
-def _unknown(line: str) -> TorchwheelError:
+def _unknown_line(line: str) -> TorchwheelError:
     return TorchwheelError(
         f"cuobjdump printed {line!r}, which is not understood: 13.2 to 13.5 are; set "
         f"{VARIABLE} to one of these"

@@ -19,8 +19,8 @@ from torchwheel.versions import version_numbers
 
 
 @dataclasses.dataclass(frozen=True, order=True)
-class Undefined:
-    """A symbol the loader must find: its version and the library that gives it, if versioned."""
+class UndefinedSymbol:
+    """A symbol the loader must find, with its version and its library if it is versioned."""
 
     name: str
     weak: bool = False
@@ -30,13 +30,13 @@ class Undefined:
 
 @dataclasses.dataclass(frozen=True)
 class Library:
-    """The dynamic facts of one ELF file. `name` is its path in the wheel."""
+    """The dynamic section of an ELF file. `name` is its path in the wheel."""
 
     name: str
     machine: str
     soname: str | None
     needed: tuple[str, ...]
-    undefined: tuple[Undefined, ...]
+    undefined: tuple[UndefinedSymbol, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +63,7 @@ class GlibcFloor:
 
 
 def read_library(path: Path, name: str | None = None) -> Library:
-    """Read an ELF file; `name` is what errors and gates call it."""
+    """Read an ELF file; errors and gates call it `name`."""
     name = name or path.name
     with refuse_malformed(name), path.open("rb") as file:
         elf = ELFFile(file)
@@ -81,10 +81,10 @@ def read_library(path: Path, name: str | None = None) -> Library:
 
 @contextlib.contextmanager
 def refuse_malformed(name: str) -> Iterator[None]:
-    """Make one WheelError of whatever a bent ELF file brings about in pyelftools."""
+    """Turn any error of pyelftools on a malformed ELF file into one WheelError."""
     try:
         yield
-    # It meets one with assertions, lookups, seeks and divisions of its own as well.
+    # pyelftools also fails in its own assertions, lookups, seeks and divisions.
     except (
         *(ELFError, AssertionError, AttributeError, TypeError),
         *(ArithmeticError, LookupError, OSError, ValueError),
@@ -105,7 +105,7 @@ def section(path: Path, name: str) -> bytes | None:
         if found is None:
             return None
         file.seek(found["sh_offset"])
-        # The size is the file's word: reading stops at the end of the file whatever it says.
+        # The file states the size, which may be wrong: never read past the end of the file.
         data = file.read(min(found["sh_size"], path.stat().st_size))
         if len(data) != found["sh_size"]:
             raise WheelError(f"{path.name}: section {name} is cut short")
@@ -113,7 +113,7 @@ def section(path: Path, name: str) -> bytes | None:
 
 
 def glibc_floor(library: Library) -> GlibcFloor | None:
-    """The newest GLIBC_x.y among the versions needed, with its symbols; none if there is none."""
+    """The newest GLIBC_x.y that a library needs, with its symbols; None if it needs none."""
     by_version: dict[tuple[int, ...], list[str]] = {}
     for symbol in library.undefined:
         prefix, _, number = (symbol.version or "").partition("_")
@@ -127,15 +127,15 @@ def glibc_floor(library: Library) -> GlibcFloor | None:
 
 
 def versions_needed(library: Library) -> dict[str, tuple[str, ...]]:
-    """Symbol versions by the library that must give them, e.g. libc.so.6: GLIBC_2.17."""
-    found: dict[str, set[str]] = {}
+    """Symbol versions by the library that provides them, e.g. libc.so.6: GLIBC_2.17."""
+    versions: dict[str, set[str]] = {}
     for symbol in library.undefined:
         if symbol.library and symbol.version:
-            found.setdefault(symbol.library, set()).add(symbol.version)
-    return {name: tuple(sorted(found[name])) for name in sorted(found)}
+            versions.setdefault(symbol.library, set()).add(symbol.version)
+    return {name: tuple(sorted(versions[name])) for name in sorted(versions)}
 
 
-def exported(path: Path) -> frozenset[str]:
+def exported_symbols(path: Path) -> frozenset[str]:
     """Names of the symbols a library defines for others."""
     with path.open("rb") as file:
         table = ELFFile(file).get_section_by_name(".dynsym")
@@ -149,11 +149,11 @@ def exported(path: Path) -> frozenset[str]:
         )
 
 
-def _order(symbol: Undefined) -> tuple[str, str]:
+def _order(symbol: UndefinedSymbol) -> tuple[str, str]:
     return symbol.name, symbol.version or ""
 
 
-def _undefined(elf: ELFFile) -> Iterator[Undefined]:
+def _undefined(elf: ELFFile) -> Iterator[UndefinedSymbol]:
     table = elf.get_section_by_name(".dynsym")
     if not isinstance(table, SymbolTableSection):
         return
@@ -166,10 +166,12 @@ def _undefined(elf: ELFFile) -> Iterator[Undefined]:
         library: str | None = None
         if isinstance(versym, GNUVerSymSection):
             number = versym.get_symbol(index)["ndx"]
-            # The two named numbers (local, global) mean: no version.
+            # pyelftools gives the two numbers that mean "no version" as text.
             if isinstance(number, int):
                 library, version = versions[number & 0x7FFF]
-        yield Undefined(symbol.name, symbol["st_info"]["bind"] == "STB_WEAK", version, library)
+        yield UndefinedSymbol(
+            symbol.name, symbol["st_info"]["bind"] == "STB_WEAK", version, library
+        )
 
 
 def _versions(elf: ELFFile) -> dict[int, tuple[str, str]]:
@@ -184,20 +186,20 @@ def _versions(elf: ELFFile) -> dict[int, tuple[str, str]]:
 
 
 SHIMS = ("torch_", "aoti_torch_")
-"""C names of libtorch: all that a stable library may use."""
-# A namespace of torch as Itanium mangling writes it: its length, its name, then what is in it (a
-# name, or an operator such as "ls").
+"""Prefixes of libtorch's C names; a stable library may use these only."""
+# A namespace of torch in Itanium mangling: its length, its name, then a name or an operator in it
+# (e.g. "ls").
 _CXX = re.compile(r"_Z.*?(?<!\d)(?:2at|3c10|5torch|6caffe2)(?=[0-9La-z])")
 _NESTED = re.compile(r"_ZN[KVr]*")
 _LENGTH = re.compile(r"[1-9]\d*")
 
 
 def is_cxx(name: str) -> bool:
-    """Whether it is a C++ symbol of torch: one of its minor releases has it."""
+    """Whether a symbol is a C++ symbol of torch, which only some of its minor releases have."""
     return _CXX.match(name) is not None
 
 
-def readable(name: str) -> str:
+def qualified_name(name: str) -> str:
     """The qualified name in a mangled one, e.g. "c10::cuda::SetDevice"; else the name as it is."""
     start = _NESTED.match(name)
     parts: list[str] = []

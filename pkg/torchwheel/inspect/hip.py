@@ -1,4 +1,4 @@
-"""The HIP code in a library: clang's bundles, their code objects, and the kernels in them."""
+"""Reads the HIP code in a library: clang's bundles, their code objects and their kernels."""
 
 import dataclasses
 import functools
@@ -20,10 +20,11 @@ from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.elf import GpuCode, refuse_malformed, section
 
 DESCRIPTOR = ".kd"
-"""A kernel's descriptor bears its name and this."""
+"""The suffix of a kernel's descriptor."""
 _ABI_VERSIONS = range(2, 5)
-"""Code object versions 4 to 6: their e_flags are alike."""
-# In the order in which a target names them. 0: the processor has no such thing, 1: either way.
+"""Code object versions 4 to 6, which have the same e_flags."""
+# In the order in which a target names them. State 0: the processor lacks the feature. State 1:
+# the code runs with it and without it.
 _FEATURES = {"sramecc": 10, "xnack": 8}
 _STATES = {2: "-", 3: "+"}
 
@@ -72,21 +73,21 @@ MAX_UNPACKED = 1 << 30
 _COUNT = struct.Struct("<Q")
 _ENTRY = struct.Struct("<QQQ")
 _PACKED = struct.Struct("<4sHH")
-# By the format's version: bytes of the packed whole, header included, and of what is in it.
+# By the format's version: the size of the compressed bundle with its header, and its plain size.
 _PACKED_SIZES = {2: struct.Struct("<II8x"), 3: struct.Struct("<QQ8x")}
 _NOT_ZERO = re.compile(rb"[^\0]")
 
 
 @dataclasses.dataclass(frozen=True)
 class BundleEntry:
-    """One code object; `name` says whose, e.g. "hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-"."""
+    """A code object; `name` tells its target, e.g. "hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-"."""
 
     name: str
     code: bytes
 
 
 def parse_bundles(section: bytes) -> tuple[tuple[BundleEntry, ...], ...]:
-    """The entries of each bundle in a section; whatever else is in it is a WheelError."""
+    """The entries of each bundle in a section; anything else in it is a WheelError."""
     bundles: list[tuple[BundleEntry, ...]] = []
     at = 0
     while found := _NOT_ZERO.search(section, at):
@@ -104,14 +105,14 @@ def parse_bundles(section: bytes) -> tuple[tuple[BundleEntry, ...], ...]:
 
 
 def _bundle(section: bytes, at: int) -> tuple[tuple[BundleEntry, ...], int]:
-    """The bundle at a place, and how many bytes it takes there."""
+    """The bundle at an offset, and its size in bytes."""
     if section.startswith(PACKED_MAGIC, at):
-        plain, size = _unpacked(section, at)
-        return _plain(plain, 0)[0], size
-    return _plain(section, at)
+        plain, size = _decompress_bundle(section, at)
+        return _parse_plain(plain, 0)[0], size
+    return _parse_plain(section, at)
 
 
-def _plain(data: bytes, start: int) -> tuple[tuple[BundleEntry, ...], int]:
+def _parse_plain(data: bytes, start: int) -> tuple[tuple[BundleEntry, ...], int]:
     if not data.startswith(MAGIC, start):
         raise WheelError(f"starts with {data[start : start + 8]!r}, not with {MAGIC!r}")
     at = start + len(MAGIC)
@@ -133,7 +134,7 @@ def _plain(data: bytes, start: int) -> tuple[tuple[BundleEntry, ...], int]:
     return tuple(entries), max(end, at) - start
 
 
-def _unpacked(data: bytes, start: int) -> tuple[bytes, int]:
+def _decompress_bundle(data: bytes, start: int) -> tuple[bytes, int]:
     _, version, method = _PACKED.unpack_from(data, start)
     if version not in _PACKED_SIZES:
         raise WheelError(f"is packed in version {version}; 2 or 3 expected")
@@ -142,7 +143,7 @@ def _unpacked(data: bytes, start: int) -> tuple[bytes, int]:
     first, end = start + _PACKED.size + sizes.size, start + packed
     if end > len(data) or end < first or plain > MAX_UNPACKED:
         raise WheelError(f"{packed} bytes unpack to {plain}: cut short, or no such bundle")
-    # A byte more than it names, to see that there is none.
+    # Ask for one byte more than the header names, to see that there is none.
     unpacked = _decompress(method, data[first:end], plain + 1)
     if len(unpacked) != plain:
         raise WheelError(f"does not unpack to the {plain} bytes that it names")
@@ -155,13 +156,13 @@ def _decompress(method: int, packed: bytes, limit: int) -> bytes:
     decompressor = _zstd().ZstdDecompressor() if method else zlib.decompressobj()
     try:
         return bytes(decompressor.decompress(packed, limit))
-    # zstd's own error is a type of a module that may not be there.
+    # The type of zstd's error is in a module that may be absent.
     except Exception as error:
         raise WheelError(f"cannot be unpacked: {error}") from error
 
 
 def _zstd() -> ModuleType:
-    """Python's own module (3.14) or its backport, which has the same names."""
+    """The zstd module of Python 3.14, or its backport, which has the same names."""
     for name in ("compression.zstd", "backports.zstd"):
         try:
             return importlib.import_module(name)
@@ -171,15 +172,15 @@ def _zstd() -> ModuleType:
 
 
 SECTION = ".hip_fatbin"
-"""Where clang puts it; a library without it has none."""
+"""The section where clang puts device code; a library without it has none."""
 _WRAPPERS = ".hipFatBinSegment"
-"""What the runtime is given: a record for each bundle."""
+"""The section that registers bundles with the runtime, one record each."""
 _WRAPPER_BYTES = 24
 _DEVICE = re.compile(r"hip(?:v4)?-amdgcn-amd-amdhsa-(?:unknown)?-(gfx\S+)", re.ASCII)
 
 
 def read_hip_code(library: Path) -> tuple[GpuCode, ...]:
-    """The code objects of a library, in the order of the file; a bent one is a WheelError."""
+    """The code objects of a library, in the order of the file; a malformed one is a WheelError."""
     bundles = parse_bundles(section(library, SECTION) or b"")
     registered = len(section(library, _WRAPPERS) or b"") // _WRAPPER_BYTES
     if registered != len(bundles):
@@ -188,7 +189,7 @@ def read_hip_code(library: Path) -> tuple[GpuCode, ...]:
 
 
 def _is_host(entry: BundleEntry) -> bool:
-    """The first entry stands for the host's side, which is the library itself."""
+    """The first entry is an empty one for the host, whose code is the library itself."""
     return entry.name.startswith("host-") and not entry.code
 
 

@@ -1,4 +1,4 @@
-"""The facts of a wheel file: its name, its metadata, its files, its claims."""
+"""Reads and verifies a wheel: its name, metadata, files and claims."""
 
 import contextlib
 import csv
@@ -29,14 +29,14 @@ UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 
 @dataclasses.dataclass(frozen=True)
 class RecordEntry:
-    """One line of RECORD: the hash as `sha256=…` in URL-safe base64 without padding."""
+    """A line of RECORD; the hash is `sha256=…` in URL-safe base64 without padding."""
 
     digest: str
     size: int | None
 
 
 def parse_record(text: str) -> dict[str, RecordEntry]:
-    """Read RECORD's text; a bent line is a WheelError that names it."""
+    """Read RECORD's text; a malformed line is a WheelError that names it."""
     entries: dict[str, RecordEntry] = {}
     try:
         rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))
@@ -67,7 +67,7 @@ def _digest(archive: zipfile.ZipFile, name: str) -> str:
 def verify_record(
     archive: zipfile.ZipFile, entries: Mapping[str, RecordEntry], dist_info: str
 ) -> None:
-    """Every file is listed with its own hash and size, and everything listed is there."""
+    """Check that RECORD lists every file with its hash and size, and no other file."""
     files = {info.filename: info for info in archive.infolist() if not info.is_dir()}
     if missing := sorted(entries.keys() - files.keys()):
         raise WheelError(f"RECORD lists {missing[0]!r}, which is not in the wheel")
@@ -87,12 +87,12 @@ def verify_record(
 
 ELF_MAGIC = b"\x7fELF"
 MAX_TEXT = 16 << 20
-"""METADATA, WHEEL and RECORD are read whole; none is larger."""
+"""The limit of METADATA, WHEEL and RECORD, which are read at once."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Wheel:
-    """One wheel whose RECORD holds. `tags` are the file name's, `wheel_tags` those of WHEEL."""
+    """A wheel whose RECORD holds. `tags` are the file name's, `wheel_tags` are WHEEL's."""
 
     path: Path
     name: NormalizedName
@@ -110,7 +110,7 @@ class Wheel:
 
 
 @dataclasses.dataclass(frozen=True)
-class Extracted:
+class ExtractedFile:
     """A shared library (or other ELF file) of a wheel, written out to be read."""
 
     member: str
@@ -118,7 +118,7 @@ class Extracted:
 
 
 def read_wheel(path: Path) -> Wheel:
-    """Read and verify a wheel; a broken one is a WheelError: one line that names the fact."""
+    """Read and verify a wheel; a fault is a WheelError of one line that names it."""
     try:
         name, version, _, tags = parse_wheel_filename(path.name)
     except InvalidWheelFilename as error:
@@ -150,22 +150,22 @@ def read_wheel(path: Path) -> Wheel:
 
 
 @contextlib.contextmanager
-def extract(wheel: Wheel) -> Iterator[tuple[Extracted, ...]]:
-    """Yield every ELF file of the wheel, whatever its name, in a folder that then goes away."""
+def extract(wheel: Wheel) -> Iterator[tuple[ExtractedFile, ...]]:
+    """Extract every ELF file of the wheel, whatever its name, to a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="torchwheel-") as folder:
-        found: list[Extracted] = []
+        found: list[ExtractedFile] = []
         with archives.open_archive(wheel.path) as archive:
             for member in wheel.members:
                 with archive.open(member) as source:
                     if source.read(4) != ELF_MAGIC:
                         continue
-                # A folder for each, so that the file keeps its name and two cannot collide.
+                # Each file keeps its name, and its own folder prevents a collision.
                 target = Path(folder) / str(len(found)) / Path(member).name
                 target.parent.mkdir()
                 with archive.open(member) as source, target.open("wb") as file:
                     while block := source.read(1 << 20):
                         file.write(block)
-                found.append(Extracted(member, target))
+                found.append(ExtractedFile(member, target))
         yield tuple(found)
 
 

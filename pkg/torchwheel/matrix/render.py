@@ -36,7 +36,7 @@ def matrix_text(matrix: Matrix, variants: Sequence[Variant], form: MatrixFormat)
     return json.dumps({"include": include}, separators=(",", ":")) + "\n"
 
 
-def tell_github(text: str, file: Path) -> None:
+def append_github_output(text: str, file: Path) -> None:
     """Append the one line of `--github` to a step's output file, as `matrix`."""
     try:
         with file.open("a", encoding="utf-8") as out:

@@ -142,7 +142,7 @@ class TorchFloor(Section):
     torch: Annotated[Release, Field(description='Oldest torch minor, e.g. "2.11".')]
 
 
-class Exact(Section):
+class AtenAbi(Section):
     """A flavour bound to one torch minor; the minors are those of `torch:`."""
 
     through: Annotated[
@@ -159,7 +159,7 @@ class Abis(Section):
         Field(description="libtorch stable ABI: one binary for each torch from the floor on."),
     ] = None
     aten: Annotated[
-        Exact | None,
+        AtenAbi | None,
         Field(description="libtorch C++ API: one binary for each torch minor and CPython."),
     ] = None
     pure: Annotated[

@@ -125,7 +125,7 @@ def _archs_for(archs: Sequence[str], toolkit: ToolkitSection) -> tuple[Arch, ...
     selection = lists.parse_arch_list(
         ";".join(own), toolkit.release, lambda: visible_gpus("cuda"), "--archs"
     )
-    return selection.whole("--archs")
+    return selection.require_all("--archs")
 
 
 def _with_archs(matrix: Matrix, variants: Sequence[Variant], archs: Sequence[str]) -> Matrix:

@@ -34,11 +34,11 @@ def load_problem(extension: Extension) -> str | None:
     from torchwheel.machine.facts import split_absent  # noqa: PLC0415
     from torchwheel.machine.torch import find_torch  # noqa: PLC0415
     from torchwheel.validate.checks import load_findings  # noqa: PLC0415
-    from torchwheel.validate.findings import let_pass  # noqa: PLC0415
+    from torchwheel.validate.findings import drop_ignored  # noqa: PLC0415
 
     torch, glibc = split_absent(find_torch())[0], split_absent(probe.glibc_version())[0]
     findings = load_findings(claimed.needs, torch, glibc, package=extension.package)
-    blocking = [finding for finding in let_pass(findings) if finding.blocks]
+    blocking = [finding for finding in drop_ignored(findings) if finding.blocks]
     return "; ".join(map(str, blocking)) or None
 
 

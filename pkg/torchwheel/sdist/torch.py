@@ -22,7 +22,7 @@ from torchwheel.matrix.variants import Variant, python_tag
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.importing import run
 from torchwheel.toolkit.lock import locked
-from torchwheel.validate.torch_rules import describe_torch, host_bounds, mismatch
+from torchwheel.validate.torch_rules import describe_torch, host_bounds, toolkit_mismatch
 from torchwheel.versions import minor_version, version_numbers
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -119,7 +119,7 @@ def toolkit_for(
             "name a torch for CUDA (--torch), or build without CUDA (--cpu)"
         )
     version = version or minor_version(built.cuda)
-    if problem := mismatch("aten", "cuda", version, built):
+    if problem := toolkit_mismatch("aten", "cuda", version, built):
         raise UsageError(f"--toolkit {version}: expected {problem[0]}")
     release = ToolkitRelease("cuda", version)
     choice = choose_archs(

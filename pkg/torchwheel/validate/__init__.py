@@ -1,1 +1,1 @@
-"""Does what is here fit together: rules over facts, before a build and at load."""
+"""Rules that tell whether a library, torch, a toolkit, GPUs and the driver fit together."""

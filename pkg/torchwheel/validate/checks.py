@@ -1,4 +1,4 @@
-"""The checks before a build and at load: rules applied to the facts of the machine."""
+"""Applies the rules to a machine: before a build, and when a library is loaded."""
 
 from __future__ import annotations
 
@@ -9,43 +9,56 @@ from torchwheel.arch.lists import VARIABLES
 from torchwheel.claims import LibraryNeeds
 from torchwheel.machine.facts import InstalledToolkit, Machine, Torch
 from torchwheel.validate.findings import Finding
-from torchwheel.validate.gpu_rules import code, driver
-from torchwheel.validate.gpu_rules import glibc as glibc_rule
-from torchwheel.validate.toolkit_rules import host_compiler, toolkit, with_torch
-from torchwheel.validate.torch_rules import backend, built_with, torch_range
+from torchwheel.validate.gpu_rules import check_code, check_driver, check_glibc
+from torchwheel.validate.toolkit_rules import (
+    check_host_compiler,
+    check_toolkit,
+    check_toolkit_torch,
+)
+from torchwheel.validate.torch_rules import check_backend, check_built_with, check_torch_range
 from torchwheel.versions import minor_version
+
+if TYPE_CHECKING:
+    from torchwheel.arch.devices import Gpu
+    from torchwheel.machine.facts import Driver
+
+_BUILT_HERE = "have it built here for {}: set TORCHWHEEL_MODE=jit"
 
 
 def build_findings(
     needs: LibraryNeeds,
     machine: Machine,
-    found: InstalledToolkit | None,
+    toolkit: InstalledToolkit | None,
     *,
     package: str,
     runs_here: bool = True,
 ) -> tuple[Finding, ...]:
-    """Every rule that does not hold.
+    """The rules that do not hold for a build.
 
     Args:
         needs: those of the library; its toolkit version does not count.
-        machine: the facts. Without a torch, as where its headers alone are, torch's rules rest.
-        found: the toolkit to build with, e.g. `chosen`'s.
-        package: the distribution's name, for what to do.
-        runs_here: whether the library is for this machine: its driver and GPUs then count.
+        machine: the machine's facts. Without a torch (its headers may be alone), torch's rules
+            do not apply.
+        toolkit: the toolkit to build with, e.g. the preferred one.
+        package: the distribution's name, for the advice.
+        runs_here: whether the library is for this machine, so that its driver and GPUs count.
     """
     if needs.backend is None:
         raise ValueError("a build has a backend")
     torch = machine.torch
-    findings = [toolkit(needs.backend, found, torch)]
+    findings = [check_toolkit(needs.backend, toolkit, torch)]
     if torch is not None:
-        findings += [torch_range(needs, torch, package), backend(needs, torch, package)]
-        findings += [with_torch(needs, torch, found)] if found else []
-    if found is not None:
-        findings.append(host_compiler(machine.host, machine.host_problem, found))
+        findings += [
+            check_torch_range(needs, torch, package),
+            check_backend(needs, torch, package),
+        ]
+        findings += [check_toolkit_torch(needs, torch, toolkit)] if toolkit else []
+    if toolkit is not None:
+        findings.append(check_host_compiler(machine.host, machine.host_problem, toolkit))
         if runs_here:
             fix = f"name {{}} in {VARIABLES[needs.backend]}"
-            findings.append(driver(found.backend, found.release, machine.driver))
-            findings += code(needs, found.release, machine.gpus, machine.driver, fix)
+            findings.append(check_driver(toolkit.backend, toolkit.release, machine.driver))
+            findings += check_code(needs, toolkit.release, machine.gpus, machine.driver, fix)
     return tuple(finding for finding in findings if finding is not None)
 
 
@@ -54,25 +67,21 @@ def preferred_toolkit(
 ) -> InstalledToolkit | None:
     """The toolkit to build with.
 
-    One that a variable names is taken, right or wrong. Else the first that is whole and goes with
-    torch; before it one of torch's very release, whose PTX torch's driver knows.
+    A toolkit that a variable names comes first, even if it has a problem. Then come complete
+    toolkits that fit torch, and among them those of torch's own release, because torch's driver
+    knows their PTX.
     """
-    mine = [one for one in toolkits if one.backend == needs.backend]
-    if mine and mine[0].where in ("CUDA_HOME", "ROCM_PATH"):
-        return mine[0]
-    good = [
-        one for one in mine if not one.problem and not (torch and with_torch(needs, torch, one))
+    candidates = [toolkit for toolkit in toolkits if toolkit.backend == needs.backend]
+    if candidates and candidates[0].where in ("CUDA_HOME", "ROCM_PATH"):
+        return candidates[0]
+    fitting = [
+        toolkit
+        for toolkit in candidates
+        if not toolkit.problem and not (torch and check_toolkit_torch(needs, torch, toolkit))
     ]
-    torchs = minor_version((torch and torch.built_with(needs.backend)) or "")
-    same = [one for one in good if torch and one.release == torchs]
-    return next(iter([*same, *good, *mine]), None)
-
-
-if TYPE_CHECKING:
-    from torchwheel.arch.devices import Gpu
-    from torchwheel.machine.facts import Driver
-
-_BUILT_HERE = "have it built here for {}: set TORCHWHEEL_MODE=jit"
+    release = minor_version((torch and torch.built_with(needs.backend)) or "")
+    same = [toolkit for toolkit in fitting if torch and toolkit.release == release]
+    return next(iter([*same, *fitting, *candidates]), None)
 
 
 def load_findings(
@@ -85,31 +94,27 @@ def load_findings(
     package: str,
     glibc_floor: str | None = None,
 ) -> tuple[Finding, ...]:
-    """Every rule that does not hold, the gravest first.
+    """The rules that do not hold when a library is loaded, the gravest first.
 
-    Torch's and the C library's facts are enough, and cost microseconds; a driver and GPUs, which
-    take milliseconds to ask and must not be asked before a fork, are for the doctor.
+    The facts of torch and of the C library suffice and cost microseconds. To ask for a driver and
+    for GPUs takes milliseconds and must not happen before a fork: the doctor does it.
 
     Args:
         needs: those of the library.
-        torch: None where there is none.
-        glibc: the C library's version, None where it is another.
-        driver: that of the GPUs, if it was asked.
-        gpus: the visible ones, if they were asked.
-        package: the distribution's name, for what to do.
-        glibc_floor: the oldest glibc of the wheel's tag (`glibc_rule.floor`), if it is known.
+        torch: None if there is none.
+        glibc: the version of glibc; None if the C library is another.
+        driver: the GPUs' driver, if the caller has asked for it.
+        gpus: the visible GPUs, if the caller has asked for them.
+        package: the distribution's name, for the advice.
+        glibc_floor: the oldest glibc of the wheel's tag (`gpu_rules.tag_floor`), if it is known.
     """
-    found = [
-        glibc_rule(glibc_floor, glibc, package),
-        torch_range(needs, torch, package),
+    findings = [
+        check_glibc(glibc_floor, glibc, package),
+        check_torch_range(needs, torch, package),
     ]
     if torch is not None:
-        found += [backend(needs, torch, package), built_with(needs, torch, package)]
+        findings += [check_backend(needs, torch, package), check_built_with(needs, torch, package)]
     if needs.backend and needs.toolkit_version and (driver or gpus):
-        # Not for a plain import: they read more.
-        from torchwheel.validate.gpu_rules import code  # noqa: PLC0415
-        from torchwheel.validate.gpu_rules import driver as driver_rule  # noqa: PLC0415
-
-        found.append(driver_rule(needs.backend, needs.toolkit_version, driver))
-        found += code(needs, needs.toolkit_version, gpus, driver, _BUILT_HERE)
-    return tuple(finding for finding in found if finding is not None)
+        findings.append(check_driver(needs.backend, needs.toolkit_version, driver))
+        findings += check_code(needs, needs.toolkit_version, gpus, driver, _BUILT_HERE)
+    return tuple(finding for finding in findings if finding is not None)

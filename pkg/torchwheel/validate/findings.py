@@ -1,4 +1,4 @@
-"""What a rule found wrong, and TORCHWHEEL_IGNORE, which overrides rules."""
+"""The findings of rules, and TORCHWHEEL_IGNORE, which overrides rules."""
 
 import dataclasses
 import os
@@ -42,11 +42,11 @@ class Finding:
     """A rule that does not hold.
 
     Attributes:
-        rule: its name, which TORCHWHEEL_IGNORE takes.
-        expected: what it asks for, and why.
-        found: what is there.
-        fix: what to do, with a command where there is one.
-        blocks: False where the library builds and loads all the same, and is of less use.
+        rule: the rule's name, as TORCHWHEEL_IGNORE takes it.
+        expected: what the rule asks for, and why.
+        found: the fact on this machine.
+        fix: what to do, with a command if there is one.
+        blocks: False if the library still builds and loads, but is of less use.
     """
 
     rule: RuleName
@@ -62,8 +62,8 @@ class Finding:
 VARIABLE = "TORCHWHEEL_IGNORE"
 
 
-def ignored(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
-    """The rules named; a name that is none is a UsageError, for a typing error protects nobody."""
+def ignored_rules(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
+    """The rules that the variable names; a misspelt name is a UsageError, as it has no effect."""
     names = [name.strip() for name in environ.get(VARIABLE, "").split(",")]
     for name in filter(None, names):
         if name not in RULES:
@@ -71,23 +71,23 @@ def ignored(environ: Mapping[str, str] = os.environ) -> frozenset[str]:
     return frozenset(filter(None, names))
 
 
-def let_pass(
+def drop_ignored(
     findings: Iterable[Finding], environ: Mapping[str, str] = os.environ
 ) -> tuple[Finding, ...]:
-    """The findings that stand. What is let pass is a line on the error stream, every time."""
-    names = ignored(environ)
-    standing = []
+    """The findings of rules that are not ignored; an ignored finding is a line on stderr."""
+    names = ignored_rules(environ)
+    remaining = []
     for finding in findings:
         if finding.rule in names:
             print(f"torchwheel: warning: {VARIABLE} lets pass: {finding}", file=sys.stderr)
         else:
-            standing.append(finding)
-    return tuple(standing)
+            remaining.append(finding)
+    return tuple(remaining)
 
 
 def enforce(findings: Iterable[Finding], environ: Mapping[str, str] = os.environ) -> None:
-    """Raise a TorchwheelError with what blocks and was not let pass, a line for each finding."""
-    blocking = [finding for finding in let_pass(findings, environ) if finding.blocks]
+    """Raise a TorchwheelError with a line for each blocking finding that is not ignored."""
+    blocking = [finding for finding in drop_ignored(findings, environ) if finding.blocks]
     if blocking:
         rules = ",".join(dict.fromkeys(finding.rule for finding in blocking))
         lines = "\n".join(map(str, blocking))

@@ -1,4 +1,4 @@
-"""Rules of GPUs, drivers and the C library."""
+"""Rules about GPUs, drivers and the C library."""
 
 import dataclasses
 import re
@@ -14,73 +14,72 @@ from torchwheel.validate.findings import Finding
 from torchwheel.versions import major_version, version_numbers
 
 
-def code(
+def check_code(
     needs: LibraryNeeds, release: str, gpus: Sequence[Gpu], driver: Driver | None, fix: str
 ) -> list[Finding]:
-    """There is code for every GPU; where one has none, others may have.
+    """There is code for every GPU; a finding blocks if no GPU has code.
 
     Args:
         needs: those of the library; its arch list counts.
-        release: the toolkit's, which is that of the PTX.
-        gpus: the visible ones; those of another backend count for nothing.
-        driver: theirs, which compiles PTX of no release but its own and older ones.
-        fix: what brings code for a GPU that has none; "{}" stands for its arch.
+        release: the toolkit's release, which is also the release of the PTX.
+        gpus: the visible GPUs; GPUs of another backend do not count.
+        driver: the GPUs' driver, which compiles PTX of its own and older releases only.
+        fix: how to get code for a GPU that has none; "{}" stands for its arch.
     """
     gpus = [gpu for gpu in gpus if backend_of(gpu.arch) == needs.backend]
-    found: dict[Arch, Finding] = {}
+    findings: dict[Arch, Finding] = {}
     for gpu in gpus:
         if any(machine_code_runs_on(arch, gpu.arch) for arch in needs.archs):
             continue
         if not any(runs_on(arch, gpu.arch) for arch in needs.archs):
-            found[gpu.arch] = Finding(
+            findings[gpu.arch] = Finding(
                 "archs",
-                f"code for {_named(gpu)}",
+                f"code for {_describe_gpu(gpu)}",
                 " ".join(map(str, needs.archs)),
                 fix.format(gpu.arch),
             )
         elif driver and driver.cuda and not torch_rules.compiles_ptx(driver.cuda, release):
-            found[gpu.arch] = Finding(
+            findings[gpu.arch] = Finding(
                 "ptx",
-                f"a driver for CUDA {release}, whose PTX {_named(gpu)} depends on",
+                f"a driver for CUDA {release}, whose PTX {_describe_gpu(gpu)} depends on",
                 describe_driver(driver),
                 f"update the driver, or {fix.format(gpu.arch)}",
             )
-    useless = {gpu.arch for gpu in gpus} == found.keys()
-    return [dataclasses.replace(finding, blocks=useless) for finding in found.values()]
+    no_code = {gpu.arch for gpu in gpus} == findings.keys()
+    return [dataclasses.replace(finding, blocks=no_code) for finding in findings.values()]
 
 
-def _named(gpu: Gpu) -> str:
+def _describe_gpu(gpu: Gpu) -> str:
     return f"GPU {gpu.index} ({gpu.name}, {gpu.arch})"
 
 
-def driver(backend: Backend, release: str, here: Driver | None) -> Finding | None:
-    """NVIDIA's driver serves the toolkit's release: each serves every minor of a CUDA major.
+def check_driver(backend: Backend, release: str, installed: Driver | None) -> Finding | None:
+    """NVIDIA's driver serves the toolkit's release; a driver serves every minor of a CUDA major.
 
-    A machine without a driver has no GPU, which is no fault. A compatibility package makes an old
-    driver serve a newer CUDA than its own.
+    A machine without a driver has no GPU, which is no fault. With a compatibility package an old
+    driver serves a newer CUDA than its own.
     """
-    if backend != "cuda" or here is None or here.backend != "cuda":
+    if backend != "cuda" or installed is None or installed.backend != "cuda":
         return None
-    known = torch_rules.driver_floor(release)
-    if known is None:  # a newer CUDA than the table
+    requirement = torch_rules.driver_floor(release)
+    if requirement is None:  # a newer CUDA than the table
         return None
-    floor, older = known
-    if version_numbers(here.version) >= version_numbers(floor) or version_numbers(
-        here.cuda or ""
-    ) > version_numbers(older):
+    floor, older = requirement
+    new_enough = version_numbers(installed.version) >= version_numbers(floor)
+    if new_enough or version_numbers(installed.cuda or "") > version_numbers(older):
         return None
     major = major_version(release)
     return Finding(
         "driver",
         f"NVIDIA's driver {floor} or later, which CUDA {major} needs",
-        describe_driver(here),
+        describe_driver(installed),
         f"update the driver, or on a data-centre GPU `apt-get install cuda-compat-{major}-0`",
     )
 
 
-def describe_driver(here: Driver) -> str:
+def describe_driver(driver: Driver) -> str:
     """E.g. "driver 580.95.05, for CUDA up to 13.0"."""
-    return f"driver {here.version}" + (f", for CUDA up to {here.cuda}" if here.cuda else "")
+    return f"driver {driver.version}" + (f", for CUDA up to {driver.cuda}" if driver.cuda else "")
 
 
 _MANYLINUX = r"(?a)manylinux_(\d{1,9})_(\d{1,9})_\w+"
@@ -88,26 +87,26 @@ _LEGACY = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"
 
 
 def tag_floor(tags: Iterable[str]) -> str | None:
-    """The oldest glibc that a wheel is for, of its platform tags: "2.28" of manylinux_2_28_x86_64.
+    """The oldest glibc that a wheel's platform tags name: "2.28" of manylinux_2_28_x86_64.
 
-    The oldest of them, if there are several; None if no tag tells, as "any" does not.
+    None if no tag names one, e.g. "any".
     """
-    found = []
+    floors = []
     for tag in tags:
         if match := re.fullmatch(_MANYLINUX, tag):
-            found.append(f"{match[1]}.{match[2]}")
+            floors.append(f"{match[1]}.{match[2]}")
         elif version := _LEGACY.get(tag.partition("_")[0]):
-            found.append(version)
-    return min(found, key=version_numbers, default=None)
+            floors.append(version)
+    return min(floors, key=version_numbers, default=None)
 
 
-def glibc(wanted: str | None, here: str | None, package: str) -> Finding | None:
-    """The C library is glibc, and not older than the wheel's tag says."""
-    if wanted is None or (here is not None and version_numbers(here) >= version_numbers(wanted)):
+def check_glibc(floor: str | None, glibc: str | None, package: str) -> Finding | None:
+    """The C library is glibc, and at least the release that the wheel's tag names."""
+    if floor is None or (glibc is not None and version_numbers(glibc) >= version_numbers(floor)):
         return None
     return Finding(
         "glibc",
-        f"glibc {wanted} or later, which {package}'s wheel is for",
-        f"glibc {here}" if here else "a C library that is not glibc",
+        f"glibc {floor} or later, which {package}'s wheel is for",
+        f"glibc {glibc}" if glibc else "a C library that is not glibc",
         f"use a newer system, or build it here: `pip install --no-binary {package} {package}`",
     )

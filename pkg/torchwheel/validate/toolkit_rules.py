@@ -11,87 +11,90 @@ from torchwheel.machine.toolkits import pip_install_command
 from torchwheel.toolkit.host import HostCompiler
 from torchwheel.validate import torch_rules
 from torchwheel.validate.findings import Finding
-from torchwheel.validate.torch_rules import mismatch
+from torchwheel.validate.torch_rules import toolkit_mismatch
 from torchwheel.versions import minor_version, version_numbers
 
 _VARIABLES: Mapping[Backend, str] = {"cuda": "CUDA_HOME", "rocm": "ROCM_PATH"}
 _COMPILERS = {"cuda": "nvcc on the PATH", "rocm": "hipcc on the PATH"}
 
 
-def toolkit(
-    backend: Backend, found: InstalledToolkit | None, torch: Torch | None
+def check_toolkit(
+    backend: Backend, toolkit: InstalledToolkit | None, torch: Torch | None
 ) -> Finding | None:
     """There is a toolkit, and its parts are of one release."""
     name = BRANDS[backend]
-    if found is None:
+    if toolkit is None:
         nowhere = f"none (no {_VARIABLES[backend]}, no {_COMPILERS[backend]}, none elsewhere)"
-        return Finding("toolkit", f"a {name} toolkit", nowhere, _get(backend, torch))
-    if found.problem is None:
+        return Finding("toolkit", f"a {name} toolkit", nowhere, _how_to_get(backend, torch))
+    if toolkit.problem is None:
         return None
     return Finding(
         "toolkit",
         f"a {name} toolkit whose parts are of one release",
-        f"{described(found)}: {found.problem}",
-        found.fix or _get(backend, torch),
+        f"{describe_toolkit(toolkit)}: {toolkit.problem}",
+        toolkit.fix or _how_to_get(backend, torch),
     )
 
 
-def with_torch(needs: LibraryNeeds, torch: Torch, found: InstalledToolkit) -> Finding | None:
-    """The toolkit goes with torch's release."""
-    told = mismatch(needs.abi, found.backend, found.release, torch)
-    if told is None or not found.release:
+def check_toolkit_torch(
+    needs: LibraryNeeds, torch: Torch, toolkit: InstalledToolkit
+) -> Finding | None:
+    """The toolkit fits torch's release."""
+    difference = toolkit_mismatch(needs.abi, toolkit.backend, toolkit.release, torch)
+    if difference is None or not toolkit.release:
         return None
-    expected, _ = told
-    return Finding("toolkit-torch", expected, described(found), _get(found.backend, torch))
+    expected, _ = difference
+    return Finding(
+        "toolkit-torch", expected, describe_toolkit(toolkit), _how_to_get(toolkit.backend, torch)
+    )
 
 
-def host_compiler(
-    host: HostCompiler | None, problem: Absent | None, found: InstalledToolkit
+def check_host_compiler(
+    host: HostCompiler | None, problem: Absent | None, toolkit: InstalledToolkit
 ) -> Finding | None:
     """There is a C++ compiler, and nvcc works with it; hipcc brings its own."""
     if host is None:
         fix = "`apt-get install g++`, or set CXX to a compiler"
         return Finding("host-compiler", "a C++ compiler", str(problem or "none"), fix)
-    bounds = torch_rules.host_bounds(found.release) if found.backend == "cuda" else {}
+    bounds = torch_rules.host_bounds(toolkit.release) if toolkit.backend == "cuda" else {}
     if not bounds or host.version in SpecifierSet(bounds.get(host.family, "<0")):
         return None
     newest = int(bounds["gcc"].rpartition("<")[2]) - 1
     return Finding(
         "host-compiler",
         " or ".join(f"{family} {bound}" for family, bound in bounds.items())
-        + f", which CUDA {found.release} works with",
+        + f", which CUDA {toolkit.release} works with",
         f"{host.family} {host.version} ({host.path})",
         f"`apt-get install g++-{newest}` and `export CXX=g++-{newest}`",
     )
 
 
-def two_toolkits(toolkits: Iterable[InstalledToolkit]) -> Iterator[Finding]:
-    """The variable and the PATH lead to one release; else the first is taken."""
-    every = list(toolkits)
+def check_two_toolkits(toolkits: Iterable[InstalledToolkit]) -> Iterator[Finding]:
+    """The variable and the PATH lead to one release; otherwise the first toolkit counts."""
+    installed = list(toolkits)
     for backend, variable in _VARIABLES.items():
-        told = (variable, _COMPILERS[backend])
-        named = [one for one in every if one.backend == backend and one.where in told]
-        if len({one.release for one in named}) > 1:
+        places = (variable, _COMPILERS[backend])
+        named = [t for t in installed if t.backend == backend and t.where in places]
+        if len({toolkit.release for toolkit in named}) > 1:
             first, second = named
             yield Finding(
                 "two-toolkits",
                 f"one {BRANDS[backend]} release in {variable} and on the PATH",
-                f"{described(first)}, which is taken, and {described(second)}",
+                f"{describe_toolkit(first)}, which is taken, and {describe_toolkit(second)}",
                 f"`export {variable}={second.root}`, or put {first.root}/bin first on the PATH",
                 blocks=False,
             )
 
 
-def described(found: InstalledToolkit) -> str:
+def describe_toolkit(toolkit: InstalledToolkit) -> str:
     """E.g. "CUDA 13.0 in /usr/local/cuda-13.0 (nvcc on the PATH)"."""
-    release = f" {found.release}" if found.release else ""
-    return f"{BRANDS[found.backend]}{release} in {found.root} ({found.where})"
+    release = f" {toolkit.release}" if toolkit.release else ""
+    return f"{BRANDS[toolkit.backend]}{release} in {toolkit.root} ({toolkit.where})"
 
 
-def _get(backend: Backend, torch: Torch | None) -> str:
-    """How to come by the toolkit of torch's release. PyPI has compilers of CUDA 13 and later."""
-    told = torch.built_with(backend) if torch else None
-    release = minor_version(told or "")
+def _how_to_get(backend: Backend, torch: Torch | None) -> str:
+    """How to get the toolkit of torch's release. PyPI has compilers of CUDA 13 and later."""
+    release = minor_version((torch.built_with(backend) if torch else None) or "")
     named = f"{BRANDS[backend]} {release}".strip()
     if backend == "cuda" and version_numbers(release) >= (13,):
         return f"{pip_install_command(release)}, or set CUDA_HOME to {named}"

@@ -1,4 +1,4 @@
-"""Rules of torch: its range, its backend, its release."""
+"""Rules about torch: its range, its backend, its release."""
 
 import functools
 import re
@@ -16,38 +16,38 @@ _ONE_SERIES = re.compile(r"==(\d+(?:\.\d+)*)\.\*", re.ASCII)
 _FINAL = re.compile(r"(\d+(?:\.\d+)*)(?:\+[a-z0-9.]+)?", re.ASCII)
 
 
-def contains(wanted: str, version: str) -> bool:
-    """Whether `version`, e.g. "2.11.0+cu130", is in `wanted`, e.g. ">=2.11" or "==2.6.*".
+def range_contains(torch_range: str, version: str) -> bool:
+    """Whether a range such as ">=2.11" or "==2.6.*" contains a version such as "2.11.0+cu130".
 
-    A pre-release counts where it stands: 2.12.0a0 is before 2.12.
+    A pre-release counts as what it is: 2.12.0a0 comes before 2.12.
     """
     final = _FINAL.fullmatch(version)
-    if final and (floor := _AT_LEAST.fullmatch(wanted)):
+    if final and (floor := _AT_LEAST.fullmatch(torch_range)):
         return _without_zeros(final[1]) >= _without_zeros(floor[1])
-    if final and (series := _ONE_SERIES.fullmatch(wanted)):
-        wanted_numbers, found = version_numbers(series[1]), version_numbers(final[1])
-        padded = found + (0,) * len(wanted_numbers)
-        return padded[: len(wanted_numbers)] == wanted_numbers
-    return _as_packaging_has_it(wanted, version)
+    if final and (series := _ONE_SERIES.fullmatch(torch_range)):
+        prefix, numbers = version_numbers(series[1]), version_numbers(final[1])
+        padded = numbers + (0,) * len(prefix)
+        return padded[: len(prefix)] == prefix
+    return _packaging_contains(torch_range, version)
 
 
 def _without_zeros(text: str) -> tuple[int, ...]:
     """2.11 and 2.11.0 are one release."""
-    found = version_numbers(text)
-    while found and found[-1] == 0:
-        found = found[:-1]
-    return found
+    numbers = version_numbers(text)
+    while numbers and numbers[-1] == 0:
+        numbers = numbers[:-1]
+    return numbers
 
 
-def _as_packaging_has_it(wanted: str, version: str) -> bool:
-    from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - see above
+def _packaging_contains(torch_range: str, version: str) -> bool:
+    from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - slow to import
     from packaging.version import InvalidVersion, Version  # noqa: PLC0415
 
     try:
         parsed = Version(version)
-    except InvalidVersion:  # a build of somebody's own: its numbers count
+    except InvalidVersion:  # somebody's own build: its numbers count
         parsed = Version(".".join(map(str, version_numbers(version))) or "0")
-    return SpecifierSet(wanted).contains(parsed, prereleases=True)
+    return SpecifierSet(torch_range).contains(parsed, prereleases=True)
 
 
 _SHARED = {"any": 0, "major": 1, "minor": 2}
@@ -55,7 +55,7 @@ _SHARED = {"any": 0, "major": 1, "minor": 2}
 
 @functools.cache
 def _table() -> dict[str, Any]:
-    from torchwheel import data  # noqa: PLC0415 - an import of an extension seldom needs a table
+    from torchwheel import data  # noqa: PLC0415 - the import of an extension seldom needs it
 
     table: dict[str, Any] = data.read("compat.json")
     return table
@@ -76,10 +76,10 @@ def driver_floor(release: str) -> tuple[str, str] | None:
 def compiles_ptx(driver: str, release: str) -> bool:
     """Whether a driver that serves CUDA `driver` compiles PTX of CUDA `release`."""
     known = _table()["ptx"]
-    there, wanted = known.get(minor_version(driver)), known.get(minor_version(release))
-    if there is None or wanted is None:  # a newer one than the table
+    newest, needed = known.get(minor_version(driver)), known.get(minor_version(release))
+    if newest is None or needed is None:  # newer than the table
         return version_numbers(driver)[:2] >= version_numbers(release)[:2]
-    return version_numbers(there) >= version_numbers(wanted)
+    return version_numbers(newest) >= version_numbers(needed)
 
 
 def host_bounds(release: str) -> Mapping[str, str]:
@@ -94,32 +94,33 @@ def describe_torch(torch: Torch) -> str:
     return f"torch {torch.version}, built {built if torch.backend else 'for CPUs only'}"
 
 
-def torch_range(needs: LibraryNeeds, torch: Torch | None, package: str) -> Finding | None:
-    """Torch is there, and in the range that the library is for."""
+def check_torch_range(needs: LibraryNeeds, torch: Torch | None, package: str) -> Finding | None:
+    """Torch is installed, and in the range that the library is for."""
     install = f"`pip install 'torch{needs.torch_range}'`"
     if torch is None:
         return Finding("torch", f"torch{needs.torch_range}", "none", install)
-    if contains(needs.torch_range, torch.version):
+    if range_contains(needs.torch_range, torch.version):
         return None
     return Finding(
         "torch",
         f"torch{needs.torch_range}, which {package} is built for",
         f"torch {torch.version}",
-        f"{install}, or install {another(package)} that is for torch {torch.minor}",
+        f"{install}, or install {other_wheel(package)} that is for torch {torch.minor}",
     )
 
 
-def backend(needs: LibraryNeeds, torch: Torch, package: str) -> Finding | None:
+def check_backend(needs: LibraryNeeds, torch: Torch, package: str) -> Finding | None:
     """Torch is built for the GPUs that the library has kernels for.
 
-    A stable library loads in a torch without GPU support too, and lies idle there.
+    A torch without GPU support loads a stable library too, and never calls its kernels.
     """
-    here = torch.backend
-    if needs.backend is None or here == needs.backend:
+    built_for = torch.backend
+    if needs.backend is None or built_for == needs.backend:
         return None
     name = BRANDS[needs.backend]
-    if here is not None:
-        fix = f"install {another(package)} with kernels for {BRANDS[here]}, or a torch for {name}"
+    if built_for is not None:
+        other = f"{other_wheel(package)} with kernels for {BRANDS[built_for]}"
+        fix = f"install {other}, or a torch for {name}"
     elif needs.backend == "cuda":
         release = torch.version.partition("+")[0]
         fix = f"`pip install --force-reinstall torch=={release}` brings PyPI's, which has CUDA"
@@ -130,45 +131,47 @@ def backend(needs: LibraryNeeds, torch: Torch, package: str) -> Finding | None:
         f"a torch built for {name}, which {package} has its kernels for",
         describe_torch(torch),
         fix,
-        blocks=here is not None or needs.abi == "aten",
+        blocks=built_for is not None or needs.abi == "aten",
     )
 
 
-def built_with(needs: LibraryNeeds, torch: Torch, package: str) -> Finding | None:
-    """The toolkit that a finished library was built with goes with torch's release."""
+def check_built_with(needs: LibraryNeeds, torch: Torch, package: str) -> Finding | None:
+    """The toolkit that a finished library was built with fits torch's release."""
     if needs.toolkit_version is None or needs.backend is None:
         return None
-    told = mismatch(needs.abi, needs.backend, needs.toolkit_version, torch)
-    if told is None:
+    difference = toolkit_mismatch(needs.abi, needs.backend, needs.toolkit_version, torch)
+    if difference is None:
         return None
-    expected, shared = told
+    expected, shared = difference
     name = BRANDS[needs.backend]
     return Finding(
         "toolkit-torch",
         expected,
         f"a library built with {name} {needs.toolkit_version}",
-        f"install {another(package)} built with {name} {shared}",
+        f"install {other_wheel(package)} built with {name} {shared}",
     )
 
 
-def mismatch(abi: Abi, backend: Backend, release: str, torch: Torch) -> tuple[str, str] | None:
-    """What is expected, and the shared part of the release; None where they go together.
+def toolkit_mismatch(
+    abi: Abi, backend: Backend, release: str, torch: Torch
+) -> tuple[str, str] | None:
+    """Why a toolkit does not fit torch: what is expected, and the part they must share; else None.
 
-    A torch for other GPUs is another rule's.
+    A torch for other GPUs is a matter of another rule.
     """
-    told = torch.built_with(backend)
-    if not told or abi == "pure":
+    built_with = torch.built_with(backend)
+    if not built_with or abi == "pure":
         return None
-    if minor_version(told) == minor_version(release):  # most often; no table is read
+    if minor_version(built_with) == minor_version(release):  # the usual case reads no table
         return None
     size, why = shared_parts(backend, abi)
-    if version_numbers(told)[:size] == version_numbers(release)[:size]:
+    if version_numbers(built_with)[:size] == version_numbers(release)[:size]:
         return None
-    shared = ".".join(map(str, version_numbers(told)[:size]))
+    shared = ".".join(map(str, version_numbers(built_with)[:size]))
     name = BRANDS[backend]
     return f"{name} {shared}, that of {describe_torch(torch)} ({why})", shared
 
 
-def another(package: str) -> str:
-    """Words for a wheel of the package that this machine has not."""
+def other_wheel(package: str) -> str:
+    """Words for another wheel of the package, and how to list them."""
     return f"a wheel of {package} (`pip index versions {package}` lists them)"

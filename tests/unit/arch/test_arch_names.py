@@ -193,4 +193,4 @@ def test_every_name_of_torch_is_known():
     torchs = dict(re.findall(r"\('([A-Z][A-Za-z+]+)', *'([0-9.;+PTX]+)'\)", source))
     assert len(torchs) > 10, "torch writes its names in another way"
     for name, listed in torchs.items():
-        assert listed == ";".join(map(str, lists._named()[name])), name
+        assert listed == ";".join(map(str, lists._generations()[name])), name

@@ -54,10 +54,11 @@ def test_what_a_compiler_cannot_is_left_out_with_the_reason():
 def test_a_build_that_must_have_all_says_what_it_has_not():
     compiler = ToolkitRelease("cuda", "12.4")
     assert (
-        written(select_compilable(parsed("8.0 9.0+PTX"), compiler).whole("HERE")) == "8.0 9.0+PTX"
+        written(select_compilable(parsed("8.0 9.0+PTX"), compiler).require_all("HERE"))
+        == "8.0 9.0+PTX"
     )
     with pytest.raises(UsageError, match=r"^HERE: 10\.0: CUDA 12\.4 cannot .*; 12\.0: CUDA 12\.4"):
-        select_compilable(parsed("8.0 10.0 12.0"), compiler).whole("HERE")
+        select_compilable(parsed("8.0 10.0 12.0"), compiler).require_all("HERE")
 
 
 @given(st.lists(st.sampled_from(CUDA)), CUDAS)

@@ -65,11 +65,11 @@ def rocm(tmp_path):
 
 
 def test_without_an_abi_the_package_is_pure():
-    assert environment.target({"CUDA_HOME": "/cuda"}, Path()) is None
+    assert environment.read_target({"CUDA_HOME": "/cuda"}, Path()) is None
 
 
 def test_a_whole_environment_is_a_target():
-    target = environment.target(CUDA, Path("/p"))
+    target = environment.read_target(CUDA, Path("/p"))
     assert target is not None
     assert target.toolkit.archs == (parse("8.0"), parse("9.0+PTX"))
     assert (target.cxx, target.launcher, target.python, target.sysroot) == ("g++", (), None, None)
@@ -77,7 +77,7 @@ def test_a_whole_environment_is_a_target():
 
 
 def test_another_platform_is_cross_compiled(cuda):
-    target = environment.target({**CUDA, environment.PLATFORM: OTHER}, Path("/p"))
+    target = environment.read_target({**CUDA, environment.PLATFORM: OTHER}, Path("/p"))
     assert target is not None
     assert (target.platform, target.cross) == (OTHER, True)
     assert target.toolkit.runtime.is_relative_to(cuda / "targets")
@@ -95,7 +95,7 @@ def test_each_installer_keeps_cudas_runtime_elsewhere(tmp_path, place):
 
 
 def test_a_rocm_environment_is_a_target(rocm):
-    target = environment.target(rocm, Path("/p"))
+    target = environment.read_target(rocm, Path("/p"))
     assert target is not None
     assert target.toolkit.archs == (parse("gfx90a"), parse("gfx942"))
     assert target.toolkit.runtime == Path(rocm["ROCM_PATH"]) / "lib" / "libamdhip64.so"
@@ -114,19 +114,19 @@ def test_a_sysroot_has_one_gcc(rocm, tmp_path):
     root = tmp_path / "sysroot"
     environ = {**rocm, environment.SYSROOT: str(root)}
     with pytest.raises(UsageError, match=r"expected once, found 0 times"):
-        environment.target(environ, Path("/p"))
+        environment.read_target(environ, Path("/p"))
     machine = platform.machine()
     for release in ("10", "12"):
         library = root / f"usr/lib/gcc/{machine}-linux-gnu/{release}/libstdc++.a"
         library.parent.mkdir(parents=True)
         library.touch()
         if release == "10":
-            target = environment.target(environ, Path("/p"))
+            target = environment.read_target(environ, Path("/p"))
             assert target is not None
             assert target.sysroot is not None
             assert target.sysroot.gcc == library.parent
     with pytest.raises(UsageError, match=r"expected once, found 2 times"):
-        environment.target(environ, Path("/p"))
+        environment.read_target(environ, Path("/p"))
 
 
 def test_an_aten_target_is_for_the_running_python(torch, monkeypatch):
@@ -134,11 +134,11 @@ def test_an_aten_target_is_for_the_running_python(torch, monkeypatch):
     monkeypatch.setattr(discovery, "running_python", lambda: python)
     folder = torch('  set(TORCH_CXX_FLAGS "-D_GLIBCXX_USE_CXX11_ABI=0")\n')
     environ = {**CUDA, environment.ABI: "aten", environment.TORCH: str(folder)}
-    target = environment.target(environ, Path("/p"))
+    target = environment.read_target(environ, Path("/p"))
     assert target is not None
     assert (target.python, target.torch.old_abi) == (python, True)
     with pytest.raises(UsageError, match="build it on that platform"):
-        environment.target({**environ, environment.PLATFORM: OTHER}, Path("/p"))
+        environment.read_target({**environ, environment.PLATFORM: OTHER}, Path("/p"))
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_missing_pybind11_is_named(monkeypatch):
 def test_what_is_missing_is_named(name):
     environ = {key: value for key, value in CUDA.items() if key != name}
     with pytest.raises(UsageError, match=f"needs {name} too"):
-        environment.target(environ, Path())
+        environment.read_target(environ, Path())
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_what_is_missing_is_named(name):
 )
 def test_a_wrong_value_is_named(change, says):
     with pytest.raises(UsageError, match=says):
-        environment.target({**CUDA, **change}, Path())
+        environment.read_target({**CUDA, **change}, Path())
 
 
 OLD, NEW = TorchHeaders(Path("/torch"), "2.11"), TorchHeaders(Path("/torch"), "2.12")
@@ -206,7 +206,7 @@ def test_the_matrix_and_the_extension_name_one_floor():
 
 
 def test_archs_may_be_parted_by_blanks_as_torch_allows():
-    target = environment.target({**CUDA, environment.ARCH_LIST: " 8.0 9.0+PTX"}, Path("/p"))
+    target = environment.read_target({**CUDA, environment.ARCH_LIST: " 8.0 9.0+PTX"}, Path("/p"))
     assert target is not None
     assert " ".join(map(str, target.toolkit.archs)) == "8.0 9.0+PTX"
 

@@ -12,7 +12,7 @@ from torchwheel.check.audit import Audit, symbol_causes
 from torchwheel.check.facts import Fact, Limits, WheelFacts, fact
 from torchwheel.check.gates import GATES, GateResult, all_passed, gates_text, judge, run_gates
 from torchwheel.claims import Claims
-from torchwheel.inspect.elf import GpuCode, Library, Undefined
+from torchwheel.inspect.elf import GpuCode, Library, UndefinedSymbol
 from torchwheel.inspect.wheel import Wheel, read_wheel
 from wheelmaker import PURE, make_wheel, stable
 
@@ -20,10 +20,10 @@ LIMITS = Limits(max_size_mib=1)
 KERNELS = ("_Z1kPf", "_Z2k2Pf")
 TAG = "py3-none-manylinux_2_34_x86_64"
 SYMBOLS = (
-    Undefined("aoti_torch_get_current_cuda_stream", weak=True),
-    Undefined("torch_call_dispatcher"),
-    Undefined("_ITM_deregisterTMCloneTable", weak=True),
-    Undefined("malloc", version="GLIBC_2.2.5", library="libc.so.6"),
+    UndefinedSymbol("aoti_torch_get_current_cuda_stream", weak=True),
+    UndefinedSymbol("torch_call_dispatcher"),
+    UndefinedSymbol("_ITM_deregisterTMCloneTable", weak=True),
+    UndefinedSymbol("malloc", version="GLIBC_2.2.5", library="libc.so.6"),
 )
 LIBRARY = Library("demo/_C.so", "x86_64", None, ("libtorch.so", "libc.so.6"), SYMBOLS)
 CODE = (
@@ -72,7 +72,7 @@ def with_library(facts: WheelFacts, **changes: object) -> WheelFacts:
     return dataclasses.replace(facts, libraries=Fact((library,)))
 
 
-def with_symbol(facts: WheelFacts, symbol: Undefined) -> WheelFacts:
+def with_symbol(facts: WheelFacts, symbol: UndefinedSymbol) -> WheelFacts:
     return with_library(facts, undefined=(*SYMBOLS, symbol))
 
 
@@ -244,19 +244,22 @@ def test_a_wheel_without_a_backend_holds_no_code_for_a_gpu(facts: WheelFacts) ->
 @pytest.mark.parametrize(
     ("symbol", "says"),
     [
-        (Undefined("_ZN2at4_ops3add4callE"), "C++ symbol of torch"),
-        (Undefined("_ZNK3c1010TensorImpl5sizesEv"), "C++ symbol of torch"),
-        (Undefined("_ZN5torch7LibraryC1Ev", weak=True), "C++ symbol of torch"),
-        (Undefined("torch_no_such_thing"), "not in torch 2.11"),
-        (Undefined("aoti_torch_no_such", weak=True), "not in torch 2.11"),
-        (Undefined("aoti_torch_get_current_cuda_stream"), "only in libtorch_cuda.so: declare it"),
-        (Undefined("PyErr_SetString"), "PyErr_SetString is undefined"),
-        (Undefined("cudaLaunchKernel"), "cudaLaunchKernel is undefined"),
-        (Undefined("surprise", weak=True), "surprise is undefined"),
-        (Undefined("__gmon_start__"), "__gmon_start__ is undefined"),
+        (UndefinedSymbol("_ZN2at4_ops3add4callE"), "C++ symbol of torch"),
+        (UndefinedSymbol("_ZNK3c1010TensorImpl5sizesEv"), "C++ symbol of torch"),
+        (UndefinedSymbol("_ZN5torch7LibraryC1Ev", weak=True), "C++ symbol of torch"),
+        (UndefinedSymbol("torch_no_such_thing"), "not in torch 2.11"),
+        (UndefinedSymbol("aoti_torch_no_such", weak=True), "not in torch 2.11"),
+        (
+            UndefinedSymbol("aoti_torch_get_current_cuda_stream"),
+            "only in libtorch_cuda.so: declare it",
+        ),
+        (UndefinedSymbol("PyErr_SetString"), "PyErr_SetString is undefined"),
+        (UndefinedSymbol("cudaLaunchKernel"), "cudaLaunchKernel is undefined"),
+        (UndefinedSymbol("surprise", weak=True), "surprise is undefined"),
+        (UndefinedSymbol("__gmon_start__"), "__gmon_start__ is undefined"),
     ],
 )
-def test_symbols(facts: WheelFacts, symbol: Undefined, says: str) -> None:
+def test_symbols(facts: WheelFacts, symbol: UndefinedSymbol, says: str) -> None:
     assert says in only(with_symbol(facts, symbol), "torch-symbols")
 
 
@@ -366,10 +369,15 @@ def test_a_platform_wheel_without_machine_code(facts: WheelFacts) -> None:
 
 def test_causes_are_the_versions_a_stricter_policy_lacks() -> None:
     symbols = tuple(
-        Undefined(f"f{number}", version="GLIBC_2.34", library="libc.so.6") for number in range(8)
+        UndefinedSymbol(f"f{number}", version="GLIBC_2.34", library="libc.so.6")
+        for number in range(8)
     )
-    symbols += (Undefined("g", version="GLIBC_2.9", library="libc.so.6"),)
-    extra = Undefined("old", version="GLIBC_2.5"), Undefined("q", version="OTHER_9"), Undefined("n")
+    symbols += (UndefinedSymbol("g", version="GLIBC_2.9", library="libc.so.6"),)
+    extra = (
+        UndefinedSymbol("old", version="GLIBC_2.5"),
+        UndefinedSymbol("q", version="OTHER_9"),
+        UndefinedSymbol("n"),
+    )
     library = dataclasses.replace(LIBRARY, undefined=(*symbols, *extra))
     causes = symbol_causes((library,), {"GLIBC": frozenset({"2.5"})})
     assert causes == (
@@ -382,7 +390,7 @@ def test_aten_symbols(facts: WheelFacts) -> None:
     claims = Claims("cu130-torch2.11-cp312", "aten", "2.11", "cuda", "cu130", "13.0", CLAIMS.archs)
     aten = changed(facts, claims=claims)
     good = with_symbol(
-        with_symbol(aten, Undefined("_ZN2at4_ops3add4callE")), Undefined("PyErr_Clear")
+        with_symbol(aten, UndefinedSymbol("_ZN2at4_ops3add4callE")), UndefinedSymbol("PyErr_Clear")
     )
     assert "torch-symbols" not in failed(good)
     for name in (
@@ -392,8 +400,8 @@ def test_aten_symbols(facts: WheelFacts) -> None:
             "_ZSt28__throw_bad_array_new_lengthv",
         ),
     ):
-        assert "torch-symbols" not in failed(with_symbol(aten, Undefined(name))), name
-    assert "torch-symbols" in failed(with_symbol(aten, Undefined("cudaLaunchKernel")))
+        assert "torch-symbols" not in failed(with_symbol(aten, UndefinedSymbol(name))), name
+    assert "torch-symbols" in failed(with_symbol(aten, UndefinedSymbol("cudaLaunchKernel")))
 
 
 def test_the_table_has_each_gate_once() -> None:

@@ -10,7 +10,7 @@ from torchwheel.check.audit import Audit, provided_by_torch
 from torchwheel.check.facts import Fact, Limits, WheelFacts
 from torchwheel.check.gates import all_passed, judge
 from torchwheel.claims import Claims
-from torchwheel.inspect.elf import GpuCode, Library, Undefined
+from torchwheel.inspect.elf import GpuCode, Library, UndefinedSymbol
 from torchwheel.inspect.wheel import read_wheel
 from wheelmaker import make_wheel, stable
 
@@ -31,9 +31,9 @@ LIBRARY = Library(
     None,
     ("libtorch.so", "libamdhip64.so.6", "libc.so.6"),
     (
-        Undefined("aoti_torch_get_current_cuda_stream", weak=True),
-        Undefined("torch_call_dispatcher"),
-        Undefined("hipLaunchKernel", version="hip_4.2", library="libamdhip64.so.6"),
+        UndefinedSymbol("aoti_torch_get_current_cuda_stream", weak=True),
+        UndefinedSymbol("torch_call_dispatcher"),
+        UndefinedSymbol("hipLaunchKernel", version="hip_4.2", library="libamdhip64.so.6"),
     ),
 )
 
@@ -116,7 +116,7 @@ def test_runtime(facts: WheelFacts, needed: str) -> None:
 
 def test_an_unversioned_symbol_of_the_runtime(facts: WheelFacts) -> None:
     library = dataclasses.replace(
-        LIBRARY, undefined=(*LIBRARY.undefined, Undefined("hipGetLastError"))
+        LIBRARY, undefined=(*LIBRARY.undefined, UndefinedSymbol("hipGetLastError"))
     )
     says = only(dataclasses.replace(facts, libraries=Fact((library,))), "torch-symbols")
     assert "hipGetLastError is undefined" in says

@@ -9,7 +9,7 @@ from torchwheel.errors import UsageError
 
 
 def test_the_committed_list() -> None:
-    table = torch_symbols.known()["2.11"]
+    table = torch_symbols.symbols_by_release()["2.11"]
     assert "aoti_torch_get_current_cuda_stream" in table["libtorch_cuda.so"]
     assert "aoti_torch_get_current_cuda_stream" not in table["libtorch_cpu.so"]
     assert {"torch_call_dispatcher", "torch_library_impl"} <= table["libtorch_cpu.so"]

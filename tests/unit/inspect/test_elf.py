@@ -11,30 +11,30 @@ from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.elf import (
     GlibcFloor,
     Library,
-    Undefined,
+    UndefinedSymbol,
     glibc_floor,
     read_library,
     versions_needed,
 )
 
 
-def library(*undefined: Undefined) -> Library:
+def library(*undefined: UndefinedSymbol) -> Library:
     return Library("demo/_C.so", "x86_64", None, (), undefined)
 
 
 SYMBOLS = (
-    Undefined("dlsym", version="GLIBC_2.34", library="libc.so.6"),
-    Undefined("dlopen", version="GLIBC_2.34", library="libc.so.6"),
-    Undefined("malloc", version="GLIBC_2.2.5", library="libc.so.6"),
-    Undefined("_ZSt4cout", version="GLIBCXX_3.4.99", library="libstdc++.so.6"),
-    Undefined("secret", version="GLIBC_PRIVATE", library="libc.so.6"),
-    Undefined("torch_x"),
+    UndefinedSymbol("dlsym", version="GLIBC_2.34", library="libc.so.6"),
+    UndefinedSymbol("dlopen", version="GLIBC_2.34", library="libc.so.6"),
+    UndefinedSymbol("malloc", version="GLIBC_2.2.5", library="libc.so.6"),
+    UndefinedSymbol("_ZSt4cout", version="GLIBCXX_3.4.99", library="libstdc++.so.6"),
+    UndefinedSymbol("secret", version="GLIBC_PRIVATE", library="libc.so.6"),
+    UndefinedSymbol("torch_x"),
 )
 
 
 def test_the_floor_is_compared_as_numbers_and_named() -> None:
     assert glibc_floor(library(*SYMBOLS)) == GlibcFloor((2, 34), ("dlopen", "dlsym"))
-    assert glibc_floor(library(Undefined("x"))) is None
+    assert glibc_floor(library(UndefinedSymbol("x"))) is None
 
 
 def test_versions_by_library() -> None:

@@ -30,7 +30,7 @@ from facts_of_machines import (
 from torchwheel.machine.facts import Absent, InstalledToolkit
 from torchwheel.machine.toolkits import pip_install_command
 from torchwheel.validate.checks import build_findings, preferred_toolkit
-from torchwheel.validate.toolkit_rules import two_toolkits
+from torchwheel.validate.toolkit_rules import check_two_toolkits
 
 
 def before_build(claims, machine=HERE, toolkit=TOOLKIT, **options):
@@ -227,15 +227,15 @@ def test_the_toolkit_to_build_with(claims, torch, toolkits, taken):
 
 def test_two_toolkits_on_the_way():
     home = changed(OLDER, where="CUDA_HOME")
-    (finding,) = two_toolkits([home, TOOLKIT, NEWER, HIPCC])
+    (finding,) = check_two_toolkits([home, TOOLKIT, NEWER, HIPCC])
     assert str(finding) == (
         "two-toolkits: expected one CUDA release in CUDA_HOME and on the PATH; found CUDA 12.4 in "
         "/cuda-12.4 (CUDA_HOME), which is taken, and CUDA 13.0 in /cuda-13.0 (nvcc on the PATH); "
         "`export CUDA_HOME=/cuda-13.0`, or put /cuda-12.4/bin first on the PATH"
     )
     assert not finding.blocks
-    assert list(two_toolkits([changed(TOOLKIT, where="CUDA_HOME"), TOOLKIT, OLDER])) == []
-    assert list(two_toolkits([OLDER, NEWER])) == []
+    assert list(check_two_toolkits([changed(TOOLKIT, where="CUDA_HOME"), TOOLKIT, OLDER])) == []
+    assert list(check_two_toolkits([OLDER, NEWER])) == []
 
 
 def test_a_build_without_a_backend_is_no_build():

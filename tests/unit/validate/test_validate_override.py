@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.validate.findings import RULES, Finding, enforce, ignored, let_pass
+from torchwheel.validate.findings import RULES, Finding, drop_ignored, enforce, ignored_rules
 
 GLIBC = Finding("glibc", "glibc 2.31", "glibc 2.28", "use a newer system")
 DRIVER = Finding("driver", "a newer driver", "an old one", "update it")
@@ -15,8 +15,8 @@ def say(names: str) -> dict[str, str]:
 
 
 def test_nothing_is_let_pass_unasked(capsys):
-    assert let_pass([GLIBC, DRIVER], {}) == (GLIBC, DRIVER)
-    assert let_pass([GLIBC], say("")) == (GLIBC,)
+    assert drop_ignored([GLIBC, DRIVER], {}) == (GLIBC, DRIVER)
+    assert drop_ignored([GLIBC], say("")) == (GLIBC,)
     assert capsys.readouterr().err == ""
 
 
@@ -26,7 +26,7 @@ def test_what_is_let_pass_is_said_every_time(capsys):
         "glibc 2.28; use a newer system\n"
     )
     for _ in range(2):
-        assert let_pass([GLIBC, DRIVER], say(" glibc , torch,")) == (DRIVER,)
+        assert drop_ignored([GLIBC, DRIVER], say(" glibc , torch,")) == (DRIVER,)
         assert capsys.readouterr().err == line
 
 
@@ -41,23 +41,23 @@ def test_what_is_let_pass_is_said_every_time(capsys):
 )
 def test_an_unknown_rule_is_an_error_with_the_nearest(names, advice):
     with pytest.raises(UsageError) as caught:
-        let_pass([], say(names))
+        drop_ignored([], say(names))
     assert str(caught.value).startswith(advice)
 
 
 @given(st.lists(st.sampled_from(RULES)), st.sampled_from([",", " ,", ", "]))
 def test_every_rule_can_be_named(rules, comma):
-    assert ignored(say(comma.join(rules))) == set(rules)
+    assert ignored_rules(say(comma.join(rules))) == set(rules)
 
 
 @given(st.text(max_size=30))
 def test_any_text_names_rules_or_is_one_line(text):
     known = all(name.strip() in ("", *RULES) for name in text.split(","))
     if known:
-        assert ignored(say(text)) <= set(RULES)
+        assert ignored_rules(say(text)) <= set(RULES)
     else:
         with pytest.raises(UsageError) as caught:
-            ignored(say(text))
+            ignored_rules(say(text))
         assert len(str(caught.value).splitlines()) == 1
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from torchwheel.validate.torch_rules import contains
+from torchwheel.validate.torch_rules import range_contains
 
 RELEASE = st.lists(st.integers(0, 30), min_size=1, max_size=4).map(
     lambda parts: ".".join(map(str, parts))
@@ -27,7 +27,7 @@ RANGE = st.one_of(
 @given(RANGE, VERSION)
 def test_a_range_holds_what_packaging_says_it_does(wanted, version):
     expected = SpecifierSet(wanted).contains(Version(version), prereleases=True)
-    assert contains(wanted, version) is expected
+    assert range_contains(wanted, version) is expected
 
 
 @pytest.mark.parametrize(
@@ -54,12 +54,12 @@ def test_a_range_holds_what_packaging_says_it_does(wanted, version):
     ],
 )
 def test_ranges_and_versions(wanted, version, inside):
-    assert contains(wanted, version) is inside
+    assert range_contains(wanted, version) is inside
 
 
 def test_what_torchwheel_writes_is_read_without_packaging(monkeypatch):
     monkeypatch.setitem(sys.modules, "packaging.specifiers", None)
-    assert contains(">=2.11", "2.13.0+cpu")
-    assert contains("==2.6.*", "2.6.0+cu124")
+    assert range_contains(">=2.11", "2.13.0+cpu")
+    assert range_contains("==2.6.*", "2.6.0+cu124")
     with pytest.raises(ImportError):
-        contains(">=2.11,<3", "2.13.0+cpu")
+        range_contains(">=2.11,<3", "2.13.0+cpu")
