@@ -79,7 +79,7 @@ def copy_tree(target: Path) -> Path:
     return target
 
 
-def run_tests(root: Path, tests: Sequence[str]) -> tuple[int | None, str]:
+def run_tests(tests: Sequence[str], root: Path) -> tuple[int | None, str]:
     """Runs pytest in the tree `root`; returns its exit status, None if it hangs, and its output."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     # Tests start Python processes too, and those must not import the installed checkout.
@@ -101,12 +101,12 @@ def write(path: Path, text: str) -> None:
 
 
 def verdict(mutation: Mutation, root: Path) -> str:
-    """Breaks a place in the tree `root`, runs its tests and mends it; "caught" is the good end."""
+    """Breaks a place in the tree `root`, runs its tests and restores it; returns the verdict."""
     path = root / mutation.file
     text = path.read_text(encoding="utf-8")
     write(path, text.replace(mutation.old, mutation.new))
     try:
-        status, output = run_tests(root, mutation.tests)
+        status, output = run_tests(mutation.tests, root)
     finally:
         write(path, text)
     if status in (FAILED, None):
@@ -146,7 +146,7 @@ def main(arguments: Sequence[str]) -> int:
 
         tests = list(dict.fromkeys(test for one in chosen for test in one.tests))
         parts = [tests[job :: options.jobs] for job in range(min(options.jobs, len(tests)))]
-        unbroken = pool.map(lambda part: in_a_tree(lambda a, b: run_tests(b, a), part), parts)
+        unbroken = pool.map(lambda part: in_a_tree(run_tests, part), parts)
         for status, output in unbroken:
             if status != PASSED:
                 print(f"{output}\nthe tests fail on the unbroken tree")
