@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "ops/angles.h"
-#include "ops/error.h"
 #include "ops/masks.h"
+#include "ops/rotary.h"
 #include "ops/validate.h"
 
 namespace fusedops::ops {

@@ -1,6 +1,5 @@
 #include "ops/bias_act.h"
 
-#include "ops/error.h"
 #include "ops/validate.h"
 
 namespace fusedops::ops {

@@ -1,6 +1,6 @@
 #include "ops/dequantize.h"
 
-#include "ops/error.h"
+#include "ops/validate.h"
 
 namespace fusedops::ops {
 

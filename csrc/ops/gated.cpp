@@ -1,6 +1,5 @@
 #include "ops/gated.h"
 
-#include "ops/error.h"
 #include "ops/validate.h"
 
 namespace fusedops::ops {

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "ops/dequantize.h"
-#include "ops/error.h"
+#include "ops/validate.h"
 
 namespace fusedops::ops {
 namespace {

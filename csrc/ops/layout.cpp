@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "ops/error.h"
 #include "ops/validate.h"
 
 namespace fusedops::ops {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/error.h"
+#include "ops/validate.h"
 
 namespace fusedops::ops {
 namespace {

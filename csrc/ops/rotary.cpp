@@ -4,8 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/angles.h"
-#include "ops/error.h"
+#include "ops/validate.h"
 
 namespace fusedops::ops {
 namespace {

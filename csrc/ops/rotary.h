@@ -1,6 +1,8 @@
 // The rotary position embedding: what is allowed, and the launch.
 #pragma once
 
+#include <cmath>
+#include <cstdio>
 #include <optional>
 #include <string>
 
@@ -9,6 +11,21 @@
 #include "ops/validate.h"
 
 namespace fusedops::ops {
+
+// Whether a pair is two neighbouring elements ("interleaved"), or lies half the elements apart
+// ("half"). Attention rotates its queries and keys too, so it uses this check and the next.
+inline bool is_interleaved(const char* op, const char* argument, const std::string& style) {
+  if (style == "interleaved") return true;
+  if (style == "half") return false;
+  fail(op, argument, "'half' or 'interleaved'", "'" + style + "'");
+}
+
+inline void check_theta(const char* op, double theta) {
+  if (theta > 0 && std::isfinite(theta)) return;
+  char found[32];
+  std::snprintf(found, sizeof found, "%g", theta);
+  fail(op, "theta", "a positive finite number", found);
+}
 
 struct RotaryOptions {
   std::int64_t rotary_dim;

@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "ops/error.h"
 #include "ops/masks.h"
 #include "ops/validate.h"
 

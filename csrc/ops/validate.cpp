@@ -2,8 +2,6 @@
 
 #include <cstring>
 
-#include "ops/error.h"
-
 namespace fusedops {
 namespace {
 

@@ -1,10 +1,26 @@
-// Checks of arguments, the same and in the same order as fusedops/checks.py.
+// Checks of arguments, and the error they throw. They are the checks of fusedops/checks.py, in the
+// same order.
 #pragma once
+
+#include <stdexcept>
+#include <string>
 
 #include "ops/tensor_view.h"
 #include "platform/runtime.h"
 
 namespace fusedops {
+
+// The one exception type of the host side. torch turns it into a RuntimeError.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Throws "op: argument: expected E, found F".
+[[noreturn]] inline void fail(const char* op, const char* argument, const std::string& expected,
+                              const std::string& found) {
+  throw Error(std::string(op) + ": " + argument + ": expected " + expected + ", found " + found);
+}
 
 // A tensor argument and the name its schema gives it.
 struct Argument {
@@ -13,18 +29,20 @@ struct Argument {
 };
 
 void check_floating(const char* op, const Argument& a);
-// Floating, and with a last dimension: its rows.
+// Floating, with at least one dimension: its rows lie along the last.
 void check_rows(const char* op, const Argument& a);
 void check_on_gpu(const char* op, const Argument& a);
 void check_same_dtype(const char* op, const Argument& a, const Argument& like);
 void check_same_device(const char* op, const Argument& a, const Argument& like);
-// Of one dtype and device.
+// The same dtype and device.
 void check_like(const char* op, const Argument& a, const Argument& like);
-// And of one shape.
+// The same dtype, device and shape.
 void check_alike(const char* op, const Argument& a, const Argument& like);
-// `a` must be one row of `like`, which has a dimension.
+// `a` must have the shape of one row of `like`, which has at least one dimension.
 void check_row(const char* op, const Argument& a, const Argument& like);
+// The same dtype and device too.
 void check_row_like(const char* op, const Argument& a, const Argument& like);
+// Throws if the GPU's runtime refused a launch.
 void check_launch(const char* op, gpu::Status status);
 
 }  // namespace fusedops

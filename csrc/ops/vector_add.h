@@ -1,15 +1,25 @@
-// vector_add: what is allowed, and the launch.
+// vector_add: its checks and the launch. A family whose host side is as small as this needs no .cpp
+// file.
 #pragma once
 
-#include "ops/tensor_view.h"
-#include "platform/runtime.h"
+#include "kernels/vector_add.h"
+#include "ops/validate.h"
 
 namespace fusedops::ops {
 
-void check_vector_add(const char* op, const TensorView& a, const TensorView& b);
+inline void check_vector_add(const char* op, const TensorView& a, const TensorView& b) {
+  const Argument a_argument{"a", a}, b_argument{"b", b};
+  check_floating(op, a_argument);
+  check_alike(op, b_argument, a_argument);
+  check_on_gpu(op, a_argument);
+}
 
-// `a` has been checked; all three are contiguous.
-void vector_add(const char* op, const TensorView& a, double gamma, void* out, const void* a_data,
-                const void* b_data, gpu::Stream stream);
+// The arguments have been checked, and all three tensors are contiguous.
+inline void vector_add(const char* op, const TensorView& a, double gamma, void* out,
+                       const void* a_data, const void* b_data, gpu::Stream stream) {
+  const std::int64_t elements = elements_of(a);
+  if (elements == 0) return;
+  check_launch(op, kernels::vector_add(a.dtype, elements, gamma, out, a_data, b_data, stream));
+}
 
 }  // namespace fusedops::ops

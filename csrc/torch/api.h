@@ -1,69 +1,79 @@
-// What an Api must have, and what its two forms share.
+// What a family's front end is written with. A front end is compiled twice: for the stable ABI,
+// where TORCH_TARGET_VERSION is set, and for one torch's C++ ABI (ATen). Each flavour defines
 //
-// Api is a traits class of one torch C++ API: Tensor, Guard (makes a device current while it
-// lives), view(tensor) -> TensorView, contiguous(tensor), clone(tensor), empty_like(tensor),
-// empty(like, sizes, dtype), empty_bytes(like, count), data(tensor), stream(device index).
+//   Api                 Tensor, Scalar (the element type), Guard (makes a GPU current while it
+//   lives),
+//                       view(tensor) -> TensorView, contiguous(tensor), clone(tensor),
+//                       empty_like(tensor), empty(like, sizes, dtype), empty_bytes(like, count),
+//                       data(tensor), stream(device index);
+//   FUSEDOPS_FAMILY     registers a family's operators for the CUDA key, which is HIP's too:
+//                         FUSEDOPS_FAMILY(vector_add, m) {
+//                           m.impl("vector_add", FUSEDOPS_BOX(&VectorAdd::vector_add));
+//                         }
+//
+// The operators' schemas are defined in Python, in fusedops/schemas.py.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 
-#include "ops/tensor_view.h"
-#include "torch/scalar.h"
+#include "ops/validate.h"
+#include "torch/types.h"
+
+#if defined(TORCH_TARGET_VERSION)
+#include "torch/stable/api.h"
+#else
+#include "torch/aten/api.h"
+#include "torch/aten/registrar.h"
+#endif
 
 namespace fusedops {
 
-inline constexpr const char* kNoGpuStream =
-    "fusedops: this torch was built without GPU support, so it has no GPU stream";
+using Tensor = Api::Tensor;
+using OptionalTensor = std::optional<Tensor>;
 
-// The view of a tensor whose GPU, if it lies on one, has the number `index`.
-template <class Tensor>
-TensorView view_of(const Tensor& tensor, int index) {
-  const auto sizes = tensor.sizes();
-  const auto scalar = tensor.scalar_type();
-  const Device device = tensor.is_cuda()
-                            ? Device{"cuda", index}
-                            : Device{tensor.is_cpu() ? "cpu" : "another kind of device", -1};
-  return {tensor.data_ptr(),
-          dtype_of(scalar),
-          dtype_name_of(scalar),
-          sizes.data(),
-          static_cast<std::int64_t>(sizes.size()),
-          device,
-          tensor.strides().data()};
-}
-
-// The view and the data of a tensor that need not be there.
-template <class Api>
-std::optional<TensorView> view_if(const std::optional<typename Api::Tensor>& tensor) {
+// The functions ..._if and data_of take a tensor argument that may be None.
+inline std::optional<TensorView> view_if(const OptionalTensor& tensor) {
   return tensor ? std::optional<TensorView>(Api::view(*tensor)) : std::nullopt;
 }
 
-template <class Api>
-void* data_of(const std::optional<typename Api::Tensor>& tensor) {
-  return tensor ? Api::data(*tensor) : nullptr;
+inline void* data_of(const OptionalTensor& tensor) { return tensor ? Api::data(*tensor) : nullptr; }
+
+inline OptionalTensor contiguous_if(const OptionalTensor& tensor) {
+  return tensor ? OptionalTensor(Api::contiguous(*tensor)) : std::nullopt;
 }
 
-// Contiguous, if it is there.
-template <class Api>
-std::optional<typename Api::Tensor> contiguous_if(
-    const std::optional<typename Api::Tensor>& tensor) {
-  using Optional = std::optional<typename Api::Tensor>;
-  return tensor ? Optional(Api::contiguous(*tensor)) : std::nullopt;
+// A contiguous tensor that starts on 16 bytes, for kernels that need both.
+inline Tensor on_16_bytes(const Tensor& tensor) {
+  const Tensor contiguous = Api::contiguous(tensor);
+  return aligned(Api::data(contiguous)) ? contiguous : Api::clone(contiguous);
 }
 
-// A contiguous tensor that starts on 16 bytes, for kernels that have no other form.
-template <class Api>
-typename Api::Tensor on_16_bytes(const typename Api::Tensor& tensor) {
-  const typename Api::Tensor same = Api::contiguous(tensor);
-  return aligned(Api::data(same)) ? same : Api::clone(same);
+inline OptionalTensor on_16_bytes_if(const OptionalTensor& tensor) {
+  return tensor ? OptionalTensor(on_16_bytes(*tensor)) : std::nullopt;
 }
 
-template <class Api>
-std::optional<typename Api::Tensor> on_16_bytes_if(
-    const std::optional<typename Api::Tensor>& tensor) {
-  using Optional = std::optional<typename Api::Tensor>;
-  return tensor ? Optional(on_16_bytes<Api>(*tensor)) : std::nullopt;
-}
+// A tensor argument with the name its schema gives it, also in the form that the checks take.
+struct Named {
+  Named(const char* name, const Tensor& tensor_)
+      : tensor(tensor_), view(Api::view(tensor_)), argument{name, view} {}
+  Named(const Named&) = delete;
+
+  const Tensor& tensor;
+  const TensorView view;
+  const Argument argument;
+};
+
+// A named argument that may be None.
+class NamedIf {
+ public:
+  NamedIf(const char* name, const OptionalTensor& tensor) {
+    if (tensor) named_.emplace(name, *tensor);
+  }
+  const Argument* get() const { return named_ ? &named_->argument : nullptr; }
+
+ private:
+  std::optional<Named> named_;
+};
 
 }  // namespace fusedops

@@ -1,34 +1,37 @@
-"""What is native about this package: the sources of each family of operators."""
+"""The native sources of each family of operators."""
 
 from torchwheel.builder import Extension, Module, Operator
 
 
-def _family(name: str, *device: str, uses: tuple[Operator, ...] = ()) -> Operator:
-    """A family keeps to one naming: kernels/NAME*.cu, ops/NAME.cpp, torch/FLAVOUR/NAME.cpp.
+def _family(name: str, *, header_only: bool = False, uses: tuple[Operator, ...] = ()) -> Operator:
+    """The files of a family follow one naming: kernels/NAME*.cu, ops/NAME.cpp, families/NAME.cpp.
 
-    It is a library of its own when it is built at first use, so it has what it `uses` in it.
+    Args:
+        name: the family's name.
+        header_only: its host side is ops/NAME.h alone.
+        uses: families whose kernels it calls. Built at first use, a family is a library of its
+            own, so that library contains them too.
     """
+    host = () if header_only else (f"ops/{name}.cpp",)
+    binding = (f"torch/families/{name}.cpp",)
     return Operator(
         name,
-        device=(
-            *(device or (f"kernels/{name}.cu",)),
-            *(file for one in uses for file in one.device),
-        ),
-        host=(f"ops/{name}.cpp", *(file for one in uses for file in one.host)),
-        bindings={abi: (f"torch/{abi}/{name}.cpp",) for abi in ("stable", "aten")},
+        device=(f"kernels/{name}*.cu", *(file for one in uses for file in one.device)),
+        host=(*host, *(file for one in uses for file in one.host)),
+        bindings={"stable": binding, "aten": binding},
     )
 
 
-_BIAS_ACT = _family("bias_act", "kernels/bias_act.cu", "kernels/bias_act_backward.cu")
-_GATED = _family("gated", "kernels/gated.cu", "kernels/gated_backward.cu")
-_NORM = _family("norm", "kernels/norm*.cu")
+_BIAS_ACT = _family("bias_act")
+_GATED = _family("gated")
+_NORM = _family("norm")
 _DEQUANTIZE = _family("dequantize")
 
 EXTENSION = Extension(
     package="fusedops",
     sources="csrc",
     operators=(
-        _family("vector_add"),
+        _family("vector_add", header_only=True),
         _BIAS_ACT,
         _GATED,
         _family("residual"),
@@ -37,18 +40,9 @@ EXTENSION = Extension(
         _family("layout"),
         _DEQUANTIZE,
         _family("attention"),
-        _family(
-            "softmax",
-            "kernels/softmax.cu",
-            "kernels/softmax_streamed.cu",
-            "kernels/softmax_backward.cu",
-        ),
-        _family("gemm", "kernels/gemm_thin.cu", uses=(_BIAS_ACT, _GATED, _NORM, _DEQUANTIZE)),
+        _family("softmax"),
+        _family("gemm", uses=(_BIAS_ACT, _GATED, _NORM, _DEQUANTIZE)),
     ),
     host=("ops/tensor_view.cpp", "ops/validate.cpp", "ops/masks.cpp"),
-    module=Module(
-        "fusedops._C",
-        binding=("torch/aten/typed.cpp", "torch/aten/libstdcxx.cpp"),
-        python=("torch/aten/module.cpp",),
-    ),
+    module=Module("fusedops._C", binding="torch/aten/typed.cpp", python=("torch/aten/module.cpp",)),
 )

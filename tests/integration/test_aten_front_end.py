@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fusedops.extension import EXTENSION
 from torchwheel.console import Quiet
 from torchwheel.toolkit.headers import torch_headers
 
@@ -16,11 +17,18 @@ pytestmark = pytest.mark.integration
 CSRC = Path(__file__).parents[2] / "csrc"
 
 
-@pytest.mark.parametrize(
-    "source", sorted((CSRC / "torch" / "aten").glob("*.cpp")), ids=lambda p: p.stem
-)
+FAMILIES = [f"torch/families/{operator.name}.cpp" for operator in EXTENSION.operators]
+
+
+ATEN = sorted(str(path.relative_to(CSRC)) for path in (CSRC / "torch" / "aten").glob("*.cpp"))
+
+
+@pytest.mark.parametrize("source", [*FAMILIES, *ATEN], ids=lambda source: Path(source).stem)
 def test_it_compiles(source, nvcc, cache):
-    if source.name == "module.cpp":
+    module = ["-DTORCH_EXTENSION_NAME=_C"] if source not in FAMILIES else []
+    if source.endswith("typed.cpp"):  # one unit with the families
+        module += [word for file in FAMILIES for word in ("-include", str(CSRC / file))]
+    if source.endswith("module.cpp"):
         pybind11 = pytest.importorskip("pybind11", reason="pybind11 is not installed")
         import sysconfig
 
@@ -35,7 +43,7 @@ def test_it_compiles(source, nvcc, cache):
             f"-I{CSRC}",
             *(word for folder in folders for word in ("-isystem", str(folder))),
         ]
-        + [str(source)],
+        + [*module, str(CSRC / source)],
         check=False,
         capture_output=True,
         text=True,

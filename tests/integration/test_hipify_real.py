@@ -78,7 +78,7 @@ ORDINARY = Extension(
     "plain",
     "csrc",
     (Operator("scale", ("csrc/scale.cu",)),),
-    module=Module("plain._C", ()),
+    module=Module("plain._C"),
     include_dirs=("include",),
     ordinary=True,
 )
@@ -133,7 +133,7 @@ EXTENSION = Extension(
     operators=(
         Operator("scale", ("csrc/scale.cu",), bindings={"aten": ("csrc/module.cpp",)}),
     ),
-    module=Module("plain._C", ()),
+    module=Module("plain._C"),
     include_dirs=("include",),
     ordinary=True,
 )

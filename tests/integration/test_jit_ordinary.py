@@ -42,7 +42,7 @@ EXTENSION = Extension(
     package="plain",
     sources="plain/csrc",
     operators=(Operator("twice", ("twice.cu",), bindings={"aten": ("module.cpp",)}),),
-    module=Module("plain._C", ()),
+    module=Module("plain._C"),
     ordinary=True,
 )
 

@@ -1,5 +1,5 @@
-// libtorch's C++ API as an Api, in narrow headers: 2.5 s to read, where
-// torch/extension.h takes 15.
+// The Api (torch/api.h) of the aten flavour: libtorch's C++ API. Its narrow headers take 2.5 s to
+// read; torch/extension.h takes 15.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,11 +8,12 @@
 
 #include <vector>
 
-#include "ops/error.h"
+#include "ops/validate.h"
 #include "platform/runtime.h"
-#include "torch/api.h"
+#include "torch/types.h"
 
-// Only a torch built for a GPU has these two; weak, so that the library loads in a CPU-only torch.
+// Only a torch built for a GPU has these two functions. They are declared weak, so that the library
+// loads in a CPU-only torch.
 namespace c10::cuda {
 __attribute__((weak)) CUDAStream getCurrentCUDAStream(DeviceIndex);
 }
@@ -20,7 +21,7 @@ asm(".weak _ZNK3c104cuda10CUDAStream6streamEv");  // CUDAStream::stream() const
 
 namespace fusedops {
 
-struct AtenApi {
+struct Api {
   using Tensor = at::Tensor;
   using Scalar = at::ScalarType;
 
@@ -40,7 +41,8 @@ struct AtenApi {
 
   static Tensor clone(const Tensor& tensor) { return tensor.clone(); }
 
-  // Of a contiguous tensor. Methods, because the header of at::empty_like takes most of a second.
+  // `tensor` must be contiguous. A method of the tensor makes the new one here and below: the
+  // header of at::empty_like takes most of a second to read.
   static Tensor empty_like(const Tensor& tensor) { return tensor.new_empty(tensor.sizes()); }
 
   static Tensor empty(const Tensor& like, const std::vector<std::int64_t>& sizes, DType dtype) {

@@ -1,4 +1,4 @@
-// AtenApi with torch's products of matrices.
+// torch's matrix products (torch/blas.h) through libtorch's C++ API.
 #pragma once
 
 #include <ATen/ops/_addmm_activation_cuda_dispatch.h>
@@ -6,11 +6,10 @@
 #include <ATen/ops/mm_cuda_dispatch.h>
 #include <torch/csrc/inductor/inductor_ops.h>
 
-#include "torch/aten/api.h"
 #include "torch/blas.h"
 
-// Called for the CUDA key, past the dispatcher: it would cost time, and autocast would change the
-// results' types. Weak, because only a torch built for a GPU has them.
+// The kernels of the CUDA key, called without the dispatcher: it costs time, and autocast would
+// change the results' types. Only a torch built for a GPU has them, so they are weak.
 namespace at::cuda {
 __attribute__((weak)) Tensor& mm_out(Tensor&, const Tensor&, const Tensor&);
 __attribute__((weak)) Tensor& addmm_out(Tensor&, const Tensor&, const Tensor&, const Tensor&,
@@ -21,12 +20,12 @@ __attribute__((weak)) Tensor _addmm_activation(const Tensor&, const Tensor&, con
 
 namespace fusedops {
 
-struct AtenBlas : AtenApi {
+struct Blas {
   using MmOut = Tensor&(Tensor&, const Tensor&, const Tensor&);
   using AddmmOut = Tensor&(Tensor&, const Tensor&, const Tensor&, const Tensor&, const at::Scalar&,
                            const at::Scalar&);
 
-  // A contiguous tensor's elements, laid out as a matrix with these strides.
+  // A view of a contiguous tensor's elements as a matrix.
   static Tensor matrix(const Tensor& tensor, const Matrix& layout) {
     return torch::inductor::_reinterpret_tensor(tensor, layout.sizes, layout.strides);
   }
@@ -39,17 +38,17 @@ struct AtenBlas : AtenApi {
 
   // out = a b, rounded once.
   static void mm(Tensor& out, const Tensor& a, const Tensor& b) {
-    there<MmOut>(at::cuda::mm_out)(out, a, b);
+    available<MmOut>(at::cuda::mm_out)(out, a, b);
   }
 
   // out = a b + row, rounded once.
   static void addmm(Tensor& out, const Tensor& row, const Tensor& a, const Tensor& b) {
-    there<AddmmOut>(at::cuda::addmm_out)(out, row, a, b, 1, 1);
+    available<AddmmOut>(at::cuda::addmm_out)(out, row, a, b, 1, 1);
   }
 
   static bool has_addmm_activation() { return at::cuda::_addmm_activation != nullptr; }
 
-  // gelu(a b + row) of the tanh form, or its relu.
+  // gelu(a b + row) in its tanh form, or relu(a b + row).
   static Tensor addmm_activation(const Tensor& row, const Tensor& a, const Tensor& b, bool gelu) {
     return at::cuda::_addmm_activation(row, a, b, 1, 1, gelu);
   }

@@ -1,5 +1,5 @@
-// The Python module fusedops._C: an entry point per operator and type. Importing it also registers
-// the operators' kernels (typed.cpp).
+// The Python module fusedops._C: an entry point for each operator and type. Importing it registers
+// the operators' kernels too (typed.cpp).
 #include <pybind11/pybind11.h>
 
 #include <string>
@@ -28,7 +28,7 @@ void define(py::module_& m, const typed::Operator& op) {
   }
 }
 
-// An at::Tensor of another torch is laid out otherwise: rather no kernels than a crash.
+// Another torch lays out an at::Tensor in another way: the module would crash, so it is refused.
 void check_torch() {
   const std::string built_for = typed::torch_release();
   const auto found = py::module_::import("torch").attr("__version__").cast<std::string>();
@@ -39,9 +39,9 @@ void check_torch() {
 
 }  // namespace
 
-PYBIND11_MODULE(_C, m) {
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   check_torch();
   py::options options;
-  options.disable_function_signatures();  // the help has them, as inspect.signature reads them
+  options.disable_function_signatures();  // the help text has one that inspect.signature reads
   for (const typed::Operator& op : typed::register_operators()) define(m, op);
 }

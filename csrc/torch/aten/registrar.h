@@ -1,14 +1,88 @@
-// Where a family registers its kernels: torch's dispatcher, and whoever else wants to know of them.
+// Registers families of operators through libtorch's C++ API.
+//
+// In a library that is built just in time a family is registered when the library is loaded. In an
+// extension module (TORCH_EXTENSION_NAME is set) it is only added to families(): typed.cpp
+// registers that list once it is known that the running torch is the one the module was built for.
+// All families of a module are compiled as one unit, because torch's headers take seconds to read.
 #pragma once
 
 #include <ATen/core/boxing/BoxedKernel.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
 #include <torch/library.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "torch/aten/boxed.h"
+// Operators in the form in which torch's dispatcher calls them from Python: arguments and results
+// on a stack. torch::Library::impl can wrap a function too, but its templates cost the compiler
+// 0.15 s an operator; these cost a third of that. They do not compare the function with its schema:
+// the tests do.
+namespace fusedops::boxed {
+
+inline const at::Tensor& unbox(const c10::IValue& value, const at::Tensor*) {
+  return value.toTensor();
+}
+inline std::optional<at::Tensor> unbox(const c10::IValue& value, const std::optional<at::Tensor>*) {
+  return value.toOptional<at::Tensor>();
+}
+inline double unbox(const c10::IValue& value, const double*) { return value.toDouble(); }
+inline std::int64_t unbox(const c10::IValue& value, const std::int64_t*) { return value.toInt(); }
+inline bool unbox(const c10::IValue& value, const bool*) { return value.toBool(); }
+inline at::ScalarType unbox(const c10::IValue& value, const at::ScalarType*) {
+  return value.toScalarType();
+}
+inline const std::string& unbox(const c10::IValue& value, const std::string*) {
+  return value.toStringRef();
+}
+
+inline void push(torch::jit::Stack& stack, at::Tensor result) {
+  stack.emplace_back(std::move(result));
+}
+template <class... Tensors>
+void push(torch::jit::Stack& stack, std::tuple<Tensors...> results) {
+  std::apply([&](auto&... each) { (push(stack, std::move(each)), ...); }, results);
+}
+
+template <auto kFunction>
+struct Boxed;
+
+template <class Result, class... Parameters, Result (*kFunction)(Parameters...)>
+struct Boxed<kFunction> {
+  static void call(const c10::OperatorHandle&, torch::jit::Stack* stack) {
+    apply(*stack, std::index_sequence_for<Parameters...>{});
+  }
+
+ private:
+  template <std::size_t... kIndex>
+  static void apply(torch::jit::Stack& stack, std::index_sequence<kIndex...>) {
+    const std::size_t first = stack.size() - sizeof...(Parameters);
+    const auto run = [&] {
+      return kFunction(
+          unbox(stack[first + kIndex], static_cast<std::decay_t<Parameters>*>(nullptr))...);
+    };
+    if constexpr (std::is_void_v<Result>) {
+      run();
+      stack.resize(first);
+    } else {
+      Result result = run();
+      stack.resize(first);
+      push(stack, std::move(result));
+    }
+  }
+};
+
+template <auto kFunction>
+c10::BoxedKernel box() {
+  return c10::BoxedKernel::makeFromFunction<&Boxed<kFunction>::call>();
+}
+
+}  // namespace fusedops::boxed
 
 namespace fusedops {
 
@@ -17,15 +91,13 @@ struct Registered {
   c10::BoxedKernel kernel;
 };
 
+// Registers kernels with torch's dispatcher, and remembers them in `registered` if it is given.
 class Registrar {
  public:
-  // Not explicit: TORCH_LIBRARY_IMPL's library is one.
-  Registrar(torch::Library& library, std::vector<Registered>* registered = nullptr)
+  explicit Registrar(torch::Library& library, std::vector<Registered>* registered = nullptr)
       : library_(library), registered_(registered) {}
 
-  template <auto kFunction>
-  void impl(const char* name) {
-    c10::BoxedKernel kernel = boxed::box<kFunction>();
+  void impl(const char* name, c10::BoxedKernel kernel) {
     library_.impl(name, torch::CppFunction::makeFromBoxedKernel(kernel));
     if (registered_) registered_->push_back({name, std::move(kernel)});
   }
@@ -35,4 +107,33 @@ class Registrar {
   std::vector<Registered>* registered_;
 };
 
+using RegisterFamily = void(Registrar&);
+
+// The families of an extension module, in the order in which their files are compiled.
+inline std::vector<RegisterFamily*>& families() {
+  static std::vector<RegisterFamily*> all;
+  return all;
+}
+
+struct AddFamily {
+  explicit AddFamily(RegisterFamily* family) { families().push_back(family); }
+};
+
 }  // namespace fusedops
+
+#define FUSEDOPS_BOX(function) ::fusedops::boxed::box<(function)>()
+
+#if defined(TORCH_EXTENSION_NAME)
+#define FUSEDOPS_FAMILY(family, m)                                     \
+  static void register_##family(::fusedops::Registrar& m);             \
+  static const ::fusedops::AddFamily add_##family(&register_##family); \
+  static void register_##family(::fusedops::Registrar& m)
+#else
+#define FUSEDOPS_FAMILY(family, m)                         \
+  static void register_##family(::fusedops::Registrar& m); \
+  TORCH_LIBRARY_IMPL(fusedops, CUDA, library) {            \
+    ::fusedops::Registrar registrar(library);              \
+    register_##family(registrar);                          \
+  }                                                        \
+  static void register_##family(::fusedops::Registrar& m)
+#endif

@@ -1,9 +1,11 @@
-// Registers the operators for the CUDA key through libtorch's C++ API, and calls them for their
-// entry points by type. Their schemas are defined in Python, in fusedops/schemas.py.
+// torch's side of the extension module: registers the families' operators, and calls a kernel for
+// an entry point by type. The families' files are compiled with this one, as one unit
+// (registrar.h).
 #include "torch/aten/typed.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/function_schema.h>
 #include <c10/core/GradMode.h>
 #include <torch/library.h>
 #include <torch/version.h>
@@ -11,23 +13,23 @@
 #include <algorithm>
 #include <deque>
 #include <exception>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
 
-#include "torch/aten/blas.h"
+#include "ops/validate.h"
 #include "torch/aten/registrar.h"
-#include "torch/aten/schema.h"
-#include "torch/frontend/attention.h"
-#include "torch/frontend/bias_act.h"
-#include "torch/frontend/dequantize.h"
-#include "torch/frontend/gated.h"
-#include "torch/frontend/gemm.h"
-#include "torch/frontend/layout.h"
-#include "torch/frontend/norm.h"
-#include "torch/frontend/residual.h"
-#include "torch/frontend/rotary.h"
-#include "torch/frontend/softmax.h"
-#include "torch/frontend/vector_add.h"
+#include "torch/types.h"
 
-// Of torch/csrc/autograd/python_variable.h and torch/csrc/Exceptions.h, which would bring Python.h.
+// Constructors that torch's headers call and that libstdc++.so has only since GCC 9
+// (GLIBCXX_3.4.26). The library brings its own, so that it loads wherever torch does.
+template std::basic_ostringstream<char>::basic_ostringstream();
+template std::basic_istringstream<char>::basic_istringstream();
+template std::basic_stringstream<char>::basic_stringstream();
+
+// Declared in torch/csrc/autograd/python_variable.h and torch/csrc/Exceptions.h, which include
+// Python.h.
 _object* THPVariable_Wrap(const at::TensorBase& tensor);
 namespace torch {
 void translate_exception_to_python(const std::exception_ptr& error);
@@ -44,6 +46,70 @@ struct Kernel {
 };
 
 namespace {
+
+// What the entry points need to know of an operator is read from its schema.
+
+std::optional<Kind> kind_of(const c10::Type& type) {
+  switch (type.kind()) {
+    case c10::TypeKind::TensorType:
+      return Kind::tensor;
+    case c10::TypeKind::FloatType:
+      return Kind::number;
+    case c10::TypeKind::IntType:
+    case c10::TypeKind::SymIntType:
+      return Kind::integer;
+    case c10::TypeKind::BoolType:
+      return Kind::flag;
+    case c10::TypeKind::StringType:
+      return Kind::text;
+    default:
+      return std::nullopt;
+  }
+}
+
+// The names point into the schema, which must outlive them. Returns nothing for a schema with other
+// kinds of arguments or with too many.
+std::optional<std::vector<Argument>> arguments_of(const c10::FunctionSchema& schema) {
+  std::vector<Argument> arguments;
+  for (const c10::Argument& from : schema.arguments()) {
+    const auto optional = from.real_type()->cast<c10::OptionalType>();
+    const auto kind = kind_of(optional ? *optional->getElementType() : *from.real_type());
+    if (!kind) return std::nullopt;
+    arguments.push_back({from.name().c_str(), *kind, optional != nullptr, from.kwarg_only(),
+                         from.default_value().has_value(),
+                         from.alias_info() != nullptr && from.alias_info()->isWrite()});
+  }
+  if (arguments.size() > kMostArguments) return std::nullopt;
+  return arguments;
+}
+
+// Whether all results are tensors, and no more than an Output holds.
+bool gives_tensors(const c10::FunctionSchema& schema) {
+  const auto& results = schema.returns();
+  return results.size() <= kMostResults &&
+         std::all_of(results.begin(), results.end(), [](const c10::Argument& result) {
+           return result.type()->kind() == c10::TypeKind::TensorType;
+         });
+}
+
+// The signature as Python writes it.
+std::string signature_of(const c10::FunctionSchema& schema) {
+  std::ostringstream text;
+  const char* between = "(";
+  bool keyword_only = false;
+  for (const c10::Argument& argument : schema.arguments()) {
+    text << between;
+    if (argument.kwarg_only() && !keyword_only) text << "*, ";
+    keyword_only = argument.kwarg_only();
+    text << argument.name();
+    if (argument.default_value()) {
+      argument.default_value()->repr(text << "=", [](auto&, const auto&) { return false; });
+    }
+    between = ", ";
+  }
+  text << ")";
+  return text.str();
+}
 
 constexpr c10::DispatchKey kKey = c10::DispatchKey::CUDA;
 
@@ -72,7 +138,7 @@ std::optional<Operator> operator_of(const Kernel& kernel) {
 }
 
 std::vector<Operator> operators_of(const std::vector<Registered>& all) {
-  static std::deque<Kernel> kernels;  // they stay where they are
+  static std::deque<Kernel> kernels;  // a deque does not move its elements
   std::vector<Operator> operators;
   for (const Registered& one : all) {
     auto op = operator_of(kernels.emplace_back(kernel_of(one)));
@@ -124,7 +190,7 @@ bool wants_gradient(const c10::IValue& value) {
   return value.isTensor() && value.toTensor().requires_grad();
 }
 
-// Without the dispatcher there is no choice by type, and no gradient.
+// The dispatcher is bypassed, so the type is checked here, and a gradient is refused.
 void check(const Operator& op, const Type& type, const torch::jit::Stack& stack) {
   const auto name = [&] { return std::string(op.name) + "_" + type.suffix; };
   const auto scalar = stack[op.first].toTensor().scalar_type();
@@ -142,7 +208,7 @@ void add(Output& output, const at::Tensor& tensor) {
   output.tensors[output.count++] = THPVariable_Wrap(tensor);
 }
 
-// Torch is told, so that an operator that kept the tensor for its gradient finds out.
+// Bumps the tensor's version, so that torch notices if an operator has saved it for its gradient.
 void add_written(Output& output, const at::Tensor& tensor) {
   if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
   add(output, tensor);
@@ -154,23 +220,13 @@ const char* torch_release() {
   return C10_STRINGIZE(TORCH_VERSION_MAJOR) "." C10_STRINGIZE(TORCH_VERSION_MINOR);
 }
 
-// Not TORCH_LIBRARY_IMPL: that registers at load, before anyone has asked whether this is the torch
-// it was built for.
+// TORCH_LIBRARY_IMPL would register when the module is loaded: before module.cpp has checked that
+// the running torch is the one it was built for.
 const std::vector<Operator>& register_operators() {
   static torch::Library library(torch::Library::IMPL, "fusedops", kKey, __FILE__, __LINE__);
   std::vector<Registered> all;
-  const Registrar m(library, &all);
-  VectorAdd<AtenApi>::register_with(m);
-  BiasAct<AtenApi>::register_with(m);
-  Gated<AtenApi>::register_with(m);
-  Residual<AtenApi>::register_with(m);
-  Norm<AtenApi>::register_with(m);
-  Rotary<AtenApi>::register_with(m);
-  Layout<AtenApi>::register_with(m);
-  Dequantize<AtenApi>::register_with(m);
-  Attention<AtenApi>::register_with(m);
-  Softmax<AtenApi>::register_with(m);
-  Gemm<AtenBlas>::register_with(m);
+  Registrar m(library, &all);
+  for (RegisterFamily* const family : families()) family(m);
   static const std::vector<Operator> operators = operators_of(all);
   return operators;
 }

@@ -1,6 +1,6 @@
-// The entry points by type (bias_gelu_fp16 …) between Python and torch. No header of either, so
-// that what meets torch is compiled once for all Pythons, and what meets Python once for all
-// torches; and no std::string, which is another type in torch 2.6.
+// The interface between the module's Python side (module.cpp) and its torch side (typed.cpp). It
+// includes no header of either, so that the torch side is compiled once for all Pythons and the
+// Python side once for all torches. It has no std::string, which is another type in torch 2.6.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace fusedops::typed {
 
 enum class Kind { tensor, number, integer, flag, text };
 
-// An argument, as the operator's schema has it.
+// An argument in the operator's schema.
 struct Argument {
   const char* name;
   Kind kind;
@@ -33,11 +33,11 @@ struct Operator {
   const char* name;
   const char* signature;  // for Python's help(): "(x, bias, *, approximate=\"tanh\")"
   std::vector<Argument> arguments;
-  std::size_t first;  // which argument is the first tensor
+  std::size_t first;  // index of the first tensor argument
   const Kernel* kernel;
 };
 
-// What an argument was given.
+// The value of an argument in a call.
 struct Value {
   enum class Is { by_default, none, given } is;
   union {
@@ -49,25 +49,27 @@ struct Value {
   };
 };
 
-// New references to the results and to what was written to; a null where a Python exception is set.
+// New references to the results and to the tensors that were written to. A null pointer means that
+// a Python exception is set.
 struct Output {
   _object* tensors[kMostResults + kMostArguments];
   std::size_t count;
 };
 
-// An element type as a name ends with it, and as torch names it.
+// An element type: the suffix of an entry point's name, and torch's name.
 struct Type {
   const char* suffix;  // "fp16"
   DType dtype;
   const char* name;  // "float16"
 };
 
-// The minor of torch this was built for, e.g. "2.11".
+// The torch minor that this was built for, e.g. "2.11".
 const char* torch_release();
-// Registers the kernels of all operators with torch's dispatcher. Returns the operators with entry
-// points: those that are no gradient, do not end in "_" and whose schema has no other kinds.
+// Registers the kernels of all operators with torch's dispatcher. Returns the operators that have
+// entry points: not gradients, not in-place operators ("..._"), and only those whose arguments all
+// have a Kind.
 const std::vector<Operator>& register_operators();
-// Calls an operator's kernel without the dispatcher; its first tensor must be of `type`.
+// Calls an operator's kernel without the dispatcher. Its first tensor must have `type`.
 Output call(const Operator& op, const Type& type, const Value* values);
 
 }  // namespace fusedops::typed

@@ -1,7 +1,8 @@
-// The libtorch stable ABI (torch >= 2.11) as an Api.
+// The Api (torch/api.h) of the stable flavour: libtorch's stable ABI, torch >= 2.11.
 #pragma once
 
 #include <torch/csrc/stable/accelerator.h>
+#include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
 #include <torch/headeronly/core/ScalarType.h>
@@ -12,20 +13,24 @@
 #include <optional>
 #include <vector>
 
-#include "ops/error.h"
+#include "ops/validate.h"
 #include "platform/runtime.h"
-#include "torch/api.h"
+#include "torch/types.h"
 
-// Only a torch built for a GPU has this one; weak, so that the library loads in a CPU-only torch.
+#define FUSEDOPS_FAMILY(family, m) STABLE_TORCH_LIBRARY_IMPL(fusedops, CUDA, m)
+#define FUSEDOPS_BOX(function) TORCH_BOX(function)
+
+// Only a torch built for a GPU has this function. It is declared weak, so that the library loads in
+// a CPU-only torch.
 extern "C" __attribute__((weak)) AOTITorchError aoti_torch_get_current_cuda_stream(int32_t, void**);
 
 namespace fusedops {
 
-struct StableApi {
+struct Api {
   using Tensor = torch::stable::Tensor;
   using Scalar = torch::headeronly::ScalarType;
 
-  // Asking for the current device is cheaper than torch's guard, which is an object on the heap.
+  // torch's guard is an object on the heap; asking for the current device first is cheaper.
   class Guard {
    public:
     explicit Guard(int device_index) {
@@ -48,7 +53,7 @@ struct StableApi {
 
   static Tensor clone(const Tensor& tensor) { return torch::stable::clone(tensor); }
 
-  // Of a contiguous tensor.
+  // `tensor` must be contiguous.
   static Tensor empty_like(const Tensor& tensor) {
     return empty_strided(tensor, tensor.sizes(), tensor.strides(), tensor.scalar_type());
   }
@@ -84,7 +89,8 @@ struct StableApi {
     return strides;
   }
 
-  // torch::stable::empty_like and new_empty look their operator up by its name at each call.
+  // torch::stable::empty_like and new_empty look up their operator by name at each call; this does
+  // not.
   static Tensor empty_strided(const Tensor& like, Sizes sizes, Sizes strides, Scalar scalar) {
     std::int32_t device_type = 0;
     TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device_type));

@@ -1,11 +1,10 @@
-// StableApi with torch's products of matrices.
+// torch's matrix products (torch/blas.h) through the stable ABI.
 #pragma once
 
 #include "torch/blas.h"
-#include "torch/stable/api.h"
 
-// Of torch/csrc/inductor/aoti_torch/generated/c_shim_cuda.h, and in the torch that is built for a
-// GPU only: weak. They call the GPU's kernels past the dispatcher, so autocast changes nothing.
+// Declared in torch/csrc/inductor/aoti_torch/generated/c_shim_cuda.h. Only a torch built for a GPU
+// has them, so they are weak. They bypass the dispatcher, so autocast does not change the types.
 extern "C" {
 __attribute__((weak)) AOTITorchError aoti_torch_cuda_mm_out(AtenTensorHandle, AtenTensorHandle,
                                                             AtenTensorHandle);
@@ -21,7 +20,7 @@ __attribute__((weak)) AOTITorchError aoti_torch_cuda__addmm_activation(AtenTenso
 
 namespace fusedops {
 
-struct StableBlas : StableApi {
+struct Blas {
   static Tensor matrix(const Tensor& tensor, const Matrix& layout) {
     AtenTensorHandle view = nullptr;
     TORCH_ERROR_CODE_CHECK(
@@ -30,18 +29,18 @@ struct StableBlas : StableApi {
   }
 
   static Tensor zeros(const Tensor& like, std::int64_t count, DType dtype) {
-    return torch::stable::new_zeros(like, {count}, scalar_of<Scalar>(dtype));
+    return torch::stable::new_zeros(like, {count}, scalar_of<Api::Scalar>(dtype));
   }
 
   static void copy(Tensor to, const Tensor& from) { torch::stable::copy_(to, from); }
 
   static void mm(Tensor& out, const Tensor& a, const Tensor& b) {
-    TORCH_ERROR_CODE_CHECK(there(aoti_torch_cuda_mm_out)(out.get(), a.get(), b.get()));
+    TORCH_ERROR_CODE_CHECK(available(aoti_torch_cuda_mm_out)(out.get(), a.get(), b.get()));
   }
 
   static void addmm(Tensor& out, const Tensor& row, const Tensor& a, const Tensor& b) {
     TORCH_ERROR_CODE_CHECK(
-        there(aoti_torch_cuda_addmm_out)(out.get(), row.get(), a.get(), b.get(), 1, 1));
+        available(aoti_torch_cuda_addmm_out)(out.get(), row.get(), a.get(), b.get(), 1, 1));
   }
 
   static bool has_addmm_activation() { return aoti_torch_cuda__addmm_activation != nullptr; }

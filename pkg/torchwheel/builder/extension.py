@@ -70,14 +70,15 @@ class Module:
 
     Attributes:
         name: e.g. "fusedops._C".
-        binding: files that meet torch and include no Python.h: they serve every Python. They take
-            the place of the operators' own.
+        binding: the file that meets torch. It includes no Python.h, so one object serves every
+            Python. The operators' own bindings are compiled with it as one unit, before it and in
+            the extension's order: torch's headers take seconds to read, and are read once.
         python: files that meet Python, through pybind11; they include no torch header, so one
             object serves every torch.
     """
 
     name: str
-    binding: tuple[str, ...]
+    binding: str = ""
     python: tuple[str, ...] = ()
 
 

@@ -97,13 +97,15 @@ def aten(target: Target, module: Module | None) -> Flavour:
     strings = ("-D_GLIBCXX_USE_CXX11_ABI=0",) if old else ()
     # -O1: torch's and pybind11's templates compile in four fifths of -O2's time.
     # NDEBUG, as in Python's own flags: those headers' assertions are for their authors.
-    binding = ("-O1", "-DNDEBUG", "-DUSE_CUDA", *strings, *_torch(target.torch))
+    name = _module_name(module) if python and module else ()
+    binding = ("-O1", "-DNDEBUG", "-DUSE_CUDA", *name, *strings, *_torch(target.torch))
     return Flavour(
         device=_TORCH_FREE,
         host=ObjectGroup("host-old-strings" if old else "host", ("-O2", *strings)),
         binding=ObjectGroup(f"aten{target.torch.release}", binding),
         python=ObjectGroup(
-            f"python{python.suffix.removesuffix('.so')}", ("-O1", "-DNDEBUG", *_python(python))
+            f"python{python.suffix.removesuffix('.so')}",
+            ("-O1", "-DNDEBUG", *name, *_python(python)),
         )
         if python
         else None,
@@ -124,7 +126,7 @@ def ordinary(target: Target, module: Module | None) -> Flavour:
         raise UsageError("an ordinary extension is an extension module: name its `module`")
     strings = ("-D_GLIBCXX_USE_CXX11_ABI=0",) if target.torch.old_abi else ()
     flags = (
-        f"-DTORCH_EXTENSION_NAME={last(module)}",
+        *_module_name(module),
         "-DTORCH_API_INCLUDE_EXTENSION_H",
         *strings,
         *_torch(target.torch),
@@ -149,6 +151,11 @@ def ordinary(target: Target, module: Module | None) -> Flavour:
 def last(module: Module) -> str:
     """The last part of a module's name: "_C" of "fusedops._C"."""
     return module.name.rpartition(".")[2]
+
+
+def _module_name(module: Module) -> tuple[str, ...]:
+    """The macro that torch's own build defines for the sources of an extension module."""
+    return (f"-DTORCH_EXTENSION_NAME={last(module)}",)
 
 
 def target_version(floor: str) -> str:

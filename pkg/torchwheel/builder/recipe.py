@@ -38,13 +38,16 @@ def object_groups(
             for file in sources.device
         ]
     }
-    for group, files in (
-        (flavour.host, sources.host),
-        (flavour.binding, sources.binding),
-        (flavour.python, sources.python),
+    included = tuple(
+        word for file in sources.included for word in ("-include", str(target.source / file))
+    )
+    for group, files, before in (
+        (flavour.host, sources.host, ()),
+        (flavour.binding, sources.binding, included),
+        (flavour.python, sources.python, ()),
     ):
         if group:
-            command = (*host, *group.flags, *backend.headers)
+            command = (*host, *group.flags, *backend.headers, *before)
             groups[group.name] = [(f"C++ {file}", command, file) for file in files]
     return {
         name: tuple(_compile(label, command, file, target) for label, command, file in steps)

@@ -20,12 +20,21 @@ class DeviceFile:
 
 @dataclasses.dataclass(frozen=True)
 class Sources:
-    """A library's files, relative to the source folder."""
+    """A library's files, relative to the source folder.
+
+    Attributes:
+        device: device code.
+        host: torch-free host code.
+        binding: code that meets torch.
+        python: code that meets Python.
+        included: code that is compiled as one unit with each file of `binding`, before it.
+    """
 
     device: Sequence[DeviceFile]
     host: Sequence[str]
     binding: Sequence[str]
     python: Sequence[str] = ()
+    included: Sequence[str] = ()
 
 
 def sources_of(extension: Extension, target: Target, only: str | None = None) -> Sources:
@@ -47,9 +56,11 @@ def sources_of(extension: Extension, target: Target, only: str | None = None) ->
     if target.python and not extension.ordinary:
         if module is None:
             raise UsageError(f"{extension.package}: has no extension module for the aten flavour")
-        binding, python = _files(folder, module.binding), _files(folder, module.python)
+        binding, python = _files(folder, (module.binding,)), _files(folder, module.python)
+        own = (glob for one in operators for glob in one.bindings.get(target.abi, ()))
+        included = _files(folder, own)
     else:
-        binding, python = [], []
+        binding, python, included = [], [], []
         for operator in operators:
             if target.abi not in operator.bindings:
                 raise UsageError(f"{operator.name}: has no binding for the {target.abi} flavour")
@@ -61,6 +72,7 @@ def sources_of(extension: Extension, target: Target, only: str | None = None) ->
         ),
         binding=_once(binding),
         python=python,
+        included=_once(included),
     )
 
 
@@ -81,7 +93,7 @@ def archs_of(operator: Operator, target: Target) -> tuple[Arch, ...]:
     return tuple(arch for arch in target.toolkit.archs if operator.archs.takes(arch))
 
 
-def _files(folder: Path, globs: Sequence[str]) -> list[str]:
+def _files(folder: Path, globs: Iterable[str]) -> list[str]:
     """Files below `folder` that the globs name, sorted; a glob that names none is a mistake."""
     found: list[str] = []
     for pattern in globs:

@@ -23,7 +23,7 @@ EXTENSION = Extension(
         ),
     ),
     host=("host.cpp",),
-    module=Module("pkg._C", ("aten.cpp",), ("module.cpp",)),
+    module=Module("pkg._C", "aten.cpp", ("module.cpp",)),
     macros={"ANSWER": "42", "FLAG": ""},
 )
 CUDA_STABLE = Target(
@@ -85,4 +85,5 @@ def sources(target: Target) -> Sources:
         host=["host.cpp"],
         binding=[f"{target.abi}.cpp"],
         python=["module.cpp"] if target.python else (),
+        included=["b_aten.cpp"] if target.python else (),
     )

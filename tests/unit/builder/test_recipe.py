@@ -118,7 +118,7 @@ def test_target_version(floor, number):
 
 def test_an_ordinary_extension_meets_torch_in_every_file(golden):
     extension = dataclasses.replace(EXTENSION, ordinary=True)
-    files = dataclasses.replace(sources(CUDA_ATEN), python=())
+    files = dataclasses.replace(sources(CUDA_ATEN), python=(), included=())
     plan = make_recipe(extension, files, CUDA_ATEN).whole()
     golden("cuda-ordinary.ninja", render(plan).replace(MAPS, "/torchwheel"))
     for step in plan.steps:
@@ -136,7 +136,7 @@ def test_variants_of_an_ordinary_extension_share_what_has_the_same_name():
         dataclasses.replace(CUDA_ATEN, torch=newer),
         dataclasses.replace(CUDA_ATEN, python=PY311),
     ):
-        files = dataclasses.replace(sources(target), python=())
+        files = dataclasses.replace(sources(target), python=(), included=())
         for name, steps in make_recipe(extension, files, target).groups.items():
             assert found.setdefault(name, steps) == steps
     assert len(found) == 3 * 3

@@ -34,11 +34,13 @@ def test_all_of_a_stable_library(tree):
     assert sources.host == ["host.cpp", "a.cpp"]
     assert sources.binding == ["a_stable.cpp", "b_stable.cpp"]
     assert not sources.python
+    assert not sources.included
 
 
-def test_the_module_of_the_aten_flavour_has_its_own_binding(tree):
+def test_the_module_of_the_aten_flavour_is_one_unit_with_the_operators_bindings(tree):
     sources = found(tree, CUDA_ATEN)
     assert sources.binding == ["aten.cpp"]
+    assert sources.included == ["b_aten.cpp"]
     assert sources.python == ["module.cpp"]
 
 

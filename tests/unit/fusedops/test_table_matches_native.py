@@ -20,37 +20,30 @@ def text(name: str) -> str:
 
 
 def front_end(family: str) -> str:
-    return text(f"frontend/{family}.h")
-
-
-def struct_of(family: str) -> str:
-    (name,) = re.findall(r"^struct (\w+).*\{$", front_end(family), re.MULTILINE)
-    return name
+    return text(f"families/{family}.cpp")
 
 
 FAMILIES = [operator.name for operator in EXTENSION.operators]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_each_front_end_registers_the_familys_native_operators(family):
-    registered = re.findall(r'm\.template impl<&\w+::(\w+)>\("(\w+)"\);', front_end(family))
-    assert all(function == name for function, name in registered)
-    assert sorted(name for _, name in registered) == sorted(families()[family])
+def test_each_family_registers_its_native_operators(family):
+    (opened,) = re.findall(r"^FUSEDOPS_FAMILY\((\w+), m\) \{", front_end(family), re.MULTILINE)
+    assert opened == family
+    registered = re.findall(r'm\.impl\("(\w+)", FUSEDOPS_BOX\(&\w+::(\w+)\)\);', front_end(family))
+    assert all(function == name for name, function in registered)
+    assert sorted(name for name, _ in registered) == sorted(families()[family])
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("operator", EXTENSION.operators, ids=lambda operator: operator.name)
 @pytest.mark.parametrize("flavour", ["stable", "aten"])
-def test_each_flavour_registers_the_family_by_itself(family, flavour):
-    binding = text(f"{flavour}/{family}.cpp")
-    assert f'#include "torch/frontend/{family}.h"' in binding
-    assert re.search(r"TORCH_LIBRARY_IMPL\(fusedops, CUDA, m\)", binding)
-    assert re.findall(r"(\w+)<[^<>]*>::register_with\(", binding) == [struct_of(family)]
+def test_each_flavour_registers_the_family_from_the_same_file(operator, flavour):
+    assert operator.bindings[flavour] == (f"torch/families/{operator.name}.cpp",)
 
 
-def test_the_module_registers_every_family():
+def test_the_extension_has_every_family():
     assert list(families()) == FAMILIES
-    structs = re.findall(r"(\w+)<\w+>::register_with\(m\);", text("aten/typed.cpp"))
-    assert structs == [struct_of(family) for family in FAMILIES]
+    assert {path.stem for path in (CSRC / "families").glob("*.cpp")} == set(FAMILIES)
 
 
 @pytest.mark.parametrize("op", PUBLIC, ids=lambda op: op.name)

@@ -33,7 +33,7 @@ def extension(monkeypatch):
         name,
         "csrc",
         (Operator("two", ()), Operator("minus", ())),
-        module=Module(f"{name}._C", ()),
+        module=Module(f"{name}._C"),
         dispatch="CPU",
     )
     library._destroy()

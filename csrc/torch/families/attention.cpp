@@ -1,29 +1,23 @@
-// A decode step of attention as torch sees it, written once over `Api` (api.h lists what an Api
-// has).
-#pragma once
+// The front end of attention over a KV cache: one decode step.
+#include "ops/attention.h"
 
-#include <optional>
 #include <string>
 
-#include "ops/attention.h"
 #include "torch/api.h"
 
 namespace fusedops {
 
-template <class Api>
 struct Attention {
-  using Tensor = typename Api::Tensor;
-  using Optional = std::optional<Tensor>;
-
-  static void softmax_context_step(const Tensor& qkv, const Optional& mask, const Optional& alibi,
-                                   const Tensor& keys, const Tensor& values,
-                                   const Tensor& positions, const Tensor& counters,
-                                   const Tensor& partials, const Tensor& out, std::int64_t heads,
-                                   std::int64_t kv_heads, double scale, std::int64_t rotary_dim,
+  static void softmax_context_step(const Tensor& qkv, const OptionalTensor& mask,
+                                   const OptionalTensor& alibi, const Tensor& keys,
+                                   const Tensor& values, const Tensor& positions,
+                                   const Tensor& counters, const Tensor& partials,
+                                   const Tensor& out, std::int64_t heads, std::int64_t kv_heads,
+                                   double scale, std::int64_t rotary_dim,
                                    const std::string& rotary_style, double theta,
                                    std::int64_t window, bool advance) {
     constexpr const char* op = "softmax_context_step";
-    const std::optional<TensorView> of_mask = view_if<Api>(mask), of_alibi = view_if<Api>(alibi);
+    const std::optional<TensorView> of_mask = view_if(mask), of_alibi = view_if(alibi);
     const TensorView of_qkv = Api::view(qkv), of_keys = Api::view(keys),
                      of_values = Api::view(values), of_positions = Api::view(positions),
                      of_counters = Api::view(counters), of_partials = Api::view(partials),
@@ -32,16 +26,14 @@ struct Attention {
                                         of_positions, of_counters, of_partials, of_out};
     const kernels::AttentionStep call = ops::check_attention_step(
         op, tensors, {heads, kv_heads, scale, rotary_dim, rotary_style, theta, window, advance});
-    const typename Api::Guard guard(of_qkv.device.index);
+    const Api::Guard guard(of_qkv.device.index);
     const Tensor rows = Api::contiguous(qkv);
     ops::attention_step(op, call, tensors, Api::data(rows), Api::stream(of_qkv.device.index));
   }
-
-  // Every operator, with a registrar of the Api.
-  template <class M>
-  static void register_with(M m) {
-    m.template impl<&Attention::softmax_context_step>("softmax_context_step");
-  }
 };
+
+FUSEDOPS_FAMILY(attention, m) {
+  m.impl("softmax_context_step", FUSEDOPS_BOX(&Attention::softmax_context_step));
+}
 
 }  // namespace fusedops

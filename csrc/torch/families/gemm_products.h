@@ -1,4 +1,5 @@
-// Products of matrices and what follows them, written once over `Api` (blas.h lists what it has).
+// A product of matrices and the operation that follows it: by our skinny kernel, or by torch's BLAS
+// and further kernels.
 #pragma once
 
 #include <optional>
@@ -9,15 +10,11 @@
 #include "ops/gemm.h"
 #include "torch/api.h"
 #include "torch/blas.h"
-#include "torch/named.h"
 
 namespace fusedops {
 
-// A weight, and its scales where it is of int8.
-template <class Api>
+// A weight, and its scales if it is an int8 weight.
 struct Factor {
-  using Tensor = typename Api::Tensor;
-
   Factor(const char* name, const Tensor& tensor, const char* scale_name = nullptr,
          const Tensor* scale_ = nullptr)
       : weight(name, tensor) {
@@ -26,27 +23,24 @@ struct Factor {
 
   ops::Weight checked() const { return {weight.argument, scale ? &scale->argument : nullptr}; }
 
-  Named<Api> weight;
-  std::optional<Named<Api>> scale;
+  Named weight;
+  std::optional<Named> scale;
 };
 
-template <class Api>
 struct Products {
-  using Tensor = typename Api::Tensor;
-  using Optional = std::optional<Tensor>;
   using Sizes = std::vector<std::int64_t>;
 
-  // x[..., K] as a matrix, without a copy where it can be.
+  // x[..., K] as a matrix; a copy only where a view is impossible.
   static Tensor matrix(const ops::Product& call, const Tensor& x) {
     if (x.dim() == 2 && !may_be_few(call)) return x;
     return as_matrix(Api::contiguous(x), call.rows, call.inner);
   }
 
-  // What `call` says of a matrix and a weight, as a new tensor of these sizes; two, where something
-  // follows the product.
+  // The result of `call` for a matrix and a weight, as a new tensor of these sizes. An operation
+  // that follows the product may need a second tensor in between.
   static Tensor product(const char* op, const ops::Product& call, const Sizes& sizes,
-                        const Tensor& a, const Factor<Api>& factor,
-                        const Optional& bias = std::nullopt) {
+                        const Tensor& a, const Factor& factor,
+                        const OptionalTensor& bias = std::nullopt) {
     if (!may_be_few(call) && has_epilogue(call)) {
       return epilogue(call, a, weight_of(op, call, factor), bias);
     }
@@ -64,10 +58,11 @@ struct Products {
     return out;
   }
 
-  // The first product's result by a further weight; of the sizes of `like` but the last.
+  // The result of the first product, multiplied by a second weight. It has the sizes of `like`
+  // except for the last.
   static Tensor both(const char* op, const ops::Product& first, const ops::Product& second,
-                     const TensorView& like, const Tensor& a, const Factor<Api>& up,
-                     const Optional& bias, const Factor<Api>& down) {
+                     const TensorView& like, const Tensor& a, const Factor& up,
+                     const OptionalTensor& bias, const Factor& down) {
     const Tensor hidden = product(op, first, {first.rows, first.cols()}, a, up, bias);
     return product(op, second, ops::sizes_like(like, second.width), hidden, down);
   }
@@ -85,35 +80,35 @@ struct Products {
   }
 
   static Tensor as_matrix(const Tensor& contiguous, std::int64_t rows, std::int64_t cols) {
-    return contiguous.dim() == 2 ? contiguous : Api::matrix(contiguous, matrix_of(rows, cols));
+    return contiguous.dim() == 2 ? contiguous : Blas::matrix(contiguous, matrix_of(rows, cols));
   }
 
   static bool of_few_rows(const char* op, const ops::Product& call, const Tensor& out,
-                          const Tensor& a, const Factor<Api>& factor, const Optional& bias) {
-    const Optional b = contiguous_if<Api>(bias);
-    Optional scales;
+                          const Tensor& a, const Factor& factor, const OptionalTensor& bias) {
+    const OptionalTensor b = contiguous_if(bias);
+    OptionalTensor scales;
     if (factor.scale) scales = Api::contiguous(factor.scale->tensor);
     const kernels::GemmThinTensors tensors{Api::data(out), Api::data(a), factor.weight.view.data,
-                                           data_of<Api>(b), data_of<Api>(scales)};
+                                           data_of(b), data_of(scales)};
     return ops::few_rows(op, call, factor.weight.view, tensors, stream(a));
   }
 
   static void multiply(const ops::Product& call, const Tensor& out, const Tensor& a,
-                       const Tensor& weight, const Optional& bias) {
+                       const Tensor& weight, const OptionalTensor& bias) {
     Tensor rows = as_matrix(out, call.rows, call.width);
     if (bias) {
-      Api::addmm(rows, *bias, a, weight);
+      Blas::addmm(rows, *bias, a, weight);
     } else {
-      Api::mm(rows, a, weight);
+      Blas::mm(rows, a, weight);
     }
   }
 
-  static Tensor weight_of(const char* op, const ops::Product& call, const Factor<Api>& factor) {
+  static Tensor weight_of(const char* op, const ops::Product& call, const Factor& factor) {
     return factor.scale ? dequantized(op, call, factor) : factor.weight.tensor;
   }
 
-  static Tensor dequantized(const char* op, const ops::Product& call, const Factor<Api>& factor) {
-    const Tensor weight = on_16_bytes<Api>(factor.weight.tensor);
+  static Tensor dequantized(const char* op, const ops::Product& call, const Factor& factor) {
+    const Tensor weight = on_16_bytes(factor.weight.tensor);
     const Tensor scale = Api::contiguous(factor.scale->tensor);
     const std::int64_t elements = call.inner * call.width;
     Tensor out = Api::empty(weight, {call.inner, call.width}, call.dtype);
@@ -122,18 +117,18 @@ struct Products {
     return out;
   }
 
-  static Tensor bias_of(const ops::Product& call, const Tensor& a, const Optional& bias) {
-    return bias ? Api::contiguous(*bias) : Api::zeros(a, call.width, call.dtype);
+  static Tensor bias_of(const ops::Product& call, const Tensor& a, const OptionalTensor& bias) {
+    return bias ? Api::contiguous(*bias) : Blas::zeros(a, call.width, call.dtype);
   }
 
   static Tensor epilogue(const ops::Product& call, const Tensor& a, const Tensor& weight,
-                         const Optional& bias) {
-    return Api::addmm_activation(bias_of(call, a, bias), a, weight,
-                                 call.follow.activation == Activation::gelu_tanh);
+                         const OptionalTensor& bias) {
+    return Blas::addmm_activation(bias_of(call, a, bias), a, weight,
+                                  call.follow.activation == Activation::gelu_tanh);
   }
 
   static void activated(const char* op, const ops::Product& call, const Tensor& out,
-                        const Tensor& a, const Tensor& weight, const Optional& bias) {
+                        const Tensor& a, const Tensor& weight, const OptionalTensor& bias) {
     const Tensor v = plain(call, {call.rows, call.width}, a, weight);
     const Tensor b = bias_of(call, a, bias);
     ops::bias_act(op, {call.dtype, call.follow.activation, call.rows, call.width}, Api::data(out),
@@ -141,22 +136,22 @@ struct Products {
   }
 
   static void gated(const char* op, const ops::Product& call, const Tensor& out, const Tensor& a,
-                    const Tensor& weight, const Optional& bias) {
+                    const Tensor& weight, const OptionalTensor& bias) {
     const Tensor v = plain(call, {call.rows, call.width}, a, weight);
-    const Optional b = contiguous_if<Api>(bias);
+    const OptionalTensor b = contiguous_if(bias);
     ops::gated(op, {call.dtype, call.follow.activation, call.rows, call.cols()}, Api::data(out),
-               Api::data(v), data_of<Api>(b), stream(a));
+               Api::data(v), data_of(b), stream(a));
   }
 
-  // Whether the library's product has the activation, as accurate as ours: its GELU is of few
-  // digits for float32. torch asks the library for it only where no dimension is 1, and forgets it
-  // where there is nothing to sum.
+  // Whether the BLAS library applies the activation itself, as accurately as our kernels: its GELU
+  // has too few digits for float32. torch passes the activation on only if no dimension is 1, and
+  // drops it if there is nothing to sum.
   static bool has_epilogue(const ops::Product& call) {
     const bool known =
         call.follow.activation == Activation::relu ||
         (call.follow.activation == Activation::gelu_tanh && element_size(call.dtype) == 2);
     return known && !call.follow.gated && call.dtype != DType::float64 && call.rows > 1 &&
-           call.inner > 1 && call.width > 1 && Api::has_addmm_activation();
+           call.inner > 1 && call.width > 1 && Blas::has_addmm_activation();
   }
 
   static gpu::Stream stream(const Tensor& tensor) {

@@ -1,20 +1,14 @@
-// Norms as torch sees them, written once over `Api` (api.h lists what an Api has).
-#pragma once
+// The front end of layer_norm, rms_norm, their forms with a residual, and the gradients.
+#include "ops/norm.h"
 
-#include <optional>
 #include <tuple>
 #include <utility>
 
-#include "ops/norm.h"
 #include "torch/api.h"
-#include "torch/named.h"
 
 namespace fusedops {
 
-template <class Api>
 struct Norm {
-  using Tensor = typename Api::Tensor;
-  using Optional = std::optional<Tensor>;
   using Pair = std::tuple<Tensor, Tensor>;
   using Triple = std::tuple<Tensor, Tensor, Tensor>;
 
@@ -42,75 +36,73 @@ struct Norm {
   }
 
   static Triple layer_norm_backward(const Tensor& grad, const Tensor& x, const Tensor& gamma,
-                                    const Optional& grad_sum, double eps) {
+                                    const OptionalTensor& grad_sum, double eps) {
     return backward("layer_norm_backward", true, grad, x, gamma, grad_sum, eps);
   }
 
   static Pair rms_norm_backward(const Tensor& grad, const Tensor& x, const Tensor& gamma,
-                                const Optional& grad_sum, double eps) {
-    const Triple found = backward("rms_norm_backward", false, grad, x, gamma, grad_sum, eps);
-    return {std::get<0>(found), std::get<1>(found)};
-  }
-
-  // Every operator, with a registrar of the Api.
-  template <class M>
-  static void register_with(M m) {
-    m.template impl<&Norm::layer_norm>("layer_norm");
-    m.template impl<&Norm::layer_norm_residual>("layer_norm_residual");
-    m.template impl<&Norm::layer_norm_residual_store>("layer_norm_residual_store");
-    m.template impl<&Norm::rms_norm>("rms_norm");
-    m.template impl<&Norm::pre_rms_norm>("pre_rms_norm");
-    m.template impl<&Norm::layer_norm_backward>("layer_norm_backward");
-    m.template impl<&Norm::rms_norm_backward>("rms_norm_backward");
+                                const OptionalTensor& grad_sum, double eps) {
+    const Triple gradients = backward("rms_norm_backward", false, grad, x, gamma, grad_sum, eps);
+    return {std::get<0>(gradients), std::get<1>(gradients)};
   }
 
  private:
-  using Results = std::pair<Tensor, Optional>;  // y, and the sum if it is stored
+  using Results = std::pair<Tensor, OptionalTensor>;  // y, and the sum if the operator stores it
 
   static Pair both(const Results& results) { return {results.first, *results.second}; }
 
-  static Results norm(const char* op, const Tensor& x, const Optional& bias,
-                      const Optional& residual, const Tensor& gamma, const Optional& beta,
-                      double eps, bool stores) {
-    const Named<Api> from("x", x), scale("gamma", gamma);
-    const NamedIf<Api> b("bias", bias), r("residual", residual), c("beta", beta);
+  static Results norm(const char* op, const Tensor& x, const OptionalTensor& bias,
+                      const OptionalTensor& residual, const Tensor& gamma,
+                      const OptionalTensor& beta, double eps, bool stores) {
+    const Named from("x", x), scale("gamma", gamma);
+    const NamedIf b("bias", bias), r("residual", residual), c("beta", beta);
     const auto call =
         ops::check_norm(op, from.argument, {b.get(), r.get(), &scale.argument, c.get()}, eps);
     check_on_gpu(op, from.argument);
-    const typename Api::Guard guard(from.view.device.index);
-    const Tensor in = on_16_bytes<Api>(x), weight = on_16_bytes<Api>(gamma);
-    const Optional row = on_16_bytes_if<Api>(bias), more = on_16_bytes_if<Api>(residual),
-                   shift = on_16_bytes_if<Api>(beta);
+    const Api::Guard guard(from.view.device.index);
+    const Tensor in = on_16_bytes(x), weight = on_16_bytes(gamma);
+    const OptionalTensor row = on_16_bytes_if(bias), more = on_16_bytes_if(residual),
+                         shift = on_16_bytes_if(beta);
     Tensor y = Api::empty_like(in);
-    const Optional sum = stores ? Optional(Api::empty_like(in)) : std::nullopt;
+    const OptionalTensor sum = stores ? OptionalTensor(Api::empty_like(in)) : std::nullopt;
     ops::norm(op, call,
-              {Api::data(in), data_of<Api>(row), data_of<Api>(more), Api::data(weight),
-               data_of<Api>(shift), Api::data(y), data_of<Api>(sum)},
+              {Api::data(in), data_of(row), data_of(more), Api::data(weight), data_of(shift),
+               Api::data(y), data_of(sum)},
               Api::stream(from.view.device.index));
     return {y, sum};
   }
 
   static Triple backward(const char* op, bool centered, const Tensor& grad, const Tensor& x,
-                         const Tensor& gamma, const Optional& grad_sum, double eps) {
-    const Named<Api> from("x", x), scale("gamma", gamma), of_y("grad", grad);
-    const NamedIf<Api> of_sum("grad_sum", grad_sum);
+                         const Tensor& gamma, const OptionalTensor& grad_sum, double eps) {
+    const Named from("x", x), scale("gamma", gamma), of_y("grad", grad);
+    const NamedIf of_sum("grad_sum", grad_sum);
     const auto call = ops::check_norm_backward(op, centered, from.argument, scale.argument,
                                                {&of_y.argument, of_sum.get()}, eps);
     check_on_gpu(op, from.argument);
-    const typename Api::Guard guard(from.view.device.index);
-    const Tensor g = on_16_bytes<Api>(grad), in = on_16_bytes<Api>(x);
-    const Tensor weight = on_16_bytes<Api>(gamma);
-    const Optional add = on_16_bytes_if<Api>(grad_sum);
+    const Api::Guard guard(from.view.device.index);
+    const Tensor g = on_16_bytes(grad), in = on_16_bytes(x);
+    const Tensor weight = on_16_bytes(gamma);
+    const OptionalTensor add = on_16_bytes_if(grad_sum);
     Tensor grad_x = Api::empty_like(in), grad_gamma = Api::empty_like(weight);
     Tensor grad_beta = Api::empty_like(weight);
     const Tensor scratch = Api::empty_bytes(in, kernels::norm_backward_scratch(call));
     ops::norm_backward(
         op, call,
-        {Api::data(g), data_of<Api>(add), Api::data(in), Api::data(weight), Api::data(grad_x),
+        {Api::data(g), data_of(add), Api::data(in), Api::data(weight), Api::data(grad_x),
          Api::data(grad_gamma), Api::data(grad_beta), Api::data(scratch)},
         Api::stream(from.view.device.index));
     return {grad_x, grad_gamma, grad_beta};
   }
 };
+
+FUSEDOPS_FAMILY(norm, m) {
+  m.impl("layer_norm", FUSEDOPS_BOX(&Norm::layer_norm));
+  m.impl("layer_norm_residual", FUSEDOPS_BOX(&Norm::layer_norm_residual));
+  m.impl("layer_norm_residual_store", FUSEDOPS_BOX(&Norm::layer_norm_residual_store));
+  m.impl("rms_norm", FUSEDOPS_BOX(&Norm::rms_norm));
+  m.impl("pre_rms_norm", FUSEDOPS_BOX(&Norm::pre_rms_norm));
+  m.impl("layer_norm_backward", FUSEDOPS_BOX(&Norm::layer_norm_backward));
+  m.impl("rms_norm_backward", FUSEDOPS_BOX(&Norm::rms_norm_backward));
+}
 
 }  // namespace fusedops

@@ -1,17 +1,14 @@
-// Bias and activation as torch sees them, written once over `Api` (api.h lists what an Api has).
-#pragma once
+// The front end of bias + activation and of the gradients.
+#include "ops/bias_act.h"
 
 #include <string>
 #include <tuple>
 
-#include "ops/bias_act.h"
 #include "torch/api.h"
 
 namespace fusedops {
 
-template <class Api>
 struct BiasAct {
-  using Tensor = typename Api::Tensor;
   using Pair = std::tuple<Tensor, Tensor>;
 
   static Tensor bias_add(const Tensor& x, const Tensor& bias) {
@@ -37,22 +34,12 @@ struct BiasAct {
     return bias_act_backward(op, ops::gelu_form(op, approximate), grad, x, bias);
   }
 
-  // Every operator, with a registrar of the Api.
-  template <class M>
-  static void register_with(M m) {
-    m.template impl<&BiasAct::bias_add>("bias_add");
-    m.template impl<&BiasAct::bias_relu>("bias_relu");
-    m.template impl<&BiasAct::bias_gelu>("bias_gelu");
-    m.template impl<&BiasAct::bias_relu_backward>("bias_relu_backward");
-    m.template impl<&BiasAct::bias_gelu_backward>("bias_gelu_backward");
-  }
-
  private:
   static Tensor bias_act(const char* op, Activation activation, const Tensor& x,
                          const Tensor& bias) {
     const TensorView view = Api::view(x);
     const auto call = ops::check_bias_act(op, activation, view, Api::view(bias));
-    const typename Api::Guard guard(view.device.index);
+    const Api::Guard guard(view.device.index);
     const Tensor in = Api::contiguous(x), b = Api::contiguous(bias);
     Tensor y = Api::empty_like(in);
     ops::bias_act(op, call, Api::data(y), Api::data(in), Api::data(b),
@@ -65,8 +52,8 @@ struct BiasAct {
     const TensorView view = Api::view(x);
     const auto call =
         ops::check_bias_act_backward(op, activation, Api::view(grad), view, Api::view(bias));
-    const typename Api::Guard guard(view.device.index);
-    const Tensor g = on_16_bytes<Api>(grad), in = on_16_bytes<Api>(x), b = Api::contiguous(bias);
+    const Api::Guard guard(view.device.index);
+    const Tensor g = on_16_bytes(grad), in = on_16_bytes(x), b = Api::contiguous(bias);
     Tensor grad_x = Api::empty_like(in), grad_bias = Api::empty_like(b);
     const Tensor scratch = Api::empty_bytes(in, kernels::bias_act_backward_scratch(call));
     ops::bias_act_backward(op, call, Api::data(grad_x), Api::data(grad_bias), Api::data(g),
@@ -75,5 +62,13 @@ struct BiasAct {
     return {grad_x, grad_bias};
   }
 };
+
+FUSEDOPS_FAMILY(bias_act, m) {
+  m.impl("bias_add", FUSEDOPS_BOX(&BiasAct::bias_add));
+  m.impl("bias_relu", FUSEDOPS_BOX(&BiasAct::bias_relu));
+  m.impl("bias_gelu", FUSEDOPS_BOX(&BiasAct::bias_gelu));
+  m.impl("bias_relu_backward", FUSEDOPS_BOX(&BiasAct::bias_relu_backward));
+  m.impl("bias_gelu_backward", FUSEDOPS_BOX(&BiasAct::bias_gelu_backward));
+}
 
 }  // namespace fusedops

@@ -1,16 +1,11 @@
-// add_padding and pad_transform as torch sees them, written once over `Api` (api.h lists what an
-// Api has).
-#pragma once
-
+// The front end of add_padding and pad_transform.
 #include "ops/layout.h"
+
 #include "torch/api.h"
 
 namespace fusedops {
 
-template <class Api>
 struct Layout {
-  using Tensor = typename Api::Tensor;
-
   static Tensor add_padding(const Tensor& x) {
     constexpr const char* op = "add_padding";
     ops::check_add_padding(op, Api::view(x));
@@ -24,25 +19,23 @@ struct Layout {
                   [heads](const TensorView& view) { return ops::pad_transform(view, heads); });
   }
 
-  // Every operator, with a registrar of the Api.
-  template <class M>
-  static void register_with(M m) {
-    m.template impl<&Layout::add_padding>("add_padding");
-    m.template impl<&Layout::pad_transform>("pad_transform");
-  }
-
  private:
   template <class Plan>
   static Tensor padded(const char* op, const Tensor& x, const Plan& plan) {
     const TensorView view = Api::view(x);
-    const typename Api::Guard guard(view.device.index);
-    auto found = plan(view);
-    const Tensor in = found ? x : Api::contiguous(x);
-    if (!found) found = plan(Api::view(in));
-    const Tensor result = Api::empty(x, found->sizes, view.dtype);
-    ops::pad_heads(op, *found, Api::data(result), Api::data(in), Api::stream(view.device.index));
+    const Api::Guard guard(view.device.index);
+    auto padding = plan(view);
+    const Tensor in = padding ? x : Api::contiguous(x);
+    if (!padding) padding = plan(Api::view(in));
+    const Tensor result = Api::empty(x, padding->sizes, view.dtype);
+    ops::pad_heads(op, *padding, Api::data(result), Api::data(in), Api::stream(view.device.index));
     return result;
   }
 };
+
+FUSEDOPS_FAMILY(layout, m) {
+  m.impl("add_padding", FUSEDOPS_BOX(&Layout::add_padding));
+  m.impl("pad_transform", FUSEDOPS_BOX(&Layout::pad_transform));
+}
 
 }  // namespace fusedops

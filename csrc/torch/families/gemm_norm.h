@@ -1,28 +1,25 @@
-// Products of normalised rows, as torch sees them; written once over `Api` (api.h and blas.h list
-// what it has).
+// Operators that normalise rows and multiply them by weights: the attention block's qkv product and
+// the MLP.
 #pragma once
 
 #include <string>
 #include <tuple>
 
 #include "ops/norm.h"
-#include "torch/frontend/products.h"
+#include "torch/families/gemm_products.h"
 
 namespace fusedops {
 
-template <class Api>
 struct GemmNorm {
-  using Tensor = typename Api::Tensor;
-  using Optional = std::optional<Tensor>;
   using Pair = std::tuple<Tensor, Tensor>;
 
-  static Pair qkv_gemm(const Tensor& x, const Tensor& weight, const Optional& bias,
+  static Pair qkv_gemm(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
                        const Tensor& gamma, const Tensor& beta, double eps) {
     return qkv("qkv_gemm", x, {"weight", weight}, bias, gamma, beta, eps);
   }
 
   static Pair qkv_gemm_int8(const Tensor& x, const Tensor& weight, const Tensor& scale,
-                            const Optional& bias, const Tensor& gamma, const Tensor& beta,
+                            const OptionalTensor& bias, const Tensor& gamma, const Tensor& beta,
                             double eps) {
     return qkv("qkv_gemm_int8", x, {"weight", weight, "scale", &scale}, bias, gamma, beta, eps);
   }
@@ -36,7 +33,7 @@ struct GemmNorm {
     return qkv("rms_qkv_gemm_int8", x, {"weight", weight, "scale", &scale}, {}, gamma, {}, eps);
   }
 
-  // pre_ln says what kind of model it is, and nothing here depends on that.
+  // pre_ln names the kind of model. The result does not depend on it.
   static Pair mlp_gemm(const Tensor& x, const Tensor& residual, const Tensor& input_bias,
                        const Tensor& weight, const Tensor& bias, const Tensor& weight2,
                        const Tensor& gamma, const Tensor& beta, double eps, bool /*pre_ln*/,
@@ -70,29 +67,25 @@ struct GemmNorm {
   }
 
  private:
-  using Named = fusedops::Named<Api>;
-  using Weight = Factor<Api>;
-  using P = Products<Api>;
-
-  static Pair qkv(const char* op, const Tensor& x, const Weight& weight, const Optional& bias,
-                  const Tensor& gamma, const Optional& beta, double eps) {
+  static Pair qkv(const char* op, const Tensor& x, const Factor& weight, const OptionalTensor& bias,
+                  const Tensor& gamma, const OptionalTensor& beta, double eps) {
     const Named in("x", x), scale("gamma", gamma);
-    const NamedIf<Api> shift("beta", beta), row("bias", bias);
+    const NamedIf shift("beta", beta), row("bias", bias);
     const auto norm =
         ops::check_norm(op, in.argument, {nullptr, nullptr, &scale.argument, shift.get()}, eps);
     const ops::Product call = ops::check_product(op, in.argument, weight.checked());
     if (bias) ops::check_bias(op, *row.get(), in.argument, weight.checked());
     check_on_gpu(op, in.argument);
-    const typename Api::Guard guard(in.view.device.index);
-    const Tensor from = on_16_bytes<Api>(x);
+    const Api::Guard guard(in.view.device.index);
+    const Tensor from = on_16_bytes(x);
     const Tensor u = normed(op, norm, from, {}, {}, gamma, beta, nullptr);
-    const Tensor y = P::product(op, call, ops::sizes_like(in.view, call.width), P::matrix(call, u),
-                                weight, bias);
+    const Tensor y = Products::product(op, call, ops::sizes_like(in.view, call.width),
+                                       Products::matrix(call, u), weight, bias);
     return {y, u};
   }
 
   static Pair mlp(const char* op, const Tensor& x, const Tensor& residual, const Tensor& input_bias,
-                  const Weight& up, const Tensor& bias, const Weight& down, const Tensor& gamma,
+                  const Factor& up, const Tensor& bias, const Factor& down, const Tensor& gamma,
                   const Tensor& beta, double eps, bool mlp_after_attn,
                   const std::string& activation) {
     const ops::Follow follow = ops::following(op, activation);
@@ -105,16 +98,17 @@ struct GemmNorm {
     const ops::Product second =
         ops::check_next(op, first, in.argument, down.checked(), up.checked());
     check_on_gpu(op, in.argument);
-    const typename Api::Guard guard(in.view.device.index);
-    const Tensor from = on_16_bytes<Api>(residual);
-    const Tensor u = mlp_after_attn ? normed(op, norm, on_16_bytes<Api>(x), input_bias, from, gamma,
-                                             beta, nullptr)
-                                    : normed(op, norm, from, {}, {}, gamma, beta, nullptr);
-    return {P::both(op, first, second, in.view, P::matrix(first, u), up, bias, down), u};
+    const Api::Guard guard(in.view.device.index);
+    const Tensor from = on_16_bytes(residual);
+    const Tensor u = mlp_after_attn
+                         ? normed(op, norm, on_16_bytes(x), input_bias, from, gamma, beta, nullptr)
+                         : normed(op, norm, from, {}, {}, gamma, beta, nullptr);
+    return {Products::both(op, first, second, in.view, Products::matrix(first, u), up, bias, down),
+            u};
   }
 
-  static Tensor rms_mlp(const char* op, const Tensor& x, const Tensor& residual, const Weight& up,
-                        const Weight& down, const Tensor& gamma, double eps,
+  static Tensor rms_mlp(const char* op, const Tensor& x, const Tensor& residual, const Factor& up,
+                        const Factor& down, const Tensor& gamma, double eps,
                         const std::string& activation) {
     const ops::Follow follow = ops::following(op, activation);
     const Named in("x", x), more("residual", residual), scale("gamma", gamma);
@@ -124,24 +118,24 @@ struct GemmNorm {
     const ops::Product second =
         ops::check_next(op, first, in.argument, down.checked(), up.checked());
     check_on_gpu(op, in.argument);
-    const typename Api::Guard guard(in.view.device.index);
-    const Tensor sum = on_16_bytes<Api>(residual);
-    const Tensor u = normed(op, norm, on_16_bytes<Api>(x), {}, sum, gamma, {}, Api::data(sum));
-    if (Api::data(sum) != more.view.data) Api::copy(residual, sum);
-    return P::both(op, first, second, in.view, P::matrix(first, u), up, {}, down);
+    const Api::Guard guard(in.view.device.index);
+    const Tensor sum = on_16_bytes(residual);
+    const Tensor u = normed(op, norm, on_16_bytes(x), {}, sum, gamma, {}, Api::data(sum));
+    if (Api::data(sum) != more.view.data) Blas::copy(residual, sum);
+    return Products::both(op, first, second, in.view, Products::matrix(first, u), up, {}, down);
   }
 
-  // The norm of x [+ bias + residual], whose sum goes to `sum` if that is somewhere. x and residual
-  // are contiguous and start on 16 bytes.
+  // The norm of x [+ bias + residual]. The sum is stored in `sum` unless that is null. x and
+  // residual are contiguous and start on 16 bytes.
   static Tensor normed(const char* op, const kernels::Norm& call, const Tensor& x,
-                       const Optional& bias, const Optional& residual, const Tensor& gamma,
-                       const Optional& beta, void* sum) {
-    const Tensor scale = on_16_bytes<Api>(gamma);
-    const Optional row = on_16_bytes_if<Api>(bias), shift = on_16_bytes_if<Api>(beta);
+                       const OptionalTensor& bias, const OptionalTensor& residual,
+                       const Tensor& gamma, const OptionalTensor& beta, void* sum) {
+    const Tensor scale = on_16_bytes(gamma);
+    const OptionalTensor row = on_16_bytes_if(bias), shift = on_16_bytes_if(beta);
     Tensor u = Api::empty_like(x);
     ops::norm(op, call,
-              {Api::data(x), data_of<Api>(row), data_of<Api>(residual), Api::data(scale),
-               data_of<Api>(shift), Api::data(u), sum},
+              {Api::data(x), data_of(row), data_of(residual), Api::data(scale), data_of(shift),
+               Api::data(u), sum},
               Api::stream(Api::view(x).device.index));
     return u;
   }

@@ -1,9 +1,0 @@
-// gated alone, as built just in time for the torch that is there: registered at load.
-#include "torch/frontend/gated.h"
-
-#include "torch/aten/api.h"
-#include "torch/aten/registrar.h"
-
-TORCH_LIBRARY_IMPL(fusedops, CUDA, m) {
-  fusedops::Gated<fusedops::AtenApi>::register_with(fusedops::Registrar(m));
-}

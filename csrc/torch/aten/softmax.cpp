@@ -1,9 +1,0 @@
-// softmax alone, as built just in time for the torch that is there: registered at load.
-#include "torch/frontend/softmax.h"
-
-#include "torch/aten/api.h"
-#include "torch/aten/registrar.h"
-
-TORCH_LIBRARY_IMPL(fusedops, CUDA, m) {
-  fusedops::Softmax<fusedops::AtenApi>::register_with(fusedops::Registrar(m));
-}

@@ -1,0 +1,92 @@
+// The front end of the rotary position embedding, of its in-place form and of its gradient.
+#include "ops/rotary.h"
+
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "torch/api.h"
+
+namespace fusedops {
+
+struct Rotary {
+  using Pair = std::tuple<Tensor, Tensor>;
+
+  static Pair apply_rotary_pos_emb(const Tensor& q, const Tensor& k,
+                                   const OptionalTensor& positions, std::int64_t rotary_dim,
+                                   std::int64_t offset, const std::string& style, double theta) {
+    return rotated({"apply_rotary_pos_emb", "q", "k"}, q, k, positions,
+                   {rotary_dim, offset, style, theta}, false);
+  }
+
+  static Pair apply_rotary_pos_emb_backward(const Tensor& grad_q, const Tensor& grad_k,
+                                            const OptionalTensor& positions,
+                                            std::int64_t rotary_dim, std::int64_t offset,
+                                            const std::string& style, double theta) {
+    return rotated({"apply_rotary_pos_emb_backward", "grad_q", "grad_k"}, grad_q, grad_k, positions,
+                   {rotary_dim, offset, style, theta}, true);
+  }
+
+  static void apply_rotary_pos_emb_(const Tensor& q, const Tensor& k,
+                                    const OptionalTensor& positions, std::int64_t rotary_dim,
+                                    std::int64_t offset, const std::string& style, double theta) {
+    const Names names{"apply_rotary_pos_emb_", "q", "k"};
+    const TensorView from_q = Api::view(q), from_k = Api::view(k);
+    kernels::Rotary call =
+        checked(names, from_q, from_k, positions, {rotary_dim, offset, style, theta});
+    ops::check_writable(names.op, {names.q, from_q});
+    ops::check_writable(names.op, {names.k, from_k});
+    check_on_gpu(names.op, {names.q, from_q});
+    call.in_place = true;
+    call.q = ops::rotary_side(from_q, from_q);
+    call.k = ops::rotary_side(from_k, from_k);
+    const Api::Guard guard(from_q.device.index);
+    ops::rotary(names.op, call, Api::stream(from_q.device.index));
+  }
+
+ private:
+  struct Names {
+    const char* op;
+    const char* q;
+    const char* k;
+  };
+
+  static kernels::Rotary checked(const Names& names, const TensorView& q, const TensorView& k,
+                                 const OptionalTensor& positions,
+                                 const ops::RotaryOptions& options) {
+    return ops::check_rotary(names.op, {names.q, q}, {names.k, k}, view_if(positions), options);
+  }
+
+  static Pair rotated(const Names& names, const Tensor& q, const Tensor& k,
+                      const OptionalTensor& positions, const ops::RotaryOptions& options,
+                      bool inverse) {
+    const TensorView view = Api::view(q);
+    kernels::Rotary call = checked(names, view, Api::view(k), positions, options);
+    check_on_gpu(names.op, {names.q, view});
+    const Api::Guard guard(view.device.index);
+    const Tensor from_q = in_runs(q), from_k = in_runs(k);
+    const Tensor to_q = like(q), to_k = like(k);
+    call.inverse = inverse;
+    call.q = ops::rotary_side(Api::view(from_q), Api::view(to_q));
+    call.k = ops::rotary_side(Api::view(from_k), Api::view(to_k));
+    ops::rotary(names.op, call, Api::stream(view.device.index));
+    return {to_q, to_k};
+  }
+
+  static Tensor in_runs(const Tensor& heads) {
+    return fusedops::in_runs(Api::view(heads)) ? heads : Api::contiguous(heads);
+  }
+
+  static Tensor like(const Tensor& heads) {
+    const TensorView view = Api::view(heads);
+    return Api::empty(heads, {view.sizes, view.sizes + view.dim}, view.dtype);
+  }
+};
+
+FUSEDOPS_FAMILY(rotary, m) {
+  m.impl("apply_rotary_pos_emb", FUSEDOPS_BOX(&Rotary::apply_rotary_pos_emb));
+  m.impl("apply_rotary_pos_emb_", FUSEDOPS_BOX(&Rotary::apply_rotary_pos_emb_));
+  m.impl("apply_rotary_pos_emb_backward", FUSEDOPS_BOX(&Rotary::apply_rotary_pos_emb_backward));
+}
+
+}  // namespace fusedops
