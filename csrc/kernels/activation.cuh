@@ -2,9 +2,9 @@
 // that is known to the compiler, or one of several at run time.
 #pragma once
 
-#include "kernels/dispatch.cuh"
 #include "kernels/gelu.h"
-#include "kernels/silu.h"
+#include "kernels/logistic.h"
+#include "kernels/vector.cuh"
 
 namespace fusedops::activation {
 
@@ -115,3 +115,10 @@ struct Among {
 };
 
 }  // namespace fusedops::activation
+
+namespace fusedops {
+
+using Gates = activation::Among<activation::Relu, activation::GeluTanh, activation::GeluErf,
+                                activation::Silu>;
+
+}  // namespace fusedops

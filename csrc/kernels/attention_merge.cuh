@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/attention_token.cuh"
-#include "platform/count.h"
+#include "platform/cluster.h"
 
 namespace fusedops::attention {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels/attention_token.cuh"
-#include "platform/async_copy.h"
+#include "platform/shared.h"
 
 namespace fusedops::attention {
 

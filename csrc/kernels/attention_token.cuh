@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/attention_scores.cuh"
-#include "kernels/turn.cuh"
+#include "kernels/rotation.cuh"
 
 namespace fusedops::attention {
 

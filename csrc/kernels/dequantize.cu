@@ -1,10 +1,8 @@
 #include <algorithm>
 
 #include "kernels/dequantize.h"
-#include "kernels/dispatch.cuh"
-#include "kernels/divisor.h"
-#include "kernels/granule.cuh"
 #include "kernels/tiling.h"
+#include "kernels/vector.cuh"
 #include "platform/overlap.h"
 
 namespace fusedops::kernels {

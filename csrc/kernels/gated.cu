@@ -1,4 +1,4 @@
-#include "kernels/gated.cuh"
+#include "kernels/activation.cuh"
 #include "kernels/gated.h"
 #include "kernels/rows_map.cuh"
 

@@ -1,9 +1,8 @@
+#include "kernels/activation.cuh"
 #include "kernels/column_sum.cuh"
-#include "kernels/gated.cuh"
-#include "kernels/gated_backward.h"
-#include "kernels/partial_sum.cuh"
-#include "kernels/row_grid.h"
-#include "kernels/shifted.cuh"
+#include "kernels/gated.h"
+#include "kernels/tiling.h"
+#include "kernels/unaligned.cuh"
 
 namespace fusedops::kernels {
 // Named: nvcc names an anonymous one after the folder, and the wheel's bytes would follow.

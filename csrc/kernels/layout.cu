@@ -1,7 +1,6 @@
-#include "kernels/divisor.h"
-#include "kernels/granule.cuh"
 #include "kernels/layout.h"
 #include "kernels/tiling.h"
+#include "kernels/vector.cuh"
 #include "platform/overlap.h"
 
 namespace fusedops::kernels {

@@ -1,9 +1,158 @@
-// One thread's part of a row in a norm: how it is kept, summed and written.
+// One thread's part of a row in a norm: where it lies, how it is loaded, held, summed and written.
 #pragma once
 
-#include "kernels/norm_loads.cuh"
+#include "kernels/norm_form.cuh"
+#include "kernels/unaligned.cuh"
+#include "platform/fetch.h"
 
 namespace fusedops::kernels::norm_detail {
+
+// Where a thread's elements are: from vector `start` of the row on, vectors a row's threads apart.
+template <class T, Rows kRows>
+struct Place {
+  static constexpr int V = kLanes<T>;
+  static constexpr bool kWhole = kRows == Rows::whole;
+  std::int64_t row;  // index of the row's first element
+  Span span;
+  std::int64_t start = 0;
+  unsigned threads, thread;
+
+  FUSEDOPS_DEVICE Place(std::int64_t index, std::int64_t cols)
+      : row(index * cols),
+        span(kWhole ? whole_span<V>(cols) : span_of<V>(index, cols)),
+        threads(blockDim.x),
+        thread(threadIdx.x) {}
+
+  // So many blocks share the row.
+  FUSEDOPS_DEVICE void share(unsigned blocks, unsigned block) {
+    thread += block * threads;
+    threads *= blocks;
+  }
+
+  FUSEDOPS_DEVICE bool has(int k) const { return thread + k * threads < span.vectors - start; }
+  // Whether not to look at vector k. Where rows have vectors, a thread without one reads the last
+  // of the row once more instead: without branches the compiler has all loads in flight together.
+  FUSEDOPS_DEVICE bool skips(int k) const { return kRows == Rows::any && !has(k); }
+  // The k-th vector of a [rows, cols] tensor, and of a [cols] tensor.
+  template <class Element>
+  FUSEDOPS_DEVICE Element* of_row(Element* data, int k) const {
+    return ahead(data + (row + span.head), k);
+  }
+  FUSEDOPS_DEVICE Vector<T> of_columns(const T* data, int k) const {
+    const T* at = ahead(data, k);
+    if constexpr (kWhole) {
+      const auto words = fetch::often(reinterpret_cast<const char*>(at));
+      Vector<T> vector;
+      memcpy(&vector, &words, sizeof(vector));
+      return vector;
+    } else {
+      return joined(load_read_only(at), load_read_only(at + (span.head == 0 ? 0 : V)),
+                    static_cast<unsigned>(span.head * sizeof(T)));
+    }
+  }
+  FUSEDOPS_DEVICE bool has_edge() const {
+    return !kWhole && start == 0 && thread < static_cast<unsigned>(span.edges);
+  }
+  FUSEDOPS_DEVICE std::int64_t edge_column() const {
+    return span.template edge<V>(static_cast<int>(thread));
+  }
+
+ private:
+  // 32-bit offsets from what is the same for the whole block: one register, not two.
+  template <class Element>
+  FUSEDOPS_DEVICE Element* ahead(Element* data, int k) const {
+    using Byte = std::conditional_t<std::is_const_v<Element>, const char, char>;
+    unsigned vector = thread + k * threads;
+    if (kRows != Rows::any) vector = min(vector, static_cast<unsigned>(span.vectors) - 1);
+    return reinterpret_cast<Element*>(reinterpret_cast<Byte*>(data + start * V) +
+                                      vector * unsigned{kVectorBytes});
+  }
+};
+
+// What a thread reads for each of its vectors: `load` puts that for vector k where it is told,
+// S::kAhead vectors before it is wanted.
+template <class S, class Value>
+struct Ahead {
+  Value value[S::kAhead == 0 ? 1 : S::kAhead];
+
+  template <class Load>
+  FUSEDOPS_DEVICE void start(const Load& load) {
+#pragma unroll
+    for (int k = 0; k < S::kAhead; ++k) load(value[k], k);
+  }
+  // For vector k, in the order of the vectors.
+  template <class Load>
+  FUSEDOPS_DEVICE Value next(int k, const Load& load) {
+    if constexpr (S::kAhead == 0) {
+      load(value[0], k);
+      return value[0];
+    } else {
+      const Value now = value[k % S::kAhead];
+      if (k + S::kAhead < S::kVectors) load(value[k % S::kAhead], k + S::kAhead);
+      return now;
+    }
+  }
+};
+
+// What is summed, as it is loaded.
+template <class F, class S, Rows kRows>
+struct Loads {
+  using T = typename F::T;
+  using P = Place<T, kRows>;
+  Vector<T> x[S::kVectors];
+  Vector<T> residual[F::kAdds == Adds::nothing ? 1 : S::kVectors];
+  Ahead<S, Vector<T>> bias;
+  T edge_x, edge_residual;
+
+  FUSEDOPS_DEVICE void start(const Tensors<T>& t, const P& p) {
+#pragma unroll
+    for (int k = 0; k < S::kVectors; ++k) {
+      if (!p.skips(k)) x[k] = load(p.of_row(t.x, k));
+    }
+    if (F::adds_residual(t)) {
+#pragma unroll
+      for (int k = 0; k < S::kVectors; ++k) {
+        if (!p.skips(k)) residual[k] = load(p.of_row(t.residual, k));
+      }
+    }
+    if (F::adds_bias(t)) bias.start(of_bias(t, p));
+    if (p.has_edge()) {
+      edge_x = t.x[p.row + p.edge_column()];
+      if (F::adds_residual(t)) edge_residual = t.residual[p.row + p.edge_column()];
+    }
+  }
+
+  FUSEDOPS_DEVICE static auto of_bias(const Tensors<T>& t, const P& p) {
+    return [&](Vector<T>& to, int k) {
+      if (!p.skips(k)) to = p.of_columns(t.bias, k);
+    };
+  }
+};
+
+// gamma and beta of the columns, as they are loaded.
+template <class F, class S, Rows kRows>
+struct Gains {
+  using T = typename F::T;
+  using P = Place<T, kRows>;
+  struct Gain {
+    Vector<T> gamma, beta;
+  };
+  Ahead<S, Gain> ahead;
+
+  FUSEDOPS_DEVICE void start(const Tensors<T>& t, const P& p) { ahead.start(of_gains(t, p)); }
+  FUSEDOPS_DEVICE Gain next(int k, const Tensors<T>& t, const P& p) {
+    return ahead.next(k, of_gains(t, p));
+  }
+
+ private:
+  FUSEDOPS_DEVICE static auto of_gains(const Tensors<T>& t, const P& p) {
+    return [&](Gain& to, int k) {
+      if (p.skips(k)) return;
+      to.gamma = p.of_columns(t.gamma, k);
+      if constexpr (F::kCentered) to.beta = p.of_columns(t.beta, k);
+    };
+  }
+};
 
 // V elements as they are kept between the passes over a row: in the arithmetic's type,
 template <class T, bool kPacked>

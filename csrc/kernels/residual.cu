@@ -1,6 +1,6 @@
-#include "kernels/dispatch.cuh"
 #include "kernels/residual.h"
 #include "kernels/rows_map.cuh"
+#include "kernels/vector.cuh"
 
 namespace fusedops::kernels {
 // Named: nvcc names an anonymous one after the folder, and the wheel's bytes would follow.

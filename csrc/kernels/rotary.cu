@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "kernels/dispatch.cuh"
 #include "kernels/rotary.cuh"
 #include "kernels/tiling.h"
+#include "kernels/vector.cuh"
 
 namespace fusedops::kernels {
 namespace rotary_detail {

@@ -11,9 +11,8 @@
 //              spill costs more than the waiting threads hide.
 #pragma once
 
-#include "kernels/divisor.h"
-#include "kernels/row_grid.h"
-#include "kernels/shifted.cuh"
+#include "kernels/tiling.h"
+#include "kernels/unaligned.cuh"
 #include "platform/overlap.h"
 
 namespace fusedops {

@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "kernels/dispatch.cuh"
-#include "kernels/softmax_ahead_launch.cuh"
+#include "kernels/softmax_prefetched.cuh"
+#include "kernels/vector.cuh"
 
 namespace fusedops::kernels {
 namespace softmax_detail {

@@ -1,4 +1,4 @@
-// y = softmax(scale scores + alibi + mask) of every row of attention scores.
+// y = softmax(scale scores + alibi + mask) of every row of attention scores, and its gradient.
 #pragma once
 
 #include "kernels/types.h"
@@ -40,5 +40,17 @@ gpu::Status softmax(const Softmax& call, void* y, const void* scores, void* scra
 // reads the scores twice.
 gpu::Status softmax_streamed(const Softmax& call, void* y, const void* scores, void* scratch,
                              gpu::Stream stream);
+
+struct SoftmaxBackward {
+  DType dtype;  // of every tensor
+  std::int64_t rows;
+  std::int64_t keys;
+  double scale;
+};
+
+// grad_scores = scale y (grad - sum of grad y over the row). All three are contiguous [rows, keys],
+// start on 16 bytes and are not empty.
+gpu::Status softmax_backward(const SoftmaxBackward& call, void* grad_scores, const void* grad,
+                             const void* y, gpu::Stream stream);
 
 }  // namespace fusedops::kernels

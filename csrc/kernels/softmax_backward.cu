@@ -1,11 +1,11 @@
 #include <algorithm>
 
-#include "kernels/dispatch.cuh"
+#include "kernels/packed.cuh"
 #include "kernels/reduce.cuh"
-#include "kernels/row_block.h"
-#include "kernels/softmax_backward.h"
-#include "kernels/span.cuh"
-#include "kernels/words.cuh"
+#include "kernels/softmax.h"
+#include "kernels/tiling.h"
+#include "kernels/unaligned.cuh"
+#include "kernels/vector.cuh"
 #include "platform/fetch.h"
 #include "platform/overlap.h"
 

@@ -4,10 +4,10 @@
 
 #include <limits>
 
+#include "kernels/packed.cuh"
 #include "kernels/reduce.cuh"
 #include "kernels/softmax.h"
-#include "kernels/span.cuh"
-#include "kernels/words.cuh"
+#include "kernels/unaligned.cuh"
 
 namespace fusedops::softmax_row {
 

@@ -1,9 +1,9 @@
 #include <algorithm>
 
-#include "kernels/dispatch.cuh"
 #include "kernels/softmax.h"
 #include "kernels/softmax_row.cuh"
 #include "kernels/tiling.h"
+#include "kernels/vector.cuh"
 #include "platform/fetch.h"
 #include "platform/overlap.h"
 

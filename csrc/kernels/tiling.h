@@ -4,6 +4,9 @@
 #include <algorithm>
 
 #include "kernels/types.h"
+#include "platform/gpu.h"
+#include "platform/math.h"
+#include "platform/warp.h"
 
 namespace fusedops {
 
@@ -64,5 +67,71 @@ inline Tiling with_steps(Tiling t, int steps) {
       std::max<std::int64_t>(1, ceil_div(t.periods, static_cast<std::int64_t>(t.height) * steps)));
   return t;
 }
+
+struct RowBlock {
+  std::int64_t threads;  // of a row: a power of two up to a warp's width, or whole warps
+  std::int64_t rows;
+
+  std::int64_t blocks(std::int64_t of_rows) const { return ceil_div(of_rows, rows); }
+  dim3 dim() const { return dim3(static_cast<unsigned>(threads), static_cast<unsigned>(rows)); }
+};
+
+// For rows that need `threads` threads, as many of them in a block as `most` threads are for. Rows
+// wider than a warp have a block each.
+inline RowBlock row_block(std::int64_t threads, std::int64_t most) {
+  std::int64_t width = 1;
+  while (width < threads && width < warp::kWidth) width *= 2;
+  if (threads > width) width = ceil_div(threads, warp::kWidth) * warp::kWidth;
+  return {width, width > warp::kWidth ? 1 : std::max<std::int64_t>(most / width, 1)};
+}
+
+__host__ __device__ constexpr bool is_narrow(std::int64_t size) {
+  return size < (std::int64_t{1} << 31);
+}
+
+// Threads of a block where `threads` are wanted in all: fewer where there would be fewer blocks
+// than four for each multiprocessor of a large GPU.
+inline int block_threads(std::int64_t threads) {
+  constexpr int kBlocks = 512;
+  int block = kThreads;
+  while (block > gpu::kWarpSize && threads < block * kBlocks) block /= 2;
+  return block;
+}
+
+// Threads lie along x in a row and along y down the rows. Blocks do too; where y's limit is too
+// little for the rows, z goes on: the row of a thread is
+//   (blockIdx.z * gridDim.y + blockIdx.y) * blockDim.y + threadIdx.y.
+struct RowGrid {
+  dim3 blocks, threads;
+};
+
+// For rows of `period` vectors, of which a thread takes `across`, a block's width apart.
+inline RowGrid row_grid(std::int64_t rows, std::int64_t period, int across) {
+  constexpr std::int64_t kMostY = 65535;
+  const std::int64_t needed = ceil_div(period, across);
+  const int threads = block_threads(rows * needed);
+  const std::int64_t width = tile_width(needed, threads, gpu::kWarpSize);
+  const std::int64_t height = threads / width;
+  const std::int64_t groups = ceil_div(rows, height), down = std::min(groups, kMostY);
+  return {dim3(static_cast<unsigned>(ceil_div(period, width * across)), static_cast<unsigned>(down),
+               static_cast<unsigned>(ceil_div(groups, down))),
+          dim3(static_cast<unsigned>(width), static_cast<unsigned>(height))};
+}
+
+// A multiplication and a shift instead of a division (Granlund & Montgomery, "Division by invariant
+// integers using multiplication", 1994). Of numbers under 2^31, by one from 1 to 2^31 - 1.
+struct Divisor {
+  unsigned by, factor, shift;
+
+  explicit Divisor(std::int64_t number) : by(static_cast<unsigned>(number)), shift(0) {
+    while ((std::uint64_t{1} << shift) < by) ++shift;
+    const std::uint64_t power = std::uint64_t{1} << shift;
+    factor = static_cast<unsigned>(((power - by) << 32) / by + 1);
+  }
+
+  FUSEDOPS_DEVICE unsigned quotient(unsigned number) const {
+    return (__umulhi(number, factor) + number) >> shift;
+  }
+};
 
 }  // namespace fusedops

@@ -1,4 +1,5 @@
-// Aligned vectors of 16 bytes: loads, stores, and conversion to and from the arithmetic type.
+// Element types and aligned vectors of 16 bytes: the choice of a type at run time, conversion to
+// and from the arithmetic type, loads and stores.
 #pragma once
 
 #include <type_traits>
@@ -119,5 +120,35 @@ template <class T>
 __device__ __forceinline__ void store(T* __restrict__ data, const Vector<T>& vector) {
   *reinterpret_cast<uint4*>(data) = bits_of(vector);
 }
+
+template <class Type>
+struct TypeTag {
+  using T = Type;
+};
+
+// Calls `body` with the tag of the element type.
+template <class Body>
+gpu::Status with_type(DType dtype, const Body& body) {
+  switch (dtype) {
+    case DType::float32:
+      return body(TypeTag<float>{});
+    case DType::float16:
+      return body(TypeTag<half>{});
+    case DType::bfloat16:
+      return body(TypeTag<bfloat16>{});
+    case DType::float64:
+      return body(TypeTag<double>{});
+    case DType::unsupported:
+      break;
+  }
+  return gpu::kInvalidValue;
+}
+
+template <int kBytes>
+struct alignas(kBytes) Granule {
+  static_assert(kBytes == 2 || kBytes == 4 || kBytes == 8 || kBytes == 16);
+  using Part = std::conditional_t<kBytes == 2, std::uint16_t, std::uint32_t>;
+  Part part[kBytes / sizeof(Part)];
+};
 
 }  // namespace fusedops

@@ -1,5 +1,5 @@
-#include "kernels/dispatch.cuh"
 #include "kernels/rows_map.cuh"
+#include "kernels/vector.cuh"
 #include "kernels/vector_add.h"
 
 namespace fusedops::kernels {

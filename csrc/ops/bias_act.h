@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "kernels/bias_act_backward.h"
+#include "kernels/bias_act.h"
 #include "ops/tensor_view.h"
 
 namespace fusedops::ops {

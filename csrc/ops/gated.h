@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "kernels/gated_backward.h"
+#include "kernels/gated.h"
 #include "ops/tensor_view.h"
 
 namespace fusedops::ops {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/gemm_thin.h"
+#include "kernels/gemm_skinny.h"
 #include "ops/validate.h"
 
 namespace fusedops::ops {

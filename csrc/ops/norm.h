@@ -4,7 +4,7 @@
 
 #include <initializer_list>
 
-#include "kernels/norm_backward.h"
+#include "kernels/norm.h"
 #include "ops/validate.h"
 
 namespace fusedops::ops {

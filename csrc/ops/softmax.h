@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "kernels/softmax.h"
-#include "kernels/softmax_backward.h"
 #include "ops/tensor_view.h"
 
 namespace fusedops::ops {

@@ -1,6 +1,7 @@
-// Blocks that run at the same time and read each other's shared memory. NVIDIA's data-centre GPUs
-// from compute capability 9.0 on; elsewhere a block is a cluster of its own.
+// Blocks that work together: clusters of blocks, and counting the blocks of a grid as they end.
 #pragma once
+
+#include <cstdint>
 
 #include "platform/math.h"
 
@@ -60,3 +61,26 @@ FUSEDOPS_DEVICE float read(const float& mine, [[maybe_unused]] unsigned block) {
 }
 
 }  // namespace fusedops::cluster
+
+namespace fusedops {
+
+// Adds 1 and gives what there was. Who counts later sees what this thread knew to be written.
+FUSEDOPS_DEVICE std::int32_t count_up(std::int32_t* counter) {
+#if defined(__HIP_PLATFORM_AMD__)
+  return __hip_atomic_fetch_add(counter, 1, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT);
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 700
+  __threadfence();
+  const std::int32_t before = atomicAdd(counter, 1);
+  __threadfence();
+  return before;
+#else
+  std::int32_t before;
+  asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], 1;"
+               : "=r"(before)
+               : "l"(counter)
+               : "memory");
+  return before;
+#endif
+}
+
+}  // namespace fusedops

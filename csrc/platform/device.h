@@ -46,7 +46,7 @@ Status allow_shared(Kernel* kernel, int bytes) {
 #endif
 }
 
-// Whether the GPU has what platform/tensor_core.h and async_copy.h are for.
+// Whether the GPU has what platform/tensor_core.h and async_copy (shared.h) are for.
 inline bool has_tensor_cores() {
 #if defined(__HIP_PLATFORM_AMD__)
   return false;

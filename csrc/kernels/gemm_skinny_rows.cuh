@@ -1,11 +1,11 @@
 // The kernel of gemm_thin for an int8 weight whose rows are contiguous.
 //
-// As in gemm_thin_columns.cuh, but here a thread's bytes are neighbours in one row of the weight,
+// As in gemm_skinny_columns.cuh, but here a thread's bytes are neighbours in one row of the weight,
 // so they belong to as many columns; a warp's multiply_add i takes the i-th of each thread. What
 // platform/tensor_core.h counts as k = 2t, 2t+1, 2t+8, 2t+9 are rows 8t .. 8t+3, or 8t+4 .. 8t+7.
 #pragma once
 
-#include "kernels/gemm_thin_block.cuh"
+#include "kernels/gemm_skinny_block.cuh"
 
 namespace fusedops::kernels::gemm_thin_detail {
 

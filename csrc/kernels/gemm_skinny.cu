@@ -1,5 +1,5 @@
-#include "kernels/gemm_thin_columns.cuh"
-#include "kernels/gemm_thin_rows.cuh"
+#include "kernels/gemm_skinny_columns.cuh"
+#include "kernels/gemm_skinny_rows.cuh"
 #include "kernels/tiling.h"
 #include "platform/device.h"
 

@@ -6,7 +6,7 @@
 // neighbours, of the weight and of x alike.
 #pragma once
 
-#include "kernels/gemm_thin_block.cuh"
+#include "kernels/gemm_skinny_block.cuh"
 
 namespace fusedops::kernels::gemm_thin_detail {
 
