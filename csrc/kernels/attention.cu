@@ -14,11 +14,12 @@
 
 namespace fusedops::attention {
 
-constexpr int kMostSplits = 32;  // a thread of a warp looks after each
+constexpr int kMostSplits = 32;  // one thread of a warp merges each split
 
-// `pairs` heads of sequences on a GPU that holds `slots` blocks at a time; at most `most` blocks
-// can leave partial results. Where the heads fill the GPU a split gains only evenness: with a last
-// round of few blocks, a third of the GPU would have to do for memory.
+// How many blocks share the cache of one sequence's head. There are `pairs` heads of sequences, the
+// GPU runs `slots` blocks at a time, and at most `most` blocks can leave partial results. Where the
+// heads fill the GPU, a split only evens out the load: a last round of few blocks would leave most
+// of the GPU idle.
 inline int splits_of(std::int64_t pairs, std::int64_t slots, std::int64_t most) {
   const std::int64_t limit = std::min<std::int64_t>(kMostSplits, most / pairs);
   if (limit <= 1) return 1;
@@ -37,48 +38,51 @@ inline int splits_of(std::int64_t pairs, std::int64_t slots, std::int64_t most) 
 }  // namespace fusedops::attention
 
 namespace fusedops::kernels {
-// Named: nvcc names an anonymous one after the folder, and the wheel's bytes would follow.
+// A named namespace: nvcc names an anonymous one after the source's folder, so another folder would
+// give another wheel.
 namespace attention_detail {
 
 using namespace attention;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-constexpr int kMostSlots = 6;  // tiles of a warp on their way
+constexpr int kMostSlots = 6;  // tiles of a warp in flight
 
-// What the blocks share of the work.
+// The parameters of a launch.
 struct Job {
   AttentionStep call;
   double log2_step;
   int group;   // query heads that share a head of the cache
-  int chunks;  // of the group
+  int chunks;  // chunks of such a group
   int slots;   // tiles that a warp has room for
-  int room;    // bytes of a warp
+  int room;    // bytes of shared memory of a warp
   std::int32_t* counters;
   float* partials;
 };
 
-// How a GPU that has what kModern says (gpu::has_tensor_cores) does it. A block's shared memory is
-// the token, then room for each warp: its tiles, and what it has found.
+// The layout of a block, on a GPU with or without tensor cores (gpu::has_tensor_cores). Its shared
+// memory holds the token, then for each warp the tiles, and in their place, at the end, the warp's
+// result.
 template <class T, int D, bool kModern>
 struct Form {
   static constexpr int kWarps = kModern ? 8 : 4, kThreads = kWarps * warp::kWidth;
   using Engine = std::conditional_t<kModern && sizeof(T) == 2, TensorEngine<T, D, D == 64 ? 2 : 1>,
                                     PlainEngine<T, D>>;
   using Tiles = attention::Tiles<T, D, Engine::kKeys>;
-  static constexpr int kResident = sizeof(T) == 2 && D <= 128 ? 2 : 1;  // what registers allow
+  static constexpr int kResident =
+      sizeof(T) == 2 && D <= 128 ? 2 : 1;  // blocks of a multiprocessor that registers allow
 };
 
 template <class T, int D>
-using FormHere = Form<T, D, tensor_core::kHere>;
+using FormOfArch = Form<T, D, tensor_core::kSupported>;
 
-// blockIdx.x: a share of the keys; y: a head of the cache, and a chunk of the query heads that
-// share it; z: a sequence. A warp takes a tile of keys at a time, in turn with the warps of all the
-// blocks that share them, so that all get equally many. The token is a key like the others: its row
-// is put into the tile where it belongs, as the cache need not have it yet.
+// blockIdx.x is a share of the keys; y a head of the cache and a chunk of the query heads that
+// share it; z a sequence. The warps of all blocks that share the keys take tiles of keys in turn,
+// so that all get equally many. The new token is a key like the others: its row is put into its
+// tile, because the cache may not have it yet.
 template <class T, int D>
-__global__ void __launch_bounds__((FormHere<T, D>::kThreads), (FormHere<T, D>::kResident))
+__global__ void __launch_bounds__((FormOfArch<T, D>::kThreads), (FormOfArch<T, D>::kResident))
     step_kernel(T* out, const T* qkv, const Job job) {
-  using F = FormHere<T, D>;
+  using F = FormOfArch<T, D>;
   using Engine = typename F::Engine;
   constexpr int kKeys = Engine::kKeys, kWarps = F::kWarps, kThreads = F::kThreads;
   extern __shared__ __align__(128) char memory[];
@@ -107,7 +111,7 @@ __global__ void __launch_bounds__((FormHere<T, D>::kThreads), (FormHere<T, D>::k
   }
   const Scores<T> scores(call, place.batch, place.head, place.heads, position);
   const int first_tile = scores.first / kKeys;
-  const int tiles = position / kKeys - first_tile + 1;  // the last has the token
+  const int tiles = position / kKeys - first_tile + 1;  // the last contains the token
   const int busy = min(splits, tiles);
   if (split < busy) {
     const int step = splits * kWarps * kKeys;
@@ -116,7 +120,7 @@ __global__ void __launch_bounds__((FormHere<T, D>::kThreads), (FormHere<T, D>::k
     part.make(token, position);
     __syncthreads();
     Engine engine(token, scores);
-    const auto appended = [&](void* data) {  // by one of the blocks that share it
+    const auto appended = [&](void* data) {  // only one of the blocks that share the row appends it
       return place.chunk == 0 ? cache_row<T>(data, attention, place, position) : nullptr;
     };
 #pragma unroll 1
@@ -134,13 +138,14 @@ __global__ void __launch_bounds__((FormHere<T, D>::kThreads), (FormHere<T, D>::k
       engine.take_values(tile);
       cache.ask();
     }
-    overlap::allow_next();  // earlier, it would take bandwidth from blocks that still read
+    overlap::allow_next();  // earlier, the next kernel would take bandwidth from blocks that still
+                            // read
     warp::sync();
     engine.write(*reinterpret_cast<Piece<D>*>(rooms + of_warp * job.room));
     __syncthreads();
     Partials partials{job.partials, min(job.group, kHeads), row};
     partials.data += static_cast<std::int64_t>(pair) * splits * partials.step();
-    // Two dimensions of a head for each thread.
+    // Calls body(head, d) with two dimensions of a head for each thread.
     const auto each = [&](const auto& body) {
       const int lane = static_cast<int>(threadIdx.x) % warp::kWidth;
 #pragma unroll 1
@@ -170,7 +175,7 @@ __global__ void __launch_bounds__((FormHere<T, D>::kThreads), (FormHere<T, D>::k
       });
     }
   }
-  if (call.advance) {  // once all blocks of the sequence have read the position
+  if (call.advance) {  // after all blocks of the sequence have read the position
     std::int32_t* const counter = job.counters + gridDim.z * of_sequence + place.batch;
     if (last_of(counter, splits * of_sequence) && threadIdx.x == 0) {
       attention.cache.positions[place.batch] = position + 1;
@@ -178,7 +183,7 @@ __global__ void __launch_bounds__((FormHere<T, D>::kThreads), (FormHere<T, D>::k
   }
 }
 
-// What of a form the launch depends on.
+// The numbers of a Form that the launch depends on.
 struct Shape {
   int warps, resident;
   int token, tile, piece;  // bytes
@@ -190,7 +195,7 @@ struct Shape {
   }
 };
 
-// Fills in what `shape` decides of the job, and says what blocks do it.
+// Chooses the number of tiles, the split and the blocks for a GPU and a shape.
 gpu::Status plan(const Shape& shape, std::int64_t room, Job& job, overlap::Blocks& blocks) {
   const Attention& attention = job.call.attention;
   const int heads = attention.kv_heads * job.chunks;
@@ -198,7 +203,7 @@ gpu::Status plan(const Shape& shape, std::int64_t room, Job& job, overlap::Block
   int processors = 0, memory = 0;
   gpu::Status status = gpu::multiprocessors(processors);
   if (status != gpu::kSuccess) return status;
-  // Two blocks to a multiprocessor where there are many: one computes while the other begins.
+  // Two blocks a multiprocessor if there are many: one computes while the other begins.
   const int resident = pairs > processors ? shape.resident : 1;
   status = gpu::shared_memory(resident, memory);
   if (status != gpu::kSuccess) return status;

@@ -1,5 +1,5 @@
-// Attention over a cache of keys and values: a prompt fills the cache; a step adds a token to each
-// sequence, which attends to all that the cache holds of it.
+// Attention over a cache of keys and values. A prompt fills the cache. A step appends a token to
+// each sequence; the token attends to all that the cache holds of its sequence.
 #pragma once
 
 #include "kernels/softmax.h"
@@ -10,21 +10,21 @@ namespace fusedops::kernels {
 
 constexpr int kMostHeadDim = 256;
 
-// Of one layer. Keys and values lie as [sequences, kv_heads, capacity, row]; a row is a head of a
-// token, padded with zeros to whole 16 bytes, and starts on 16 bytes.
+// The cache of one layer. Keys and values are [sequences, kv_heads, capacity, row]. A row is a head
+// of a token, padded with zeros to a multiple of 16 bytes, and starts on 16 bytes.
 struct Cache {
   void* keys;
   void* values;
-  std::int32_t* positions;  // [sequences]: the tokens that the cache holds, and the next's place
+  std::int32_t* positions;  // [sequences]: how many tokens the cache holds; the next token's place
   int capacity;             // tokens
   int row;                  // elements
 };
 
-// What the tokens that come are: rows of the heads of q, then k, then v.
+// The new tokens, each with rows of the heads of q, then k, then v.
 struct Attention {
   DType dtype;
-  int batch;  // sequences, the first of the cache
-  int heads;  // of q, a multiple of kv_heads
+  int batch;  // sequences: the first of the cache
+  int heads;  // heads of q: a multiple of kv_heads
   int kv_heads;
   int head_dim;  // up to kMostHeadDim
   int rotary_dim;
@@ -35,17 +35,18 @@ struct Attention {
 
 struct AttentionStep {
   Attention attention;
-  bool advance;  // positions move on: the step's last layer
+  bool advance;  // advance the positions: set for a step's last layer
   float scale;
-  int window;     // keys that are attended to, the token's own with them; 0: all
-  Beside mask;    // additive, or boolean: what is true is kept
-  int mask_keys;  // keys it tells of; later ones are kept
-  Beside alibi;   // a slope a head
+  int window;       // a token attends to so many keys, including its own; 0: all
+  ScoreBias mask;   // additive; or boolean, where true keeps a key
+  int mask_keys;    // keys that the mask covers; later keys are kept
+  ScoreBias alibi;  // one slope a head
 };
 
-constexpr int kHeadsTogether = 8;  // query heads that share a head of the cache and a block
+constexpr int kHeadsTogether =
+    8;  // at most so many query heads share a head of the cache and a block
 
-// The zeros that attention_step wants to count with.
+// How many counters attention_step needs.
 inline std::int64_t attention_counters(std::int64_t batch, std::int64_t heads,
                                        std::int64_t kv_heads) {
   const std::int64_t chunks = (heads / kv_heads + kHeadsTogether - 1) / kHeadsTogether;
@@ -53,15 +54,16 @@ inline std::int64_t attention_counters(std::int64_t batch, std::int64_t heads,
 }
 
 // Appends the `tokens` tokens of each sequence of qkv [batch, tokens, (heads + 2 kv_heads)
-// head_dim], the first at position 0, and writes q, turned, to queries [batch, tokens, heads,
-// head_dim]. Nothing is empty.
+// head_dim], the first at position 0. Writes the rotated q to queries [batch, tokens, heads,
+// head_dim]. No dimension is 0.
 gpu::Status attention_prompt(const Attention& call, std::int64_t tokens, void* queries,
                              const void* qkv, gpu::Stream stream);
 
-// Appends the token of each sequence of qkv [batch, (heads + 2 kv_heads) head_dim] and writes its
-// attention to out [batch, heads, head_dim]: softmax(scale q k + alibi + mask) v. A token for which
-// the cache has no room gives NaN and is not appended. `counters` holds attention_counters() zeros
-// before and after; `room` floats of `partials` are for the blocks that share a sequence.
+// Appends the token of each sequence of qkv [batch, (heads + 2 kv_heads) head_dim], and writes its
+// attention, softmax(scale q k + alibi + mask) v, to out [batch, heads, head_dim]. If the cache has
+// no room for a token, its result is NaN and it is not appended. `counters` has
+// attention_counters() zeros before and after the call. `partials`, with `room` floats, is scratch
+// memory for the blocks that share a sequence.
 gpu::Status attention_step(const AttentionStep& call, void* out, const void* qkv,
                            std::int32_t* counters, float* partials, std::int64_t room,
                            gpu::Stream stream);

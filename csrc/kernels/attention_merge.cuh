@@ -1,5 +1,5 @@
-// The online softmax's partial results, taken together: first of a block's warps, then of the
-// blocks that share a sequence. Always in the same order, so two runs give the same bits.
+// Merges the partial results of the online softmax: first those of a block's warps, then those of
+// the blocks that share a sequence. The order is fixed, so two runs give the same bits.
 #pragma once
 
 #include "kernels/attention_token.cuh"
@@ -12,36 +12,36 @@ struct alignas(8) Peak {
   float top, sum;
 };
 
-// What a warp has found: sums of values times weights.
+// A warp's result: sums of values times weights.
 template <int D>
 struct Piece {
-  static constexpr int kStride = D + 4;  // eight banks from two heads to the next two
+  static constexpr int kStride = D + 4;  // eight banks apart for every two heads
   alignas(kVectorBytes) float out[kHeads][kStride];
   Peak peak[kHeads];
 };
 
-// The same of a sequence's blocks, in memory.
+// The results of the blocks that share a sequence, in global memory.
 struct Partials {
-  static constexpr int kBeside = 2;  // floats of a head
+  static constexpr int kPeakFloats = 2;  // floats of a head's peak
 
   float* data;
   int heads, row;
 
-  // Floats of a block: whole vectors, as all but the peaks are.
+  // The floats of a block's result. Everything but the peaks is whole vectors, so this is too.
   __host__ __device__ static constexpr int floats_of(int heads, int row) {
-    return heads * row + (heads * kBeside + 3) / 4 * 4;
+    return heads * row + (heads * kPeakFloats + 3) / 4 * 4;
   }
   FUSEDOPS_DEVICE int step() const { return floats_of(heads, row); }
   FUSEDOPS_DEVICE float* out(int block, int head) const {
     return data + block * step() + head * row;
   }
   FUSEDOPS_DEVICE Peak& peak(int block, int head) const {
-    return *reinterpret_cast<Peak*>(out(block, heads) + head * kBeside);
+    return *reinterpret_cast<Peak*>(out(block, heads) + head * kPeakFloats);
   }
 };
 
-// Four dimensions of a head, from all that has been added. Two neighbouring threads have the same
-// four, and half of what is to be added each.
+// Four dimensions of a head, merged from parts. Two neighbouring threads compute the same four
+// dimensions, from half the parts each.
 struct Merged {
   Peak peak{kNothing<float>, 0};
   float4 out{};
@@ -65,7 +65,8 @@ struct Merged {
     }
   }
 
-  // What both threads have. The even one's comes first in both, for the same bits.
+  // Merges the results of the two threads. The even thread's comes first in both, for the same
+  // bits.
   FUSEDOPS_DEVICE void join() {
     const bool odd = threadIdx.x % 2;
     const Merged other = warp::shuffle_xor(*this, 1);
@@ -75,13 +76,13 @@ struct Merged {
     add(peaks, outs);
   }
 
-  // The thread's own two of the four: the first or the others.
+  // The two of the four dimensions that this thread writes.
   FUSEDOPS_DEVICE float2 own() const {
     return threadIdx.x % 2 ? float2{out.z, out.w} : float2{out.x, out.y};
   }
 };
 
-// Of the warps' pieces, `step` bytes apart, four dimensions from `d` on.
+// Merges the warps' results, which lie `step` bytes apart, for four dimensions from `d` on.
 template <int kWarps, int D>
 FUSEDOPS_DEVICE Merged merge_warps(const char* pieces, int step, int head, int d) {
   constexpr int kParts = kWarps / 2;
@@ -110,12 +111,12 @@ FUSEDOPS_DEVICE Merged merge_blocks(const Partials& partials, int blocks, int he
 #pragma unroll
     for (int i = 0; i < kParts; ++i) {
       const int block = begin + 2 * i;
-      const int there = min(block, blocks - 1);
-      peaks[i] = partials.peak(there, head);
-      outs[i] = *reinterpret_cast<const float4*>(partials.out(there, head) + d);
+      const int valid = min(block, blocks - 1);
+      peaks[i] = partials.peak(valid, head);
+      outs[i] = *reinterpret_cast<const float4*>(partials.out(valid, head) + d);
       if (block >= blocks) {
         peaks[i].top = kNothing<float>;
-        outs[i] = {};  // an infinity times no weight would be NaN
+        outs[i] = {};  // infinity times 0 would be NaN
       }
     }
     merged.add(peaks, outs);
@@ -124,8 +125,8 @@ FUSEDOPS_DEVICE Merged merge_blocks(const Partials& partials, int blocks, int he
   return merged;
 }
 
-// Counts the blocks that have come here; true for the last of `expected`, in all its threads, which
-// then sees what the others wrote. It leaves the counter at 0.
+// Counts the blocks that call it. Returns true in all threads of the last of `expected` blocks,
+// which then sees what the others have written. It resets the counter to 0.
 FUSEDOPS_DEVICE bool last_of(std::int32_t* counter, int expected) {
   __shared__ bool last;
   __syncthreads();

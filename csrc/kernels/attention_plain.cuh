@@ -1,7 +1,7 @@
 // A warp's share of a decode step without tensor cores: for float32, and for GPUs that have none.
 //
-// Eight threads have two query heads and spread their dimensions over themselves; each of the eight
-// has the weights of one key of a tile.
+// Eight threads share two query heads and divide their dimensions among them. Each of the eight
+// holds the weights of one key of a tile.
 #pragma once
 
 #include "kernels/attention_merge.cuh"
@@ -12,7 +12,7 @@ namespace fusedops::attention {
 template <class T, int D>
 class PlainEngine {
  public:
-  static constexpr int kKeys = 8;  // of a warp at a time
+  static constexpr int kKeys = 8;  // keys that a warp takes at a time
 
   FUSEDOPS_DEVICE PlainEngine(const Token<T, D>& token, const Scores<T>& scores) {
 #pragma unroll
@@ -25,7 +25,7 @@ class PlainEngine {
     }
   }
 
-  // Takes a tile of keys.
+  // Computes the scores of a tile of keys.
   FUSEDOPS_DEVICE void take_keys(const Tile& tile) {
 #pragma unroll 2
     for (int k = 0; k < kKeys; ++k) {
@@ -48,7 +48,7 @@ class PlainEngine {
     }
   }
 
-  // The weights of those keys, which are those from `key` on.
+  // Turns the scores into weights; the tile's first key is `key`.
   FUSEDOPS_DEVICE void weigh(const Scores<T>& scores, int key) {
     const bool biased = scores.biased();
 #pragma unroll
@@ -66,7 +66,7 @@ class PlainEngine {
     }
   }
 
-  // Adds the values of the tile after them, times their weights.
+  // Adds the tile's values times their weights.
   FUSEDOPS_DEVICE void take_values(const Tile& tile) {
 #pragma unroll 2
     for (int k = 0; k < kKeys; ++k) {
@@ -85,7 +85,7 @@ class PlainEngine {
     }
   }
 
-  // What the warp has found.
+  // Writes the warp's result.
   FUSEDOPS_DEVICE void write(Piece<D>& piece) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -100,7 +100,7 @@ class PlainEngine {
   static constexpr int V = kLanes<T>;
   static constexpr int kParts = 8;  // threads that share a head
   static constexpr int kAcross = D / V / kParts;
-  static constexpr int kDims = kAcross * V;  // of a thread
+  static constexpr int kDims = kAcross * V;  // dimensions of a thread
 
   FUSEDOPS_DEVICE int dim_of(int d) const { return (d / V * kParts + part_) * V + d % V; }
 

@@ -1,4 +1,4 @@
-// From the product of a query and a key to what softmax is taken of.
+// From the product of a query and a key to the number that softmax is taken of.
 #pragma once
 
 #include "kernels/attention.h"
@@ -14,20 +14,20 @@ using softmax_row::slope_of;
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 constexpr int kHeads = kernels::kHeadsTogether;
 
-// 2^(z - base), where `base` is base_of something that is at least z; 0 for a key that is dropped.
+// 2^(z - base), where `base` is base_of a number that is not less than z. 0 for a dropped key.
 FUSEDOPS_DEVICE float weight(float z, float base) { return math::exp2_fast(z - base); }
 
-// The keys that one sequence's token attends to, and what is added to their scores. Heads count
-// from the block's first.
+// The keys that one sequence's token attends to, and what is added to their scores. `h` counts
+// heads from the block's first.
 template <class T>
 struct Scores {
   const kernels::AttentionStep& call;
-  float scale;   // with log2 e: weights are powers of 2
+  float scale;   // includes log2 e: weights are powers of 2
   int position;  // the token's own
-  int first;     // the window's first key
-  int head;      // the block's first
+  int first;     // first key of the window
+  int head;      // the block's first head
   int heads;
-  std::int64_t mask_at;  // of that head's first key
+  std::int64_t mask_at;  // index of that head's first key
 
   FUSEDOPS_DEVICE Scores(const kernels::AttentionStep& of, int batch, int first_head, int here,
                          int at)
@@ -39,21 +39,21 @@ struct Scores {
         heads(here),
         mask_at(batch * of.mask.batch + first_head * of.mask.head) {}
 
-  // Whether anything is added at all.
+  // Whether a mask or alibi is added.
   FUSEDOPS_DEVICE bool biased() const {
-    return call.mask.type != kernels::Beside::Type::none ||
-           call.alibi.type != kernels::Beside::Type::none;
+    return call.mask.type != kernels::ScoreBias::Type::none ||
+           call.alibi.type != kernels::ScoreBias::Type::none;
   }
 
   FUSEDOPS_DEVICE float slope(int h) const {
-    if (call.alibi.type == kernels::Beside::Type::none || h >= heads) return 0;
+    if (call.alibi.type == kernels::ScoreBias::Type::none || h >= heads) return 0;
     return slope_of<T>(call.alibi, head + h);
   }
 
-  // What is added to a key's score; -inf drops it, whatever the score.
+  // What is added to a key's score; -inf drops the key, whatever its score.
   FUSEDOPS_DEVICE float bias(float slope, int h, int key) const {
-    using Type = kernels::Beside::Type;
-    const kernels::Beside& mask = call.mask;
+    using Type = kernels::ScoreBias::Type;
+    const kernels::ScoreBias& mask = call.mask;
     const float of_alibi = slope * static_cast<float>(key - position);
     if (mask.type == Type::none || h >= heads || key >= call.mask_keys) return of_alibi;
     const std::int64_t at = mask_at + h * mask.head + key * mask.key;
@@ -65,7 +65,8 @@ struct Scores {
                            : widen(static_cast<const T*>(mask.data)[at]));
   }
 
-  // What softmax is taken of, to the base of 2. What is finite to the base of e stays so.
+  // The number that softmax is taken of, for powers of 2. The factor log2 e does not make a finite
+  // number infinite.
   FUSEDOPS_DEVICE float value(float score, int key) const {
     return sees(key) ? score * scale : kNothing<float>;
   }

@@ -1,7 +1,7 @@
 // A warp's share of a decode step on tensor cores, for 16-bit elements.
 //
-// Products are taken transposed, so that what is padded to a matrix's side are the eight query
-// heads, not sixteen: scores [16 keys, 8 heads] = K q, then out [dims, 8 heads] += V^T weights.
+// The products are transposed: scores [16 keys, 8 heads] = K q, then out [dims, 8 heads] += V^T
+// weights. So the query heads are padded to 8, not to 16.
 #pragma once
 
 #include "kernels/attention_merge.cuh"
@@ -13,7 +13,7 @@ namespace fusedops::attention {
 template <class T, int D, int kTiles>
 class TensorEngine {
  public:
-  static constexpr int kKeys = 16 * kTiles;  // of a warp at a time
+  static constexpr int kKeys = 16 * kTiles;  // keys that a warp takes at a time
 
   FUSEDOPS_DEVICE TensorEngine(const Token<T, D>& token, const Scores<T>& scores) {
     const shared::Address query =
@@ -29,19 +29,19 @@ class TensorEngine {
     slope_[1] = scores.slope(2 * t_ + 1);
   }
 
-  // Takes a tile of keys.
+  // Computes the scores of a tile of keys.
   FUSEDOPS_DEVICE void take_keys(const Tile& tile) {
 #pragma unroll
     for (int i = 0; i < kTiles; ++i) products(z_[i], tile.at + i * kRows16);
   }
 
-  // The weights of those keys, which are those from `key` on.
+  // Turns the scores into weights; the tile's first key is `key`.
   FUSEDOPS_DEVICE void weigh(const Scores<T>& scores, int key) {
     float (&z)[kTiles][4] = z_;
     if (scores.biased()) {
       float* const all = &z[0][0];
 #pragma unroll 1
-      for (int i = 0; i < kTiles * 4; ++i) {  // each in turn is the first: the code is there once
+      for (int i = 0; i < kTiles * 4; ++i) {  // rotates through `all`, so that the code exists once
         const int h = i % 2, at = key + i / 2 * 8 + g_;
         const float bias = scores.bias(h == 0 ? slope_[0] : slope_[1], 2 * t_ + h, at);
         const float first = scores.value(all[0], bias, at);
@@ -85,7 +85,7 @@ class TensorEngine {
     }
   }
 
-  // Adds the values of the tile after them, times their weights.
+  // Adds the tile's values times their weights.
   FUSEDOPS_DEVICE void take_values(const Tile& tile) {
     const int row = lane() % 8 + lane() / 16 * 8, odd = lane() / 8 % 2;
 #pragma unroll
@@ -99,7 +99,7 @@ class TensorEngine {
     }
   }
 
-  // What the warp has found.
+  // Writes the warp's result.
   FUSEDOPS_DEVICE void write(Piece<D>& piece) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -125,7 +125,7 @@ class TensorEngine {
     return (begin ^ (pair % 4 * 2 * kVectorBytes)) + pair / 4 * 8 * kVectorBytes;
   }
 
-  // Scores of 16 keys: keys g, g + 8 and heads 2t, 2t + 1. Two sums, for half the waiting.
+  // The scores of 16 keys: keys g, g + 8 and heads 2t, 2t + 1. Two independent sums halve the wait.
   FUSEDOPS_DEVICE void products(float (&z)[4], shared::Address tile) const {
     float other[4] = {};
 #pragma unroll
@@ -147,7 +147,7 @@ class TensorEngine {
     return word;
   }
 
-  // Over the threads that have other keys of the same heads.
+  // Reduces over the threads that hold other keys of the same heads.
   template <class Op>
   FUSEDOPS_DEVICE static float over_keys(float value, Op op) {
 #pragma unroll
@@ -157,7 +157,7 @@ class TensorEngine {
     return value;
   }
 
-  int g_ = lane() / 4, t_ = lane() % 4;  // as tensor_core.h has them
+  int g_ = lane() / 4, t_ = lane() % 4;  // named as in tensor_core.h
   unsigned query_[D / 16][2];
   float slope_[2];
   float z_[kTiles][4];

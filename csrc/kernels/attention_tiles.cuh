@@ -1,4 +1,4 @@
-// A warp's keys and values on their way through shared memory.
+// Streams a warp's keys and values through shared memory.
 #pragma once
 
 #include "kernels/attention_token.cuh"
@@ -6,7 +6,8 @@
 
 namespace fusedops::attention {
 
-// Where 16 bytes of a row of a tile lie: rows that are read together lie in different banks.
+// Where vector `vector` of row `row` lies in a tile. Rows that are read together lie in different
+// banks.
 template <int kVectors>
 FUSEDOPS_DEVICE int vector_place(int row, int vector) {
   static_assert(kVectors % 8 == 0);
@@ -15,18 +16,18 @@ FUSEDOPS_DEVICE int vector_place(int row, int vector) {
 
 struct Tile {
   char* data;
-  shared::Address at;  // the same place
+  shared::Address at;  // the same place as an address in shared memory
 };
 
-// Tiles of kKeys keys, and as many values, in turn: first a tile of keys, then that of their
-// values. As many as there is room for are on their way at any time; no other warp waits for them.
+// Tiles of kKeys keys and of as many values, alternating. As many tiles are in flight as there is
+// room for. No other warp waits for them.
 template <class T, int D, int kKeys>
 class Tiles {
  public:
-  static constexpr int kVectors = D / kLanes<T>;                  // of a row
-  static constexpr int kBytes = kKeys * kVectors * kVectorBytes;  // of a tile
+  static constexpr int kVectors = D / kLanes<T>;                  // vectors of a row
+  static constexpr int kBytes = kKeys * kVectors * kVectorBytes;  // bytes of a tile
 
-  // Of the cache's rows from `from` on, with room for some tiles.
+  // `room` has space for `slots` tiles.
   FUSEDOPS_DEVICE Tiles(char* room, int slots, const kernels::Attention& call, const Place& place)
       : room_{room, shared::address_of(room)},
         slots_(slots),
@@ -35,8 +36,8 @@ class Tiles {
     after_.from = own(call.cache.values, call, place);
   }
 
-  // Asks for as many as there is room for: those that begin with `key`, `step` further and so on.
-  // Keys from `first` up to `end` are there, what else there is of a tile is zeros.
+  // Starts to copy tiles: the first begins with key `key`, the next `step` keys later, and so on.
+  // Keys before `first` and after `end` become zeros.
   FUSEDOPS_DEVICE void begin(int key, int step, int first, int end) {
     first_ = first;
     end_ = end;
@@ -54,18 +55,18 @@ class Tiles {
     for (int i = 0; i < slots_; ++i) ask();
   }
 
-  // The next tile, once it is there.
+  // Waits for the next tile.
   FUSEDOPS_DEVICE Tile wait() {
-    async_copy::wait_but(slots_ - 1);
+    async_copy::wait_group(slots_ - 1);
     warp::sync();
     return {room_.data + slot_ * kBytes, room_.at + slot_ * kBytes};
   }
 
-  // Asks for another one in place of the tile that was waited for.
+  // Starts to copy another tile to the place of the one that was returned last.
   FUSEDOPS_DEVICE void ask() {
     warp::sync();
     if (next_.key <= end_) copy(next_, room_.at + slot_ * kBytes);
-    async_copy::close_group();
+    async_copy::commit_group();
     next_.key += step_;
     next_.from += static_cast<std::uint64_t>(row_) * static_cast<unsigned>(step_);
     const Stream other = after_;
@@ -74,7 +75,7 @@ class Tiles {
     slot_ = slot_ + 1 == slots_ ? 0 : slot_ + 1;
   }
 
-  // Writes a row of a tile, and of the cache unless it is null.
+  // Writes a row of a tile, and to the cache unless `cache` is null.
   FUSEDOPS_DEVICE void put(const Tile& tile, int row, const T* data, T* cache) const {
 #pragma unroll
     for (int i = 0; i < kAsks; ++i) {
@@ -90,12 +91,13 @@ class Tiles {
 
  private:
   struct Stream {
-    const char* from;  // the thread's own
-    int key;           // the tile's first
+    const char* from;  // the thread's own part
+    int key;           // first key of the tile
   };
-  static constexpr int kAcross = kVectors < warp::kWidth ? kVectors : warp::kWidth;  // of a row
-  static constexpr int kAsks = kVectors / kAcross;      // of a thread for a row
-  static constexpr int kRows = warp::kWidth / kAcross;  // that the warp asks for at once
+  static constexpr int kAcross =
+      kVectors < warp::kWidth ? kVectors : warp::kWidth;  // threads that share a row
+  static constexpr int kAsks = kVectors / kAcross;        // vectors of a row that a thread copies
+  static constexpr int kRows = warp::kWidth / kAcross;    // rows that the warp copies at once
 
   FUSEDOPS_DEVICE static int lane() { return static_cast<int>(threadIdx.x % warp::kWidth); }
   FUSEDOPS_DEVICE static int own_row() { return lane() / kAcross; }
@@ -116,8 +118,8 @@ class Tiles {
 #pragma unroll
       for (int i = 0; i < kAsks; ++i) {
         constexpr int kRowBytes = kVectors * kVectorBytes;
-        const int turned = place ^ (row % 8 * kVectorBytes);
-        async_copy::start(to + turned + row * kRowBytes + i * kAcross * kVectorBytes,
+        const int swizzled = place ^ (row % 8 * kVectorBytes);
+        async_copy::start(to + swizzled + row * kRowBytes + i * kAcross * kVectorBytes,
                           from + i * kAcross * kVectorBytes,
                           at + row < static_cast<unsigned>(count_[i]));
       }
@@ -129,7 +131,7 @@ class Tiles {
   unsigned row_;  // bytes
   int step_;
   int first_, end_;
-  int count_[kAsks];  // of the keys that are there
+  int count_[kAsks];  // keys to copy
   Stream next_, after_;
 };
 

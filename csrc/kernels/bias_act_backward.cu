@@ -39,7 +39,8 @@ __device__ __forceinline__ void load_bias(Accumulator<T> (&out)[kLanes<T>],
 }  // namespace fusedops
 
 namespace fusedops::kernels {
-// Named: nvcc names an anonymous one after the folder, and the wheel's bytes would follow.
+// A named namespace: nvcc names an anonymous one after the source's folder, so another folder would
+// give another wheel.
 namespace bias_act_backward_detail {
 
 // First stage: every block writes grad_x of its tile and one row of partial column sums, a period

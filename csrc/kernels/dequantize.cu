@@ -6,7 +6,8 @@
 #include "platform/overlap.h"
 
 namespace fusedops::kernels {
-// Named: nvcc names an anonymous one after the folder, and the wheel's bytes would follow.
+// A named namespace: nvcc names an anonymous one after the source's folder, so another folder would
+// give another wheel.
 namespace dequantize_detail {
 
 // Groups of a scale each, `size` elements long.

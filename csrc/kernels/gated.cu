@@ -3,7 +3,8 @@
 #include "kernels/rows_map.cuh"
 
 namespace fusedops::kernels {
-// Named: nvcc names an anonymous one after the folder, and the wheel's bytes would follow.
+// A named namespace: nvcc names an anonymous one after the source's folder, so another folder would
+// give another wheel.
 namespace gated_detail {
 
 using activation::Fixed;

@@ -5,7 +5,8 @@
 #include "kernels/unaligned.cuh"
 
 namespace fusedops::kernels {
-// Named: nvcc names an anonymous one after the folder, and the wheel's bytes would follow.
+// A named namespace: nvcc names an anonymous one after the source's folder, so another folder would
+// give another wheel.
 namespace gated_backward_detail {
 
 // The gradients of V columns of both halves.
@@ -75,13 +76,13 @@ __global__ void __launch_bounds__(kSumThreads)
     for (int done = 0; done < t.steps; done += kInFlight, row += kInFlight * t.height) {
       Vector<T> g[kInFlight], in[kInFlight][2];
       std::int64_t first[kInFlight];
-      bool there[kInFlight];
+      bool present[kInFlight];
 #pragma unroll
       for (int k = 0; k < kInFlight; ++k) {
         const std::int64_t at = row + k * t.height;
-        there[k] = done + k < t.steps && at < t.periods;
+        present[k] = done + k < t.steps && at < t.periods;
         first[k] = 2 * at * t.cols + p * V;
-        if (there[k]) {
+        if (present[k]) {
           g[k] = load(grad + at * t.cols + p * V);
           in[k][0] = load(x + first[k]);
           in[k][1] = load(x + first[k] + t.cols);
@@ -89,7 +90,7 @@ __global__ void __launch_bounds__(kSumThreads)
       }
 #pragma unroll
       for (int k = 0; k < kInFlight; ++k) {
-        if (!there[k]) continue;
+        if (!present[k]) continue;
         A out[2][V];
         gradients(activation::Fixed<Act>{}, out, g[k], in[k], b);
 #pragma unroll

@@ -4,7 +4,7 @@
 #include "platform/device.h"
 
 namespace fusedops::kernels {
-namespace gemm_thin_detail {
+namespace gemm_skinny_detail {
 
 template <class T, bool kInt8, int kSteps, int kRowTiles = 2>
 using Columns = ByColumns<T, kInt8, 1, kRowTiles, kSteps>;
@@ -12,16 +12,16 @@ using Columns = ByColumns<T, kInt8, 1, kRowTiles, kSteps>;
 // Columns of a weight whose blocks all run at once, two on a multiprocessor, with many loads each.
 constexpr std::int64_t kAtOnce = 4224;
 
-std::int64_t columns_of(const GemmThin& call) { return call.gated ? 2 * call.cols : call.cols; }
+std::int64_t columns_of(const GemmSkinny& call) { return call.gated ? 2 * call.cols : call.cols; }
 
 // Whether the library takes longer, as measured on an H200: where it has no kernel for the weight,
 // and where a weight is so narrow that what counts is how soon its reading begins.
-bool pays(const GemmThin& call) {
+bool pays(const GemmSkinny& call) {
   return call.groups || (call.by_columns && columns_of(call) <= kAtOnce);
 }
 
 // Blocks that share the sums of some columns, so that there are enough of them for the GPU.
-unsigned blocks_each(const GemmThin& call, std::int64_t clusters) {
+unsigned blocks_each(const GemmSkinny& call, std::int64_t clusters) {
   constexpr std::int64_t kMany = 192, kLeast = 512;  // blocks; rows of the weight for one
   unsigned blocks = 1;
   while (blocks < 8 && clusters * blocks * 2 <= kMany && call.inner >= kLeast * blocks * 2) {
@@ -31,7 +31,7 @@ unsigned blocks_each(const GemmThin& call, std::int64_t clusters) {
 }
 
 template <class T, class Kernel>
-gpu::Status launch_blocks(Kernel kernel, const GemmThin& call, const GemmThinTensors& tensors,
+gpu::Status launch_blocks(Kernel kernel, const GemmSkinny& call, const GemmSkinnyTensors& tensors,
                           int places, unsigned cluster, gpu::Stream stream) {
   const int size = call.groups ? 1 : 2;
   const Shape shape{call.cols,
@@ -52,7 +52,8 @@ gpu::Status launch_blocks(Kernel kernel, const GemmThin& call, const GemmThinTen
 }
 
 template <class T, bool kInt8>
-gpu::Status launch_thin(const GemmThin& call, const GemmThinTensors& tensors, gpu::Stream stream) {
+gpu::Status launch_skinny(const GemmSkinny& call, const GemmSkinnyTensors& tensors,
+                          gpu::Stream stream) {
   const auto launch = [&](auto kernel, int places, unsigned cluster) {
     return launch_blocks<T>(kernel, call, tensors, places, cluster, stream);
   };
@@ -72,36 +73,38 @@ gpu::Status launch_thin(const GemmThin& call, const GemmThinTensors& tensors, gp
 }
 
 template <class T>
-gpu::Status launch_thin(const GemmThin& call, const GemmThinTensors& tensors, gpu::Stream stream) {
-  return call.groups ? launch_thin<T, true>(call, tensors, stream)
-                     : launch_thin<T, false>(call, tensors, stream);
+gpu::Status launch_skinny(const GemmSkinny& call, const GemmSkinnyTensors& tensors,
+                          gpu::Stream stream) {
+  return call.groups ? launch_skinny<T, true>(call, tensors, stream)
+                     : launch_skinny<T, false>(call, tensors, stream);
 }
 
 // A scale for all rows, or for so many that a chunk of them has one.
-bool takes_groups(const GemmThin& call) {
+bool takes_groups(const GemmSkinny& call) {
   constexpr std::int64_t kChunk = 64;
   return call.groups <= 1 ||
          (call.inner % call.groups == 0 && call.inner / call.groups % kChunk == 0);
 }
 
-}  // namespace gemm_thin_detail
+}  // namespace gemm_skinny_detail
 
-bool gemm_thin_takes(const GemmThin& call, const GemmThinTensors& tensors) {
-  using namespace gemm_thin_detail;
+bool gemm_skinny_takes(const GemmSkinny& call, const GemmSkinnyTensors& tensors) {
+  using namespace gemm_skinny_detail;
   const std::int64_t vector = call.groups ? kVectorBytes : kVectorBytes / 2;  // elements
   const bool whole =
       call.by_columns ? call.inner % vector == 0 : call.inner % 8 == 0 && call.cols % 8 == 0;
   return pays(call) && (call.dtype == DType::float16 || call.dtype == DType::bfloat16) &&
-         call.rows > 0 && call.rows <= kThinRows && call.cols > 0 && call.inner > 0 &&
+         call.rows > 0 && call.rows <= kSkinnyRows && call.cols > 0 && call.inner > 0 &&
          call.inner < (1 << 28) && whole && call.pitch % vector == 0 && call.pitch < (1 << 28) &&
          takes_groups(call) && aligned(tensors.x) && aligned(tensors.weight) &&
          gpu::has_tensor_cores();
 }
 
-gpu::Status gemm_thin(const GemmThin& call, const GemmThinTensors& tensors, gpu::Stream stream) {
-  using namespace gemm_thin_detail;
-  return call.dtype == DType::float16 ? launch_thin<half>(call, tensors, stream)
-                                      : launch_thin<bfloat16>(call, tensors, stream);
+gpu::Status gemm_skinny(const GemmSkinny& call, const GemmSkinnyTensors& tensors,
+                        gpu::Stream stream) {
+  using namespace gemm_skinny_detail;
+  return call.dtype == DType::float16 ? launch_skinny<half>(call, tensors, stream)
+                                      : launch_skinny<bfloat16>(call, tensors, stream);
 }
 
 }  // namespace fusedops::kernels

@@ -6,9 +6,9 @@
 
 namespace fusedops::kernels {
 
-constexpr int kThinRows = 16;  // of x, at most
+constexpr int kSkinnyRows = 16;  // of x, at most
 
-struct GemmThin {
+struct GemmSkinny {
   DType dtype;            // of x, bias, y, and of the weight but where it is int8
   Activation activation;  // f
   bool gated;             // the halves of v = x weight + bias give y = v1 f(v2)
@@ -20,7 +20,7 @@ struct GemmThin {
   std::int64_t groups;  // of rows of an int8 weight that have a scale each; 0 for no int8
 };
 
-struct GemmThinTensors {
+struct GemmSkinnyTensors {
   void* y;             // [rows, cols], contiguous
   const void* x;       // [rows, inner], contiguous
   const void* weight;  // [inner, cols]
@@ -29,10 +29,11 @@ struct GemmThinTensors {
 };
 
 // Whether there is a kernel for the call on the current GPU that beats the library's.
-bool gemm_thin_takes(const GemmThin& call, const GemmThinTensors& tensors);
+bool gemm_skinny_takes(const GemmSkinny& call, const GemmSkinnyTensors& tensors);
 
 // The sum is taken in float32, in an order that depends on the shape and the kind of GPU, and y
 // rounded once.
-gpu::Status gemm_thin(const GemmThin& call, const GemmThinTensors& tensors, gpu::Stream stream);
+gpu::Status gemm_skinny(const GemmSkinny& call, const GemmSkinnyTensors& tensors,
+                        gpu::Stream stream);
 
 }  // namespace fusedops::kernels

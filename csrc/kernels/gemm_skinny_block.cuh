@@ -52,7 +52,7 @@ FUSEDOPS_DEVICE void transpose(unsigned (&rows)[4]) {
 
 }  // namespace fusedops::int8
 
-namespace fusedops::kernels::gemm_thin_detail {
+namespace fusedops::kernels::gemm_skinny_detail {
 
 constexpr int kWarps = 8;
 constexpr int kBlock = kWarps * warp::kWidth;
@@ -152,4 +152,4 @@ __device__ __noinline__ void finish(Partial<kAllRows, kPlaces>& partial, const S
   if (blocks > 1) cluster::sync();  // the others read this block's sums until here
 }
 
-}  // namespace fusedops::kernels::gemm_thin_detail
+}  // namespace fusedops::kernels::gemm_skinny_detail

@@ -1,4 +1,4 @@
-// The kernel of gemm_thin for a weight whose columns are contiguous.
+// The kernel of gemm_skinny for a weight whose columns are contiguous.
 //
 // Each warp takes every eighth chunk of the block's part of the columns, from memory straight into
 // the tensor cores' operands. The order of a sum is free, so a thread's 16 bytes, neighbours in one
@@ -8,7 +8,7 @@
 
 #include "kernels/gemm_skinny_block.cuh"
 
-namespace fusedops::kernels::gemm_thin_detail {
+namespace fusedops::kernels::gemm_skinny_detail {
 
 constexpr int kGroup = 8;  // columns of the weight, two groups of which are a tile
 
@@ -42,7 +42,7 @@ struct Source {
 
   const char* columns[L::kGroups];
   const char* rows[L::kRowTiles];
-  bool there[L::kRowTiles];
+  bool in_x[L::kRowTiles];
   int left;  // vectors of 16 bytes of a column, from here on
 
   FUSEDOPS_DEVICE Source(const Shape& shape, const void* x, const void* weight, std::int64_t first,
@@ -56,15 +56,15 @@ struct Source {
       // One that is not there is read as the last; what comes of it is dropped.
       columns[i] = static_cast<const char*>(weight) + at * std::int64_t{16} +
                    (column < shape.all ? column : shape.all - 1) * std::int64_t{shape.pitch};
-      fetch::keep(columns[i]);
+      fetch::make_opaque(columns[i]);
     }
 #pragma unroll
     for (int i = 0; i < L::kRowTiles; ++i) {
       const int row = i * kRows + g;
-      there[i] = row < shape.rows;
+      in_x[i] = row < shape.rows;
       rows[i] = static_cast<const char*>(x) + at * std::int64_t{kXBytes} +
                 row * std::int64_t{shape.inner} * 2;
-      fetch::keep(rows[i]);
+      fetch::make_opaque(rows[i]);
     }
   }
 
@@ -91,7 +91,7 @@ struct Source {
 #pragma unroll
       for (int i = 0; i < L::kRowTiles * L::kXWords; ++i) {
         const int row = i / L::kXWords, word = i % L::kXWords;
-        to.x[step][row][word] = there[row] && at < left
+        to.x[step][row][word] = in_x[row] && at < left
                                     ? fetch::plain<4>(rows[row] + at * kXBytes + word * 16)
                                     : fetch::Words<4>{};
       }
@@ -204,11 +204,11 @@ template <class L>
 __global__ void __launch_bounds__(kBlock, L::kResident)
     by_columns(Shape shape, typename L::T* y, const typename L::T* x, const void* weight,
                const typename L::T* bias, const float* scales) {
-  if constexpr (tensor_core::kHere) {
+  if constexpr (tensor_core::kSupported) {
     run_by_columns<L>(shape, y, x, weight, bias, scales);
   } else {
-    gpu::trap();  // gemm_thin_takes has said no
+    gpu::trap();  // gemm_skinny_takes has said no
   }
 }
 
-}  // namespace fusedops::kernels::gemm_thin_detail
+}  // namespace fusedops::kernels::gemm_skinny_detail

@@ -1,4 +1,4 @@
-// The kernel of gemm_thin for an int8 weight whose rows are contiguous.
+// The kernel of gemm_skinny for an int8 weight whose rows are contiguous.
 //
 // As in gemm_skinny_columns.cuh, but here a thread's bytes are neighbours in one row of the weight,
 // so they belong to as many columns; a warp's multiply_add i takes the i-th of each thread. What
@@ -7,7 +7,7 @@
 
 #include "kernels/gemm_skinny_block.cuh"
 
-namespace fusedops::kernels::gemm_thin_detail {
+namespace fusedops::kernels::gemm_skinny_detail {
 
 template <class T_>
 struct ByRows {
@@ -44,13 +44,13 @@ struct RowSource {
     left = part.end - at;
     in_weight = column < shape.all;
     weight = static_cast<const char*>(weight_) + at * std::int64_t{pitch} + column;
-    fetch::keep(weight);
+    fetch::make_opaque(weight);
 #pragma unroll
     for (int i = 0; i < L::kRowTiles; ++i) {
       const int row = i * kRows + g;
       in_x[i] = row < shape.rows;
       rows[i] = static_cast<const char*>(x) + (row * std::int64_t{shape.inner} + at) * 2;
-      fetch::keep(rows[i]);
+      fetch::make_opaque(rows[i]);
     }
   }
 
@@ -64,18 +64,18 @@ struct RowSource {
   // What is `ahead` chunks on, with zeros for what is not there; `inner` is a multiple of 8, so a
   // thread has all its rows or none.
   FUSEDOPS_DEVICE void read(RowChunk<L>& to, int ahead) const {
-    const bool there = ahead * L::kChunk < left;
+    const bool valid = ahead * L::kChunk < left;
 #pragma unroll
     for (unsigned i = 0; i < 8; ++i) {
       to.weight[i] =
-          there && in_weight
+          valid && in_weight
               ? fetch::once<L::kWords>(weight + std::uint64_t{pitch} * (ahead * L::kChunk + i))
               : fetch::Words<L::kWords>{};
     }
 #pragma unroll
     for (int i = 0; i < L::kRowTiles; ++i) {
       to.x[i] =
-          there && in_x[i] ? fetch::plain<4>(rows[i] + ahead * L::kChunk * 2) : fetch::Words<4>{};
+          valid && in_x[i] ? fetch::plain<4>(rows[i] + ahead * L::kChunk * 2) : fetch::Words<4>{};
     }
   }
 
@@ -160,11 +160,11 @@ template <class L>
 __global__ void __launch_bounds__(kBlock)
     by_rows(Shape shape, typename L::T* y, const typename L::T* x, const void* weight,
             const typename L::T* bias, const float* scales) {
-  if constexpr (tensor_core::kHere) {
+  if constexpr (tensor_core::kSupported) {
     run_by_rows<L>(shape, y, x, weight, bias, scales);
   } else {
-    gpu::trap();  // gemm_thin_takes has said no
+    gpu::trap();  // gemm_skinny_takes has said no
   }
 }
 
-}  // namespace fusedops::kernels::gemm_thin_detail
+}  // namespace fusedops::kernels::gemm_skinny_detail

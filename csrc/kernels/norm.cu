@@ -16,7 +16,7 @@ gpu::Status general_norm(const Norm& call, const NormTensors& tensors, gpu::Stre
 gpu::Status norm(const Norm& call, const NormTensors& tensors, gpu::Stream stream) {
   using namespace norm_detail;
   if (!call.centered) return rms_norm(call, tensors, stream);
-  // The kernels of layer norm add both or neither.
+  // The layer norm kernels add both bias and residual, or neither.
   const bool only_residual = tensors.residual && !tensors.bias;
   return only_residual ? general_norm(call, tensors, stream) : layer_norm(call, tensors, stream);
 }

@@ -1,4 +1,8 @@
-// Norms of rows, and their gradients.
+// Norms of rows: y = norm(s) gamma + beta, where s is x, or x + bias + residual.
+//
+// The gradients, with n the normalised row and g = grad gamma:
+//   grad_x = (g - mean(g) - n mean(g n)) / deviation + grad_sum, without mean(g) if not centered,
+//   grad_gamma = sum of grad n over the rows, grad_beta = sum of grad over the rows.
 #pragma once
 
 #include "kernels/types.h"
@@ -8,31 +12,31 @@ namespace fusedops::kernels {
 
 struct Norm {
   DType dtype;    // of every tensor
-  bool centered;  // layer norm: the row less its mean over its standard deviation; else RMS norm
+  bool centered;  // layer norm: (row - mean) / standard deviation; else RMS norm
   std::int64_t rows;
   std::int64_t cols;
   double eps;
 };
 
-// Contiguous tensors that start on 16 bytes: [rows, cols] or, the three marked so, [cols].
+// Contiguous tensors that start on 16 bytes. Their shape is [rows, cols] or, where noted, [cols].
 struct NormTensors {
   const void* x;
-  const void* bias;      // [cols], null for none; only with residual
+  const void* bias;      // [cols]; null for none, and null without a residual
   const void* residual;  // null for none
   const void* gamma;     // [cols]
   const void* beta;      // [cols]; null where not centered
   void* y;
-  void* sum;  // what x + bias + residual is stored in, null for nowhere; it may be `residual`
+  void* sum;  // receives x + bias + residual; null if it is not stored; may be `residual`
 };
 
-// Neither rows nor cols is 0.
+// rows and cols must not be 0.
 gpu::Status norm(const Norm& call, const NormTensors& tensors, gpu::Stream stream);
 
-// Contiguous tensors that start on 16 bytes: [rows, cols] or, those marked so, [cols].
+// Contiguous tensors that start on 16 bytes. Their shape is [rows, cols] or, where noted, [cols].
 struct NormBackwardTensors {
-  const void* grad;      // of y
-  const void* grad_sum;  // of the stored sum; null for none
-  const void* x;         // what was normalised, a sum with what was added to it
+  const void* grad;      // gradient of y
+  const void* grad_sum;  // gradient of the stored sum; null for none
+  const void* x;         // the normalised tensor, including bias and residual if they were added
   const void* gamma;     // [cols]
   void* grad_x;
   void* grad_gamma;  // [cols]
@@ -40,11 +44,11 @@ struct NormBackwardTensors {
   void* scratch;
 };
 
-// Bytes of scratch that norm_backward needs for the call.
+// The bytes of scratch memory that norm_backward needs.
 std::int64_t norm_backward_scratch(const Norm& call);
 
-// cols is not 0. The sums over the rows are taken in the accumulator's type in an order that
-// depends on the shape alone. Mean and deviation are found again: x is read anyway.
+// cols must not be 0. The sums over the rows are taken in the accumulator's type, in an order that
+// depends on the shape alone. Mean and deviation are computed again, because x is read anyway.
 gpu::Status norm_backward(const Norm& call, const NormBackwardTensors& tensors, gpu::Stream stream);
 
 }  // namespace fusedops::kernels

@@ -9,7 +9,9 @@ namespace fusedops::kernels::norm_detail {
 
 using Backward = Shape<1, 1024, 1, 0>;
 
-// Two parts of rows are held, x and its gradient.
+// The gradient with respect to the rows. A row that fits into its threads' registers is read once;
+// a longer row is read three times: for its mean and deviation, for the sums, and for the result. A
+// thread holds its part of two rows, x and its gradient.
 template <class F>
 struct BackwardRow {
   using T = typename F::T;
@@ -26,7 +28,7 @@ struct BackwardRow {
     take(part, in, t, p, static_cast<T*>(nullptr));
   }
 
-  // From x and grad to the normalised row n and g = grad gamma.
+  // Turns x into the normalised row n, and grad into g = grad gamma.
   FUSEDOPS_DEVICE void weigh(const T* gamma, const Scale<A>& by, const Place<T, Rows::any>& p) {
 #pragma unroll
     for (int k = 0; k < Backward::kVectors; ++k) {
@@ -86,8 +88,8 @@ struct BackwardRow {
   }
 };
 
-// A block has blockDim.y rows, blockDim.x threads each, as general_kernel's. The rows' means and
-// deviations are left in `scales`.
+// A block has blockDim.y rows of blockDim.x threads, like general_kernel. It stores each row's mean
+// and deviation in `scales`.
 template <class F>
 __global__ void __launch_bounds__(Backward::kMost)
     backward_row_kernel(const NormBackwardTensors t,
@@ -103,7 +105,8 @@ __global__ void __launch_bounds__(Backward::kMost)
   const auto* gamma = static_cast<const T*>(t.gamma);
   for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.y; first < rows;
        first += static_cast<std::int64_t>(gridDim.x) * blockDim.y) {
-    // Past the end the last row once more, unwritten: all of a warp take part in reductions.
+    // Threads past the last row compute that row again and do not write: a reduction needs all
+    // threads of a warp.
     const std::int64_t row = first + threadIdx.y;
     const bool live = row < rows;
     Place<T, Rows::any> p(live ? row : rows - 1, cols);
@@ -142,10 +145,10 @@ __global__ void __launch_bounds__(Backward::kMost)
 namespace fusedops::kernels {
 namespace norm_detail {
 
-constexpr int kInFlight = 2;  // vectors of each input
+constexpr int kInFlight = 2;  // vectors in flight, of each input
 
-// One block's sums of grad n and of grad, for gamma and beta: rows of partial sums a period wide,
-// as in bias_act_backward.cu. The last elements, fewer than a vector, follow them.
+// A block's sums of grad n (for gamma) and of grad (for beta): rows of partial sums, one period
+// wide, as in bias_act_backward.cu. The last elements, fewer than a vector, follow them.
 template <class F>
 __global__ void __launch_bounds__(kSumThreads)
     backward_gain_kernel(Accumulator<typename F::T>* __restrict__ of_gamma,
@@ -164,8 +167,8 @@ __global__ void __launch_bounds__(kSumThreads)
       static_cast<std::int64_t>(blockIdx.x % t.col_tiles) * blockDim.x + threadIdx.x;
   A gamma[V] = {}, beta[V] = {};
   if (p < t.period) {
-    // A period is one row, or as many as a vector has lanes; in the latter a vector may end one row
-    // and begin the next, at the lanes whose bits are set.
+    // A period is one row, or as many rows as a vector has lanes. In the second case a vector may
+    // end one row and begin the next: `begins` has a bit for each lane that begins a row.
     const int rows = t.whole_rows ? 1 : V;
     unsigned begins = 0;
 #pragma unroll
@@ -216,7 +219,7 @@ inline Tiling gain_tiling(const Norm& call) {
   return sum_tiling(call.rows, call.cols, nullptr, kVectorBytes / element_size(call.dtype));
 }
 
-// Partial sums of one of gamma and beta.
+// The number of partial sums of gamma, and of beta.
 inline std::int64_t partials(const Tiling& t, int lanes) {
   return t.row_groups * t.period * lanes + t.tail;
 }

@@ -1,4 +1,4 @@
-// What the norm kernels are compiled for, and the numbers they are called with.
+// The template parameters of the norm kernels, and the numbers they are called with.
 #pragma once
 
 #include "kernels/norm.h"
@@ -7,14 +7,15 @@
 
 namespace fusedops::kernels::norm_detail {
 
-// NormTensors of a known type.
+// NormTensors with a known element type.
 template <class T>
 struct Tensors {
   const T *x, *bias, *residual, *gamma, *beta;
   T *y, *sum;
 };
 
-// What is added to x: nothing, residual (and bias, if centered), or whatever is not null.
+// What is added to x: nothing; the residual (and, if centered, the bias); or every tensor that is
+// not null.
 enum class Adds { nothing, residual, any };
 
 // What a kernel computes.
@@ -32,44 +33,44 @@ struct Form {
   }
 };
 
-constexpr int kNarrowBlock = 128;  // threads of a block of rows that are parts of a warp
+constexpr int kNarrowBlock = 128;  // threads of a block whose rows are narrower than a warp
 
-// How a kernel is laid out.
-template <int kVectorsOfThread, int kMostThreads, int kBlocksOfMostThreads, int kColumnsAhead,
+// How a kernel uses threads, registers and blocks.
+template <int kVectorsOfThread, int kMostThreads, int kBlocksOfMostThreads, int kColumnsPrefetched,
           bool kSeveralBlocks = false, bool kPackedElements = false>
 struct Shape {
   static constexpr int kVectors = kVectorsOfThread;
-  static constexpr int kMost = kMostThreads;              // of a block that share a row
+  static constexpr int kMost = kMostThreads;              // threads of a block that share a row
   static constexpr bool kNarrow = kMost <= warp::kWidth;  // several rows share a block
   static constexpr int kBlock = kNarrow ? kNarrowBlock : kMost;
-  static constexpr int kBlocks = kBlocksOfMostThreads;  // of a multiprocessor, at least
-  // A thread asks for the gamma, beta and bias of so many vectors before it wants the first.
-  static constexpr int kAhead = kColumnsAhead;
-  static constexpr bool kClusters = kSeveralBlocks;  // share a row
-  static constexpr bool kPacked = kPackedElements;   // 16-bit elements stay so in the registers
+  static constexpr int kBlocks = kBlocksOfMostThreads;  // blocks of a multiprocessor, at least
+  // A thread prefetches gamma, beta and bias for so many of its vectors.
+  static constexpr int kPrefetched = kColumnsPrefetched;
+  static constexpr bool kClusters = kSeveralBlocks;  // several blocks share a row
+  static constexpr bool kPacked = kPackedElements;   // 16-bit elements stay packed in registers
 };
 
-// Where rows lie.
+// How rows lie in memory.
 enum class Rows {
-  whole,    // they are whole vectors
-  shifted,  // they are not, and longer than one
+  whole,    // rows are whole vectors
+  shifted,  // rows are longer than a vector, but not whole vectors
   any
 };
 
-// n, 1/n and eps.
+// n, 1/n and eps, where n is the number of columns.
 template <class A>
 struct Constants {
   A n, inverse_n, eps;
 
-  // sum / n, nearly always correctly rounded, so that a row of equal numbers has that mean. Of an
-  // infinite sum it is NaN.
+  // sum / n, correctly rounded in nearly all cases, so that a row of equal numbers has that number
+  // as mean. NaN for an infinite sum.
   FUSEDOPS_DEVICE A exact_mean(A sum) const {
     const A q = sum * inverse_n;
     return fma(fma(-q, n, sum), inverse_n, q);
   }
 };
 
-// A row's elements x become (x - mean) scale.
+// An element x becomes (x - mean) scale.
 template <class A>
 struct Scale {
   A mean, scale;

@@ -1,4 +1,5 @@
-// The kernels of norms: one for rows that fit into registers, one for any row.
+// The norm kernels: row_kernel for rows that fit into the registers of their threads,
+// general_kernel for rows of any length and type.
 #pragma once
 
 #include "kernels/norm_part.cuh"
@@ -7,8 +8,8 @@
 
 namespace fusedops::kernels::norm_detail {
 
-// Asks for what is wanted first before the kernels before this one end: the rows of the blocks that
-// start with it, and what all rows share. One thread of a row asks.
+// Prefetches to L2 before the previous kernel ends: the rows of the first blocks, and the tensors
+// that all rows share. One thread of a row does it.
 template <class F, Rows kRows>
 FUSEDOPS_DEVICE void ask_early(const Tensors<typename F::T>& t, int cols,
                                const Place<typename F::T, kRows>& p) {
@@ -35,7 +36,7 @@ FUSEDOPS_DEVICE float sum_of_row(float value, float* shared) {
   return S::kClusters ? reduce_cluster<Sum>(value, shared + kMostWarps) : value;
 }
 
-// Elements that are kept wide have the mean taken from them here, which is then 0.
+// Unpacked elements have the mean subtracted here; the returned mean is then 0.
 template <class F, class S, Rows kRows>
 FUSEDOPS_DEVICE Scale<float> scale_of(Part<F, S>& part, const Place<typename F::T, kRows>& p,
                                       const Constants<float>& c, float* shared,
@@ -60,19 +61,21 @@ FUSEDOPS_DEVICE Scale<float> scale_of(Part<F, S>& part, const Place<typename F::
   return {mean, math::inverse_sqrt(fma(squares, c.inverse_n, c.eps))};
 }
 
-// A narrow row has blockDim.x threads, a power of two up to a warp's width, and a block blockDim.y
-// of them; a wide one has a block, or a cluster of them.
+// One read and one write of each row. A narrow row has blockDim.x threads, a power of two up to a
+// warp's width, and a block has blockDim.y such rows. A wide row has a block, or a cluster of
+// blocks.
 template <class F, class S, Rows kRows>
 __global__ void __launch_bounds__(S::kBlock, S::kBlocks)
     row_kernel(const Tensors<typename F::T> t, std::int64_t rows, int cols,
                const Constants<float> c) {
   using T = typename F::T;
-  if (S::kClusters && cluster::size() == 1) return;  // so there is no code where there are none
+  if (S::kClusters && cluster::size() == 1) return;  // drops the code on GPUs without clusters
   __shared__ float shared[2][kMostWarps + 1];
   std::int64_t row = blockIdx.x;
   if constexpr (S::kNarrow) row = row * blockDim.y + threadIdx.y;
   if constexpr (S::kClusters) row = blockIdx.x / cluster::size();
-  // Past the end the last row once more, unwritten: all threads of a warp take part in reductions.
+  // Threads past the last row compute that row again and do not write: a reduction needs all
+  // threads of a warp.
   const bool live = !S::kNarrow || row < rows;
   Place<T, kRows> p(live ? row : rows - 1, cols);
   if constexpr (S::kClusters) p.share(cluster::size(), cluster::rank());
@@ -85,7 +88,7 @@ __global__ void __launch_bounds__(S::kBlock, S::kBlocks)
   gains.start(t, p);
   take(part, in, t, p, live ? t.sum : nullptr);
   const Scale<float> by = scale_of(part, p, c, shared[0], shared[1]);
-  // What a block has for the others to read is there until they have.
+  // The block's shared memory must stay valid until the other blocks of the cluster have read it.
   if constexpr (S::kClusters) cluster::arrive();
   if (live) write(part, by, t, gains, p);
   if constexpr (S::kClusters) cluster::wait();
@@ -93,9 +96,9 @@ __global__ void __launch_bounds__(S::kBlock, S::kBlocks)
 
 using General = Shape<2, 1024, 1, 0>;
 
-// Mean of some elements, and the sum of their squared distances from it. Merged part by part
-// (Chan, Golub & LeVeque, "Updating formulae and a pairwise algorithm for computing sample
-// variances", 1979), it loses no digits to a mean far from 0.
+// The mean of some elements, and the sum of their squared distances from it. It is merged part by
+// part (Chan, Golub & LeVeque, "Updating formulae and a pairwise algorithm for computing sample
+// variances", 1979), so a mean far from 0 costs no digits.
 template <class A>
 struct Moments {
   A count = 0, mean = 0, squares = 0;
@@ -137,8 +140,10 @@ FUSEDOPS_DEVICE Scale<A> scale_of(const Moments<A>& own, const Constants<A>& c, 
   return {mean, math::inverse_sqrt(fma(of_row(squares, more_shared), c.inverse_n, c.eps))};
 }
 
-// A block has blockDim.y rows, blockDim.x threads each: as reduce_row wants them, and at least two
-// vectors' elements.
+// A row that its threads hold at once is read once. A longer row is read twice: for its mean and
+// variance, and then, from its end, which is still in the cache, to be written. A block has
+// blockDim.y rows of blockDim.x threads, as reduce_row requires, and at least as many threads as
+// two vectors have elements.
 template <class F>
 __global__ void __launch_bounds__(General::kMost, General::kBlocks)
     general_kernel(const Tensors<typename F::T> t, std::int64_t rows, std::int64_t cols,
@@ -147,10 +152,11 @@ __global__ void __launch_bounds__(General::kMost, General::kBlocks)
   using A = Accumulator<T>;
   __shared__ A shared[2][kMostWarps];
   overlap::wait();
-  int turn = 1;
+  int buffer = 1;
   for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.y; first < rows;
        first += static_cast<std::int64_t>(gridDim.x) * blockDim.y) {
-    // Past the end the last row once more, unwritten: all of a warp take part in reductions.
+    // Threads past the last row compute that row again and do not write: a reduction needs all
+    // threads of a warp.
     const std::int64_t row = first + threadIdx.y;
     const bool live = row < rows;
     Place<T, Rows::any> p(live ? row : rows - 1, cols);
@@ -170,14 +176,14 @@ __global__ void __launch_bounds__(General::kMost, General::kBlocks)
           p.start += step;
           continue;
         }
-        by = scale_of<F>(own, c, shared[0], shared[turn]);
-        writes = true;  // this part first: it is still held
+        by = scale_of<F>(own, c, shared[0], shared[buffer]);
+        writes = true;  // start with this part: it is still in registers
       }
       if (live) write(part, by, t, gains, p);
       if (p.start == 0) break;
       p.start -= step;
     }
-    if constexpr (!F::kCentered) turn ^= 1;
+    if constexpr (!F::kCentered) buffer ^= 1;
   }
 }
 

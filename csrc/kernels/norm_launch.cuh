@@ -1,4 +1,5 @@
-// Which kernel a norm runs on, and how it is laid out: decided by the length of its rows alone.
+// Which kernel a norm runs on, and its shape. Both depend on the length of the rows alone, so a
+// row's bits do not depend on the number of rows.
 #pragma once
 
 #include <type_traits>
@@ -11,15 +12,15 @@
 
 namespace fusedops::kernels::norm_detail {
 
-// The shapes of a form, each for longer rows than the one before. Few vectors a thread and many
-// threads are soonest done; but memory wants 64 KB asked for by each multiprocessor, and 64
-// registers a thread are 1024 threads of it, so longer rows have 4 vectors a thread, or the two
-// inputs of a sum 2 each. Measured on an H200.
+// The shapes of a form, in the order of the rows' length. Few vectors a thread and many threads
+// finish soonest. But memory is busy only if each multiprocessor has 64 KB in flight, and with 64
+// registers a thread it holds 1024 threads. So longer rows have 4 vectors a thread, or 2 of each
+// input of a sum. Measured on an H200.
 template <class F>
 struct Shapes {
   static constexpr bool kHalf = sizeof(typename F::T) == 2;
   static constexpr bool kSums = F::kAdds != Adds::nothing;
-  static constexpr bool kHeavy = kHalf && F::kCentered;  // much arithmetic for the bytes
+  static constexpr bool kHeavy = kHalf && F::kCentered;  // much arithmetic for its bytes
   template <bool kCondition, class A, class B>
   using If = std::conditional_t<kCondition, A, B>;
 
@@ -33,7 +34,7 @@ struct Shapes {
   using Shifted = If<kSums, Shape<2, 1024, 1, 0>, Shape<4, 1024, 1, 1>>;
 };
 
-// Blocks of a row of so many vectors: a power of two.
+// The blocks that share a row of so many vectors: a power of two.
 template <class S>
 std::int64_t blocks_of_row(std::int64_t vectors) {
   constexpr std::int64_t kBlock = std::int64_t{S::kVectors} * S::kMost;
@@ -42,7 +43,7 @@ std::int64_t blocks_of_row(std::int64_t vectors) {
   return blocks;
 }
 
-// Whether the threads of a row of shape S hold so many vectors.
+// Whether a row of so many vectors fits into shape S.
 template <class S>
 bool fits(std::int64_t vectors) {
   constexpr std::int64_t kMostBlocks = 8;
@@ -79,7 +80,7 @@ gpu::Status launch_rows(const Norm& call, const NormTensors& tensors, gpu::Strea
                                   constants_of<float>(call));
 }
 
-// The block of the kernels for rows of any length, of shape S.
+// The block of a kernel for rows of any length, with shape S.
 template <class T, class S>
 RowBlock any_block(const Norm& call) {
   constexpr std::int64_t V = kLanes<T>, kLeast = 2 * V, kMost = S::kMost;
@@ -96,12 +97,13 @@ gpu::Status launch_general(const Norm& call, const NormTensors& tensors, gpu::St
                          constants_of<Accumulator<T>>(call));
 }
 
-// For any call; for what adds both or neither of bias and residual; for what has no bias.
+// general_norm takes any call. layer_norm takes calls with both bias and residual or neither.
+// rms_norm takes calls without a bias. Each is compiled in a file of its own.
 gpu::Status general_norm(const Norm& call, const NormTensors& tensors, gpu::Stream stream);
 gpu::Status layer_norm(const Norm& call, const NormTensors& tensors, gpu::Stream stream);
 gpu::Status rms_norm(const Norm& call, const NormTensors& tensors, gpu::Stream stream);
 
-// On the first of the shapes that the row fits.
+// Uses the first shape that the row fits.
 template <class F, class S, class... Longer>
 gpu::Status launch_whole(const Norm& call, const NormTensors& tensors, gpu::Stream stream) {
   if (fits<S>(call.cols / kLanes<typename F::T>)) {
@@ -128,7 +130,7 @@ gpu::Status launch_norm(const Norm& call, const NormTensors& tensors, gpu::Strea
              : launch_rows<F, typename By::Shifted, Rows::shifted>(call, tensors, stream);
 }
 
-// For every type but float64.
+// Takes every type except float64.
 template <bool kCentered, Adds kAdds>
 gpu::Status launch_norm(const Norm& call, const NormTensors& tensors, gpu::Stream stream) {
   return with_type(call.dtype, [&](auto type) {

@@ -1,4 +1,5 @@
-// One thread's part of a row in a norm: where it lies, how it is loaded, held, summed and written.
+// One thread's part of a row in a norm: where it lies, how it is loaded, held in registers, summed
+// and written.
 #pragma once
 
 #include "kernels/norm_form.cuh"
@@ -7,7 +8,8 @@
 
 namespace fusedops::kernels::norm_detail {
 
-// Where a thread's elements are: from vector `start` of the row on, vectors a row's threads apart.
+// Where the thread's elements lie: at vectors `thread`, `thread + threads` and so on, counted from
+// vector `start` of the row.
 template <class T, Rows kRows>
 struct Place {
   static constexpr int V = kLanes<T>;
@@ -23,23 +25,24 @@ struct Place {
         threads(blockDim.x),
         thread(threadIdx.x) {}
 
-  // So many blocks share the row.
+  // Lets `blocks` blocks share the row.
   FUSEDOPS_DEVICE void share(unsigned blocks, unsigned block) {
     thread += block * threads;
     threads *= blocks;
   }
 
   FUSEDOPS_DEVICE bool has(int k) const { return thread + k * threads < span.vectors - start; }
-  // Whether not to look at vector k. Where rows have vectors, a thread without one reads the last
-  // of the row once more instead: without branches the compiler has all loads in flight together.
+  // Whether vector k is skipped. If rows have vectors, a thread without vector k reads the row's
+  // last vector again instead of skipping it: without branches the compiler keeps all loads in
+  // flight.
   FUSEDOPS_DEVICE bool skips(int k) const { return kRows == Rows::any && !has(k); }
-  // The k-th vector of a [rows, cols] tensor, and of a [cols] tensor.
+  // Vector k of the thread in a [rows, cols] tensor (of_row) and in a [cols] tensor (of_columns).
   template <class Element>
   FUSEDOPS_DEVICE Element* of_row(Element* data, int k) const {
-    return ahead(data + (row + span.head), k);
+    return vector_at(data + (row + span.head), k);
   }
   FUSEDOPS_DEVICE Vector<T> of_columns(const T* data, int k) const {
-    const T* at = ahead(data, k);
+    const T* at = vector_at(data, k);
     if constexpr (kWhole) {
       const auto words = fetch::often(reinterpret_cast<const char*>(at));
       Vector<T> vector;
@@ -58,9 +61,9 @@ struct Place {
   }
 
  private:
-  // 32-bit offsets from what is the same for the whole block: one register, not two.
+  // A 32-bit offset from an address that the whole block shares takes one register instead of two.
   template <class Element>
-  FUSEDOPS_DEVICE Element* ahead(Element* data, int k) const {
+  FUSEDOPS_DEVICE Element* vector_at(Element* data, int k) const {
     using Byte = std::conditional_t<std::is_const_v<Element>, const char, char>;
     unsigned vector = thread + k * threads;
     if (kRows != Rows::any) vector = min(vector, static_cast<unsigned>(span.vectors) - 1);
@@ -69,39 +72,39 @@ struct Place {
   }
 };
 
-// What a thread reads for each of its vectors: `load` puts that for vector k where it is told,
-// S::kAhead vectors before it is wanted.
+// Values that a thread loads S::kPrefetched vectors before it uses them. load(to, k) loads the
+// value of vector k.
 template <class S, class Value>
-struct Ahead {
-  Value value[S::kAhead == 0 ? 1 : S::kAhead];
+struct Prefetched {
+  Value value[S::kPrefetched == 0 ? 1 : S::kPrefetched];
 
   template <class Load>
   FUSEDOPS_DEVICE void start(const Load& load) {
 #pragma unroll
-    for (int k = 0; k < S::kAhead; ++k) load(value[k], k);
+    for (int k = 0; k < S::kPrefetched; ++k) load(value[k], k);
   }
-  // For vector k, in the order of the vectors.
+  // The value of vector k. k must go up by one from call to call.
   template <class Load>
   FUSEDOPS_DEVICE Value next(int k, const Load& load) {
-    if constexpr (S::kAhead == 0) {
+    if constexpr (S::kPrefetched == 0) {
       load(value[0], k);
       return value[0];
     } else {
-      const Value now = value[k % S::kAhead];
-      if (k + S::kAhead < S::kVectors) load(value[k % S::kAhead], k + S::kAhead);
+      const Value now = value[k % S::kPrefetched];
+      if (k + S::kPrefetched < S::kVectors) load(value[k % S::kPrefetched], k + S::kPrefetched);
       return now;
     }
   }
 };
 
-// What is summed, as it is loaded.
+// The inputs of the sum, as loaded.
 template <class F, class S, Rows kRows>
 struct Loads {
   using T = typename F::T;
   using P = Place<T, kRows>;
   Vector<T> x[S::kVectors];
   Vector<T> residual[F::kAdds == Adds::nothing ? 1 : S::kVectors];
-  Ahead<S, Vector<T>> bias;
+  Prefetched<S, Vector<T>> bias;
   T edge_x, edge_residual;
 
   FUSEDOPS_DEVICE void start(const Tensors<T>& t, const P& p) {
@@ -129,7 +132,7 @@ struct Loads {
   }
 };
 
-// gamma and beta of the columns, as they are loaded.
+// gamma and beta of the thread's columns, as loaded.
 template <class F, class S, Rows kRows>
 struct Gains {
   using T = typename F::T;
@@ -137,11 +140,11 @@ struct Gains {
   struct Gain {
     Vector<T> gamma, beta;
   };
-  Ahead<S, Gain> ahead;
+  Prefetched<S, Gain> prefetched;
 
-  FUSEDOPS_DEVICE void start(const Tensors<T>& t, const P& p) { ahead.start(of_gains(t, p)); }
+  FUSEDOPS_DEVICE void start(const Tensors<T>& t, const P& p) { prefetched.start(of_gains(t, p)); }
   FUSEDOPS_DEVICE Gain next(int k, const Tensors<T>& t, const P& p) {
-    return ahead.next(k, of_gains(t, p));
+    return prefetched.next(k, of_gains(t, p));
   }
 
  private:
@@ -154,9 +157,9 @@ struct Gains {
   }
 };
 
-// V elements as they are kept between the passes over a row: in the arithmetic's type,
+// V elements between the passes over a row. They are held in the arithmetic's type,
 template <class T, bool kPacked>
-struct Held {
+struct RegisterVector {
   Accumulator<T> lane[kLanes<T>];
   FUSEDOPS_DEVICE void put(const Accumulator<T> (&x)[kLanes<T>]) {
 #pragma unroll
@@ -168,9 +171,9 @@ struct Held {
   }
   FUSEDOPS_DEVICE void end_pass(Accumulator<T>) {}
 };
-// or packed, half the registers, and widened again by each pass.
+// or packed, in half the registers; then each pass widens them again.
 template <class T>
-struct Held<T, true> {
+struct RegisterVector<T, true> {
   unsigned word[kVectorBytes / sizeof(unsigned)];
   FUSEDOPS_DEVICE void put(const Vector<T>& x) { memcpy(word, &x, sizeof(x)); }
   FUSEDOPS_DEVICE void get(Accumulator<T> (&x)[kLanes<T>]) const {
@@ -178,7 +181,7 @@ struct Held<T, true> {
     memcpy(&in, word, sizeof(in));
     widen(x, in);
   }
-  // Or the compiler would keep what the pass has widened, or widen it again before its result.
+  // Stops the compiler from keeping the widened values in registers, or from widening early.
   FUSEDOPS_DEVICE void end_pass(float result) {
     const unsigned zero = math::unknown_zero(result);
 #pragma unroll
@@ -189,17 +192,17 @@ struct Held<T, true> {
 template <class F, class S>
 struct Part {
   using T = typename F::T;
-  Held<T, S::kPacked> vector[S::kVectors];
+  RegisterVector<T, S::kPacked> vector[S::kVectors];
   Accumulator<T> edge;  // an element outside the whole vectors
 
-  // After a pass over the row, with what it has found.
+  // Ends a pass over the row that gave `result`.
   FUSEDOPS_DEVICE void end_pass(Accumulator<T> result) {
 #pragma unroll
     for (auto& one : vector) one.end_pass(result);
   }
 };
 
-// From what was loaded to the row; a sum is stored in `sum` where that is not null.
+// Adds up the loaded inputs. Stores the sum in `sum` unless that is null.
 template <class F, class S, Rows kRows>
 FUSEDOPS_DEVICE void take(Part<F, S>& part, Loads<F, S, kRows>& in, const Tensors<typename F::T>& t,
                           const Place<typename F::T, kRows>& p, typename F::T* sum) {
@@ -258,7 +261,7 @@ FUSEDOPS_DEVICE Accumulator<typename F::T> sum_of(const Part<F, S>& part,
   return sum;
 }
 
-// `gains` have been started.
+// gains.start() must have been called.
 template <class F, class S, Rows kRows, class A>
 FUSEDOPS_DEVICE void write(const Part<F, S>& part, const Scale<A>& by,
                            const Tensors<typename F::T>& t, Gains<F, S, kRows>& gains,

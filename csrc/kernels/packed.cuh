@@ -8,53 +8,53 @@ namespace fusedops {
 
 // A vector as words, for what treats all of its lanes alike. The compiler keeps lanes of 16 bits in
 // a register each.
-struct alignas(kVectorBytes) Words {
+struct alignas(kVectorBytes) Packed {
   unsigned word[kVectorBytes / sizeof(unsigned)];
 };
 
 // Of 16-byte aligned data.
 template <class T>
-FUSEDOPS_DEVICE const Words* as_words(const T* data) {
-  return reinterpret_cast<const Words*>(data);
+FUSEDOPS_DEVICE const Packed* as_packed(const T* data) {
+  return reinterpret_cast<const Packed*>(data);
 }
 template <class T>
-FUSEDOPS_DEVICE Words* as_words(T* data) {
-  return reinterpret_cast<Words*>(data);
+FUSEDOPS_DEVICE Packed* as_packed(T* data) {
+  return reinterpret_cast<Packed*>(data);
 }
 
 template <class T>
-FUSEDOPS_DEVICE Words packed(const Vector<T>& vector) {
-  Words words;
+FUSEDOPS_DEVICE Packed pack(const Vector<T>& vector) {
+  Packed words;
   memcpy(&words, &vector, sizeof(words));
   return words;
 }
 
 // Of what is read once, beside something that is worth keeping in L1.
-FUSEDOPS_DEVICE Words read_once(const Words* data) {
+FUSEDOPS_DEVICE Packed read_once(const Packed* data) {
   const auto fetched = fetch::once<4>(reinterpret_cast<const char*>(data));
-  Words words;
+  Packed words;
   memcpy(&words, &fetched, sizeof(words));
   return words;
 }
 
 // What has been made of the words is not kept by the compiler, but made again.
-FUSEDOPS_DEVICE void forget(Words& words) {
+FUSEDOPS_DEVICE void forget(Packed& words) {
 #pragma unroll
-  for (unsigned& word : words.word) fetch::keep(word);
+  for (unsigned& word : words.word) fetch::make_opaque(word);
 }
 
 template <class T>
-FUSEDOPS_DEVICE Words filled(T value) {
+FUSEDOPS_DEVICE Packed pack_copies(T value) {
   T lanes[kLanes<T>];
 #pragma unroll
   for (T& lane : lanes) lane = value;
-  Words words;
+  Packed words;
   memcpy(&words, lanes, sizeof(words));
   return words;
 }
 
 template <class T>
-FUSEDOPS_DEVICE void widen(Accumulator<T> (&out)[kLanes<T>], const Words& in) {
+FUSEDOPS_DEVICE void widen(Accumulator<T> (&out)[kLanes<T>], const Packed& in) {
   Vector<T> vector;
   memcpy(&vector, &in, sizeof(in));
   widen(out, vector);

@@ -9,7 +9,8 @@
 #include "platform/overlap.h"
 
 namespace fusedops::kernels {
-// Named: nvcc names an anonymous one after the folder, and the wheel's bytes would follow.
+// A named namespace: nvcc names an anonymous one after the source's folder, so another folder would
+// give another wheel.
 namespace rotary_detail {
 
 // V neighbouring elements, as bytes: were they elements, the compiler would take each apart as it
@@ -48,8 +49,8 @@ FUSEDOPS_DEVICE Piece<T, V> narrow_piece(const Accumulator<T> (&in)[V]) {
 
 // As much of the table as one access of shared memory brings.
 template <class A, int N>
-struct alignas(N * sizeof(Turn<A>)) Turns {
-  Turn<A> turn[N];
+struct alignas(N * sizeof(Rotation<A>)) Rotations {
+  Rotation<A> rotation[N];
 };
 
 // Which pair of a head is pair j of a unit. Interleaved pairs lie within a piece, so the second
@@ -65,30 +66,30 @@ FUSEDOPS_DEVICE unsigned pair_of(unsigned unit, unsigned j, unsigned rotary_dim)
 }
 
 template <class A>
-FUSEDOPS_DEVICE void turn(A& a, A& b, const Turn<A>& by) {
+FUSEDOPS_DEVICE void rotate(A& a, A& b, const Rotation<A>& by) {
   const A old = a;
   a = fma(old, by.cos, -(b * by.sin));
   b = fma(b, by.cos, old * by.sin);
 }
 
 template <class T, int V, bool kInterleaved, int N>
-FUSEDOPS_DEVICE void turn_unit(Piece<T, V>& first, Piece<T, V>& second,
-                               const Turns<Accumulator<T>, N>* table, unsigned row) {
+FUSEDOPS_DEVICE void rotate_unit(Piece<T, V>& first, Piece<T, V>& second,
+                                 const Rotations<Accumulator<T>, N>* table, unsigned row) {
   Accumulator<T> a[V], b[V];
   widen_piece<T, V>(a, first);
   widen_piece<T, V>(b, second);
 #pragma unroll
   for (int c = 0; c < V / N; ++c) {
-    const Turns<Accumulator<T>, N> some = table[c * row];
+    const Rotations<Accumulator<T>, N> some = table[c * row];
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const int j = c * N + i;
       if constexpr (!kInterleaved) {
-        turn(a[j], b[j], some.turn[i]);
+        rotate(a[j], b[j], some.rotation[i]);
       } else if (j < V / 2) {
-        turn(a[2 * j], a[2 * j + 1], some.turn[i]);
+        rotate(a[2 * j], a[2 * j + 1], some.rotation[i]);
       } else {
-        turn(b[2 * j - V], b[2 * j - V + 1], some.turn[i]);
+        rotate(b[2 * j - V], b[2 * j - V + 1], some.rotation[i]);
       }
     }
   }
@@ -97,7 +98,6 @@ FUSEDOPS_DEVICE void turn_unit(Piece<T, V>& first, Piece<T, V>& second,
 }
 
 }  // namespace rotary_detail
-// Named: nvcc names an anonymous one after the folder, and the wheel's bytes would follow.
 namespace rotary_detail {
 
 constexpr int kMostThreads = 512;
@@ -171,7 +171,7 @@ FUSEDOPS_DEVICE bool is_among_first() {
 
 // Threads: x along the units of a head, y down the heads, z over positions. A thread has kHeads
 // heads of one unit and one position in flight. The block computes sine and cosine of its pairs and
-// positions, each once, for all its heads: before other kernels end, what one position turns a
+// positions, each once, for all its heads: before other kernels end, what one position rotates a
 // pair by; while the heads come, what this one does. Half of a full multiprocessor at least: more
 // bytes in flight are no faster.
 template <class T, int V, bool kInterleaved, int kHeads>
@@ -179,32 +179,32 @@ __global__ void __launch_bounds__(kMostThreads, FUSEDOPS_FULL_SM(2 * kMostThread
     rotary_kernel(const Layout l, const Divisor tokens) {
   using A = Accumulator<T>;
   using P = Piece<T, V>;
-  constexpr int kTogether = V == 1 ? 1 : kVectorBytes / static_cast<int>(sizeof(Turn<A>));
-  __shared__ Turns<A, kTogether> table[kMostSlots * V / kTogether];
+  constexpr int kTogether = V == 1 ? 1 : kVectorBytes / static_cast<int>(sizeof(Rotation<A>));
+  __shared__ Rotations<A, kTogether> table[kMostSlots * V / kTogether];
 
   const unsigned unit = blockIdx.y * blockDim.x + threadIdx.x;
   const unsigned position = blockIdx.x * blockDim.z + threadIdx.z;
   const unsigned sequence = tokens.quotient(position), token = position - sequence * tokens.by;
   const unsigned first_head = blockIdx.z * (blockDim.y * kHeads) + threadIdx.y;
   const bool here = position < l.positions && unit < l.units;
-  const bool turns = here && unit < l.rotated;
-  const int first_at = turns ? unit * l.step : l.rotary_dim + (unit - l.rotated) * V;
-  const int second_at = first_at + (turns ? l.partner : (l.units - l.rotated) * V);
+  const bool rotates = here && unit < l.rotated;
+  const int first_at = rotates ? unit * l.step : l.rotary_dim + (unit - l.rotated) * V;
+  const int second_at = first_at + (rotates ? l.partner : (l.units - l.rotated) * V);
   const bool two = second_at < l.head_dim;
   const unsigned heads = here ? l.heads : 0;
 
-  // Neighbouring units lie side by side, 16 bytes of turns each, so that banks do not conflict.
+  // Neighbouring units lie side by side, 16 bytes of rotates each, so that banks do not conflict.
   auto* const mine = table + threadIdx.z * (V / kTogether) * blockDim.x + threadIdx.x;
   const auto each_pair = [&](const auto& body) {
 #pragma unroll 1
-    for (unsigned j = threadIdx.y; turns && j < V; j += blockDim.y) {
-      body(j, mine[j / kTogether * blockDim.x].turn[j % kTogether]);
+    for (unsigned j = threadIdx.y; rotates && j < V; j += blockDim.y) {
+      body(j, mine[j / kTogether * blockDim.x].rotation[j % kTogether]);
     }
   };
-  each_pair([&](unsigned j, Turn<A>& turn) {
+  each_pair([&](unsigned j, Rotation<A>& rotation) {
     const Angle angle =
         angle_per_position(l.log2_step, pair_of<V, kInterleaved>(unit, j, l.rotary_dim));
-    memcpy(&turn, &angle, sizeof(angle));
+    memcpy(&rotation, &angle, sizeof(angle));
   });
 
   const Token<const T> from(l.from, l.heads_q, sequence, token);
@@ -230,10 +230,10 @@ __global__ void __launch_bounds__(kMostThreads, FUSEDOPS_FULL_SM(2 * kMostThread
       if (two) second[k] = *reinterpret_cast<const P*>(data + second_at);
     }
   }
-  each_pair([&](unsigned, Turn<A>& turn) {
+  each_pair([&](unsigned, Rotation<A>& rotation) {
     Angle angle;
-    memcpy(&angle, &turn, sizeof(angle));
-    turn = turn_by<A>(l.direction * position_of(l.at, sequence, token) * angle);
+    memcpy(&angle, &rotation, sizeof(angle));
+    rotation = rotation_by<A>(l.direction * position_of(l.at, sequence, token) * angle);
   });
   __syncthreads();
   const Token<T> to(l.to, l.heads_q, sequence, token);
@@ -241,7 +241,7 @@ __global__ void __launch_bounds__(kMostThreads, FUSEDOPS_FULL_SM(2 * kMostThread
   for (int k = 0; k < kHeads; ++k) {
     const unsigned head = first_head + k * blockDim.y;
     if (head < heads) {
-      if (turns) turn_unit<T, V, kInterleaved>(first[k], second[k], mine, blockDim.x);
+      if (rotates) rotate_unit<T, V, kInterleaved>(first[k], second[k], mine, blockDim.x);
       T* const data = to.head(head);
       *reinterpret_cast<P*>(data + first_at) = first[k];
       if (two) *reinterpret_cast<P*>(data + second_at) = second[k];

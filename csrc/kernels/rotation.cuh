@@ -9,7 +9,7 @@ namespace fusedops {
 
 // An angle by its cosine and sine.
 template <class A>
-struct alignas(2 * sizeof(A)) Turn {
+struct alignas(2 * sizeof(A)) Rotation {
   A cos;
   A sin;
 };
@@ -34,7 +34,7 @@ FUSEDOPS_DEVICE Angle angle_per_position(double log2_step, unsigned i) {
 }
 
 // Within an eighth of a turn, by polynomials of minimal error (2e-9).
-FUSEDOPS_DEVICE Turn<float> turn_near_zero(std::int64_t angle, float) {
+FUSEDOPS_DEVICE Rotation<float> rotation_near_zero(std::int64_t angle, float) {
   const float x = static_cast<float>(angle) * 3.40612158e-19f;  // 2 pi 2^-64
   const float z = x * x;
   const float sin = fmaf(fmaf(-1.9495636e-4f, z, 8.3319787e-3f), z, -1.6666651e-1f);
@@ -42,17 +42,17 @@ FUSEDOPS_DEVICE Turn<float> turn_near_zero(std::int64_t angle, float) {
   return {fmaf(z * z, cos, fmaf(-0.5f, z, 1.0f)), fmaf(x * z, sin, x)};
 }
 
-FUSEDOPS_DEVICE Turn<double> turn_near_zero(std::int64_t angle, double) {
-  Turn<double> turn;
-  sincospi(static_cast<double>(angle) * 0x1p-63, &turn.sin, &turn.cos);
-  return turn;
+FUSEDOPS_DEVICE Rotation<double> rotation_near_zero(std::int64_t angle, double) {
+  Rotation<double> rotation;
+  sincospi(static_cast<double>(angle) * 0x1p-63, &rotation.sin, &rotation.cos);
+  return rotation;
 }
 
 template <class A>
-FUSEDOPS_DEVICE Turn<A> turn_by(Angle angle) {
+FUSEDOPS_DEVICE Rotation<A> rotation_by(Angle angle) {
   const auto quarter = static_cast<unsigned>((angle + (Angle{1} << 61)) >> 62);  // the nearest
   const auto rest = static_cast<std::int64_t>(angle - (static_cast<Angle>(quarter) << 62));
-  const Turn<A> at = turn_near_zero(rest, A{});
+  const Rotation<A> at = rotation_near_zero(rest, A{});
   const A sin = quarter & 1 ? at.cos : at.sin;
   const A cos = quarter & 1 ? at.sin : at.cos;
   return {(quarter + 1) & 2 ? -cos : cos, quarter & 2 ? -sin : sin};

@@ -8,8 +8,8 @@ namespace softmax_detail {
 
 constexpr std::int64_t kMostKeys = 1 << 15;
 
-// So many heads that share a mask's row are taken by the same threads, where that leaves enough for
-// all multiprocessors.
+// How many heads the same threads compute one after another, because they share a mask's row. Only
+// as many as leave enough work for all multiprocessors.
 inline unsigned together(const Softmax& call) {
   constexpr std::int64_t kMany = 1 << 23, kLong = 8192, kLeastUnits = 128;
   if (!shares_mask(call) || call.rows() * call.keys < kMany) return 1;
@@ -26,25 +26,25 @@ RowBlock block_of(const Softmax& call, int vectors) {
   return row_block(edges ? std::max<std::int64_t>(threads, 2 * kLanes<T>) : threads, kThreads);
 }
 
-// Whether the kernels are for the call. With a scale that is not positive, what a thread does not
-// have could not be told by its score.
+// Whether the kernels of this file support the call. They mark missing elements by a score of -inf,
+// which works only with a positive scale.
 inline bool fits(const Softmax& call) {
   constexpr std::int64_t kMostRows = 1 << 30;
   constexpr double kLeastScale = 1e-20;
   return call.rows() <= kMostRows && call.keys <= kMostKeys && call.scale >= kLeastScale &&
-         (call.mask.type == Beside::Type::none || call.mask.key == 1) &&
-         (call.alibi.type == Beside::Type::none || call.slopes);
+         (call.mask.type == ScoreBias::Type::none || call.mask.key == 1) &&
+         (call.alibi.type == ScoreBias::Type::none || call.slopes);
 }
 
 template <class T>
 Form form_of(const Softmax& call) {
   if (is_plain(call)) return call.causal || call.window > 0 ? Form::ragged : Form::plain;
-  const Beside& mask = call.mask;
-  if (mask.type == Beside::Type::none) {
+  const ScoreBias& mask = call.mask;
+  if (mask.type == ScoreBias::Type::none) {
     return call.keys % kLanes<T> == 0 ? Form::boolean : Form::any;
   }
-  const bool like = mask.type == Beside::Type::like_scores;
-  const bool boolean = mask.type == Beside::Type::boolean;
+  const bool like = mask.type == ScoreBias::Type::like_scores;
+  const bool boolean = mask.type == ScoreBias::Type::boolean;
   const std::int64_t size = boolean ? 1 : like ? sizeof(T) : sizeof(float);
   const std::int64_t at_once = std::min<std::int64_t>(kLanes<T> * size, kVectorBytes) / size;
   const bool in_line = reinterpret_cast<std::uintptr_t>(mask.data) % (at_once * size) == 0 &&
@@ -54,13 +54,13 @@ Form form_of(const Softmax& call) {
   return boolean ? Form::boolean : like ? Form::like_scores : Form::float32;
 }
 
-// 4 vectors a thread are best where a row is part of a block that the multiprocessor has several
-// of; at 16 bits masks and alibi, which are added in float32, leave no room for more. With 8 a row
-// of 32 Ki keys leaves room for a second one.
+// 4 vectors a thread are fastest where a multiprocessor holds several blocks. At 16 bits, masks and
+// alibi leave no registers for more, because they are added in float32. With 8, a multiprocessor
+// has room for a second row of 32 Ki keys.
 template <class T>
 struct Choice {
   Kernel<T> kernel;
-  int vectors;  // of a thread
+  int vectors;  // vectors of a thread
 };
 
 template <class T>
@@ -88,8 +88,8 @@ Choice<T> choose(const Softmax& call, Form form) {
 }
 
 template <class T>
-gpu::Status launch_kept(const Softmax& call, Form form, void* y, const void* scores,
-                        gpu::Stream stream) {
+gpu::Status launch_resident(const Softmax& call, Form form, void* y, const void* scores,
+                            gpu::Stream stream) {
   const Choice<T> choice = choose<T>(call, form);
   const RowBlock block = block_of<T>(call, choice.vectors);
   const Job job = job_of(call, shares_mask(call), together(call));
@@ -103,17 +103,17 @@ template <class T>
 gpu::Status launch_softmax(const Softmax& call, void* y, const void* scores, gpu::Stream stream) {
   const Form form = form_of<T>(call);
   if (form > Form::ragged && form < Form::any) {
-    const Ahead<T> ahead = ahead_of<T>(call, form);
+    const Prefetched<T> prefetched = prefetched_for<T>(call, form);
     int room = 0, processors = 0;
     gpu::Status status = gpu::shared_memory(1, room);
     if (status == gpu::kSuccess) status = gpu::multiprocessors(processors);
     if (status != gpu::kSuccess) return status;
-    if (ahead.block.threads <= Shape<4, 1024>::kMost && ahead.shared <= room) {
-      const unsigned run = run_of<T>(call, form, ahead.block.threads, processors);
-      return launch_ahead(call, ahead, form, run, y, scores, stream);
+    if (prefetched.block.threads <= Shape<4, 1024>::kMost && prefetched.shared <= room) {
+      const unsigned run = run_of<T>(call, form, prefetched.block.threads, processors);
+      return launch_prefetched(call, prefetched, form, run, y, scores, stream);
     }
   }
-  return launch_kept<T>(call, form, y, scores, stream);
+  return launch_resident<T>(call, form, y, scores, stream);
 }
 
 }  // namespace softmax_detail

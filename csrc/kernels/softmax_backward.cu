@@ -10,14 +10,15 @@
 #include "platform/overlap.h"
 
 namespace fusedops::kernels {
-// Named: nvcc names an anonymous one after the folder, and the wheel's bytes would follow.
+// A named namespace: nvcc names an anonymous one after the source's folder, so another folder would
+// give another wheel.
 namespace softmax_backward_detail {
 
 constexpr int kMostThreads = 1024;
-constexpr int kVectors = 4;  // of each input, of a thread
+constexpr int kVectors = 4;  // vectors of a thread, of each input
 
 template <class T>
-FUSEDOPS_DEVICE Accumulator<T> product(const Words& grad, const Words& y) {
+FUSEDOPS_DEVICE Accumulator<T> product(const Packed& grad, const Packed& y) {
   Accumulator<T> g[kLanes<T>], v[kLanes<T>], sum = 0;
   widen<T>(g, grad);
   widen<T>(v, y);
@@ -28,29 +29,29 @@ FUSEDOPS_DEVICE Accumulator<T> product(const Words& grad, const Words& y) {
 
 // scale y (grad - dot)
 template <class T>
-FUSEDOPS_DEVICE Words slope(const Words& grad, const Words& y, Accumulator<T> dot,
-                            Accumulator<T> scale) {
+FUSEDOPS_DEVICE Packed slope(const Packed& grad, const Packed& y, Accumulator<T> dot,
+                             Accumulator<T> scale) {
   Accumulator<T> g[kLanes<T>], v[kLanes<T>];
   widen<T>(g, grad);
   widen<T>(v, y);
 #pragma unroll
   for (int i = 0; i < kLanes<T>; ++i) v[i] = v[i] * scale * (g[i] - dot);
-  return packed(narrow<T>(v));
+  return pack(narrow<T>(v));
 }
 
-// A row's place in the three tensors.
+// Where a row lies in the three tensors.
 template <class T>
 struct Row {
   SpanOf<std::int64_t> span;
-  std::int64_t first;  // element
+  std::int64_t first;  // index of the row's first element
 
   FUSEDOPS_DEVICE Row(std::int64_t row, std::int64_t keys)
       : span(span_of<kLanes<T>>(row, keys)), first(row * keys) {}
 
-  // The first vector in `data`.
+  // The row's first vector in `data`.
   template <class U>
   FUSEDOPS_DEVICE auto* of(U* data) const {
-    return as_words(data + first + span.head);
+    return as_packed(data + first + span.head);
   }
   FUSEDOPS_DEVICE bool has_edge() const { return static_cast<int>(threadIdx.x) < span.edges; }
   FUSEDOPS_DEVICE std::int64_t edge() const {
@@ -58,17 +59,17 @@ struct Row {
   }
 };
 
-// The rows stay in registers, packed.
+// For rows that fit into registers; they stay packed there.
 template <class T>
 __global__ void __launch_bounds__(kMostThreads)
     backward_kernel(T* __restrict__ out, const T* __restrict__ grad, const T* __restrict__ y,
                     std::int64_t rows, int keys, float scale) {
   __shared__ float shared[kMostWarps];
   overlap::wait();
-  // Threads after the last row do that row once more.
+  // Threads past the last row compute that row again.
   const Row<T> row(min(static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y, rows - 1),
                    keys);
-  Words g[kVectors], v[kVectors];
+  Packed g[kVectors], v[kVectors];
 #pragma unroll
   for (int k = 0; k < kVectors; ++k) {
     const unsigned at = threadIdx.x + k * blockDim.x;
@@ -93,7 +94,7 @@ __global__ void __launch_bounds__(kMostThreads)
   if (row.has_edge()) out[row.edge()] = narrow<T>(edge_y * scale * (edge_g - dot));
 }
 
-// Any row: a block takes one at a time and reads it twice.
+// For any row: a block takes one row at a time and reads it twice.
 template <class T>
 __global__ void __launch_bounds__(kMostThreads)
     streamed_kernel(T* __restrict__ out, const T* __restrict__ grad, const T* __restrict__ y,
@@ -103,7 +104,7 @@ __global__ void __launch_bounds__(kMostThreads)
   overlap::wait();
   for (std::int64_t at = blockIdx.x; at < rows; at += gridDim.x) {
     std::int64_t number = at;
-    fetch::keep(
+    fetch::make_opaque(
         number);  // ROCm 5.7's compiler fails on the parity of number x keys from row to row
     const Row<T> row(number, keys);
     A dot = row.has_edge() ? widen(grad[row.edge()]) * widen(y[row.edge()]) : 0;
@@ -119,7 +120,7 @@ __global__ void __launch_bounds__(kMostThreads)
     if (row.has_edge()) {
       out[row.edge()] = narrow<T>(widen(y[row.edge()]) * scale * (widen(grad[row.edge()]) - dot));
     }
-    __syncthreads();  // before the next row's sum
+    __syncthreads();  // before shared memory is used again
   }
 }
 
@@ -131,7 +132,8 @@ gpu::Status launch_backward(const SoftmaxBackward& call, void* grad_scores, cons
   const auto* const g = static_cast<const T*>(grad);
   const auto* const in = static_cast<const T*>(y);
   const std::int64_t needed = ceil_div(call.keys, V * kVectors);
-  const std::int64_t threads = call.keys % V ? std::max(needed, 2 * V) : needed;  // an edge each
+  const std::int64_t threads =
+      call.keys % V ? std::max(needed, 2 * V) : needed;  // a thread for each edge
   if constexpr (sizeof(T) < 8) {
     if (threads <= kMostThreads) {
       const RowBlock block = row_block(threads, kNarrowBlock);

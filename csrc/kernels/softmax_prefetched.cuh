@@ -1,5 +1,5 @@
-// softmax of rows of whole vectors, with a mask or alibi. A thread prefetches its next row to
-// shared memory while it computes one.
+// softmax of rows of whole vectors, with a mask or alibi. A thread copies its next row to shared
+// memory while it computes a row.
 #pragma once
 
 #include "kernels/softmax_resident.cuh"
@@ -9,21 +9,21 @@
 
 namespace fusedops::softmax_row {
 
-// The type of the mask.
+// The element type of the mask.
 template <class T, Form kForm>
 using MaskOf = std::conditional_t<kForm == Form::boolean, bool,
                                   std::conditional_t<kForm == Form::float32, float, T>>;
 
-// The vectors of a thread's own place in shared memory for each of its vectors: of the scores, and
-// of what is added to them. What only keeps or drops is small, and read when it is needed.
+// The vectors of shared memory that a thread needs for each of its vectors of scores: one for the
+// scores, and those of the mask. A boolean mask is small: it is read when it is needed.
 template <class T, Form kForm>
 constexpr int kPlaces =
     kForm == Form::boolean ? 1 : 1 + static_cast<int>(sizeof(MaskOf<T, kForm>) / sizeof(T));
 
-// -inf where a key is dropped.
+// Sets the scores of dropped keys to -inf.
 template <class T>
-FUSEDOPS_DEVICE void drop(Words& raw, const Neighbours<bool, kLanes<T>>& keep) {
-  const Words nothing = filled(narrow<T>(kNothing<float>));
+FUSEDOPS_DEVICE void drop(Packed& raw, const Neighbours<bool, kLanes<T>>& keep) {
+  const Packed nothing = pack_copies(narrow<T>(kNothing<float>));
   if constexpr (sizeof(T) == 2) {
 #pragma unroll
     for (int i = 0; i < kLanes<T> / 2; ++i) {
@@ -38,9 +38,9 @@ FUSEDOPS_DEVICE void drop(Words& raw, const Neighbours<bool, kLanes<T>>& keep) {
   }
 }
 
-// Threads, vectors and warps' peaks are as in softmax_resident.cuh. A thread's vectors have places of
-// their own in shared memory, so that it fetches the next row's as soon as it has the scores of
-// this one in registers; what is added stays there while rows have the same.
+// Threads, vectors and the warps' peaks are used as in softmax_resident.cuh. A thread has places of
+// its own in shared memory for its vectors, so it can start to copy the next row as soon as it has
+// this row's scores in registers. A mask stays there while the next rows use the same.
 template <class T, Form kForm>
 class Rows {
   static constexpr int V = kLanes<T>, kCount = kPlaces<T, kForm>;
@@ -51,33 +51,33 @@ class Rows {
  public:
   static constexpr int kVectors = 4, kMostThreads = 1024;
 
-  FUSEDOPS_DEVICE Rows(const Job& job, const T* scores, Words* places)
+  FUSEDOPS_DEVICE Rows(const Job& job, const T* scores, Packed* places)
       : job_(job), scores_(scores), places_(places + threadIdx.y * blockDim.x) {}
 
-  // Starts to fetch row `at`.
+  // Starts to copy row `at`.
   FUSEDOPS_DEVICE void fetch(unsigned at, bool first) {
     const Place<unsigned> place = job_.place(at);
     const std::int64_t mask = start(job_.mask, place);
-    const Keys<int> seen = job_.sight.of(static_cast<int>(place.query));
+    const KeyRange<int> seen = job_.visibility.of(static_cast<int>(place.query));
     const bool same = !first && mask == mask_ && seen.first == seen_.first && seen.end == seen_.end;
-    row = static_cast<std::int64_t>(job_.row(at, place)) * job_.sight.keys;
+    row = static_cast<std::int64_t>(job_.row(at, place)) * job_.visibility.keys;
     mask_ = mask;
     seen_ = seen;
-    slope_ = job_.alibi.type != Beside::Type::none
+    slope_ = job_.alibi.type != ScoreBias::Type::none
                  ? job_.slopes * slope_of<T>(job_.alibi, place.head)
                  : 0;
-    copy<1>(as_words(scores_ + row), 0);
+    copy<1>(as_packed(scores_ + row), 0);
     if constexpr (!kBoolean) {
-      if (!same) copy<kCount - 1>(as_words(static_cast<const M*>(job_.mask.data) + mask), 1);
+      if (!same) copy<kCount - 1>(as_packed(static_cast<const M*>(job_.mask.data) + mask), 1);
     }
-    async_copy::close_group();
+    async_copy::commit_group();
   }
 
-  // Waits for the row, and gives what softmax is taken of.
+  // Waits for the row, and computes z, the numbers that softmax is taken of.
   FUSEDOPS_DEVICE void take(float (&z)[kVectors][V]) {
-    fetch::keep(thread);
+    fetch::make_opaque(thread);
     Masks masks[kVectors];
-    const bool drops = kBoolean && job_.mask.type != Beside::Type::none;
+    const bool drops = kBoolean && job_.mask.type != ScoreBias::Type::none;
     if (drops) {
       const M* const mask = static_cast<const M*>(job_.mask.data) + mask_;
 #pragma unroll
@@ -85,10 +85,10 @@ class Rows {
         if (is_seen(k)) masks[k] = Masks::read(mask + column(k));
       }
     }
-    async_copy::wait_but(0);
+    async_copy::wait_group(0);
 #pragma unroll
     for (int k = 0; k < kVectors; ++k) {
-      Words raw = place(k, 0);
+      Packed raw = place(k, 0);
       if constexpr (kBoolean) {
         if (drops) drop<T>(raw, masks[k]);
       }
@@ -100,37 +100,38 @@ class Rows {
   }
 
   FUSEDOPS_DEVICE void store(T* y, std::int64_t to, const float (&z)[kVectors][V]) {
-    fetch::keep(thread);
-    Words* const out = as_words(y + to);
+    fetch::make_opaque(thread);
+    Packed* const out = as_packed(y + to);
 #pragma unroll
     for (int k = 0; k < kVectors; ++k) {
-      if (column(k) < job_.sight.keys) out[thread + k * blockDim.x] = packed(narrow<T>(z[k]));
+      if (column(k) < job_.visibility.keys) out[thread + k * blockDim.x] = pack(narrow<T>(z[k]));
     }
   }
 
-  std::int64_t row = 0;           // element of the scores
-  unsigned thread = threadIdx.x;  // kept anew, as what is made of it would take registers
+  std::int64_t row = 0;  // index of the row's first score
+  unsigned thread =
+      threadIdx.x;  // made opaque again and again: values derived from it would take registers
 
  private:
   FUSEDOPS_DEVICE int column(int k) const { return static_cast<int>(thread + k * blockDim.x) * V; }
   FUSEDOPS_DEVICE bool is_seen(int k) const {
     return column(k) < seen_.end && column(k) + V > seen_.first;
   }
-  FUSEDOPS_DEVICE Words& place(int k, int part) const {
+  FUSEDOPS_DEVICE Packed& place(int k, int part) const {
     return places_[thread + (k * kCount + part) * blockDim.x * blockDim.y];
   }
 
-  // Each of the thread's vectors is kParts vectors of `from`.
+  // Each of the thread's vectors corresponds to kParts vectors of `from`.
   template <int kParts>
-  FUSEDOPS_DEVICE void copy(const Words* from, int part) const {
+  FUSEDOPS_DEVICE void copy(const Packed* from, int part) const {
     from += thread * kParts;
-    if constexpr (async_copy::kHere) {
+    if constexpr (async_copy::kSupported) {
       for_parts<kParts>([&](int k, int j) {
         async_copy::start(shared::address_of(&place(k, part + j)),
                           from + k * blockDim.x * kParts + j, is_seen(k));
       });
     } else {
-      Words parts[kVectors][kParts];
+      Packed parts[kVectors][kParts];
       for_parts<kParts>([&](int k, int j) {
         if (is_seen(k)) parts[k][j] = from[k * blockDim.x * kParts + j];
       });
@@ -147,7 +148,7 @@ class Rows {
   }
 
   FUSEDOPS_DEVICE void add(float (&z)[V], int k) const {
-    Words parts[kCount - 1];
+    Packed parts[kCount - 1];
 #pragma unroll
     for (int j = 0; j < kCount - 1; ++j) parts[j] = place(k, 1 + j);
     Masks mask;
@@ -157,7 +158,7 @@ class Rows {
     for (int i = 0; i < V; ++i) z[i] = with_mask(job_.scale, z[i], lanes.each[i]);
   }
 
-  // The alibi of a key, less that of the row's last: the numbers stay small.
+  // Adds alibi relative to the row's last key, so that the numbers stay small.
   FUSEDOPS_DEVICE void slant(float (&z)[V], float from_last) const {
 #pragma unroll
     for (int i = 0; i < V; ++i) z[i] = fmaf(slope_, from_last + static_cast<float>(i), z[i]);
@@ -174,14 +175,14 @@ class Rows {
 
   const Job& job_;
   const T* scores_;
-  Words* places_;
+  Packed* places_;
   std::int64_t mask_ = 0;
-  Keys<int> seen_{};
+  KeyRange<int> seen_{};
   float slope_ = 0;
 };
 
-// Of a thread's part of a row, whose maximum is `top`, makes exponentials; gives what they are to
-// be multiplied by.
+// Turns the thread's part of a row, whose maximum is `top`, into exponentials. Returns the factor
+// that makes them the result.
 template <int kVectors, int V>
 FUSEDOPS_DEVICE float exponentials(float (&z)[kVectors][V], float top, float factor,
                                    Peak<float>* shared) {
@@ -203,18 +204,18 @@ FUSEDOPS_DEVICE float exponentials(float (&z)[kVectors][V], float top, float fac
   return two_to((top - peak.top) * factor) * inverse(peak.sum);
 }
 
-// A block takes job.together rows for each of its rows of threads, one after another.
+// Each row of threads of a block computes job.together rows, one after another.
 template <class T, Form kForm>
 __global__ void __launch_bounds__((Rows<T, kForm>::kMostThreads))
-    softmax_ahead_kernel(T* __restrict__ y, const T* __restrict__ scores, unsigned count,
-                         const Job job) {
+    softmax_prefetched_kernel(T* __restrict__ y, const T* __restrict__ scores, unsigned count,
+                              const Job job) {
   constexpr int kVectors = Rows<T, kForm>::kVectors;
   __shared__ Peak<float> shared[2][kMostWarps];
-  extern __shared__ Words places[];
+  extern __shared__ Packed places[];
   overlap::wait();
   const unsigned first = (blockIdx.x * blockDim.y + threadIdx.y) * job.together;
   Rows<T, kForm> rows(job, scores, places);
-  // Past the last row it is taken once more.
+  // Threads past the last row compute that row again.
   rows.fetch(min(first, count - 1), true);
 #pragma unroll 1
   for (unsigned i = 1;; ++i) {
@@ -242,40 +243,42 @@ __global__ void __launch_bounds__((Rows<T, kForm>::kMostThreads))
 
 namespace fusedops::kernels::softmax_detail {
 
-constexpr int kAlwaysAllowed = 47 << 10;  // bytes; the kernels have up to 1 KiB beside it
+constexpr int kAlwaysAllowed =
+    47 << 10;  // bytes of dynamic shared memory; static shared memory takes up to 1 KiB more
 
-// How a call's rows are fetched ahead.
+// The kernel for a call, with its block and its shared memory.
 template <class T>
-struct Ahead {
+struct Prefetched {
   Kernel<T> kernel;
   RowBlock block;
   int shared;  // bytes
 };
 
 template <class T, Form kForm>
-Ahead<T> ahead_as(const Softmax& call) {
+Prefetched<T> prefetched_form(const Softmax& call) {
   constexpr int kVectors = Rows<T, kForm>::kVectors, kThreads = 128;
   const RowBlock block =
       row_block(ceil_div(call.keys, std::int64_t{kLanes<T> * kVectors}), kThreads);
   const std::int64_t places = block.threads * block.rows * kVectors * kPlaces<T, kForm>;
-  return {&softmax_ahead_kernel<T, kForm>, block, static_cast<int>(places * kVectorBytes)};
+  return {&softmax_prefetched_kernel<T, kForm>, block, static_cast<int>(places * kVectorBytes)};
 }
 
 template <class T>
-Ahead<T> ahead_of(const Softmax& call, Form form) {
-  if (form == Form::boolean) return ahead_as<T, Form::boolean>(call);
+Prefetched<T> prefetched_for(const Softmax& call, Form form) {
+  if (form == Form::boolean) return prefetched_form<T, Form::boolean>(call);
   if constexpr (sizeof(T) < sizeof(float)) {
-    if (form == Form::float32) return ahead_as<T, Form::float32>(call);
+    if (form == Form::float32) return prefetched_form<T, Form::float32>(call);
   }
-  return ahead_as<T, Form::like_scores>(call);
+  return prefetched_form<T, Form::like_scores>(call);
 }
 
-// Rows that the same threads take, one after another: where a multiprocessor has only one block or
-// two, so that it has something to wait for while they exchange maxima; and of masks wider than the
-// scores, which are then read once for these rows. No more than leave enough for all processors.
+// How many rows the same threads compute one after another. Several, where a multiprocessor holds
+// only one or two blocks, so that copies go on while threads exchange maxima; and for masks wider
+// than the scores, which several rows share. Only as many as leave enough work for all
+// multiprocessors.
 template <class T>
 unsigned run_of(const Softmax& call, Form form, std::int64_t threads, int processors) {
-  constexpr std::int64_t kThreads = 1024;  // of a multiprocessor
+  constexpr std::int64_t kThreads = 1024;  // threads of a multiprocessor
   const bool wide = form == Form::float32 && shares_mask(call);
   unsigned run = wide ? 8 : threads > kThreads / 2 ? kLanes<T> : threads > kThreads / 4 ? 2 : 1;
   while (run > 1 && call.rows() / run * threads < processors * kThreads * 9 / 10) run /= 2;
@@ -283,23 +286,23 @@ unsigned run_of(const Softmax& call, Form form, std::int64_t threads, int proces
 }
 
 template <class T>
-gpu::Status launch_ahead(const Softmax& call, const Ahead<T>& ahead, Form form, unsigned run,
-                         void* y, const void* scores, gpu::Stream stream) {
+gpu::Status launch_prefetched(const Softmax& call, const Prefetched<T>& prefetched, Form form,
+                              unsigned run, void* y, const void* scores, gpu::Stream stream) {
   Job job = job_of(call, shares_mask(call) && call.mask.query != 0, run);
   if (form == Form::boolean) {
     job.factor = static_cast<float>(kLog2E * call.scale);
     job.slopes = static_cast<float>(1 / call.scale);
   }
-  if (ahead.shared > kAlwaysAllowed) {
-    const gpu::Status status = gpu::allow_shared(ahead.kernel, ahead.shared);
+  if (prefetched.shared > kAlwaysAllowed) {
+    const gpu::Status status = gpu::allow_shared(prefetched.kernel, prefetched.shared);
     if (status != gpu::kSuccess) return status;
   }
-  const std::int64_t rows = call.rows(), of_block = ahead.block.rows * run;
-  return overlap::launch(ahead.kernel,
-                         overlap::Blocks{dim3(static_cast<unsigned>(ceil_div(rows, of_block))),
-                                         ahead.block.dim(), 1, static_cast<unsigned>(ahead.shared)},
-                         stream, static_cast<T*>(y), static_cast<const T*>(scores),
-                         static_cast<unsigned>(rows), job);
+  const std::int64_t rows = call.rows(), of_block = prefetched.block.rows * run;
+  return overlap::launch(
+      prefetched.kernel,
+      overlap::Blocks{dim3(static_cast<unsigned>(ceil_div(rows, of_block))), prefetched.block.dim(),
+                      1, static_cast<unsigned>(prefetched.shared)},
+      stream, static_cast<T*>(y), static_cast<const T*>(scores), static_cast<unsigned>(rows), job);
 }
 
 }  // namespace fusedops::kernels::softmax_detail

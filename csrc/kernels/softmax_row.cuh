@@ -1,5 +1,5 @@
-// A row of attention scores: which keys it keeps, what is added to it, and the maximum and the sum
-// that its threads find together.
+// A row of attention scores: which keys its query sees, and the maximum and sum that its threads
+// find together.
 #pragma once
 
 #include <limits>
@@ -11,12 +11,12 @@
 
 namespace fusedops::softmax_row {
 
-using kernels::Beside;
+using kernels::ScoreBias;
 
 constexpr double kLog2E = 1.4426950408889634;
 
 template <class A>
-constexpr A kNothing = -std::numeric_limits<A>::infinity();  // the score of a key that is dropped
+constexpr A kNothing = -std::numeric_limits<A>::infinity();  // the score of a dropped key
 
 FUSEDOPS_DEVICE float two_to(float x) { return math::exp2_fast(x); }
 FUSEDOPS_DEVICE double two_to(double x) { return ::exp2(x); }
@@ -31,41 +31,41 @@ FUSEDOPS_DEVICE std::int64_t row_number(const Place<Index>& place, const kernels
   return (place.batch * call.heads + place.head) * call.queries + place.query;
 }
 
-// Where the row of a tensor beside the scores begins.
+// Where the row's part of an added tensor begins.
 template <class Index>
-FUSEDOPS_DEVICE std::int64_t start(const Beside& beside, const Place<Index>& place) {
-  return place.batch * beside.batch + place.head * beside.head + place.query * beside.query;
+FUSEDOPS_DEVICE std::int64_t start(const ScoreBias& bias, const Place<Index>& place) {
+  return place.batch * bias.batch + place.head * bias.head + place.query * bias.query;
 }
 
-// The keys that a query sees: from `first` on, up to `end`.
+// The keys that a query sees: from `first` up to, not including, `end`.
 template <class Index>
-struct Keys {
+struct KeyRange {
   Index first, end;
 };
 
-// Which those are.
+// Which keys each query sees.
 template <class Index>
-struct Sight {
+struct Visibility {
   Index keys;
-  Index ahead;   // the key of a query's own position is so many after it
+  Index offset;  // a query's own key is key query + offset
   Index window;  // 0: all
   bool causal;
 
-  explicit Sight(const kernels::Softmax& call)
+  explicit Visibility(const kernels::Softmax& call)
       : keys(static_cast<Index>(call.keys)),
-        ahead(static_cast<Index>(call.keys - call.queries)),
+        offset(static_cast<Index>(call.keys - call.queries)),
         window(static_cast<Index>(call.window < call.keys + call.queries ? call.window : 0)),
         causal(call.causal) {}
 
-  FUSEDOPS_DEVICE Keys<Index> of(Index query) const {
-    Keys<Index> seen{0, keys};
-    if (causal) seen.end = max(min(query + ahead + 1, keys), Index{0});
-    if (window > 0) seen.first = min(max(query + ahead + 1 - window, Index{0}), seen.end);
+  FUSEDOPS_DEVICE KeyRange<Index> of(Index query) const {
+    KeyRange<Index> seen{0, keys};
+    if (causal) seen.end = max(min(query + offset + 1, keys), Index{0});
+    if (window > 0) seen.first = min(max(query + offset + 1 - window, Index{0}), seen.end);
     return seen;
   }
 };
 
-// scale z + mask; a boolean mask keeps or drops.
+// scale z + mask; or, with a boolean mask, scale z if it is true and -inf if not.
 template <class A, class M>
 FUSEDOPS_DEVICE A with_mask(A scale, A z, M mask) {
   if constexpr (std::is_same_v<M, bool>) {
@@ -75,15 +75,15 @@ FUSEDOPS_DEVICE A with_mask(A scale, A z, M mask) {
   }
 }
 
-// Element `at` of a tensor of numbers beside the scores.
+// Element `at` of an added tensor.
 template <class T>
-FUSEDOPS_DEVICE Accumulator<T> value_of(const Beside& beside, std::int64_t at) {
-  return beside.type == Beside::Type::float32 ? static_cast<const float*>(beside.data)[at]
-                                              : widen(static_cast<const T*>(beside.data)[at]);
+FUSEDOPS_DEVICE Accumulator<T> value_of(const ScoreBias& bias, std::int64_t at) {
+  return bias.type == ScoreBias::Type::float32 ? static_cast<const float*>(bias.data)[at]
+                                               : widen(static_cast<const T*>(bias.data)[at]);
 }
 
 template <class T>
-FUSEDOPS_DEVICE Accumulator<T> slope_of(const Beside& alibi, std::int64_t head) {
+FUSEDOPS_DEVICE Accumulator<T> slope_of(const ScoreBias& alibi, std::int64_t head) {
   return value_of<T>(alibi, head * alibi.head);
 }
 
@@ -93,22 +93,22 @@ struct Peak {
   A top, sum;
 };
 
-// What scores are taken relative to: 0 where there are none, so that 2^(-inf) is 0 and not NaN.
+// The number that scores are taken relative to: the maximum, or 0 for a row without keys, so that
+// 2^(-inf) is 0 and not NaN.
 template <class A>
 FUSEDOPS_DEVICE A base_of(A top) {
   return top == kNothing<A> ? 0 : top;
 }
 
-// The peak of all that so many neighbouring lanes have, a power of two; its `top` is a base.
+// Merges the peaks of `lanes` neighbouring threads, a power of two. The result's `top` is a base.
 template <class A>
 FUSEDOPS_DEVICE Peak<A> merged(const Peak<A>& own, A factor, int lanes) {
   const A top = base_of(warp::reduce(own.top, lanes, Max{}));
   return {top, warp::reduce(own.sum * two_to((own.top - top) * factor), lanes, Sum{})};
 }
 
-// From the peaks of the warps of a row, each known to all threads of its warp, to the row's, whose
-// `top` is a base. `shared` has room for the warps of the block. As with reduce_row, rows no wider
-// than a warp need none.
+// Merges the peaks of a row's warps; each thread passes its warp's. The result's `top` is a base.
+// `shared` has room for a peak of each warp of the block. Rows no wider than a warp do not use it.
 template <class A>
 FUSEDOPS_DEVICE Peak<A> peak_of_row(Peak<A> of_warp, A factor, int threads, Peak<A>* shared) {
   if (threads <= warp::kWidth) return {base_of(of_warp.top), of_warp.sum};
@@ -122,14 +122,14 @@ FUSEDOPS_DEVICE Peak<A> peak_of_row(Peak<A> of_warp, A factor, int threads, Peak
   return merged(lane < warps ? shared[lane] : Peak<A>{kNothing<A>, 0}, factor, lanes);
 }
 
-// 1 / sum; 0 for a row that keeps nothing.
+// 1 / sum; 0 for a row that drops all keys.
 FUSEDOPS_DEVICE float inverse(float sum) { return sum == 0 ? 0 : math::reciprocal_fast(sum); }
 FUSEDOPS_DEVICE double inverse(double sum) { return sum == 0 ? 0 : 1 / sum; }
 
-// Writes `nothing` to the keys that a query does not see. The row begins at element `row` of `y`,
-// and all of its `threads` take part, of which this is `thread`.
+// Writes `nothing` to the keys that a query does not see. The row begins at element `row` of `y`.
+// All of the row's `threads` threads must call it; `thread` is the calling one.
 template <class T, class Index>
-FUSEDOPS_DEVICE void write_unseen(T* __restrict__ y, std::int64_t row, const Keys<Index>& seen,
+FUSEDOPS_DEVICE void write_unseen(T* __restrict__ y, std::int64_t row, const KeyRange<Index>& seen,
                                   Index keys, T nothing, int thread, int threads) {
   if (seen.end - seen.first == keys) return;
 #pragma unroll 1
@@ -137,10 +137,10 @@ FUSEDOPS_DEVICE void write_unseen(T* __restrict__ y, std::int64_t row, const Key
     const Index from = side == 0 ? 0 : seen.end;
     const auto span = span_at<kLanes<T>>(row + from, (side == 0 ? seen.first : keys) - from);
     T* const out = y + row + from;
-    Words* const vectors = as_words(out + span.head);
+    Packed* const vectors = as_packed(out + span.head);
 #pragma unroll 1
     for (Index v = thread; v < span.vectors; v += static_cast<Index>(threads)) {
-      vectors[v] = filled(nothing);
+      vectors[v] = pack_copies(nothing);
     }
     if (thread < span.edges) out[span.template edge<kLanes<T>>(thread)] = nothing;
   }

@@ -8,18 +8,19 @@
 #include "platform/overlap.h"
 
 namespace fusedops::kernels {
-// Named: nvcc names an anonymous one after the folder, and the wheel's bytes would follow.
+// A named namespace: nvcc names an anonymous one after the source's folder, so another folder would
+// give another wheel.
 namespace softmax_streamed_detail {
 
 using namespace softmax_row;
 
 constexpr int kMostThreads = 512;
-constexpr int kAhead = 3;  // vectors of a thread that are on their way while one is worked on
+constexpr int kPrefetched = 3;  // vectors of a thread in flight while it computes one
 
-constexpr std::int64_t kMostParts = 32;  // a lane looks after each
+constexpr std::int64_t kMostParts = 32;  // one lane of a warp merges each part
 
-// Over how many blocks a row is split: long ones, where they are too few to fill a GPU. The same on
-// every GPU, so that the sum's bits are too.
+// How many blocks share a row: several, if rows are long and too few to fill a GPU. The number is
+// the same on every GPU, so that the sum's bits are too.
 inline std::int64_t parts_of(const Softmax& call) {
   constexpr std::int64_t kLong = 1 << 15, kKeys = 8192, kBlocks = 256;
   if (call.keys <= kLong) return 1;
@@ -30,59 +31,59 @@ inline std::int64_t parts_of(const Softmax& call) {
 template <class A>
 struct Job {
   Softmax call;
-  Sight<std::int64_t> sight;
+  Visibility<std::int64_t> visibility;
   A scale;
-  int parts;       // of a row
+  int parts;       // blocks that share a row
   int first, end;  // passes over the scores: 0 finds the peak, 1 writes the results
-  Peak<A>* peaks;  // a row's parts have found; null if there is one
+  Peak<A>* peaks;  // the peaks of the rows' parts; null if a row has one part
 };
 
-// What is to be taken of one row.
+// One row: its visible keys, and where its tensors begin.
 template <class T>
 struct Row {
   using A = Accumulator<T>;
 
   const Job<A>& job;
-  Keys<std::int64_t> seen;
-  std::int64_t number;       // among the rows
-  std::int64_t first;        // element of the scores
-  std::int64_t mask, alibi;  // that of the first key that is seen
+  KeyRange<std::int64_t> seen;
+  std::int64_t number;       // number of the row
+  std::int64_t first;        // index of the row's first score
+  std::int64_t mask, alibi;  // index at the first visible key
   A slope;
 
   FUSEDOPS_DEVICE Row(const Job<A>& of, const Place<std::int64_t>& place)
       : job(of),
-        seen(job.sight.of(place.query)),
+        seen(job.visibility.of(place.query)),
         number(row_number(place, job.call)),
         first(number * job.call.keys),
         mask(start(job.call.mask, place) + seen.first * job.call.mask.key),
         alibi(start(job.call.alibi, place) + seen.first * job.call.alibi.key),
         slope(job.call.slopes ? slope_of<T>(job.call.alibi, place.head) : 0) {}
 
-  // Where the peaks of its parts are.
+  // The peaks of the row's parts.
   FUSEDOPS_DEVICE Peak<A>* peaks() const { return job.peaks + number * job.parts; }
 
-  // From the scores of the `kCount` keys from `column` on to what softmax is taken of.
+  // Adds mask and alibi to the scores of the `kCount` keys from `column` on.
   template <int kCount>
   FUSEDOPS_DEVICE void complete(A (&z)[kCount], std::int64_t column) const {
     switch (job.call.mask.type) {
-      case Beside::Type::none:
+      case ScoreBias::Type::none:
 #pragma unroll
         for (A& each : z) each *= job.scale;
         break;
-      case Beside::Type::like_scores:
+      case ScoreBias::Type::like_scores:
         add_mask<T>(z, column);
         break;
-      case Beside::Type::float32:
+      case ScoreBias::Type::float32:
         add_mask<float>(z, column);
         break;
-      case Beside::Type::boolean:
+      case ScoreBias::Type::boolean:
         add_mask<bool>(z, column);
     }
     if (job.call.slopes) {
       const auto from_last = static_cast<A>(column - (seen.end - seen.first - 1));
 #pragma unroll
       for (int i = 0; i < kCount; ++i) z[i] = fma(slope, from_last + static_cast<A>(i), z[i]);
-    } else if (job.call.alibi.type != Beside::Type::none) {
+    } else if (job.call.alibi.type != ScoreBias::Type::none) {
       std::int64_t at = alibi + column * job.call.alibi.key;
 #pragma unroll
       for (int i = 0; i < kCount; ++i, at += job.call.alibi.key) {
@@ -101,13 +102,13 @@ struct Row {
   }
 };
 
-// The calling thread among all that take a row.
+// The calling thread, among all threads that share a row.
 struct Lane {
   int thread, threads;
 };
 
-// Calls `take(z, column)` with what softmax is taken of for the thread's keys, a vector of them or
-// one.
+// Calls take(z, column) for each of the thread's vectors, and for single elements at the edges,
+// with mask and alibi added.
 template <class T, class Take>
 FUSEDOPS_DEVICE void for_each(const Row<T>& row, const T* __restrict__ scores, const Lane& lane,
                               const Take& take) {
@@ -116,21 +117,21 @@ FUSEDOPS_DEVICE void for_each(const Row<T>& row, const T* __restrict__ scores, c
   const std::int64_t thread = lane.thread, threads = lane.threads;
   const std::int64_t begin = row.first + row.seen.first;
   const auto span = span_at<V>(begin, row.seen.end - row.seen.first);
-  const Words* const in = as_words(scores + begin + span.head);
-  Words raw[kAhead + 1];
+  const Packed* const in = as_packed(scores + begin + span.head);
+  Packed raw[kPrefetched + 1];
 #pragma unroll
-  for (int k = 0; k < kAhead; ++k) {
+  for (int k = 0; k < kPrefetched; ++k) {
     if (thread + k * threads < span.vectors) raw[k] = in[thread + k * threads];
   }
 #pragma unroll 1
   for (std::int64_t v = thread; v < span.vectors; v += threads) {
-    if (v + kAhead * threads < span.vectors) raw[kAhead] = in[v + kAhead * threads];
+    if (v + kPrefetched * threads < span.vectors) raw[kPrefetched] = in[v + kPrefetched * threads];
     A z[V];
     widen<T>(z, raw[0]);
     row.complete(z, span.head + v * V);
     take(z, span.head + v * V);
 #pragma unroll
-    for (int k = 0; k < kAhead; ++k) raw[k] = raw[k + 1];
+    for (int k = 0; k < kPrefetched; ++k) raw[k] = raw[k + 1];
   }
   if (thread < span.edges) {
     const std::int64_t column = span.template edge<V>(static_cast<int>(thread));
@@ -140,11 +141,11 @@ FUSEDOPS_DEVICE void for_each(const Row<T>& row, const T* __restrict__ scores, c
   }
 }
 
-// Reads the row twice: for the maximum and the sum together, and for the results. Where it has
-// several parts their peaks go by way of memory, from one launch to the next.
+// Reads the row twice: once for the maximum and the sum, once for the results. If the row has
+// several parts, the first launch writes their peaks to memory and the second reads them.
 template <class T>
-FUSEDOPS_DEVICE void do_row(T* __restrict__ y, const T* __restrict__ scores, const Row<T>& row,
-                            int part, Peak<Accumulator<T>>* shared) {
+FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores, const Row<T>& row,
+                                 int part, Peak<Accumulator<T>>* shared) {
   using A = Accumulator<T>;
   const A factor = static_cast<A>(kLog2E);
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
@@ -183,18 +184,18 @@ FUSEDOPS_DEVICE void do_row(T* __restrict__ y, const T* __restrict__ scores, con
     const A sum = warp::reduce(own.sum, warp::kWidth, Sum{});
     peak = peak_of_row<A>({top, sum}, factor, threads, shared);
     if (row.job.end == 1) {
-      // A part that keeps nothing has no maximum: not the 0 that is taken in its place.
+      // A part that drops all keys has no maximum: -inf, not the 0 that stands in for it.
       if (thread == 0) row.peaks()[part] = {peak.sum == 0 ? kNothing<A> : peak.top, peak.sum};
       return;
     }
     share = inverse(peak.sum);
   }
-  // NaN where the row is.
-  write_unseen(y, row.first, row.seen, row.job.sight.keys, narrow<T>(0 * share), lane.thread,
+  // NaN if the row has a NaN.
+  write_unseen(y, row.first, row.seen, row.job.visibility.keys, narrow<T>(0 * share), lane.thread,
                lane.threads);
 }
 
-// A block takes a row, or a part of one, at a time.
+// A block computes one row, or one part of a row, at a time.
 template <class T>
 __global__ void __launch_bounds__(kMostThreads, sizeof(T) < 8 ? 2 : 1)
     streamed_kernel(T* __restrict__ y, const T* __restrict__ scores,
@@ -206,9 +207,9 @@ __global__ void __launch_bounds__(kMostThreads, sizeof(T) < 8 ? 2 : 1)
       for (std::int64_t at = blockIdx.x; at < job.call.queries * job.parts; at += gridDim.x) {
         std::int64_t query = at / job.parts;
         const int part = static_cast<int>(at - query * job.parts);
-        fetch::keep(query);  // as in softmax_backward.cu
-        do_row(y, scores, Row<T>(job, {batch, head, query}), part, shared);
-        __syncthreads();  // before the next row's peaks
+        fetch::make_opaque(query);  // as in softmax_backward.cu
+        compute_row(y, scores, Row<T>(job, {batch, head, query}), part, shared);
+        __syncthreads();  // before shared memory is used again
       }
     }
   }
@@ -234,11 +235,11 @@ gpu::Status softmax_streamed(const Softmax& call, void* y, const void* scores, v
   return with_type(call.dtype, [&](auto type) {
     using T = typename decltype(type)::T;
     using A = Accumulator<T>;
-    const std::int64_t wanted = ceil_div(call.keys, std::int64_t{kLanes<T>} * kAhead);
+    const std::int64_t wanted = ceil_div(call.keys, std::int64_t{kLanes<T>} * kPrefetched);
     const dim3 threads(most(ceil_div(wanted, gpu::kWarpSize) * gpu::kWarpSize, kMostThreads));
     const auto passes = [&](int first, int end) {
       const Job<A> job{call,
-                       Sight<std::int64_t>(call),
+                       Visibility<std::int64_t>(call),
                        static_cast<A>(call.scale),
                        static_cast<int>(parts),
                        first,

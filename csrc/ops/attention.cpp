@@ -10,7 +10,7 @@
 namespace fusedops::ops {
 namespace {
 
-using kernels::Beside;
+using kernels::ScoreBias;
 
 constexpr std::int64_t kMost = std::numeric_limits<int>::max();
 
@@ -106,7 +106,7 @@ void check_aligned(const char* op, const Argument& a) {
   }
 }
 
-Beside mask_of(const TensorView& mask, const TensorView& qkv) {
+ScoreBias mask_of(const TensorView& mask, const TensorView& qkv) {
   const std::int64_t head = mask.dim == 4 ? stride_of(mask, 1) : 0;
   const std::int64_t key = stride_of(mask, mask.dim - 1);
   return {type_of(mask, qkv), mask.data, stride_of(mask, 0), head, 0, key};

@@ -88,17 +88,17 @@ std::vector<std::int64_t> sizes_like(const TensorView& like, std::int64_t cols) 
   return sizes;
 }
 
-bool few_rows(const char* op, const Product& call, const TensorView& weight,
-              const kernels::GemmThinTensors& tensors, gpu::Stream stream) {
+bool try_skinny_gemm(const char* op, const Product& call, const TensorView& weight,
+                     const kernels::GemmSkinnyTensors& tensors, gpu::Stream stream) {
   const bool by_columns = weight.strides[0] == 1, by_rows = weight.strides[1] == 1;
   if (!by_columns && !by_rows) return false;
-  const kernels::GemmThin thin{call.dtype,        call.follow.activation,
-                               call.follow.gated, call.rows,
-                               call.inner,        call.cols(),
-                               !by_rows,          weight.strides[by_rows ? 0 : 1],
-                               call.groups};
-  if (!kernels::gemm_thin_takes(thin, tensors)) return false;
-  check_launch(op, kernels::gemm_thin(thin, tensors, stream));
+  const kernels::GemmSkinny gemm{call.dtype,        call.follow.activation,
+                                 call.follow.gated, call.rows,
+                                 call.inner,        call.cols(),
+                                 !by_rows,          weight.strides[by_rows ? 0 : 1],
+                                 call.groups};
+  if (!kernels::gemm_skinny_takes(gemm, tensors)) return false;
+  check_launch(op, kernels::gemm_skinny(gemm, tensors, stream));
   return true;
 }
 

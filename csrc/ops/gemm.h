@@ -50,7 +50,7 @@ Product check_einsum(const char* op, const Argument& q, const Argument& weight);
 std::vector<std::int64_t> sizes_like(const TensorView& like, std::int64_t cols);
 
 // The product by the kernel for few rows, if there is one for it. `a` and the bias are contiguous.
-bool few_rows(const char* op, const Product& call, const TensorView& weight,
-              const kernels::GemmThinTensors& tensors, gpu::Stream stream);
+bool try_skinny_gemm(const char* op, const Product& call, const TensorView& weight,
+                     const kernels::GemmSkinnyTensors& tensors, gpu::Stream stream);
 
 }  // namespace fusedops::ops

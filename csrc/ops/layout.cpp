@@ -52,7 +52,7 @@ void check_pad_transform(const char* op, const TensorView& x, std::int64_t heads
 }
 
 std::optional<Padded> add_padding(const TensorView& x) {
-  if (!in_runs(x)) return std::nullopt;
+  if (!has_unit_stride(x)) return std::nullopt;
   const std::int64_t width = x.sizes[x.dim - 1];
   std::vector<std::int64_t> sizes(x.sizes, x.sizes + x.dim);
   sizes.back() = padded_width(width);
@@ -76,7 +76,7 @@ std::optional<Padded> add_padding(const TensorView& x) {
 }
 
 std::optional<Padded> pad_transform(const TensorView& x, std::int64_t heads) {
-  if (!in_runs(x)) return std::nullopt;
+  if (!has_unit_stride(x)) return std::nullopt;
   const std::int64_t batch = x.sizes[0], tokens = x.sizes[1], width = x.sizes[2] / heads;
   const kernels::PadHeads call{batch, tokens, heads, 0, 0, x.strides[0], x.strides[1], width};
   return Padded{in_bytes(x, call, width), {batch, heads, tokens, padded_width(width)}};

@@ -71,14 +71,14 @@ void check_added(const char* op, const Argument& added, const Argument& like) {
   check_same_device(op, added, like);
 }
 
-kernels::Beside::Type type_of(const TensorView& beside, const TensorView& like) {
-  using Type = kernels::Beside::Type;
-  if (has_dtype(beside, "bool")) return Type::boolean;
-  return has_dtype(beside, like.dtype_name) ? Type::like_scores : Type::float32;
+kernels::ScoreBias::Type type_of(const TensorView& bias, const TensorView& like) {
+  using Type = kernels::ScoreBias::Type;
+  if (has_dtype(bias, "bool")) return Type::boolean;
+  return has_dtype(bias, like.dtype_name) ? Type::like_scores : Type::float32;
 }
 
-std::int64_t stride_of(const TensorView& beside, std::int64_t dim) {
-  return beside.sizes[dim] == 1 ? 0 : beside.strides[dim];
+std::int64_t stride_of(const TensorView& bias, std::int64_t dim) {
+  return bias.sizes[dim] == 1 ? 0 : bias.strides[dim];
 }
 
 }  // namespace fusedops::ops

@@ -24,9 +24,9 @@ void check_mask(const char* op, const Argument& mask, const Argument& like,
 // Dtype and device of what is added.
 void check_added(const char* op, const Argument& added, const Argument& like);
 
-kernels::Beside::Type type_of(const TensorView& beside, const TensorView& like);
+kernels::ScoreBias::Type type_of(const TensorView& bias, const TensorView& like);
 
 // In elements; 0 along what is broadcast.
-std::int64_t stride_of(const TensorView& beside, std::int64_t dim);
+std::int64_t stride_of(const TensorView& bias, std::int64_t dim);
 
 }  // namespace fusedops::ops

@@ -94,7 +94,7 @@ kernels::Rotary check_rotary(const char* op, const Argument& q, const Argument& 
 
 void check_writable(const char* op, const Argument& heads) {
   const std::string found = "strides " + strides_of(heads.tensor);
-  if (!in_runs(heads.tensor)) {
+  if (!has_unit_stride(heads.tensor)) {
     fail(op, heads.name, "neighbouring elements along the last dimension", found);
   }
   if (overlap(heads.tensor)) fail(op, heads.name, "elements that share no memory", found);

@@ -8,7 +8,7 @@
 namespace fusedops::ops {
 namespace {
 
-using kernels::Beside;
+using kernels::ScoreBias;
 
 void check_options(const char* op, const TensorView& scores, const SoftmaxOptions& options) {
   check_window(op, options.window);
@@ -37,7 +37,7 @@ std::int64_t key_stride(const TensorView& tensor, std::int64_t keys) {
   return keys == 1 ? 1 : stride_of(tensor, tensor.dim - 1);
 }
 
-Beside mask_of(const TensorView& mask, const TensorView& scores) {
+ScoreBias mask_of(const TensorView& mask, const TensorView& scores) {
   return {type_of(mask, scores),
           mask.data,
           stride_of(mask, 0),
@@ -46,10 +46,10 @@ Beside mask_of(const TensorView& mask, const TensorView& scores) {
           key_stride(mask, scores.sizes[3])};
 }
 
-Beside alibi_of(const TensorView& alibi, const TensorView& scores, std::int64_t head_offset) {
-  const Beside::Type type = type_of(alibi, scores);
+ScoreBias alibi_of(const TensorView& alibi, const TensorView& scores, std::int64_t head_offset) {
+  const ScoreBias::Type type = type_of(alibi, scores);
   const std::int64_t size =
-      type == Beside::Type::float32 ? sizeof(float) : element_size(scores.dtype);
+      type == ScoreBias::Type::float32 ? sizeof(float) : element_size(scores.dtype);
   const auto* const first = static_cast<const char*>(alibi.data);
   return {type, first + head_offset * alibi.strides[0] * size,          0, stride_of(alibi, 0),
           0,    alibi.dim == 2 ? key_stride(alibi, scores.sizes[3]) : 0};
@@ -71,8 +71,8 @@ void check_softmax(const char* op, const TensorView& scores, const std::optional
   check_on_gpu(op, argument);
 }
 
-bool readable(const TensorView& beside) {
-  const std::int64_t key = beside.dim == 1 ? 1 : stride_of(beside, beside.dim - 1);
+bool readable(const TensorView& bias) {
+  const std::int64_t key = bias.dim == 1 ? 1 : stride_of(bias, bias.dim - 1);
   return key == 0 || key == 1;
 }
 

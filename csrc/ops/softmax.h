@@ -21,7 +21,7 @@ void check_softmax(const char* op, const TensorView& scores, const std::optional
                    const std::optional<TensorView>& alibi, const SoftmaxOptions& options);
 
 // Whether the kernels can read a mask or an alibi where it lies: its keys are neighbours, or one.
-bool readable(const TensorView& beside);
+bool readable(const TensorView& bias);
 
 // What is to be computed. The tensors have been checked and are readable.
 kernels::Softmax softmax_call(const TensorView& scores, const std::optional<TensorView>& mask,

@@ -33,7 +33,7 @@ std::int64_t rows_of(const TensorView& tensor) {
   return cols == 0 ? 0 : elements_of(tensor) / cols;
 }
 
-bool in_runs(const TensorView& tensor) {
+bool has_unit_stride(const TensorView& tensor) {
   return tensor.sizes[tensor.dim - 1] <= 1 || tensor.strides[tensor.dim - 1] == 1;
 }
 

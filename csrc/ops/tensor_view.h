@@ -29,7 +29,7 @@ std::int64_t elements_of(const TensorView& tensor);
 // How many rows along the last dimension, which it has; none of no elements.
 std::int64_t rows_of(const TensorView& tensor);
 // Whether the elements along the last dimension are neighbours.
-bool in_runs(const TensorView& tensor);
+bool has_unit_stride(const TensorView& tensor);
 bool has_dtype(const TensorView& tensor, const char* name);
 bool same_device(const TensorView& a, const TensorView& b);
 bool same_shape(const TensorView& a, const TensorView& b);

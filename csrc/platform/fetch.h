@@ -79,7 +79,7 @@ FUSEDOPS_DEVICE void into_l2([[maybe_unused]] const void* address,
 
 // The compiler keeps the value, not what it was made of, nor what was made of it before.
 template <class T>
-FUSEDOPS_DEVICE void keep(T& value) {
+FUSEDOPS_DEVICE void make_opaque(T& value) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
 #if defined(__HIP_PLATFORM_AMD__)
   asm volatile("" : "+v"(value));

@@ -32,24 +32,24 @@ FUSEDOPS_DEVICE void store_16(Address to, const uint4& bits) {
 namespace fusedops::async_copy {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-constexpr bool kHere = true;
+constexpr bool kSupported = true;
 #else
-constexpr bool kHere = false;
+constexpr bool kSupported = false;
 #endif
 
 // Of 16 bytes, or of zeros where there is nothing.
-FUSEDOPS_DEVICE void start(shared::Address to, const void* from, bool there) {
+FUSEDOPS_DEVICE void start(shared::Address to, const void* from, bool valid) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-               "r"(there ? 16 : 0)
+               "r"(valid ? 16 : 0)
                : "memory");
 #else
-  shared::store_16(to, there ? *static_cast<const uint4*>(from) : uint4{});
+  shared::store_16(to, valid ? *static_cast<const uint4*>(from) : uint4{});
 #endif
 }
 
 // What the thread has started since the last time is a group.
-FUSEDOPS_DEVICE void close_group() {
+FUSEDOPS_DEVICE void commit_group() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
@@ -57,13 +57,13 @@ FUSEDOPS_DEVICE void close_group() {
 
 // Until at most `rest` of the thread's groups, the last ones, have not arrived. An instruction
 // names the number, so that there are few: of 3 and 4 it waits until it is 2, of more than 5 for 5.
-FUSEDOPS_DEVICE void wait_but([[maybe_unused]] int rest) {
+FUSEDOPS_DEVICE void wait_group([[maybe_unused]] int pending) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  if (rest >= 5) {
+  if (pending >= 5) {
     asm volatile("cp.async.wait_group 5;" ::: "memory");
-  } else if (rest >= 2) {
+  } else if (pending >= 2) {
     asm volatile("cp.async.wait_group 2;" ::: "memory");
-  } else if (rest == 1) {
+  } else if (pending == 1) {
     asm volatile("cp.async.wait_group 1;" ::: "memory");
   } else {
     asm volatile("cp.async.wait_group 0;" ::: "memory");

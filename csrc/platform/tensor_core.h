@@ -14,9 +14,9 @@
 namespace fusedops::tensor_core {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-constexpr bool kHere = true;
+constexpr bool kSupported = true;
 #else
-constexpr bool kHere = false;
+constexpr bool kSupported = false;
 #endif
 
 // c += a b, of half or bfloat16 elements.

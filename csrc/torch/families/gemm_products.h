@@ -32,7 +32,7 @@ struct Products {
 
   // x[..., K] as a matrix; a copy only where a view is impossible.
   static Tensor matrix(const ops::Product& call, const Tensor& x) {
-    if (x.dim() == 2 && !may_be_few(call)) return x;
+    if (x.dim() == 2 && !may_be_skinny(call)) return x;
     return as_matrix(Api::contiguous(x), call.rows, call.inner);
   }
 
@@ -41,11 +41,11 @@ struct Products {
   static Tensor product(const char* op, const ops::Product& call, const Sizes& sizes,
                         const Tensor& a, const Factor& factor,
                         const OptionalTensor& bias = std::nullopt) {
-    if (!may_be_few(call) && has_epilogue(call)) {
+    if (!may_be_skinny(call) && has_epilogue(call)) {
       return epilogue(call, a, weight_of(op, call, factor), bias);
     }
     const Tensor out = Api::empty(a, sizes, call.dtype);
-    if (may_be_few(call) && of_few_rows(op, call, out, a, factor, bias)) return out;
+    if (may_be_skinny(call) && try_skinny(op, call, out, a, factor, bias)) return out;
     const Tensor weight = weight_of(op, call, factor);
     if (has_epilogue(call)) return epilogue(call, a, weight, bias);
     if (call.follow.gated) {
@@ -75,22 +75,22 @@ struct Products {
   }
 
  private:
-  static bool may_be_few(const ops::Product& call) {
-    return call.rows <= kernels::kThinRows && element_size(call.dtype) == 2;
+  static bool may_be_skinny(const ops::Product& call) {
+    return call.rows <= kernels::kSkinnyRows && element_size(call.dtype) == 2;
   }
 
   static Tensor as_matrix(const Tensor& contiguous, std::int64_t rows, std::int64_t cols) {
     return contiguous.dim() == 2 ? contiguous : Blas::matrix(contiguous, matrix_of(rows, cols));
   }
 
-  static bool of_few_rows(const char* op, const ops::Product& call, const Tensor& out,
-                          const Tensor& a, const Factor& factor, const OptionalTensor& bias) {
+  static bool try_skinny(const char* op, const ops::Product& call, const Tensor& out,
+                         const Tensor& a, const Factor& factor, const OptionalTensor& bias) {
     const OptionalTensor b = contiguous_if(bias);
     OptionalTensor scales;
     if (factor.scale) scales = Api::contiguous(factor.scale->tensor);
-    const kernels::GemmThinTensors tensors{Api::data(out), Api::data(a), factor.weight.view.data,
-                                           data_of(b), data_of(scales)};
-    return ops::few_rows(op, call, factor.weight.view, tensors, stream(a));
+    const kernels::GemmSkinnyTensors tensors{Api::data(out), Api::data(a), factor.weight.view.data,
+                                             data_of(b), data_of(scales)};
+    return ops::try_skinny_gemm(op, call, factor.weight.view, tensors, stream(a));
   }
 
   static void multiply(const ops::Product& call, const Tensor& out, const Tensor& a,

@@ -64,7 +64,7 @@ struct Rotary {
     kernels::Rotary call = checked(names, view, Api::view(k), positions, options);
     check_on_gpu(names.op, {names.q, view});
     const Api::Guard guard(view.device.index);
-    const Tensor from_q = in_runs(q), from_k = in_runs(k);
+    const Tensor from_q = with_unit_stride(q), from_k = with_unit_stride(k);
     const Tensor to_q = like(q), to_k = like(k);
     call.inverse = inverse;
     call.q = ops::rotary_side(Api::view(from_q), Api::view(to_q));
@@ -73,8 +73,8 @@ struct Rotary {
     return {to_q, to_k};
   }
 
-  static Tensor in_runs(const Tensor& heads) {
-    return fusedops::in_runs(Api::view(heads)) ? heads : Api::contiguous(heads);
+  static Tensor with_unit_stride(const Tensor& heads) {
+    return fusedops::has_unit_stride(Api::view(heads)) ? heads : Api::contiguous(heads);
   }
 
   static Tensor like(const Tensor& heads) {

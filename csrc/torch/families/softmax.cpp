@@ -41,9 +41,9 @@ struct Softmax {
 
  private:
   // The tensor itself if the kernels can read it where it lies, else a contiguous copy.
-  static OptionalTensor readable(const OptionalTensor& beside) {
-    if (!beside || ops::readable(Api::view(*beside))) return beside;
-    return Api::contiguous(*beside);
+  static OptionalTensor readable(const OptionalTensor& bias) {
+    if (!bias || ops::readable(Api::view(*bias))) return bias;
+    return Api::contiguous(*bias);
   }
 };
 
