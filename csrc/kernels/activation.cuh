@@ -1,5 +1,5 @@
-// The activations as types: y = f(v) and its derivative, in the accumulator's arithmetic. A type
-// that is known to the compiler, or one of several at run time.
+// The activations as types: y = f(v) and its derivative, in the accumulator's arithmetic. A kernel
+// takes one that the compiler knows (Fixed), or one of several at run time (Among).
 #pragma once
 
 #include "kernels/gelu.h"
@@ -94,18 +94,18 @@ struct Fixed {
   }
 };
 
-// One of several, which a launch asks for.
+// One of several activations, chosen at launch.
 template <class... Acts>
 struct Among {
   Activation which;
 
-  // In a kernel for all of them, where that is fast enough: calls `body` with the one.
+  // Calls `body` with the chosen activation, in a kernel that has all of them.
   template <class Body>
   FUSEDOPS_DEVICE void with(const Body& body) const {
     (void)((Acts::kName == which && (body(Acts{}), true)) || ...);
   }
 
-  // For a kernel each: calls `body` with the tag of the one.
+  // Calls `body` with the tag of the chosen activation, to launch a kernel for it alone.
   template <class Body>
   gpu::Status fix(const Body& body) const {
     gpu::Status status = gpu::kInvalidValue;

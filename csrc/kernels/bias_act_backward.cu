@@ -8,7 +8,7 @@
 
 namespace fusedops {
 
-// at % cols. A 64-bit remainder costs ten times a 32-bit one, and columns are seldom so many.
+// at % cols. A 64-bit remainder costs ten times a 32-bit one, and is seldom needed.
 __device__ __forceinline__ std::int64_t column_of(std::int64_t at, std::int64_t cols) {
   constexpr std::int64_t kNarrow = std::int64_t{1} << 32;
   return at < kNarrow && cols < kNarrow
@@ -16,7 +16,7 @@ __device__ __forceinline__ std::int64_t column_of(std::int64_t at, std::int64_t 
              : at % cols;
 }
 
-// Fills `out` with the bias of the `kLanes` columns of vector `p` of a period.
+// Loads the bias of the `kLanes` columns of vector `p` of a period.
 template <class T>
 __device__ __forceinline__ void load_bias(Accumulator<T> (&out)[kLanes<T>],
                                           const T* __restrict__ bias, std::int64_t p,
@@ -43,9 +43,9 @@ namespace fusedops::kernels {
 // give another wheel.
 namespace bias_act_backward_detail {
 
-// First stage: every block writes grad_x of its tile and one row of partial column sums, a period
-// wide. A period is `cols` times a whole number, so the rows of all blocks together are a
-// contiguous [n, cols] matrix. The gradients of the last elements, fewer than a vector, follow it.
+// First stage: each block writes grad_x of its tile and one row of partial column sums, a period
+// wide. A period is a multiple of `cols`, so the rows of all blocks together are a contiguous [n,
+// cols] matrix. The gradients of the last elements, fewer than a vector, follow it.
 template <class T, class Act, int kInFlight>
 __global__ void __launch_bounds__(kSumThreads)
     backward_kernel(T* __restrict__ grad_x, Accumulator<T>* __restrict__ partial,

@@ -8,10 +8,11 @@
 namespace fusedops {
 
 constexpr int kSumThreads =
-    256;  // of a block: more rows are summed before a partial sum is written
+    256;  // threads of a block: many, so that many rows are summed before a partial sum is written
 
-// Few enough blocks that the partial sums are a small part of the traffic, enough to fill any GPU;
-// the same on every GPU, so that the sum's bits are too.
+// The tiling of the first stage. The blocks are few enough that the partial sums are a small part
+// of the traffic, and enough to fill any GPU. They are the same on every GPU, so that the sum's
+// bits are too.
 inline Tiling sum_tiling(std::int64_t rows, std::int64_t cols, const void* bias, int lanes) {
   constexpr std::int64_t kBlocks = 1024;
   constexpr std::int64_t kLeastSteps = 8;
@@ -21,9 +22,9 @@ inline Tiling sum_tiling(std::int64_t rows, std::int64_t cols, const void* bias,
   return with_steps(t, static_cast<int>(std::max(steps, kLeastSteps)));
 }
 
-// Adds the sums of the threads of a block that have the same columns, those of one threadIdx.x, and
-// writes the first `count` of the totals to `partial`. `shared` has room for kSumThreads vectors;
-// all threads of the block take part.
+// Adds the sums of the block's threads that have the same columns, which means the same
+// threadIdx.x. Writes the first `count` totals to `partial`. `shared` has room for kSumThreads
+// vectors. All threads of the block must call it.
 template <class A, int V>
 FUSEDOPS_DEVICE void sum_block(A* __restrict__ partial, const A (&sum)[V], A* shared, int count) {
   const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
@@ -47,7 +48,7 @@ namespace column_sum_detail {
 constexpr int kColumns = 32;  // of a block
 constexpr int kRows = 8;
 
-// The sum of each column of the [rows, cols] partial sums, and of the `tail` values after them, the
+// The sum of each column of the [rows, cols] partial sums and of the `tail` values after them, the
 // first of which belongs to column `tail_column`.
 template <class T>
 __global__ void __launch_bounds__(kColumns* kRows)
@@ -78,8 +79,8 @@ __global__ void __launch_bounds__(kColumns* kRows)
 
 }  // namespace column_sum_detail
 
-// Rows that lie as whole vectors along a period (tiling.h) are partial sums of `cols` columns each;
-// `tail` more values, from `tail_column` on, follow them.
+// The second stage. Rows of partial sums that are one period (tiling.h) wide are read as rows of
+// `cols` columns. `tail` more values follow them, from column `tail_column` on.
 template <class T>
 gpu::Status column_sum(T* out, const Accumulator<T>* partial, std::int64_t rows, std::int64_t cols,
                        int tail, std::int64_t tail_column, gpu::Stream stream) {

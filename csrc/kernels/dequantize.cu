@@ -10,11 +10,11 @@ namespace fusedops::kernels {
 // give another wheel.
 namespace dequantize_detail {
 
-// Groups of a scale each, `size` elements long.
+// Groups of `size` elements; each group has a scale.
 struct Groups {
   std::int64_t size;
-  std::int64_t last;  // the number of the last one
-  bool narrow;        // there are less than 2^31 elements
+  std::int64_t last;  // number of the last group
+  bool narrow;        // there are fewer than 2^31 elements
   Divisor by;
 
   Groups(std::int64_t elements, std::int64_t size)
@@ -31,10 +31,10 @@ struct Groups {
   static constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 1;
 };
 
-// A run of elements much shorter than 2^31: which scale each has.
+// The scales of a run of elements that is much shorter than 2^31.
 struct Run {
-  const float* scales;  // of its first element's group and of those that follow
-  unsigned left;        // its elements in that group
+  const float* scales;  // the scales from the first element's group on
+  unsigned left;        // elements of the run in that group
   Divisor by;
 
   FUSEDOPS_DEVICE Run(const Groups& groups, const float* scale, std::int64_t start, int length)
@@ -51,10 +51,12 @@ struct Run {
   FUSEDOPS_DEVICE float scale_of(unsigned element) const { return scales[group_of(element)]; }
 };
 
-// The weight in the lowest bits. 2^23 and an integer is a float with that integer for lowest bits.
+// The weight in the lowest bits. 2^23 plus an integer is a float with that integer in its lowest
+// bits.
 template <int kBits>
 FUSEDOPS_DEVICE float value_of(unsigned bits) {
-  constexpr unsigned kSign = 1u << (kBits - 1);  // turned over, two's complement counts from 0
+  constexpr unsigned kSign =
+      1u << (kBits - 1);  // flipping it turns two's complement into an offset
   const unsigned counted = (bits & (2 * kSign - 1)) ^ kSign;
   return math::from_bits(0x4b000000u | counted) - (0x1p23f + kSign);
 }
@@ -105,7 +107,7 @@ __global__ void __launch_bounds__(kThreads)
       store(to + start + at, narrow<T>(out));
     }
   }
-  // The last elements, fewer than a vector; groups are counted from the end.
+  // The last elements, fewer than a vector. Their groups are counted from the end.
   const std::int64_t at = elements / V * V + threadIdx.x;
   if (blockIdx.x == 0 && at < elements) {
     const unsigned bits = from[at * kBits / 8] >> (at * kBits % 8);

@@ -7,13 +7,13 @@
 namespace fusedops::kernels {
 
 struct Dequantize {
-  DType dtype;  // of the result: float32, float16 or bfloat16
+  DType dtype;  // dtype of the result: float32, float16 or bfloat16
   bool packed;  // two 4-bit values a byte, the lower bits first; else int8
   std::int64_t elements;
-  std::int64_t group;  // neighbouring elements of one scale, at least 1
+  std::int64_t group;  // neighbouring elements that share a scale, at least 1
 };
 
-// weight and result are contiguous and lie on 16 bytes; there is an element.
+// weight and result are contiguous and start on 16 bytes. There is at least one element.
 gpu::Status dequantize(const Dequantize& call, void* result, const void* weight, const float* scale,
                        gpu::Stream stream);
 

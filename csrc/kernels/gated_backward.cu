@@ -37,7 +37,7 @@ FUSEDOPS_DEVICE void gradients(const Act& act, Accumulator<T> (&out)[2][kLanes<T
   });
 }
 
-// Rows of whole vectors and no bias. A thread has the same columns of both halves.
+// For rows of whole vectors and no bias. A thread has the same columns of both halves.
 template <class T, class Act>
 __global__ void __launch_bounds__(kThreads)
     whole_rows_kernel(T* __restrict__ grad_x, const T* __restrict__ grad, const T* __restrict__ x,
@@ -55,15 +55,15 @@ __global__ void __launch_bounds__(kThreads)
   store(grad_x + second, narrow<T>(out[1]));
 }
 
-// The same with a bias that is aligned too: a thread walks down the rows, and its block writes a
-// row of partial column sums, [2 cols].
+// For rows of whole vectors and an aligned bias. A thread walks down the rows, and its block writes
+// a row of partial column sums, [2 cols].
 template <class T, class Act>
 __global__ void __launch_bounds__(kSumThreads)
     whole_rows_sum_kernel(T* __restrict__ grad_x, Accumulator<T>* __restrict__ partial,
                           const T* __restrict__ grad, const T* __restrict__ x,
                           const T* __restrict__ bias, const Tiling t) {
   using A = Accumulator<T>;
-  constexpr int V = kLanes<T>, kInFlight = 2;  // rows
+  constexpr int V = kLanes<T>, kInFlight = 2;  // rows in flight
   const unsigned group = blockIdx.x / t.col_tiles;
   const std::int64_t p =
       static_cast<std::int64_t>(blockIdx.x % t.col_tiles) * blockDim.x + threadIdx.x;
@@ -111,8 +111,8 @@ __global__ void __launch_bounds__(kSumThreads)
   }
 }
 
-// Any number of columns, and a bias. A thread has the same columns of both halves, and walks down
-// the rows; where there is a bias, its block writes a row of partial column sums, [2 cols].
+// For any number of columns, with or without a bias. A thread has the same columns of both halves
+// and walks down the rows. With a bias, its block writes a row of partial column sums, [2 cols].
 template <class T>
 __global__ void __launch_bounds__(kSumThreads)
     any_rows_kernel(const Gates gates, T* __restrict__ grad_x, Accumulator<T>* __restrict__ partial,
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(kSumThreads)
       V * overlapping_vector(static_cast<std::int64_t>(blockIdx.x % t.col_tiles) * blockDim.x +
                              threadIdx.x);
   const int count = c < 0 || c >= cols ? 0 : static_cast<int>(cols - c < V ? cols - c : V);
-  const bool inside = c >= V && c + 2 * V <= cols;  // the vectors around it are in the row
+  const bool inside = c >= V && c + 2 * V <= cols;  // the aligned vectors around it lie in the row
   Vector<T> b[2] = {};
 #pragma unroll
   for (int i = 0; i < V; ++i) {
@@ -179,8 +179,8 @@ __global__ void __launch_bounds__(kSumThreads)
   }
 }
 
-// Of the threads of any_rows_kernel over the rows: to its tile() a thread is a vector. A thread
-// takes several rows, which its columns cost it once, where there are enough.
+// How any_rows_kernel's threads are laid over the rows. tile() takes a thread for a vector. If
+// there are enough rows, a thread takes several: the work for its columns is then done once.
 template <class T>
 Tiling backward_tiling(const Gated& call, bool bias) {
   constexpr std::int64_t kSmall = std::int64_t{1} << 18;  // vectors, 4 MiB
@@ -190,7 +190,7 @@ Tiling backward_tiling(const Gated& call, bool bias) {
   return with_steps(t, t.vectors < kSmall ? 1 : 4);
 }
 
-// Of whole_rows_sum_kernel, of rows of whole vectors.
+// How whole_rows_sum_kernel's threads are laid over rows of whole vectors.
 template <class T>
 Tiling whole_tiling(const Gated& call, const T* bias) {
   return sum_tiling(call.rows, call.cols, bias, kLanes<T>);
@@ -244,7 +244,7 @@ std::int64_t gated_backward_scratch(const Gated& call) {
   const gpu::Status status = with_type(call.dtype, [&](auto type) {
     using T = typename decltype(type)::T;
     if (call.rows == 0) return gpu::kSuccess;
-    // Which of the kernels it is depends on where the bias lies.
+    // The alignment of the bias decides which kernel runs, so this is enough for both.
     const unsigned groups = std::max(backward_tiling<T>(call, true).row_groups,
                                      whole_tiling<T>(call, nullptr).row_groups);
     bytes = std::int64_t{groups} * 2 * call.cols * static_cast<int>(sizeof(Accumulator<T>));

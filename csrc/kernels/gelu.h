@@ -1,8 +1,8 @@
 // GELU, Gaussian error linear units (Hendrycks & Gimpel 2016), and its derivative.
 //
-// Tanh form: y = 0.5 v (1 + tanh u) = v / (1 + 2^q), u = sqrt(2/pi) (v + 0.044715 v^3),
-// q = -2 u log2(e). Written with the quotient it has no cancellation for negative v, and -inf gives
-// the limit, -0, where the product form gives NaN.
+// Tanh form: y = 0.5 v (1 + tanh u) = v / (1 + 2^q), u = sqrt(2/pi) (v + 0.044715 v^3), q = -2 u
+// log2(e). The quotient has no cancellation for negative v. -inf gives the limit, -0, where the
+// product gives NaN.
 #pragma once
 
 #include <cmath>
@@ -17,20 +17,20 @@ constexpr double kSlope = 1.5957691216057307;        // 2 sqrt(2/pi)
 constexpr double kSlopeCubic = 0.21406444881780074;  // 3 * 0.044715 kSlope
 constexpr double kInvSqrt2Pi = 0.3989422804014327;
 
-// For 16-bit results. At the bound 2^q is inf already, so the result is -0 there and below.
+// For 16-bit results. At the bound 2^q is already inf, so the result is -0 there and below.
 FUSEDOPS_DEVICE float tanh_form_fast(float x) {
   const float v = math::max_keeping_nan(x, -12.0f);
   return logistic::weigh_fast(v, v * fmaf(kCubic, v * v, kLinear));
 }
 
 // For float32 results: within 2 ulp. q reaches 155, so the rounding errors of p = q / v are carried
-// along: kLinear and kCubic are held in two parts, and the difference of p and its leading part is
-// exact because kLinearHigh has few bits.
+// along: kLinear and kCubic have two parts each, and p minus its leading part is exact because
+// kLinearHigh has few bits.
 FUSEDOPS_DEVICE float tanh_form(float x) {
   constexpr float kLinearHigh = -2.30220794677734375f, kLinearLow = -2.5136697e-07f;
   constexpr float kCubicLow = 2.0161985e-09f;
-  constexpr float kLowest = -10.85f;          // under it y rounds to -0
-  constexpr float kLinearFrom = 5.5f;         // over it y rounds to x
+  constexpr float kLowest = -10.85f;          // below it y rounds to -0
+  constexpr float kLinearFrom = 5.5f;         // above it y rounds to x
   const float v = x < kLowest ? kLowest : x;  // a NaN stays
   const float square = v * v;
   const float square_low = fmaf(v, v, -square);
@@ -46,9 +46,9 @@ FUSEDOPS_DEVICE double tanh_form(double v) {
   return v < -40.0 ? -0.0 : y;
 }
 
-// The lower tail of the standard normal distribution at -|v|, and exp(-v^2 / 2). The tail is the
-// second times a polynomial in 1 / (1 + 0.3 |v|), fitted for |v| <= 14: relative error 8.4e-8. The
-// rounding errors of the exponent are carried along, so it holds in the far tail too.
+// The lower tail of the standard normal distribution at -|v|, and exp(-v^2 / 2), the bell. The tail
+// is the bell times a polynomial in 1 / (1 + 0.3 |v|), fitted for |v| <= 14: relative error 8.4e-8.
+// The rounding errors of the exponent are carried along, so this holds in the far tail too.
 struct NormalTail {
   float tail;
   float bell;
@@ -121,7 +121,7 @@ FUSEDOPS_DEVICE double tanh_form_slope(double x) {
   return logistic::slope(v, e, 1.0 / (1.0 + e), kSlope + kSlopeCubic * v * v);
 }
 
-// dy/dv of the erf form, from the tail and the bell at v.
+// dy/dv of the erf form, from tail and bell at v.
 FUSEDOPS_DEVICE float erf_form_slope(float v, const NormalTail& at) {
   return (v < 0.0f ? at.tail : 1.0f - at.tail) + v * float(kInvSqrt2Pi) * at.bell;
 }

@@ -1,4 +1,4 @@
-// y = f(x weight + bias) for few rows of x, where reading the weight is what takes time.
+// A skinny GEMM: y = f(x weight + bias) for few rows of x. Its time is the time to read the weight.
 #pragma once
 
 #include "kernels/types.h"
@@ -9,15 +9,15 @@ namespace fusedops::kernels {
 constexpr int kSkinnyRows = 16;  // of x, at most
 
 struct GemmSkinny {
-  DType dtype;            // of x, bias, y, and of the weight but where it is int8
+  DType dtype;            // dtype of x, bias, y, and of the weight unless that is int8
   Activation activation;  // f
-  bool gated;             // the halves of v = x weight + bias give y = v1 f(v2)
+  bool gated;             // y = v1 f(v2), where v1 and v2 are the halves of v = x weight + bias
   std::int64_t rows;
   std::int64_t inner;
-  std::int64_t cols;    // of y; weight and bias have twice as many where it is gated
-  bool by_columns;      // neighbours in the weight's memory are of one column, else of one row
-  std::int64_t pitch;   // elements of the weight from a column, or a row, to the next
-  std::int64_t groups;  // of rows of an int8 weight that have a scale each; 0 for no int8
+  std::int64_t cols;    // columns of y; a gated call's weight and bias have twice as many
+  bool by_columns;      // the weight's columns are contiguous in memory, else its rows
+  std::int64_t pitch;   // elements from one column of the weight (or row) to the next
+  std::int64_t groups;  // groups of rows of an int8 weight, each with a scale; 0 for no int8
 };
 
 struct GemmSkinnyTensors {
@@ -28,10 +28,10 @@ struct GemmSkinnyTensors {
   const void* scales;  // float32 [groups]
 };
 
-// Whether there is a kernel for the call on the current GPU that beats the library's.
+// Whether a kernel supports the call on the current GPU and beats the BLAS library.
 bool gemm_skinny_takes(const GemmSkinny& call, const GemmSkinnyTensors& tensors);
 
-// The sum is taken in float32, in an order that depends on the shape and the kind of GPU, and y
+// The sum is taken in float32, in an order that depends on the shape and on the kind of GPU. y is
 // rounded once.
 gpu::Status gemm_skinny(const GemmSkinny& call, const GemmSkinnyTensors& tensors,
                         gpu::Stream stream);

@@ -1,5 +1,6 @@
-// What the kernels of gemm_skinny share: a cluster of blocks computes some columns of y, and the
-// blocks and their warps share the sums.
+// What the skinny GEMM kernels share. A cluster of blocks computes some columns of y; its blocks
+// and their warps divide the sums among them. Signed bytes become 16-bit floating point numbers,
+// exactly.
 #pragma once
 
 #include "kernels/activation.cuh"
@@ -13,20 +14,20 @@
 
 namespace fusedops::int8 {
 
-// Two of the four bytes of a word, the first or the last two, as a word of two elements of T.
+// Two of the four bytes of a word, the first two or the last two, as a word with two elements of T.
 template <class T>
 FUSEDOPS_DEVICE unsigned pair(unsigned bytes, bool last) {
   unsigned out;
   if constexpr (std::is_same_v<T, half>) {
-    // 0x6400 is 1024, and its lowest bit is worth 1. Each byte is made more by 128.
+    // 0x6400 is 1024 as half, and its lowest bit counts 1. Adding 128 makes each byte unsigned.
     const unsigned bits = __byte_perm(bytes ^ 0x80808080u, 0x64646464u, last ? 0x4342 : 0x4140);
     half2 value;
     memcpy(&value, &bits, sizeof(bits));
     value = __hsub2(value, __float2half2_rn(1024.0f + 128.0f));
     memcpy(&out, &value, sizeof(out));
   } else {
-    // 0x4300 is 128, 0x4380 is 256, and the lowest bit of both is worth 1 or 2: the byte's lower
-    // seven bits give 128 more than they are worth, its sign 128 or 256.
+    // 0x4300 is 128 and 0x4380 is 256 as bfloat16; their lowest bits count 1 and 2. The byte's
+    // lower seven bits give 128 plus their value, and its sign gives 128 or 256.
     const unsigned bits = __byte_perm(bytes, 0x43434343u, last ? 0x4342 : 0x4140);
     const unsigned lower = bits & 0xff7fff7fu, sign = bits & 0xff80ff80u;
     gpu::bfloat162 one, other;
@@ -38,7 +39,7 @@ FUSEDOPS_DEVICE unsigned pair(unsigned bytes, bool last) {
   return out;
 }
 
-// The transpose of a [4, 4] matrix of bytes, a row a word.
+// Transposes a [4, 4] matrix of bytes, one row in each word.
 FUSEDOPS_DEVICE void transpose(unsigned (&rows)[4]) {
   const unsigned a = __byte_perm(rows[0], rows[1], 0x5140);
   const unsigned b = __byte_perm(rows[2], rows[3], 0x5140);
@@ -56,28 +57,28 @@ namespace fusedops::kernels::gemm_skinny_detail {
 
 constexpr int kWarps = 8;
 constexpr int kBlock = kWarps * warp::kWidth;
-constexpr int kQuad = 4;  // threads with one g of platform/tensor_core.h
-constexpr int kRows = 8;  // of x, in a tile
+constexpr int kQuad = 4;  // threads with the same g in platform/tensor_core.h
+constexpr int kRows = 8;  // rows of x in a tile
 
 struct Shape {
   std::int64_t cols;    // of y
   std::int64_t all;     // columns of the weight
-  std::int64_t second;  // columns of the weight from the first half of a block's to the second
-  unsigned pitch;       // bytes from a column, or a row, of the weight to the next
+  std::int64_t second;  // columns of the weight between the two halves of a block's columns
+  unsigned pitch;       // bytes from one column of the weight (or row) to the next
   int rows, inner;
   int group;  // rows of an int8 weight that share a scale
   bool gated;
   Activation activation;
 };
 
-// The warps' sums of x weight: of rows of x, and of places: the columns of a block's tiles.
+// The warps' sums of x weight, by row of x and by place. A place is a column of the block's tiles.
 template <int kAllRows, int kPlaces>
 struct Partial {
   float of_warp[kWarps][kAllRows][kPlaces + 1];
 };
 
-// This block's part, in multiples of `unit`, of what the cluster sums over: from `begin` up to
-// `end`.
+// The block's part of the range that the cluster sums over, in multiples of `unit`: from `begin` up
+// to `end`.
 struct Part {
   int begin, end;
 
@@ -89,7 +90,7 @@ struct Part {
   }
 };
 
-// Adds up the warps' sums, as those of warp 0.
+// Adds up the warps' sums, in place of warp 0's.
 template <int kAllRows, int kPlaces>
 FUSEDOPS_DEVICE void add_up(Partial<kAllRows, kPlaces>& partial, int rows) {
 #pragma unroll 1
@@ -102,7 +103,7 @@ FUSEDOPS_DEVICE void add_up(Partial<kAllRows, kPlaces>& partial, int rows) {
   }
 }
 
-// The sum over the cluster's blocks.
+// Adds up the sums of the cluster's blocks.
 FUSEDOPS_DEVICE float total(const float& mine, unsigned blocks) {
   float sum = cluster::read(mine, 0);
 #pragma unroll 1
@@ -126,8 +127,8 @@ FUSEDOPS_DEVICE float activate(Activation activation, float v) {
   }
 }
 
-// Adds up the sums and writes y. `width` columns of y are the cluster's, from `first` on; where it
-// is gated, the places after them are the gates'.
+// Adds up the sums and writes y. The cluster computes `width` columns of y from `first` on. In a
+// gated call the places after them hold the gates.
 template <class T, int kAllRows, int kPlaces>
 __device__ __noinline__ void finish(Partial<kAllRows, kPlaces>& partial, const Shape& shape, T* y,
                                     const T* bias, std::int64_t first, int width) {
@@ -149,7 +150,7 @@ __device__ __noinline__ void finish(Partial<kAllRows, kPlaces>& partial, const S
     const float v = shape.gated ? value(0) * f : f;
     y[row * shape.cols + column] = narrow<T>(v);
   }
-  if (blocks > 1) cluster::sync();  // the others read this block's sums until here
+  if (blocks > 1) cluster::sync();  // the other blocks read this block's sums until here
 }
 
 }  // namespace fusedops::kernels::gemm_skinny_detail

@@ -1,49 +1,49 @@
-// The kernel of gemm_skinny for a weight whose columns are contiguous.
+// The skinny GEMM kernel for a weight whose columns are contiguous.
 //
 // Each warp takes every eighth chunk of the block's part of the columns, from memory straight into
-// the tensor cores' operands. The order of a sum is free, so a thread's 16 bytes, neighbours in one
-// column, serve as they are: what platform/tensor_core.h counts as k = 2t, 2t+1, 2t+8, 2t+9 are 4
-// neighbours, of the weight and of x alike.
+// the operands of the tensor cores. A sum may be taken in any order, so a thread's 16 bytes,
+// neighbours in one column, serve as they are: the elements that platform/tensor_core.h numbers k =
+// 2t, 2t+1, 2t+8, 2t+9 are 4 neighbours, of the weight and of x alike.
 #pragma once
 
 #include "kernels/gemm_skinny_block.cuh"
 
 namespace fusedops::kernels::gemm_skinny_detail {
 
-constexpr int kGroup = 8;  // columns of the weight, two groups of which are a tile
+constexpr int kGroup = 8;  // columns of the weight; two groups are a tile
 
-// A layout: tiles of columns and of rows, and steps of 16 bytes of each column in a chunk.
+// A layout: tiles of columns, tiles of rows, and how many times 16 bytes of each column a thread
+// takes in a chunk.
 template <class T_, bool kInt8_, int kTiles_, int kRowTiles_, int kSteps_>
 struct ByColumns {
   using T = T_;
   static constexpr bool kInt8 = kInt8_;
   static constexpr int kTiles = kTiles_, kRowTiles = kRowTiles_, kSteps = kSteps_;
-  static constexpr int kResident =
-      kSteps == 1 ? 4 : 2;  // blocks that a multiprocessor has room for
+  static constexpr int kResident = kSteps == 1 ? 4 : 2;  // blocks of a multiprocessor
   static constexpr int kGroups = kTiles * 2, kPlaces = kGroups * kGroup;
-  static constexpr int kElements = kInt8 ? 16 : 8;  // in 16 bytes of a column
-  static constexpr int kXWords = kElements / 8;     // times 16 bytes of x belong to them
-  static constexpr int kChunk = kSteps * kQuad;     // times 16 bytes, of a column
+  static constexpr int kElements = kInt8 ? 16 : 8;  // elements in 16 bytes of a column
+  static constexpr int kXWords = kElements / 8;     // words of 16 bytes of x that go with them
+  static constexpr int kChunk = kSteps * kQuad;     // words of 16 bytes, of a column
 };
 
 template <class L>
 struct Chunk {
-  fetch::Words<4> weight[L::kSteps][L::kGroups];  // column g of each
+  fetch::Words<4> weight[L::kSteps][L::kGroups];  // column g of each group
   fetch::Words<4> x[L::kSteps][L::kRowTiles][L::kXWords];
 };
 
 template <class L>
 using Sums = float[L::kTiles][L::kRowTiles][4];
 
-// A thread's way through its operands, a chunk at a time.
+// A thread's position in its operands. It moves by chunks.
 template <class L>
 struct Source {
-  static constexpr int kXBytes = 16 * L::kXWords;  // that go with 16 bytes of a column
+  static constexpr int kXBytes = 16 * L::kXWords;  // bytes of x that go with 16 bytes of a column
 
   const char* columns[L::kGroups];
   const char* rows[L::kRowTiles];
   bool in_x[L::kRowTiles];
-  int left;  // vectors of 16 bytes of a column, from here on
+  int left;  // words of 16 bytes of a column that are left from here on
 
   FUSEDOPS_DEVICE Source(const Shape& shape, const void* x, const void* weight, std::int64_t first,
                          const Part& part) {
@@ -53,7 +53,7 @@ struct Source {
 #pragma unroll
     for (int i = 0; i < L::kGroups; ++i) {
       const std::int64_t column = first + i / L::kTiles * shape.second + i % L::kTiles * kGroup + g;
-      // One that is not there is read as the last; what comes of it is dropped.
+      // A missing column is read as the last one; its result is dropped.
       columns[i] = static_cast<const char*>(weight) + at * std::int64_t{16} +
                    (column < shape.all ? column : shape.all - 1) * std::int64_t{shape.pitch};
       fetch::make_opaque(columns[i]);
@@ -68,7 +68,7 @@ struct Source {
     }
   }
 
-  // What `read` reads of the weight first.
+  // Prefetches the weight's bytes that `read` reads first.
   FUSEDOPS_DEVICE void ask_for() const {
 #pragma unroll
     for (int step = 0; step < L::kSteps; ++step) {
@@ -79,7 +79,7 @@ struct Source {
     }
   }
 
-  // What is `ahead` chunks on, with zeros for what is not there.
+  // Reads the chunk that is `ahead` chunks on, with zeros past the end.
   FUSEDOPS_DEVICE void read(Chunk<L>& to, int ahead) const {
 #pragma unroll
     for (int step = 0; step < L::kSteps; ++step) {
@@ -107,7 +107,7 @@ struct Source {
   }
 };
 
-// c += what 16 bytes of columns g and g + 8 and as many elements of row g give.
+// c += the product of 16 bytes of columns g and g + 8 with as many elements of row g.
 template <class L>
 FUSEDOPS_DEVICE void multiply_add(float (&c)[4], const fetch::Words<4>& low,
                                   const fetch::Words<4>& high,
@@ -160,7 +160,7 @@ __device__ __forceinline__ void run_by_columns(Shape shape, typename L::T* y,
   using T = typename L::T;
   __shared__ Partial<L::kRowTiles * kRows, L::kPlaces> partial;
   const int warp = threadIdx.x / warp::kWidth, lane = threadIdx.x % warp::kWidth;
-  // Columns of y that a cluster computes.
+  // The columns of y that a cluster computes.
   const int width = shape.gated ? L::kPlaces / 2 : L::kPlaces;
   const std::int64_t first = blockIdx.x / cluster::size() * std::int64_t{width};
   const Part part(shape.inner / L::kElements, L::kChunk);
@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(kBlock, L::kResident)
   if constexpr (tensor_core::kSupported) {
     run_by_columns<L>(shape, y, x, weight, bias, scales);
   } else {
-    gpu::trap();  // gemm_skinny_takes has said no
+    gpu::trap();  // gemm_skinny_takes returns false here
   }
 }
 

@@ -1,8 +1,9 @@
-// The kernel of gemm_skinny for an int8 weight whose rows are contiguous.
+// The skinny GEMM kernel for an int8 weight whose rows are contiguous.
 //
-// As in gemm_skinny_columns.cuh, but here a thread's bytes are neighbours in one row of the weight,
-// so they belong to as many columns; a warp's multiply_add i takes the i-th of each thread. What
-// platform/tensor_core.h counts as k = 2t, 2t+1, 2t+8, 2t+9 are rows 8t .. 8t+3, or 8t+4 .. 8t+7.
+// It works like gemm_skinny_columns.cuh, but a thread's bytes are neighbours in one row of the
+// weight, so they belong to different columns. The warp's multiply_add i takes byte i of each
+// thread. The elements that platform/tensor_core.h numbers k = 2t, 2t+1, 2t+8, 2t+9 are rows 8t ..
+// 8t+3, or 8t+4 .. 8t+7.
 #pragma once
 
 #include "kernels/gemm_skinny_block.cuh"
@@ -12,8 +13,8 @@ namespace fusedops::kernels::gemm_skinny_detail {
 template <class T_>
 struct ByRows {
   using T = T_;
-  static constexpr int kWide = 8, kRowTiles = 2;  // neighbours a thread; tiles of rows of x
-  static constexpr int kWords = kWide / 4;        // that hold the neighbours
+  static constexpr int kWide = 8, kRowTiles = 2;  // neighbours of a thread; tiles of rows of x
+  static constexpr int kWords = kWide / 4;        // words that hold the neighbours
   static constexpr int kPlaces = kWide * 8;       // columns of the weight
   static constexpr int kChunk = 32;               // rows of the weight
 };
@@ -32,7 +33,7 @@ struct RowSource {
   const char* weight;
   const char* rows[L::kRowTiles];
   bool in_x[L::kRowTiles], in_weight;
-  int left;  // rows of the block's part of the weight, from this thread's first on
+  int left;  // rows of the block's part of the weight, from the thread's first row on
   unsigned pitch;
 
   FUSEDOPS_DEVICE RowSource(const Shape& shape, const void* x, const void* weight_,
@@ -54,15 +55,15 @@ struct RowSource {
     }
   }
 
-  // What `read` reads of the weight first.
+  // Prefetches the weight's bytes that `read` reads first.
   FUSEDOPS_DEVICE void ask_for() const {
     if (!in_weight || left <= 0) return;
 #pragma unroll
     for (unsigned i = 0; i < 8; ++i) fetch::into_l2(weight + std::uint64_t{pitch} * i);
   }
 
-  // What is `ahead` chunks on, with zeros for what is not there; `inner` is a multiple of 8, so a
-  // thread has all its rows or none.
+  // Reads the chunk that is `ahead` chunks on, with zeros past the end. `inner` is a multiple of 8,
+  // so a thread has all its rows or none.
   FUSEDOPS_DEVICE void read(RowChunk<L>& to, int ahead) const {
     const bool valid = ahead * L::kChunk < left;
 #pragma unroll
@@ -87,7 +88,7 @@ struct RowSource {
   }
 };
 
-// sums += what rows from `half` on, four of them, give with a thread's elements of x.
+// sums += the product of four rows of the weight, from `half` on, with a thread's elements of x.
 template <class L>
 FUSEDOPS_DEVICE void multiply_add(RowSums<L>& sums, const RowChunk<L>& chunk, int half) {
   using T = typename L::T;
@@ -116,7 +117,7 @@ __device__ __forceinline__ void run_by_rows(Shape shape, typename L::T* y, const
   constexpr int kAllRows = L::kRowTiles * kRows;
   __shared__ Partial<kAllRows, L::kPlaces> partial;
   const int warp = threadIdx.x / warp::kWidth, lane = threadIdx.x % warp::kWidth;
-  // Columns of y that a cluster computes.
+  // The columns of y that a cluster computes.
   const int width = shape.gated ? L::kPlaces / 2 : L::kPlaces;
   const std::int64_t first = blockIdx.x / cluster::size() * std::int64_t{width};
   const Part part(shape.inner, L::kChunk);
@@ -163,7 +164,7 @@ __global__ void __launch_bounds__(kBlock)
   if constexpr (tensor_core::kSupported) {
     run_by_rows<L>(shape, y, x, weight, bias, scales);
   } else {
-    gpu::trap();  // gemm_skinny_takes has said no
+    gpu::trap();  // gemm_skinny_takes returns false here
   }
 }
 

@@ -8,15 +8,15 @@ namespace fusedops::kernels {
 // give another wheel.
 namespace layout_detail {
 
-// What is written at once, of granules read at once.
+// A vector that is written at once, of granules that are read at once.
 template <int kBytes>
 struct alignas(kVectorBytes) Whole {
   Granule<kBytes> granule[kVectorBytes / kBytes];
 };
 
-// Threads: x along the vectors of a padded head, y down the heads. Heads are taken in the order
-// [batch, tokens, heads], as they lie where they are read: what is read may end anywhere in a
-// sector, what is written is whole ones. A thread has kPerThread vectors in flight.
+// Threads: x along the vectors of a padded head, y along the heads. Heads are taken in the order
+// [batch, tokens, heads], as they lie in the input: reads may then end within a sector, while
+// writes are whole sectors. A thread has kPerThread vectors in flight.
 template <int kBytes, int kPerThread>
 __global__ void __launch_bounds__(kThreads)
     pad_kernel(char* to, const char* from, const PadHeads p, unsigned rows, const Divisor heads,
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kThreads)
   overlap::wait_in_turn();
 #pragma unroll
   for (int k = 0; k < kPerThread; ++k) {
-    // Past the end the last head is read again, and not written: a branch would part the loads.
+    // Threads past the last head read it again and do not write. A branch would separate the loads.
     const unsigned row = min(first + k * blockDim.y, rows - 1);
     const unsigned position = heads.quotient(row), head = row - position * heads.by;
     const unsigned sequence = tokens.quotient(position), token = position - sequence * tokens.by;
@@ -65,7 +65,7 @@ gpu::Status launch(const PadHeads& call, void* to, const void* from, gpu::Stream
 using namespace layout_detail;
 
 gpu::Status pad_heads(const PadHeads& call, void* to, const void* from, gpu::Stream stream) {
-  // The lowest bit that any of these has is the widest read.
+  // The lowest bit set in any of these is the widest possible read.
   const auto bits = reinterpret_cast<std::uintptr_t>(from) | call.head_bytes | call.batch_stride |
                     call.token_stride | call.head_stride;
   if (bits % 16 == 0) return launch<16>(call, to, from, stream);

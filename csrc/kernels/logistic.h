@@ -1,4 +1,8 @@
-// SiLU, and the logistic function that SiLU and GELU's tanh form have in common.
+// The logistic function times v, v / (1 + 2^q). SiLU is that, and so is GELU's tanh form. The
+// quotient has no cancellation for negative v.
+//
+// SiLU is v / (1 + exp(-v)) (Hendrycks & Gimpel 2016; Elfwing, Uchibe & Doya 2017). -inf gives the
+// limit, -0.
 #pragma once
 
 #include <cmath>
@@ -7,16 +11,17 @@
 
 namespace fusedops::logistic {
 
-// For 16-bit results: two hardware functions, relative error near 1e-5. Where 2^q is inf the result
-// is 0, with the sign of v.
+// For 16-bit results: two hardware functions, relative error near 1e-5. If 2^q is inf, the result
+// is 0 with the sign of v.
 FUSEDOPS_DEVICE float weigh_fast(float v, float q) {
   return v * math::reciprocal_fast(1.0f + math::exp2_fast(q));
 }
 
 // For float32 results: within 2 ulp of the exact value down to the subnormals, for q = v p up to
-// 157; p in two parts, because an error of half an ulp in q would cost 5 ulp of 2^q there.
+// 157. p has two parts, because an error of half an ulp in q would cost 5 ulp of 2^q.
 FUSEDOPS_DEVICE float weigh(float v, float p, float p_low) {
-  constexpr float kRound = 12582912.0f - 32.0f;  // adding it rounds to an integer n, stored as n-32
+  constexpr float kRound =
+      12582912.0f - 32.0f;  // adding it rounds to an integer n, stored as n - 32
   // q = n + f with |f| <= 1/2, then 2^f by a polynomial (relative error 2^-26.7).
   const float shifted = fmaf(v, p, kRound);
   const float f = fmaf(v, p_low, fmaf(v, p, -(shifted - kRound)));
@@ -35,14 +40,14 @@ FUSEDOPS_DEVICE float weigh(float v, float p, float p_low) {
   return fmaf(fmaf(-denominator, guess, v), inverse, guess) * 0x1p-32f;
 }
 
-// dy/dv of y = v s(u(v)), where s = 1 / (1 + e) and e = exp(-u). 1 - s is taken as e s: the
-// difference would lose its digits where s is near 1. e must be finite.
+// dy/dv of y = v s(u(v)), where s = 1 / (1 + e) and e = exp(-u). 1 - s is computed as e s, because
+// the difference loses its digits where s is near 1. e must be finite.
 template <class A>
 FUSEDOPS_DEVICE A slope(A v, A e, A s, A du) {
   return s + v * s * (e * s) * du;
 }
 
-// Outside the bounds the derivatives are 0 or 1 in every type; a NaN stays.
+// Outside the bounds the derivatives are 0 or 1 in every type. NaN stays NaN.
 template <class A>
 FUSEDOPS_DEVICE A clamp(A v, A bound) {
   return v < -bound ? -bound : (v > bound ? bound : v);
@@ -54,7 +59,7 @@ namespace fusedops::silu {
 
 constexpr float kLog2e = 1.44269502f, kLog2eLow = 1.92596303e-08f;
 
-// For 16-bit results. At the bound 2^q is inf already, so the result is -0 there and below.
+// For 16-bit results. At the bound 2^q is already inf, so the result is -0 there and below.
 FUSEDOPS_DEVICE float value_fast(float x) {
   const float v = math::max_keeping_nan(x, -89.0f);
   return logistic::weigh_fast(v, -kLog2e * v);
@@ -62,8 +67,8 @@ FUSEDOPS_DEVICE float value_fast(float x) {
 
 // For float32 results: within 2 ulp.
 FUSEDOPS_DEVICE float value(float x) {
-  constexpr float kLowest = -108.7f;          // under it y rounds to -0
-  constexpr float kLinearFrom = 18.0f;        // over it y rounds to x
+  constexpr float kLowest = -108.7f;          // below it y rounds to -0
+  constexpr float kLinearFrom = 18.0f;        // above it y rounds to x
   const float v = x < kLowest ? kLowest : x;  // a NaN stays
   const float y = logistic::weigh(v, -kLog2e, -kLog2eLow);
   return x > kLinearFrom ? x : y;

@@ -1,4 +1,4 @@
-// Elements that stay packed, as they are in memory, until they are used.
+// Elements that stay packed, as in memory, until they are used.
 #pragma once
 
 #include "kernels/vector.cuh"
@@ -6,13 +6,13 @@
 
 namespace fusedops {
 
-// A vector as words, for what treats all of its lanes alike. The compiler keeps lanes of 16 bits in
-// a register each.
+// A vector as words, for code that treats all of its lanes alike. The compiler would hold each
+// 16-bit lane in a register of its own.
 struct alignas(kVectorBytes) Packed {
   unsigned word[kVectorBytes / sizeof(unsigned)];
 };
 
-// Of 16-byte aligned data.
+// `data` must start on 16 bytes.
 template <class T>
 FUSEDOPS_DEVICE const Packed* as_packed(const T* data) {
   return reinterpret_cast<const Packed*>(data);
@@ -29,7 +29,7 @@ FUSEDOPS_DEVICE Packed pack(const Vector<T>& vector) {
   return words;
 }
 
-// Of what is read once, beside something that is worth keeping in L1.
+// For data that is read once, so that it does not displace other data from L1.
 FUSEDOPS_DEVICE Packed read_once(const Packed* data) {
   const auto fetched = fetch::once<4>(reinterpret_cast<const char*>(data));
   Packed words;
@@ -37,7 +37,7 @@ FUSEDOPS_DEVICE Packed read_once(const Packed* data) {
   return words;
 }
 
-// What has been made of the words is not kept by the compiler, but made again.
+// Makes the compiler compute values from the words again instead of keeping them.
 FUSEDOPS_DEVICE void forget(Packed& words) {
 #pragma unroll
   for (unsigned& word : words.word) fetch::make_opaque(word);
@@ -60,8 +60,8 @@ FUSEDOPS_DEVICE void widen(Accumulator<T> (&out)[kLanes<T>], const Packed& in) {
   widen(out, vector);
 }
 
-// `kCount` neighbours, of a type that may be narrower or wider than that of the vectors they go
-// with.
+// `kCount` neighbours that go with a vector. Their type M may be narrower or wider than the
+// vector's.
 template <class M, int kCount>
 struct Neighbours {
   static constexpr int kBytes = kCount * sizeof(M);
@@ -81,7 +81,7 @@ struct Neighbours {
     return lanes;
   }
 
-  // Whether they can be read at once.
+  // Whether read() can read them at once.
   FUSEDOPS_DEVICE static bool aligned(const M* data) {
     return reinterpret_cast<std::uintptr_t>(data) % kAlignment == 0;
   }

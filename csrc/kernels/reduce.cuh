@@ -19,7 +19,7 @@ struct Sum {
   }
 };
 
-// Of a number and a NaN it is the number.
+// The maximum of a number and a NaN is the number.
 struct Max {
   template <class T>
   FUSEDOPS_DEVICE static T identity() {
@@ -32,7 +32,7 @@ struct Max {
   }
 };
 
-// Two values that are reduced together: one barrier, not two.
+// Two values that are reduced together, with one barrier instead of two.
 template <class T>
 struct Two {
   T first, second;
@@ -43,12 +43,11 @@ struct Two {
 
 constexpr int kMostWarps = 1024 / warp::kWidth;  // of a block
 
-// Combines the values of the `threads` threads of a block, a multiple of a warp's width, and gives
-// the result to each of them. The fewer kMostThreads says they may be, the
-// fewer steps it takes.
+// Combines the values of the block's `threads` threads, a multiple of a warp's width, and returns
+// the result in each of them. A smaller kMostThreads takes fewer steps.
 //
-// `shared` is room for kMostWarps values. It may be written again after the block's next barrier,
-// so two reductions in turn need two of them and no barrier of their own.
+// `shared` has room for kMostWarps values. It may be written again after the block's next barrier:
+// two reductions in a row need two such arrays and no barrier of their own.
 template <class Op, int kMostThreads = kMostWarps * warp::kWidth, class T>
 FUSEDOPS_DEVICE T reduce_block(T value, int threads, T* shared) {
   constexpr int kWarps = kMostThreads / warp::kWidth;
@@ -62,9 +61,9 @@ FUSEDOPS_DEVICE T reduce_block(T value, int threads, T* shared) {
   return warp::reduce(value, kWarps, Op{});
 }
 
-// Combines one value of each block of a cluster, up to 8, and gives the result to all threads.
-// `shared` is room for one value, the same in each block; it may be written, and the block may end,
-// after the cluster's next barrier.
+// Combines one value of each block of a cluster of up to 8 blocks, and returns the result in all
+// threads. `shared` has room for one value, at the same place in each block. It may be written, and
+// the block may end, after the cluster's next barrier.
 template <class Op>
 FUSEDOPS_DEVICE float reduce_cluster(float value, float* shared) {
   constexpr unsigned kMostBlocks = 8;
@@ -75,10 +74,9 @@ FUSEDOPS_DEVICE float reduce_cluster(float value, float* shared) {
   return warp::reduce(value, kMostBlocks, Op{});
 }
 
-// Combines the values of the `threads` threads of a row, threadIdx.x from 0 on, and gives the
-// result to each of them. Either `threads` is a power of two up to the width of a warp, and a block
-// has any number of such rows that fill its warps; or it is as reduce_block says, and the block is
-// one row.
+// Combines the values of the `threads` threads of a row, threadIdx.x from 0 on, and returns the
+// result in each of them. Either `threads` is a power of two up to a warp's width, and such rows
+// fill the block's warps; or the block is one row, with threads as reduce_block requires.
 template <class Op, class T>
 FUSEDOPS_DEVICE T reduce_row(T value, int threads, T* shared) {
   return threads > warp::kWidth ? reduce_block<Op>(value, threads, shared)

@@ -20,7 +20,7 @@ struct BiasResidual {
   }
 };
 
-// Of hidden, residual and attention; of final_bias and attention_bias.
+// The inputs are hidden, residual and attention; the rows final_bias and attention_bias.
 template <class T>
 struct BlockSum {
   using A = Accumulator<T>;
@@ -39,7 +39,7 @@ struct BlockSum {
   }
 };
 
-// Of the residual and the output; of the coefficients of each.
+// The inputs are the residual and the output; the rows are their coefficients.
 template <class T>
 struct Mixture {
   using A = Accumulator<T>;
@@ -53,7 +53,7 @@ struct Mixture {
   }
 };
 
-// The pointers as the type's.
+// The pointer with its element type.
 template <class T>
 const T* as(const void* data) {
   return static_cast<const T*>(data);

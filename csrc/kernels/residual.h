@@ -12,8 +12,8 @@ struct Matrices {
   std::int64_t cols;
 };
 
-// All matrices are contiguous [rows, cols], all rows [cols], and none may be empty; `out` starts on
-// 16 bytes.
+// All matrices are contiguous [rows, cols], and all rows are [cols]. None may be empty. `out`
+// starts on 16 bytes.
 
 // out = x + bias + residual
 gpu::Status bias_residual(const Matrices& call, void* out, const void* x, const void* residual,

@@ -7,7 +7,7 @@
 namespace fusedops::kernels {
 namespace rotary_detail {
 
-// A dimension of one element is not stepped along.
+// Strides, with 0 for dimensions of size 1: those do not limit the alignment.
 inline HeadStrides steps(const HeadStrides& strides, const Rotary& call, std::int64_t heads) {
   return {call.batch > 1 ? strides.batch : 0, call.tokens > 1 ? strides.token : 0,
           heads > 1 ? strides.head : 0};
@@ -18,7 +18,7 @@ inline bool in_pieces(const void* data, const HeadStrides& strides, int lanes, i
          strides.token % lanes == 0 && strides.head % lanes == 0;
 }
 
-// Whether every head divides into pieces of `lanes` elements that lie on as many bytes.
+// Whether every head divides into aligned pieces of `lanes` elements.
 inline bool in_pieces(const Rotary& call, int lanes) {
   const int bytes = lanes * element_size(call.dtype);
   const auto fits = [&](const RotarySide& side) {
@@ -29,7 +29,7 @@ inline bool in_pieces(const Rotary& call, int lanes) {
          fits(call.q) && fits(call.k);
 }
 
-// In pieces of `lanes` elements.
+// The layout for pieces of `lanes` elements.
 inline Layout layout_of(const Rotary& call, int lanes) {
   Layout l{};
   const RotarySide* const sides[2] = {&call.q, &call.k};
@@ -48,7 +48,7 @@ inline Layout layout_of(const Rotary& call, int lanes) {
   const std::int64_t past = call.in_place ? 0 : call.head_dim - call.rotary_dim;
   l.rotated = static_cast<unsigned>(call.rotary_dim / (2 * lanes));
   l.units = l.rotated + static_cast<unsigned>(ceil_div(past, 2 * lanes));
-  // An element a piece: the pair lies side by side.
+  // With one element a piece, the pair's elements are neighbours.
   const bool neighbours = lanes == 1 && call.interleaved;
   l.step = neighbours ? 2 : lanes;
   l.partner = static_cast<int>(neighbours ? 1 : call.rotary_dim / 2);
@@ -65,8 +65,8 @@ struct Shape {
   dim3 block;
 };
 
-// A position's heads in as few blocks as hold them, in equal parts; and several positions in a
-// block where they are few.
+// As few blocks as hold a position's heads, in equal parts; several positions in a block if their
+// heads are few.
 inline Shape shape_of(const Layout& l, int heads_in_flight) {
   const std::int64_t across = ceil_div(l.units, kMostSlots);
   const std::int64_t x = ceil_div(l.units, across);
@@ -81,7 +81,7 @@ inline Shape shape_of(const Layout& l, int heads_in_flight) {
 
 template <class T, int V, int kHeads>
 gpu::Status launch(const Rotary& call, gpu::Stream stream) {
-  // Single elements are paired by the layout alone.
+  // Pieces of one element are paired by the layout alone.
   const auto kernel = V > 1 && call.interleaved ? &rotary_kernel<T, V, V != 1, kHeads>
                                                 : &rotary_kernel<T, V, false, kHeads>;
   const Layout l = layout_of(call, V);
@@ -89,9 +89,10 @@ gpu::Status launch(const Rotary& call, gpu::Stream stream) {
   return overlap::launch(kernel, shape.grid, shape.block, stream, l, Divisor(call.tokens));
 }
 
-// 16 bytes at once where all lies on them; else 4, which 16-bit types of an odd number of pairs to
-// a vector still do (rotary_dim 20 and 24 of known models); else an element. Of whole vectors one
-// head a thread is fastest, but for float32, two of which bring a position into one block.
+// Uses pieces of 16 bytes if everything is aligned to them; else of 4 bytes, which suit 16-bit
+// types with an odd number of pairs to a vector (known models have rotary_dim 20 and 24); else of
+// one element. With whole vectors one head a thread is fastest; with float32 two are, because a
+// position then fits into one block.
 template <class T>
 gpu::Status launch_rotary(const Rotary& call, gpu::Stream stream) {
   constexpr int V = kLanes<T>;

@@ -1,4 +1,6 @@
-// The kernel of rotary: a thread rotates the same pairs of several heads at one position.
+// The kernel of rotary: a thread rotates the same pairs in several heads of one position.
+//
+// Its part of a head is a unit: V pairs of elements, in two pieces of V neighbours.
 #pragma once
 
 #include "kernels/rotary.h"
@@ -13,8 +15,8 @@ namespace fusedops::kernels {
 // give another wheel.
 namespace rotary_detail {
 
-// V neighbouring elements, as bytes: were they elements, the compiler would take each apart as it
-// comes, and so wait for one load before the next.
+// V neighbouring elements as bytes. As elements, the compiler would unpack each one when it
+// arrives, and so wait for one load before it starts the next.
 template <class T, int V>
 using Piece = Granule<V* static_cast<int>(sizeof(T))>;
 
@@ -47,13 +49,13 @@ FUSEDOPS_DEVICE Piece<T, V> narrow_piece(const Accumulator<T> (&in)[V]) {
   return out;
 }
 
-// As much of the table as one access of shared memory brings.
+// A part of the table that one access to shared memory reads.
 template <class A, int N>
 struct alignas(N * sizeof(Rotation<A>)) Rotations {
   Rotation<A> rotation[N];
 };
 
-// Which pair of a head is pair j of a unit. Interleaved pairs lie within a piece, so the second
+// The number in the head of a unit's pair j. Interleaved pairs lie within one piece, so the second
 // half of them belongs to the second piece.
 template <int V, bool kInterleaved>
 FUSEDOPS_DEVICE unsigned pair_of(unsigned unit, unsigned j, unsigned rotary_dim) {
@@ -101,25 +103,26 @@ FUSEDOPS_DEVICE void rotate_unit(Piece<T, V>& first, Piece<T, V>& second,
 namespace rotary_detail {
 
 constexpr int kMostThreads = 512;
-constexpr int kMostSlots = 64;  // units times positions of a block: what its table holds
+constexpr int kMostSlots = 64;  // units times positions of a block: the size of its table
 
 template <class Void>
 struct Heads {
-  Void* data;  // where the head of number 0 would lie
+  Void* data;  // where head 0 would lie
   HeadStrides strides;
 };
 
-// The last units of a head, where its elements past rotary_dim are to be copied, do just that.
+// The layout of a launch. If elements past rotary_dim are copied, the last units of a head copy
+// them.
 struct Layout {
-  Heads<const void> from[2];  // of q, then of k
+  Heads<const void> from[2];  // q, then k
   Heads<void> to[2];
   unsigned heads_q;
-  unsigned heads;      // of q and k
+  unsigned heads;      // heads of q and k
   unsigned positions;  // tokens of all sequences
-  unsigned rotated;    // units of a head that turn
-  unsigned units;      // and those that copy
-  int step;            // elements from a turning unit to the next
-  int partner;         // elements from its first piece to its second
+  unsigned rotated;    // units of a head that rotate
+  unsigned units;      // units of a head, with those that copy
+  int step;            // elements from one rotating unit to the next
+  int partner;         // elements from a unit's first piece to its second
   int head_dim;
   int rotary_dim;
   double log2_step;
@@ -137,7 +140,7 @@ FUSEDOPS_DEVICE std::int64_t position_of(const Positions& at, unsigned sequence,
   return position;
 }
 
-// Where the heads of a token lie, numbered through those of q and of k.
+// Where the heads of a token lie. The heads of q and of k are numbered together.
 template <class E>
 struct Token {
   E* start[2];
@@ -162,18 +165,18 @@ struct Token {
   }
 };
 
-// Whether the block is of those that start at once: they may ask for their heads, to L2, before the
-// kernels before this one end.
+// Whether the block is one of the first, which start at once: they may prefetch their heads to L2
+// before the previous kernels end.
 FUSEDOPS_DEVICE bool is_among_first() {
   constexpr unsigned kFirst = 1 << 17;  // threads
   return blockIdx.x * (blockDim.x * blockDim.y * blockDim.z) < kFirst;
 }
 
-// Threads: x along the units of a head, y down the heads, z over positions. A thread has kHeads
+// Threads: x along the units of a head, y along the heads, z along positions. A thread has kHeads
 // heads of one unit and one position in flight. The block computes sine and cosine of its pairs and
-// positions, each once, for all its heads: before other kernels end, what one position rotates a
-// pair by; while the heads come, what this one does. Half of a full multiprocessor at least: more
-// bytes in flight are no faster.
+// positions once for all heads: the angle of one position before the previous kernels end, and that
+// of this position while the heads arrive. Half the threads of a full multiprocessor suffice: more
+// bytes in flight are not faster.
 template <class T, int V, bool kInterleaved, int kHeads>
 __global__ void __launch_bounds__(kMostThreads, FUSEDOPS_FULL_SM(2 * kMostThreads))
     rotary_kernel(const Layout l, const Divisor tokens) {
@@ -193,7 +196,7 @@ __global__ void __launch_bounds__(kMostThreads, FUSEDOPS_FULL_SM(2 * kMostThread
   const bool two = second_at < l.head_dim;
   const unsigned heads = here ? l.heads : 0;
 
-  // Neighbouring units lie side by side, 16 bytes of rotates each, so that banks do not conflict.
+  // Neighbouring units lie side by side with 16 bytes each, so that banks do not conflict.
   auto* const mine = table + threadIdx.z * (V / kTogether) * blockDim.x + threadIdx.x;
   const auto each_pair = [&](const auto& body) {
 #pragma unroll 1

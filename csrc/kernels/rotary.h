@@ -1,4 +1,5 @@
-// Rotary position embedding: pairs of a head's elements turned by an angle of their position.
+// Rotary position embedding: rotates pairs of a head's elements by an angle that depends on the
+// position.
 #pragma once
 
 #include "kernels/types.h"
@@ -6,14 +7,14 @@
 
 namespace fusedops::kernels {
 
-// In elements.
+// Strides in elements.
 struct HeadStrides {
   std::int64_t batch;
   std::int64_t token;
   std::int64_t head;
 };
 
-// q or k. `to` may be `from`.
+// q or k. `to` may be the same memory as `from`.
 struct RotarySide {
   const void* from;
   void* to;
@@ -25,9 +26,9 @@ struct RotarySide {
 // The position of token s of sequence b: offset + counts * s + data[b * batch + s * token].
 struct Positions {
   std::int64_t offset;
-  std::int64_t counts;  // 1 where tokens follow one another, 0 where data has each of them
+  std::int64_t counts;  // 1 if tokens have consecutive positions, 0 if `data` has one for each
   const void* data;     // may be null
-  bool wide;            // of int64, not int32
+  bool wide;            // data is int64, not int32
   std::int64_t batch;
   std::int64_t token;
 };
@@ -35,10 +36,10 @@ struct Positions {
 struct Rotary {
   DType dtype;
   bool interleaved;  // pairs (2i, 2i + 1), else (i, i + rotary_dim / 2)
-  bool inverse;      // turns the other way
-  bool in_place;     // what lies past rotary_dim is not touched
+  bool inverse;      // rotates in the other direction
+  bool in_place;     // elements past rotary_dim are not touched
   std::int64_t batch;
-  std::int64_t tokens;  // of a sequence
+  std::int64_t tokens;  // tokens of a sequence
   std::int64_t head_dim;
   std::int64_t rotary_dim;
   double theta;
@@ -47,7 +48,8 @@ struct Rotary {
   RotarySide k;
 };
 
-// There is a token and a head; elements of a head are neighbours; batch * tokens is under 2^31.
+// There is at least one token and one head. The elements of a head are neighbours. batch * tokens
+// is less than 2^31.
 gpu::Status rotary(const Rotary& call, gpu::Stream stream);
 
 }  // namespace fusedops::kernels

@@ -7,25 +7,25 @@
 
 namespace fusedops {
 
-// An angle by its cosine and sine.
+// A rotation: cosine and sine of its angle.
 template <class A>
 struct alignas(2 * sizeof(A)) Rotation {
   A cos;
   A sin;
 };
 
-// An angle as 2^-64ths of a turn: a whole turn overflows away, so that a position times a frequency
-// loses no digit however large the position is; a float32 angle of 1e5 rad would be off by 4e-3.
+// An angle in units of 2^-64 of a full turn. Full turns overflow, so a position times a frequency
+// loses no digit, however large the position. As float32, an angle of 1e5 rad would be off by 4e-3.
 using Angle = std::uint64_t;
 
-// log2(theta) * -2 / rotary_dim. By way of long double: log2 of a double is GLIBC_2.29's, and the
-// wheel's platform tag would follow.
+// log2(theta) * -2 / rotary_dim. It uses long double, because log2 of a double needs GLIBC_2.29,
+// which would raise the wheel's platform tag.
 inline double log2_step_of(double theta, int rotary_dim) {
   const long double log2 = std::log2(static_cast<long double>(theta));
   return static_cast<double>(log2 * -2 / rotary_dim);
 }
 
-// The angle from one position to the next for pair i, theta^(-2i / rotary_dim) rad; `log2_step` is
+// The angle between two positions for pair i: theta^(-2i / rotary_dim) rad. `log2_step` is
 // log2_step_of theta.
 FUSEDOPS_DEVICE Angle angle_per_position(double log2_step, unsigned i) {
   constexpr double kTurnsPerRad = 0.15915494309189533577;
@@ -33,7 +33,7 @@ FUSEDOPS_DEVICE Angle angle_per_position(double log2_step, unsigned i) {
   return static_cast<Angle>((turns - floor(turns)) * 0x1p64);
 }
 
-// Within an eighth of a turn, by polynomials of minimal error (2e-9).
+// The rotation by an angle within an eighth of a turn, by minimax polynomials (error 2e-9).
 FUSEDOPS_DEVICE Rotation<float> rotation_near_zero(std::int64_t angle, float) {
   const float x = static_cast<float>(angle) * 3.40612158e-19f;  // 2 pi 2^-64
   const float z = x * x;
@@ -50,7 +50,8 @@ FUSEDOPS_DEVICE Rotation<double> rotation_near_zero(std::int64_t angle, double) 
 
 template <class A>
 FUSEDOPS_DEVICE Rotation<A> rotation_by(Angle angle) {
-  const auto quarter = static_cast<unsigned>((angle + (Angle{1} << 61)) >> 62);  // the nearest
+  const auto quarter =
+      static_cast<unsigned>((angle + (Angle{1} << 61)) >> 62);  // the nearest quarter turn
   const auto rest = static_cast<std::int64_t>(angle - (static_cast<Angle>(quarter) << 62));
   const Rotation<A> at = rotation_near_zero(rest, A{});
   const A sin = quarter & 1 ? at.cos : at.sin;

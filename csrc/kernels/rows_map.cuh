@@ -1,14 +1,15 @@
 // Element-wise operators of matrices and rows: out[r, c] = f(matrices at [r, c], rows at [c]).
 //
-// What is computed is a functor F over kInputs matrices and kRows rows, for V columns at once, A
-// being Accumulator<T>:
+// A functor F computes V columns at once from kInputs matrices and kRows rows, where A is
+// Accumulator<T>:
 //   void operator()(A (&out)[V], const A (&in)[kInputs][V], const A (*row)[V]) const
-// with, beside the two counts,
-//   kPitch     a row of a matrix begins kPitch rows of the result after the one before it: 2 where
-//              the matrices are the halves of one;
-//   kOptional  a row may be missing, which counts as zeros;
-//   kLight     the registers of a full multiprocessor do for the arithmetic; where they do not, a
-//              spill costs more than the waiting threads hide.
+// F also defines
+//   kInputs, kRows
+//   kPitch     the rows of a matrix are kPitch rows of the result apart: 2 for the halves of one
+//              matrix, else 1
+//   kOptional  whether a row may be missing; a missing row counts as zeros
+//   kLight     whether the arithmetic fits into the registers of a full multiprocessor; where it
+//              does not, a spill costs more than the waiting threads hide
 #pragma once
 
 #include "kernels/tiling.h"
@@ -17,7 +18,7 @@
 
 namespace fusedops {
 
-// `out` is contiguous and starts on 16 bytes; the others start anywhere.
+// `out` is contiguous and starts on 16 bytes. The inputs and rows may start anywhere.
 template <class T, int kInputs, int kRows>
 struct Operands {
   T* out;
@@ -48,13 +49,14 @@ FUSEDOPS_DEVICE Vector<T> apply(const F& f, const Vectors<T, F::kInputs>& in,
   return narrow<T>(out);
 }
 
-// Whether the next kernel may start early: blocks that allow it are replaced later, which many
-// short ones feel (measured, H200: 1.2 ns a block at least, 20 % behind a copy).
+// Whether the next kernel may start early. Blocks that allow it are replaced later, which slows
+// kernels of many short blocks down (H200: at least 1.2 ns a block, 20 % behind a copy).
 FUSEDOPS_DEVICE bool has_few_blocks() { return gridDim.x * gridDim.y * gridDim.z <= 2048; }
 
-// The usual case, rows of whole aligned vectors, as few instructions as it takes: at 16 bits and
-// one input the GPU has 28 an element before memory is no longer what it waits for. A thread has
-// kAcross vectors of one row in flight, a block's width apart; their rows are asked for first.
+// The usual case: rows of whole aligned vectors, in as few instructions as possible. With one
+// 16-bit input the GPU has time for 28 instructions an element before they take longer than memory.
+// A thread has kAcross vectors of a row in flight, a block's width apart. The rows' vectors are
+// loaded first.
 template <class T, class F, int kAcross>
 __global__ void __launch_bounds__(kThreads, (F::kLight ? FUSEDOPS_FULL_SM(kThreads) : 1))
     whole_rows_kernel(const OperandsOf<T, F> operands, const F f, unsigned rows, unsigned period) {
@@ -93,10 +95,10 @@ __global__ void __launch_bounds__(kThreads, (F::kLight ? FUSEDOPS_FULL_SM(kThrea
   }
 }
 
-// Any number of columns and any alignment of the inputs: the threads walk the vectors of the
-// result. `inside` is how many columns from the V-th on begin a vector that lies, with the next
-// one, in its row; there the aligned vectors around it can be read. `direct`: all inputs lie as the
-// result does. `divisor` is cols, where no element's number needs more than 31 bits.
+// Any number of columns, and inputs of any alignment: the threads walk the vectors of the result.
+// Vectors that begin at one of the `inside` columns from V on lie in their row together with the
+// next vector, so the aligned vectors around them can be read. `direct`: all inputs have the
+// alignment of the result. `divisor` is cols if all indices fit into 31 bits.
 template <class T, class F>
 __global__ void __launch_bounds__(kThreads)
     any_rows_kernel(const OperandsOf<T, F> operands, const F f, std::int64_t elements,
@@ -173,7 +175,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class T>
 constexpr bool kMapsWholeRows = sizeof(T) < 8;
 
-// Whether every row of every operand is there and consists of aligned vectors.
+// Whether every row of every operand is present and consists of aligned vectors.
 template <class T, int kInputs, int kRows>
 bool has_whole_rows(const Operands<T, kInputs, kRows>& operands, std::int64_t rows,
                     std::int64_t cols) {
@@ -184,7 +186,7 @@ bool has_whole_rows(const Operands<T, kInputs, kRows>& operands, std::int64_t ro
   return whole;
 }
 
-// For operands that have whole rows.
+// The operands must have whole rows (has_whole_rows).
 template <class T, class F>
 gpu::Status map_whole_rows(const OperandsOf<T, F>& operands, const F& f, std::int64_t rows,
                            std::int64_t cols, gpu::Stream stream) {
@@ -196,8 +198,8 @@ gpu::Status map_whole_rows(const OperandsOf<T, F>& operands, const F& f, std::in
                            stream, operands, f, static_cast<unsigned>(rows),
                            static_cast<unsigned>(period));
   };
-  // Measured (H200): a single input of 32 bits is up to 3 % faster with two vectors a thread in
-  // large matrices and up to 20 % slower in small ones; nothing else is faster with two.
+  // Measured (H200): with a single 32-bit input, two vectors a thread are up to 3 % faster in large
+  // matrices and up to 20 % slower in small ones. In all other cases one vector is faster.
   if constexpr (F::kInputs == 1 && sizeof(T) == 4) {
     constexpr std::int64_t kLarge = std::int64_t{1} << 18;  // vectors, 4 MiB
     if (rows * period >= kLarge) return launch(std::integral_constant<int, 2>{});
@@ -205,7 +207,7 @@ gpu::Status map_whole_rows(const OperandsOf<T, F>& operands, const F& f, std::in
   return launch(std::integral_constant<int, 1>{});
 }
 
-// Neither rows nor cols may be 0.
+// rows and cols must not be 0.
 template <class T, class F>
 gpu::Status map_any_rows(const OperandsOf<T, F>& operands, const F& f, std::int64_t rows,
                          std::int64_t cols, gpu::Stream stream) {
@@ -222,7 +224,7 @@ gpu::Status map_any_rows(const OperandsOf<T, F>& operands, const F& f, std::int6
                          Divisor(is_narrow(elements) ? cols : 1), inside, direct);
 }
 
-// The fast kernel where it may be.
+// Uses the fast kernel if the operands allow it.
 template <class T, class F>
 gpu::Status map_rows(const OperandsOf<T, F>& operands, const F& f, std::int64_t rows,
                      std::int64_t cols, gpu::Stream stream) {

@@ -1,4 +1,5 @@
-// How the threads of a grid are laid over a contiguous [rows, cols] matrix.
+// How the threads of a grid are laid over a contiguous [rows, cols] matrix: by periods of columns
+// (Tiling), by rows of 32-bit numbers (RowGrid), or with a row for a block's threads (RowBlock).
 #pragma once
 
 #include <algorithm>
@@ -10,10 +11,9 @@
 
 namespace fusedops {
 
-// The matrix is one run of 16-byte vectors. `period` vectors apart, the columns repeat: that is one
-// row when a row holds whole vectors, and as many rows as a vector has lanes when it does not. A
-// thread that steps by whole periods therefore keeps its columns, so it fetches its bias once,
-// whatever `cols` is.
+// The matrix is one run of 16-byte vectors. The columns repeat after `period` vectors: after one
+// row if a row holds whole vectors, else after as many rows as a vector has lanes. So a thread that
+// steps by whole periods keeps its columns, and loads its bias once.
 struct Tiling {
   std::int64_t cols;
   std::int64_t period;   // vectors after which the columns repeat
@@ -33,13 +33,13 @@ struct Tiling {
 
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// Threads across a run of `period`: all of it, or equal parts of it rounded to the width of a warp.
+// Threads across `period` vectors: one each, or equal parts that are multiples of a warp's width.
 inline std::int64_t tile_width(std::int64_t period, int threads, int warp) {
   const std::int64_t tiles = ceil_div(period, threads);
   return tiles == 1 ? period : ceil_div(ceil_div(period, tiles), warp) * warp;
 }
 
-// Lays blocks of at most `threads` over the matrix.
+// Lays blocks of at most `threads` threads over the matrix.
 inline Tiling tile(std::int64_t rows, std::int64_t cols, const void* bias, int lanes, int threads,
                    int warp) {
   Tiling t{};
@@ -60,7 +60,7 @@ inline Tiling tile(std::int64_t rows, std::int64_t cols, const void* bias, int l
   return t;
 }
 
-// Each thread walks `steps` periods; as many blocks as that needs.
+// Lets each thread walk `steps` periods, in as many blocks as that needs.
 inline Tiling with_steps(Tiling t, int steps) {
   t.steps = steps;
   t.row_groups = static_cast<unsigned>(
@@ -69,15 +69,15 @@ inline Tiling with_steps(Tiling t, int steps) {
 }
 
 struct RowBlock {
-  std::int64_t threads;  // of a row: a power of two up to a warp's width, or whole warps
+  std::int64_t threads;  // threads of a row: a power of two up to a warp's width, or whole warps
   std::int64_t rows;
 
   std::int64_t blocks(std::int64_t of_rows) const { return ceil_div(of_rows, rows); }
   dim3 dim() const { return dim3(static_cast<unsigned>(threads), static_cast<unsigned>(rows)); }
 };
 
-// For rows that need `threads` threads, as many of them in a block as `most` threads are for. Rows
-// wider than a warp have a block each.
+// A block for rows that need `threads` threads, with as many rows as fit into `most` threads. A row
+// wider than a warp has a block of its own.
 inline RowBlock row_block(std::int64_t threads, std::int64_t most) {
   std::int64_t width = 1;
   while (width < threads && width < warp::kWidth) width *= 2;
@@ -89,8 +89,8 @@ __host__ __device__ constexpr bool is_narrow(std::int64_t size) {
   return size < (std::int64_t{1} << 31);
 }
 
-// Threads of a block where `threads` are wanted in all: fewer where there would be fewer blocks
-// than four for each multiprocessor of a large GPU.
+// Threads of a block if `threads` are needed in all: fewer if a large GPU had less than four blocks
+// a multiprocessor otherwise.
 inline int block_threads(std::int64_t threads) {
   constexpr int kBlocks = 512;
   int block = kThreads;
@@ -98,14 +98,15 @@ inline int block_threads(std::int64_t threads) {
   return block;
 }
 
-// Threads lie along x in a row and along y down the rows. Blocks do too; where y's limit is too
-// little for the rows, z goes on: the row of a thread is
+// A grid over rows of whole vectors, for kernels that count in 32 bits. Threads lie along x in a
+// row and along y down the rows, and so do blocks. If y's limit is too small for the rows, z
+// continues. The row of a thread is
 //   (blockIdx.z * gridDim.y + blockIdx.y) * blockDim.y + threadIdx.y.
 struct RowGrid {
   dim3 blocks, threads;
 };
 
-// For rows of `period` vectors, of which a thread takes `across`, a block's width apart.
+// A grid for rows of `period` vectors. A thread takes `across` vectors, a block's width apart.
 inline RowGrid row_grid(std::int64_t rows, std::int64_t period, int across) {
   constexpr std::int64_t kMostY = 65535;
   const std::int64_t needed = ceil_div(period, across);
@@ -118,8 +119,9 @@ inline RowGrid row_grid(std::int64_t rows, std::int64_t period, int across) {
           dim3(static_cast<unsigned>(width), static_cast<unsigned>(height))};
 }
 
-// A multiplication and a shift instead of a division (Granlund & Montgomery, "Division by invariant
-// integers using multiplication", 1994). Of numbers under 2^31, by one from 1 to 2^31 - 1.
+// Division by a number known at launch: a multiplication and a shift (Granlund & Montgomery,
+// "Division by invariant integers using multiplication", 1994). It divides numbers under 2^31, by 1
+// to 2^31 - 1.
 struct Divisor {
   unsigned by, factor, shift;
 

@@ -6,17 +6,17 @@
 
 namespace fusedops {
 
-// How a row of a contiguous matrix that starts on 16 bytes splits into whole vectors of the matrix
-// and single elements before and after them, its edges.
+// How a row of a contiguous matrix splits into whole aligned vectors and single elements before and
+// after them, its edges. The matrix starts on 16 bytes.
 //
-// The columns of vector v begin at V v + head, so a tensor [cols] is read there as a shifted pair
-// of its own vectors, v and v + 1 (joined). Where head is not 0 the last vector of a row is
-// left to the edges, and v + 1 then always lies inside.
+// The columns of vector v begin at V v + head. So a [cols] tensor is read there as the pair of its
+// own vectors v and v + 1, shifted (joined). If head is not 0, the last vector of a row is left to
+// the edges, so v + 1 always lies inside.
 template <class Index>
 struct SpanOf {
   int head;       // elements before the first vector, fewer than a vector
   int edges;      // elements outside the vectors, fewer than two vectors
-  Index vectors;  // whole ones
+  Index vectors;  // whole vectors
 
   // The column of edge e.
   template <int V>
@@ -26,7 +26,7 @@ struct SpanOf {
 };
 using Span = SpanOf<std::int64_t>;
 
-// Of a row whose first element is number `first` of memory that starts on 16 bytes.
+// The span of a row whose first element has index `first` in memory that starts on 16 bytes.
 template <int V, class Index>
 FUSEDOPS_DEVICE SpanOf<Index> span_at(std::int64_t first, Index cols) {
   const int head = static_cast<int>(-first & (V - 1));
@@ -40,13 +40,14 @@ FUSEDOPS_DEVICE Span span_of(std::int64_t row, std::int64_t cols) {
   return span_at<V>(row * cols, cols);
 }
 
-// The same for rows of whole vectors.
+// The span of a row of whole vectors.
 template <int V>
 FUSEDOPS_DEVICE Span whole_span(std::int64_t cols) {
   return {0, 0, cols / V};
 }
 
-// The vector that starts `bytes` bytes, fewer than a vector's, into the pair of two.
+// The vector that starts `bytes` bytes into a pair of vectors. `bytes` is less than a vector's
+// size.
 template <class T>
 FUSEDOPS_DEVICE Vector<T> joined(const Vector<T>& low, const Vector<T>& high, unsigned bytes) {
   constexpr int kWords = kVectorBytes / static_cast<int>(sizeof(unsigned));
@@ -71,9 +72,9 @@ FUSEDOPS_DEVICE Vector<T> joined(const Vector<T>& low, const Vector<T>& high, un
   return out;
 }
 
-// The vector at `data`: it reads the two aligned ones that it lies in, and nothing after it where
-// it is aligned itself. Both are asked for at once; the second is the first of a neighbouring
-// thread, so it comes from the cache.
+// The vector at `data`. It loads both aligned vectors that contain it, or just one if it is
+// aligned. Both loads start at once. The second vector is also a neighbouring thread's first, so it
+// comes from the cache.
 template <class T>
 FUSEDOPS_DEVICE Vector<T> load_anywhere(const T* __restrict__ data) {
   const unsigned off = static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(data)) % kVectorBytes;
@@ -81,13 +82,12 @@ FUSEDOPS_DEVICE Vector<T> load_anywhere(const T* __restrict__ data) {
   return joined(load(low), load(low + (off == 0 ? 0 : kLanes<T>)), off);
 }
 
-// Threads of a warp that hold vectors which lie side by side and may be off 16 bytes put the
-// aligned vectors of memory together, each from its own and the one before; the first thread of a
-// warp has none before. So warps overlap by one vector, and after a row's last vector comes one
-// more thread, for what is left of it.
+// The threads of a warp hold neighbouring vectors that may not start on 16 bytes. Each thread joins
+// its vector with the one before to an aligned vector of memory. The first thread of a warp has no
+// vector before, so warps overlap by one vector; and one more thread stores the end of a row.
 constexpr int kStoringThreads = warp::kWidth - 1;  // of a warp
 
-// Threads for `vectors` vectors of a row.
+// The threads that a row of `vectors` vectors needs.
 inline std::int64_t overlapping_threads(std::int64_t vectors) {
   return (vectors + 1 + kStoringThreads - 1) / kStoringThreads * warp::kWidth;
 }
@@ -97,8 +97,8 @@ FUSEDOPS_DEVICE std::int64_t overlapping_vector(std::int64_t x) {
   return x / warp::kWidth * kStoringThreads + x % warp::kWidth - 1;
 }
 
-// Stores the vectors that the threads hold of a row of `cols` elements, the thread's from column c
-// on. `data` is the row, the same for all threads of a warp; they all take part.
+// Stores the threads' vectors of a row of `cols` elements; the thread's begins at column c. `data`
+// is the row, and all threads of a warp must pass the same one.
 template <class T>
 FUSEDOPS_DEVICE void store_overlapping(T* __restrict__ data, std::int64_t c, std::int64_t cols,
                                        const Vector<T>& vector) {

@@ -43,7 +43,7 @@ __device__ __forceinline__ Accumulator<T> widen(T value) {
   }
 }
 
-// bfloat16 is the upper half of a float32, so a pair takes one instruction each.
+// bfloat16 is the upper half of a float32, so each element of a pair takes one instruction.
 template <class T>
 __device__ __forceinline__ void widen(Accumulator<T> (&out)[kLanes<T>], const Vector<T>& in) {
   if constexpr (std::is_same_v<T, bfloat16>) {
@@ -71,7 +71,7 @@ __device__ __forceinline__ T narrow(Accumulator<T> value) {
   }
 }
 
-// Pairs are rounded together: one instruction makes two 16-bit values.
+// One instruction rounds a pair to two 16-bit values.
 template <class T>
 __device__ __forceinline__ Vector<T> narrow(const Accumulator<T> (&values)[kLanes<T>]) {
   Vector<T> out;
@@ -99,7 +99,7 @@ __device__ __forceinline__ Vector<T> load(const T* __restrict__ data) {
   return *reinterpret_cast<const Vector<T>*>(data);
 }
 
-// Of memory that the kernel does not write: such loads may pass its stores.
+// For memory that the kernel does not write: the compiler may move such a load past its stores.
 template <class T>
 __device__ __forceinline__ Vector<T> load_read_only(const T* data) {
   const uint4 bits = __ldg(reinterpret_cast<const uint4*>(data));
@@ -115,7 +115,7 @@ __device__ __forceinline__ uint4 bits_of(const Vector<T>& vector) {
   return bits;
 }
 
-// A copy of the lanes may become several stores.
+// One store; an assignment of the lanes may become several.
 template <class T>
 __device__ __forceinline__ void store(T* __restrict__ data, const Vector<T>& vector) {
   *reinterpret_cast<uint4*>(data) = bits_of(vector);
@@ -126,7 +126,7 @@ struct TypeTag {
   using T = Type;
 };
 
-// Calls `body` with the tag of the element type.
+// Calls `body` with the tag of the element type, a TypeTag.
 template <class Body>
 gpu::Status with_type(DType dtype, const Body& body) {
   switch (dtype) {

@@ -3,7 +3,8 @@
 #include "kernels/vector_add.h"
 
 namespace fusedops::kernels {
-// Named: nvcc names an anonymous one after the folder, and the wheel's bytes would follow.
+// A named namespace: nvcc names an anonymous one after the source's folder, so another folder would
+// give another wheel.
 namespace vector_add_detail {
 
 template <class T>
@@ -28,7 +29,7 @@ gpu::Status vector_add(DType dtype, std::int64_t elements, double gamma, void* o
   return with_type(dtype, [&](auto type) {
     using T = typename decltype(type)::T;
     const vector_add_detail::ScaledSum<T> sum{static_cast<Accumulator<T>>(gamma)};
-    // No rows: one of all elements.
+    // All elements are one row.
     return map_rows<T>(
         {static_cast<T*>(out), {static_cast<const T*>(a), static_cast<const T*>(b)}, {}}, sum, 1,
         elements, stream);

@@ -99,7 +99,7 @@ void check_contiguous(const char* op, const Argument& a) {
   }
 }
 
-// Only here: Python knows no address while it traces.
+// Checked only here: Python has no address while it traces.
 void check_aligned(const char* op, const Argument& a) {
   if (!aligned(a.tensor.data)) {
     fail(op, a.name, "memory that starts on 16 bytes", "memory off it");

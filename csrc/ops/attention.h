@@ -1,4 +1,4 @@
-// A decode step of attention over a KV cache: what is allowed, and the launch.
+// The checks and the launch of a decode step of attention over a KV cache.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace fusedops::ops {
 
-// The step's tensors.
+// The tensors of a step.
 struct AttentionTensors {
   const TensorView& qkv;
   const std::optional<TensorView>& mask;
@@ -33,8 +33,8 @@ struct AttentionOptions {
   bool advance;
 };
 
-// Checks the arguments and says what is to be computed. Whether qkv is contiguous is the front
-// end's concern.
+// Checks the arguments and returns the kernel's call. qkv need not be contiguous yet: the front end
+// makes it so.
 kernels::AttentionStep check_attention_step(const char* op, const AttentionTensors& tensors,
                                             const AttentionOptions& options);
 

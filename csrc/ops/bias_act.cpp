@@ -5,7 +5,7 @@
 namespace fusedops::ops {
 namespace {
 
-// x[..., N] and bias[N] of one type and device.
+// x[..., N] and bias[N] must have one dtype and device.
 kernels::BiasAct check_bias(const char* op, Activation activation, const TensorView& x,
                             const TensorView& bias) {
   const Argument x_argument{"x", x}, bias_argument{"bias", bias};
@@ -48,7 +48,7 @@ void bias_act(const char* op, const kernels::BiasAct& call, void* y, const void*
 void bias_act_backward(const char* op, const kernels::BiasAct& call, void* grad_x, void* grad_bias,
                        const void* grad, const void* x, const void* bias, void* scratch,
                        gpu::Stream stream) {
-  if (call.cols == 0) return;  // with no rows there is still a zero gradient of the bias to write
+  if (call.cols == 0) return;  // with no rows, a zero gradient of the bias must still be written
   check_launch(op,
                kernels::bias_act_backward(call, grad_x, grad_bias, grad, x, bias, scratch, stream));
 }

@@ -1,4 +1,4 @@
-// bias_add, bias_relu, bias_gelu and their gradients: what is allowed, and the launch.
+// The checks and the launch of bias_add, bias_relu, bias_gelu and their gradients.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace fusedops::ops {
 
-// The activation that `approximate` names: "tanh" or "none".
+// The form of GELU that `approximate` names, "tanh" or "none".
 Activation gelu_form(const char* op, const std::string& approximate);
 
-// Checks the arguments and says what is to be computed. Contiguity is the front end's concern.
+// Checks the arguments and returns the kernel's call. The front end makes tensors contiguous.
 kernels::BiasAct check_bias_act(const char* op, Activation activation, const TensorView& x,
                                 const TensorView& bias);
 kernels::BiasAct check_bias_act_backward(const char* op, Activation activation,

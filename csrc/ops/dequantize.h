@@ -1,4 +1,4 @@
-// dequantize: what is allowed, and the launch.
+// The checks and the launch of dequantize.
 #pragma once
 
 #include "kernels/dequantize.h"
@@ -7,14 +7,14 @@
 
 namespace fusedops::ops {
 
-// How many groups of rows of a matrix have a scale each.
+// Checks a weight's scales. Returns how many groups of rows have a scale each.
 std::int64_t check_scale(const char* op, const Argument& scale, const Argument& weight);
 
-// Checks the arguments and says what is to be computed. Contiguity is the front end's concern.
+// Checks the arguments and returns the kernel's call. The front end makes tensors contiguous.
 kernels::Dequantize check_dequantize(const char* op, const Argument& weight, const Argument& scale,
                                      DType dtype, const char* dtype_name);
 
-// Columns of the result.
+// The columns of the result.
 std::int64_t dequantized_cols(const TensorView& weight, const kernels::Dequantize& call);
 
 void dequantize(const char* op, const kernels::Dequantize& call, void* result, const void* weight,

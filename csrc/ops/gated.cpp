@@ -5,7 +5,7 @@
 namespace fusedops::ops {
 namespace {
 
-// x[..., 2N] and, if there is one, bias[2N] of one type and device.
+// x[..., 2N] and, if given, bias[2N] must have one dtype and device.
 kernels::Gated check_halves(const char* op, Activation gate, const TensorView& x,
                             const std::optional<TensorView>& bias) {
   const Argument x_argument{"x", x};
@@ -68,7 +68,7 @@ void gated(const char* op, const kernels::Gated& call, void* y, const void* x, c
 void gated_backward(const char* op, const kernels::Gated& call, void* grad_x, void* grad_bias,
                     const void* grad, const void* x, const void* bias, void* scratch,
                     gpu::Stream stream) {
-  // With no rows there is still a zero gradient of the bias to write.
+  // With no rows, a zero gradient of the bias must still be written.
   if (call.cols == 0 || (call.rows == 0 && !bias)) return;
   check_launch(op,
                kernels::gated_backward(call, grad_x, grad_bias, grad, x, bias, scratch, stream));

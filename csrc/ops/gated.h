@@ -1,4 +1,4 @@
-// gated_activation and its gradient: what is allowed, and the launch.
+// The checks and the launch of gated_activation and its gradient.
 #pragma once
 
 #include <optional>
@@ -12,13 +12,13 @@ namespace fusedops::ops {
 // The activation of the gate that `kind` names.
 Activation gate_of(const char* op, const std::string& kind);
 
-// Checks the arguments and says what is to be computed. Contiguity is the front end's concern.
+// Checks the arguments and returns the kernel's call. The front end makes tensors contiguous.
 kernels::Gated check_gated(const char* op, Activation gate, const TensorView& x,
                            const std::optional<TensorView>& bias);
 kernels::Gated check_gated_backward(const char* op, Activation gate, const TensorView& grad,
                                     const TensorView& x, const std::optional<TensorView>& bias);
 
-// bias may be null, and then grad_bias and scratch too.
+// If bias is null, grad_bias and scratch are null too.
 void gated(const char* op, const kernels::Gated& call, void* y, const void* x, const void* bias,
            gpu::Stream stream);
 void gated_backward(const char* op, const kernels::Gated& call, void* grad_x, void* grad_bias,

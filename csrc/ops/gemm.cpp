@@ -12,7 +12,7 @@ std::string last_of(const Argument& like) {
   return std::string("the last dimension of ") + like.name;
 }
 
-// The groups of an int8 weight's rows; 0 for another weight.
+// Checks a weight. Returns the groups of an int8 weight's rows; 0 for another weight.
 std::int64_t check_weight(const char* op, const Weight& weight, const Argument& x,
                           std::int64_t inner, const std::string& which) {
   const Argument& argument = weight.argument;

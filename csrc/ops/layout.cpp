@@ -7,7 +7,7 @@
 namespace fusedops::ops {
 namespace {
 
-constexpr std::int64_t kWidths[] = {32, 64, 128};  // of padded heads
+constexpr std::int64_t kWidths[] = {32, 64, 128};  // widths of padded heads
 
 std::int64_t padded_width(std::int64_t width) {
   for (const std::int64_t wide : kWidths) {
@@ -21,7 +21,7 @@ void check_width(const char* op, std::int64_t width) {
   fail(op, "x", "heads of at most 128 elements", std::to_string(width));
 }
 
-// Strides come in elements.
+// Sets the widths, and turns strides from elements into bytes.
 kernels::PadHeads in_bytes(const TensorView& x, kernels::PadHeads call, std::int64_t width) {
   const int size = element_size(x.dtype);
   call.head_bytes = static_cast<int>(width) * size;
@@ -56,8 +56,8 @@ std::optional<Padded> add_padding(const TensorView& x) {
   const std::int64_t width = x.sizes[x.dim - 1];
   std::vector<std::int64_t> sizes(x.sizes, x.sizes + x.dim);
   sizes.back() = padded_width(width);
-  // The innermost dimension of runs is taken for heads, and those around it for one, if a stride
-  // does for them.
+  // The innermost dimension becomes the kernel's heads. The dimensions around it become one batch
+  // dimension, if a single stride describes them.
   kernels::PadHeads call{1, 1, 1, 0, 0, 0, 0, 0};
   if (x.dim >= 2) {
     call.heads = x.sizes[x.dim - 2];

@@ -1,4 +1,4 @@
-// add_padding and pad_transform: what is allowed, and the launch.
+// The checks and the launch of add_padding and pad_transform.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,7 @@
 
 namespace fusedops::ops {
 
-// What is to be computed and the sizes of the result. Nothing where x must first be made
-// contiguous.
+// The kernel's call, and the sizes of the result.
 struct Padded {
   kernels::PadHeads call;
   std::vector<std::int64_t> sizes;
@@ -20,7 +19,7 @@ struct Padded {
 void check_add_padding(const char* op, const TensorView& x);
 void check_pad_transform(const char* op, const TensorView& x, std::int64_t heads);
 
-// Of checked arguments; nothing if x lies so that it must be made contiguous first.
+// The arguments must be checked. Returns nothing if x must be made contiguous first.
 std::optional<Padded> add_padding(const TensorView& x);
 std::optional<Padded> pad_transform(const TensorView& x, std::int64_t heads);
 

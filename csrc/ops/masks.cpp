@@ -10,7 +10,7 @@ namespace {
 
 using Sizes = std::vector<std::int64_t>;
 
-// Those of a mask of so many dimensions, but for those that are 1.
+// The sizes of a mask with so many dimensions; each may also be 1.
 Sizes sizes_of_mask(const ScoreSizes& of, std::int64_t dim) {
   switch (dim) {
     case 2:

@@ -1,5 +1,5 @@
-// What is added to attention scores, masks and alibi: checks, the same and in the same order as
-// fusedops/masks.py, and what kernels are told of it.
+// Checks of masks and alibi, which are added to attention scores, and their form for the kernels.
+// They are the checks of fusedops/masks.py, in the same order.
 #pragma once
 
 #include "kernels/softmax.h"
@@ -16,17 +16,17 @@ struct ScoreSizes {
 
 void check_window(const char* op, std::int64_t window);
 
-// [B, L], an encoder's, or [B, Sq, L] or [B, H, Sq, L], a decoder's; any size may be 1. `like`
-// gives the dtype and the device.
+// A mask is [B, L] for an encoder, or [B, Sq, L] or [B, H, Sq, L] for a decoder. Any size may be 1.
+// `like` has the expected dtype and device.
 void check_mask(const char* op, const Argument& mask, const Argument& like,
                 const ScoreSizes& scores);
 
-// Dtype and device of what is added.
+// Checks dtype and device of a mask or alibi.
 void check_added(const char* op, const Argument& added, const Argument& like);
 
 kernels::ScoreBias::Type type_of(const TensorView& bias, const TensorView& like);
 
-// In elements; 0 along what is broadcast.
+// The stride in elements; 0 along a broadcast dimension.
 std::int64_t stride_of(const TensorView& bias, std::int64_t dim);
 
 }  // namespace fusedops::ops

@@ -42,7 +42,8 @@ void norm(const char* op, const kernels::Norm& call, const kernels::NormTensors&
 
 void norm_backward(const char* op, const kernels::Norm& call,
                    const kernels::NormBackwardTensors& tensors, gpu::Stream stream) {
-  if (call.cols == 0) return;  // with no rows there are still zero gradients of gamma and beta
+  if (call.cols == 0)
+    return;  // with no rows, zero gradients of gamma and beta must still be written
   check_launch(op, kernels::norm_backward(call, tensors, stream));
 }
 

@@ -1,5 +1,5 @@
-// layer_norm, rms_norm, their forms with a residual, and the gradients: what is allowed, and the
-// launch.
+// The checks and the launch of layer_norm, rms_norm, their forms with a residual, and the
+// gradients.
 #pragma once
 
 #include <initializer_list>
@@ -9,7 +9,7 @@
 
 namespace fusedops::ops {
 
-// What a norm takes beside x; null for what it does not.
+// The tensors of a norm except x. Null for one that the norm does not have.
 struct NormOperands {
   const Argument* bias = nullptr;
   const Argument* residual = nullptr;
@@ -17,10 +17,10 @@ struct NormOperands {
   const Argument* beta = nullptr;
 };
 
-// Checks the arguments, in the order of NormOperands, and says what is to be computed; the norm is
-// centered where there is a beta. Contiguity and alignment are the front end's concern.
+// Checks the arguments in the order of NormOperands and returns the kernel's call. A norm with a
+// beta is centered. The front end makes tensors contiguous and aligned.
 kernels::Norm check_norm(const char* op, const Argument& x, const NormOperands& with, double eps);
-// The same of a gradient: `grads` are those of the results, like x.
+// Checks the arguments of a gradient. `grads` are the gradients of the results; they are like x.
 kernels::Norm check_norm_backward(const char* op, bool centered, const Argument& x,
                                   const Argument& gamma,
                                   std::initializer_list<const Argument*> grads, double eps);

@@ -5,7 +5,7 @@
 namespace fusedops::ops {
 namespace {
 
-// The first matrix, which the others must be like.
+// Checks the first matrix; the others must be like it.
 kernels::Matrices check_matrix(const char* op, const Argument& a) {
   check_rows(op, a);
   return {a.tensor.dtype, rows_of(a.tensor), a.tensor.sizes[a.tensor.dim - 1]};

@@ -1,4 +1,4 @@
-// bias_residual, residual_add_bias and moe_res_matmul: what is allowed, and the launch.
+// The checks and the launch of bias_residual, residual_add_bias and moe_res_matmul.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace fusedops::ops {
 
-// Where a block of a transformer adds up what its parts gave.
+// How a transformer block adds up the results of its parts.
 struct ResidualOptions {
   std::int64_t mp_size;
   bool mlp_after_attn;
@@ -19,7 +19,7 @@ struct ResidualOptions {
   bool adds_attention_bias() const { return mlp_after_attn ? preln : add_bias; }
 };
 
-// Check the arguments and say what is to be computed. Contiguity is the front end's concern.
+// Check the arguments and return the kernel's call. The front end makes tensors contiguous.
 kernels::Matrices check_bias_residual(const char* op, const TensorView& x,
                                       const TensorView& residual, const TensorView& bias);
 kernels::Matrices check_residual_add_bias(const char* op, const TensorView& hidden,

@@ -57,7 +57,8 @@ kernels::Positions check_positions(const char* op, const Argument& q,
        shape_of(*positions));
 }
 
-// Whether two elements may share memory: a dimension steps over less than those inside it.
+// Whether two elements may share memory: true if a dimension's stride is less than the reach of
+// those inside it.
 bool overlap(const TensorView& heads) {
   std::vector<std::pair<std::int64_t, std::int64_t>> steps;  // stride and size
   for (std::int64_t i = 0; i < heads.dim; ++i) {

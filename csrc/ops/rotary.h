@@ -1,4 +1,4 @@
-// The rotary position embedding: what is allowed, and the launch.
+// The checks and the launch of the rotary position embedding.
 #pragma once
 
 #include <cmath>
@@ -12,8 +12,8 @@
 
 namespace fusedops::ops {
 
-// Whether a pair is two neighbouring elements ("interleaved"), or lies half the elements apart
-// ("half"). Attention rotates its queries and keys too, so it uses this check and the next.
+// Whether a pair is two neighbouring elements ("interleaved"), or an element of each half ("half").
+// Attention rotates queries and keys too, so it uses this check and the next.
 inline bool is_interleaved(const char* op, const char* argument, const std::string& style) {
   if (style == "interleaved") return true;
   if (style == "half") return false;
@@ -34,12 +34,13 @@ struct RotaryOptions {
   double theta;
 };
 
-// Checks the arguments and says what is to be computed, but for where it is read and written.
+// Checks the arguments and returns the kernel's call, without the places of q and k.
 kernels::Rotary check_rotary(const char* op, const Argument& q, const Argument& k,
                              const std::optional<TensorView>& positions,
                              const RotaryOptions& options);
 
-// What is written where it lies must be runs of memory, and nothing else's.
+// A tensor that is written in place must have unit stride along its last dimension, and no two
+// elements in the same memory.
 void check_writable(const char* op, const Argument& heads);
 
 kernels::RotarySide rotary_side(const TensorView& from, const TensorView& to);

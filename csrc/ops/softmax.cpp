@@ -32,7 +32,7 @@ void check_alibi(const char* op, const Argument& alibi, const Argument& scores,
        shape_of(view));
 }
 
-// Along the keys, of which there are `keys`.
+// The stride along the keys; there are `keys` of them.
 std::int64_t key_stride(const TensorView& tensor, std::int64_t keys) {
   return keys == 1 ? 1 : stride_of(tensor, tensor.dim - 1);
 }

@@ -1,4 +1,4 @@
-// softmax of attention scores and its gradient: what is allowed, and the launch.
+// The checks and the launch of softmax of attention scores and its gradient.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace fusedops::ops {
 
-// What torch's operator is called with beside tensors.
+// The arguments of torch's operator that are not tensors.
 struct SoftmaxOptions {
   bool causal;
   std::int64_t window;
@@ -20,10 +20,11 @@ struct SoftmaxOptions {
 void check_softmax(const char* op, const TensorView& scores, const std::optional<TensorView>& mask,
                    const std::optional<TensorView>& alibi, const SoftmaxOptions& options);
 
-// Whether the kernels can read a mask or an alibi where it lies: its keys are neighbours, or one.
+// Whether the kernels can read a mask or alibi where it lies: its keys are neighbours, or it has
+// one.
 bool readable(const TensorView& bias);
 
-// What is to be computed. The tensors have been checked and are readable.
+// The kernel's call. The tensors must be checked and readable.
 kernels::Softmax softmax_call(const TensorView& scores, const std::optional<TensorView>& mask,
                               const std::optional<TensorView>& alibi,
                               const SoftmaxOptions& options);

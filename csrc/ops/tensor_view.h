@@ -1,4 +1,4 @@
-// What the host side knows of a tensor. It owns nothing.
+// What the host side knows of a tensor. A view does not own the tensor.
 #pragma once
 
 #include <string>
@@ -26,7 +26,8 @@ std::string to_string(const Device& device);
 std::string shape_of(const TensorView& tensor);
 std::string strides_of(const TensorView& tensor);
 std::int64_t elements_of(const TensorView& tensor);
-// How many rows along the last dimension, which it has; none of no elements.
+// The rows along the last dimension; 0 if the tensor has no elements. It has at least one
+// dimension.
 std::int64_t rows_of(const TensorView& tensor);
 // Whether the elements along the last dimension are neighbours.
 bool has_unit_stride(const TensorView& tensor);

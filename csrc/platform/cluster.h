@@ -1,4 +1,6 @@
-// Blocks that work together: clusters of blocks, and counting the blocks of a grid as they end.
+// Blocks that work together: clusters of blocks that run at the same time and read each other's
+// shared memory, and a counter for the blocks of a grid. Clusters exist on NVIDIA's data-centre
+// GPUs from compute capability 9.0 on; elsewhere each block is a cluster of its own.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +29,7 @@ FUSEDOPS_DEVICE unsigned rank() {
 #endif
 }
 
-// The halves of sync(): a thread does what need not wait for the others between them.
+// The two halves of sync(). Between them a thread can do work that need not wait for the others.
 FUSEDOPS_DEVICE void arrive() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
@@ -46,7 +48,7 @@ FUSEDOPS_DEVICE void sync() {
   wait();
 }
 
-// What a block of the cluster has where `mine` is in this one's shared memory.
+// The value that `block` of the cluster has at the place of `mine`.
 FUSEDOPS_DEVICE float read(const float& mine, [[maybe_unused]] unsigned block) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(&mine));
@@ -64,7 +66,8 @@ FUSEDOPS_DEVICE float read(const float& mine, [[maybe_unused]] unsigned block) {
 
 namespace fusedops {
 
-// Adds 1 and gives what there was. Who counts later sees what this thread knew to be written.
+// Adds 1 and returns the value before. A thread that counts later sees everything that this thread
+// has written or seen.
 FUSEDOPS_DEVICE std::int32_t count_up(std::int32_t* counter) {
 #if defined(__HIP_PLATFORM_AMD__)
   return __hip_atomic_fetch_add(counter, 1, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT);

@@ -18,8 +18,8 @@ inline Status multiprocessors(int& count) {
 #endif
 }
 
-// The shared memory of a block, in bytes, where so many are on a multiprocessor: what it is asked
-// for as dynamic memory, and what it has beside that, up to 1 KiB.
+// The bytes of dynamic shared memory that a block may have if a multiprocessor runs `blocks` of
+// them. 1 KiB of its share is left for what it has beside that.
 inline Status shared_memory(int blocks, int& bytes) {
   int device = 0, all = 0;
 #if defined(__HIP_PLATFORM_AMD__)
@@ -35,7 +35,7 @@ inline Status shared_memory(int blocks, int& bytes) {
   return status;
 }
 
-// Lets a kernel ask for so much dynamic shared memory; without it, it has 48 KiB.
+// Lets a kernel have `bytes` of dynamic shared memory. The default limit is 48 KiB.
 template <class Kernel>
 Status allow_shared(Kernel* kernel, int bytes) {
 #if defined(__HIP_PLATFORM_AMD__)
@@ -46,7 +46,7 @@ Status allow_shared(Kernel* kernel, int bytes) {
 #endif
 }
 
-// Whether the GPU has what platform/tensor_core.h and async_copy (shared.h) are for.
+// Whether the GPU has tensor cores (tensor_core.h) and asynchronous copies (shared.h).
 inline bool has_tensor_cores() {
 #if defined(__HIP_PLATFORM_AMD__)
   return false;
@@ -58,7 +58,7 @@ inline bool has_tensor_cores() {
 #endif
 }
 
-// Whether the GPU has what platform/cluster.h is for.
+// Whether the GPU has clusters (cluster.h).
 inline bool has_clusters() {
 #if defined(__HIP_PLATFORM_AMD__)
   return false;

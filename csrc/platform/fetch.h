@@ -1,4 +1,4 @@
-// Reads of what is used once, and of what will be used soon.
+// Loads with cache hints, and prefetches.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,9 @@ struct alignas(kWords * 4) Words {
   unsigned word[kWords];
 };
 
-// What no other thread of the block reads: it needs no place in L1; its neighbours will be read, so
-// the whole line goes to L2. Not a read-only load: the compiler moves those before overlap::wait().
+// For data that no other thread of the block reads: it is not kept in L1. Its neighbours are read
+// too, so the whole line goes to L2. It is not a read-only load, because the compiler moves those
+// before overlap::wait().
 template <int kWords>
 FUSEDOPS_DEVICE Words<kWords> once(const char* address) {
   Words<kWords> out;
@@ -23,7 +24,7 @@ FUSEDOPS_DEVICE Words<kWords> once(const char* address) {
   const auto* words = reinterpret_cast<const unsigned*>(address);
 #pragma unroll
   for (int i = 0; i < kWords; ++i) word[i] = __builtin_nontemporal_load(words + i);
-#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 750  // knows no such hints
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 750  // has no such hints
   out = *reinterpret_cast<const Words<kWords>*>(address);
 #else
   if constexpr (kWords == 4) {
@@ -42,8 +43,8 @@ FUSEDOPS_DEVICE Words<kWords> once(const char* address) {
   return out;
 }
 
-// 16 bytes that the multiprocessor's other blocks read too: the last to leave L1. Not a read-only
-// load, for the reason above.
+// Loads 16 bytes that the other blocks of the multiprocessor read too: they leave L1 last. It is
+// not a read-only load, for the reason above.
 FUSEDOPS_DEVICE Words<4> often(const char* address) {
 #if defined(__HIP_PLATFORM_AMD__) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 750)
   return *reinterpret_cast<const Words<4>*>(address);
@@ -61,15 +62,15 @@ FUSEDOPS_DEVICE Words<kWords> plain(const char* address) {
   return *reinterpret_cast<const Words<kWords>*>(address);
 }
 
-// Has the line of the address brought into L2, where what others write reaches it still: harmless
-// before overlap::wait().
+// Prefetches the line of the address to L2. Later writes of other threads still reach it there, so
+// this is harmless before overlap::wait().
 FUSEDOPS_DEVICE void into_l2([[maybe_unused]] const char* address) {
 #if !defined(__HIP_PLATFORM_AMD__)
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 #endif
 }
 
-// The same for so many bytes, both multiples of 16, asked for by one thread.
+// Prefetches so many bytes, asked for by one thread. Address and size are multiples of 16.
 FUSEDOPS_DEVICE void into_l2([[maybe_unused]] const void* address,
                              [[maybe_unused]] unsigned bytes) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -77,7 +78,8 @@ FUSEDOPS_DEVICE void into_l2([[maybe_unused]] const void* address,
 #endif
 }
 
-// The compiler keeps the value, not what it was made of, nor what was made of it before.
+// Hides the value from the compiler: it can neither trace the value to its origin nor reuse what it
+// derived from it before.
 template <class T>
 FUSEDOPS_DEVICE void make_opaque(T& value) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);

@@ -1,5 +1,5 @@
-// What device code needs of CUDA or HIP, under one set of names: 16-bit types and their
-// conversions, the warp's width, and a checked launch.
+// CUDA or HIP for device code, under one set of names: 16-bit types and their conversions, the
+// warp's width, and a checked launch.
 #pragma once
 
 #include <cstdint>
@@ -22,16 +22,16 @@ using half = __half;
 #if defined(__HIP_PLATFORM_AMD__)
 using bfloat16 = __hip_bfloat16;
 using bfloat162 = __hip_bfloat162;
-constexpr int kWarpSize = 64;  // RDNA runs 32 too; tile widths are rounded to the wider
+constexpr int kWarpSize = 64;  // RDNA has warps of 32 too; tile widths are rounded to the wider
 #else
 using bfloat16 = __nv_bfloat16;
 using bfloat162 = __nv_bfloat162;
 constexpr int kWarpSize = 32;
 #endif
 
-// Blocks of `threads` that fill a multiprocessor, for __launch_bounds__: the compiler then keeps to
-// the registers that so many threads can have. HIP's second bound is another: waves of a SIMD unit,
-// at least; with 1 its compiler aims for as many as the registers allow.
+// How many blocks of `threads` threads fill a multiprocessor, for __launch_bounds__: the compiler
+// then limits the registers accordingly. HIP's second bound means something else, waves of a SIMD
+// unit at least; with 1 its compiler aims for as many as the registers allow.
 #if defined(__HIP_PLATFORM_AMD__)
 #define FUSEDOPS_FULL_SM(threads) 1
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 750
@@ -51,8 +51,8 @@ __device__ __forceinline__ void trap() {
 #endif
 }
 
-// Stores 16 bytes to aligned global memory at once. CUDA's compiler splits an assignment where it
-// cannot follow the address.
+// Stores 16 bytes to aligned global memory with one instruction. CUDA's compiler splits an
+// assignment if it cannot prove the alignment.
 __device__ __forceinline__ void store_16(void* data, const uint4& bits) {
 #if defined(__HIP_PLATFORM_AMD__)
   *static_cast<uint4*>(data) = bits;
@@ -65,7 +65,7 @@ __device__ __forceinline__ void store_16(void* data, const uint4& bits) {
 
 constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;  // along x
 
-// Launches a kernel on `stream` and says whether the launch itself was accepted.
+// Launches a kernel on `stream`. Returns whether the launch itself was accepted.
 template <class... Parameters, class... Arguments>
 Status launch(void (*kernel)(Parameters...), dim3 grid, dim3 threads, Stream stream,
               Arguments... arguments) {
@@ -76,7 +76,8 @@ Status launch(void (*kernel)(Parameters...), dim3 grid, dim3 threads, Stream str
 template <class... Parameters, class... Arguments>
 Status launch(void (*kernel)(Parameters...), std::int64_t blocks, dim3 threads, Stream stream,
               Arguments... arguments) {
-  if (blocks > kMostBlocks) return kInvalidValue;  // beyond any memory: a block does 4 KiB or more
+  if (blocks > kMostBlocks)
+    return kInvalidValue;  // more than any memory: a block covers 4 KiB or more
   return launch(kernel, dim3(static_cast<unsigned>(blocks)), threads, stream, arguments...);
 }
 

@@ -29,7 +29,7 @@ FUSEDOPS_DEVICE float reciprocal_fast(float x) {
 #endif
 }
 
-// max(x, bound), where a NaN stays a NaN.
+// max(x, bound). NaN stays NaN.
 FUSEDOPS_DEVICE float max_keeping_nan(float x, float bound) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   float y;
@@ -47,18 +47,19 @@ FUSEDOPS_DEVICE double inverse_sqrt(double x) { return rsqrt(x); }
 FUSEDOPS_DEVICE unsigned to_bits(float x) { return __float_as_uint(x); }
 FUSEDOPS_DEVICE float from_bits(unsigned x) { return __uint_as_float(x); }
 
-// 0, of which the compiler does not know that it is, nor before `after` is known. A value xored
-// with it is another one to the compiler, so nothing that was derived from the first is kept for
-// the second. Blocks must have no depth.
+// 0, but the compiler knows neither that nor the value before `after` is known. A value xored with
+// it is a new value to the compiler, so it keeps nothing that it derived from the old one. Blocks
+// must have a depth of 1.
 FUSEDOPS_DEVICE unsigned unknown_zero(float after) { return to_bits(after) * threadIdx.z; }
 
-// Of neighbours `pair` of the four bytes of a word, each 0 or 1: 16 bits of ones for a 1.
+// 16 bits of ones for each byte that is 1, for two of the four bytes of a word: the first two if
+// `pair` is 0, else the last two. Each byte is 0 or 1.
 FUSEDOPS_DEVICE unsigned spread_bools(unsigned four, int pair) {
 #if defined(__HIP_PLATFORM_AMD__)
   const unsigned two = four >> 16 * pair;
   return ((two & 1u) | (two << 8 & 0x10000u)) * 0xffffu;
 #else
-  unsigned out;  // the top bits of two bytes, each over two bytes
+  unsigned out;  // repeats the top bit of two bytes, each over two bytes
   asm("prmt.b32 %0, %1, 0, %2;" : "=r"(out) : "r"(four << 7), "r"(pair == 0 ? 0x9988 : 0xbbaa));
   return out;
 #endif

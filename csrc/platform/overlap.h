@@ -1,26 +1,28 @@
-// Kernels that start while the one before them on the stream still drains: its last blocks and this
-// one's launch overlap. NVIDIA GPUs from compute capability 9.0 on; elsewhere an ordinary launch.
+// Kernels that start while the previous kernel on the stream still drains: its last blocks and this
+// kernel's launch overlap. NVIDIA GPUs from compute capability 9.0 on; elsewhere the launch is an
+// ordinary one.
 //
-// Such a kernel reads nothing before wait(), not even what only the host seems to write: the kernel
-// before it may. Nor may the compiler move a read there, as it may any that it takes for read-only
-// (const __restrict__, __ldg, ld.global.nc). tests/integration/test_overlap.py looks at the machine
-// code of all kernels. To ask for bytes in L2 is no read (platform/fetch.h).
+// Such a kernel must not read anything before wait(), not even data that seems to come from the
+// host: the previous kernel may have written it. The compiler must not move a read there either, as
+// it may do with reads that it takes for read-only (const __restrict__, __ldg, ld.global.nc).
+// tests/integration/test_overlap.py checks the machine code of all kernels. A prefetch to L2 is not
+// a read (fetch.h).
 #pragma once
 
 #include "platform/math.h"
 
 namespace fusedops::overlap {
 
-// The next kernel may start before this one's blocks end, once all of them have come here or ended.
-// A block that allows that is replaced later, which kernels of many short blocks feel.
+// Allows the next kernel to start before this one's blocks end, once all of them have called this
+// or have ended. Such a block is replaced later, which slows kernels of many short blocks down.
 FUSEDOPS_DEVICE void allow_next() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
 
-// The first statement of such a kernel, in every thread: what the kernels before it have written is
-// there from here on. `early`: it allows the next one before that.
+// Waits for the previous kernels: what they have written is visible from here on. Every thread
+// calls it first. `early` allows the next kernel before that.
 FUSEDOPS_DEVICE void wait(bool early = true) {
   if (early) allow_next();
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -28,26 +30,26 @@ FUSEDOPS_DEVICE void wait(bool early = true) {
 #endif
 }
 
-// wait() for a grid along x. The next kernel may start once this one's last blocks have what they
-// wait for: if it could before, all the kernels that wait would take multiprocessors from the one
-// whose turn it is. The blocks before the last need not allow it; an end counts too.
+// wait() for a grid along x. The next kernel may start once this one's last blocks have passed it.
+// If it could start earlier, waiting kernels would take multiprocessors from the kernel whose turn
+// it is. Blocks before the last ones need not allow it, because they end.
 FUSEDOPS_DEVICE void wait_in_turn() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  constexpr unsigned kLast = 1 << 11;  // more than a large GPU runs at once
+  constexpr unsigned kLast = 1 << 11;  // more blocks than a large GPU runs at once
   wait(false);
   if (gridDim.x - blockIdx.x <= kLast) allow_next();
 #endif
 }
 
-// What a kernel is launched with.
+// The configuration of a launch.
 struct Blocks {
   dim3 grid;
   dim3 threads;
-  unsigned cluster = 1;  // blocks along x that are one (platform/cluster.h)
-  unsigned shared = 0;   // dynamic shared memory of a block in bytes
+  unsigned cluster = 1;  // blocks along x that form a cluster (cluster.h)
+  unsigned shared = 0;   // bytes of dynamic shared memory of a block
 };
 
-// gpu::launch for a kernel that begins with wait().
+// Launches a kernel that begins with wait().
 template <class... Parameters, class... Arguments>
 gpu::Status launch(void (*kernel)(Parameters...), const Blocks& blocks, gpu::Stream stream,
                    Arguments... arguments) {
@@ -78,7 +80,7 @@ gpu::Status launch(void (*kernel)(Parameters...), const Blocks& blocks, gpu::Str
   return gpu::last_status();
 }
 
-// The same in clusters of so many blocks along x.
+// Launches it in clusters of so many blocks along x.
 template <class... Parameters, class... Arguments>
 gpu::Status launch_clusters(void (*kernel)(Parameters...), dim3 grid, dim3 threads,
                             unsigned cluster, gpu::Stream stream, Arguments... arguments) {

@@ -1,4 +1,4 @@
-// The GPU runtime under one set of names. Host only: the plain C++ compiler takes it.
+// The GPU runtime under one set of names. Host only: a plain C++ compiler can compile it.
 #pragma once
 
 #if defined(__HIP_PLATFORM_AMD__)

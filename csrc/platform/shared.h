@@ -1,5 +1,5 @@
-// Shared memory as instructions name it: addresses, and copies from global memory that run
-// asynchronously.
+// Addresses in shared memory, and asynchronous copies to it. Such a copy runs while the thread goes
+// on: NVIDIA GPUs from compute capability 8.0 on. Elsewhere the thread waits for each.
 #pragma once
 
 #include "platform/math.h"
@@ -37,7 +37,7 @@ constexpr bool kSupported = true;
 constexpr bool kSupported = false;
 #endif
 
-// Of 16 bytes, or of zeros where there is nothing.
+// Starts to copy 16 bytes, or writes 16 zero bytes if not `valid`.
 FUSEDOPS_DEVICE void start(shared::Address to, const void* from, bool valid) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
@@ -48,15 +48,16 @@ FUSEDOPS_DEVICE void start(shared::Address to, const void* from, bool valid) {
 #endif
 }
 
-// What the thread has started since the last time is a group.
+// Makes a group of the copies that the thread has started since the last group.
 FUSEDOPS_DEVICE void commit_group() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
 
-// Until at most `rest` of the thread's groups, the last ones, have not arrived. An instruction
-// names the number, so that there are few: of 3 and 4 it waits until it is 2, of more than 5 for 5.
+// Waits until at most `pending` of the thread's groups, the latest ones, have not arrived. The
+// instruction needs a constant, so there are few cases: 3 and 4 wait for 2, and more than 5 wait
+// for 5.
 FUSEDOPS_DEVICE void wait_group([[maybe_unused]] int pending) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   if (pending >= 5) {

@@ -19,7 +19,7 @@ constexpr bool kSupported = true;
 constexpr bool kSupported = false;
 #endif
 
-// c += a b, of half or bfloat16 elements.
+// c += a b, for half or bfloat16 elements.
 template <class T>
 FUSEDOPS_DEVICE void multiply_add([[maybe_unused]] float (&c)[4],
                                   [[maybe_unused]] const unsigned (&a)[4],
@@ -41,8 +41,8 @@ FUSEDOPS_DEVICE void multiply_add([[maybe_unused]] float (&c)[4],
 #endif
 }
 
-// Four [8, 8] matrices from shared memory; thread 8i + j of the warp names row j of matrix i, 16
-// bytes. A thread gets (g, 2t..2t+1) of each, or of its transpose.
+// Loads four [8, 8] matrices from shared memory. Thread 8i + j of the warp passes row j of matrix
+// i, 16 bytes. Each thread gets (g, 2t..2t+1) of each matrix, or of its transpose.
 template <bool kTransposed = false>
 FUSEDOPS_DEVICE void load_matrices([[maybe_unused]] unsigned (&words)[4],
                                    [[maybe_unused]] shared::Address row) {
@@ -61,7 +61,7 @@ FUSEDOPS_DEVICE void load_matrices([[maybe_unused]] unsigned (&words)[4],
 #endif
 }
 
-// The transpose of an [8, 8] matrix of 16-bit elements, of which a thread has (g, 2t..2t+1).
+// Transposes an [8, 8] matrix of 16-bit elements. Each thread passes and gets (g, 2t..2t+1).
 FUSEDOPS_DEVICE unsigned transpose(unsigned word) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   unsigned out;

@@ -8,16 +8,16 @@
 
 namespace fusedops::warp {
 
-// Neighbouring threads that exchange values on every GPU: a warp, or half a wavefront of 64. What
-// is laid out over so many needs no other form for the wider wavefront.
+// So many neighbouring threads can exchange values on every GPU: a warp of 32, or half a wavefront
+// of 64.
 constexpr int kWidth = 32;
 
-// Which of its block's warps the thread is in. The compiler learns that it is the same for all of
-// the warp, and so is what depends on it alone. Blocks are along x.
+// The number of the thread's warp in its block. The compiler learns that it is the same for the
+// whole warp. Blocks must lie along x.
 FUSEDOPS_DEVICE int index() {
   const int of_thread = static_cast<int>(threadIdx.x) / kWidth;
 #if defined(__HIP_PLATFORM_AMD__)
-  return of_thread;  // a wavefront of 64 has two
+  return of_thread;  // a wavefront of 64 contains two
 #else
   return __shfl_sync(0xffffffffu, of_thread, 0);
 #endif
@@ -40,8 +40,8 @@ FUSEDOPS_DEVICE T by_words(const T& value, Exchange exchange) {
 
 }  // namespace detail
 
-// The value of the thread whose place in the warp differs in the bits of `mask`, less than kWidth.
-// All threads of the warp take part.
+// The value of the thread whose lane differs from this one's in the bits of `mask`. `mask` is less
+// than kWidth. All threads of the warp must call it.
 template <class T>
 FUSEDOPS_DEVICE T shuffle_xor(const T& value, int mask) {
   return detail::by_words(value, [=](unsigned word) {
@@ -53,8 +53,8 @@ FUSEDOPS_DEVICE T shuffle_xor(const T& value, int mask) {
   });
 }
 
-// The value of the thread before this one in the warp; the first keeps its own. All threads of the
-// warp take part.
+// The value of the previous thread of the warp; the first thread keeps its own. All threads of the
+// warp must call it.
 template <class T>
 FUSEDOPS_DEVICE T shuffle_up(const T& value) {
   return detail::by_words(value, [](unsigned word) {
@@ -66,7 +66,7 @@ FUSEDOPS_DEVICE T shuffle_up(const T& value) {
   });
 }
 
-// What the threads of the warp have written to shared memory is there for all of them.
+// Makes what the threads of the warp have written to shared memory visible to all of them.
 FUSEDOPS_DEVICE void sync() {
 #if defined(__HIP_PLATFORM_AMD__)
   __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
@@ -76,9 +76,9 @@ FUSEDOPS_DEVICE void sync() {
 #endif
 }
 
-// Combines the values of `lanes` neighbouring threads, a power of two up to kWidth, and gives the
-// result to each of them. All threads of the warp take part; `combine` is commutative, so that all
-// of them get the same bits.
+// Combines the values of `lanes` neighbouring threads, a power of two up to kWidth, and returns the
+// result in each of them. All threads of the warp must call it. `combine` is commutative, so all of
+// them get the same bits.
 template <class T, class Combine>
 FUSEDOPS_DEVICE T reduce(T value, int lanes, Combine combine) {
 #pragma unroll
