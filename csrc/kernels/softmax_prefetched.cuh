@@ -27,8 +27,8 @@ FUSEDOPS_DEVICE void drop(Packed& raw, const Neighbours<bool, kLanes<T>>& keep) 
   if constexpr (sizeof(T) == 2) {
 #pragma unroll
     for (int i = 0; i < kLanes<T> / 2; ++i) {
-      const unsigned kept = math::spread_bools(keep.units.each[i / 2], i % 2);
-      raw.word[i] = (raw.word[i] & kept) | (nothing.word[i] & ~kept);
+      const unsigned mask = math::spread_bools(keep.units.each[i / 2], i % 2);
+      raw.word[i] = (raw.word[i] & mask) | (nothing.word[i] & ~mask);
     }
   } else {
 #pragma unroll

@@ -44,7 +44,7 @@ enum class Form { plain, ragged, like_scores, float32, boolean, any };
 // What is added to one row, whose vectors begin `head` keys after the first visible key.
 template <class T, Form kForm>
 class Addend {
-  static_assert(kForm != Form::float32 && kForm != Form::boolean, "these are fetched ahead");
+  static_assert(kForm != Form::float32 && kForm != Form::boolean, "these are prefetched");
   static constexpr int V = kLanes<T>;
   using Type = ScoreBias::Type;
 

@@ -1,5 +1,5 @@
 // Checks of masks and alibi, which are added to attention scores, and their form for the kernels.
-// They are the checks of fusedops/masks.py, in the same order.
+// They are the checks of the Python package, in the same order.
 #pragma once
 
 #include "kernels/softmax.h"

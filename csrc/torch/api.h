@@ -11,7 +11,7 @@
 //                           m.impl("vector_add", FUSEDOPS_BOX(&VectorAdd::vector_add));
 //                         }
 //
-// The operators' schemas are defined in Python, in fusedops/schemas.py.
+// The operators' schemas are defined in Python, on the family's page: fusedops/families/NAME.py.
 #pragma once
 
 #include <cstdint>
