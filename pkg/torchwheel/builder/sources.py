@@ -54,7 +54,7 @@ def sources_of(extension: Extension, target: Target, only: str | None = None) ->
         raise UsageError(f"{only or extension.package}: has no kernels for {archs}")
     folder, module = target.source, extension.module
     if target.python and not extension.ordinary:
-        if module is None:
+        if module is None or not module.binding:
             raise UsageError(f"{extension.package}: has no extension module for the aten flavour")
         binding, python = _files(folder, (module.binding,)), _files(folder, module.python)
         own = (glob for one in operators for glob in one.bindings.get(target.abi, ()))
