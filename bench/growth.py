@@ -112,9 +112,11 @@ def _usual_project(folder: Path) -> None:
     shutil.copytree(ROOT / "csrc", folder / "csrc")
     for source in [*folder.glob("csrc/kernels/*.cu"), *folder.glob("csrc/ops/*.cpp")]:
         source.write_text(f"#include <torch/extension.h>\n{source.read_text()}")
-    aten = (ROOT / "csrc" / "torch" / "aten" / "typed.cpp").read_text()
+    torch = folder / "csrc" / "torch"
+    binding = [*sorted(torch.glob("families/*.cpp")), torch / "aten" / "typed.cpp"]
+    aten = "".join(f'#include "{path.relative_to(folder / "csrc")}"\n' for path in binding)
     module = "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { (void)m; }\n"
-    (folder / "binding.cpp").write_text(f"#include <torch/extension.h>\n{aten}\n{module}")
+    (folder / "binding.cpp").write_text(f"#include <torch/extension.h>\n{aten}{module}")
     (folder / "setup.py").write_text(_SETUP)
 
 

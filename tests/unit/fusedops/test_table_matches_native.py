@@ -48,7 +48,7 @@ def test_the_extension_has_every_family():
 
 @pytest.mark.parametrize("op", PUBLIC, ids=lambda op: op.name)
 def test_a_public_operator_can_have_entry_points_in_the_module(op):
-    """As schema.h and typed.cpp choose them; elsewhere Python's would take their place unseen."""
+    """typed.cpp chooses the operators; Python would silently replace one that it leaves out."""
     schema = torch._C.parse_schema(f"{NAMESPACE}::{op.schema}")
     assert not op.name.endswith(("_backward", "_"))
     kinds = {str(argument.real_type).removeprefix("Optional[") for argument in schema.arguments}
