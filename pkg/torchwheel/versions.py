@@ -2,17 +2,17 @@
 
 import re
 
-# Nine digits are more than any version has, and int() takes them without a limit.
+# No number of a version has more than nine digits; a limit keeps int() fast on hostile text.
 _NUMBERS = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})*)", re.ASCII)
-# As text, not compiled: at the import of an extension none of them is needed.
+# Not compiled, because the import of an extension needs neither.
 _TOOL = r"(?a)\bV(\d{1,9}\.\d{1,9}\.\d{1,9})\b"
 _HIP = r"(?am)^\s*#\s*define\s+HIP_VERSION_(MAJOR|MINOR)\s+(\d{1,9})\b"
 
 
 def version_numbers(text: str) -> tuple[int, ...]:
     """The numbers a version begins with: (6, 4, 43482) of "6.4.43482-0f2d"; () if it has none."""
-    found = _NUMBERS.match(text)
-    return tuple(int(part) for part in found[1].split(".")) if found else ()
+    match = _NUMBERS.match(text)
+    return tuple(int(part) for part in match[1].split(".")) if match else ()
 
 
 def major_version(text: str) -> str:
@@ -26,12 +26,12 @@ def minor_version(text: str) -> str:
 
 
 def tool_version(text: str) -> str | None:
-    """The release that a tool of CUDA names in its output, or in the PTX it made: "13.0.88"."""
-    found = re.search(_TOOL, text)
-    return found[1] if found else None
+    """The release in the output of a CUDA tool, or in PTX that it wrote: "13.0.88"."""
+    match = re.search(_TOOL, text)
+    return match[1] if match else None
 
 
 def hip_version(header: str) -> str | None:
-    """The HIP release that hip_version.h belongs to, which is ROCm's: "6.4"."""
-    found = dict(re.findall(_HIP, header))
-    return f"{int(found['MAJOR'])}.{int(found['MINOR'])}" if len(found) == 2 else None
+    """The HIP release in the text of hip_version.h, which is also ROCm's: "6.4"."""
+    parts = dict(re.findall(_HIP, header))
+    return f"{int(parts['MAJOR'])}.{int(parts['MINOR'])}" if len(parts) == 2 else None

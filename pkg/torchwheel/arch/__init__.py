@@ -1,1 +1,1 @@
-"""GPU architectures: names, what a toolkit can compile, which ones are wanted or here."""
+"""GPU architectures: their names, arch lists, the toolkits that compile them, visible GPUs."""

@@ -1,4 +1,4 @@
-"""How a build is told what to build: environment variables, so that any front end serves."""
+"""The environment variables that configure a build, so that any PEP 517 front end can run it."""
 
 import dataclasses
 import platform
@@ -16,13 +16,13 @@ from torchwheel.builder.target import DeviceCompiler, Target, TorchHeaders
 from torchwheel.claims import NativeAbi
 from torchwheel.errors import UsageError
 
-# The field's own names.
+# Usual names.
 CUDA_HOME = "CUDA_HOME"
 ARCH_LIST = VARIABLES["cuda"]
 ROCM_PATH = "ROCM_PATH"
 ROCM_ARCH = VARIABLES["rocm"]
 CXX = "CXX"
-# Ours. Without ABI set, setup.py builds the pure-Python package.
+# torchwheel's names. Without ABI, setup.py builds the pure-Python package.
 ABI = "TORCHWHEEL_ABI"
 BACKEND = "TORCHWHEEL_BACKEND"
 NAME = "TORCHWHEEL_LIBRARY"
@@ -39,8 +39,8 @@ _ABIS: Mapping[str, NativeAbi] = {"stable": "stable", "aten": "aten"}
 
 
 @dataclasses.dataclass(frozen=True)
-class _Named:
-    """A backend and the variables that tell of it."""
+class _BackendVariables:
+    """A backend, and the variables of its toolkit's folder and of its arch list."""
 
     backend: Backend
     root: str
@@ -48,8 +48,8 @@ class _Named:
 
 
 _BACKENDS = {
-    "cuda": _Named("cuda", CUDA_HOME, ARCH_LIST),
-    "rocm": _Named("rocm", ROCM_PATH, ROCM_ARCH),
+    "cuda": _BackendVariables("cuda", CUDA_HOME, ARCH_LIST),
+    "rocm": _BackendVariables("rocm", ROCM_PATH, ROCM_ARCH),
 }
 
 
@@ -57,33 +57,33 @@ def read_target(environ: Mapping[str, str], source: Path) -> Target | None:
     """The target that `environ` describes; None for the pure-Python package."""
     if environ.get(ABI, "pure") == "pure":
         return None
-    abi, named = _ABIS.get(environ[ABI]), _BACKENDS.get(environ.get(BACKEND) or "cuda")
+    abi, variables = _ABIS.get(environ[ABI]), _BACKENDS.get(environ.get(BACKEND) or "cuda")
     if abi is None:
         raise UsageError(f"{ABI}={environ[ABI]}: stable, aten or pure expected")
-    if named is None:
+    if variables is None:
         raise UsageError(f"{BACKEND}={environ[BACKEND]}: cuda or rocm expected")
-    needed = (named.root, named.archs, TOOLKIT, TORCH, TORCH_RELEASE)
+    needed = (variables.root, variables.archs, TOOLKIT, TORCH, TORCH_RELEASE)
     missing = [name for name in needed if not environ.get(name)]
     if missing:
         raise UsageError(
             f"{ABI}={abi} needs {', '.join(missing)} too; `torchwheel wheels` sets them"
         )
-    here = f"linux_{platform.machine()}"
-    there = environ.get(PLATFORM) or here
-    machine = there.removeprefix("linux_")
-    if abi == "aten" and there != here:  # it needs headers of the very torch and Python it is for
+    own_platform = f"linux_{platform.machine()}"
+    target_platform = environ.get(PLATFORM) or own_platform
+    machine, cross = target_platform.removeprefix("linux_"), target_platform != own_platform
+    if abi == "aten" and cross:  # it needs the headers of the torch and the Python that it is for
         raise UsageError(f"{ABI}=aten for another platform: build it on that platform")
     torch = Path(environ[TORCH])
     return Target(
         name=environ.get(NAME, abi),
         abi=abi,
         source=source.resolve(),
-        toolkit=_toolkit(environ, named, machine, cross=there != here),
+        toolkit=_device_compiler(environ, variables, machine, cross=cross),
         torch=TorchHeaders(
             torch, environ[TORCH_RELEASE], abi == "aten" and discovery.has_old_abi(torch)
         ),
-        platform=there,
-        cross=there != here,
+        platform=target_platform,
+        cross=cross,
         cxx=environ.get(CXX) or "g++",
         python=discovery.running_python() if abi == "aten" else None,
         sysroot=discovery.sysroot(Path(environ[SYSROOT]), machine)
@@ -108,18 +108,24 @@ def require_stable_floor(extension: Extension, target: Target) -> None:
         )
 
 
-def _toolkit(
-    environ: Mapping[str, str], named: _Named, machine: str, *, cross: bool
+def _device_compiler(
+    environ: Mapping[str, str], variables: _BackendVariables, machine: str, *, cross: bool
 ) -> DeviceCompiler:
-    root, release = Path(environ[named.root]), ToolkitRelease(named.backend, environ[TOOLKIT])
+    root, release = (
+        Path(environ[variables.root]),
+        ToolkitRelease(variables.backend, environ[TOOLKIT]),
+    )
     archs = lists.parse_arch_list(
-        environ[named.archs], release, lambda: visible_gpus(named.backend, environ), named.archs
+        environ[variables.archs],
+        release,
+        lambda: visible_gpus(variables.backend, environ),
+        variables.archs,
     )
     return DeviceCompiler(
         release=release,
         root=root,
-        archs=archs.require_all(named.archs),
+        archs=archs.require_all(variables.archs),
         runtime=discovery.hip_runtime(root, machine)
-        if named.backend == "rocm"
+        if variables.backend == "rocm"
         else discovery.cuda_runtime(root, machine, cross=cross),
     )

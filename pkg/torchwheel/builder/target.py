@@ -1,4 +1,4 @@
-"""Everything outside the sources that decides the bytes of a build."""
+"""The inputs of a build beside its sources; together they decide its bytes."""
 
 import dataclasses
 from pathlib import Path
@@ -36,7 +36,7 @@ class TorchHeaders:
 
     Attributes:
         root: the folder that holds torch/include.
-        release: the floor of the stable ABI, or the minor an aten library is for, e.g. "2.11".
+        release: the floor of a stable library, or the minor of an aten one, e.g. "2.11".
         old_abi: whether this torch was built with libstdc++'s old strings.
     """
 
@@ -71,7 +71,7 @@ class Sysroot:
 
     Attributes:
         root: headers and libraries.
-        gcc: the folder below it with gcc's own files, of which libstdc++.a is one.
+        gcc: the folder below it with gcc's own files, e.g. libstdc++.a.
     """
 
     root: Path
@@ -80,7 +80,7 @@ class Sysroot:
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What is built, with what and for what.
+    """The library to build, its tools and its platform.
 
     Attributes:
         name: the variant, e.g. "cu130-stable"; it names a stable library's file.
@@ -89,11 +89,11 @@ class Target:
         toolkit: the device compiler.
         torch: torch's headers.
         platform: "linux_x86_64" or "linux_aarch64".
-        cross: whether that is another platform than the compiler's own.
+        cross: whether the platform is not the compiler's own.
         cxx: the host compiler.
         python: the CPython it is for, in the aten flavour.
         sysroot: an older system to build for, if any.
-        launcher: put before each compile, e.g. ("sccache",).
+        launcher: the prefix of each compile command, e.g. ("sccache",).
     """
 
     name: str

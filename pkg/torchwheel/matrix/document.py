@@ -1,4 +1,4 @@
-"""YAML text to plain data, with the line of each part; no YAML object is ever made."""
+"""Reads YAML text as plain data with the line of each part; YAML cannot make other objects."""
 
 import dataclasses
 import re
@@ -15,7 +15,7 @@ MatrixFinding = tuple[KeyPath, str]
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """What is wrong at one place of the file."""
+    """A fault at one place of the file."""
 
     line: int
     path: KeyPath
@@ -23,7 +23,7 @@ class Problem:
 
 
 class MatrixError(UsageError):
-    """The matrix cannot be used: one line for each problem, in the order of the file."""
+    """The matrix is wrong: one line for each problem, in the order of the file."""
 
     @classmethod
     def of(cls, where: str, problems: Iterable[Problem]) -> "MatrixError":
@@ -41,15 +41,15 @@ _DEEPEST = 16
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-    """The data of a file and where each part of it is."""
+    """The data of a file, and the line of each part."""
 
     data: Any
     lines: dict[KeyPath, int]
     raw: dict[KeyPath, str]
-    """Scalars as they are written, e.g. "2.10" for a number."""
+    """Scalars as the file has them, e.g. "2.10" for a number."""
 
     def line(self, path: KeyPath) -> int:
-        """Line of a part, or of the nearest part that holds it."""
+        """The line of a part, or of the nearest part around it."""
         while path not in self.lines:
             path = path[:-1]
         return self.lines[path]
@@ -66,7 +66,7 @@ def read_document(text: str, where: str) -> Document:
         what = " ".join((error.problem or str(error)).split())
         raise MatrixError.of(where, [Problem(line, (), f"not valid YAML: {what}")]) from None
     except (ValueError, OverflowError):
-        # An escape such as "\UFFFFFFFF" that is no character, from deep within the scanner.
+        # The scanner raises these for an escape such as "\UFFFFFFFF", which is no character.
         raise MatrixError.of(where, [Problem(1, (), "not valid YAML: a bad escape")]) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
@@ -103,7 +103,7 @@ def _refuse_odd_events(text: str, where: str) -> None:
 
 
 class _Reader:
-    """Walks the nodes once, and notes lines and problems on the way."""
+    """Converts the nodes to plain data, and notes lines and problems."""
 
     def __init__(self) -> None:
         self.lines: dict[KeyPath, int] = {}
@@ -126,13 +126,13 @@ class _Reader:
             key = self._key(key_node, path, line)
             if key is None:
                 continue
-            here = (*path, key)
+            key_path = (*path, key)
             if key in data:
-                first = self.lines[here]
-                self._problem(line, here, f"duplicate key; the first is on line {first}")
+                first = self.lines[key_path]
+                self._problem(line, key_path, f"duplicate key; the first is on line {first}")
                 continue
-            self.lines[here] = line
-            data[key] = self.value(value_node, here)
+            self.lines[key_path] = line
+            data[key] = self.value(value_node, key_path)
         return data
 
     def _key(self, node: yaml.Node, path: KeyPath, line: int) -> str | None:
@@ -154,9 +154,9 @@ class _Reader:
         if kind == "a boolean":
             return str(node.value).lower() in ("yes", "true", "on")
         if kind == "a number":
-            whole = re.fullmatch(r"[-+]?(0|[1-9][0-9]{0,17})", node.value)
-            # Nothing in a matrix is a fraction, so any float is refused later by its type.
-            return int(node.value) if whole else 0.5
+            integer = re.fullmatch(r"[-+]?(0|[1-9][0-9]{0,17})", node.value)
+            # No key of a matrix takes a fraction: the type check refuses any float later.
+            return int(node.value) if integer else 0.5
         return node.value
 
     def _problem(self, line: int, path: KeyPath, text: str) -> None:

@@ -1,4 +1,4 @@
-"""The forms that texts of the matrix have: each checked, and written into the JSON schema."""
+"""The types of the texts in a matrix: each checks its text and describes it in the JSON schema."""
 
 import dataclasses
 import re
@@ -20,7 +20,7 @@ from torchwheel.text import quote
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-    """A text that matches a pattern; else one line says what it should look like."""
+    """A pattern that a text must match; the error shows what it should look like."""
 
     what: str
     pattern: str
@@ -94,7 +94,7 @@ ProjectName = Annotated[
     str,
     Form("a project name", r"[A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9._-]*[A-Za-z0-9]", ("fusedops",)),
 ]
-# It becomes the wheel's local version, so it is one: lower case, no dash.
+# The name is also the wheel's local version: lower case, no dash.
 ToolkitName = Annotated[
     str, Form("a toolkit name", r"[a-z][a-z0-9]*(\.[a-z0-9]+)*", ("cu130", "rocm6.4"))
 ]

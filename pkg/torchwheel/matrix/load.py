@@ -1,4 +1,4 @@
-"""`matrix.yaml` to a checked Matrix, or one line for each mistake."""
+"""Reads `matrix.yaml` as a checked Matrix, or reports one line for each mistake."""
 
 import types
 import typing
@@ -27,19 +27,19 @@ _EXPECTED = {
 
 
 def build_matrix(document: Document) -> Matrix | list[Problem]:
-    """The model, or what keeps the data from being one."""
+    """The model, or the problems of the data."""
     try:
         return Matrix.model_validate(document.data)
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        # A list whose entries are all wrong is said to be empty as well.
-        told = (d for d in found if not (d["type"] == "too_short" and d["input"]))
-        return [_problem(document, details) for details in told]
+        errors = error.errors(include_url=False)
+        # pydantic also calls a list empty whose entries are all wrong.
+        relevant = (d for d in errors if not (d["type"] == "too_short" and d["input"]))
+        return [_problem(document, details) for details in relevant]
 
 
 def _problem(document: Document, details: ErrorDetails) -> Problem:
     path: KeyPath = tuple(part for part in details["loc"] if part != "[key]")
-    kind, given = details["type"], details["input"]
+    kind, value = details["type"], details["input"]
     context = details.get("ctx", {})
     if kind == "missing":
         text = f'key "{path[-1]}" is missing'
@@ -50,39 +50,39 @@ def _problem(document: Document, details: ErrorDetails) -> Problem:
         text = str(context["error"])
     elif kind == "literal_error":
         expected = context["expected"].replace("'", '"')
-        text = f"{_came(document, path, given)}; expected {expected}"
+        text = f"{_describe_value(document, path, value)}; expected {expected}"
     elif kind in ("too_short", "string_too_short"):
         text = "is empty; expected at least one entry" if kind == "too_short" else "is empty"
     elif kind == "greater_than":
-        text = f"{_came(document, path, given)}; expected more than {context['gt']}"
+        text = f"{_describe_value(document, path, value)}; expected more than {context['gt']}"
     else:
         expected = _EXPECTED.get(kind, details["msg"])
-        text = f"{_kind(document, path, given)}; expected {expected}"
+        text = f"{_describe_kind(document, path, value)}; expected {expected}"
         if kind == "string_type" and path in document.raw:
             text += f', write "{shorten(document.raw[path])}" in quotes'
     return Problem(document.line(path), path, text)
 
 
-def _kind(document: Document, path: KeyPath, given: object) -> str:
-    if isinstance(given, Mapping):
+def _describe_kind(document: Document, path: KeyPath, value: object) -> str:
+    if isinstance(value, Mapping):
         return "is a mapping"
-    if isinstance(given, tuple):
+    if isinstance(value, tuple):
         return "is a list"
-    if isinstance(given, str):
-        return f"{quote(given)} is text"
+    if isinstance(value, str):
+        return f"{quote(value)} is text"
     return (
-        f"{shorten(document.raw[path])} is {'a boolean' if isinstance(given, bool) else 'a number'}"
+        f"{shorten(document.raw[path])} is {'a boolean' if isinstance(value, bool) else 'a number'}"
     )
 
 
-def _came(document: Document, path: KeyPath, given: object) -> str:
-    if isinstance(given, Mapping | tuple):
-        return _kind(document, path, given)
-    return f"{quote(given) if isinstance(given, str) else shorten(document.raw[path])} came"
+def _describe_value(document: Document, path: KeyPath, value: object) -> str:
+    if isinstance(value, Mapping | tuple):
+        return _describe_kind(document, path, value)
+    return f"{quote(value) if isinstance(value, str) else shorten(document.raw[path])} came"
 
 
 def _keys(path: KeyPath) -> list[str]:
-    """Keys that the section at `path` may have."""
+    """The keys of the section at `path`."""
     kind: Any = Matrix
     for part in path:
         kind = _section_or_item(kind)
@@ -96,7 +96,7 @@ def _keys(path: KeyPath) -> list[str]:
 
 
 def _section_or_item(kind: Any) -> Any:  # noqa: ANN401  (any annotation)
-    """The type itself, out of `Annotated[…]` and `… | None`."""
+    """The type inside `Annotated[…]` and `… | None`."""
     if typing.get_origin(kind) is typing.Annotated:
         return _section_or_item(typing.get_args(kind)[0])
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
@@ -108,7 +108,7 @@ def load(path: Path) -> Matrix:
     """Read and check a matrix.
 
     Raises:
-        MatrixError: one line for each problem: file, line, place, what came, what was expected.
+        MatrixError: one line for each problem: file, line, place, value, what was expected.
     """
     where = str(path)
     try:
@@ -131,18 +131,18 @@ def load(path: Path) -> Matrix:
 
 
 def parse(text: str, where: str, root: Path | None = None) -> Matrix:
-    """Check a matrix given as text.
+    """Check a matrix value as text.
 
     Args:
         text: the YAML.
         where: the file's name in messages.
-        root: the folder whose parts the matrix names; what is there is left open if none is given.
+        root: the folder of the matrix, to check that the folders it names exist; None for no check.
     """
     document = read_document(text, where)
     matrix = build_matrix(document)
     if isinstance(matrix, Matrix):
-        found = findings(matrix) + (list(bundled_exist(matrix, root)) if root else [])
-        problems = [Problem(document.line(path), path, what) for path, what in found]
+        faults = findings(matrix) + (list(bundled_exist(matrix, root)) if root else [])
+        problems = [Problem(document.line(path), path, text) for path, text in faults]
         if not problems:
             return matrix
     else:

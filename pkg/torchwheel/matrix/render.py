@@ -1,4 +1,4 @@
-"""Variants as a table for people, as JSON, and as a GitHub `strategy.matrix`."""
+"""Prints variants as a table, as JSON or as a GitHub `strategy.matrix`."""
 
 import io
 import json
@@ -18,7 +18,7 @@ MatrixFormat = Literal["table", "json", "github"]
 
 _WIDTH = 80
 _MOST_JOBS = 256
-"""GitHub runs no more jobs of one strategy."""
+"""The most jobs that GitHub runs of one strategy."""
 
 
 def matrix_text(matrix: Matrix, variants: Sequence[Variant], form: MatrixFormat) -> str:
@@ -37,7 +37,7 @@ def matrix_text(matrix: Matrix, variants: Sequence[Variant], form: MatrixFormat)
 
 
 def append_github_output(text: str, file: Path) -> None:
-    """Append the one line of `--github` to a step's output file, as `matrix`."""
+    """Append the line of `--github` to a step's output file, as `matrix`."""
     try:
         with file.open("a", encoding="utf-8") as out:
             out.write(f"matrix={text}")
@@ -46,7 +46,7 @@ def append_github_output(text: str, file: Path) -> None:
 
 
 def _job(matrix: Matrix, variant: Variant) -> dict[str, str | tuple[str, ...]]:
-    """What a workflow knows of a variant: texts, empty where there is none, and labels."""
+    """The values that a workflow gets for a variant: texts, which may be empty, and labels."""
     job: dict[str, str | tuple[str, ...]] = {
         key: ";".join(value) if isinstance(value, tuple) else value or ""
         for key, value in _fields(variant).items()

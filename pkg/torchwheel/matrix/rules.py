@@ -1,4 +1,4 @@
-"""What a well-formed matrix must also keep: names that exist, pairs that are possible."""
+"""Rules of a matrix that its types cannot express: names exist, combinations are possible."""
 
 import fnmatch
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -46,29 +46,29 @@ MatrixRule = Callable[[Matrix], Iterable[MatrixFinding]]
 
 
 def findings(matrix: Matrix) -> list[MatrixFinding]:
-    """Everything that is wrong, as (place, text); empty when the matrix is sound."""
-    found = list(chain.from_iterable(rule(matrix) for rule in RULES))
-    # Names of variants mean something only once the parts they are made of are right.
-    return found or list(patterns_match(matrix))
+    """All faults, as (place, text); empty for a right matrix."""
+    faults = list(chain.from_iterable(rule(matrix) for rule in RULES))
+    # Patterns of variant ids can be judged only if toolkits, torches and platforms are right.
+    return faults or list(patterns_match(matrix))
 
 
-def nothing_twice(matrix: Matrix) -> Iterator[MatrixFinding]:
-    """An entry that is listed twice would make two variants of one id."""
-    yield from _twice(("platforms",), matrix.platforms)
+def no_duplicates(matrix: Matrix) -> Iterator[MatrixFinding]:
+    """No list has an entry twice, because two variants would have one id."""
+    yield from _duplicates(("platforms",), matrix.platforms)
     for name, toolkit in matrix.toolkits.items():
-        yield from _twice(("toolkits", name, "abis"), toolkit.abis)
+        yield from _duplicates(("toolkits", name, "abis"), toolkit.abis)
         without_ptx = [str(arch.with_ptx(False)) for arch in toolkit.archs]
-        yield from _twice(("toolkits", name, "archs"), without_ptx)
+        yield from _duplicates(("toolkits", name, "archs"), without_ptx)
     for minor, release in matrix.torch.items():
-        yield from _twice(("torch", minor, "toolkits"), release.toolkits)
-        yield from _twice(("torch", minor, "pythons"), release.pythons)
+        yield from _duplicates(("torch", minor, "toolkits"), release.toolkits)
+        yield from _duplicates(("torch", minor, "pythons"), release.pythons)
     for platform, machines in matrix.runners.items():
         for use, labels in machines:
-            yield from _twice(("runners", platform, use), labels or ())
+            yield from _duplicates(("runners", platform, use), labels or ())
 
 
 def patterns_match(matrix: Matrix) -> Iterator[MatrixFinding]:
-    """A selection or an exclusion that means nothing is a mistake."""
+    """Every selection and every exclusion matches a variant."""
     ids = [variant.id for variant in all_variants(matrix)]
     for i, entry in enumerate(matrix.exclude):
         if not fnmatch.filter(ids, entry.variant):
@@ -89,14 +89,14 @@ def patterns_match(matrix: Matrix) -> Iterator[MatrixFinding]:
                 )
 
 
-def _twice(path: KeyPath, items: Sequence[str]) -> Iterator[MatrixFinding]:
+def _duplicates(path: KeyPath, items: Sequence[str]) -> Iterator[MatrixFinding]:
     for i, item in enumerate(items):
         if item in items[:i]:
             yield (*path, i), f"duplicate {quote(item)}: it is listed twice"
 
 
 RULES: tuple[MatrixRule, ...] = (
-    nothing_twice,
+    no_duplicates,
     abis_declared,
     toolkits_possible,
     torches_known,

@@ -1,4 +1,4 @@
-"""Which of CI's machines builds a variant, and which one tries it out."""
+"""The CI runners that build a variant and test it."""
 
 from collections.abc import Iterator
 
@@ -13,12 +13,12 @@ PURE = "any"
 
 
 def build_runner(matrix: Matrix, variant: Variant) -> tuple[str, ...]:
-    """Labels of the runner that builds `variant`."""
-    return _machines(matrix, variant).build
+    """The labels of the runner that builds `variant`."""
+    return _machines_of(matrix, variant).build
 
 
 def gpu_runner(matrix: Matrix, variant: Variant) -> tuple[str, ...]:
-    """Labels of the runner whose GPU `variant` must have run on; empty where there is none."""
+    """The labels of the runner on whose GPU `variant` must run; empty if there is none."""
     machines = matrix.runners.get(variant.platform)
     if machines is None or variant.toolkit is None:
         return ()
@@ -26,13 +26,13 @@ def gpu_runner(matrix: Matrix, variant: Variant) -> tuple[str, ...]:
 
 
 def smoke_runner(matrix: Matrix, variant: Variant) -> tuple[str, ...]:
-    """Labels of the runner that tries `variant` out: one with its GPU, else one without."""
-    machines = _machines(matrix, variant)
+    """The labels of the runner that tests `variant`: one with its GPU, else one without."""
+    machines = _machines_of(matrix, variant)
     return gpu_runner(matrix, variant) or machines.cpu or machines.build
 
 
 def runners_complete(matrix: Matrix) -> Iterator[MatrixFinding]:
-    """Where runners are declared, each platform that is built has its machines, no other."""
+    """If the matrix declares runners, exactly the platforms that are built have them."""
     if not matrix.runners:
         return
     built = [*matrix.platforms, *([PURE] if matrix.abis.pure else [])]
@@ -47,7 +47,7 @@ def runners_complete(matrix: Matrix) -> Iterator[MatrixFinding]:
                 yield ("runners", platform, backend), "a wheel without GPU code needs no GPU"
 
 
-def _machines(matrix: Matrix, variant: Variant) -> Machines:
+def _machines_of(matrix: Matrix, variant: Variant) -> Machines:
     try:
         return matrix.runners[variant.platform]
     except KeyError:

@@ -1,4 +1,4 @@
-"""The sections of `matrix.yaml` as pydantic models: frozen, and nothing unknown passes."""
+"""The sections of `matrix.yaml` as frozen pydantic models that refuse unknown keys."""
 
 import json
 from collections.abc import Mapping
@@ -230,8 +230,8 @@ class Matrix(Section):
     smoke: Smoke
     gates: Gates
 
-    def served(self) -> Mapping[str, tuple[str, ...]]:
-        """Torch minors, and the names of the toolkits whose wheels serve each."""
+    def toolkits_by_torch(self) -> Mapping[str, tuple[str, ...]]:
+        """The names of the toolkits whose wheels serve each torch minor."""
         return {minor: release.toolkits for minor, release in self.torch.items()}
 
     def toolkit(self, name: str) -> Toolkit:

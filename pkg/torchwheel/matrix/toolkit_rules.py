@@ -1,4 +1,4 @@
-"""Rules of toolkits and torch releases: they exist, and fit together."""
+"""Rules about toolkits and torch releases: they exist and fit together."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,30 +13,30 @@ from torchwheel.versions import version_numbers
 
 
 def abis_declared(matrix: Matrix) -> Iterator[MatrixFinding]:
-    """A toolkit builds only flavours that `abis:` declares, and aten only for listed torches."""
+    """A toolkit's flavours are declared in `abis:`, and aten has a torch to build for."""
     for name, toolkit in matrix.toolkits.items():
         for i, abi in enumerate(toolkit.abis):
-            here: KeyPath = ("toolkits", name, "abis", i)
+            path: KeyPath = ("toolkits", name, "abis", i)
             if getattr(matrix.abis, abi) is None:
-                yield here, f'"{abi}" is not declared under abis'
+                yield path, f'"{abi}" is not declared under abis'
             elif abi == "aten" and not aten_releases(matrix, name):
-                yield here, f"no release under torch lists {name}; add it there or drop aten"
+                yield path, f"no release under torch lists {name}; add it there or drop aten"
 
 
 def toolkits_possible(matrix: Matrix) -> Iterator[MatrixFinding]:
-    """The name tells the release, and the release has a compiler for every arch."""
+    """A toolkit's name fits its release, and the release can compile every arch."""
     for name, toolkit in matrix.toolkits.items():
-        here: KeyPath = ("toolkits", name)
+        path: KeyPath = ("toolkits", name)
         usual = toolkit.release.name
         if not name.startswith(usual):
             yield (
-                (*here, "version"),
+                (*path, "version"),
                 f'{toolkit.release} does not go with the name "{name}"; expected "{usual}"',
             )
         known = archs_by_release(toolkit.backend)
         if toolkit.version not in known:
             yield (
-                (*here, "version"),
+                (*path, "version"),
                 f"{toolkit.release} is not known; known: {join_names(known)} "
                 "(a newer torchwheel may know it)",
             )
@@ -45,49 +45,49 @@ def toolkits_possible(matrix: Matrix) -> Iterator[MatrixFinding]:
             toolkit.backend != "cuda" or version_numbers(toolkit.version) < (13,)
         ):
             yield (
-                (*here, "source"),
+                (*path, "source"),
                 f"PyPI has no compiler of {toolkit.release}, only of CUDA 13 and later; "
                 'expected "system", "distribution" or "vendor"',
             )
-        yield from _packages(here, toolkit, matrix)
-        yield from _archs(here, toolkit, known[toolkit.version])
+        yield from _packages(path, toolkit, matrix)
+        yield from _archs(path, toolkit, known[toolkit.version])
 
 
-def _packages(here: KeyPath, toolkit: ToolkitSection, matrix: Matrix) -> Iterator[MatrixFinding]:
-    """Packages are what an image is made of, so they go with a source in a container."""
+def _packages(path: KeyPath, toolkit: ToolkitSection, matrix: Matrix) -> Iterator[MatrixFinding]:
+    """Exactly the sources that are container images have packages."""
     contained = toolkit.source in ("distribution", "vendor")
     if contained and toolkit.packages is None:
-        yield (*here, "packages"), f'missing; source "{toolkit.source}" installs packages'
+        yield (*path, "packages"), f'missing; source "{toolkit.source}" installs packages'
     if contained and matrix.containers is None:
         yield (
-            (*here, "source"),
+            (*path, "source"),
             f'"{toolkit.source}" is built in a container, but there is no section "containers"',
         )
     if toolkit.packages and not contained:
         yield (
-            (*here, "packages"),
+            (*path, "packages"),
             f'not used by source "{toolkit.source}"; expected "distribution" or "vendor"',
         )
 
 
-def _archs(here: KeyPath, toolkit: ToolkitSection, known: Sequence[str]) -> Iterator[MatrixFinding]:
+def _archs(path: KeyPath, toolkit: ToolkitSection, known: Sequence[str]) -> Iterator[MatrixFinding]:
     for i, arch in enumerate(toolkit.archs):
         if backend_of(arch) != toolkit.backend:
             backend = BRANDS[toolkit.backend]
             example = "9.0" if toolkit.backend == "cuda" else "gfx90a"
             yield (
-                (*here, "archs", i),
+                (*path, "archs", i),
                 f'"{arch}" is not an arch of {backend}; expected e.g. "{example}"',
             )
         elif arch.name not in known:
             yield (
-                (*here, "archs", i),
+                (*path, "archs", i),
                 f'{toolkit.release} cannot compile "{arch}"; it can: {join_names(known)}',
             )
 
 
 def torches_known(matrix: Matrix) -> Iterator[MatrixFinding]:
-    """A floor is a torch release."""
+    """Every floor is a known torch release."""
     for abi in ("stable", "pure"):
         floor = getattr(matrix.abis, abi)
         if floor and floor.torch not in torch_releases.torch_releases():
@@ -97,15 +97,15 @@ def torches_known(matrix: Matrix) -> Iterator[MatrixFinding]:
 def pairs_possible(matrix: Matrix) -> Iterator[MatrixFinding]:
     """Each torch release was published for the toolkits and Pythons it lists."""
     for minor, release in matrix.torch.items():
-        here: KeyPath = ("torch", minor)
+        path: KeyPath = ("torch", minor)
         known = torch_releases.torch_releases().get(minor)
         if known is None:
-            yield here, _unknown_torch(minor)
+            yield path, _unknown_torch(minor)
             continue
         for i, python in enumerate(release.pythons):
             if python not in known.pythons:
                 yield (
-                    (*here, "pythons", i),
+                    (*path, "pythons", i),
                     f"torch {minor} has no build for Python {python}; "
                     f"it has {join_names(known.pythons)}",
                 )
@@ -113,14 +113,14 @@ def pairs_possible(matrix: Matrix) -> Iterator[MatrixFinding]:
             toolkit = matrix.toolkits.get(name)
             if toolkit is None:
                 yield (
-                    (*here, "toolkits", i),
+                    (*path, "toolkits", i),
                     f"no toolkit {quote(name)}; {nearest(name, matrix.toolkits)}",
                 )
-            elif text := _impossible(minor, known, name, toolkit):
-                yield (*here, "toolkits", i), text
+            elif text := _torch_lacks(minor, known, name, toolkit):
+                yield (*path, "toolkits", i), text
             elif not _serves(matrix, minor, toolkit):
                 yield (
-                    (*here, "toolkits", i),
+                    (*path, "toolkits", i),
                     f"{name} has nothing for torch {minor}: its abis are "
                     f"{join_names(toolkit.abis)}, and stable begins with a later torch",
                 )
@@ -131,7 +131,7 @@ def _unknown_torch(minor: str) -> str:
     return f"torch {minor} is not known; known: {known} (a newer torchwheel may know it)"
 
 
-def _impossible(
+def _torch_lacks(
     minor: str, known: torch_releases.TorchFacts, name: str, toolkit: ToolkitSection
 ) -> str | None:
     majors = known.majors(toolkit.backend)
@@ -150,5 +150,5 @@ def _serves(matrix: Matrix, minor: str, toolkit: ToolkitSection) -> bool:
         or floor is None
         or floor.torch not in torch_releases.torch_releases()
     ):
-        return True  # or else another rule speaks of it
+        return True  # another rule reports the floor
     return version_numbers(minor) >= version_numbers(floor.torch)

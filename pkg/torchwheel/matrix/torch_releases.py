@@ -1,4 +1,4 @@
-"""What is known of torch releases, read from the data file."""
+"""Facts of torch releases, read from the data file."""
 
 import dataclasses
 import functools
@@ -11,14 +11,14 @@ from torchwheel.versions import version_numbers
 
 @dataclasses.dataclass(frozen=True)
 class TorchFacts:
-    """What one torch minor was published for."""
+    """The toolkits and Pythons that a torch minor was published for."""
 
     toolkits: Mapping[Backend, tuple[str, ...]]
     """Releases of CUDA and ROCm, e.g. {"cuda": ("12.6", "13.0"), …}."""
     pythons: tuple[str, ...]
 
     def majors(self, backend: Backend) -> tuple[int, ...]:
-        """Major releases; minors of one major are compatible with each other."""
+        """The major releases; the minors of a major are compatible with each other."""
         return tuple(sorted({version_numbers(version)[0] for version in self.toolkits[backend]}))
 
 

@@ -1,4 +1,4 @@
-"""From the matrix to its variants, each with a stable id; and the selection of some."""
+"""The variants of a matrix, each with a stable id, and their selection."""
 
 import dataclasses
 import fnmatch
@@ -41,7 +41,7 @@ class Variant:
 
     @property
     def python(self) -> str | None:
-        """The one Python it is for, e.g. "3.12"; None for any."""
+        """The Python it is for, e.g. "3.12"; None for any."""
         tag = self.python_tag
         return f"{tag[2]}.{tag[3:]}" if tag.startswith("cp") else None
 
@@ -52,12 +52,12 @@ def python_tag(python: str) -> str:
 
 
 def all_variants(matrix: Matrix) -> tuple[Variant, ...]:
-    """Every variant the matrix declares, exclusions not yet taken out."""
+    """Every variant that the matrix declares, including the excluded ones."""
     return tuple(_native(matrix)) + tuple(_pure(matrix))
 
 
 def resolve(matrix: Matrix) -> tuple[Variant, ...]:
-    """The variants that are built: all that are declared, less the exclusions."""
+    """The variants that are built: all that are declared but the excluded ones."""
     variants = tuple(v for v in all_variants(matrix) if exclusion(matrix, v.id) is None)
     seen: set[str] = set()
     for variant in variants:
@@ -68,7 +68,7 @@ def resolve(matrix: Matrix) -> tuple[Variant, ...]:
 
 
 def exclusion(matrix: Matrix, variant_id: str) -> Exclusion | None:
-    """The first exclusion that takes a variant out, if any does."""
+    """The first exclusion that matches a variant."""
     for entry in matrix.exclude:
         if fnmatch.fnmatchcase(variant_id, entry.variant):
             return entry
@@ -76,7 +76,7 @@ def exclusion(matrix: Matrix, variant_id: str) -> Exclusion | None:
 
 
 def aten_releases(matrix: Matrix, toolkit: str) -> tuple[str, ...]:
-    """Minors of torch for which the aten flavour is built with a toolkit."""
+    """The torch minors for which a toolkit builds the aten flavour."""
     newest = matrix.abis.aten.through if matrix.abis.aten else None
     return tuple(
         minor
@@ -136,41 +136,41 @@ def _pure(matrix: Matrix) -> Iterator[Variant]:
 
 
 def _suffix(matrix: Matrix, platform: Platform) -> str:
-    """The first platform listed is the usual one: ids for it stay short."""
+    """The suffix of an id; empty for the first platform, the usual one."""
     return "" if platform == matrix.platforms[0] else f"-{platform}"
 
 
 def select(matrix: Matrix, names: Sequence[str]) -> tuple[Variant, ...]:
-    """Variants that the names mean, in the order of the matrix, each once.
+    """The variants that the names stand for, in the order of the matrix, each once.
 
     Args:
         matrix: the matrix.
         names: names of selections, variant ids, or patterns of ids such as "*-stable".
 
     Raises:
-        UsageError: no name is given, or one means nothing; the line lists the nearest.
+        UsageError: there is no name, or a name matches nothing; the line lists the nearest.
     """
     variants = resolve(matrix)
-    wanted: set[str] = set()
+    ids: set[str] = set()
     for name in names:
         patterns = matrix.selections.get(name, (name,))
-        found = {variant.id for variant in variants if _matches(variant.id, patterns)}
-        if not found:
-            raise UsageError(_nothing(matrix, variants, name))
-        wanted |= found
-    if not wanted:
+        matches = {variant.id for variant in variants if _matches(variant.id, patterns)}
+        if not matches:
+            raise UsageError(_no_match(matrix, variants, name))
+        ids |= matches
+    if not ids:
         raise UsageError(
             f"nothing is selected; expected a selection ({join_names(matrix.selections)}) "
             "or variant ids"
         )
-    return tuple(variant for variant in variants if variant.id in wanted)
+    return tuple(variant for variant in variants if variant.id in ids)
 
 
 def _matches(variant_id: str, patterns: Iterable[str]) -> bool:
     return any(fnmatch.fnmatchcase(variant_id, pattern) for pattern in patterns)
 
 
-def _nothing(matrix: Matrix, variants: Sequence[Variant], name: str) -> str:
+def _no_match(matrix: Matrix, variants: Sequence[Variant], name: str) -> str:
     if excluded := exclusion(matrix, name):
         return f"variant {quote(name)} is excluded from the matrix: {excluded.reason}"
     known = [*matrix.selections, *(variant.id for variant in variants)]

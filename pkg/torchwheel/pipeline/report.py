@@ -75,7 +75,7 @@ def index_wheels(run: Run, index: Path) -> Mapping[str, tuple[str, ...]]:
     for record in records.all_records(run.dist):
         claims = read_wheel(run.dist / record.file).claims
         if claims is not None and record.bundled == tried_with:
-            groups[record.variant] = groups_of(claims, run.matrix.served())
+            groups[record.variant] = groups_of(claims, run.matrix.toolkits_by_torch())
             indexed.append(IndexedWheel(run.dist / record.file, groups[record.variant]))
     bundled_groups = all_groups(groups.values())
     build_index([*indexed, *(IndexedWheel(path, bundled_groups) for path in run.bundled)], index)

@@ -86,7 +86,10 @@ def assemble(
         raise TorchwheelError(
             "\n".join([f"nothing is written to {out}; faults: {len(faults)}", *faults])
         )
-    groups = {case.variant.id: groups_of(case.candidate.claims, matrix.served()) for case in cases}
+    groups = {
+        case.variant.id: groups_of(case.candidate.claims, matrix.toolkits_by_torch())
+        for case in cases
+    }
     text = report.release_json(matrix.project.name, cases, bundled, groups)
     progress.step(f"writing {out}")
     write_release(out, cases, bundled, groups, text, published)
