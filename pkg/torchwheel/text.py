@@ -5,7 +5,7 @@ import json
 import os
 import re
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from torchwheel.errors import UsageError
 
@@ -58,24 +58,58 @@ WIDTH = 80
 _UNITS = {1 << 30: "GiB", 1 << 20: "MiB"}
 
 
-def size_text(size: int) -> str:
-    """A size a person reads, e.g. "412 KiB", "1.5 MiB"."""
+def size_text(size: int, decimals: int = 1) -> str:
+    """A size for a person, e.g. "412 KiB", "1.5 MiB"; of KiB it has one decimal less."""
     for unit, name in _UNITS.items():
         if size >= unit:
-            return f"{size / unit:.1f} {name}"
-    return f"{size / 1024:.0f} KiB"
+            return f"{size / unit:.{decimals}f} {name}"
+    return f"{size / 1024:.{decimals - 1}f} KiB"
 
 
-def detail_lines(name: str, text: str) -> list[str]:
-    """Lines below a row, for what is too long for a column."""
+def table_rows(form: str, rows: Iterable[Sequence[str]], *, wrap: bool = False) -> list[str]:
+    """The rows of a table as text, columns two blanks apart; one text for each row.
+
+    Args:
+        form: the columns, e.g. "<7 >8 <": alignment and least width. A wider cell widens its
+            column.
+        rows: the cells, the head's first. A row may end early; its last cell is not padded.
+        wrap: whether the last cell is wrapped at the width of the page, below its first line.
+    """
+    cells = [list(row) for row in rows]
+    columns = [(column[0], int(column[1:] or 0)) for column in form.split()]
+    widths = [
+        max([least, *(len(row[at]) for row in cells if at < len(row) - 1)])
+        for at, (_, least) in enumerate(columns)
+    ]
+    texts = []
+    for *padded, last in cells:
+        start = "".join(
+            f"{cell:{align}{width}}  "
+            for cell, (align, _), width in zip(padded, columns, widths, strict=False)
+        )
+        lines = hanging_lines(start, last) if wrap else []
+        texts.append("\n".join(lines or [start + last]).rstrip())
+    return texts
+
+
+def hanging_lines(start: str, text: str) -> list[str]:
+    """Lines of `text` as wide as the page: the first begins with `start`, the others align to it.
+
+    Words stay in one piece however long, so that a path or a command can be copied.
+    """
     return textwrap.wrap(
         text,
         WIDTH,
-        initial_indent=f"  {name:<6}",
-        subsequent_indent=" " * 8,
+        initial_indent=start,
+        subsequent_indent=" " * len(start),
         break_on_hyphens=False,
         break_long_words=False,
     )
+
+
+def detail_lines(name: str, text: str) -> list[str]:
+    """Lines below a row, for a text that is too long for a column."""
+    return hanging_lines(f"  {name:<6}", text)
 
 
 CACHE_SIZE = "TORCHWHEEL_CACHE_SIZE"

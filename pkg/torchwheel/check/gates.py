@@ -9,6 +9,7 @@ from torchwheel.check.facts import GateError, Limits, WheelFacts, read_facts
 from torchwheel.check.libraries import platform_tag, runtime, torch_symbols
 from torchwheel.check.metadata import metadata
 from torchwheel.errors import TorchwheelError
+from torchwheel.text import table_rows
 
 
 def record(facts: WheelFacts, _: Limits) -> str:
@@ -74,11 +75,8 @@ def all_passed(results: Sequence[GateResult]) -> bool:
 
 def gates_text(results: Sequence[GateResult]) -> str:
     """One line a gate."""
-    width = max((len(result.name) for result in results), default=0)
-    return "".join(
-        f"{'ok    ' if result.ok else 'FAILED'}  {result.name:<{width}}  {result.says}\n"
-        for result in results
-    )
+    cells = [("ok" if result.ok else "FAILED", result.name, result.says) for result in results]
+    return "".join(f"{row}\n" for row in table_rows("<6 < <", cells))
 
 
 def _result(name: str, gate: Gate, facts: WheelFacts, limits: Limits) -> GateResult:

@@ -1,7 +1,6 @@
 """What `torchwheel doctor` prints: a table that fits 80 columns, and the verdict at its end."""
 
 import sys
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from torchwheel.doctor.case import Package, Report, Verdict
 from torchwheel.doctor.native import NativeLibrary
 from torchwheel.machine.facts import Machine, Torch
 from torchwheel.runtime.status import OperatorStatus
-from torchwheel.text import WIDTH, join_names, size_text
+from torchwheel.text import WIDTH, hanging_lines, join_names, size_text
 
 _LABEL = 10
 _TEXT = WIDTH - _LABEL - 1
@@ -32,14 +31,7 @@ def rows(label: str, texts: Iterable[str]) -> Iterator[str]:
 
 def unwrapped_row(label: str, text: str) -> list[str]:
     """One row whose words stay whole, however long, so that a command can be copied."""
-    return textwrap.wrap(
-        _printable(text),
-        WIDTH,
-        initial_indent=f"{label:<{_LABEL}} ",
-        subsequent_indent=" " * (_LABEL + 1),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return hanging_lines(f"{label:<{_LABEL}} ", _printable(text))
 
 
 def _printable(text: str) -> str:

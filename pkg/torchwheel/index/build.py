@@ -1,5 +1,6 @@
 """Writes the index: a folder of static files, complete or absent, equal for equal wheels."""
 
+import functools
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ import jinja2
 
 from torchwheel import files
 from torchwheel.index.contents import FILES, File, IndexedWheel, IndexGroup, group_wheels
+from torchwheel.text import size_text
 
 API_VERSION = "1.1"
 """PEP 700: PEP 691 with sizes and versions."""
@@ -90,10 +92,6 @@ def _json(document: object) -> str:
     return json.dumps(document, indent=1, sort_keys=True) + "\n"
 
 
-def _mib(size: int) -> str:
-    return f"{size / (1 << 20):.2f} MiB" if size >= 1 << 20 else f"{size / (1 << 10):.1f} KiB"
-
-
 def _page(template: str, **values: object) -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("torchwheel.index", "."),
@@ -103,7 +101,7 @@ def _page(template: str, **values: object) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["size"] = _mib
+    environment.filters["size"] = functools.partial(size_text, decimals=2)
     return environment.get_template(template).render(**values)
 
 

@@ -9,20 +9,31 @@ from torchwheel.errors import TorchwheelError
 from torchwheel.jit.folder import secure_folder
 from torchwheel.jit.lookup import CorruptError, open_verified
 from torchwheel.jit.store import CacheItem, list_items, prune_cache
-from torchwheel.text import WIDTH, detail_lines, parse_age, parse_size, size_cap, size_text
+from torchwheel.text import (
+    WIDTH,
+    detail_lines,
+    parse_age,
+    parse_size,
+    size_cap,
+    size_text,
+    table_rows,
+)
 
 _NAME = 41
 
 
 def cache_list(folder: Path) -> str:
     """A table of the libraries in the cache, each one checked; the last used first."""
-    there = _cached_items(folder)
-    lines = [f"{'name':<{_NAME}}  {'size':>9}  {'last used':<16}  state", "-" * WIDTH]
-    for item in reversed(there):
-        if item.is_library:
-            lines += _row(folder, item)
+    cached = _cached_items(folder)
+    entries = [_cells_and_details(folder, item) for item in reversed(cached) if item.is_library]
+    present = [entry for entry in entries if entry]
+    cells = [("name", "size", "last used", "state"), *(row for row, _ in present)]
+    head, *rows = table_rows(f"<{_NAME} >9 <16 <", cells)
+    lines = [head, "-" * WIDTH]
+    for row, (_, details) in zip(rows, present, strict=True):
+        lines += [row, *details]
     lines += ["-" * WIDTH] if len(lines) > 2 else []
-    return "\n".join([*lines, f"{_count_text(there)} (cap {size_text(size_cap())})", str(folder)])
+    return "\n".join([*lines, f"{_count_text(cached)} (cap {size_text(size_cap())})", str(folder)])
 
 
 def cache_prune(
@@ -62,26 +73,29 @@ def _cached_items(folder: Path) -> list[CacheItem]:
     return list_items(folder)
 
 
-def _row(folder: Path, item: CacheItem) -> list[str]:
+def _cells_and_details(
+    folder: Path, item: CacheItem
+) -> tuple[tuple[str, str, str, str], list[str]] | None:
+    """The cells of a library's row and the lines below; None if another process removed it."""
     used = time.strftime("%Y-%m-%d %H:%M", time.localtime(item.used))
-    figures = f"{size_text(item.size):>9}  {used}"
     try:
         _, entry = open_verified(folder, item.key)
     except CorruptError as error:
         why = f"{error.path.name}: {error.why}"
-        return [f"{_fit(item.key.name)}  {figures}  corrupt", *detail_lines("why", why)]
+        cells = (_fit(item.key.name), size_text(item.size), used, "corrupt")
+        return cells, detail_lines("why", why)
     except FileNotFoundError:
-        return []  # another process removed it
-    return [
-        f"{_fit(entry.name)}  {figures}  ok",
+        return None
+    details = [
         *detail_lines("archs", " ".join(entry.archs)),
         *detail_lines("tools", entry.toolkit),
         *detail_lines("torch", entry.torch),
     ]
+    return (_fit(entry.name), size_text(item.size), used, "ok"), details
 
 
 def _fit(name: str) -> str:
-    return f"{name:<{_NAME}}" if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
+    return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
 
 
 def _count_text(found: Sequence[CacheItem]) -> str:

@@ -1,22 +1,18 @@
 """Prints variants as a table, as JSON or as a GitHub `strategy.matrix`."""
 
-import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from rich.console import Console
-from rich.table import Table
-
 from torchwheel.errors import UsageError
 from torchwheel.matrix.runners import build_runner, gpu_runner, smoke_runner
 from torchwheel.matrix.sections import Matrix, Toolkit
 from torchwheel.matrix.variants import Variant, resolve
+from torchwheel.text import hanging_lines, table_rows
 
 MatrixFormat = Literal["table", "json", "github"]
 
-_WIDTH = 80
 _MOST_JOBS = 256
 """The most jobs that GitHub runs of one strategy."""
 
@@ -77,33 +73,24 @@ def _fields(variant: Variant) -> dict[str, str | tuple[str, ...] | None]:
 
 
 def _table(matrix: Matrix, variants: Sequence[Variant]) -> str:
-    out = io.StringIO()
-    console = Console(file=out, width=_WIDTH, color_system=None, highlight=False, markup=False)
-    console.print(_grid(("variant", "abi", "torch", "python", "platform"), _variant_rows(variants)))
-    console.print(f"{len(variants)} of {len(resolve(matrix))} variants\n")
+    lines = table_rows("< < < < <", _variant_rows(variants))
+    lines += [f"{len(variants)} of {len(resolve(matrix))} variants", ""]
     toolkits = dict.fromkeys(v.toolkit for v in variants if v.toolkit)
     if toolkits:
-        console.print(_grid(("toolkit", "release", "source", "archs"), _toolkit_rows(toolkits)))
+        lines += table_rows("< < < <", _toolkit_rows(toolkits), wrap=True)
     for entry in matrix.exclude:
-        console.print(f"left out: {entry.variant} ({entry.reason})")
-    return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
-
-
-def _grid(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for column in columns:
-        table.add_column(column, no_wrap=column != "archs")
-    for row in rows:
-        table.add_row(*row)
-    return table
+        lines += hanging_lines("", f"left out: {entry.variant} ({entry.reason})")
+    return "\n".join(lines) + "\n"
 
 
 def _variant_rows(variants: Iterable[Variant]) -> Iterator[Sequence[str]]:
+    yield ("variant", "abi", "torch", "python", "platform")
     for variant in variants:
         yield (variant.id, variant.abi, variant.torch_range, variant.python_tag, variant.platform)
 
 
 def _toolkit_rows(toolkits: Iterable[Toolkit]) -> Iterator[Sequence[str]]:
+    yield ("toolkit", "release", "source", "archs")
     for toolkit in toolkits:
         yield (
             toolkit.name,

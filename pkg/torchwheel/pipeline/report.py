@@ -14,7 +14,7 @@ from torchwheel.pipeline.records import BuildRecord
 from torchwheel.pipeline.run import Run
 from torchwheel.pipeline.schedule import Outcome
 from torchwheel.smoke.requirements import BUNDLED_FOLDER
-from torchwheel.text import WIDTH, detail_lines, size_text
+from torchwheel.text import WIDTH, detail_lines, size_text, table_rows
 
 
 def report_table(records: Sequence[BuildRecord], fresh: Sequence[str]) -> str:
@@ -22,18 +22,16 @@ def report_table(records: Sequence[BuildRecord], fresh: Sequence[str]) -> str:
 
     The bundled packages follow at the end. `fresh` names the variants that this run built.
     """
-    width = max([7, *(len(record.variant) for record in records)])
-    lines = [
-        f"{'variant':<{width}}  {'size':>8}  {'gates':>5}  {'seconds':>7}  {'cpu':>5}  smoke",
-        "-" * WIDTH,
-    ]
+    cells = [("variant", "size", "gates", "seconds", "cpu", "smoke")]
     for record in records:
         seconds = f"{record.seconds:.1f}" if record.variant in fresh else "kept"
         cpu = f"{sum(record.cpu_seconds.values()):.0f}" if record.cpu_seconds else "-"
-        lines.append(
-            f"{record.variant:<{width}}  {size_text(record.size):>8}  "
-            f"{record.gates:>2} ok  {seconds:>7}  {cpu:>5}  {record.smoke}"
-        )
+        size, gates = size_text(record.size), f"{record.gates:>2} ok"
+        cells.append((record.variant, size, gates, seconds, cpu, record.smoke))
+    head, *rows = table_rows("<7 >8 >5 >7 >5 <", cells)
+    lines = [head, "-" * WIDTH]
+    for record, row in zip(records, rows, strict=True):
+        lines.append(row)
         lines += detail_lines("file", record.file)
         if record.archs:
             lines += detail_lines("archs", " ".join(record.archs))

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from torchwheel.release.artifacts import BundledWheel, Candidate
 from torchwheel.release.cases import ReleaseCase
 from torchwheel.release.rules import on_gpu
 from torchwheel.smoke.record import SmokeRecord
-from torchwheel.text import WIDTH, size_text
+from torchwheel.text import WIDTH, size_text, table_rows
 
 REPORT = "release.json"
 SCHEMA = 1
@@ -71,14 +70,13 @@ def _run(record: SmokeRecord) -> dict[str, Any]:
 
 def release_table(cases: Sequence[ReleaseCase], bundled: Sequence[BundledWheel]) -> str:
     """One row a wheel: its size, its gates, and the GPUs it ran on; then the bundled packages."""
-    width = max([7, *(len(case.variant.id) for case in cases)])
-    lines = [f"{'variant':<{width}}  {'size':>8}  {'gates':>5}  smoke", "-" * WIDTH]
+    cells = [("variant", "size", "gates", "smoke")]
     for case in cases:
-        row = (
-            f"{case.variant.id:<{width}}  {size_text(case.candidate.wheel.size):>8}  "
-            f"{len(case.candidate.gates):>2} ok  "
-        )
-        lines.append(row + textwrap.shorten(_where(case), WIDTH - len(row), placeholder="…"))
+        candidate = case.candidate
+        gates = f"{len(candidate.gates):>2} ok"
+        cells.append((case.variant.id, size_text(candidate.wheel.size), gates, _where(case)))
+    head, *rows = table_rows("<7 >8 >5 <", cells, wrap=True)
+    lines = [head, "-" * WIDTH, *rows]
     lines += [f"with {package.path.name}" for package in bundled]
     return "\n".join(lines)
 

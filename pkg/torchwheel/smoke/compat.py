@@ -12,9 +12,10 @@ from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.smoke.environment import usual_torch
-from torchwheel.smoke.record import SmokeRecord
+from torchwheel.smoke.record import Outcome, SmokeRecord
 from torchwheel.smoke.requirements import bundled_with
 from torchwheel.smoke.run import smoke
+from torchwheel.text import table_rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,15 +91,14 @@ def dumps(wheel: Path, rows: Sequence[Row]) -> str:
 
 def compat_text(rows: Sequence[Row]) -> str:
     """A table, one row for each torch."""
-    lines = [f"{'torch':<16}{'Python':<9}{'passed':>7}{'skipped':>9}{'failed':>8}  verdict"]
+    outcomes: tuple[Outcome, ...] = ("passed", "skipped", "failed")
+    cells: list[tuple[str, ...]] = [("torch", "Python", *outcomes, "verdict")]
     for row in rows:
         if row.record is None:
-            lines.append(f"{row.torch:<16}{row.error}")
+            cells.append((row.torch, str(row.error)))
             continue
         counts = Counter(test.outcome for test in row.record.tests)
-        machine = row.record.machine
-        lines.append(
-            f"{machine.torch:<16}{machine.python:<9}{counts['passed']:>7}{counts['skipped']:>9}"
-            f"{counts['failed']:>8}  {row.record.why or row.record.verdict}"
-        )
-    return "\n".join(lines) + "\n"
+        numbers = (str(counts[outcome]) for outcome in outcomes)
+        machine, verdict = row.record.machine, row.record.why or row.record.verdict
+        cells.append((machine.torch, machine.python, *numbers, verdict))
+    return "\n".join(table_rows("<14 <8 >6 >7 >6 <", cells)) + "\n"
