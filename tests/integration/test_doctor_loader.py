@@ -54,7 +54,7 @@ def faults(path: Path, **env: str) -> list[str]:
     links = Loader(Path(sys.executable), TORCH, {**os.environ, **env}).links(
         read_library(path), path
     )
-    return [*links.absent, *links.undefined, *(version for _, version in links.old)]
+    return [*links.absent, *links.undefined, *(version for _, version in links.outdated)]
 
 
 @pytest.fixture
@@ -165,7 +165,9 @@ def test_the_loader_agrees_on_every_library_that_is_installed_here():
     began = time.monotonic()
     for path in paths:
         links = loader.links(read_library(path), path)
-        assert bool(links.absent or links.undefined or links.old) == bool(said[str(path)]), path
+        assert bool(links.absent or links.undefined or links.outdated) == bool(said[str(path)]), (
+            path
+        )
     assert time.monotonic() - began < 60
 
 

@@ -1,4 +1,4 @@
-"""The doctor: what is here, what an extension runs on and why, what fixes it; and its options."""
+"""The doctor explains what an extension runs on, why, and how to fix it. Its options."""
 
 from torchwheel.arguments import option, positive_number
 

@@ -1,4 +1,4 @@
-"""Findings about building at first use, which needs a compiler, a toolkit and a cache."""
+"""Findings about the build at first use: compiler, toolkit and cache."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from torchwheel.versions import version_numbers
 
 
 def cannot_build(case: Case) -> Iterator[Diagnosis]:
-    """Operators wait for their first call on a GPU, and could not be built for it."""
+    """Operators wait for their first call on a GPU, and the build would fail then."""
     machine, package = case.machine, case.package
     torch = machine.torch
     if torch is None or torch.backend is None or not machine.gpus or not _waits_for_build(package):
@@ -37,14 +37,14 @@ def cannot_build(case: Case) -> Iterator[Diagnosis]:
         fix = "set CUDA_HOME to a toolkit that can compile for it"
         yield Diagnosis("archs", str(error), fix)
         return
-    for rule in build_findings(needs, machine, toolkit, package=package.name):
-        yield diagnosis_of(rule)
-    for rule in check_two_toolkits(machine.toolkits):
-        yield diagnosis_of(rule)
+    for finding in build_findings(needs, machine, toolkit, package=package.name):
+        yield diagnosis_of(finding)
+    for finding in check_two_toolkits(machine.toolkits):
+        yield diagnosis_of(finding)
 
 
 def broken_cache(case: Case) -> Iterator[Diagnosis]:
-    """What is built could not be kept, or was kept and is bent."""
+    """The cache cannot be written, or a library in it is corrupt."""
     if not _waits_for_build(case.package):
         return
     if problem := case.cache.problem:
@@ -60,7 +60,7 @@ def broken_cache(case: Case) -> Iterator[Diagnosis]:
 
 
 def plain_pytorch(case: Case) -> Iterator[Diagnosis]:
-    """Operators run on plain PyTorch, for a reason that no other rule has."""
+    """Operators run on plain PyTorch for a reason that no other finding reports."""
     status = case.package.status
     for operator in status.operators if status else ():
         if operator.way == "fallback" and any(refusal.fault for refusal in operator.refusals):
@@ -70,22 +70,22 @@ def plain_pytorch(case: Case) -> Iterator[Diagnosis]:
 
 def _waits_for_build(package: Package) -> bool:
     status = package.status
-    return status is not None and any(one.way == "waiting" for one in status.operators)
+    return status is not None and any(operator.way == "waiting" for operator in status.operators)
 
 
 def _flavour_to_build(torch: Torch) -> Abi:
-    """The flavour that is built where an extension has both."""
+    """The ABI flavour that is built for an extension that has both."""
     return "stable" if version_numbers(torch.minor) >= version_numbers(STABLE_SINCE) else "aten"
 
 
 def _archs_to_build(case: Case, toolkit: InstalledToolkit | None) -> tuple[Arch, ...]:
-    """What it would be built for."""
+    """The archs that the build would compile for."""
     if toolkit is None or not toolkit.release:
         return ()
-    found = choose_archs(
+    chosen = choose_archs(
         ToolkitRelease(toolkit.backend, toolkit.release),
         case.environ,
         for_this_machine=True,
         look=lambda _, __: VisibleGpus(case.machine.gpus),
     )
-    return found.archs
+    return chosen.archs

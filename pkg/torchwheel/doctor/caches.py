@@ -1,4 +1,4 @@
-"""The caches of this user: where they are, how large they have grown, whether they work."""
+"""torchwheel's cache: its folder, its size and its faults."""
 
 import dataclasses
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torchwheel.jit.key import CacheKey
 from torchwheel.jit.lookup import CorruptError, open_verified
-from torchwheel.jit.store import list_items
+from torchwheel.jit.store import folder_size, list_items
 from torchwheel.toolkit.cache import cache_path
 
 
@@ -31,12 +31,12 @@ class CorruptLibrary:
 
 @dataclasses.dataclass(frozen=True)
 class CacheState:
-    """torchwheel's cache.
+    """The state of torchwheel's cache.
 
     Attributes:
-        folder: where it is; it need not be there yet.
-        sizes: bytes of each part that is there, e.g. "toolkits", "jit", the largest first.
-        problem: why nothing can be written to it.
+        folder: its folder, which need not exist yet.
+        sizes: bytes of each part, e.g. "toolkits" and "jit", the largest first.
+        problem: why the cache cannot be written; None if it can.
         corrupt: libraries built just in time that are not as they were written.
     """
 
@@ -47,7 +47,7 @@ class CacheState:
 
 
 def examine_cache() -> CacheState:
-    """Look at the cache; nothing is made, removed or changed."""
+    """Examine the cache without any change to it."""
     folder = cache_path()
     return CacheState(
         folder, _part_sizes(folder), _write_problem(folder), _corrupt_libraries(folder / "jit")
@@ -59,34 +59,22 @@ def _part_sizes(folder: Path) -> dict[str, int]:
         parts = [path for path in folder.iterdir() if path.is_dir()]
     except OSError:
         return {}
-    sizes = ((part.name, _size(part)) for part in parts)
+    sizes = ((part.name, folder_size(part)) for part in parts)
     return dict(sorted(((n, s) for n, s in sizes if s), key=lambda part: (-part[1], part[0])))
 
 
-def _size(folder: Path) -> int:
-    total = 0
-    for path, _, names in os.walk(folder):
-        for name in names:
-            try:
-                total += Path(path, name).lstat().st_size
-            # It went meanwhile.
-            except OSError:
-                continue
-    return total
-
-
 def _write_problem(folder: Path) -> str | None:
-    """Whether it could be written, or made, judged by the folder that is there."""
-    there = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
-    if not there.is_dir():
-        return f"{there} is not a folder"
-    if not os.access(there, os.W_OK | os.X_OK):
-        return f"{there} cannot be written"
+    """Why the folder cannot be written or made, judged by its nearest existing parent."""
+    existing = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+    if not existing.is_dir():
+        return f"{existing} is not a folder"
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return f"{existing} cannot be written"
     return None
 
 
 def _corrupt_libraries(folder: Path) -> tuple[CorruptLibrary, ...]:
-    found = []
+    corrupt = []
     try:
         libraries = [item for item in list_items(folder) if item.is_library]
     except OSError:
@@ -95,7 +83,7 @@ def _corrupt_libraries(folder: Path) -> tuple[CorruptLibrary, ...]:
         try:
             open_verified(folder, item.key)
         except CorruptError as error:
-            found.append(CorruptLibrary(item.key, error.path.name, error.why))
+            corrupt.append(CorruptLibrary(item.key, error.path.name, error.why))
         except OSError:
             continue
-    return tuple(found)
+    return tuple(corrupt)

@@ -1,4 +1,4 @@
-"""What the doctor knows of a package, and what it says."""
+"""The facts that the doctor judges, and its verdicts."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -15,18 +15,19 @@ from torchwheel.runtime.status import ExtensionStatus
 
 @dataclasses.dataclass(frozen=True)
 class Package:
-    """One package, examined.
+    """The facts of one package.
 
     Attributes:
-        name: the distribution's name, else as it was asked for.
-        module: what is imported, e.g. "torch_scatter".
-        root: the folder it is installed in; None if it is not.
-        info: what its dist-info says; None if it has none.
-        copies: versions of the same distribution that are there as well.
-        near: names of installed distributions like the one asked for, where that is not there.
-        imported: how its import went.
+        name: the distribution's name; if it is not installed, the name on the command line.
+        module: the module to import, e.g. "torch_scatter".
+        root: the folder that it is installed in; None if it is not installed.
+        info: the content of its dist-info folder; None if it has none.
+        copies: other installed versions of the same distribution.
+        near: if it is not installed, names of installed distributions that are similar.
+        imported: the result of its import.
         natives: its native libraries.
-        status: what its operators run on; None if its run-time half is not torchwheel's.
+        status: what its operators run on; None for a package that does not use
+            torchwheel.runtime.
     """
 
     name: str
@@ -46,16 +47,16 @@ class Package:
 
     @property
     def loaded(self) -> tuple[NativeLibrary, ...]:
-        """The libraries that its import loaded."""
+        """The native libraries that the import loaded."""
         return tuple(native for native in self.natives if native.loaded)
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A package on a machine: all that the rules look at.
+    """A package on a machine: the input of every rule.
 
     Attributes:
-        hardware: whose GPUs are on the PCI bus.
+        hardware: backends of the GPUs on the PCI bus.
         environ: environment variables.
     """
 
@@ -68,12 +69,12 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class Diagnosis:
-    """Something that is wrong.
+    """One fault, with its fix.
 
     Attributes:
-        name: of the rule that found it, e.g. "glibc".
-        says: one sentence, without the stop.
-        fix: a command in backquotes, or what to do where no command does it.
+        name: the rule's name, e.g. "glibc".
+        says: one sentence without a full stop.
+        fix: a command in backquotes, or a sentence if no command fixes it.
     """
 
     name: str
@@ -83,12 +84,12 @@ class Diagnosis:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """The last word on a package, or on a machine without one.
+    """The conclusion on a package, or on a machine that has none.
 
     Attributes:
-        findings: what is wrong, the first cause first.
-        says: one sentence, without the stop.
-        fix: what to do; None where nothing is wrong.
+        findings: the faults, the first cause first.
+        says: one sentence without a full stop.
+        fix: the fix of the first cause; None if nothing is wrong.
     """
 
     findings: tuple[Diagnosis, ...]
@@ -103,10 +104,10 @@ class Verdict:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """All that a run of the doctor found; without a package the machine alone has a verdict.
+    """The result of a run of the doctor. Without packages, the verdict is on the machine.
 
     Attributes:
-        variables: environment variables that are set and matter.
+        variables: the relevant environment variables that are set.
     """
 
     machine: Machine

@@ -1,4 +1,8 @@
-"""Installed distributions and their dist-info folders, read with distrust."""
+"""Reads installed distributions and their dist-info folders.
+
+Malformed entries are reported; the rest is used. importlib.metadata does neither: it leaves out the
+files that RECORD names and that are gone, and raises on a malformed file.
+"""
 
 import dataclasses
 import difflib
@@ -26,18 +30,18 @@ SUFFIX = ".dist-info"
 
 @dataclasses.dataclass(frozen=True)
 class DistInfo:
-    """What an installed distribution says of itself.
+    """The content of a dist-info folder.
 
     Attributes:
-        name: as its metadata writes it, e.g. "torch-scatter".
+        name: as in METADATA, e.g. "torch-scatter".
         version: e.g. "2.1.2+pt211cu130".
-        packages: what can be imported from it, the likeliest first.
-        files: its files, relative to the folder it is installed in.
-        claims: what it says of its own binary; None if it says nothing.
-        torch: the range of torch that it requires, e.g. ">=2.11", empty if any will do; None if it
-            requires none.
-        tags: Pythons and platforms that it is for; empty if it does not say.
-        problems: what is bent or gone, a line each.
+        packages: the modules that it installs, the main one first.
+        files: its files, relative to the folder that it is installed in.
+        claims: its claims (torchwheel.json); None if it has none.
+        torch: the range of torch that it requires, e.g. ">=2.11"; empty for any torch, None if it
+            does not require torch.
+        tags: its wheel tags; empty if WHEEL has none.
+        problems: files that are missing or malformed, a line each.
     """
 
     name: str
@@ -53,9 +57,9 @@ class DistInfo:
 def read_dist_info(folder: Path) -> DistInfo:
     """Read the folder, e.g. `site-packages/demo-1.0.0.dist-info`."""
     problems: list[str] = []
-    named, _, version = folder.name.removesuffix(SUFFIX).partition("-")
+    folder_name, _, version = folder.name.removesuffix(SUFFIX).partition("-")
     metadata = _read_headers(folder, "METADATA", problems)
-    name = _safe_word(metadata.get("Name", named))
+    name = _safe_word(metadata.get("Name", folder_name))
     files = tuple(map(PurePosixPath, _read_record(folder, problems)))
     return DistInfo(
         name=name,
@@ -70,12 +74,12 @@ def read_dist_info(folder: Path) -> DistInfo:
 
 
 def _safe_word(text: str) -> str:
-    """A name or a version as it may stand in a command."""
+    """A name or a version that is safe in a shell command."""
     return re.sub(r"[^\w.+!-]", "_", str(text), flags=re.ASCII).lstrip("-")
 
 
 def _read_text(folder: Path, name: str, problems: list[str] | None = None) -> str | None:
-    """A file of the folder; `problems`, where given, is told of one that is not there."""
+    """The text of a file; None if it cannot be read, which is added to `problems` if given."""
     try:
         return (folder / name).read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -100,15 +104,15 @@ def _read_record(folder: Path, problems: list[str]) -> Mapping[str, wheel.Record
     except TorchwheelError as error:
         problems.append(f"{folder.name}: {error}")
         return {}
-    if faults := list(_damaged_files(folder.parent, entries)):
-        more = f", and {len(faults) - 1} more like it" if len(faults) > 1 else ""
-        problems.append(f"{faults[0]}{more}")
+    if damaged := list(_damaged_files(folder.parent, entries)):
+        more = f", and {len(damaged) - 1} more like it" if len(damaged) > 1 else ""
+        problems.append(f"{damaged[0]}{more}")
     return entries
 
 
 def _damaged_files(root: Path, entries: Mapping[str, wheel.RecordEntry]) -> Iterator[str]:
     for name, entry in entries.items():
-        # Compiled files come and go.
+        # Python writes and removes compiled files.
         if name.endswith(".pyc"):
             continue
         try:
@@ -165,11 +169,11 @@ def _read_tags(folder: Path, problems: list[str]) -> frozenset[Tag]:
 
 
 _VENDORED_SUFFIX = ".libs"
-"""End of the folder of libraries that auditwheel grafted in: they are other projects'."""
+"""Suffix of the folder for libraries of other projects, which auditwheel copies in."""
 
 
 def dist_infos(path: Sequence[str] = sys.path) -> list[Path]:
-    """The dist-info folders of this Python, in the order in which it looks."""
+    """The dist-info folders of this Python, in the order of its search path."""
     roots = dict.fromkeys(Path(entry or ".") for entry in path)
     return [
         found
@@ -186,19 +190,19 @@ def name_key(folder: Path) -> str:
 
 
 def distributions_with_claims(folders: Iterable[Path]) -> list[str]:
-    """Names of the distributions that torchwheel made."""
+    """Names of the distributions that torchwheel built."""
     return sorted({name_key(folder) for folder in folders if (folder / claims_file.FILE).exists()})
 
 
 def find_distribution(name: str, folders: Sequence[Path]) -> list[Path]:
-    """Folders of the distribution of that name, else of the one that has such a package."""
+    """Folders of the distribution of that name, else of the one that installs such a module."""
     wanted = canonicalize_name(name)
     named = [folder for folder in folders if name_key(folder) == wanted]
     return named or [folder for folder in folders if _has_package(folder, name)]
 
 
 def similar_names(name: str, folders: Iterable[Path]) -> list[str]:
-    """Names of distributions that are most like `name`."""
+    """Names of distributions that are similar to `name`."""
     known = sorted({name_key(folder) for folder in folders})
     return difflib.get_close_matches(canonicalize_name(name[:100]), known, n=3, cutoff=0.6)
 
@@ -206,16 +210,16 @@ def similar_names(name: str, folders: Iterable[Path]) -> list[str]:
 def native_libraries(
     root: Path, info: DistInfo | None, folders: Iterable[Path]
 ) -> tuple[Path, ...]:
-    """Native libraries: those installed, and those that lie in the package's own folders.
+    """Native libraries: those that RECORD lists, and those in the package's folders.
 
     Args:
         root: the folder that it is installed in.
-        info: what its dist-info says; None if it has none.
-        folders: of the package, which may lie elsewhere (an editable installation).
+        info: the content of its dist-info folder; None if it has none.
+        folders: folders of the package, elsewhere if the installation is editable.
     """
     listed = (root / file for file in (info.files if info else ()))
-    lying = (file for folder in folders for file in folder.rglob("*.so*"))
-    found = (file.resolve() for file in (*listed, *lying) if _is_library(file))
+    present = (file for folder in folders for file in folder.rglob("*.so*"))
+    found = (file.resolve() for file in (*listed, *present) if _is_library(file))
     return tuple(sorted(set(found)))
 
 
@@ -232,7 +236,7 @@ def _is_library(file: Path) -> bool:
 
 
 def _has_package(folder: Path, name: str) -> bool:
-    """Whether a package or module of that name came with the distribution."""
+    """Whether the distribution installs a module of that name."""
     for file in ("top_level.txt", "RECORD"):
         try:
             lines = (folder / file).read_text(encoding="utf-8").splitlines()

@@ -32,18 +32,21 @@ _OTHER_VARIABLES = (
 
 
 def relevant_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Those that are set, torchwheel's own first."""
+    """The relevant variables that are set, torchwheel's own first."""
     own = sorted(name for name in environ if name.startswith(_OWN_PREFIX))
     return {name: environ[name] for name in (*own, *_OTHER_VARIABLES) if name in environ}
 
 
 _VENDORS: dict[str, Backend] = {"0x10de": "cuda", "0x1002": "rocm"}
 _DISPLAY_CLASS = "0x03"
-"""Display controllers, 3D accelerators among them."""
+"""The PCI class of display controllers, which includes 3D accelerators."""
 
 
 def backends_on_pci_bus(root: Path = Path("/")) -> tuple[Backend, ...]:
-    """Whose GPUs there are; a virtual machine may show none, and an AMD one may be a screen's."""
+    """Backends of the display controllers on the PCI bus, with or without a driver.
+
+    A virtual machine may show none, and an AMD one may only drive a screen.
+    """
     found: set[Backend] = set()
     for device in (root / "sys/bus/pci/devices").glob("*"):
         try:
@@ -57,7 +60,7 @@ def backends_on_pci_bus(root: Path = Path("/")) -> tuple[Backend, ...]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """What follows `torchwheel doctor`; an extension's `python -m` comes here with its name."""
+    """Run the doctor with the arguments of `torchwheel doctor`, e.g. for `python -m fusedops`."""
     try:
         return flush_output(
             run_doctor(command_parser("doctor", HELP, OPTIONS).parse_args(arguments))
@@ -70,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run_doctor(options: argparse.Namespace) -> int:
-    """Print the report. Exit status: 0 nothing is wrong, 1 something is."""
+    """Print the report. Exit status: 0 if nothing is wrong, else 1."""
     if sys.stderr.isatty():
         with Terminal().running() as progress:
             report = examine_packages(options.package, progress, seconds=options.seconds)
@@ -83,19 +86,19 @@ def run_doctor(options: argparse.Namespace) -> int:
 def examine_packages(
     names: Sequence[str], progress: Progress, *, seconds: float = SECONDS
 ) -> Report:
-    """Examine this machine and packages on it.
+    """Examine this machine and the packages on it.
 
     Args:
-        names: distributions, or what is imported; none: every one that torchwheel made.
-        progress: where to say what is being done.
+        names: distributions or modules; without names, every package that torchwheel built.
+        progress: shows the current step.
         seconds: the time limit of each import.
     """
     progress.step("Python, torch, driver, GPUs, compilers, toolkits")
     machine, cache = find_machine(), caches.examine_cache()
-    wanted = names or dist_info.distributions_with_claims(dist_info.dist_infos())
-    packages = [examine_package(name, machine, progress, seconds=seconds) for name in wanted]
+    selected = names or dist_info.distributions_with_claims(dist_info.dist_infos())
+    packages = [examine_package(name, machine, progress, seconds=seconds) for name in selected]
     hardware = backends_on_pci_bus()
-    verdicts = [judge(Case(machine, cache, one, hardware, os.environ)) for one in packages]
+    verdicts = [judge(Case(machine, cache, package, hardware, os.environ)) for package in packages]
     return Report(
         machine,
         relevant_variables(os.environ),
@@ -113,14 +116,14 @@ def examine_package(
     seconds: float = SECONDS,
     environ: Mapping[str, str] = os.environ,
 ) -> Package:
-    """Everything there is to know of a package here; it need not be there.
+    """The facts of a package, which need not be installed.
 
     Args:
-        name: of the distribution, or of what is imported.
-        machine: whose torch the libraries are held against.
-        progress: where to say what is being read.
+        name: the distribution's or the module's name.
+        machine: its torch is the one that libraries are checked against.
+        progress: shows the current step.
         seconds: the time limit of its import.
-        environ: the environment that libraries are looked for in.
+        environ: the environment of the loader that finds libraries.
     """
     folders = dist_info.dist_infos()
     found = dist_info.find_distribution(name, folders)
@@ -151,33 +154,33 @@ def examine_package(
 
 
 def _import_name(name: str, info: dist_info.DistInfo | None) -> str:
-    """What to import: what was asked for if that is a module, else the distribution's first."""
+    """The module to import: `name` if it is one, else the distribution's main module."""
     if info is None or name in info.packages or not info.packages:
-        # A package inside another would have that one run to be found.
+        # To find a submodule, Python would have to run its package here.
         return name.replace("-", "_").partition(".")[0]
     return info.packages[0]
 
 
 def _root(found: list[Path], folders: tuple[Path, ...]) -> Path | None:
-    """The folder that the package is installed in, or lies in."""
+    """The folder that the package is installed in, or is imported from."""
     if found:
         return found[0].parent.resolve()
     return folders[0].parent.resolve() if folders else None
 
 
-def _parse_status(told: dict[str, Any]) -> ExtensionStatus:
-    """The run-time half's word, as the child passed it on."""
+def _parse_status(facts: dict[str, Any]) -> ExtensionStatus:
+    """The status of the extension, as the importing process sent it."""
     return ExtensionStatus(
-        package=told["package"],
-        mode=told["mode"],
+        package=facts["package"],
+        mode=facts["mode"],
         operators=tuple(
             OperatorStatus(
-                operator=one["operator"],
-                ops=tuple(one["ops"]),
-                way=one["way"],
-                library=Path(one["library"]) if one["library"] else None,
-                refusals=tuple(Refusal(**refusal) for refusal in one["refusals"]),
+                operator=operator["operator"],
+                ops=tuple(operator["ops"]),
+                way=operator["way"],
+                library=Path(operator["library"]) if operator["library"] else None,
+                refusals=tuple(Refusal(**refusal) for refusal in operator["refusals"]),
             )
-            for one in told["operators"]
+            for operator in facts["operators"]
         ),
     )

@@ -10,12 +10,12 @@ from torchwheel.doctor.library_rules import libraries_to_judge
 from torchwheel.doctor.native import NativeLibrary, sort_archs
 from torchwheel.machine.facts import HiddenGpus, Machine, SilentDriver, Torch
 from torchwheel.validate.checks import load_findings
-from torchwheel.validate.findings import Finding as Rule
+from torchwheel.validate.findings import Finding
 from torchwheel.versions import version_numbers
 
 
 def broken_torch(case: Case) -> Iterator[Diagnosis]:
-    """Torch is installed, and cannot be imported."""
+    """Torch is installed and cannot be imported."""
     machine = case.machine
     if needs_torch(case.package) and machine.torch_problem and machine.torch:
         release = machine.torch.version.partition("+")[0]
@@ -24,29 +24,29 @@ def broken_torch(case: Case) -> Iterator[Diagnosis]:
 
 
 def mismatched_library(case: Case) -> Iterator[Diagnosis]:
-    """The library's torch, backend, toolkit, driver, GPUs and glibc are here."""
+    """The library needs another torch, backend, toolkit, driver, GPU or glibc."""
     machine, package = case.machine, case.package
     if not needs_torch(package):
         return
     natives = libraries_to_judge(package)
     code = any(native.code for native in natives)
-    found = load_findings(
+    findings = load_findings(
         needs_of_binary(package, natives, machine),
         machine.torch,
         machine.glibc,
         machine.driver,
-        # Code that could not be read is no code that is missing.
+        # If the code could not be read, it is not known to be missing.
         machine.gpus if code else (),
         package=package.name,
         glibc_floor=max(
             filter(None, (n.glibc for n in natives)), key=version_numbers, default=None
         ),
     )
-    yield from (diagnosis_of(one) for one in found if one.blocks or _matters(one, machine))
+    yield from (diagnosis_of(f) for f in findings if f.blocks or _matters(f, machine))
 
 
 def needs_torch(package: Package) -> bool:
-    """Whether it asks for torch: in its metadata, its libraries or its import."""
+    """Whether the package needs torch, by its metadata, its libraries or its import."""
     if package.info and package.info.torch is not None:
         return True
     if "torch" in package.imported.missing_modules:
@@ -57,13 +57,13 @@ def needs_torch(package: Package) -> bool:
 def needs_of_binary(
     package: Package, natives: tuple[NativeLibrary, ...], machine: Machine
 ) -> LibraryNeeds:
-    """What the binaries need of a machine; what they do not tell is as the wheel claims it."""
+    """What the binaries need of a machine; the wheel's claims add what binaries do not show."""
     torch, gpus = machine.torch, machine.gpus
     info = package.info
     claims = info.claims if info else None
     wanted = claims.torch_range if claims else (info.torch if info else None) or ""
     if not natives:
-        # It builds for what is here, if it builds at all.
+        # A package without libraries builds them for the GPUs of this machine, or not at all.
         builds = backend_of_gpu(gpus[0].arch) if package.status and gpus else None
         return LibraryNeeds("stable" if builds else "pure", wanted, builds)
     here = torch.backend if torch else None
@@ -78,9 +78,11 @@ def needs_of_binary(
     )
 
 
-def diagnosis_of(rule: Rule) -> Diagnosis:
-    """A rule's finding in the doctor's words."""
-    return Diagnosis(rule.rule, f"expected {rule.expected}; found {rule.found}", rule.fix)
+def diagnosis_of(finding: Finding) -> Diagnosis:
+    """A finding of torchwheel.validate as the doctor's diagnosis."""
+    return Diagnosis(
+        finding.rule, f"expected {finding.expected}; found {finding.found}", finding.fix
+    )
 
 
 def _toolkit_release(
@@ -89,7 +91,10 @@ def _toolkit_release(
     backend: Backend | None,
     torch: Torch | None,
 ) -> str | None:
-    """The wheel's word; else the major that the libraries ask for, if it is not torch's."""
+    """The release that the wheel claims, else the major of the runtime that it needs.
+
+    If that major is torch's, the release is torch's too.
+    """
     if claims and claims.toolkit_version:
         return claims.toolkit_version
     built = torch.built_with(backend) if torch else None
@@ -101,15 +106,15 @@ def _toolkit_release(
 
 
 def _arch_list(natives: tuple[NativeLibrary, ...]) -> tuple[Arch, ...]:
-    """The arch list that the libraries have together."""
+    """The archs that the libraries have together."""
     ptx: set[Arch] = {arch for native in natives for arch in native.ptx}
     archs = {arch for native in natives for arch in native.archs} | ptx
     return tuple(arch.with_ptx(arch in ptx) for arch in sort_archs(archs))
 
 
-def _matters(rule: Rule, machine: Machine) -> bool:
-    """Kernels that lie idle are no fault where there is no GPU."""
-    return rule.rule != "backend" or bool(machine.gpus or machine.driver)
+def _matters(finding: Finding, machine: Machine) -> bool:
+    """Whether a finding matters: without a GPU, idle kernels are not a fault."""
+    return finding.rule != "backend" or bool(machine.gpus or machine.driver)
 
 
 _INSTALL_DRIVER = {
@@ -119,7 +124,7 @@ _INSTALL_DRIVER = {
 
 
 def missing_driver(case: Case) -> Iterator[Diagnosis]:
-    """A GPU on the bus and no driver, or a driver that does not answer."""
+    """A GPU has no driver, or its driver does not answer."""
     machine, backend = case.machine, _gpu_backend(case)
     if backend is None or machine.driver or not machine.driver_problem:
         return
@@ -133,7 +138,7 @@ def missing_driver(case: Case) -> Iterator[Diagnosis]:
 
 
 def hidden_gpus(case: Case) -> Iterator[Diagnosis]:
-    """A driver that works, and GPUs hidden from this process."""
+    """The driver works, but its GPUs are hidden from this process."""
     machine = case.machine
     problem = machine.gpus_problem
     if _gpu_backend(case) and machine.driver and not machine.gpus and problem:
@@ -144,7 +149,7 @@ def hidden_gpus(case: Case) -> Iterator[Diagnosis]:
 
 
 def _gpu_backend(case: Case) -> Backend | None:
-    """Whose GPUs torch and the package are for."""
+    """The backend that both torch and the package have GPU code for."""
     torch, package = case.machine.torch, case.package
     kernels = package.status is not None or any(native.backend for native in package.natives)
     return torch.backend if torch and kernels else None

@@ -20,19 +20,19 @@ from typing import Any, TextIO
 
 
 def main() -> None:
-    """Import the package that the command line names; always leaves with status 0."""
+    """Import the package named on the command line. The exit status is always 0."""
     package, descriptor, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
     sys.argv = [""]
     if not getattr(sys.flags, "safe_path", False):
-        # In the place of this file's folder, the current one, as for `python -c`.
+        # The current folder instead of this file's, as `python -c` has it.
         sys.path[0] = ""
     with os.fdopen(descriptor, "w", encoding="utf-8") as out:
         _answer(out, spec=_find_package(package))
-        # Says where it hangs, also in native code, and ends the process.
+        # At the time limit: print where it hangs, in native code too, and end the process.
         faulthandler.dump_traceback_later(seconds, exit=True)
         try:
             importlib.import_module(package)
-        # A package may raise what it likes, SystemExit too.
+        # A package may raise anything, SystemExit too.
         except BaseException as error:
             _answer(
                 out,
@@ -46,7 +46,7 @@ def main() -> None:
         else:
             _answer(out, status=_status(package), libraries=_loaded_libraries())
         faulthandler.cancel_dump_traceback_later()
-    # What a package does when Python ends is not asked for.
+    # Skip the exit handlers of the package.
     os._exit(0)
 
 
@@ -56,7 +56,7 @@ def _answer(out: TextIO, **facts: object) -> None:
 
 
 def _find_package(package: str) -> dict[str, Any] | None:
-    """Where the package would be imported from; a package at the top is not run for that."""
+    """Where the package would be imported from. A top-level package is not run to find out."""
     try:
         found = importlib.util.find_spec(package)
     except (ImportError, ValueError):
@@ -109,7 +109,7 @@ def _frames(error: BaseException) -> list[Any]:
 
 
 def _loaded_libraries() -> list[str]:
-    """Files of native code that this process has loaded."""
+    """Files of native code that this process has mapped."""
     try:
         text = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
@@ -125,10 +125,10 @@ def _mapped_files(maps: str) -> Iterator[str]:
 
 
 def _status(package: str) -> dict[str, Any] | None:
-    """What the run-time half says of the package, if it has one."""
+    """The status of the package in torchwheel.runtime, if it is loaded there."""
     runtime = sys.modules.get("torchwheel.runtime")
     status = runtime.status_of(package) if runtime else None
-    # A module cannot be told.
+    # A module cannot be sent as JSON.
     return dataclasses.asdict(dataclasses.replace(status, module=None)) if status else None
 
 

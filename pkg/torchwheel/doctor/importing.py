@@ -1,4 +1,4 @@
-"""The import of a package in a process of its own, so that a crash or a hang is a finding."""
+"""Imports a package in a process of its own, so that a crash or a hang is a finding."""
 
 import contextlib
 import dataclasses
@@ -16,7 +16,7 @@ from typing import Any, Literal
 ImportOutcome = Literal["imported", "raised", "killed", "left", "hung", "not found"]
 
 SECONDS = 120
-"""A first import of torch from a slow disk takes a minute."""
+"""Time limit: the first import of torch from a slow disk takes a minute."""
 _GRACE_SECONDS = 10
 _CHILD = Path(__file__).with_name("import_child.py")
 _MAX_BYTES = 1 << 20
@@ -25,21 +25,21 @@ _FRAME = re.compile(r'^  File "(.*)", line (\d+) in ', re.MULTILINE)
 
 @dataclasses.dataclass(frozen=True)
 class ImportResult:
-    """How the import of a package went.
+    """The result of an import.
 
     Attributes:
-        how: "left": the process ended itself without a word.
-        words: the error and what it came from, the first cause last; the signal's name,
-            the exit status, or how long it went on.
-        file: the package's file; None if it is not found.
+        how: the outcome; "left": the package ended the process.
+        words: details of the outcome: the error and its causes, the first cause last; or the
+            signal's name, the exit status, or the time limit.
+        file: the package's file; None if the package was not found.
         folders: its folders.
         missing_modules: modules that the import looked for and did not find.
         unloaded: messages of the dynamic loader about libraries that it refused. Only the names of
             files and symbols in them are used: the loader has no codes.
         torch: whether torch was imported by the time of the error.
-        where: the line of the package that it came to, e.g. "demo/__init__.py:3".
-        libraries: files of native code that the process had loaded.
-        status: what the package's run-time half says of it, as JSON.
+        where: the last line of the package that ran, e.g. "demo/__init__.py:3".
+        libraries: native libraries that the process had loaded.
+        status: its status in torchwheel.runtime, as JSON.
     """
 
     how: ImportOutcome
@@ -55,24 +55,24 @@ class ImportResult:
 
 
 def import_package(package: str, seconds: float = SECONDS) -> ImportResult:
-    """Import a package with this Python, and look at what becomes of it."""
+    """Import a package in another process of this Python."""
     reading, writing = os.pipe()
-    with tempfile.TemporaryFile() as said, os.fdopen(reading, "rb") as answers:
+    with tempfile.TemporaryFile() as errors, os.fdopen(reading, "rb") as answers:
         began = time.monotonic()
         try:
             process = subprocess.Popen(
                 [sys.executable, "-X", "faulthandler", _CHILD, package, str(writing), str(seconds)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=said,
+                stderr=errors,
                 pass_fds=[writing],
-                # What it starts ends with it.
+                # A group of its own, so that its children end with it.
                 start_new_session=True,
             )
         finally:
             os.close(writing)
         try:
-            # The child ends itself in time; this is for one that is stopped, or holds the lock.
+            # The child ends itself at its time limit, unless it is stopped.
             status = process.wait(seconds + _GRACE_SECONDS)
         except subprocess.TimeoutExpired:
             status = None
@@ -82,20 +82,20 @@ def import_package(package: str, seconds: float = SECONDS) -> ImportResult:
         hung = status is None or (status == 1 and time.monotonic() - began >= seconds)
         os.set_blocking(reading, False)
         facts = _parse_answers(answers.read(_MAX_BYTES) or b"")
-        said.seek(max(0, said.seek(0, os.SEEK_END) - _MAX_BYTES))
-        text = said.read().decode("utf-8", "replace")
+        errors.seek(max(0, errors.seek(0, os.SEEK_END) - _MAX_BYTES))
+        text = errors.read().decode("utf-8", "replace")
         return _result(facts, None if hung else status, text, seconds)
 
 
 def _kill_group(process: "subprocess.Popen[bytes]") -> None:
-    """Kill the process and what it started, if any of them is left."""
+    """Kill the process and its children."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
 def _parse_answers(answers: bytes) -> dict[str, Any]:
-    """The child's answers in one; a line that was cut short is none."""
+    """The child's answers in one; a line that was cut short is left out."""
     facts: dict[str, Any] = {}
     for line in answers.splitlines():
         try:
@@ -105,14 +105,18 @@ def _parse_answers(answers: bytes) -> dict[str, Any]:
     return facts
 
 
-def _result(facts: dict[str, Any], status: int | None, said: str, seconds: float) -> ImportResult:
+def _result(
+    facts: dict[str, Any], status: int | None, stderr_text: str, seconds: float
+) -> ImportResult:
     spec = facts.get("spec")
     if spec is None:
-        return ImportResult("not found" if "spec" in facts else "left", words=(_last_line(said),))
+        return ImportResult(
+            "not found" if "spec" in facts else "left", words=(_last_line(stderr_text),)
+        )
     file = Path(spec["origin"]) if spec["origin"] else None
     folders = tuple(map(Path, spec["folders"]))
     how, words = _outcome(facts, status, seconds)
-    frames = facts.get("where") or [[f, int(n)] for f, n in reversed(_FRAME.findall(said))]
+    frames = facts.get("where") or [[f, int(n)] for f, n in reversed(_FRAME.findall(stderr_text))]
     return ImportResult(
         how=how,
         words=words,
@@ -130,7 +134,7 @@ def _result(facts: dict[str, Any], status: int | None, said: str, seconds: float
 def _outcome(
     facts: dict[str, Any], status: int | None, seconds: float
 ) -> tuple[ImportOutcome, tuple[str, ...]]:
-    """How it ended; a `status` of None means that it did not."""
+    """The outcome and its details; `status` is None if the process did not end."""
     if "error" in facts:
         return "raised", tuple(facts["error"])
     if "status" in facts:
@@ -150,7 +154,7 @@ def _signal_name(number: int) -> str:
 
 
 def _where(frames: list[Any], folders: tuple[Path, ...]) -> str | None:
-    """The innermost line that is the package's own."""
+    """The innermost line in the package's own files."""
     for file, line in reversed(frames):
         for folder in folders:
             if Path(file).is_relative_to(folder):

@@ -11,7 +11,7 @@ from torchwheel.text import join_names, quote
 
 
 def not_installed(case: Case) -> Iterator[Diagnosis]:
-    """Neither a distribution nor a module has the name."""
+    """No distribution and no module has the name."""
     package = case.package
     if package.info or package.imported.how != "not found":
         return
@@ -26,7 +26,7 @@ def not_installed(case: Case) -> Iterator[Diagnosis]:
 
 
 def installed_twice(case: Case) -> Iterator[Diagnosis]:
-    """A broken upgrade leaves the dist-info of another version behind."""
+    """Two versions are installed, e.g. after a broken upgrade."""
     package = case.package
     if package.info and package.copies:
         versions = join_names((package.info.version, *package.copies))
@@ -38,7 +38,7 @@ def installed_twice(case: Case) -> Iterator[Diagnosis]:
 
 
 def incomplete(case: Case) -> Iterator[Diagnosis]:
-    """Files are gone or cut short, or the metadata is bent."""
+    """Files are missing or cut short, or the metadata is malformed."""
     package = case.package
     if package.info:
         for problem in package.info.problems:
@@ -55,7 +55,7 @@ def incomplete(case: Case) -> Iterator[Diagnosis]:
 
 
 def shadowed(case: Case) -> Iterator[Diagnosis]:
-    """A folder of the same name comes first on the path, e.g. a checkout in the current folder."""
+    """Another folder of that name is first on the path, e.g. a checkout."""
     package, file = case.package, case.package.imported.file
     if package.info is None or package.root is None or file is None:
         return
@@ -84,7 +84,7 @@ def wrong_python(case: Case) -> Iterator[Diagnosis]:
 
 
 def reinstall_command(package: Package, pip: str = "pip") -> str:
-    """What installs the very same thing again."""
+    """The command that installs the same version again."""
     wanted = f"{package.name}=={package.info.version}" if package.info else package.name
     return f"`{pip} install --force-reinstall --no-deps {wanted}`"
 
@@ -114,7 +114,7 @@ def failed_import(case: Case) -> Iterator[Diagnosis]:
         return
     words = join_names(done.words)
     says, options = {
-        # The error, and the first of those it came from.
+        # The error and its first cause.
         "raised": (
             f"raises {', from '.join(dict.fromkeys((*done.words[:1], *done.words[-1:])))}",
             "",
@@ -133,7 +133,7 @@ def failed_import(case: Case) -> Iterator[Diagnosis]:
 
 
 def _loaded_before_torch(case: Case) -> bool:
-    """Whether a library was refused that needs torch's, which the import of torch loads."""
+    """Whether the loader refused a library because torch was not imported before it."""
     torch, imported = case.machine.torch, case.package.imported
     if torch is None or imported.torch or not imported.unloaded:
         return False

@@ -1,4 +1,4 @@
-"""What `torchwheel doctor --json` prints; docs/doctor.md says what is in it."""
+"""The output of `torchwheel doctor --json`; docs/doctor.md lists its keys."""
 
 import dataclasses
 import json
@@ -15,8 +15,8 @@ SCHEMA = 1
 
 
 def report_json(report: Report) -> str:
-    """Byte-stable JSON, without the last newline."""
-    told = {
+    """Byte-stable JSON without a final newline."""
+    document = {
         "schema": SCHEMA,
         "ok": report.ok,
         "machine": _plain(report.machine),
@@ -25,7 +25,7 @@ def report_json(report: Report) -> str:
         "packages": [_package(package) for package in report.packages],
         "verdicts": [_verdict(verdict) for verdict in report.verdicts],
     }
-    return json.dumps(told, indent=1)
+    return json.dumps(document, indent=1)
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
@@ -49,7 +49,9 @@ def _package(package: Package) -> dict[str, Any]:
             "file": _plain(package.imported.file),
         },
         "mode": package.status.mode if package.status else None,
-        "operators": [_plain(one) for one in package.status.operators] if package.status else [],
+        "operators": [_plain(operator) for operator in package.status.operators]
+        if package.status
+        else [],
         "libraries": [_native(native) for native in package.natives],
     }
 
@@ -73,7 +75,7 @@ def _native(native: NativeLibrary) -> dict[str, Any]:
         "absent": _plain(links.absent) if links else {},
         "torch_symbols": len(links.torch_symbols) if links else None,
         "undefined": _plain(links.undefined) if links else [],
-        "too_old": _plain(links.old) if links else [],
+        "too_old": _plain(links.outdated) if links else [],
     }
 
 
@@ -85,9 +87,9 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - any value of the model
     if dataclasses.is_dataclass(value) and not isinstance(value, _AS_TEXT):
         return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, frozenset):
         return sorted(value)
     if isinstance(value, tuple | list):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)

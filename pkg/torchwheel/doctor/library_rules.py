@@ -1,4 +1,4 @@
-"""Findings of the loader: what a native library needs and this system lacks."""
+"""Findings about native libraries: what they need that this system lacks."""
 
 import re
 from collections.abc import Iterator
@@ -10,24 +10,24 @@ from torchwheel.inspect.elf import SHIMS, is_cxx, qualified_name
 from torchwheel.text import join_names
 
 _OLD_STRING = re.compile(r"(?<=[KREPi])Ss")
-"""std::string as GCC wrote it before release 5, in a mangled name."""
+"""std::string in the mangled names of GCC before release 5."""
 _MAX_NAMES = 2
 
 
 def libraries_to_judge(package: Package) -> tuple[NativeLibrary, ...]:
-    """The libraries that matter: those in use; where there are none, those that should be.
+    """The loaded libraries; if none is loaded, the one to explain.
 
-    Of those it is one that the loader's messages name; else the one nearest to being loaded.
+    That is one that the loader's messages name, else the one with the fewest faults.
     """
     if package.imported.how == "imported" and package.loaded:
         return package.loaded
     idle = [native for native in package.natives if not native.loaded]
-    told = [native for native in idle if _is_named(native, " ".join(package.imported.unloaded))]
-    return tuple(sorted(told or idle, key=_fault_count)[:1])
+    named = [native for native in idle if _is_named(native, " ".join(package.imported.unloaded))]
+    return tuple(sorted(named or idle, key=_fault_count)[:1])
 
 
 def wrong_machine(case: Case) -> Iterator[Diagnosis]:
-    """A library for another processor."""
+    """The library is for another processor."""
     for native in _unloaded_libraries(case):
         if native.machine and not case.machine.platform.endswith(native.machine):
             yield Diagnosis(
@@ -38,7 +38,7 @@ def wrong_machine(case: Case) -> Iterator[Diagnosis]:
 
 
 def missing_libraries(case: Case) -> Iterator[Diagnosis]:
-    """A library that it asks for is not here."""
+    """A library that it needs is not installed."""
     for native in _unloaded_libraries(case):
         for soname, asker in sorted(native.links.absent.items() if native.links else ()):
             who = native.name if asker == native.path.name else f"{asker}, for {native.name},"
@@ -50,11 +50,11 @@ def missing_libraries(case: Case) -> Iterator[Diagnosis]:
 
 
 def old_libraries(case: Case) -> Iterator[Diagnosis]:
-    """A library of the system lacks a version of its symbols, e.g. GLIBCXX_3.4.32."""
+    """A library of the system is too old for it, e.g. lacks GLIBCXX_3.4.32."""
     rebuild = _rebuild_command(case.package)
     for native in _unloaded_libraries(case):
-        for path, version in native.links.old if native.links else ():
-            # That of glibc is one number, and another rule's.
+        for path, version in native.links.outdated if native.links else ():
+            # The rule "glibc" reports the C library.
             if not version.startswith("GLIBC_"):
                 yield Diagnosis(
                     "system-library",
@@ -64,7 +64,7 @@ def old_libraries(case: Case) -> Iterator[Diagnosis]:
 
 
 def missing_symbols(case: Case) -> Iterator[Diagnosis]:
-    """Names that nobody defines: the library was made for another torch, mostly."""
+    """No library defines a symbol that it needs: mostly it was built for another torch."""
     torch = case.machine.torch
     for native in _unloaded_libraries(case):
         names = native.links.undefined if native.links else frozenset[str]()
@@ -98,7 +98,7 @@ def missing_symbols(case: Case) -> Iterator[Diagnosis]:
 
 
 def _unloaded_libraries(case: Case) -> tuple[NativeLibrary, ...]:
-    """The libraries to explain: none where some are in use."""
+    """The libraries that are not loaded and have to be explained."""
     return tuple(native for native in libraries_to_judge(case.package) if not native.loaded)
 
 
@@ -113,7 +113,7 @@ def _fault_count(native: NativeLibrary) -> int:
     if native.links is None:
         return 1 << 30
     links = native.links
-    return len(links.absent) * 100 + len(links.old) * 100 + len(links.undefined)
+    return len(links.absent) * 100 + len(links.outdated) * 100 + len(links.undefined)
 
 
 def _first_names(names: frozenset[str] | set[str]) -> str:
@@ -123,7 +123,7 @@ def _first_names(names: frozenset[str] | set[str]) -> str:
 
 
 def _rebuild_command(package: Package) -> str:
-    """Builds it from source against the torch that is here."""
+    """The command that builds the package from source against the installed torch."""
     return (
         f"`pip install --force-reinstall --no-deps --no-build-isolation --no-binary "
         f"{package.name} {package.name}`"

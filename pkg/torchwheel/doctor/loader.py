@@ -1,4 +1,4 @@
-"""What the dynamic loader would do with a library in a Python that has imported torch."""
+"""Finds libraries as the dynamic loader does in a Python that has imported torch."""
 
 import contextlib
 import dataclasses
@@ -25,10 +25,10 @@ class SharedObject:
     Attributes:
         path: the file.
         machine: as ELF names it, e.g. "EM_X86_64".
-        soname: its own name, the file's where it has none.
-        needed: sonames that it asks for.
-        rpath: folders searched before LD_LIBRARY_PATH, for it and for what it brings in.
-        runpath: folders searched after it, for this object alone.
+        soname: its soname; the file's name if it has none.
+        needed: sonames of the libraries that it needs.
+        rpath: folders to search before LD_LIBRARY_PATH, for this object and its dependencies.
+        runpath: folders to search after LD_LIBRARY_PATH, for this object alone.
     """
 
     path: Path
@@ -41,10 +41,10 @@ class SharedObject:
 
 @functools.lru_cache(maxsize=1024)
 def read_shared_object(path: Path) -> SharedObject:
-    """Read the dynamic section; a file that is no ELF file is a WheelError."""
+    """Read the dynamic section. Raises a WheelError if the file is not an ELF file."""
     with _open_elf(path) as elf:
         section = elf.get_section_by_name(".dynamic")
-        # A tag has `needed`, `soname` … only where it is of that kind, hence Any.
+        # Only tags of the right kind have the attributes `needed`, `soname` …, hence Any.
         tags: list[Any] = list(section.iter_tags()) if isinstance(section, DynamicSection) else []
         by_kind: dict[str, list[Any]] = {}
         for tag in tags:
@@ -56,14 +56,14 @@ def read_shared_object(path: Path) -> SharedObject:
             machine=str(elf["e_machine"]),
             soname=next((str(tag.soname) for tag in by_kind.get("DT_SONAME", [])), path.name),
             needed=tuple(str(tag.needed) for tag in by_kind.get("DT_NEEDED", [])),
-            # The loader looks at the older kind only where the newer is not there.
+            # The loader ignores DT_RPATH if there is a DT_RUNPATH.
             rpath=() if runpath else rpath,
             runpath=runpath,
         )
 
 
 def provided_symbols(path: Path, names: Iterable[str]) -> frozenset[str]:
-    """Those of `names` that a library defines, found through its hash table."""
+    """The names that a library defines, looked up in its hash table."""
     with _open_elf(path) as elf:
         table: Any = elf.get_section_by_name(".gnu.hash") or elf.get_section_by_name(".hash")
         if table is None:
@@ -104,15 +104,15 @@ _DEFAULT_FOLDERS = ("/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib"
 
 @dataclasses.dataclass(frozen=True)
 class Links:
-    """What a library asks for, and what of it is here.
+    """The dependencies of a library, and which of them this system has.
 
     Attributes:
-        found: path of every library that it brings in, by soname.
-        absent: sonames nobody has, each with the soname of the library that asks for it.
-        torch_symbols: names it takes from torch's libraries.
-        undefined: names that no library it brings in defines.
-        elsewhere: those of `undefined` that torch defines, in a library it does not ask for.
-        old: (library here, version that it lacks), e.g. libstdc++.so.6 and "GLIBCXX_3.4.32".
+        found: path of each dependency, by soname.
+        absent: sonames that no folder has, each with the soname of the library that needs it.
+        torch_symbols: symbols that it uses from torch's libraries.
+        undefined: symbols that no dependency defines.
+        elsewhere: undefined symbols that a library of torch defines which is not a dependency.
+        outdated: (library, version that it lacks), e.g. libstdc++.so.6 and "GLIBCXX_3.4.32".
     """
 
     found: Mapping[str, Path]
@@ -120,11 +120,11 @@ class Links:
     torch_symbols: frozenset[str]
     undefined: frozenset[str]
     elsewhere: frozenset[str]
-    old: tuple[tuple[Path, str], ...]
+    outdated: tuple[tuple[Path, str], ...]
 
 
 class Loader:
-    """A Python process that has imported torch, as its loader sees it.
+    """The dynamic loader of a Python process that has imported torch.
 
     Args:
         python: the interpreter's file.
@@ -136,63 +136,64 @@ class Loader:
         self._path = tuple(Path(p) for p in environ.get("LD_LIBRARY_PATH", "").split(":") if p)
         self._torch = (torch / "lib").resolve() if torch else None
         self._loaded: dict[str, SharedObject] = {}
-        # What everybody sees: the interpreter, and what torch loads for all.
+        # The global scope: the interpreter, and libraries that torch loads globally.
         executable = read_shared_object(python.resolve())
         self._machine, self._rpath = executable.machine, executable.rpath
-        self._global = [executable, *self._brought(executable, {})]
+        self._global = [executable, *self._dependencies(executable, {})]
         for name in ("libtorch_global_deps.so", "libtorch_python.so"):
             if self._torch and (file := self._torch / name).is_file():
-                brought = [found := read_shared_object(file), *self._brought(found, {})]
-                self._loaded |= {one.soname: one for one in brought}
+                library = read_shared_object(file)
+                loaded = [library, *self._dependencies(library, {})]
+                self._loaded |= {shared.soname: shared for shared in loaded}
                 if name == "libtorch_global_deps.so":
-                    self._global += brought
+                    self._global += loaded
 
     def links(self, library: Library, path: Path) -> Links:
-        """Follow a library, `path` its file, to everything it asks for."""
+        """Resolve the dependencies and symbols of a library, whose file is `path`."""
         absent: dict[str, str] = {}
         top = read_shared_object(path)
-        brought = self._brought(top, absent)
-        wanted = {s.name for s in library.undefined if s.version is None and not s.weak}
+        dependencies = self._dependencies(top, absent)
+        missing = {s.name for s in library.undefined if s.version is None and not s.weak}
         from_torch: frozenset[str] = frozenset()
-        for one in (*self._global, *brought):
-            if not wanted:
+        for dependency in (*self._global, *dependencies):
+            if not missing:
                 break
-            given = provided_symbols(one.path, wanted)
-            wanted -= given
-            if self._of_torch(one.path):
-                from_torch |= given
-        found = {one.soname: one.path for one in brought}
+            defined = provided_symbols(dependency.path, missing)
+            missing -= defined
+            if self._is_of_torch(dependency.path):
+                from_torch |= defined
+        found = {dependency.soname: dependency.path for dependency in dependencies}
         return Links(
             found=found,
             absent=absent,
             torch_symbols=from_torch,
-            undefined=frozenset(wanted),
-            elsewhere=self._given_by_torch(wanted) if wanted else frozenset(),
-            old=tuple(_outdated_libraries(library, found)),
+            undefined=frozenset(missing),
+            elsewhere=self._defined_by_torch(missing) if missing else frozenset(),
+            outdated=tuple(_outdated_libraries(library, found)),
         )
 
-    def _given_by_torch(self, names: Iterable[str]) -> frozenset[str]:
+    def _defined_by_torch(self, names: Iterable[str]) -> frozenset[str]:
         libraries = sorted(self._torch.glob("lib*.so")) if self._torch else []
         return frozenset().union(*(provided_symbols(path, names) for path in libraries))
 
-    def _of_torch(self, path: Path) -> bool:
+    def _is_of_torch(self, path: Path) -> bool:
         return self._torch is not None and path.resolve().is_relative_to(self._torch)
 
-    def _brought(self, top: SharedObject, absent: dict[str, str]) -> list[SharedObject]:
-        """What an object brings in, breadth first as the loader does it, without itself."""
+    def _dependencies(self, top: SharedObject, absent: dict[str, str]) -> list[SharedObject]:
+        """The dependencies of an object, breadth first as the loader has them, without itself."""
         found: dict[str, SharedObject] = {}
-        # The older kind of run path is inherited, from the interpreter too.
+        # Dependencies inherit DT_RPATH, also that of the interpreter.
         queue: list[tuple[SharedObject, tuple[Path, ...]]] = [(top, (*top.rpath, *self._rpath))]
-        for one, rpath in queue:
-            for soname in one.needed:
+        for asker, rpath in queue:
+            for soname in asker.needed:
                 if soname in found or soname in absent:
                     continue
-                there = self._loaded.get(soname) or self._search(soname, one, rpath)
-                if there is None:
-                    absent[soname] = one.soname
+                library = self._loaded.get(soname) or self._search(soname, asker, rpath)
+                if library is None:
+                    absent[soname] = asker.soname
                 else:
-                    found[soname] = there
-                    queue.append((there, (*there.rpath, *rpath)))
+                    found[soname] = library
+                    queue.append((library, (*library.rpath, *rpath)))
         return list(found.values())
 
     def _search(
@@ -202,17 +203,17 @@ class Loader:
         candidates = (folder / soname for folder in folders)
         usual = (Path(folder, soname) for folder in _DEFAULT_FOLDERS)
         for path in (*candidates, *_ldconfig_libraries().get(soname, ()), *usual):
-            if (there := self._readable(path)) is not None:
-                return there
+            if (library := self._loadable(path)) is not None:
+                return library
         return None
 
-    def _readable(self, path: Path) -> SharedObject | None:
-        """The object at a path; the loader passes over files of another machine."""
+    def _loadable(self, path: Path) -> SharedObject | None:
+        """The object at a path; None for a file of another machine, which the loader skips."""
         try:
-            there = read_shared_object(path)
+            library = read_shared_object(path)
         except WheelError:
             return None
-        return there if there.machine == self._machine else None
+        return library if library.machine == self._machine else None
 
 
 def _outdated_libraries(library: Library, found: Mapping[str, Path]) -> Iterator[tuple[Path, str]]:

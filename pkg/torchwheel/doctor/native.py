@@ -1,4 +1,4 @@
-"""What the binaries of a package say of themselves, whatever their names and metadata claim."""
+"""Reads the native libraries of a package: GPU code, dependencies, glibc."""
 
 import dataclasses
 import re
@@ -16,7 +16,7 @@ _BACKENDS: tuple[tuple[Backend, tuple[str, ...]], ...] = (
     ("cuda", ("libtorch_cuda", "libc10_cuda", "libcudart.", "libcublas", "libcudnn")),
     ("rocm", ("libtorch_hip", "libc10_hip", "libamdhip64.")),
 )
-"""Libraries that only code for such a GPU asks for."""
+"""Prefixes of libraries that only code for this backend needs."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,16 +24,16 @@ class NativeLibrary:
     """One native library of a package.
 
     Attributes:
-        name: its path below the folder it is installed in.
+        name: its path below the folder that it is installed in.
         path: its file.
         loaded: whether the import of the package loaded it.
-        problem: why it cannot be read; the rest is empty then.
-        machine: of its code, e.g. "x86_64".
+        problem: why it cannot be read; the other fields are then empty.
+        machine: the processor that it is for, e.g. "x86_64".
         code: its GPU code, module by module.
         code_problem: why its GPU code cannot be read.
-        glibc: the newest glibc that it asks for, e.g. "2.34".
-        needed: sonames that it asks for.
-        links: what of it is here.
+        glibc: the newest glibc version that it needs, e.g. "2.34".
+        needed: sonames of the libraries that it needs.
+        links: its dependencies on this system.
     """
 
     name: str
@@ -49,7 +49,7 @@ class NativeLibrary:
 
     @property
     def backend(self) -> Backend | None:
-        """Whose GPUs it is for; None if it has no GPU code and asks for no GPU's library."""
+        """The backend of its GPU code or of a library that it needs; None if it has neither."""
         if self.code:
             return "rocm" if self.code[0].kind == "hsaco" else "cuda"
         for backend, prefixes in _BACKENDS:
@@ -59,23 +59,23 @@ class NativeLibrary:
 
     @property
     def archs(self) -> tuple[Arch, ...]:
-        """GPUs that it has machine code for; link steps of nvcc add modules without a kernel."""
+        """Archs with machine code that has a kernel: nvcc's link step adds empty modules."""
         return sort_archs(m.arch for m in self.code if m.kind != "ptx" and m.kernels)
 
     @property
     def ptx(self) -> tuple[CudaArch, ...]:
-        """Compute capabilities that it has PTX for: a driver can compile it for newer GPUs."""
+        """Archs with PTX, which a driver can compile for newer GPUs."""
         archs = {m.arch for m in self.code if m.kind == "ptx"}
         return tuple(sorted(arch for arch in archs if isinstance(arch, CudaArch)))
 
     @property
     def runtime(self) -> str | None:
-        """The shared CUDA or HIP runtime that it asks for, e.g. "libcudart.so.12"."""
+        """The shared CUDA or HIP runtime that it needs, e.g. "libcudart.so.12"."""
         return next((name for name in self.needed if _RUNTIME.fullmatch(name)), None)
 
     @property
     def uses_torch(self) -> bool:
-        """Whether it takes anything from torch."""
+        """Whether it uses a symbol of torch."""
         if self.links is None:
             return False
         undefined = (n for n in self.links.undefined if is_cxx(n) or n.startswith(SHIMS))
@@ -83,13 +83,13 @@ class NativeLibrary:
 
     @property
     def for_one_torch(self) -> bool:
-        """Whether it uses C++ names of torch, which change with every minor release."""
+        """Whether it uses C++ symbols of torch, which change with every minor release."""
         names = self.links.torch_symbols | self.links.undefined if self.links else ()
         return any(map(is_cxx, names))
 
 
 def read_native(path: Path, root: Path, loader: Loader, *, loaded: bool) -> NativeLibrary:
-    """Read a library that is installed below `root`; nothing of it is run."""
+    """Read a library that is installed below `root`. It is not loaded."""
     name = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
     try:
         library = read_library(path, name)
@@ -117,5 +117,5 @@ def read_native(path: Path, root: Path, loader: Loader, *, loaded: bool) -> Nati
 
 
 def sort_archs(archs: Iterable[Arch]) -> tuple[Arch, ...]:
-    """8.9 before 10.0; NVIDIA's before AMD's, though no library has both."""
+    """The archs in numeric order, e.g. 8.9 before 10.0, each once."""
     return tuple(sorted(set(archs), key=lambda arch: (type(arch).__name__, arch)))

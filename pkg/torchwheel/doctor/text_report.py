@@ -1,4 +1,4 @@
-"""What `torchwheel doctor` prints: a table that fits 80 columns, and the verdict at its end."""
+"""The output of `torchwheel doctor`: a table of 80 columns, with the verdict at its end."""
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,31 +17,31 @@ _TEXT = WIDTH - _LABEL - 1
 
 
 def row(label: str, text: str) -> list[str]:
-    """One row; a path that is too long for it loses its beginning."""
+    """One row. A path that is too long loses its beginning."""
     words = _printable(text).replace(f"{Path.home()}/", "~/").split()
     fitting = (word if len(word) <= _TEXT else f"…{word[1 - _TEXT :]}" for word in words)
     return unwrapped_row(label, " ".join(fitting))
 
 
 def rows(label: str, texts: Iterable[str]) -> Iterator[str]:
-    """A row for each, the label before the first; "none" where there is none."""
+    """A row for each text, with the label before the first; "none" if there is no text."""
     for number, text in enumerate(list(texts) or ["none"]):
         yield from row("" if number else label, text)
 
 
 def unwrapped_row(label: str, text: str) -> list[str]:
-    """One row whose words stay whole, however long, so that a command can be copied."""
+    """One row whose words are never cut, so that a command can be copied."""
     return hanging_lines(f"{label:<{_LABEL}} ", _printable(text))
 
 
 def _printable(text: str) -> str:
-    """What a package says need not be text, and must not move the cursor."""
+    """Text in one line; characters that are not printable, e.g. cursor codes, are escaped."""
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in " ".join(text.split()))
 
 
 def machine_text(machine: Machine, variables: Mapping[str, str], cache: CacheState) -> str:
-    """The machine: a line each, one below the other where there are several."""
-    told = [f"{name}={value}" for name, value in variables.items()]
+    """The machine: a row for each fact."""
+    settings = [f"{name}={value}" for name, value in variables.items()]
     lines = [
         *row("Python", f"{machine.python}, {sys.executable}"),
         *row("system", f"{machine.platform}, {_glibc_text(machine)}"),
@@ -51,7 +51,7 @@ def machine_text(machine: Machine, variables: Mapping[str, str], cache: CacheSta
         *row("compiler", _compiler_text(machine)),
         *rows("toolkit", _toolkit_texts(machine)),
         *row("cache", _cache_text(cache)),
-        *(rows("variables", told) if told else ()),
+        *(rows("variables", settings) if settings else ()),
     ]
     return "\n".join(lines)
 
@@ -64,8 +64,8 @@ def _torch_text(machine: Machine) -> str:
     torch, problem = machine.torch, machine.torch_problem
     if torch is None:
         return f"none: {problem}"
-    told = f"{torch.version} ({_torch_build(torch)}), {torch.folder}"
-    return f"{told}; {problem}" if problem else told
+    text = f"{torch.version} ({_torch_build(torch)}), {torch.folder}"
+    return f"{text}; {problem}" if problem else text
 
 
 def _torch_build(torch: Torch) -> str:
@@ -93,24 +93,24 @@ def _compiler_text(machine: Machine) -> str:
 
 
 def _toolkit_texts(machine: Machine) -> Iterator[str]:
-    """Those of one place and kind in one line, unless something is wrong with one."""
-    whole: dict[str, list[str]] = {}
-    for one in machine.toolkits:
-        named = f"{BRANDS[one.backend]} {one.release}".strip()
-        if one.problem:
-            yield f"{named}, {one.root} ({one.where}): {one.problem}"
+    """One text for all good toolkits of a place, one for each toolkit with a problem."""
+    good: dict[str, list[str]] = {}
+    for toolkit in machine.toolkits:
+        name = f"{BRANDS[toolkit.backend]} {toolkit.release}".strip()
+        if toolkit.problem:
+            yield f"{name}, {toolkit.root} ({toolkit.where}): {toolkit.problem}"
         else:
-            releases = whole.setdefault(one.where, [str(one.root)])
-            releases += [] if named in releases else [named]
-    for where, (root, *releases) in whole.items():
+            releases = good.setdefault(toolkit.where, [str(toolkit.root)])
+            releases += [] if name in releases else [name]
+    for where, (root, *releases) in good.items():
         yield f"{join_names(releases)} ({where}{f', {root}' if len(releases) == 1 else ''})"
 
 
 def _cache_text(cache: CacheState) -> str:
     parts = join_names(f"{name} {size_text(size)}" for name, size in cache.sizes.items())
-    told = f"{cache.folder}: {size_text(sum(cache.sizes.values()))}{f' ({parts})' if parts else ''}"
+    text = f"{cache.folder}: {size_text(sum(cache.sizes.values()))}{f' ({parts})' if parts else ''}"
     corrupt = f"; {len(cache.corrupt)} corrupt" if cache.corrupt else ""
-    return f"{told}{corrupt}{f'; {cache.problem}' if cache.problem else ''}"
+    return f"{text}{corrupt}{f'; {cache.problem}' if cache.problem else ''}"
 
 
 _WAY_TEXTS = {
@@ -120,7 +120,7 @@ _WAY_TEXTS = {
 
 
 def package_text(package: Package) -> str:
-    """The package: what its operators run on, and what each of its libraries is."""
+    """The package: what its operators run on, and its native libraries."""
     info, status = package.info, package.status
     lines = row("package", package.title)
     if package.root:
@@ -135,36 +135,36 @@ def package_text(package: Package) -> str:
     if status:
         lines += row("  mode", status.mode)
         lines += rows("  runs on", map(_operator_text, status.operators))
-    plain = [native for native in package.natives if not _is_notable(native)]
+    others = [native for native in package.natives if not _is_notable(native)]
     for native in package.natives:
-        if native not in plain:
+        if native not in others:
             lines += _library_rows(native)
-    if plain:
-        more = " more" if len(plain) < len(package.natives) else ""
-        lines += row("libraries", f"{len(plain)}{more}, with no GPU code and nothing of torch")
+    if others:
+        more = " more" if len(others) < len(package.natives) else ""
+        lines += row("libraries", f"{len(others)}{more}, with no GPU code and nothing of torch")
     return "\n".join(lines)
 
 
 def _import_text(package: Package) -> str:
     file, root, how = package.imported.file, package.root, package.imported.how
-    told = f"{how}: {join_names(package.imported.words)}" if package.imported.words else how
+    text = f"{how}: {join_names(package.imported.words)}" if package.imported.words else how
     elsewhere = file and root and not file.is_relative_to(root)
-    return f"{told}, from {file}" if elsewhere else told
+    return f"{text}, from {file}" if elsewhere else text
 
 
 def _operator_text(operator: OperatorStatus) -> str:
-    """What it runs on, and the steps before that which came to nothing."""
+    """What an operator runs on, and why earlier steps failed."""
     library = f", {operator.library.name}" if operator.library else ""
     refused = f" ({'; '.join(map(str, operator.refusals))})" if operator.refusals else ""
     return f"{operator.operator}: {_WAY_TEXTS.get(operator.way, operator.way)}{library}{refused}"
 
 
 def _is_notable(native: NativeLibrary) -> bool:
-    """Whether there is something to say of it: GPU code, torch, or a fault."""
+    """Whether the library has GPU code, uses torch or has a fault."""
     links = native.links
     if native.code or native.problem or native.code_problem or links is None:
         return True
-    return bool(links.torch_symbols or links.undefined or links.absent or links.old)
+    return bool(links.torch_symbols or links.undefined or links.absent or links.outdated)
 
 
 def _library_rows(native: NativeLibrary) -> Iterator[str]:
@@ -182,7 +182,7 @@ def _library_rows(native: NativeLibrary) -> Iterator[str]:
         ("glibc", f"{native.glibc} or later" if native.glibc else ""),
         ("runtime", _runtime_text(native)),
         ("absent", join_names(links.absent)),
-        ("too old", join_names(f"{path} has no {version}" for path, version in links.old)),
+        ("too old", join_names(f"{path} has no {version}" for path, version in links.outdated)),
     ):
         if text:
             yield from row(f"  {name}", text)
@@ -205,15 +205,15 @@ def _undefined_text(count: int) -> str:
 def _runtime_text(native: NativeLibrary) -> str:
     if native.runtime is None:
         return "CUDA, static" if native.backend == "cuda" else ""
-    there = native.links.found.get(native.runtime) if native.links else None
-    return f"{native.runtime}: {there or 'not found'}"
+    path = native.links.found.get(native.runtime) if native.links else None
+    return f"{native.runtime}: {path or 'not found'}"
 
 
 _LINE = "-" * WIDTH
 
 
 def report_text(report: Report) -> str:
-    """The machine, each package, and at the end the verdict on each."""
+    """The machine, each package, and the verdict on each at the end."""
     parts = [machine_text(report.machine, report.variables, report.cache)]
     parts += map(package_text, report.packages)
     parts += map(_verdict_text, report.verdicts)
@@ -221,7 +221,7 @@ def report_text(report: Report) -> str:
 
 
 def _verdict_text(verdict: Verdict) -> str:
-    """The last lines: what else was found, then the first cause and what fixes it."""
+    """The last lines: other findings, then the first cause and its fix."""
     lines: list[str] = []
     for finding in verdict.findings[1:]:
         lines += row("also", finding.says)

@@ -1,4 +1,4 @@
-"""The doctor's last word: the first cause of what is wrong, or why all is well."""
+"""The verdict: the first cause of what is wrong, or what the package runs on."""
 
 from collections.abc import Callable, Iterator
 
@@ -30,18 +30,18 @@ RULES: tuple[DoctorRule, ...] = (
     build_rules.broken_cache,
     build_rules.plain_pytorch,
 )
-"""In the order of cause: what comes later may be no more than a symptom of what comes before."""
+"""Causes come before their symptoms."""
 
 
 def judge(case: Case) -> Verdict:
-    """Ask every rule; the first that does not hold is the cause.
+    """Apply every rule; the first finding is the cause.
 
     Raises:
-        UsageError: TORCHWHEEL_IGNORE names a rule that there is not.
+        UsageError: TORCHWHEEL_IGNORE names an unknown rule.
     """
     ignored = findings_.ignored_rules(case.environ)
-    found = dict.fromkeys(finding for rule in RULES for finding in rule(case))
-    findings = tuple(finding for finding in found if finding.name not in ignored)
+    unique = dict.fromkeys(finding for rule in RULES for finding in rule(case))
+    findings = tuple(finding for finding in unique if finding.name not in ignored)
     title = case.package.title
     if findings:
         return Verdict(findings, f"{title}: {findings[0].says}", findings[0].fix)
@@ -49,7 +49,7 @@ def judge(case: Case) -> Verdict:
 
 
 def judge_machine(machine: Machine) -> Verdict:
-    """The verdict where there is no package to judge."""
+    """The verdict on a machine without a package."""
     if machine.torch_problem:
         reinstall = "`pip install --force-reinstall torch`"
         finding = Diagnosis("torch", str(machine.torch_problem), reinstall)
@@ -61,19 +61,19 @@ def judge_machine(machine: Machine) -> Verdict:
 
 
 def _healthy_text(case: Case) -> str:
-    """What it runs on, as far as that can be told."""
+    """What the package runs on, as far as that is known."""
     machine, package = case.machine, case.package
     kernels = package.status is not None or any(native.backend for native in package.natives)
     if kernels and not machine.gpus:
         torch = machine.torch
         cpu = torch is not None and torch.backend is None
         why = f", and torch {torch.version} is for CPUs" if torch and cpu else ""
-        so = "it runs on plain PyTorch" if package.status else "its kernels lie idle"
-        return f"there is no GPU here{why}, so {so}"
+        consequence = "it runs on plain PyTorch" if package.status else "its kernels lie idle"
+        return f"there is no GPU here{why}, so {consequence}"
     gpus = join_names(dict.fromkeys(f"{gpu.name} ({gpu.arch})" for gpu in machine.gpus))
     where = f", on {gpus}" if kernels else ""
     if package.status:
-        ways = join_names(dict.fromkeys(one.way for one in package.status.operators))
+        ways = join_names(dict.fromkeys(operator.way for operator in package.status.operators))
         if ways == "fallback":
             return f"it runs on plain PyTorch, as TORCHWHEEL_MODE={package.status.mode} asks"
         if ways == "waiting":

@@ -1,1 +1,1 @@
-"""Libraries built just in time: the cache they are kept in."""
+"""The cache of libraries that are built just in time."""

@@ -1,4 +1,4 @@
-"""The sources a library is built from, and the folder it is built in."""
+"""The sources of a library, and the folder that it is built in."""
 
 import contextlib
 import dataclasses
@@ -16,8 +16,8 @@ class SourceFiles:
     """Sources and headers.
 
     Attributes:
-        folder: where they were read; it has no part in a key.
-        files: the bytes of each, by its path relative to the folder.
+        folder: the folder that they were read from; it is not part of a key.
+        files: the bytes of each file, by its path relative to the folder.
     """
 
     folder: Path
@@ -25,18 +25,18 @@ class SourceFiles:
 
 
 def read_sources(folder: Path, globs: Iterable[str]) -> SourceFiles:
-    """The files below `folder` that the globs name, e.g. "**/*.h".
+    """The files below `folder` that match the globs, e.g. "**/*.h".
 
     Raises:
-        UsageError: a glob names no file.
+        UsageError: a glob matches no file.
         TorchwheelError: a file cannot be read.
     """
     paths: set[Path] = set()
     for pattern in globs:
-        found = {path for path in folder.glob(pattern) if path.is_file()}
-        if not found:
+        matches = {path for path in folder.glob(pattern) if path.is_file()}
+        if not matches:
             raise UsageError(f"{folder}: no file matches {pattern!r}")
-        paths |= found
+        paths |= matches
     try:
         return SourceFiles(
             folder, {str(p.relative_to(folder)): p.read_bytes() for p in sorted(paths)}
@@ -46,36 +46,36 @@ def read_sources(folder: Path, globs: Iterable[str]) -> SourceFiles:
 
 
 def write_sources(content: SourceFiles, folder: Path) -> None:
-    """Have `folder` hold these files and no other.
+    """Make `folder` contain these files and no other.
 
-    A file that is there already keeps its time; any other gets the time of now, which is what a
-    build goes by. The times of the files that were read may lie: an older version that comes back
-    (pip, git, rsync) can be older than the objects of the newer one.
+    An equal file keeps its modification time. Any other file gets the current time, so that a build
+    sees the change. The times of the originals cannot be used: when pip, git or rsync brings
+    an older version back, its files can be older than the objects of the newer version.
     """
-    wanted = {folder / name: data for name, data in content.files.items()}
+    targets = {folder / name: data for name, data in content.files.items()}
     for path in sorted(folder.rglob("*"), reverse=True):
         if path.is_dir() and not path.is_symlink():
             with contextlib.suppress(OSError):  # not empty
                 path.rmdir()
-        elif path not in wanted:
+        elif path not in targets:
             path.unlink()
-    for path, data in wanted.items():
+    for path, data in targets.items():
         if not path.is_file() or path.read_bytes() != data:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
 
 
 WORK_PREFIX = "work-"
-"""Begins the name of a work folder, beside the libraries that were built in it."""
+"""Prefix of the names of work folders, which lie beside the libraries."""
 
 
 @dataclasses.dataclass(frozen=True)
 class WorkFolder:
-    """What a build is given.
+    """The folders of a build.
 
     Attributes:
-        source: the files to build, and no other.
-        folder: for what the build makes; it has what the last build there left.
+        source: has the sources and nothing else.
+        folder: for the build's outputs; it still has those of the last build.
     """
 
     source: Path
@@ -84,12 +84,12 @@ class WorkFolder:
 
 @contextlib.contextmanager
 def work_folder(target: Path, content: SourceFiles) -> Iterator[WorkFolder]:
-    """Yield the work folder of this machine below `target`; hold the target's lock.
+    """Yield the work folder of this machine below `target`. The caller holds the target's lock.
 
-    A build that did not end by itself may have left compilers behind that still write. Its folder
-    is moved away from under them, and the next build begins anew.
+    A killed build may have left compilers that still write. Its folder is therefore renamed and
+    removed, and the next build starts with an empty one.
     """
-    # One for each machine: two that share a home may not share locks.
+    # One for each machine: machines that share a home folder may not share locks.
     own = target / f"{WORK_PREFIX}{re.sub(r'[^A-Za-z0-9.-]', '_', platform.node())[:80]}"
     running = own / "running"
     if running.exists():
@@ -103,6 +103,6 @@ def work_folder(target: Path, content: SourceFiles) -> Iterator[WorkFolder]:
         yield work
     except TorchwheelError as error:
         running.unlink()
-        # People look for a mistake in their own file.
+        # The message names the user's own file, not its copy.
         raise type(error)(str(error).replace(str(work.source), str(content.folder))) from error
     running.unlink()

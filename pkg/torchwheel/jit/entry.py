@@ -1,4 +1,4 @@
-"""What the cache says of a library, in a file beside it."""
+"""The description of a cached library, in a file beside it."""
 
 import dataclasses
 import json
@@ -12,14 +12,14 @@ class CacheEntry:
     """A library of the cache.
 
     Attributes:
-        content: the key's content, which names the folder too.
-        name: what it is, e.g. "fusedops.bias_act".
-        archs: the arch list it was built for.
+        content: the content part of its key, which is also the folder's name.
+        name: the operator's name, e.g. "fusedops.bias_act".
+        archs: the arch list that it was built for.
         toolkit: the toolkit and host compiler that built it.
-        torch: the torch it is for.
+        torch: the torch that it is for.
         file: the library's file name.
-        size: its bytes.
-        sha256: their hash.
+        size: the library's size in bytes.
+        sha256: the hash of its bytes.
     """
 
     content: str
@@ -38,7 +38,7 @@ def dump_entry(entry: CacheEntry) -> str:
 
 
 def load_entry(data: bytes) -> CacheEntry:
-    """Read the file; a ValueError says what is wrong with it."""
+    """Parse the file's text. Raises a ValueError if it is malformed."""
     try:
         read = json.loads(data)
     except RecursionError:

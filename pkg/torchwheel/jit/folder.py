@@ -1,4 +1,4 @@
-"""The cache's folder: of this user and open to no other."""
+"""The cache's folder, which only this user may access."""
 
 import atexit
 import fcntl
@@ -18,20 +18,21 @@ OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def jit_folder() -> Path:
-    """Where libraries built just in time are kept. Nothing is made."""
+    """The folder of libraries that are built just in time. It is not created here."""
     return cache_path() / "jit"
 
 
 def lock_of(folder: Path, target: str) -> Path:
-    """The lock of all that is kept for `target`: its libraries and its work folders."""
+    """The lock file of `target`: of its libraries and its work folders."""
     return folder / f"{target}{LOCK_SUFFIX}"
 
 
 def secure_folder(folder: Path) -> None:
-    """Close a folder that is open to others; it is there, or a FileNotFoundError says it is not.
+    """Take other users' access to an existing folder away.
 
     Raises:
-        TorchwheelError: it belongs to another, is a link, or cannot be closed.
+        FileNotFoundError: the folder does not exist.
+        TorchwheelError: it belongs to another user, is a link, or its mode cannot be changed.
     """
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode):
@@ -44,7 +45,7 @@ def secure_folder(folder: Path) -> None:
         try:
             folder.chmod(0o700)
         except OSError as error:
-            # Others may read it where nothing can be changed; what they can change is not loaded.
+            # If the mode cannot be changed, others may read the folder but not write to it.
             if found.st_mode & OTHERS_WRITE:
                 raise TorchwheelError(
                     f"{folder}: others may write to it, and that cannot be changed "
@@ -53,22 +54,22 @@ def secure_folder(folder: Path) -> None:
 
 
 def prepare_for_writing(folder: Path) -> None:
-    """Have `folder` be there, closed to others, with room for files and locks.
+    """Create `folder` if needed, private to the user, and check that it takes files and locks.
 
     Raises:
-        TorchwheelError: the folder is not to be trusted.
-        OSError: it cannot be made or written.
+        TorchwheelError: the folder cannot be trusted.
+        OSError: it cannot be created or written.
     """
     folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.mkdir(exist_ok=True, mode=0o700)
     secure_folder(folder)
     with tempfile.TemporaryFile(dir=folder) as file:
-        # Some network file systems take files and no locks.
+        # Some network file systems have no locks.
         fcntl.flock(file, fcntl.LOCK_EX)
 
 
 def private_folder() -> Path:
-    """A temporary folder of this process alone, which goes with it."""
+    """A temporary folder of this process, removed at its end."""
     return _private_folder(os.getpid())
 
 
@@ -77,7 +78,7 @@ def _private_folder(process: int) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="torchwheel-jit-"))
 
     def remove() -> None:
-        # A forked child runs this too, and the folder is not its own.
+        # A forked child runs this too, but the folder belongs to its parent.
         if os.getpid() == process:
             shutil.rmtree(folder, ignore_errors=True)
 

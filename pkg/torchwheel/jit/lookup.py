@@ -1,4 +1,4 @@
-"""Looks a library up in the cache and checks it; a corrupt one counts as absent."""
+"""Looks up a library in the cache and verifies it. A corrupt library counts as absent."""
 
 import contextlib
 import dataclasses
@@ -19,7 +19,7 @@ from torchwheel.lock import LockBusyError, fail_if_busy, hold_lock
 
 _MAX_ENTRY_BYTES = 1 << 16
 _OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-# Any other failure to open says nothing of what is there.
+# Other errors of open() do not show that a file is corrupt.
 _CORRUPT_REASONS = {
     errno.ELOOP: "a link, not a file",
     errno.ENOTDIR: "a link or a file, not a folder",
@@ -29,7 +29,7 @@ _CORRUPT_REASONS = {
 
 
 class CorruptError(Exception):
-    """Something in the cache is not as it was written: `path`, and why."""
+    """The file or folder `path` of the cache is not as it was written."""
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"{path}: {why}")
@@ -38,11 +38,11 @@ class CorruptError(Exception):
 
 
 def open_verified(folder: Path, key: CacheKey) -> tuple[Path, CacheEntry]:
-    """A library's folder and its entry, both and the library checked.
+    """Verify a library and its entry; returns the library's folder and the entry.
 
     Raises:
-        FileNotFoundError: it is not there, or was removed meanwhile.
-        CorruptError: it is there and must not be loaded.
+        FileNotFoundError: it is not in the cache, or was removed meanwhile.
+        CorruptError: it is in the cache and must not be loaded.
     """
     path = folder / key.target / key.content
     with (
@@ -53,7 +53,7 @@ def open_verified(folder: Path, key: CacheKey) -> tuple[Path, CacheEntry]:
         try:
             return path, _check_entry(path, inside, key)
         except (CorruptError, FileNotFoundError) as error:
-            # Whoever removes a folder moves it away first: then nothing is wrong with it.
+            # A folder that is being removed is renamed first, and is then not corrupt.
             if not _is_still_at(path, inside):
                 raise FileNotFoundError(path) from error
             if isinstance(error, CorruptError):
@@ -92,7 +92,7 @@ def _open_file(path: Path, inside: int) -> IO[bytes]:
 
 
 def _open_owned(path: Path, inside: int | None, flags: int) -> int:
-    """Open a folder, or a file of the folder `inside`, if it is one and this user's alone."""
+    """Open a folder, or a file in the folder `inside`, and check that only this user can write."""
     try:
         handle = os.open(path if inside is None else path.name, _OPEN_FLAGS | flags, dir_fd=inside)
     except OSError as error:
@@ -121,11 +121,11 @@ def _is_still_at(path: Path, handle: int) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class CachedLibrary:
-    """What a lookup came to.
+    """The result of a lookup.
 
     Attributes:
-        library: the library, whole and of this user.
-        problem: one line if there was something, and it could not be used.
+        library: the verified library; None if there is none.
+        problem: one line if the cache has it and it cannot be used.
     """
 
     library: Path | None = None
@@ -133,10 +133,7 @@ class CachedLibrary:
 
 
 def find_library(folder: Path, key: CacheKey) -> CachedLibrary:
-    """The library of `key` in the cache `folder`, if it is there and as it was written.
-
-    What is there and is not is removed where that can be done; then it is as good as absent.
-    """
+    """Look up the library of `key` in the cache `folder`. A corrupt library is removed."""
     try:
         secure_folder(folder)
         path, entry = open_verified(folder, key)
@@ -155,13 +152,13 @@ def find_library(folder: Path, key: CacheKey) -> CachedLibrary:
 
 
 def check_or_discard(folder: Path, key: CacheKey) -> Path | None:
-    """The library of `key`, if it is there; what is corrupt is removed. Hold the target's lock."""
+    """The verified library of `key`; a corrupt one is removed. Hold the target's lock."""
     try:
         path, entry = open_verified(folder, key)
     except FileNotFoundError:
         return None
     except CorruptError as error:
-        # The library's folder, or that of its target where it is that one.
+        # The library's folder, or its target's if that is the corrupt one.
         parts = error.path.relative_to(folder).parts[:2]
         if parts:
             discard(folder.joinpath(*parts))
@@ -170,7 +167,7 @@ def check_or_discard(folder: Path, key: CacheKey) -> Path | None:
 
 
 def _remove_corrupt(folder: Path, key: CacheKey) -> bool:
-    """Remove what is corrupt, unless another process has the lock and is about to replace it."""
+    """Remove a corrupt library, unless another process has the lock and will replace it."""
     try:
         with hold_lock(lock_of(folder, key.target), fail_if_busy):
             check_or_discard(folder, key)

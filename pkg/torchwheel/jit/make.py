@@ -1,4 +1,4 @@
-"""Has a library built if the cache has none; of processes that ask at once, one builds."""
+"""Builds a library that the cache lacks. Of several processes, one builds and others wait."""
 
 import contextlib
 import dataclasses
@@ -30,44 +30,44 @@ if TYPE_CHECKING:
     from torchwheel.console import Progress
 
 BuildFunction = Callable[[WorkFolder], Path]
-"""Builds a library and returns its file, which lies in the work folder."""
+"""Builds a library in the work folder and returns its file."""
 
 
 @dataclasses.dataclass(frozen=True)
 class LibraryRequest:
-    """A library, by all that decides its bytes."""
+    """Everything that decides a library's bytes."""
 
     facts: BuildFacts
     content: SourceFiles
 
     @functools.cached_property
     def key(self) -> CacheKey:
-        """What the cache knows it by."""
+        """The library's key in the cache."""
         return make_key(self.facts, self.content.files)
 
 
 def make_library(
-    folder: Path, wanted: LibraryRequest, build: BuildFunction, progress: "Progress"
+    folder: Path, request: LibraryRequest, build: BuildFunction, progress: "Progress"
 ) -> Path:
-    """The library that is wanted: from the cache `folder`, else built.
+    """The requested library, from the cache `folder` or by a build.
 
-    Where the folder cannot be written, the library is built for this process alone.
+    If the folder cannot be written, the library is built for this process alone.
 
     Raises:
-        TorchwheelError: it could not be built, the folder is not to be trusted, or a disk is full.
-        UsageError: TORCHWHEEL_CACHE_SIZE is no size.
+        TorchwheelError: the build failed, the folder cannot be trusted, or a disk is full.
+        UsageError: TORCHWHEEL_CACHE_SIZE is not a size.
     """
     cap = size_cap()
-    found = find_library(folder, wanted.key)
+    found = find_library(folder, request.key)
     if found.problem:
         progress.say(found.problem)
     if found.library:
         return found.library
     with explain_full_disk(folder), _system_errors_as_one_line(folder):
-        if not _can_write(folder, wanted.facts.name, progress):
-            return _build_once(private_folder(), wanted, build, progress)
-        library = _build_once(folder, wanted, build, progress)
-    # The library is there, whatever becomes of the others.
+        if not _can_write(folder, request.facts.name, progress):
+            return _build_once(private_folder(), request, build, progress)
+        library = _build_once(folder, request, build, progress)
+    # The library is built; a failure to prune others does not matter.
     with contextlib.suppress(OSError):
         prune_cache(folder, cap, keep=library.parent)
     return library
@@ -96,9 +96,9 @@ def _can_write(folder: Path, name: str, progress: "Progress") -> bool:
 
 
 def _build_once(
-    folder: Path, wanted: LibraryRequest, build: BuildFunction, progress: "Progress"
+    folder: Path, request: LibraryRequest, build: BuildFunction, progress: "Progress"
 ) -> Path:
-    key, name = wanted.key, wanted.facts.name
+    key, name = request.key, request.facts.name
     waited = False
 
     def busy() -> None:
@@ -118,23 +118,23 @@ def _build_once(
         progress.step(f"{name}: building it")
         lock.truncate(0)
         try:
-            with work_folder(target, wanted.content) as work:
+            with work_folder(target, request.content) as work:
                 built = build(work)
-            return _store_library(target / key.content, built, wanted)
+            return _store_library(target / key.content, built, request)
         except TorchwheelError as error:
             _record_failure(lock, key, str(error))
             raise
 
 
-def _store_library(place: Path, built: Path, wanted: LibraryRequest) -> Path:
-    """Have `place` hold the library and its entry, whole or not at all."""
-    facts = wanted.facts
-    with make_folder_atomically(place) as aside:
-        library = aside / built.name
+def _store_library(path: Path, built: Path, request: LibraryRequest) -> Path:
+    """Store the library and its entry in the folder `path`, atomically."""
+    facts = request.facts
+    with make_folder_atomically(path) as temporary:
+        library = temporary / built.name
         shutil.copyfile(built, library)
         library.chmod(0o600)
         entry = CacheEntry(
-            content=wanted.key.content,
+            content=request.key.content,
             name=facts.name,
             archs=facts.archs,
             toolkit=facts.toolkit,
@@ -143,12 +143,12 @@ def _store_library(place: Path, built: Path, wanted: LibraryRequest) -> Path:
             size=library.stat().st_size,
             sha256=sha256(library),
         )
-        write_text(aside / entries.ENTRY_FILE, entries.dump_entry(entry))
-    return place / built.name
+        write_text(temporary / entries.ENTRY_FILE, entries.dump_entry(entry))
+    return path / built.name
 
 
 def _record_failure(lock: IO[bytes], key: CacheKey, why: str) -> None:
-    """Leave those who wait a word: the build failed, and theirs would, one after the other."""
+    """Leave the failure for waiting processes, so that they do not all repeat the build."""
     with contextlib.suppress(OSError):
         lock.seek(0)
         lock.write(f"{key.content}\n{why}".encode())

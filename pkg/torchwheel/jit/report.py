@@ -1,4 +1,4 @@
-"""What `torchwheel cache` prints, 80 columns wide."""
+"""The output of `torchwheel cache`, 80 columns wide."""
 
 import math
 import time
@@ -23,7 +23,7 @@ _NAME = 41
 
 
 def cache_list(folder: Path) -> str:
-    """A table of the libraries in the cache, each one checked; the last used first."""
+    """A table of the libraries in the cache, each verified; the last used first."""
     cached = _cached_items(folder)
     entries = [_cells_and_details(folder, item) for item in reversed(cached) if item.is_library]
     present = [entry for entry in entries if entry]
@@ -43,26 +43,26 @@ def cache_prune(
     everything: bool = False,
     max_size: str | None = None,
 ) -> str:
-    """Remove from the cache what is corrupt, old or too much; says what went and what stayed.
+    """Prune the cache of corrupt, old and surplus libraries; returns the report.
 
     Args:
         folder: the cache.
-        older_than: what was last used longer ago goes, e.g. "30d".
-        everything: all goes.
-        max_size: what may stay, e.g. "500M"; the cache's cap if it is not given.
+        older_than: removes libraries that were not used for this long, e.g. "30d".
+        everything: removes everything.
+        max_size: how much may stay, e.g. "500M"; the cache's cap by default.
     """
     cap = parse_size(max_size, "--max-size") if max_size else size_cap()
     before = time.time() - parse_age(older_than, "--older-than") if older_than else 0
     if not _cached_items(folder):
         return f"nothing to remove in {folder}"
     try:
-        gone, stayed = prune_cache(
+        removed, remaining = prune_cache(
             folder, cap, before=math.inf if everything else before, corrupt=True
         )
     except OSError as error:
         raise TorchwheelError(f"{error.filename or folder}: {error.strerror}") from error
-    busy = "; the rest is in use by a build" if everything and stayed else ""
-    return f"removed: {_count_text(gone)}\nstays:   {_count_text(stayed)}{busy}\n{folder}"
+    busy = "; the rest is in use by a build" if everything and remaining else ""
+    return f"removed: {_count_text(removed)}\nstays:   {_count_text(remaining)}{busy}\n{folder}"
 
 
 def _cached_items(folder: Path) -> list[CacheItem]:

@@ -1,4 +1,4 @@
-"""What the cache holds, and how it is pruned: old, corrupt, least recently used first."""
+"""Lists and prunes the cache: corrupt and old libraries, and the least recently used."""
 
 import contextlib
 import dataclasses
@@ -33,7 +33,7 @@ class CacheItem:
 
     @property
     def is_library(self) -> bool:
-        """Whether it is a library."""
+        """Whether it is a library, not a work folder."""
         return not self.path.name.startswith(WORK_PREFIX)
 
     @property
@@ -54,7 +54,10 @@ def list_items(folder: Path) -> list[CacheItem]:
 
 
 def remove_item(folder: Path, item: CacheItem) -> bool:
-    """Remove an item; False while a build has its target. Who has a library loaded keeps it."""
+    """Remove an item. Returns False if a build uses its target.
+
+    A process that has the library loaded is not affected.
+    """
     try:
         with hold_lock(lock_of(folder, item.path.parent.name), fail_if_busy):
             discard(item.path)
@@ -64,32 +67,32 @@ def remove_item(folder: Path, item: CacheItem) -> bool:
 
 
 def tidy(folder: Path) -> None:
-    """Remove what killed processes left, targets that hold nothing, and their locks."""
+    """Remove leftovers of killed processes, empty targets, and their locks."""
     remove_leftovers(folder)
     for lock in list(folder.glob(f"*{LOCK_SUFFIX}")):
         with contextlib.suppress(LockBusyError, FileNotFoundError), hold_lock(lock, fail_if_busy):
             target = lock.with_name(lock.name.removesuffix(LOCK_SUFFIX))
             remove_leftovers(target)
-            with contextlib.suppress(OSError):  # it holds something
+            with contextlib.suppress(OSError):  # it is not empty
                 target.rmdir()
             if not os.path.lexists(target):
                 lock.unlink()
 
 
 def _folders(folder: Path) -> Iterator[Path]:
-    """Folders in a folder, but not behind links; none where that is none."""
-    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as found:
-        for one in found:
-            if one.is_dir(follow_symlinks=False) and not one.name.startswith("."):
-                yield folder / one.name
+    """The folders in a folder, without links; none if the folder does not exist."""
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
+                yield folder / entry.name
 
 
 def folder_size(folder: Path) -> int:
-    """Bytes of all files below a folder."""
+    """Bytes of all files below a folder; files that vanish do not count."""
     total = 0
     for path, _, names in os.walk(folder):
         for name in names:
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):
                 total += Path(path, name).lstat().st_size
     return total
 
@@ -102,31 +105,31 @@ def prune_cache(
     keep: Path | None = None,
     corrupt: bool = False,
 ) -> tuple[list[CacheItem], list[CacheItem]]:
-    """Remove libraries and work folders; what a build is busy with stays.
+    """Remove libraries and work folders, except those that a build uses.
 
     Args:
         folder: the cache.
-        cap: the bytes that may stay; the least recently used goes first.
-        before: what was last used before this time goes, in seconds since 1970.
-        keep: a library that stays in any case.
-        corrupt: whether every library is checked and goes if it is corrupt.
+        cap: the bytes that may stay; the least recently used items are removed first.
+        before: items last used before this time are removed, in seconds since 1970.
+        keep: the folder of a library that stays in any case.
+        corrupt: verify every library and remove corrupt ones.
 
     Returns:
-        What went and what stayed.
+        The removed items and the remaining ones.
     """
-    there = list_items(folder)
-    total, gone = sum(item.size for item in there), []
-    for item in there:
-        goes = total > cap or item.used < before or (corrupt and not is_intact(folder, item))
-        if goes and item.path != keep and remove_item(folder, item):
+    cached = list_items(folder)
+    total, removed = sum(item.size for item in cached), []
+    for item in cached:
+        surplus = total > cap or item.used < before or (corrupt and not is_intact(folder, item))
+        if surplus and item.path != keep and remove_item(folder, item):
             total -= item.size
-            gone.append(item)
+            removed.append(item)
     tidy(folder)
-    return gone, [item for item in there if item not in gone]
+    return removed, [item for item in cached if item not in removed]
 
 
 def is_intact(folder: Path, item: CacheItem) -> bool:
-    """Whether an item is as it was written; of work folders nothing is expected."""
+    """Whether a library is as it was written; a work folder always is."""
     if item.is_library:
         try:
             open_verified(folder, item.key)

@@ -1,1 +1,1 @@
-"""What this machine is: Python, torch, driver, GPUs, compilers, toolkits. Facts; no judgement."""
+"""Facts of this machine: Python, torch, driver, GPUs, compilers, toolkits."""

@@ -1,4 +1,4 @@
-"""Finds the facts of this machine: all of them for the doctor, or those that a build needs."""
+"""Finds the facts of this machine: all of them for the doctor, or those for a build."""
 
 import dataclasses
 import os
@@ -24,7 +24,7 @@ from torchwheel.toolkit.host import HostCompiler, host_compiler
 
 
 def find_driver(backend: Backend) -> Driver | Absent:
-    """The driver of NVIDIA's GPUs or of AMD's; NVIDIA's takes some ten milliseconds to ask."""
+    """The driver of a backend's GPUs. NVIDIA's takes some ten milliseconds to answer."""
     if backend == "rocm":
         release = drivers.amd_driver()
         return Driver("rocm", release) if release else Absent("no AMD GPU driver")
@@ -38,7 +38,7 @@ def find_driver(backend: Backend) -> Driver | Absent:
 
 
 def find_machine(environ: Mapping[str, str] = os.environ) -> Machine:
-    """Gather every fact; it never fails. Seconds, if torch is not imported: it is tried."""
+    """Find every fact. It never fails; it takes seconds if torch is not imported yet."""
     torch, problem = split_absent(find_torch())
     backend, driver = _driver_for_torch(torch)
     return dataclasses.replace(
@@ -49,7 +49,7 @@ def find_machine(environ: Mapping[str, str] = os.environ) -> Machine:
 
 
 def find_machine_for_build(torch: Torch, backend: Backend, environ: Mapping[str, str]) -> Machine:
-    """What a build for `backend`'s GPUs and this torch, which is imported, is judged by."""
+    """The facts that decide whether this torch's extension can be built for `backend`."""
     toolkits = rocm_toolkits(environ) if backend == "rocm" else cuda_toolkits(environ)
     return dataclasses.replace(
         _machine_without_toolkits(torch, backend, find_driver(backend), environ),
@@ -66,10 +66,10 @@ def find_host(environ: Mapping[str, str] = os.environ) -> HostCompiler | Absent:
 
 
 def _machine_without_toolkits(
-    torch: Torch | None, backend: Backend, asked: Driver | Absent, environ: Mapping[str, str]
+    torch: Torch | None, backend: Backend, found_driver: Driver | Absent, environ: Mapping[str, str]
 ) -> Machine:
-    """All but the toolkits."""
-    driver, driver_problem = split_absent(asked)
+    """Every fact but the toolkits."""
+    driver, driver_problem = split_absent(found_driver)
     host, host_problem = split_absent(find_host(environ))
     gpus = visible_gpus(backend, environ)
     return Machine(
@@ -96,7 +96,7 @@ def _gpus_problem(visible: VisibleGpus) -> Absent | None:
 
 
 def _driver_for_torch(torch: Torch | None) -> tuple[Backend, Driver | Absent]:
-    """The driver of the GPUs that torch is built for; of any, if it is built for none."""
+    """The driver for torch's backend; for a torch without one, the driver of any GPU."""
     if torch and torch.backend:
         return torch.backend, find_driver(torch.backend)
     nvidia, amd = find_driver("cuda"), find_driver("rocm")

@@ -14,7 +14,7 @@ _Fact = TypeVar("_Fact")
 
 @dataclasses.dataclass(frozen=True)
 class Absent:
-    """A fact that could not be had, with the reason in one line; a probe returns it."""
+    """A missing fact, with the reason in one line: what probes return instead of the fact."""
 
     reason: str
 
@@ -60,7 +60,7 @@ class Torch:
         cuda: the CUDA release it was built with, e.g. "13.0"; None for any other build.
         hip: the HIP release it was built with.
         folder: the package's folder.
-        old_abi: whether it was built with libstdc++'s old strings.
+        old_abi: whether it was built with _GLIBCXX_USE_CXX11_ABI=0.
     """
 
     version: str
@@ -76,19 +76,16 @@ class Torch:
 
     @property
     def backend(self) -> Backend | None:
-        """The GPUs that it is built for; None for CPUs only."""
+        """The backend that it is built for; None for CPUs only."""
         return "rocm" if self.hip else "cuda" if self.cuda else None
 
     def built_with(self, backend: Backend | None) -> str | None:
-        """The release of `backend`'s toolkit that it was built with; None for another's build."""
+        """The release of `backend`'s toolkit that it was built with; None for another backend."""
         return self.hip if backend == "rocm" else self.cuda
 
 
 if TYPE_CHECKING:
     from torchwheel.arch.devices import Gpu
-    from torchwheel.arch.model import Backend
-
-    pass
     from torchwheel.toolkit.host import HostCompiler
 
 
@@ -97,7 +94,7 @@ class Driver:
     """A GPU driver.
 
     Attributes:
-        backend: whose GPUs it drives.
+        backend: the backend of its GPUs.
         version: its release, e.g. "580.95.05".
         cuda: the newest CUDA release it serves, e.g. "13.0"; None for AMD's.
     """
@@ -114,10 +111,10 @@ class InstalledToolkit:
     Attributes:
         backend: "cuda" or "rocm".
         root: its folder.
-        release: e.g. "13.0"; empty where the compiler tells none.
-        where: what led to it, e.g. "CUDA_HOME" or "nvcc on the PATH".
-        problem: one line if its parts are not of one release, are missing or do not start.
-        fix: what to do about the problem, with a command where there is one.
+        release: e.g. "13.0"; empty if the compiler does not report it.
+        where: how it was found, e.g. "CUDA_HOME" or "nvcc on the PATH".
+        problem: one line if parts are missing, do not start or are of several releases.
+        fix: how to fix the problem, if possible with a command.
     """
 
     backend: Backend
@@ -130,18 +127,18 @@ class InstalledToolkit:
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """Everything that decides whether a library can be built or loaded here.
+    """The facts that decide whether a library can be built or loaded on this machine.
 
     Attributes:
         python: e.g. "3.12.3".
         platform: e.g. "linux_x86_64".
-        glibc: e.g. "2.36"; None where the C library is another.
-        torch: None where there is none, `torch_problem` then says why. A torch with a problem is
-            installed and cannot be imported.
-        driver: None where there is none, `driver_problem` then says why.
-        gpus: the visible ones; `gpus_problem` says why there are none.
-        host: the C++ compiler; None where there is none, `host_problem` then says why.
-        toolkits: every device compiler found, the preferred one first.
+        glibc: e.g. "2.36"; None if the C library is not glibc.
+        torch: None if it is not installed. `torch_problem` says why it is missing, or why the
+            installed torch cannot be imported.
+        driver: None if it is missing; `driver_problem` says why.
+        gpus: the visible GPUs; `gpus_problem` says why there are none.
+        host: the C++ compiler; None if it is missing, `host_problem` says why.
+        toolkits: every toolkit, the preferred one first.
     """
 
     python: str

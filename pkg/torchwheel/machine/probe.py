@@ -1,4 +1,4 @@
-"""Asks programs, the disk and the platform. A missing answer is an answer; nothing is raised."""
+"""Reads facts from programs, files and the platform. A failure is an Absent, not an error."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from torchwheel.machine.facts import Absent
 
 
 def program_output(command: Sequence[str], seconds: float = 20) -> str | Absent:
-    """What a program prints, both streams; a failure is one line, its own where it gives one."""
+    """Both output streams of a program; if it fails, the last line of its output."""
     name = Path(command[0]).name
     try:
         done = process.run(command, merge=True, timeout=seconds)
@@ -24,7 +24,7 @@ def program_output(command: Sequence[str], seconds: float = 20) -> str | Absent:
 
 
 def is_file(path: Path) -> bool:
-    """Whether a file is there that may be looked at."""
+    """Whether the file exists and is accessible."""
     try:
         return path.is_file()
     except OSError:
@@ -32,7 +32,7 @@ def is_file(path: Path) -> bool:
 
 
 def file_text(path: Path) -> str | Absent:
-    """What a file says."""
+    """The text of a file."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -40,7 +40,7 @@ def file_text(path: Path) -> str | Absent:
 
 
 def real_path(path: Path) -> Path:
-    """The path without links; as far as they lead, where they lead nowhere or in a circle."""
+    """The path with links resolved, as far as they can be."""
     return Path(os.path.realpath(path))
 
 
@@ -59,10 +59,10 @@ def platform_tag() -> str:
 def glibc_version() -> str | Absent:
     """The C library's version, e.g. "2.36"."""
     try:
-        told = os.confstr("CS_GNU_LIBC_VERSION") or ""
-    except (AttributeError, ValueError, OSError):  # no such question to musl, or to another system
-        told = ""
-    name, _, version = told.partition(" ")
+        library = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (AttributeError, ValueError, OSError):  # musl, or another system
+        library = ""
+    name, _, version = library.partition(" ")
     if name != "glibc" or not version:
         return Absent("the C library is not glibc")
     return version

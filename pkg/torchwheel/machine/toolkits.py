@@ -1,4 +1,4 @@
-"""Every CUDA and ROCm toolkit of this machine, and whether its parts fit together."""
+"""Finds the CUDA and ROCm toolkits of this machine and checks that their parts fit."""
 
 import dataclasses
 import os
@@ -14,7 +14,7 @@ from torchwheel.machine.probe import file_text, is_file, program_output, real_pa
 from torchwheel.toolkit.cache import cache_path
 from torchwheel.versions import hip_version, minor_version, tool_version, version_numbers
 
-# Where NVIDIA's installers, its wheels, conda and Debian put them, below the toolkit's root.
+# Paths below the toolkit's root, as NVIDIA's installers, its wheels, conda and Debian have them.
 _CICC_PATHS = ("nvvm/bin/cicc", "lib/nvidia-cuda-toolkit/bin/cicc")
 _REQUIRED_FILES = {
     "cuda_runtime.h": ("include", "targets/*/include"),
@@ -22,7 +22,7 @@ _REQUIRED_FILES = {
     "nv/target": ("include", "include/cccl", "targets/*/include", "targets/*/include/cccl"),
     "libcudart_static.a": ("lib64", "lib", "targets/*/lib", "lib/*-linux-gnu"),
 }
-# The wheel that brings each of them, and how many numbers of nvcc's release its own has.
+# The wheel of each part, and how many numbers its version shares with nvcc's.
 _WHEELS = {
     "ptxas": ("nvidia-cuda-nvcc", 3),
     "nvvm": ("nvidia-nvvm", 3),
@@ -36,7 +36,7 @@ _WHEELS = {
 
 @dataclasses.dataclass(frozen=True)
 class ToolkitParts:
-    """A toolkit's release, e.g. "13.0", empty where nvcc tells none; and what is wrong with it."""
+    """A toolkit's release, e.g. "13.0" (empty if unknown), and what is wrong with its parts."""
 
     release: str
     problem: str | None = None
@@ -44,7 +44,7 @@ class ToolkitParts:
 
 
 def toolkit_parts(root: Path) -> ToolkitParts:
-    """Start nvcc, ptxas and cicc, each once: 0.1 s."""
+    """Check the parts of a toolkit. Starts nvcc, ptxas and cicc: 0.1 s."""
     nvcc = _tool_release(root / "bin" / "nvcc")
     if isinstance(nvcc, Absent):
         return ToolkitParts("", nvcc.reason, "set CUDA_HOME to a whole CUDA toolkit")
@@ -57,12 +57,12 @@ def toolkit_parts(root: Path) -> ToolkitParts:
         if isinstance(found, Absent):
             return ToolkitParts(minor_version(nvcc), found.reason, _fix(root, nvcc, name))
     others = {name: found for name, found in releases.items() if isinstance(found, str)}
-    if odd := [
+    if mixed := [
         name for name, found in others.items() if minor_version(found) != minor_version(nvcc)
     ]:
         named = ", ".join(f"{name} {found}" for name, found in {"nvcc": nvcc, **others}.items())
         return ToolkitParts(
-            minor_version(nvcc), f"a mixed toolkit: {named}", _fix(root, nvcc, *odd)
+            minor_version(nvcc), f"a mixed toolkit: {named}", _fix(root, nvcc, *mixed)
         )
     if missing := [
         name for name, places in _REQUIRED_FILES.items() if not _has_file(root, name, places)
@@ -74,15 +74,15 @@ def toolkit_parts(root: Path) -> ToolkitParts:
 
 
 def _tool_release(tool: Path) -> str | Absent:
-    """The release that a tool prints of itself, e.g. "13.0.88"."""
+    """The release that a tool prints with --version, e.g. "13.0.88"."""
     if not is_file(tool):
         return Absent(f"it has no {tool.parent.name}/{tool.name}")
-    said = program_output([str(tool), "--version"])
-    return said if isinstance(said, Absent) else _release_in(tool.name, said)
+    output = program_output([str(tool), "--version"])
+    return output if isinstance(output, Absent) else _release_in(tool.name, output)
 
 
 def _nvvm_release(root: Path) -> str | Absent:
-    """The release of cicc, which prints none: it writes it into the PTX it makes."""
+    """The release of cicc, read from PTX that it writes: cicc prints none."""
     cicc = next((root / place for place in _CICC_PATHS if is_file(root / place)), None)
     if cicc is None:
         return Absent(f"it has no {_CICC_PATHS[0]}")
@@ -91,12 +91,14 @@ def _nvvm_release(root: Path) -> str | Absent:
             source, made = Path(folder, "empty.ii"), Path(folder, "empty.ptx")
             source.touch()
             # Every release from 11.8 to 13.5 compiles for 7.5.
-            said = program_output([str(cicc), "-arch", "compute_75", str(source), "-o", str(made)])
+            output = program_output(
+                [str(cicc), "-arch", "compute_75", str(source), "-o", str(made)]
+            )
             text = file_text(made)
     except OSError as error:
         return Absent(f"cicc was not tried, for want of a temporary folder: {error.strerror}")
-    if isinstance(said, Absent):
-        return said
+    if isinstance(output, Absent):
+        return output
     return Absent("cicc makes no PTX") if isinstance(text, Absent) else _release_in("cicc", text)
 
 
@@ -105,7 +107,7 @@ def _release_in(tool: str, text: str) -> str | Absent:
 
 
 def _crt_release(root: Path) -> dict[str, str]:
-    """The release of crt, which is headers that tell none: its wheel does, if it came as one."""
+    """The release of crt by its wheel's version; its headers have none."""
     prefix = "nvidia_cuda_crt-"
     found = root.parent.parent.glob(f"{prefix}*.dist-info") if _is_from_wheels(root) else ()
     names = [path.name.removeprefix(prefix).removesuffix(".dist-info") for path in found]
@@ -113,7 +115,7 @@ def _crt_release(root: Path) -> dict[str, str]:
 
 
 def _is_from_wheels(root: Path) -> bool:
-    """Whether pip installed it: site-packages/nvidia/cu13."""
+    """Whether pip installed the toolkit: site-packages/nvidia/cu13."""
     return root.parent.name == "nvidia"
 
 
@@ -136,7 +138,7 @@ def _pin(release: str, wheel: str, depth: int) -> str:
 
 
 def _fix(root: Path, nvcc: str, *names: str) -> str:
-    """Wheels are put right by pip; another toolkit has to be installed again, or left alone."""
+    """How to fix a toolkit: pip can fix wheels; another has to be installed again."""
     if _is_from_wheels(root):
         return pip_install_command(nvcc, *names)
     return "install this toolkit again, or set CUDA_HOME to another"
@@ -150,13 +152,12 @@ def cuda_toolkits(
     site: Sequence[str] | None = None,
     cache: Path | None = None,
 ) -> Iterator[InstalledToolkit]:
-    """Find them one after another, each folder once; 0.1 s for each that is taken.
+    """Find CUDA toolkits one after another, each folder once; 0.1 s for each.
 
     Args:
-        environ: tells CUDA_HOME and PATH.
-        site: folders where pip may have installed one; sys.path if none are given.
-        cache: the cache folder, which holds those that torchwheel provisioned; the usual one if
-            none is given.
+        environ: has CUDA_HOME and PATH.
+        site: folders where pip may have installed one; sys.path by default.
+        cache: the cache folder, which has the toolkits that torchwheel provisioned.
     """
     seen: set[Path] = set()
     for root, where in _cuda_roots(environ, sys.path if site is None else site, cache or _cache()):
@@ -170,7 +171,7 @@ def cuda_toolkits(
 def _cuda_roots(
     environ: Mapping[str, str], site: Sequence[str], cache: Path
 ) -> Iterator[tuple[Path, str]]:
-    """Folders and what led to them. A wrong CUDA_HOME is one too: somebody meant it."""
+    """Candidate folders and how each was found. A wrong CUDA_HOME counts, to be reported."""
     if environ.get("CUDA_HOME"):
         yield Path(environ["CUDA_HOME"]), "CUDA_HOME"
     if nvcc := shutil.which("nvcc", path=environ.get("PATH", os.defpath)):
@@ -189,12 +190,12 @@ def _cuda_roots(
 def _cache() -> Path:
     try:
         return cache_path()
-    except RuntimeError:  # a user without a home, as containers have them
+    except RuntimeError:  # a user without a home folder, as in containers
         return Path(os.devnull)
 
 
 def _newest_first(folders: Iterable[Path]) -> list[Path]:
-    """By the release in names such as cu13 and cuda-13.0-linux_x86_64-…."""
+    """Folders sorted by the release in their names, e.g. cu13, cuda-13.0-linux_x86_64-…."""
 
     def release(folder: Path) -> tuple[int, ...]:
         return version_numbers(folder.name.removeprefix("cuda-").removeprefix("cu"))
@@ -203,14 +204,15 @@ def _newest_first(folders: Iterable[Path]) -> list[Path]:
 
 
 def _root_of(nvcc: Path) -> Path:
-    """The toolkit's folder. An nvcc without its profile beside it is a script that calls another.
+    """The toolkit's folder.
 
-    nvcc itself says where it is, if there is a host compiler.
+    An nvcc without nvcc.profile beside it is a script that calls another nvcc. That one prints its
+    folder, if there is a host compiler.
     """
     binary = real_path(nvcc)
     if not is_file(binary.parent / "nvcc.profile"):
-        said = program_output([str(nvcc), "--dryrun", "-c", "x.cu"])
-        lines = [] if isinstance(said, Absent) else said.splitlines()
+        output = program_output([str(nvcc), "--dryrun", "-c", "x.cu"])
+        lines = [] if isinstance(output, Absent) else output.splitlines()
         for line in lines:
             if line.startswith("#$ _HERE_="):
                 return Path(line.partition("=")[2]).parent
@@ -221,7 +223,7 @@ USUAL_ROCM = Path("/opt/rocm")
 
 
 def rocm_toolkits(environ: Mapping[str, str] = os.environ) -> Iterator[InstalledToolkit]:
-    """Find them one after another, each folder once. Files are read, nothing is started."""
+    """Find ROCm toolkits one after another, each folder once. No program is started."""
     seen: set[Path] = set()
     for root, where in _rocm_roots(environ):
         resolved = real_path(root)

@@ -1,4 +1,4 @@
-"""The torch of this Python: its own answers, or what its files say."""
+"""Finds the torch of this Python, imported or only installed."""
 
 import ast
 import importlib.util
@@ -14,16 +14,16 @@ _SECONDS = 120
 
 
 def find_torch() -> Torch | Absent:
-    """The imported torch if there is one, else the installed one, which is not imported.
+    """The imported torch, else the installed one, which is not imported.
 
-    It costs microseconds where torch is imported, and the reading of two files elsewhere.
+    An imported torch costs microseconds, an installed one the reading of two files.
     """
     loaded = sys.modules.get("torch")
-    if loaded is not None and (told := _torch_of_module(loaded)):
-        return told
+    if loaded is not None and (torch := _torch_of_module(loaded)):
+        return torch
     try:
         spec = importlib.util.find_spec("torch")
-    except (ImportError, ValueError, AttributeError):  # a stand-in for torch without a spec
+    except (ImportError, ValueError, AttributeError):  # a substitute for torch, without a spec
         spec = None
     if spec is None:
         return Absent("torch is not installed")
@@ -34,20 +34,20 @@ def find_torch() -> Torch | Absent:
 
 
 def read_torch(folder: Path) -> Torch | Absent:
-    """What the files of the torch in `folder` say of it."""
+    """The facts of the torch in `folder`, from its files."""
     file = folder / "version.py"
     text = file_text(file)
     if isinstance(text, Absent):
         return Absent(f"torch is broken: {text.reason}")
-    said = string_constants(text)
-    version = said.get("__version__")
+    values = string_constants(text)
+    version = values.get("__version__")
     if not version:
         return Absent(f"torch is broken: {file} tells no version")
-    return Torch(version, said.get("cuda"), said.get("hip"), folder, _has_old_abi(folder))
+    return Torch(version, values.get("cuda"), values.get("hip"), folder, _has_old_abi(folder))
 
 
 def string_constants(source: str) -> dict[str, str]:
-    """Names that a module sets to a text, e.g. {"__version__": "2.13.0", "cuda": "13.0"}."""
+    """String constants of a module, e.g. {"__version__": "2.13.0", "cuda": "13.0"}."""
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -66,7 +66,7 @@ def string_constants(source: str) -> dict[str, str]:
 
 
 def import_problem() -> Absent | None:
-    """Why torch cannot be imported; None if it can. It starts a Python: seconds."""
+    """Why torch cannot be imported; None if it can. Starts a Python, which takes seconds."""
     loaded = sys.modules.get("torch")
     if loaded is not None and _torch_of_module(loaded):
         return None
@@ -77,7 +77,7 @@ def import_problem() -> Absent | None:
 
 
 def _torch_of_module(torch: ModuleType) -> Torch | None:
-    """Nothing from a module whose import has not ended, or that stands in for torch."""
+    """The facts of an imported torch; None if its import has not ended, or for a substitute."""
     built, file = getattr(torch, "version", None), getattr(torch, "__file__", None)
     version = getattr(torch, "__version__", None)
     if built is None or not file or not version:
@@ -98,5 +98,5 @@ def _has_old_abi(folder: Path) -> bool:
 
     try:
         return has_old_abi(folder.parent)
-    except UsageError:  # the file is not there: the compiler's default, then
+    except UsageError:  # without the file: the compiler's default
         return False

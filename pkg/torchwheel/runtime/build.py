@@ -1,6 +1,6 @@
-"""Obtains an operator's library for this machine: out of the cache, else built.
+"""Obtains an operator's library for this machine: from the cache, else by a build.
 
-Nothing here runs at import; the first call of an operator on a GPU leads here.
+The first call of an operator on a GPU uses this; an import does not.
 """
 
 import dataclasses
@@ -29,38 +29,38 @@ _HEADERS = {".h", ".hh", ".hpp", ".hxx", ".cuh", ".hip", ".inc", ".inl", ".ipp",
 def obtain_library(
     extension: Extension, package: Path, name: str | None, environ: Mapping[str, str] = os.environ
 ) -> tuple[Path, LoadStep]:
-    """The library of one operator, or the module of the whole, for the GPUs of this machine.
+    """The library of an operator, or the module of an ordinary extension, for this machine.
 
     Args:
-        extension: the operator's.
-        package: the folder of the extension's package.
-        name: the operator's; None for the whole of an ordinary extension.
-        environ: says where toolkits and compilers are, and the arch list if one is wanted.
+        extension: the extension.
+        package: the folder of its package.
+        name: the operator; None for all of an ordinary extension.
+        environ: names toolkits and compilers, and may name an arch list.
 
     Returns:
-        The library's file and how it was come by.
+        The library's file, and whether it was cached or built.
 
     Raises:
-        TorchwheelError: one line: what is missing or does not fit, and what to do.
+        TorchwheelError: something is missing or does not fit; the message says what to do.
     """
     with Terminal().running() as progress:
         source = source_folder(extension, package)
-        found = find_local_target(extension, name, source, environ, progress)
+        local = find_local_target(extension, name, source, environ, progress)
         step: LoadStep = "jit cache"
-        # A terminal shows each file for as long as it is compiled; a log is spared that.
+        # A terminal shows each file while it compiles; a log does not list them.
         say = progress.step if progress.console.is_terminal else _ignore_line
 
         def compile_(work: WorkFolder) -> Path:
             nonlocal step
             step = "jit build"
-            target = dataclasses.replace(found.target, source=work.source)
+            target = dataclasses.replace(local.target, source=work.source)
             sources = sources_of(extension, target, name)
             sources, target = hipify_sources(extension, sources, target, work.folder / "translated")
             recipe = make_recipe(extension, sources, target)
             return build(recipe, work.folder, None, parallel_jobs(environ), say)
 
         return make_library(
-            jit_folder(), _library_request(extension, name, found), compile_, progress
+            jit_folder(), _library_request(extension, name, local), compile_, progress
         ), step
 
 
@@ -69,7 +69,7 @@ def _ignore_line(line: str) -> None:
 
 
 def source_folder(extension: Extension, package: Path) -> Path:
-    """The extension's sources: those of the installed package, or those of its source tree."""
+    """The folder of the extension's sources, in the installed package or its source tree."""
     installed = package / SOURCES
     trees = (parent for parent in package.parents[:3] if (parent / "pyproject.toml").is_file())
     for folder in (installed, *(tree / extension.sources for tree in trees)):
@@ -79,19 +79,19 @@ def source_folder(extension: Extension, package: Path) -> Path:
 
 
 def _source_files(recipe: Recipe, source: Path) -> list[str]:
-    """What is compiled, and every header: another operator's sources decide nothing."""
+    """The files that the recipe compiles, and every header."""
     compiled = {
-        Path(file) for steps in recipe.groups.values() for one in steps for file in one.inputs
+        Path(file) for steps in recipe.groups.values() for step in steps for file in step.inputs
     }
     headers = {path for path in source.rglob("*") if path.suffix in _HEADERS}
     return sorted(str(path.relative_to(source)) for path in compiled | headers)
 
 
-def _library_request(extension: Extension, name: str | None, found: LocalTarget) -> LibraryRequest:
-    """What decides the library's bytes."""
-    target = found.target
+def _library_request(extension: Extension, name: str | None, local: LocalTarget) -> LibraryRequest:
+    """The request for a library: everything that decides its bytes."""
+    target = local.target
     recipe = make_recipe(extension, sources_of(extension, target, name), target)
-    places = {
+    folders = {
         "source": target.source,
         "toolkit": target.toolkit.root,
         "torch": target.torch.root,
@@ -102,9 +102,9 @@ def _library_request(extension: Extension, name: str | None, found: LocalTarget)
         BuildFacts(
             name=f"{extension.package}.{name}" if name else extension.package,
             archs=tuple(map(str, target.toolkit.archs)),
-            toolkit=found.compilers,
-            torch=f"{found.torch} {target.abi}",
-            commands=strip_folders((step.command for step in recipe.whole().steps), places),
+            toolkit=local.compilers,
+            torch=f"{local.torch} {target.abi}",
+            commands=strip_folders((step.command for step in recipe.whole().steps), folders),
         ),
         read_sources(target.source, map(glob.escape, _source_files(recipe, target.source))),
     )

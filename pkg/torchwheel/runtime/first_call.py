@@ -1,8 +1,8 @@
-"""Operators that wait for their first call on a GPU, which is when they are built.
+"""Builds operators at their first call on a GPU.
 
-A kernel written in Python stands in for the native one. Called, it has the operator's library
-obtained, steps aside for good, has it loaded, and makes the call again. Where none can be had, the
-dispatcher finds the operator's composite default, which is plain PyTorch.
+A kernel in Python is registered in place of the native one. Its first call obtains the operator's
+library, removes the Python kernel, loads the library and makes the call again. Without a library,
+the dispatcher then finds the composite default of the operator, which is plain PyTorch.
 """
 
 import threading
@@ -11,19 +11,19 @@ from typing import Any
 
 
 class FirstCall:
-    """Stand-ins for the operators of one family."""
+    """Python kernels for the operators of one family, until the first call."""
 
     def __init__(
         self, namespace: str, ops: Sequence[str], key: str, obtain: Callable[[], Callable[[], None]]
     ) -> None:
-        """Register the stand-ins.
+        """Register the Python kernels.
 
         Args:
-            namespace: of the operators.
-            ops: their names; they are defined already.
-            key: the dispatch key that the native kernels are for.
-            obtain: called once, other threads wait for it; what it returns is called when the
-                stand-ins are gone.
+            namespace: the operators' namespace.
+            ops: their names. The operators are already defined.
+            key: the dispatch key of the native kernels.
+            obtain: obtains the library, once, while other threads wait. It returns the function
+                that loads it, which is called when the Python kernels are removed.
         """
         from torch.library import Library  # noqa: PLC0415 - see prebuilt.load_library
 
@@ -31,23 +31,23 @@ class FirstCall:
         self._lock = threading.RLock()
         self._library: Library | None = Library(namespace, "IMPL")
         for op in ops:
-            self._library.impl(op, self._stand_in(namespace, op), key)
+            self._library.impl(op, self._python_kernel(namespace, op), key)
 
-    def now(self) -> None:
-        """Settle it, if that was not done; other threads wait until it is."""
+    def settle(self) -> None:
+        """Obtain and load the library, if that was not done; other threads wait."""
         with self._lock:
             if self._library is not None:
                 load = self._obtain()
-                # Two kernels for one key are one too many.
+                # The dispatcher takes one kernel for each key.
                 self._library._destroy()
                 self._library = None
                 load()
 
-    def _stand_in(self, namespace: str, op: str) -> Callable[..., Any]:
-        def stand_in(*arguments: object, **keywords: object) -> object:
-            self.now()
+    def _python_kernel(self, namespace: str, op: str) -> Callable[..., Any]:
+        def python_kernel(*arguments: object, **keywords: object) -> object:
+            self.settle()
             import torch  # noqa: PLC0415
 
             return getattr(getattr(torch.ops, namespace), op)(*arguments, **keywords)
 
-        return stand_in
+        return python_kernel

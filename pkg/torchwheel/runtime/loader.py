@@ -17,19 +17,19 @@ from torchwheel.runtime.status import ExtensionStatus, LoadStep, OperatorStatus,
 MODE_VARIABLE = "TORCHWHEEL_MODE"
 
 Mode = Literal["auto", "prebuilt", "jit", "fallback", "error"]
-"""auto: prebuilt, else built at first use, else plain PyTorch. prebuilt: nothing is built. jit: the
-prebuilt library is passed over. fallback: plain PyTorch. error: as auto, but where plain PyTorch
-would run in place of a GPU's kernels, that is an error."""
+"""auto: prebuilt, else built at first use, else plain PyTorch. prebuilt: build nothing. jit: ignore
+the prebuilt library. fallback: plain PyTorch. error: like auto, but plain PyTorch in place of a
+GPU's kernels is an error."""
 
 
 def read_mode(environ: Mapping[str, str]) -> Mode:
-    """The mode asked for; a word that is none is a warning, and means auto."""
-    asked = environ.get(MODE_VARIABLE) or "auto"
+    """The mode that TORCHWHEEL_MODE names; an unknown one is a warning, and auto."""
+    name = environ.get(MODE_VARIABLE) or "auto"
     for known in get_args(Mode):
-        if asked == known:
+        if name == known:
             return known  # type: ignore[no-any-return]
     warnings.warn(
-        f"{MODE_VARIABLE}={asked}: one of {', '.join(get_args(Mode))} expected; auto is taken",
+        f"{MODE_VARIABLE}={name}: one of {', '.join(get_args(Mode))} expected; auto is taken",
         RuntimeWarning,
         stacklevel=2,
     )
@@ -50,13 +50,13 @@ _LOADED: dict[str, "LoadedExtension"] = {}
 
 
 def load(extension: Extension, package: Path, ops: Mapping[str, Sequence[str]]) -> ExtensionStatus:
-    """Load an extension as TORCHWHEEL_MODE says; call it when its operators are defined.
+    """Load an extension as TORCHWHEEL_MODE says. Define its operators first.
 
-    Nothing is compiled here: what is not prebuilt waits for its first call on a GPU. It raises in
-    mode "error" alone; elsewhere whatever fails is a warning, and PyTorch does the work.
+    Nothing is compiled here: operators that are not prebuilt wait for their first call on a GPU.
+    Only mode "error" raises; in other modes a failure is a warning, and PyTorch does the work.
 
     Args:
-        extension: what it is.
+        extension: the description of the extension.
         package: the folder of its package.
         ops: per operator family, the names of its operators that have a native kernel.
     """
@@ -67,13 +67,16 @@ def load(extension: Extension, package: Path, ops: Mapping[str, Sequence[str]]) 
 
 
 def status_of(package: str) -> ExtensionStatus | None:
-    """What an extension's operators run on, as of now; None if it is not loaded."""
+    """What an extension's operators run on now; None if it is not loaded."""
     loaded = _LOADED.get(package)
     return loaded.status() if loaded else None
 
 
 def build_now(package: str) -> ExtensionStatus | None:
-    """Build what waits for its first call, e.g. for an image; None if it is not loaded."""
+    """Build operators that wait for their first call, e.g. in an image.
+
+    Returns None if the extension is not loaded.
+    """
     loaded = _LOADED.get(package)
     if loaded is None:
         return None
@@ -82,7 +85,7 @@ def build_now(package: str) -> ExtensionStatus | None:
 
 
 class LoadedExtension:
-    """An extension in this process, and how each of its operators came to run."""
+    """An extension in this process, and what each of its operators runs on."""
 
     def __init__(
         self,
@@ -91,13 +94,13 @@ class LoadedExtension:
         ops: Mapping[str, Sequence[str]],
         mode: Mode,
     ) -> None:
-        """Nothing is loaded yet: every operator falls back.
+        """Load nothing yet: every operator falls back.
 
         Args:
-            extension: what it is.
+            extension: the description of the extension.
             package: the folder of its package.
             ops: per operator family, the names of its operators that have a native kernel.
-            mode: the ways that may be taken.
+            mode: the mode, which says what may be tried.
         """
         self.extension = extension
         self.package = package
@@ -114,39 +117,39 @@ class LoadedExtension:
         }
 
     def build(self) -> None:
-        """Have all that waits built now, not at its first call."""
+        """Build every operator that waits for its first call."""
         for waiting in self._waiting:
-            waiting.now()
+            waiting.settle()
 
     def status(self) -> ExtensionStatus:
-        """What runs on what, as of now."""
+        """What each operator runs on now."""
         operators = tuple(self.operators.values())
         return ExtensionStatus(self.extension.package, self.mode, operators, self.module)
 
     def start(self, check: prebuilt.LoadCheck) -> None:
-        """Load what is prebuilt; where that fails, have operators wait for their first call."""
+        """Load the prebuilt library; operators without one wait for their first call."""
         refusals: tuple[Refusal, ...] = ()
         if may_load(self.mode):
             library, self.module, refusals = prebuilt.load_prebuilt(
                 self.extension, self.package, check
             )
             if library is not None:
-                self._all(self.operators, way="prebuilt", library=library, refusals=refusals)
-                # A library for few GPUs may have been built without an operator.
+                self._set_status(self.operators, way="prebuilt", library=library, refusals=refusals)
+                # A library for few GPUs may lack an operator.
                 refusals = (Refusal("prebuilt", f"{library.name} has no kernel of it"),)
         missing = [name for name in self.operators if not self._has_kernels(name)]
         if not missing:
             return
         waiting = may_build(self.mode) and _has_gpu_support()
-        self._all(missing, way="waiting" if waiting else "fallback", refusals=refusals)
-        without = [self.operators[name] for name in missing]
+        self._set_status(missing, way="waiting" if waiting else "fallback", refusals=refusals)
+        lacking = [self.operators[name] for name in missing]
         if waiting:
             for name in missing:
-                self._await(name)
+                self._wait_for_first_call(name)
         elif self.mode == "error":
-            raise RuntimeError(self._sentence(without))
-        elif self.mode in ("prebuilt", "jit") or any(one.fault for one in refusals):
-            self._warn(without)
+            raise RuntimeError(self._warning_text(lacking))
+        elif self.mode in ("prebuilt", "jit") or any(refusal.fault for refusal in refusals):
+            self._warn(lacking)
 
     def _has_kernels(self, name: str) -> bool:
         import torch  # noqa: PLC0415 - the doctor reads this package where there is no torch
@@ -157,7 +160,7 @@ class LoadedExtension:
             has(op, self.extension.dispatch) for op in status.ops
         )
 
-    def _all(
+    def _set_status(
         self,
         names: Iterable[str],
         *,
@@ -170,7 +173,7 @@ class LoadedExtension:
                 self.operators[name], way=way, library=library, refusals=refusals
             )
 
-    def _await(self, name: str) -> None:
+    def _wait_for_first_call(self, name: str) -> None:
         status = self.operators[name]
         ops = [op.partition("::")[2] for op in status.ops]
         self._waiting.append(
@@ -180,40 +183,42 @@ class LoadedExtension:
         )
 
     def _obtain(self, name: str) -> Callable[[], None]:
-        """Build the library of an operator, or find it in the cache; returns what loads it."""
+        """Obtain the library of an operator; returns the function that loads it."""
         from torchwheel.runtime.build import obtain_library  # noqa: PLC0415 - costs nothing until needed
 
         try:
             library, step = obtain_library(self.extension, self.package, name)
-        except Exception as error:  # whatever it is, PyTorch is still there
+        except Exception as error:  # any failure: PyTorch still works
             reason = prebuilt.reason_of(error)
-            return lambda: self._give_up(name, Refusal("jit build", reason))
-        return lambda: self._take(name, library, step)
+            return lambda: self._fall_back(name, Refusal("jit build", reason))
+        return lambda: self._load(name, library, step)
 
-    def _take(self, name: str, library: Path, step: LoadStep) -> None:
+    def _load(self, name: str, library: Path, step: LoadStep) -> None:
         try:
             prebuilt.load_library(library)
-        except Exception as error:  # whatever it is, PyTorch is still there
-            self._give_up(name, Refusal(step, f"{library.name}: {prebuilt.reason_of(error)}"))
+        except Exception as error:  # any failure: PyTorch still works
+            self._fall_back(name, Refusal(step, f"{library.name}: {prebuilt.reason_of(error)}"))
         else:
             self.operators[name] = dataclasses.replace(
                 self.operators[name], way=step, library=library
             )
 
-    def _give_up(self, name: str, refusal: Refusal) -> None:
+    def _fall_back(self, name: str, refusal: Refusal) -> None:
         status = self.operators[name]
         failed = dataclasses.replace(status, way="fallback", refusals=(*status.refusals, refusal))
         self.operators[name] = failed
         if self.mode == "error":
-            raise RuntimeError(self._sentence([failed]))
+            raise RuntimeError(self._warning_text([failed]))
         self._warn([failed])
 
     def _warn(self, operators: Collection[OperatorStatus]) -> None:
-        warnings.warn(self._sentence(operators), RuntimeWarning, stacklevel=2)
+        warnings.warn(self._warning_text(operators), RuntimeWarning, stacklevel=2)
 
-    def _sentence(self, operators: Collection[OperatorStatus]) -> str:
-        names = ", ".join(one.operator for one in operators)
-        reasons = dict.fromkeys(str(refusal) for one in operators for refusal in one.refusals)
+    def _warning_text(self, operators: Collection[OperatorStatus]) -> str:
+        names = ", ".join(operator.operator for operator in operators)
+        reasons = dict.fromkeys(
+            str(refusal) for operator in operators for refusal in operator.refusals
+        )
         why = (
             "; ".join(reasons) or f"{MODE_VARIABLE}={self.mode}, and this torch has no GPU support"
         )
@@ -224,7 +229,7 @@ class LoadedExtension:
 
 
 def _has_gpu_support() -> bool:
-    """Whether this torch was built for GPUs. The GPUs are not asked: a process may fork yet."""
+    """Whether this torch was built for GPUs. No GPU is used, so that the process can still fork."""
     import torch  # noqa: PLC0415 - the doctor reads this package where there is no torch
 
     return bool(torch.version.cuda or torch.version.hip)

@@ -1,4 +1,4 @@
-"""The target of a library that is built here: toolkit, archs, torch, compilers."""
+"""Finds the target of a library that is built here: toolkit, archs, torch, compilers."""
 
 import dataclasses
 import hashlib
@@ -28,11 +28,11 @@ from torchwheel.validate.findings import enforce
 from torchwheel.versions import tool_version, version_numbers
 
 DOWNLOAD_VARIABLE = "TORCHWHEEL_DOWNLOAD"
-"""Set to 1, it allows a download of some 300 MB, pinned and hashed, kept in the cache."""
+"""Set to 1, it allows a download of some 300 MB into the cache, pinned and hashed."""
 
 
 def download_offer(torch: Torch) -> tuple[str, ...]:
-    """What to tell somebody who has no toolkit, where one can be had."""
+    """The offer to download a toolkit, if one can be downloaded."""
     if _downloadable_release(torch) is None:
         return ()
     return (
@@ -41,8 +41,8 @@ def download_offer(torch: Torch) -> tuple[str, ...]:
 
 
 def _downloadable_release(torch: Torch) -> str | None:
-    """The CUDA release to download: torch's, if the lock has it."""
-    # Not before it is needed: it reads the lock.
+    """The CUDA release to download: torch's, if the lock file has it."""
+    # A late import: it reads the lock file.
     from torchwheel.toolkit.lock import components  # noqa: PLC0415
 
     try:
@@ -54,7 +54,7 @@ def _downloadable_release(torch: Torch) -> str | None:
 def download_toolkit(
     torch: Torch, environ: Mapping[str, str], progress: Progress
 ) -> InstalledToolkit | None:
-    """The CUDA toolkit of torch's release; None if it is not allowed, or cannot be had.
+    """The CUDA toolkit of torch's release; None if the download is not allowed or impossible.
 
     Raises:
         TorchwheelError: the download failed.
@@ -73,8 +73,8 @@ class LocalTarget:
     """A build on this machine.
 
     Attributes:
-        target: what it is with and for.
-        compilers: the toolkit and the host compiler, as exactly as they say it.
+        target: the build target.
+        compilers: the exact versions of the toolkit and the host compiler.
         torch: torch's version.
     """
 
@@ -90,13 +90,13 @@ def find_local_target(
     environ: Mapping[str, str],
     progress: Progress,
 ) -> LocalTarget:
-    """The build of an operator for the GPUs of this machine, or for those that `environ` names.
+    """The target for an operator on the GPUs of this machine, or on those that `environ` names.
 
-    Without a name it is the build of the whole extension.
+    Without a name, the target is the whole extension.
 
     Raises:
-        TorchwheelError: a rule of torchwheel.validate does not hold, or nothing is there to build
-            with; what to do is said.
+        TorchwheelError: a rule of torchwheel.validate does not hold, or there is no compiler. The
+            message says what to do.
     """
     torch = find_torch()
     if isinstance(torch, Absent):
@@ -108,18 +108,18 @@ def find_local_target(
     if toolkit is None or toolkit.problem:
         toolkit = download_toolkit(torch, environ, progress) or toolkit
     if toolkit is None or machine.host is None:
-        # Nothing to let pass: there is nothing to build with.
+        # TORCHWHEEL_IGNORE does not help: there is no compiler.
         found = build_findings(needs, machine, toolkit, package=extension.package)
         raise TorchwheelError(
             "; ".join([*map(str, found), *(() if toolkit else download_offer(torch))])
         )
     why = machine.gpus_problem.reason if machine.gpus_problem else None
-    seen = VisibleGpus(machine.gpus, why)
+    visible = VisibleGpus(machine.gpus, why)
     archs = choose_archs(
         ToolkitRelease(toolkit.backend, toolkit.release),
         environ,
         for_this_machine=True,
-        look=lambda *_: seen,
+        look=lambda *_: visible,
     )
     for left_out in archs.left_out:
         progress.say(f"{archs.source}: {left_out}")
@@ -153,11 +153,11 @@ def find_local_target(
 
 
 def _flavour_to_build(extension: Extension, name: str | None, torch: Torch) -> NativeAbi:
-    """The stable flavour where torch has it: it is the one that is compiled in a second."""
+    """The stable flavour if torch has it, because it compiles in a second; else aten."""
     operators = extension.operators if name is None else [extension.operator(name)]
-    has_it = all("stable" in operator.bindings for operator in operators)
+    has_stable = all("stable" in operator.bindings for operator in operators)
     stable = (
-        has_it
+        has_stable
         and not extension.ordinary
         and version_numbers(torch.minor) >= version_numbers(extension.torch)
     )
@@ -174,11 +174,11 @@ def _device_compiler(found: InstalledToolkit, archs: tuple[Arch, ...]) -> target
 def _compiler_versions(toolkit: InstalledToolkit, host: HostCompiler) -> str:
     """E.g. "CUDA 13.0.88 (3f2a01bc), gcc 12.2.0".
 
-    Two compilers of one release may differ, so the whole of what one prints of itself counts.
+    Two compilers of one release may differ, so the hash of all that --version prints is part of it.
     """
     compiler = toolkit.root / "bin" / ("hipcc" if toolkit.backend == "rocm" else "nvcc")
-    said = program_output([str(compiler), "--version"])
-    text = said.reason if isinstance(said, Absent) else said
+    output = program_output([str(compiler), "--version"])
+    text = output.reason if isinstance(output, Absent) else output
     release, own = (
         tool_version(text) or toolkit.release,
         hashlib.sha256(text.encode()).hexdigest()[:8],

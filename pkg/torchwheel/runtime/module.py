@@ -1,4 +1,4 @@
-"""Ordinary extensions: a module whose sources include torch/extension.h, prebuilt or built here."""
+"""Loads the module of an ordinary extension (torch/extension.h), prebuilt or built here."""
 
 import importlib.machinery
 import importlib.util
@@ -17,15 +17,15 @@ from torchwheel.runtime.status import Refusal
 def load_module(extension: Extension, package: Path) -> ModuleType:
     """The extension module of an ordinary extension, as TORCHWHEEL_MODE says.
 
-    Where it is not prebuilt for this torch and Python it is built here and now, whole, which takes
-    a minute or more; so call it where the module is first needed.
+    If it is not prebuilt for this torch and Python, it is built now, which takes a minute or more.
+    So call this when the module is first needed.
 
     Args:
-        extension: what it is.
+        extension: the description of the extension.
         package: the folder of its package.
 
     Raises:
-        ImportError: it is neither prebuilt nor can it be built; one line says why and what to do.
+        ImportError: it is not prebuilt and cannot be built; the message says what to do.
     """
     if extension.module is None:
         raise ValueError("an ordinary extension names its `module`")
@@ -42,7 +42,7 @@ def load_module(extension: Extension, package: Path) -> ModuleType:
 
         try:
             return _import_from(extension.module.name, obtain_library(extension, package, None)[0])
-        except Exception as error:  # whatever it is, it is one reason more
+        except Exception as error:  # any failure is one more reason
             refusals = (*refusals, Refusal("jit build", prebuilt.reason_of(error)))
     why = "; ".join(map(str, refusals)) or f"{modes.MODE_VARIABLE}={mode}"
     raise ImportError(

@@ -13,7 +13,7 @@ from torchwheel.runtime.status import Refusal
 
 
 def installed_claims(distribution: str) -> claims.Claims | None:
-    """The claims of an installed wheel; None where it has none, as a source tree has not."""
+    """The claims of an installed wheel; None without claims, e.g. for a source tree."""
     try:
         text = metadata.distribution(distribution).read_text(claims.FILE)
     except metadata.PackageNotFoundError:
@@ -22,10 +22,10 @@ def installed_claims(distribution: str) -> claims.Claims | None:
 
 
 def load_problem(extension: Extension) -> str | None:
-    """Why its prebuilt library must not be loaded here, and what to do; None if it may be.
+    """Why the prebuilt library must not be loaded, and what to do; None if it may be.
 
-    It asks for what costs nothing: torch and the C library. Kernels for another GPU are the
-    driver's to refuse: to ask for the GPUs takes longer than the import.
+    Only torch and the C library are checked, which costs microseconds. To find the GPUs would take
+    longer than the import; the driver refuses kernels for other GPUs.
     """
     claimed = installed_claims(extension.package)
     if claimed is None:
@@ -43,7 +43,7 @@ def load_problem(extension: Extension) -> str | None:
 
 
 LoadCheck = Callable[[], str | None]
-"""Says why the installed wheel does not fit this machine, or None."""
+"""Returns why the installed wheel does not fit this machine, or None."""
 
 
 def load_prebuilt(
@@ -54,25 +54,25 @@ def load_prebuilt(
     Args:
         extension: what to load.
         package: the installed package's folder.
-        check: asked before anything is loaded, where there is a library at all.
+        check: called before a library is loaded, if there is one.
 
     Returns:
-        The library, its module if it is one, and why others were refused.
+        The library, its module if it has one, and why other libraries were refused.
     """
-    found = [*sorted((package / LIBRARIES).glob("*.so")), *_module_files(extension, package)]
-    if not found:
+    libraries = [*sorted((package / LIBRARIES).glob("*.so")), *_module_files(extension, package)]
+    if not libraries:
         return None, None, (Refusal("prebuilt", "none in this installation", fault=False),)
     try:
         problem = check()
-    except Exception as error:  # facts that cannot be had must not end an import
+    except Exception as error:  # missing facts must not end an import
         problem = reason_of(error)
     if problem:
         return None, None, (Refusal("prebuilt", problem),)
     refused: list[Refusal] = []
-    for library in found:
+    for library in libraries:
         try:
             module = _load_one(extension, library, package)
-        except Exception as error:  # whatever it is, the other ways are still there
+        except Exception as error:  # any failure: other libraries are left
             refused.append(Refusal("prebuilt", f"{library.name}: {reason_of(error)}"))
         else:
             return library, module, tuple(refused)
@@ -80,7 +80,7 @@ def load_prebuilt(
 
 
 def _module_files(extension: Extension, package: Path) -> list[Path]:
-    """The extension module's file, if it is there and for this Python."""
+    """Files of the extension module for this Python."""
     if extension.module is None:
         return []
     name = extension.module.name.rpartition(".")[2]
@@ -96,14 +96,14 @@ def _load_one(extension: Extension, library: Path, package: Path) -> ModuleType 
 
 
 def load_library(library: Path) -> None:
-    """Have torch load a library that registers its kernels."""
+    """Load a library, which registers its kernels with torch."""
     import torch  # noqa: PLC0415 - the doctor reads this package where there is no torch
 
     torch.ops.load_library(library)
 
 
 def reason_of(error: BaseException) -> str:
-    """Why, in one line: torch wraps the loader's own words in an error that has none of them."""
+    """The first line of an error's first cause: torch raises its own error from the loader's."""
     root = error
     while root.__cause__ is not None:
         root = root.__cause__

@@ -1,4 +1,4 @@
-"""How the operators of an extension came to run, as data."""
+"""What the operators of an extension run on, as data."""
 
 import dataclasses
 from pathlib import Path
@@ -7,18 +7,18 @@ from typing import Literal
 
 LoadStep = Literal["prebuilt", "jit cache", "jit build"]
 Way = Literal["prebuilt", "jit cache", "jit build", "fallback", "waiting"]
-"""What an operator runs on; "waiting": it will be built at its first call on a GPU."""
+"""What an operator runs on; "waiting": it is built at its first call on a GPU."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Refusal:
-    """A step that was tried, or could not be, and why it came to nothing.
+    """A step of the load order that failed, and why.
 
     Attributes:
         step: the step.
-        reason: one line, and what fixes it.
-        fault: whether that is worth a warning: a library that is there and does not load is, one
-            that was never there is not.
+        reason: one line, with the fix.
+        fault: whether it deserves a warning: a library that does not load does, one that was never
+            installed does not.
     """
 
     step: LoadStep
@@ -35,10 +35,10 @@ class OperatorStatus:
 
     Attributes:
         operator: its name, e.g. "bias_act".
-        ops: what it registers with torch, e.g. ("fusedops::bias_gelu", …).
+        ops: its operators in torch, e.g. ("fusedops::bias_gelu", …).
         way: what it runs on.
-        library: the native library's file, if there is one.
-        refusals: the steps before that came to nothing, in order.
+        library: the native library's file, if it runs on one.
+        refusals: the earlier steps that failed, in order.
     """
 
     operator: str
@@ -49,7 +49,7 @@ class OperatorStatus:
 
     @property
     def reason(self) -> str:
-        """One line: what it runs on, or why on nothing better."""
+        """One line: what it runs on, or why it falls back."""
         if self.library is not None:
             return f"{self.way}: {self.library.name}"
         return "; ".join(map(str, self.refusals)) or self.way
@@ -57,13 +57,13 @@ class OperatorStatus:
 
 @dataclasses.dataclass(frozen=True)
 class ExtensionStatus:
-    """An extension after its import.
+    """What an extension runs on.
 
     Attributes:
         package: e.g. "fusedops".
-        mode: TORCHWHEEL_MODE as it was taken.
+        mode: the mode in force (TORCHWHEEL_MODE).
         operators: each operator family.
-        module: the extension module, where the prebuilt library is one.
+        module: the extension module, if the prebuilt library is one.
     """
 
     package: str
@@ -74,15 +74,17 @@ class ExtensionStatus:
     @property
     def library(self) -> Path | None:
         """The prebuilt library in use."""
-        return next((one.library for one in self.operators if one.way == "prebuilt"), None)
+        return next(
+            (operator.library for operator in self.operators if operator.way == "prebuilt"), None
+        )
 
     @property
     def native(self) -> bool:
         """Whether every operator runs on a native library."""
-        return all(one.library is not None for one in self.operators)
+        return all(operator.library is not None for operator in self.operators)
 
     @property
     def reason(self) -> str:
         """One line on what the operators run on."""
-        reasons = dict.fromkeys(one.reason for one in self.operators)
+        reasons = dict.fromkeys(operator.reason for operator in self.operators)
         return "; ".join(reasons)

@@ -1,1 +1,1 @@
-"""Starts a new extension: `torchwheel new`."""
+"""`torchwheel new`: starts a new extension."""

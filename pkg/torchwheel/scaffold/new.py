@@ -17,34 +17,34 @@ from torchwheel.text import quote
 from torchwheel.versions import version_numbers
 
 _TEMPLATE = Path(__file__).parent / "template"
-# Ends the templates' names: they are no Python for the tools that look at this package's. Names
-# that begin with a dot would be left out of the package.
+# The suffix hides templates from tools that read this package's Python files. The prefix stands for
+# a dot: setuptools leaves names that begin with a dot out of the package.
 _TEMPLATE_SUFFIX, _HIDDEN_PREFIX = ".in", "dot_"
 _CUDA_MAJOR = 13
-# Installs in seconds, as PyPI's other builds do not; any from the floor on would do.
+# Any torch from the floor on would do; this one installs in seconds.
 _SMOKE_TORCH = "2.13.0"
 
 
 def new_project(name: str, where: Path) -> Path:
-    """Write the project `name` into a folder of that name below `where`; returns the folder.
+    """Write the project `name` into the folder `where / name`; returns that folder.
 
     Raises:
-        UsageError: the name cannot be a project's and a package's, or its folder is there.
+        UsageError: the name is unsuitable, or the folder exists.
     """
     package = package_name(name)
     folder = where / name
     if folder.exists():
         raise UsageError(f"{folder}: is there already; take another name, or --folder")
-    with make_folder_atomically(folder) as aside:
+    with make_folder_atomically(folder) as temporary:
         for path, text in render_project(name, package).items():
-            target = aside / path
+            target = temporary / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
     return folder
 
 
 def package_name(name: str) -> str:
-    """The package's name: "my_kernels" of "my-kernels"."""
+    """The package's name, e.g. "my_kernels" for "my-kernels"."""
     package = name.replace("-", "_")
     if not re.fullmatch(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*", name) or keyword.iskeyword(package):
         raise UsageError(
@@ -64,7 +64,7 @@ def render_project(project: str, package: str) -> Mapping[str, str]:
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
         trim_blocks=True,
-        # Neither C++ nor workflows have these.
+        # Neither C++ nor workflows use these delimiters.
         variable_start_string="[[",
         variable_end_string="]]",
         block_start_string="[%",
@@ -72,7 +72,7 @@ def render_project(project: str, package: str) -> Mapping[str, str]:
         comment_start_string="[#",
         comment_end_string="#]",
     )
-    told = {
+    values = {
         "project": project,
         "package": package,
         "torchwheel": __version__,
@@ -81,7 +81,7 @@ def render_project(project: str, package: str) -> Mapping[str, str]:
     }
     names = environment.list_templates([_TEMPLATE_SUFFIX.removeprefix(".")])
     return {
-        _target_path(name, package): environment.get_template(name).render(told) for name in names
+        _target_path(name, package): environment.get_template(name).render(values) for name in names
     }
 
 
@@ -94,7 +94,7 @@ def _target_path(name: str, package: str) -> str:
 
 
 def _served_torch_releases() -> dict[str, str]:
-    """The torch minors that the toolkit serves, and their Pythons as YAML."""
+    """The torch minors that the toolkit works with, and their Pythons as YAML."""
     return {
         minor: "[" + ", ".join(f'"{python}"' for python in facts.pythons) + "]"
         for minor, facts in torch_releases().items()

@@ -68,7 +68,7 @@ def broken() -> Case:
         links=links(
             absent={"libcudart.so.12": "_C.so"},
             undefined=frozenset({GONE, "_ZN3c105otherEv", "_ZN3c105thirdEv"}),
-            old=((Path("/lib/libstdc++.so.6"), "GLIBCXX_3.4.99"),),
+            outdated=((Path("/lib/libstdc++.so.6"), "GLIBCXX_3.4.99"),),
         ),
     )
     bent = native("demo/bent.so", loaded=False, links=None, problem="demo/bent.so: not an ELF file")
