@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from torchwheel.console import Terminal
-from torchwheel.image.build import ensure
+from torchwheel.image.build import ensure_image
 from torchwheel.image.engine import Engine, find_engine, volume_options
 from torchwheel.image.recipes import image_of
 from torchwheel.matrix.load import load
@@ -123,8 +123,8 @@ def _usual_project(folder: Path) -> None:
 def usual(engine: Engine, variant: Variant, scratch: Path) -> dict[str, Any]:
     """One variant the usual way, in the image that ours is built in."""
     matrix = load(ROOT / "matrix.yaml")
-    with Terminal().running() as progress:
-        image = ensure(engine, image_of(matrix, variant, ROOT), cache_folder(), progress)
+    with Terminal().live_line() as progress:
+        image = ensure_image(engine, image_of(matrix, variant, ROOT), cache_folder(), progress)
     objects = scratch / f"usual-{variant.id}"
     objects.mkdir()
     with tempfile.TemporaryDirectory() as name:

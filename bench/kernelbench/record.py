@@ -227,6 +227,6 @@ def write(record: Record, path: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Aside, then renamed: what is there is whole."""
-    aside = path.with_name(f".{path.name}.aside")
-    aside.write_text(text, encoding="utf-8")
-    aside.replace(path)
+    temporary = path.with_name(f".{path.name}.temporary")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)

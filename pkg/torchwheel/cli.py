@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torchwheel import __version__
 from torchwheel.arguments import Command, add_commands
 from torchwheel.commands import build, machine, publish
-from torchwheel.console import end_quietly, fail, flush_output
+from torchwheel.console import end_quietly, flush_output, print_error
 from torchwheel.errors import TorchwheelError
 
 EXTRA = 'run `pip install "torchwheel[pipeline]"`'
@@ -36,19 +36,19 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] = COMMAN
     except TorchwheelError as error:
         if options.debug:
             raise
-        fail(str(error))
+        print_error(str(error))
         return error.status
     except ModuleNotFoundError as error:
         # An extension brings what its import needs; what builds wheels is an extra.
         missing = (error.name or "").partition(".")[0]
         if options.debug or missing in ("", "torchwheel"):
             raise
-        fail(f"{command.name} needs {missing}: {EXTRA}")
+        print_error(f"{command.name} needs {missing}: {EXTRA}")
         return 1
     except BrokenPipeError:
         return end_quietly()
     except KeyboardInterrupt:
-        fail("stopped; run again to go on")
+        print_error("stopped; run again to go on")
         return 1
 
 

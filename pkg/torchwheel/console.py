@@ -1,4 +1,4 @@
-"""What a run shows: a live line on a terminal, plain lines elsewhere."""
+"""The progress of a run: a live line on a terminal, plain lines elsewhere; and error lines."""
 
 import contextlib
 import os
@@ -11,23 +11,23 @@ from rich.console import Console
 
 
 class Progress(Protocol):
-    """How a long step says where it is."""
+    """Where a long job reports what it does."""
 
     def say(self, text: str) -> None:
-        """One lasting line."""
+        """Print a line that stays."""
 
     def step(self, text: str) -> None:
-        """What is being done now, e.g. the file a compiler is on; replaces the step before."""
+        """Show the current step, e.g. the file that a compiler works on, instead of the last."""
 
 
 class Quiet:
-    """Progress for callers that want none."""
+    """Progress that prints nothing."""
 
     def say(self, text: str) -> None:
-        """Drop it."""
+        """Print nothing."""
 
     def step(self, text: str) -> None:
-        """Drop it."""
+        """Print nothing."""
 
 
 class Terminal:
@@ -35,40 +35,40 @@ class Terminal:
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True, highlight=False)
-        self._begun = time.monotonic()
+        self._start = time.monotonic()
         self._status = self.console.status("") if self.console.is_terminal else None
 
     @contextlib.contextmanager
-    def running(self) -> Iterator["Terminal"]:
+    def live_line(self) -> Iterator["Terminal"]:
         """Show the live line while the block runs."""
         with self._status or contextlib.nullcontext():
             yield self
 
     def say(self, text: str) -> None:
-        """One lasting line, after the seconds since the start."""
-        seconds = time.monotonic() - self._begun
+        """Print a line that stays, after the seconds since the start."""
+        seconds = time.monotonic() - self._start
         self.console.print(f"{seconds:6.1f}s  {text}", markup=False, soft_wrap=True)
 
     def step(self, text: str) -> None:
-        """Show `text` as the running step."""
+        """Show `text` as the current step."""
         if self._status is None:
             self.say(f"  {text}")
         else:
             self._status.update(text)
 
 
-def fail(text: str) -> None:
-    """One line on the error stream."""
+def print_error(text: str) -> None:
+    """Print one line on the error stream."""
     print(f"torchwheel: {text}", file=sys.stderr)
 
 
 def flush_output(status: int) -> int:
-    """The exit status, once all output is; at exit a reader that is gone would be a traceback."""
+    """Flush the output and return `status`; at exit a closed pipe would be a traceback."""
     sys.stdout.flush()
     return status
 
 
 def end_quietly() -> int:
-    """The exit status where whoever read our output went away: nothing is left to say."""
+    """The exit status after the reader of our output went away; discards the rest of it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1

@@ -1,4 +1,4 @@
-"""Files that are either whole or absent: written aside, renamed into place."""
+"""Files that are complete or absent: written under a temporary name, then renamed."""
 
 import base64
 import contextlib
@@ -12,20 +12,20 @@ from typing import IO
 
 from torchwheel.errors import NO_SPACE, DiskFullError, TorchwheelError
 
-_TEMPORARY = ".aside"
+_TEMPORARY = ".temporary"
 
 
 def discard(path: Path) -> None:
-    """Have a file or folder gone at once; what it holds follows. It need not be there."""
+    """Remove a file or folder: its name disappears at once. It may be missing."""
     with contextlib.suppress(FileNotFoundError):
-        _remove(_rename_temporary(path))
+        _remove(_rename_to_temporary(path))
 
 
-def _rename_temporary(path: Path) -> Path:
-    """Rename `path` to what `sweep` removes; no new folder, for which a full disk has no room."""
-    aside = path.with_name(f".{path.name}.{os.urandom(4).hex()}{_TEMPORARY}")
-    path.rename(aside)
-    return aside
+def _rename_to_temporary(path: Path) -> Path:
+    """Rename `path` to a name that `remove_leftovers` knows; this needs no room on the disk."""
+    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}{_TEMPORARY}")
+    path.rename(temporary)
+    return temporary
 
 
 def _remove(path: Path) -> None:
@@ -36,9 +36,9 @@ def _remove(path: Path) -> None:
 
 
 def remove_leftovers(folder: Path, name: str = "*") -> None:
-    """Remove what killed writers of `name` left in `folder`; hold the lock of its writers."""
-    for left in folder.glob(f".{name}.*{_TEMPORARY}"):
-        _remove(left)
+    """Remove temporary files of `name` that killed writers left; hold the lock of its writers."""
+    for path in folder.glob(f".{name}.*{_TEMPORARY}"):
+        _remove(path)
 
 
 def sha256(path: Path) -> str:
@@ -48,7 +48,7 @@ def sha256(path: Path) -> str:
 
 
 def sha256_of(file: IO[bytes]) -> str:
-    """Hex SHA-256 of an open file, from where it stands."""
+    """Hex SHA-256 of an open file, from its position on."""
     digest = hashlib.sha256()
     while block := file.read(1 << 20):
         digest.update(block)
@@ -56,7 +56,7 @@ def sha256_of(file: IO[bytes]) -> str:
 
 
 def sha256_by_name(paths: Iterable[Path]) -> dict[str, str]:
-    """Hex SHA-256 of files, by their names."""
+    """Hex SHA-256 of files, by file name."""
     return {path.name: sha256(path) for path in sorted(paths)}
 
 
@@ -66,7 +66,7 @@ def record_hash(digest: bytes) -> str:
 
 
 def path_inside(folder: Path, member: str, archive: str) -> Path:
-    """Where `member` of `archive` goes below `folder`; a name that leads out of it is refused."""
+    """The path of `member` of `archive` below `folder`; a name that leads out is refused."""
     path = folder / member
     if not path.resolve().is_relative_to(folder.resolve()):
         raise TorchwheelError(f"{archive}: member {member!r} leaves its folder")
@@ -75,7 +75,7 @@ def path_inside(folder: Path, member: str, archive: str) -> Path:
 
 @contextlib.contextmanager
 def explain_full_disk(where: Path) -> Iterator[None]:
-    """Turn a full disk, met here or by a program that was run, into one line."""
+    """Turn an error about a full disk, here or in a program that was run, into one line."""
     full = f"no space left on the disk of {where} or the temporary folder: free some and run again"
     try:
         yield
@@ -97,38 +97,38 @@ def _is_full_disk(error: BaseException | None) -> bool:
 
 @contextlib.contextmanager
 def write_atomically(target: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `target`; rename it to `target` when the block ends well."""
+    """Yield a temporary path beside `target`; rename it to `target` after the block."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with explain_full_disk(target.parent):
         handle, name = tempfile.mkstemp(_TEMPORARY, f".{target.name}.", target.parent)
         os.close(handle)
-        aside = Path(name)
+        temporary = Path(name)
         try:
-            yield aside
-            aside.chmod(0o644)
-            aside.replace(target)
+            yield temporary
+            temporary.chmod(0o644)
+            temporary.replace(target)
         finally:
-            aside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 def write_text(target: Path, text: str) -> None:
-    """Replace `target` with `text`, whole or not at all."""
-    with write_atomically(target) as aside:
-        aside.write_text(text, encoding="utf-8")
+    """Replace the content of `target` with `text`, completely or not at all."""
+    with write_atomically(target) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 @contextlib.contextmanager
 def make_folder_atomically(target: Path) -> Iterator[Path]:
-    """Yield a folder beside `target`; it takes `target`'s place when the block ends well."""
+    """Yield a temporary folder beside `target`; it replaces `target` after the block."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with explain_full_disk(target.parent):
-        aside = Path(tempfile.mkdtemp(_TEMPORARY, f".{target.name}.", target.parent))
+        temporary = Path(tempfile.mkdtemp(_TEMPORARY, f".{target.name}.", target.parent))
         try:
-            yield aside
-            aside.chmod(0o755)
-            old = _rename_temporary(target) if os.path.lexists(target) else None
-            aside.replace(target)
+            yield temporary
+            temporary.chmod(0o755)
+            old = _rename_to_temporary(target) if os.path.lexists(target) else None
+            temporary.replace(target)
             if old:
                 _remove(old)
         finally:
-            shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)

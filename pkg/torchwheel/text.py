@@ -1,4 +1,4 @@
-"""How messages and tables show values: quoted, short, on one line; sizes, ages."""
+"""Text for messages and tables: quoted values, names in a row, sizes, ages, columns."""
 
 import difflib
 import json
@@ -11,8 +11,8 @@ from torchwheel.errors import UsageError
 
 KeyPath = tuple[str | int, ...]
 
-_LONGEST = 60
-_MOST = 12
+_MOST_CHARACTERS = 60
+_MOST_NAMES = 12
 
 
 def quote(text: str) -> str:
@@ -23,11 +23,11 @@ def quote(text: str) -> str:
 
 def shorten(text: str) -> str:
     """The beginning of a long text."""
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
 
 
 def dotted_path(path: KeyPath) -> str:
-    """A place in the file, e.g. `toolkits.cu130.archs[2]` or `torch["2.11"].pythons`."""
+    """A key's path in a file, e.g. `toolkits.cu130.archs[2]` or `torch["2.11"].pythons`."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -40,18 +40,18 @@ def dotted_path(path: KeyPath) -> str:
 
 
 def join_names(names: Iterable[str]) -> str:
-    """Names in a row: `a, b, c`."""
+    """Names with commas: `a, b, c`."""
     return ", ".join(names)
 
 
 def nearest(name: str, known: Iterable[str], most: int = 3) -> str:
-    """Advice: the known names most like `name`, or all of them when none is like it."""
+    """Advice: the known names most similar to `name`, else all of them."""
     known = list(known)
     close = difflib.get_close_matches(name[:100], known, n=most, cutoff=0.5)
     if close:
         return f"did you mean {' or '.join(quote(text) for text in close)}?"
-    shown = known if len(known) <= _MOST else [*known[:_MOST], "…"]
-    return f"expected one of: {join_names(shown)}" if known else "there is none"
+    names = known if len(known) <= _MOST_NAMES else [*known[:_MOST_NAMES], "…"]
+    return f"expected one of: {join_names(names)}" if known else "there is none"
 
 
 WIDTH = 80
@@ -121,22 +121,22 @@ _NUMBER = r"(\d{1,15}(?:\.\d{1,9})?)"
 
 
 def size_cap(environ: Mapping[str, str] = os.environ) -> int:
-    """The bytes that the cache may have: TORCHWHEEL_CACHE_SIZE, else 2 GiB."""
-    asked = environ.get(CACHE_SIZE)
-    return parse_size(asked, CACHE_SIZE) if asked else _DEFAULT
+    """The cache's limit in bytes: TORCHWHEEL_CACHE_SIZE, else 2 GiB."""
+    text = environ.get(CACHE_SIZE)
+    return parse_size(text, CACHE_SIZE) if text else _DEFAULT
 
 
 def parse_size(text: str, where: str) -> int:
     """Bytes from e.g. "2G", "500M", "1.5GiB" or "0"; units are powers of 1024."""
-    found = re.fullmatch(rf"{_NUMBER} ?([KMGT]?)(?:I?B)?", text.strip().upper(), re.ASCII)
-    if not found:
+    match = re.fullmatch(rf"{_NUMBER} ?([KMGT]?)(?:I?B)?", text.strip().upper(), re.ASCII)
+    if not match:
         raise UsageError(f'{where}={quote(text)}: a size expected, e.g. "2G" or "500M"')
-    return int(float(found[1]) * _BYTES[found[2]])
+    return int(float(match[1]) * _BYTES[match[2]])
 
 
 def parse_age(text: str, where: str) -> float:
     """Seconds from e.g. "30d", "12h" or "2w"."""
-    found = re.fullmatch(rf"{_NUMBER} ?([mhdw])", text.strip(), re.ASCII)
-    if not found:
+    match = re.fullmatch(rf"{_NUMBER} ?([mhdw])", text.strip(), re.ASCII)
+    if not match:
         raise UsageError(f'{where}={quote(text)}: an age expected, e.g. "30d", "12h" or "2w"')
-    return float(found[1]) * _SECONDS[found[2]]
+    return float(match[1]) * _SECONDS[match[2]]

@@ -11,7 +11,7 @@ import pytest
 
 from torchwheel.errors import TorchwheelError
 from torchwheel.image.engine import Engine, find_engine
-from torchwheel.image.recipes import Base
+from torchwheel.image.recipes import BaseImage
 from torchwheel.toolkit.cache import cache_folder
 
 ROOT = Path(__file__).parents[2]
@@ -43,9 +43,9 @@ def image_of(engine) -> Callable[[str], str]:
 
 
 @pytest.fixture(scope="session")
-def base(engine) -> Base:
+def base(engine) -> BaseImage:
     """The release the images begin with: made here before, or pulled."""
-    found = Base("bullseye")
+    found = BaseImage("bullseye")
     local = engine.content_of(found.local) is not None
     name = found.local if local else found.public
     if not local and not engine.succeeds(["pull", "--quiet", name]):

@@ -37,7 +37,7 @@ def wait_until(holds, what):
 def nothing_half_made(dist):
     for wheel in dist.glob("*.whl"):
         assert all(result.ok for result in run_gates(wheel, Limits(max_size_mib=2)))
-    assert not list(dist.glob(".*.aside"))
+    assert not list(dist.glob(".*.temporary"))
 
 
 def finishes(torchwheel, tiny, engine):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.smoke.environment import Environment, here
+from torchwheel.smoke.environment import Environment, running_environment
 from torchwheel.smoke.requirements import bundled_with
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -15,4 +15,4 @@ def installed(wheel: Path, folder: Path) -> Environment:
     """The running interpreter, with the wheel and its bundled packages below `folder`."""
     folder.mkdir(exist_ok=True)
     wheels = [read_wheel(path) for path in (wheel, *bundled_with(wheel))]
-    return here(wheels, ("fusedops", "torchwheel"), folder)
+    return running_environment(wheels, ("fusedops", "torchwheel"), folder)

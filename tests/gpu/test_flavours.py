@@ -9,7 +9,7 @@ import pytest
 from carried import BITS, DIST, installed
 
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.smoke.environment import usual_torch
+from torchwheel.smoke.environment import default_torch
 
 
 def wheels_of_this_torch() -> list[Path]:
@@ -24,7 +24,7 @@ def wheels_of_this_torch() -> list[Path]:
         wheel
         for wheel in sorted(DIST.glob(f"fusedops-*+{backend}*x86_64.whl"))
         if ("-py3-none-" in wheel.name or f"-{python}-" in wheel.name)
-        and usual_torch(read_wheel(wheel), release)
+        and default_torch(read_wheel(wheel), release)
     ]
 
 

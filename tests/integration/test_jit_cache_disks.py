@@ -77,7 +77,7 @@ def test_a_full_disk_is_one_line_and_what_is_there_stays(disk, size):
         fails_for_space(folder, "large", size)
         assert find_library(folder, wanted("small").key) == CachedLibrary(library)
         assert find_library(folder, wanted("large").key) == CachedLibrary()
-        assert not [path for path in folder.rglob("*") if ".aside" in path.name]
+        assert not [path for path in folder.rglob("*") if ".temporary" in path.name]
     disk("size=64m")
     assert make_library(folder, wanted("large"), Builds(size), Told()).stat().st_size == size
 
@@ -101,7 +101,7 @@ def test_a_disk_without_a_free_file_is_one_line_and_can_be_pruned(disk):
         except TorchwheelError as error:
             failed.append(str(error))
         assert find_library(folder, wanted("first").key) == CachedLibrary(library)
-        assert not list(folder.rglob("*.aside"))
+        assert not list(folder.rglob("*.temporary"))
         next(folder.parent.glob("full*")).unlink()
     assert 8 < len(failed) < 20
     assert {line[: len("no space left on the disk")] for line in failed} == {

@@ -107,7 +107,7 @@ def test_after_a_kill_at_any_moment_the_next_run_succeeds(folder, write, reader)
         text = reader.text = f"source {number}"
         holder = killed(folder, text, moment, chance, write)
         stages.append(find_library(folder, wanted(text).key).library is not None)
-        left += len(list(folder.glob("*/.*.aside")))
+        left += len(list(folder.glob("*/.*.temporary")))
         following = Process(folder, text, size=SIZE)
         following.start()
         assert following.ended() == 0, following.lines
@@ -116,7 +116,7 @@ def test_after_a_kill_at_any_moment_the_next_run_succeeds(folder, write, reader)
         library = find_library(folder, wanted(text).key).library
         assert following.lines[-1] == f"made {library}"
         assert library.read_bytes() == library_of(text, SIZE)
-        assert not list(folder.glob("*/.*.aside"))
+        assert not list(folder.glob("*/.*.temporary"))
     assert reader.wrong == []
     assert reader.looks > 100
     assert left, "no kill fell into the writing of an entry"

@@ -102,8 +102,8 @@ def test_an_sdist_becomes_a_wheel_whose_gates_hold(project, tmp_path, torchwheel
     assert command == f"  pip install dist/{wheel.name}"
     assert all(len(line) <= 80 for line in table)
     # Built for this torch, it runs with it, installed by the command that is printed.
-    base = environment.base(cache, ("pytest", f"torch=={TORCH}"), Quiet())
-    env = environment.over(base, tmp_path / "env")
+    base = environment.base_environment(cache, ("pytest", f"torch=={TORCH}"), Quiet())
+    env = environment.layered_environment(base, tmp_path / "env")
     install = [sys.executable, "-m", "pip", "--python", str(env.python), "install", "--quiet"]
     subprocess.run([*install, str(wheel)], check=True)
     call = "import torch, scaled; print(scaled.scale(torch.ones(2), 3).tolist())"

@@ -172,7 +172,7 @@ def test_a_base_is_made_once_and_again_if_it_was_cut_short(tmp_path: Path) -> No
     wanted = [str(make_wheel(tmp_path, requires=()))]
 
     def make() -> Path:
-        return environment.base(tmp_path / "cache", wanted, Quiet())
+        return environment.base_environment(tmp_path / "cache", wanted, Quiet())
 
     base = make()
     extra = base / "extra"
@@ -188,6 +188,6 @@ def test_a_base_is_made_once_and_again_if_it_was_cut_short(tmp_path: Path) -> No
 def test_a_base_that_cannot_be_filled_is_not_complete(tmp_path: Path) -> None:
     wanted = [str(tmp_path / "gone-1.0-py3-none-any.whl")]
     with pytest.raises(TorchwheelError, match=r"cannot install .*gone-1") as caught:
-        environment.base(tmp_path / "cache", wanted, Quiet())
+        environment.base_environment(tmp_path / "cache", wanted, Quiet())
     assert "\n" not in str(caught.value)
     assert not list(tmp_path.rglob(environment.COMPLETE))

@@ -21,7 +21,7 @@ from torchwheel.toolkit import provide
 from torchwheel.toolkit.host import host_compiler
 from torchwheel.toolkit.index import target_options
 from torchwheel.toolkit.lock import components
-from torchwheel.toolkit.verify import agreed_release, probe
+from torchwheel.toolkit.verify import agreed_release, compile_probe
 
 pytestmark = pytest.mark.integration
 PLATFORM = "linux_x86_64"
@@ -41,7 +41,7 @@ def cuda(cache):
 
 def test_the_provisioned_toolkit_is_one_release_and_compiles_every_arch(cuda):
     assert agreed_release(cuda, "13.0") == "13.0.88"
-    probe(cuda, ["7.5", "9.0", "12.0+PTX"], str(host_compiler().path))
+    compile_probe(cuda, ["7.5", "9.0", "12.0+PTX"], str(host_compiler().path))
 
 
 def test_the_toolkit_is_found_as_a_system_one_by_cuda_home(cuda):
@@ -73,7 +73,7 @@ def test_a_mixed_toolkit_is_named(cuda, tmp_path):
 
 def test_a_probe_that_does_not_compile_says_what_the_compiler_said(cuda):
     with pytest.raises(TorchwheelError, match=r"cannot compile a probe kernel for 3\.5 with"):
-        probe(cuda, ["3.5"], str(host_compiler().path))
+        compile_probe(cuda, ["3.5"], str(host_compiler().path))
 
 
 def test_a_hash_that_differs_stops_everything(tmp_path, monkeypatch):

@@ -79,7 +79,7 @@ def wheels(options: argparse.Namespace) -> int:
         if request != WheelsRequest():
             raise UsageError("--resume repeats the last call; give it alone, or name variants")
         request = last_request(options.dist)
-    with Terminal().running() as progress:
+    with Terminal().live_line() as progress:
         if options.show:
             print(show_options(options.matrix, request, options.dist, progress), end="")
             return 0
@@ -101,7 +101,7 @@ def images(options: argparse.Namespace) -> int:
     """Build the images and print their names."""
     from torchwheel.pipeline.images import images
 
-    with Terminal().running() as progress:
+    with Terminal().live_line() as progress:
         print(images(options.matrix, options.variant, progress))
     return 0
 
@@ -111,7 +111,7 @@ def base_images(options: argparse.Namespace) -> int:
     """Make the base images and print their names."""
     from torchwheel.pipeline.images import base_images
 
-    with Terminal().running() as progress:
+    with Terminal().live_line() as progress:
         print(base_images(options.matrix, options.variant, progress))
     return 0
 
@@ -166,7 +166,7 @@ def build(options: argparse.Namespace) -> int:
         max_size_mib=options.max_size,
         launcher=() if options.no_launcher else find_launcher(),
     )
-    with Terminal().running() as progress:
+    with Terminal().live_line() as progress:
         record = build_sdist(request, cache_folder(), progress)
     print(closing_text(record, options.dist))
     return 0

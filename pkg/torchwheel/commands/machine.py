@@ -31,7 +31,7 @@ def toolkit(options: argparse.Namespace) -> int:
             f"{nearest(options.name, matrix.toolkits)}"
         )
     section = matrix.toolkit(options.name)
-    with Terminal().running() as progress:
+    with Terminal().live_line() as progress:
         root = provide(
             section, section.archs, matrix.platforms[0], host_compiler(), cache_folder(), progress
         )

@@ -51,13 +51,13 @@ def smoke(options: argparse.Namespace) -> int:
         # With --tests the matrix is not read: an offline GPU machine has no YAML parser.
         from torchwheel.inspect.wheel import read_wheel
         from torchwheel.matrix.load import load
-        from torchwheel.smoke.environment import usual_torch
+        from torchwheel.smoke.environment import default_torch
 
         section = load(options.matrix).smoke
         tests, requires = options.matrix.parent / section.tests, section.requires
-        torch = torch or usual_torch(read_wheel(options.wheel), section.torch)
+        torch = torch or default_torch(read_wheel(options.wheel), section.torch)
     file = options.record or Path("dist", "smoke", f"{options.wheel.name}.json")
-    with Terminal().running() as progress:
+    with Terminal().live_line() as progress:
         record = smoke(
             options.wheel,
             tests=tests,
@@ -92,7 +92,7 @@ def compat(options: argparse.Namespace) -> int:
     from torchwheel.smoke.compat import compat, compat_text
 
     matrix = load(options.matrix)
-    with Terminal().running() as progress:
+    with Terminal().live_line() as progress:
         rows = compat(
             options.wheel,
             options.torch or [f"{minor}.0" for minor in matrix.torch],
@@ -124,7 +124,7 @@ def assemble(options: argparse.Namespace) -> int:
     """Verify the artifacts and write the release's folder."""
     from torchwheel.release.assemble import assemble
 
-    with Terminal().running() as progress:
+    with Terminal().live_line() as progress:
         text = assemble(
             options.matrix,
             options.selection or ["release"],

@@ -9,7 +9,7 @@ from typing import Any
 
 from torchwheel.arch.model import Backend
 from torchwheel.arguments import command_parser
-from torchwheel.console import Progress, Quiet, Terminal, end_quietly, fail, flush_output
+from torchwheel.console import Progress, Quiet, Terminal, end_quietly, flush_output, print_error
 from torchwheel.doctor import HELP, OPTIONS, caches, dist_info
 from torchwheel.doctor.case import Case, Package, Report
 from torchwheel.doctor.importing import SECONDS, import_package
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
             run_doctor(command_parser("doctor", HELP, OPTIONS).parse_args(arguments))
         )
     except TorchwheelError as error:
-        fail(str(error))
+        print_error(str(error))
         return error.status
     except BrokenPipeError:
         return end_quietly()
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str]) -> int:
 def run_doctor(options: argparse.Namespace) -> int:
     """Print the report. Exit status: 0 if nothing is wrong, else 1."""
     if sys.stderr.isatty():
-        with Terminal().running() as progress:
+        with Terminal().live_line() as progress:
             report = examine_packages(options.package, progress, seconds=options.seconds)
     else:
         report = examine_packages(options.package, Quiet(), seconds=options.seconds)

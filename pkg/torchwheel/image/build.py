@@ -1,4 +1,4 @@
-"""Builds images and the images they are made of; an image that exists costs one look."""
+"""Builds images and the images they are made of; an image that exists is looked up once."""
 
 import dataclasses
 import os
@@ -12,15 +12,15 @@ from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import path_inside
 from torchwheel.image.engine import Engine
-from torchwheel.image.recipes import Base, Image, digest, reference
+from torchwheel.image.recipes import BaseImage, Image, image_digest, image_reference
 from torchwheel.lock import hold_lock, say_waiting
 from torchwheel.toolkit.index import ca_bundle
 
 
-def make_base(engine: Engine, base: Base, progress: Progress) -> str:
-    """Bootstrap a Debian release and import it; returns what names its content.
+def make_base(engine: Engine, base: BaseImage, progress: Progress) -> str:
+    """Bootstrap a Debian release and import it; returns the digest of its content.
 
-    A foreign machine's programs are run by emulation (qemu-user, registered with the kernel).
+    Programs of a foreign machine run under emulation (qemu-user, registered with the kernel).
     """
     machine = base.machine
     tool = shutil.which("mmdebstrap")
@@ -48,14 +48,14 @@ DIGEST_LABEL = "torchwheel.digest"
 
 
 @dataclasses.dataclass(frozen=True)
-class Built:
-    """An image that is there.
+class BuiltImage:
+    """An image that the engine has, or would have.
 
     Attributes:
-        reference: what the engine knows it by.
-        digest: of its content.
-        compilers: digest of that part of it that compilers see.
-        fresh: whether it was built just now.
+        reference: its name for the engine.
+        digest: hash of its content.
+        compilers: hash of the part of it that compilers see.
+        fresh: whether this run built it.
     """
 
     reference: str
@@ -64,12 +64,16 @@ class Built:
     fresh: bool = False
 
 
-def ensure(engine: Engine, image: Image | Base, cache: Path, progress: Progress) -> Built:
-    """Bring `image` into being; of processes that ask at once, one builds it."""
-    if isinstance(image, Base):
-        return _base(engine, image, progress)
-    needs = {name: ensure(engine, needed, cache, progress) for name, needed in image.needs.items()}
-    built = _named(image, needs)
+def ensure_image(
+    engine: Engine, image: Image | BaseImage, cache: Path, progress: Progress
+) -> BuiltImage:
+    """Build `image` unless the engine has it; of several processes one builds it."""
+    if isinstance(image, BaseImage):
+        return _ensure_base(engine, image, progress)
+    needs = {
+        name: ensure_image(engine, needed, cache, progress) for name, needed in image.needs.items()
+    }
+    built = _name_image(image, needs)
     tag = built.reference
     if engine.content_of(tag):
         return built
@@ -82,50 +86,54 @@ def ensure(engine: Engine, image: Image | Base, cache: Path, progress: Progress)
             return built
         progress.step(f"image {image.name}: building")
         references = {arg: needed.reference for arg, needed in needs.items()}
-        _build(engine, image, built, references, logs / f"{name}.log")
+        _build_image(engine, image, built, references, logs / f"{name}.log")
     return dataclasses.replace(built, fresh=True)
 
 
-def _named(image: Image, needs: Mapping[str, Built]) -> Built:
+def _name_image(image: Image, needs: Mapping[str, BuiltImage]) -> BuiltImage:
     digests = {name: built.digest for name, built in needs.items()}
-    found = digest(image, digests)
-    return Built(reference(image, found), found, digest(image, digests, image.beside))
+    digest = image_digest(image, digests)
+    compilers = image_digest(image, digests, image.beside)
+    return BuiltImage(image_reference(image, digest), digest, compilers)
 
 
-def describe(engine: Engine, image: Image | Base) -> Built:
-    """What `ensure` would call `image`, as far as it is known with nothing pulled or built."""
-    if isinstance(image, Base):
-        found = {name: engine.content_of(name) for name in (image.local, image.public)}
-        return next((Built(name, i) for name, i in found.items() if i), Built(image.public, ""))
-    return _named(image, {name: describe(engine, one) for name, one in image.needs.items()})
+def describe_image(engine: Engine, image: Image | BaseImage) -> BuiltImage:
+    """The names that `ensure_image` would give `image`; nothing is pulled or built."""
+    if isinstance(image, BaseImage):
+        for name in (image.local, image.public):
+            if content := engine.content_of(name):
+                return BuiltImage(name, content)
+        return BuiltImage(image.public, "")
+    needs = {name: describe_image(engine, needed) for name, needed in image.needs.items()}
+    return _name_image(image, needs)
 
 
-def _base(engine: Engine, base: Base, progress: Progress) -> Built:
-    """The release as `base-images` made it, else the public image, pulled if need be."""
-    # Of the public name there may be the image of another machine.
+def _ensure_base(engine: Engine, base: BaseImage, progress: Progress) -> BuiltImage:
+    """The image that `base-images` made, else the public one, pulled if it is missing."""
+    # The public name may stand for the image of another machine.
     for name in (base.local, base.public)[: 1 if base.machine else 2]:
-        if found := engine.content_of(name):
-            return Built(name, found)
+        if content := engine.content_of(name):
+            return BuiltImage(name, content)
     progress.step(f"pulling {base.public}")
     try:
         engine.call(
-            ["pull", "--quiet", *for_machine(base.machine), base.public],
+            ["pull", "--quiet", *platform_option(base.machine), base.public],
             f"base image {base.public}",
         )
     except TorchwheelError as error:
         raise TorchwheelError(
             f"{error}; where no registry can be reached, make it: nox -s base-images"
         ) from error
-    return Built(base.public, engine.content_of(base.public) or "")
+    return BuiltImage(base.public, engine.content_of(base.public) or "")
 
 
-def for_machine(machine: str | None) -> list[str]:
+def platform_option(machine: str | None) -> list[str]:
     """The engine's option for an image of a foreign machine."""
     return [f"--platform=linux/{machine}"] if machine else []
 
 
-def _build(
-    engine: Engine, image: Image, built: Built, references: Mapping[str, str], log: Path
+def _build_image(
+    engine: Engine, image: Image, built: BuiltImage, references: Mapping[str, str], log: Path
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="torchwheel-image-") as name:
         context = Path(name) / "context"
@@ -134,11 +142,11 @@ def _build(
             target = path_inside(context, path, image.name)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
-            # What a copied file's time is goes into the layer: the day of the build must not.
+            # The layer holds the file's time, and the day of the build must not change it.
             os.utime(target, (0, 0))
         recipe = Path(name) / "Dockerfile"
         recipe.write_text(image.recipe, encoding="utf-8")
-        arguments = ["build", *for_machine(image.machine), "--file", str(recipe)]
+        arguments = ["build", *platform_option(image.machine), "--file", str(recipe)]
         arguments += ["--tag", built.reference, "--label", f"{DIGEST_LABEL}={built.digest}"]
         for arg, value in sorted({**image.args, **references}.items()):
             arguments += ["--build-arg", f"{arg}={value}"]

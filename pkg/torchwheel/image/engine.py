@@ -1,4 +1,4 @@
-"""The container engine: docker where its server answers, else podman."""
+"""The container engine: docker if its server answers, else podman."""
 
 import dataclasses
 import hashlib
@@ -17,7 +17,7 @@ EngineName = Literal["docker", "podman"]
 
 VARIABLE = "TORCHWHEEL_ENGINE"
 Volume = tuple[str, str, str]
-"""A folder or file of the host, where it is in the container, and "ro" or "rw"."""
+"""A folder or file of the host, its path in the container, and "ro" or "rw"."""
 
 LABEL = "torchwheel.run"
 """Label of every container a run starts; its value names the run's output folder."""
@@ -30,18 +30,18 @@ _ERROR = re.compile(r"\berror\b|^E: ", re.IGNORECASE)
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """A container engine that works here, and the environment it has to be called with."""
+    """A container engine that works here, and the variables it needs."""
 
     name: EngineName
     environ: Mapping[str, str]
 
     def call(self, arguments: Sequence[str], doing: str, log: Path | None = None) -> str:
-        """Run a command of the engine and return what it prints; its failure is one line.
+        """Run a command of the engine and return its output; a failure is one line.
 
         Args:
-            arguments: what follows the engine's name.
+            arguments: the words after the engine's name.
             doing: what is being done, for the message.
-            log: where everything it says is kept, if anywhere; it then returns "".
+            log: a file for the output, which is not returned then.
         """
         try:
             done = self._run(arguments, log)
@@ -53,13 +53,13 @@ class Engine:
         return "" if log else done.output
 
     def succeeds(self, arguments: Sequence[str], log: Path = Path(os.devnull)) -> bool:
-        """Whether a command of the engine ends well; what it says is kept in `log`."""
+        """Whether a command of the engine succeeds; its output goes to `log`."""
         return self._run(arguments, log).status == 0
 
     def content_of(self, reference: str) -> str | None:
-        """Names the files of an image that is here, by the hashes of its layers; else None.
+        """Hash of the layers of an image; None if the engine does not have it.
 
-        Not the image's id: that changes with the moment it was made.
+        The image's id will not do: it changes with the moment of the build.
         """
         command = ["image", "inspect", "--format", "{{json .RootFS.Layers}}", reference]
         done = self._run(command, merge=False)
@@ -68,12 +68,12 @@ class Engine:
         return hashlib.sha256(done.output.strip().encode()).hexdigest()
 
     def remove_containers(self, run: str) -> None:
-        """Remove what a killed run left; `run` is the value of its LABEL."""
-        listed = self.call(
+        """Remove containers that a killed run left; `run` is the value of their LABEL."""
+        output = self.call(
             ["ps", "--all", "--quiet", "--filter", f"label={LABEL}={run}"], "listing containers"
         )
-        if names := listed.split():
-            # rm alone would wait ten seconds for a shell that ignores being asked.
+        if names := output.split():
+            # rm alone would wait ten seconds for a shell that ignores the request to end.
             self.succeeds(["kill", *names])
             self.call(["rm", "--force", "--volumes", *names], "removing containers")
 
@@ -115,7 +115,7 @@ def _docker_answers() -> bool:
 
 
 def _podman_environ(environ: Mapping[str, str]) -> Mapping[str, str]:
-    """Settings that a restricted host needs, unless the user has settings of their own."""
+    """Settings for a restricted host, unless the user has their own."""
     if environ.get("CONTAINERS_CONF") or not _is_restricted(Path("/proc/self/status")):
         return {}
     return {"CONTAINERS_CONF": str(FOLDER / "restricted.conf")}
@@ -123,6 +123,6 @@ def _podman_environ(environ: Mapping[str, str]) -> Mapping[str, str]:
 
 def _is_restricted(status: Path) -> bool:
     """Whether this is root without the right to raise limits."""
-    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status.read_text(), re.MULTILINE)
-    capable = found is not None and int(found[1], 16) >> _CAP_SYS_RESOURCE & 1
+    match = re.search(r"^CapEff:\s*([0-9a-f]+)$", status.read_text(), re.MULTILINE)
+    capable = match is not None and int(match[1], 16) >> _CAP_SYS_RESOURCE & 1
     return os.geteuid() == 0 and not capable

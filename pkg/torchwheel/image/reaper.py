@@ -1,7 +1,7 @@
-"""Outlives its parent for a moment, to remove the containers a killed run left.
+"""A child that outlives a killed run for a moment and removes its containers.
 
-It reads its standard input, which the parent holds open and never writes to: however the parent
-ends, kill -9 included, that ends too.
+It waits for the end of its standard input. The parent holds that open and never writes to it, so it
+ends with the parent, even by kill -9.
 """
 
 import contextlib
@@ -17,15 +17,15 @@ _TRIES = 5
 
 
 @contextlib.contextmanager
-def reaping(engine: Engine, run: str) -> Iterator[None]:
-    """Remove the containers of `run` before the block and, whatever happens to it, after."""
+def reap_containers(engine: Engine, run: str) -> Iterator[None]:
+    """Remove the containers of `run` before the block and after it, however it ends."""
     engine.remove_containers(run)
     with subprocess.Popen(
         [sys.executable, "-m", __name__, engine.name, run],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        # A session of its own: what kills the parent's process group leaves it alone.
+        # In its own session it survives when the parent's process group is killed.
         start_new_session=True,
         env={**os.environ, **engine.environ},
     ) as process:
@@ -38,11 +38,11 @@ def reaping(engine: Engine, run: str) -> Iterator[None]:
 
 
 def main(arguments: list[str]) -> None:
-    """Wait for the parent's end, then remove."""
+    """Wait for the parent's end, then remove its containers."""
     name, run = arguments
     engine = Engine("docker" if name == "docker" else "podman", {})
     sys.stdin.buffer.read()
-    # The engine refuses one that is in the making or going just now: ask again.
+    # The engine refuses a container that just starts or ends: ask again.
     for _ in range(_TRIES):
         with contextlib.suppress(TorchwheelError):
             engine.remove_containers(run)

@@ -1,4 +1,4 @@
-"""Container images as data: which image a variant needs, and what is in it."""
+"""Container images as data: the image that a variant needs, and its content."""
 
 import dataclasses
 import hashlib
@@ -11,16 +11,16 @@ from torchwheel.errors import UsageError
 from torchwheel.matrix.sections import Containers, Matrix, Toolkit
 from torchwheel.matrix.variants import Variant, python_tag
 from torchwheel.toolkit.index import requirement_lines
-from torchwheel.toolkit.lock import components, pins
+from torchwheel.toolkit.lock import components, pinned_requirements
 
 LOCAL = "localhost/torchwheel"
 
 
 @dataclasses.dataclass(frozen=True)
-class Base:
-    """A Debian release as it comes: made here by mmdebstrap, or a public image.
+class BaseImage:
+    """An unchanged Debian release: made here by mmdebstrap, or a public image.
 
-    `machine` is the engine's name of a foreign one, e.g. "arm64".
+    `machine` is the engine's name of a foreign machine, e.g. "arm64".
     """
 
     suite: str
@@ -28,12 +28,12 @@ class Base:
 
     @property
     def local(self) -> str:
-        """The image that `base-images` makes."""
+        """Name of the image that `base-images` makes."""
         return f"{LOCAL}/base:{self.suite}{f'-{self.machine}' if self.machine else ''}"
 
     @property
     def public(self) -> str:
-        """The public image of the release."""
+        """Name of the release's public image."""
         return f"debian:{self.suite}-slim"
 
 
@@ -46,24 +46,27 @@ class Image:
         recipe: text of the Dockerfile.
         args: build arguments.
         files: the build context, path to content.
-        needs: build arguments whose value is the reference of another image.
-        machine: a foreign machine it is for, e.g. "arm64".
-        beside: arguments and files that no compiler sees: its Python, and Python's tools.
+        needs: the images it is made of, by the build arguments that get their references.
+        machine: the foreign machine it is for, e.g. "arm64".
+        beside: arguments and files that compilers do not see: Python and its tools.
     """
 
     name: str
     recipe: str
     args: Mapping[str, str]
     files: Mapping[str, str]
-    needs: "Mapping[str, Image | Base]"
+    needs: "Mapping[str, Image | BaseImage]"
     machine: str | None = None
     beside: tuple[str, ...] = ()
 
 
-def digest(image: Image, needs: Mapping[str, str], without: Container[str] = ()) -> str:
-    """Names the content of `image`, arguments and files named by `without` left out.
+def image_digest(image: Image, needs: Mapping[str, str], without: Container[str] = ()) -> str:
+    """Hash of an image's content.
 
-    `needs` has the id or digest of each image it is made of.
+    Args:
+        image: the image.
+        needs: the id or digest of each image it is made of.
+        without: arguments and files that are left out.
     """
     hashed = hashlib.sha256()
     parts = [("recipe", image.recipe), ("machine", image.machine or "")]
@@ -74,34 +77,34 @@ def digest(image: Image, needs: Mapping[str, str], without: Container[str] = ())
     return hashed.hexdigest()
 
 
-def reference(image: Image, digest_: str) -> str:
-    """What the engine knows it by, e.g. "localhost/torchwheel/cuda-13.0-cp312:0123456789abcdef"."""
+def image_reference(image: Image, digest_: str) -> str:
+    """Name for the engine, e.g. "localhost/torchwheel/cuda-13.0-cp312:0123456789abcdef"."""
     return f"{LOCAL}/{image.name}:{digest_[:16]}"
 
 
 _CROSS_COMPILER = "g++-aarch64-linux-gnu"
-# What of the toolkit is for the machine that the wheel is for, not for the one that compiles.
+# Parts of the toolkit for the machine that runs the wheel, not for the one that compiles.
 _FOR_TARGET = ("nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl")
 
 
 def python_image(containers: Containers, recipes: Path, python: str) -> Image:
     """CPython of one minor, compiled for the base's C library."""
-    known = {name: entry for name, entry in read("pythons.json").items() if name != "comment"}
-    if python not in known:
+    sources = {name: entry for name, entry in read("pythons.json").items() if name != "comment"}
+    if python not in sources:
         raise UsageError(
-            f"Python {python} has no source in torchwheel's data (it has {', '.join(known)})"
+            f"Python {python} has no source in torchwheel's data (it has {', '.join(sources)})"
         )
-    entry = known[python]
+    entry = sources[python]
     return Image(
         name=f"python-{python}-{containers.base}",
-        recipe=text_of(recipes / "python.Dockerfile"),
+        recipe=read_recipe(recipes / "python.Dockerfile"),
         args={
             "VERSION": entry["version"],
             "SHA256": entry["sha256"],
             "SOURCES": " ".join(entry["sources"]),
         },
         files={},
-        needs={"BASE_IMAGE": Base(containers.base)},
+        needs={"BASE_IMAGE": BaseImage(containers.base)},
     )
 
 
@@ -116,25 +119,29 @@ def cuda_image(
     """The image with one CUDA toolkit and one CPython, for wheels of `platform_`."""
     host = "linux_x86_64" if cross else platform_
     files = {
-        "requirements.txt": text_of(recipes / "requirements.txt"),
-        "toolkit/cuda-toolkit.sh": text_of(recipes / "cuda-toolkit.sh"),
+        "requirements.txt": read_recipe(recipes / "requirements.txt"),
+        "toolkit/cuda-toolkit.sh": read_recipe(recipes / "cuda-toolkit.sh"),
     }
     if toolkit.source == "pypi":
-        files["toolkit/toolkit.txt"] = requirement_lines(pins(components(toolkit.version), host))
+        files["toolkit/toolkit.txt"] = requirement_lines(
+            pinned_requirements(components(toolkit.version), host)
+        )
     if cross:
         own = (part for part in components(toolkit.version) if part.project in _FOR_TARGET)
-        files["toolkit/toolkit-aarch64.txt"] = requirement_lines(pins(own, platform_))
-    needs: dict[str, Image | Base] = {
-        "BASE_IMAGE": Base(containers.base),
+        files["toolkit/toolkit-aarch64.txt"] = requirement_lines(
+            pinned_requirements(own, platform_)
+        )
+    needs: dict[str, Image | BaseImage] = {
+        "BASE_IMAGE": BaseImage(containers.base),
         "PYTHON_IMAGE": python_image(containers, recipes, python),
     }
     if toolkit.packages:
-        needs["TOOLKIT_IMAGE"] = Base(toolkit.packages.suite)
+        needs["TOOLKIT_IMAGE"] = BaseImage(toolkit.packages.suite)
     suffix = "-for-aarch64" if cross else ""
     return Image(
         name=f"cuda-{toolkit.version}-{python_tag(python)}{suffix}",
-        recipe=text_of(recipes / "cuda.Dockerfile"),
-        args={**_source(toolkit), "CROSS": _CROSS_COMPILER if cross else ""},
+        recipe=read_recipe(recipes / "cuda.Dockerfile"),
+        args={**_toolkit_args(toolkit), "CROSS": _CROSS_COMPILER if cross else ""},
         files=files,
         needs=needs,
         beside=("PYTHON_IMAGE", "requirements.txt"),
@@ -148,15 +155,15 @@ def rocm_image(containers: Containers, toolkit: Toolkit, recipes: Path, python: 
         raise UsageError(f"toolkit {toolkit.name}: ROCm comes from packages only")
     return Image(
         name=f"rocm-{toolkit.version}-{python_tag(python)}",
-        recipe=text_of(recipes / "rocm.Dockerfile"),
-        args={**_source(toolkit), "APT_TARGET": packages.target or ""},
-        files={"requirements.txt": text_of(recipes / "requirements.txt")},
-        needs={"BASE_IMAGE": Base(packages.suite), "BUILD_BASE": Base(containers.base)},
+        recipe=read_recipe(recipes / "rocm.Dockerfile"),
+        args={**_toolkit_args(toolkit), "APT_TARGET": packages.target or ""},
+        files={"requirements.txt": read_recipe(recipes / "requirements.txt")},
+        needs={"BASE_IMAGE": BaseImage(packages.suite), "BUILD_BASE": BaseImage(containers.base)},
         beside=("requirements.txt",),
     )
 
 
-def _source(toolkit: Toolkit) -> Mapping[str, str]:
+def _toolkit_args(toolkit: Toolkit) -> Mapping[str, str]:
     packages = toolkit.packages
     return {
         "SOURCE": toolkit.source,
@@ -165,8 +172,8 @@ def _source(toolkit: Toolkit) -> Mapping[str, str]:
     }
 
 
-def text_of(path: Path) -> str:
-    """A recipe or a file that goes with one."""
+def read_recipe(path: Path) -> str:
+    """The text of a recipe or of a file beside it."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
@@ -175,7 +182,7 @@ def text_of(path: Path) -> str:
         ) from error
 
 
-# Platforms by the name that Debian and container engines have for the machine.
+# The machine's name for Debian and container engines, by platform.
 _MACHINES = {"linux_x86_64": "amd64", "linux_aarch64": "arm64"}
 
 
@@ -187,7 +194,7 @@ def python_of(matrix: Matrix, variant: Variant) -> str:
 
 
 def is_cross(variant: Variant, machine: str | None = None) -> bool:
-    """Whether the variant is compiled on a machine it does not run on."""
+    """Whether the variant is compiled on another machine than it runs on."""
     return variant.platform != f"linux_{machine or platform.machine()}"
 
 
@@ -198,7 +205,7 @@ def image_of(matrix: Matrix, variant: Variant, root: Path, machine: str | None =
         matrix: the matrix.
         variant: a variant with a toolkit.
         root: the folder of matrix.yaml.
-        machine: of the host, "x86_64" or "aarch64"; the running one if none is given.
+        machine: the host's, "x86_64" or "aarch64"; the running one if not given.
     """
     containers, toolkit = _containers(matrix), variant.toolkit
     if toolkit is None:
@@ -223,17 +230,17 @@ def image_of(matrix: Matrix, variant: Variant, root: Path, machine: str | None =
 
 
 def emulated_image(matrix: Matrix, variant: Variant, root: Path) -> Image | None:
-    """The image that tries a wheel for another machine by emulation, if the matrix has one."""
+    """The image that runs a wheel of another machine under emulation, if the matrix has one."""
     containers = _containers(matrix)
     if containers.emulated is None or not is_cross(variant):
         return None
     machine = _MACHINES[variant.platform]
     return Image(
         name=f"smoke-{containers.emulated}-{machine}",
-        recipe=text_of(root / containers.recipes / "emulated.Dockerfile"),
+        recipe=read_recipe(root / containers.recipes / "emulated.Dockerfile"),
         args={},
         files={},
-        needs={"BASE_IMAGE": Base(containers.emulated, machine)},
+        needs={"BASE_IMAGE": BaseImage(containers.emulated, machine)},
         machine=machine,
     )
 

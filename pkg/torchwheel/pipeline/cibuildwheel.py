@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torchwheel.console import Progress
 from torchwheel.errors import UsageError
-from torchwheel.image.build import Built, describe
+from torchwheel.image.build import BuiltImage, describe_image
 from torchwheel.image.engine import LABEL, Volume, find_engine, volume_options
 from torchwheel.image.recipes import image_of, is_cross, python_of
 from torchwheel.matrix.load import load
@@ -160,7 +160,7 @@ def options_of(
     run: Run,
     variant: Variant,
     engine: str,
-    image: Built,
+    image: BuiltImage,
     torch: Path,
     environ: Mapping[str, str] = os.environ,
 ) -> ContainerOptions:
@@ -276,7 +276,7 @@ def show_options(matrix_file: Path, request: WheelsRequest, dist: Path, progress
     run = Run(matrix, root, dist.resolve(), cache_folder(), "", (), progress, engine)
     parts = []
     for variant in native:
-        built = describe(engine, image_of(matrix, variant, root))
+        built = describe_image(engine, image_of(matrix, variant, root))
         options = options_of(run, variant, engine.name, built, headers_of(run, variant))
         parts.append(
             f"# {variant.id}: cibuildwheel --only {options.identifier}\n{options_toml(options)}"

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from torchwheel.console import Progress
-from torchwheel.image.build import ensure, make_base
+from torchwheel.image.build import ensure_image, make_base
 from torchwheel.image.engine import find_engine
-from torchwheel.image.recipes import Base, Image, emulated_image, image_of
+from torchwheel.image.recipes import BaseImage, Image, emulated_image, image_of
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
 from torchwheel.toolkit.cache import cache_folder
@@ -17,7 +17,7 @@ def images(matrix_file: Path, names: Sequence[str], progress: Progress) -> str:
     engine, cache = find_engine(), cache_folder()
     fresh: dict[str, bool] = {}
     for image in _images(matrix_file, names):
-        built = ensure(engine, image, cache, progress)
+        built = ensure_image(engine, image, cache, progress)
         fresh[built.reference] = fresh.get(built.reference, False) or built.fresh
     return "\n".join(f"{'built' if new else 'kept '}  {name}" for name, new in fresh.items())
 
@@ -39,9 +39,9 @@ def _images(matrix_file: Path, names: Sequence[str]) -> list[Image]:
     return [image_of(matrix, v, root) for v in native] + [image for image in emulated if image]
 
 
-def _bases(image: Image) -> Iterator[Base]:
+def _bases(image: Image) -> Iterator[BaseImage]:
     for needed in image.needs.values():
-        if isinstance(needed, Base):
+        if isinstance(needed, BaseImage):
             yield needed
         else:
             yield from _bases(needed)

@@ -13,7 +13,7 @@ from torchwheel import process
 from torchwheel.builder.ninja import is_progress
 from torchwheel.errors import TorchwheelError, program_error
 from torchwheel.files import write_text
-from torchwheel.image.build import Built, ensure, for_machine
+from torchwheel.image.build import BuiltImage, ensure_image, platform_option
 from torchwheel.image.engine import LABEL, Engine, volume_options
 from torchwheel.image.recipes import emulated_image
 from torchwheel.matrix.variants import Variant
@@ -33,7 +33,7 @@ _USER = 1000
 
 
 def build_in_container(
-    run: Run, variant: Variant, engine: Engine, image: Built, out: Path, *, smoke: bool = True
+    run: Run, variant: Variant, engine: Engine, image: BuiltImage, out: Path, *, smoke: bool = True
 ) -> tuple[Path, SmokeRecord | None]:
     """Build `variant`; returns the finished wheel, below `out`, and the record of its smoke tests.
 
@@ -151,7 +151,7 @@ def smoke_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> S
     image = emulated_image(run.matrix, variant, run.root)
     if image is None or not (_HANDLERS / _HANDLER[variant.platform]).exists():
         return None
-    built = ensure(engine, image, run.cache, run.progress)
+    built = ensure_image(engine, image, run.cache, run.progress)
     run.progress.step(f"{variant.id}: trying it by emulation")
     folder = run.variant_folder(variant)
     volumes = (
@@ -161,7 +161,7 @@ def smoke_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> S
         (str(folder), VARIANT, "rw"),
     )
     names = (run.matrix.project.name, *(path.name.split("-")[0] for path in run.bundled))
-    command = ["run", "--rm", f"--label={LABEL}={run.id}", *for_machine(image.machine)]
+    command = ["run", "--rm", f"--label={LABEL}={run.id}", *platform_option(image.machine)]
     command += volume_options(volumes)
     command += [built.reference, "bash", "-c", _SCRIPT, "smoke", " ".join(names)]
     tests = select_tests("tests", run.matrix.smoke.without_gpu)

@@ -8,7 +8,7 @@ from pathlib import Path
 from torchwheel.check.facts import Limits
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import explain_full_disk, sha256_by_name, write_text
-from torchwheel.image.build import Built, ensure
+from torchwheel.image.build import BuiltImage, ensure_image
 from torchwheel.image.recipes import image_of
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline import in_container, on_host, records
@@ -76,15 +76,17 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
     return record, True
 
 
-def _image(run: Run, variant: Variant) -> Built | None:
+def _image(run: Run, variant: Variant) -> BuiltImage | None:
     """The image that builds a native variant, itself built first; None on the host."""
     if run.engine is None or variant.toolkit is None:
         return None
-    return ensure(run.engine, image_of(run.matrix, variant, run.root), run.cache, run.progress)
+    return ensure_image(
+        run.engine, image_of(run.matrix, variant, run.root), run.cache, run.progress
+    )
 
 
 def _build_and_try(
-    run: Run, variant: Variant, image: Built | None, out: Path, clock: Clock
+    run: Run, variant: Variant, image: BuiltImage | None, out: Path, clock: Clock
 ) -> FinishedWheel:
     """Build `variant` and run its smoke tests; a test that fails is an error."""
     if image is None or run.engine is None:
@@ -112,7 +114,9 @@ def _build_and_try(
     return result
 
 
-def _reproduce(run: Run, variant: Variant, image: Built | None, wheel: Path, out: Path) -> None:
+def _reproduce(
+    run: Run, variant: Variant, image: BuiltImage | None, wheel: Path, out: Path
+) -> None:
     """Build `variant` again, elsewhere and without caches; raise if the bytes differ."""
     with tempfile.TemporaryDirectory(prefix="torchwheel-again-") as folder:
         root = Path(folder).resolve()

@@ -13,7 +13,7 @@ from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import remove_leftovers, write_text
 from torchwheel.image.engine import find_engine
-from torchwheel.image.reaper import reaping
+from torchwheel.image.reaper import reap_containers
 from torchwheel.lock import hold_lock, say_waiting
 from torchwheel.matrix.load import load
 from torchwheel.matrix.rules import findings
@@ -84,7 +84,7 @@ def wheels(
             twice=twice,
             bundled=build_bundled(root, matrix.project.bundled, dist, progress),
         )
-        with reaping(engine, run.id) if engine else contextlib.nullcontext():
+        with reap_containers(engine, run.id) if engine else contextlib.nullcontext():
             return _build_all(run, variants, at_once)
 
 

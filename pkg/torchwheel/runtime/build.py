@@ -43,7 +43,7 @@ def obtain_library(
     Raises:
         TorchwheelError: something is missing or does not fit; the message says what to do.
     """
-    with Terminal().running() as progress:
+    with Terminal().live_line() as progress:
         source = source_folder(extension, package)
         local = find_local_target(extension, name, source, environ, progress)
         step: LoadStep = "jit cache"

@@ -31,8 +31,8 @@ from torchwheel.sdist.archive import unpack
 from torchwheel.sdist.environment import BuildSetup, RequirementsInstaller, prepare_build
 from torchwheel.sdist.request import LOG, SdistRequest, check_request, hold_build_folder
 from torchwheel.smoke import environment
-from torchwheel.smoke.importing import importable, imports
-from torchwheel.smoke.record import Imported, MachineRecord
+from torchwheel.smoke.importing import import_names, try_imports
+from torchwheel.smoke.record import ImportRecord, MachineRecord
 
 SCHEMA = 1
 _COUNT = re.compile(r"\[\d+/\d+\]")
@@ -66,7 +66,7 @@ class SdistRecord:
     wheel: BuildRecord
     gates: tuple[GateResult, ...]
     machine: MachineRecord
-    imported: tuple[Imported, ...]
+    imported: tuple[ImportRecord, ...]
     borrowed: tuple[str, ...]
 
 
@@ -175,14 +175,14 @@ def _claims(wheel: Path, setup: BuildSetup) -> Claims:
 
 def _import_installed(
     request: SdistRequest, setup: BuildSetup, wheel: Wheel, folder: Path
-) -> tuple[MachineRecord, tuple[Imported, ...]]:
+) -> tuple[MachineRecord, tuple[ImportRecord, ...]]:
     """Import a wheel in a clean environment over its torch; an import that fails is an error."""
     cwd = folder / "cwd"
     cwd.mkdir(parents=True)
-    env = environment.over(setup.base, folder / "clean")
+    env = environment.layered_environment(setup.base, folder / "clean")
     # Its other requirements come from the index; torch stays.
     RequirementsInstaller(env, setup.torch, folder).install([str(wheel.path)], wheel.path.name)
-    machine, imported = imports(env, request.imports or importable(wheel), cwd)
+    machine, imported = try_imports(env, request.imports or import_names(wheel), cwd)
     for package in imported:
         if package.error:
             raise TorchwheelError(f"smoke: import {package.name}: {package.error}")

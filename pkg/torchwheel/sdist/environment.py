@@ -29,7 +29,7 @@ from torchwheel.sdist.torch import (
 from torchwheel.smoke import environment
 from torchwheel.smoke.environment import Environment
 from torchwheel.toolkit.host import HostCompiler, host_compiler
-from torchwheel.toolkit.provide import name_plainly, provide
+from torchwheel.toolkit.provide import link_plain_names, provide
 
 BYTES_PER_COMPILER = 3 << 30
 """Measured: a compiler needs 1.5 to 3 GB for a file that includes torch/extension.h."""
@@ -66,8 +66,8 @@ def prepare_build(
     with clock.step("torch"):
         release = request.torch or newest_torch()
         # With pytest it is the environment that smoke tests with this torch use, too.
-        base = environment.base(cache, ("pytest", f"torch=={release}"), progress)
-        env = environment.over(base, folder / "env")
+        base = environment.base_environment(cache, ("pytest", f"torch=={release}"), progress)
+        env = environment.layered_environment(base, folder / "env")
         torch = import_torch(env, folder)
     toolkit = None
     if not request.cpu:
@@ -190,7 +190,7 @@ def assemble_cuda_home(target: Path, toolkit: Path, site: Path, launcher: Sequen
             if folder.is_dir():
                 _link(target / name, folder.iterdir())
     (target / "lib").symlink_to("lib64")
-    name_plainly(target / "lib64")
+    link_plain_names(target / "lib64")
     # nvcc looks for its files beside the path it was called by, so it must not be a link.
     write_script(target / "bin" / "nvcc", [*launcher, str(toolkit / "bin" / "nvcc")])
     _link(target / "bin", (toolkit / "bin").iterdir())

@@ -20,8 +20,8 @@ from torchwheel.matrix import torch_releases
 from torchwheel.matrix.sections import HostCompilerBounds, Toolkit, WheelPlatform
 from torchwheel.matrix.variants import Variant, python_tag
 from torchwheel.smoke.environment import Environment
-from torchwheel.smoke.importing import run
-from torchwheel.toolkit.lock import locked
+from torchwheel.smoke.importing import run_python
+from torchwheel.toolkit.lock import locked_releases
 from torchwheel.validate.torch_rules import describe_torch, host_bounds, toolkit_mismatch
 from torchwheel.versions import minor_version, version_numbers
 
@@ -54,7 +54,7 @@ class EnvironmentTorch:
 def import_torch(env: Environment, cwd: Path) -> EnvironmentTorch:
     """Import torch in an environment and describe it; `cwd` is a folder without a `torch`."""
     probe = importlib.resources.files("torchwheel.smoke").joinpath("probe.py").read_text()
-    done = run(env, ["-c", probe, "--torch"], cwd)
+    done = run_python(env, ["-c", probe, "--torch"], cwd)
     try:
         facts = json.loads(done.output.splitlines()[-1])
         built = {name: facts[name] for name in ("version", "cuda", "hip", "old_abi")}
@@ -136,7 +136,7 @@ def toolkit_for(
         version=version,
         abis=("aten",),
         archs=choice.archs,
-        source="pypi" if version in locked() else "system",
+        source="pypi" if version in locked_releases() else "system",
         # An unknown release has no bounds: nvcc itself accepts or refuses the compiler.
         host_compiler=HostCompilerBounds(**(host_bounds(version) or {"gcc": "", "clang": ""})),
     )

@@ -1,1 +1,1 @@
-"""Smoke: install the finished wheel in a clean environment, run its tests there, write it down."""
+"""Smoke: install a finished wheel in a clean environment, run its tests, write a record."""

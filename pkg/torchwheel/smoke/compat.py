@@ -1,4 +1,4 @@
-"""One wheel run under every torch it claims: forward compatibility, measured."""
+"""Runs the smoke tests of one wheel with every torch that it claims."""
 
 import dataclasses
 import json
@@ -11,7 +11,7 @@ from torchwheel import files
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.smoke.environment import usual_torch
+from torchwheel.smoke.environment import default_torch
 from torchwheel.smoke.record import Outcome, SmokeRecord
 from torchwheel.smoke.requirements import bundled_with
 from torchwheel.smoke.run import smoke
@@ -19,8 +19,8 @@ from torchwheel.text import table_rows
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
-    """One torch release: the record of its run, or why there is none."""
+class CompatRow:
+    """One torch release: the record of its run, or the error that prevented it."""
 
     torch: str
     record: SmokeRecord | None = None
@@ -28,7 +28,7 @@ class Row:
 
     @property
     def ok(self) -> bool:
-        """Whether the wheel worked with it."""
+        """Whether the wheel worked with this torch."""
         return self.record is not None and self.record.ok
 
 
@@ -40,31 +40,33 @@ def compat(
     requires: Sequence[str],
     record: Path,
     progress: Progress,
-) -> tuple[Row, ...]:
-    """Try the wheel in a clean environment for each torch that its range admits.
+) -> tuple[CompatRow, ...]:
+    """Try the wheel with each torch of its range, each in a clean environment.
 
     Args:
         wheel: the file.
         releases: torch releases, e.g. "2.11.0"; those outside the wheel's range are left out.
         tests: folder of the smoke tests.
-        requires: what they need beside torch.
-        record: where the JSON record of all runs goes.
-        progress: where to say what is being done.
+        requires: requirements of the tests besides torch.
+        record: file for the JSON record of all runs.
+        progress: where to report.
     """
     facts = read_wheel(wheel)
-    wanted = [release for release in releases if usual_torch(facts, release)]
-    if not wanted:
+    fitting = [release for release in releases if default_torch(facts, release)]
+    if not fitting:
         raise UsageError(f"{wheel.name} goes with none of torch {', '.join(releases)}")
-    rows = tuple(_try(wheel, one, tests, requires, progress) for one in wanted)
-    files.write_text(record, dumps(wheel, rows))
+    rows = tuple(_try_release(wheel, torch, tests, requires, progress) for torch in fitting)
+    files.write_text(record, dump_compat(wheel, rows))
     return rows
 
 
-def _try(wheel: Path, torch: str, tests: Path, requires: Sequence[str], progress: Progress) -> Row:
+def _try_release(
+    wheel: Path, torch: str, tests: Path, requires: Sequence[str], progress: Progress
+) -> CompatRow:
     # A cache of its own: five torches with CUDA would be 25 GB.
     with tempfile.TemporaryDirectory(prefix="torchwheel-compat-") as folder:
         try:
-            found = smoke(
+            smoke_record = smoke(
                 wheel,
                 tests=tests,
                 torch=torch,
@@ -77,20 +79,20 @@ def _try(wheel: Path, torch: str, tests: Path, requires: Sequence[str], progress
                 progress=progress,
             )
         except TorchwheelError as error:
-            return Row(torch, error=str(error))
-    progress.say(f"torch {torch}: {found.verdict}")
-    return Row(torch, found)
+            return CompatRow(torch, error=str(error))
+    progress.say(f"torch {torch}: {smoke_record.verdict}")
+    return CompatRow(torch, smoke_record)
 
 
-def dumps(wheel: Path, rows: Sequence[Row]) -> str:
+def dump_compat(wheel: Path, rows: Sequence[CompatRow]) -> str:
     """All runs as JSON."""
-    listed = [dataclasses.asdict(row) for row in rows]
+    entries = [dataclasses.asdict(row) for row in rows]
     head = {"schema": 1, "wheel": wheel.name, "sha256": files.sha256(wheel)}
-    return json.dumps({**head, "torch": listed}, indent=1) + "\n"
+    return json.dumps({**head, "torch": entries}, indent=1) + "\n"
 
 
-def compat_text(rows: Sequence[Row]) -> str:
-    """A table, one row for each torch."""
+def compat_text(rows: Sequence[CompatRow]) -> str:
+    """A table with a row for each torch."""
     outcomes: tuple[Outcome, ...] = ("passed", "skipped", "failed")
     cells: list[tuple[str, ...]] = [("torch", "Python", *outcomes, "verdict")]
     for row in rows:

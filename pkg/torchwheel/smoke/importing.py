@@ -1,4 +1,4 @@
-"""Imports what a wheel installs, in the environment it is tried in."""
+"""Imports the packages of a wheel in the environment that it is tried in."""
 
 import importlib.resources
 from collections.abc import Sequence
@@ -8,14 +8,14 @@ from torchwheel import process
 from torchwheel.errors import TorchwheelError, program_error
 from torchwheel.inspect.wheel import Wheel
 from torchwheel.smoke.environment import Environment
-from torchwheel.smoke.record import Imported, MachineRecord
+from torchwheel.smoke.record import ImportRecord, MachineRecord
 from torchwheel.smoke.results import read_probe
 
 SECONDS = 3600
 
 
-def importable(wheel: Wheel) -> tuple[str, ...]:
-    """Names that the wheel's users import: top folders with an __init__.py, and top modules."""
+def import_names(wheel: Wheel) -> tuple[str, ...]:
+    """Names that users of the wheel import: top folders with an __init__.py, and top modules."""
     paths = [PurePosixPath(member) for member in wheel.members]
     packages = {p.parts[0] for p in paths if len(p.parts) == 2 and p.name == "__init__.py"}
     modules = {
@@ -26,12 +26,12 @@ def importable(wheel: Wheel) -> tuple[str, ...]:
     return tuple(sorted(packages | modules))
 
 
-def imports(
+def try_imports(
     env: Environment, names: Sequence[str], cwd: Path
-) -> tuple[MachineRecord, tuple[Imported, ...]]:
-    """The machine as torch sees it, and how the import of each name went, after torch's."""
+) -> tuple[MachineRecord, tuple[ImportRecord, ...]]:
+    """The machine as torch sees it, and the import of each name after torch's."""
     source = importlib.resources.files("torchwheel.smoke").joinpath("probe.py").read_text()
-    done = run(env, ["-c", source, *names], cwd)
+    done = run_python(env, ["-c", source, *names], cwd)
     try:
         return read_probe(done.output, env.site)
     except (ValueError, LookupError, TypeError) as error:
@@ -41,7 +41,7 @@ def imports(
         ) from error
 
 
-def run(env: Environment, arguments: Sequence[str], cwd: Path) -> process.ProcessResult:
+def run_python(env: Environment, arguments: Sequence[str], cwd: Path) -> process.ProcessResult:
     """Run the environment's Python; the caller judges its exit status."""
     variables = {**env.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     try:

@@ -1,6 +1,6 @@
-"""Run in the environment under test: what machine is this, and where do the packages come from.
+"""Prints the machine and the origin of packages; runs in the environment under test.
 
-Standard library and torch only; torchwheel is not there. Prints one line of JSON, last.
+It imports the standard library and torch alone, not torchwheel. Its last line is JSON.
 """
 
 import importlib
@@ -39,11 +39,11 @@ def gpu() -> "dict[str, str | None] | None":
     return {"name": properties.name, "arch": arch, "driver": driver()}
 
 
-def imported(name: str) -> "dict[str, str | None]":
+def import_package(name: str) -> "dict[str, str | None]":
     """Import a package of the wheel; its file or its error."""
     try:
         return {"name": name, "file": importlib.import_module(name).__file__, "error": None}
-    # Whatever an import does wrong is a finding about the wheel.
+    # Any error of an import is a finding about the wheel.
     except BaseException as error:
         text = " ".join(f"{type(error).__name__}: {error}".split())
         return {"name": name, "file": None, "error": text}
@@ -52,8 +52,8 @@ def imported(name: str) -> "dict[str, str | None]":
 def packages_of(distribution: str) -> "list[str]":
     """Names that users of an installed distribution import: its top folders with an __init__.py."""
     files = importlib.metadata.files(distribution) or []
-    found = {f.parts[0] for f in files if len(f.parts) == 2 and f.name == "__init__.py"}
-    return sorted(found)
+    names = {f.parts[0] for f in files if len(f.parts) == 2 and f.name == "__init__.py"}
+    return sorted(names)
 
 
 def torch_facts() -> "dict[str, object]":
@@ -98,8 +98,8 @@ def main(packages: "list[str]") -> None:
         "hip": torch.version.hip,
         "gpu": gpu(),
     }
-    found = [imported(name) for name in packages]
-    print(json.dumps({"machine": machine, "site": site, "imported": found}))
+    imports = [import_package(name) for name in packages]
+    print(json.dumps({"machine": machine, "site": site, "imported": imports}))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The record of a smoke run: which wheel, on what machine, which tests, what verdict."""
+"""The record of a smoke run: its wheel, machine, tests and verdict."""
 
 import dataclasses
 import json
@@ -32,7 +32,7 @@ class GpuRecord:
 
 
 @dataclasses.dataclass(frozen=True)
-class Imported:
+class ImportRecord:
     """A package of the wheel: the file it was imported from, in the environment, or the error."""
 
     name: str
@@ -42,7 +42,7 @@ class Imported:
 
 @dataclasses.dataclass(frozen=True)
 class MachineRecord:
-    """What the wheel ran on."""
+    """The machine that the wheel ran on."""
 
     python: str
     platform: str
@@ -62,7 +62,7 @@ class SmokeRecord:
     size: int
     date: str
     machine: MachineRecord
-    imported: tuple[Imported, ...]
+    imported: tuple[ImportRecord, ...]
     tests: tuple[TestResult, ...]
     verdict: Verdict
     why: str | None = None
@@ -72,24 +72,24 @@ class SmokeRecord:
 
     @property
     def ok(self) -> bool:
-        """Whether the wheel may be published as far as this run saw."""
+        """Whether this run allows the wheel to be published."""
         return self.verdict != "failed"
 
 
 def judge_smoke(
     machine: MachineRecord,
-    imported: tuple[Imported, ...],
+    imported: tuple[ImportRecord, ...],
     tests: tuple[TestResult, ...],
     status: int,
 ) -> tuple[Verdict, str | None]:
     """The verdict and, if it is "failed", why. `status` is pytest's exit status."""
-    if why := _fault(imported, tests, status):
+    if why := _failure(imported, tests, status):
         return "failed", why
     return ("passed" if machine.gpu else "passed, not run on a GPU"), None
 
 
-def _fault(
-    imported: tuple[Imported, ...], tests: tuple[TestResult, ...], status: int
+def _failure(
+    imported: tuple[ImportRecord, ...], tests: tuple[TestResult, ...], status: int
 ) -> str | None:
     for package in imported:
         if package.error:

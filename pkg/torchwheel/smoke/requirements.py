@@ -1,4 +1,4 @@
-"""What wheels require, which bundled packages serve them, and what is installed."""
+"""Requirements of wheels, the bundled packages that meet them, and installed ones."""
 
 import contextlib
 import dataclasses
@@ -20,30 +20,32 @@ from torchwheel.inspect.wheel import Wheel, read_wheel
 
 
 def requirements(wheel: Wheel) -> list[Requirement]:
-    """What the wheel requires on this machine, its extras left out."""
-    every: list[Requirement] = wheel.metadata.requires_dist or []
-    return [one for one in every if not one.marker or one.marker.evaluate({"extra": ""})]
+    """The requirements of the wheel on this machine, without its extras."""
+    required: list[Requirement] = wheel.metadata.requires_dist or []
+    return [r for r in required if not r.marker or r.marker.evaluate({"extra": ""})]
 
 
 def check_installed(wheels: Sequence[Wheel], tools: Sequence[str]) -> None:
-    """Raise one line if a requirement of the wheels, or a tool of the run, is not met here.
+    """Refuse wheels if one of their requirements, or a tool of the run, is missing here.
 
-    A wheel counts as installed for the others: they are tried together.
+    A wheel meets the requirements of the others, because they are installed together.
     """
     own = {wheel.name: str(wheel.version) for wheel in wheels}
-    wanted = [("smoke", one) for one in map(Requirement, tools)]
-    wanted += [(wheel.path.name, one) for wheel in wheels for one in requirements(wheel)]
-    for who, requirement in wanted:
-        found = own.get(canonicalize_name(requirement.name)) or _version(requirement.name)
-        if found is None:
-            raise TorchwheelError(f"{who} needs {requirement}, which is not installed here")
-        if not requirement.specifier.contains(found, prereleases=True):
+    required = [("smoke", requirement) for requirement in map(Requirement, tools)]
+    required += [(wheel.path.name, r) for wheel in wheels for r in requirements(wheel)]
+    for user, requirement in required:
+        installed = own.get(canonicalize_name(requirement.name)) or _installed_version(
+            requirement.name
+        )
+        if installed is None:
+            raise TorchwheelError(f"{user} needs {requirement}, which is not installed here")
+        if not requirement.specifier.contains(installed, prereleases=True):
             raise TorchwheelError(
-                f"{who} needs {requirement}, but {requirement.name} {found} is installed here"
+                f"{user} needs {requirement}, but {requirement.name} {installed} is installed here"
             )
 
 
-def _version(name: str) -> str | None:
+def _installed_version(name: str) -> str | None:
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -54,7 +56,7 @@ BUNDLED_FOLDER = "bundled"
 
 
 @dataclasses.dataclass(frozen=True)
-class _Near:
+class _WheelFile:
     path: Path
     name: NormalizedName
     version: Version
@@ -63,27 +65,31 @@ class _Near:
 def bundled_with(wheel: Path) -> tuple[Path, ...]:
     """The wheels of the folder `bundled` beside `wheel`; and those beside it that it requires.
 
-    What these require in turn is looked for too. Of two releases the newest that fits is taken.
+    The requirements of these wheels are followed too. Of two releases the newest that fits counts.
     """
-    found = {one.name: one.path for one in reversed(_near(wheel.parent / BUNDLED_FOLDER))}
-    beside = _near(wheel.parent)
-    asking = [wheel, *found.values()]
-    while asking:
-        for wanted in requirements(read_wheel(asking.pop())):
-            name = canonicalize_name(wanted.name)
-            fits = wanted.specifier.contains
-            fitting = (o for o in beside if o.name == name and fits(o.version, prereleases=True))
-            if name not in found and (one := next(fitting, None)):
-                found[name] = one.path
-                asking.append(one.path)
-    return tuple(sorted(found.values()))
+    folder = _wheels_in(wheel.parent / BUNDLED_FOLDER)
+    bundled = {file.name: file.path for file in reversed(folder)}
+    neighbours = _wheels_in(wheel.parent)
+    queue = [wheel, *bundled.values()]
+    while queue:
+        for requirement in requirements(read_wheel(queue.pop())):
+            name, fits = canonicalize_name(requirement.name), requirement.specifier.contains
+            fitting = (
+                file
+                for file in neighbours
+                if file.name == name and fits(file.version, prereleases=True)
+            )
+            if name not in bundled and (file := next(fitting, None)):
+                bundled[name] = file.path
+                queue.append(file.path)
+    return tuple(sorted(bundled.values()))
 
 
-def _near(folder: Path) -> list[_Near]:
+def _wheels_in(folder: Path) -> list[_WheelFile]:
     """The wheels of a folder, the newest first."""
-    found = []
+    files = []
     for path in folder.glob("*.whl"):
-        with contextlib.suppress(InvalidWheelFilename):  # somebody's own
+        with contextlib.suppress(InvalidWheelFilename):  # not a wheel of ours
             name, version, _, _ = parse_wheel_filename(path.name)
-            found.append(_Near(path, name, version))
-    return sorted(found, key=lambda one: one.version, reverse=True)
+            files.append(_WheelFile(path, name, version))
+    return sorted(files, key=lambda file: file.version, reverse=True)

@@ -12,7 +12,7 @@ from torchwheel import files
 from torchwheel.errors import TorchwheelError
 from torchwheel.smoke.record import (
     GpuRecord,
-    Imported,
+    ImportRecord,
     MachineRecord,
     Outcome,
     SmokeRecord,
@@ -22,12 +22,12 @@ from torchwheel.smoke.record import (
 
 
 def pytest_arguments(report: Path, *tests: str) -> list[str]:
-    """What Python is called with to run `tests` and write the file `report`."""
+    """Python's arguments that run `tests` and write the file `report`."""
     return ["-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *tests]
 
 
 def select_tests(folder: str, files: Sequence[str]) -> list[str]:
-    """`files` of the folder of tests, or the whole folder where none is named."""
+    """The test files of the folder, or the whole folder if no file is named."""
     return [f"{folder}/{name}" for name in files] or [folder]
 
 
@@ -37,10 +37,10 @@ def parse_junit(text: str) -> tuple[TestResult, ...]:
         root = ET.fromstring(text)  # noqa: S314 - written by the pytest we started
     except (ET.ParseError, ValueError) as error:
         raise TorchwheelError(f"pytest's JUnit file is not XML: {error}") from error
-    return tuple(_result(case) for case in root.iter("testcase"))
+    return tuple(_test_result(case) for case in root.iter("testcase"))
 
 
-def _result(case: ET.Element) -> TestResult:
+def _test_result(case: ET.Element) -> TestResult:
     name = "::".join(filter(None, (case.get("classname"), case.get("name", ""))))
     try:
         seconds = float(case.get("time", "0"))
@@ -57,32 +57,34 @@ def _result(case: ET.Element) -> TestResult:
     return TestResult(name, outcome, round(seconds, 3), reason)
 
 
-def read_probe(output: str, site: Path | None = None) -> tuple[MachineRecord, tuple[Imported, ...]]:
-    """What probe.py printed.
+def read_probe(
+    output: str, site: Path | None = None
+) -> tuple[MachineRecord, tuple[ImportRecord, ...]]:
+    """Read the output of probe.py.
 
     Args:
-        output: its output; the facts are the last line.
-        site: the folder the packages must come from; the interpreter's own site-packages if none.
+        output: its output; the last line has the facts.
+        site: the folder that the packages must come from; site-packages if not given.
 
     Raises:
-        ValueError, LookupError, TypeError: it printed no facts.
+        ValueError, LookupError, TypeError: there are no facts in it.
     """
     facts = json.loads(output.splitlines()[-1])
     data = facts["machine"]
     machine = MachineRecord(**{**data, "gpu": GpuRecord(**data["gpu"]) if data["gpu"] else None})
-    place = site or Path(facts["site"])
-    return machine, tuple(_in_site(entry, place) for entry in facts["imported"])
+    folder = site or Path(facts["site"])
+    return machine, tuple(_check_place(entry, folder) for entry in facts["imported"])
 
 
 def record_of(
     wheel: Path,
     bundled: Iterable[Path],
     machine: MachineRecord,
-    imported: tuple[Imported, ...],
+    imported: tuple[ImportRecord, ...],
     tests: tuple[TestResult, ...],
     status: int,
 ) -> SmokeRecord:
-    """The record of a run that ended now; `status` is pytest's exit status."""
+    """The record of a run that has just ended; `status` is pytest's exit status."""
     verdict, why = judge_smoke(machine, imported, tests, status)
     return SmokeRecord(
         wheel=wheel.name,
@@ -107,18 +109,18 @@ def record_from_files(
         tests = parse_junit(report.read_text(encoding="utf-8"))
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise TorchwheelError(f"{wheel.name}: its tests left no report: {error}") from error
-    return record_of(wheel, bundled, machine, imported or (_nothing(),), tests, status)
+    return record_of(wheel, bundled, machine, imported or (_no_import(),), tests, status)
 
 
-def _nothing() -> Imported:
-    return Imported("the wheel's packages", None, "there is none to import")
+def _no_import() -> ImportRecord:
+    return ImportRecord("the wheel's packages", None, "there is none to import")
 
 
-def _in_site(entry: Mapping[str, Any], site: Path) -> Imported:
-    found = Imported(**entry)
-    if found.error or found.file is None:
-        return dataclasses.replace(found, error=found.error or "it has no file")
-    path = Path(found.file).resolve()
+def _check_place(entry: Mapping[str, Any], site: Path) -> ImportRecord:
+    record = ImportRecord(**entry)
+    if record.error or record.file is None:
+        return dataclasses.replace(record, error=record.error or "it has no file")
+    path = Path(record.file).resolve()
     if not path.is_relative_to(site.resolve()):
-        return dataclasses.replace(found, error=f"came from {path}, not from the installed wheel")
-    return dataclasses.replace(found, file=path.relative_to(site.resolve()).as_posix())
+        return dataclasses.replace(record, error=f"came from {path}, not from the installed wheel")
+    return dataclasses.replace(record, file=path.relative_to(site.resolve()).as_posix())

@@ -10,12 +10,12 @@ from torchwheel.console import Progress
 from torchwheel.errors import UsageError
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.smoke import environment
-from torchwheel.smoke.importing import importable, imports, run
+from torchwheel.smoke.importing import import_names, run_python, try_imports
 from torchwheel.smoke.record import SmokeRecord, TestResult, dump_smoke
 from torchwheel.smoke.results import parse_junit, pytest_arguments, record_of, select_tests
 
-SAID = 30
-"""Lines of pytest's output shown when a run fails."""
+OUTPUT_LINES = 30
+"""Lines of pytest's output that are shown when a run fails."""
 
 
 def smoke(
@@ -37,50 +37,50 @@ def smoke(
     Args:
         wheel: The file to try.
         tests: The extension's folder of smoke tests; a copy of it is run.
-        torch: The torch release of the clean environment; none: as the wheel asks for it.
-        requires: What the tests need besides torch.
+        torch: The torch release of the clean environment; None for one that the wheel requires.
+        requires: Requirements of the tests besides torch.
         bundled: Wheels that are published with it and installed with it.
         here: Use the running interpreter and its torch, for a machine that is offline.
-        record: Where the JSON record goes.
-        junit: Where the JUnit file goes, if anywhere.
+        record: File for the JSON record.
+        junit: File for pytest's JUnit report, if wanted.
         cache: Folder of the cached environments.
-        progress: Where to say what is being done.
-        without_gpu: Files of the folder that are run where torch finds no GPU; none: all.
+        progress: Where to report.
+        without_gpu: Test files that run if torch finds no GPU; all if empty.
 
     Returns:
-        The record, as written; look at its `ok`.
+        The record; its `ok` is the verdict.
     """
     if not tests.is_dir():
         raise UsageError(f"a folder of smoke tests expected at {tests}, which is none")
     wheels = [read_wheel(path) for path in (wheel, *bundled)]
-    packages = [name for one in wheels for name in importable(one)]
+    packages = [name for installed in wheels for name in import_names(installed)]
     with tempfile.TemporaryDirectory(prefix="torchwheel-smoke-") as folder:
         temporary = Path(folder).resolve()
         if here:
             progress.step("smoke: installing the wheel for the running Python")
-            env = environment.here(wheels, importable(wheels[0]), temporary)
+            env = environment.running_environment(wheels, import_names(wheels[0]), temporary)
         else:
-            wanted = environment.pins(wheels, torch, requires)
-            base = environment.base(cache.resolve(), wanted, progress)
+            required = environment.base_requirements(wheels, torch, requires)
+            base = environment.base_environment(cache.resolve(), required, progress)
             progress.step("smoke: installing the wheel")
-            env = environment.clean(wheels, base, temporary)
+            env = environment.clean_environment(wheels, base, temporary)
         cwd = temporary / "run"
-        # Out of the tree, so that nothing of it can be imported by being near.
+        # The tests run outside the source tree, so that they cannot import from it.
         shutil.copytree(
             tests, cwd / tests.resolve().name, ignore=shutil.ignore_patterns("__pycache__")
         )
         (cwd / "pytest.ini").write_text("[pytest]\n")
         progress.step(f"smoke: importing {', '.join(packages)}")
-        machine, imported = imports(env, packages, cwd)
+        machine, imported = try_imports(env, packages, cwd)
         progress.step(f"smoke: running {tests.name}")
         names = select_tests(tests.resolve().name, () if machine.gpu else without_gpu)
-        results, status = _tests(env, cwd, names, junit, progress)
-    found = record_of(wheel, bundled, machine, imported, results, status)
-    files.write_text(record, dump_smoke(found))
-    return found
+        results, status = _run_tests(env, cwd, names, junit, progress)
+    smoke_record = record_of(wheel, bundled, machine, imported, results, status)
+    files.write_text(record, dump_smoke(smoke_record))
+    return smoke_record
 
 
-def _tests(
+def _run_tests(
     env: environment.Environment,
     cwd: Path,
     names: Sequence[str],
@@ -88,9 +88,9 @@ def _tests(
     progress: Progress,
 ) -> tuple[tuple[TestResult, ...], int]:
     report = cwd / "junit.xml"
-    done = run(env, pytest_arguments(report, *names), cwd)
+    done = run_python(env, pytest_arguments(report, *names), cwd)
     if done.status:
-        for line in (done.output + done.errors).splitlines()[-SAID:]:
+        for line in (done.output + done.errors).splitlines()[-OUTPUT_LINES:]:
             progress.say(line)
     if not report.is_file():
         return (), done.status

@@ -1,1 +1,1 @@
-"""Toolkits: compilers and headers, provisioned, pinned and verified before use."""
+"""Toolkits: compilers and headers that are pinned, provisioned and verified before use."""

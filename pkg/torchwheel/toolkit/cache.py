@@ -1,6 +1,6 @@
-"""The cache: where it is, and folders in it that are made once, whoever asks first.
+"""The path of the cache, and folders in it that one process makes and all use.
 
-Standard library only: the import of an extension asks where the cache is.
+Standard library only: the import of an extension asks for the path.
 """
 
 import os
@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 
 
 def cache_path() -> Path:
-    """Where the cache is: TORCHWHEEL_CACHE, else the user's cache folder. Nothing is made."""
-    named = os.environ.get("TORCHWHEEL_CACHE")
-    if named:
-        return Path(named).resolve()
+    """TORCHWHEEL_CACHE, else the user's cache folder; it is not created."""
+    if path := os.environ.get("TORCHWHEEL_CACHE"):
+        return Path(path).resolve()
     # By hand: platformdirs, which knows more systems than Linux, costs an import 2 ms.
     users = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if not users.is_absolute():
@@ -28,7 +27,7 @@ def cache_path() -> Path:
 
 
 def cache_folder() -> Path:
-    """The cache, made if need be; private to the user."""
+    """The cache's folder, created if it is missing; private to the user."""
     folder = cache_path()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder
@@ -37,14 +36,14 @@ def cache_folder() -> Path:
 def make_once(
     root: Path, make: Callable[[Path], None], progress: "Progress", *, doing: str, busy: str
 ) -> None:
-    """Have `make` fill `root` if it is not there; of processes that ask at once, one makes it.
+    """Let `make` fill the folder `root` if it is missing; of several processes one makes it.
 
     Args:
-        root: the folder; whole or absent.
-        make: fills the folder it is given, which then takes the place of `root`.
-        progress: where to say what is being done.
-        doing: what is said while it is made.
-        busy: what is said while another process makes it.
+        root: the folder; it is complete or absent.
+        make: fills the temporary folder it gets, which is then renamed to `root`.
+        progress: where to report.
+        doing: the step that is shown while it is made.
+        busy: the line that is shown while another process makes it.
     """
     root.parent.mkdir(parents=True, exist_ok=True)
     if root.exists():
@@ -54,5 +53,5 @@ def make_once(
         if not root.exists():
             remove_leftovers(root.parent, root.name)
             progress.step(doing)
-            with make_folder_atomically(root) as aside:
-                make(aside)
+            with make_folder_atomically(root) as temporary:
+                make(temporary)

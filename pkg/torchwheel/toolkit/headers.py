@@ -1,4 +1,4 @@
-"""torch's headers without torch: read out of its wheel, each checked against the lock.
+"""torch's headers without torch: files of its wheel, each checked against the lock.
 
 The headers of the x86_64 wheel serve every platform: aarch64's differ from them only in files that
 no binding includes (ATen/Config.h, sleef.h, caffe2/core/macros.h) and, up to torch 2.10, lack
@@ -21,20 +21,20 @@ from torchwheel.toolkit.lock import TORCH_PYTHON, TorchSource, torch_source
 from torchwheel.toolkit.remote import NoRangesError, RemoteArchive
 
 _INCLUDE = "torch/include/"
-# It says with which C++ ABI torch was built.
+# The file that names the C++ ABI of torch.
 _CONFIG = "torch/share/cmake/Torch/TorchConfig.cmake"
 
 
 def torch_headers(minor: str, cache: Path, progress: Progress) -> Path:
     """A folder with torch/include and TorchConfig.cmake of torch `minor`, e.g. "2.11".
 
-    They lie as in the wheel and are fetched if they are not in the cache.
+    They have the wheel's paths and are fetched unless the cache has them.
     """
     source = torch_source(minor)
     root = cache / "torch" / f"torch-{source.version}-{source.record_sha256[:16]}"
     make_once(
         root,
-        lambda aside: _fetch(source, aside),
+        lambda folder: _fetch_headers(source, folder),
         progress,
         doing=f"torch {source.version}: reading its headers",
         busy=f"torch {source.version}: another run reads its headers",
@@ -42,7 +42,7 @@ def torch_headers(minor: str, cache: Path, progress: Progress) -> Path:
     return root
 
 
-def _fetch(source: TorchSource, target: Path) -> None:
+def _fetch_headers(source: TorchSource, target: Path) -> None:
     file = find_files([f"torch=={source.version}"], source.platform, TORCH_PYTHON)[0]
     if file.sha256 != source.sha256:
         raise TorchwheelError(
@@ -51,15 +51,15 @@ def _fetch(source: TorchSource, target: Path) -> None:
         )
     try:
         archive = RemoteArchive(file.url)
-        names = _some(archive.members(_is_header), source)
+        names = _require_headers(archive.members(_is_header), source)
         archive.fetch(names)
-        extract([*names, _CONFIG], archive.read, source, target)
+        extract_verified([*names, _CONFIG], archive.read, source, target)
     except NoRangesError:
-        _fetch_whole(source, target)
+        _fetch_from_whole_wheel(source, target)
 
 
-def _fetch_whole(source: TorchSource, target: Path) -> None:
-    """The fallback: the whole wheel, with its hash."""
+def _fetch_from_whole_wheel(source: TorchSource, target: Path) -> None:
+    """Download the complete wheel by its hash: the fallback for a server without ranges."""
     with tempfile.TemporaryDirectory(dir=target) as folder:
         (wheel,) = download(
             {f"torch=={source.version}": source.sha256},
@@ -68,24 +68,24 @@ def _fetch_whole(source: TorchSource, target: Path) -> None:
             f"downloading torch {source.version} for its headers",
         )
         with zipfile.ZipFile(wheel) as archive:
-            names = _some(list(filter(_is_header, archive.namelist())), source)
-            extract([*names, _CONFIG], archive.read, source, target)
+            names = _require_headers(list(filter(_is_header, archive.namelist())), source)
+            extract_verified([*names, _CONFIG], archive.read, source, target)
 
 
 def _is_header(name: str) -> bool:
     return name.startswith(_INCLUDE) and not name.endswith("/")
 
 
-def _some(names: list[str], source: TorchSource) -> list[str]:
+def _require_headers(names: list[str], source: TorchSource) -> list[str]:
     if not names:
         raise TorchwheelError(f"torch {source.version}: its wheel holds no headers")
     return names
 
 
-def extract(
+def extract_verified(
     names: list[str], read: Callable[[str], bytes], source: TorchSource, target: Path
 ) -> None:
-    """Write `names` below `target`; each is checked against RECORD, and that against the lock."""
+    """Write `names` below `target`; check each against RECORD, and RECORD against the lock."""
     where = f"torch {source.version}"
     record = read(f"torch-{source.version}.dist-info/RECORD")
     if hashlib.sha256(record).hexdigest() != source.record_sha256:

@@ -1,4 +1,4 @@
-"""The C++ compiler of the host, and whether a toolkit takes it."""
+"""The C++ compiler of the host, and the check that a toolkit accepts it."""
 
 import dataclasses
 import os
@@ -13,7 +13,7 @@ from packaging.version import Version
 from torchwheel import process
 from torchwheel.errors import TorchwheelError
 
-# clang defines gcc's macros too, so it is looked for first.
+# clang defines gcc's macros too, so it comes first.
 _VERSION_MACROS = {
     "clang": ("__clang_major__", "__clang_minor__", "__clang_patchlevel__"),
     "gcc": ("__GNUC__", "__GNUC_MINOR__", "__GNUC_PATCHLEVEL__"),
@@ -33,9 +33,8 @@ def host_compiler(environ: Mapping[str, str] = os.environ) -> HostCompiler:
     """CXX, else g++, else c++, else clang++ on the PATH."""
     names = [environ["CXX"]] if environ.get("CXX") else ["g++", "c++", "clang++"]
     for name in names:
-        found = shutil.which(name, path=environ.get("PATH"))
-        if found:
-            return _identify(Path(found))
+        if path := shutil.which(name, path=environ.get("PATH")):
+            return _identify(Path(path))
     if environ.get("CXX"):
         raise TorchwheelError(f"CXX={environ['CXX']}: not found; name a C++ compiler that is there")
     raise TorchwheelError(
@@ -54,11 +53,11 @@ def _identify(path: Path) -> HostCompiler:
 
 
 def check_bounds(compiler: HostCompiler, bounds: Mapping[str, str], toolkit: str) -> None:
-    """Hold `compiler` against the toolkit's bounds, e.g. {"gcc": ">=6,<16"}."""
+    """Refuse a compiler outside the toolkit's bounds, e.g. {"gcc": ">=6,<16"}."""
     bound = bounds.get(compiler.family)
     if bound is None or Version(compiler.version) not in SpecifierSet(bound):
-        wanted = " or ".join(f"{family} {spec}" for family, spec in bounds.items())
+        accepted = " or ".join(f"{family} {spec}" for family, spec in bounds.items())
         raise TorchwheelError(
-            f"{compiler.path} is {compiler.family} {compiler.version}; {toolkit} takes {wanted}: "
+            f"{compiler.path} is {compiler.family} {compiler.version}; {toolkit} takes {accepted}: "
             "set CXX to such a compiler"
         )

@@ -1,4 +1,4 @@
-"""Asks pip where a file is and what it hashes to: its indexes, proxies and CAs serve us too."""
+"""Files of the package index, found and downloaded by pip with its indexes, proxies and CAs."""
 
 import dataclasses
 import json
@@ -19,7 +19,7 @@ _LEGACY = ("manylinux1", "manylinux2010", "manylinux2014")
 
 @dataclasses.dataclass(frozen=True)
 class IndexedFile:
-    """One file of an index: the release it belongs to, its address and its hash."""
+    """One file of an index: its project and release, its address and its hash."""
 
     project: str
     version: str
@@ -28,14 +28,14 @@ class IndexedFile:
 
 
 def platform_tags(platform: str) -> list[str]:
-    """Every manylinux tag of `platform` ("linux_x86_64") that pip should accept."""
+    """The manylinux tags of `platform` ("linux_x86_64") that pip is to accept."""
     machine = platform.removeprefix("linux_")
     tags = [f"manylinux_2_{minor}_{machine}" for minor in reversed(_GLIBC_MINORS)]
     return [*tags, *(f"{name}_{machine}" for name in _LEGACY)]
 
 
 def target_options(platform: str, python: str | None = None) -> list[str]:
-    """Pip's options for binary files of another platform (and Python) than the running one."""
+    """Pip's options for binary files of another platform, and of another Python if given."""
     options = ["--no-deps", "--only-binary=:all:"]
     for tag in platform_tags(platform):
         options += ["--platform", tag]
@@ -43,7 +43,7 @@ def target_options(platform: str, python: str | None = None) -> list[str]:
 
 
 def ca_bundle(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The certificates that pip was told to trust, if it was told."""
+    """The file of certificates that pip's variables name, if any."""
     for name in ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
         if environ.get(name):
             return Path(environ[name])
@@ -58,7 +58,7 @@ def requirement_lines(pins: Mapping[str, str]) -> str:
 def download(
     pins: Mapping[str, str], folder: Path, options: Sequence[str], doing: str
 ) -> list[Path]:
-    """Bring pinned requirements, each with the sha256 of its file, into `folder`."""
+    """Download pinned requirements, each with the sha256 of its file, into `folder`."""
     requirements = folder / "requirements.txt"
     requirements.write_text(requirement_lines(pins))
     run_pip(
@@ -68,7 +68,7 @@ def download(
         advice=_ADVICE,
     )
     wheels = sorted(folder.glob("*.whl"))
-    # pip has checked the hashes; a disk that lies is caught here.
+    # pip has checked the hashes; this catches a faulty disk.
     if {sha256(wheel) for wheel in wheels} != set(pins.values()):
         raise TorchwheelError(f"{doing}: the files are not those of the lock")
     return wheels

@@ -1,4 +1,4 @@
-"""The lock: every component of a toolkit pinned to one release, with the hash of each file.
+"""The toolkit lock: each component pinned to a release, with the hash of each file.
 
 `python -m torchwheel.toolkit.lock 13.0 13.2` renews the CUDA releases named;
 `python -m torchwheel.toolkit.lock --torch 2.11.0` the header source of a torch release.
@@ -14,7 +14,7 @@ from typing import Any
 from torchwheel.data import FOLDER, read
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import write_text
-from torchwheel.toolkit.index import IndexedFile, find_files
+from torchwheel.toolkit.index import find_files
 from torchwheel.toolkit.remote import RemoteArchive
 
 FILE = "toolkits.lock.json"
@@ -22,7 +22,7 @@ PLATFORMS = ("linux_x86_64", "linux_aarch64")
 # These three are one compiler: left unpinned, nvvm resolves to a newer major and ptxas
 # stops with "Unsupported .version".
 ONE_RELEASE = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm")
-BESIDE = ("nvidia-cuda-runtime", "nvidia-cuda-cccl")
+OTHER_PARTS = ("nvidia-cuda-runtime", "nvidia-cuda-cccl")
 TORCH_PYTHON = "3.12"
 
 
@@ -37,7 +37,7 @@ class Component:
 
 @dataclasses.dataclass(frozen=True)
 class TorchSource:
-    """The wheel whose headers serve a torch release; `record_sha256` pins its RECORD file."""
+    """The wheel that gives the headers of a torch release; `record_sha256` pins its RECORD."""
 
     version: str
     platform: str
@@ -45,19 +45,19 @@ class TorchSource:
     record_sha256: str
 
 
-def _data() -> dict[str, Any]:
+def _read_lock() -> dict[str, Any]:
     data: dict[str, Any] = read(FILE)
     return data
 
 
-def locked() -> tuple[str, ...]:
+def locked_releases() -> tuple[str, ...]:
     """The CUDA releases that are pinned, e.g. ("13.0", …)."""
-    return tuple(_data()["cuda"])
+    return tuple(_read_lock()["cuda"])
 
 
 def components(version: str) -> tuple[Component, ...]:
     """The pinned components of CUDA `version`, e.g. "13.0"."""
-    known = _data()["cuda"]
+    known = _read_lock()["cuda"]
     if version not in known:
         raise UsageError(
             f"CUDA {version} is not in the toolkit lock (it has {', '.join(known)}): "
@@ -66,14 +66,14 @@ def components(version: str) -> tuple[Component, ...]:
     return tuple(Component(**entry) for entry in known[version])
 
 
-def pins(components: Iterable[Component], platform: str) -> dict[str, str]:
+def pinned_requirements(components: Iterable[Component], platform: str) -> dict[str, str]:
     """The components as pinned requirements, each with the sha256 of its file."""
     return {f"{c.project}=={c.version}": c.sha256[platform] for c in components}
 
 
 def torch_source(minor: str) -> TorchSource:
     """The header source of torch `minor`, e.g. "2.11"."""
-    known = _data()["torch"]
+    known = _read_lock()["torch"]
     if minor not in known:
         raise UsageError(
             f"torch {minor} has no header source in the toolkit lock (it has {', '.join(known)}): "
@@ -83,22 +83,22 @@ def torch_source(minor: str) -> TorchSource:
 
 
 def _lock_cuda(version: str) -> list[Component]:
-    def one(requirement: str, platform: str) -> IndexedFile:
-        return find_files([requirement], platform)[0]
-
-    nvcc = one(f"{ONE_RELEASE[0]}=={version}.*", PLATFORMS[0])
-    pins = [f"{project}=={nvcc.version}" for project in ONE_RELEASE]
-    pins += [f"{project}=={version}.*" for project in BESIDE]
-    found = {platform: {f.project: f for f in find_files(pins, platform)} for platform in PLATFORMS}
-    first = found[PLATFORMS[0]]
+    nvcc = find_files([f"{ONE_RELEASE[0]}=={version}.*"], PLATFORMS[0])[0]
+    requirements = [f"{project}=={nvcc.version}" for project in ONE_RELEASE]
+    requirements += [f"{project}=={version}.*" for project in OTHER_PARTS]
+    files = {
+        platform: {f.project: f for f in find_files(requirements, platform)}
+        for platform in PLATFORMS
+    }
+    first = files[PLATFORMS[0]]
     for project, file in first.items():
         for platform in PLATFORMS:
-            if found[platform][project].version != file.version:
+            if files[platform][project].version != file.version:
                 raise TorchwheelError(
                     f"{project}: {platform} has another release than {file.version}"
                 )
     return [
-        Component(name, file.version, {p: found[p][name].sha256 for p in PLATFORMS})
+        Component(name, file.version, {p: files[p][name].sha256 for p in PLATFORMS})
         for name, file in first.items()
     ]
 
@@ -118,7 +118,7 @@ def main(argv: list[str] | None = None) -> None:
         "--torch", action="append", default=[], help='torch releases, e.g. "2.11.0"'
     )
     options = parser.parse_args(argv)
-    data = _data()
+    data = _read_lock()
     for version in options.cuda:
         data["cuda"][version] = [dataclasses.asdict(c) for c in _lock_cuda(version)]
     for version in options.torch:

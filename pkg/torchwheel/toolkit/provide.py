@@ -1,4 +1,4 @@
-"""From what the matrix asks for to a verified toolkit, from PyPI or the system."""
+"""Provides the toolkit that the matrix names, from PyPI or the system, and verifies it."""
 
 import hashlib
 import json
@@ -18,15 +18,15 @@ from torchwheel.matrix.sections import Toolkit
 from torchwheel.toolkit.cache import make_once
 from torchwheel.toolkit.host import HostCompiler, check_bounds
 from torchwheel.toolkit.index import download, target_options
-from torchwheel.toolkit.lock import Component, components, pins
-from torchwheel.toolkit.verify import agreed_release, probe
+from torchwheel.toolkit.lock import Component, components, pinned_requirements
+from torchwheel.toolkit.verify import agreed_release, compile_probe
 
-# Where the wheels put the toolkit's root.
+# The toolkit's root in the wheels.
 _PREFIX = "nvidia/cu{major}/"
 
 
 def pypi_identity(pinned: Sequence[Component], platform: str) -> str:
-    """Names an exact set of components by the hashes of its files."""
+    """Hash of a set of components, made of the hashes of their files."""
     text = "\n".join(sorted(f"{c.project} {c.version} {c.sha256[platform]}" for c in pinned))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -34,13 +34,13 @@ def pypi_identity(pinned: Sequence[Component], platform: str) -> str:
 def provision_pypi(
     version: str, platform: str, cache: Path, progress: Progress
 ) -> tuple[Path, str]:
-    """The folder of CUDA `version` for `platform`, and its identity; made if it is not there."""
+    """The folder of CUDA `version` for `platform`, made if it is missing; and its identity."""
     pinned = components(version)
     name = pypi_identity(pinned, platform)
     root = cache / "toolkits" / f"cuda-{version}-{platform}-{name}"
     make_once(
         root,
-        lambda aside: _assemble(pinned, version, platform, aside),
+        lambda folder: _assemble(pinned, version, platform, folder),
         progress,
         doing=f"CUDA {version}: downloading {len(pinned)} components",
         busy=f"CUDA {version}: another run provisions it",
@@ -52,9 +52,9 @@ def _assemble(pinned: Sequence[Component], version: str, platform: str, root: Pa
     with tempfile.TemporaryDirectory(dir=root) as folder:
         doing = "downloading the CUDA toolkit"
         options = target_options(platform)
-        for wheel in download(pins(pinned, platform), Path(folder), options, doing):
+        for wheel in download(pinned_requirements(pinned, platform), Path(folder), options, doing):
             _unpack(wheel, _PREFIX.format(major=version.partition(".")[0]), root)
-    _complete(root)
+    _add_links(root)
 
 
 def _unpack(wheel: Path, prefix: str, root: Path) -> None:
@@ -71,29 +71,29 @@ def _unpack(wheel: Path, prefix: str, root: Path) -> None:
                 target.chmod(0o755)
 
 
-def _complete(root: Path) -> None:
-    """Add what the wheels leave out and tools expect."""
+def _add_links(root: Path) -> None:
+    """Add the links that tools expect and the wheels lack."""
     (root / "lib64").symlink_to("lib")
-    name_plainly(root / "lib")
+    link_plain_names(root / "lib")
 
 
-def name_plainly(folder: Path) -> None:
-    """Give each library the name that a linker looks for: libcudart.so beside libcudart.so.13."""
+def link_plain_names(folder: Path) -> None:
+    """Link each library under the linker's name for it: libcudart.so to libcudart.so.13."""
     for library in sorted(folder.glob("lib*.so.*")):
         plain = library.with_name(library.name.partition(".so")[0] + ".so")
         if not plain.exists():
             plain.symlink_to(library.name)
 
 
-_USUAL = Path("/usr/local/cuda")
+_DEFAULT_ROOT = Path("/usr/local/cuda")
 
 
 def locate_system(environ: Mapping[str, str] = os.environ) -> tuple[Path, str]:
-    """The toolkit's folder and identity: CUDA_HOME, else nvcc on the PATH, else the usual place."""
+    """The toolkit's folder and identity: CUDA_HOME, else nvcc's on the PATH, else the default."""
     for where, root in (
         ("CUDA_HOME", Path(environ["CUDA_HOME"]) if environ.get("CUDA_HOME") else None),
-        ("nvcc on the PATH", _from_path(environ)),
-        (str(_USUAL), _USUAL),
+        ("nvcc on the PATH", _nvcc_root(environ)),
+        (str(_DEFAULT_ROOT), _DEFAULT_ROOT),
     ):
         if root is None:
             continue
@@ -103,14 +103,14 @@ def locate_system(environ: Mapping[str, str] = os.environ) -> tuple[Path, str]:
         if where == "CUDA_HOME":
             raise TorchwheelError(f"CUDA_HOME={root}: has no bin/nvcc; point it at a CUDA toolkit")
     raise TorchwheelError(
-        f"no CUDA toolkit here (no CUDA_HOME, no nvcc on the PATH, no {_USUAL}/bin/nvcc): "
+        f"no CUDA toolkit here (no CUDA_HOME, no nvcc on the PATH, no {_DEFAULT_ROOT}/bin/nvcc): "
         "set CUDA_HOME, or use `source: pypi` in matrix.yaml"
     )
 
 
-def _from_path(environ: Mapping[str, str]) -> Path | None:
-    found = shutil.which("nvcc", path=environ.get("PATH"))
-    return Path(found).resolve().parent.parent if found else None
+def _nvcc_root(environ: Mapping[str, str]) -> Path | None:
+    nvcc = shutil.which("nvcc", path=environ.get("PATH"))
+    return Path(nvcc).resolve().parent.parent if nvcc else None
 
 
 def _identity(nvcc: Path) -> str:
@@ -121,31 +121,33 @@ def _identity(nvcc: Path) -> str:
 
 
 def provide(
-    wanted: Toolkit,
+    toolkit: Toolkit,
     archs: Sequence[Arch],
     platform: str,
     host: HostCompiler,
     cache: Path,
     progress: Progress,
 ) -> Path:
-    """The toolkit's folder, provisioned or found, and verified for `archs` and `host` once."""
-    if wanted.backend != "cuda":
-        raise UsageError(f"toolkit {wanted.name}: {wanted.backend} is built in a container only")
-    check_bounds(host, wanted.host_compiler.model_dump(exclude_none=True), f"CUDA {wanted.version}")
-    if wanted.source == "pypi":
-        root, identity = provision_pypi(wanted.version, platform, cache, progress)
-    elif wanted.source == "system":
+    """The toolkit's folder, provisioned or the system's, verified once for `archs` and `host`."""
+    if toolkit.backend != "cuda":
+        raise UsageError(f"toolkit {toolkit.name}: {toolkit.backend} is built in a container only")
+    check_bounds(
+        host, toolkit.host_compiler.model_dump(exclude_none=True), f"CUDA {toolkit.version}"
+    )
+    if toolkit.source == "pypi":
+        root, identity = provision_pypi(toolkit.version, platform, cache, progress)
+    elif toolkit.source == "system":
         root, identity = locate_system()
     else:
         raise UsageError(
-            f"toolkit {wanted.name}: source {wanted.source!r} is built in a container only"
+            f"toolkit {toolkit.name}: source {toolkit.source!r} is built in a container only"
         )
-    facts = [identity, wanted.version, *map(str, archs), str(host.path), host.version]
+    facts = [identity, toolkit.version, *map(str, archs), str(host.path), host.version]
     key = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
     marker = cache / "verified" / f"{key}.json"
     if not marker.exists():
-        progress.step(f"{wanted.name}: verifying, a probe kernel for {arch_list(archs)}")
-        release = agreed_release(root, wanted.version)
-        probe(root, archs, str(host.path))
+        progress.step(f"{toolkit.name}: verifying, a probe kernel for {arch_list(archs)}")
+        release = agreed_release(root, toolkit.version)
+        compile_probe(root, archs, str(host.path))
         write_text(marker, json.dumps({"release": release, "facts": facts}) + "\n")
     return root

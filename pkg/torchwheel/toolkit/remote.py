@@ -1,7 +1,7 @@
-"""Reads members of a zip file that lies on a server, by HTTP ranges.
+"""Reads members of a zip file on a server by HTTP ranges.
 
-Only the central directory and the bytes asked for travel: a torch wheel is 500 MB, its
-headers are 10 MB and lie together. The bytes land in a sparse file that zipfile reads.
+Only the central directory and the members are transferred: a torch wheel has 500 MB, its headers
+have 10 MB and lie together. The bytes are put into a sparse file, which zipfile reads.
 """
 
 import http.client
@@ -22,16 +22,16 @@ _TIMEOUT = 60
 
 
 class NoRangesError(TorchwheelError):
-    """The server does not answer range requests: take the whole file instead."""
+    """The server does not answer range requests; the caller must download the whole file."""
 
 
 def _context() -> ssl.SSLContext:
-    """Trust what pip was told to trust."""
+    """Trust the certificates that pip trusts."""
     return ssl.create_default_context(cafile=ca_bundle())
 
 
 class RemoteArchive:
-    """A zip file behind `url`, of which only what is read is fetched."""
+    """A zip file at `url`; only the members that are read are fetched."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -50,12 +50,12 @@ class RemoteArchive:
         """The file's name."""
         return self.url.rsplit("/", 1)[-1]
 
-    def members(self, wanted: Callable[[str], bool]) -> list[str]:
-        """Names of the members, folders left out, for which `wanted` holds."""
-        return [n for n in self._zip.namelist() if wanted(n) and not n.endswith("/")]
+    def members(self, accept: Callable[[str], bool]) -> list[str]:
+        """Names of the members that `accept` accepts, without folders."""
+        return [n for n in self._zip.namelist() if accept(n) and not n.endswith("/")]
 
     def fetch(self, names: Iterable[str]) -> None:
-        """Bring the bytes of `names`, in one request from the first to the last of them."""
+        """Fetch the members `names` with one request, from the first of them to the last."""
         infos = [self._zip.getinfo(name) for name in names]
         first = min(info.header_offset for info in infos)
         last = max(
@@ -65,7 +65,7 @@ class RemoteArchive:
         self._put(first, data)
 
     def read(self, name: str) -> bytes:
-        """One member's bytes, fetched if need be; zipfile checks the CRC."""
+        """The bytes of a member, fetched if necessary; zipfile checks the CRC."""
         if name not in self._zip.NameToInfo:
             raise TorchwheelError(f"{self.name}: {name} is missing")
         try:
@@ -79,7 +79,7 @@ class RemoteArchive:
         self._file.write(data)
 
     def _get(self, span: str) -> tuple[bytes, int]:
-        """The bytes of `span` and the whole file's size."""
+        """The bytes of `span`, and the size of the whole file."""
         request = urllib.request.Request(self.url, headers={"Range": span})  # noqa: S310 - from pip
         try:
             with urllib.request.urlopen(  # noqa: S310

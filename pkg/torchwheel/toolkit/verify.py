@@ -1,4 +1,4 @@
-"""Proof that a toolkit is one compiler and makes code for every arch asked for."""
+"""Checks that the parts of a toolkit are one release and compile for every arch."""
 
 import re
 import tempfile
@@ -23,8 +23,8 @@ int main() { return CUDART_VERSION == 0; }
 """
 
 
-def _output(command: Sequence[str]) -> str:
-    """What a tool of the toolkit prints; a tool that does not start is one line."""
+def _tool_output(command: Sequence[str]) -> str:
+    """The output of a tool of the toolkit; a failure is one line."""
     done = process.run(command)
     if done.status:
         why = done.reason(_ERROR, first=True, otherwise="failed")
@@ -32,12 +32,12 @@ def _output(command: Sequence[str]) -> str:
     return done.output + done.errors
 
 
-def _release(tool: Path) -> str:
-    """The release a tool prints of itself, e.g. "13.0.88"."""
-    found = re.search(r"\bV(\d+\.\d+\.\d+)", _output([str(tool), "--version"]))
-    if not found:
+def _tool_release(tool: Path) -> str:
+    """The release that a tool prints for --version, e.g. "13.0.88"."""
+    match = re.search(r"\bV(\d+\.\d+\.\d+)", _tool_output([str(tool), "--version"]))
+    if not match:
         raise TorchwheelError(f"{tool}: prints no release for --version")
-    return found[1]
+    return match[1]
 
 
 def _cudart_version(root: Path) -> str:
@@ -47,40 +47,40 @@ def _cudart_version(root: Path) -> str:
         text = header.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise TorchwheelError(f"{header}: {error.strerror}") from error
-    found = re.search(r"#define\s+CUDART_VERSION\s+(\d+)", text)
-    if not found:
+    match = re.search(r"#define\s+CUDART_VERSION\s+(\d+)", text)
+    if not match:
         raise TorchwheelError(f"{header}: defines no CUDART_VERSION")
-    number = int(found[1])
+    number = int(match[1])
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def agreed_release(root: Path, version: str) -> str:
-    """Nvcc's release, after nvcc, ptxas and cudart were found to be of CUDA `version`."""
-    releases = {tool: _release(root / "bin" / tool) for tool in ("nvcc", "ptxas")}
+    """The release of nvcc; nvcc, ptxas and cudart must all be of CUDA `version`."""
+    releases = {tool: _tool_release(root / "bin" / tool) for tool in ("nvcc", "ptxas")}
     if len(set(releases.values())) > 1:
         named = ", ".join(f"{tool} {release}" for tool, release in releases.items())
         raise TorchwheelError(
             f"{root}: a mixed toolkit: {named}; every component must be one release"
         )
     release = releases["nvcc"]
-    for name, found in (
+    for name, version_ in (
         ("nvcc", ".".join(release.split(".")[:2])),
         ("cudart", _cudart_version(root)),
     ):
-        if found != version:
-            raise TorchwheelError(f"{root}: {name} is of CUDA {found}; {version} was asked for")
+        if version_ != version:
+            raise TorchwheelError(f"{root}: {name} is of CUDA {version_}; {version} was asked for")
     return release
 
 
-def probe(root: Path, archs: Sequence[Arch], host: str) -> None:
-    """Compile and link a kernel for every arch: cicc, ptxas, crt, cudart and `host` in one go."""
+def compile_probe(root: Path, archs: Sequence[Arch], host: str) -> None:
+    """Compile and link a kernel for every arch; this runs cicc, ptxas, cudart and `host`."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "probe.cu"
         source.write_text(_PROBE, encoding="utf-8")
         flags = [flag for arch in archs for flag in gencode(arch)]
         output = source.with_suffix("")
         try:
-            _output(
+            _tool_output(
                 [str(root / "bin" / "nvcc"), "-std=c++17", "-ccbin", host, "--threads=0", *flags]
                 + [str(source), "-o", str(output), "-cudart=static"]
             )

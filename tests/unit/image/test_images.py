@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 
 from torchwheel.errors import UsageError
-from torchwheel.image.recipes import Base, Image, digest, image_of, python_of, reference
+from torchwheel.image.recipes import (
+    BaseImage,
+    Image,
+    image_digest,
+    image_of,
+    image_reference,
+    python_of,
+)
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import resolve
 
@@ -22,22 +29,24 @@ def variant(matrix, name):
 
 
 def image(**changes):
-    made = Image("a", "FROM x", {"ARG": "1"}, {"file": "text"}, {"BASE_IMAGE": Base("bullseye")})
+    made = Image(
+        "a", "FROM x", {"ARG": "1"}, {"file": "text"}, {"BASE_IMAGE": BaseImage("bullseye")}
+    )
     return dataclasses.replace(made, **changes)
 
 
 def test_the_digest_changes_with_everything_that_decides_the_image():
-    same = digest(image(), {"BASE_IMAGE": "id"})
-    assert digest(image(), {"BASE_IMAGE": "id"}) == same
+    same = image_digest(image(), {"BASE_IMAGE": "id"})
+    assert image_digest(image(), {"BASE_IMAGE": "id"}) == same
     others = [
-        digest(image(recipe="FROM y"), {"BASE_IMAGE": "id"}),
-        digest(image(args={"ARG": "2"}), {"BASE_IMAGE": "id"}),
-        digest(image(files={"file": "other"}), {"BASE_IMAGE": "id"}),
-        digest(image(files={"filet": "ext"}), {"BASE_IMAGE": "id"}),
-        digest(image(), {"BASE_IMAGE": "another id"}),
+        image_digest(image(recipe="FROM y"), {"BASE_IMAGE": "id"}),
+        image_digest(image(args={"ARG": "2"}), {"BASE_IMAGE": "id"}),
+        image_digest(image(files={"file": "other"}), {"BASE_IMAGE": "id"}),
+        image_digest(image(files={"filet": "ext"}), {"BASE_IMAGE": "id"}),
+        image_digest(image(), {"BASE_IMAGE": "another id"}),
     ]
     assert len({same, *others}) == 6
-    assert reference(image(), same) == f"localhost/torchwheel/a:{same[:16]}"
+    assert image_reference(image(), same) == f"localhost/torchwheel/a:{same[:16]}"
 
 
 def test_variants_of_one_toolkit_and_python_share_an_image(matrix):
@@ -55,11 +64,11 @@ def test_variants_of_one_toolkit_and_python_share_an_image(matrix):
 def test_compilers_are_the_same_whatever_the_python(matrix):
     made = image_of(matrix, variant(matrix, "cu124-torch2.6-cp312"), ROOT, "x86_64")
     needs = dict.fromkeys(made.needs, "same")
-    compilers = digest(made, needs, made.beside)
+    compilers = image_digest(made, needs, made.beside)
     other = dataclasses.replace(made, files={**made.files, "requirements.txt": "another"})
-    assert digest(other, {**needs, "PYTHON_IMAGE": "another"}, made.beside) == compilers
-    assert digest(made, {**needs, "BASE_IMAGE": "another"}, made.beside) != compilers
-    assert digest(made, {**needs, "PYTHON_IMAGE": "another"}) != digest(made, needs)
+    assert image_digest(other, {**needs, "PYTHON_IMAGE": "another"}, made.beside) == compilers
+    assert image_digest(made, {**needs, "BASE_IMAGE": "another"}, made.beside) != compilers
+    assert image_digest(made, {**needs, "PYTHON_IMAGE": "another"}) != image_digest(made, needs)
 
 
 def test_the_toolkit_in_an_image_is_pinned_by_hash(matrix):
@@ -69,7 +78,7 @@ def test_the_toolkit_in_an_image_is_pinned_by_hash(matrix):
     assert all("--hash=sha256:" in pin for pin in pins)
     assert "TOOLKIT_IMAGE" not in made.needs
     lifted = image_of(matrix, variant(matrix, "cu124-stable"), ROOT, "x86_64")
-    assert lifted.needs["TOOLKIT_IMAGE"] == Base("trixie")
+    assert lifted.needs["TOOLKIT_IMAGE"] == BaseImage("trixie")
     assert "nvidia-cuda-toolkit" in lifted.args["PACKAGES"]
 
 

@@ -134,7 +134,7 @@ def test_what_is_wrong_counts_as_absent_is_removed_and_built_again(folder, libra
     assert found.problem.endswith("; removed")
     assert "\n" not in found.problem
     assert find_library(folder, KEY) == CachedLibrary(), "it says so once"
-    assert not [path for path in folder.rglob("*") if ".aside" in path.name]
+    assert not [path for path in folder.rglob("*") if ".temporary" in path.name]
     builds = Builds()
     assert make_library(folder, wanted(), builds, Told()) == library
     assert builds.count == 1

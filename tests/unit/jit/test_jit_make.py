@@ -210,7 +210,7 @@ def test_an_earlier_failure_is_no_reason_for_who_waits_for_a_build_that_was_stop
 
 
 def test_what_killed_builds_left_makes_room_before_the_next_one(folder, library):
-    left = library.parents[1] / ".x.abc.aside"
+    left = library.parents[1] / ".x.abc.temporary"
     left.mkdir()
 
     def build(work):

@@ -81,8 +81,8 @@ def test_what_is_corrupt_goes_where_that_is_asked_for(folder, libraries):
 
 
 def test_nothing_at_all_is_left_of_what_is_gone(folder, libraries):
-    (folder / ".left.abc.aside").mkdir()
-    (libraries[0].parents[1] / ".left.abc.aside").touch()
+    (folder / ".left.abc.temporary").mkdir()
+    (libraries[0].parents[1] / ".left.abc.temporary").touch()
     prune_cache(folder, 0)
     assert list(folder.iterdir()) == []
 

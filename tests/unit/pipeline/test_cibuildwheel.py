@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchwheel.console import Quiet
-from torchwheel.image.build import Built
+from torchwheel.image.build import BuiltImage
 from torchwheel.image.engine import Engine
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import resolve
@@ -30,7 +30,7 @@ def options_for(name, tmp_path, monkeypatch, environ=None, user=0, room=1 << 40)
     disk = type("Disk", (), {"free": room})
     monkeypatch.setattr(cibuildwheel.shutil, "disk_usage", lambda _: disk)
     variant = next(one for one in resolve(matrix) if one.id == name)
-    image = Built("localhost/torchwheel/image:0123", "0123", "4567")
+    image = BuiltImage("localhost/torchwheel/image:0123", "0123", "4567")
     return cibuildwheel.options_of(
         run, variant, "podman", image, tmp_path / "cache" / "torch", environ or {}
     )

@@ -8,7 +8,7 @@ from torchwheel.check.gates import GATES
 from torchwheel.files import sha256, sha256_by_name
 from torchwheel.pipeline import records as build_record
 from torchwheel.smoke import record as smoke_record
-from torchwheel.smoke.record import GpuRecord, Imported, MachineRecord, TestResult
+from torchwheel.smoke.record import GpuRecord, ImportRecord, MachineRecord, TestResult
 from torchwheel.smoke.requirements import BUNDLED_FOLDER
 
 TAG = "py3-none-manylinux_2_28_x86_64"
@@ -44,7 +44,7 @@ def smoke_of(
     wheel: Path, machine: MachineRecord = CPU, **changes: object
 ) -> smoke_record.SmokeRecord:
     """A green smoke record of a wheel and its bundled packages."""
-    imported = (Imported("demo", "demo/__init__.py"),)
+    imported = (ImportRecord("demo", "demo/__init__.py"),)
     tests = (TestResult("test_a", "passed", 0.5), TestResult("test_b", "skipped", 0.0, "slow"))
     verdict, why = smoke_record.judge_smoke(machine, imported, tests, 0)
     size, date = wheel.stat().st_size, "2026-11-20T00:00:00+00:00"

@@ -2,7 +2,7 @@ import pytest
 
 from torchwheel.console import Quiet
 from torchwheel.errors import UsageError
-from torchwheel.smoke.compat import Row, compat, compat_text
+from torchwheel.smoke.compat import CompatRow, compat, compat_text
 from wheelmaker import make_wheel
 
 
@@ -21,6 +21,6 @@ def test_a_wheel_that_goes_with_none_is_a_wrong_call(tmp_path):
 
 
 def test_a_torch_that_cannot_be_had_is_a_row():
-    row = Row("2.99.0", error="cannot install torch==2.99.0")
+    row = CompatRow("2.99.0", error="cannot install torch==2.99.0")
     assert not row.ok
     assert "2.99.0" in compat_text([row]).splitlines()[1]

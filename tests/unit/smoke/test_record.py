@@ -12,10 +12,10 @@ from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.smoke import requirements
 from torchwheel.smoke import results as results_
-from torchwheel.smoke.environment import pins, usual_torch
+from torchwheel.smoke.environment import base_requirements, default_torch
 from torchwheel.smoke.record import (
     GpuRecord,
-    Imported,
+    ImportRecord,
     MachineRecord,
     SmokeRecord,
     TestResult,
@@ -27,7 +27,7 @@ from wheelmaker import make_wheel
 
 MACHINE = MachineRecord("3.11.7", "linux_x86_64", "2.36", "2.13.0", None, None, None)
 GPU = dataclasses.replace(MACHINE, gpu=GpuRecord("NVIDIA H200", "9.0", "580.1"))
-GOOD = (Imported("demo", "demo/__init__.py"),)
+GOOD = (ImportRecord("demo", "demo/__init__.py"),)
 TESTS = (TestResult("test_a", "passed", 0.1), TestResult("test_b", "skipped", 0.0, "no GPU"))
 
 
@@ -50,11 +50,11 @@ def test_verdicts_of_a_good_run() -> None:
         (GOOD, TESTS, 3, "pytest exit status 3"),
         (GOOD, TESTS, -11, "pytest exit status -11"),
         (GOOD, TESTS[1:], 0, "none of 1 tests ran: test_b skipped: no GPU"),
-        ((*GOOD, Imported("x", None, "OSError: no")), TESTS, 0, "import x: OSError: no"),
+        ((*GOOD, ImportRecord("x", None, "OSError: no")), TESTS, 0, "import x: OSError: no"),
     ],
 )
 def test_verdicts_of_a_bad_run(
-    imported: tuple[Imported, ...], tests: tuple[TestResult, ...], status: int, why: str
+    imported: tuple[ImportRecord, ...], tests: tuple[TestResult, ...], status: int, why: str
 ) -> None:
     verdict, said = judge_smoke(GPU, imported, tests, status)
     assert verdict == "failed"
@@ -116,16 +116,16 @@ def test_any_text_is_results_or_an_error(text: str) -> None:
 
 def test_what_the_base_holds(tmp_path: Path) -> None:
     wheel = read_wheel(make_wheel(tmp_path, requires=("torch>=2.6", "x>=1", "y; extra == 'z'")))
-    assert pins([wheel], "2.13.0", ["pytest>=8", "numpy"]) == (
+    assert base_requirements([wheel], "2.13.0", ["pytest>=8", "numpy"]) == (
         *("numpy", "pytest>=8", "torch==2.13.0", "x>=1"),
     )
-    assert pins([wheel], None, []) == ("pytest", "torch>=2.6", "x>=1")
+    assert base_requirements([wheel], None, []) == ("pytest", "torch>=2.6", "x>=1")
 
 
 def test_the_base_holds_what_bundled_require_but_not_them(tmp_path: Path) -> None:
     wheel = read_wheel(make_wheel(tmp_path, requires=("torch>=2.6", "helper_one>=1")))
     helper = make_wheel(tmp_path, name="helper_one", requires=("rich>=13", "torch>=2.9"))
-    assert pins([wheel, read_wheel(helper)], None, []) == (
+    assert base_requirements([wheel, read_wheel(helper)], None, []) == (
         *("pytest", "rich>=13", "torch>=2.6", "torch>=2.9"),
     )
 
@@ -136,11 +136,11 @@ def test_the_base_holds_what_bundled_require_but_not_them(tmp_path: Path) -> Non
 def test_a_wheel_for_another_torch_gets_the_one_it_asks_for(
     tmp_path: Path, asked: str, torch: str | None
 ) -> None:
-    assert usual_torch(read_wheel(make_wheel(tmp_path, requires=[asked])), "2.13.0") == torch
+    assert default_torch(read_wheel(make_wheel(tmp_path, requires=[asked])), "2.13.0") == torch
 
 
 def installed(monkeypatch: pytest.MonkeyPatch, **versions: str) -> None:
-    monkeypatch.setattr(requirements, "_version", versions.get)
+    monkeypatch.setattr(requirements, "_installed_version", versions.get)
 
 
 @pytest.mark.parametrize(

@@ -8,18 +8,18 @@ from torchwheel.console import Quiet
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.pip import pip_reason
 from torchwheel.toolkit import headers, index, lock
-from torchwheel.toolkit.headers import extract
+from torchwheel.toolkit.headers import extract_verified
 from torchwheel.toolkit.host import HostCompiler, check_bounds
 from torchwheel.toolkit.index import IndexedFile
 from torchwheel.toolkit.provide import pypi_identity
 
-CUDA = sorted(lock._data()["cuda"])
+CUDA = sorted(lock._read_lock()["cuda"])
 
 
 @pytest.mark.parametrize("version", CUDA)
 def test_every_component_is_of_one_release_with_hashes_for_every_platform(version):
     pinned = {c.project: c for c in lock.components(version)}
-    assert set(pinned) == {*lock.ONE_RELEASE, *lock.BESIDE}
+    assert set(pinned) == {*lock.ONE_RELEASE, *lock.OTHER_PARTS}
     assert len({pinned[name].version for name in lock.ONE_RELEASE}) == 1
     for component in pinned.values():
         assert set(component.sha256) == set(lock.PLATFORMS)
@@ -55,13 +55,13 @@ def test_headers_are_written_only_if_their_record_and_the_lock_agree(tmp_path):
     files = {"torch/include/a.h": b"a", "torch/include/d/b.h": b"b"}
     record = record_of(files)
     served = {**files, "torch-9.9.dist-info/RECORD": record}
-    extract(list(files), served.__getitem__, source_of(record), tmp_path)
+    extract_verified(list(files), served.__getitem__, source_of(record), tmp_path)
     assert (tmp_path / "torch/include/d/b.h").read_bytes() == b"b"
     served["torch/include/d/b.h"] = b"bent"
     with pytest.raises(TorchwheelError, match=r"hash mismatch: torch 9\.9: torch/include/d/b\.h"):
-        extract(list(files), served.__getitem__, source_of(record), tmp_path)
+        extract_verified(list(files), served.__getitem__, source_of(record), tmp_path)
     with pytest.raises(TorchwheelError, match="its RECORD is not the one in the lock"):
-        extract(list(files), served.__getitem__, source_of(b"other"), tmp_path)
+        extract_verified(list(files), served.__getitem__, source_of(b"other"), tmp_path)
 
 
 def test_a_header_that_leaves_its_folder_is_refused(tmp_path):
@@ -69,7 +69,7 @@ def test_a_header_that_leaves_its_folder_is_refused(tmp_path):
     record = record_of(files)
     served = {**files, "torch-9.9.dist-info/RECORD": record}
     with pytest.raises(TorchwheelError, match="leaves its folder"):
-        extract(list(files), served.__getitem__, source_of(record), tmp_path / "deep")
+        extract_verified(list(files), served.__getitem__, source_of(record), tmp_path / "deep")
 
 
 def test_a_compiler_out_of_bounds_is_named_with_what_is_taken():
@@ -164,7 +164,7 @@ def test_a_wheel_without_headers_is_named_and_leaves_nothing(served, tmp_path):
     assert not [path for path in (tmp_path / "torch").iterdir() if path.is_dir()]
 
 
-@pytest.mark.parametrize("minor", lock._data()["torch"])
+@pytest.mark.parametrize("minor", lock._read_lock()["torch"])
 def test_every_torch_is_locked_by_its_own_release(minor):
     source = lock.torch_source(minor)
     assert source.version.startswith(f"{minor}.")
