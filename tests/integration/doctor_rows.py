@@ -239,8 +239,8 @@ def twice(bench):
     shutil.copytree(kept, info)
 
 
-@row("bent metadata (torchwheel.json)")
-def bent(bench):
+@row("malformed metadata (torchwheel.json)")
+def malformed(bench):
     bench.setup.add_torch()
     bench.install(bench.compiled())
     (path,) = bench.setup.site.glob("demo-*.dist-info/torchwheel.json")

@@ -117,5 +117,5 @@ def corrupt(bench):
     folder = bench.folder / "home" / "cache"
     library = make_library(folder / "jit", wanted(name="demo.scale"), Builds(), Told())
     library.chmod(0o644)
-    library.write_bytes(b"bent" * 250)
+    library.write_bytes(b"junk" * 250)
     return {"TORCHWHEEL_CACHE": str(folder), "CUDA_HOME": str(bench.nvcc().parents[1])}

@@ -1,4 +1,4 @@
-"""Makes dist-info folders, whole or bent."""
+"""Makes dist-info folders, complete or malformed."""
 
 from pathlib import Path
 

@@ -43,7 +43,7 @@ def test_a_library_that_was_changed(folder):
     library = make_library(folder / "jit", wanted(name="demo.scale"), Builds(), Told())
     assert caches.examine_cache().corrupt == ()
     library.chmod(0o644)
-    library.write_bytes(b"bent")
+    library.write_bytes(b"junk")
     (corrupt,) = caches.examine_cache().corrupt
     line = str(corrupt)
     assert line.startswith("demo.scale-")

@@ -1,4 +1,4 @@
-"""Reading a dist-info folder, right, bent and hostile."""
+"""Reading a dist-info folder: right, malformed and hostile."""
 
 import os
 
@@ -12,7 +12,7 @@ from torchwheel import claims as claims_file
 from torchwheel.doctor import dist_info
 
 
-def test_what_is_whole_has_no_problems(tmp_path):
+def test_a_complete_folder_has_no_problems(tmp_path):
     info = dist_info.read_dist_info(put(tmp_path))
     assert (info.name, info.version, info.torch) == ("demo", "1.0.0", ">=2.11")
     assert info.packages == ("demo",)
@@ -36,7 +36,7 @@ def test_what_is_whole_has_no_problems(tmp_path):
         ({"torchwheel__json": b"\xff"}, "torchwheel.json cannot be read"),
     ],
 )
-def test_what_is_bent_is_told_and_the_rest_is_read(tmp_path, files, problem):
+def test_malformed_files_are_reported_and_the_rest_is_read(tmp_path, files, problem):
     info = dist_info.read_dist_info(put(tmp_path, **files))
     assert len(info.problems) == 1
     assert problem in info.problems[0]
@@ -83,7 +83,7 @@ def test_an_editable_installation_names_its_packages_in_top_level(tmp_path):
 
 @given(st.sampled_from(["METADATA", "WHEEL", "RECORD", claims_file.FILE]), st.binary(max_size=200))
 def test_no_bytes_bring_it_down(tmp_path_factory, file, data):
-    root = tmp_path_factory.mktemp("bent")
+    root = tmp_path_factory.mktemp("malformed")
     info = dist_info.read_dist_info(put(root, **{file.replace(".", "__"): data}))
     assert all("\n" not in problem for problem in info.problems)
 

@@ -1,4 +1,4 @@
-"""Bent ELF files are one error, whatever is bent in them."""
+"""A malformed ELF file is one error, whatever is wrong in it."""
 
 import contextlib
 

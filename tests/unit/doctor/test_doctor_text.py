@@ -36,7 +36,7 @@ from torchwheel.runtime.status import Refusal
 CACHE = CacheState(
     Path("/home/me/.cache/torchwheel"),
     {"toolkits": 845 << 20, "jit": 212 << 10},
-    corrupt=(CorruptLibrary(CacheKey("demo.scale-0", ""), "a.so", "bent"),),
+    corrupt=(CorruptLibrary(CacheKey("demo.scale-0", ""), "a.so", "changed"),),
 )
 GONE = "_ZN3c104goneEv"
 
@@ -71,11 +71,13 @@ def broken() -> Case:
             outdated=((Path("/lib/libstdc++.so.6"), "GLIBCXX_3.4.99"),),
         ),
     )
-    bent = native("demo/bent.so", loaded=False, links=None, problem="demo/bent.so: not an ELF file")
+    malformed = native(
+        "demo/malformed.so", loaded=False, links=None, problem="demo/malformed.so: not an ELF file"
+    )
     failed = ImportResult(
         "raised", words, file=SITE / "demo/__init__.py", where="demo/__init__.py:3"
     )
-    made = package(natives=(library, bent), imported=failed)
+    made = package(natives=(library, malformed), imported=failed)
     bad = InstalledToolkit("rocm", Path("/opt/rocm"), "", "hipcc on the PATH", "it does not start")
     return case(
         made,

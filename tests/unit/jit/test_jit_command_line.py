@@ -45,7 +45,7 @@ def test_the_table(said, folder, golden):
     for age, name in enumerate(("ext.scale", "ext.a_name_that_is_far_too_long_for_its_column")):
         library = make_library(folder, wanted(name=name), Builds(500_000), Told())
         os.utime(library.parent, (1_700_000_000 + age, 1_700_000_000 + age))
-    library.write_bytes(b"bent")
+    library.write_bytes(b"junk")
     status, text = said("list")
     golden("cache-list.txt", text)
     assert status == 0
@@ -71,7 +71,7 @@ def test_prune_says_what_went_and_what_stayed(said, folder):
 
 
 def test_prune_removes_what_is_corrupt(said, folder):
-    make_library(folder, wanted(), Builds(), Told()).write_bytes(b"bent")
+    make_library(folder, wanted(), Builds(), Told()).write_bytes(b"junk")
     assert "removed: 1 library" in said("prune")[1]
 
 

@@ -32,13 +32,13 @@ def test_anything_else_is_a_value_error(data):
 
 @given(st.sampled_from([field.name for field in dataclasses.fields(CacheEntry)]), JSON)
 def test_a_field_is_of_its_kind_or_a_value_error(name, value):
-    bent = {**json.loads(dump_entry(ENTRY)), name: value}
+    malformed = {**json.loads(dump_entry(ENTRY)), name: value}
     try:
-        entry = load_entry(json.dumps(bent).encode())
+        entry = load_entry(json.dumps(malformed).encode())
     except ValueError:
         return
     again = json.loads(dump_entry(entry))
-    assert again == bent
+    assert again == malformed
     assert type(again[name]) is type(value)
 
 
@@ -53,10 +53,10 @@ def test_a_file_that_is_not_beside_it_is_a_value_error(file):
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(CacheEntry)])
 def test_a_missing_field_is_a_value_error(name):
-    bent = json.loads(dump_entry(ENTRY))
-    del bent[name]
+    malformed = json.loads(dump_entry(ENTRY))
+    del malformed[name]
     with pytest.raises(ValueError, match="has not the fields content, name, archs"):
-        load_entry(json.dumps(bent).encode())
+        load_entry(json.dumps(malformed).encode())
 
 
 def test_deep_nesting_is_a_value_error():

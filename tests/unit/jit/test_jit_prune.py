@@ -73,7 +73,7 @@ def test_what_is_to_be_kept_stays(folder, libraries):
 
 
 def test_what_is_corrupt_goes_where_that_is_asked_for(folder, libraries):
-    libraries[2].write_bytes(b"bent")
+    libraries[2].write_bytes(b"junk")
     assert prune_cache(folder, 1 << 30)[0] == []
     gone, _ = prune_cache(folder, 1 << 30, corrupt=True)
     assert [item.path for item in gone] == [libraries[2].parent]
