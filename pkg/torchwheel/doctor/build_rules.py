@@ -50,7 +50,7 @@ def broken_cache(case: Case) -> Iterator[Diagnosis]:
     if problem := case.cache.problem:
         yield Diagnosis(
             "cache",
-            f"what is built cannot be kept, so each process builds anew: {problem}",
+            f"what is built cannot be cached, so each process builds anew: {problem}",
             "`export TORCHWHEEL_CACHE=FOLDER`, a folder of yours that can be written",
         )
     for library in case.cache.corrupt:

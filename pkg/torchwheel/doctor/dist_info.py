@@ -196,8 +196,8 @@ def distributions_with_claims(folders: Iterable[Path]) -> list[str]:
 
 def find_distribution(name: str, folders: Sequence[Path]) -> list[Path]:
     """Folders of the distribution of that name, else of the one that installs such a module."""
-    wanted = canonicalize_name(name)
-    named = [folder for folder in folders if name_key(folder) == wanted]
+    key = canonicalize_name(name)
+    named = [folder for folder in folders if name_key(folder) == key]
     return named or [folder for folder in folders if _has_package(folder, name)]
 
 

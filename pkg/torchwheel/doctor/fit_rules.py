@@ -61,17 +61,17 @@ def needs_of_binary(
     torch, gpus = machine.torch, machine.gpus
     info = package.info
     claims = info.claims if info else None
-    wanted = claims.torch_range if claims else (info.torch if info else None) or ""
+    torch_range = claims.torch_range if claims else (info.torch if info else None) or ""
     if not natives:
         # A package without libraries builds them for the GPUs of this machine, or not at all.
         builds = backend_of_gpu(gpus[0].arch) if package.status and gpus else None
-        return LibraryNeeds("stable" if builds else "pure", wanted, builds)
+        return LibraryNeeds("stable" if builds else "pure", torch_range, builds)
     here = torch.backend if torch else None
     backends = {native.backend for native in natives if native.backend}
     backend = here if here in backends else next(iter(sorted(backends)), None)
     return LibraryNeeds(
         abi="aten" if any(native.for_one_torch for native in natives) else "stable",
-        torch_range=wanted,
+        torch_range=torch_range,
         backend=backend,
         toolkit_version=_toolkit_release(claims, natives, backend, torch),
         archs=_arch_list(natives),

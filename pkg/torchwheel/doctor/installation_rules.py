@@ -75,18 +75,18 @@ def wrong_python(case: Case) -> Iterator[Diagnosis]:
     tags = package.info.tags if package.info else frozenset()
     here = {(tag.interpreter, tag.abi) for tag in sys_tags()}
     if tags and here.isdisjoint((tag.interpreter, tag.abi) for tag in tags):
-        wanted = join_names(sorted({f"{tag.interpreter}-{tag.abi}" for tag in tags}))
+        supported = join_names(sorted({f"{tag.interpreter}-{tag.abi}" for tag in tags}))
         yield Diagnosis(
             "python",
-            f"the wheel is for {wanted}; this is Python {case.machine.python}",
+            f"the wheel is for {supported}; this is Python {case.machine.python}",
             f"with this Python's own pip: {reinstall_command(package, 'python -m pip')}",
         )
 
 
 def reinstall_command(package: Package, pip: str = "pip") -> str:
     """The command that installs the same version again."""
-    wanted = f"{package.name}=={package.info.version}" if package.info else package.name
-    return f"`{pip} install --force-reinstall --no-deps {wanted}`"
+    requirement = f"{package.name}=={package.info.version}" if package.info else package.name
+    return f"`{pip} install --force-reinstall --no-deps {requirement}`"
 
 
 _FAULTHANDLER = "-X faulthandler "

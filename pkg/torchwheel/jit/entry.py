@@ -45,9 +45,9 @@ def load_entry(data: bytes) -> CacheEntry:
         raise ValueError("is nested too deep") from None
     if not isinstance(read, dict) or read.keys() != _TYPES.keys():
         raise ValueError(f"has not the fields {', '.join(_TYPES)}")
-    for name, wanted in _TYPES.items():
-        if type(read[name]) is not wanted:
-            raise ValueError(f"{name}: {wanted.__name__} expected")
+    for name, kind in _TYPES.items():
+        if type(read[name]) is not kind:
+            raise ValueError(f"{name}: {kind.__name__} expected")
     if not all(isinstance(arch, str) for arch in read["archs"]):
         raise ValueError("archs: texts expected")
     file = read["file"]

@@ -47,7 +47,7 @@ def toolkit_parts(root: Path) -> ToolkitParts:
     """Check the parts of a toolkit. Starts nvcc, ptxas and cicc: 0.1 s."""
     nvcc = _tool_release(root / "bin" / "nvcc")
     if isinstance(nvcc, Absent):
-        return ToolkitParts("", nvcc.reason, "set CUDA_HOME to a whole CUDA toolkit")
+        return ToolkitParts("", nvcc.reason, "set CUDA_HOME to a complete CUDA toolkit")
     releases = {
         "ptxas": _tool_release(root / "bin" / "ptxas"),
         "nvvm": _nvvm_release(root),

@@ -74,7 +74,7 @@ def test_nothing_is_found_in_places_that_are_not_ones(found, tmp_path):
 def test_a_wrong_cuda_home_is_found_all_the_same(found, tmp_path):
     (one,) = found(CUDA_HOME=tmp_path)
     assert one.problem == "it has no bin/nvcc"
-    assert one.fix == "set CUDA_HOME to a whole CUDA toolkit"
+    assert one.fix == "set CUDA_HOME to a complete CUDA toolkit"
     assert one.release == ""
 
 
