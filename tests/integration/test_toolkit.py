@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from torchwheel.arch.model import parse
 from torchwheel.console import Quiet
 from torchwheel.errors import TorchwheelError
 from torchwheel.pip import run_pip
@@ -41,7 +42,7 @@ def cuda(cache):
 
 def test_the_provisioned_toolkit_is_one_release_and_compiles_every_arch(cuda):
     assert agreed_release(cuda, "13.0") == "13.0.88"
-    compile_probe(cuda, ["7.5", "9.0", "12.0+PTX"], str(host_compiler().path))
+    compile_probe(cuda, list(map(parse, ("7.5", "9.0", "12.0+PTX"))), str(host_compiler().path))
 
 
 def test_the_toolkit_is_found_as_a_system_one_by_cuda_home(cuda):
@@ -73,7 +74,7 @@ def test_a_mixed_toolkit_is_named(cuda, tmp_path):
 
 def test_a_probe_that_does_not_compile_says_what_the_compiler_said(cuda):
     with pytest.raises(TorchwheelError, match=r"cannot compile a probe kernel for 3\.5 with"):
-        compile_probe(cuda, ["3.5"], str(host_compiler().path))
+        compile_probe(cuda, [parse("3.5")], str(host_compiler().path))
 
 
 def test_a_hash_that_differs_stops_everything(tmp_path, monkeypatch):

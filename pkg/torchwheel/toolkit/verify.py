@@ -63,12 +63,14 @@ def agreed_release(root: Path, version: str) -> str:
             f"{root}: a mixed toolkit: {named}; every component must be one release"
         )
     release = releases["nvcc"]
-    for name, version_ in (
+    for name, part_version in (
         ("nvcc", ".".join(release.split(".")[:2])),
         ("cudart", _cudart_version(root)),
     ):
-        if version_ != version:
-            raise TorchwheelError(f"{root}: {name} is of CUDA {version_}; {version} was asked for")
+        if part_version != version:
+            raise TorchwheelError(
+                f"{root}: {name} is of CUDA {part_version}; {version} was asked for"
+            )
     return release
 
 
