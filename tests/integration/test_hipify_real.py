@@ -111,7 +111,7 @@ def test_an_ordinary_extension_for_rocm_compiles_the_translation(project, tmp_pa
 @pytest.mark.parametrize("change", [{"ordinary": False}, {}])
 def test_others_are_compiled_as_they_are(project, tmp_path, change):
     extension = dataclasses.replace(ORDINARY, **change)
-    cuda = dataclasses.replace(GFX942.toolkit, backend="cuda")
+    cuda = dataclasses.replace(GFX942.toolkit, release=ToolkitRelease("cuda", "13.0"))
     target = GFX942 if change else dataclasses.replace(GFX942, toolkit=cuda)
     sources = Sources([], [], [])
     assert hipify_sources(extension, sources, target, tmp_path / "out") == (sources, target)
@@ -139,7 +139,7 @@ EXTENSION = Extension(
 )
 """
 MODULE = """\
-#include <torch/extension.h>
+#include <pybind11/pybind11.h>
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("name", [] { return "plain"; }); }
 """
 # What hipcc makes of the translation is tests/containers/test_hipify_compiles.py's; here is seen
