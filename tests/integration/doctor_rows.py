@@ -10,6 +10,8 @@ from doctor_row import CUDA_TORCH, RELEASE, row
 
 import wheelmaker
 
+MINOR = RELEASE.rpartition(".")[0]
+
 
 @row("no torch")
 def no_torch(bench):
@@ -41,7 +43,8 @@ def cpu_torch_ordinary(bench):
     bench.setup.add_torch()
     cuda = bench.stub("libc10_cuda.so", "_ZN3c104cuda14current_deviceEv")
     code = calling("_ZN3c104cuda14current_deviceEv")
-    bench.install(bench.compiled(code, cuda), claims=wheelmaker.stable(abi="aten"))
+    claims = wheelmaker.stable(abi="aten", torch_release=MINOR)
+    bench.install(bench.compiled(code, cuda), claims=claims)
 
 
 @row("a torch for ROCm, a wheel for CUDA")
@@ -56,7 +59,11 @@ def cuda_major(bench):
     runtime = bench.stub("libcudart.so.12", "cudaMalloc")
     code = calling("cudaMalloc", "_ZN3c1015GetCPUAllocatorEv")
     claims = wheelmaker.stable(
-        variant="cu124-torch2.13-cp312", abi="aten", toolkit="cu124", toolkit_version="12.4"
+        variant="cu124-torch2.13-cp312",
+        abi="aten",
+        torch_release=MINOR,
+        toolkit="cu124",
+        toolkit_version="12.4",
     )
     bench.install(bench.compiled(code, runtime), claims=claims)
 
