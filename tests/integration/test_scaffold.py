@@ -1,6 +1,7 @@
 """A new extension, as `torchwheel new` writes it, built and tried with no further edit."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,9 +17,12 @@ ROOT = Path(__file__).parents[2]
 def links(tmp_path_factory):
     """Where pip finds torchwheel: a folder with its wheel."""
     folder = tmp_path_factory.mktemp("links")
+    # A copy: setuptools leaves a build folder where it works, and other tests read the tree.
+    skipped = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
+    source = shutil.copytree(ROOT / "pkg" / "torchwheel", folder / "source", ignore=skipped)
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-        + ["--wheel-dir", str(folder), str(ROOT / "pkg" / "torchwheel")],
+        + ["--wheel-dir", str(folder), str(source)],
         check=True,
     )
     return f"{folder} {os.environ.get('PIP_FIND_LINKS', '')}".strip()
