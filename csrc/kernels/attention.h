@@ -53,12 +53,6 @@ inline std::int64_t attention_counters(std::int64_t batch, std::int64_t heads,
   return batch * (kv_heads * chunks + 1);
 }
 
-// Appends the `tokens` tokens of each sequence of qkv [batch, tokens, (heads + 2 kv_heads)
-// head_dim], the first at position 0. Writes the rotated q to queries [batch, tokens, heads,
-// head_dim]. No dimension is 0.
-gpu::Status attention_prompt(const Attention& call, std::int64_t tokens, void* queries,
-                             const void* qkv, gpu::Stream stream);
-
 // Appends the token of each sequence of qkv [batch, (heads + 2 kv_heads) head_dim], and writes its
 // attention, softmax(scale q k + alibi + mask) v, to out [batch, heads, head_dim]. If the cache has
 // no room for a token, its result is NaN and it is not appended. `counters` has

@@ -25,9 +25,9 @@ def apply_rotary_pos_emb(
     style: str = "half",
     theta: float = 10000.0,
 ) -> tuple[Tensor, Tensor]:
-    """Turn pairs of elements of queries and keys by angles that grow with their positions.
+    """Rotate pairs of elements of queries and keys by angles that grow with their positions.
 
-    At position p, pair i of a head turns by p * theta^(-2i / rotary_dim) rad: (a, b) becomes
+    At position p, pair i of a head is rotated by p * theta^(-2i / rotary_dim) rad: (a, b) becomes
     (a cos - b sin, b cos + a sin), as in Su et al., "RoFormer: Enhanced Transformer with Rotary
     Position Embedding", 2021. Style "half" pairs elements i and i + rotary_dim / 2 (GPT-NeoX,
     Llama), "interleaved" pairs 2i and 2i + 1 (GPT-J, the paper). Elements from rotary_dim on stay
@@ -43,7 +43,7 @@ def apply_rotary_pos_emb(
         positions: Where the tokens are, on the device of `q`, int32 or int64: of every token
             [B, S], or the same for every sequence [1, S], or of every sequence's first token [B].
             Without it token s is at s. It is read by the kernel: no host synchronisation.
-        rotary_dim: How many elements of a head turn: even, from 2 to D.
+        rotary_dim: How many elements of a head are rotated: even, from 2 to D.
         offset: Added to every position.
         style: "half" or "interleaved".
         theta: Base of the frequencies.

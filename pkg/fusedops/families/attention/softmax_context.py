@@ -64,7 +64,7 @@ def softmax_context(
         heads: Query heads, as the workspace has them.
         kv_heads: Heads of keys and values; default: the workspace's.
         scale: Factor of the scores; default: 1 / sqrt(D).
-        rotary_dim: How many elements of a head turn: even, 0 for none.
+        rotary_dim: How many elements of a head are rotated: even, 0 for none.
         rotary_style: "half" or "interleaved".
         theta: Base of the rotary frequencies.
         causal: A prompt's token attends to none after it.
