@@ -4,6 +4,7 @@ import functools
 import importlib.metadata
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -80,6 +81,11 @@ class Setup:
         for path in TORCH.iterdir():
             if path.name not in ("version.py", "__pycache__"):
                 (folder / path.name).symlink_to(path)
+        # Compiled already: Python would take half a second for it in each set-up.
+        (folder / "__pycache__").mkdir()
+        for path in (TORCH / "__pycache__").iterdir():
+            if not path.name.startswith("version."):
+                (folder / "__pycache__" / path.name).symlink_to(path)
         told = {"__version__": torch.__version__, "cuda": None, "hip": None, **version}
         lines = [f"{name} = {value!r}\n" for name, value in told.items()]
         lines += ["debug = False\n", "git_version = ''\n", "xpu = None\n", "rocm = None\n"]
@@ -90,6 +96,10 @@ class Setup:
             f"Metadata-Version: 2.1\nName: torch\nVersion: {told['__version__']}\n"
         )
         return folder
+
+    def unpack(self, wheel: Path) -> None:
+        """Put the wheel's files where pip would, which takes pip ten times as long."""
+        shutil.unpack_archive(wheel, self.site, "zip")
 
     def install(self, wheel: Path) -> None:
         """As a user does, with pip."""

@@ -88,6 +88,7 @@ class Bench:
         tag: str = "py3-none-linux_x86_64",
         files: Mapping[str, bytes] | None = None,
         version: str = "1.0.0",
+        with_pip: bool = False,
     ) -> None:
         """Install a wheel of `demo`, whose import is `code`."""
         held = {"demo/__init__.py": code.encode(), **(files or {})}
@@ -103,7 +104,10 @@ class Bench:
             claims=claims,
             requires=requires,
         )
-        self.setup.install(wheel)
+        if with_pip:
+            self.setup.install(wheel)
+        else:
+            self.setup.unpack(wheel)
 
 
 def calling(*names: str) -> str:

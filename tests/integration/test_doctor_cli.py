@@ -34,7 +34,7 @@ def bench(tmp_path, request):
 def test_a_package_that_is_well(bench):
     bench.setup.add_torch(**CUDA_TORCH)
     bench.setup.add_gpu()
-    bench.install(bench.kernels("90"))
+    bench.install(bench.kernels("90"), with_pip=True)
     done = bench.setup.doctor()
     assert (done.returncode, done.stderr) == (0, "")
     assert max(map(len, done.stdout.splitlines())) <= 80

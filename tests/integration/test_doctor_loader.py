@@ -1,5 +1,6 @@
 """What the doctor says the loader would do is what the loader does."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,30 +25,51 @@ pytestmark = [
 ]
 
 TORCH = Path(torch.__file__).parent
+# Each library in a process of its own, which has imported torch: what is loaded stays loaded.
 LOADS = """
 import ctypes, json, os, sys, torch
-found = {}
-for path in sys.argv[1:]:
-    try:
-        ctypes.CDLL(path)
-        found[path] = None
-    except OSError as error:
-        found[path] = str(error)
-print(json.dumps(found), flush=True)
-os._exit(0)  # some libraries do not end well
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        try:
+            ctypes.CDLL(line.rstrip())
+            said = None
+        except OSError as error:
+            said = str(error)
+        print(json.dumps(said), flush=True)
+        os._exit(0)  # some libraries do not end well
+    _, status = os.waitpid(child, 0)
+    if status:
+        print(json.dumps(f"ended with status {status}"), flush=True)
 """
+Load = Callable[[Path], str | None]
+"""Loads a library; returns what the loader says against it."""
 
 
-def really(*paths: Path, **env: str) -> dict[str, str | None]:
-    """What the loader says of each library, in a Python that has imported torch."""
-    done = subprocess.run(
-        [sys.executable, "-c", LOADS, *map(str, paths)],
+@contextlib.contextmanager
+def python_with_torch(**env: str) -> Iterator[Load]:
+    """A Python that has imported torch, and loads libraries."""
+    with subprocess.Popen(
+        [sys.executable, "-c", LOADS],
         env={**os.environ, **env},
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
-        check=True,
-    )
-    return json.loads(done.stdout.splitlines()[-1])
+    ) as process:
+
+        def load(path: Path) -> str | None:
+            assert process.stdin
+            assert process.stdout
+            print(path, file=process.stdin, flush=True)
+            return json.loads(process.stdout.readline())
+
+        yield load
+
+
+@pytest.fixture(scope="module")
+def load() -> Iterator[Load]:
+    with python_with_torch() as load:
+        yield load
 
 
 def faults(path: Path, **env: str) -> list[str]:
@@ -136,11 +159,10 @@ KINDS = [
 
 
 @pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
-def test_the_loader_agrees(make, bench):
+def test_the_loader_agrees(make, bench, load):
     make(bench)
     path = bench.folder / "_C.so"
-    said = really(path)[str(path)]
-    found = faults(path)
+    said, found = load(path), faults(path)
     assert bool(found) == bool(said), (found, said)
     assert said is None or any(fault in said for fault in found)
 
@@ -150,24 +172,23 @@ def test_the_variable_is_heeded(bench):
     path, folder = bench.folder / "_C.so", str(bench.folder / "stub")
     assert faults(path)
     assert not faults(path, LD_LIBRARY_PATH=folder)
-    assert really(path, LD_LIBRARY_PATH=folder)[str(path)] is None
+    with python_with_torch(LD_LIBRARY_PATH=folder) as load:
+        assert load(path) is None
 
 
-def test_the_loader_agrees_on_every_library_that_is_installed_here():
+def test_the_loader_agrees_on_every_library_that_is_installed_here(load):
     site = Path(sysconfig.get_path("platlib"))
     paths = [path for path in site.rglob("*.so*") if path.is_file() and _is_elf(path)]
     # NVIDIA's ask for a driver that need not be here; torch's own test libraries abort.
     paths = [path for path in paths if not {"nvidia", "torch"} & set(path.parts)]
     if not paths:
         pytest.skip("no native library in site-packages")
-    said = really(*paths)
     loader = Loader(Path(sys.executable), TORCH, os.environ)
     began = time.monotonic()
     for path in paths:
         links = loader.links(read_library(path), path)
-        assert bool(links.absent or links.undefined or links.outdated) == bool(said[str(path)]), (
-            path
-        )
+        fault = bool(links.absent or links.undefined or links.outdated)
+        assert fault == bool(load(path)), path
     assert time.monotonic() - began < 60
 
 

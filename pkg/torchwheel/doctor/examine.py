@@ -1,6 +1,7 @@
 """`torchwheel doctor [PACKAGE …] [--json]`: examines the machine and packages, and reports."""
 
 import argparse
+import dataclasses
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from torchwheel.doctor.verdict import judge, judge_machine
 from torchwheel.errors import TorchwheelError
 from torchwheel.machine.discovery import find_machine
 from torchwheel.machine.facts import Machine
+from torchwheel.machine.torch import import_problem
 from torchwheel.runtime.status import ExtensionStatus, OperatorStatus, Refusal
 
 _OWN_PREFIX = "TORCHWHEEL_"
@@ -97,6 +99,10 @@ def examine_packages(
     machine, cache = find_machine(), caches.examine_cache()
     selected = names or dist_info.distributions_with_claims(dist_info.dist_infos())
     packages = [examine_package(name, machine, progress, seconds=seconds) for name in selected]
+    # An import of torch takes seconds, so an import of a package that includes it is enough.
+    if machine.torch and not any(package.imported.torch for package in packages):
+        progress.step("import torch")
+        machine = dataclasses.replace(machine, torch_problem=import_problem())
     hardware = backends_on_pci_bus()
     verdicts = [judge(Case(machine, cache, package, hardware, os.environ)) for package in packages]
     return Report(

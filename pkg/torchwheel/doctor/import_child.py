@@ -44,7 +44,12 @@ def main() -> None:
                 libraries=_loaded_libraries(),
             )
         else:
-            _answer(out, status=_status(package), libraries=_loaded_libraries())
+            _answer(
+                out,
+                status=_status(package),
+                torch="torch" in sys.modules,
+                libraries=_loaded_libraries(),
+            )
         faulthandler.cancel_dump_traceback_later()
     # Skip the exit handlers of the package.
     os._exit(0)

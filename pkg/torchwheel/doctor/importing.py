@@ -36,7 +36,8 @@ class ImportResult:
         missing_modules: modules that the import looked for and did not find.
         unloaded: messages of the dynamic loader about libraries that it refused. Only the names of
             files and symbols in them are used: the loader has no codes.
-        torch: whether torch was imported by the time of the error.
+        torch: whether torch was imported without an error, by the time of the package's error if
+            it raised one; False if the process could not answer.
         where: the last line of the package that ran, e.g. "demo/__init__.py:3".
         libraries: native libraries that the process had loaded.
         status: its status in torchwheel.runtime, as JSON.
@@ -48,7 +49,7 @@ class ImportResult:
     folders: tuple[Path, ...] = ()
     missing_modules: tuple[str, ...] = ()
     unloaded: tuple[str, ...] = ()
-    torch: bool = True
+    torch: bool = False
     where: str | None = None
     libraries: tuple[Path, ...] = ()
     status: dict[str, Any] | None = None
@@ -124,7 +125,7 @@ def _result(
         folders=folders,
         missing_modules=tuple(facts.get("missing_modules", ())),
         unloaded=tuple(facts.get("unloaded", ())),
-        torch=facts.get("torch", True),
+        torch=facts.get("torch", False),
         where=_where(frames, folders),
         libraries=tuple(map(Path, facts.get("libraries", ()))),
         status=facts.get("status"),

@@ -19,7 +19,7 @@ from torchwheel.machine.facts import (
     split_absent,
 )
 from torchwheel.machine.toolkits import cuda_toolkits, rocm_toolkits
-from torchwheel.machine.torch import find_torch, import_problem
+from torchwheel.machine.torch import find_torch
 from torchwheel.toolkit.host import HostCompiler, host_compiler
 
 
@@ -38,12 +38,12 @@ def find_driver(backend: Backend) -> Driver | Absent:
 
 
 def find_machine(environ: Mapping[str, str] = os.environ) -> Machine:
-    """Find every fact. It never fails; it takes seconds if torch is not imported yet."""
+    """Find every fact but whether torch can be imported. It never fails."""
     torch, problem = split_absent(find_torch())
     backend, driver = _driver_for_torch(torch)
     return dataclasses.replace(
         _machine_without_toolkits(torch, backend, driver, environ),
-        torch_problem=problem or import_problem(),
+        torch_problem=problem,
         toolkits=(*cuda_toolkits(environ), *rocm_toolkits(environ)),
     )
 

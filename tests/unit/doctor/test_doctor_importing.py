@@ -32,6 +32,16 @@ def test_one_that_is_imported(package):
     assert any("python" in path.name or "libc" in path.name for path in found.libraries)
 
 
+@pytest.mark.parametrize("then", ["", "1 / 0"])
+def test_it_says_whether_torch_was_imported(package, tmp_path, then):
+    package(f"import torch\n{then}")
+    torch = tmp_path / "torch.py"
+    torch.touch()
+    assert import_package("odd").torch
+    torch.write_text("raise OSError")
+    assert not import_package("odd").torch
+
+
 def test_one_that_raises_tells_where_and_from_what(package):
     package(
         "from odd import inner",
