@@ -29,6 +29,11 @@ print(sorted(heavy & (set(sys.modules) - before)))
 """
 
 
+def is_cheap(ours: float, torchs: float) -> bool:
+    """Whether the import is, in one run: a busy machine makes some runs dear, and none cheap."""
+    return ours < MOST_MS or ours < MOST_SHARE * torchs
+
+
 def test_the_import_is_cheap_with_and_without_a_compiler(tmp_path):
     # A copy: setuptools builds in the tree that it is given.
     tree = shutil.copytree(
@@ -52,5 +57,7 @@ def test_the_import_is_cheap_with_and_without_a_compiler(tmp_path):
             ours, torchs, heavy = out.splitlines()
             assert heavy == "[]"
             found.append((float(ours), float(torchs)))
-        best, torchs = min(found)
-        assert best < MOST_MS or best < MOST_SHARE * torchs, found
+            if is_cheap(*found[-1]):
+                break
+        else:
+            pytest.fail(f"dear in each of {len(found)} runs: {found}")

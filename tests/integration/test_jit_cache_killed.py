@@ -19,7 +19,7 @@ pytestmark = pytest.mark.integration
 SIZE = 32 << 20
 BUILD = 0.4
 """Seconds that a build takes."""
-MOMENTS = ["any"] * 4 + ["waiting"] * 4 + ["building"] * 5 + ["built"] * 7
+MOMENTS = ["any"] * 2 + ["waiting"] * 2 + ["building"] * 2 + ["built"] * 4
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_after_a_kill_at_any_moment_the_next_run_succeeds(folder, write, reader)
     assert reader.wrong == []
     assert reader.looks > 100
     assert left, "no kill fell into the writing of an entry"
-    assert not all(stages[-7:]), "every kill came too late"
+    assert not all(stages[-4:]), "every kill came too late"
 
 
 def test_who_waits_for_a_build_that_is_killed_builds(folder):

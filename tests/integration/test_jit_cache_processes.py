@@ -93,7 +93,7 @@ def _reads(folder, seed, until):
 
 
 def test_who_reads_while_others_make_and_remove_sees_whole_libraries_or_none(folder):
-    until = time.time() + 6
+    until = time.time() + 2.5
     context = multiprocessing.get_context("fork")
     processes = [
         context.Process(target=work, args=(folder, seed, until))
