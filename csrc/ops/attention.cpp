@@ -173,12 +173,13 @@ kernels::AttentionStep check_attention_step(const char* op, const AttentionTenso
 }
 
 void attention_step(const char* op, const kernels::AttentionStep& call,
-                    const AttentionTensors& tensors, const void* qkv, gpu::Stream stream) {
+                    const AttentionTensors& tensors, const void* qkv, const Gpu& on) {
   if (call.attention.batch == 0) return;
-  check_launch(op, kernels::attention_step(call, tensors.out.data, qkv,
-                                           static_cast<std::int32_t*>(tensors.counters.data),
-                                           static_cast<float*>(tensors.partials.data),
-                                           tensors.partials.sizes[0], stream));
+  check_launch(
+      op, on,
+      FUSEDOPS_KERNEL(on, attention_step)(
+          call, tensors.out.data, qkv, static_cast<std::int32_t*>(tensors.counters.data),
+          static_cast<float*>(tensors.partials.data), tensors.partials.sizes[0], on.stream));
 }
 
 }  // namespace fusedops::ops

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "kernels/attention.h"
+#include "ops/gpu.h"
 #include "ops/tensor_view.h"
 
 namespace fusedops::ops {
@@ -39,6 +40,6 @@ kernels::AttentionStep check_attention_step(const char* op, const AttentionTenso
                                             const AttentionOptions& options);
 
 void attention_step(const char* op, const kernels::AttentionStep& call,
-                    const AttentionTensors& tensors, const void* qkv, gpu::Stream stream);
+                    const AttentionTensors& tensors, const void* qkv, const Gpu& on);
 
 }  // namespace fusedops::ops

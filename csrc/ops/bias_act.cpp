@@ -40,17 +40,18 @@ kernels::BiasAct check_bias_act_backward(const char* op, Activation activation,
 }
 
 void bias_act(const char* op, const kernels::BiasAct& call, void* y, const void* x,
-              const void* bias, gpu::Stream stream) {
+              const void* bias, const Gpu& on) {
   if (call.rows == 0 || call.cols == 0) return;
-  check_launch(op, kernels::bias_act(call, y, x, bias, stream));
+  check_launch(op, on, FUSEDOPS_KERNEL(on, bias_act)(call, y, x, bias, on.stream));
 }
 
 void bias_act_backward(const char* op, const kernels::BiasAct& call, void* grad_x, void* grad_bias,
                        const void* grad, const void* x, const void* bias, void* scratch,
-                       gpu::Stream stream) {
+                       const Gpu& on) {
   if (call.cols == 0) return;  // with no rows, a zero gradient of the bias must still be written
-  check_launch(op,
-               kernels::bias_act_backward(call, grad_x, grad_bias, grad, x, bias, scratch, stream));
+  check_launch(op, on,
+               FUSEDOPS_KERNEL(on, bias_act_backward)(call, grad_x, grad_bias, grad, x, bias,
+                                                      scratch, on.stream));
 }
 
 }  // namespace fusedops::ops

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "kernels/bias_act.h"
+#include "ops/gpu.h"
 #include "ops/tensor_view.h"
 
 namespace fusedops::ops {
@@ -19,9 +20,9 @@ kernels::BiasAct check_bias_act_backward(const char* op, Activation activation,
                                          const TensorView& bias);
 
 void bias_act(const char* op, const kernels::BiasAct& call, void* y, const void* x,
-              const void* bias, gpu::Stream stream);
+              const void* bias, const Gpu& on);
 void bias_act_backward(const char* op, const kernels::BiasAct& call, void* grad_x, void* grad_bias,
                        const void* grad, const void* x, const void* bias, void* scratch,
-                       gpu::Stream stream);
+                       const Gpu& on);
 
 }  // namespace fusedops::ops

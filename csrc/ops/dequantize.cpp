@@ -39,10 +39,11 @@ std::int64_t dequantized_cols(const TensorView& weight, const kernels::Dequantiz
 }
 
 void dequantize(const char* op, const kernels::Dequantize& call, void* result, const void* weight,
-                const void* scale, gpu::Stream stream) {
+                const void* scale, const Gpu& on) {
   if (call.elements == 0) return;
-  check_launch(op,
-               kernels::dequantize(call, result, weight, static_cast<const float*>(scale), stream));
+  check_launch(op, on,
+               FUSEDOPS_KERNEL(on, dequantize)(call, result, weight,
+                                               static_cast<const float*>(scale), on.stream));
 }
 
 }  // namespace fusedops::ops

@@ -18,6 +18,6 @@ kernels::Dequantize check_dequantize(const char* op, const Argument& weight, con
 std::int64_t dequantized_cols(const TensorView& weight, const kernels::Dequantize& call);
 
 void dequantize(const char* op, const kernels::Dequantize& call, void* result, const void* weight,
-                const void* scale, gpu::Stream stream);
+                const void* scale, const Gpu& on);
 
 }  // namespace fusedops::ops

@@ -60,18 +60,19 @@ kernels::Gated check_gated_backward(const char* op, Activation gate, const Tenso
 }
 
 void gated(const char* op, const kernels::Gated& call, void* y, const void* x, const void* bias,
-           gpu::Stream stream) {
+           const Gpu& on) {
   if (call.rows == 0 || call.cols == 0) return;
-  check_launch(op, kernels::gated(call, y, x, bias, stream));
+  check_launch(op, on, FUSEDOPS_KERNEL(on, gated)(call, y, x, bias, on.stream));
 }
 
 void gated_backward(const char* op, const kernels::Gated& call, void* grad_x, void* grad_bias,
                     const void* grad, const void* x, const void* bias, void* scratch,
-                    gpu::Stream stream) {
+                    const Gpu& on) {
   // With no rows, a zero gradient of the bias must still be written.
   if (call.cols == 0 || (call.rows == 0 && !bias)) return;
-  check_launch(op,
-               kernels::gated_backward(call, grad_x, grad_bias, grad, x, bias, scratch, stream));
+  check_launch(op, on,
+               FUSEDOPS_KERNEL(on, gated_backward)(call, grad_x, grad_bias, grad, x, bias, scratch,
+                                                   on.stream));
 }
 
 }  // namespace fusedops::ops

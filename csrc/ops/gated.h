@@ -5,6 +5,7 @@
 #include <string>
 
 #include "kernels/gated.h"
+#include "ops/gpu.h"
 #include "ops/tensor_view.h"
 
 namespace fusedops::ops {
@@ -20,9 +21,9 @@ kernels::Gated check_gated_backward(const char* op, Activation gate, const Tenso
 
 // If bias is null, grad_bias and scratch are null too.
 void gated(const char* op, const kernels::Gated& call, void* y, const void* x, const void* bias,
-           gpu::Stream stream);
+           const Gpu& on);
 void gated_backward(const char* op, const kernels::Gated& call, void* grad_x, void* grad_bias,
                     const void* grad, const void* x, const void* bias, void* scratch,
-                    gpu::Stream stream);
+                    const Gpu& on);
 
 }  // namespace fusedops::ops

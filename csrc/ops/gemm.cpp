@@ -89,7 +89,7 @@ std::vector<std::int64_t> sizes_like(const TensorView& like, std::int64_t cols) 
 }
 
 bool try_skinny_gemm(const char* op, const Product& call, const TensorView& weight,
-                     const kernels::GemmSkinnyTensors& tensors, gpu::Stream stream) {
+                     const kernels::GemmSkinnyTensors& tensors, const Gpu& on) {
   const bool by_columns = weight.strides[0] == 1, by_rows = weight.strides[1] == 1;
   if (!by_columns && !by_rows) return false;
   const kernels::GemmSkinny gemm{call.dtype,        call.follow.activation,
@@ -97,8 +97,8 @@ bool try_skinny_gemm(const char* op, const Product& call, const TensorView& weig
                                  call.inner,        call.cols(),
                                  !by_rows,          weight.strides[by_rows ? 0 : 1],
                                  call.groups};
-  if (!kernels::gemm_skinny_takes(gemm, tensors)) return false;
-  check_launch(op, kernels::gemm_skinny(gemm, tensors, stream));
+  if (!FUSEDOPS_KERNEL(on, gemm_skinny_takes)(gemm, tensors)) return false;
+  check_launch(op, on, FUSEDOPS_KERNEL(on, gemm_skinny)(gemm, tensors, on.stream));
   return true;
 }
 

@@ -54,6 +54,6 @@ std::vector<std::int64_t> sizes_like(const TensorView& like, std::int64_t cols);
 // Runs the product on the skinny GEMM kernel if that supports it and is faster; returns whether it
 // did. `a` and the bias are contiguous.
 bool try_skinny_gemm(const char* op, const Product& call, const TensorView& weight,
-                     const kernels::GemmSkinnyTensors& tensors, gpu::Stream stream);
+                     const kernels::GemmSkinnyTensors& tensors, const Gpu& on);
 
 }  // namespace fusedops::ops

@@ -82,14 +82,13 @@ std::optional<Padded> pad_transform(const TensorView& x, std::int64_t heads) {
   return Padded{in_bytes(x, call, width), {batch, heads, tokens, padded_width(width)}};
 }
 
-void pad_heads(const char* op, const Padded& padded, void* result, const void* x,
-               gpu::Stream stream) {
+void pad_heads(const char* op, const Padded& padded, void* result, const void* x, const Gpu& on) {
   constexpr std::int64_t kMostRows = (std::int64_t{1} << 31) - 1;
   const kernels::PadHeads& call = padded.call;
   const std::int64_t rows = call.batch * call.tokens * call.heads;
   if (rows > kMostRows) fail(op, "x", "fewer than 2^31 heads", std::to_string(rows));
   if (rows == 0) return;
-  check_launch(op, kernels::pad_heads(call, result, x, stream));
+  check_launch(op, on, FUSEDOPS_KERNEL(on, pad_heads)(call, result, x, on.stream));
 }
 
 }  // namespace fusedops::ops

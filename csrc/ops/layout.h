@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "kernels/layout.h"
+#include "ops/gpu.h"
 #include "ops/tensor_view.h"
-#include "platform/runtime.h"
 
 namespace fusedops::ops {
 
@@ -23,7 +23,6 @@ void check_pad_transform(const char* op, const TensorView& x, std::int64_t heads
 std::optional<Padded> add_padding(const TensorView& x);
 std::optional<Padded> pad_transform(const TensorView& x, std::int64_t heads);
 
-void pad_heads(const char* op, const Padded& padded, void* result, const void* x,
-               gpu::Stream stream);
+void pad_heads(const char* op, const Padded& padded, void* result, const void* x, const Gpu& on);
 
 }  // namespace fusedops::ops

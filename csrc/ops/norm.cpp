@@ -35,16 +35,16 @@ kernels::Norm check_norm_backward(const char* op, bool centered, const Argument&
 }
 
 void norm(const char* op, const kernels::Norm& call, const kernels::NormTensors& tensors,
-          gpu::Stream stream) {
+          const Gpu& on) {
   if (call.rows == 0 || call.cols == 0) return;
-  check_launch(op, kernels::norm(call, tensors, stream));
+  check_launch(op, on, FUSEDOPS_KERNEL(on, norm)(call, tensors, on.stream));
 }
 
 void norm_backward(const char* op, const kernels::Norm& call,
-                   const kernels::NormBackwardTensors& tensors, gpu::Stream stream) {
+                   const kernels::NormBackwardTensors& tensors, const Gpu& on) {
   if (call.cols == 0)
     return;  // with no rows, zero gradients of gamma and beta must still be written
-  check_launch(op, kernels::norm_backward(call, tensors, stream));
+  check_launch(op, on, FUSEDOPS_KERNEL(on, norm_backward)(call, tensors, on.stream));
 }
 
 }  // namespace fusedops::ops

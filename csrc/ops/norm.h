@@ -26,8 +26,8 @@ kernels::Norm check_norm_backward(const char* op, bool centered, const Argument&
                                   std::initializer_list<const Argument*> grads, double eps);
 
 void norm(const char* op, const kernels::Norm& call, const kernels::NormTensors& tensors,
-          gpu::Stream stream);
+          const Gpu& on);
 void norm_backward(const char* op, const kernels::Norm& call,
-                   const kernels::NormBackwardTensors& tensors, gpu::Stream stream);
+                   const kernels::NormBackwardTensors& tensors, const Gpu& on);
 
 }  // namespace fusedops::ops

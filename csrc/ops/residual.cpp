@@ -70,15 +70,15 @@ kernels::Matrices check_moe_res_matmul(const char* op, const TensorView& residua
 }
 
 void bias_residual(const char* op, const kernels::Matrices& call, void* out, const void* x,
-                   const void* residual, const void* bias, gpu::Stream stream) {
+                   const void* residual, const void* bias, const Gpu& on) {
   if (is_empty(call)) return;
-  check_launch(op, kernels::bias_residual(call, out, x, residual, bias, stream));
+  check_launch(op, on, FUSEDOPS_KERNEL(on, bias_residual)(call, out, x, residual, bias, on.stream));
 }
 
 void residual_add_bias(const char* op, const kernels::Matrices& call, void* out, const Parts& parts,
-                       const ResidualOptions& options, gpu::Stream stream) {
+                       const ResidualOptions& options, const Gpu& on) {
   if (!options.adds_attention()) {
-    bias_residual(op, call, out, parts.residual, parts.hidden, parts.final_bias, stream);
+    bias_residual(op, call, out, parts.residual, parts.hidden, parts.final_bias, on);
     return;
   }
   if (is_empty(call)) return;
@@ -88,13 +88,14 @@ void residual_add_bias(const char* op, const kernels::Matrices& call, void* out,
       parts.hidden,   parts.residual,   parts.attention,
       attention_bias, parts.final_bias, options.mlp_after_attn ? scale : 1.0,
       scale};
-  check_launch(op, kernels::residual_add_bias(call, out, of, stream));
+  check_launch(op, on, FUSEDOPS_KERNEL(on, residual_add_bias)(call, out, of, on.stream));
 }
 
 void moe_res_matmul(const char* op, const kernels::Matrices& call, void* out, const void* residual,
-                    const void* coef, const void* output, gpu::Stream stream) {
+                    const void* coef, const void* output, const Gpu& on) {
   if (is_empty(call)) return;
-  check_launch(op, kernels::moe_res_matmul(call, out, residual, coef, output, stream));
+  check_launch(op, on,
+               FUSEDOPS_KERNEL(on, moe_res_matmul)(call, out, residual, coef, output, on.stream));
 }
 
 }  // namespace fusedops::ops

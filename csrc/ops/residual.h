@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "kernels/residual.h"
+#include "ops/gpu.h"
 #include "ops/tensor_view.h"
 
 namespace fusedops::ops {
@@ -36,10 +37,10 @@ struct Parts {
 };
 
 void bias_residual(const char* op, const kernels::Matrices& call, void* out, const void* x,
-                   const void* residual, const void* bias, gpu::Stream stream);
+                   const void* residual, const void* bias, const Gpu& on);
 void residual_add_bias(const char* op, const kernels::Matrices& call, void* out, const Parts& parts,
-                       const ResidualOptions& options, gpu::Stream stream);
+                       const ResidualOptions& options, const Gpu& on);
 void moe_res_matmul(const char* op, const kernels::Matrices& call, void* out, const void* residual,
-                    const void* coef, const void* output, gpu::Stream stream);
+                    const void* coef, const void* output, const Gpu& on);
 
 }  // namespace fusedops::ops

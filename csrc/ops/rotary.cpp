@@ -108,14 +108,14 @@ kernels::RotarySide rotary_side(const TensorView& from, const TensorView& to) {
   return {from.data, to.data, strides(from), strides(to), from.sizes[2]};
 }
 
-void rotary(const char* op, const kernels::Rotary& call, gpu::Stream stream) {
+void rotary(const char* op, const kernels::Rotary& call, const Gpu& on) {
   constexpr std::int64_t kMostTokens = (std::int64_t{1} << 31) - 1;
   const std::int64_t tokens = call.batch * call.tokens;
   if (tokens > kMostTokens) {
     fail(op, "q", "fewer than 2^31 tokens", std::to_string(tokens));
   }
   if (tokens == 0 || call.q.heads + call.k.heads == 0) return;
-  check_launch(op, kernels::rotary(call, stream));
+  check_launch(op, on, FUSEDOPS_KERNEL(on, rotary)(call, on.stream));
 }
 
 }  // namespace fusedops::ops

@@ -45,6 +45,6 @@ void check_writable(const char* op, const Argument& heads);
 
 kernels::RotarySide rotary_side(const TensorView& from, const TensorView& to);
 
-void rotary(const char* op, const kernels::Rotary& call, gpu::Stream stream);
+void rotary(const char* op, const kernels::Rotary& call, const Gpu& on);
 
 }  // namespace fusedops::ops

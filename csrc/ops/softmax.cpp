@@ -95,9 +95,9 @@ kernels::Softmax softmax_call(const TensorView& scores, const std::optional<Tens
 }
 
 void softmax(const char* op, const kernels::Softmax& call, void* y, const void* scores,
-             void* scratch, gpu::Stream stream) {
+             void* scratch, const Gpu& on) {
   if (call.rows() == 0 || call.keys == 0) return;
-  check_launch(op, kernels::softmax(call, y, scores, scratch, stream));
+  check_launch(op, on, FUSEDOPS_KERNEL(on, softmax)(call, y, scores, scratch, on.stream));
 }
 
 kernels::SoftmaxBackward check_softmax_backward(const char* op, const TensorView& grad,
@@ -110,9 +110,10 @@ kernels::SoftmaxBackward check_softmax_backward(const char* op, const TensorView
 }
 
 void softmax_backward(const char* op, const kernels::SoftmaxBackward& call, void* grad_scores,
-                      const void* grad, const void* y, gpu::Stream stream) {
+                      const void* grad, const void* y, const Gpu& on) {
   if (call.rows == 0) return;
-  check_launch(op, kernels::softmax_backward(call, grad_scores, grad, y, stream));
+  check_launch(op, on,
+               FUSEDOPS_KERNEL(on, softmax_backward)(call, grad_scores, grad, y, on.stream));
 }
 
 }  // namespace fusedops::ops

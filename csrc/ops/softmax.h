@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "kernels/softmax.h"
+#include "ops/gpu.h"
 #include "ops/tensor_view.h"
 
 namespace fusedops::ops {
@@ -30,12 +31,12 @@ kernels::Softmax softmax_call(const TensorView& scores, const std::optional<Tens
                               const SoftmaxOptions& options);
 
 void softmax(const char* op, const kernels::Softmax& call, void* y, const void* scores,
-             void* scratch, gpu::Stream stream);
+             void* scratch, const Gpu& on);
 
 kernels::SoftmaxBackward check_softmax_backward(const char* op, const TensorView& grad,
                                                 const TensorView& y, double scale);
 
 void softmax_backward(const char* op, const kernels::SoftmaxBackward& call, void* grad_scores,
-                      const void* grad, const void* y, gpu::Stream stream);
+                      const void* grad, const void* y, const Gpu& on);
 
 }  // namespace fusedops::ops

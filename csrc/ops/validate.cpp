@@ -61,9 +61,10 @@ void check_row_like(const char* op, const Argument& a, const Argument& like) {
   check_row(op, a, like);
 }
 
-void check_launch(const char* op, gpu::Status status) {
+void check_launch(const char* op, const Gpu& on, gpu::Status status) {
   if (status == gpu::kSuccess) return;
-  throw Error(std::string(op) + ": the GPU refused the kernel: " + gpu::describe(status));
+  throw Error(std::string(op) +
+              ": the GPU refused the kernel: " + FUSEDOPS_KERNEL(on, describe)(status));
 }
 
 }  // namespace fusedops

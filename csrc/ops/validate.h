@@ -5,8 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "ops/gpu.h"
 #include "ops/tensor_view.h"
-#include "platform/runtime.h"
 
 namespace fusedops {
 
@@ -43,6 +43,6 @@ void check_row(const char* op, const Argument& a, const Argument& like);
 // The same dtype and device too.
 void check_row_like(const char* op, const Argument& a, const Argument& like);
 // Throws if the GPU's runtime refused a launch.
-void check_launch(const char* op, gpu::Status status);
+void check_launch(const char* op, const Gpu& on, gpu::Status status);
 
 }  // namespace fusedops

@@ -16,10 +16,12 @@ inline void check_vector_add(const char* op, const TensorView& a, const TensorVi
 
 // The arguments have been checked, and all three tensors are contiguous.
 inline void vector_add(const char* op, const TensorView& a, double gamma, void* out,
-                       const void* a_data, const void* b_data, gpu::Stream stream) {
+                       const void* a_data, const void* b_data, const Gpu& on) {
   const std::int64_t elements = elements_of(a);
   if (elements == 0) return;
-  check_launch(op, kernels::vector_add(a.dtype, elements, gamma, out, a_data, b_data, stream));
+  check_launch(
+      op, on,
+      FUSEDOPS_KERNEL(on, vector_add)(a.dtype, elements, gamma, out, a_data, b_data, on.stream));
 }
 
 }  // namespace fusedops::ops

@@ -1,7 +1,7 @@
 // Facts of the current GPU. Host only.
 #pragma once
 
-#include "platform/runtime.h"
+#include "platform/status.h"
 
 namespace fusedops::gpu {
 

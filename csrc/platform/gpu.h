@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "platform/runtime.h"
+#include "platform/status.h"
 
 #if defined(__HIP_PLATFORM_AMD__)
 #include <hip/hip_bf16.h>
@@ -69,7 +69,7 @@ constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;  // along x
 template <class... Parameters, class... Arguments>
 Status launch(void (*kernel)(Parameters...), dim3 grid, dim3 threads, Stream stream,
               Arguments... arguments) {
-  kernel<<<grid, threads, 0, stream>>>(arguments...);
+  kernel<<<grid, threads, 0, static_cast<NativeStream>(stream)>>>(arguments...);
   return last_status();
 }
 

@@ -69,14 +69,15 @@ gpu::Status launch(void (*kernel)(Parameters...), const Blocks& blocks, gpu::Str
     config.gridDim = blocks.grid;
     config.blockDim = blocks.threads;
     config.dynamicSmemBytes = blocks.shared;
-    config.stream = stream;
+    config.stream = static_cast<gpu::NativeStream>(stream);
     config.attrs = with;
     config.numAttrs = blocks.cluster > 1 ? 2 : 1;
     return cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
   }
 #endif
   if (blocks.cluster > 1) return gpu::kInvalidValue;
-  kernel<<<blocks.grid, blocks.threads, blocks.shared, stream>>>(Parameters(arguments)...);
+  kernel<<<blocks.grid, blocks.threads, blocks.shared, static_cast<gpu::NativeStream>(stream)>>>(
+      Parameters(arguments)...);
   return gpu::last_status();
 }
 

@@ -1,28 +1,17 @@
-// The GPU runtime under one set of names. Host only: a plain C++ compiler can compile it.
+// What the host side knows of a GPU's runtime, the same for CUDA and HIP. It includes no header of
+// theirs: a kernel library knows its runtime, its callers need not.
 #pragma once
-
-#if defined(__HIP_PLATFORM_AMD__)
-#include <hip/hip_runtime_api.h>
-#else
-#include <cuda_runtime_api.h>
-#endif
 
 namespace fusedops::gpu {
 
-#if defined(__HIP_PLATFORM_AMD__)
-using Stream = hipStream_t;
-using Status = hipError_t;
-constexpr Status kSuccess = hipSuccess;
-constexpr Status kInvalidValue = hipErrorInvalidValue;
-inline Status last_status() { return hipGetLastError(); }
-inline const char* describe(Status status) { return hipGetErrorString(status); }
-#else
-using Stream = cudaStream_t;
-using Status = cudaError_t;
-constexpr Status kSuccess = cudaSuccess;
-constexpr Status kInvalidValue = cudaErrorInvalidValue;
-inline Status last_status() { return cudaGetLastError(); }
-inline const char* describe(Status status) { return cudaGetErrorString(status); }
-#endif
+using Stream = void*;  // cudaStream_t or hipStream_t
+using Status = int;    // cudaError_t or hipError_t
+constexpr Status kSuccess = 0;
 
 }  // namespace fusedops::gpu
+
+// Exports a host function of kernels/ for front ends in other libraries (ops/gpu.h).
+#define FUSEDOPS_EXPORT(name)                                                            \
+  extern "C" {                                                                           \
+  __attribute__((visibility("default"))) decltype(&name) fusedops_kernel_##name = &name; \
+  }

@@ -5,7 +5,7 @@
 //   lives),
 //                       view(tensor) -> TensorView, contiguous(tensor), clone(tensor),
 //                       empty_like(tensor), empty(like, sizes, dtype), empty_bytes(like, count),
-//                       data(tensor), stream(device index);
+//                       data(tensor);
 //   FUSEDOPS_FAMILY     registers a family's operators for the CUDA key, which is HIP's too:
 //                         FUSEDOPS_FAMILY(vector_add, m) {
 //                           m.impl("vector_add", FUSEDOPS_BOX(&VectorAdd::vector_add));
@@ -27,10 +27,27 @@
 #include "torch/aten/registrar.h"
 #endif
 
+// torch's own function for either flavour, from 2.6 on, and for CUDA and ROCm alike. Only a torch
+// built for a GPU has it. It is declared weak, so that the library loads in a CPU-only torch.
+extern "C" __attribute__((weak)) std::int32_t aoti_torch_get_current_cuda_stream(std::int32_t,
+                                                                                 void**);
+
 namespace fusedops {
 
 using Tensor = Api::Tensor;
 using OptionalTensor = std::optional<Tensor>;
+
+// Where to run a call on this tensor: the tensor's GPU and the caller's stream.
+inline Gpu gpu_of(const TensorView& tensor) {
+  if (!aoti_torch_get_current_cuda_stream) {
+    throw Error("fusedops: this torch was built without GPU support, so it has no GPU stream");
+  }
+  gpu::Stream stream = nullptr;
+  if (aoti_torch_get_current_cuda_stream(tensor.device.index, &stream) != 0) {
+    throw Error("fusedops: torch has no current stream for " + to_string(tensor.device));
+  }
+  return {tensor.device.index, stream};
+}
 
 // The functions ..._if and data_of take a tensor argument that may be None.
 inline std::optional<TensorView> view_if(const OptionalTensor& tensor) {

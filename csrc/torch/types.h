@@ -82,7 +82,4 @@ TensorView view_of(const Tensor& tensor, int device_index) {
           tensor.strides().data()};
 }
 
-inline constexpr const char* kNoGpuStream =
-    "fusedops: this torch was built without GPU support, so it has no GPU stream";
-
 }  // namespace fusedops

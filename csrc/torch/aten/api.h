@@ -4,20 +4,11 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/DeviceGuard.h>
-#include <c10/cuda/CUDAStream.h>
 
 #include <vector>
 
 #include "ops/validate.h"
-#include "platform/runtime.h"
 #include "torch/types.h"
-
-// Only a torch built for a GPU has these two functions. They are declared weak, so that the library
-// loads in a CPU-only torch.
-namespace c10::cuda {
-__attribute__((weak)) CUDAStream getCurrentCUDAStream(DeviceIndex);
-}
-asm(".weak _ZNK3c104cuda10CUDAStream6streamEv");  // CUDAStream::stream() const
 
 namespace fusedops {
 
@@ -54,13 +45,6 @@ struct Api {
   }
 
   static void* data(const Tensor& tensor) { return tensor.data_ptr(); }
-
-  static gpu::Stream stream(int device_index) {
-    if (!c10::cuda::getCurrentCUDAStream) {
-      throw Error(kNoGpuStream);
-    }
-    return c10::cuda::getCurrentCUDAStream(gpu_device(device_index).index()).stream();
-  }
 
  private:
   static c10::Device gpu_device(int index) {

@@ -28,7 +28,7 @@ struct Attention {
         op, tensors, {heads, kv_heads, scale, rotary_dim, rotary_style, theta, window, advance});
     const Api::Guard guard(of_qkv.device.index);
     const Tensor rows = Api::contiguous(qkv);
-    ops::attention_step(op, call, tensors, Api::data(rows), Api::stream(of_qkv.device.index));
+    ops::attention_step(op, call, tensors, Api::data(rows), gpu_of(of_qkv));
   }
 };
 

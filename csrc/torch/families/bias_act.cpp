@@ -42,8 +42,7 @@ struct BiasAct {
     const Api::Guard guard(view.device.index);
     const Tensor in = Api::contiguous(x), b = Api::contiguous(bias);
     Tensor y = Api::empty_like(in);
-    ops::bias_act(op, call, Api::data(y), Api::data(in), Api::data(b),
-                  Api::stream(view.device.index));
+    ops::bias_act(op, call, Api::data(y), Api::data(in), Api::data(b), gpu_of(view));
     return y;
   }
 
@@ -55,10 +54,11 @@ struct BiasAct {
     const Api::Guard guard(view.device.index);
     const Tensor g = on_16_bytes(grad), in = on_16_bytes(x), b = Api::contiguous(bias);
     Tensor grad_x = Api::empty_like(in), grad_bias = Api::empty_like(b);
-    const Tensor scratch = Api::empty_bytes(in, kernels::bias_act_backward_scratch(call));
+    const Gpu on = gpu_of(view);
+    const Tensor scratch =
+        Api::empty_bytes(in, FUSEDOPS_KERNEL(on, bias_act_backward_scratch)(call));
     ops::bias_act_backward(op, call, Api::data(grad_x), Api::data(grad_bias), Api::data(g),
-                           Api::data(in), Api::data(b), Api::data(scratch),
-                           Api::stream(view.device.index));
+                           Api::data(in), Api::data(b), Api::data(scratch), on);
     return {grad_x, grad_bias};
   }
 };

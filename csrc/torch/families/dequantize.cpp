@@ -16,8 +16,7 @@ struct Dequantize {
     const Tensor in = on_16_bytes(weight), by = Api::contiguous(scale);
     const Tensor result =
         Api::empty(weight, {view.sizes[0], ops::dequantized_cols(view, call)}, call.dtype);
-    ops::dequantize(op, call, Api::data(result), Api::data(in), Api::data(by),
-                    Api::stream(view.device.index));
+    ops::dequantize(op, call, Api::data(result), Api::data(in), Api::data(by), gpu_of(view));
     return result;
   }
 };

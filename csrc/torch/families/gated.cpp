@@ -23,7 +23,7 @@ struct Gated {
     std::vector<std::int64_t> sizes(view.sizes, view.sizes + view.dim);
     sizes.back() = call.cols;
     Tensor y = Api::empty(in, sizes, view.dtype);
-    ops::gated(op, call, Api::data(y), Api::data(in), data_of(b), Api::stream(view.device.index));
+    ops::gated(op, call, Api::data(y), Api::data(in), data_of(b), gpu_of(view));
     return y;
   }
 
@@ -38,10 +38,11 @@ struct Gated {
     const OptionalTensor b = contiguous_if(bias);
     Tensor grad_x = Api::empty_like(in);
     Tensor grad_bias = Api::empty(in, {b ? 2 * call.cols : 0}, view.dtype);
-    const Tensor scratch = Api::empty_bytes(in, b ? kernels::gated_backward_scratch(call) : 0);
+    const Gpu on = gpu_of(view);
+    const Tensor scratch =
+        Api::empty_bytes(in, b ? FUSEDOPS_KERNEL(on, gated_backward_scratch)(call) : 0);
     ops::gated_backward(op, call, Api::data(grad_x), Api::data(grad_bias), Api::data(g),
-                        Api::data(in), data_of(b), Api::data(scratch),
-                        Api::stream(view.device.index));
+                        Api::data(in), data_of(b), Api::data(scratch), on);
     return {grad_x, grad_bias};
   }
 };

@@ -136,7 +136,7 @@ struct GemmNorm {
     ops::norm(op, call,
               {Api::data(x), data_of(row), data_of(residual), Api::data(scale), data_of(shift),
                Api::data(u), sum},
-              Api::stream(Api::view(x).device.index));
+              gpu_of(Api::view(x)));
     return u;
   }
 };

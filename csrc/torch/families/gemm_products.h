@@ -90,7 +90,7 @@ struct Products {
     if (factor.scale) scales = Api::contiguous(factor.scale->tensor);
     const kernels::GemmSkinnyTensors tensors{Api::data(out), Api::data(a), factor.weight.view.data,
                                              data_of(b), data_of(scales)};
-    return ops::try_skinny_gemm(op, call, factor.weight.view, tensors, stream(a));
+    return ops::try_skinny_gemm(op, call, factor.weight.view, tensors, gpu_of(Api::view(a)));
   }
 
   static void multiply(const ops::Product& call, const Tensor& out, const Tensor& a,
@@ -113,7 +113,7 @@ struct Products {
     const std::int64_t elements = call.inner * call.width;
     Tensor out = Api::empty(weight, {call.inner, call.width}, call.dtype);
     ops::dequantize(op, {call.dtype, false, elements, elements / call.groups}, Api::data(out),
-                    Api::data(weight), Api::data(scale), stream(weight));
+                    Api::data(weight), Api::data(scale), gpu_of(Api::view(weight)));
     return out;
   }
 
@@ -132,7 +132,7 @@ struct Products {
     const Tensor v = plain(call, {call.rows, call.width}, a, weight);
     const Tensor b = bias_of(call, a, bias);
     ops::bias_act(op, {call.dtype, call.follow.activation, call.rows, call.width}, Api::data(out),
-                  Api::data(v), Api::data(b), stream(a));
+                  Api::data(v), Api::data(b), gpu_of(Api::view(a)));
   }
 
   static void gated(const char* op, const ops::Product& call, const Tensor& out, const Tensor& a,
@@ -140,7 +140,7 @@ struct Products {
     const Tensor v = plain(call, {call.rows, call.width}, a, weight);
     const OptionalTensor b = contiguous_if(bias);
     ops::gated(op, {call.dtype, call.follow.activation, call.rows, call.cols()}, Api::data(out),
-               Api::data(v), data_of(b), stream(a));
+               Api::data(v), data_of(b), gpu_of(Api::view(a)));
   }
 
   // Whether the BLAS library applies the activation itself, as accurately as our kernels: its GELU
@@ -152,10 +152,6 @@ struct Products {
         (call.follow.activation == Activation::gelu_tanh && element_size(call.dtype) == 2);
     return known && !call.follow.gated && call.dtype != DType::float64 && call.rows > 1 &&
            call.inner > 1 && call.width > 1 && Blas::has_addmm_activation();
-  }
-
-  static gpu::Stream stream(const Tensor& tensor) {
-    return Api::stream(Api::view(tensor).device.index);
   }
 };
 

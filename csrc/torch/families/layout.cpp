@@ -28,7 +28,7 @@ struct Layout {
     const Tensor in = padding ? x : Api::contiguous(x);
     if (!padding) padding = plan(Api::view(in));
     const Tensor result = Api::empty(x, padding->sizes, view.dtype);
-    ops::pad_heads(op, *padding, Api::data(result), Api::data(in), Api::stream(view.device.index));
+    ops::pad_heads(op, *padding, Api::data(result), Api::data(in), gpu_of(view));
     return result;
   }
 };

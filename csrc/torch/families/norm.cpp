@@ -68,7 +68,7 @@ struct Norm {
     ops::norm(op, call,
               {Api::data(in), data_of(row), data_of(more), Api::data(weight), data_of(shift),
                Api::data(y), data_of(sum)},
-              Api::stream(from.view.device.index));
+              gpu_of(from.view));
     return {y, sum};
   }
 
@@ -85,12 +85,13 @@ struct Norm {
     const OptionalTensor add = on_16_bytes_if(grad_sum);
     Tensor grad_x = Api::empty_like(in), grad_gamma = Api::empty_like(weight);
     Tensor grad_beta = Api::empty_like(weight);
-    const Tensor scratch = Api::empty_bytes(in, kernels::norm_backward_scratch(call));
+    const Gpu on = gpu_of(from.view);
+    const Tensor scratch = Api::empty_bytes(in, FUSEDOPS_KERNEL(on, norm_backward_scratch)(call));
     ops::norm_backward(
         op, call,
         {Api::data(g), data_of(add), Api::data(in), Api::data(weight), Api::data(grad_x),
          Api::data(grad_gamma), Api::data(grad_beta), Api::data(scratch)},
-        Api::stream(from.view.device.index));
+        on);
     return {grad_x, grad_gamma, grad_beta};
   }
 };

@@ -15,7 +15,7 @@ struct Residual {
     const Tensor in = Api::contiguous(x), r = Api::contiguous(residual), b = Api::contiguous(bias);
     Tensor out = Api::empty_like(in);
     ops::bias_residual(op, call, Api::data(out), Api::data(in), Api::data(r), Api::data(b),
-                       Api::stream(view.device.index));
+                       gpu_of(view));
     return out;
   }
 
@@ -36,8 +36,7 @@ struct Residual {
     const OptionalTensor a = contiguous_if(attention), a_bias = contiguous_if(attention_bias);
     Tensor out = Api::empty_like(h);
     const ops::Parts parts{Api::data(h), Api::data(r), data_of(a), data_of(a_bias), Api::data(b)};
-    ops::residual_add_bias(op, call, Api::data(out), parts, options,
-                           Api::stream(view.device.index));
+    ops::residual_add_bias(op, call, Api::data(out), parts, options, gpu_of(view));
     return out;
   }
 
@@ -50,7 +49,7 @@ struct Residual {
     const Tensor o = Api::contiguous(output);
     Tensor out = Api::empty_like(r);
     ops::moe_res_matmul(op, call, Api::data(out), Api::data(r), Api::data(c), Api::data(o),
-                        Api::stream(view.device.index));
+                        gpu_of(view));
     return out;
   }
 };

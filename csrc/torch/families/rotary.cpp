@@ -41,7 +41,7 @@ struct Rotary {
     call.q = ops::rotary_side(from_q, from_q);
     call.k = ops::rotary_side(from_k, from_k);
     const Api::Guard guard(from_q.device.index);
-    ops::rotary(names.op, call, Api::stream(from_q.device.index));
+    ops::rotary(names.op, call, gpu_of(from_q));
   }
 
  private:
@@ -69,7 +69,7 @@ struct Rotary {
     call.inverse = inverse;
     call.q = ops::rotary_side(Api::view(from_q), Api::view(to_q));
     call.k = ops::rotary_side(Api::view(from_k), Api::view(to_k));
-    ops::rotary(names.op, call, Api::stream(view.device.index));
+    ops::rotary(names.op, call, gpu_of(view));
     return {to_q, to_k};
   }
 

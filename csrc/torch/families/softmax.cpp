@@ -19,11 +19,11 @@ struct Softmax {
     const OptionalTensor mask_in = readable(mask), alibi_in = readable(alibi);
     Tensor y = Api::empty_like(in);
     const auto call = ops::softmax_call(view, view_if(mask_in), view_if(alibi_in), options);
-    const std::int64_t bytes = kernels::softmax_scratch(call);
+    const Gpu on = gpu_of(view);
+    const std::int64_t bytes = FUSEDOPS_KERNEL(on, softmax_scratch)(call);
     const OptionalTensor scratch =
         bytes > 0 ? OptionalTensor(Api::empty_bytes(in, bytes)) : std::nullopt;
-    ops::softmax(op, call, Api::data(y), Api::data(in), data_of(scratch),
-                 Api::stream(view.device.index));
+    ops::softmax(op, call, Api::data(y), Api::data(in), data_of(scratch), on);
     return y;
   }
 
@@ -35,7 +35,7 @@ struct Softmax {
     const Tensor g = on_16_bytes(grad), in = on_16_bytes(y);
     Tensor grad_scores = Api::empty_like(g);
     ops::softmax_backward(op, call, Api::data(grad_scores), Api::data(g), Api::data(in),
-                          Api::stream(view.device.index));
+                          gpu_of(view));
     return grad_scores;
   }
 

@@ -14,7 +14,7 @@ struct VectorAdd {
     const Tensor left = Api::contiguous(a), right = Api::contiguous(b);
     Tensor out = Api::empty_like(left);
     ops::vector_add(op, view, gamma, Api::data(out), Api::data(left), Api::data(right),
-                    Api::stream(view.device.index));
+                    gpu_of(view));
     return out;
   }
 };

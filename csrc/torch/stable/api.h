@@ -14,15 +14,10 @@
 #include <vector>
 
 #include "ops/validate.h"
-#include "platform/runtime.h"
 #include "torch/types.h"
 
 #define FUSEDOPS_FAMILY(family, m) STABLE_TORCH_LIBRARY_IMPL(fusedops, CUDA, m)
 #define FUSEDOPS_BOX(function) TORCH_BOX(function)
-
-// Only a torch built for a GPU has this function. It is declared weak, so that the library loads in
-// a CPU-only torch.
-extern "C" __attribute__((weak)) AOTITorchError aoti_torch_get_current_cuda_stream(int32_t, void**);
 
 namespace fusedops {
 
@@ -68,15 +63,6 @@ struct Api {
   }
 
   static void* data(const Tensor& tensor) { return tensor.data_ptr(); }
-
-  static gpu::Stream stream(int device_index) {
-    if (!aoti_torch_get_current_cuda_stream) {
-      throw Error(kNoGpuStream);
-    }
-    void* stream = nullptr;
-    TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device_index, &stream));
-    return static_cast<gpu::Stream>(stream);
-  }
 
  private:
   using Sizes = torch::headeronly::IntHeaderOnlyArrayRef;

@@ -1,0 +1,30 @@
+// The GPU runtime's status codes under one set of names. Host only.
+#pragma once
+
+#include "platform/runtime.h"
+
+#if defined(__HIP_PLATFORM_AMD__)
+#include <hip/hip_runtime_api.h>
+#else
+#include <cuda_runtime_api.h>
+#endif
+
+namespace fusedops::gpu {
+
+#if defined(__HIP_PLATFORM_AMD__)
+using NativeStream = hipStream_t;
+constexpr Status kInvalidValue = hipErrorInvalidValue;
+inline Status last_status() { return hipGetLastError(); }
+inline const char* describe(Status status) {
+  return hipGetErrorString(static_cast<hipError_t>(status));
+}
+#else
+using NativeStream = cudaStream_t;
+constexpr Status kInvalidValue = cudaErrorInvalidValue;
+inline Status last_status() { return cudaGetLastError(); }
+inline const char* describe(Status status) {
+  return cudaGetErrorString(static_cast<cudaError_t>(status));
+}
+#endif
+
+}  // namespace fusedops::gpu
