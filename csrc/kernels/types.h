@@ -1,9 +1,8 @@
-// What the kernels' host interfaces share: element types, activations, launch limits, statuses.
+// Types and limits shared by the kernels' host interfaces: element types, activations, launch
+// limits.
 #pragma once
 
 #include <cstdint>
-
-#include "platform/runtime.h"
 
 namespace fusedops {
 
@@ -23,10 +22,4 @@ inline bool aligned(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer) % kVectorBytes == 0;
 }
 
-namespace kernels {
-
-// The GPU runtime's text for a status.
-const char* describe(gpu::Status status);
-
-}  // namespace kernels
 }  // namespace fusedops

@@ -11,14 +11,14 @@
 
 namespace fusedops {
 
+constexpr int kMostGpus = 64;
+
 struct Gpu {
   int index;  // as torch counts
   gpu::Stream stream;
 };
 
 #if defined(FUSEDOPS_FRONT_END)
-
-constexpr int kMostGpus = 64;
 
 // The function `name` of the kernel library that was chosen for the GPU. Throws if there is none.
 void* find_kernel(int gpu, const char* name);

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "kernels/runtime.h"
 #include "ops/gpu.h"
 #include "ops/tensor_view.h"
 

@@ -43,6 +43,6 @@ EXTENSION = Extension(
         _family("softmax"),
         _family("gemm", uses=(_BIAS_ACT, _GATED, _NORM, _DEQUANTIZE)),
     ),
-    host=("kernels/describe.cpp", "ops/tensor_view.cpp", "ops/validate.cpp", "ops/masks.cpp"),
+    host=("kernels/runtime.cpp", "ops/tensor_view.cpp", "ops/validate.cpp", "ops/masks.cpp"),
     module=Module("fusedops._C", binding="torch/aten/typed.cpp", python=("torch/aten/module.cpp",)),
 )

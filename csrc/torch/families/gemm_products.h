@@ -2,6 +2,8 @@
 // and further kernels.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <optional>
 
 #include "ops/bias_act.h"
@@ -41,13 +43,13 @@ struct Products {
   static Tensor product(const char* op, const ops::Product& call, const Sizes& sizes,
                         const Tensor& a, const Factor& factor,
                         const OptionalTensor& bias = std::nullopt) {
-    if (!may_be_skinny(call) && has_epilogue(call)) {
+    if (!may_be_skinny(call) && has_epilogue(call, a)) {
       return epilogue(call, a, weight_of(op, call, factor), bias);
     }
     const Tensor out = Api::empty(a, sizes, call.dtype);
     if (may_be_skinny(call) && try_skinny(op, call, out, a, factor, bias)) return out;
     const Tensor weight = weight_of(op, call, factor);
-    if (has_epilogue(call)) return epilogue(call, a, weight, bias);
+    if (has_epilogue(call, a)) return epilogue(call, a, weight, bias);
     if (call.follow.gated) {
       gated(op, call, out, a, weight, bias);
     } else if (call.follow.activation != Activation::identity) {
@@ -143,15 +145,46 @@ struct Products {
                Api::data(v), data_of(b), gpu_of(Api::view(a)));
   }
 
+  // Whether the BLAS library's ReLU keeps NaN; cuBLAS 12.4's returns 0. It is tried once for each
+  // GPU and dtype, but not while a graph is captured: then the answer is no.
+  static bool relu_keeps_nan(const ops::Product& call, const Tensor& a) {
+    enum Answer { unknown, yes, no };
+    static std::atomic<Answer> answers[kMostGpus][4];
+    const Gpu on = gpu_of(Api::view(a));
+    if (on.index < 0 || on.index >= kMostGpus) return false;
+    std::atomic<Answer>& answer = answers[on.index][static_cast<int>(call.dtype)];
+    if (answer == unknown) {
+      bool capturing = true;
+      const gpu::Status asked = FUSEDOPS_KERNEL(on, is_capturing)(on.stream, capturing);
+      if (asked != gpu::kSuccess || capturing) return false;
+      answer = product_of_nan_is_nan(on, a, call.dtype) ? yes : no;
+    }
+    return answer == yes;
+  }
+
+  static bool product_of_nan_is_nan(const Gpu& on, const Tensor& like, DType dtype) {
+    constexpr std::int64_t size = 32;
+    const Tensor nan = Api::empty(like, {size, size}, dtype);
+    const std::int64_t bytes = size * size * element_size(dtype);
+    gpu::Status status = FUSEDOPS_KERNEL(on, fill_with_nan)(Api::data(nan), bytes, on.stream);
+    if (status != gpu::kSuccess) return false;
+    const Tensor y = Blas::addmm_activation(Blas::zeros(like, size, dtype), nan, nan, false);
+    std::uint32_t bits = 0;  // of one float, or of two 16-bit numbers
+    status = FUSEDOPS_KERNEL(on, read)(&bits, Api::data(y), sizeof bits, on.stream);
+    const std::uint32_t infinity = dtype == DType::float16 ? 0x7c000000u : 0x7f800000u;
+    return status == gpu::kSuccess && (bits & 0x7fff0000u) > infinity;
+  }
+
   // Whether the BLAS library applies the activation itself, as accurately as our kernels: its GELU
   // has too few digits for float32. torch passes the activation on only if no dimension is 1, and
   // drops it if there is nothing to sum.
-  static bool has_epilogue(const ops::Product& call) {
+  static bool has_epilogue(const ops::Product& call, const Tensor& a) {
     const bool known =
         call.follow.activation == Activation::relu ||
         (call.follow.activation == Activation::gelu_tanh && element_size(call.dtype) == 2);
     return known && !call.follow.gated && call.dtype != DType::float64 && call.rows > 1 &&
-           call.inner > 1 && call.width > 1 && Blas::has_addmm_activation();
+           call.inner > 1 && call.width > 1 && Blas::has_addmm_activation() &&
+           (call.follow.activation != Activation::relu || relu_keeps_nan(call, a));
   }
 };
 

@@ -1,0 +1,52 @@
+#include "kernels/runtime.h"
+
+#include <cstddef>
+
+#include "platform/status.h"
+
+namespace fusedops::kernels {
+
+const char* describe(gpu::Status status) { return gpu::describe(status); }
+
+gpu::Status is_capturing(gpu::Stream stream, bool& capturing) {
+  const auto native = static_cast<gpu::NativeStream>(stream);
+#if defined(__HIP_PLATFORM_AMD__)
+  hipStreamCaptureStatus found = hipStreamCaptureStatusNone;
+  const gpu::Status status = hipStreamIsCapturing(native, &found);
+  capturing = found != hipStreamCaptureStatusNone;
+#else
+  cudaStreamCaptureStatus found = cudaStreamCaptureStatusNone;
+  const gpu::Status status = cudaStreamIsCapturing(native, &found);
+  capturing = found != cudaStreamCaptureStatusNone;
+#endif
+  return status;
+}
+
+gpu::Status fill_with_nan(void* data, std::int64_t bytes, gpu::Stream stream) {
+  const auto count = static_cast<std::size_t>(bytes);
+  const auto native = static_cast<gpu::NativeStream>(stream);
+#if defined(__HIP_PLATFORM_AMD__)
+  return hipMemsetAsync(data, 0xff, count, native);
+#else
+  return cudaMemsetAsync(data, 0xff, count, native);
+#endif
+}
+
+gpu::Status read(void* host, const void* device, std::int64_t bytes, gpu::Stream stream) {
+  const auto count = static_cast<std::size_t>(bytes);
+  const auto native = static_cast<gpu::NativeStream>(stream);
+#if defined(__HIP_PLATFORM_AMD__)
+  const gpu::Status status = hipMemcpyAsync(host, device, count, hipMemcpyDeviceToHost, native);
+  return status == gpu::kSuccess ? hipStreamSynchronize(native) : status;
+#else
+  const gpu::Status status = cudaMemcpyAsync(host, device, count, cudaMemcpyDeviceToHost, native);
+  return status == gpu::kSuccess ? cudaStreamSynchronize(native) : status;
+#endif
+}
+
+FUSEDOPS_EXPORT(describe)
+FUSEDOPS_EXPORT(is_capturing)
+FUSEDOPS_EXPORT(fill_with_nan)
+FUSEDOPS_EXPORT(read)
+
+}  // namespace fusedops::kernels
