@@ -91,7 +91,7 @@ def stable(target: Target) -> Flavour:
 def aten(target: Target, module: Module | None) -> Flavour:
     """Torch's C++ API, for one torch: an extension module for one CPython, else a plain library."""
     if target.toolkit.backend == "rocm":
-        # Its front end includes c10/cuda, which only hipify gives another name.
+        # Not tried with a torch for ROCm.
         raise UsageError("the aten flavour for ROCm: not provided; use the stable flavour")
     old, python = target.torch.old_abi, target.python
     strings = ("-D_GLIBCXX_USE_CXX11_ABI=0",) if old else ()

@@ -32,6 +32,7 @@ def main() -> None:
         faulthandler.dump_traceback_later(seconds, exit=True)
         try:
             importlib.import_module(package)
+            _load_libraries(package)
         # A package may raise anything, SystemExit too.
         except BaseException as error:
             _answer(
@@ -127,6 +128,13 @@ def _mapped_files(maps: str) -> Iterator[str]:
         parts = line.split(None, 5)
         if len(parts) == 6 and "x" in parts[1] and parts[5].startswith("/"):
             yield parts[5]
+
+
+def _load_libraries(package: str) -> None:
+    """Load the prebuilt library, as the package's first call on a GPU does."""
+    runtime = sys.modules.get("torchwheel.runtime")
+    if runtime:
+        runtime.load_now(package)
 
 
 def _status(package: str) -> dict[str, Any] | None:

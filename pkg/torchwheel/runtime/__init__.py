@@ -1,7 +1,15 @@
 """The run-time half: loads an extension prebuilt, builds it at first use, or falls back."""
 
-from torchwheel.runtime.loader import build_now, load, status_of
+from torchwheel.runtime.loader import build_now, load, load_now, status_of
 from torchwheel.runtime.module import load_module
 from torchwheel.runtime.status import ExtensionStatus, OperatorStatus
 
-__all__ = ["ExtensionStatus", "OperatorStatus", "build_now", "load", "load_module", "status_of"]
+__all__ = [
+    "ExtensionStatus",
+    "OperatorStatus",
+    "build_now",
+    "load",
+    "load_module",
+    "load_now",
+    "status_of",
+]

@@ -1,6 +1,7 @@
 """The load order: prebuilt, JIT cache, JIT build, plain PyTorch."""
 
 import dataclasses
+import functools
 import os
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -62,7 +63,7 @@ def load(extension: Extension, package: Path, ops: Mapping[str, Sequence[str]]) 
     """
     loaded = LoadedExtension(extension, package, ops, read_mode(os.environ))
     _LOADED[extension.package] = loaded
-    loaded.start(lambda: load_problem(extension))
+    loaded.start(lambda driver: load_problem(extension, ask_driver=driver))
     return loaded.status()
 
 
@@ -70,6 +71,12 @@ def status_of(package: str) -> ExtensionStatus | None:
     """What an extension's operators run on now; None if it is not loaded."""
     loaded = _LOADED.get(package)
     return loaded.status() if loaded else None
+
+
+def load_now(package: str) -> None:
+    """Load the prebuilt library of an imported extension without a first call; build nothing."""
+    if package in _LOADED:
+        _LOADED[package].load_prebuilt()
 
 
 def build_now(package: str) -> ExtensionStatus | None:
@@ -107,6 +114,8 @@ class LoadedExtension:
         self.mode = mode
         self.module: ModuleType | None = None
         self._waiting: list[FirstCall] = []
+        self._prebuilt: FirstCall | None = None
+        self._has_warned = False
         self.operators = {
             operator.name: OperatorStatus(
                 operator.name,
@@ -116,49 +125,80 @@ class LoadedExtension:
             for operator in extension.operators
         }
 
+    def load_prebuilt(self) -> None:
+        """Load the prebuilt library now, if it waits for the first call and serves the GPUs."""
+        if self._prebuilt is not None:
+            self._prebuilt.settle()
+
     def build(self) -> None:
         """Build every operator that waits for its first call."""
-        for waiting in self._waiting:
-            waiting.settle()
+        while self._waiting:  # one that settles may have others wait
+            self._waiting.pop().settle()
 
     def status(self) -> ExtensionStatus:
         """What each operator runs on now."""
         operators = tuple(self.operators.values())
         return ExtensionStatus(self.extension.package, self.mode, operators, self.module)
 
-    def start(self, check: prebuilt.LoadCheck) -> None:
-        """Load the prebuilt library; operators without one wait for their first call."""
-        refusals: tuple[Refusal, ...] = ()
-        if may_load(self.mode):
-            library, self.module, refusals = prebuilt.load_prebuilt(
-                self.extension, self.package, check
-            )
-            if library is not None:
-                self._set_status(self.operators, way="prebuilt", library=library, refusals=refusals)
-                # A library for few GPUs may lack an operator.
-                refusals = (Refusal("prebuilt", f"{library.name} has no kernel of it"),)
-        missing = [name for name in self.operators if not self._has_kernels(name)]
-        if not missing:
+    def start(self, check: Callable[[bool], str | None]) -> None:
+        """Load the prebuilt library, at the first call on a GPU if this torch knows GPUs.
+
+        Args:
+            check: returns why the library must not be loaded, if it must not. Its argument says
+                whether the driver may be asked.
+        """
+        if not may_load(self.mode):
+            self._do_without(self.operators, ())
             return
+        libraries = prebuilt.find_libraries(self.extension, self.package)
+        # A module has functions of its own, so it is imported with the package.
+        of_module = prebuilt.module_files(self.extension, self.package)
+        if libraries and _has_gpu_support() and not of_module:
+            self._set_status(self.operators, way="prebuilt", library=libraries[0], refusals=())
+            self._prebuilt = self._wait(
+                self.operators, lambda: self._choose(libraries, lambda: check(True))
+            )
+        else:
+            self._choose(libraries, lambda: check(False))()
+
+    def _choose(self, libraries: Sequence[Path], check: prebuilt.LoadCheck) -> Callable[[], None]:
+        """Choose the library; returns the function that loads what was chosen."""
+        refusal = prebuilt.refusal_of(libraries, check)
+        if refusal:
+            return lambda: self._do_without(self.operators, (refusal,))
+        return lambda: self._load_prebuilt(libraries)
+
+    def _load_prebuilt(self, libraries: Sequence[Path]) -> None:
+        library, self.module, refusals = prebuilt.load_first(
+            self.extension, self.package, libraries
+        )
+        if library is not None:
+            self._set_status(self.operators, way="prebuilt", library=library, refusals=refusals)
+            # A library for few GPUs may lack an operator.
+            refusals = (Refusal("prebuilt", f"{library.name} has no kernel of it", fault=False),)
+        missing = [
+            name for name in self.operators if library is None or not self._has_kernels(name)
+        ]
+        if missing:
+            self._do_without(missing, refusals)
+
+    def _do_without(self, names: Iterable[str], refusals: tuple[Refusal, ...]) -> None:
+        """Have operators built at their first call, or fall back."""
+        names = list(names)
         waiting = may_build(self.mode) and _has_gpu_support()
-        self._set_status(missing, way="waiting" if waiting else "fallback", refusals=refusals)
-        lacking = [self.operators[name] for name in missing]
+        way: Way = "waiting" if waiting else "fallback"
+        self._set_status(names, way=way, library=None, refusals=refusals)
         if waiting:
-            for name in missing:
-                self._wait_for_first_call(name)
-        elif self.mode == "error":
-            raise RuntimeError(self._warning_text(lacking))
+            for name in names:
+                self._wait([name], functools.partial(self._obtain, name))
         elif self.mode in ("prebuilt", "jit") or any(refusal.fault for refusal in refusals):
-            self._warn(lacking)
+            self._warn([self.operators[name] for name in names])
 
     def _has_kernels(self, name: str) -> bool:
         import torch  # noqa: PLC0415 - the doctor reads this package where there is no torch
 
         has = torch._C._dispatch_has_kernel_for_dispatch_key
-        status = self.operators[name]
-        return status.library is not None and all(
-            has(op, self.extension.dispatch) for op in status.ops
-        )
+        return all(has(op, self.extension.dispatch) for op in self.operators[name].ops)
 
     def _set_status(
         self,
@@ -173,14 +213,13 @@ class LoadedExtension:
                 self.operators[name], way=way, library=library, refusals=refusals
             )
 
-    def _wait_for_first_call(self, name: str) -> None:
-        status = self.operators[name]
-        ops = [op.partition("::")[2] for op in status.ops]
-        self._waiting.append(
-            FirstCall(
-                self.extension.namespace, ops, self.extension.dispatch, lambda: self._obtain(name)
-            )
-        )
+    def _wait(self, names: Iterable[str], obtain: Callable[[], Callable[[], None]]) -> FirstCall:
+        """Call `obtain` at the first call of one of these operators, then what it returns."""
+        ops = [op.partition("::")[2] for name in names for op in self.operators[name].ops]
+        extension = self.extension
+        waiting = FirstCall(extension.namespace, ops, extension.dispatch, obtain)
+        self._waiting.append(waiting)
+        return waiting
 
     def _obtain(self, name: str) -> Callable[[], None]:
         """Obtain the library of an operator; returns the function that loads it."""
@@ -199,9 +238,13 @@ class LoadedExtension:
         except Exception as error:  # any failure: PyTorch still works
             self._fall_back(name, Refusal(step, f"{library.name}: {prebuilt.reason_of(error)}"))
         else:
-            self.operators[name] = dataclasses.replace(
-                self.operators[name], way=step, library=library
-            )
+            status = dataclasses.replace(self.operators[name], way=step, library=library)
+            self.operators[name] = status
+            faults = [str(refusal) for refusal in status.refusals if refusal.fault]
+            if faults and not self._has_warned:
+                self._has_warned = True
+                text = f"{self.extension.package}: built here, because {'; '.join(faults)}"
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def _fall_back(self, name: str, refusal: Refusal) -> None:
         status = self.operators[name]

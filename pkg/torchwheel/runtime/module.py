@@ -32,11 +32,14 @@ def load_module(extension: Extension, package: Path) -> ModuleType:
     mode = modes.read_mode(os.environ)
     refusals: tuple[Refusal, ...] = ()
     if modes.may_load(mode):
-        _, module, refusals = prebuilt.load_prebuilt(
-            extension, package, lambda: load_problem(extension)
-        )
-        if module is not None:
-            return module
+        libraries = prebuilt.find_libraries(extension, package)
+        refusal = prebuilt.refusal_of(libraries, lambda: load_problem(extension, ask_driver=False))
+        if refusal:
+            refusals = (refusal,)
+        else:
+            _, module, refusals = prebuilt.load_first(extension, package, libraries)
+            if module is not None:
+                return module
     if modes.may_build(mode):
         from torchwheel.runtime.build import obtain_library  # noqa: PLC0415 - costs nothing until needed
 

@@ -2,7 +2,7 @@
 
 import importlib
 import importlib.machinery
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
@@ -21,23 +21,34 @@ def installed_claims(distribution: str) -> claims.Claims | None:
     return claims.loads(text, f"{distribution}: {claims.FILE}") if text else None
 
 
-def load_problem(extension: Extension) -> str | None:
+def load_problem(extension: Extension, *, ask_driver: bool) -> str | None:
     """Why the prebuilt library must not be loaded, and what to do; None if it may be.
 
-    Only torch and the C library are checked, which costs microseconds. To find the GPUs would take
-    longer than the import; the driver refuses kernels for other GPUs.
+    Args:
+        extension: the description of the extension.
+        ask_driver: whether the driver and the visible GPUs count too. To ask takes longer than the
+            import, and must not happen before a fork. Torch and the C library cost microseconds.
     """
     claimed = installed_claims(extension.package)
     if claimed is None:
         return None
-    from torchwheel.machine import probe  # noqa: PLC0415 - for installed wheels alone
+    from torchwheel.arch.devices import visible_gpus  # noqa: PLC0415 - for installed wheels alone
+    from torchwheel.machine import probe  # noqa: PLC0415
+    from torchwheel.machine.discovery import find_driver  # noqa: PLC0415
     from torchwheel.machine.facts import split_absent  # noqa: PLC0415
     from torchwheel.machine.torch import find_torch  # noqa: PLC0415
     from torchwheel.validate.checks import load_findings  # noqa: PLC0415
     from torchwheel.validate.findings import drop_ignored  # noqa: PLC0415
 
-    torch, glibc = split_absent(find_torch())[0], split_absent(probe.glibc_version())[0]
-    findings = load_findings(claimed.needs, torch, glibc, package=extension.package)
+    asked = claimed.backend if ask_driver else None
+    findings = load_findings(
+        claimed.needs,
+        split_absent(find_torch())[0],
+        split_absent(probe.glibc_version())[0],
+        split_absent(find_driver(asked))[0] if asked else None,
+        visible_gpus(asked).gpus if asked else (),
+        package=extension.package,
+    )
     blocking = [finding for finding in drop_ignored(findings) if finding.blocks]
     return "; ".join(map(str, blocking)) or None
 
@@ -46,28 +57,35 @@ LoadCheck = Callable[[], str | None]
 """Returns why the installed wheel does not fit this machine, or None."""
 
 
-def load_prebuilt(
-    extension: Extension, package: Path, check: LoadCheck
-) -> tuple[Path | None, ModuleType | None, tuple[Refusal, ...]]:
-    """Load the first library that this torch accepts. Never raises.
+def find_libraries(extension: Extension, package: Path) -> tuple[Path, ...]:
+    """The prebuilt libraries of an installed package, and its extension module for this Python."""
+    return (*sorted((package / LIBRARIES).glob("*.so")), *module_files(extension, package))
+
+
+def refusal_of(libraries: Sequence[Path], check: LoadCheck) -> Refusal | None:
+    """Why no prebuilt library may be loaded; None if one may. Never raises.
 
     Args:
-        extension: what to load.
-        package: the installed package's folder.
-        check: called before a library is loaded, if there is one.
+        libraries: those of the package.
+        check: called if there is a library.
+    """
+    if not libraries:
+        return Refusal("prebuilt", "none in this installation", fault=False)
+    try:
+        problem = check()
+    except Exception as error:  # missing facts must not end an import or a call
+        problem = reason_of(error)
+    return Refusal("prebuilt", problem) if problem else None
+
+
+def load_first(
+    extension: Extension, package: Path, libraries: Sequence[Path]
+) -> tuple[Path | None, ModuleType | None, tuple[Refusal, ...]]:
+    """Load the first of the libraries that this torch accepts. Never raises.
 
     Returns:
         The library, its module if it has one, and why other libraries were refused.
     """
-    libraries = [*sorted((package / LIBRARIES).glob("*.so")), *_module_files(extension, package)]
-    if not libraries:
-        return None, None, (Refusal("prebuilt", "none in this installation", fault=False),)
-    try:
-        problem = check()
-    except Exception as error:  # missing facts must not end an import
-        problem = reason_of(error)
-    if problem:
-        return None, None, (Refusal("prebuilt", problem),)
     refused: list[Refusal] = []
     for library in libraries:
         try:
@@ -79,8 +97,8 @@ def load_prebuilt(
     return None, None, tuple(refused)
 
 
-def _module_files(extension: Extension, package: Path) -> list[Path]:
-    """Files of the extension module for this Python."""
+def module_files(extension: Extension, package: Path) -> list[Path]:
+    """The files of the extension module for this Python."""
     if extension.module is None:
         return []
     name = extension.module.name.rpartition(".")[2]

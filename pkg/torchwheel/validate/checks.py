@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torchwheel.arch.devices import Gpu
     from torchwheel.machine.facts import Driver
 
-_BUILT_HERE = "have it built here for {}: set TORCHWHEEL_MODE=jit"
+_OTHER_WHEEL = "install a wheel with code for {} (without one, the first call builds it)"
 
 
 def build_findings(
@@ -116,5 +116,5 @@ def load_findings(
         findings += [check_backend(needs, torch, package), check_built_with(needs, torch, package)]
     if needs.backend and needs.toolkit_version and (driver or gpus):
         findings.append(check_driver(needs.backend, needs.toolkit_version, driver))
-        findings += check_code(needs, needs.toolkit_version, gpus, driver, _BUILT_HERE)
+        findings += check_code(needs, needs.toolkit_version, gpus, driver, _OTHER_WHEEL)
     return tuple(finding for finding in findings if finding is not None)

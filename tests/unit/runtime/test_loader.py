@@ -1,6 +1,7 @@
 """The load order, and the ways each step can fail."""
 
 import itertools
+import re
 import sys
 import warnings
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -27,7 +28,7 @@ def extension(monkeypatch):
     for op in ("double", "negate"):
         library.define(f"{op}(Tensor x) -> Tensor")
         library.impl(op, lambda x: x * 0, "CompositeExplicitAutograd")
-    monkeypatch.setattr(loader, "load_problem", lambda _: None)
+    monkeypatch.setattr(loader, "load_problem", lambda _, **__: None)
     monkeypatch.delenv("TORCHWHEEL_MODE", raising=False)
     yield Extension(
         name,
@@ -90,7 +91,8 @@ def test_a_library_that_does_not_load_is_one_warning_that_names_it(extension, tm
 def test_what_does_not_fit_is_not_loaded(extension, tmp_path, monkeypatch):
     (tmp_path / "_lib").mkdir()
     (tmp_path / "_lib" / "cu130-stable.so").touch()
-    monkeypatch.setattr(loader, "load_problem", lambda _: "torch >=2.11 expected, found 2.6.0")
+    why = "torch >=2.11 expected, found 2.6.0"
+    monkeypatch.setattr(loader, "load_problem", lambda _, **__: why)
     monkeypatch.setattr(prebuilt, "load_library", lambda _: pytest.fail("it was loaded"))
     with pytest.warns(RuntimeWarning, match="prebuilt: torch >=2.11 expected, found 2.6.0"):
         load(extension, tmp_path)
@@ -165,7 +167,7 @@ def test_operators_wait_for_their_first_call_and_are_built_one_by_one(
     assert asked == ["two"]
 
 
-def fails(*_):
+def fails(*_, **__):
     raise RuntimeError("no C++ compiler (g++, c++ or clang++) on the PATH\nmore")
 
 
@@ -185,8 +187,9 @@ def test_what_cannot_be_built_is_one_warning_at_its_first_call(extension, tmp_pa
 
 def test_mode_error_raises_where_plain_pytorch_would_run(extension, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHWHEEL_MODE", "error")
-    with pytest.raises(RuntimeError, match="two, minus on plain PyTorch"):
-        load(extension, tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load(extension, tmp_path)  # this torch knows no GPU, so nothing is missing
     gpu_torch(monkeypatch)
     monkeypatch.setattr(build, "obtain_library", fails)
     load(extension, tmp_path)
@@ -235,9 +238,72 @@ def test_an_operator_that_the_library_lacks_is_built(extension, tmp_path, monkey
     (tmp_path / "_lib").mkdir()
     (tmp_path / "_lib" / "cu130-stable.so").touch()
     monkeypatch.setattr(prebuilt, "load_library", registers(extension, ["double"]))
-    status = load(extension, tmp_path)
+    load(extension, tmp_path)
+    assert getattr(torch.ops, extension.namespace).double(torch.ones(1)).item() == 2
+    status = runtime.status_of(extension.package)
     assert ways(status) == [("two", "prebuilt"), ("minus", "waiting")]
     assert status.operators[1].reason == "prebuilt: cu130-stable.so has no kernel of it"
+
+
+def prebuilt_library(folder):
+    (folder / "_lib").mkdir()
+    library = folder / "_lib" / "cu130-stable.so"
+    library.touch()
+    return library
+
+
+def test_with_a_torch_for_gpus_the_library_is_loaded_at_the_first_call(
+    extension, tmp_path, monkeypatch
+):
+    gpu_torch(monkeypatch)
+    library, loaded = prebuilt_library(tmp_path), []
+    brings = registers(extension)
+
+    def load_library(path):
+        loaded.append(path)
+        brings(path)
+
+    monkeypatch.setattr(prebuilt, "load_library", load_library)
+    status = load(extension, tmp_path)
+    assert (ways(status), loaded) == ([("two", "prebuilt"), ("minus", "prebuilt")], [])
+    ops = getattr(torch.ops, extension.namespace)
+    assert [ops.double(torch.ones(1)).item(), ops.negate(torch.ones(1)).item()] == [2, 2]
+    assert loaded == [library]
+
+
+def test_without_a_call_it_can_be_loaded_too(extension, tmp_path, monkeypatch):
+    gpu_torch(monkeypatch)
+    prebuilt_library(tmp_path)
+    monkeypatch.setattr(prebuilt, "load_library", lambda _: (_ for _ in ()).throw(OSError("bad")))
+    monkeypatch.setattr(build, "obtain_library", lambda *_: pytest.fail("it was built"))
+    load(extension, tmp_path)
+    runtime.load_now(extension.package)
+    status = runtime.status_of(extension.package)
+    assert ways(status) == [("two", "waiting"), ("minus", "waiting")]
+    assert status.reason == "prebuilt: cu130-stable.so: bad"
+
+
+@pytest.mark.parametrize("builds", [True, False])
+def test_a_gpu_without_code_is_one_warning_and_another_way(
+    extension, tmp_path, monkeypatch, builds
+):
+    gpu_torch(monkeypatch)
+    prebuilt_library(tmp_path)
+    problem = "archs: code for GPU 0 (A10, 8.6) expected, found 9.0"
+    monkeypatch.setattr(
+        loader, "load_problem", lambda _, ask_driver: problem if ask_driver else None
+    )
+    built = (tmp_path / "two.so", "jit build")
+    monkeypatch.setattr(build, "obtain_library", (lambda *_: built) if builds else fails)
+    monkeypatch.setattr(prebuilt, "load_library", registers(extension, ["double"]))
+    load(extension, tmp_path)
+    call = getattr(torch.ops, extension.namespace).double
+    with pytest.warns(RuntimeWarning, match=re.escape(f"prebuilt: {problem}")) as seen:
+        results = [call(torch.ones(1)).item() for _ in range(2)]
+    assert results == [2 if builds else 0] * 2
+    assert len(seen) == 1
+    way = ways(runtime.status_of(extension.package))[0]
+    assert way == ("two", "jit build" if builds else "fallback")
 
 
 def test_a_check_that_fails_is_no_crash(extension, tmp_path, monkeypatch):

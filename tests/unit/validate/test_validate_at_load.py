@@ -158,20 +158,20 @@ def test_what_fits_loads(claims, facts):
             changed(STABLE, toolkit_version="13.2"),
             {"driver": R580, "gpus": (B200,)},
             "ptx: expected a driver for CUDA 13.2, whose PTX GPU 0 (NVIDIA B200, 10.0) depends on; "
-            "found driver 580.95.05, for CUDA up to 13.0; update the driver, or have it built here "
-            "for 10.0: set TORCHWHEEL_MODE=jit",
+            "found driver 580.95.05, for CUDA up to 13.0; update the driver, or install a wheel "
+            "with code for 10.0 (without one, the first call builds it)",
         ),
         (
             STABLE,
             {"gpus": (P100,)},
-            "archs: expected code for GPU 1 (Tesla P100, 6.0); found 8.0 9.0+PTX; have it built "
-            "here for 6.0: set TORCHWHEEL_MODE=jit",
+            "archs: expected code for GPU 1 (Tesla P100, 6.0); found 8.0 9.0+PTX; install a "
+            "wheel with code for 6.0 (without one, the first call builds it)",
         ),
         (
             HIP,
             {"torch": ROCM, "gpus": (MI300,)},
-            "archs: expected code for GPU 0 (AMD Instinct MI300X, gfx942); found gfx90a; have it "
-            "built here for gfx942: set TORCHWHEEL_MODE=jit",
+            "archs: expected code for GPU 0 (AMD Instinct MI300X, gfx942); found gfx90a; install "
+            "a wheel with code for gfx942 (without one, the first call builds it)",
         ),
     ],
 )
