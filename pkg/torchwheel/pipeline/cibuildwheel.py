@@ -19,8 +19,8 @@ from torchwheel.pipeline import inside
 from torchwheel.pipeline.inputs import BuildPaths, build_environment
 from torchwheel.pipeline.records import WheelsRequest
 from torchwheel.pipeline.run import Run
+from torchwheel.smoke.importing import arguments_of_tests
 from torchwheel.smoke.requirements import BUNDLED_FOLDER
-from torchwheel.smoke.results import pytest_arguments, select_tests
 from torchwheel.toolkit.cache import cache_folder
 from torchwheel.toolkit.headers import torch_headers
 from torchwheel.toolkit.index import ca_bundle
@@ -112,16 +112,16 @@ def settings(options: ContainerOptions) -> dict[str, object]:
             "before-test": install + f" {BUNDLED}/*.whl" * options.bundled,
             "test-sources": [options.tests],
             "test-command": " && ".join(
-                _test_commands(options.project, select_tests(options.tests, options.chosen_tests))
+                _test_commands(options.project, options.tests, options.chosen_tests)
             ),
         }
     return table
 
 
-def _test_commands(project: str, tests: Sequence[str]) -> Sequence[str]:
+def _test_commands(project: str, tests: str, chosen: Sequence[str]) -> Sequence[str]:
+    arguments = arguments_of_tests(inside.VARIANT / inside.JUNIT, tests, chosen)
     return (
-        f"{_INSIDE_TESTS} {shlex.join(['probe', project])}",
-        shlex.join(["python", *pytest_arguments(inside.VARIANT / inside.JUNIT, *tests)]),
+        f"{_INSIDE_TESTS} {shlex.join(['test', project, *arguments])}",
         f"{_INSIDE_TESTS} account test",
     )
 

@@ -25,8 +25,9 @@ from torchwheel.pipeline.inputs import claims_of
 from torchwheel.pipeline.run import Run
 from torchwheel.pipeline.sources import stage
 from torchwheel.smoke import results
+from torchwheel.smoke.importing import arguments_of_tests, probe_source
 from torchwheel.smoke.record import SmokeRecord
-from torchwheel.smoke.results import pytest_arguments, record_from_files, select_tests
+from torchwheel.smoke.results import record_from_files
 
 # The build user of the image.
 _USER = 1000
@@ -131,17 +132,14 @@ def read_usage(folder: Path) -> tuple[dict[str, float], int | None]:
 
 _HANDLERS = Path("/proc/sys/fs/binfmt_misc")
 _HANDLER = {"linux_aarch64": "qemu-aarch64", "linux_x86_64": "qemu-x86_64"}
-# Its arguments: the names of the distributions, then Python's arguments that run the tests. The
-# wheels' requirements beside torch are missing here: the import must work without them.
+# Its arguments: those of Python. The wheels' requirements beside torch are missing here: the import
+# must work without them.
 _SCRIPT = f"""
 set -e
 python3 -m pip install --quiet --no-deps --no-index --target /tmp/site /wheels/*.whl
 export PYTHONPATH=/tmp/site:{TORCHWHEEL}
 cp -r /smoke /tmp/tests
 cd /tmp
-read -ra names <<< "$1"
-python3 {TORCHWHEEL}/torchwheel/smoke/probe.py --of "${{names[@]}}" > {VARIANT}/{inside.PROBE}
-shift
 exec python3 "$@"
 """
 
@@ -163,9 +161,12 @@ def smoke_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> S
     names = (run.matrix.project.name, *(path.name.split("-")[0] for path in run.bundled))
     command = ["run", "--rm", f"--label={LABEL}={run.id}", *platform_option(image.machine)]
     command += volume_options(volumes)
-    command += [built.reference, "bash", "-c", _SCRIPT, "smoke", " ".join(names)]
-    tests = select_tests("tests", run.matrix.smoke.without_gpu)
-    command += pytest_arguments(inside.VARIANT / inside.JUNIT, *tests)
+    command += [built.reference, "bash", "-c", _SCRIPT, "smoke", "-c", probe_source(), "--of"]
+    command += [f"--facts={inside.VARIANT / inside.PROBE}"]
+    command += arguments_of_tests(
+        inside.VARIANT / inside.JUNIT, "tests", run.matrix.smoke.without_gpu
+    )
+    command += names
     log = folder / "emulated.log"
     status = 0 if engine.succeeds(command, log) else 1
     return _smoke_record(run, wheel, folder, status)

@@ -7,10 +7,10 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from torchwheel import claims as claims_file
-from torchwheel import process
-from torchwheel.errors import TorchwheelError, UsageError, program_error
+from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import write_text
 from torchwheel.pipeline.repair import finish_wheel
 
@@ -79,15 +79,19 @@ def finish(wheel: Path, out: Path, folder: Path = VARIANT) -> Path:
     return finished
 
 
-def probe(project: str, script: Path, folder: Path = VARIANT) -> None:
-    """Write down the machine, and the files that the test environment imports the packages from."""
+def run_tests(project: str, arguments: Sequence[str]) -> NoReturn:
+    """Become the process that imports the packages and runs their tests.
+
+    Args:
+        project: the distribution under test; those in BUNDLED are imported too.
+        arguments: those of `arguments_of_tests`.
+    """
     bundled = sorted(wheel.name.split("-")[0] for wheel in BUNDLED.glob("*.whl"))
     # The installed torchwheel must be imported, not the one that runs this step.
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = process.run(["python", script, "--of", project, *bundled], env=env)
-    if done.status:
-        raise program_error(f"importing torch ended with status {done.status}: {done.last_words()}")
-    write_text(folder / PROBE, done.output)
+    source = (Path(__file__).parent.parent / "smoke" / "probe.py").read_text(encoding="utf-8")
+    command = ["python", "-c", source, "--of", f"--facts={VARIANT / PROBE}", *arguments]
+    os.execvpe("python", [*command, project, *bundled], env)  # noqa: S606 - no shell is meant
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -96,12 +100,12 @@ def main(arguments: Sequence[str]) -> int:
         match arguments:
             case ["finish", wheel, out]:
                 finish(Path(wheel), Path(out))
-            case ["probe", project]:
-                probe(project, Path(__file__).parent.parent / "smoke" / "probe.py")
+            case ["test", project, *more]:
+                run_tests(project, more)
             case ["account", step]:
                 account(step)
             case _:
-                raise UsageError("expected finish WHEEL FOLDER | probe PROJECT | account STEP")
+                raise UsageError("expected finish WHEEL FOLDER | test PROJECT … | account STEP")
     except TorchwheelError as error:
         print(f"torchwheel: {error}", file=sys.stderr)
         return error.status

@@ -31,7 +31,7 @@ from torchwheel.sdist.archive import unpack
 from torchwheel.sdist.environment import BuildSetup, RequirementsInstaller, prepare_build
 from torchwheel.sdist.request import LOG, SdistRequest, check_request, hold_build_folder
 from torchwheel.smoke import environment
-from torchwheel.smoke.importing import import_names, try_imports
+from torchwheel.smoke.importing import import_names, run_probe
 from torchwheel.smoke.record import ImportRecord, MachineRecord
 
 SCHEMA = 1
@@ -182,7 +182,7 @@ def _import_installed(
     env = environment.layered_environment(setup.base, folder / "clean")
     # Its other requirements come from the index; torch stays.
     RequirementsInstaller(env, setup.torch, folder).install([str(wheel.path)], wheel.path.name)
-    machine, imported = try_imports(env, request.imports or import_names(wheel), cwd)
+    machine, imported, _ = run_probe(env, request.imports or import_names(wheel), cwd)
     for package in imported:
         if package.error:
             raise TorchwheelError(f"smoke: import {package.name}: {package.error}")

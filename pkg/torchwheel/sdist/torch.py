@@ -1,7 +1,6 @@
 """The torch that an sdist is built for, and the toolkit and the variant that follow from it."""
 
 import dataclasses
-import importlib.resources
 import json
 import os
 import platform
@@ -20,7 +19,7 @@ from torchwheel.matrix import torch_releases
 from torchwheel.matrix.sections import HostCompilerBounds, Toolkit, WheelPlatform
 from torchwheel.matrix.variants import Variant, python_tag
 from torchwheel.smoke.environment import Environment
-from torchwheel.smoke.importing import run_python
+from torchwheel.smoke.importing import probe_source, run_python
 from torchwheel.toolkit.lock import locked_releases
 from torchwheel.validate.torch_rules import describe_torch, host_bounds, toolkit_mismatch
 from torchwheel.versions import minor_version, version_numbers
@@ -53,8 +52,7 @@ class EnvironmentTorch:
 
 def import_torch(env: Environment, cwd: Path) -> EnvironmentTorch:
     """Import torch in an environment and describe it; `cwd` is a folder without a `torch`."""
-    probe = importlib.resources.files("torchwheel.smoke").joinpath("probe.py").read_text()
-    done = run_python(env, ["-c", probe, "--torch"], cwd)
+    done = run_python(env, ["-c", probe_source(), "--torch"], cwd)
     try:
         facts = json.loads(done.output.splitlines()[-1])
         built = {name: facts[name] for name in ("version", "cuda", "hip", "old_abi")}

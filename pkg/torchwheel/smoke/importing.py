@@ -1,4 +1,4 @@
-"""Imports the packages of a wheel in the environment that it is tried in."""
+"""Imports the packages of a wheel, and runs its tests, in the environment that it is tried in."""
 
 import importlib.resources
 from collections.abc import Sequence
@@ -26,19 +26,49 @@ def import_names(wheel: Wheel) -> tuple[str, ...]:
     return tuple(sorted(packages | modules))
 
 
-def try_imports(
-    env: Environment, names: Sequence[str], cwd: Path
-) -> tuple[MachineRecord, tuple[ImportRecord, ...]]:
-    """The machine as torch sees it, and the import of each name after torch's."""
-    source = importlib.resources.files("torchwheel.smoke").joinpath("probe.py").read_text()
-    done = run_python(env, ["-c", source, *names], cwd)
+def arguments_of_tests(report: Path, tests: str, without_gpu: Sequence[str]) -> list[str]:
+    """The arguments of probe.py that run the tests in a folder.
+
+    Args:
+        report: pytest's JUnit file.
+        tests: the folder.
+        without_gpu: files of the folder that run if torch finds no GPU; all if empty.
+    """
+    return [
+        *(f"--tests={tests}", f"--junit={report}"),
+        *(f"--without-gpu={name}" for name in without_gpu),
+    ]
+
+
+def probe_source() -> str:
+    """The text of probe.py, for `python -c`: its folder must not be on the path of the tests."""
+    return importlib.resources.files("torchwheel.smoke").joinpath("probe.py").read_text()
+
+
+def run_probe(
+    env: Environment, names: Sequence[str], cwd: Path, tests: Sequence[str] = ()
+) -> tuple[MachineRecord, tuple[ImportRecord, ...], process.ProcessResult]:
+    """Import torch, then each name, then run tests.
+
+    Args:
+        env: the environment.
+        names: the packages to import.
+        cwd: the current folder of the tests; the facts are left beside it.
+        tests: the arguments of `arguments_of_tests`; no test runs without them.
+
+    Returns:
+        The machine as torch sees it, the imports, and how the process ended.
+    """
+    file = cwd.parent / "facts.json"
+    done = run_python(env, ["-c", probe_source(), f"--facts={file}", *tests, *names], cwd)
     try:
-        return read_probe(done.output, env.site)
-    except (ValueError, LookupError, TypeError) as error:
+        machine, imported = read_probe(file.read_text(encoding="utf-8"), env.site)
+    except (OSError, ValueError, LookupError, TypeError) as error:
         why = done.last_words("nothing was said")
         raise program_error(
             f"importing torch and {', '.join(names)} ended with status {done.status}: {why}"
         ) from error
+    return machine, imported, done
 
 
 def run_python(env: Environment, arguments: Sequence[str], cwd: Path) -> process.ProcessResult:

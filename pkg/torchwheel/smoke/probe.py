@@ -1,11 +1,15 @@
-"""Prints the machine and the origin of packages; runs in the environment under test.
+"""Imports a wheel's packages, writes down the machine and runs the wheel's tests.
 
-It imports the standard library and torch alone, not torchwheel. Its last line is JSON.
+It runs in the environment under test, as `python -c`, and imports the standard library, torch,
+pytest and the packages, but not torchwheel. One process does it all, because torch's import takes
+seconds. The facts are one line of JSON.
 """
 
+import argparse
 import importlib
 import importlib.metadata
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -37,6 +41,25 @@ def gpu() -> "dict[str, str | None] | None":
     # A CUDA build has gcnArchName too, and there it is the name.
     arch = properties.gcnArchName if torch.version.hip else f"{major}.{minor}"
     return {"name": properties.name, "arch": arch, "driver": driver()}
+
+
+def gpu_in_child() -> "dict[str, str | None] | None":
+    """The current GPU, found by a child: this process may still fork, as some tests do."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(writer, json.dumps(gpu()).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        text = pipe.read()
+    os.waitpid(child, 0)
+    if not text:
+        raise SystemExit("torch.cuda ended the process that asked it for the GPU")
+    found: dict[str, str | None] | None = json.loads(text)
+    return found
 
 
 def import_package(name: str) -> "dict[str, str | None]":
@@ -74,18 +97,33 @@ def torch_facts() -> "dict[str, object]":
     }
 
 
-def main(packages: "list[str]") -> None:
-    """Print the facts of the machine and of the imports of `packages`, or others.
+def run_tests(tests: str, without_gpu: "list[str]", report: str, *, has_gpu: bool) -> int:
+    """Run pytest on the folder of tests, or on the files that are for machines without a GPU."""
+    import pytest  # noqa: PLC0415 - the other uses of this file need none
 
-    `--of NAME …`: the packages of installed distributions. `--torch`: the facts of torch alone.
-    """
-    if packages == ["--torch"]:
+    chosen = [tests] if has_gpu or not without_gpu else [f"{tests}/{name}" for name in without_gpu]
+    options = ["-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
+    return int(pytest.main([*options, *chosen]))
+
+
+def main() -> None:
+    """Do what the arguments say."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--torch", action="store_true", help="print the facts of torch alone")
+    parser.add_argument("--of", action="store_true", help="names are those of distributions")
+    parser.add_argument("--facts", help="write the facts to this file, instead of stdout")
+    parser.add_argument("--tests", help="then run the tests in this folder")
+    parser.add_argument("--without-gpu", action="append", default=[], help="its files for no GPU")
+    parser.add_argument("--junit", help="write the results of the tests to this file")
+    parser.add_argument("names", nargs="*", help="packages to import")
+    options = parser.parse_args()
+    if options.torch:
         print(json.dumps(torch_facts()))
         return
-    site = sysconfig.get_path("platlib")
-    if packages[:1] == ["--of"]:
-        site = str(importlib.metadata.distribution(packages[1]).locate_file(""))
-        packages = [name for one in packages[1:] for name in packages_of(one)]
+    site, packages = sysconfig.get_path("platlib"), options.names
+    if options.of:
+        site = str(importlib.metadata.distribution(options.names[0]).locate_file(""))
+        packages = [name for one in options.names for name in packages_of(one)]
     import torch  # noqa: PLC0415 - this file is also read where there is no torch
 
     libc, version = platform.libc_ver()
@@ -96,11 +134,18 @@ def main(packages: "list[str]") -> None:
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
         "hip": torch.version.hip,
-        "gpu": gpu(),
+        "gpu": gpu_in_child(),
     }
     imports = [import_package(name) for name in packages]
-    print(json.dumps({"machine": machine, "site": site, "imported": imports}))
+    facts = json.dumps({"machine": machine, "site": site, "imported": imports})
+    if options.facts:
+        Path(options.facts).write_text(facts, encoding="utf-8")
+    else:
+        print(facts)
+    if options.tests:
+        has_gpu = machine["gpu"] is not None
+        sys.exit(run_tests(options.tests, options.without_gpu, options.junit, has_gpu=has_gpu))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -4,7 +4,7 @@ import dataclasses
 import datetime
 import json
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +19,6 @@ from torchwheel.smoke.record import (
     TestResult,
     judge_smoke,
 )
-
-
-def pytest_arguments(report: Path, *tests: str) -> list[str]:
-    """Python's arguments that run `tests` and write the file `report`."""
-    return ["-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *tests]
-
-
-def select_tests(folder: str, files: Sequence[str]) -> list[str]:
-    """The test files of the folder, or the whole folder if no file is named."""
-    return [f"{folder}/{name}" for name in files] or [folder]
 
 
 def parse_junit(text: str) -> tuple[TestResult, ...]:
@@ -63,7 +53,7 @@ def read_probe(
     """Read the output of probe.py.
 
     Args:
-        output: its output; the last line has the facts.
+        output: its output or its file; the last line has the facts.
         site: the folder that the packages must come from; site-packages if not given.
 
     Raises:

@@ -10,9 +10,9 @@ from torchwheel.console import Progress
 from torchwheel.errors import UsageError
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.smoke import environment
-from torchwheel.smoke.importing import import_names, run_python, try_imports
+from torchwheel.smoke.importing import arguments_of_tests, import_names, run_probe
 from torchwheel.smoke.record import SmokeRecord, TestResult, dump_smoke
-from torchwheel.smoke.results import parse_junit, pytest_arguments, record_of, select_tests
+from torchwheel.smoke.results import parse_junit, record_of
 
 OUTPUT_LINES = 30
 """Lines of pytest's output that are shown when a run fails."""
@@ -70,31 +70,24 @@ def smoke(
             tests, cwd / tests.resolve().name, ignore=shutil.ignore_patterns("__pycache__")
         )
         (cwd / "pytest.ini").write_text("[pytest]\n")
-        progress.step(f"smoke: importing {', '.join(packages)}")
-        machine, imported = try_imports(env, packages, cwd)
-        progress.step(f"smoke: running {tests.name}")
-        names = select_tests(tests.resolve().name, () if machine.gpu else without_gpu)
-        results, status = _run_tests(env, cwd, names, junit, progress)
-    smoke_record = record_of(wheel, bundled, machine, imported, results, status)
+        progress.step(f"smoke: importing {', '.join(packages)}, running {tests.name}")
+        report = cwd / "junit.xml"
+        arguments = arguments_of_tests(report, tests.resolve().name, without_gpu)
+        machine, imported, done = run_probe(env, packages, cwd, arguments)
+        if done.status:
+            for line in (done.output + done.errors).splitlines()[-OUTPUT_LINES:]:
+                progress.say(line)
+        results = _read_report(report, junit)
+    smoke_record = record_of(wheel, bundled, machine, imported, results, done.status)
     files.write_text(record, dump_smoke(smoke_record))
     return smoke_record
 
 
-def _run_tests(
-    env: environment.Environment,
-    cwd: Path,
-    names: Sequence[str],
-    junit_file: Path | None,
-    progress: Progress,
-) -> tuple[tuple[TestResult, ...], int]:
-    report = cwd / "junit.xml"
-    done = run_python(env, pytest_arguments(report, *names), cwd)
-    if done.status:
-        for line in (done.output + done.errors).splitlines()[-OUTPUT_LINES:]:
-            progress.say(line)
+def _read_report(report: Path, junit: Path | None) -> tuple[TestResult, ...]:
+    """The results that pytest left, if it did; its file is copied to `junit`."""
     if not report.is_file():
-        return (), done.status
+        return ()
     text = report.read_text(encoding="utf-8")
-    if junit_file is not None:
-        files.write_text(junit_file, text)
-    return parse_junit(text), done.status
+    if junit is not None:
+        files.write_text(junit, text)
+    return parse_junit(text)

@@ -86,9 +86,9 @@ def test_a_wheel_for_another_machine_is_not_tried(tmp_path, monkeypatch):
 def test_the_chosen_tests_are_run_or_all(tmp_path, monkeypatch):
     made = options_for("cu130-stable", tmp_path, monkeypatch)
     some = dataclasses.replace(made, chosen_tests=("test_a.py", "test_b.py"))
-    commands = [str(settings(one)["test-command"]).split(" && ")[1] for one in (made, some)]
-    assert commands[0].endswith(".xml tests/smoke")
-    assert commands[1].endswith(".xml tests/smoke/test_a.py tests/smoke/test_b.py")
+    commands = [str(settings(one)["test-command"]).split(" && ")[0] for one in (made, some)]
+    assert commands[0].endswith(" --tests=tests/smoke --junit=/variant/junit.xml")
+    assert commands[1].endswith(".xml --without-gpu=test_a.py --without-gpu=test_b.py")
 
 
 def test_bundled_are_installed_from_their_files_before_the_wheel(tmp_path, monkeypatch):
