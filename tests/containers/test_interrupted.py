@@ -2,11 +2,9 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import time
-from pathlib import Path
 
 import psutil
 import pytest
@@ -40,15 +38,6 @@ def nothing_half_made(dist):
     assert not list(dist.glob(".*.temporary"))
 
 
-def finishes(torchwheel, tiny, engine):
-    done = torchwheel(cwd=tiny)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert len(list((tiny / "dist").glob("*.whl"))) == 1
-    assert not list((tiny / "dist" / ".torchwheel").glob("making-*"))
-    nothing_half_made(tiny / "dist")
-    assert containers(engine, tiny / "dist") == []
-
-
 def cibuildwheel(driver):
     """The driver's child. Its own children come and go, and begin as copies of it."""
     for one in psutil.Process(driver).children(recursive=True):
@@ -58,23 +47,11 @@ def cibuildwheel(driver):
     pytest.fail("the driver has no cibuildwheel")
 
 
-@pytest.fixture(scope="module")
-def built(command, environ, tiny_in, tmp_path_factory):
-    """The small extension with its image and its wheel: the tests interrupt a second build."""
-    project = tiny_in(tmp_path_factory.mktemp("built") / "tiny")
-    subprocess.run(command, cwd=project, env=environ, check=True, capture_output=True)
-    return project
-
-
-@pytest.fixture
-def tiny(built, tmp_path):
-    return Path(shutil.copytree(built, tmp_path / "tiny"))
-
-
-@pytest.fixture
+@contextlib.contextmanager
 def started(command, environ, tiny, engine):
-    """A run with its container at work."""
-    (tiny / "csrc" / "scale.cu").write_text((tiny / "csrc" / "scale.cu").read_text() + "\n// x\n")
+    """A run with its container at work, and something to compile; it is killed in the end."""
+    source = tiny / "csrc" / "scale.cu"
+    source.write_text(source.read_text() + "\n// x\n")
     process = subprocess.Popen(
         command,
         cwd=tiny,
@@ -84,45 +61,45 @@ def started(command, environ, tiny, engine):
         text=True,
         start_new_session=True,
     )
-    wait_until(
-        lambda: containers(engine, tiny / "dist") or process.poll() is not None,
-        "no container started",
-    )
-    yield process
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-    process.stdout.close()
-    process.wait()
+    try:
+        wait_until(
+            lambda: containers(engine, tiny / "dist") or process.poll() is not None,
+            "no container started",
+        )
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.stdout.close()
+        process.wait()
 
 
-@pytest.mark.parametrize("kill", [os.killpg, os.kill], ids=["with its children", "alone"])
-def test_the_driver_killed(started, tiny, engine, torchwheel, kill):
-    kill(started.pid, signal.SIGKILL)
-    started.wait()
-    wait_until(lambda: containers(engine, tiny / "dist") == [], "its container is still there")
+def test_whatever_is_killed_the_next_run_finishes(command, environ, tiny, engine, torchwheel):
+    """One after the other: each run begins with what the killed one left."""
+    for kill in (os.killpg, os.kill):  # the driver with its children, and alone
+        with started(command, environ, tiny, engine) as driver:
+            kill(driver.pid, signal.SIGKILL)
+            driver.wait()
+            wait_until(lambda: containers(engine, tiny / "dist") == [], "its container is left")
+            nothing_half_made(tiny / "dist")
+    for kill in (
+        lambda driver: cibuildwheel(driver).kill(),
+        lambda _: engine.call(["kill", *containers(engine, tiny / "dist")], "killing"),
+    ):
+        with started(command, environ, tiny, engine) as driver:
+            kill(driver.pid)
+            said, _ = driver.communicate(timeout=SECONDS)
+            assert driver.returncode == 1
+            assert "failed: cu130-stable: " in said
+            assert "Traceback" not in said
+            assert containers(engine, tiny / "dist") == []
+            nothing_half_made(tiny / "dist")
+    done = torchwheel(cwd=tiny)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(list((tiny / "dist").glob("*.whl"))) == 1
+    assert not list((tiny / "dist" / ".torchwheel").glob("making-*"))
     nothing_half_made(tiny / "dist")
-    finishes(torchwheel, tiny, engine)
-
-
-def test_cibuildwheel_killed(started, tiny, engine, torchwheel):
-    cibuildwheel(started.pid).kill()
-    said, _ = started.communicate(timeout=SECONDS)
-    assert started.returncode == 1
-    assert "failed: cu130-stable: " in said
     assert containers(engine, tiny / "dist") == []
-    nothing_half_made(tiny / "dist")
-    finishes(torchwheel, tiny, engine)
-
-
-def test_the_container_killed(started, tiny, engine, torchwheel):
-    engine.call(["kill", *containers(engine, tiny / "dist")], "killing")
-    said, _ = started.communicate(timeout=SECONDS)
-    assert started.returncode == 1
-    assert "failed: cu130-stable: " in said
-    assert "Traceback" not in said
-    assert containers(engine, tiny / "dist") == []
-    nothing_half_made(tiny / "dist")
-    finishes(torchwheel, tiny, engine)
 
 
 def test_a_full_disk(tiny, engine, torchwheel, tmp_path):

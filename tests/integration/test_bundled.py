@@ -77,13 +77,26 @@ def test_it_is_tried_indexed_and_installed_with_the_wheel(tiny, build, torchwhee
     )
 
 
-def test_it_is_made_once_and_again_when_its_sources_change(tiny, helper, build):
+def test_from_its_first_build_to_its_last(tiny, helper, build):
+    """Each step begins with what the one before left: its smoke tests take most of the time."""
     assert build().returncode == 0
     wheel = tiny / "dist" / "bundled" / WHEEL
     first = (wheel.stat().st_mtime_ns, sha256(wheel))
+
+    # It is built once.
     again = build()
     assert "nothing to do" in again.stderr
     assert (wheel.stat().st_mtime_ns, sha256(wheel)) == first
+
+    # If it was changed or lost, it is built again: the same bytes, so no wheel is tried again.
+    for bend in (lambda: wheel.write_bytes(b"PK"), wheel.unlink):
+        bend()
+        done = build()
+        assert done.returncode == 0, done.stderr
+        assert sha256(wheel) == first[1]
+        assert "nothing to do" in done.stderr
+
+    # If its sources change, so does it, and the wheel is tried with it.
     (helper / "tiny_helper" / "__init__.py").write_text("ONE = 1.0  # as before\n")
     touched = build()
     assert touched.returncode == 0, touched.stderr
@@ -92,31 +105,31 @@ def test_it_is_made_once_and_again_when_its_sources_change(tiny, helper, build):
     assert sha256(wheel) != first[1]
     record = json.loads((tiny / "dist" / ".torchwheel" / "pure.json").read_text())
     assert record["bundled"] == {WHEEL: sha256(wheel)}
-
-
-def test_a_wheel_that_was_tried_with_another_is_not_offered(tiny, helper, build):
-    assert build().returncode == 0
     assert list((tiny / "dist" / "index").rglob(PURE))
+
+    # A wheel that was tried with another one is not offered.
     (helper / "tiny_helper" / "__init__.py").write_text("ONE = 2.0\n")
     done = build()
     assert done.returncode == 1
     assert "failed: pure: smoke: 1 of " in done.stdout
     assert not list((tiny / "dist" / "index").rglob("*.whl"))
 
+    # If the matrix no longer names it, it goes.
+    for name, old, new in (
+        ("matrix.yaml", ", bundled: [parts/helper]", ""),
+        ("pyproject.toml", ', "tiny-helper>=1,<2"', ""),
+        ("tiny/__init__.py", " * tiny_helper.ONE", ""),
+        ("tiny/__init__.py", "import tiny_helper\n", ""),
+    ):
+        path = tiny / name
+        path.write_text(path.read_text().replace(old, new))
+    done = build()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not (tiny / "dist" / "bundled").exists()
+    assert not (tiny / "dist" / "index" / "cpu" / "tiny-helper").exists()
 
-def test_one_that_was_changed_or_lost_is_made_again(tiny, build):
-    assert build().returncode == 0
-    wheel = tiny / "dist" / "bundled" / WHEEL
-    digest = sha256(wheel)
-    for bend in (lambda: wheel.write_bytes(b"PK"), wheel.unlink):
-        bend()
-        done = build()
-        assert done.returncode == 0, done.stderr
-        assert sha256(wheel) == digest
-        assert "nothing to do" in done.stderr, "the same bytes: no wheel is tried again"
 
-
-def test_two_folders_users_and_days_give_the_same_bytes(tmp_path, torchwheel):
+def test_two_folders_users_and_days_give_the_same_bytes(tmp_path):
     digests = set()
     for name, mask in (("one", 0o022), ("another/place", 0o077)):
         before = os.umask(mask)
@@ -124,11 +137,11 @@ def test_two_folders_users_and_days_give_the_same_bytes(tmp_path, torchwheel):
             project = Path(shutil.copytree(TINY, tmp_path / name))
             for path in add_bundled_package(project).rglob("*.py"):
                 os.utime(path, (mask, mask))
-            done = torchwheel("wheels", "pure", cwd=project)
+            (project / "dist" / ".torchwheel").mkdir(parents=True)
+            (wheel,) = build_bundled(project, ["parts/helper"], project / "dist", Quiet())
         finally:
             os.umask(before)
-        assert done.returncode == 0, done.stdout + done.stderr
-        digests.add(sha256(project / "dist" / "bundled" / WHEEL))
+        digests.add(sha256(wheel))
     assert len(digests) == 1
 
 
@@ -177,19 +190,3 @@ def test_one_that_is_none_stops_the_run_before_anything_is_built(tiny, helper, b
     assert "pure: building" not in done.stderr
     assert not (tiny / "dist" / "bundled").exists()
     assert not list((tiny / "dist").glob("*.whl"))
-
-
-def test_one_that_the_matrix_no_longer_names_goes(tiny, build):
-    assert build().returncode == 0
-    for name, old, new in (
-        ("matrix.yaml", ", bundled: [parts/helper]", ""),
-        ("pyproject.toml", ', "tiny-helper>=1,<2"', ""),
-        ("tiny/__init__.py", " * tiny_helper.ONE", ""),
-        ("tiny/__init__.py", "import tiny_helper\n", ""),
-    ):
-        path = tiny / name
-        path.write_text(path.read_text().replace(old, new))
-    done = build()
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert not (tiny / "dist" / "bundled").exists()
-    assert not (tiny / "dist" / "index" / "cpu" / "tiny-helper").exists()
