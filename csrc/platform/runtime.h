@@ -11,7 +11,7 @@ constexpr Status kSuccess = 0;
 }  // namespace fusedops::gpu
 
 // Exports a host function of kernels/ for front ends in other libraries (ops/gpu.h).
-#define FUSEDOPS_EXPORT(name)                                                            \
-  extern "C" {                                                                           \
-  __attribute__((visibility("default"))) decltype(&name) fusedops_kernel_##name = &name; \
+#define FUSEDOPS_EXPORT(name)                                                              \
+  extern "C" {                                                                             \
+  __attribute__((visibility("default"))) decltype(&name) torchwheel_kernel_##name = &name; \
   }

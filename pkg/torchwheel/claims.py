@@ -1,7 +1,8 @@
 """The claims of a wheel: the file `torchwheel.json` in its dist-info folder.
 
-The pipeline writes the file, and the gates compare it with the binary. What the claims say of
-torch, GPUs and the toolkit is what the wheel's library needs of a machine: `LibraryNeeds`.
+The pipeline writes the file, and the gates compare it with the binaries. What the claims say of
+torch, GPUs and the toolkit is what the wheel's library needs of a machine: `LibraryNeeds`. A
+universal wheel has several libraries, each with its own claims: `Part`.
 """
 
 import dataclasses
@@ -13,10 +14,14 @@ from torchwheel.errors import TorchwheelError
 from torchwheel.versions import minor_version
 
 FILE = "torchwheel.json"
-SCHEMA = 2
+SCHEMA = 3
 
 NativeAbi = Literal["stable", "aten"]
-Abi = Literal["stable", "aten", "pure"]
+Abi = Literal["stable", "aten", "pure", "universal"]
+PartKind = Literal["kernels", "front_end", "entry_points"]
+"""kernels: compiled kernels of one toolkit, which know neither torch nor Python. front_end: the
+operators for one torch ABI, which know no toolkit. entry_points: an extension module over DLPack,
+for every CPython, which knows neither torch's ABI nor a toolkit."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,14 +44,57 @@ class LibraryNeeds:
 
 
 @dataclasses.dataclass(frozen=True)
+class Part:
+    """The claims of one library of a universal wheel.
+
+    Attributes:
+        kind: what it is.
+        name: the toolkit ("cu124") of kernels; "stable" or "torch2.6" for a front end; "dlpack".
+        file: its path in the wheel, e.g. "fusedops/_lib/kernels/cu124.so".
+        sha256: hex digest of the file.
+        torch_release: the oldest torch minor it is for, or the only one (front end of ABI aten);
+            None for kernels.
+        abi: the ABI flavour of a front end; "stable" for the others.
+        old_abi: whether the torch of an aten front end has libstdc++'s old strings.
+        backend: whose GPUs kernels are for; None for the other kinds, as the next two.
+        toolkit_version: the toolkit's release, e.g. "12.4".
+        archs: the GPUs that there is code for.
+    """
+
+    kind: PartKind
+    name: str
+    file: str
+    sha256: str
+    torch_release: str | None = None
+    abi: NativeAbi = "stable"
+    old_abi: bool = False
+    backend: Backend | None = None
+    toolkit_version: str | None = None
+    archs: tuple[Arch, ...] = ()
+
+    @property
+    def needs(self) -> LibraryNeeds:
+        """What the library needs of a machine, by these claims."""
+        release = self.torch_release
+        return LibraryNeeds(
+            self.abi,
+            torch_range(self.abi, release) if release else "",
+            self.backend,
+            self.toolkit_version,
+            self.archs,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
 class Claims:
     """The claims of one wheel.
 
     Attributes:
         variant: the variant's id, e.g. "cu130-stable".
         abi: ABI flavour.
-        torch_release: the oldest torch minor it is for (stable, pure), or the only one (aten).
-        backend: whose GPUs it has kernels for; None for a wheel without GPU code.
+        torch_release: the oldest torch minor it is for, or the only one (aten).
+        backend: whose GPUs it has kernels for; None for a wheel without GPU code, and for a
+            universal one, whose parts say it.
         toolkit: the toolkit's name, e.g. "cu130".
         toolkit_version: the toolkit's release, e.g. "13.0".
         archs: the GPUs it has code for.
@@ -54,6 +102,7 @@ class Claims:
         borrowed: sonames that the wheel needs and torch brings beside its own libraries, e.g.
             ("libcudart.so.13",). The torch it was built with loads them, so the wheel needs a
             torch that loads the same.
+        parts: the libraries of a universal wheel.
     """
 
     variant: str
@@ -65,6 +114,7 @@ class Claims:
     archs: tuple[Arch, ...] = ()
     project_local: str | None = None
     borrowed: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
 
     @property
     def torch_range(self) -> str:
@@ -73,7 +123,7 @@ class Claims:
 
     @property
     def local(self) -> str | None:
-        """The wheel's local version, e.g. "cu130"; None for a pure-Python wheel."""
+        """The wheel's local version, e.g. "cu130"; None for a pure or a universal wheel."""
         own = local_version(self.abi, self.toolkit, self.torch_release)
         return f"{self.project_local}.{own}" if self.project_local and own else own
 
@@ -91,7 +141,7 @@ def torch_range(abi: Abi, torch_release: str) -> str:
 
 
 def local_version(abi: Abi, toolkit: str | None, torch_release: str) -> str | None:
-    """The local version of a wheel: "cu130", "cu124torch2.6" or "cputorch2.6"; None if pure.
+    """The local version of a wheel: "cu130", "cu124torch2.6" or "cputorch2.6"; else None.
 
     Only the aten flavour can do without a toolkit: a C++ extension without GPU code.
     """
@@ -103,6 +153,10 @@ def local_version(abi: Abi, toolkit: str | None, torch_release: str) -> str | No
 def dumps(claims: Claims) -> str:
     """Byte-stable JSON."""
     fields = {**dataclasses.asdict(claims), "archs": [str(arch) for arch in claims.archs]}
+    fields["parts"] = [
+        {**dataclasses.asdict(part), "archs": [str(arch) for arch in part.archs]}
+        for part in claims.parts
+    ]
     return json.dumps({"schema": SCHEMA, **fields}, indent=1) + "\n"
 
 
@@ -115,16 +169,45 @@ def loads(text: str, where: str) -> Claims:
         archs, borrowed = data.pop("archs"), tuple(data.pop("borrowed"))
         if not all(isinstance(text, str) for text in (*archs, *borrowed)):
             raise ValueError("archs and borrowed must be strings")
-        claims = Claims(**data, archs=tuple(map(parse, archs)), borrowed=borrowed)
+        parts = tuple(map(_part, data.pop("parts")))
+        claims = Claims(**data, archs=tuple(map(parse, archs)), borrowed=borrowed, parts=parts)
         if claims.abi not in get_args(Abi):
             raise ValueError(f"unknown abi {claims.abi!r}")
-        if claims.backend not in (None, *get_args(Backend)):
-            raise ValueError(f"unknown backend {claims.backend!r}")
-        if not claims.torch_release or minor_version(claims.torch_release) != claims.torch_release:
-            raise ValueError(f"torch_release {claims.torch_release!r} is not e.g. 2.11")
+        if bool(parts) != (claims.abi == "universal"):
+            raise ValueError("a universal wheel has parts, and no other wheel has")
+        _require_backend(claims.backend)
+        _require_release(claims.torch_release)
         names = (claims.toolkit, claims.toolkit_version, claims.project_local)
         if not all(isinstance(name, str) for name in (claims.variant, *filter(None, names))):
             raise ValueError("variant, toolkit, toolkit_version and project_local must be strings")
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise TorchwheelError(f"{where}: not a torchwheel claims file: {error}") from error
     return claims
+
+
+def _part(data: dict[str, Any]) -> Part:
+    archs = data.pop("archs")
+    part = Part(**data, archs=tuple(map(parse, archs)))
+    texts = (part.name, part.file, part.sha256, part.toolkit_version or "")
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("name, file, sha256 and toolkit_version of a part must be strings")
+    if part.kind not in get_args(PartKind):
+        raise ValueError(f"unknown kind {part.kind!r} of a part")
+    if part.abi not in get_args(NativeAbi):
+        raise ValueError(f"unknown abi {part.abi!r} of part {part.name}")
+    _require_backend(part.backend)
+    if (part.kind == "kernels") != (part.torch_release is None):
+        raise ValueError(f"part {part.name}: every kind but kernels names a torch_release")
+    if part.torch_release is not None:
+        _require_release(part.torch_release)
+    return part
+
+
+def _require_backend(backend: object) -> None:
+    if backend not in (None, *get_args(Backend)):
+        raise ValueError(f"unknown backend {backend!r}")
+
+
+def _require_release(release: str) -> None:
+    if not release or minor_version(release) != release:
+        raise ValueError(f"torch_release {release!r} is not e.g. 2.11")

@@ -6,15 +6,27 @@ import pytest
 
 from torchwheel import claims as claims_file
 from torchwheel.arch.model import parse
-from torchwheel.claims import Claims, LibraryNeeds
+from torchwheel.claims import Claims, LibraryNeeds, Part
 from torchwheel.errors import TorchwheelError
 from wheelmaker import PURE, stable
 
 ATEN = Claims("v", "aten", "2.6", "cuda", "cu124", "12.4", (parse("9.0a+PTX"),))
 CPU = Claims("v", "aten", "2.6", project_local="git.5", borrowed=("libgomp.so.1",))
 
+KERNELS = Part(
+    "kernels",
+    "cu124",
+    "pkg/_lib/kernels/cu124.so",
+    "ab",
+    backend="cuda",
+    toolkit_version="12.4",
+    archs=(parse("9.0+PTX"),),
+)
+OLD_TORCH = Part("front_end", "torch2.6", "f.so", "cd", "2.6", "aten", old_abi=True)
+UNIVERSAL = Claims("universal", "universal", "2.6", parts=(KERNELS, OLD_TORCH))
 
-@pytest.mark.parametrize("claims", [PURE, ATEN, CPU, stable(archs=("gfx90a:xnack-",))])
+
+@pytest.mark.parametrize("claims", [PURE, ATEN, CPU, UNIVERSAL, stable(archs=("gfx90a:xnack-",))])
 def test_claims_read_back(claims):
     text = claims_file.dumps(claims)
     assert claims_file.loads(text, "x") == claims
@@ -28,6 +40,7 @@ def test_claims_read_back(claims):
         (stable(), "cu130", ">=2.11"),
         (ATEN, "cu124torch2.6", "==2.6.*"),
         (CPU, "git.5.cputorch2.6", "==2.6.*"),
+        (UNIVERSAL, None, ">=2.6"),
     ],
 )
 def test_local_version_and_torch_range(claims, local, torch_range):
@@ -36,12 +49,14 @@ def test_local_version_and_torch_range(claims, local, torch_range):
 
 def test_needs():
     assert ATEN.needs == LibraryNeeds("aten", "==2.6.*", "cuda", "12.4", (parse("9.0a+PTX"),))
+    assert KERNELS.needs == LibraryNeeds("stable", "", "cuda", "12.4", (parse("9.0+PTX"),))
+    assert OLD_TORCH.needs == LibraryNeeds("aten", "==2.6.*")
 
 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"schema": 1}, "schema 2 expected"),
+        ({"schema": 2}, "schema 3 expected"),
         ({"abi": "stabel"}, "unknown abi 'stabel'"),
         ({"backend": "vulkan"}, "unknown backend 'vulkan'"),
         ({"archs": ["sm_90"]}, '"sm_90" is not an arch; expected e.g. "9.0" or "9.0+PTX"'),
@@ -67,3 +82,28 @@ def test_malformed(changes, says):
 def test_not_claims(text):
     with pytest.raises(TorchwheelError, match="x: not a torchwheel claims file"):
         claims_file.loads(text, "x")
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"kind": "plugin"}, "unknown kind 'plugin' of a part"),
+        ({"abi": "pure"}, "unknown abi 'pure' of part cu124"),
+        ({"backend": "vulkan"}, "unknown backend 'vulkan'"),
+        ({"torch_release": "2.6"}, "every kind but kernels names a torch_release"),
+        ({"sha256": 5}, "must be strings"),
+        ({"archs": [9]}, "not a torchwheel claims file"),
+    ],
+)
+def test_malformed_part(changes, says):
+    data = json.loads(claims_file.dumps(UNIVERSAL))
+    data["parts"][0] |= changes
+    with pytest.raises(TorchwheelError, match=says):
+        claims_file.loads(json.dumps(data), "x.json")
+
+
+def test_only_a_universal_wheel_has_parts():
+    data = json.loads(claims_file.dumps(UNIVERSAL))
+    for changes in ({"parts": []}, {"abi": "stable"}):
+        with pytest.raises(TorchwheelError, match="a universal wheel has parts, and no other"):
+            claims_file.loads(json.dumps(data | changes), "x.json")

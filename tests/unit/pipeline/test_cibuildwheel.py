@@ -118,7 +118,7 @@ def test_torch_free_commands_are_the_same_for_every_variant_of_a_toolkit(tmp_pat
     differing = {
         name for name in one.environment if one.environment[name] != other.environment[name]
     }
-    assert differing == {"TORCHWHEEL_LIBRARY", "TORCHWHEEL_TORCH_RELEASE"}
+    assert differing == {"TORCHWHEEL_NAME", "TORCHWHEEL_TORCH_RELEASE"}
 
 
 def test_a_small_disk_keeps_no_torch_between_variants(tmp_path, monkeypatch):
