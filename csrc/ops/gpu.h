@@ -1,11 +1,11 @@
 // The GPU that a call runs on, and its kernels. They are linked into the caller's library; or, in a
-// front end (FUSEDOPS_FRONT_END), they are in a library of their own that knows no torch, so that
+// front end (TORCHWHEEL_FRONT_END), they are in a library of their own that knows no torch, so that
 // one front end serves the kernel libraries of several toolkits, each on the GPUs it has code for.
 #pragma once
 
 #include "platform/runtime.h"
 
-#if defined(FUSEDOPS_FRONT_END)
+#if defined(TORCHWHEEL_FRONT_END)
 #include <atomic>
 #endif
 
@@ -18,7 +18,7 @@ struct Gpu {
   gpu::Stream stream;
 };
 
-#if defined(FUSEDOPS_FRONT_END)
+#if defined(TORCHWHEEL_FRONT_END)
 
 // The function `name` of the kernel library that was chosen for the GPU. Throws if there is none.
 void* find_kernel(int gpu, const char* name);

@@ -1,6 +1,6 @@
 """The native sources of each family of operators."""
 
-from torchwheel.builder import Extension, Module, Operator
+from torchwheel.builder import Extension, Module, Operator, Split
 
 
 def _family(name: str, *, header_only: bool = False, uses: tuple[Operator, ...] = ()) -> Operator:
@@ -45,4 +45,9 @@ EXTENSION = Extension(
     ),
     host=("kernels/runtime.cpp", "ops/tensor_view.cpp", "ops/validate.cpp", "ops/masks.cpp"),
     module=Module("fusedops._C", binding="torch/aten/typed.cpp", python=("torch/aten/module.cpp",)),
+    split=Split(
+        interface=("kernels/*.h", "platform/runtime.h"),
+        kernels=("kernels/runtime.cpp",),
+        front_end=("ops/front_end.cpp",),
+    ),
 )

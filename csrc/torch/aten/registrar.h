@@ -13,11 +13,18 @@
 
 #include <cstdint>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+// Constructors that torch's headers call and that libstdc++.so has only since GCC 9
+// (GLIBCXX_3.4.26). A library brings its own, so that it loads wherever torch does.
+template std::basic_ostringstream<char>::basic_ostringstream();
+template std::basic_istringstream<char>::basic_istringstream();
+template std::basic_stringstream<char>::basic_stringstream();
 
 // Operators in the form in which torch's dispatcher calls them from Python: arguments and results
 // on a stack. torch::Library::impl can wrap a function too, but its templates cost the compiler

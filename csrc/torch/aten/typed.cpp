@@ -22,12 +22,6 @@
 #include "torch/aten/registrar.h"
 #include "torch/types.h"
 
-// Constructors that torch's headers call and that libstdc++.so has only since GCC 9
-// (GLIBCXX_3.4.26). The library brings its own, so that it loads wherever torch does.
-template std::basic_ostringstream<char>::basic_ostringstream();
-template std::basic_istringstream<char>::basic_istringstream();
-template std::basic_stringstream<char>::basic_stringstream();
-
 // Declared in torch/csrc/autograd/python_variable.h and torch/csrc/Exceptions.h, which include
 // Python.h.
 _object* THPVariable_Wrap(const at::TensorBase& tensor);

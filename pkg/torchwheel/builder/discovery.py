@@ -44,10 +44,15 @@ def running_python(pybind11: Path | None = None) -> Python:
             )
         pybind11 = Path(spec.origin).parent / "include"
     return Python(
-        include=Path(sysconfig.get_path("include")),
+        include=python_include(),
         pybind11=pybind11,
         suffix=str(sysconfig.get_config_var("EXT_SUFFIX")),
     )
+
+
+def python_include() -> Path:
+    """The folder of Python.h of the CPython that runs the build."""
+    return Path(sysconfig.get_path("include"))
 
 
 def cuda_runtime(root: Path, machine: str, *, cross: bool = False) -> Path:

@@ -4,6 +4,7 @@ import dataclasses
 import platform
 from collections.abc import Mapping
 from pathlib import Path
+from typing import get_args
 
 from torchwheel.arch import lists
 from torchwheel.arch.devices import visible_gpus
@@ -13,7 +14,7 @@ from torchwheel.arch.toolkit_releases import ToolkitRelease
 from torchwheel.builder import discovery
 from torchwheel.builder.extension import Extension
 from torchwheel.builder.target import DeviceCompiler, Target, TorchHeaders
-from torchwheel.claims import NativeAbi
+from torchwheel.claims import NativeAbi, PartKind
 from torchwheel.errors import UsageError
 
 # Usual names.
@@ -26,6 +27,7 @@ CXX = "CXX"
 ABI = "TORCHWHEEL_ABI"
 BACKEND = "TORCHWHEEL_BACKEND"
 NAME = "TORCHWHEEL_NAME"
+PART = "TORCHWHEEL_PART"
 TOOLKIT = "TORCHWHEEL_TOOLKIT"
 TORCH = "TORCHWHEEL_TORCH"
 TORCH_RELEASE = "TORCHWHEEL_TORCH_RELEASE"
@@ -68,10 +70,12 @@ def read_target(environ: Mapping[str, str], source: Path) -> Target | None:
         raise UsageError(
             f"{ABI}={abi} needs {', '.join(missing)} too; `torchwheel wheels` sets them"
         )
+    part = _part(environ.get(PART))
     own_platform = f"linux_{platform.machine()}"
     target_platform = environ.get(PLATFORM) or own_platform
     machine, cross = target_platform.removeprefix("linux_"), target_platform != own_platform
-    if abi == "aten" and cross:  # it needs the headers of the torch and the Python that it is for
+    module = abi == "aten" and part is None
+    if module and cross:  # it needs the headers of the Python that it is for
         raise UsageError(f"{ABI}=aten for another platform: build it on that platform")
     torch = Path(environ[TORCH])
     return Target(
@@ -85,12 +89,22 @@ def read_target(environ: Mapping[str, str], source: Path) -> Target | None:
         platform=target_platform,
         cross=cross,
         cxx=environ.get(CXX) or "g++",
-        python=discovery.running_python() if abi == "aten" else None,
+        python=discovery.running_python() if module else None,
         sysroot=discovery.sysroot(Path(environ[SYSROOT]), machine)
         if environ.get(SYSROOT)
         else None,
         launcher=tuple(environ.get(LAUNCHER, "").split()),
+        part=part,
     )
+
+
+def _part(name: str | None) -> PartKind | None:
+    for kind in get_args(PartKind):
+        if name == kind:
+            return kind  # type: ignore[no-any-return]
+    if name:
+        raise UsageError(f"{PART}={name}: {', '.join(get_args(PartKind))} or nothing expected")
+    return None
 
 
 def require_stable_floor(extension: Extension, target: Target) -> None:
@@ -100,7 +114,7 @@ def require_stable_floor(extension: Extension, target: Target) -> None:
     the run-time half chooses a flavour. A wheel must not promise what its extension does not.
     """
     floor = target.torch.release
-    if target.abi == "stable" and floor != extension.torch:
+    if target.abi == "stable" and target.part != "kernels" and floor != extension.torch:
         raise UsageError(
             f"{TORCH_RELEASE}={floor}: expected {extension.torch}, the oldest torch that "
             f"{extension.package}'s Extension names; make it and abis.stable.torch of the matrix "

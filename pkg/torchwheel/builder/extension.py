@@ -83,6 +83,28 @@ class Module:
 
 
 @dataclasses.dataclass(frozen=True)
+class Split:
+    """How an extension divides into kernel libraries and front ends, for a universal wheel.
+
+    A kernel library has the device code of one toolkit and knows neither torch nor Python. A front
+    end has the rest, for one torch ABI, and finds the kernels through `torchwheel_use_kernels`. Its
+    torch-free files are compiled with TORCHWHEEL_FRONT_END set.
+
+    Attributes:
+        interface: the headers that both sides include. Their digest is a text in each library, and
+            libraries with different texts are not joined.
+        kernels: torch-free host files of a kernel library, beside its device code.
+        front_end: torch-free host files that only a front end has.
+        entry_points: files of an extension module over DLPack that knows no torch ABI, if any.
+    """
+
+    interface: tuple[str, ...]
+    kernels: tuple[str, ...] = ()
+    front_end: tuple[str, ...] = ()
+    entry_points: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
 class Extension:
     """A package with native operators.
 
@@ -99,6 +121,7 @@ class Extension:
         namespace: of its operators in torch.ops; the package's name if none is given.
         ordinary: whether its sources, device code too, include torch/extension.h. Then it is an
             extension module in the aten flavour, for one torch and one Python, whole.
+        split: how it divides for a universal wheel; None if it cannot be divided.
     """
 
     package: str
@@ -112,6 +135,7 @@ class Extension:
     dispatch: str = "CUDA"
     namespace: str = ""
     ordinary: bool = False
+    split: Split | None = None
 
     def __post_init__(self) -> None:
         """The package's name serves where no namespace is given."""

@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 
+from torchwheel.builder.discovery import python_include
 from torchwheel.builder.extension import Module
 from torchwheel.builder.target import Python, Target, TorchHeaders
 from torchwheel.errors import UsageError
@@ -37,6 +38,7 @@ class ObjectGroup:
 
 
 _TORCH_FREE = ObjectGroup("device", ())
+_FRONT_END = "-DTORCHWHEEL_FRONT_END"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +66,54 @@ class Flavour:
     exports: Path
     output: str
     warnings: bool = True
+
+
+def kernels(target: Target) -> Flavour:
+    """The kernel library of a toolkit: it knows neither torch nor Python."""
+    return Flavour(
+        device=_TORCH_FREE,
+        host=ObjectGroup("host", ("-O2",)),
+        binding=ObjectGroup("binding", ()),
+        python=None,
+        stubs=(),
+        link=("-static-libstdc++",),
+        exports=_HERE / "part.map",
+        output=f"{target.name}.so",
+    )
+
+
+def front_end(target: Target, whole: Flavour) -> Flavour:
+    """The operators for one torch ABI, without kernels; `whole` is the flavour of that ABI."""
+    return dataclasses.replace(
+        whole,
+        host=_for_front_end(whole.host),
+        binding=_for_front_end(whole.binding),
+        exports=_HERE / "part.map",
+        output=f"{target.name}.so",
+    )
+
+
+def entry_points(target: Target) -> Flavour:
+    """An extension module over DLPack for every CPython. It needs one header of torch's alone."""
+    python = (
+        *("-O2", _FRONT_END, "-DPy_LIMITED_API=0x030a0000"),
+        *headers(python_include(), "python"),
+        *headers(target.torch.include, "torch"),
+    )
+    return Flavour(
+        device=_TORCH_FREE,
+        host=_for_front_end(ObjectGroup("host", ("-O2",))),
+        binding=ObjectGroup("binding", ()),
+        python=ObjectGroup("entry-points", python),
+        stubs=(),
+        link=("-static-libstdc++",),
+        exports=_HERE / "part.map",
+        output=f"{target.name}.abi3.so",
+    )
+
+
+def _for_front_end(group: ObjectGroup) -> ObjectGroup:
+    return ObjectGroup(f"front-{group.name}", (*group.flags, _FRONT_END))
 
 
 def stable(target: Target) -> Flavour:

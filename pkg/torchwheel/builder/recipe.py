@@ -1,14 +1,23 @@
 """From a library's sources and a target to the whole build, as data."""
 
 import dataclasses
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from torchwheel.arch.model import gencode
 from torchwheel.builder.compilers import GpuCompiler, cuda, rocm
 from torchwheel.builder.extension import Extension
-from torchwheel.builder.flavour import Flavour, aten, ordinary, stable
+from torchwheel.builder.flavour import (
+    Flavour,
+    aten,
+    entry_points,
+    front_end,
+    kernels,
+    ordinary,
+    stable,
+)
 from torchwheel.builder.ninja import Plan, Step
 from torchwheel.builder.sources import DeviceFile, Sources
 from torchwheel.builder.target import Target
@@ -49,11 +58,27 @@ def object_groups(
         if group:
             command = (*host, *group.flags, *backend.headers, *before)
             groups[group.name] = [(f"C++ {file}", command, file) for file in files]
-    return {
+    compiled = {
         name: tuple(_compile(label, command, file, target) for label, command, file in steps)
         for name, steps in groups.items()
         if steps
     }
+    if sources.interface:
+        compiled |= _interface_group(sources.interface, target)
+    return compiled
+
+
+def _interface_group(headers: Sequence[str], target: Target) -> Mapping[str, tuple[Step, ...]]:
+    """The file with the digest of the headers; its group is named by the digest."""
+    hashed = hashlib.sha256()
+    for name in headers:
+        content = hashlib.sha256((target.source / name).read_bytes()).hexdigest()
+        hashed.update(f"{name}\0{content}\n".encode())
+    digest = hashed.hexdigest()[:16]
+    source, output = str(Path(__file__).with_name("interface.c")), "obj/torchwheel/interface.o"
+    command = (target.cxx, "-x", "c", *sysroot_flags(target), *_POSITION)
+    command += (f'-DTORCHWHEEL_INTERFACE="{digest}"', "-c", source, "-o", output)
+    return {f"interface-{digest}": (Step("C interface", command, (source,), output),)}
 
 
 def _for_device(flags: Iterable[str], backend: GpuCompiler) -> Iterator[str]:
@@ -168,12 +193,22 @@ class Recipe:
 def make_recipe(extension: Extension, sources: Sources, target: Target) -> Recipe:
     """The build of the extension's `sources` for `target`."""
     backend = _BACKENDS[target.toolkit.backend](target)
-    if extension.ordinary:
-        flavour = ordinary(target, extension.module)
-    else:
-        flavour = stable(target) if target.abi == "stable" else aten(target, extension.module)
+    flavour = _flavour(extension, target)
+    if target.part in ("front_end", "entry_points"):  # they know no GPU's runtime
+        backend = dataclasses.replace(backend, headers=(), link=("-ldl", "-lpthread"))
     groups = object_groups(extension, sources, target, backend, flavour)
     return Recipe(groups, target, backend, flavour)
+
+
+def _flavour(extension: Extension, target: Target) -> Flavour:
+    if extension.ordinary:
+        return ordinary(target, extension.module)
+    if target.part == "kernels":
+        return kernels(target)
+    if target.part == "entry_points":
+        return entry_points(target)
+    whole = stable(target) if target.abi == "stable" else aten(target, extension.module)
+    return front_end(target, whole) if target.part else whole
 
 
 def _stub_step(soname: str, target: Target) -> Step:

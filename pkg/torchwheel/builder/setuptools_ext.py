@@ -71,6 +71,8 @@ def _native(extension: Extension, target: Target) -> dict[str, Any]:
 
         def get_ext_filename(self, fullname: str) -> str:
             suffix = ".so" if target.python is None else target.python.suffix
+            if target.part == "entry_points":
+                suffix = ".abi3.so"
             return f"{fullname.replace('.', os.sep)}{suffix}"
 
         def build_extension(self, ext: ExtensionModule) -> None:
@@ -106,7 +108,8 @@ def _native(extension: Extension, target: Target) -> dict[str, Any]:
             return ("py3", "none", platform) if any_python else (python, abi, platform)
 
     # A dot would start a subpackage: "rocm6.4-stable".
-    name = f"{extension.package}.{LIBRARIES}.{target.name.replace('.', '_')}"
+    folder = ".".join((extension.package, LIBRARIES, *([target.part] if target.part else [])))
+    name = f"{folder}.{target.name.replace('.', '_')}"
     if extension.module and not any_python:
         name = extension.module.name
     return {

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from torchwheel.arch.model import Arch
-from torchwheel.builder.extension import Extension, Operator
+from torchwheel.builder.extension import Extension, Operator, Split
 from torchwheel.builder.target import Target
 from torchwheel.errors import UsageError
 
@@ -28,6 +28,8 @@ class Sources:
         binding: code that meets torch.
         python: code that meets Python.
         included: code that is compiled as one unit with each file of `binding`, before it.
+        interface: the headers that kernel libraries and front ends share; empty for a library that
+            is both.
     """
 
     device: Sequence[DeviceFile]
@@ -35,6 +37,7 @@ class Sources:
     binding: Sequence[str]
     python: Sequence[str] = ()
     included: Sequence[str] = ()
+    interface: Sequence[str] = ()
 
 
 def sources_of(extension: Extension, target: Target, only: str | None = None) -> Sources:
@@ -52,6 +55,8 @@ def sources_of(extension: Extension, target: Target, only: str | None = None) ->
     if not operators:
         archs = " ".join(map(str, target.toolkit.archs))
         raise UsageError(f"{only or extension.package}: has no kernels for {archs}")
+    if target.part is not None:
+        return _part_sources(extension, operators, target)
     folder, module = target.source, extension.module
     if target.python and not extension.ordinary:
         if module is None or not module.binding:
@@ -62,9 +67,7 @@ def sources_of(extension: Extension, target: Target, only: str | None = None) ->
     else:
         binding, python, included = [], [], []
         for operator in operators:
-            if target.abi not in operator.bindings:
-                raise UsageError(f"{operator.name}: has no binding for the {target.abi} flavour")
-            binding += _files(folder, operator.bindings[target.abi])
+            binding += _files(folder, _binding(operator, target.abi))
     return Sources(
         device=_device(operators, target),
         host=_once(
@@ -74,6 +77,39 @@ def sources_of(extension: Extension, target: Target, only: str | None = None) ->
         python=python,
         included=_once(included),
     )
+
+
+def _part_sources(extension: Extension, operators: Sequence[Operator], target: Target) -> Sources:
+    """The files of one part of a universal wheel."""
+    split, folder = extension.split, target.source
+    if split is None:
+        raise UsageError(f"{extension.package}: its Extension has no `split`, so it has no parts")
+    interface = _files(folder, split.interface)
+    if target.part == "kernels":
+        host = _files(folder, split.kernels)
+        return Sources(_device(operators, target), host, (), interface=interface)
+    host = _once(_files(folder, _front_end_host(extension, operators, split)))
+    if target.part == "entry_points":
+        python = _files(folder, split.entry_points)
+        return Sources((), host, (), python, interface=interface)
+    binding = _once(file for one in operators for file in _files(folder, _binding(one, target.abi)))
+    # Headers of torch's C++ API take seconds to read, those of the stable ABI less than one.
+    last = len(binding) - 1 if target.abi == "aten" else 0
+    return Sources((), host, binding[last:], (), binding[:last], interface)
+
+
+def _front_end_host(
+    extension: Extension, operators: Sequence[Operator], split: Split
+) -> tuple[str, ...]:
+    """The globs of a front end's torch-free host files."""
+    globs = (*extension.host, *(glob for one in operators for glob in one.host), *split.front_end)
+    return tuple(glob for glob in globs if glob not in split.kernels)
+
+
+def _binding(operator: Operator, abi: str) -> tuple[str, ...]:
+    if abi not in operator.bindings:
+        raise UsageError(f"{operator.name}: has no binding for the {abi} flavour")
+    return operator.bindings[abi]
 
 
 def _device(operators: Sequence[Operator], target: Target) -> list[DeviceFile]:

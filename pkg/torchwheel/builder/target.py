@@ -5,7 +5,7 @@ from pathlib import Path
 
 from torchwheel.arch.model import Arch, Backend
 from torchwheel.arch.toolkit_releases import ToolkitRelease
-from torchwheel.claims import NativeAbi
+from torchwheel.claims import NativeAbi, PartKind
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,6 +94,7 @@ class Target:
         python: the CPython it is for, in the aten flavour.
         sysroot: an older system to build for, if any.
         launcher: the prefix of each compile command, e.g. ("sccache",).
+        part: the part of a universal wheel that it is; None for an extension in one library.
     """
 
     name: str
@@ -107,3 +108,4 @@ class Target:
     python: Python | None = None
     sysroot: Sysroot | None = None
     launcher: tuple[str, ...] = ()
+    part: PartKind | None = None

@@ -1,0 +1,156 @@
+"""The parts of a universal wheel: kernel libraries, front ends, entry points."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from targets import CUDA_ATEN_OLD, CUDA_STABLE, EXTENSION
+
+from torchwheel.builder import environment
+from torchwheel.builder.extension import Extension, Operator, Split
+from torchwheel.builder.recipe import Recipe, make_recipe
+from torchwheel.builder.sources import sources_of
+from torchwheel.builder.target import Target
+from torchwheel.errors import UsageError
+
+FILES = {
+    "kernels/a.h": "int a();",
+    "kernels/a.cu": "",
+    "kernels/b.cu": "",
+    "kernels/runtime.cpp": "",
+    "ops/a.cpp": "",
+    "ops/front_end.cpp": "",
+    "torch/a.cpp": "",
+    "torch/b.cpp": "",
+    "dlpack/module.cpp": "",
+}
+DIVIDED = Extension(
+    package="pkg",
+    sources="csrc",
+    operators=tuple(
+        Operator(
+            name,
+            (f"kernels/{name}.cu",),
+            ("ops/a.cpp",),
+            {"stable": (f"torch/{name}.cpp",), "aten": (f"torch/{name}.cpp",)},
+        )
+        for name in ("a", "b")
+    ),
+    host=("kernels/runtime.cpp",),
+    split=Split(
+        interface=("kernels/*.h",),
+        kernels=("kernels/runtime.cpp",),
+        front_end=("ops/front_end.cpp",),
+        entry_points=("dlpack/*.cpp",),
+    ),
+)
+KERNELS = dataclasses.replace(CUDA_STABLE, name="cu130", part="kernels")
+STABLE = dataclasses.replace(CUDA_STABLE, name="stable", part="front_end")
+OLD = dataclasses.replace(CUDA_ATEN_OLD, name="torch2_6", part="front_end", python=None)
+DLPACK = dataclasses.replace(CUDA_STABLE, name="dlpack", part="entry_points")
+
+
+@pytest.fixture
+def project(tmp_path):
+    for name, text in FILES.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def recipe_of(target: Target, project: Path) -> Recipe:
+    target = dataclasses.replace(target, source=project)
+    return make_recipe(DIVIDED, sources_of(DIVIDED, target), target)
+
+
+def compiled(recipe: Recipe, project: Path) -> set[str]:
+    steps = (step for group in recipe.groups.values() for step in group)
+    inputs = {step.inputs[0] for step in steps if not step.inputs[0].endswith("interface.c")}
+    return {str(Path(name).relative_to(project)) for name in inputs}
+
+
+@pytest.mark.parametrize(
+    ("target", "files", "output"),
+    [
+        (KERNELS, {"kernels/a.cu", "kernels/b.cu", "kernels/runtime.cpp"}, "cu130.so"),
+        (STABLE, {"ops/a.cpp", "ops/front_end.cpp", "torch/a.cpp", "torch/b.cpp"}, "stable.so"),
+        (OLD, {"ops/a.cpp", "ops/front_end.cpp", "torch/b.cpp"}, "torch2_6.so"),
+        (DLPACK, {"ops/a.cpp", "ops/front_end.cpp", "dlpack/module.cpp"}, "dlpack.abi3.so"),
+    ],
+    ids=["kernels", "stable", "aten", "dlpack"],
+)
+def test_each_part_has_its_files(target, files, output, project):
+    recipe = recipe_of(target, project)
+    assert compiled(recipe, project) == files
+    assert recipe.whole().outputs == (output,)
+
+
+def test_families_of_an_aten_front_end_are_one_unit(project):
+    (step,) = recipe_of(OLD, project).groups["front-aten2.6"]
+    assert step.command[step.command.index("-include") + 1] == str(project / "torch/a.cpp")
+
+
+def test_only_front_ends_are_told_so(project):
+    for target in (KERNELS, STABLE, OLD, DLPACK):
+        recipe = recipe_of(target, project)
+        for name, steps in recipe.groups.items():
+            expected = name.startswith(("front-", "entry-points"))
+            assert all(("-DTORCHWHEEL_FRONT_END" in step.command) is expected for step in steps)
+
+
+def test_only_kernels_know_the_gpus_runtime(project):
+    for target in (KERNELS, STABLE, OLD, DLPACK):
+        words = [
+            word
+            for step in recipe_of(target, project).whole().steps
+            for word in step.command
+            if word.startswith("/cuda")
+        ]
+        assert bool(words) is (target is KERNELS), words
+
+
+def test_only_front_ends_need_torch(project):
+    for target in (KERNELS, DLPACK):
+        link = recipe_of(target, project).whole().steps[-1]
+        assert not any("libtorch" in word for word in link.command)
+    for target in (STABLE, OLD):
+        assert "stub/libtorch.so" in recipe_of(target, project).whole().steps[-1].command
+
+
+def test_kernels_are_compiled_as_those_of_a_whole_library(project):
+    """So that both share the objects."""
+    whole = dataclasses.replace(CUDA_STABLE, source=project)
+    alone = make_recipe(DIVIDED, sources_of(DIVIDED, whole), whole)
+    assert recipe_of(KERNELS, project).groups["device"] == alone.groups["device"]
+
+
+def test_a_changed_header_changes_the_interface(project):
+    def interface(target: Target) -> str:
+        names = recipe_of(target, project).groups
+        return next(name for name in names if name.startswith("interface-"))
+
+    before = {interface(target) for target in (KERNELS, STABLE, OLD, DLPACK)}
+    assert len(before) == 1
+    (project / "kernels/a.h").write_text("long a();")
+    assert interface(KERNELS) not in before
+    assert interface(KERNELS) == interface(OLD)
+
+
+def test_an_extension_in_one_library_has_no_parts(project):
+    with pytest.raises(UsageError, match="pkg: its Extension has no `split`"):
+        sources_of(EXTENSION, dataclasses.replace(KERNELS, source=project))
+
+
+def test_an_unknown_part_is_refused():
+    environ = {
+        environment.ABI: "stable",
+        environment.PART: "kernel",
+        environment.CUDA_HOME: "/cuda",
+        environment.TOOLKIT: "13.0",
+        environment.ARCH_LIST: "9.0",
+        environment.TORCH: "/torch",
+        environment.TORCH_RELEASE: "2.11",
+    }
+    with pytest.raises(UsageError, match="TORCHWHEEL_PART=kernel: kernels, front_end, entry_points"):
+        environment.read_target(environ, Path("/p"))
