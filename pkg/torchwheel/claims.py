@@ -23,6 +23,9 @@ PartKind = Literal["kernels", "front_end", "entry_points"]
 operators for one torch ABI, which know no toolkit. entry_points: an extension module over DLPack,
 for every CPython, which knows neither torch's ABI nor a toolkit."""
 
+DLPACK_SINCE = "2.10"
+"""The first torch with DLPack's C exchange API, which entry points use."""
+
 
 @dataclasses.dataclass(frozen=True)
 class LibraryNeeds:
@@ -126,6 +129,10 @@ class Claims:
         """The wheel's local version, e.g. "cu130"; None for a pure or a universal wheel."""
         own = local_version(self.abi, self.toolkit, self.torch_release)
         return f"{self.project_local}.{own}" if self.project_local and own else own
+
+    def part_of(self, file: str) -> Part | None:
+        """The part whose library is `file`, a path in the wheel; None without parts."""
+        return next((part for part in self.parts if part.file == file), None)
 
     @property
     def needs(self) -> LibraryNeeds:

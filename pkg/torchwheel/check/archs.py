@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 
 from torchwheel.arch.model import Arch, backend_of
 from torchwheel.check.facts import GateError, Limits, WheelFacts
+from torchwheel.claims import Claims, LibraryNeeds
 from torchwheel.inspect.elf import GpuCode
 
 
@@ -14,17 +15,48 @@ def archs(facts: WheelFacts, _: Limits) -> str:
         if libraries:
             raise GateError(f"a pure wheel holds machine code: {libraries[0].name}")
         return "no machine code, none claimed"
+    if claims.abi == "universal":
+        return _archs_of_parts(claims, facts.gpu_code.read())
     if claims.backend is None:
-        found = {module.arch.binary_name for module in facts.gpu_code.read()}
+        found = {module.arch.binary_name for module in _all_code(facts)}
         if code := found | set(map(str, claims.archs)):
             raise GateError(f"no backend is claimed, but code for {', '.join(sorted(code))}")
         return "no code for a GPU, none claimed"
-    if not claims.archs:
+    return _judge(claims.needs, _all_code(facts))
+
+
+def _all_code(facts: WheelFacts) -> list[GpuCode]:
+    return [module for modules in facts.gpu_code.read().values() for module in modules]
+
+
+def _judge(needs: LibraryNeeds, code: Sequence[GpuCode]) -> str:
+    """Compare the claims about one library, or about all of a wheel, with the code."""
+    if not needs.archs:
         raise GateError("a binary wheel must claim the archs it is built for; got none")
-    others = [str(arch) for arch in claims.archs if backend_of(arch) != claims.backend]
+    others = [str(arch) for arch in needs.archs if backend_of(arch) != needs.backend]
     if others:
-        raise GateError(f"archs of backend {claims.backend} expected, got {', '.join(others)}")
-    return compare(claims.archs, facts.gpu_code.read())
+        raise GateError(f"archs of backend {needs.backend} expected, got {', '.join(others)}")
+    return compare(needs.archs, code)
+
+
+def _archs_of_parts(claims: Claims, code: Mapping[str, tuple[GpuCode, ...]]) -> str:
+    """Each kernel library holds what its part claims, and no other library holds GPU code."""
+    lines = []
+    for part in claims.parts:
+        modules = code.get(part.file)
+        if modules is None:
+            raise GateError(f"{part.file}: is claimed, but no library of the wheel")
+        if part.kind != "kernels":
+            if modules:
+                raise GateError(f"{part.file}: GPU code in a library that is not for kernels")
+            continue
+        try:
+            lines.append(f"{part.name}: {_judge(part.needs, modules)}")
+        except GateError as error:
+            raise GateError(f"{part.file}: {error}") from error
+    if not lines:
+        raise GateError("a universal wheel must claim a kernel library; got none")
+    return "; ".join(lines)
 
 
 def compare(claimed: Sequence[Arch], code: Sequence[GpuCode]) -> str:

@@ -11,7 +11,7 @@ from auditwheel.error import NonPlatformWheelError
 from auditwheel.policy import Policy
 from auditwheel.wheel_abi import analyze_wheel_abi, get_wheel_elfdata
 
-from torchwheel.claims import Claims
+from torchwheel.claims import Claims, LibraryNeeds, Part
 from torchwheel.data import read
 from torchwheel.inspect.elf import Library
 from torchwheel.versions import major_version, version_numbers
@@ -24,21 +24,33 @@ def _table() -> dict[str, Any]:
 
 
 def allowed_libraries(claims: Claims) -> frozenset[str]:
-    """Sonames that a wheel of this ABI, backend and toolkit may need from the system or torch."""
-    parts = ["system", claims.abi, *([claims.backend] if claims.backend else [])]
-    names = (name for part in parts for name in _needed(part, claims))
-    return frozenset(names) | {name for name in claims.borrowed if may_borrow(name, claims)}
+    """Sonames that a wheel of these claims may need from the system or torch."""
+    if claims.parts:
+        return frozenset[str]().union(*map(allowed_for_part, claims.parts))
+    names = _needed(claims.abi, claims.needs)
+    return names | {name for name in claims.borrowed if may_borrow(name, claims)}
+
+
+def allowed_for_part(part: Part) -> frozenset[str]:
+    """Sonames that a part of a universal wheel may need."""
+    # Only a front end knows torch.
+    return _needed(part.abi if part.kind == "front_end" else part.kind, part.needs)
+
+
+def _needed(abi: str, needs: LibraryNeeds) -> frozenset[str]:
+    rows = ["system", abi, *([needs.backend] if needs.backend else [])]
+    return frozenset(name for row in rows for name in _row(row, needs))
 
 
 def may_borrow(name: str, claims: Claims) -> bool:
     """Whether a wheel of this ABI and toolkit may need `name` because its torch loads it."""
-    patterns = _needed("borrowed", claims) if claims.abi == "aten" else ()
+    patterns = _row("borrowed", claims.needs) if claims.abi == "aten" else ()
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _needed(part: str, claims: Claims) -> Iterator[str]:
-    major = major_version(claims.toolkit_version or "")
-    for name in _table().get(part, {}).get("needed", ()):
+def _row(name_: str, needs: LibraryNeeds) -> Iterator[str]:
+    major = major_version(needs.toolkit_version or "")
+    for name in _table().get(name_, {}).get("needed", ()):
         yield name.format(major=major)
 
 

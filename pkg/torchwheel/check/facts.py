@@ -1,7 +1,7 @@
 """Reads the facts that the gates judge, once per wheel."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -49,7 +49,8 @@ class WheelFacts:
 
     wheel: Fact[Wheel]
     libraries: Fact[tuple[Library, ...]]
-    gpu_code: Fact[tuple[GpuCode, ...]]
+    gpu_code: Fact[Mapping[str, tuple[GpuCode, ...]]]
+    """The modules of GPU code, by the library's path in the wheel."""
     audit: Fact[Audit]
 
     @property
@@ -88,8 +89,10 @@ def read_facts(path: Path, program: Path | None = None) -> WheelFacts:
         )
 
 
-def _gpu_code(files: tuple[ExtractedFile, ...], program: Path | None) -> tuple[GpuCode, ...]:
-    return tuple(code for file in files for code in read_gpu_code(file.path, program))
+def _gpu_code(
+    files: tuple[ExtractedFile, ...], program: Path | None
+) -> Mapping[str, tuple[GpuCode, ...]]:
+    return {file.member: read_gpu_code(file.path, program) for file in files}
 
 
 def _audit(wheel: Wheel, libraries: tuple[Library, ...]) -> Audit:

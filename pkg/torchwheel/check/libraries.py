@@ -1,13 +1,18 @@
 """Gates `platform-tag`, `runtime` and `torch-symbols`: what libraries need of system and torch."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from torchwheel.check import torch_symbols as tables
-from torchwheel.check.audit import allowed_libraries, optional_symbol, reason_for
+from torchwheel.check.audit import (
+    allowed_for_part,
+    allowed_libraries,
+    optional_symbol,
+    reason_for,
+)
 from torchwheel.check.facts import GateError, Limits, WheelFacts
-from torchwheel.claims import Claims
-from torchwheel.inspect.elf import SHIMS, UndefinedSymbol, is_cxx
+from torchwheel.claims import Claims, Part
+from torchwheel.inspect.elf import SHIMS, Library, UndefinedSymbol, is_cxx
 from torchwheel.validate.gpu_rules import tag_floor
 from torchwheel.versions import version_numbers
 
@@ -41,10 +46,10 @@ def runtime(facts: WheelFacts, _: Limits) -> str:
     own = {library.soname or PurePosixPath(library.name).name for library in libraries}
     permitted = allowed_libraries(claims) | own
     for library in libraries:
+        part = claims.part_of(library.name)
+        permitted = allowed_for_part(part) if part else permitted
         if outside := sorted(set(library.needed) - permitted):
-            reason = (
-                reason_for(claims.backend or claims.abi) if claims.abi != "pure" else "it is pure"
-            )
+            reason = _why_not(claims, part) if claims.abi != "pure" else "it is pure"
             raise GateError(
                 f"{library.name} needs {', '.join(outside)}, which is not allowed: {reason}"
             )
@@ -52,6 +57,12 @@ def runtime(facts: WheelFacts, _: Limits) -> str:
         raise GateError(f"claims to need {', '.join(sorted(unused))} of torch, but does not")
     needed = sorted({name for library in libraries for name in library.needed} - own)
     return f"needs {', '.join(needed)}" if needed else "needs nothing"
+
+
+def _why_not(claims: Claims, part: Part | None) -> str:
+    if part:
+        return reason_for(part.kind) if part.kind != "front_end" else reason_for(part.abi)
+    return reason_for(claims.backend or claims.abi)
 
 
 CPU = "libtorch_cpu.so"
@@ -72,20 +83,55 @@ def torch_symbols(facts: WheelFacts, _: Limits) -> str:
     if not libraries:
         raise GateError(f"an {claims.abi} wheel without a library")
     # A versioned symbol names its library, and gate `runtime` judges that library.
+    if claims.parts:
+        return _symbols_of_parts(claims, libraries)
     unversioned = {s for lib in libraries for s in lib.undefined if s.version is None}
-    faults = sorted(
-        _stable_faults(claims, unversioned) if claims.abi == "stable" else _aten_faults(unversioned)
+    _refuse(
+        _stable_faults(claims.torch_release, unversioned)
+        if claims.abi == "stable"
+        else _aten_faults(unversioned)
     )
-    if faults:
-        more = f" and {len(faults) - NAMED} more" if len(faults) > NAMED else ""
-        raise GateError("; ".join(faults[:NAMED]) + more)
     used = sum(symbol.name.startswith(SHIMS) for symbol in unversioned)
     since = claims.torch_range if claims.abi == "aten" else claims.torch_release
     return f"{used} C symbols of torch, all in {since}"
 
 
-def _stable_faults(claims: Claims, symbols: set[UndefinedSymbol]) -> Iterator[str]:
-    release = claims.torch_release
+def _refuse(faults: Iterator[str]) -> None:
+    if found := sorted(faults):
+        more = f" and {len(found) - NAMED} more" if len(found) > NAMED else ""
+        raise GateError("; ".join(found[:NAMED]) + more)
+
+
+def _symbols_of_parts(claims: Claims, libraries: Sequence[Library]) -> str:
+    """Each part needs what its kind may need: kernels nothing, entry points Python alone."""
+    for library in libraries:
+        part = claims.part_of(library.name)
+        if part is None:
+            raise GateError(f"{library.name}: is in the wheel, but none of its parts")
+        symbols = {symbol for symbol in library.undefined if symbol.version is None}
+        try:
+            _refuse(_faults_of_part(part, symbols))
+        except GateError as error:
+            raise GateError(f"{library.name}: {error}") from error
+    count = sum(part.kind == "front_end" for part in claims.parts)
+    return f"{count} front ends, each with symbols of its torch alone"
+
+
+def _faults_of_part(part: Part, symbols: set[UndefinedSymbol]) -> Iterator[str]:
+    if part.kind == "front_end" and part.torch_release:
+        if part.abi == "aten":
+            return _aten_faults(symbols)
+        return _stable_faults(part.torch_release, symbols)
+    allowed = ("Py", "_Py") if part.kind == "entry_points" else ()
+    return (
+        f"{symbol.name} is undefined, and a library of {part.kind} may not ask torch for it"
+        for symbol in symbols
+        if not symbol.name.startswith(allowed)
+        and not (symbol.weak and optional_symbol(symbol.name))
+    )
+
+
+def _stable_faults(release: str, symbols: set[UndefinedSymbol]) -> Iterator[str]:
     table = tables.symbols_by_release().get(release)
     if table is None:
         have = ", ".join(tables.symbols_by_release())

@@ -6,6 +6,7 @@ from packaging.utils import canonicalize_name
 
 from torchwheel.check.facts import GateError, Limits, WheelFacts
 from torchwheel.claims import Claims
+from torchwheel.files import record_hash
 from torchwheel.inspect.wheel import Wheel
 
 
@@ -19,6 +20,7 @@ def metadata(facts: WheelFacts, _: Limits) -> str:
     _require_equal("WHEEL Root-Is-Purelib", wheel.root_is_purelib, claims.abi == "pure")
     _require_interpreter(wheel, claims)
     _require_torch(wheel, claims)
+    _require_parts(wheel, claims)
     return f"{wheel.name} {wheel.version}, torch{claims.torch_range}, {_text(wheel.tags)}"
 
 
@@ -43,6 +45,19 @@ def _require_interpreter(wheel: Wheel, claims: Claims) -> None:
         expected = "one cp3x-cp3x" if claims.abi == "aten" else "py3-none"
         got = ", ".join("-".join(pair) for pair in pairs)
         raise GateError(f"file name of an {claims.abi} wheel: {expected} expected, got {got}")
+
+
+def _require_parts(wheel: Wheel, claims: Claims) -> None:
+    """Each part's library is in the wheel with the claimed hash, by RECORD, which holds."""
+    for part in claims.parts:
+        entry = wheel.record.get(part.file)
+        if entry is None:
+            raise GateError(f"part {part.name}: no {part.file} in the wheel")
+        try:
+            claimed = record_hash(bytes.fromhex(part.sha256))
+        except ValueError:
+            claimed = part.sha256
+        _require_equal(f"sha256 of {part.file}", entry.digest, claimed)
 
 
 def _require_torch(wheel: Wheel, claims: Claims) -> None:

@@ -138,7 +138,7 @@ def groups_of(claims: Claims, torch_releases: Mapping[str, Sequence[str]]) -> tu
     def by_torch(toolkit: str) -> list[str]:
         return [f"{toolkit}/torch{r}" for r in releases if toolkit in torch_releases[r]]
 
-    if claims.abi == "pure":
+    if claims.abi in ("pure", "universal"):
         toolkits = {name for names in torch_releases.values() for name in names}
         pairs = [group for toolkit in toolkits for group in by_torch(toolkit)]
         return tuple(sorted({CPU, *toolkits, *pairs}))

@@ -65,10 +65,11 @@ def _fields(variant: Variant) -> dict[str, str | tuple[str, ...] | None]:
         "source": toolkit.source if toolkit else None,
         "archs": tuple(map(str, toolkit.archs)) if toolkit else (),
         "torch": variant.torch_range,
-        "torch_release": variant.torch_release if toolkit else None,
+        "torch_release": variant.torch_release if variant.native else None,
         "python_tag": variant.python_tag,
         "platform": variant.platform,
         "local": variant.local,
+        "parts": tuple(part.id for part in variant.parts),
     }
 
 

@@ -13,6 +13,7 @@ from torchwheel.matrix.toolkit_rules import (
     pairs_possible,
     toolkits_possible,
     torches_known,
+    universal_possible,
 )
 from torchwheel.matrix.variants import all_variants, exclusion
 from torchwheel.text import KeyPath, nearest, quote
@@ -55,6 +56,10 @@ def findings(matrix: Matrix) -> list[MatrixFinding]:
 def no_duplicates(matrix: Matrix) -> Iterator[MatrixFinding]:
     """No list has an entry twice, because two variants would have one id."""
     yield from _duplicates(("platforms",), matrix.platforms)
+    if matrix.abis.universal:
+        path: KeyPath = ("abis", "universal")
+        yield from _duplicates((*path, "toolkits"), matrix.abis.universal.toolkits)
+        yield from _duplicates((*path, "torch"), matrix.abis.universal.torch)
     for name, toolkit in matrix.toolkits.items():
         yield from _duplicates(("toolkits", name, "abis"), toolkit.abis)
         without_ptx = [str(arch.with_ptx(False)) for arch in toolkit.archs]
@@ -101,5 +106,6 @@ RULES: tuple[MatrixRule, ...] = (
     toolkits_possible,
     torches_known,
     pairs_possible,
+    universal_possible,
     runners_complete,
 )

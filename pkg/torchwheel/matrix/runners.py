@@ -20,9 +20,10 @@ def build_runner(matrix: Matrix, variant: Variant) -> tuple[str, ...]:
 def gpu_runner(matrix: Matrix, variant: Variant) -> tuple[str, ...]:
     """The labels of the runner on whose GPU `variant` must run; empty if there is none."""
     machines = matrix.runners.get(variant.platform)
-    if machines is None or variant.toolkit is None:
+    if machines is None or not variant.native:
         return ()
-    return (machines.cuda if variant.toolkit.backend == "cuda" else machines.rocm) or ()
+    rocm = variant.toolkit is not None and variant.toolkit.backend == "rocm"
+    return (machines.rocm if rocm else machines.cuda) or ()
 
 
 def smoke_runner(matrix: Matrix, variant: Variant) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from torchwheel.arch.model import Backend
 from torchwheel.arch.toolkit_releases import ToolkitRelease
-from torchwheel.claims import NativeAbi
+from torchwheel.claims import Abi, NativeAbi
 from torchwheel.matrix.forms import (
     ExactVersion,
     GlibcVersion,
@@ -151,6 +151,21 @@ class AtenAbi(Section):
     ] = None
 
 
+class Universal(Section):
+    """One wheel for every torch, Python and GPU: kernel libraries and front ends in one file."""
+
+    toolkits: Annotated[
+        tuple[ToolkitName, ...], Field(min_length=1, description="Each gives a kernel library.")
+    ]
+    torch: Annotated[
+        tuple[Release, ...],
+        Field(description="Minors before the stable ABI's floor that get a front end each."),
+    ] = ()
+    entry_points: Annotated[
+        bool, Field(description="Whether the extension has entry points over DLPack.")
+    ] = False
+
+
 class Abis(Section):
     """ABI flavours that are offered; one that is left out is not built."""
 
@@ -164,6 +179,9 @@ class Abis(Section):
     ] = None
     pure: Annotated[
         TorchFloor | None, Field(description="No native code: one wheel for every machine.")
+    ] = None
+    universal: Annotated[
+        Universal | None, Field(description="One wheel for each platform, made of parts.")
     ] = None
 
 
@@ -199,10 +217,15 @@ class Gates(Section):
     """Limits a wheel must keep."""
 
     max_size_mib: Annotated[int, Field(gt=0)]
+    max_universal_mib: Annotated[int, Field(gt=0, description="For a universal wheel.")] = 25
     reproducible: Annotated[
         bool,
         Field(description="A release takes only native wheels that two builds gave the bytes of."),
     ] = False
+
+    def size_of(self, abi: Abi) -> int:
+        """The limit of a wheel's size in MiB."""
+        return self.max_universal_mib if abi == "universal" else self.max_size_mib
 
 
 class Matrix(Section):

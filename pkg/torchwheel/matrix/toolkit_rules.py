@@ -126,6 +126,31 @@ def pairs_possible(matrix: Matrix) -> Iterator[MatrixFinding]:
                 )
 
 
+def universal_possible(matrix: Matrix) -> Iterator[MatrixFinding]:
+    """The universal wheel has toolkits of the matrix, and front ends for known torch releases."""
+    universal, stable = matrix.abis.universal, matrix.abis.stable
+    if universal is None:
+        return
+    path: KeyPath = ("abis", "universal")
+    if stable is None:
+        yield path, 'needs the stable flavour; expected e.g. stable: {torch: "2.11"} under abis'
+        return
+    for i, name in enumerate(universal.toolkits):
+        if name not in matrix.toolkits:
+            yield (
+                (*path, "toolkits", i),
+                f"no toolkit {quote(name)}; {nearest(name, matrix.toolkits)}",
+            )
+    for i, minor in enumerate(universal.torch):
+        if minor not in torch_releases.torch_releases():
+            yield (*path, "torch", i), _unknown_torch(minor)
+        elif version_numbers(minor) >= version_numbers(stable.torch):
+            yield (
+                (*path, "torch", i),
+                f"torch {minor} is served by the stable front end (from {stable.torch} on)",
+            )
+
+
 def _unknown_torch(minor: str) -> str:
     known = join_names(torch_releases.torch_releases())
     return f"torch {minor} is not known; known: {known} (a newer torchwheel may know it)"

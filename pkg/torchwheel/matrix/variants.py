@@ -4,7 +4,7 @@ import dataclasses
 import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
 
-from torchwheel.claims import Abi, local_version, torch_range
+from torchwheel.claims import Abi, PartKind, local_version, torch_range
 from torchwheel.errors import UsageError
 from torchwheel.matrix.sections import Exclusion, Matrix, Platform, Toolkit, WheelPlatform
 from torchwheel.text import join_names, nearest, quote
@@ -27,6 +27,26 @@ class Variant:
     """"py3" or "cp312"."""
     platform: WheelPlatform
     """"any" for pure."""
+    part: PartKind | None = None
+    """What it is in a universal wheel; None for a wheel of its own."""
+    parts: "tuple[Variant, ...]" = ()
+    """The variants that a universal wheel is made of."""
+
+    @property
+    def native(self) -> bool:
+        """Whether its wheel has machine code."""
+        return self.toolkit is not None or bool(self.parts)
+
+    @property
+    def library(self) -> str:
+        """Name of its library: of a part "cu124", "stable", "torch2.6" or "dlpack"; else its id."""
+        if self.part == "kernels" and self.toolkit:
+            return self.toolkit.name
+        if self.part == "entry_points":
+            return "dlpack"
+        if self.part == "front_end":
+            return "stable" if self.abi == "stable" else f"torch{self.torch_release}"
+        return self.id
 
     @property
     def torch_range(self) -> str:
@@ -53,7 +73,7 @@ def python_tag(python: str) -> str:
 
 def all_variants(matrix: Matrix) -> tuple[Variant, ...]:
     """Every variant that the matrix declares, including the excluded ones."""
-    return tuple(_native(matrix)) + tuple(_pure(matrix))
+    return (*_native(matrix), *_universal(matrix), *_pure(matrix))
 
 
 def resolve(matrix: Matrix) -> tuple[Variant, ...]:
@@ -120,6 +140,57 @@ def _aten(matrix: Matrix, toolkit: Toolkit, minor: str, python: str, platform: P
         torch_release=minor,
         python_tag=tag,
         platform=platform,
+    )
+
+
+def _universal(matrix: Matrix) -> Iterator[Variant]:
+    universal = matrix.abis.universal
+    if universal is None or matrix.abis.stable is None:
+        return
+    floor = matrix.abis.stable.torch
+    oldest = min((*universal.torch, floor), key=version_numbers)
+    for platform in matrix.platforms:
+        suffix = _suffix(matrix, platform)
+        toolkits = [
+            toolkit
+            for toolkit in map(matrix.toolkit, universal.toolkits)
+            if exclusion(matrix, f"{toolkit.name}-stable{suffix}") is None
+        ]
+        if toolkits:
+            # A front end needs no toolkit, but a machine or an image to be compiled on.
+            host = next((t for t in toolkits if t.source == "pypi"), toolkits[0])
+            parts = [
+                *(_part(t, "kernels", t.name, floor, platform, suffix) for t in toolkits),
+                _part(host, "front_end", "stable", floor, platform, suffix),
+                *(
+                    _part(host, "front_end", f"torch{minor}", minor, platform, suffix)
+                    for minor in universal.torch
+                ),
+            ]
+            if universal.entry_points:
+                parts.append(_part(host, "entry_points", "dlpack", floor, platform, suffix))
+            yield Variant(
+                id=f"universal{suffix}",
+                abi="universal",
+                toolkit=None,
+                torch_release=oldest,
+                python_tag="py3",
+                platform=platform,
+                parts=tuple(parts),
+            )
+
+
+def _part(
+    toolkit: Toolkit, kind: PartKind, name: str, release: str, platform: Platform, suffix: str
+) -> Variant:
+    return Variant(
+        id=f"{name}-{kind.replace('_', '-')}{suffix}",
+        abi="aten" if name.startswith("torch") else "stable",
+        toolkit=toolkit,
+        torch_release=release,
+        python_tag="py3",
+        platform=platform,
+        part=kind,
     )
 
 

@@ -270,7 +270,8 @@ def show_options(matrix_file: Path, request: WheelsRequest, dist: Path, progress
     """The options of the native variants of `request`, as one TOML table each."""
     matrix = load(matrix_file)
     engine, root = find_engine(), matrix_file.resolve().parent
-    native = [v for v in select(matrix, request.variants or ("default",)) if v.toolkit]
+    variants = select(matrix, request.variants or ("default",))
+    native = [v for one in variants for v in (one, *one.parts) if v.toolkit]
     if not native:
         raise UsageError("none of these variants has native code: nothing is built in a container")
     run = Run(matrix, root, dist.resolve(), cache_folder(), "", (), progress, engine)

@@ -34,7 +34,8 @@ def base_images(matrix_file: Path, names: Sequence[str], progress: Progress) -> 
 def _images(matrix_file: Path, names: Sequence[str]) -> list[Image]:
     matrix = load(matrix_file)
     root = matrix_file.resolve().parent
-    native = [v for v in select(matrix, tuple(names) or ("release",)) if v.toolkit]
+    variants = select(matrix, tuple(names) or ("release",))
+    native = [v for one in variants for v in (one, *one.parts) if v.toolkit]
     emulated = [emulated_image(matrix, variant, root) for variant in native]
     return [image_of(matrix, v, root) for v in native] + [image for image in emulated if image]
 

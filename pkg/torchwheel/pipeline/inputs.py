@@ -9,7 +9,7 @@ from torchwheel import __version__
 from torchwheel import claims as claims_file
 from torchwheel.arch.lists import arch_list
 from torchwheel.builder import environment
-from torchwheel.claims import Claims
+from torchwheel.claims import DLPACK_SINCE, Claims, Part
 from torchwheel.files import sha256_by_name
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.run import Run
@@ -52,11 +52,12 @@ def build_environment(
         environment.CXX: paths.cxx,
         environment.SYSROOT: paths.sysroot,
         environment.LAUNCHER: launcher,
+        environment.PART: variant.part,
     }
     return {
         environment.ABI: variant.abi,
         environment.BACKEND: toolkit.backend,
-        environment.NAME: variant.id,
+        environment.NAME: variant.library,
         environment.TOOLKIT: toolkit.version,
         (environment.ROCM_PATH if rocm else environment.CUDA_HOME): paths.toolkit,
         (environment.ROCM_ARCH if rocm else environment.ARCH_LIST): arch_list(toolkit.archs),
@@ -80,6 +81,7 @@ def claims_of(
         borrowed: libraries that the wheel needs and its torch has loaded.
     """
     toolkit = variant.toolkit
+    parts = tuple(claims_of_part(part) for part in variant.parts)
     return Claims(
         variant=variant.id,
         abi=variant.abi,
@@ -90,12 +92,32 @@ def claims_of(
         archs=toolkit.archs if toolkit else (),
         project_local=project_local,
         borrowed=tuple(borrowed),
+        parts=parts,
+    )
+
+
+def claims_of_part(part: Variant, file: str = "", digest: str = "") -> Part:
+    """The claims of one library of a universal wheel, without its file if it is not built yet."""
+    if part.part is None:
+        raise ValueError(f"{part.id} is no part")
+    kernels = part.toolkit if part.part == "kernels" else None
+    floor = {"kernels": None, "entry_points": DLPACK_SINCE, "front_end": part.torch_release}
+    return Part(
+        kind=part.part,
+        name=part.library,
+        file=file,
+        sha256=digest,
+        torch_release=floor[part.part],
+        abi="aten" if part.abi == "aten" else "stable",
+        backend=kernels.backend if kernels else None,
+        toolkit_version=kernels.version if kernels else None,
+        archs=kernels.archs if kernels else (),
     )
 
 
 def newest_glibc(run: Run, variant: Variant) -> str | None:
     """The newest C library that the wheel of `variant` may need; None for any."""
-    in_container = run.engine is not None and variant.toolkit is not None
+    in_container = run.engine is not None and variant.native
     containers = run.matrix.containers if in_container else None
     return containers.glibc if containers else None
 
@@ -109,7 +131,7 @@ def cache_key(run: Run, variant: Variant, builder: Sequence[str]) -> str:
     locked = components(toolkit.version) if toolkit and toolkit.source == "pypi" else ()
     inputs = {
         "torchwheel": __version__,
-        "twice": run.twice and variant.toolkit is not None,
+        "twice": run.twice and variant.native,
         "sources": run.sources,
         "bundled": sha256_by_name(run.bundled),
         "claims": claims_file.dumps(claims_of(variant)),

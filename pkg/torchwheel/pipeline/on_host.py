@@ -82,18 +82,20 @@ def build_and_finish(
         return finish_wheel(wheel, claims, finished_folder)
 
 
-def check_buildable(variant: Variant) -> None:
-    """Refuse a variant that only a container can build, before anything is built."""
+def container_reason(variant: Variant) -> str | None:
+    """Why only a container can build a variant; None if this machine can."""
     reasons = {
-        "the aten flavour": variant.abi == "aten",
+        "the aten flavour": variant.abi == "aten" and variant.part is None,
         "ROCm": variant.toolkit is not None and variant.toolkit.backend == "rocm",
         "a toolkit of packages": variant.toolkit is not None and bool(variant.toolkit.packages),
     }
-    for reason, holds in reasons.items():
-        if holds:
-            raise UsageError(
-                f"{variant.id}: {reason} is built in a container only: add --container"
-            )
+    return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def check_buildable(variant: Variant) -> None:
+    """Refuse a variant that only a container can build, before anything is built."""
+    if reason := container_reason(variant):
+        raise UsageError(f"{variant.id}: {reason} is built in a container only: add --container")
 
 
 @functools.cache
@@ -125,6 +127,13 @@ def build_on_host(run: Run, variant: Variant, out: Path, clock: Clock) -> Path:
     )
     step("building")
     return build_and_finish(project, lambda _: claims_of(variant), out, clock)
+
+
+def build_base(run: Run, variant: Variant, out: Path) -> Path:
+    """The project's wheel without machine code, as its build backend makes it, in `out`."""
+    pure = dataclasses.replace(variant, abi="pure", parts=())
+    log = run.variant_folder(variant) / "build.log"
+    return build_wheel(run.source, build_environment(pure, None), out, log, lambda _: None)
 
 
 def _environment(run: Run, variant: Variant, clock: Clock) -> dict[str, str]:

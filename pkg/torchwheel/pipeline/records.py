@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel.check.gates import GateResult
@@ -64,13 +64,23 @@ def record_wheel(
         file=wheel.name,
         sha256=sha256(wheel),
         size=wheel.stat().st_size,
-        archs=tuple(map(str, variant.toolkit.archs)) if variant.toolkit else (),
+        archs=tuple(variant_archs(variant)),
         tag_reason=next(gate.says for gate in gates if gate.name == "platform-tag"),
         gates=len(gates),
         smoke=smoke,
         seconds=seconds["total"],
         steps={step: spent for step, spent in seconds.items() if step != "total"},
     )
+
+
+def variant_archs(variant: Variant) -> Iterator[str]:
+    """The archs of a variant; of a universal one, for each kernel library after its name."""
+    if variant.toolkit:
+        yield from map(str, variant.toolkit.archs)
+    for part in variant.parts:
+        if part.part == "kernels" and part.toolkit:
+            yield f"{part.library}:"
+            yield from map(str, part.toolkit.archs)
 
 
 def _path(dist: Path, variant: str) -> Path:

@@ -83,8 +83,8 @@ def stamp(wheel: Path, claims: Claims, out: Path) -> Path:
             f"torchwheel sets it: take it out of the project's version"
         )
     stamped = f"{version.public}+{claims.local}" if claims.local else str(version)
-    members = _members(wheel)
-    old = _dist_info(members, wheel.name)
+    members = wheel_members(wheel)
+    old = dist_info_of(members, wheel.name)
     new = f"{old.removesuffix('.dist-info').rpartition('-')[0]}-{stamped}.dist-info"
     renamed = {
         (new + n.removeprefix(old) if n.startswith(f"{old}/") else n): data
@@ -99,11 +99,12 @@ def stamp(wheel: Path, claims: Claims, out: Path) -> Path:
 
 def repack(wheel: Path, out: Path) -> Path:
     """A copy of `wheel` in `out`, without claims; equal inputs give equal bytes everywhere."""
-    members = _members(wheel)
-    return _write_packed(members, _dist_info(members, wheel.name), out / wheel.name)
+    members = wheel_members(wheel)
+    return _write_packed(members, dist_info_of(members, wheel.name), out / wheel.name)
 
 
-def _members(wheel: Path) -> dict[str, bytes]:
+def wheel_members(wheel: Path) -> dict[str, bytes]:
+    """The files of a wheel by name."""
     with zipfile.ZipFile(wheel) as archive:
         return {n: archive.read(n) for n in archive.namelist() if not n.endswith("/")}
 
@@ -118,7 +119,8 @@ def _write_packed(members: dict[str, bytes], dist_info: str, target: Path) -> Pa
     return target
 
 
-def _dist_info(members: dict[str, bytes], wheel: str) -> str:
+def dist_info_of(members: dict[str, bytes], wheel: str) -> str:
+    """The name of its dist-info folder."""
     folders = {n.split("/")[0] for n in members if n.split("/")[0].endswith(".dist-info")}
     if len(folders) != 1:
         raise TorchwheelError(f"{wheel}: one dist-info folder expected, {len(folders)} found")

@@ -73,7 +73,7 @@ class Run:
     def variant_folder(self, variant: Variant) -> Path:
         """The cached folder of `variant`: its objects, its build log."""
         # A container builds as another user and with another compiler.
-        return self._cached(f"{variant.id}-contained" if self.engine else variant.id)
+        return self.cached_folder(f"{variant.id}-contained" if self.engine else variant.id)
 
     def shared_folder(self, toolkit: Toolkit, builder: str) -> Path:
         """The cached folder of the objects that all variants of a toolkit link.
@@ -81,9 +81,10 @@ class Run:
         `builder` names the compiler or the image, as others make other objects.
         """
         key = hashlib.sha256(f"{arch_list(toolkit.archs)} {builder}".encode()).hexdigest()[:12]
-        return self._cached(f"{toolkit.name}-shared-{key}")
+        return self.cached_folder(f"{toolkit.name}-shared-{key}")
 
-    def _cached(self, name: str) -> Path:
+    def cached_folder(self, name: str) -> Path:
+        """A cached folder of the project, kept from run to run."""
         key = hashlib.sha256(str(self.source).encode()).hexdigest()[:12]
         folder = self.cache / "build" / f"{self.matrix.project.name}-{key}" / name
         folder.mkdir(parents=True, exist_ok=True)

@@ -34,7 +34,7 @@ def slots(variants: int, *, cores: int | None = None, free: int | None = None) -
 
 def jobs_each(variants: Sequence[Variant], at_once: int, jobs: int) -> int:
     """How many of `jobs` compilers each variant may run; variants with a toolkit share them."""
-    compiling = sum(variant.toolkit is not None for variant in variants)
+    compiling = sum(variant.native for variant in variants)
     return max(1, jobs // max(1, min(at_once, compiling)))
 
 

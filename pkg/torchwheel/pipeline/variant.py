@@ -9,7 +9,7 @@ from torchwheel.check.facts import Limits
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import explain_full_disk, sha256_by_name, write_text
 from torchwheel.image.build import BuiltImage, ensure_image
-from torchwheel.image.recipes import image_of
+from torchwheel.image.recipes import image_of, is_cross
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline import in_container, on_host, records
 from torchwheel.pipeline.inputs import cache_key, newest_glibc
@@ -18,6 +18,7 @@ from torchwheel.pipeline.proof import check_gates, check_same_bytes, keep_reject
 from torchwheel.pipeline.records import BuildRecord
 from torchwheel.pipeline.run import Clock, Run
 from torchwheel.pipeline.sources import stage
+from torchwheel.pipeline.universal import build_universal, part_facts, with_parts_here
 from torchwheel.smoke import record as smoke_record
 
 NOT_RUN = "not run: for another machine"
@@ -43,7 +44,11 @@ class FinishedWheel:
 def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
     """Bring `variant` up to date; returns its record, and False if it was up to date already."""
     image = _image(run, variant)
-    builder = ["image", image.digest] if image else on_host.compiler_facts(variant)
+    if variant.parts:
+        variant = with_parts_here(run, variant)
+        builder = [fact for part in variant.parts for fact in part_facts(run, part)]
+    else:
+        builder = ["image", image.digest] if image else on_host.compiler_facts(variant)
     key = cache_key(run, variant, builder)
     finished = records.load_finished(run.dist, variant.id, key)
     if finished:
@@ -59,7 +64,7 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
         result = _build_and_try(run, variant, image, Path(folder), clock)
         run.progress.step(f"{variant.id}: gates")
         with clock.step("gates"), keep_rejected(result.wheel, run.dist):
-            limits = Limits(run.matrix.gates.max_size_mib, newest_glibc(run, variant))
+            limits = Limits(run.matrix.gates.size_of(variant.abi), newest_glibc(run, variant))
             gates = check_gates(result.wheel, limits)
         records.forget_record(run.dist, variant.id)
         wheel = result.wheel.replace(run.dist / result.wheel.name)
@@ -69,7 +74,7 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
         built_in=image.reference if image else "host",
         cpu_seconds=result.cpu_seconds,
         peak_bytes=result.peak_bytes,
-        built_twice=run.twice and variant.toolkit is not None,
+        built_twice=run.twice and variant.native,
         bundled=sha256_by_name(run.bundled),
     )
     records.save_record(run.dist, record)
@@ -89,7 +94,10 @@ def _build_and_try(
     run: Run, variant: Variant, image: BuiltImage | None, out: Path, clock: Clock
 ) -> FinishedWheel:
     """Build `variant` and run its smoke tests; a test that fails is an error."""
-    if image is None or run.engine is None:
+    if variant.parts:
+        wheel = build_universal(run, variant, out, clock)
+        result = FinishedWheel(wheel, _try_universal(run, variant, wheel, clock))
+    elif image is None or run.engine is None:
         wheel = on_host.build_on_host(run, variant, out, clock)
         result = FinishedWheel(wheel, on_host.smoke_on_host(run, variant, wheel, clock))
     else:
@@ -104,7 +112,7 @@ def _build_and_try(
             report = run.dist / "smoke" / f"{variant.id}.json"
             write_text(report, smoke_record.dump_smoke(record))
             shutil.copyfile(run.variant_folder(variant) / JUNIT, report.with_suffix(".xml"))
-    if run.twice and variant.toolkit:
+    if run.twice and variant.native:
         with clock.step("twice"):
             _reproduce(run, variant, image, result.wheel, out)
     if result.smoke and not result.smoke.ok:
@@ -112,6 +120,18 @@ def _build_and_try(
             f"smoke: {result.smoke.why}; see {run.dist / 'smoke' / variant.id}.json"
         )
     return result
+
+
+def _try_universal(
+    run: Run, variant: Variant, wheel: Path, clock: Clock
+) -> smoke_record.SmokeRecord | None:
+    """Smoke-test a universal wheel here, or by emulation if it is for another machine."""
+    if not is_cross(variant):
+        return on_host.smoke_on_host(run, variant, wheel, clock)
+    if run.engine is None:
+        return None
+    with clock.step("emulated"):
+        return in_container.smoke_emulated(run, variant, run.engine, wheel)
 
 
 def _reproduce(
@@ -126,7 +146,9 @@ def _reproduce(
         second = out / "again"
         second.mkdir()
         try:
-            if image is None or run.engine is None:
+            if variant.parts:
+                rebuilt = build_universal(again, variant, second, Clock())
+            elif image is None or run.engine is None:
                 rebuilt = on_host.build_on_host(again, variant, second, Clock())
             else:
                 rebuilt, _ = in_container.build_in_container(

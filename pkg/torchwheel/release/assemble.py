@@ -11,6 +11,7 @@ from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.index.contents import groups_of
 from torchwheel.inspect.wheel import Wheel, read_wheel
 from torchwheel.matrix.load import load
+from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import select
 from torchwheel.release import report
 from torchwheel.release.artifacts import (
@@ -70,9 +71,7 @@ def assemble(
             if is_bundled(wheel, matrix):
                 others.append(wheel)
             else:
-                candidates.append(
-                    read_candidate(wheel, Limits(max_size_mib=matrix.gates.max_size_mib))
-                )
+                candidates.append(read_candidate(wheel, _limits(matrix, wheel)))
         except TorchwheelError as error:
             faults.append(str(error))
     bundled, bundled_faults = bundled_wheels(others)
@@ -94,6 +93,11 @@ def assemble(
     progress.step(f"writing {out}")
     write_release(out, cases, bundled, groups, text, published)
     return report.release_table(cases, bundled)
+
+
+def _limits(matrix: Matrix, wheel: Wheel) -> Limits:
+    abi = wheel.claims.abi if wheel.claims else "pure"
+    return Limits(max_size_mib=matrix.gates.size_of(abi))
 
 
 def _version(text: str | None) -> Version | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from torchwheel.claims import Claims
 from torchwheel.matrix.runners import PURE, gpu_runner
 from torchwheel.matrix.sections import Matrix
 from torchwheel.pipeline.inputs import claims_of
@@ -43,12 +44,18 @@ def name_and_tags(matrix: Matrix, case: ReleaseCase) -> Iterator[str]:
 
 def claims_match(_: Matrix, case: ReleaseCase) -> Iterator[str]:
     """The wheel was built from this matrix."""
-    claims, expected = case.candidate.claims, claims_of(case.variant)
+    claims, expected = _without_files(case.candidate.claims), claims_of(case.variant)
     for field in dataclasses.fields(expected):
         actual, value = getattr(claims, field.name), getattr(expected, field.name)
         if actual != value:
             text = f"{field.name} is {_text(actual)}; expected {_text(value)}"
             yield f"made from another matrix: {text}"
+
+
+def _without_files(claims: Claims) -> Claims:
+    """The claims without what only the finished files tell."""
+    parts = (dataclasses.replace(p, file="", sha256="", old_abi=False) for p in claims.parts)
+    return dataclasses.replace(claims, parts=tuple(parts))
 
 
 def gates_hold(_: Matrix, case: ReleaseCase) -> Iterator[str]:
@@ -74,7 +81,7 @@ def build_record_matches(_: Matrix, case: ReleaseCase) -> Iterator[str]:
 
 def reproducible(matrix: Matrix, case: ReleaseCase) -> Iterator[str]:
     """A second build gave the same bytes, if the matrix requires it."""
-    required = matrix.gates.reproducible and case.variant.toolkit is not None
+    required = matrix.gates.reproducible and case.variant.native
     if required and not any(record.built_twice for record in case.builds):
         yield "was built once; the matrix wants two builds to agree: build it with --twice"
 

@@ -6,7 +6,7 @@ the dispatcher then finds the composite default of the operator, which is plain 
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 
@@ -51,3 +51,52 @@ class FirstCall:
             return getattr(getattr(torch.ops, namespace), op)(*arguments, **keywords)
 
         return python_kernel
+
+
+class Router:
+    """Runs the operators in plain PyTorch on GPUs without kernels, beside GPUs that have some.
+
+    It stands at the BackendSelect key, which every call passes above the backend's key and below
+    autograd. It is registered only where a visible GPU has no kernels.
+    """
+
+    def __init__(
+        self,
+        namespace: str,
+        ops: Sequence[str],
+        unserved: Mapping[int, str],
+        report: Callable[[str], None],
+    ) -> None:
+        """Register the operators' kernels for that key.
+
+        Args:
+            namespace: the operators' namespace.
+            ops: their qualified names, e.g. "fusedops::bias_gelu".
+            unserved: the index of each GPU without kernels, and why it has none.
+            report: is called with that reason at each call on such a GPU; it may raise.
+        """
+        import torch  # noqa: PLC0415 - see prebuilt.load_library
+        from torch.library import Library  # noqa: PLC0415
+
+        self._unserved = unserved
+        self._report = report
+        self._plain = torch._C.DispatchKey.CompositeExplicitAutograd
+        self._below = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
+        self._library = Library(namespace, "IMPL")
+        for op in ops:
+            name = op.partition("::")[2]
+            overload = getattr(getattr(torch.ops, namespace), name).default
+            self._library.impl(name, self._kernel(overload), "BackendSelect", with_keyset=True)
+
+    def _kernel(self, overload: Any) -> Callable[..., Any]:  # noqa: ANN401 - an OpOverload
+        import torch  # noqa: PLC0415
+
+        def kernel(keys: Any, *arguments: object, **keywords: object) -> Any:  # noqa: ANN401
+            tensors = (one for one in arguments if isinstance(one, torch.Tensor))
+            reason = self._unserved.get(next((t.get_device() for t in tensors), -1))
+            if reason is None:
+                return overload.redispatch(keys & self._below, *arguments, **keywords)
+            self._report(reason)
+            return overload._op_dk(self._plain, *arguments, **keywords)
+
+        return kernel

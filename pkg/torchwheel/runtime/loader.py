@@ -7,13 +7,16 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
-from torchwheel.builder.extension import Extension
+from torchwheel.builder.extension import LIBRARIES, Extension
 from torchwheel.runtime import prebuilt
-from torchwheel.runtime.first_call import FirstCall
-from torchwheel.runtime.prebuilt import load_problem
+from torchwheel.runtime.first_call import FirstCall, Router
+from torchwheel.runtime.prebuilt import has_parts, load_problem
 from torchwheel.runtime.status import ExtensionStatus, LoadStep, OperatorStatus, Refusal, Way
+
+if TYPE_CHECKING:  # an import chooses no library
+    from torchwheel.runtime.parts import PartsPlan
 
 MODE_VARIABLE = "TORCHWHEEL_MODE"
 
@@ -116,6 +119,8 @@ class LoadedExtension:
         self._waiting: list[FirstCall] = []
         self._prebuilt: FirstCall | None = None
         self._has_warned = False
+        self._router: Router | None = None
+        self.parts: PartsPlan | None = None
         self.operators = {
             operator.name: OperatorStatus(
                 operator.name,
@@ -150,6 +155,9 @@ class LoadedExtension:
         if not may_load(self.mode):
             self._do_without(self.operators, ())
             return
+        if has_parts(self.package):
+            self._start_with_parts()
+            return
         libraries = prebuilt.find_libraries(self.extension, self.package)
         # A module has functions of its own, so it is imported with the package.
         of_module = prebuilt.module_files(self.extension, self.package)
@@ -160,6 +168,58 @@ class LoadedExtension:
             )
         else:
             self._choose(libraries, lambda: check(False))()
+
+    def _start_with_parts(self) -> None:
+        """Choose among the parts of a universal wheel, at the first call if there may be GPUs."""
+        front_ends = self.package / LIBRARIES / "front_end"
+        if _has_gpu_support():
+            self._set_status(self.operators, way="prebuilt", library=front_ends, refusals=())
+            self._prebuilt = self._wait(self.operators, lambda: self._choose_parts(ask_driver=True))
+        else:
+            self._choose_parts(ask_driver=False)()
+
+    def _choose_parts(self, *, ask_driver: bool) -> Callable[[], None]:
+        """Choose the parts; returns the function that loads them."""
+        from torchwheel.runtime.parts import plan_parts  # noqa: PLC0415 - not for an import
+
+        try:
+            plan = plan_parts(self.extension, self.package, ask_driver=ask_driver)
+        except Exception as error:  # any failure: there are other ways
+            refusal = Refusal("prebuilt", prebuilt.reason_of(error))
+            return lambda: self._do_without(self.operators, (refusal,))
+        return lambda: self._load_parts(plan)
+
+    def _load_parts(self, plan: "PartsPlan") -> None:
+        from torchwheel.runtime.parts import load_parts  # noqa: PLC0415 - not for an import
+
+        try:
+            unserved = load_parts(plan)
+        except Exception as error:  # any failure: there are other ways
+            refusal = Refusal("prebuilt", f"{plan.front_end.name}: {prebuilt.reason_of(error)}")
+            self._do_without(self.operators, (refusal,))
+            return
+        library = next(iter(plan.kernels.values()), plan.front_end)
+        self._set_status(self.operators, way="prebuilt", library=library, refusals=())
+        self.parts = plan
+        missing = [name for name in self.operators if not self._has_kernels(name)]
+        if missing:
+            text = f"{plan.front_end.name} has no kernel of it"
+            self._do_without(missing, (Refusal("prebuilt", text, fault=False),))
+        if unserved:
+            self._router = Router(
+                self.extension.namespace,
+                [op for one in self.operators.values() for op in one.ops],
+                unserved,
+                self._warn_unserved,
+            )
+
+    def _warn_unserved(self, reason: str) -> None:
+        text = f"{self.extension.package}: plain PyTorch on a GPU without kernels: {reason}"
+        if self.mode == "error":
+            raise RuntimeError(text)
+        if not self._has_warned:
+            self._has_warned = True
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def _choose(self, libraries: Sequence[Path], check: prebuilt.LoadCheck) -> Callable[[], None]:
         """Choose the library; returns the function that loads what was chosen."""

@@ -62,6 +62,11 @@ def find_libraries(extension: Extension, package: Path) -> tuple[Path, ...]:
     return (*sorted((package / LIBRARIES).glob("*.so")), *module_files(extension, package))
 
 
+def has_parts(package: Path) -> bool:
+    """Whether an installed package has the libraries of a universal wheel."""
+    return (package / LIBRARIES / "front_end").is_dir()
+
+
 def refusal_of(libraries: Sequence[Path], check: LoadCheck) -> Refusal | None:
     """Why no prebuilt library may be loaded; None if one may. Never raises.
 

@@ -152,5 +152,7 @@ def test_an_unknown_part_is_refused():
         environment.TORCH: "/torch",
         environment.TORCH_RELEASE: "2.11",
     }
-    with pytest.raises(UsageError, match="TORCHWHEEL_PART=kernel: kernels, front_end, entry_points"):
+    with pytest.raises(
+        UsageError, match="TORCHWHEEL_PART=kernel: kernels, front_end, entry_points"
+    ):
         environment.read_target(environ, Path("/p"))

@@ -46,7 +46,7 @@ def wheel(tmp_path: Path) -> Wheel:
 
 @pytest.fixture
 def facts(wheel: Wheel) -> WheelFacts:
-    return WheelFacts(Fact(wheel), Fact((LIBRARY,)), Fact(CODE), Fact(AUDIT))
+    return WheelFacts(Fact(wheel), Fact((LIBRARY,)), Fact({"demo/_C.so": CODE}), Fact(AUDIT))
 
 
 def failed(facts: WheelFacts, limits: Limits = LIMITS) -> dict[str, str]:
@@ -221,7 +221,7 @@ def test_interpreter(facts: WheelFacts) -> None:
     ],
 )
 def test_archs(facts: WheelFacts, code: tuple[GpuCode, ...], says: str) -> None:
-    assert says in only(dataclasses.replace(facts, gpu_code=Fact(code)), "archs")
+    assert says in only(dataclasses.replace(facts, gpu_code=Fact({"demo/_C.so": code})), "archs")
 
 
 def test_archs_claimed_by_none(facts: WheelFacts) -> None:
@@ -232,7 +232,7 @@ def test_archs_claimed_by_none(facts: WheelFacts) -> None:
 def test_a_wheel_without_a_backend_holds_no_code_for_a_gpu(facts: WheelFacts) -> None:
     cpu = changed(facts, claims=Claims("cpu-torch2.11-cp312", "aten", "2.11"))
     assert failed(cpu)["archs"] == "no backend is claimed, but code for sm_80, sm_90a"
-    without = dataclasses.replace(cpu, gpu_code=Fact(()))
+    without = dataclasses.replace(cpu, gpu_code=Fact({}))
     assert "archs" not in failed(without)
     claims = dataclasses.replace(CLAIMS, abi="aten", backend=None)
     assert "but code for 8.0" in failed(changed(without, claims=claims))["archs"]

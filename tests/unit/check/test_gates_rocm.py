@@ -44,7 +44,9 @@ def facts(tmp_path: Path) -> WheelFacts:
         tmp_path, version="1.0.0+rocm6.4", tag=TAG, claims=CLAIMS, requires=("torch>=2.11",)
     )
     audit = Audit("manylinux_2_17_x86_64", ("manylinux2014_x86_64",))
-    return WheelFacts(Fact(read_wheel(wheel)), Fact((LIBRARY,)), Fact(CODE), Fact(audit))
+    return WheelFacts(
+        Fact(read_wheel(wheel)), Fact((LIBRARY,)), Fact({"demo/_C.so": CODE}), Fact(audit)
+    )
 
 
 def claiming(facts: WheelFacts, **changes: object) -> WheelFacts:
@@ -70,7 +72,7 @@ def test_a_right_wheel_passes_every_gate(facts: WheelFacts) -> None:
 def test_features_are_compared_whatever_their_order(facts: WheelFacts) -> None:
     both = parse("gfx90a:sramecc+:xnack-")
     code = (GpuCode("hsaco", both, KERNELS), *CODE[1:])
-    right = dataclasses.replace(facts, gpu_code=Fact(code))
+    right = dataclasses.replace(facts, gpu_code=Fact({"demo/_C.so": code}))
     assert all_passed(
         judge(claiming(right, archs=(parse("gfx90a:xnack-:sramecc+"), *CLAIMS.archs[1:])), LIMITS)
     )
@@ -92,7 +94,7 @@ def test_features_are_compared_whatever_their_order(facts: WheelFacts) -> None:
     ],
 )
 def test_archs(facts: WheelFacts, code: tuple[GpuCode, ...], says: str) -> None:
-    assert says in only(dataclasses.replace(facts, gpu_code=Fact(code)), "archs")
+    assert says in only(dataclasses.replace(facts, gpu_code=Fact({"demo/_C.so": code})), "archs")
 
 
 @pytest.mark.parametrize("archs", [("9.0",), ("gfx942", "9.0+PTX")])

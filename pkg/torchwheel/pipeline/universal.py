@@ -1,0 +1,153 @@
+"""Assembles a universal wheel: the project's Python files and the library of each of its parts."""
+
+import dataclasses
+import hashlib
+import re
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from torchwheel.builder.discovery import has_old_abi
+from torchwheel.builder.extension import LIBRARIES
+from torchwheel.claims import Claims
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.files import make_folder_atomically, sha256
+from torchwheel.image.build import ensure_image
+from torchwheel.image.recipes import image_of
+from torchwheel.matrix.variants import Variant
+from torchwheel.pipeline import in_container, on_host
+from torchwheel.pipeline.inputs import cache_key, claims_of, claims_of_part
+from torchwheel.pipeline.repair import dist_info_of, pack, repair, stamp, wheel_members
+from torchwheel.pipeline.run import Clock, Run
+from torchwheel.toolkit.headers import torch_headers
+
+_PURELIB = re.compile(rb"^Root-Is-Purelib: .*$", re.MULTILINE)
+_TAG = re.compile(rb"^Tag: .*$", re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True)
+class PartFile:
+    """A part and its library: the path in the wheel and the bytes."""
+
+    part: Variant
+    name: str
+    data: bytes
+
+
+def buildable_parts(run: Run, variant: Variant) -> tuple[Variant, ...]:
+    """The parts that can be built here: all in containers, those of PyPI's toolkits on the host.
+
+    Raises:
+        UsageError: no kernel library can be built here.
+    """
+    if run.engine is not None:
+        return variant.parts
+    parts = tuple(part for part in variant.parts if on_host.container_reason(part) is None)
+    if not any(part.part == "kernels" for part in parts):
+        names = ", ".join(part.library for part in variant.parts if part.part == "kernels")
+        raise UsageError(
+            f"{variant.id}: none of its toolkits ({names}) can be built on this host: "
+            "add --container"
+        )
+    return parts
+
+
+def part_facts(run: Run, part: Variant) -> list[str]:
+    """What compiles a part: the image, or the host's compiler."""
+    if run.engine is None:
+        return on_host.compiler_facts(part)
+    image = ensure_image(run.engine, image_of(run.matrix, part, run.root), run.cache, run.progress)
+    return ["image", image.digest]
+
+
+def with_parts_here(run: Run, variant: Variant) -> Variant:
+    """The variant with the parts that can be built here; says which kernels are left out."""
+    parts = buildable_parts(run, variant)
+    left_out = [part.library for part in variant.parts if part not in parts]
+    if left_out:
+        run.progress.say(
+            f"{variant.id}: without {', '.join(left_out)}, which are built in a container only"
+        )
+    return dataclasses.replace(variant, parts=parts)
+
+
+def build_universal(run: Run, variant: Variant, out: Path, clock: Clock) -> Path:
+    """The finished wheel of `variant`, below `out`; its parts are kept for the next run."""
+    for name in ("base", "merged", "repaired", "finished"):
+        (out / name).mkdir()
+    files = []
+    for part in variant.parts:
+        with clock.step(part.id):
+            files.append(_obtain_part(run, part, out))
+    with clock.step("assemble"):
+        run.progress.step(f"{variant.id}: assembling")
+        base = on_host.build_base(run, variant, out / "base")
+        merged = merge(base, files, variant.platform, out / "merged")
+        repaired = repair(merged, out / "repaired")
+        claims = universal_claims(run, variant, files, repaired)
+        return stamp(repaired, claims, out / "finished")
+
+
+def _obtain_part(run: Run, part: Variant, out: Path) -> PartFile:
+    """The library of a part, from the cache if nothing that decides its bytes has changed."""
+    key = cache_key(run, part, part_facts(run, part))
+    folder = run.cached_folder("parts") / f"{part.id}-{key[:16]}"
+    if not folder.is_dir():
+        work = out / part.id
+        work.mkdir()
+        wheel = _build_part(run, part, work)
+        name, data = _library_in(wheel, part)
+        with make_folder_atomically(folder) as temporary:
+            target = temporary / PurePosixPath(name).name
+            target.write_bytes(data)
+            (temporary / "sha256").write_text(f"{sha256(target)}  {name}\n")
+    digest, name = (folder / "sha256").read_text().split()
+    data = (folder / PurePosixPath(name).name).read_bytes()
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise TorchwheelError(f"{folder}: was changed after it was built; remove it")
+    return PartFile(part, name, data)
+
+
+def _build_part(run: Run, part: Variant, out: Path) -> Path:
+    if run.engine is None:
+        return on_host.build_on_host(run, part, out, Clock())
+    image = ensure_image(run.engine, image_of(run.matrix, part, run.root), run.cache, run.progress)
+    wheel, _ = in_container.build_in_container(run, part, run.engine, image, out, smoke=False)
+    return wheel
+
+
+def _library_in(wheel: Path, part: Variant) -> tuple[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        folder = f"/{LIBRARIES}/{part.part}/"
+        names = [name for name in archive.namelist() if folder in name and name.endswith(".so")]
+        if len(names) != 1:
+            raise TorchwheelError(f"{part.id}: one library in {folder} expected, found {names}")
+        return names[0], archive.read(names[0])
+
+
+def merge(base: Path, files: Sequence[PartFile], platform: str, out: Path) -> Path:
+    """A pure wheel and libraries as one wheel of `platform`, in the folder `out`."""
+    members = wheel_members(base)
+    info = dist_info_of(members, base.name)
+    wheel_file = _PURELIB.sub(b"Root-Is-Purelib: false", members[f"{info}/WHEEL"])
+    members[f"{info}/WHEEL"] = _TAG.sub(f"Tag: py3-none-{platform}".encode(), wheel_file)
+    record = f"{info}/RECORD"
+    own = {name: data for name, data in members.items() if name != record}
+    project, version, *_ = base.name.split("-")
+    target = out / f"{project}-{version}-py3-none-{platform}.whl"
+    pack({**own, **{file.name: file.data for file in files}}, record, target)
+    return target
+
+
+def universal_claims(run: Run, variant: Variant, files: Sequence[PartFile], wheel: Path) -> Claims:
+    """The claims of the wheel: those of its parts, with the hashes that they have in it."""
+    members: Mapping[str, bytes] = wheel_members(wheel)
+    parts = []
+    for file in files:
+        digest = hashlib.sha256(members[file.name]).hexdigest()
+        part = claims_of_part(file.part, file.name, digest)
+        if part.kind == "front_end" and part.abi == "aten":
+            headers = torch_headers(file.part.torch_release, run.cache, run.progress)
+            part = dataclasses.replace(part, old_abi=has_old_abi(headers))
+        parts.append(part)
+    return dataclasses.replace(claims_of(variant), parts=tuple(parts))

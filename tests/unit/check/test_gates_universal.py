@@ -1,0 +1,175 @@
+"""The gates on a universal wheel: each library is judged by the claims of its part."""
+
+import dataclasses
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from torchwheel.arch.model import parse
+from torchwheel.check.audit import Audit
+from torchwheel.check.facts import Fact, Limits, WheelFacts
+from torchwheel.check.gates import judge
+from torchwheel.claims import Claims, Part
+from torchwheel.inspect.elf import GpuCode, Library, UndefinedSymbol
+from torchwheel.inspect.wheel import read_wheel
+from wheelmaker import make_wheel
+
+TAG = "manylinux_2_34_x86_64"
+KERNEL = ("_Z1kPf",)
+FILES = {
+    name: name.encode()
+    for name in ("demo/cu130.so", "demo/rocm72.so", "demo/stable.so", "demo/old.so", "demo/dl.so")
+}
+CUDA, ROCM, STABLE, OLD, DLPACK = FILES
+
+
+def part(kind: str, name: str, file: str, **changes: object) -> Part:
+    digest = hashlib.sha256(FILES[file]).hexdigest()
+    return Part(kind, name, file, digest, **changes)  # type: ignore[arg-type]
+
+
+PARTS = (
+    part(
+        *("kernels", "cu130", CUDA),
+        backend="cuda",
+        toolkit_version="13.0",
+        archs=(parse("9.0+PTX"),),
+    ),
+    part(
+        *("kernels", "rocm7.2", ROCM),
+        backend="rocm",
+        toolkit_version="7.2",
+        archs=(parse("gfx942"),),
+    ),
+    part("front_end", "stable", STABLE, torch_release="2.11"),
+    part("front_end", "torch2.6", OLD, torch_release="2.6", abi="aten"),
+    part("entry_points", "dlpack", DLPACK, torch_release="2.10"),
+)
+CLAIMS = Claims("universal", "universal", "2.6", parts=PARTS)
+NEEDED = {ROCM: ("libamdhip64.so.7",), STABLE: ("libtorch.so",), OLD: ("libtorch.so",)}
+UNDEFINED = {
+    STABLE: (UndefinedSymbol("torch_call_dispatcher"),),
+    OLD: (UndefinedSymbol("_ZN3c105ErrorC1Ev"),),
+    DLPACK: (UndefinedSymbol("PyModule_Create2"),),
+}
+CODE = {
+    CUDA: (GpuCode("sass", parse("9.0"), KERNEL), GpuCode("ptx", parse("9.0"))),
+    ROCM: (GpuCode("hsaco", parse("gfx942"), KERNEL),),
+}
+
+
+def library(name: str) -> Library:
+    needed = ("libc.so.6", *NEEDED.get(name, ()))
+    return Library(name, "x86_64", None, needed, UNDEFINED.get(name, ()))
+
+
+@pytest.fixture
+def facts(tmp_path: Path) -> WheelFacts:
+    return facts_of(tmp_path, CLAIMS)
+
+
+def facts_of(folder: Path, claims: Claims) -> WheelFacts:
+    wheel = make_wheel(
+        folder,
+        tag=f"py3-none-{TAG}",
+        files={"demo/__init__.py": b"", **FILES},
+        claims=claims,
+        requires=("torch>=2.6",),
+    )
+    return WheelFacts(
+        Fact(read_wheel(wheel)),
+        Fact(tuple(map(library, FILES))),
+        Fact({name: CODE.get(name, ()) for name in FILES}),
+        Fact(Audit(TAG)),
+    )
+
+
+def only(facts: WheelFacts, gate: str) -> str:
+    failed = {r.name: r.says for r in judge(facts, Limits(max_size_mib=1)) if not r.ok}
+    assert list(failed) == [gate]
+    return failed[gate]
+
+
+def with_library(facts: WheelFacts, name: str, **changes: object) -> WheelFacts:
+    libraries = tuple(
+        dataclasses.replace(one, **changes) if one.name == name else one  # type: ignore[arg-type]
+        for one in facts.libraries.read()
+    )
+    return dataclasses.replace(facts, libraries=Fact(libraries))
+
+
+def test_a_right_wheel_passes_every_gate(facts):
+    results = judge(facts, Limits(max_size_mib=1))
+    assert all(result.ok for result in results), results
+    says = {result.name: result.says for result in results}
+    assert says["archs"] == (
+        "cu130: sm_90 + PTX sm_90, 1 kernels in each; rocm7.2: gfx942, 1 kernels in each"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "says"),
+    [
+        (CUDA, (), f"{CUDA}: claimed, but no machine code with a kernel for sm_90"),
+        (ROCM, (GpuCode("hsaco", parse("gfx90a"), KERNEL),), "machine code not claimed: gfx90a"),
+        (STABLE, CODE[CUDA], f"{STABLE}: GPU code in a library that is not for kernels"),
+    ],
+)
+def test_code(facts, name, code, says):
+    changed = {**facts.gpu_code.read(), name: code}
+    assert says in only(dataclasses.replace(facts, gpu_code=Fact(changed)), "archs")
+
+
+@pytest.mark.parametrize(
+    ("name", "needed"),
+    [
+        (CUDA, "libtorch.so"),
+        (CUDA, "libamdhip64.so.7"),
+        (ROCM, "libamdhip64.so.6"),
+        (DLPACK, "libtorch.so"),
+        (STABLE, "libtorch_cuda.so"),
+    ],
+)
+def test_a_library_needs_what_its_part_may_need(facts, name, needed):
+    text = only(with_library(facts, name, needed=(needed,)), "runtime")
+    assert text.startswith(f"{name} needs {needed}, which is not allowed: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "symbol", "says"),
+    [
+        (CUDA, "aoti_torch_get_device", "may not ask torch for it"),
+        (DLPACK, "torch_call_dispatcher", "may not ask torch for it"),
+        (STABLE, "_ZN3c105ErrorC1Ev", "C++ symbol of torch"),
+        (OLD, "cudaLaunchKernel", "neither torch nor Python"),
+    ],
+)
+def test_symbols(facts, name, symbol, says):
+    changed = with_library(facts, name, undefined=(UndefinedSymbol(symbol),))
+    text = only(changed, "torch-symbols")
+    assert text.startswith(f"{name}: ")
+    assert says in text
+
+
+def test_a_library_that_no_part_claims(facts):
+    extra = Library("demo/extra.so", "x86_64", None, ("libc.so.6",), ())
+    changed = dataclasses.replace(facts, libraries=Fact((*facts.libraries.read(), extra)))
+    assert only(changed, "torch-symbols") == (
+        "demo/extra.so: is in the wheel, but none of its parts"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"file": "demo/gone.so"}, "part cu130: no demo/gone.so in the wheel"),
+        ({"sha256": "00" * 32}, f"sha256 of {CUDA}: sha256=AAAA"),
+        ({"sha256": "x"}, f"sha256 of {CUDA}: x expected, got sha256="),
+    ],
+)
+def test_a_part_has_its_file(tmp_path, changes, says):
+    parts = (dataclasses.replace(PARTS[0], **changes), *PARTS[1:])
+    facts = facts_of(tmp_path, dataclasses.replace(CLAIMS, parts=parts))
+    failed = {r.name: r.says for r in judge(facts, Limits(max_size_mib=1)) if not r.ok}
+    assert says in failed["metadata"]
