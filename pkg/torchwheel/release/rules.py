@@ -129,7 +129,7 @@ def on_gpu(case: ReleaseCase, record: smokes.SmokeRecord) -> bool:
     """Whether a smoke run was on a GPU that the wheel has code for."""
     machine, toolkit = record.machine, case.variant.toolkit
     runtime = machine.hip if toolkit and toolkit.backend == "rocm" else machine.cuda
-    return bool(machine.gpu and runtime and toolkit)
+    return bool(machine.gpu and runtime and case.variant.native)
 
 
 RULES: tuple[ReleaseRule, ...] = (
