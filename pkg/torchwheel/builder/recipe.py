@@ -194,8 +194,11 @@ def make_recipe(extension: Extension, sources: Sources, target: Target) -> Recip
     """The build of the extension's `sources` for `target`."""
     backend = _BACKENDS[target.toolkit.backend](target)
     flavour = _flavour(extension, target)
-    if target.part in ("front_end", "entry_points"):  # they know no GPU's runtime
-        backend = dataclasses.replace(backend, headers=(), link=("-ldl", "-lpthread"))
+    if target.part in ("front_end", "entry_points"):
+        # They know no GPU's runtime. libstdc++.a refers weakly to pthread's functions, for which
+        # --as-needed alone would name no library.
+        link = ("-Wl,--no-as-needed", "-lpthread", "-Wl,--as-needed", "-ldl")
+        backend = dataclasses.replace(backend, headers=(), link=link)
     groups = object_groups(extension, sources, target, backend, flavour)
     return Recipe(groups, target, backend, flavour)
 
