@@ -14,7 +14,8 @@ namespace fusedops {
 // The one exception type of the host side. torch turns it into a RuntimeError.
 class Error : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  // Not from a const char*: libstdc++ has that constructor since GCC 5.
+  explicit Error(const std::string& what) : std::runtime_error(what) {}
 };
 
 // Throws "op: argument: expected E, found F".

@@ -38,6 +38,8 @@ class ObjectGroup:
 
 
 _TORCH_FREE = ObjectGroup("device", ())
+# An old libstdc++ has no operator delete with a size.
+_OLD_STRINGS = ("-D_GLIBCXX_USE_CXX11_ABI=0", "-fno-sized-deallocation")
 _FRONT_END = "-DTORCHWHEEL_FRONT_END"
 
 
@@ -84,8 +86,11 @@ def kernels(target: Target) -> Flavour:
 
 def front_end(target: Target, whole: Flavour) -> Flavour:
     """The operators for one torch ABI, without kernels; `whole` is the flavour of that ABI."""
+    old = target.torch.old_abi
     return dataclasses.replace(
         whole,
+        # Only old strings of two copies of libstdc++ must not meet (see aten).
+        link=whole.link if old else ("-static-libstdc++",),
         host=_for_front_end(whole.host),
         binding=_for_front_end(whole.binding),
         exports=_HERE / "part.map",
@@ -144,7 +149,7 @@ def aten(target: Target, module: Module | None) -> Flavour:
         # Not tried with a torch for ROCm.
         raise UsageError("the aten flavour for ROCm: not provided; use the stable flavour")
     old, python = target.torch.old_abi, target.python
-    strings = ("-D_GLIBCXX_USE_CXX11_ABI=0",) if old else ()
+    strings = _OLD_STRINGS if old else ()
     # -O1: torch's and pybind11's templates compile in four fifths of -O2's time.
     # NDEBUG, as in Python's own flags: those headers' assertions are for their authors.
     name = _module_name(module) if python and module else ()
