@@ -158,6 +158,10 @@ def test_the_best_library_is_loaded_at_the_first_call_and_no_other(installed, mo
     assert not mapped(installed.file("cu124"))
     status = runtime.status_of(installed.extension.package)
     assert status.library == installed.file("cu130")
+    assert status.choices == (
+        "front end: stable.so",
+        "GPU -1 (H100, 9.0): cu130.so; cu124: cu130 fits better",
+    )
 
 
 def test_a_library_is_forced(installed, monkeypatch):
@@ -192,6 +196,8 @@ def test_a_damaged_library_is_refused_and_the_next_is_taken(installed, damage):
     installed.load()
     assert installed.call() == 124
     assert not mapped(path)
+    *_, line = runtime.status_of(installed.extension.package).choices
+    assert "_lib/kernels/cu130.so: " in line
 
 
 def test_a_damaged_front_end_leaves_plain_pytorch_with_a_reason(installed):

@@ -189,4 +189,5 @@ def _parse_status(facts: dict[str, Any]) -> ExtensionStatus:
             )
             for operator in facts["operators"]
         ),
+        choices=tuple(facts["choices"]),
     )

@@ -49,6 +49,7 @@ def _package(package: Package) -> dict[str, Any]:
             "file": _plain(package.imported.file),
         },
         "mode": package.status.mode if package.status else None,
+        "choices": list(package.status.choices) if package.status else [],
         "operators": [_plain(operator) for operator in package.status.operators]
         if package.status
         else [],

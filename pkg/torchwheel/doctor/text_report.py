@@ -135,6 +135,8 @@ def package_text(package: Package) -> str:
     if status:
         lines += row("  mode", status.mode)
         lines += rows("  runs on", map(_operator_text, status.operators))
+        if status.choices:
+            lines += rows("  choice", status.choices)
     others = [native for native in package.natives if not _is_notable(native)]
     for native in package.natives:
         if native not in others:

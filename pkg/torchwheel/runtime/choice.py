@@ -55,9 +55,20 @@ class KernelChoice:
     @property
     def reason(self) -> str:
         """Why no library serves the GPU, in one line."""
-        why = "; ".join(f"{name}: {text}" for name, text in self.refused.items())
-        gpu = f"GPU {self.gpu.index} ({self.gpu.name}, {self.gpu.arch})"
-        return f"no kernel library serves {gpu}: {why or 'the wheel has none'}"
+        return f"no kernel library serves {self._gpu}: {self._why or 'the wheel has none'}"
+
+    def text(self, chosen: str | None) -> str:
+        """One line on the library in use, and on the others."""
+        others = f"; {self._why}" if self._why else ""
+        return f"{self._gpu}: {chosen}{others}" if chosen else self.reason
+
+    @property
+    def _gpu(self) -> str:
+        return f"GPU {self.gpu.index} ({self.gpu.name}, {self.gpu.arch})"
+
+    @property
+    def _why(self) -> str:
+        return "; ".join(f"{name}: {text}" for name, text in self.refused.items())
 
 
 def choose_front_end(parts: Sequence[Part], here: Installation) -> Part | str:

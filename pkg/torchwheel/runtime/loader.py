@@ -143,7 +143,8 @@ class LoadedExtension:
     def status(self) -> ExtensionStatus:
         """What each operator runs on now."""
         operators = tuple(self.operators.values())
-        return ExtensionStatus(self.extension.package, self.mode, operators, self.module)
+        choices = self.parts.lines if self.parts else ()
+        return ExtensionStatus(self.extension.package, self.mode, operators, self.module, choices)
 
     def start(self, check: Callable[[bool], str | None]) -> None:
         """Load the prebuilt library, at the first call on a GPU if this torch knows GPUs.

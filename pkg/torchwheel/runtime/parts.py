@@ -43,6 +43,16 @@ class PartsPlan:
     refused: tuple[str, ...] = ()
 
     @property
+    def lines(self) -> tuple[str, ...]:
+        """What was chosen, and why: a line for the front end, and one for each GPU."""
+        files = {gpu: file.name for gpu, file in self.kernels.items()}
+        return (
+            f"front end: {self.front_end.name}",
+            *(choice.text(files.get(choice.gpu.index)) for choice in self.choices),
+            *self.refused,
+        )
+
+    @property
     def unserved(self) -> Mapping[int, str]:
         """The GPUs without kernels, and why."""
         return {

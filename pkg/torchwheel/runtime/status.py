@@ -64,12 +64,15 @@ class ExtensionStatus:
         mode: the mode in force (TORCHWHEEL_MODE).
         operators: each operator family.
         module: the extension module, if the prebuilt library is one.
+        choices: of a universal wheel, after the first call: a line on the front end in use, and one
+            for each GPU, which says why each kernel library was chosen or not.
     """
 
     package: str
     mode: str
     operators: tuple[OperatorStatus, ...]
     module: ModuleType | None = None
+    choices: tuple[str, ...] = ()
 
     @property
     def library(self) -> Path | None:
