@@ -52,12 +52,12 @@ def buildable_parts(run: Run, variant: Variant) -> tuple[Variant, ...]:
     return parts
 
 
-def part_facts(run: Run, part: Variant) -> list[str]:
-    """What compiles a part: the image, or the host's compiler."""
+def part_key(run: Run, part: Variant) -> str:
+    """The hash of every input that can change a part's library."""
     if run.engine is None:
-        return on_host.compiler_facts(part)
+        return cache_key(run, part, on_host.compiler_facts(part))
     image = ensure_image(run.engine, image_of(run.matrix, part, run.root), run.cache, run.progress)
-    return ["image", image.digest]
+    return cache_key(run, part, ["image", image.digest])
 
 
 def with_parts_here(run: Run, variant: Variant) -> Variant:
@@ -90,8 +90,7 @@ def build_universal(run: Run, variant: Variant, out: Path, clock: Clock) -> Path
 
 def _obtain_part(run: Run, part: Variant, out: Path) -> PartFile:
     """The library of a part, from the cache if nothing that decides its bytes has changed."""
-    key = cache_key(run, part, part_facts(run, part))
-    folder = run.cached_folder("parts") / f"{part.id}-{key[:16]}"
+    folder = run.cached_folder("parts") / f"{part.id}-{part_key(run, part)[:16]}"
     if not folder.is_dir():
         work = out / part.id
         work.mkdir()

@@ -18,7 +18,7 @@ from torchwheel.pipeline.proof import check_gates, check_same_bytes, keep_reject
 from torchwheel.pipeline.records import BuildRecord
 from torchwheel.pipeline.run import Clock, Run
 from torchwheel.pipeline.sources import stage
-from torchwheel.pipeline.universal import build_universal, part_facts, with_parts_here
+from torchwheel.pipeline.universal import build_universal, part_key, with_parts_here
 from torchwheel.smoke import record as smoke_record
 
 NOT_RUN = "not run: for another machine"
@@ -46,7 +46,7 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
     image = _image(run, variant)
     if variant.parts:
         variant = with_parts_here(run, variant)
-        builder = [fact for part in variant.parts for fact in part_facts(run, part)]
+        builder = [part_key(run, part) for part in variant.parts]
     else:
         builder = ["image", image.digest] if image else on_host.compiler_facts(variant)
     key = cache_key(run, variant, builder)

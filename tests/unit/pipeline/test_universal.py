@@ -1,0 +1,105 @@
+"""A universal wheel is assembled from the project's files and the libraries of its parts."""
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from torchwheel.console import Quiet
+from torchwheel.errors import UsageError
+from torchwheel.image.engine import Engine
+from torchwheel.inspect.wheel import read_wheel
+from torchwheel.matrix.load import load
+from torchwheel.matrix.variants import Variant, select
+from torchwheel.pipeline.inputs import claims_of
+from torchwheel.pipeline.run import Run
+from torchwheel.pipeline.universal import PartFile, merge, with_parts_here
+from wheelmaker import make_wheel
+
+MATRIX = load(Path("matrix.yaml"))
+(UNIVERSAL,) = select(MATRIX, ["universal"])
+(AARCH64,) = select(MATRIX, ["universal-linux_aarch64"])
+
+
+class Heard(Quiet):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+
+def run_of(folder: Path, engine: Engine | None = None) -> tuple[Run, Heard]:
+    heard = Heard()
+    return Run(MATRIX, folder, folder, folder, "digest", (), heard, engine), heard
+
+
+def kernels(variant: Variant) -> list[str]:
+    return [part.library for part in variant.parts if part.part == "kernels"]
+
+
+def test_each_part_has_an_id_and_a_library_of_its_own():
+    parts = UNIVERSAL.parts
+    assert [part.id for part in parts] == [
+        *("cu124-kernels", "cu130-kernels", "rocm6.4-kernels", "rocm7.2-kernels"),
+        *("stable-front-end", "torch2.6-front-end", "torch2.7-front-end", "torch2.8-front-end"),
+        *("torch2.9-front-end", "torch2.10-front-end"),
+    ]
+    assert kernels(UNIVERSAL) == ["cu124", "cu130", "rocm6.4", "rocm7.2"]
+    assert UNIVERSAL.torch_range == ">=2.6"
+    assert UNIVERSAL.local is None
+
+
+def test_a_platform_has_the_toolkits_that_are_there_for_it():
+    assert kernels(AARCH64) == ["cu130"]
+    assert all(part.id.endswith("-linux_aarch64") for part in AARCH64.parts)
+
+
+def test_the_claims_have_each_part():
+    claimed = {part.name: part for part in claims_of(UNIVERSAL).parts}
+    assert claimed["rocm6.4"].needs.backend == "rocm"
+    assert claimed["torch2.6"].needs.torch_range == "==2.6.*"
+    assert claimed["stable"].needs.torch_range == ">=2.11"
+
+
+def test_a_host_builds_the_kernels_of_pypis_toolkits(tmp_path):
+    run, heard = run_of(tmp_path)
+    here = with_parts_here(run, UNIVERSAL)
+    assert kernels(here) == ["cu130"]
+    assert len(here.parts) == len(UNIVERSAL.parts) - 3
+    assert heard.lines == [
+        "universal: without cu124, rocm6.4, rocm7.2, which are built in a container only"
+    ]
+
+
+def test_containers_build_every_part(tmp_path):
+    run, heard = run_of(tmp_path, Engine("podman", {}))
+    assert with_parts_here(run, UNIVERSAL) == UNIVERSAL
+    assert not heard.lines
+
+
+def test_no_toolkit_for_this_host_is_refused(tmp_path):
+    universal = MATRIX.abis.universal
+    assert universal
+    only = universal.model_copy(update={"toolkits": ("cu124", "rocm7.2")})
+    abis = MATRIX.abis.model_copy(update={"universal": only})
+    (variant,) = select(MATRIX.model_copy(update={"abis": abis}), ["universal"])
+    run, _ = run_of(tmp_path)
+    expected = r"universal: none of its toolkits \(cu124, rocm7.2\) can be built on this host: add"
+    with pytest.raises(UsageError, match=expected):
+        with_parts_here(run, variant)
+
+
+def test_libraries_are_merged_into_the_pure_wheel(tmp_path):
+    base = make_wheel(tmp_path, files={"demo/__init__.py": b"x = 1\n"}, claims=None)
+    part = UNIVERSAL.parts[0]
+    files = [PartFile(part, "demo/_lib/kernels/cu124.so", b"bytes")]
+    (tmp_path / "out").mkdir()
+    merged = merge(base, files, "linux_x86_64", tmp_path / "out")
+    assert merged.name == "demo-1.0.0-py3-none-linux_x86_64.whl"
+    wheel = read_wheel(merged)  # every hash is as RECORD has it
+    assert {str(tag) for tag in wheel.wheel_tags} == {"py3-none-linux_x86_64"}
+    assert not wheel.root_is_purelib
+    with zipfile.ZipFile(merged) as archive:
+        assert archive.read("demo/_lib/kernels/cu124.so") == b"bytes"
+        assert archive.read("demo/__init__.py") == b"x = 1\n"
