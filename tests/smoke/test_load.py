@@ -8,6 +8,7 @@ import torch
 
 import fusedops
 from fusedops.registry import NAMESPACE, OPS
+from torchwheel import runtime
 
 
 def expects_native() -> bool:
@@ -46,6 +47,7 @@ def test_schema_is_the_tables(op):
 def test_native_library_checks_its_arguments_without_a_gpu():
     if not expects_native():
         pytest.skip("this wheel has no native library")
+    runtime.load_now("fusedops")  # else a first call would load it and call anew, for a CPU
     kernels = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
     call = torch.ops.fusedops.bias_gelu.default.redispatch
     with pytest.raises(RuntimeError, match=r"bias_gelu: bias: expected shape \[4\] .*found \[3\]"):
