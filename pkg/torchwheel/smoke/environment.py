@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from torchwheel import files, process
@@ -58,7 +59,7 @@ def base_requirements(
 
 def base_environment(cache: Path, requires: Sequence[str], progress: Progress) -> Path:
     """A cached venv with the packages `requires`, made once per Python and set of packages."""
-    key = "\n".join([sys.version, platform.machine(), *sorted(requires)])
+    key = "\n".join([sys.version, platform.machine(), *sorted(requires), *_linked_wheels(requires)])
     folder = cache / "smoke" / hashlib.sha256(key.encode()).hexdigest()[:16]
     folder.parent.mkdir(parents=True, exist_ok=True)
     busy = say_waiting(progress.say, "smoke environment: another run makes it")
@@ -74,6 +75,21 @@ def base_environment(cache: Path, requires: Sequence[str], progress: Progress) -
             pip_install(python, requires, offline=False, doing=doing)
             files.write_text(folder / COMPLETE, "\n".join(sorted(requires)) + "\n")
     return folder
+
+
+def _linked_wheels(requires: Sequence[str], environ: Mapping[str, str] = os.environ) -> list[str]:
+    """Names and hashes of the required wheels that lie in folders of PIP_FIND_LINKS.
+
+    Another build of such a wheel has the same name and version, and an index has it once.
+    """
+    names = {canonicalize_name(Requirement(text).name) for text in requires}
+    folders = map(Path, environ.get("PIP_FIND_LINKS", "").split())
+    return [
+        f"{wheel.name} {files.sha256(wheel)}"
+        for folder in folders
+        for wheel in sorted(folder.glob("*.whl"))
+        if canonicalize_name(wheel.name.split("-")[0]) in names
+    ]
 
 
 def clean_environment(wheels: Sequence[Wheel], base_folder: Path, temporary: Path) -> Environment:
