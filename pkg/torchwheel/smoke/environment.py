@@ -1,5 +1,6 @@
 """Environments to try a wheel in: a clean one, or the running one on an offline machine."""
 
+import contextlib
 import dataclasses
 import hashlib
 import os
@@ -9,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from torchwheel import files, process
@@ -82,7 +83,10 @@ def _linked_wheels(requires: Sequence[str], environ: Mapping[str, str] = os.envi
 
     Another build of such a wheel has the same name and version, and an index has it once.
     """
-    names = {canonicalize_name(Requirement(text).name) for text in requires}
+    names: set[str] = set()
+    for text in requires:
+        with contextlib.suppress(InvalidRequirement):  # a path, which pip takes too
+            names.add(canonicalize_name(Requirement(text).name))
     folders = map(Path, environ.get("PIP_FIND_LINKS", "").split())
     return [
         f"{wheel.name} {files.sha256(wheel)}"

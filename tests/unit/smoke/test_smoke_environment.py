@@ -8,7 +8,7 @@ def test_another_build_of_a_required_wheel_is_another_environment(tmp_path):
     wheel.write_bytes(b"one")
     (tmp_path / "other-1.0-py3-none-any.whl").write_bytes(b"one")
     environ = {"PIP_FIND_LINKS": f"{tmp_path / 'gone'} {tmp_path}"}
-    first = _linked_wheels(["my-kernels>=1.0", "pytest"], environ)
+    first = _linked_wheels(["my-kernels>=1.0", "/a/path", "pytest"], environ)
     assert [line.split()[0] for line in first] == [wheel.name]
     wheel.write_bytes(b"two")
     assert _linked_wheels(["my-kernels>=1.0"], environ) != first
