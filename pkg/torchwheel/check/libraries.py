@@ -47,8 +47,8 @@ def runtime(facts: WheelFacts, _: Limits) -> str:
     permitted = allowed_libraries(claims) | own
     for library in libraries:
         part = claims.part_of(library.name)
-        permitted = allowed_for_part(part) if part else permitted
-        if outside := sorted(set(library.needed) - permitted):
+        allowed = allowed_for_part(part) if part else permitted
+        if outside := sorted(set(library.needed) - allowed):
             reason = _why_not(claims, part) if claims.abi != "pure" else "it is pure"
             raise GateError(
                 f"{library.name} needs {', '.join(outside)}, which is not allowed: {reason}"

@@ -38,6 +38,11 @@ class Variant:
         return self.toolkit is not None or bool(self.parts)
 
     @property
+    def builds(self) -> "tuple[Variant, ...]":
+        """What is compiled for its wheel: its parts, or itself if it has a toolkit."""
+        return self.parts or ((self,) if self.toolkit else ())
+
+    @property
     def library(self) -> str:
         """Name of its library: of a part "cu124", "stable", "torch2.6" or "dlpack"; else its id."""
         if self.part == "kernels" and self.toolkit:

@@ -271,7 +271,7 @@ def show_options(matrix_file: Path, request: WheelsRequest, dist: Path, progress
     matrix = load(matrix_file)
     engine, root = find_engine(), matrix_file.resolve().parent
     variants = select(matrix, request.variants or ("default",))
-    native = [v for one in variants for v in (one, *one.parts) if v.toolkit]
+    native = [build for variant in variants for build in variant.builds]
     if not native:
         raise UsageError("none of these variants has native code: nothing is built in a container")
     run = Run(matrix, root, dist.resolve(), cache_folder(), "", (), progress, engine)

@@ -35,7 +35,7 @@ def _images(matrix_file: Path, names: Sequence[str]) -> list[Image]:
     matrix = load(matrix_file)
     root = matrix_file.resolve().parent
     variants = select(matrix, tuple(names) or ("release",))
-    native = [v for one in variants for v in (one, *one.parts) if v.toolkit]
+    native = [build for variant in variants for build in variant.builds]
     emulated = [emulated_image(matrix, variant, root) for variant in native]
     return [image_of(matrix, v, root) for v in native] + [image for image in emulated if image]
 

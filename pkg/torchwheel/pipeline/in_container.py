@@ -15,7 +15,7 @@ from torchwheel.errors import TorchwheelError, program_error
 from torchwheel.files import write_text
 from torchwheel.image.build import BuiltImage, ensure_image, platform_option
 from torchwheel.image.engine import LABEL, Engine, volume_options
-from torchwheel.image.recipes import emulated_image
+from torchwheel.image.recipes import emulated_image, image_of
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline import cibuildwheel as cibw
 from torchwheel.pipeline import inside
@@ -31,6 +31,15 @@ from torchwheel.smoke.results import record_from_files
 
 # The build user of the image.
 _USER = 1000
+
+
+def built_image(run: Run, variant: Variant) -> BuiltImage | None:
+    """The image that builds a native variant, itself built first; None on the host."""
+    if run.engine is None or variant.toolkit is None:
+        return None
+    return ensure_image(
+        run.engine, image_of(run.matrix, variant, run.root), run.cache, run.progress
+    )
 
 
 def build_in_container(

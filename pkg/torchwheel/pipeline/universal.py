@@ -12,8 +12,6 @@ from torchwheel.builder.extension import LIBRARIES
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import make_folder_atomically, sha256
-from torchwheel.image.build import ensure_image
-from torchwheel.image.recipes import image_of
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline import in_container, on_host
 from torchwheel.pipeline.inputs import cache_key, claims_of, claims_of_part
@@ -54,10 +52,9 @@ def buildable_parts(run: Run, variant: Variant) -> tuple[Variant, ...]:
 
 def part_key(run: Run, part: Variant) -> str:
     """The hash of every input that can change a part's library."""
-    if run.engine is None:
-        return cache_key(run, part, on_host.compiler_facts(part))
-    image = ensure_image(run.engine, image_of(run.matrix, part, run.root), run.cache, run.progress)
-    return cache_key(run, part, ["image", image.digest])
+    image = in_container.built_image(run, part)
+    builder = ["image", image.digest] if image else on_host.compiler_facts(part)
+    return cache_key(run, part, builder)
 
 
 def with_parts_here(run: Run, variant: Variant) -> Variant:
@@ -108,9 +105,9 @@ def _obtain_part(run: Run, part: Variant, out: Path) -> PartFile:
 
 
 def _build_part(run: Run, part: Variant, out: Path) -> Path:
-    if run.engine is None:
+    image = in_container.built_image(run, part)
+    if image is None or run.engine is None:
         return on_host.build_on_host(run, part, out, Clock())
-    image = ensure_image(run.engine, image_of(run.matrix, part, run.root), run.cache, run.progress)
     wheel, _ = in_container.build_in_container(run, part, run.engine, image, out, smoke=False)
     return wheel
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from torchwheel.check.facts import Limits
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import explain_full_disk, sha256_by_name, write_text
-from torchwheel.image.build import BuiltImage, ensure_image
-from torchwheel.image.recipes import image_of, is_cross
+from torchwheel.image.build import BuiltImage
+from torchwheel.image.recipes import is_cross
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline import in_container, on_host, records
 from torchwheel.pipeline.inputs import cache_key, newest_glibc
@@ -43,7 +43,7 @@ class FinishedWheel:
 
 def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
     """Bring `variant` up to date; returns its record, and False if it was up to date already."""
-    image = _image(run, variant)
+    image = in_container.built_image(run, variant)
     if variant.parts:
         variant = with_parts_here(run, variant)
         builder = [part_key(run, part) for part in variant.parts]
@@ -79,15 +79,6 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
     )
     records.save_record(run.dist, record)
     return record, True
-
-
-def _image(run: Run, variant: Variant) -> BuiltImage | None:
-    """The image that builds a native variant, itself built first; None on the host."""
-    if run.engine is None or variant.toolkit is None:
-        return None
-    return ensure_image(
-        run.engine, image_of(run.matrix, variant, run.root), run.cache, run.progress
-    )
 
 
 def _build_and_try(

@@ -130,7 +130,7 @@ def _archs_for(archs: Sequence[str], toolkit: ToolkitSection) -> tuple[Arch, ...
 
 def _with_archs(matrix: Matrix, variants: Sequence[Variant], archs: Sequence[str]) -> Matrix:
     """The matrix with another arch list for the variants' toolkits; its rules must still hold."""
-    builds = [build for variant in variants for build in (variant, *variant.parts)]
+    builds = (build for variant in variants for build in variant.builds)
     names = {build.toolkit.name for build in builds if build.toolkit}
     new = {name: _archs_for(archs, matrix.toolkits[name]) for name in sorted(names)}
     if archs and not any(new.values()):
