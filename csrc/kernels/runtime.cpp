@@ -8,6 +8,16 @@ namespace fusedops::kernels {
 
 const char* describe(gpu::Status status) { return gpu::describe(status); }
 
+gpu::Status make_current(int gpu, int& before) {
+#if defined(__HIP_PLATFORM_AMD__)
+  const gpu::Status status = hipGetDevice(&before);
+  return status == gpu::kSuccess && before != gpu ? hipSetDevice(gpu) : status;
+#else
+  const gpu::Status status = cudaGetDevice(&before);
+  return status == gpu::kSuccess && before != gpu ? cudaSetDevice(gpu) : status;
+#endif
+}
+
 gpu::Status is_capturing(gpu::Stream stream, bool& capturing) {
   const auto native = static_cast<gpu::NativeStream>(stream);
 #if defined(__HIP_PLATFORM_AMD__)
@@ -45,6 +55,7 @@ gpu::Status read(void* host, const void* device, std::int64_t bytes, gpu::Stream
 }
 
 FUSEDOPS_EXPORT(describe)
+FUSEDOPS_EXPORT(make_current)
 FUSEDOPS_EXPORT(is_capturing)
 FUSEDOPS_EXPORT(fill_with_nan)
 FUSEDOPS_EXPORT(read)

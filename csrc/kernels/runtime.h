@@ -10,6 +10,9 @@ namespace fusedops::kernels {
 // The runtime's text for a status.
 const char* describe(gpu::Status status);
 
+// Makes a GPU the calling thread's current one. `before` is set to the one that was.
+gpu::Status make_current(int gpu, int& before);
+
 // Whether the stream's work is being captured into a graph, so that nothing may be waited for.
 gpu::Status is_capturing(gpu::Stream stream, bool& capturing);
 

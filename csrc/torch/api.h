@@ -1,12 +1,14 @@
-// What a family's front end is written with. A front end is compiled twice: for the stable ABI,
-// where TORCH_TARGET_VERSION is set, and for one torch's C++ ABI (ATen). Each flavour defines
+// What a family's front end is written with. A front end is compiled for the stable ABI, where
+// TORCH_TARGET_VERSION is set; for one torch's C++ ABI (ATen); and for DLPack, where Py_LIMITED_API
+// is set. Each flavour defines
 //
 //   Api                 Tensor, Scalar (the element type), Guard (makes a GPU current while it
-//   lives),
-//                       view(tensor) -> TensorView, contiguous(tensor), clone(tensor),
-//                       empty_like(tensor), empty(like, sizes, dtype), empty_bytes(like, count),
-//                       data(tensor);
-//   FUSEDOPS_FAMILY     registers a family's operators for the CUDA key, which is HIP's too:
+//                       lives), view(tensor) -> TensorView, contiguous(tensor), clone(tensor),
+//                       empty_like(tensor) and empty(like, sizes, dtype) for an operator's results,
+//                       in their order, empty_bytes(like, count) for everything else,
+//                       data(tensor), current_stream(gpu);
+//   FUSEDOPS_FAMILY     registers a family's operators, with torch for the CUDA key, which is HIP's
+//                       too:
 //                         FUSEDOPS_FAMILY(vector_add, m) {
 //                           m.impl("vector_add", FUSEDOPS_BOX(&VectorAdd::vector_add));
 //                         }
@@ -20,17 +22,15 @@
 #include "ops/validate.h"
 #include "torch/types.h"
 
-#if defined(TORCH_TARGET_VERSION)
+#if defined(Py_LIMITED_API)
+#include "torch/dlpack/api.h"
+#include "torch/dlpack/registrar.h"
+#elif defined(TORCH_TARGET_VERSION)
 #include "torch/stable/api.h"
 #else
 #include "torch/aten/api.h"
 #include "torch/aten/registrar.h"
 #endif
-
-// torch's own function for either flavour, from 2.6 on, and for CUDA and ROCm alike. Only a torch
-// built for a GPU has it. It is declared weak, so that the library loads in a CPU-only torch.
-extern "C" __attribute__((weak)) std::int32_t aoti_torch_get_current_cuda_stream(std::int32_t,
-                                                                                 void**);
 
 namespace fusedops {
 
@@ -39,14 +39,7 @@ using OptionalTensor = std::optional<Tensor>;
 
 // Where to run a call on this tensor: the tensor's GPU and the caller's stream.
 inline Gpu gpu_of(const TensorView& tensor) {
-  if (!aoti_torch_get_current_cuda_stream) {
-    throw Error("fusedops: this torch was built without GPU support, so it has no GPU stream");
-  }
-  gpu::Stream stream = nullptr;
-  if (aoti_torch_get_current_cuda_stream(tensor.device.index, &stream) != 0) {
-    throw Error("fusedops: torch has no current stream for " + to_string(tensor.device));
-  }
-  return {tensor.device.index, stream};
+  return {tensor.device.index, Api::current_stream(tensor.device.index)};
 }
 
 // The functions ..._if and data_of take a tensor argument that may be None.

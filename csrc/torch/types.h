@@ -1,8 +1,18 @@
-// torch's element types and tensors as the host side (ops/) sees them. The templates serve both of
-// torch's C++ APIs: torch::stable and ATen.
+// torch's element types, tensors and streams as the host side (ops/) sees them. The templates serve
+// both of torch's C++ APIs: torch::stable and ATen.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
+#include "ops/gpu.h"
 #include "ops/tensor_view.h"
+#include "ops/validate.h"
+
+// torch's own function for either flavour, from 2.6 on, and for CUDA and ROCm alike. Only a torch
+// built for a GPU has it. It is declared weak, so that the library loads in a CPU-only torch.
+extern "C" __attribute__((weak)) std::int32_t aoti_torch_get_current_cuda_stream(std::int32_t,
+                                                                                 void**);
 
 namespace fusedops {
 
@@ -80,6 +90,18 @@ TensorView view_of(const Tensor& tensor, int device_index) {
           static_cast<std::int64_t>(sizes.size()),
           device,
           tensor.strides().data()};
+}
+
+// torch's current stream on a GPU.
+inline gpu::Stream current_stream_of(int gpu) {
+  if (!aoti_torch_get_current_cuda_stream) {
+    throw Error("fusedops: this torch was built without GPU support, so it has no GPU stream");
+  }
+  gpu::Stream stream = nullptr;
+  if (aoti_torch_get_current_cuda_stream(gpu, &stream) != 0) {
+    throw Error("fusedops: torch has no current stream for cuda:" + std::to_string(gpu));
+  }
+  return stream;
 }
 
 }  // namespace fusedops

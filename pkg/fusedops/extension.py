@@ -49,5 +49,16 @@ EXTENSION = Extension(
         interface=("kernels/*.h", "platform/runtime.h"),
         kernels=("kernels/runtime.cpp",),
         front_end=("ops/front_end.cpp",),
+        # Products of matrices are torch's own, and attention writes to a workspace.
+        entry_points=(
+            "torch/dlpack/*.cpp",
+            *(
+                f"torch/families/{family}.cpp"
+                for family in (
+                    *("vector_add", "bias_act", "gated", "residual", "norm", "rotary"),
+                    *("layout", "softmax"),
+                )
+            ),
+        ),
     ),
 )

@@ -1,9 +1,16 @@
 """Entry points by type: `bias_gelu_fp16` is bias_gelu for float16 tensors, and for them alone.
 
 An entry point takes the arguments of its operator and computes the same, without a gradient. The
-tensors that the operator writes to come after its results. Where the extension module _C is loaded,
-the entry points are its functions: they call the kernel without torch's dispatcher, for tensors on
-a GPU only. Elsewhere they are Python functions that check the same and call the operator.
+tensors that the operator writes to come after its results. One that writes to no argument takes
+`out=`: a tensor, or a tuple of as many as there are results, contiguous and on 16 bytes, which
+overlaps no argument.
+
+There are three kinds. A universal wheel's extension module over DLPack calls a kernel without
+torch's dispatcher, from torch 2.10 on and in every CPython with a GIL; it takes the arrays of any
+framework with DLPack's C exchange API, and gives results of the first one's. The extension module
+_C of an aten wheel calls the kernel without the dispatcher too. Both take arrays on a GPU alone.
+Elsewhere, and for products of matrices, entry points are Python functions that check the same and
+call the operator.
 """
 
 from collections.abc import Callable
@@ -13,11 +20,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from fusedops import checks
 from fusedops.autograd import any_requires_grad, written_arguments
+from fusedops.extension import EXTENSION
 from fusedops.op import Op
 from fusedops.registry import NAMESPACE, OPS
+from torchwheel import runtime
 
 TYPES = {
     "fp32": torch.float32,
@@ -25,6 +35,9 @@ TYPES = {
     "bf16": torch.bfloat16,
     "fp64": torch.float64,
 }
+_SUFFIXES = {dtype: suffix for suffix, dtype in TYPES.items()}
+
+EntryPoint = Callable[..., Any]
 
 
 def names() -> list[str]:
@@ -32,22 +45,87 @@ def names() -> list[str]:
     return [f"{op.name}_{suffix}" for op in OPS if op.public for suffix in TYPES]
 
 
-def entry_point(name: str, module: ModuleType | None) -> Callable[..., Any] | None:
-    """The entry point of that name: that of `module`, else Python's. None: there is none."""
+def entry_point(name: str, module: ModuleType | None) -> EntryPoint | None:
+    """The entry point of that name: that of `module`, else DLPack's, else Python's. None: none."""
     operator, _, suffix = name.rpartition("_")
     op = next((op for op in OPS if op.public and op.name == operator), None)
     if op is None or suffix not in TYPES:
         return None
-    return getattr(module, name, None) or _python_entry_point(op, name, TYPES[suffix])
+    if function := getattr(module, name, None):
+        return function  # type: ignore[no-any-return]
+    function = _python_entry_point(op, name, TYPES[suffix])
+    over_dlpack = runtime.entry_points(EXTENSION.package) if module is None else None
+    return _dlpack_entry_point(op, suffix, over_dlpack, function) if over_dlpack else function
 
 
-def _python_entry_point(op: Op, name: str, dtype: torch.dtype) -> Callable[..., Any]:
-    call = getattr(getattr(torch.ops, NAMESPACE), op.name).default
+def call_by_type(function: Callable[..., Any], first: Tensor, *args: Any, **keywords: Any) -> Any:  # noqa: ANN401
+    """Call an operator's public function, by its entry point over DLPack if that can take it.
+
+    For inference code that knows its tensors: `first` and the other tensors are plain tensors.
+    """
+    direct = None
+    if not is_compiling() and not torch.is_grad_enabled():
+        direct = _direct(function.__name__, first.dtype, first.is_cuda)
+    return (direct or function)(first, *args, **keywords)
+
+
+_DIRECT: dict[tuple[str, torch.dtype, bool], EntryPoint | None] = {}
+
+
+def _direct(name: str, dtype: torch.dtype, on_gpu: bool) -> EntryPoint | None:
+    """The entry point of an operator for a dtype, if it is DLPack's."""
+    key = name, dtype, on_gpu
+    if key not in _DIRECT:
+        found = on_gpu and dtype in _SUFFIXES and runtime.entry_points(EXTENSION.package)
+        made = entry_point(f"{name}_{_SUFFIXES[dtype]}", None) if found else None
+        _DIRECT[key] = made if isinstance(made, type(len)) else None
+    return _DIRECT[key]
+
+
+def _dlpack_entry_point(op: Op, suffix: str, module: ModuleType, python: EntryPoint) -> EntryPoint:
+    """The module's function; `python` itself if the module has no kernel of the operator.
+
+    The module calls `python` on a GPU that it has no kernels for, so also at the first call there.
+    """
+    schema = _overload(op)._schema
+    if schema.is_mutable:
+        return python
+    arguments = tuple(
+        (
+            argument.name,
+            isinstance(argument.real_type, torch.OptionalType),
+            argument.kwarg_only,
+            argument.has_default_value(),
+            argument.default_value,
+        )
+        for argument in schema.arguments
+    )
+    signature = Signature.from_callable(python)
+    made = module.entry_point(
+        op.name,
+        suffix,
+        arguments,
+        len(schema.returns),
+        f"{python.__name__}{signature}\n--\n\n{python.__doc__}",
+        python,
+    )
+    return made or python
+
+
+def _overload(op: Op) -> Any:  # noqa: ANN401 - a torch._ops.OpOverload
+    return getattr(getattr(torch.ops, NAMESPACE), op.name).default
+
+
+def _python_entry_point(op: Op, name: str, dtype: torch.dtype) -> EntryPoint:
+    call = _overload(op)
     parameters = list(map(_parameter, call._schema.arguments))
     first = parameters[0].name
     written = written_arguments(call)
+    if not written:
+        parameters.append(Parameter("out", Parameter.KEYWORD_ONLY, default=None))
 
     def entry_point(*args: object, **keywords: object) -> object:
+        out = None if written else keywords.pop("out", None)
         tensor = args[0] if args else keywords.get(first)
         if isinstance(tensor, Tensor) and tensor.dtype != dtype:
             checks.fail(
@@ -60,7 +138,7 @@ def _python_entry_point(op: Op, name: str, dtype: torch.dtype) -> Callable[..., 
             )
         result = call(*args, **keywords)
         if not written:
-            return result
+            return result if out is None else copy_results(name, result, out)
         results = (result,) if isinstance(result, Tensor) else result or ()
         return *results, *(
             args[index] if index < len(args) else keywords[argument] for index, argument in written
@@ -70,6 +148,31 @@ def _python_entry_point(op: Op, name: str, dtype: torch.dtype) -> Callable[..., 
     entry_point.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     entry_point.__doc__ = f"{op.name} of {checks.dtype_name(dtype)} tensors, without a gradient."
     return entry_point
+
+
+def copy_results(name: str, result: Any, out: Any) -> Any:  # noqa: ANN401 - a tensor or a tuple of them
+    """Copy an operator's results to the tensors `out` of the caller, and return those.
+
+    For the ways whose kernels write to new tensors; the module over DLPack checks the same.
+    """
+    results = (result,) if isinstance(result, Tensor) else result
+    outs = out if isinstance(out, tuple) and len(results) > 1 else (out,)
+    if len(outs) != len(results) or not all(isinstance(one, Tensor) for one in outs):
+        expected = f"a tuple of {len(results)} tensors" if len(results) > 1 else "a torch.Tensor"
+        raise TypeError(f"{name}: out: expected {expected}, found {type(out).__name__}")
+    for one, made in zip(outs, results, strict=True):
+        if one.shape != made.shape:
+            checks.fail(name, "out", f"shape {list(made.shape)}", list(one.shape))
+        if one.dtype != made.dtype:
+            expected, found = map(checks.dtype_name, (made.dtype, one.dtype))
+            checks.fail(name, "out", f"dtype {expected}", found)
+        if one.device != made.device:
+            checks.fail(name, "out", f"device {made.device}", one.device)
+        if not one.is_contiguous() or one.data_ptr() % 16:
+            expected = "contiguous memory that starts on 16 bytes"
+            checks.fail(name, "out", expected, f"strides {list(one.stride())}")
+        one.copy_(made)
+    return out
 
 
 def _parameter(argument: Any) -> Parameter:  # noqa: ANN401 - of a torch.FunctionSchema

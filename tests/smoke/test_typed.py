@@ -1,15 +1,18 @@
 """Entry points by type: the same bits as the operators, one type each, no gradient."""
 
-from inspect import signature
+from inspect import Parameter, signature
+from types import BuiltinFunctionType
 
 import pytest
 import torch
 from cases import DTYPES
 from cases.case import copies, outputs
 from exact import by_case, by_dtype
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import fusedops
 from fusedops.registry import OPS
+from torchwheel import runtime
 
 SUFFIXES = dict(zip(DTYPES, ("fp32", "fp16", "bf16", "fp64"), strict=True))
 
@@ -40,10 +43,117 @@ def test_the_module_has_every_operator_for_every_type():
         for suffix in SUFFIXES.values() if op.public else ():
             actual = getattr(module, f"{op.name}_{suffix}")
             assert getattr(fusedops, f"{op.name}_{suffix}") is actual
-            ours = signature(getattr(fusedops, op.name)).parameters.values()
-            assert [(one.name, one.kind, one.default) for one in ours] == [
-                (one.name, one.kind, one.default) for one in signature(actual).parameters.values()
-            ]
+            assert parameters(actual) == expected_parameters(op)
+
+
+def parameters(function):
+    return [(one.name, one.kind, one.default) for one in signature(function).parameters.values()]
+
+
+def expected_parameters(op):
+    """Those of the operator's function, and out= if it writes to no argument."""
+    ours = parameters(getattr(fusedops, op.name))
+    return ours if writes(op.name) else [*ours, ("out", Parameter.KEYWORD_ONLY, None)]
+
+
+def writes(op):
+    return getattr(torch.ops.fusedops, op).default._schema.is_mutable
+
+
+def test_entry_points_over_dlpack_have_the_operators_signatures():
+    if runtime.entry_points("fusedops") is None:
+        pytest.skip("no module over DLPack: another wheel than the universal one, or another torch")
+    found = 0
+    for op in OPS:
+        for suffix in SUFFIXES.values() if op.public else ():
+            function = getattr(fusedops, f"{op.name}_{suffix}")
+            assert parameters(function) == expected_parameters(op)
+            found += isinstance(function, BuiltinFunctionType)
+    assert found >= 4 * 15  # all operators but products of matrices
+
+
+@by_case
+@by_dtype
+def test_results_go_to_the_callers_tensors(case, dtype, gpu):
+    if dtype not in case.dtypes or writes(case.op):
+        pytest.skip(f"{case.name} is not for {dtype}, or writes to its arguments")
+    args = case.inputs(case.strided, dtype, gpu)
+    expected = outputs(typed(case, dtype)(*args))
+    outs = tuple(torch.full_like(one, float("nan")) for one in expected)
+    versions = [one._version for one in outs]
+    out = outs if len(outs) > 1 else outs[0]
+    result = typed(case, dtype)(*args, out=out)
+    assert all(one is other for one, other in zip(outputs(result), outs, strict=True))
+    assert all(torch.equal(one, other) for one, other in zip(outs, expected, strict=True))
+    assert all(one._version > before for one, before in zip(outs, versions, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda x: x.new_empty(3, 2), "shape"),
+        (lambda x: x.new_empty(3, 2).t(), "contiguous memory that starts on 16 bytes"),
+        (lambda x: x.new_empty(8)[1:7].view(2, 3), "contiguous memory that starts on 16 bytes"),
+        (lambda x: x.new_empty(2, 3).double(), "dtype float32"),
+        (lambda x: x.new_empty(2, 3).cpu(), "device cuda"),
+        (lambda x: (x,), "a torch.Tensor"),
+    ],
+)
+def test_out_that_does_not_fit_is_refused(make, says, gpu):
+    x = torch.ones(2, 3, device=gpu)
+    with pytest.raises((RuntimeError, ValueError, TypeError), match=f"out: expected {says}"):
+        fusedops.bias_add_fp32(x, x[0], out=make(x))
+
+
+def test_what_only_the_dispatcher_can_take_is_refused_in_words(gpu):
+    if runtime.entry_points("fusedops") is None:
+        pytest.skip("no module over DLPack: another wheel than the universal one, or another torch")
+    x = torch.randn(4, 8, device=gpu)
+    plain = fusedops.bias_gelu_fp32(x, x[0])
+
+    class Subclass(torch.Tensor):
+        pass
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), keywords=None):
+            return function(*args, **(keywords or {}))
+
+    negative = torch.complex(x, x).conj().imag
+    for refused, says in (
+        (lambda: fusedops.bias_gelu_fp32(x.as_subclass(Subclass), x[0]), "subclass Subclass"),
+        (lambda: torch.func.vmap(lambda row: fusedops.bias_gelu_fp32(row, x[0]))(x), "transform"),
+        (lambda: fusedops.bias_gelu_fp32(x.cpu(), x[0]), "a tensor on a GPU, found cpu"),
+        (lambda: fusedops.bias_gelu_fp32(x, x[0].cpu()), "device cuda:0 .that of x., found cpu"),
+        (lambda: fusedops.bias_gelu_fp32(negative, x[0]), "resolve_neg"),
+        (lambda: fusedops.bias_gelu_fp32(x.to_sparse(), x[0]), "bias_gelu_fp32: x: "),
+    ):
+        with pytest.raises(RuntimeError, match=says):
+            refused()
+    with Mode(), pytest.raises(RuntimeError, match="a dispatch mode"):
+        fusedops.bias_gelu_fp32(x, x[0])
+    assert torch.equal(fusedops.bias_gelu_fp32(x, x[0]), plain)
+
+
+def test_entry_points_are_captured_in_a_graph(gpu):
+    x, bias = torch.randn(8, 64, device=gpu), torch.randn(64, device=gpu)
+    fusedops.bias_gelu_fp32(x, bias)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = fusedops.bias_gelu_fp32(x, bias)
+    x.copy_(torch.randn_like(x))
+    graph.replay()
+    assert torch.equal(y, fusedops.bias_gelu(x, bias))
+
+
+def test_arrays_of_another_framework(gpu):
+    tvm_ffi = pytest.importorskip("tvm_ffi", reason="no other framework with DLPack's exchange API")
+    if runtime.entry_points("fusedops") is None:
+        pytest.skip("no module over DLPack: another wheel than the universal one, or another torch")
+    x, bias = torch.randn(8, 64, device=gpu), torch.randn(64, device=gpu)
+    theirs = fusedops.bias_gelu_fp32(tvm_ffi.from_dlpack(x), tvm_ffi.from_dlpack(bias))
+    assert type(theirs) is type(tvm_ffi.from_dlpack(x))
+    torch.cuda.synchronize()
+    assert torch.equal(torch.from_dlpack(theirs), fusedops.bias_gelu(x, bias))
 
 
 def test_arguments_by_name(gpu):

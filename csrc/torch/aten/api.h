@@ -46,6 +46,8 @@ struct Api {
 
   static void* data(const Tensor& tensor) { return tensor.data_ptr(); }
 
+  static gpu::Stream current_stream(int gpu) { return current_stream_of(gpu); }
+
  private:
   static c10::Device gpu_device(int index) {
     return {c10::kCUDA, static_cast<c10::DeviceIndex>(index)};

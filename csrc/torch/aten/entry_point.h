@@ -19,22 +19,6 @@ inline bool is_tensor(PyObject* object) {
   return PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(THPVariableClass)) != 0;
 }
 
-inline const char* described(Kind kind) {
-  switch (kind) {
-    case Kind::tensor:
-      return "a torch.Tensor";
-    case Kind::number:
-      return "a float";
-    case Kind::integer:
-      return "an int";
-    case Kind::flag:
-      return "a bool";
-    case Kind::text:
-      return "a str";
-  }
-  return "";
-}
-
 // The address of a tensor's at::TensorImpl.
 inline void* impl_of(PyObject* tensor) {
   static PyObject* const cdata = PyUnicode_InternFromString("_cdata");
@@ -94,6 +78,7 @@ class EntryPoint {
       // Python interns the names in a call, so an interned name is found by its address.
       names.append(py::reinterpret_steal<py::str>(PyUnicode_InternFromString(argument.name)));
       if (!argument.keyword_only) ++positional_;
+      takes_out_ &= !argument.written;
     }
     names_ = py::tuple(names);
   }
@@ -103,7 +88,8 @@ class EntryPoint {
   py::object operator()(const py::args& args, const py::kwargs& keywords) const {
     if (args.size() > positional_) refuse_more(args.size());
     Value values[kMostArguments];
-    std::size_t named = 0;
+    const py::object out = takes_out_ ? out_of(keywords) : py::object();
+    std::size_t named = out ? 1 : 0;
     for (std::size_t i = 0; i < op_.arguments.size(); ++i) {
       const Argument& argument = op_.arguments[i];
       PyObject* object = i < args.size() ? PyTuple_GET_ITEM(args.ptr(), i) : nullptr;
@@ -116,13 +102,20 @@ class EntryPoint {
       values[i] = object ? value_of(name_, argument, object) : Value{};
     }
     if (named < keywords.size()) refuse_unknown(keywords);
-    return results_of(call(op_, type_, values));
+    const py::object results = results_of(call(op_, type_, values));
+    if (!out || out.is_none()) return results;
+    return py::module_::import("fusedops.typed").attr("copy_results")(name_, results, out);
   }
 
  private:
   PyObject* look_up(const py::kwargs& keywords, std::size_t i) const {
     if (keywords.empty()) return nullptr;
     return PyDict_GetItemWithError(keywords.ptr(), PyTuple_GET_ITEM(names_.ptr(), i));
+  }
+
+  // The argument out=, which the schema does not have; null if it is not given.
+  static py::object out_of(const py::kwargs& keywords) {
+    return keywords && keywords.contains("out") ? py::object(keywords["out"]) : py::object();
   }
 
   // A tensor, a tuple of several, or None.
@@ -150,6 +143,7 @@ class EntryPoint {
 
   void refuse_unknown(const py::kwargs& keywords) const {
     for (const auto& [name, unused] : keywords) {
+      if (takes_out_ && name.equal(py::str("out"))) continue;
       if (!names_.contains(name)) refuse("got an unexpected keyword argument", py::str(name));
     }
   }
@@ -159,6 +153,7 @@ class EntryPoint {
   std::string name_;
   py::tuple names_;
   std::size_t positional_ = 0;
+  bool takes_out_ = true;  // it writes to no argument
 };
 
 }  // namespace fusedops::typed

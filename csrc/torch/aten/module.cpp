@@ -11,16 +11,10 @@ namespace {
 
 namespace py = pybind11;
 namespace typed = fusedops::typed;
-using fusedops::DType;
-
-constexpr typed::Type kTypes[] = {{"fp32", DType::float32, "float32"},
-                                  {"fp16", DType::float16, "float16"},
-                                  {"bf16", DType::bfloat16, "bfloat16"},
-                                  {"fp64", DType::float64, "float64"}};
 
 // Defines `op` for every type.
 void define(py::module_& m, const typed::Operator& op) {
-  for (const typed::Type& type : kTypes) {
+  for (const typed::Type& type : typed::kTypes) {
     const typed::EntryPoint call(op, type);
     const std::string help = call.name() + op.signature + "\n--\n\n" + op.name + " of " +
                              type.name + " tensors, without a gradient.";

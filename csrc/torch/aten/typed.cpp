@@ -61,6 +61,10 @@ std::optional<Kind> kind_of(const c10::Type& type) {
   }
 }
 
+bool writes(const c10::Argument& argument) {
+  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
+
 // The names point into the schema, which must outlive them. Returns nothing for a schema with other
 // kinds of arguments or with too many.
 std::optional<std::vector<Argument>> arguments_of(const c10::FunctionSchema& schema) {
@@ -70,8 +74,7 @@ std::optional<std::vector<Argument>> arguments_of(const c10::FunctionSchema& sch
     const auto kind = kind_of(optional ? *optional->getElementType() : *from.real_type());
     if (!kind) return std::nullopt;
     arguments.push_back({from.name().c_str(), *kind, optional != nullptr, from.kwarg_only(),
-                         from.default_value().has_value(),
-                         from.alias_info() != nullptr && from.alias_info()->isWrite()});
+                         from.default_value().has_value(), writes(from)});
   }
   if (arguments.size() > kMostArguments) return std::nullopt;
   return arguments;
@@ -86,7 +89,7 @@ bool gives_tensors(const c10::FunctionSchema& schema) {
          });
 }
 
-// The signature as Python writes it.
+// The signature as Python writes it. An operator that writes to no argument takes out= too.
 std::string signature_of(const c10::FunctionSchema& schema) {
   std::ostringstream text;
   const char* between = "(";
@@ -100,6 +103,10 @@ std::string signature_of(const c10::FunctionSchema& schema) {
       argument.default_value()->repr(text << "=", [](auto&, const auto&) { return false; });
     }
     between = ", ";
+  }
+  const auto& arguments = schema.arguments();
+  if (std::none_of(arguments.begin(), arguments.end(), writes)) {
+    text << (keyword_only ? ", out=None" : ", *, out=None");
   }
   text << ")";
   return text.str();
@@ -184,7 +191,8 @@ bool wants_gradient(const c10::IValue& value) {
   return value.isTensor() && value.toTensor().requires_grad();
 }
 
-// The dispatcher is bypassed, so the type is checked here, and a gradient is refused.
+// The dispatcher is bypassed, so the type is checked here, and a gradient is refused. So is a view
+// whose memory holds the negatives of its values (z.conj().imag): the dispatcher would resolve it.
 void check(const Operator& op, const Type& type, const torch::jit::Stack& stack) {
   const auto name = [&] { return std::string(op.name) + "_" + type.suffix; };
   const auto scalar = stack[op.first].toTensor().scalar_type();
@@ -195,6 +203,13 @@ void check(const Operator& op, const Type& type, const torch::jit::Stack& stack)
   if (c10::GradMode::is_enabled() && std::any_of(stack.begin(), stack.end(), wants_gradient)) {
     throw Error(name() + ": has no gradient; call fusedops." + op.name +
                 ", or call this one under torch.no_grad()");
+  }
+  for (const c10::IValue& value : stack) {
+    if (value.isTensor() && value.toTensor().is_neg()) {
+      throw Error(name() +
+                  ": expected a tensor's own values, found a view of their negatives; call "
+                  "resolve_neg()");
+    }
   }
 }
 

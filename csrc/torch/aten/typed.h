@@ -7,13 +7,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/types.h"
+#include "torch/entry_points.h"
 
 struct _object;  // CPython's PyObject
 
 namespace fusedops::typed {
-
-enum class Kind { tensor, number, integer, flag, text };
 
 // An argument in the operator's schema.
 struct Argument {
@@ -54,13 +52,6 @@ struct Value {
 struct Output {
   _object* tensors[kMostResults + kMostArguments];
   std::size_t count;
-};
-
-// An element type: the suffix of an entry point's name, and torch's name.
-struct Type {
-  const char* suffix;  // "fp16"
-  DType dtype;
-  const char* name;  // "float16"
 };
 
 // The torch minor that this was built for, e.g. "2.11".

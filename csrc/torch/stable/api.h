@@ -64,6 +64,8 @@ struct Api {
 
   static void* data(const Tensor& tensor) { return tensor.data_ptr(); }
 
+  static gpu::Stream current_stream(int gpu) { return current_stream_of(gpu); }
+
  private:
   using Sizes = torch::headeronly::IntHeaderOnlyArrayRef;
 

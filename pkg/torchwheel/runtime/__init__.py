@@ -1,6 +1,6 @@
 """The run-time half: loads an extension prebuilt, builds it at first use, or falls back."""
 
-from torchwheel.runtime.loader import build_now, load, load_now, status_of
+from torchwheel.runtime.loader import build_now, entry_points, load, load_now, status_of
 from torchwheel.runtime.module import load_module
 from torchwheel.runtime.status import ExtensionStatus, OperatorStatus
 
@@ -8,6 +8,7 @@ __all__ = [
     "ExtensionStatus",
     "OperatorStatus",
     "build_now",
+    "entry_points",
     "load",
     "load_module",
     "load_now",

@@ -16,6 +16,9 @@ from torchwheel.runtime.prebuilt import has_parts, load_problem
 from torchwheel.runtime.status import ExtensionStatus, LoadStep, OperatorStatus, Refusal, Way
 
 if TYPE_CHECKING:  # an import chooses no library
+    import ctypes
+
+    from torchwheel.runtime.entry_points import EntryPoints
     from torchwheel.runtime.parts import PartsPlan
 
 MODE_VARIABLE = "TORCHWHEEL_MODE"
@@ -76,6 +79,15 @@ def status_of(package: str) -> ExtensionStatus | None:
     return loaded.status() if loaded else None
 
 
+def entry_points(package: str) -> ModuleType | None:
+    """The extension module of entry points over DLPack that serves this process.
+
+    None if the extension is not loaded or has no such module for this torch and Python.
+    """
+    loaded = _LOADED.get(package)
+    return loaded.entry_points() if loaded else None
+
+
 def load_now(package: str) -> None:
     """Load the prebuilt library of an imported extension without a first call; build nothing."""
     if package in _LOADED:
@@ -121,6 +133,8 @@ class LoadedExtension:
         self._has_warned = False
         self._router: Router | None = None
         self.parts: PartsPlan | None = None
+        self._kernels: Mapping[int, ctypes.CDLL] = {}
+        self._entry_points: EntryPoints | None = None
         self.operators = {
             operator.name: OperatorStatus(
                 operator.name,
@@ -134,6 +148,22 @@ class LoadedExtension:
         """Load the prebuilt library now, if it waits for the first call and serves the GPUs."""
         if self._prebuilt is not None:
             self._prebuilt.settle()
+
+    def entry_points(self) -> ModuleType | None:
+        """The module of entry points over DLPack, imported if it was not."""
+        if not (may_load(self.mode) and has_parts(self.package) and _has_gpu_support()):
+            return None
+        if self._entry_points is None:
+            from torchwheel.runtime.entry_points import import_entry_points  # noqa: PLC0415
+
+            try:
+                self._entry_points = import_entry_points(self.extension, self.package)
+            except Exception as error:  # any failure: the entry points in Python are left
+                text = f"{self.extension.package}: entry points in Python: {error}"
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
+            if self._entry_points is not None:
+                self._entry_points.use(self._kernels)
+        return self._entry_points.module if self._entry_points else None
 
     def build(self) -> None:
         """Build every operator that waits for its first call."""
@@ -194,7 +224,7 @@ class LoadedExtension:
         from torchwheel.runtime.parts import load_parts  # noqa: PLC0415 - not for an import
 
         try:
-            unserved = load_parts(plan)
+            unserved, self._kernels = load_parts(plan)
         except Exception as error:  # any failure: there are other ways
             refusal = Refusal("prebuilt", f"{plan.front_end.name}: {prebuilt.reason_of(error)}")
             self._do_without(self.operators, (refusal,))
@@ -202,6 +232,8 @@ class LoadedExtension:
         library = next(iter(plan.kernels.values()), plan.front_end)
         self._set_status(self.operators, way="prebuilt", library=library, refusals=())
         self.parts = plan
+        if self._entry_points is not None:
+            self._entry_points.use(self._kernels)
         missing = [name for name in self.operators if not self._has_kernels(name)]
         if missing:
             text = f"{plan.front_end.name} has no kernel of it"

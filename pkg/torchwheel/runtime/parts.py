@@ -97,7 +97,7 @@ def plan_parts(
     chosen = choose_front_end(claims.parts, here)
     if isinstance(chosen, str):
         raise TorchwheelError(chosen)
-    front_end = _verified(chosen, package)
+    front_end = verified_file(chosen, package)
     if not ask_driver or backend is None:
         return PartsPlan(front_end, {})
     gpus = visible_gpus(backend).gpus
@@ -133,7 +133,7 @@ def _verify_kernels(
         for part in choice.parts:
             if part.name not in files:
                 try:
-                    files[part.name] = _verified(part, package)
+                    files[part.name] = verified_file(part, package)
                 except TorchwheelError as error:
                     files[part.name] = None
                     refused.append(str(error))
@@ -143,7 +143,7 @@ def _verify_kernels(
     return kernels, tuple(refused)
 
 
-def _verified(part: Part, package: Path) -> Path:
+def verified_file(part: Part, package: Path) -> Path:
     """The file of a part, if it has the bytes that the wheel's claims name."""
     file = package.parent / part.file
     try:
@@ -159,30 +159,44 @@ _USE = "torchwheel_use_kernels"
 _INTERFACE = "torchwheel_interface"
 
 
-def load_parts(plan: PartsPlan) -> Mapping[int, str]:
+def load_parts(plan: PartsPlan) -> tuple[Mapping[int, str], Mapping[int, ctypes.CDLL]]:
     """Load the front end and give it the kernels of each GPU.
 
     Returns:
-        The GPUs that got none, and why.
+        The GPUs that got none, and why; the kernel libraries of the others.
 
     Raises:
         Exception: the front end does not load; torch's message says what it lacks.
     """
     load_library(plan.front_end)
     front_end = ctypes.CDLL(str(plan.front_end))
-    use = getattr(front_end, _USE)
-    use.argtypes, use.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_bool
     unserved = dict(plan.unserved)
     opened: dict[Path, ctypes.CDLL | str] = {}
+    kernels: dict[int, ctypes.CDLL] = {}
     for gpu, file in plan.kernels.items():
         if file not in opened:
             opened[file] = _open(file, _interface(front_end))
         library = opened[file]
         if isinstance(library, str):
             unserved[gpu] = library
-        elif not use(gpu, library._handle):
-            unserved[gpu] = f"{plan.front_end.name} takes no kernels for GPU {gpu}"
-    return unserved
+        else:
+            kernels[gpu] = library
+    for gpu in give_kernels(front_end, kernels):
+        unserved[gpu] = f"{plan.front_end.name} takes no kernels for GPU {gpu}"
+        del kernels[gpu]
+    return unserved, kernels
+
+
+def give_kernels(front_end: ctypes.CDLL, kernels: Mapping[int, ctypes.CDLL]) -> list[int]:
+    """Give a front end the kernel library of each GPU; returns the GPUs that it did not take."""
+    use = getattr(front_end, _USE)
+    use.argtypes, use.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_bool
+    interface = _interface(front_end)
+    return [
+        gpu
+        for gpu, library in kernels.items()
+        if _interface(library) != interface or not use(gpu, library._handle)
+    ]
 
 
 def _interface(library: ctypes.CDLL) -> bytes:

@@ -18,6 +18,11 @@ CPU = torch.device("cpu")
 every = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
+def writes(op):
+    """Whether an operator writes to an argument."""
+    return getattr(torch.ops.fusedops, op).default._schema.is_mutable
+
+
 @every
 @pytest.mark.parametrize("suffix", TYPES)
 def test_an_entry_point_is_its_operator_for_one_type(case, suffix):
@@ -32,7 +37,8 @@ def test_an_entry_point_is_its_operator_for_one_type(case, suffix):
     for actual in (by_position, function(**named, **case.keywords)):
         assert all(torch.equal(x, y) for x, y in zip(outputs(actual), expected, strict=True))
     assert function.__name__ == f"{case.op}_{suffix}"
-    assert list(inspect.signature(function).parameters) == names
+    out = [] if writes(case.op) else ["out"]
+    assert list(inspect.signature(function).parameters) == [*names, *out]
 
 
 @every
@@ -52,6 +58,59 @@ def test_a_gradient_is_refused_and_not_lost(case):
         function(*args, **case.keywords)
     with torch.no_grad():
         assert not outputs(function(*args, **case.keywords))[0].requires_grad
+
+
+@every
+def test_results_go_to_the_callers_tensors(case):
+    function = PYTHONS[f"{case.op}_fp32"]
+    args = case.inputs(case.tiny, torch.float32, CPU)
+    if writes(case.op):
+        with pytest.raises((TypeError, RuntimeError), match="out"):
+            function(*copies(args), **case.keywords, out=args[0])
+        return
+    expected = outputs(function(*args, **case.keywords))
+    outs = tuple(torch.full_like(one, float("nan")) for one in expected)
+    out = outs if len(outs) > 1 else outs[0]
+    assert function(*args, **case.keywords, out=out) is out
+    assert all(torch.equal(one, other) for one, other in zip(outs, expected, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("out", "says"),
+    [
+        (torch.empty(3, 2), r"bias_add_fp32: out: expected shape \[2, 3\], found \[3, 2\]"),
+        (torch.empty(3, 2).t(), "out: expected contiguous memory that starts on 16 bytes"),
+        (torch.empty(8)[1:7].view(2, 3), "out: expected contiguous memory that starts on 16"),
+        (torch.empty(2, 3).double(), "out: expected dtype float32, found float64"),
+        (torch.empty(2, 3, device="meta"), "out: expected device cpu, found meta"),
+        ((torch.empty(2, 3),), "out: expected a torch.Tensor, found tuple"),
+    ],
+)
+def test_out_that_does_not_fit_is_refused(out, says):
+    x = torch.ones(2, 3)
+    with pytest.raises((ValueError, TypeError), match=says):
+        PYTHONS["bias_add_fp32"](x, x[0], out=out)
+
+
+def test_a_module_over_dlpack_gets_the_schema_and_the_way_in_python():
+    made = {}
+
+    def entry_point_of(op, suffix, arguments, results, text, python):
+        made[op] = (suffix, arguments, results, text, python)
+        return len if op == "pre_rms_norm" else None
+
+    module = SimpleNamespace(entry_point=entry_point_of)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fusedops.typed.runtime, "entry_points", lambda package: module)
+        assert entry_point("pre_rms_norm_fp32", None) is len
+        assert entry_point("rms_norm_fp32", None).__name__ == "rms_norm_fp32"  # no kernel there
+        assert entry_point("rms_mlp_gemm_fp32", None).__name__ == "rms_mlp_gemm_fp32"
+    assert "rms_mlp_gemm" not in made  # it writes to an argument
+    suffix, arguments, results, text, python = made["pre_rms_norm"]
+    assert (suffix, results, python.__name__) == ("fp32", 2, "pre_rms_norm_fp32")
+    assert arguments[0] == ("x", False, False, False, None)
+    assert arguments[3][:4] == ("eps", False, True, True)
+    assert text.startswith("pre_rms_norm_fp32(x, residual, gamma, *, eps=")
 
 
 def test_all_of_them_are_the_packages():

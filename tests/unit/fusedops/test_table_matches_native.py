@@ -47,7 +47,7 @@ def test_the_extension_has_every_family():
 
 
 @pytest.mark.parametrize("op", PUBLIC, ids=lambda op: op.name)
-def test_a_public_operator_can_have_entry_points_in_the_module(op):
+def test_a_public_operator_can_have_entry_points_in_the_modules(op):
     """typed.cpp chooses the operators; Python would silently replace one that it leaves out."""
     schema = torch._C.parse_schema(f"{NAMESPACE}::{op.schema}")
     assert not op.name.endswith(("_backward", "_"))
@@ -61,14 +61,15 @@ def test_a_public_operator_can_have_entry_points_in_the_module(op):
         "str",
     }
     assert {str(result.type) for result in schema.returns} <= {"Tensor"}
-    limits = re.findall(r"kMost(\w+) = (\d+)", text("aten/typed.h"))
-    most = {name: int(number) for name, number in limits}
-    assert len(schema.arguments) <= most["Arguments"]
-    assert len(schema.returns) <= most["Results"]
+    for file in ("aten/typed.h", "dlpack/module.cpp"):
+        limits = re.findall(r"kMost(\w+) = (\d+)", text(file))
+        most = {name: int(number) for name, number in limits}
+        assert len(schema.arguments) <= most["Arguments"], file
+        assert len(schema.returns) <= most["Results"], file
 
 
-def test_the_module_has_pythons_types():
-    table = re.findall(r'\{"(\w+)", DType::(\w+), "(\w+)"\}', text("aten/module.cpp"))
+def test_the_modules_have_pythons_types():
+    table = re.findall(r'\{"(\w+)", DType::(\w+), "(\w+)"\}', text("entry_points.h"))
     assert all(dtype == name for _, dtype, name in table)
     assert {suffix: f"torch.{name}" for suffix, _, name in table} == {
         suffix: str(dtype) for suffix, dtype in TYPES.items()

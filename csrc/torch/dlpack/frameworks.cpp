@@ -1,0 +1,141 @@
+#include "torch/dlpack/frameworks.h"
+
+#include <deque>
+#include <string>
+
+namespace fusedops::dlpack {
+namespace {
+
+constexpr const char* kApi = "__dlpack_c_exchange_api__";
+
+// Objects of torch's that live as long as the process.
+struct Torch {
+  PyTypeObject* tensor;
+  PyTypeObject* parameter;
+  PyObject* empty_like;
+  PyObject* is_grad_enabled;
+  PyObject* dispatch_modes;  // how many TorchDispatchModes are active
+  PyObject* transforms;      // whether a transform of torch.func is active
+  PyObject* increment_version;
+  PyObject* requires_grad;  // the attribute's name
+  const Framework* framework;
+};
+
+Torch torch;
+
+// A deque does not move its elements.
+std::deque<Framework>& frameworks() {
+  static std::deque<Framework> all;
+  return all;
+}
+
+PyObject* attribute(PyObject* of, const char* name) {
+  return checked(PyObject_GetAttrString(of, name));
+}
+
+PyTypeObject* type_of(PyObject* of, const char* name) {
+  return reinterpret_cast<PyTypeObject*>(attribute(of, name));
+}
+
+std::string name_of(PyTypeObject* type) {
+  const Object name(checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__name__")));
+  const char* const text = PyUnicode_AsUTF8AndSize(name.get(), nullptr);
+  if (text == nullptr) throw PythonError();
+  return text;
+}
+
+// The table of a type, in the major version that this was compiled with; null if there is none.
+const DLPackExchangeAPI* api_of(PyTypeObject* type) {
+  const Object capsule(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), kApi));
+  if (!capsule) {
+    PyErr_Clear();
+    return nullptr;
+  }
+  const void* const table = PyCapsule_GetPointer(capsule.get(), "dlpack_exchange_api");
+  if (table == nullptr) throw PythonError();
+  const auto* header = static_cast<const DLPackExchangeAPIHeader*>(table);
+  while (header && header->version.major != DLPACK_MAJOR_VERSION) header = header->prev_api;
+  const auto* const api = reinterpret_cast<const DLPackExchangeAPI*>(header);
+  const bool complete = api && api->managed_tensor_allocator &&
+                        api->managed_tensor_to_py_object_no_sync &&
+                        api->dltensor_from_py_object_no_sync && api->current_work_stream;
+  return complete ? api : nullptr;
+}
+
+const Framework& add(PyTypeObject* type, const DLPackExchangeAPI* api, bool is_torch) {
+  Py_INCREF(reinterpret_cast<PyObject*>(type));  // its address names it from now on
+  return frameworks().emplace_back(Framework{type, api, is_torch});
+}
+
+Object called(PyObject* function) { return Object(checked(PyObject_CallNoArgs(function))); }
+
+bool is_true(const Object& object) { return object.get() != Py_False; }
+
+}  // namespace
+
+void import_torch() {
+  const Object module(checked(PyImport_ImportModule("torch")));
+  const Object c(attribute(module.get(), "_C")), nn(attribute(module.get(), "nn"));
+  torch.tensor = type_of(module.get(), "Tensor");
+  torch.parameter = type_of(nn.get(), "Parameter");
+  torch.empty_like = attribute(module.get(), "empty_like");
+  torch.is_grad_enabled = attribute(module.get(), "is_grad_enabled");
+  torch.dispatch_modes = attribute(c.get(), "_len_torch_dispatch_stack");
+  torch.transforms = attribute(c.get(), "_are_functorch_transforms_active");
+  torch.increment_version = attribute(c.get(), "_increment_version");
+  torch.requires_grad = checked(PyUnicode_InternFromString("requires_grad"));
+  const DLPackExchangeAPI* const api = api_of(torch.tensor);
+  if (api == nullptr) throw Error("fusedops: this torch has no DLPack exchange API of version 1");
+  torch.framework = &add(torch.tensor, api, true);
+  add(torch.parameter, api, true);
+}
+
+const Framework* framework_of(const char* name, PyObject* object) {
+  PyTypeObject* const type = Py_TYPE(object);
+  if (type == torch.tensor) return torch.framework;
+  for (const Framework& known : frameworks()) {
+    if (known.type == type) return &known;
+  }
+  if (PyType_IsSubtype(type, torch.tensor)) {
+    throw Error(std::string(name) + ": expected a plain torch.Tensor, found its subclass " +
+                name_of(type) + "; call the operator without a type's suffix");
+  }
+  const DLPackExchangeAPI* const api = api_of(type);
+  return api ? &add(type, api, false) : nullptr;
+}
+
+bool mode_is_active() {
+  return is_true(called(torch.transforms)) ||
+         PyLong_AsLong(called(torch.dispatch_modes).get()) != 0;
+}
+
+bool grad_is_enabled() { return is_true(called(torch.is_grad_enabled)); }
+
+bool requires_grad(PyObject* tensor) {
+  return is_true(Object(checked(PyObject_GetAttr(tensor, torch.requires_grad))));
+}
+
+bool is_negative_view(const Array& tensor) {
+  if (is_contiguous(tensor.view()) && elements_of(view_of(tensor)) != 1) return false;
+  return is_true(Object(checked(PyObject_CallMethod(tensor.object().get(), "is_neg", ""))));
+}
+
+void increment_version(PyObject* tensor) {
+  const Object tensors(checked(PyTuple_Pack(1, tensor)));
+  Object(checked(PyObject_CallFunctionObjArgs(torch.increment_version, tensors.get(), nullptr)));
+}
+
+Object torch_empty_like(PyObject* tensor) {
+  return Object(checked(PyObject_CallFunctionObjArgs(torch.empty_like, tensor, nullptr)));
+}
+
+Object torch_new_empty(PyObject* like, const std::vector<std::int64_t>& sizes) {
+  const Object tuple(checked(PyTuple_New(static_cast<Py_ssize_t>(sizes.size()))));
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    PyObject* const size = checked(PyLong_FromLongLong(sizes[i]));
+    if (PyTuple_SetItem(tuple.get(), static_cast<Py_ssize_t>(i), size) != 0) throw PythonError();
+  }
+  return Object(checked(PyObject_CallMethod(like, "new_empty", "O", tuple.get())));
+}
+
+}  // namespace fusedops::dlpack

@@ -1,0 +1,36 @@
+// The frameworks whose arrays the entry points take, and torch's functions for its own.
+//
+// torch's tensors are made by torch.empty_like and new_empty, not by its DLPack allocator: that
+// takes as long, and Tensor.record_stream has no effect on what it makes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "torch/dlpack/api.h"
+
+namespace fusedops::dlpack {
+
+// The framework of an object; null if it is no array. Throws Error for a subclass of torch.Tensor:
+// its own way of running operators would be passed by.
+const Framework* framework_of(const char* name, PyObject* object);
+
+// Whether a TorchDispatchMode or a transform of torch.func is active: it sees the operators that
+// the dispatcher runs, and so not this call.
+bool mode_is_active();
+bool grad_is_enabled();
+bool requires_grad(PyObject* tensor);
+// Whether the memory of a tensor of torch's holds the negatives of its values, as in
+// z.conj().imag. Such a view has strides, unless it has one element.
+bool is_negative_view(const Array& tensor);
+// Bumps the version of a tensor that was written, so that torch notices if it was saved for a
+// gradient.
+void increment_version(PyObject* tensor);
+
+Object torch_empty_like(PyObject* tensor);
+Object torch_new_empty(PyObject* like, const std::vector<std::int64_t>& sizes);
+
+// Imports what is needed of torch; the module does it once. Throws PythonError.
+void import_torch();
+
+}  // namespace fusedops::dlpack
