@@ -89,9 +89,9 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check", ".")
     session.run("mypy")
     session.run("lint-imports", env={"PYTHONPATH": "pkg"})
-    sources = sorted(
-        str(p) for p in Path("csrc").rglob("*") if p.suffix in {".h", ".cu", ".cpp", ".cuh"}
-    )
+    folders = Path("csrc"), Path("pkg/torchwheel/include")
+    files = (path for folder in folders for path in folder.rglob("*"))
+    sources = sorted(str(p) for p in files if p.suffix in {".h", ".cu", ".cpp", ".cuh"})
     session.run("clang-format", "--dry-run", "--Werror", *sources)
 
 

@@ -17,6 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from torchwheel.builder.recipe import INCLUDE
 from torchwheel.console import Terminal
 from torchwheel.image.build import ensure_image
 from torchwheel.image.engine import Engine, find_engine, volume_options
@@ -110,6 +111,7 @@ def _compiled(log: Path, kind: str) -> int:
 def _usual_project(folder: Path) -> None:
     """The same sources with torch/extension.h in every file."""
     shutil.copytree(ROOT / "csrc", folder / "csrc")
+    shutil.copytree(INCLUDE / "torchwheel", folder / "csrc" / "torchwheel")
     for source in [*folder.glob("csrc/kernels/*.cu"), *folder.glob("csrc/ops/*.cpp")]:
         source.write_text(f"#include <torch/extension.h>\n{source.read_text()}")
     torch = folder / "csrc" / "torch"

@@ -263,6 +263,6 @@ gpu::Status attention_step(const AttentionStep& call, void* out, const void* qkv
   });
 }
 
-FUSEDOPS_EXPORT(attention_step)
+TORCHWHEEL_EXPORT(attention_step)
 
 }  // namespace fusedops::kernels

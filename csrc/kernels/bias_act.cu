@@ -40,6 +40,6 @@ gpu::Status bias_act(const BiasAct& call, void* y, const void* x, const void* bi
   });
 }
 
-FUSEDOPS_EXPORT(bias_act)
+TORCHWHEEL_EXPORT(bias_act)
 
 }  // namespace fusedops::kernels

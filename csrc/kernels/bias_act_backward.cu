@@ -150,7 +150,7 @@ gpu::Status bias_act_backward(const BiasAct& call, void* grad_x, void* grad_bias
   });
 }
 
-FUSEDOPS_EXPORT(bias_act_backward_scratch)
-FUSEDOPS_EXPORT(bias_act_backward)
+TORCHWHEEL_EXPORT(bias_act_backward_scratch)
+TORCHWHEEL_EXPORT(bias_act_backward)
 
 }  // namespace fusedops::kernels

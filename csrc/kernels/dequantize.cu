@@ -142,6 +142,6 @@ gpu::Status dequantize(const Dequantize& call, void* result, const void* weight,
   });
 }
 
-FUSEDOPS_EXPORT(dequantize)
+TORCHWHEEL_EXPORT(dequantize)
 
 }  // namespace fusedops::kernels

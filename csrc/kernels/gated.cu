@@ -65,6 +65,6 @@ gpu::Status gated(const Gated& call, void* y, const void* x, const void* bias, g
   });
 }
 
-FUSEDOPS_EXPORT(gated)
+TORCHWHEEL_EXPORT(gated)
 
 }  // namespace fusedops::kernels

@@ -265,7 +265,7 @@ gpu::Status gated_backward(const Gated& call, void* grad_x, void* grad_bias, con
   });
 }
 
-FUSEDOPS_EXPORT(gated_backward_scratch)
-FUSEDOPS_EXPORT(gated_backward)
+TORCHWHEEL_EXPORT(gated_backward_scratch)
+TORCHWHEEL_EXPORT(gated_backward)
 
 }  // namespace fusedops::kernels

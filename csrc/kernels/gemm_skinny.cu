@@ -108,7 +108,7 @@ gpu::Status gemm_skinny(const GemmSkinny& call, const GemmSkinnyTensors& tensors
                                       : launch_skinny<bfloat16>(call, tensors, stream);
 }
 
-FUSEDOPS_EXPORT(gemm_skinny_takes)
-FUSEDOPS_EXPORT(gemm_skinny)
+TORCHWHEEL_EXPORT(gemm_skinny_takes)
+TORCHWHEEL_EXPORT(gemm_skinny)
 
 }  // namespace fusedops::kernels

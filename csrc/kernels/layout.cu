@@ -74,6 +74,6 @@ gpu::Status pad_heads(const PadHeads& call, void* to, const void* from, gpu::Str
   return launch<2>(call, to, from, stream);
 }
 
-FUSEDOPS_EXPORT(pad_heads)
+TORCHWHEEL_EXPORT(pad_heads)
 
 }  // namespace fusedops::kernels

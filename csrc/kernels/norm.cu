@@ -21,6 +21,6 @@ gpu::Status norm(const Norm& call, const NormTensors& tensors, gpu::Stream strea
   return only_residual ? general_norm(call, tensors, stream) : layer_norm(call, tensors, stream);
 }
 
-FUSEDOPS_EXPORT(norm)
+TORCHWHEEL_EXPORT(norm)
 
 }  // namespace fusedops::kernels

@@ -277,7 +277,7 @@ gpu::Status norm_backward(const Norm& call, const NormBackwardTensors& tensors,
   });
 }
 
-FUSEDOPS_EXPORT(norm_backward_scratch)
-FUSEDOPS_EXPORT(norm_backward)
+TORCHWHEEL_EXPORT(norm_backward_scratch)
+TORCHWHEEL_EXPORT(norm_backward)
 
 }  // namespace fusedops::kernels

@@ -96,8 +96,8 @@ gpu::Status moe_res_matmul(const Matrices& call, void* out, const void* residual
   });
 }
 
-FUSEDOPS_EXPORT(bias_residual)
-FUSEDOPS_EXPORT(residual_add_bias)
-FUSEDOPS_EXPORT(moe_res_matmul)
+TORCHWHEEL_EXPORT(bias_residual)
+TORCHWHEEL_EXPORT(residual_add_bias)
+TORCHWHEEL_EXPORT(moe_res_matmul)
 
 }  // namespace fusedops::kernels

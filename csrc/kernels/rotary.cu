@@ -111,6 +111,6 @@ gpu::Status rotary(const Rotary& call, gpu::Stream stream) {
   });
 }
 
-FUSEDOPS_EXPORT(rotary)
+TORCHWHEEL_EXPORT(rotary)
 
 }  // namespace fusedops::kernels

@@ -54,10 +54,10 @@ gpu::Status read(void* host, const void* device, std::int64_t bytes, gpu::Stream
 #endif
 }
 
-FUSEDOPS_EXPORT(describe)
-FUSEDOPS_EXPORT(make_current)
-FUSEDOPS_EXPORT(is_capturing)
-FUSEDOPS_EXPORT(fill_with_nan)
-FUSEDOPS_EXPORT(read)
+TORCHWHEEL_EXPORT(describe)
+TORCHWHEEL_EXPORT(make_current)
+TORCHWHEEL_EXPORT(is_capturing)
+TORCHWHEEL_EXPORT(fill_with_nan)
+TORCHWHEEL_EXPORT(read)
 
 }  // namespace fusedops::kernels

@@ -132,6 +132,6 @@ gpu::Status softmax(const Softmax& call, void* y, const void* scores, void* scra
   });
 }
 
-FUSEDOPS_EXPORT(softmax)
+TORCHWHEEL_EXPORT(softmax)
 
 }  // namespace fusedops::kernels

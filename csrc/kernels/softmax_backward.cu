@@ -161,6 +161,6 @@ gpu::Status softmax_backward(const SoftmaxBackward& call, void* grad_scores, con
   });
 }
 
-FUSEDOPS_EXPORT(softmax_backward)
+TORCHWHEEL_EXPORT(softmax_backward)
 
 }  // namespace fusedops::kernels

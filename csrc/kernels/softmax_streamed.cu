@@ -254,6 +254,6 @@ gpu::Status softmax_streamed(const Softmax& call, void* y, const void* scores, v
   });
 }
 
-FUSEDOPS_EXPORT(softmax_scratch)
+TORCHWHEEL_EXPORT(softmax_scratch)
 
 }  // namespace fusedops::kernels

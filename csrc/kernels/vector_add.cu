@@ -36,6 +36,6 @@ gpu::Status vector_add(DType dtype, std::int64_t elements, double gamma, void* o
   });
 }
 
-FUSEDOPS_EXPORT(vector_add)
+TORCHWHEEL_EXPORT(vector_add)
 
 }  // namespace fusedops::kernels

@@ -2,6 +2,8 @@
 // theirs: a kernel library knows its runtime, its callers need not.
 #pragma once
 
+#include <torchwheel/kernels.h>  // TORCHWHEEL_EXPORT
+
 namespace fusedops::gpu {
 
 using Stream = void*;  // cudaStream_t or hipStream_t
@@ -9,9 +11,3 @@ using Status = int;    // cudaError_t or hipError_t
 constexpr Status kSuccess = 0;
 
 }  // namespace fusedops::gpu
-
-// Exports a host function of kernels/ for front ends in other libraries (ops/gpu.h).
-#define FUSEDOPS_EXPORT(name)                                                              \
-  extern "C" {                                                                             \
-  __attribute__((visibility("default"))) decltype(&name) torchwheel_kernel_##name = &name; \
-  }

@@ -48,7 +48,6 @@ EXTENSION = Extension(
     split=Split(
         interface=("kernels/*.h", "platform/runtime.h"),
         kernels=("kernels/runtime.cpp",),
-        front_end=("ops/front_end.cpp",),
         # Products of matrices are torch's own, and attention writes to a workspace.
         entry_points=(
             "torch/dlpack/*.cpp",

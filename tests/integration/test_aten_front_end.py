@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fusedops.extension import EXTENSION
+from torchwheel.builder.recipe import INCLUDE
 from torchwheel.console import Quiet
 from torchwheel.toolkit.headers import torch_headers
 
@@ -45,6 +46,7 @@ def test_it_compiles(source, nvcc, cache):
         + [
             "-DUSE_CUDA",
             f"-I{CSRC}",
+            f"-I{INCLUDE}",
             *(word for folder in folders for word in ("-isystem", str(folder))),
         ]
         + [*module, str(CSRC / source)],

@@ -15,7 +15,7 @@ from elftools.elf.elffile import ELFFile
 
 from fusedops.extension import EXTENSION
 from torchwheel.builder.build import build, parallel_jobs
-from torchwheel.builder.recipe import make_recipe
+from torchwheel.builder.recipe import INCLUDE, make_recipe
 from torchwheel.builder.sources import sources_of
 from torchwheel.console import Quiet
 from torchwheel.inspect.cuda import find_cuobjdump
@@ -113,7 +113,7 @@ __global__ void late(float* y, const float* x) {
 }
 """)
     object_file = tmp_path / "early.o"
-    options = ["-c", "-std=c++17", "-O3", "-arch=sm_90", f"-I{CSRC}"]
+    options = ["-c", "-std=c++17", "-O3", "-arch=sm_90", f"-I{CSRC}", f"-I{INCLUDE}"]
     subprocess.run([nvcc, *options, source, "-o", object_file], check=True)
     found = kernels_that_wait(object_file, tmp_path / "cubins")
     assert sorted(map(reads_early, found.values())) == [False, True]

@@ -260,9 +260,9 @@ Object call(const EntryPoint& of, const Bound& bound, int& gpu) {
 // Whether the loader has given this module kernels for a GPU.
 bool has_kernels(int gpu) {
   try {
-    find_kernel(gpu, "describe");
+    torchwheel::kernel_libraries().find(gpu, "describe");
     return true;
-  } catch (const Error&) {
+  } catch (const std::runtime_error&) {
     return false;
   }
 }
@@ -308,7 +308,7 @@ PyObject* python_call(PyObject* self, PyObject* const* args, Py_ssize_t given, P
     int gpu = -1;
     try {
       return call(of, bind(of, args, count, names), gpu).release();
-    } catch (const Error&) {
+    } catch (const std::runtime_error&) {
       // The first call on a GPU, where the loader chooses its kernels; or a GPU that has none.
       if (gpu < 0 || has_kernels(gpu)) throw;
       return call_slow(of, args, count, names);

@@ -87,20 +87,18 @@ class Split:
     """How an extension divides into kernel libraries and front ends, for a universal wheel.
 
     A kernel library has the device code of one toolkit and knows neither torch nor Python. A front
-    end has the rest, for one torch ABI, and finds the kernels through `torchwheel_use_kernels`. Its
-    torch-free files are compiled with TORCHWHEEL_FRONT_END set.
+    end has the rest, for one torch ABI, and knows no toolkit. <torchwheel/kernels.h> is how the one
+    exports kernels and the other calls them.
 
     Attributes:
-        interface: the headers that both sides include. Their digest is a text in each library, and
-            libraries with different texts are not joined.
+        interface: the headers that both sides include, without torchwheel's own. Their digest is
+            a text in each library, and libraries with different texts are not joined.
         kernels: torch-free host files of a kernel library, beside its device code.
-        front_end: torch-free host files that only a front end has.
         entry_points: files of an extension module over DLPack that knows no torch ABI, if any.
     """
 
     interface: tuple[str, ...]
     kernels: tuple[str, ...] = ()
-    front_end: tuple[str, ...] = ()
     entry_points: tuple[str, ...] = ()
 
 

@@ -14,6 +14,7 @@ from torchwheel.builder.flavour import (
     aten,
     entry_points,
     front_end,
+    headers,
     kernels,
     ordinary,
     stable,
@@ -21,10 +22,23 @@ from torchwheel.builder.flavour import (
 from torchwheel.builder.ninja import Plan, Step
 from torchwheel.builder.sources import DeviceFile, Sources
 from torchwheel.builder.target import Target
+from torchwheel.files import sha256
 
 # What the library does not use is left out by the linker.
 _POSITION = ("-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections")
 _WARNINGS = ("-Wall", "-Wextra")
+INCLUDE = Path(__file__).parents[1] / "include"
+"""torchwheel's own headers, which every extension can include: <torchwheel/kernels.h>."""
+
+
+def own_headers_digest() -> str:
+    """A digest of torchwheel's own headers: their names and their bytes."""
+    return _digest(INCLUDE, sorted(str(path.relative_to(INCLUDE)) for path in INCLUDE.rglob("*.h")))
+
+
+def _digest(folder: Path, names: Iterable[str]) -> str:
+    lines = "".join(f"{name}\0{sha256(folder / name)}\n" for name in names)
+    return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def object_groups(
@@ -33,7 +47,8 @@ def object_groups(
     """The compile steps of every group, by the group's name; device code is one of them."""
     common = _common(extension, target)
     warnings = _WARNINGS if flavour.warnings else ()
-    passed = (*sysroot_flags(target), *_POSITION, *warnings, *_prefix_maps(target))
+    own = headers(INCLUDE, "torchwheel")
+    passed = (*sysroot_flags(target), *_POSITION, *warnings, *_prefix_maps(target), *own)
     device = (*backend.compiler, *(backend.strict if flavour.warnings else ()), *backend.flags)
     device += (*_for_device((*passed, *flavour.device.flags), backend), *common)
     host = (target.cxx, "-std=c++17", *passed, *(("-Werror",) if warnings else ()), *common)
@@ -68,13 +83,10 @@ def object_groups(
     return compiled
 
 
-def _interface_group(headers: Sequence[str], target: Target) -> Mapping[str, tuple[Step, ...]]:
-    """The file with the digest of the headers; its group is named by the digest."""
-    hashed = hashlib.sha256()
-    for name in headers:
-        content = hashlib.sha256((target.source / name).read_bytes()).hexdigest()
-        hashed.update(f"{name}\0{content}\n".encode())
-    digest = hashed.hexdigest()[:16]
+def _interface_group(shared: Sequence[str], target: Target) -> Mapping[str, tuple[Step, ...]]:
+    """The file with the digest of the shared headers; its group is named by the digest."""
+    both = own_headers_digest() + _digest(target.source, shared)
+    digest = hashlib.sha256(both.encode()).hexdigest()[:16]
     source, output = str(Path(__file__).with_name("interface.c")), "obj/torchwheel/interface.o"
     command = (target.cxx, "-x", "c", *sysroot_flags(target), *_POSITION)
     command += (f'-DTORCHWHEEL_INTERFACE="{digest}"', "-c", source, "-o", output)
@@ -102,9 +114,10 @@ def object_name(source: str) -> str:
 
 def _common(extension: Extension, target: Target) -> tuple[str, ...]:
     """What every file of the library gets."""
-    macros = (
-        f"-D{name}={value}" if value else f"-D{name}" for name, value in extension.macros.items()
-    )
+    values = dict(extension.macros)
+    if target.part in _FRONT_ENDS:
+        values["TORCHWHEEL_PACKAGE"] = f'"{extension.package}"'  # begins the errors of kernels.h
+    macros = (f"-D{name}={value}" if value else f"-D{name}" for name, value in values.items())
     return (*macros, *(f"-I{target.source / folder}" for folder in extension.include_dirs))
 
 
@@ -136,6 +149,7 @@ def _compile(label: str, compiler: tuple[str, ...], source: str, target: Target)
 
 
 _BACKENDS = {"cuda": cuda, "rocm": rocm}
+_FRONT_ENDS = ("front_end", "entry_points")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,7 +208,7 @@ def make_recipe(extension: Extension, sources: Sources, target: Target) -> Recip
     """The build of the extension's `sources` for `target`."""
     backend = _BACKENDS[target.toolkit.backend](target)
     flavour = _flavour(extension, target)
-    if target.part in ("front_end", "entry_points"):
+    if target.part in _FRONT_ENDS:
         # They know no GPU's runtime. libstdc++.a refers weakly to pthread's functions, for which
         # --as-needed alone would name no library.
         link = ("-Wl,--no-as-needed", "-lpthread", "-Wl,--as-needed", "-ldl")

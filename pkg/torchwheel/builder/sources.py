@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from torchwheel.arch.model import Arch
-from torchwheel.builder.extension import Extension, Operator, Split
+from torchwheel.builder.extension import Extension, Operator
 from torchwheel.builder.target import Target
 from torchwheel.errors import UsageError
 
@@ -88,7 +88,8 @@ def _part_sources(extension: Extension, operators: Sequence[Operator], target: T
     if target.part == "kernels":
         host = _files(folder, split.kernels)
         return Sources(_device(operators, target), host, (), interface=interface)
-    host = _once(_files(folder, _front_end_host(extension, operators, split)))
+    globs = (*extension.host, *(glob for one in operators for glob in one.host))
+    host = _once(_files(folder, (glob for glob in globs if glob not in split.kernels)))
     if target.part == "entry_points":
         python = _files(folder, split.entry_points)
         return Sources((), host, (), python, interface=interface)
@@ -96,14 +97,6 @@ def _part_sources(extension: Extension, operators: Sequence[Operator], target: T
     # Headers of torch's C++ API take seconds to read, those of the stable ABI less than one.
     last = len(binding) - 1 if target.abi == "aten" else 0
     return Sources((), host, binding[last:], (), binding[:last], interface)
-
-
-def _front_end_host(
-    extension: Extension, operators: Sequence[Operator], split: Split
-) -> tuple[str, ...]:
-    """The globs of a front end's torch-free host files."""
-    globs = (*extension.host, *(glob for one in operators for glob in one.host), *split.front_end)
-    return tuple(glob for glob in globs if glob not in split.kernels)
 
 
 def _binding(operator: Operator, abi: str) -> tuple[str, ...]:

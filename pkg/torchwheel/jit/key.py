@@ -22,6 +22,7 @@ class BuildFacts:
             "CUDA 13.0.88, gcc 12.2.0".
         torch: torch's release and ABI flavour, e.g. "2.13.0+cu130 stable".
         commands: every command of the build, without this machine's folders; see `strip_folders`.
+        headers: a digest of torchwheel's own headers.
     """
 
     name: str
@@ -29,6 +30,7 @@ class BuildFacts:
     toolkit: str
     torch: str
     commands: tuple[tuple[str, ...], ...]
+    headers: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

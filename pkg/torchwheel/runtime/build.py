@@ -12,7 +12,7 @@ from pathlib import Path
 from torchwheel.builder.build import build, parallel_jobs
 from torchwheel.builder.extension import SOURCES, Extension
 from torchwheel.builder.hipify import hipify_sources
-from torchwheel.builder.recipe import Recipe, make_recipe
+from torchwheel.builder.recipe import Recipe, make_recipe, own_headers_digest
 from torchwheel.builder.sources import sources_of
 from torchwheel.console import Terminal
 from torchwheel.errors import UsageError
@@ -105,6 +105,7 @@ def _library_request(extension: Extension, name: str | None, local: LocalTarget)
             toolkit=local.compilers,
             torch=f"{local.torch} {target.abi}",
             commands=strip_folders((step.command for step in recipe.whole().steps), folders),
+            headers=own_headers_digest(),
         ),
         read_sources(target.source, map(glob.escape, _source_files(recipe, target.source))),
     )

@@ -7,6 +7,7 @@ import pytest
 from targets import CUDA_ATEN_OLD, CUDA_STABLE, EXTENSION
 
 from torchwheel.builder import environment
+from torchwheel.builder import recipe as recipes
 from torchwheel.builder.extension import Extension, Operator, Split
 from torchwheel.builder.recipe import Recipe, make_recipe
 from torchwheel.builder.sources import sources_of
@@ -19,7 +20,6 @@ FILES = {
     "kernels/b.cu": "",
     "kernels/runtime.cpp": "",
     "ops/a.cpp": "",
-    "ops/front_end.cpp": "",
     "torch/a.cpp": "",
     "torch/b.cpp": "",
     "dlpack/module.cpp": "",
@@ -40,7 +40,6 @@ DIVIDED = Extension(
     split=Split(
         interface=("kernels/*.h",),
         kernels=("kernels/runtime.cpp",),
-        front_end=("ops/front_end.cpp",),
         entry_points=("dlpack/*.cpp",),
     ),
 )
@@ -74,9 +73,9 @@ def compiled(recipe: Recipe, project: Path) -> set[str]:
     ("target", "files", "output"),
     [
         (KERNELS, {"kernels/a.cu", "kernels/b.cu", "kernels/runtime.cpp"}, "cu130.so"),
-        (STABLE, {"ops/a.cpp", "ops/front_end.cpp", "torch/a.cpp", "torch/b.cpp"}, "stable.so"),
-        (OLD, {"ops/a.cpp", "ops/front_end.cpp", "torch/b.cpp"}, "torch2_6.so"),
-        (DLPACK, {"ops/a.cpp", "ops/front_end.cpp", "dlpack/module.cpp"}, "dlpack.abi3.so"),
+        (STABLE, {"ops/a.cpp", "torch/a.cpp", "torch/b.cpp"}, "stable.so"),
+        (OLD, {"ops/a.cpp", "torch/b.cpp"}, "torch2_6.so"),
+        (DLPACK, {"ops/a.cpp", "dlpack/module.cpp"}, "dlpack.abi3.so"),
     ],
     ids=["kernels", "stable", "aten", "dlpack"],
 )
@@ -96,7 +95,8 @@ def test_only_front_ends_are_told_so(project):
         recipe = recipe_of(target, project)
         for name, steps in recipe.groups.items():
             expected = name.startswith(("front-", "entry-points"))
-            assert all(("-DTORCHWHEEL_FRONT_END" in step.command) is expected for step in steps)
+            for macro in ("-DTORCHWHEEL_FRONT_END", '-DTORCHWHEEL_PACKAGE="pkg"'):
+                assert all((macro in step.command) is expected for step in steps)
 
 
 def test_only_kernels_know_the_gpus_runtime(project):
@@ -125,14 +125,25 @@ def test_kernels_are_compiled_as_those_of_a_whole_library(project):
     assert recipe_of(KERNELS, project).groups["device"] == alone.groups["device"]
 
 
-def test_a_changed_header_changes_the_interface(project):
+@pytest.fixture
+def own_header(tmp_path, monkeypatch):
+    """torchwheel's own header, in a folder where it can be changed."""
+    header = tmp_path / "own" / "torchwheel" / "kernels.h"
+    header.parent.mkdir(parents=True)
+    header.write_text("one")
+    monkeypatch.setattr(recipes, "INCLUDE", tmp_path / "own")
+    return header
+
+
+@pytest.mark.parametrize("changed", ["project", "torchwheel"])
+def test_a_changed_header_changes_the_interface(project, own_header, changed):
     def interface(target: Target) -> str:
         names = recipe_of(target, project).groups
         return next(name for name in names if name.startswith("interface-"))
 
     before = {interface(target) for target in (KERNELS, STABLE, OLD, DLPACK)}
     assert len(before) == 1
-    (project / "kernels/a.h").write_text("long a();")
+    (project / "kernels/a.h" if changed == "project" else own_header).write_text("long a();")
     assert interface(KERNELS) not in before
     assert interface(KERNELS) == interface(OLD)
 

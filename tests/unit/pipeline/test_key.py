@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 
+from torchwheel.builder import recipe
 from torchwheel.console import Quiet
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
@@ -30,3 +31,14 @@ def test_the_tests_without_a_gpu_are_in_the_key(tmp_path):
     chosen = dataclasses.replace(run, matrix=matrix.model_copy(update={"smoke": smoke}))
     for variant in select(matrix, ["pure", "cu130-stable"]):
         assert cache_key(run, variant, []) != cache_key(chosen, variant, [])
+
+
+def test_torchwheels_own_headers_are_in_the_key(tmp_path, monkeypatch):
+    run = Run(load(MATRIX), tmp_path, tmp_path, tmp_path, "digest", (), Quiet())
+    (variant,) = select(run.matrix, ["cu130-stable"])
+    monkeypatch.setattr(recipe, "INCLUDE", tmp_path)
+    keys = {cache_key(run, variant, [])}
+    for text in ("one", "two"):
+        (tmp_path / "kernels.h").write_text(text)
+        keys.add(cache_key(run, variant, []))
+    assert len(keys) == 3

@@ -1,0 +1,114 @@
+// Calls kernels that are linked into the caller's library, or that lie in libraries of their own:
+// the kernel libraries of a universal wheel. The source is the same for both.
+//
+// A file with kernels exports a host function after its definition. The function's header is the
+// interface of the kernel library: plain types, no exception, no object of libstdc++.
+//
+//   int scale(float* y, const float* x, float factor, std::int64_t n, void* stream) { ... }
+//   TORCHWHEEL_EXPORT(scale)
+//
+// A caller includes that header, and calls the function for a GPU by torch's number of it:
+//
+//   const int status = TORCHWHEEL_KERNEL(gpu, scale)(y, x, factor, n, stream);
+//
+// In a front end (torchwheel's builder defines TORCHWHEEL_FRONT_END) the function is looked up by
+// its name in the libraries that torchwheel.runtime has chosen for the GPU, once for each GPU. A
+// std::runtime_error says that none of them has it.
+#pragma once
+
+#define TORCHWHEEL_EXPORT(name)                                                            \
+  extern "C" {                                                                             \
+  __attribute__((visibility("default"))) decltype(&name) torchwheel_kernel_##name = &name; \
+  }
+
+#define TORCHWHEEL_KERNEL(gpu, name) (*::torchwheel::kernel<&name>(gpu, #name))
+
+namespace torchwheel {
+
+constexpr int kMostGpus = 64;  // of a process
+
+}  // namespace torchwheel
+
+#if !defined(TORCHWHEEL_FRONT_END)
+
+namespace torchwheel {
+
+template <auto* kLinked>
+constexpr auto* kernel(int, const char*) {
+  return kLinked;
+}
+
+}  // namespace torchwheel
+
+#else
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace torchwheel {
+
+class KernelLibraries {
+ public:
+  // `library` is a handle of dlopen that stays open. Returns whether it was added.
+  bool add(int gpu, void* library) {
+    if (gpu < 0 || gpu >= kMostGpus) return false;
+    const std::lock_guard<std::mutex> lock(guard_);
+    libraries_[gpu].push_back(library);
+    return true;
+  }
+
+  void* find(int gpu, const char* name) {
+    const std::string symbol = std::string("torchwheel_kernel_") + name;
+    const std::lock_guard<std::mutex> lock(guard_);
+    if (gpu < 0 || gpu >= kMostGpus || libraries_[gpu].empty()) throw error(gpu, "");
+    for (void* const library : libraries_[gpu]) {
+      if (auto* const entry = static_cast<void* const*>(dlsym(library, symbol.c_str()))) {
+        return *entry;
+      }
+    }
+    throw error(gpu, std::string(" has ") + name);
+  }
+
+ private:
+  // From a std::string: libstdc++ has the constructor for a const char* since GCC 5.
+  static std::runtime_error error(int gpu, const std::string& what) {
+    return std::runtime_error(std::string(TORCHWHEEL_PACKAGE) +
+                              ": no kernel library for cuda:" + std::to_string(gpu) + what);
+  }
+
+  std::mutex guard_;
+  std::vector<void*> libraries_[kMostGpus];
+};
+
+inline KernelLibraries& kernel_libraries() {
+  static KernelLibraries libraries;
+  return libraries;
+}
+
+template <auto* kDeclared>
+auto* kernel(int gpu, const char* name) {
+  using Function = decltype(kDeclared);
+  static std::atomic<Function> found[kMostGpus];
+  if (gpu < 0 || gpu >= kMostGpus) return Function(kernel_libraries().find(gpu, name));
+  Function function = found[gpu].load(std::memory_order_acquire);
+  if (!function) {
+    function = Function(kernel_libraries().find(gpu, name));
+    found[gpu].store(function, std::memory_order_release);
+  }
+  return function;
+}
+
+}  // namespace torchwheel
+
+// torchwheel.runtime calls it: adds a kernel library for a GPU. `used`: nothing here refers to it.
+extern "C" __attribute__((visibility("default"), used)) inline bool torchwheel_use_kernels(
+    int gpu, void* library) {
+  return ::torchwheel::kernel_libraries().add(gpu, library);
+}
+
+#endif
