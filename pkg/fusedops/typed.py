@@ -16,10 +16,11 @@ call the operator.
 from collections.abc import Callable
 from inspect import Parameter, Signature
 from types import ModuleType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
+from torch._C import _are_functorch_transforms_active as transforms_active
 from torch.compiler import is_compiling
 
 from fusedops import checks
@@ -38,6 +39,8 @@ TYPES = {
 _SUFFIXES = {dtype: suffix for suffix, dtype in TYPES.items()}
 
 EntryPoint = Callable[..., Any]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def names() -> list[str]:
@@ -58,15 +61,23 @@ def entry_point(name: str, module: ModuleType | None) -> EntryPoint | None:
     return _dlpack_entry_point(op, suffix, over_dlpack, function) if over_dlpack else function
 
 
-def call_by_type(function: Callable[..., Any], first: Tensor, *args: Any, **keywords: Any) -> Any:  # noqa: ANN401
-    """Call an operator's public function, by its entry point over DLPack if that can take it.
+def call_by_type(function: Callable[P, T], *args: P.args, **keywords: P.kwargs) -> T:
+    """Call an operator's public function, or its entry point over DLPack if that takes the call.
 
-    For inference code that knows its tensors: `first` and the other tensors are plain tensors.
+    For inference code whose tensors are alike: the others are as plain as the first.
     """
-    direct = None
-    if not is_compiling() and not torch.is_grad_enabled():
+    first = args[0]
+    if (
+        type(first) is Tensor
+        and not torch.is_grad_enabled()
+        and not is_compiling()
+        and not transforms_active()
+        and not torch._C._len_torch_dispatch_stack()
+    ):
         direct = _direct(function.__name__, first.dtype, first.is_cuda)
-    return (direct or function)(first, *args, **keywords)
+        if direct is not None:
+            return direct(*args, **keywords)  # type: ignore[no-any-return]
+    return function(*args, **keywords)
 
 
 _DIRECT: dict[tuple[str, torch.dtype, bool], EntryPoint | None] = {}

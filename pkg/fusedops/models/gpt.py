@@ -10,6 +10,7 @@ from fusedops.families.gemm import mlp_gemm, qkv_gemm, vector_matmul
 from fusedops.families.norm import layer_norm
 from fusedops.families.residual import residual_add_bias
 from fusedops.models.parts import ModelSizes, WeightsModule
+from fusedops.typed import call_by_type
 from fusedops.workspace import Workspace
 
 
@@ -62,7 +63,9 @@ class GptBlock(WeightsModule):
             eps=sizes.eps,
             activation=self.activation,
         )
-        return residual_add_bias(mlp, hidden, attention, self.out_bias, self.down_bias)
+        return call_by_type(
+            residual_add_bias, mlp, hidden, attention, self.out_bias, self.down_bias
+        )
 
 
 class GptEnds(WeightsModule):
@@ -91,6 +94,5 @@ class GptEnds(WeightsModule):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Hidden states [B, N] as logits [B, vocabulary]."""
-        return vector_matmul(
-            layer_norm(hidden, self.gamma, self.beta, eps=self.sizes.eps), self.head
-        )
+        normed = call_by_type(layer_norm, hidden, self.gamma, self.beta, eps=self.sizes.eps)
+        return vector_matmul(normed, self.head)

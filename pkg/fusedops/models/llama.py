@@ -10,6 +10,7 @@ from fusedops.families.gemm import rms_mlp_gemm, rms_qkv_gemm, vector_matmul
 from fusedops.families.norm import rms_norm
 from fusedops.families.vector_add import vector_add
 from fusedops.models.parts import ModelSizes, WeightsModule
+from fusedops.typed import call_by_type
 from fusedops.workspace import Workspace
 
 
@@ -57,7 +58,7 @@ class LlamaBlock(WeightsModule):
             eps=sizes.eps,
             activation="swiglu",
         )
-        return vector_add(mlp, hidden)
+        return call_by_type(vector_add, mlp, hidden)
 
 
 class LlamaEnds(WeightsModule):
@@ -78,4 +79,5 @@ class LlamaEnds(WeightsModule):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Hidden states [B, N] as logits [B, vocabulary]."""
-        return vector_matmul(rms_norm(hidden, self.gamma, eps=self.sizes.eps), self.head)
+        normed = call_by_type(rms_norm, hidden, self.gamma, eps=self.sizes.eps)
+        return vector_matmul(normed, self.head)

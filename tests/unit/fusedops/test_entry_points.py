@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from cases import CASES  # noqa: E402
 from cases.case import copies, outputs  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import fusedops  # noqa: E402
 from fusedops.typed import TYPES, entry_point, names  # noqa: E402
@@ -111,6 +112,49 @@ def test_a_module_over_dlpack_gets_the_schema_and_the_way_in_python():
     assert arguments[0] == ("x", False, False, False, None)
     assert arguments[3][:4] == ("eps", False, True, True)
     assert text.startswith("pre_rms_norm_fp32(x, residual, gamma, *, eps=")
+
+
+class Mode(TorchDispatchMode):
+    """Sees operators and changes nothing."""
+
+    def __torch_dispatch__(self, function, types, args=(), keywords=None):
+        return function(*args, **(keywords or {}))
+
+
+class Subclass(torch.Tensor):
+    """A tensor of its own type."""
+
+
+def test_a_model_calls_by_type_where_nothing_needs_the_dispatcher(monkeypatch):
+    monkeypatch.setattr(fusedops.typed, "_direct", lambda *key: lambda *args: (key, args))
+    x = torch.ones(2, 3)
+    plain = fusedops.bias_add(x, x[0])
+
+    def call(first=x):
+        return fusedops.typed.call_by_type(fusedops.bias_add, first, x[0])
+
+    with torch.no_grad():
+        assert call()[0] == ("bias_add", torch.float32, False)
+        for by_dispatcher in (
+            lambda: call(x.as_subclass(Subclass)),
+            torch.compile(call, backend="eager"),
+            lambda: torch.func.vmap(lambda row: call(row[None])[0])(x),
+        ):
+            assert torch.equal(by_dispatcher(), plain)
+        with Mode():
+            assert torch.equal(call(), plain)
+    assert torch.equal(call(), plain)  # with gradients
+
+
+def test_a_model_calls_by_type_only_what_the_module_over_dlpack_has(monkeypatch):
+    monkeypatch.setattr(fusedops.typed, "_DIRECT", {})
+    module = SimpleNamespace(entry_point=lambda op, *rest: len if op == "rms_norm" else None)
+    monkeypatch.setattr(fusedops.typed.runtime, "entry_points", lambda package: module)
+    direct = fusedops.typed._direct
+    assert direct("rms_norm", torch.bfloat16, True) is len
+    assert direct("vector_matmul", torch.bfloat16, True) is None
+    assert direct("rms_norm", torch.bfloat16, False) is None
+    assert direct("rms_norm", torch.int8, True) is None
 
 
 def test_all_of_them_are_the_packages():

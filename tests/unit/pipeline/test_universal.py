@@ -43,7 +43,7 @@ def test_each_part_has_an_id_and_a_library_of_its_own():
     assert [part.id for part in parts] == [
         *("cu124-kernels", "cu130-kernels", "rocm6.4-kernels", "rocm7.2-kernels"),
         *("stable-front-end", "torch2.6-front-end", "torch2.7-front-end", "torch2.8-front-end"),
-        *("torch2.9-front-end", "torch2.10-front-end"),
+        *("torch2.9-front-end", "torch2.10-front-end", "dlpack-entry-points"),
     ]
     assert kernels(UNIVERSAL) == ["cu124", "cu130", "rocm6.4", "rocm7.2"]
     assert UNIVERSAL.torch_range == ">=2.6"
