@@ -34,7 +34,7 @@ struct AttentionOptions {
   bool advance;
 };
 
-// Checks the arguments and returns the kernel's call. qkv need not be contiguous yet: the front end
+// Checks the arguments and returns the kernel's call. qkv need not be contiguous yet: the binding
 // makes it so.
 kernels::AttentionStep check_attention_step(const char* op, const AttentionTensors& tensors,
                                             const AttentionOptions& options);

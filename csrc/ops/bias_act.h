@@ -12,7 +12,7 @@ namespace fusedops::ops {
 // The form of GELU that `approximate` names, "tanh" or "none".
 Activation gelu_form(const char* op, const std::string& approximate);
 
-// Checks the arguments and returns the kernel's call. The front end makes tensors contiguous.
+// Checks the arguments and returns the kernel's call. The binding makes tensors contiguous.
 kernels::BiasAct check_bias_act(const char* op, Activation activation, const TensorView& x,
                                 const TensorView& bias);
 kernels::BiasAct check_bias_act_backward(const char* op, Activation activation,

@@ -10,7 +10,7 @@ namespace fusedops::ops {
 // Checks a weight's scales. Returns how many groups of rows have a scale each.
 std::int64_t check_scale(const char* op, const Argument& scale, const Argument& weight);
 
-// Checks the arguments and returns the kernel's call. The front end makes tensors contiguous.
+// Checks the arguments and returns the kernel's call. The binding makes tensors contiguous.
 kernels::Dequantize check_dequantize(const char* op, const Argument& weight, const Argument& scale,
                                      DType dtype, const char* dtype_name);
 

@@ -13,7 +13,7 @@ namespace fusedops::ops {
 // The activation of the gate that `kind` names.
 Activation gate_of(const char* op, const std::string& kind);
 
-// Checks the arguments and returns the kernel's call. The front end makes tensors contiguous.
+// Checks the arguments and returns the kernel's call. The binding makes tensors contiguous.
 kernels::Gated check_gated(const char* op, Activation gate, const TensorView& x,
                            const std::optional<TensorView>& bias);
 kernels::Gated check_gated_backward(const char* op, Activation gate, const TensorView& grad,

@@ -18,7 +18,7 @@ struct NormOperands {
 };
 
 // Checks the arguments in the order of NormOperands and returns the kernel's call. A norm with a
-// beta is centered. The front end makes tensors contiguous and aligned.
+// beta is centered. The binding makes tensors contiguous and aligned.
 kernels::Norm check_norm(const char* op, const Argument& x, const NormOperands& with, double eps);
 // Checks the arguments of a gradient. `grads` are the gradients of the results; they are like x.
 kernels::Norm check_norm_backward(const char* op, bool centered, const Argument& x,

@@ -20,7 +20,7 @@ struct ResidualOptions {
   bool adds_attention_bias() const { return mlp_after_attn ? preln : add_bias; }
 };
 
-// Check the arguments and return the kernel's call. The front end makes tensors contiguous.
+// Check the arguments and return the kernel's call. The binding makes tensors contiguous.
 kernels::Matrices check_bias_residual(const char* op, const TensorView& x,
                                       const TensorView& residual, const TensorView& bias);
 kernels::Matrices check_residual_add_bias(const char* op, const TensorView& hidden,

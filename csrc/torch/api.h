@@ -1,4 +1,4 @@
-// What a family's front end is written with. A front end is compiled for the stable ABI, where
+// What a family's binding is written with. A binding is compiled for the stable ABI, where
 // TORCH_TARGET_VERSION is set; for one torch's C++ ABI (ATen); and for DLPack, where Py_LIMITED_API
 // is set. Each flavour defines
 //

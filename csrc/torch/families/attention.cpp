@@ -1,4 +1,4 @@
-// The front end of attention over a KV cache: one decode step.
+// The binding of attention over a KV cache: one decode step.
 #include "ops/attention.h"
 
 #include <string>

@@ -1,4 +1,4 @@
-// The front end of bias + activation and of the gradients.
+// The binding of bias + activation and of the gradients.
 #include "ops/bias_act.h"
 
 #include <string>

@@ -1,4 +1,4 @@
-// The front end of dequantize.
+// The binding of dequantize.
 #include "ops/dequantize.h"
 
 #include "torch/api.h"

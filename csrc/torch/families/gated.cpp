@@ -1,4 +1,4 @@
-// The front end of gated_activation and of its gradient.
+// The binding of gated_activation and of its gradient.
 #include "ops/gated.h"
 
 #include <string>

@@ -1,4 +1,4 @@
-// The front end of the matrix products with weights and of what is fused with them. Products of
+// The binding of the matrix products with weights and of what is fused with them. Products of
 // normalised rows are in gemm_norm.h, the products themselves in gemm_products.h.
 #include "torch/families/gemm_norm.h"
 

@@ -1,4 +1,4 @@
-// The front end of add_padding and pad_transform.
+// The binding of add_padding and pad_transform.
 #include "ops/layout.h"
 
 #include "torch/api.h"

@@ -1,4 +1,4 @@
-// The front end of layer_norm, rms_norm, their forms with a residual, and the gradients.
+// The binding of layer_norm, rms_norm, their forms with a residual, and the gradients.
 #include "ops/norm.h"
 
 #include <tuple>

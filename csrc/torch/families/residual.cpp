@@ -1,4 +1,4 @@
-// The front end of the sums with a residual.
+// The binding of the sums with a residual.
 
 #include "ops/residual.h"
 

@@ -1,4 +1,4 @@
-// The front end of the rotary position embedding, of its in-place form and of its gradient.
+// The binding of the rotary position embedding, of its in-place form and of its gradient.
 #include "ops/rotary.h"
 
 #include <string>

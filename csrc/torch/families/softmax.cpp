@@ -1,4 +1,4 @@
-// The front end of softmax over attention scores and of its gradient.
+// The binding of softmax over attention scores and of its gradient.
 
 #include "ops/softmax.h"
 

@@ -1,4 +1,4 @@
-// The front end of vector_add: the smallest family, and the example of CONTRIBUTING.md.
+// The binding of vector_add: the smallest family, and the example of CONTRIBUTING.md.
 #include "ops/vector_add.h"
 
 #include "torch/api.h"

@@ -1,4 +1,4 @@
-"""The environment variables that configure a build, so that any PEP 517 front end can run it."""
+"""The environment variables that configure a build, so that any build frontend can run it."""
 
 import dataclasses
 import platform

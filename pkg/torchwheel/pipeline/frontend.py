@@ -1,4 +1,4 @@
-"""Builds the wheel of any project through PEP 517."""
+"""A build frontend: builds the wheel of any project through PEP 517."""
 
 import os
 import re

@@ -19,7 +19,7 @@ def text(name: str) -> str:
     return (CSRC / name).read_text(encoding="utf-8")
 
 
-def front_end(family: str) -> str:
+def binding(family: str) -> str:
     return text(f"families/{family}.cpp")
 
 
@@ -28,9 +28,9 @@ FAMILIES = [operator.name for operator in EXTENSION.operators]
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_each_family_registers_its_native_operators(family):
-    (opened,) = re.findall(r"^FUSEDOPS_FAMILY\((\w+), m\) \{", front_end(family), re.MULTILINE)
+    (opened,) = re.findall(r"^FUSEDOPS_FAMILY\((\w+), m\) \{", binding(family), re.MULTILINE)
     assert opened == family
-    registered = re.findall(r'm\.impl\("(\w+)", FUSEDOPS_BOX\(&\w+::(\w+)\)\);', front_end(family))
+    registered = re.findall(r'm\.impl\("(\w+)", FUSEDOPS_BOX\(&\w+::(\w+)\)\);', binding(family))
     assert all(function == name for name, function in registered)
     assert sorted(name for name, _ in registered) == sorted(families()[family])
 

@@ -1,4 +1,4 @@
-"""The aten flavour's front end compiles against the headers of a torch it is built for.
+"""The aten flavour's binding compiles against the headers of a torch it is built for.
 
 Its wheels are built in containers; this is the compiler's word in seconds.
 """
