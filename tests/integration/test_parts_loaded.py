@@ -1,13 +1,6 @@
-"""Parts of a universal wheel are chosen, verified and loaded at the first call on a GPU.
+"""Parts of a universal wheel are chosen, verified and loaded at the first call on a GPU."""
 
-The libraries are small ones of gcc's. "GPU" -1 is where CPU tensors are, so that calls can be made.
-"""
-
-import ctypes
-import dataclasses
-import hashlib
-import itertools
-import subprocess
+import os
 import warnings
 from pathlib import Path
 
@@ -15,174 +8,81 @@ import pytest
 import torch
 from torch.library import Library
 
-from torchwheel import runtime
+import partsmaker
+from partsmaker import FRONT_END, H100, K80, NUMBERS, compiled, kernels, mapped
 from torchwheel.arch.devices import Gpu, VisibleGpus
 from torchwheel.arch.model import parse
-from torchwheel.builder import Extension, Operator
-from torchwheel.claims import Claims, Part
 from torchwheel.machine.facts import Driver, Torch
-from torchwheel.runtime import build, loader, parts
+from torchwheel.runtime import parts
 
 pytestmark = pytest.mark.integration
-NUMBERS = itertools.count()
-FRONT_END = """
-#include <dlfcn.h>
-#include <stdbool.h>
-const char torchwheel_interface[] = "one";
-static void *libraries[8];
-bool torchwheel_use_kernels(int gpu, void *library) {
-  libraries[gpu + 1] = library;
-  return true;
-}
-int answer(int gpu) {
-  void *library = libraries[gpu + 1];
-  return library ? *(int *)dlsym(library, "torchwheel_kernel_answer") : -1;
-}
-"""
-KERNELS = """
-const char torchwheel_interface[] = INTERFACE;
-int torchwheel_kernel_answer = ANSWER;
-"""
-
-
-def compiled(path: Path, source: str, **macros: object) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.with_suffix(".c").write_text(source)
-    flags = [f"-D{name}={value}" for name, value in macros.items()]
-    subprocess.run(
-        ["gcc", "-shared", "-fPIC", *flags, path.with_suffix(".c"), "-o", path], check=True
-    )
-    return path
-
-
-@dataclasses.dataclass
-class Installed:
-    """A package with parts, on a machine whose facts are set."""
-
-    extension: Extension
-    folder: Path
-    claimed: dict[str, Part]
-    gpus: list[Gpu]
-
-    def load(self):
-        return runtime.load(self.extension, self.folder, {"plus": ("plus",)})
-
-    def call(self) -> float:
-        op = getattr(torch.ops, self.extension.namespace).plus
-        return float(op(torch.zeros(1)))
-
-    def file(self, name: str) -> Path:
-        return self.folder.parent / self.claimed[name].file
-
-    def claim_again(self, name: str) -> None:
-        digest = hashlib.sha256(self.file(name).read_bytes()).hexdigest()
-        self.claimed[name] = dataclasses.replace(self.claimed[name], sha256=digest)
+FITTING = ["stable", "cu124", "cu130"]
 
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
-    name = f"parted_{next(NUMBERS)}"
-    folder = tmp_path / name
-    library = Library(name, "DEF")
-    library.define("plus(Tensor x) -> Tensor")
-    library.impl("plus", lambda x: x + 1000, "CompositeExplicitAutograd")
-
-    def part(kind: str, part_name: str, **facts: object) -> Part:
-        path = folder / "_lib" / kind / f"{part_name}.so"
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        return Part(kind, part_name, f"{name}/_lib/{kind}/{part_name}.so", digest, **facts)
-
-    compiled(folder / "_lib/front_end/stable.so", FRONT_END)
-    claimed = {"stable": part("front_end", "stable", torch_release="2.6")}
-    for toolkit, archs in {"12.4": ("8.0", "9.0+PTX"), "13.0": ("9.0", "10.0")}.items():
-        short = f"cu{toolkit.replace('.', '')}"
-        answer = short.removeprefix("cu")
-        path = folder / f"_lib/kernels/{short}.so"
-        compiled(path, KERNELS, ANSWER=answer, INTERFACE='"one"')
-        claimed[short] = part(
-            *("kernels", short),
-            backend="cuda",
-            toolkit_version=toolkit,
-            archs=tuple(map(parse, archs)),
-        )
-    found = Installed(
-        Extension(name, "csrc", (Operator("plus", ()),), dispatch="CPU"),
-        folder,
-        claimed,
-        [Gpu(-1, "H100", parse("9.0"))],
-    )
-    registered = []
-
-    def load_library(path: Path) -> None:
-        front_end = ctypes.CDLL(str(path))
-        kernels = Library(name, "IMPL")
-        kernels.impl("plus", lambda x: x + front_end.answer(x.get_device()), "CPU")
-        registered.append(kernels)
-
-    here = Torch("2.13.0+cu130", "13.0", None, Path("/torch"))
-    monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.setattr(parts, "load_library", load_library)
-    monkeypatch.setattr(parts, "find_torch", lambda: here)
-    monkeypatch.setattr(parts, "find_driver", lambda _: Driver("cuda", "580.1", "13.0"))
-    monkeypatch.setattr(parts, "visible_gpus", lambda _: VisibleGpus(tuple(found.gpus)))
-    monkeypatch.setattr(
-        *(parts, "installed_claims"),
-        lambda _: Claims("universal", "universal", "2.6", parts=tuple(claimed.values())),
-    )
-
-    def nothing_to_build_with(*_: object) -> None:
-        raise OSError("no compiler here")
-
-    monkeypatch.setattr(build, "obtain_library", nothing_to_build_with)
-    for variable in ("TORCHWHEEL_MODE", "TORCHWHEEL_LIBRARY"):
-        monkeypatch.delenv(variable, raising=False)
-    yield found
+    library = Library(f"parted_{next(NUMBERS)}", "DEF")
+    yield partsmaker.install(tmp_path, monkeypatch, library)
     library._destroy()
-
-
-def mapped(path: Path) -> bool:
-    return str(path) in Path("/proc/self/maps").read_text()
 
 
 def test_the_best_library_is_loaded_at_the_first_call_and_no_other(installed, monkeypatch):
     asked = []
     monkeypatch.setattr(parts, "find_driver", lambda _: asked.append(1))
+    monkeypatch.setattr(parts, "visible_gpus", lambda _: asked.append(2))
     installed.load()
     assert not asked
-    assert not mapped(installed.file("stable"))
+    assert not any(map(mapped, map(installed.file, FITTING)))
     monkeypatch.setattr(parts, "find_driver", lambda _: Driver("cuda", "580.1", "13.0"))
+    monkeypatch.setattr(parts, "visible_gpus", lambda _: VisibleGpus((H100,)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert installed.call() == 130
-    assert mapped(installed.file("cu130"))
-    assert not mapped(installed.file("cu124"))
-    status = runtime.status_of(installed.extension.package)
-    assert status.library == installed.file("cu130")
-    assert status.choices == (
-        "front end: stable.so",
-        "GPU -1 (H100, 9.0): cu130.so; cu124: cu130 fits better",
+    assert [mapped(installed.file(name)) for name in FITTING] == [True, False, True]
+    assert installed.status().library == installed.file("cu130")
+    assert installed.status().choices == (
+        "front end: stable",
+        "GPU -1 (H100, 9.0): cu130; cu124: cu130 fits better",
     )
+    assert not installed.builds
+
+
+def test_a_process_can_fork_after_the_import(installed):
+    installed.load()
+    child = os.fork()
+    if child == 0:
+        os._exit(installed.call() != 130)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert not mapped(installed.file("cu130"))
+    assert installed.call() == 130
 
 
 def test_a_library_is_forced(installed, monkeypatch):
     monkeypatch.setenv("TORCHWHEEL_LIBRARY", "cu124")
     installed.load()
     assert installed.call() == 124
+    *_, line = installed.status().choices
+    assert line == "GPU -1 (H100, 9.0): cu124; cu130: TORCHWHEEL_LIBRARY=cu124"
 
 
 def test_an_unknown_name_is_a_warning(installed, monkeypatch):
     monkeypatch.setenv("TORCHWHEEL_LIBRARY", "cu125")
     installed.load()
-    with pytest.warns(RuntimeWarning, match="TORCHWHEEL_LIBRARY=cu125: one of cu124, cu130"):
+    expected = "TORCHWHEEL_LIBRARY: expected one of cu124, cu130, found cu125; the best library"
+    with pytest.warns(RuntimeWarning, match=expected) as one:
         assert installed.call() == 130
+    assert len(one) == 1
 
 
 def test_each_kind_of_gpu_runs_what_fits_it(installed):
     installed.gpus.append(Gpu(0, "A100", parse("8.0")))
     installed.load()
     assert installed.call() == 130
-    front_end = ctypes.CDLL(str(installed.file("stable")))
-    assert [front_end.answer(gpu) for gpu in (-1, 0)] == [130, 124]
+    assert installed.answers(-1, 0) == [130, 124]
+    assert installed.status().choices[1:] == (
+        "GPU -1 (H100, 9.0): cu130; cu124: cu130 fits better",
+        "GPU 0 (A100, 8.0): cu124; cu130: expected code for GPU 0 (A100, 8.0), found 9.0 10.0",
+    )
 
 
 @pytest.mark.parametrize("damage", ["cut", "replaced", "removed"])
@@ -196,58 +96,121 @@ def test_a_damaged_library_is_refused_and_the_next_is_taken(installed, damage):
     installed.load()
     assert installed.call() == 124
     assert not mapped(path)
-    *_, line = runtime.status_of(installed.extension.package).choices
-    assert "_lib/kernels/cu130.so: " in line
+    *_, line = installed.status().choices
+    start = "GPU -1 (H100, 9.0): cu124; cu130: "
+    assert line.startswith(f"{start}{installed.claimed['cu130'].file}: ")
+    assert "fits better" not in line
 
 
-def test_a_damaged_front_end_leaves_plain_pytorch_with_a_reason(installed):
-    installed.file("stable").write_bytes(b"no library")
-    installed.load()
-    with pytest.warns(RuntimeWarning, match="is not the file that was installed; reinstall") as one:
-        assert [installed.call() for _ in range(2)] == [1000, 1000]
-    assert len(one) == 1
-
-
-def test_a_library_for_another_front_end_is_not_used(installed):
-    path = installed.file("cu130")
-    compiled(path, KERNELS, ANSWER=130, INTERFACE='"two"')
+@pytest.mark.parametrize("interface", ["two", ""])
+def test_a_library_for_another_front_end_is_refused_and_the_next_is_taken(installed, interface):
+    """It is of another version, and the claims agree with it."""
+    kernels(installed.file("cu130"), 130, interface)
     installed.claim_again("cu130")
     installed.load()
-    with pytest.warns(RuntimeWarning, match="cu130.so: was built for another front end") as one:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert installed.call() == 124
+    assert not mapped(installed.file("cu130"))
+    *_, line = installed.status().choices
+    found = interface or "none"
+    assert f"cu130.so: expected the front end's interface, one, found {found}; " in line
+
+
+def test_a_library_that_the_loader_refuses_is_named_and_the_next_is_taken(installed):
+    path = installed.file("cu130")
+    compiled(
+        path,
+        f"{partsmaker.KERNELS}\nint absent(void); int use(void) {{ return absent(); }}",
+        ANSWER=130,
+        INTERFACE='"one"',
+    )
+    installed.claim_again("cu130")
+    installed.load()
+    assert installed.call() == 124
+    *_, line = installed.status().choices
+    assert "cu130: cu130.so: cannot be opened: " in line
+    assert "undefined symbol: absent" in line
+
+
+def test_a_damaged_front_end_leaves_the_way_to_build_and_plain_pytorch(installed):
+    installed.file("stable").write_bytes(b"no library")
+    installed.load()
+    expected = r"front_end/stable.so: expected the file that was installed .*; reinstall"
+    with pytest.warns(RuntimeWarning, match=expected) as one:
         assert [installed.call() for _ in range(2)] == [1000, 1000]
     assert len(one) == 1
+    assert installed.builds == [("plus", None)]
 
 
-def test_a_gpu_without_code_is_one_warning_and_right(installed):
-    """Another GPU has kernels, so the front end is in use."""
-    installed.gpus[:] = [Gpu(-1, "K80", parse("3.7")), Gpu(0, "H100", parse("9.0"))]
+@pytest.mark.parametrize("lacks", ["torchwheel_use_kernels", "torchwheel_interface"])
+def test_a_front_end_that_takes_no_kernels_is_not_loaded(installed, lacks):
+    """torch would keep its operators, which would find no kernels."""
+    compiled(installed.file("stable"), FRONT_END.replace(lacks, "something"))
+    installed.claim_again("stable")
     installed.load()
-    with pytest.warns(RuntimeWarning, match=r"no kernel library serves GPU -1 \(K80, 3.7\)") as one:
-        assert [installed.call() for _ in range(2)] == [1000, 1000]
-    assert len(one) == 1
-
-
-def test_only_gpus_without_code_take_the_way_to_build(installed):
-    installed.gpus[:] = [Gpu(-1, "K80", parse("3.7"))]
-    installed.load()
-    with pytest.warns(RuntimeWarning, match="jit build: no compiler here"):
+    with pytest.warns(RuntimeWarning, match=r"front_end/stable.so: expected an? .*, found none; "):
         assert installed.call() == 1000
+    assert not installed.registered
     assert not mapped(installed.file("stable"))
 
 
-def test_mode_error_raises_at_the_call_alone(installed, monkeypatch):
-    monkeypatch.setenv("TORCHWHEEL_MODE", "error")
-    installed.gpus[:] = [Gpu(-1, "K80", parse("3.7")), Gpu(0, "H100", parse("9.0"))]
+def test_what_a_new_torch_lacks_is_named(installed, monkeypatch):
+    names = [f"aoti_torch_of_{year}" for year in (2031, 2032, 2033, 2034, 2035)]
+    calls = "".join(
+        f"int {name}(void); int use_{name}(void) {{ return {name}(); }}\n" for name in names
+    )
+    compiled(installed.file("stable"), FRONT_END + calls)
+    installed.claim_again("stable")
+    new = Torch("3.0.0+cu130", "13.0", None, Path(torch.__file__).parent)
+    monkeypatch.setattr(parts, "find_torch", lambda: new)
     installed.load()
-    with pytest.raises(RuntimeError, match="no kernel library serves GPU -1"):
-        installed.call()
+    expected = (
+        "prebuilt: front end stable: expected aoti_torch_of_2031, aoti_torch_of_2032, "
+        r"aoti_torch_of_2033 and 2 more in torch, found torch 3.0.0\+cu130 without; install "
+    )
+    with pytest.warns(RuntimeWarning, match=expected) as one:
+        assert [installed.call() for _ in range(2)] == [1000, 1000]
+    assert len(one) == 1
+    assert not installed.registered
 
 
-def test_a_torch_for_cpus_gets_the_front_end_alone(installed, monkeypatch):
+def test_a_torch_that_is_too_old_is_named(installed, monkeypatch):
+    old = Torch("2.5.1+cu124", "12.4", None, Path(torch.__file__).parent)
+    monkeypatch.setattr(parts, "find_torch", lambda: old)
+    installed.load()
+    expected = r"front end: expected torch 2.6 or later, found torch 2.5.1\+cu124; `pip install"
+    with pytest.warns(RuntimeWarning, match=expected):
+        assert installed.call() == 1000
+    assert installed.builds == [("plus", None)]
+
+
+@pytest.mark.parametrize("mode", ["auto", "error"])
+def test_a_torch_for_cpus_gets_the_front_end_alone(installed, monkeypatch, mode):
     monkeypatch.setattr(torch.version, "cuda", None)
-    monkeypatch.setattr(parts, "find_torch", lambda: Torch("2.13.0+cpu", None, None, Path("/t")))
+    cpu = Torch("2.13.0+cpu", None, None, Path(torch.__file__).parent)
+    monkeypatch.setattr(parts, "find_torch", lambda: cpu)
+    monkeypatch.setenv("TORCHWHEEL_MODE", mode)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         status = installed.load()
     assert status.library == installed.file("stable")
-    assert loader.status_of(installed.extension.package) == status
+    assert installed.status() == status
+    assert [mapped(installed.file(name)) for name in FITTING] == [True, False, False]
+
+
+def test_gpus_that_the_management_library_does_not_show_are_torchs(installed, monkeypatch):
+    """A container may lack NVIDIA's management library, and torch has started CUDA anyway."""
+    monkeypatch.setattr(parts, "visible_gpus", lambda _: VisibleGpus((), "no libnvidia-ml.so.1"))
+    monkeypatch.setattr(parts, "gpus_of_torch", lambda _: (H100,))
+    installed.load()
+    assert installed.call() == 130
+
+
+def test_a_gpu_without_code_does_not_hinder_the_others(installed):
+    installed.gpus.append(Gpu(0, "K80", K80.arch))
+    installed.load()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [installed.call() for _ in range(2)] == [130, 130]
+    assert not installed.builds

@@ -222,7 +222,7 @@ class Outs {
   std::vector<Array> outs_;
 };
 
-Object call(const EntryPoint& of, const Bound& bound, int& gpu) {
+Object call(const EntryPoint& of, const Bound& bound) {
   Arrays arrays(of);
   std::array<Value, kMostArguments> values;
   const Array* first = nullptr;
@@ -248,23 +248,12 @@ Object call(const EntryPoint& of, const Bound& bound, int& gpu) {
   if (view.dtype != of.type.dtype) {
     fail(of.name.c_str(), first_name, std::string("dtype ") + of.type.name, view.dtype_name);
   }
-  gpu = view.device.index;
   const Outs outs(of, arrays, bound.out);
   Call current{of.name.c_str(), first->framework(), first->view().device, outs.get()};
   const Entered entered(current);
   Object result(of.kernel.call(values.data()));
   outs.increment_versions();
   return result;
-}
-
-// Whether the loader has given this module kernels for a GPU.
-bool has_kernels(int gpu) {
-  try {
-    torchwheel::kernel_libraries().find(gpu, "describe");
-    return true;
-  } catch (const std::runtime_error&) {
-    return false;
-  }
 }
 
 PyObject* call_slow(const EntryPoint& of, PyObject* const* args, std::size_t count,
@@ -305,12 +294,10 @@ PyObject* python_call(PyObject* self, PyObject* const* args, Py_ssize_t given, P
   const auto& of = *static_cast<const EntryPoint*>(PyCapsule_GetPointer(self, kCapsule));
   const auto count = static_cast<std::size_t>(given);
   return guarded([&]() -> PyObject* {
-    int gpu = -1;
     try {
-      return call(of, bind(of, args, count, names), gpu).release();
-    } catch (const std::runtime_error&) {
+      return call(of, bind(of, args, count, names)).release();
+    } catch (const torchwheel::NoKernel&) {
       // The first call on a GPU, where the loader chooses its kernels; or a GPU that has none.
-      if (gpu < 0 || has_kernels(gpu)) throw;
       return call_slow(of, args, count, names);
     }
   });

@@ -84,10 +84,11 @@ def object_groups(
 
 
 def _interface_group(shared: Sequence[str], target: Target) -> Mapping[str, tuple[Step, ...]]:
-    """The file with the digest of the shared headers; its group is named by the digest."""
-    both = own_headers_digest() + _digest(target.source, shared)
-    digest = hashlib.sha256(both.encode()).hexdigest()[:16]
-    source, output = str(Path(__file__).with_name("interface.c")), "obj/torchwheel/interface.o"
+    """The file with the digest of the shared headers and of itself; the digest names its group."""
+    file = Path(__file__).with_name("interface.c")
+    whole = file.read_text() + own_headers_digest() + _digest(target.source, shared)
+    digest = hashlib.sha256(whole.encode()).hexdigest()[:16]
+    source, output = str(file), "obj/torchwheel/interface.o"
     command = (target.cxx, "-x", "c", *sysroot_flags(target), *_POSITION)
     command += (f'-DTORCHWHEEL_INTERFACE="{digest}"', "-c", source, "-o", output)
     return {f"interface-{digest}": (Step("C interface", command, (source,), output),)}

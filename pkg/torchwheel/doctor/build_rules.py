@@ -26,7 +26,7 @@ def cannot_build(case: Case) -> Iterator[Diagnosis]:
     torch = machine.torch
     if torch is None or torch.backend is None or not machine.gpus or not _waits_for_build(package):
         return
-    needs = LibraryNeeds(_flavour_to_build(torch), backend=torch.backend)
+    needs = LibraryNeeds(_flavour_to_build(package, torch), backend=torch.backend)
     toolkit = preferred_toolkit(needs, torch, machine.toolkits)
     downloads = case.environ.get(DOWNLOAD_VARIABLE) == "1" and torch.cuda
     if downloads and (toolkit is None or toolkit.problem):
@@ -73,8 +73,14 @@ def _waits_for_build(package: Package) -> bool:
     return status is not None and any(operator.way == "waiting" for operator in status.operators)
 
 
-def _flavour_to_build(torch: Torch) -> Abi:
-    """The ABI flavour that is built for an extension that has both."""
+def _flavour_to_build(package: Package, torch: Torch) -> Abi:
+    """The ABI flavour that is built for an extension that has both.
+
+    For the front end of a universal wheel, kernels are built, which know no torch.
+    """
+    claims = package.info.claims if package.info else None
+    if claims and claims.parts and package.status and package.status.choices:
+        return "stable"
     return "stable" if version_numbers(torch.minor) >= version_numbers(STABLE_SINCE) else "aten"
 
 

@@ -9,7 +9,7 @@ from torchwheel.doctor.caches import CacheState
 from torchwheel.doctor.case import Package, Report, Verdict
 from torchwheel.doctor.native import NativeLibrary
 from torchwheel.machine.facts import Machine, Torch
-from torchwheel.runtime.status import OperatorStatus
+from torchwheel.runtime.status import WAY_TEXTS, OperatorStatus
 from torchwheel.text import WIDTH, hanging_lines, join_names, size_text
 
 _LABEL = 10
@@ -113,12 +113,6 @@ def _cache_text(cache: CacheState) -> str:
     return f"{text}{corrupt}{f'; {cache.problem}' if cache.problem else ''}"
 
 
-_WAY_TEXTS = {
-    "waiting": "to be built at its first call on a GPU",
-    "fallback": "plain PyTorch",
-}
-
-
 def package_text(package: Package) -> str:
     """The package: what its operators run on, and its native libraries."""
     info, status = package.info, package.status
@@ -158,7 +152,7 @@ def _operator_text(operator: OperatorStatus) -> str:
     """What an operator runs on, and why earlier steps failed."""
     library = f", {operator.library.name}" if operator.library else ""
     refused = f" ({'; '.join(map(str, operator.refusals))})" if operator.refusals else ""
-    return f"{operator.operator}: {_WAY_TEXTS.get(operator.way, operator.way)}{library}{refused}"
+    return f"{operator.operator}: {WAY_TEXTS[operator.way]}{library}{refused}"
 
 
 def _is_notable(native: NativeLibrary) -> bool:

@@ -20,7 +20,8 @@ class BuildFacts:
         archs: the arch list, e.g. ("9.0",).
         toolkit: the exact versions of the toolkit and the host compiler, e.g.
             "CUDA 13.0.88, gcc 12.2.0".
-        torch: torch's release and ABI flavour, e.g. "2.13.0+cu130 stable".
+        torch: torch's release and ABI flavour, e.g. "2.13.0+cu130 stable"; "any" for a kernel
+            library.
         commands: every command of the build, without this machine's folders; see `strip_folders`.
         headers: a digest of torchwheel's own headers.
     """

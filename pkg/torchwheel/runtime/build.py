@@ -8,6 +8,7 @@ import glob
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torchwheel.builder.build import build, parallel_jobs
 from torchwheel.builder.extension import SOURCES, Extension
@@ -23,11 +24,19 @@ from torchwheel.jit.make import LibraryRequest, make_library
 from torchwheel.runtime.local_target import LocalTarget, find_local_target
 from torchwheel.runtime.status import LoadStep
 
+if TYPE_CHECKING:
+    from torchwheel.arch.devices import Gpu
+
 _HEADERS = {".h", ".hh", ".hpp", ".hxx", ".cuh", ".hip", ".inc", ".inl", ".ipp", ".tcc"}
 
 
 def obtain_library(
-    extension: Extension, package: Path, name: str | None, environ: Mapping[str, str] = os.environ
+    extension: Extension,
+    package: Path,
+    name: str | None,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    kernels_for: "Gpu | None" = None,
 ) -> tuple[Path, LoadStep]:
     """The library of an operator, or the module of an ordinary extension, for this machine.
 
@@ -36,6 +45,8 @@ def obtain_library(
         package: the folder of its package.
         name: the operator; None for all of an ordinary extension.
         environ: names toolkits and compilers, and may name an arch list.
+        kernels_for: a GPU, for which the operator's kernel library is built: a part that knows
+            neither torch nor Python, for a front end.
 
     Returns:
         The library's file, and whether it was cached or built.
@@ -45,7 +56,7 @@ def obtain_library(
     """
     with Terminal().live_line() as progress:
         source = source_folder(extension, package)
-        local = find_local_target(extension, name, source, environ, progress)
+        local = find_local_target(extension, name, source, environ, progress, kernels_for)
         step: LoadStep = "jit cache"
         # A terminal shows each file while it compiles; a log does not list them.
         say = progress.step if progress.console.is_terminal else _ignore_line
@@ -79,12 +90,14 @@ def source_folder(extension: Extension, package: Path) -> Path:
 
 
 def _source_files(recipe: Recipe, source: Path) -> list[str]:
-    """The files that the recipe compiles, and every header."""
+    """The extension's files that the recipe compiles, and every header."""
     compiled = {
         Path(file) for steps in recipe.groups.values() for step in steps for file in step.inputs
     }
+    # A command names the digest of torchwheel's own file.
+    own = {path for path in compiled if path.is_relative_to(source)}
     headers = {path for path in source.rglob("*") if path.suffix in _HEADERS}
-    return sorted(str(path.relative_to(source)) for path in compiled | headers)
+    return sorted(str(path.relative_to(source)) for path in own | headers)
 
 
 def _library_request(extension: Extension, name: str | None, local: LocalTarget) -> LibraryRequest:
@@ -103,7 +116,7 @@ def _library_request(extension: Extension, name: str | None, local: LocalTarget)
             name=f"{extension.package}.{name}" if name else extension.package,
             archs=tuple(map(str, target.toolkit.archs)),
             toolkit=local.compilers,
-            torch=f"{local.torch} {target.abi}",
+            torch="any" if target.part else f"{local.torch} {target.abi}",
             commands=strip_folders((step.command for step in recipe.whole().steps), folders),
             headers=own_headers_digest(),
         ),

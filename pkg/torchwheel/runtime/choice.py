@@ -6,13 +6,16 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from torchwheel.arch.runs import machine_code_runs_on
+from torchwheel.arch.runs import machine_code_runs_on, runs_on
 from torchwheel.claims import Part
+from torchwheel.text import join_names
 from torchwheel.validate.checks import load_findings
+from torchwheel.validate.gpu_rules import describe_gpu
 from torchwheel.versions import version_numbers
 
 if TYPE_CHECKING:
     from torchwheel.arch.devices import Gpu
+    from torchwheel.builder.extension import Operator
     from torchwheel.machine.facts import Driver, Torch
 
 LIBRARY_VARIABLE = "TORCHWHEEL_LIBRARY"
@@ -44,47 +47,79 @@ class KernelChoice:
 
     Attributes:
         gpu: the GPU.
-        parts: those that serve it, the best first.
-        refused: by name, why each other library was not chosen, in one line.
+        parts: those that have code for it and fit torch and the driver, the best first.
+        refused: by name, why each other library does not fit, in one line.
     """
 
     gpu: Gpu
     parts: tuple[Part, ...]
     refused: Mapping[str, str]
 
-    @property
-    def reason(self) -> str:
+    def others(self, chosen: str | None, faults: Mapping[str, str]) -> Mapping[str, str]:
+        """Why each library but the chosen one is not used, by name.
+
+        Args:
+            chosen: the name of the library in use; None if there is none.
+            faults: by name, why a library that fits cannot be used after all.
+        """
+        why = f"{chosen} fits better" if chosen else "the front end takes none for this GPU"
+        better = {part.name: why for part in self.parts}
+        reasons = {**better, **self.refused, **faults}
+        names = (*(part.name for part in self.parts), *self.refused)
+        return {name: reasons[name] for name in names if name != chosen}
+
+    def reason(self, faults: Mapping[str, str]) -> str:
         """Why no library serves the GPU, in one line."""
-        return f"no kernel library serves {self._gpu}: {self._why or 'the wheel has none'}"
+        why = together(self.others(None, faults)) or "the wheel has none"
+        return f"no kernel library serves {describe_gpu(self.gpu)}: {why}"
 
-    def text(self, chosen: str | None) -> str:
-        """One line on the library in use, and on the others."""
-        others = f"; {self._why}" if self._why else ""
-        return f"{self._gpu}: {chosen}{others}" if chosen else self.reason
 
-    @property
-    def _gpu(self) -> str:
-        return f"GPU {self.gpu.index} ({self.gpu.name}, {self.gpu.arch})"
+def together(reasons: Mapping[str, str]) -> str:
+    """Reasons in one line; names with the same reason stand together."""
+    names: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        names.setdefault(reason, []).append(name)
+    return "; ".join(f"{join_names(alike)}: {reason}" for reason, alike in names.items())
 
-    @property
-    def _why(self) -> str:
-        return "; ".join(f"{name}: {text}" for name, text in self.refused.items())
+
+def has_code(part: Part, operator: Operator, gpu: Gpu) -> bool:
+    """Whether a kernel library has code of an operator family for a GPU."""
+    return any(runs_on(arch, gpu.arch) for arch in part.archs if operator.archs.takes(arch))
 
 
 def choose_front_end(parts: Sequence[Part], here: Installation) -> Part | str:
-    """The front end for this torch, or why there is none."""
+    """The front end for this torch; if there is none, why, and what to do."""
     front_ends = [part for part in parts if part.kind == "front_end"]
-    reasons = []
+    problem = _no_front_end(front_ends, here)
     for part in front_ends:
         findings = load_findings(part.needs, here.torch, here.glibc, package=here.package)
-        blocking = [finding for finding in findings if finding.blocks]
-        if not blocking and (part.abi == "stable" or part.old_abi == here.torch.old_abi):
+        if any(finding.blocks for finding in findings):
+            continue
+        if part.abi == "stable" or part.old_abi == here.torch.old_abi:
             return part
-        if not blocking:
-            strings = "old" if part.old_abi else "new"
-            reasons.append(f"{part.name} is for a torch with libstdc++'s {strings} strings")
-    names = ", ".join(part.name for part in front_ends)
-    return "; ".join(reasons) or f"no front end for torch {here.torch.version} among {names}"
+        needed, found = ("old", "new") if part.old_abi else ("new", "old")
+        problem = (
+            f"front end {part.name}: expected a torch with libstdc++'s {needed} strings, found "
+            f"torch {here.torch.version} with the {found} ones; install another build of torch"
+        )
+    return problem
+
+
+def _no_front_end(front_ends: Sequence[Part], here: Installation) -> str:
+    """One line: the torch releases that there are front ends for, the one found, and the fix."""
+    releases = sorted((part.torch_release or "" for part in front_ends), key=version_numbers)
+    found = f"found torch {here.torch.version}"
+    if not releases:
+        return f"front end: expected one, found none in {here.package}; reinstall it"
+    if version_numbers(here.torch.version) < version_numbers(releases[0]):
+        oldest = releases[0]
+        return (
+            f"front end: expected torch {oldest} or later, {found}; `pip install 'torch>={oldest}'`"
+        )
+    minors = {part.torch_release for part in front_ends if part.abi == "aten"}
+    floors = [f"{part.torch_release} or later" for part in front_ends if part.abi == "stable"]
+    names = join_names([*(release for release in releases if release in minors), *floors])
+    return f"front end: expected torch {names}, {found}; install one of these"
 
 
 def choose_kernels(parts: Sequence[Part], here: Installation, gpu: Gpu) -> KernelChoice:
@@ -104,7 +139,6 @@ def choose_kernels(parts: Sequence[Part], here: Installation, gpu: Gpu) -> Kerne
             part.needs, here.torch, here.glibc, here.driver, (gpu,), package=here.package
         )
         blocking = [finding for finding in findings if finding.blocks]
-        # Without a driver that names it, a GPU of another backend is no GPU of this library.
         if blocking:
             refused[part.name] = "; ".join(
                 f"expected {finding.expected}, found {finding.found}" for finding in blocking
@@ -119,7 +153,4 @@ def choose_kernels(parts: Sequence[Part], here: Installation, gpu: Gpu) -> Kerne
         native = any(machine_code_runs_on(arch, gpu.arch) for arch in part.archs)
         return native, release[:1] == major, release
 
-    ranked = sorted(fitting, key=rank, reverse=True)
-    for part in ranked[1:]:
-        refused[part.name] = f"{ranked[0].name} fits better"
-    return KernelChoice(gpu, tuple(ranked), refused)
+    return KernelChoice(gpu, tuple(sorted(fitting, key=rank, reverse=True)), refused)

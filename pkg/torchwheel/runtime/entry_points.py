@@ -1,44 +1,34 @@
 """Imports the extension module of entry points over DLPack that a universal wheel may have."""
 
-import ctypes
+import dataclasses
 import importlib.machinery
 import importlib.util
 import sysconfig
-from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
 from torchwheel.builder.extension import LIBRARIES, Extension
 from torchwheel.claims import Part
 from torchwheel.errors import TorchwheelError
-from torchwheel.runtime.parts import give_kernels, verified_file
+from torchwheel.runtime.parts import verify_part
 from torchwheel.runtime.prebuilt import installed_claims
 
 _EXCHANGE_API = "__dlpack_c_exchange_api__"
 
 
+@dataclasses.dataclass(frozen=True)
 class EntryPoints:
-    """The module, which is one more front end: the loader gives it the kernels of each GPU."""
+    """The module, which is one more front end.
 
-    def __init__(self, part: Part, package: Path) -> None:
-        """Verify the file and import it.
+    Attributes:
+        module: the module; its `entry_point` makes a function.
+        file: its file.
+        interface: the digest of the headers that it shares with kernel libraries.
+    """
 
-        Raises:
-            Exception: it is not the file that was installed, or does not load.
-        """
-        file = verified_file(part, package)
-        name = f"{package.name}.{LIBRARIES}.{part.kind}.{part.name}"
-        loader = importlib.machinery.ExtensionFileLoader(name, str(file))
-        spec = importlib.util.spec_from_file_location(name, file, loader=loader)
-        if spec is None:
-            raise TorchwheelError(f"{part.file}: no extension module of this Python")
-        self.module: ModuleType = importlib.util.module_from_spec(spec)
-        loader.exec_module(self.module)
-        self._library = ctypes.CDLL(str(file))
-
-    def use(self, kernels: Mapping[int, ctypes.CDLL]) -> None:
-        """Take the kernel library of each GPU; one that does not fit leaves the Python way."""
-        give_kernels(self._library, kernels)
+    module: ModuleType
+    file: Path
+    interface: str
 
 
 def import_entry_points(extension: Extension, package: Path) -> EntryPoints | None:
@@ -46,6 +36,9 @@ def import_entry_points(extension: Extension, package: Path) -> EntryPoints | No
 
     A free-threaded CPython loads no module of the limited API, and torch has the exchange API since
     2.10.
+
+    Raises:
+        Exception: it is not the file that was installed, or does not load.
     """
     import torch  # noqa: PLC0415 - the doctor reads this package where there is no torch
 
@@ -53,4 +46,16 @@ def import_entry_points(extension: Extension, package: Path) -> EntryPoints | No
         return None
     claims = installed_claims(extension.package)
     parts = [part for part in claims.parts if part.kind == "entry_points"] if claims else []
-    return EntryPoints(parts[0], package) if parts else None
+    return _imported(parts[0], package) if parts else None
+
+
+def _imported(part: Part, package: Path) -> EntryPoints:
+    file, interface = verify_part(part, package)
+    name = f"{package.name}.{LIBRARIES}.{part.kind}.{part.name}"
+    loader = importlib.machinery.ExtensionFileLoader(name, str(file))
+    spec = importlib.util.spec_from_file_location(name, file, loader=loader)
+    if spec is None:
+        raise TorchwheelError(f"{part.file}: no extension module of this Python")
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return EntryPoints(module, file, interface)

@@ -54,49 +54,79 @@ class FirstCall:
 
 
 class Router:
-    """Runs the operators in plain PyTorch on GPUs without kernels, beside GPUs that have some.
+    """Decides what an operator family runs on, on each GPU that has no prebuilt kernels of it.
 
     It stands at the BackendSelect key, which every call passes above the backend's key and below
-    autograd. It is registered only where a visible GPU has no kernels.
+    autograd. The first call on such a GPU has kernels built; without them, calls on that GPU run
+    in plain PyTorch, beside GPUs that have kernels. When every GPU has kernels, it steps aside.
     """
 
     def __init__(
         self,
         namespace: str,
         ops: Sequence[str],
-        unserved: Mapping[int, str],
-        report: Callable[[str], None],
+        key: str,
+        kinds: Mapping[int, object],
+        decide: Callable[[int], bool],
     ) -> None:
-        """Register the operators' kernels for that key.
+        """Register the family's kernels for the BackendSelect key.
 
         Args:
             namespace: the operators' namespace.
-            ops: their qualified names, e.g. "fusedops::bias_gelu".
-            unserved: the index of each GPU without kernels, and why it has none.
-            report: is called with that reason at each call on such a GPU; it may raise.
+            ops: their names.
+            key: the dispatch key of the native kernels.
+            kinds: the index of each GPU without kernels, and its kind. Equal kinds share kernels.
+            decide: is called once for each kind, at the first call on one of its GPUs, with the
+                GPU's index. It returns whether GPUs of that kind have kernels now. If it raises,
+                the call raises, and the next one calls it again.
         """
         import torch  # noqa: PLC0415 - see prebuilt.load_library
         from torch.library import Library  # noqa: PLC0415
 
-        self._unserved = unserved
-        self._report = report
-        self._plain = torch._C.DispatchKey.CompositeExplicitAutograd
-        self._below = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
+        keys = torch._C.DispatchKey
+        self._native, self._meta = getattr(keys, key), keys.Meta
+        self._plain_key = keys.CompositeExplicitAutograd
+        self._below = torch._C._dispatch_keyset_full_after(keys.BackendSelect)
+        self._kinds = dict(kinds)
+        self._plain: set[object] = set()
+        self._decide = decide
+        self._lock = threading.RLock()
         self._library = Library(namespace, "IMPL")
         for op in ops:
-            name = op.partition("::")[2]
-            overload = getattr(getattr(torch.ops, namespace), name).default
-            self._library.impl(name, self._kernel(overload), "BackendSelect", with_keyset=True)
+            overload = getattr(getattr(torch.ops, namespace), op).default
+            self._library.impl(op, self._kernel(overload), "BackendSelect", with_keyset=True)
+
+    def settle(self) -> None:
+        """Decide for every GPU, without a call."""
+        for gpu in list(self._kinds):
+            self._has_kernels(gpu)
+
+    def _has_kernels(self, gpu: int) -> bool:
+        kind = self._kinds.get(gpu)
+        if kind is None or kind in self._plain:
+            return kind is None
+        with self._lock:  # other threads wait for a build
+            kind = self._kinds.get(gpu)
+            if kind is None or kind in self._plain:
+                return kind is None
+            if not self._decide(gpu):
+                self._plain.add(kind)
+                return False
+            self._kinds = {index: other for index, other in self._kinds.items() if other != kind}
+            if not self._kinds:
+                self._library._destroy()
+            return True
 
     def _kernel(self, overload: Any) -> Callable[..., Any]:  # noqa: ANN401 - an OpOverload
         import torch  # noqa: PLC0415
 
         def kernel(keys: Any, *arguments: object, **keywords: object) -> Any:  # noqa: ANN401
-            tensors = (one for one in arguments if isinstance(one, torch.Tensor))
-            reason = self._unserved.get(next((t.get_device() for t in tensors), -1))
-            if reason is None:
-                return overload.redispatch(keys & self._below, *arguments, **keywords)
-            self._report(reason)
-            return overload._op_dk(self._plain, *arguments, **keywords)
+            # Tensors without data, of torch.compile for instance, reach no kernel.
+            if keys.has(self._native) and not keys.has(self._meta):
+                values = (*arguments, *keywords.values())
+                tensors = (value for value in values if isinstance(value, torch.Tensor))
+                if not self._has_kernels(next((tensor.get_device() for tensor in tensors), -1)):
+                    return overload._op_dk(self._plain_key, *arguments, **keywords)
+            return overload.redispatch(keys & self._below, *arguments, **keywords)
 
         return kernel

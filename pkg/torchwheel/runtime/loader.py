@@ -16,10 +16,9 @@ from torchwheel.runtime.prebuilt import has_parts, load_problem
 from torchwheel.runtime.status import ExtensionStatus, LoadStep, OperatorStatus, Refusal, Way
 
 if TYPE_CHECKING:  # an import chooses no library
-    import ctypes
-
     from torchwheel.runtime.entry_points import EntryPoints
-    from torchwheel.runtime.parts import PartsPlan
+    from torchwheel.runtime.parts import ChosenParts, FrontEnd
+    from torchwheel.runtime.unserved import UnservedGpus
 
 MODE_VARIABLE = "TORCHWHEEL_MODE"
 
@@ -130,10 +129,11 @@ class LoadedExtension:
         self.module: ModuleType | None = None
         self._waiting: list[FirstCall] = []
         self._prebuilt: FirstCall | None = None
-        self._has_warned = False
-        self._router: Router | None = None
-        self.parts: PartsPlan | None = None
-        self._kernels: Mapping[int, ctypes.CDLL] = {}
+        self._warned: set[str] = set()
+        self._routers: list[Router] = []
+        self._unserved: UnservedGpus | None = None
+        self.parts: ChosenParts | None = None
+        self._front_end: FrontEnd | None = None
         self._entry_points: EntryPoints | None = None
         self.operators = {
             operator.name: OperatorStatus(
@@ -159,21 +159,32 @@ class LoadedExtension:
             try:
                 self._entry_points = import_entry_points(self.extension, self.package)
             except Exception as error:  # any failure: the entry points in Python are left
-                text = f"{self.extension.package}: entry points in Python: {error}"
-                warnings.warn(text, RuntimeWarning, stacklevel=2)
-            if self._entry_points is not None:
-                self._entry_points.use(self._kernels)
+                self._warn_once(
+                    f"{self.extension.package}: entry points by type in Python: "
+                    f"{prebuilt.reason_of(error)}",
+                    "entry points",
+                )
+            self._join()
         return self._entry_points.module if self._entry_points else None
+
+    def _join(self) -> None:
+        """Give the entry points the kernels of the front end, when both are loaded."""
+        front_end, entry_points, parts = self._front_end, self._entry_points, self.parts
+        if front_end and entry_points and parts and parts.interface == entry_points.interface:
+            front_end.join(entry_points.file)
 
     def build(self) -> None:
         """Build every operator that waits for its first call."""
         while self._waiting:  # one that settles may have others wait
             self._waiting.pop().settle()
+        for router in self._routers:
+            router.settle()
 
     def status(self) -> ExtensionStatus:
         """What each operator runs on now."""
         operators = tuple(self.operators.values())
-        choices = self.parts.lines if self.parts else ()
+        uses = self._unserved.uses if self._unserved else {}
+        choices = self.parts.lines(uses) if self.parts else ()
         return ExtensionStatus(self.extension.package, self.mode, operators, self.module, choices)
 
     def start(self, check: Callable[[bool], str | None]) -> None:
@@ -211,48 +222,74 @@ class LoadedExtension:
 
     def _choose_parts(self, *, ask_driver: bool) -> Callable[[], None]:
         """Choose the parts; returns the function that loads them."""
-        from torchwheel.runtime.parts import plan_parts  # noqa: PLC0415 - not for an import
+        from torchwheel.runtime.parts import choose_parts  # noqa: PLC0415 - not for an import
 
         try:
-            plan = plan_parts(self.extension, self.package, ask_driver=ask_driver)
+            parts = choose_parts(self.extension, self.package, ask_driver=ask_driver)
         except Exception as error:  # any failure: there are other ways
             refusal = Refusal("prebuilt", prebuilt.reason_of(error))
             return lambda: self._do_without(self.operators, (refusal,))
-        return lambda: self._load_parts(plan)
+        return lambda: self._load_parts(parts)
 
-    def _load_parts(self, plan: "PartsPlan") -> None:
-        from torchwheel.runtime.parts import load_parts  # noqa: PLC0415 - not for an import
+    def _load_parts(self, parts: "ChosenParts") -> None:
+        """Load the front end. Families wait for a build on GPUs without prebuilt kernels."""
+        from torchwheel.runtime.parts import load_front_end  # noqa: PLC0415 - not for an import
+        from torchwheel.runtime.unserved import UnservedGpus  # noqa: PLC0415
 
-        try:
-            unserved, self._kernels = load_parts(plan)
-        except Exception as error:  # any failure: there are other ways
-            refusal = Refusal("prebuilt", f"{plan.front_end.name}: {prebuilt.reason_of(error)}")
-            self._do_without(self.operators, (refusal,))
+        self.parts = parts
+        if parts.choices and not parts.kernels and not may_build(self.mode):
+            # Without a front end, the dispatcher finds the reference by itself.
+            why = "; ".join(choice.reason(parts.faults) for choice in parts.choices)
+            self._do_without(self.operators, (Refusal("prebuilt", why),))
             return
-        library = next(iter(plan.kernels.values()), plan.front_end)
-        self._set_status(self.operators, way="prebuilt", library=library, refusals=())
-        self.parts = plan
-        if self._entry_points is not None:
-            self._entry_points.use(self._kernels)
+        try:
+            front_end, self.parts = load_front_end(parts)
+            self._front_end = front_end
+        except Exception as error:  # any failure: there are other ways
+            self.parts = None
+            self._do_without(self.operators, (Refusal("prebuilt", prebuilt.reason_of(error)),))
+            return
+        self._join()
         missing = [name for name in self.operators if not self._has_kernels(name)]
         if missing:
-            text = f"{plan.front_end.name} has no kernel of it"
+            text = f"{parts.file.name} has no kernel of it"
             self._do_without(missing, (Refusal("prebuilt", text, fault=False),))
-        if unserved:
-            self._router = Router(
-                self.extension.namespace,
-                [op for one in self.operators.values() for op in one.ops],
-                unserved,
-                self._warn_unserved,
-            )
+        families = [status for name, status in self.operators.items() if name not in missing]
+        self._unserved = UnservedGpus(
+            self.extension, self.package, self.parts, front_end, families, may_build(self.mode)
+        )
+        for family in families:
+            self._route(family.operator, self.parts, self._unserved)
 
-    def _warn_unserved(self, reason: str) -> None:
-        text = f"{self.extension.package}: plain PyTorch on a GPU without kernels: {reason}"
+    def _route(self, name: str, parts: "ChosenParts", unserved: "UnservedGpus") -> None:
+        """Set the status of a family, and have it decided on GPUs without prebuilt kernels."""
+        waiting = unserved.of_family(name)
+        served = [library.file for gpu, library in parts.kernels.items() if gpu not in waiting]
+        if served or not waiting:
+            library = next(iter(served), parts.file)
+            self._set_status([name], way="prebuilt", library=library, refusals=())
+        else:
+            self.operators[name] = next(iter(waiting.values()))
+        if waiting:
+            kinds = {gpu: parts.gpu(gpu).arch for gpu in waiting}
+            decide = functools.partial(self._decide, unserved, name)
+            ops = self._op_names([name])
+            extension = self.extension
+            router = Router(extension.namespace, ops, extension.dispatch, kinds, decide)
+            self._routers.append(router)
+
+    def _decide(self, unserved: "UnservedGpus", name: str, gpu: int) -> bool:
+        """Have a family's kernels built for a GPU; False if it runs on plain PyTorch there."""
+        status = unserved.settle(name, gpu)
+        if self.operators[name].library is None:
+            self.operators[name] = status
+        if status.library is not None:
+            self._warn_built(status)
+            return True
         if self.mode == "error":
-            raise RuntimeError(text)
-        if not self._has_warned:
-            self._has_warned = True
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            raise RuntimeError(self._warning_text([status]))
+        self._warn_once(self._warning_text([status]), str(status.refusals))
+        return False
 
     def _choose(self, libraries: Sequence[Path], check: prebuilt.LoadCheck) -> Callable[[], None]:
         """Choose the library; returns the function that loads what was chosen."""
@@ -308,11 +345,15 @@ class LoadedExtension:
 
     def _wait(self, names: Iterable[str], obtain: Callable[[], Callable[[], None]]) -> FirstCall:
         """Call `obtain` at the first call of one of these operators, then what it returns."""
-        ops = [op.partition("::")[2] for name in names for op in self.operators[name].ops]
         extension = self.extension
+        ops = self._op_names(names)
         waiting = FirstCall(extension.namespace, ops, extension.dispatch, obtain)
         self._waiting.append(waiting)
         return waiting
+
+    def _op_names(self, names: Iterable[str]) -> list[str]:
+        """The operators of these families, without their namespace."""
+        return [op.partition("::")[2] for name in names for op in self.operators[name].ops]
 
     def _obtain(self, name: str) -> Callable[[], None]:
         """Obtain the library of an operator; returns the function that loads it."""
@@ -333,11 +374,7 @@ class LoadedExtension:
         else:
             status = dataclasses.replace(self.operators[name], way=step, library=library)
             self.operators[name] = status
-            faults = [str(refusal) for refusal in status.refusals if refusal.fault]
-            if faults and not self._has_warned:
-                self._has_warned = True
-                text = f"{self.extension.package}: built here, because {'; '.join(faults)}"
-                warnings.warn(text, RuntimeWarning, stacklevel=2)
+            self._warn_built(status)
 
     def _fall_back(self, name: str, refusal: Refusal) -> None:
         status = self.operators[name]
@@ -346,6 +383,17 @@ class LoadedExtension:
         if self.mode == "error":
             raise RuntimeError(self._warning_text([failed]))
         self._warn([failed])
+
+    def _warn_built(self, status: OperatorStatus) -> None:
+        """Say why a library was built here; once, if it is for every family the same."""
+        faults = "; ".join(str(refusal) for refusal in status.refusals if refusal.fault)
+        if faults:
+            self._warn_once(f"{self.extension.package}: built here, because {faults}", faults)
+
+    def _warn_once(self, text: str, why: str) -> None:
+        if why not in self._warned:
+            self._warned.add(why)
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def _warn(self, operators: Collection[OperatorStatus]) -> None:
         warnings.warn(self._warning_text(operators), RuntimeWarning, stacklevel=2)

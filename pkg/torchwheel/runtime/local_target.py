@@ -6,7 +6,7 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
-from torchwheel.arch.devices import VisibleGpus
+from torchwheel.arch.devices import Gpu, VisibleGpus
 from torchwheel.arch.lists import VISIBLE, choose_archs
 from torchwheel.arch.model import BRANDS, Arch
 from torchwheel.arch.toolkit_releases import ToolkitRelease
@@ -89,10 +89,12 @@ def find_local_target(
     source: Path,
     environ: Mapping[str, str],
     progress: Progress,
+    kernels_for: Gpu | None = None,
 ) -> LocalTarget:
     """The target for an operator on the GPUs of this machine, or on those that `environ` names.
 
-    Without a name, the target is the whole extension.
+    Without a name, the target is the whole extension. With a GPU in `kernels_for`, it is the
+    operator's kernel library for that GPU.
 
     Raises:
         TorchwheelError: a rule of torchwheel.validate does not hold, or there is no compiler. The
@@ -101,9 +103,12 @@ def find_local_target(
     torch = find_torch()
     if isinstance(torch, Absent):
         raise TorchwheelError(torch.reason)
-    abi, backend = _flavour_to_build(extension, name, torch), torch.backend or "cuda"
+    abi = "stable" if kernels_for else _flavour_to_build(extension, name, torch)
+    backend = torch.backend or "cuda"
     needs = LibraryNeeds(abi, backend=backend)
     machine = find_machine_for_build(torch, backend, environ)
+    if kernels_for:
+        machine = dataclasses.replace(machine, gpus=(kernels_for,), gpus_problem=None)
     toolkit = preferred_toolkit(needs, torch, machine.toolkits)
     if toolkit is None or toolkit.problem:
         toolkit = download_toolkit(torch, environ, progress) or toolkit
@@ -124,7 +129,7 @@ def find_local_target(
     for left_out in archs.left_out:
         progress.say(f"{archs.source}: {left_out}")
     needs = dataclasses.replace(needs, archs=archs.archs)
-    runs_here = archs.source == VISIBLE
+    runs_here = archs.source == VISIBLE or kernels_for is not None
     findings = build_findings(
         needs, machine, toolkit, package=extension.package, runs_here=runs_here
     )
@@ -146,6 +151,7 @@ def find_local_target(
             python=looked_up.running_python(torch.folder / "include")
             if extension.ordinary
             else None,
+            part="kernels" if kernels_for else None,
         ),
         compilers=_compiler_versions(toolkit, machine.host),
         torch=torch.version,

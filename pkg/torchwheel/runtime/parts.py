@@ -4,17 +4,19 @@ import ctypes
 import dataclasses
 import hashlib
 import os
+import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from torchwheel.arch.devices import visible_gpus
-from torchwheel.builder.extension import Extension
+from torchwheel.arch.devices import Gpu, visible_gpus
+from torchwheel.arch.model import Backend
+from torchwheel.builder.extension import Extension, Operator
 from torchwheel.claims import Claims, Part
 from torchwheel.errors import TorchwheelError
 from torchwheel.machine import probe
 from torchwheel.machine.discovery import find_driver
-from torchwheel.machine.facts import Absent, split_absent
+from torchwheel.machine.facts import Absent, Torch, split_absent
 from torchwheel.machine.torch import find_torch
 from torchwheel.runtime.choice import (
     LIBRARY_VARIABLE,
@@ -22,54 +24,105 @@ from torchwheel.runtime.choice import (
     KernelChoice,
     choose_front_end,
     choose_kernels,
+    has_code,
+    together,
 )
-from torchwheel.runtime.prebuilt import installed_claims, load_library
+from torchwheel.runtime.prebuilt import (
+    gpus_of_torch,
+    installed_claims,
+    load_library,
+    reason_of,
+)
+from torchwheel.runtime.status import WAY_TEXTS
+from torchwheel.text import join_names
+from torchwheel.validate.gpu_rules import describe_gpu
 
 
 @dataclasses.dataclass(frozen=True)
-class PartsPlan:
-    """The libraries that were chosen and verified, before any of them is loaded.
+class KernelLibrary:
+    """An open kernel library.
 
     Attributes:
-        front_end: the front end's file.
-        kernels: the kernel library's file for each GPU that has one.
-        choices: what was considered for each visible GPU.
-        refused: libraries that were refused after the choice, each in one line.
+        file: its file.
+        handle: that of dlopen; it stays open.
+        part: its claims; None for one that was built here.
     """
 
-    front_end: Path
-    kernels: Mapping[int, Path]
-    choices: tuple[KernelChoice, ...] = ()
-    refused: tuple[str, ...] = ()
+    file: Path
+    handle: int
+    part: Part | None = None
 
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """What was chosen, and why: a line for the front end, and one for each GPU."""
-        files = {gpu: file.name for gpu, file in self.kernels.items()}
+
+@dataclasses.dataclass(frozen=True)
+class ChosenParts:
+    """The libraries for this machine. All are verified, and the kernel libraries are open.
+
+    Attributes:
+        front_end: the front end's claims.
+        file: its file.
+        interface: the digest of the headers that it shares with kernel libraries.
+        torch: the torch that it is for.
+        unused: names of the other front ends.
+        choices: what was considered for each visible GPU.
+        kernels: the library of each GPU that has one.
+        faults: by name, why a library that fits could not be used.
+    """
+
+    front_end: Part
+    file: Path
+    interface: str
+    torch: Torch
+    unused: tuple[str, ...] = ()
+    choices: tuple[KernelChoice, ...] = ()
+    kernels: Mapping[int, KernelLibrary] = dataclasses.field(default_factory=dict)
+    faults: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def lines(self, uses: Mapping[int, str]) -> tuple[str, ...]:
+        """What was chosen, and why: a line for the front end, and one for each GPU.
+
+        Args:
+            uses: what GPUs run on beside prebuilt kernels.
+        """
+        unused = f"; {join_names(self.unused)}: for another torch" if self.unused else ""
         return (
-            f"front end: {self.front_end.name}",
-            *(choice.text(files.get(choice.gpu.index)) for choice in self.choices),
-            *self.refused,
+            f"front end: {self.front_end.name}{unused}",
+            *(self._line(choice, uses.get(choice.gpu.index)) for choice in self.choices),
         )
 
-    @property
-    def unserved(self) -> Mapping[int, str]:
-        """The GPUs without kernels, and why."""
-        return {
-            choice.gpu.index: "; ".join((*self.refused, choice.reason))
-            for choice in self.choices
-            if choice.gpu.index not in self.kernels
-        }
+    def _line(self, choice: KernelChoice, use: str | None) -> str:
+        library = self.kernels.get(choice.gpu.index)
+        name = library.part.name if library and library.part else None
+        runs_on = "; ".join(filter(None, (name, use))) or WAY_TEXTS["fallback"]
+        others = together(choice.others(name, self.faults))
+        return f"{describe_gpu(choice.gpu)}: {'; '.join(filter(None, (runs_on, others)))}"
+
+    def gpu(self, index: int) -> Gpu:
+        """A visible GPU."""
+        return next(choice.gpu for choice in self.choices if choice.gpu.index == index)
+
+    def unserved(self, operator: Operator) -> Mapping[int, str]:
+        """The GPUs without prebuilt kernels of an operator family, and why."""
+        reasons = {}
+        for choice in self.choices:
+            library = self.kernels.get(choice.gpu.index)
+            if library is None:
+                reasons[choice.gpu.index] = choice.reason(self.faults)
+            elif library.part and not has_code(library.part, operator, choice.gpu):
+                gpu = describe_gpu(choice.gpu)
+                reasons[choice.gpu.index] = (
+                    f"{library.part.name} has no code of {operator.name} for {gpu}"
+                )
+        return reasons
 
 
-def plan_parts(
+def choose_parts(
     extension: Extension,
     package: Path,
     *,
     ask_driver: bool,
     environ: Mapping[str, str] = os.environ,
-) -> PartsPlan:
-    """Choose the libraries for this machine, and verify the bytes of each that is chosen.
+) -> ChosenParts:
+    """Choose the libraries for this machine, verify them, and open the kernel libraries.
 
     Args:
         extension: the extension.
@@ -78,7 +131,7 @@ def plan_parts(
         environ: may name the kernel library to use.
 
     Raises:
-        TorchwheelError: no front end serves this torch, or no kernel library any visible GPU.
+        TorchwheelError: no intact front end serves this torch.
     """
     claims = installed_claims(extension.package)
     if claims is None or not claims.parts:
@@ -94,122 +147,214 @@ def plan_parts(
         split_absent(find_driver(backend))[0] if ask_driver and backend else None,
         _forced(claims, environ),
     )
-    chosen = choose_front_end(claims.parts, here)
-    if isinstance(chosen, str):
-        raise TorchwheelError(chosen)
-    front_end = verified_file(chosen, package)
+    front_end = choose_front_end(claims.parts, here)
+    if isinstance(front_end, str):
+        raise TorchwheelError(front_end)
+    names = tuple(part.name for part in claims.parts if part.kind == "front_end")
+    file, interface = verify_part(front_end, package)
+    chosen = ChosenParts(
+        *(front_end, file, interface, torch),
+        unused=tuple(name for name in names if name != front_end.name),
+    )
     if not ask_driver or backend is None:
-        return PartsPlan(front_end, {})
-    gpus = visible_gpus(backend).gpus
-    choices = tuple(choose_kernels(claims.parts, here, gpu) for gpu in gpus)
-    kernels, refused = _verify_kernels(choices, package)
-    plan = PartsPlan(front_end, kernels, choices, refused)
-    if choices and not kernels:
-        raise TorchwheelError("; ".join(dict.fromkeys(plan.unserved.values())))
-    return plan
+        return chosen
+    choices = tuple(choose_kernels(claims.parts, here, gpu) for gpu in _gpus(backend))
+    kernels, faults = _open_kernels(choices, package, interface)
+    return dataclasses.replace(chosen, choices=choices, kernels=kernels, faults=faults)
 
 
 def _forced(claims: Claims, environ: Mapping[str, str]) -> str | None:
+    """The kernel library that the environment names; an unknown name is a warning."""
     name = environ.get(LIBRARY_VARIABLE)
     names = [part.name for part in claims.parts if part.kind == "kernels"]
     if not name or name in names:
         return name or None
     warnings.warn(
-        f"{LIBRARY_VARIABLE}={name}: one of {', '.join(names)} expected; the best one is taken",
+        f"{LIBRARY_VARIABLE}: expected one of {join_names(names)}, found {name}; "
+        "the best library for each GPU is used",
         RuntimeWarning,
         stacklevel=2,
     )
     return None
 
 
-def _verify_kernels(
-    choices: Sequence[KernelChoice], package: Path
-) -> tuple[Mapping[int, Path], tuple[str, ...]]:
-    """The first intact library for each GPU, and a line for each that is not intact."""
-    files: dict[str, Path | None] = {}
-    refused: list[str] = []
-    kernels: dict[int, Path] = {}
+def _gpus(backend: Backend) -> Sequence[Gpu]:
+    """The visible GPUs, by the driver's management library; by torch where that is not there."""
+    return visible_gpus(backend).gpus or gpus_of_torch(backend)
+
+
+def _open_kernels(
+    choices: Sequence[KernelChoice], package: Path, interface: str
+) -> tuple[Mapping[int, KernelLibrary], Mapping[str, str]]:
+    """The first library of each GPU that can be used, and why others cannot."""
+    opened: dict[str, KernelLibrary] = {}
+    faults: dict[str, str] = {}
+    kernels: dict[int, KernelLibrary] = {}
     for choice in choices:
         for part in choice.parts:
-            if part.name not in files:
+            if part.name not in opened and part.name not in faults:
                 try:
-                    files[part.name] = verified_file(part, package)
+                    file, _ = verify_part(part, package, interface)
+                    opened[part.name] = _open(file, part)
                 except TorchwheelError as error:
-                    files[part.name] = None
-                    refused.append(str(error))
-            if file := files[part.name]:
-                kernels[choice.gpu.index] = file
+                    faults[part.name] = str(error)
+            if part.name in opened:
+                kernels[choice.gpu.index] = opened[part.name]
                 break
-    return kernels, tuple(refused)
+    return kernels, faults
 
 
-def verified_file(part: Part, package: Path) -> Path:
-    """The file of a part, if it has the bytes that the wheel's claims name."""
-    file = package.parent / part.file
-    try:
-        digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    except OSError as error:
-        raise TorchwheelError(f"{part.file}: cannot be read: {error.strerror}") from error
-    if digest != part.sha256:
-        raise TorchwheelError(f"{part.file}: is not the file that was installed; reinstall it")
-    return file
-
-
-_USE = "torchwheel_use_kernels"
-_INTERFACE = "torchwheel_interface"
-
-
-def load_parts(plan: PartsPlan) -> tuple[Mapping[int, str], Mapping[int, ctypes.CDLL]]:
-    """Load the front end and give it the kernels of each GPU.
-
-    Returns:
-        The GPUs that got none, and why; the kernel libraries of the others.
+def open_built(file: Path, interface: str) -> KernelLibrary:
+    """Open a kernel library that was built here, for a front end of that interface.
 
     Raises:
-        Exception: the front end does not load; torch's message says what it lacks.
+        TorchwheelError: it is for another front end, or the loader refuses it.
     """
-    load_library(plan.front_end)
-    front_end = ctypes.CDLL(str(plan.front_end))
-    unserved = dict(plan.unserved)
-    opened: dict[Path, ctypes.CDLL | str] = {}
-    kernels: dict[int, ctypes.CDLL] = {}
-    for gpu, file in plan.kernels.items():
-        if file not in opened:
-            opened[file] = _open(file, _interface(front_end))
-        library = opened[file]
-        if isinstance(library, str):
-            unserved[gpu] = library
-        else:
-            kernels[gpu] = library
-    for gpu in give_kernels(front_end, kernels):
-        unserved[gpu] = f"{plan.front_end.name} takes no kernels for GPU {gpu}"
-        del kernels[gpu]
-    return unserved, kernels
+    _require_interface(file.read_bytes(), file.name, interface)
+    return _open(file)
 
 
-def give_kernels(front_end: ctypes.CDLL, kernels: Mapping[int, ctypes.CDLL]) -> list[int]:
-    """Give a front end the kernel library of each GPU; returns the GPUs that it did not take."""
-    use = getattr(front_end, _USE)
-    use.argtypes, use.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_bool
-    interface = _interface(front_end)
-    return [
-        gpu
-        for gpu, library in kernels.items()
-        if _interface(library) != interface or not use(gpu, library._handle)
-    ]
-
-
-def _interface(library: ctypes.CDLL) -> bytes:
-    """The text with the digest of the headers that both sides were compiled with."""
-    return ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(library, _INTERFACE)))
-
-
-def _open(file: Path, interface: bytes) -> ctypes.CDLL | str:
-    """A kernel library, or why it cannot be used with a front end of that interface."""
+def _open(file: Path, part: Part | None = None) -> KernelLibrary:
     try:
-        library = ctypes.CDLL(str(file))
-        if _interface(library) == interface:
-            return library
-    except (OSError, ValueError) as error:
-        return f"{file.name}: {error}"
-    return f"{file.name}: was built for another front end"
+        return KernelLibrary(file, ctypes.CDLL(str(file))._handle, part)
+    except OSError as error:
+        raise TorchwheelError(f"{file.name}: cannot be opened: {reason_of(error)}") from error
+
+
+def verify_part(part: Part, package: Path, interface: str | None = None) -> tuple[Path, str]:
+    """The file of a part and its interface. Nothing of it runs.
+
+    Args:
+        part: its claims, with the hash of the file.
+        package: the folder of the package.
+        interface: that of the front end, for a kernel library.
+
+    Raises:
+        TorchwheelError: the file is not the one that was installed, or does not fit the front end.
+    """
+    file = package.parent / part.file
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise TorchwheelError(f"{part.file}: cannot be read: {error.strerror}") from error
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != part.sha256:
+        raise TorchwheelError(
+            f"{part.file}: expected the file that was installed (sha256 {part.sha256[:8]}…), found "
+            f"another ({digest[:8]}…); reinstall {package.name}"
+        )
+    if part.kind != "kernels" and _USE not in data:
+        raise TorchwheelError(
+            f"{part.file}: expected a front end that has torchwheel_use_kernels, found none; "
+            f"reinstall {package.name}"
+        )
+    return file, _require_interface(data, part.file, interface)
+
+
+_USE = b"torchwheel_use_kernels\0"
+_INTERFACE = re.compile(rb"torchwheel_interface=(\w+)\0")
+
+
+def _require_interface(data: bytes, name: str, expected: str | None) -> str:
+    """The digest in a library of the headers that both sides were compiled with.
+
+    Args:
+        data: the library's bytes.
+        name: its name, for the message.
+        expected: the front end's digest; None if any will do.
+    """
+    match = _INTERFACE.search(data)
+    found = match[1].decode() if match else "none"
+    if match is None or expected not in (None, found):
+        wanted = f"the front end's interface, {expected}" if expected else "an interface"
+        raise TorchwheelError(f"{name}: expected {wanted}, found {found}; use one version of both")
+    return found
+
+
+class FrontEnd:
+    """A front end that is loaded: torch has its operators."""
+
+    def __init__(self, file: Path) -> None:
+        """Take the function of the library, which torch has loaded."""
+        self._takers = [_taker(file)]
+        self._kernels: list[tuple[int, KernelLibrary]] = []
+
+    def use(self, gpu: int, library: KernelLibrary) -> bool:
+        """Add a kernel library for a GPU; returns whether it was added.
+
+        A kernel is taken from the first library of the GPU that has it.
+        """
+        self._kernels.append((gpu, library))
+        taken = [take(gpu, library.handle) for take in self._takers]
+        return all(taken)
+
+    def join(self, file: Path) -> None:
+        """Have another loaded front end, of entry points, use the same kernels, now and later."""
+        self._takers.append(take := _taker(file))
+        for gpu, library in self._kernels:
+            take(gpu, library.handle)
+
+
+def _taker(file: Path) -> Callable[[int, int], bool]:
+    """The function of a loaded front end that takes a kernel library for a GPU."""
+    take = ctypes.CDLL(str(file)).torchwheel_use_kernels
+    take.argtypes, take.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_bool
+    return take
+
+
+def load_front_end(parts: ChosenParts) -> tuple[FrontEnd, ChosenParts]:
+    """Load the front end, and give it the kernel library of each GPU.
+
+    Returns:
+        The front end, and the parts with the kernel libraries that it took.
+
+    Raises:
+        TorchwheelError: it does not load; the message names what torch lacks.
+    """
+    try:
+        load_library(parts.file)
+    except Exception as error:
+        lacks = missing_symbols(parts.file, parts.torch.folder)
+        why = _lack_text(parts, lacks) if lacks else reason_of(error)
+        raise TorchwheelError(f"front end {parts.front_end.name}: {why}") from error
+    front_end = FrontEnd(parts.file)
+    taken = {gpu: kernels for gpu, kernels in parts.kernels.items() if front_end.use(gpu, kernels)}
+    return front_end, dataclasses.replace(parts, kernels=taken)
+
+
+_MOST_NAMES = 3
+
+
+def _lack_text(parts: ChosenParts, lacks: Sequence[str]) -> str:
+    more = f" and {len(lacks) - _MOST_NAMES} more" if len(lacks) > _MOST_NAMES else ""
+    return (
+        f"expected {join_names(lacks[:_MOST_NAMES])}{more} in torch, found torch "
+        f"{parts.torch.version} without; install a release of the package for this torch"
+    )
+
+
+def missing_symbols(file: Path, torch: Path) -> Sequence[str]:
+    """The symbols that a library needs and torch does not have; () if they cannot be read.
+
+    Args:
+        file: the library.
+        torch: the folder of the torch package.
+    """
+    # For a message alone.
+    from elftools.common.exceptions import ELFError  # noqa: PLC0415
+    from elftools.elf.elffile import ELFFile  # noqa: PLC0415
+    from elftools.elf.sections import SymbolTableSection  # noqa: PLC0415
+
+    try:
+        of_torch = ctypes.CDLL(str(torch / "lib" / "libtorch.so"))
+        with file.open("rb") as opened:
+            table = ELFFile(opened).get_section_by_name(".dynsym")
+            symbols = table.iter_symbols() if isinstance(table, SymbolTableSection) else ()
+            needed = [
+                symbol.name
+                for symbol in symbols
+                if symbol["st_shndx"] == "SHN_UNDEF" and symbol["st_info"]["bind"] == "STB_GLOBAL"
+            ]
+    except (OSError, ELFError):
+        return ()
+    return sorted(name for name in needed if not hasattr(of_torch, name))

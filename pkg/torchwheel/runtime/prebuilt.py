@@ -6,10 +6,16 @@ from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from torchwheel import claims
 from torchwheel.builder.extension import LIBRARIES, Extension
+from torchwheel.errors import TorchwheelError
 from torchwheel.runtime.status import Refusal
+
+if TYPE_CHECKING:  # an import asks for no GPU
+    from torchwheel.arch.devices import Gpu
+    from torchwheel.arch.model import Backend
 
 
 def installed_claims(distribution: str) -> claims.Claims | None:
@@ -118,6 +124,24 @@ def _load_one(extension: Extension, library: Path, package: Path) -> ModuleType 
     return None
 
 
+def gpus_of_torch(backend: "Backend") -> "tuple[Gpu, ...]":
+    """The GPUs that torch uses; () if it has started none, because this must not start one."""
+    import torch  # noqa: PLC0415 - see load_library
+
+    from torchwheel.arch.devices import Gpu  # noqa: PLC0415 - not for an import
+    from torchwheel.arch.model import parse  # noqa: PLC0415
+
+    if not torch.cuda.is_initialized():
+        return ()
+    found = []
+    for index in range(torch.cuda.device_count()):
+        facts = torch.cuda.get_device_properties(index)
+        rocm = backend == "rocm"
+        arch = facts.gcnArchName.partition(":")[0] if rocm else f"{facts.major}.{facts.minor}"
+        found.append(Gpu(index, facts.name, parse(arch)))
+    return tuple(found)
+
+
 def load_library(library: Path) -> None:
     """Load a library, which registers its kernels with torch."""
     import torch  # noqa: PLC0415 - the doctor reads this package where there is no torch
@@ -126,9 +150,12 @@ def load_library(library: Path) -> None:
 
 
 def reason_of(error: BaseException) -> str:
-    """The first line of an error's first cause: torch raises its own error from the loader's."""
+    """The first line of an error's first cause: torch raises its own error from the loader's.
+
+    Torchwheel's own errors say all of it.
+    """
     root = error
-    while root.__cause__ is not None:
+    while root.__cause__ is not None and not isinstance(root, TorchwheelError):
         root = root.__cause__
     lines = str(root).splitlines()
     return lines[0] if lines else type(root).__name__

@@ -1,6 +1,7 @@
 """What the operators of an extension run on, as data."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Literal
@@ -8,6 +9,27 @@ from typing import Literal
 LoadStep = Literal["prebuilt", "jit cache", "jit build"]
 Way = Literal["prebuilt", "jit cache", "jit build", "fallback", "waiting"]
 """What an operator runs on; "waiting": it is built at its first call on a GPU."""
+WAY_TEXTS: Mapping[Way, str] = {
+    "prebuilt": "prebuilt",
+    "jit cache": "jit cache",
+    "jit build": "jit build",
+    "fallback": "plain PyTorch",
+    "waiting": "to be built at its first call on a GPU",
+}
+"""The ways in the words of a report."""
+
+
+def ways_text(ways: Mapping[str, Way]) -> str:
+    """What operator families run on, e.g. "jit build (bias_act); plain PyTorch (gemm)".
+
+    Without their names, if all run on the same.
+    """
+    names: dict[Way, list[str]] = {}
+    for name, way in ways.items():
+        names.setdefault(way, []).append(name)
+    if len(names) == 1:
+        return WAY_TEXTS[next(iter(names))]
+    return "; ".join(f"{WAY_TEXTS[way]} ({', '.join(alike)})" for way, alike in names.items())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -34,14 +34,14 @@ def check_code(
         if not any(runs_on(arch, gpu.arch) for arch in needs.archs):
             findings[gpu.arch] = Finding(
                 "archs",
-                f"code for {_describe_gpu(gpu)}",
+                f"code for {describe_gpu(gpu)}",
                 " ".join(map(str, needs.archs)),
                 fix.format(gpu.arch),
             )
         elif driver and driver.cuda and not torch_rules.compiles_ptx(driver.cuda, release):
             findings[gpu.arch] = Finding(
                 "ptx",
-                f"a driver for CUDA {release}, whose PTX {_describe_gpu(gpu)} depends on",
+                f"a driver for CUDA {release}, whose PTX {describe_gpu(gpu)} depends on",
                 describe_driver(driver),
                 f"update the driver, or {fix.format(gpu.arch)}",
             )
@@ -49,7 +49,8 @@ def check_code(
     return [dataclasses.replace(finding, blocks=no_code) for finding in findings.values()]
 
 
-def _describe_gpu(gpu: Gpu) -> str:
+def describe_gpu(gpu: Gpu) -> str:
+    """E.g. "GPU 0 (NVIDIA H200, 9.0)"."""
     return f"GPU {gpu.index} ({gpu.name}, {gpu.arch})"
 
 

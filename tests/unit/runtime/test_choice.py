@@ -9,12 +9,19 @@ from hypothesis import strategies as st
 from torchwheel.arch.devices import Gpu
 from torchwheel.arch.model import backend_of, parse
 from torchwheel.arch.runs import runs_on
+from torchwheel.builder.extension import ArchFilter, Operator
 from torchwheel.claims import Part
 from torchwheel.machine.facts import Driver, Torch
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
 from torchwheel.pipeline.inputs import claims_of
-from torchwheel.runtime.choice import Installation, choose_front_end, choose_kernels
+from torchwheel.runtime.choice import (
+    Installation,
+    choose_front_end,
+    choose_kernels,
+    has_code,
+    together,
+)
 
 (UNIVERSAL,) = select(load(Path("matrix.yaml")), ["universal"])
 PARTS = claims_of(UNIVERSAL).parts
@@ -79,9 +86,19 @@ def test_kernels(torch, gpu, driver, name):
 def test_each_library_that_is_not_chosen_has_a_reason():
     choice = choose_kernels(PARTS, here("2.11.0+cu130"), Gpu(0, "H100", parse("9.0")))
     assert [part.name for part in choice.parts] == ["cu130", "cu124"]
-    assert set(choice.refused) == {"cu124", "rocm6.4", "rocm7.2"}
-    assert choice.refused["cu124"] == "cu130 fits better"
-    assert "a torch built for ROCm" in choice.refused["rocm7.2"]
+    others = choice.others("cu130", {})
+    assert set(others) == {"cu124", "rocm6.4", "rocm7.2"}
+    assert others["cu124"] == "cu130 fits better"
+    assert "a torch built for ROCm" in others["rocm7.2"]
+    assert together(others).count("a torch built for ROCm") == 1
+
+
+def test_a_library_that_proved_unfit_has_its_own_reason():
+    choice = choose_kernels(PARTS, here("2.11.0+cu130"), Gpu(0, "H100", parse("9.0")))
+    assert choice.others("cu124", {"cu130": "is cut"})["cu130"] == "is cut"
+    faults = {"cu130": "is cut", "cu124": "is cut"}
+    start = "no kernel library serves GPU 0 (H100, 9.0): cu130, cu124: is cut; rocm6.4, rocm7.2: "
+    assert choice.reason(faults).startswith(start)
 
 
 def test_a_forced_library_is_the_only_candidate():
@@ -93,8 +110,8 @@ def test_a_forced_library_is_the_only_candidate():
     assert [part.name for part in choice.parts] == ["cu124"]
     none = choose_kernels(PARTS, here("2.11.0+cu130", forced="rocm7.2"), choice.gpu)
     assert not none.parts
-    assert none.reason.startswith("no kernel library serves GPU 3 (B200, 10.0): ")
-    assert "cu130: TORCHWHEEL_LIBRARY=rocm7.2" in none.reason
+    assert none.reason({}).startswith("no kernel library serves GPU 3 (B200, 10.0): ")
+    assert "cu124, cu130, rocm6.4: TORCHWHEEL_LIBRARY=rocm7.2" in none.reason({})
 
 
 @pytest.mark.parametrize(
@@ -115,17 +132,41 @@ def test_front_end(torch, old_abi, name):
     assert found.name == name
 
 
-def test_a_torch_without_a_front_end_is_named():
-    assert choose_front_end(PARTS, here("2.5.1")) == (
-        "no front end for torch 2.5.1 among stable, torch2.6, torch2.7, torch2.8, torch2.9, "
-        "torch2.10"
+@pytest.mark.parametrize("torch", ["2.5.1", "1.13.1+cu117"])
+def test_a_torch_before_every_front_end_is_named(torch):
+    assert choose_front_end(PARTS, here(torch)) == (
+        f"front end: expected torch 2.6 or later, found torch {torch}; `pip install 'torch>=2.6'`"
+    )
+
+
+def test_a_torch_between_front_ends_is_named():
+    parts = [part for part in PARTS if part.name not in ("torch2.8", "torch2.9")]
+    assert choose_front_end(parts, here("2.8.0+cu128")) == (
+        "front end: expected torch 2.6, 2.7, 2.10, 2.11 or later, found torch 2.8.0+cu128; "
+        "install one of these"
+    )
+
+
+def test_a_wheel_without_front_ends_is_damaged():
+    assert choose_front_end((), here("2.8.0+cu128")) == (
+        "front end: expected one, found none in fusedops; reinstall it"
     )
 
 
 def test_the_strings_of_an_aten_front_end_are_those_of_torch():
     assert choose_front_end(PARTS, here("2.6.0+cu124", old_abi=True)) == (
-        "torch2.6 is for a torch with libstdc++'s new strings"
+        "front end torch2.6: expected a torch with libstdc++'s new strings, found torch "
+        "2.6.0+cu124 with the old ones; install another build of torch"
     )
+
+
+def test_code_of_a_family_for_a_gpu():
+    (part,) = [part for part in PARTS if part.name == "cu130"]
+    newer = Operator("newer", (), archs=ArchFilter(cuda=(10, 0)))
+    gpus = {arch: Gpu(0, "a GPU", parse(arch)) for arch in ("9.0", "10.0")}
+    assert has_code(part, Operator("any", ()), gpus["9.0"])
+    assert not has_code(part, newer, gpus["9.0"])
+    assert has_code(part, newer, gpus["10.0"])
 
 
 GPUS = ("5.0", "6.1", "7.0", "7.5", "8.0", "8.6", "8.7", "8.9", "9.0", "10.0", "10.3", "12.1")
@@ -141,6 +182,6 @@ def test_what_is_chosen_runs_and_the_rest_is_explained(torch, gpu, driver):
         assert part.backend == installed.torch.backend
         if backend_of(choice.gpu.arch) == part.backend:
             assert any(runs_on(arch, choice.gpu.arch) for arch in part.archs)
-    explained = {part.name for part in choice.parts[:1]} | choice.refused.keys()
-    assert explained == {part.name for part in kernels}
-    assert "\n" not in choice.reason
+    best = choice.parts[0].name if choice.parts else None
+    assert {*filter(None, [best]), *choice.others(best, {})} == {part.name for part in kernels}
+    assert "\n" not in choice.reason({})

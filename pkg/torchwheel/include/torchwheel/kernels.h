@@ -13,7 +13,7 @@
 //
 // In a front end (torchwheel's builder defines TORCHWHEEL_FRONT_END) the function is looked up by
 // its name in the libraries that torchwheel.runtime has chosen for the GPU, once for each GPU. A
-// std::runtime_error says that none of them has it.
+// torchwheel::NoKernel, a std::runtime_error, says that none of them has it.
 #pragma once
 
 #define TORCHWHEEL_EXPORT(name)                                                            \
@@ -52,6 +52,13 @@ constexpr auto* kernel(int, const char*) {
 
 namespace torchwheel {
 
+// The libraries of a GPU do not have a kernel, or it has none.
+class NoKernel : public std::runtime_error {
+ public:
+  // From a std::string: libstdc++ has the constructor for a const char* since GCC 5.
+  explicit NoKernel(const std::string& what) : std::runtime_error(what) {}
+};
+
 class KernelLibraries {
  public:
   // `library` is a handle of dlopen that stays open. Returns whether it was added.
@@ -75,10 +82,9 @@ class KernelLibraries {
   }
 
  private:
-  // From a std::string: libstdc++ has the constructor for a const char* since GCC 5.
-  static std::runtime_error error(int gpu, const std::string& what) {
-    return std::runtime_error(std::string(TORCHWHEEL_PACKAGE) +
-                              ": no kernel library for cuda:" + std::to_string(gpu) + what);
+  static NoKernel error(int gpu, const std::string& what) {
+    return NoKernel(std::string(TORCHWHEEL_PACKAGE) +
+                    ": no kernel library for cuda:" + std::to_string(gpu) + what);
   }
 
   std::mutex guard_;
