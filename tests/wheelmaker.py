@@ -8,7 +8,8 @@ from pathlib import Path
 
 from torchwheel import claims as claims_file
 from torchwheel.arch.model import parse
-from torchwheel.claims import Claims
+from torchwheel.arch.toolkit_releases import ToolkitRelease
+from torchwheel.claims import Claims, Part
 
 PURE = Claims(variant="pure", abi="pure", torch_release="2.6")
 
@@ -25,6 +26,34 @@ def stable(*, archs: Sequence[str] = ("8.0",), **changes: object) -> Claims:
         "archs": tuple(map(parse, archs)),
     }
     return Claims(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def universal(
+    toolkits: Sequence[str] = ("cuda 13.0",), torch: Sequence[str] = ("2.6", "2.11")
+) -> Claims:
+    """Claims of a universal wheel: kernels of `toolkits`, front ends for `torch` (2.11: stable)."""
+    kernels = [
+        Part(
+            "kernels",
+            ToolkitRelease(backend, version).name,
+            f"demo/_lib/kernels/{backend}{version}.so",
+            "0" * 64,
+            backend=backend,
+            toolkit_version=version,
+            archs=(parse("8.0" if backend == "cuda" else "gfx90a"),),
+        )
+        for text in toolkits
+        for backend, version in [text.split()]
+    ]
+    front_ends = [
+        Part("front_end", "stable", "demo/_lib/front_end/stable.so", "0" * 64, minor)
+        if minor == "2.11"
+        else Part(
+            "front_end", f"torch{minor}", f"demo/_lib/{minor}.so", "0" * 64, minor, abi="aten"
+        )
+        for minor in torch
+    ]
+    return Claims("universal", "universal", torch[0], parts=(*kernels, *front_ends))
 
 
 def record_line(name: str, data: bytes) -> str:

@@ -4,7 +4,7 @@ import functools
 import json
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from torchwheel.index.contents import FILES, File, IndexedWheel, IndexGroup, gro
 from torchwheel.text import size_text
 
 API_VERSION = "1.1"
-"""PEP 700: PEP 691 with sizes and versions."""
+"""PEP 700: PEP 691 with sizes, versions and upload times."""
 
 
 def build_index(wheels: Sequence[IndexedWheel], out: Path) -> None:
@@ -35,11 +35,11 @@ def project_document(group: IndexGroup, project: str) -> dict[str, Any]:
         "meta": {"api-version": API_VERSION},
         "name": project,
         "versions": sorted({str(file.version) for file in own}),
-        "files": [_file_entry(file, _root(group) + FILES) for file in own],
+        "files": [_file_entry(file, _root(group) + FILES, group.yanked) for file in own],
     }
 
 
-def _file_entry(file: File, folder: str) -> dict[str, Any]:
+def _file_entry(file: File, folder: str, yanked: Mapping[str, str]) -> dict[str, Any]:
     metadata = {"sha256": file.metadata_sha256}
     return {
         "filename": file.filename,
@@ -50,7 +50,8 @@ def _file_entry(file: File, folder: str) -> dict[str, Any]:
         # PEP 714's name, and the name that older clients read.
         "core-metadata": metadata,
         "data-dist-info-metadata": metadata,
-        "yanked": False,
+        "yanked": yanked.get(file.filename, False),
+        **({"upload-time": file.uploaded} if file.uploaded else {}),
     }
 
 

@@ -1,23 +1,24 @@
 """The contents of an index: files, projects and groups, as data."""
 
 import dataclasses
+import datetime
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from torchwheel import files
 from torchwheel.claims import Claims
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.errors import UsageError
+from torchwheel.index.groups import by_version_alone
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.versions import version_numbers
 
 FILES = "files"
 """The folder of the wheels themselves, so no group can have this name."""
+_PLATFORM = re.compile(r"^(many|musl)?linux(_?\d+)*_")
 _PART = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
 
 
@@ -27,6 +28,15 @@ class IndexedWheel:
 
     path: Path
     groups: tuple[str, ...]
+    uploaded: str | None = None
+    """When it first entered the index, as PEP 700 writes it: "2026-11-24T08:00:00Z"."""
+
+
+def utc_time(seconds: float) -> str:
+    """A time since the epoch as PEP 700 writes it."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).strftime(
+        "%Y-%m-%dT%H:%M:%SZ"
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +51,10 @@ class File:
     requires_python: str | None
     metadata: bytes
     source: Path
+    machines: frozenset[str]
+    """Of its platform tags: "x86_64", "any"."""
+    claims: Claims | None
+    uploaded: str | None
 
     @property
     def href(self) -> str:
@@ -59,6 +73,8 @@ class IndexGroup:
 
     name: str
     files: tuple[File, ...]
+    yanked: Mapping[str, str]
+    """By file name: why a file is offered to those who name its version, and to no others."""
 
     @property
     def projects(self) -> tuple[str, ...]:
@@ -72,7 +88,7 @@ class IndexGroup:
         return tuple(sorted(own, key=lambda file: file.version, reverse=True))
 
 
-def read_file(path: Path) -> File:
+def read_file(path: Path, uploaded: str | None = None) -> File:
     """Read and verify a wheel for the index."""
     wheel = read_wheel(path)
     python = wheel.metadata.requires_python
@@ -85,6 +101,9 @@ def read_file(path: Path) -> File:
         requires_python=str(python) if python is not None else None,
         metadata=wheel.metadata_bytes,
         source=path,
+        machines=frozenset(_PLATFORM.sub("", tag.platform) for tag in wheel.tags),
+        claims=wheel.claims,
+        uploaded=uploaded,
     )
 
 
@@ -93,7 +112,7 @@ def group_wheels(wheels: Sequence[IndexedWheel]) -> tuple[IndexGroup, ...]:
     by_name: dict[str, File] = {}
     groups: dict[str, dict[str, File]] = {}
     for wheel in wheels:
-        file = read_file(wheel.path)
+        file = read_file(wheel.path, wheel.uploaded)
         known = by_name.setdefault(file.filename, file)
         if known.sha256 != file.sha256:
             raise UsageError(
@@ -101,9 +120,30 @@ def group_wheels(wheels: Sequence[IndexedWheel]) -> tuple[IndexGroup, ...]:
             )
         for name in wheel.groups:
             groups.setdefault(_check_group_name(name), {})[file.filename] = known
-    return tuple(
-        IndexGroup(name, tuple(groups[name][key] for key in sorted(groups[name])))
-        for name in sorted(groups)
+    return tuple(_group(name, groups[name]) for name in sorted(groups))
+
+
+def _group(name: str, by_name: Mapping[str, File]) -> IndexGroup:
+    own = tuple(by_name[key] for key in sorted(by_name))
+    return IndexGroup(
+        name, own, {file.filename: why for file in own if (why := _why(name, file, own))}
+    )
+
+
+def _why(group: str, file: File, own: Sequence[File]) -> str:
+    """Why a group offers a file by its version alone; empty if it offers it to everybody."""
+    others = [
+        other.claims
+        for other in own
+        if other.claims
+        and (other.project, other.version.public) == (file.project, file.version.public)
+        and file.machines <= other.machines
+    ]
+    if file.claims is None or not by_version_alone(group, file.claims, others):
+        return ""
+    return (
+        f"it needs torch{file.claims.torch_range}, and pip would replace another; "
+        f"name its version to install it: {file.project}=={file.version}"
     )
 
 
@@ -112,43 +152,6 @@ def _check_group_name(name: str) -> str:
     if parts[0] == FILES or not all(_PART.fullmatch(part) for part in parts):
         raise UsageError(f"{name!r} is no name of an index group; expected e.g. cu130/torch2.11")
     return name
-
-
-CPU = "cpu"
-
-
-def groups_of(claims: Claims, torch_releases: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """The groups of a wheel, e.g. ("cu130", "cu130/torch2.11").
-
-    The pure wheel is in every group, not only in `cpu`. pip sorts `1.0.0+cu130` above `1.0.0`, so
-    a binary wheel wins wherever its tags and torch range fit. Elsewhere, e.g. on aarch64 or with
-    an older torch, the same command installs the pure wheel.
-
-    Args:
-        claims: the claims of the wheel.
-        torch_releases: toolkit names by torch release, e.g. {"2.11": ["cu130"]}.
-    """
-    supported = SpecifierSet(claims.torch_range)
-    releases = [
-        release
-        for release in sorted(torch_releases, key=version_numbers)
-        if supported.contains(release, prereleases=True)
-    ]
-
-    def by_torch(toolkit: str) -> list[str]:
-        return [f"{toolkit}/torch{r}" for r in releases if toolkit in torch_releases[r]]
-
-    if claims.abi in ("pure", "universal"):
-        toolkits = {name for names in torch_releases.values() for name in names}
-        pairs = [group for toolkit in toolkits for group in by_torch(toolkit)]
-        return tuple(sorted({CPU, *toolkits, *pairs}))
-    if claims.abi == "aten":
-        return tuple(by_torch(claims.toolkit or CPU))
-    if claims.toolkit is None:
-        raise TorchwheelError(
-            f"variant {claims.variant}: an {claims.abi} wheel needs a local version"
-        )
-    return (claims.toolkit, *by_torch(claims.toolkit))
 
 
 def all_groups(groups: Iterable[Sequence[str]]) -> tuple[str, ...]:

@@ -237,7 +237,7 @@ class Matrix(Section):
     toolkits: Mapping[ToolkitName, ToolkitSection]
     torch: Annotated[
         Mapping[Release, TorchRelease],
-        Field(description="torch releases, for the aten flavour and the indexes by torch."),
+        Field(description="torch releases: for the aten flavour, and to try wheels with."),
     ] = {}
     platforms: Annotated[tuple[Platform, ...], Field(min_length=1)]
     containers: Containers | None = None
@@ -252,10 +252,6 @@ class Matrix(Section):
     ] = {}
     smoke: Smoke
     gates: Gates
-
-    def toolkits_by_torch(self) -> Mapping[str, tuple[str, ...]]:
-        """The names of the toolkits whose wheels serve each torch minor."""
-        return {minor: release.toolkits for minor, release in self.torch.items()}
 
     def toolkit(self, name: str) -> Toolkit:
         """The toolkit of that name."""

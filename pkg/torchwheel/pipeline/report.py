@@ -5,9 +5,11 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from torchwheel.claims import Claims
 from torchwheel.files import sha256_by_name
 from torchwheel.index.build import build_index
-from torchwheel.index.contents import IndexedWheel, all_groups, groups_of
+from torchwheel.index.contents import IndexedWheel, all_groups, utc_time
+from torchwheel.index.groups import groups_of
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.pipeline import records
 from torchwheel.pipeline.records import BuildRecord
@@ -67,14 +69,18 @@ def index_wheels(run: Run, index: Path) -> Mapping[str, tuple[str, ...]]:
 
     It leaves out wheels that were tried with other bundled packages than the present ones.
     """
-    groups: dict[str, tuple[str, ...]] = {}
-    indexed = []
     tried_with = sha256_by_name(run.bundled)
+    offered: list[tuple[BuildRecord, Claims]] = []
     for record in records.all_records(run.dist):
         claims = read_wheel(run.dist / record.file).claims
         if claims is not None and record.bundled == tried_with:
-            groups[record.variant] = groups_of(claims, run.matrix.toolkits_by_torch())
-            indexed.append(IndexedWheel(run.dist / record.file, groups[record.variant]))
-    bundled_groups = all_groups(groups.values())
-    build_index([*indexed, *(IndexedWheel(path, bundled_groups) for path in run.bundled)], index)
+            offered.append((record, claims))
+    of_each = groups_of([claims for _, claims in offered])
+    groups = {record.variant: own for (record, _), own in zip(offered, of_each, strict=True)}
+    paths = [(run.dist / record.file, groups[record.variant]) for record, _ in offered]
+    paths += [(path, all_groups(groups.values())) for path in run.bundled]
+    # A wheel is renamed into the output folder once, and kept as it is by later runs.
+    build_index(
+        [IndexedWheel(path, own, utc_time(path.stat().st_mtime)) for path, own in paths], index
+    )
     return groups

@@ -8,7 +8,7 @@ from packaging.version import InvalidVersion, Version
 from torchwheel.check.facts import Limits
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.index.contents import groups_of
+from torchwheel.index.groups import groups_of
 from torchwheel.inspect.wheel import Wheel, read_wheel
 from torchwheel.matrix.load import load
 from torchwheel.matrix.sections import Matrix
@@ -85,13 +85,12 @@ def assemble(
         raise TorchwheelError(
             "\n".join([f"nothing is written to {out}; faults: {len(faults)}", *faults])
         )
-    groups = {
-        case.variant.id: groups_of(case.candidate.claims, matrix.toolkits_by_torch())
-        for case in cases
-    }
-    text = report.release_json(matrix.project.name, cases, bundled, groups)
+    of_each = groups_of([case.candidate.claims for case in cases])
+    groups = {case.variant.id: own for case, own in zip(cases, of_each, strict=True)}
+    uploaded = report.upload_times([*(case.candidate for case in cases), *bundled], out, earlier)
+    text = report.release_json(matrix.project.name, cases, bundled, groups, uploaded)
     progress.step(f"writing {out}")
-    write_release(out, cases, bundled, groups, text, published)
+    write_release(out, cases, bundled, groups, uploaded, text, published)
     return report.release_table(cases, bundled)
 
 

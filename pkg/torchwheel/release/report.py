@@ -2,13 +2,15 @@
 
 import dataclasses
 import json
+import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import sha256
-from torchwheel.index.contents import IndexedWheel, all_groups
+from torchwheel.index.contents import IndexedWheel, all_groups, utc_time
 from torchwheel.release.artifacts import BundledWheel, Candidate
 from torchwheel.release.cases import ReleaseCase
 from torchwheel.release.rules import on_gpu
@@ -24,32 +26,42 @@ def release_json(
     cases: Sequence[ReleaseCase],
     bundled: Sequence[BundledWheel],
     groups: Mapping[str, Sequence[str]],
+    uploaded: Mapping[str, str],
 ) -> str:
-    """Byte-stable JSON: each wheel's hash, gates and smoke runs; the bundled packages."""
+    """Byte-stable JSON: each wheel's hash, gates and smoke runs; the bundled packages.
+
+    Args:
+        project: the project's name.
+        cases: the variants, each with its wheel and records.
+        bundled: the bundled packages.
+        groups: the index groups by variant.
+        uploaded: when each file was first published, by its sha256.
+    """
     bundled_groups = all_groups(groups.values())
     content = {
         "schema": SCHEMA,
         "project": project,
-        "wheels": [_wheel(case, groups[case.variant.id]) for case in cases],
-        "bundled": [{**_file(package), "groups": bundled_groups} for package in bundled],
+        "wheels": [_wheel(case, groups[case.variant.id], uploaded) for case in cases],
+        "bundled": [{**_file(package, uploaded), "groups": bundled_groups} for package in bundled],
     }
     return json.dumps(content, indent=1) + "\n"
 
 
-def _file(wheel: Candidate | BundledWheel) -> dict[str, str | int]:
+def _file(wheel: Candidate | BundledWheel, uploaded: Mapping[str, str]) -> dict[str, str | int]:
     return {
         "file": wheel.path.name,
         "version": str(wheel.wheel.version),
         "sha256": wheel.sha256,
         "size": wheel.wheel.size,
+        "uploaded": uploaded[wheel.sha256],
     }
 
 
-def _wheel(case: ReleaseCase, groups: Sequence[str]) -> dict[str, Any]:
+def _wheel(case: ReleaseCase, groups: Sequence[str], uploaded: Mapping[str, str]) -> dict[str, Any]:
     candidate = case.candidate
     return {
         "variant": case.variant.id,
-        **_file(candidate),
+        **_file(candidate, uploaded),
         "claims": dataclasses.asdict(candidate.claims),
         "groups": groups,
         "gates": {result.name: result.says for result in candidate.gates},
@@ -117,4 +129,34 @@ def _wheels(release: Path) -> Iterator[IndexedWheel]:
         path = release / Path(wheel["file"]).name
         if sha256(path) != wheel["sha256"]:
             raise TorchwheelError(f"{path}: sha256 is not the one of {REPORT}")
-        yield IndexedWheel(path, tuple(wheel["groups"]))
+        yield IndexedWheel(path, tuple(wheel["groups"]), wheel.get("uploaded"))
+
+
+def upload_times(
+    wheels: Sequence[Candidate | BundledWheel], out: Path, earlier: Path | None
+) -> Mapping[str, str]:
+    """When each file was first published, by its sha256: as a report says, else now.
+
+    SOURCE_DATE_EPOCH stands for now, where a release must be written with equal bytes again.
+
+    Args:
+        wheels: the files of the release.
+        out: its folder; an earlier run may have written a report there.
+        earlier: the folder of earlier releases.
+    """
+    known: dict[str, str] = {}
+    for file in (out / REPORT, *(earlier.glob(f"*/{REPORT}") if earlier else ())):
+        for digest, first in _recorded_times(file):
+            known[digest] = min(first, known.get(digest, first))
+    now = utc_time(float(os.environ.get("SOURCE_DATE_EPOCH") or time.time()))
+    return {wheel.sha256: known.get(wheel.sha256, now) for wheel in wheels}
+
+
+def _recorded_times(report: Path) -> Iterator[tuple[str, str]]:
+    """The sha256 and the upload time of each file in a report; none if there is no report."""
+    try:
+        data = json.loads(report.read_text(encoding="utf-8"))
+        files = [*data["wheels"], *data["bundled"]]
+        yield from [(file["sha256"], file["uploaded"]) for file in files if "uploaded" in file]
+    except (OSError, ValueError, TypeError, LookupError):
+        return

@@ -32,6 +32,7 @@ def write_release(
     cases: Sequence[ReleaseCase],
     bundled: Sequence[BundledWheel],
     groups: Mapping[str, tuple[str, ...]],
+    uploaded: Mapping[str, str],
     report: str,
     earlier: Sequence[IndexedWheel],
 ) -> None:
@@ -51,7 +52,7 @@ def write_release(
         ]
         for source, wheel_groups in published:
             wheel = _copy(source, folder)
-            indexed.append(IndexedWheel(wheel, wheel_groups))
+            indexed.append(IndexedWheel(wheel, wheel_groups, uploaded[source.sha256]))
             sums.append(_sum(source.sha256, wheel.name))
             if source.wheel.version.local is None:
                 os.link(wheel, folder / PYPI / wheel.name)

@@ -8,12 +8,10 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from torchwheel.arch.model import parse
-from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.index.build import build_index
-from torchwheel.index.contents import IndexedWheel, all_groups, groups_of
-from wheelmaker import PURE, make_wheel, metadata, stable
+from torchwheel.index.contents import IndexedWheel, utc_time
+from wheelmaker import make_wheel, metadata, stable, universal
 
 TAG = "py3-none-manylinux_2_34_x86_64"
 NAME = f"demo-1.0.0+cu130-{TAG}.whl"
@@ -176,35 +174,51 @@ def test_two_wheels_of_one_name(tmp_path: Path) -> None:
         build_index([IndexedWheel(one, ("cpu",)), IndexedWheel(two, ("cpu",))], tmp_path / "i")
 
 
-RELEASES = {"2.10": ["cu128"], "2.6": ["cu124"], "2.11": ["cu130", "cu128"], "2.12": ["cu130"]}
-
-
-def test_groups_of_a_stable_wheel() -> None:
-    expected = ("cu130", "cu130/torch2.11", "cu130/torch2.12")
-    assert groups_of(stable(), RELEASES) == expected
-    newer = stable(torch_release="2.12")
-    assert groups_of(newer, RELEASES) == ("cu130", "cu130/torch2.12")
-
-
-def test_groups_of_an_aten_wheel() -> None:
-    claims = Claims("x", "aten", "2.6", "cuda", "cu124", "12.4", (parse("9.0"),))
-    assert groups_of(claims, RELEASES) == ("cu124/torch2.6",)
-
-
-def test_the_pure_wheel_is_everywhere() -> None:
-    assert groups_of(PURE, RELEASES) == (
-        "cpu", "cu124", "cu124/torch2.6", "cu128", "cu128/torch2.10", "cu128/torch2.11",
-        "cu130", "cu130/torch2.11", "cu130/torch2.12",
-    )  # fmt: skip
-
-
-def test_a_bundled_package_is_wherever_a_wheel_is() -> None:
-    assert all_groups([("cu130", "cu130/torch2.11"), ("cpu", "cu130")]) == (
-        *("cpu", "cu130", "cu130/torch2.11"),
+def test_when_a_wheel_entered_the_index(tmp_path: Path) -> None:
+    wheel, new = make_wheel(tmp_path), make_wheel(tmp_path, version="1.1")
+    build_index(
+        [IndexedWheel(wheel, ("cpu",), utc_time(1767225600)), IndexedWheel(new, ("cpu",))],
+        tmp_path / "index",
     )
-    assert all_groups([]) == ()
+    page = tmp_path / "index/cpu/demo"
+    unknown, known = json.loads((page / "index.json").read_text())["files"]
+    assert known["upload-time"] == "2026-01-01T00:00:00Z"
+    assert "upload-time" not in unknown
+    link = Links(page / "index.html").found[wheel.name]
+    assert link["data-upload-time"] == known["upload-time"]
 
 
-def test_a_binary_wheel_without_a_local_version() -> None:
-    with pytest.raises(TorchwheelError, match="needs a local version"):
-        groups_of(stable(toolkit=None), RELEASES)
+def small_and_universal(tmp_path: Path, group: str) -> Path:
+    """The page of a group with a wheel for torch>=2.11 and one for every torch."""
+    small = make_wheel(tmp_path / "dist", version="1.0.0+cu130", tag=TAG, claims=stable())
+    wide = make_wheel(tmp_path / "dist", tag=TAG, claims=universal())
+    build_index([IndexedWheel(wheel, (group,)) for wheel in (small, wide)], tmp_path / "index")
+    return tmp_path / "index" / group / "demo"
+
+
+@pytest.mark.parametrize("group", ["cu130", "cu130/torch2.11"])
+def test_a_wheel_that_could_move_torch_is_offered_by_its_version_alone(
+    tmp_path: Path, group: str
+) -> None:
+    page = small_and_universal(tmp_path, group)
+    small, wide = json.loads((page / "index.json").read_text())["files"]
+    assert wide["yanked"] is False
+    assert small["yanked"] == (
+        "it needs torch>=2.11, and pip would replace another; "
+        "name its version to install it: demo==1.0.0+cu130"
+    )
+    links = Links(page / "index.html").found
+    assert "data-yanked" not in links[wide["filename"]]
+    assert links[small["filename"]]["data-yanked"] == small["yanked"]
+
+
+def test_the_universal_wheel_of_another_machine_or_version_does_not_stand_in(
+    tmp_path: Path,
+) -> None:
+    small = make_wheel(tmp_path, version="1.0.0+cu130", tag=TAG, claims=stable())
+    arm = make_wheel(tmp_path, tag=TAG.replace("x86_64", "aarch64"), claims=universal())
+    older = make_wheel(tmp_path, version="0.9", tag=TAG, claims=universal())
+    wheels = [IndexedWheel(wheel, ("cu130/torch2.11",)) for wheel in (small, arm, older)]
+    build_index(wheels, tmp_path / "index")
+    page = tmp_path / "index/cu130/torch2.11/demo/index.json"
+    assert [file["yanked"] for file in json.loads(page.read_text())["files"]] == [False] * 3

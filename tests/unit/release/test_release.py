@@ -72,7 +72,8 @@ def test_the_report_names_hashes_gates_and_machines(artifacts, out):
     document = json.loads((out / "release.json").read_text())
     native, pure = document["wheels"]
     assert native["sha256"] == hashlib.sha256((out / CUDA).read_bytes()).hexdigest()
-    assert native["groups"] == ["cu130", "cu130/torch2.11"]
+    groups = ["cu130", "cu130/torch2.9", "cu130/torch2.11"]
+    assert [name in native["groups"] for name in groups] == [True, False, True]
     assert (native["on_gpu"], pure["on_gpu"]) == (True, False)
     verdicts = [one["verdict"] for one in native["smoke"]]
     assert sorted(verdicts) == ["passed", "passed, not run on a GPU"]
@@ -81,7 +82,8 @@ def test_the_report_names_hashes_gates_and_machines(artifacts, out):
 
 
 @green
-def test_the_same_artifacts_give_the_same_bytes(artifacts, out, tmp_path):
+def test_the_same_artifacts_give_the_same_bytes(artifacts, out, tmp_path, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767225600")
     run(artifacts, out)
     run(artifacts, tmp_path / "again")
     files = sorted(path.relative_to(out) for path in out.rglob("*") if path.is_file())
@@ -444,6 +446,26 @@ def test_earlier_releases_stay_in_the_index_alone(artifacts, out, earlier):
         assert {"0.9" + local, "1.0.0" + local} <= set(document["versions"])
     assert "0.9" not in (out / "SHA256SUMS").read_text()
     assert not list(out.glob("*0.9*"))
+
+
+@green
+def test_a_file_keeps_the_time_of_its_first_publication(artifacts, out, earlier, monkeypatch):
+    def uploaded(name: str) -> str:
+        document = json.loads((out / "index" / "cpu" / "demo" / "index.json").read_text())
+        return next(f["upload-time"] for f in document["files"] if f["filename"] == name)
+
+    first, again = "2026-01-01T00:00:00Z", "1798761600"
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767225600")
+    run(artifacts, out, version="1.0.0", earlier=earlier)
+    assert uploaded(PURE) == first
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", again)
+    run(artifacts, out, version="1.0.0", earlier=earlier)
+    assert uploaded(PURE) == first
+    old = json.loads((earlier / "v0.9" / "release.json").read_text())["wheels"][1]
+    assert uploaded(old["file"]) == old["uploaded"] != first
+    shutil.rmtree(out)
+    run(artifacts, out, version="1.0.0", earlier=earlier)
+    assert uploaded(PURE) == "2027-01-01T00:00:00Z"
 
 
 @green
