@@ -23,8 +23,8 @@ def command() -> list[str]:
     ("variant", "arch", "image"),
     [
         ("cu124-stable", "6.0", "cuda-12.4"),  # the oldest GPU
-        ("rocm5.7-stable", "gfx90a", "rocm-5.7"),  # the oldest clang; wavefronts of 64
-        ("rocm7.2-stable", "gfx1201", "rocm-7.2"),  # the newest; wavefronts of 32
+        ("rocm7.2-stable", "gfx90a", "rocm-7.2"),  # wavefronts of 64
+        ("rocm7.2-stable", "gfx1201", "rocm-7.2"),  # wavefronts of 32
     ],
 )
 def test_a_wheel_for_one_architecture(torchwheel, image_of, tmp_path, variant, arch, image):

@@ -64,7 +64,10 @@ class ToolkitSection(Section):
 
     backend: Backend
     version: Annotated[Release, Field(description='Release, e.g. "13.0".')]
-    abis: Annotated[tuple[NativeAbi, ...], Field(min_length=1)]
+    abis: Annotated[
+        tuple[NativeAbi, ...],
+        Field(description="Flavours of its own wheels; none if universal wheels alone use it."),
+    ]
     archs: Annotated[
         tuple[MatrixArch, ...], Field(min_length=1, description="GPUs to compile for.")
     ]

@@ -13,8 +13,14 @@ from torchwheel.versions import version_numbers
 
 
 def abis_declared(matrix: Matrix) -> Iterator[MatrixFinding]:
-    """A toolkit's flavours are declared in `abis:`, and aten has a torch to build for."""
+    """A toolkit is used; its flavours are declared in `abis:`; aten has a torch to build for."""
+    used = matrix.abis.universal.toolkits if matrix.abis.universal else ()
     for name, toolkit in matrix.toolkits.items():
+        if not toolkit.abis and name not in used:
+            yield (
+                ("toolkits", name, "abis"),
+                f"is empty, and abis.universal does not use {name}; expected e.g. [stable]",
+            )
         for i, abi in enumerate(toolkit.abis):
             path: KeyPath = ("toolkits", name, "abis", i)
             if getattr(matrix.abis, abi) is None:
@@ -122,7 +128,9 @@ def pairs_possible(matrix: Matrix) -> Iterator[MatrixFinding]:
                 yield (
                     (*path, "toolkits", i),
                     f"{name} has nothing for torch {minor}: its abis are "
-                    f"{join_names(toolkit.abis)}, and stable begins with a later torch",
+                    f"{join_names(toolkit.abis)}, and stable begins with a later torch"
+                    if toolkit.abis
+                    else f"{name} has no wheels of its own: its abis are empty",
                 )
 
 
@@ -170,6 +178,8 @@ def _torch_lacks(
 
 def _serves(matrix: Matrix, minor: str, toolkit: ToolkitSection) -> bool:
     floor = matrix.abis.stable
+    if not toolkit.abis:
+        return False
     if (
         "aten" in toolkit.abis
         or floor is None

@@ -41,7 +41,7 @@ def options_for(name, tmp_path, monkeypatch, environ=None, user=0, room=1 << 40)
     [
         "cu130-stable",
         "cu124-torch2.6-cp312",
-        "rocm6.4-stable",
+        "rocm7.2-stable",
         "cu130-stable-linux_aarch64",
     ],
 )
