@@ -16,10 +16,12 @@ import torchwheel
 
 TORCH = Path(torch.__file__).parent
 LIGHT = (
-    *("ninja", "nvidia-cuda-cuobjdump", "packaging", "psutil"),
+    *("ninja", "packaging", "psutil"),
     *("pyelftools", "rich", "markdown-it-py", "mdurl", "pygments"),
 )
 """What the run-time half of torchwheel depends on, and what that needs."""
+CUOBJDUMP = "nvidia-cuda-cuobjdump"
+"""What the doctor reads a library's machine code with; of torchwheel's extra."""
 FOR_TORCH = (
     *("filelock", "typing_extensions", "sympy", "mpmath", "networkx", "jinja2", "markupsafe"),
     "fsspec",
@@ -65,7 +67,7 @@ class Setup:
             "LC_ALL": "C.UTF-8",
         }
         self.prefix: list[str] = []
-        link(LIGHT, self.site)
+        link((*LIGHT, CUOBJDUMP), self.site)
         (self.site / "torchwheel").symlink_to(Path(torchwheel.__file__).parent)
 
     def add_torch(self, **version: str | None) -> Path:

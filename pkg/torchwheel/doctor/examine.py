@@ -145,7 +145,8 @@ def examine_package(
     if root and libraries:
         torch = machine.torch.folder if machine.torch else None
         loader = Loader(Path(sys.executable), torch, environ)
-        natives = tuple(read_native(p, root, loader, loaded=p in loaded) for p in libraries)
+        claims = info.claims if info else None
+        natives = tuple(read_native(p, root, loader, claims, loaded=p in loaded) for p in libraries)
     return Package(
         name=info.name if info else name,
         module=module,

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from torchwheel.arch.model import Arch, Backend, CudaArch
+from torchwheel.claims import Claims
 from torchwheel.doctor.loader import Links, Loader
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.elf import SHIMS, GpuCode, glibc_floor, is_cxx, read_library
@@ -29,7 +30,7 @@ class NativeLibrary:
         loaded: whether the import of the package loaded it.
         problem: why it cannot be read; the other fields are then empty.
         machine: the processor that it is for, e.g. "x86_64".
-        code: its GPU code, module by module.
+        code: its GPU code, module by module; as the wheel claims it, if it cannot be read.
         code_problem: why its GPU code cannot be read.
         glibc: the newest glibc version that it needs, e.g. "2.34".
         needed: sonames of the libraries that it needs.
@@ -88,8 +89,18 @@ class NativeLibrary:
         return any(map(is_cxx, names))
 
 
-def read_native(path: Path, root: Path, loader: Loader, *, loaded: bool) -> NativeLibrary:
-    """Read a library that is installed below `root`. It is not loaded."""
+def read_native(
+    path: Path, root: Path, loader: Loader, claims: Claims | None, *, loaded: bool
+) -> NativeLibrary:
+    """Read a library that is installed below `root`. It is not loaded.
+
+    Args:
+        path: its file.
+        root: the folder that its package is installed in.
+        loader: finds the libraries that it needs.
+        claims: those of its wheel.
+        loaded: whether the import of the package loaded it.
+    """
     name = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
     try:
         library = read_library(path, name)
@@ -101,7 +112,7 @@ def read_native(path: Path, root: Path, loader: Loader, *, loaded: bool) -> Nati
     try:
         code = read_gpu_code(path)
     except TorchwheelError as error:
-        code, code_problem = (), str(error)
+        code, code_problem = claimed_code(claims, name), str(error)
     floor = glibc_floor(library)
     return NativeLibrary(
         name=name,
@@ -114,6 +125,21 @@ def read_native(path: Path, root: Path, loader: Loader, *, loaded: bool) -> Nati
         needed=library.needed,
         links=links,
     )
+
+
+def claimed_code(claims: Claims | None, file: str) -> tuple[GpuCode, ...]:
+    """The GPU code that a wheel claims for one of its libraries, as it would be read.
+
+    Machine code for NVIDIA is read by cuobjdump, which the run-time half does not bring.
+    """
+    if claims is None:
+        return ()
+    needs = (claims.part_of(file) or claims).needs
+    code = [
+        GpuCode("hsaco" if needs.backend == "rocm" else "sass", arch.with_ptx(False), ("",))
+        for arch in needs.archs
+    ]
+    return (*code, *(GpuCode("ptx", arch.with_ptx(False)) for arch in needs.archs if arch.ptx))
 
 
 def sort_archs(archs: Iterable[Arch]) -> tuple[Arch, ...]:

@@ -35,8 +35,8 @@ def find_cuobjdump(explicit: Path | None = None, environ: Mapping[str, str] = os
     if packaged := _find_in_package():
         return packaged
     raise TorchwheelError(
-        f"no cuobjdump, which lists the GPU code of a library: install {PACKAGE} from PyPI, "
-        f"or set {VARIABLE} to its path"
+        "no cuobjdump, which lists the GPU code of a library: "
+        f'run `pip install "torchwheel[pipeline]"`, or set {VARIABLE} to its path'
     )
 
 

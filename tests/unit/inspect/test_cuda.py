@@ -137,7 +137,7 @@ def test_where_cuobjdump_is_looked_for(tmp_path: Path, monkeypatch: pytest.Monke
     assert cuda.find_cuobjdump(None, with_variable) == named
     assert cuda.find_cuobjdump(None, environ) == path
     assert cuda.find_cuobjdump(None, {**environ, "PATH": str(tmp_path)}) == home
-    with pytest.raises(TorchwheelError, match="install nvidia-cuda-cuobjdump"):
+    with pytest.raises(TorchwheelError, match=r"`pip install \"torchwheel\[pipeline\]\"`"):
         cuda.find_cuobjdump(None, {"PATH": str(tmp_path)})
     with pytest.raises(TorchwheelError, match=r"expected at .*gone"):
         cuda.find_cuobjdump(tmp_path / "gone", environ)
