@@ -2,6 +2,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from torchwheel.toolkit import provide
 from torchwheel.toolkit.cache import cache_folder
 
 HERE = Path(__file__).parent
+PACKAGE = HERE.parents[1] / "pkg" / "torchwheel"
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +31,24 @@ def nvcc(cache):
 def tiny(tmp_path):
     """A copy of the small extension, in a folder of its own."""
     return Path(shutil.copytree(HERE / "tiny", tmp_path / "tiny"))
+
+
+@pytest.fixture(scope="session")
+def links(tmp_path_factory):
+    """Folders where pip finds torchwheel's wheel, among them one that has it."""
+    folder = tmp_path_factory.mktemp("links")
+    # A copy: setuptools leaves a build folder where it works, and other tests read the tree.
+    skipped = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
+    source = shutil.copytree(PACKAGE, folder / "source", ignore=skipped)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+        + ["--wheel-dir", str(folder), str(source)],
+        env={**os.environ, "SOURCE_DATE_EPOCH": "1767225600"},  # equal bytes, one smoke environment
+        check=True,
+    )
+    (wheel,) = folder.glob("*.whl")
+    assert "torchwheel/include/torchwheel/kernels.h" in zipfile.ZipFile(wheel).namelist()
+    return f"{folder} {os.environ.get('PIP_FIND_LINKS', '')}".strip()
 
 
 @pytest.fixture
@@ -51,4 +71,4 @@ def torchwheel(cache):
     return run
 
 
-collect_ignore = ["tiny", "ordinary"]
+collect_ignore = ["tiny", "ordinary", "existing"]

@@ -64,7 +64,7 @@ def render_project(project: str, package: str) -> Mapping[str, str]:
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
         trim_blocks=True,
-        # Neither C++ nor workflows use these delimiters.
+        # Workflows do not use these delimiters; C++ has them around attributes alone.
         variable_start_string="[[",
         variable_end_string="]]",
         block_start_string="[%",
