@@ -83,6 +83,12 @@ def smoke(options: argparse.Namespace) -> int:
         "--torch", action="append", help="a release; may be repeated (default: those of the matrix)"
     ),
     option(
+        "--python",
+        action="append",
+        help='a Python ("3.12" or a path); may be repeated: then each torch is tried with two of '
+        "them that it was published for (default: this Python)",
+    ),
+    option(
         "--record", type=Path, default=Path("dist", "compat.json"), help="default: dist/compat.json"
     ),
 )
@@ -90,8 +96,10 @@ def compat(options: argparse.Namespace) -> int:
     """Run the smoke tests of a wheel with each torch and print a table."""
     from torchwheel.matrix.load import load
     from torchwheel.smoke.compat import compat, compat_text
+    from torchwheel.smoke.interpreter import find_interpreter, running_interpreter
 
     matrix = load(options.matrix)
+    pythons = [find_interpreter(name) for name in options.python or ()]
     with Terminal().live_line() as progress:
         rows = compat(
             options.wheel,
@@ -100,6 +108,8 @@ def compat(options: argparse.Namespace) -> int:
             requires=matrix.smoke.requires,
             record=options.record,
             progress=progress,
+            pythons=pythons or [running_interpreter()],
+            without_gpu=matrix.smoke.without_gpu,
         )
     print(f"{compat_text(rows)}record: {options.record}")
     return int(not all(row.ok for row in rows))

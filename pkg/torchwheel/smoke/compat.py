@@ -1,28 +1,35 @@
-"""Runs the smoke tests of one wheel with every torch that it claims."""
+"""Runs the smoke tests of one wheel with every torch that it claims, in several Pythons."""
 
 import dataclasses
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from torchwheel import files
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.inspect.wheel import read_wheel
+from torchwheel.matrix.torch_releases import torch_releases
 from torchwheel.smoke.environment import default_torch
+from torchwheel.smoke.interpreter import Interpreter
 from torchwheel.smoke.record import Outcome, SmokeRecord
 from torchwheel.smoke.requirements import bundled_with
 from torchwheel.smoke.run import smoke
-from torchwheel.text import table_rows
+from torchwheel.text import join_names, table_rows
+from torchwheel.versions import minor_version
+
+PYTHONS_EACH = 2
+"""Pythons that each torch is tried with, if so many are given."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CompatRow:
-    """One torch release: the record of its run, or the error that prevented it."""
+    """One torch release in one Python: the record of its run, or the error that prevented it."""
 
     torch: str
+    python: str
     record: SmokeRecord | None = None
     error: str | None = None
 
@@ -30,6 +37,32 @@ class CompatRow:
     def ok(self) -> bool:
         """Whether the wheel worked with this torch."""
         return self.record is not None and self.record.ok
+
+
+def pairings(
+    releases: Sequence[str],
+    pythons: Sequence[Interpreter],
+    published: Mapping[str, Sequence[str]],
+) -> tuple[tuple[str, Interpreter], ...]:
+    """The torch releases and the Pythons to try together.
+
+    Each torch is tried with `PYTHONS_EACH` of the Pythons that it was published for: those that
+    were tried least so far.
+
+    Args:
+        releases: torch releases, e.g. "2.11.0".
+        pythons: the Pythons of this machine.
+        published: by torch minor, the minors of Python; a torch that is not there has them all.
+    """
+    tried: Counter[str] = Counter()
+    pairs = []
+    for release in releases:
+        minors = published.get(minor_version(release))
+        fitting = [python for python in pythons if minors is None or python.minor in minors]
+        for python in sorted(fitting, key=lambda one: tried[one.version])[:PYTHONS_EACH]:
+            tried[python.version] += 1
+            pairs.append((release, python))
+    return tuple(pairs)
 
 
 def compat(
@@ -40,6 +73,8 @@ def compat(
     requires: Sequence[str],
     record: Path,
     progress: Progress,
+    pythons: Sequence[Interpreter],
+    without_gpu: Sequence[str] = (),
 ) -> tuple[CompatRow, ...]:
     """Try the wheel with each torch of its range, each in a clean environment.
 
@@ -48,20 +83,38 @@ def compat(
         releases: torch releases, e.g. "2.11.0"; those outside the wheel's range are left out.
         tests: folder of the smoke tests.
         requires: requirements of the tests besides torch.
-        record: file for the JSON record of all runs.
+        record: file for the JSON record of all runs; it is written after each of them.
         progress: where to report.
+        pythons: the Pythons of the environments.
+        without_gpu: test files that run if torch finds no GPU; all if empty.
     """
     facts = read_wheel(wheel)
     fitting = [release for release in releases if default_torch(facts, release)]
     if not fitting:
-        raise UsageError(f"{wheel.name} goes with none of torch {', '.join(releases)}")
-    rows = tuple(_try_release(wheel, torch, tests, requires, progress) for torch in fitting)
-    files.write_text(record, dump_compat(wheel, rows))
+        raise UsageError(f"{wheel.name} goes with none of torch {join_names(releases)}")
+    published = {minor: torch.pythons for minor, torch in torch_releases().items()}
+    pairs = pairings(fitting, pythons, published)
+    if not pairs:
+        found = join_names(python.version for python in pythons)
+        raise UsageError(
+            f"torch {join_names(fitting)}: not published for Python {found}; name another --python"
+        )
+    rows: tuple[CompatRow, ...] = ()
+    for release, python in pairs:
+        row = _try_release(wheel, release, python, tests, requires, without_gpu, progress)
+        rows = (*rows, row)
+        files.write_text(record, dump_compat(wheel, rows))
     return rows
 
 
 def _try_release(
-    wheel: Path, torch: str, tests: Path, requires: Sequence[str], progress: Progress
+    wheel: Path,
+    torch: str,
+    python: Interpreter,
+    tests: Path,
+    requires: Sequence[str],
+    without_gpu: Sequence[str],
+    progress: Progress,
 ) -> CompatRow:
     # A cache of its own: five torches with CUDA would be 25 GB.
     with tempfile.TemporaryDirectory(prefix="torchwheel-compat-") as folder:
@@ -77,27 +130,51 @@ def _try_release(
                 junit=None,
                 cache=Path(folder),
                 progress=progress,
+                without_gpu=without_gpu,
+                python=python,
             )
         except TorchwheelError as error:
-            return CompatRow(torch, error=str(error))
-    progress.say(f"torch {torch}: {smoke_record.verdict}")
-    return CompatRow(torch, smoke_record)
+            return CompatRow(torch, python.version, error=str(error))
+    progress.say(f"torch {torch}, Python {python.version}: {smoke_record.verdict}")
+    return CompatRow(torch, python.version, smoke_record)
 
 
 def dump_compat(wheel: Path, rows: Sequence[CompatRow]) -> str:
-    """All runs as JSON."""
-    entries = [dataclasses.asdict(row) for row in rows]
-    head = {"schema": 1, "wheel": wheel.name, "sha256": files.sha256(wheel)}
-    return json.dumps({**head, "torch": entries}, indent=1) + "\n"
+    """All runs as JSON, with their tests counted."""
+    entries = [_entry(row) for row in rows]
+    head = {
+        "schema": 2,
+        "wheel": wheel.name,
+        "sha256": files.sha256(wheel),
+        "size": wheel.stat().st_size,
+        "bundled": files.sha256_by_name(bundled_with(wheel)),
+    }
+    return json.dumps({**head, "runs": entries}, indent=1) + "\n"
+
+
+def _entry(row: CompatRow) -> dict[str, object]:
+    if row.record is None:
+        return {"torch": row.torch, "python": row.python, "error": row.error}
+    tests = row.record.tests
+    return {
+        "torch": row.torch,
+        "date": row.record.date,
+        "machine": dataclasses.asdict(row.record.machine),
+        "verdict": row.record.verdict,
+        "why": row.record.why,
+        "passed": sum(test.outcome == "passed" for test in tests),
+        "skipped": dict(Counter(test.reason for test in tests if test.outcome == "skipped")),
+        "failed": {test.name: test.reason for test in tests if test.outcome == "failed"},
+    }
 
 
 def compat_text(rows: Sequence[CompatRow]) -> str:
-    """A table with a row for each torch."""
+    """A table with a row for each torch and Python."""
     outcomes: tuple[Outcome, ...] = ("passed", "skipped", "failed")
     cells: list[tuple[str, ...]] = [("torch", "Python", *outcomes, "verdict")]
     for row in rows:
         if row.record is None:
-            cells.append((row.torch, str(row.error)))
+            cells.append((row.torch, row.python, "", "", "", str(row.error)))
             continue
         counts = Counter(test.outcome for test in row.record.tests)
         numbers = (str(counts[outcome]) for outcome in outcomes)

@@ -18,6 +18,7 @@ from torchwheel.console import Progress
 from torchwheel.inspect.wheel import Wheel
 from torchwheel.lock import hold_lock, say_waiting
 from torchwheel.pip import pip_install
+from torchwheel.smoke.interpreter import Interpreter, running_interpreter
 from torchwheel.smoke.requirements import check_installed, requirements
 
 TORCH = "torch"
@@ -42,13 +43,17 @@ def default_torch(wheel: Wheel, release: str) -> str | None:
 
 
 def base_requirements(
-    wheels: Sequence[Wheel], torch: str | None, requires: Sequence[str]
+    wheels: Sequence[Wheel],
+    torch: str | None,
+    requires: Sequence[str],
+    python: Interpreter | None = None,
 ) -> tuple[str, ...]:
     """Requirements of the wheels and of their tests, without the wheels themselves.
 
-    torch is the release `torch`, or what the wheels require of it.
+    torch is the release `torch`, or what the wheels require of it. `python` is the Python that
+    they are installed for; the running one if not given.
     """
-    required = [requirement for wheel in wheels for requirement in requirements(wheel)]
+    required = [requirement for wheel in wheels for requirement in requirements(wheel, python)]
     of_torch = [str(r) for r in required if canonicalize_name(r.name) == TORCH]
     pinned = [f"torch=={torch}"] if torch else of_torch or [TORCH]
     excluded = {TORCH, *(wheel.name for wheel in wheels)}
@@ -58,9 +63,16 @@ def base_requirements(
     return tuple(sorted({*pinned, *others, *tools}))
 
 
-def base_environment(cache: Path, requires: Sequence[str], progress: Progress) -> Path:
+def base_environment(
+    cache: Path,
+    requires: Sequence[str],
+    progress: Progress,
+    python: Interpreter | None = None,
+) -> Path:
     """A cached venv with the packages `requires`, made once per Python and set of packages."""
-    key = "\n".join([sys.version, platform.machine(), *sorted(requires), *_linked_wheels(requires)])
+    python = python or running_interpreter()
+    linked = _linked_wheels(requires)
+    key = "\n".join([python.build, platform.machine(), *sorted(requires), *linked])
     folder = cache / "smoke" / hashlib.sha256(key.encode()).hexdigest()[:16]
     folder.parent.mkdir(parents=True, exist_ok=True)
     busy = say_waiting(progress.say, "smoke environment: another run makes it")
@@ -71,9 +83,9 @@ def base_environment(cache: Path, requires: Sequence[str], progress: Progress) -
         if not (folder / COMPLETE).is_file():
             progress.step(f"smoke environment: {' '.join(requires)}")
             shutil.rmtree(folder, ignore_errors=True)
-            python = _make_venv(folder)
+            program = _make_venv(folder, python)
             doing = f"cannot install {' '.join(requires)}"
-            pip_install(python, requires, offline=False, doing=doing)
+            pip_install(program, requires, offline=False, doing=doing)
             files.write_text(folder / COMPLETE, "\n".join(sorted(requires)) + "\n")
     return folder
 
@@ -96,21 +108,28 @@ def _linked_wheels(requires: Sequence[str], environ: Mapping[str, str] = os.envi
     ]
 
 
-def clean_environment(wheels: Sequence[Wheel], base_folder: Path, temporary: Path) -> Environment:
+def clean_environment(
+    wheels: Sequence[Wheel],
+    base_folder: Path,
+    temporary: Path,
+    python: Interpreter | None = None,
+) -> Environment:
     """A new venv over the base with the wheels; all they require is in the base, so no index."""
-    env = layered_environment(base_folder, temporary / "venv")
+    env = layered_environment(base_folder, temporary / "venv", python)
     doing = f"{wheels[0].path.name} does not install beside the packages of the smoke environment"
     pip_install(env.python, _wheel_files(wheels), offline=True, doing=doing)
     return env
 
 
-def layered_environment(base_folder: Path, folder: Path) -> Environment:
-    """A new venv in `folder` that also sees the packages of the base."""
-    python = _make_venv(folder)
+def layered_environment(
+    base_folder: Path, folder: Path, python: Interpreter | None = None
+) -> Environment:
+    """A new venv in `folder` that also sees the packages of the base, which has the same Python."""
+    program = _make_venv(folder, python or running_interpreter())
     site = site_of(folder)
     # addsitedir, not a bare path: the base may have .pth files of its own.
     (site / "base.pth").write_text(f"import site; site.addsitedir({str(site_of(base_folder))!r})\n")
-    return Environment(python, {**_clean_variables(), "PYTHONNOUSERSITE": "1"}, site)
+    return Environment(program, {**_clean_variables(), "PYTHONNOUSERSITE": "1"}, site)
 
 
 def running_environment(
@@ -137,13 +156,13 @@ def _clean_variables() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _PYTHON_VARIABLES}
 
 
-def _make_venv(folder: Path) -> Path:
-    done = process.run([sys.executable, "-m", "venv", "--without-pip", folder])
+def _make_venv(folder: Path, python: Interpreter) -> Path:
+    done = process.run([python.path, "-m", "venv", "--without-pip", folder])
     done.require(f"cannot make a virtual environment in {folder}")
     return folder / "bin" / "python"
 
 
 def site_of(folder: Path) -> Path:
-    """The site-packages of a venv that this Python made."""
-    python = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    return folder / "lib" / python / "site-packages"
+    """The site-packages of a venv."""
+    (site,) = folder.glob("lib/python*/site-packages")
+    return site

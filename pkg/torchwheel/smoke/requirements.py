@@ -17,12 +17,17 @@ from packaging.version import Version
 
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.wheel import Wheel, read_wheel
+from torchwheel.smoke.interpreter import Interpreter
 
 
-def requirements(wheel: Wheel) -> list[Requirement]:
-    """The requirements of the wheel on this machine, without its extras."""
+def requirements(wheel: Wheel, python: Interpreter | None = None) -> list[Requirement]:
+    """The requirements of the wheel on this machine, without its extras.
+
+    `python` is the Python that it is installed for; the running one if not given.
+    """
     required: list[Requirement] = wheel.metadata.requires_dist or []
-    return [r for r in required if not r.marker or r.marker.evaluate({"extra": ""})]
+    variables = {"extra": "", **(python.markers if python else {})}
+    return [r for r in required if not r.marker or r.marker.evaluate(variables)]
 
 
 def check_installed(wheels: Sequence[Wheel], tools: Sequence[str]) -> None:

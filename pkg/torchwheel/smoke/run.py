@@ -11,6 +11,7 @@ from torchwheel.errors import UsageError
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.smoke import environment
 from torchwheel.smoke.importing import arguments_of_tests, import_names, run_probe
+from torchwheel.smoke.interpreter import Interpreter
 from torchwheel.smoke.record import SmokeRecord, TestResult, dump_smoke
 from torchwheel.smoke.results import parse_junit, record_of
 
@@ -31,6 +32,7 @@ def smoke(
     cache: Path,
     progress: Progress,
     without_gpu: Sequence[str] = (),
+    python: Interpreter | None = None,
 ) -> SmokeRecord:
     """Install a wheel and its bundled packages, run its tests on them, write the record.
 
@@ -46,6 +48,7 @@ def smoke(
         cache: Folder of the cached environments.
         progress: Where to report.
         without_gpu: Test files that run if torch finds no GPU; all if empty.
+        python: The Python of the clean environment; the running one if not given.
 
     Returns:
         The record; its `ok` is the verdict.
@@ -60,10 +63,10 @@ def smoke(
             progress.step("smoke: installing the wheel for the running Python")
             env = environment.running_environment(wheels, import_names(wheels[0]), temporary)
         else:
-            required = environment.base_requirements(wheels, torch, requires)
-            base = environment.base_environment(cache.resolve(), required, progress)
+            required = environment.base_requirements(wheels, torch, requires, python)
+            base = environment.base_environment(cache.resolve(), required, progress, python)
             progress.step("smoke: installing the wheel")
-            env = environment.clean_environment(wheels, base, temporary)
+            env = environment.clean_environment(wheels, base, temporary, python)
         cwd = temporary / "run"
         # The tests run outside the source tree, so that they cannot import from it.
         shutil.copytree(

@@ -1,9 +1,34 @@
+"""Which torch is tried in which Python, and what the record and the table say of each run."""
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
 import pytest
 
 from torchwheel.console import Quiet
 from torchwheel.errors import UsageError
-from torchwheel.smoke.compat import CompatRow, compat, compat_text
+from torchwheel.inspect.wheel import read_wheel
+from torchwheel.smoke.compat import CompatRow, compat, compat_text, dump_compat, pairings
+from torchwheel.smoke.interpreter import Interpreter, find_interpreter, running_interpreter
+from torchwheel.smoke.record import ImportRecord, MachineRecord, SmokeRecord, TestResult
+from torchwheel.smoke.requirements import requirements
 from wheelmaker import make_wheel
+
+PYTHONS = [
+    Interpreter(Path("/usr/bin", f"python3.{minor}"), f"3.{minor}.1", f"3.{minor}.1 (main)")
+    for minor in (10, 11, 12, 13)
+]
+MACHINE = MachineRecord(
+    python="3.12.1",
+    platform="linux_x86_64",
+    glibc="2.36",
+    torch="2.11.0+cu130",
+    cuda="13.0",
+    hip=None,
+    gpu=None,
+)
 
 
 def test_a_wheel_that_goes_with_none_is_a_wrong_call(tmp_path):
@@ -16,11 +41,87 @@ def test_a_wheel_that_goes_with_none_is_a_wrong_call(tmp_path):
             requires=(),
             record=tmp_path / "record.json",
             progress=Quiet(),
+            pythons=[running_interpreter()],
         )
     assert not (tmp_path / "record.json").exists()
 
 
+def test_a_torch_that_was_published_for_none_of_the_pythons_is_a_wrong_call(tmp_path):
+    wheel = make_wheel(tmp_path, requires=["torch>=2.6"])
+    with pytest.raises(UsageError, match=r"torch 2\.15\.0: not published for Python 3\.10\.1"):
+        compat(
+            wheel,
+            ["2.15.0"],
+            tests=tmp_path,
+            requires=(),
+            record=tmp_path / "record.json",
+            progress=Quiet(),
+            pythons=PYTHONS[:1],
+        )
+
+
 def test_a_torch_that_cannot_be_had_is_a_row():
-    row = CompatRow("2.99.0", error="cannot install torch==2.99.0")
+    row = CompatRow("2.99.0", "3.12.1", error="cannot install torch==2.99.0")
     assert not row.ok
-    assert "2.99.0" in compat_text([row]).splitlines()[1]
+    assert compat_text([row]).splitlines()[1].split()[:2] == ["2.99.0", "3.12.1"]
+
+
+def test_each_torch_and_each_python_are_tried_at_least_twice():
+    releases = [f"2.{minor}.0" for minor in (6, 7, 8, 9, 10, 11, 13, 15)]
+    published = {"2.6": ("3.9", "3.10", "3.11"), "2.15": ("3.11", "3.12", "3.13")}
+    pairs = pairings(releases, PYTHONS, published)
+    assert Counter(release for release, _ in pairs) == dict.fromkeys(releases, 2)
+    assert min(Counter(python.minor for _, python in pairs).values()) >= 4
+    assert [python.minor for release, python in pairs if release == "2.6.0"] == ["3.10", "3.11"]
+    assert ("2.15.0", "3.10") not in {(release, python.minor) for release, python in pairs}
+
+
+def test_one_python_is_tried_once_with_each_torch_it_has():
+    pairs = pairings(["2.14.0", "2.15.0"], PYTHONS[:1], {"2.15": ("3.11",)})
+    assert pairs == (("2.14.0", PYTHONS[0]),)
+
+
+def test_the_record_counts_the_tests(tmp_path):
+    wheel = make_wheel(tmp_path)
+    tests = (
+        TestResult("a", "passed", 0.1),
+        TestResult("b", "passed", 0.1),
+        TestResult("c", "skipped", 0.0, "no GPU"),
+        TestResult("d", "failed", 0.1, "assert 1 == 2"),
+    )
+    imported = (ImportRecord("demo", "demo/__init__.py"),)
+    record = SmokeRecord(
+        wheel.name, "00", 1, "2026-11-24", MACHINE, imported, tests, "failed", "1 of 4 tests failed"
+    )
+    gone = CompatRow("2.99.0", "3.12.1", error="cannot install it")
+    data = json.loads(dump_compat(wheel, [CompatRow("2.11.0", "3.12.1", record), gone]))
+    run, missing = data["runs"]
+    assert (run["passed"], run["skipped"]) == (2, {"no GPU": 1})
+    assert run["failed"] == {"d": "assert 1 == 2"}
+    assert run["machine"]["python"] == "3.12.1"
+    assert missing == {"torch": "2.99.0", "python": "3.12.1", "error": "cannot install it"}
+
+
+def test_the_requirements_of_a_wheel_are_those_of_the_python_it_is_for(tmp_path):
+    wheel = make_wheel(tmp_path, requires=["old; python_version < '3.12'", "torch"])
+    names = [[r.name for r in requirements(read_wheel(wheel), one)] for one in PYTHONS]
+    assert names == [["old", "torch"], ["old", "torch"], ["torch"], ["torch"]]
+
+
+def test_a_python_is_found_by_path_and_asked_for_its_release():
+    found = find_interpreter(sys.executable)
+    assert found == running_interpreter()
+
+
+@pytest.mark.parametrize("name", ["3.99", "/nowhere/python"])
+def test_a_python_that_is_missing_is_a_wrong_call(name):
+    with pytest.raises(UsageError, match=r"^--python \S+: expected a Python .*, found no .*; "):
+        find_interpreter(name)
+
+
+def test_a_program_that_is_no_python_is_a_wrong_call(tmp_path):
+    program = tmp_path / "python9"
+    program.write_text("#!/bin/sh\necho hello\n")
+    program.chmod(0o755)
+    with pytest.raises(UsageError, match="does not run as a Python"):
+        find_interpreter(str(program))
