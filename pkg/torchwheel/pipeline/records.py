@@ -31,7 +31,7 @@ class BuildRecord:
     built_in: str = "host"
     """Reference of the image, or "host"."""
     cpu_seconds: dict[str, float] = dataclasses.field(default_factory=dict)
-    """CPU seconds per step of the container, as far as they are counted."""
+    """CPU seconds per step of the container, or per part of a universal wheel, if counted."""
     peak_bytes: int | None = None
     """The most memory the container had when the build ended."""
     built_twice: bool = False

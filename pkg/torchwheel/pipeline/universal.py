@@ -104,6 +104,14 @@ def _obtain_part(run: Run, part: Variant, out: Path) -> PartFile:
     return PartFile(part, name, data)
 
 
+def cpu_seconds_of_parts(run: Run, variant: Variant) -> dict[str, float]:
+    """CPU seconds of each part's build in its container, when it was last built there."""
+    builds = {
+        part.id: in_container.read_usage(run.variant_folder(part))[0] for part in variant.parts
+    }
+    return {name: seconds["build"] for name, seconds in builds.items() if "build" in seconds}
+
+
 def _build_part(run: Run, part: Variant, out: Path) -> Path:
     image = in_container.built_image(run, part)
     if image is None or run.engine is None:

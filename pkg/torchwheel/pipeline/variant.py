@@ -18,7 +18,12 @@ from torchwheel.pipeline.proof import check_gates, check_same_bytes, keep_reject
 from torchwheel.pipeline.records import BuildRecord
 from torchwheel.pipeline.run import Clock, Run
 from torchwheel.pipeline.sources import stage
-from torchwheel.pipeline.universal import build_universal, part_key, with_parts_here
+from torchwheel.pipeline.universal import (
+    build_universal,
+    cpu_seconds_of_parts,
+    part_key,
+    with_parts_here,
+)
 from torchwheel.smoke import record as smoke_record
 
 NOT_RUN = "not run: for another machine"
@@ -31,7 +36,8 @@ class FinishedWheel:
     Attributes:
         wheel: the file.
         smoke: the record of its tests; None if it is for another machine.
-        cpu_seconds: CPU seconds per step of a container, as far as they are counted.
+        cpu_seconds: CPU seconds per step of a container, or of a universal wheel per part, as far
+            as they are counted.
         peak_bytes: the most memory the container had when the build ended.
     """
 
@@ -87,7 +93,8 @@ def _build_and_try(
     """Build `variant` and run its smoke tests; a test that fails is an error."""
     if variant.parts:
         wheel = build_universal(run, variant, out, clock)
-        result = FinishedWheel(wheel, _try_universal(run, variant, wheel, clock))
+        smoke = _try_universal(run, variant, wheel, clock)
+        result = FinishedWheel(wheel, smoke, cpu_seconds_of_parts(run, variant))
     elif image is None or run.engine is None:
         wheel = on_host.build_on_host(run, variant, out, clock)
         result = FinishedWheel(wheel, on_host.smoke_on_host(run, variant, wheel, clock))

@@ -1,5 +1,6 @@
 """A universal wheel is assembled from the project's files and the libraries of its parts."""
 
+import json
 import zipfile
 from pathlib import Path
 
@@ -12,8 +13,14 @@ from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline.inputs import claims_of
+from torchwheel.pipeline.inside import usage_file
 from torchwheel.pipeline.run import Run
-from torchwheel.pipeline.universal import PartFile, merge, with_parts_here
+from torchwheel.pipeline.universal import (
+    PartFile,
+    cpu_seconds_of_parts,
+    merge,
+    with_parts_here,
+)
 from wheelmaker import make_wheel
 
 MATRIX = load(Path("matrix.yaml"))
@@ -70,6 +77,15 @@ def test_a_host_builds_the_kernels_of_pypis_toolkits(tmp_path):
     assert heard.lines == [
         "universal: without cu124, rocm6.4, rocm7.2, which are built in a container only"
     ]
+
+
+def test_the_cpu_seconds_of_a_part_are_those_of_its_own_build(tmp_path):
+    run, _ = run_of(tmp_path, Engine("podman", {}))
+    folder = run.variant_folder(UNIVERSAL.parts[-1])
+    for step, seconds in (("start", 1.5), ("build", 6.0), ("repair", 7.0)):
+        usage = {"cpu_seconds": seconds, "peak_bytes": None}
+        (folder / usage_file(step)).write_text(json.dumps(usage))
+    assert cpu_seconds_of_parts(run, UNIVERSAL) == {"torch2.10-front-end": 4.5}
 
 
 def test_containers_build_every_part(tmp_path):
