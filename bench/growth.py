@@ -1,19 +1,27 @@
 """What one more variant costs, in containers, beside the same work done the usual way.
 
     nox -s bench -- pipeline --growth [--record docs/records/growth.json]
+    python bench/growth.py DIST [--record FILE]    the parts of the universal wheel in DIST
 
 The first variant of a toolkit compiles its kernels; each further torch or Python compiles its front
 end alone. The usual way is torch's CUDAExtension with torch/extension.h in every file, one build
 per variant: same kernels, same image, same archs. CPU seconds are the container's own account of
 the build; torch's installation for the usual way is not counted.
+
+The second form reads what `torchwheel wheels --container --dist DIST universal` wrote; for whole
+figures that run must have found no objects of an earlier one.
 """
 
+import argparse
+import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +30,15 @@ from torchwheel.console import Terminal
 from torchwheel.image.build import ensure_image
 from torchwheel.image.engine import Engine, find_engine, volume_options
 from torchwheel.image.recipes import image_of
+from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load
+from torchwheel.matrix.torch_releases import TorchFacts, torch_releases
 from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline.cibuildwheel import OWN, VARIANT, index_options
 from torchwheel.pipeline.inside import usage
+from torchwheel.text import size_text, table_rows
 from torchwheel.toolkit.cache import cache_folder
+from torchwheel.versions import version_numbers
 
 ROOT = Path(__file__).resolve().parents[1]
 # In the order of the matrix, which is that of the builds: the first compiles the kernels.
@@ -197,3 +209,105 @@ def text(found: dict[str, Any]) -> str:
             f" {ratio:.0f} times ours"
         )
     return "\n".join(lines)
+
+
+# The releases that the universal wheel serves, and the toolkits it is made of.
+PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+OLDEST = {"cuda": (12, 4), "rocm": (6, 4)}
+
+
+def parts(dist: Path) -> list[dict[str, Any]]:
+    """The parts of the universal wheel in `dist`: CPU seconds, files compiled, bytes."""
+    (record,) = (
+        row["record"]
+        for row in json.loads((dist / "report.json").read_text())["variants"]
+        if row["variant"] == "universal"
+    )
+    wheel = dist / record["file"]
+    with zipfile.ZipFile(wheel) as archive:
+        members = {info.filename: info for info in archive.infolist()}
+    claims = read_wheel(wheel).claims
+    files = {(part.kind, part.name): part.file for part in claims.parts} if claims else {}
+    (variant,) = select(load(ROOT / "matrix.yaml"), ["universal"])
+    key = hashlib.sha256(str(ROOT).encode()).hexdigest()[:12]
+    rows = []
+    for part in variant.parts:
+        if part.part is None or (part.part, part.library) not in files:
+            continue
+        info = members[files[part.part, part.library]]
+        (log,) = cache_folder().glob(f"build/*-{key}/{part.id}-contained/build.log")
+        rows.append(
+            {
+                "part": part.id,
+                "kind": part.part,
+                "cpu_seconds": record["cpu_seconds"].get(part.id),
+                "files_compiled": sum(_compiled(log, kind) for kind in ("CUDA", "HIP", "C++")),
+                "bytes_installed": info.file_size,
+                "bytes_in_wheel": info.compress_size,
+            }
+        )
+    return rows
+
+
+def peer_files(releases: Mapping[str, TorchFacts], minors: Iterable[str]) -> dict[str, int]:
+    """Files of an extension with one for each torch minor, CPython and toolkit.
+
+    `by_release` has a file for each release of CUDA and ROCm that the torch was published for,
+    `by_major` for each major release.
+    """
+    counts = {"by_release": 0, "by_major": 0}
+    for minor in minors:
+        facts = releases[minor]
+        pythons = len(set(facts.pythons) & set(PYTHONS))
+        toolkits = [
+            (backend, version_numbers(version))
+            for backend, versions in facts.toolkits.items()
+            for version in versions
+            if version_numbers(version) >= OLDEST[backend]
+        ]
+        counts["by_release"] += pythons * len(toolkits)
+        counts["by_major"] += pythons * len({(name, numbers[0]) for name, numbers in toolkits})
+    return counts
+
+
+def parts_text(rows: Sequence[Mapping[str, Any]], peers: Mapping[str, int]) -> str:
+    """The table of the parts, and the files that others need for the same torch releases."""
+    cells = [("part", "CPU s", "files", "installed", "in the wheel")]
+    for row in rows:
+        seconds = row["cpu_seconds"]
+        cells.append(
+            (
+                row["part"],
+                "-" if seconds is None else f"{seconds:.1f}",
+                str(row["files_compiled"]),
+                size_text(row["bytes_installed"]),
+                size_text(row["bytes_in_wheel"]),
+            )
+        )
+    lines = table_rows("<22 >7 >6 >10 >13", cells)
+    return "\n".join(
+        [
+            *lines,
+            f"files for the same torch releases and Pythons, one for each release of a toolkit: "
+            f"{peers['by_release']}, for each major release: {peers['by_major']}",
+        ]
+    )
+
+
+def main() -> None:
+    """Print and record what the parts of a universal wheel cost."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("dist", type=Path, help="folder of a `torchwheel wheels` run")
+    parser.add_argument("--record", type=Path)
+    options = parser.parse_args()
+    known = torch_releases()
+    rows, peers = parts(options.dist), peer_files(known, known)
+    print(parts_text(rows, peers))
+    if options.record:
+        from pipeline import write_record  # noqa: PLC0415 - pipeline.py imports this file
+
+        write_record(options.record, {"universal": rows, "files_of_peers": peers})
+
+
+if __name__ == "__main__":
+    main()
