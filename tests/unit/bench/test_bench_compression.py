@@ -4,7 +4,7 @@ import hashlib
 import zipfile
 from pathlib import Path
 
-import compression
+import kernel_compression as compression
 
 from torchwheel.claims import Claims, Part
 from torchwheel.inspect.wheel import read_wheel

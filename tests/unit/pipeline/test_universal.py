@@ -85,7 +85,7 @@ def test_the_cpu_seconds_of_a_part_are_those_of_its_own_build(tmp_path):
     for step, seconds in (("start", 1.5), ("build", 6.0), ("repair", 7.0)):
         usage = {"cpu_seconds": seconds, "peak_bytes": None}
         (folder / usage_file(step)).write_text(json.dumps(usage))
-    assert cpu_seconds_of_parts(run, UNIVERSAL) == {"torch2.10-front-end": 4.5}
+    assert cpu_seconds_of_parts(run, UNIVERSAL) == {UNIVERSAL.parts[-1].id: 4.5}
 
 
 def test_containers_build_every_part(tmp_path):
