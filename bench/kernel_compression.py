@@ -1,6 +1,7 @@
-"""Size of a CUDA kernel library under each compression of its machine code, and a wheel of each.
+r"""Size of a CUDA kernel library under each compression of its machine code, and a wheel of each.
 
-    python bench/kernel_compression.py WHEEL --library cu130 --objects FOLDER --cuda CUDA_HOME --out FOLDER
+    python bench/kernel_compression.py WHEEL --library cu130 --objects FOLDER \
+        --cuda CUDA_HOME --out FOLDER
 
 FOLDER has the library's objects, as a build leaves them in torchwheel's cache (`cu130-shared-…`).
 Nothing is compiled: the machine code and PTX in each object are packed again by CUDA's own

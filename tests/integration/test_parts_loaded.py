@@ -1,6 +1,8 @@
 """Parts of a universal wheel are chosen, verified and loaded at the first call on a GPU."""
 
+import ctypes
 import os
+import types
 import warnings
 from pathlib import Path
 
@@ -10,10 +12,11 @@ from torch.library import Library
 
 import partsmaker
 from partsmaker import FRONT_END, H100, K80, NUMBERS, compiled, kernels, mapped
+from torchwheel import runtime
 from torchwheel.arch.devices import Gpu, VisibleGpus
 from torchwheel.arch.model import parse
 from torchwheel.machine.facts import Driver, Torch
-from torchwheel.runtime import parts
+from torchwheel.runtime import dlpack, parts
 
 pytestmark = pytest.mark.integration
 FITTING = ["stable", "cu124", "cu130"]
@@ -45,6 +48,61 @@ def test_the_best_library_is_loaded_at_the_first_call_and_no_other(installed, mo
         "GPU -1 (H100, 9.0): cu130; cu124: cu130 fits better",
     )
     assert not installed.builds
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize(("interface", "answer"), [("one", 130), ("two", -1)])
+def test_entry_points_get_the_kernels_of_the_front_end(
+    installed, tmp_path, monkeypatch, before, interface, answer
+):
+    module = types.ModuleType("dlpack")
+    file = compiled(tmp_path / "dlpack.so", FRONT_END)
+    made = dlpack.EntryPoints(module, file, interface)
+    monkeypatch.setattr(dlpack, "import_entry_points", lambda *_: made)
+    installed.load()
+    name = installed.extension.package
+    if before:
+        assert runtime.entry_points(name) is module
+        assert ctypes.CDLL(str(file)).answer(-1) == -1
+    assert installed.call() == 130
+    assert runtime.entry_points(name) is module
+    assert ctypes.CDLL(str(file)).answer(-1) == answer
+
+
+def test_entry_points_get_kernels_that_are_built_later(installed, tmp_path, monkeypatch):
+    installed.gpus[:] = [K80]
+    installed.build_answer = 37
+    file = compiled(tmp_path / "dlpack.so", FRONT_END)
+    made = dlpack.EntryPoints(types.ModuleType("dlpack"), file, "one")
+    monkeypatch.setattr(dlpack, "import_entry_points", lambda *_: made)
+    installed.load()
+    assert runtime.entry_points(installed.extension.package)
+    with pytest.warns(RuntimeWarning, match="built here"):
+        assert installed.call() == 37
+    assert ctypes.CDLL(str(file)).answer(-1) == 37
+
+
+def test_entry_points_that_do_not_load_are_one_warning(installed, monkeypatch):
+    def refuse(*_):
+        raise ImportError("dlpack.abi3.so: undefined symbol: PyNew")
+
+    monkeypatch.setattr(dlpack, "import_entry_points", refuse)
+    installed.load()
+    name = installed.extension.package
+    with pytest.warns(RuntimeWarning, match=r"entry points by type in Python: .* PyNew$") as one:
+        found = [runtime.entry_points(name) for _ in range(2)]
+    assert (found, len(one)) == ([None, None], 1)
+    assert installed.call() == 130
+
+
+@pytest.mark.parametrize("mode", ["fallback", "jit"])
+def test_there_are_no_entry_points_without_prebuilt_libraries(installed, monkeypatch, mode):
+    monkeypatch.setenv("TORCHWHEEL_MODE", mode)
+    monkeypatch.setattr(dlpack, "import_entry_points", lambda *_: pytest.fail("imported"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        installed.load()
+    assert runtime.entry_points(installed.extension.package) is None
 
 
 def test_a_process_can_fork_after_the_import(installed):

@@ -16,7 +16,7 @@ from torchwheel.runtime.prebuilt import has_parts, load_problem
 from torchwheel.runtime.status import ExtensionStatus, LoadStep, OperatorStatus, Refusal, Way
 
 if TYPE_CHECKING:  # an import chooses no library
-    from torchwheel.runtime.entry_points import EntryPoints
+    from torchwheel.runtime.dlpack import EntryPoints
     from torchwheel.runtime.parts import ChosenParts, FrontEnd
     from torchwheel.runtime.unserved import UnservedGpus
 
@@ -154,7 +154,7 @@ class LoadedExtension:
         if not (may_load(self.mode) and has_parts(self.package) and _has_gpu_support()):
             return None
         if self._entry_points is None:
-            from torchwheel.runtime.entry_points import import_entry_points  # noqa: PLC0415
+            from torchwheel.runtime.dlpack import import_entry_points  # noqa: PLC0415
 
             try:
                 self._entry_points = import_entry_points(self.extension, self.package)
