@@ -11,7 +11,9 @@ import json
 import platform
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from kernelbench.host import medians_us
@@ -32,28 +34,27 @@ def contestants() -> dict[str, Callable[[], object]]:
     x, residual, row = tensor(_ROWS, _COLS), tensor(_ROWS, _COLS), tensor(_COLS)
     gates, scores = tensor(_ROWS, 2 * _COLS), tensor(1, 2, 4, 64)
     q, k = tensor(1, 2, 4, 64), tensor(1, 2, 2, 64)
-    arguments: dict[str, tuple[torch.Tensor, ...]] = {
-        "vector_add": (x, residual),
-        "bias_add": (x, row),
-        "bias_gelu": (x, row),
-        "gated_activation": (gates,),
-        "bias_residual": (x, residual, row),
-        "layer_norm": (x, row, row),
-        "rms_norm": (x, row),
-        "softmax": (scores,),
-        "apply_rotary_pos_emb": (q, k),
+    arguments: dict[str, tuple[tuple[torch.Tensor, ...], dict[str, Any]]] = {
+        "vector_add": ((x, residual), {}),
+        "bias_add": ((x, row), {}),
+        "bias_gelu": ((x, row), {}),
+        "gated_activation": ((gates,), {"kind": "swiglu"}),
+        "bias_residual": ((x, residual, row), {}),
+        "layer_norm": ((x, row, row), {}),
+        "rms_norm": ((x, row), {}),
+        "softmax": ((scores,), {}),
+        "apply_rotary_pos_emb": ((q, k), {"rotary_dim": 64}),
     }
     calls: dict[str, Callable[[], object]] = {
-        "F.gelu": lambda: F.gelu(x),
-        "torch.empty_like": lambda: torch.empty_like(x),
+        "F.gelu": partial(F.gelu, x),
+        "torch.empty_like": partial(torch.empty_like, x),
     }
-    for name, args in arguments.items():
+    for name, (args, keywords) in arguments.items():
         typed, function = getattr(fusedops, f"{name}_bf16"), getattr(fusedops, name)
-        made = typed(*args)
-        out = made if isinstance(made, torch.Tensor) else tuple(made)
-        calls[f"{name}_bf16"] = lambda call=typed, args=args: call(*args)
-        calls[f"{name}_bf16 out="] = lambda call=typed, args=args, out=out: call(*args, out=out)
-        calls[name] = lambda call=function, args=args: call(*args)
+        out = typed(*args, **keywords)
+        calls[f"{name}_bf16"] = partial(typed, *args, **keywords)
+        calls[f"{name}_bf16 out="] = partial(typed, *args, **keywords, out=out)
+        calls[name] = partial(function, *args, **keywords)
     return calls
 
 

@@ -24,7 +24,7 @@ from torch._C import _are_functorch_transforms_active as transforms_active
 from torch.compiler import is_compiling
 
 from fusedops import checks
-from fusedops.autograd import any_requires_grad, written_arguments
+from fusedops.autograd import any_requires_grad, forward_mode, written_arguments
 from fusedops.extension import EXTENSION
 from fusedops.op import Op
 from fusedops.registry import NAMESPACE, OPS
@@ -72,6 +72,7 @@ def call_by_type(function: Callable[P, T], *args: P.args, **keywords: P.kwargs) 
         and not torch.is_grad_enabled()
         and not is_compiling()
         and not transforms_active()
+        and not forward_mode()
         and not torch._C._len_torch_dispatch_stack()
     ):
         direct = _direct(function.__name__, first.dtype, first.is_cuda)

@@ -191,8 +191,9 @@ bool wants_gradient(const c10::IValue& value) {
   return value.isTensor() && value.toTensor().requires_grad();
 }
 
-// The dispatcher is bypassed, so the type is checked here, and a gradient is refused. So is a view
-// whose memory holds the negatives of its values (z.conj().imag): the dispatcher would resolve it.
+// The dispatcher is bypassed, so the type is checked here, and a gradient is refused, of either
+// mode: torch would drop it. So is a view whose memory holds the negatives of its values
+// (z.conj().imag): the dispatcher would resolve it.
 void check(const Operator& op, const Type& type, const torch::jit::Stack& stack) {
   const auto name = [&] { return std::string(op.name) + "_" + type.suffix; };
   const auto scalar = stack[op.first].toTensor().scalar_type();
@@ -205,10 +206,14 @@ void check(const Operator& op, const Type& type, const torch::jit::Stack& stack)
                 ", or call this one under torch.no_grad()");
   }
   for (const c10::IValue& value : stack) {
-    if (value.isTensor() && value.toTensor().is_neg()) {
+    if (!value.isTensor()) continue;
+    if (value.toTensor().is_neg()) {
       throw Error(name() +
                   ": expected a tensor's own values, found a view of their negatives; call "
                   "resolve_neg()");
+    }
+    if (value.toTensor()._fw_grad(0).defined()) {
+      throw Error(name() + ": has no derivative in forward mode; call fusedops." + op.name);
     }
   }
 }

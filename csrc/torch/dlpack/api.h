@@ -80,7 +80,7 @@ class Array {
   DLTensor view_;
 };
 
-// What the Api needs to know of the call that this thread is in.
+// What the Api needs to know of the call that this thread is in: current_call.
 struct Call {
   const char* name;            // of the entry point
   const Framework& framework;  // of the first array: results are its arrays
@@ -89,7 +89,7 @@ struct Call {
   int next_out = 0;
 };
 
-extern thread_local Call* current_call;
+Call*& current_call();
 
 bool is_contiguous(const DLTensor& view);
 TensorView view_of(const Array& array);
@@ -141,7 +141,7 @@ struct Api {
   static void* data(const Tensor& tensor) { return tensor.data(); }
 
   static gpu::Stream current_stream(int gpu) {
-    const dlpack::Call& call = *dlpack::current_call;
+    const dlpack::Call& call = *dlpack::current_call();
     gpu::Stream stream = nullptr;
     if (call.framework.api->current_work_stream(call.device.device_type, gpu, &stream) != 0) {
       throw PythonError();

@@ -56,7 +56,7 @@ Device device_of(const DLDevice& device) {
 // What `array` returns from a method without arguments.
 Array method(const Array& array, const char* name, const char* expected) {
   if (!array.framework().torch) {
-    throw Error(std::string(current_call->name) + ": expected " + expected + ", found strides " +
+    throw Error(std::string(current_call()->name) + ": expected " + expected + ", found strides " +
                 strides_of(view_of(array)));
   }
   return {array.framework(), Object(checked(PyObject_CallMethod(array.object().get(), name, "")))};
@@ -64,7 +64,7 @@ Array method(const Array& array, const char* name, const char* expected) {
 
 // A new array of the current call's framework, made by its allocator.
 Array allocated(DLTensor prototype) {
-  const Framework& framework = current_call->framework;
+  const Framework& framework = current_call()->framework;
   const auto set_error = [](void*, const char*, const char* message) {
     PyErr_SetString(PyExc_RuntimeError, message);
   };
@@ -79,13 +79,13 @@ Array allocated(DLTensor prototype) {
 
 // The next of the arrays that the caller gave for the results.
 Array next_out(const std::int64_t* sizes, std::int64_t dim, const DLDataType& dtype) {
-  const char* const op = current_call->name;
-  const Array& out = current_call->outs[current_call->next_out++];
+  const char* const op = current_call()->name;
+  const Array& out = current_call()->outs[current_call()->next_out++];
   const TensorView found = view_of(out);
   TensorView expected = found;
   expected.sizes = sizes;
   expected.dim = dim;
-  expected.device = device_of(current_call->device);
+  expected.device = device_of(current_call()->device);
   if (!same_shape(found, expected)) fail(op, "out", "shape " + shape_of(expected), shape_of(found));
   if (!has_dtype(found, name_of(dtype))) {
     fail(op, "out", std::string("dtype ") + name_of(dtype), found.dtype_name);
@@ -101,7 +101,11 @@ Array next_out(const std::int64_t* sizes, std::int64_t dim, const DLDataType& dt
 
 }  // namespace
 
-thread_local Call* current_call = nullptr;
+Call*& current_call() {
+  // In the function: an extern thread_local refers to a function that initialises it, if any.
+  static thread_local Call* call = nullptr;
+  return call;
+}
 
 bool is_contiguous(const DLTensor& view) {
   std::int64_t expected = 1;
@@ -129,8 +133,8 @@ Array clone(const Array& array) {
 
 Array empty_like(const Array& array) {
   const DLTensor& view = array.view();
-  if (current_call->outs) return next_out(view.shape, view.ndim, view.dtype);
-  if (array.framework().torch && current_call->framework.torch) {
+  if (current_call()->outs) return next_out(view.shape, view.ndim, view.dtype);
+  if (array.framework().torch && current_call()->framework.torch) {
     return {array.framework(), torch_empty_like(array.object().get())};
   }
   return allocated(view);
@@ -141,8 +145,8 @@ Array empty(const Array& like, const std::vector<std::int64_t>& sizes, DType dty
   if (dtype != dtype_of(prototype.dtype)) throw Error("fusedops: expected results of one dtype");
   prototype.ndim = static_cast<std::int32_t>(sizes.size());
   prototype.shape = const_cast<std::int64_t*>(sizes.data());
-  if (current_call->outs) return next_out(prototype.shape, prototype.ndim, prototype.dtype);
-  if (like.framework().torch && current_call->framework.torch) {
+  if (current_call()->outs) return next_out(prototype.shape, prototype.ndim, prototype.dtype);
+  if (like.framework().torch && current_call()->framework.torch) {
     return {like.framework(), torch_new_empty(like.object().get(), sizes)};
   }
   std::vector<std::int64_t> strides(sizes.size(), 1);

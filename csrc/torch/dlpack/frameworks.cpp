@@ -16,6 +16,8 @@ struct Torch {
   PyObject* is_grad_enabled;
   PyObject* dispatch_modes;  // how many TorchDispatchModes are active
   PyObject* transforms;      // whether a transform of torch.func is active
+  PyObject* forward_ad;      // the names of torch.autograd.forward_ad
+  PyObject* level;           // of them: the level of its tangents, -1 without any
   PyObject* increment_version;
   PyObject* requires_grad;  // the attribute's name
   const Framework* framework;
@@ -82,6 +84,9 @@ void import_torch() {
   torch.is_grad_enabled = attribute(module.get(), "is_grad_enabled");
   torch.dispatch_modes = attribute(c.get(), "_len_torch_dispatch_stack");
   torch.transforms = attribute(c.get(), "_are_functorch_transforms_active");
+  const Object forward_ad(checked(PyImport_ImportModule("torch.autograd.forward_ad")));
+  torch.forward_ad = attribute(forward_ad.get(), "__dict__");
+  torch.level = checked(PyUnicode_InternFromString("_current_level"));
   torch.increment_version = attribute(c.get(), "_increment_version");
   torch.requires_grad = checked(PyUnicode_InternFromString("requires_grad"));
   const DLPackExchangeAPI* const api = api_of(torch.tensor);
@@ -105,7 +110,8 @@ const Framework* framework_of(const char* name, PyObject* object) {
 }
 
 bool mode_is_active() {
-  return is_true(called(torch.transforms)) ||
+  PyObject* const level = checked(PyDict_GetItemWithError(torch.forward_ad, torch.level));
+  return PyLong_AsLong(level) >= 0 || is_true(called(torch.transforms)) ||
          PyLong_AsLong(called(torch.dispatch_modes).get()) != 0;
 }
 

@@ -15,8 +15,9 @@ namespace fusedops::dlpack {
 // its own way of running operators would be passed by.
 const Framework* framework_of(const char* name, PyObject* object);
 
-// Whether a TorchDispatchMode or a transform of torch.func is active: it sees the operators that
-// the dispatcher runs, and so not this call.
+// Whether a TorchDispatchMode is active: it sees the operators that the dispatcher runs, and so not
+// this call. (A transform of torch.func has tensors without memory, which the exchange API
+// refuses.)
 bool mode_is_active();
 bool grad_is_enabled();
 bool requires_grad(PyObject* tensor);

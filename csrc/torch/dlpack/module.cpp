@@ -5,7 +5,6 @@
 #include <deque>
 #include <exception>
 #include <new>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -134,17 +133,22 @@ Bound bind(const EntryPoint& of, PyObject* const* args, std::size_t count, PyObj
   return bound;
 }
 
-// The arrays of a call, which stay where they are.
+// The arrays of a call: first the arguments, then those that the caller gave for the results.
 class Arrays {
  public:
   explicit Arrays(const EntryPoint& of) : of_(of) {}
+  Arrays(const Arrays&) = delete;
+  ~Arrays() {
+    for (std::size_t i = 0; i < count_; ++i) at(i)->~Array();
+  }
 
   const Array& add(const std::string& argument, bool optional, PyObject* object) {
     const Framework* const framework = framework_of(of_.name.c_str(), object);
     if (!framework) refuse_value(of_, argument, optional, Kind::tensor, object);
     if (framework->torch) refuse_gradient(object);
     try {
-      Array& array = arrays_[count_++].emplace(*framework, Object::borrowed(object));
+      const Array& array = *new (at(count_)) Array(*framework, Object::borrowed(object));
+      ++count_;
       if (framework->torch && is_negative_view(array)) {
         throw Error(of_.name + ": " + argument +
                     ": expected a tensor's own values, found a view of their negatives; call "
@@ -157,13 +161,15 @@ class Arrays {
   }
 
  private:
+  Array* at(std::size_t i) { return reinterpret_cast<Array*>(storage_ + i * sizeof(Array)); }
+
   void refuse_gradient(PyObject* tensor) {
     if (!checked_) {
       checked_ = true;
       if (mode_is_active()) {
         throw Error(of_.name +
-                    ": a dispatch mode or a transform of torch.func is active, which would not see "
-                    "this call; call fusedops." +
+                    ": a dispatch mode, a transform of torch.func or forward-mode differentiation "
+                    "is active, which would not see this call; call fusedops." +
                     of_.op);
       }
       grad_ = grad_is_enabled();
@@ -175,7 +181,7 @@ class Arrays {
   }
 
   const EntryPoint& of_;
-  std::array<std::optional<Array>, kMostArguments + kMostResults> arrays_;
+  alignas(Array) unsigned char storage_[(kMostArguments + kMostResults) * sizeof(Array)];
   std::size_t count_ = 0;
   bool checked_ = false, grad_ = false;
 };
@@ -183,44 +189,31 @@ class Arrays {
 // Makes a call this thread's current one while it lives.
 class Entered {
  public:
-  explicit Entered(Call& call) : before_(std::exchange(current_call, &call)) {}
+  explicit Entered(Call& call) : before_(std::exchange(current_call(), &call)) {}
   Entered(const Entered&) = delete;
-  ~Entered() { current_call = before_; }
+  ~Entered() { current_call() = before_; }
 
  private:
   Call* const before_;
 };
 
-// The arrays that the caller gave for the results.
-class Outs {
- public:
-  Outs(const EntryPoint& of, Arrays& arrays, PyObject* out) {
-    if (out == nullptr || out == Py_None) return;
-    const int results = of.kernel.results;
-    if (results == 1) {
-      add(arrays, out);
-      return;
-    }
-    if (!PyTuple_Check(out) || PyTuple_Size(out) != results) {
-      refuse_call(of.name + ": out: expected a tuple of " + std::to_string(results) +
-                  " tensors, found " + type_name_of(out));
-    }
-    for (int i = 0; i < results; ++i) add(arrays, PyTuple_GetItem(out, i));
+// Adds the arrays that the caller gave for the results, side by side. Returns the first; null if
+// none are given.
+const Array* add_outs(const EntryPoint& of, Arrays& arrays, PyObject* out) {
+  if (out == nullptr || out == Py_None) return nullptr;
+  const int results = of.kernel.results;
+  if (results == 1) return &arrays.add("out", true, out);
+  if (!PyTuple_Check(out) || PyTuple_Size(out) != results) {
+    refuse_call(of.name + ": out: expected a tuple of " + std::to_string(results) +
+                " tensors, found " + type_name_of(out));
   }
-
-  const Array* get() const { return outs_.empty() ? nullptr : outs_.data(); }
-
-  void increment_versions() const {
-    for (const Array& out : outs_) {
-      if (out.framework().torch) increment_version(out.object().get());
-    }
+  const Array* first = nullptr;
+  for (int i = 0; i < results; ++i) {
+    const Array& added = arrays.add("out", true, PyTuple_GetItem(out, i));
+    if (i == 0) first = &added;
   }
-
- private:
-  void add(Arrays& arrays, PyObject* out) { outs_.push_back(arrays.add("out", true, out)); }
-
-  std::vector<Array> outs_;
-};
+  return first;
+}
 
 Object call(const EntryPoint& of, const Bound& bound) {
   Arrays arrays(of);
@@ -248,11 +241,13 @@ Object call(const EntryPoint& of, const Bound& bound) {
   if (view.dtype != of.type.dtype) {
     fail(of.name.c_str(), first_name, std::string("dtype ") + of.type.name, view.dtype_name);
   }
-  const Outs outs(of, arrays, bound.out);
-  Call current{of.name.c_str(), first->framework(), first->view().device, outs.get()};
+  const Array* const outs = add_outs(of, arrays, bound.out);
+  Call current{of.name.c_str(), first->framework(), first->view().device, outs};
   const Entered entered(current);
   Object result(of.kernel.call(values.data()));
-  outs.increment_versions();
+  for (int i = 0; outs && i < of.kernel.results; ++i) {
+    if (outs[i].framework().torch) increment_version(outs[i].object().get());
+  }
   return result;
 }
 

@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from cases import CASES  # noqa: E402
 from cases.case import copies, outputs  # noqa: E402
+from torch.autograd import forward_ad  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import fusedops  # noqa: E402
@@ -142,6 +143,8 @@ def test_a_model_calls_by_type_where_nothing_needs_the_dispatcher(monkeypatch):
         ):
             assert torch.equal(by_dispatcher(), plain)
         with Mode():
+            assert torch.equal(call(), plain)
+        with forward_ad.dual_level():
             assert torch.equal(call(), plain)
     assert torch.equal(call(), plain)  # with gradients
 
