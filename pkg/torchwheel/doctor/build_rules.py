@@ -13,7 +13,7 @@ from torchwheel.doctor.case import Case, Diagnosis, Package
 from torchwheel.doctor.fit_rules import diagnosis_of
 from torchwheel.doctor.installation_rules import reinstall_command
 from torchwheel.errors import TorchwheelError
-from torchwheel.machine.facts import InstalledToolkit, Torch
+from torchwheel.machine.facts import InstalledToolkit, Machine, Torch
 from torchwheel.runtime.local_target import DOWNLOAD_VARIABLE
 from torchwheel.validate.checks import build_findings, preferred_toolkit
 from torchwheel.validate.toolkit_rules import check_two_toolkits
@@ -22,7 +22,8 @@ from torchwheel.versions import version_numbers
 
 def cannot_build(case: Case) -> Iterator[Diagnosis]:
     """Operators wait for their first call on a GPU, and the build would fail then."""
-    machine, package = case.machine, case.package
+    package = case.package
+    machine = _machine_to_build_for(case)
     torch = machine.torch
     if torch is None or torch.backend is None or not machine.gpus or not _waits_for_build(package):
         return
@@ -32,7 +33,7 @@ def cannot_build(case: Case) -> Iterator[Diagnosis]:
     if downloads and (toolkit is None or toolkit.problem):
         return
     try:
-        needs = dataclasses.replace(needs, archs=_archs_to_build(case, toolkit))
+        needs = dataclasses.replace(needs, archs=_archs_to_build(case, machine, toolkit))
     except TorchwheelError as error:
         fix = "set CUDA_HOME to a toolkit that can compile for it"
         yield Diagnosis("archs", str(error), fix)
@@ -70,7 +71,17 @@ def plain_pytorch(case: Case) -> Iterator[Diagnosis]:
 
 def _waits_for_build(package: Package) -> bool:
     status = package.status
-    return status is not None and any(operator.way == "waiting" for operator in status.operators)
+    if status is None:
+        return False
+    return bool(status.waiting_gpus) or any(one.way == "waiting" for one in status.operators)
+
+
+def _machine_to_build_for(case: Case) -> Machine:
+    """The machine, with the GPUs that a build is for: those without prebuilt kernels, if known."""
+    status = case.package.status
+    waiting = status.waiting_gpus if status else ()
+    gpus = tuple(gpu for gpu in case.machine.gpus if gpu.index in waiting)
+    return dataclasses.replace(case.machine, gpus=gpus) if gpus else case.machine
 
 
 def _flavour_to_build(package: Package, torch: Torch) -> Abi:
@@ -78,13 +89,14 @@ def _flavour_to_build(package: Package, torch: Torch) -> Abi:
 
     For the front end of a universal wheel, kernels are built, which know no torch.
     """
-    claims = package.info.claims if package.info else None
-    if claims and claims.parts and package.status and package.status.choices:
+    if package.status and package.status.waiting_gpus:
         return "stable"
     return "stable" if version_numbers(torch.minor) >= version_numbers(STABLE_SINCE) else "aten"
 
 
-def _archs_to_build(case: Case, toolkit: InstalledToolkit | None) -> tuple[Arch, ...]:
+def _archs_to_build(
+    case: Case, machine: Machine, toolkit: InstalledToolkit | None
+) -> tuple[Arch, ...]:
     """The archs that the build would compile for."""
     if toolkit is None or not toolkit.release:
         return ()
@@ -92,6 +104,6 @@ def _archs_to_build(case: Case, toolkit: InstalledToolkit | None) -> tuple[Arch,
         ToolkitRelease(toolkit.backend, toolkit.release),
         case.environ,
         for_this_machine=True,
-        look=lambda _, __: VisibleGpus(case.machine.gpus),
+        look=lambda _, __: VisibleGpus(machine.gpus),
     )
     return chosen.archs

@@ -191,4 +191,5 @@ def _parse_status(facts: dict[str, Any]) -> ExtensionStatus:
             for operator in facts["operators"]
         ),
         choices=tuple(facts["choices"]),
+        waiting_gpus=tuple(facts["waiting_gpus"]),
     )

@@ -50,6 +50,7 @@ def _package(package: Package) -> dict[str, Any]:
         },
         "mode": package.status.mode if package.status else None,
         "choices": list(package.status.choices) if package.status else [],
+        "waiting_gpus": list(package.status.waiting_gpus) if package.status else [],
         "operators": [_plain(operator) for operator in package.status.operators]
         if package.status
         else [],

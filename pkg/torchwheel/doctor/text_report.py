@@ -128,7 +128,7 @@ def package_text(package: Package) -> str:
     lines += row("  import", _import_text(package))
     if status:
         lines += row("  mode", status.mode)
-        lines += rows("  runs on", map(_operator_text, status.operators))
+        lines += rows("  runs on", _operator_texts(status.operators))
         if status.choices:
             lines += rows("  choice", status.choices)
     others = [native for native in package.natives if not _is_notable(native)]
@@ -148,11 +148,15 @@ def _import_text(package: Package) -> str:
     return f"{text}, from {file}" if elsewhere else text
 
 
-def _operator_text(operator: OperatorStatus) -> str:
-    """What an operator runs on, and why earlier steps failed."""
-    library = f", {operator.library.name}" if operator.library else ""
-    refused = f" ({'; '.join(map(str, operator.refusals))})" if operator.refusals else ""
-    return f"{operator.operator}: {WAY_TEXTS[operator.way]}{library}{refused}"
+def _operator_texts(operators: Iterable[OperatorStatus]) -> list[str]:
+    """What operators run on, and why earlier steps failed; one text for those that are alike."""
+    names: dict[str, list[str]] = {}
+    for operator in operators:
+        library = f", {operator.library.name}" if operator.library else ""
+        refused = f" ({'; '.join(map(str, operator.refusals))})" if operator.refusals else ""
+        text = f"{WAY_TEXTS[operator.way]}{library}{refused}"
+        names.setdefault(text, []).append(operator.operator)
+    return [f"{join_names(alike)}: {text}" for text, alike in names.items()]
 
 
 def _is_notable(native: NativeLibrary) -> bool:

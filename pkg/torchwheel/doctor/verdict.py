@@ -1,10 +1,12 @@
 """The verdict: the first cause of what is wrong, or what the package runs on."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from torchwheel.arch.devices import Gpu
 from torchwheel.doctor import build_rules, fit_rules, installation_rules, library_rules
 from torchwheel.doctor.case import Case, Diagnosis, Verdict
 from torchwheel.machine.facts import Machine
+from torchwheel.runtime.status import ExtensionStatus
 from torchwheel.text import join_names
 from torchwheel.validate import findings as findings_
 
@@ -70,15 +72,29 @@ def _healthy_text(case: Case) -> str:
         why = f", and torch {torch.version} is for CPUs" if torch and cpu else ""
         consequence = "it runs on plain PyTorch" if package.status else "its kernels lie idle"
         return f"there is no GPU here{why}, so {consequence}"
-    gpus = join_names(dict.fromkeys(f"{gpu.name} ({gpu.arch})" for gpu in machine.gpus))
-    where = f", on {gpus}" if kernels else ""
+    where = f", on {_gpu_names(machine.gpus)}" if kernels else ""
     if package.status:
-        ways = join_names(dict.fromkeys(operator.way for operator in package.status.operators))
-        if ways == "fallback":
-            return f"it runs on plain PyTorch, as TORCHWHEEL_MODE={package.status.mode} asks"
-        if ways == "waiting":
-            return f"its operators are built at their first call{where}, and nothing is in the way"
-        return f"its operators are {ways}{where}"
+        return _status_text(package.status, machine.gpus)
     if package.loaded:
         return f"its native libraries are loaded{where}"
     return "it can be imported" + (", and its libraries fit" if package.natives else "")
+
+
+def _status_text(status: ExtensionStatus, gpus: Sequence[Gpu]) -> str:
+    """What the operators of an extension run on, on these GPUs."""
+    ways = join_names(dict.fromkeys(operator.way for operator in status.operators))
+    if ways == "fallback":
+        return f"it runs on plain PyTorch, as TORCHWHEEL_MODE={status.mode} asks"
+    where = f", on {_gpu_names(gpus)}"
+    if ways == "waiting":
+        return f"its operators are built at their first call{where}, and nothing is in the way"
+    waiting = [gpu for gpu in gpus if gpu.index in status.waiting_gpus]
+    if waiting:
+        served = _gpu_names(gpu for gpu in gpus if gpu not in waiting)
+        there = _gpu_names(waiting)
+        return f"its operators are {ways} on {served}, and built at their first call on {there}"
+    return f"its operators are {ways}{where}"
+
+
+def _gpu_names(gpus: Iterable[Gpu]) -> str:
+    return join_names(dict.fromkeys(f"{gpu.name} ({gpu.arch})" for gpu in gpus))

@@ -182,10 +182,15 @@ class LoadedExtension:
 
     def status(self) -> ExtensionStatus:
         """What each operator runs on now."""
-        operators = tuple(self.operators.values())
-        uses = self._unserved.uses if self._unserved else {}
-        choices = self.parts.lines(uses) if self.parts else ()
-        return ExtensionStatus(self.extension.package, self.mode, operators, self.module, choices)
+        unserved = self._unserved
+        return ExtensionStatus(
+            self.extension.package,
+            self.mode,
+            tuple(self.operators.values()),
+            self.module,
+            self.parts.lines(unserved.uses if unserved else {}) if self.parts else (),
+            unserved.waiting if unserved else (),
+        )
 
     def start(self, check: Callable[[bool], str | None]) -> None:
         """Load the prebuilt library, at the first call on a GPU if this torch knows GPUs.

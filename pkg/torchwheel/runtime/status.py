@@ -88,6 +88,8 @@ class ExtensionStatus:
         module: the extension module, if the prebuilt library is one.
         choices: of a universal wheel, after the first call: a line on the front end in use, and one
             for each GPU, which says why each kernel library was chosen or not.
+        waiting_gpus: GPUs that the universal wheel has no code for: kernels are built at the first
+            call there, beside those of other GPUs.
     """
 
     package: str
@@ -95,6 +97,7 @@ class ExtensionStatus:
     operators: tuple[OperatorStatus, ...]
     module: ModuleType | None = None
     choices: tuple[str, ...] = ()
+    waiting_gpus: tuple[int, ...] = ()
 
     @property
     def library(self) -> Path | None:

@@ -68,6 +68,17 @@ class UnservedGpus:
             for gpu in gpus
         }
 
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        """The GPUs on which a family waits for its first call."""
+        waiting = {
+            gpu
+            for family in self._families.values()
+            for gpu, status in family.items()
+            if status.way == "waiting"
+        }
+        return tuple(sorted(waiting))
+
     def settle(self, name: str, gpu: int) -> OperatorStatus:
         """Have a family's kernels built for a GPU and those like it, if that was not tried.
 

@@ -20,6 +20,7 @@ from doctor_cases import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+from torchwheel.arch.devices import Gpu
 from torchwheel.arch.model import parse
 from torchwheel.doctor import text_report as text_
 from torchwheel.doctor.caches import CacheState, CorruptLibrary
@@ -31,7 +32,7 @@ from torchwheel.doctor.verdict import judge, judge_machine
 from torchwheel.inspect.elf import GpuCode
 from torchwheel.jit.key import CacheKey
 from torchwheel.machine.facts import Absent, InstalledToolkit
-from torchwheel.runtime.status import Refusal
+from torchwheel.runtime.status import ExtensionStatus, OperatorStatus, Refusal
 
 CACHE = CacheState(
     Path("/home/me/.cache/torchwheel"),
@@ -98,7 +99,31 @@ def to_be_built() -> Case:
     return case(waiting(status=status("waiting", refused)), cache=CACHE, gpus=(H200, H200))
 
 
-CASES = {"well": well, "broken": broken, "to_be_built": to_be_built}
+B200 = Gpu(1, "NVIDIA B200", parse("10.0"))
+
+
+def universal() -> Case:
+    """A universal wheel on two kinds of GPU: one has prebuilt kernels, the other waits."""
+    library = SITE / "demo/_lib/kernels/cu130.so"
+    ways = [
+        OperatorStatus(name, (f"demo::{name}",), "prebuilt", library) for name in ("add", "scale")
+    ]
+    found = ExtensionStatus(
+        *("demo", "auto", tuple(ways)),
+        choices=(
+            "front end: stable; torch2.6, torch2.7, torch2.8: for another torch",
+            "GPU 0 (NVIDIA H200, 9.0): cu130; cu124: cu130 fits better; rocm6.4, rocm7.2: expected "
+            "a torch built for ROCm, which demo has its kernels for, found torch 2.11.0+cu130, "
+            "built with CUDA 13.0",
+            "GPU 1 (NVIDIA B200, 10.0): to be built at its first call on a GPU; cu124, cu130: "
+            "expected code for GPU 1 (NVIDIA B200, 10.0), found 7.5 8.0 9.0",
+        ),
+        waiting_gpus=(1,),
+    )
+    return case(package(natives=(), status=found), cache=CACHE, gpus=(H200, B200))
+
+
+CASES = {"well": well, "broken": broken, "to_be_built": to_be_built, "universal": universal}
 
 
 @pytest.fixture(autouse=True)

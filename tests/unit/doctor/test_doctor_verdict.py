@@ -239,6 +239,22 @@ def test_a_toolkit_that_may_be_downloaded_is_not_missing():
     assert judge(allowed).ok
 
 
+def test_a_gpu_without_code_is_built_for_beside_those_with_kernels():
+    """Only the waiting GPU counts for the build: the toolkit need not know the other one."""
+    prebuilt = dataclasses.replace(status("prebuilt"), waiting_gpus=(1,))
+    old, new = Gpu(0, "NVIDIA V100", parse("7.0")), Gpu(1, "NVIDIA B200", parse("10.0"))
+    made = case(package(natives=(), status=prebuilt), gpus=(old, new))
+    assert judge(made).says.endswith(
+        "its operators are prebuilt on NVIDIA V100 (7.0), and built at their first call on NVIDIA "
+        "B200 (10.0)"
+    )
+    bare = dataclasses.replace(made, machine=dataclasses.replace(made.machine, toolkits=()))
+    assert names(judge(bare)) == ["toolkit"]
+    swapped = dataclasses.replace(prebuilt, waiting_gpus=(0,))
+    refused = judge(case(package(natives=(), status=swapped), gpus=(old, new)))
+    assert names(refused) == ["archs"]
+
+
 def test_a_cpu_torch_beside_a_gpu_is_wrong_for_what_is_built_too():
     verdict = judge(case(waiting(status=status("fallback")), torch=CPU_TORCH))
     assert names(verdict) == ["backend"]
