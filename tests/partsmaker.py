@@ -169,7 +169,7 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch, library: Library) -> 
     for module in (parts, prebuilt):
         monkeypatch.setattr(module, "installed_claims", lambda _: claims(found))
     monkeypatch.setattr(build, "obtain_library", found.obtain)
-    for variable in ("TORCHWHEEL_MODE", "TORCHWHEEL_LIBRARY"):
+    for variable in ("TORCHWHEEL_MODE", "TORCHWHEEL_LIBRARY", "TORCHWHEEL_IGNORE"):
         monkeypatch.delenv(variable, raising=False)
     return found
 

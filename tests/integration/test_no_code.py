@@ -185,6 +185,7 @@ def test_without_a_compiler_plain_pytorch_answers_after_one_warning(setup):
     assert warning.startswith(f"fusedops: vector_add on plain PyTorch: {WHY}"), warning
     assert "no C++ compiler (g++, c++ or clang++) on the PATH" in warning
     assert "`python -m fusedops` says what fixes it" in warning
+    assert "archs: " not in warning  # nobody has asked for an arch yet
 
 
 def test_mode_error_raises_at_the_call_and_not_at_the_import(setup):

@@ -132,6 +132,15 @@ def test_an_unknown_name_is_a_warning(installed, monkeypatch):
     assert len(one) == 1
 
 
+def test_a_rule_that_is_ignored_is_printed_and_refuses_no_library(installed, monkeypatch, capsys):
+    monkeypatch.setattr(parts, "find_driver", lambda _: Driver("cuda", "450.1", "11.0"))
+    monkeypatch.setenv("TORCHWHEEL_IGNORE", "driver")
+    installed.load()
+    assert installed.call() == 130
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("torchwheel: warning: TORCHWHEEL_IGNORE lets pass: driver: expected NV")
+
+
 def test_each_kind_of_gpu_runs_what_fits_it(installed):
     installed.gpus.append(Gpu(0, "A100", parse("8.0")))
     installed.load()

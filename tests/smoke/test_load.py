@@ -34,8 +34,9 @@ def test_operator_is_registered(op):
     assert has_kernel(op.name, "Meta")
     # One that waits has a stand-in, which is a kernel too: it has the operator built.
     ways = {name: one.way for one in fusedops.status().operators for name in one.ops}
-    assert has_kernel(op.name, "CUDA") == (ways.get(f"{NAMESPACE}::{op.name}") != "fallback")
-    assert f"{NAMESPACE}::{op.name}" in ways
+    # Where a GPU has no kernels, calls are routed past those of a universal wheel's front end.
+    routed = has_kernel(op.name, "BackendSelect")
+    assert has_kernel(op.name, "CUDA") == (ways[f"{NAMESPACE}::{op.name}"] != "fallback" or routed)
 
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torchwheel.arch.devices import Gpu
     from torchwheel.builder.extension import Operator
     from torchwheel.machine.facts import Driver, Torch
+    from torchwheel.validate.findings import Finding
 
 LIBRARY_VARIABLE = "TORCHWHEEL_LIBRARY"
 """Names the kernel library to use, e.g. "cu124"; without it the best one is used."""
@@ -32,6 +33,7 @@ class Installation:
         glibc: the version of the C library; None if it is another one.
         driver: the GPUs' driver, if one was found.
         forced: the name of the only kernel library that may be used; None for any.
+        ignored: the rules that TORCHWHEEL_IGNORE names.
     """
 
     package: str
@@ -39,6 +41,11 @@ class Installation:
     glibc: str | None
     driver: Driver | None = None
     forced: str | None = None
+    ignored: frozenset[str] = frozenset()
+
+    def blocks(self, finding: Finding) -> bool:
+        """Whether a finding keeps a library from being used."""
+        return finding.blocks and finding.rule not in self.ignored
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +100,7 @@ def choose_front_end(parts: Sequence[Part], here: Installation) -> Part | str:
     problem = _no_front_end(front_ends, here)
     for part in front_ends:
         findings = load_findings(part.needs, here.torch, here.glibc, package=here.package)
-        if any(finding.blocks for finding in findings):
+        if any(map(here.blocks, findings)):
             continue
         if part.abi == "stable" or part.old_abi == here.torch.old_abi:
             return part
@@ -138,7 +145,7 @@ def choose_kernels(parts: Sequence[Part], here: Installation, gpu: Gpu) -> Kerne
         findings = load_findings(
             part.needs, here.torch, here.glibc, here.driver, (gpu,), package=here.package
         )
-        blocking = [finding for finding in findings if finding.blocks]
+        blocking = list(filter(here.blocks, findings))
         if blocking:
             refused[part.name] = "; ".join(
                 f"expected {finding.expected}, found {finding.found}" for finding in blocking

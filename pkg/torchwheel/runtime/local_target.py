@@ -113,8 +113,8 @@ def find_local_target(
     if toolkit is None or toolkit.problem:
         toolkit = download_toolkit(torch, environ, progress) or toolkit
     if toolkit is None or machine.host is None:
-        # TORCHWHEEL_IGNORE does not help: there is no compiler.
-        found = build_findings(needs, machine, toolkit, package=extension.package)
+        # TORCHWHEEL_IGNORE does not help: there is no compiler. No arch is chosen yet.
+        found = build_findings(needs, machine, toolkit, package=extension.package, runs_here=False)
         raise TorchwheelError(
             "; ".join([*map(str, found), *(() if toolkit else download_offer(torch))])
         )

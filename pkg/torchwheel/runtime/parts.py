@@ -35,6 +35,8 @@ from torchwheel.runtime.prebuilt import (
 )
 from torchwheel.runtime.status import WAY_TEXTS
 from torchwheel.text import join_names
+from torchwheel.validate.checks import load_findings
+from torchwheel.validate.findings import drop_ignored, ignored_rules
 from torchwheel.validate.gpu_rules import describe_gpu
 
 
@@ -128,7 +130,7 @@ def choose_parts(
         extension: the extension.
         package: the folder of its package.
         ask_driver: whether there may be GPUs; a torch for CPUs needs no kernels.
-        environ: may name the kernel library to use.
+        environ: may name the kernel library to use, and rules to ignore.
 
     Raises:
         TorchwheelError: no intact front end serves this torch.
@@ -146,10 +148,12 @@ def choose_parts(
         split_absent(probe.glibc_version())[0],
         split_absent(find_driver(backend))[0] if ask_driver and backend else None,
         _forced(claims, environ),
+        ignored_rules(environ),
     )
     front_end = choose_front_end(claims.parts, here)
     if isinstance(front_end, str):
         raise TorchwheelError(front_end)
+    _report_ignored(front_end, here, (), environ)
     names = tuple(part.name for part in claims.parts if part.kind == "front_end")
     file, interface = verify_part(front_end, package)
     chosen = ChosenParts(
@@ -160,6 +164,10 @@ def choose_parts(
         return chosen
     choices = tuple(choose_kernels(claims.parts, here, gpu) for gpu in _gpus(backend))
     kernels, faults = _open_kernels(choices, package, interface)
+    for choice in choices:
+        library = kernels.get(choice.gpu.index)
+        if library and library.part:
+            _report_ignored(library.part, here, (choice.gpu,), environ)
     return dataclasses.replace(chosen, choices=choices, kernels=kernels, faults=faults)
 
 
@@ -176,6 +184,17 @@ def _forced(claims: Claims, environ: Mapping[str, str]) -> str | None:
         stacklevel=2,
     )
     return None
+
+
+def _report_ignored(
+    part: Part, here: Installation, gpus: Sequence[Gpu], environ: Mapping[str, str]
+) -> None:
+    """Print the findings that TORCHWHEEL_IGNORE lets pass for a library that is used."""
+    if here.ignored:
+        driver = here.driver if gpus else None
+        needs, package = part.needs, here.package
+        findings = load_findings(needs, here.torch, here.glibc, driver, gpus, package=package)
+        drop_ignored(findings, environ)
 
 
 def _gpus(backend: Backend) -> Sequence[Gpu]:
