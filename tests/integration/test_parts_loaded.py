@@ -266,12 +266,23 @@ def test_a_torch_for_cpus_gets_the_front_end_alone(installed, monkeypatch, mode)
     assert [mapped(installed.file(name)) for name in FITTING] == [True, False, False]
 
 
-def test_gpus_that_the_management_library_does_not_show_are_torchs(installed, monkeypatch):
-    """A container may lack NVIDIA's management library, and torch has started CUDA anyway."""
+def test_gpus_are_those_that_torch_has_started(installed, monkeypatch):
+    """A container may lack NVIDIA's management library, which then knows of no GPU."""
     monkeypatch.setattr(parts, "visible_gpus", lambda _: VisibleGpus((), "no libnvidia-ml.so.1"))
-    monkeypatch.setattr(parts, "gpus_of_torch", lambda _: (H100,))
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", Properties)
     installed.load()
-    assert installed.call() == 130
+    runtime.load_now(installed.extension.package)
+    assert installed.answers(0, 1) == [130, 124]
+    assert installed.status().choices[1].startswith("GPU 0 (GPU number 0, 9.0): cu130; ")
+
+
+class Properties:
+    """Of a GPU, as torch has them: 9.0, then 8.0."""
+
+    def __init__(self, index: int) -> None:
+        self.name, self.major, self.minor = f"GPU number {index}", 9 - index, 0
 
 
 def test_a_gpu_without_code_does_not_hinder_the_others(installed):

@@ -198,8 +198,11 @@ def _report_ignored(
 
 
 def _gpus(backend: Backend) -> Sequence[Gpu]:
-    """The visible GPUs, by the driver's management library; by torch where that is not there."""
-    return visible_gpus(backend).gpus or gpus_of_torch(backend)
+    """The visible GPUs as torch counts them; by the driver's library while torch has started none.
+
+    That library may be absent in a container, and variables that hide GPUs may have changed since.
+    """
+    return gpus_of_torch(backend) or visible_gpus(backend).gpus
 
 
 def _open_kernels(

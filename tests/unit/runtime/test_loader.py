@@ -5,7 +5,7 @@ import re
 import sys
 import warnings
 from importlib.machinery import EXTENSION_SUFFIXES
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -312,3 +312,14 @@ def test_a_check_that_fails_is_no_crash(extension, tmp_path, monkeypatch):
     monkeypatch.setattr(loader, "load_problem", fails)
     with pytest.warns(RuntimeWarning, match=r"prebuilt: no C\+\+ compiler"):
         load(extension, tmp_path)
+
+
+@pytest.mark.parametrize(("backend", "arch"), [("cuda", "9.0"), ("rocm", "gfx90a")])
+def test_the_gpus_that_torch_has_started(monkeypatch, backend, arch):
+    facts = SimpleNamespace(name="A", major=9, minor=0, gcnArchName="gfx90a:sramecc+:xnack-")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: facts)
+    assert prebuilt.gpus_of_torch(backend) == ()
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    (gpu,) = prebuilt.gpus_of_torch(backend)
+    assert (gpu.index, gpu.name, str(gpu.arch)) == (0, "A", arch)
