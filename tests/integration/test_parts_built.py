@@ -16,7 +16,7 @@ from torchwheel import runtime
 from torchwheel.arch.devices import Gpu
 from torchwheel.arch.model import parse
 from torchwheel.builder import ArchFilter, Operator
-from torchwheel.runtime import build
+from torchwheel.runtime import build, parts
 
 pytestmark = pytest.mark.integration
 OTHER_H100 = dataclasses.replace(H100, index=0)
@@ -214,6 +214,18 @@ def test_tensors_without_data_build_nothing(installed):
     with FakeTensorMode():
         assert installed.op(torch.zeros(2)).shape == (2,)
     assert not installed.builds
+
+
+def test_a_gpu_that_torch_has_no_code_for_delays_no_other(installed, monkeypatch):
+    """An old or integrated one, on which nobody computes."""
+    installed.gpus[:] = [H100, Gpu(0, "K80", K80.arch)]
+    monkeypatch.setattr(parts, "archs_of_torch", lambda: (parse("7.5"), parse("9.0+PTX")))
+    installed.load()
+    assert installed.call() == 130
+    assert not is_routed(installed)
+    assert installed.status().waiting_gpus == ()
+    *_, line = installed.status().choices
+    assert line.startswith("GPU 0 (K80, 3.7): torch has no code for it; cu124: expected code for ")
 
 
 def test_kinds_of_gpus_are_decided_one_by_one(installed):

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel.arch.devices import Gpu, visible_gpus
-from torchwheel.arch.model import Backend
+from torchwheel.arch.model import Arch
+from torchwheel.arch.runs import runs_on
 from torchwheel.builder.extension import Extension, Operator
 from torchwheel.claims import Claims, Part
 from torchwheel.errors import TorchwheelError
@@ -28,6 +29,7 @@ from torchwheel.runtime.choice import (
     together,
 )
 from torchwheel.runtime.prebuilt import (
+    archs_of_torch,
     gpus_of_torch,
     installed_claims,
     load_library,
@@ -68,6 +70,7 @@ class ChosenParts:
         choices: what was considered for each visible GPU.
         kernels: the library of each GPU that has one.
         faults: by name, why a library that fits could not be used.
+        torch_archs: the archs that torch's own kernels are for; () if they are not known.
     """
 
     front_end: Part
@@ -78,6 +81,7 @@ class ChosenParts:
     choices: tuple[KernelChoice, ...] = ()
     kernels: Mapping[int, KernelLibrary] = dataclasses.field(default_factory=dict)
     faults: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    torch_archs: tuple[Arch, ...] = ()
 
     def lines(self, uses: Mapping[int, str]) -> tuple[str, ...]:
         """What was chosen, and why: a line for the front end, and one for each GPU.
@@ -94,9 +98,10 @@ class ChosenParts:
     def _line(self, choice: KernelChoice, use: str | None) -> str:
         library = self.kernels.get(choice.gpu.index)
         name = library.part.name if library and library.part else None
-        runs_on = "; ".join(filter(None, (name, use))) or WAY_TEXTS["fallback"]
+        no_use = "torch has no code for it" if self._is_idle(choice) else WAY_TEXTS["fallback"]
+        used = "; ".join(filter(None, (name, use))) or no_use
         others = together(choice.others(name, self.faults))
-        return f"{describe_gpu(choice.gpu)}: {'; '.join(filter(None, (runs_on, others)))}"
+        return f"{describe_gpu(choice.gpu)}: {'; '.join(filter(None, (used, others)))}"
 
     def gpu(self, index: int) -> Gpu:
         """A visible GPU."""
@@ -107,6 +112,8 @@ class ChosenParts:
         reasons = {}
         for choice in self.choices:
             library = self.kernels.get(choice.gpu.index)
+            if self._is_idle(choice):
+                continue
             if library is None:
                 reasons[choice.gpu.index] = choice.reason(self.faults)
             elif library.part and not has_code(library.part, operator, choice.gpu):
@@ -115,6 +122,17 @@ class ChosenParts:
                     f"{library.part.name} has no code of {operator.name} for {gpu}"
                 )
         return reasons
+
+    def _is_idle(self, choice: KernelChoice) -> bool:
+        """Whether neither the wheel nor torch has code for a GPU, beside one with kernels.
+
+        Nobody computes on such a GPU, and calls on the others need not be routed for its sake.
+        """
+        return (
+            bool(self.kernels and self.torch_archs)
+            and choice.gpu.index not in self.kernels
+            and not any(runs_on(arch, choice.gpu.arch) for arch in self.torch_archs)
+        )
 
 
 def choose_parts(
@@ -162,13 +180,18 @@ def choose_parts(
     )
     if not ask_driver or backend is None:
         return chosen
-    choices = tuple(choose_kernels(claims.parts, here, gpu) for gpu in _gpus(backend))
+    # The driver's library may be absent in a container, and variables that hide GPUs may have
+    # changed since torch read them.
+    gpus = gpus_of_torch(backend) or visible_gpus(backend).gpus
+    choices = tuple(choose_kernels(claims.parts, here, gpu) for gpu in gpus)
     kernels, faults = _open_kernels(choices, package, interface)
     for choice in choices:
         library = kernels.get(choice.gpu.index)
         if library and library.part:
             _report_ignored(library.part, here, (choice.gpu,), environ)
-    return dataclasses.replace(chosen, choices=choices, kernels=kernels, faults=faults)
+    return dataclasses.replace(
+        chosen, choices=choices, kernels=kernels, faults=faults, torch_archs=archs_of_torch()
+    )
 
 
 def _forced(claims: Claims, environ: Mapping[str, str]) -> str | None:
@@ -195,14 +218,6 @@ def _report_ignored(
         needs, package = part.needs, here.package
         findings = load_findings(needs, here.torch, here.glibc, driver, gpus, package=package)
         drop_ignored(findings, environ)
-
-
-def _gpus(backend: Backend) -> Sequence[Gpu]:
-    """The visible GPUs as torch counts them; by the driver's library while torch has started none.
-
-    That library may be absent in a container, and variables that hide GPUs may have changed since.
-    """
-    return gpus_of_torch(backend) or visible_gpus(backend).gpus
 
 
 def _open_kernels(

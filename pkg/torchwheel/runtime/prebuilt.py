@@ -15,7 +15,7 @@ from torchwheel.runtime.status import Refusal
 
 if TYPE_CHECKING:  # an import asks for no GPU
     from torchwheel.arch.devices import Gpu
-    from torchwheel.arch.model import Backend
+    from torchwheel.arch.model import Arch, Backend
 
 
 def installed_claims(distribution: str) -> claims.Claims | None:
@@ -140,6 +140,22 @@ def gpus_of_torch(backend: "Backend") -> "tuple[Gpu, ...]":
         arch = facts.gcnArchName.partition(":")[0] if rocm else f"{facts.major}.{facts.minor}"
         found.append(Gpu(index, facts.name, parse(arch)))
     return tuple(found)
+
+
+def archs_of_torch() -> "tuple[Arch, ...]":
+    """The archs that torch's own kernels are for; () if it does not say."""
+    import torch  # noqa: PLC0415 - see load_library
+
+    from torchwheel.arch.model import parse_binary_name  # noqa: PLC0415 - not for an import
+
+    flags = getattr(torch._C, "_cuda_getArchFlags", lambda: None)() or ""
+    ptx = {name.removeprefix("compute_") for name in flags.split() if "compute_" in name}
+    try:
+        archs = [parse_binary_name(name) for name in flags.split() if "compute_" not in name]
+        archs += [parse_binary_name(f"sm_{number}").with_ptx() for number in ptx]
+    except ValueError:  # an arch that is newer than this torchwheel
+        return ()
+    return tuple(archs)
 
 
 def load_library(library: Path) -> None:

@@ -323,3 +323,18 @@ def test_the_gpus_that_torch_has_started(monkeypatch, backend, arch):
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     (gpu,) = prebuilt.gpus_of_torch(backend)
     assert (gpu.index, gpu.name, str(gpu.arch)) == (0, "A", arch)
+
+
+@pytest.mark.parametrize(
+    ("flags", "archs"),
+    [
+        ("sm_75 sm_90a compute_120", "7.5 9.0a 12.0+PTX"),
+        ("gfx90a gfx1100", "gfx90a gfx1100"),
+        ("", ""),
+        (None, ""),
+        ("sm_75 xpu_1", ""),
+    ],
+)
+def test_the_archs_of_torchs_own_kernels(monkeypatch, flags, archs):
+    monkeypatch.setattr(torch._C, "_cuda_getArchFlags", lambda: flags, raising=False)
+    assert " ".join(map(str, prebuilt.archs_of_torch())) == archs
