@@ -11,6 +11,9 @@
 //
 //   const int status = TORCHWHEEL_KERNEL(gpu, scale)(y, x, factor, n, stream);
 //
+// The macro takes the function's plain name; from outside its namespace, where N is it, the call is
+// (*torchwheel::kernel<&N::scale>(gpu, "scale"))(y, x, factor, n, stream).
+//
 // In a front end (torchwheel's builder defines TORCHWHEEL_FRONT_END) the function is looked up by
 // its name in the libraries that torchwheel.runtime has chosen for the GPU, once for each GPU. A
 // torchwheel::NoKernel, a std::runtime_error, says that none of them has it.
