@@ -31,9 +31,19 @@ INCLUDE = Path(__file__).parents[1] / "include"
 """torchwheel's own headers, which every extension can include: <torchwheel/kernels.h>."""
 
 
-def own_headers_digest() -> str:
-    """A digest of torchwheel's own headers: their names and their bytes."""
-    return _digest(INCLUDE, sorted(str(path.relative_to(INCLUDE)) for path in INCLUDE.rglob("*.h")))
+INTERFACE = 1
+"""The version of what <torchwheel/kernels.h> and interface.c put into libraries.
+
+Raise it with a change after which older libraries must not be joined with new ones. A digest of the
+two files would be too strict: a newer torchwheel builds kernels for a front end that is installed.
+"""
+_INTERFACE_FILE = Path(__file__).with_name("interface.c")
+
+
+def own_sources_digest() -> str:
+    """A digest of torchwheel's own sources: the headers, and interface.c."""
+    names = sorted(str(path.relative_to(INCLUDE)) for path in INCLUDE.rglob("*.h"))
+    return _digest(INCLUDE, names) + sha256(_INTERFACE_FILE)
 
 
 def _digest(folder: Path, names: Iterable[str]) -> str:
@@ -84,11 +94,10 @@ def object_groups(
 
 
 def _interface_group(shared: Sequence[str], target: Target) -> Mapping[str, tuple[Step, ...]]:
-    """The file with the digest of the shared headers and of itself; the digest names its group."""
-    file = Path(__file__).with_name("interface.c")
-    whole = file.read_text() + own_headers_digest() + _digest(target.source, shared)
+    """The file with the digest of the shared headers; the digest names its group."""
+    whole = f"{INTERFACE}\n{_digest(target.source, shared)}"
     digest = hashlib.sha256(whole.encode()).hexdigest()[:16]
-    source, output = str(file), "obj/torchwheel/interface.o"
+    source, output = str(_INTERFACE_FILE), "obj/torchwheel/interface.o"
     command = (target.cxx, "-x", "c", *sysroot_flags(target), *_POSITION)
     command += (f'-DTORCHWHEEL_INTERFACE="{digest}"', "-c", source, "-o", output)
     return {f"interface-{digest}": (Step("C interface", command, (source,), output),)}

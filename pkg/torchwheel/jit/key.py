@@ -23,7 +23,7 @@ class BuildFacts:
         torch: torch's release and ABI flavour, e.g. "2.13.0+cu130 stable"; "any" for a kernel
             library.
         commands: every command of the build, without this machine's folders; see `strip_folders`.
-        headers: a digest of torchwheel's own headers.
+        own_sources: a digest of torchwheel's own headers and sources.
     """
 
     name: str
@@ -31,7 +31,7 @@ class BuildFacts:
     toolkit: str
     torch: str
     commands: tuple[tuple[str, ...], ...]
-    headers: str = ""
+    own_sources: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

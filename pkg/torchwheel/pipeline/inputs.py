@@ -9,7 +9,7 @@ from torchwheel import __version__
 from torchwheel import claims as claims_file
 from torchwheel.arch.lists import arch_list
 from torchwheel.builder import environment
-from torchwheel.builder.recipe import own_headers_digest
+from torchwheel.builder.recipe import own_sources_digest
 from torchwheel.claims import DLPACK_SINCE, Claims, Part
 from torchwheel.files import sha256_by_name
 from torchwheel.matrix.variants import Variant
@@ -132,7 +132,7 @@ def cache_key(run: Run, variant: Variant, builder: Sequence[str]) -> str:
     locked = components(toolkit.version) if toolkit and toolkit.source == "pypi" else ()
     inputs = {
         "torchwheel": __version__,
-        "headers": own_headers_digest(),
+        "own_sources": own_sources_digest(),
         "twice": run.twice and variant.native,
         "sources": run.sources,
         "bundled": sha256_by_name(run.bundled),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from torchwheel.builder.build import build, parallel_jobs
 from torchwheel.builder.extension import SOURCES, Extension
 from torchwheel.builder.hipify import hipify_sources
-from torchwheel.builder.recipe import Recipe, make_recipe, own_headers_digest
+from torchwheel.builder.recipe import Recipe, make_recipe, own_sources_digest
 from torchwheel.builder.sources import sources_of
 from torchwheel.console import Terminal
 from torchwheel.errors import UsageError
@@ -118,7 +118,7 @@ def _library_request(extension: Extension, name: str | None, local: LocalTarget)
             toolkit=local.compilers,
             torch="any" if target.part else f"{local.torch} {target.abi}",
             commands=strip_folders((step.command for step in recipe.whole().steps), folders),
-            headers=own_headers_digest(),
+            own_sources=own_sources_digest(),
         ),
         read_sources(target.source, map(glob.escape, _source_files(recipe, target.source))),
     )

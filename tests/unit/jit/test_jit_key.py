@@ -17,7 +17,7 @@ FACTS = st.builds(
     toolkit=WORDS,
     torch=WORDS,
     commands=st.lists(st.lists(WORDS, max_size=3).map(tuple), max_size=3).map(tuple),
-    headers=WORDS,
+    own_sources=WORDS,
 )
 FILES = st.dictionaries(WORDS, st.binary(max_size=8), max_size=4)
 

@@ -31,12 +31,16 @@ def local(tmp_path):
     return LocalTarget(target, "CUDA 13.0.88, gcc 12.2.0", "2.13.0")
 
 
-@pytest.mark.parametrize("changed", ["csrc/a.cu", "csrc/a.h", "own/torchwheel/kernels.h"])
+@pytest.mark.parametrize(
+    "changed", ["csrc/a.cu", "csrc/a.h", "own/torchwheel/kernels.h", "own/interface.c"]
+)
 def test_a_changed_source_or_header_is_another_library(changed, local, tmp_path, monkeypatch):
-    header = tmp_path / "own" / "torchwheel" / "kernels.h"
-    header.parent.mkdir(parents=True)
-    header.write_text("one")
-    monkeypatch.setattr(recipe, "INCLUDE", tmp_path / "own")
+    own = tmp_path / "own"
+    (own / "torchwheel").mkdir(parents=True)
+    for name in ("torchwheel/kernels.h", "interface.c"):
+        (own / name).write_text("one")
+    monkeypatch.setattr(recipe, "INCLUDE", own)
+    monkeypatch.setattr(recipe, "_INTERFACE_FILE", own / "interface.c")
     before = build._library_request(EXTENSION, "a", local).key
     (tmp_path / changed).write_text("two")
     assert build._library_request(EXTENSION, "a", local).key.content != before.content

@@ -17,6 +17,8 @@
 // In a front end (torchwheel's builder defines TORCHWHEEL_FRONT_END) the function is looked up by
 // its name in the libraries that torchwheel.runtime has chosen for the GPU, once for each GPU. A
 // torchwheel::NoKernel, a std::runtime_error, says that none of them has it.
+//
+// INTERFACE in torchwheel/builder/recipe.py is the version of what this header puts into libraries.
 #pragma once
 
 #define TORCHWHEEL_EXPORT(name)                                                            \
