@@ -162,7 +162,9 @@ def _install_commands(
     groups: Mapping[str, tuple[str, ...]],
     index: Path,
 ) -> list[str]:
-    return [
+    """A command for each wheel, once where one command serves several: pip chooses among them."""
+    commands = (
         install_command(matrix.project.name, record, groups[record.variant][0], index)
         for record in finished
-    ]
+    )
+    return list(dict.fromkeys(commands))
