@@ -12,14 +12,14 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 from torchwheel.builder import environment
-from torchwheel.builder.build import build, parallel_jobs
 from torchwheel.builder.extension import LIBRARIES, SOURCES, Extension
 from torchwheel.builder.hipify import hipify_sources
-from torchwheel.builder.ninja import say_to_stdout
-from torchwheel.builder.recipe import make_recipe
 from torchwheel.builder.sources import sources_of
 from torchwheel.builder.target import Target
 from torchwheel.errors import TorchwheelError
+
+NATIVE_REQUIREMENTS = ("ninja>=1.11", "psutil>=6", "pybind11>=2.13")
+"""What a native build needs beside setuptools; the pure wheel can be built without them."""
 
 
 def setup_arguments(project: Path, packages: str, description: str) -> dict[str, Any]:
@@ -76,6 +76,10 @@ def _native(extension: Extension, target: Target) -> dict[str, Any]:
             return f"{fullname.replace('.', os.sep)}{suffix}"
 
         def build_extension(self, ext: ExtensionModule) -> None:
+            from torchwheel.builder.build import build, parallel_jobs  # noqa: PLC0415 - need ninja
+            from torchwheel.builder.ninja import say_to_stdout  # noqa: PLC0415
+            from torchwheel.builder.recipe import make_recipe  # noqa: PLC0415
+
             shared = os.environ.get(environment.SHARED_FOLDER)
             folder = Path(os.environ.get(environment.BUILD_FOLDER) or self.build_temp)
             try:
@@ -115,4 +119,6 @@ def _native(extension: Extension, target: Target) -> dict[str, Any]:
     return {
         "ext_modules": [ExtensionModule(name, sources=[])],
         "cmdclass": {"build_ext": BuildLibrary, "bdist_wheel": TaggedWheel},
+        # A front end (pip, build) asks for them before it builds.
+        "setup_requires": list(NATIVE_REQUIREMENTS),
     }

@@ -17,8 +17,8 @@ from torchwheel.pipeline.sources import source_digest, stage
 from torchwheel.smoke.requirements import BUNDLED_FOLDER
 
 _STATE = "bundled.built"
-# For backends that record the build time: the oldest date that a zip can hold.
-_EPOCH = {"SOURCE_DATE_EPOCH": "315532800"}
+EPOCH = {"SOURCE_DATE_EPOCH": "315532800"}
+"""For backends that record the build time: the oldest date that a zip can hold."""
 
 
 def build_bundled(
@@ -53,7 +53,7 @@ def _build(folder: Path, out: Path, log: Path) -> None:
         # A copy of its sources alone: other files of the folder stay out of the wheel.
         source = Path(scratch, folder.name)
         stage(folder, source)
-        wheel = build_wheel(source, _EPOCH, Path(scratch, "built"), log, lambda _: None)
+        wheel = build_wheel(source, EPOCH, Path(scratch, "built"), log, lambda _: None)
         read_bundled(repack(wheel, out))
 
 

@@ -1,4 +1,4 @@
-"""A build frontend: builds the wheel of any project through PEP 517."""
+"""A build frontend: builds the wheel or the sdist of any project through PEP 517."""
 
 import os
 import re
@@ -9,6 +9,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import build
 import pyproject_hooks
@@ -80,16 +81,36 @@ def build_wheel(
         python: the interpreter that builds it, in its own environment.
         prepare: installs the project's build requirements, or checks that they are installed.
     """
-    if hasattr(pyproject_hooks, "BuildBackendWarning"):
-        # The warning is for the project's author, and would break up our progress lines.
-        warnings.simplefilter("ignore", pyproject_hooks.BuildBackendWarning)
-    with tempfile.TemporaryDirectory() as folder, log.open("w", encoding="utf-8") as log_file:
+    with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         (scratch / "egg").mkdir()
         config = scratch / "setup.cfg"
         config.write_text(
             f"[build]\nbuild_base = {scratch / 'build'}\n[egg_info]\negg_base = {scratch / 'egg'}\n"
         )
+        merged = {**environ, "DIST_EXTRA_CONFIG": str(config)}
+        return _build("wheel", source, merged, out, log, on_line, python, prepare)
+
+
+def build_sdist(source: Path, out: Path, log: Path) -> Path:
+    """Build the sdist of the project at `source` into `out`; setuptools writes to `source`."""
+    return _build("sdist", source, {}, out, log, lambda _: None, sys.executable, check_requirements)
+
+
+def _build(
+    distribution: Literal["sdist", "wheel"],
+    source: Path,
+    environ: Mapping[str, str],
+    out: Path,
+    log: Path,
+    on_line: Callable[[str], None],
+    python: str,
+    prepare: Callable[[build.ProjectBuilder], None],
+) -> Path:
+    if hasattr(pyproject_hooks, "BuildBackendWarning"):
+        # The warning is for the project's author, and would break up our progress lines.
+        warnings.simplefilter("ignore", pyproject_hooks.BuildBackendWarning)
+    with log.open("w", encoding="utf-8") as log_file:
 
         def run(
             cmd: Sequence[str],
@@ -97,7 +118,7 @@ def build_wheel(
             extra_environ: Mapping[str, str] | None = None,
         ) -> None:
             merged = {**os.environ, **environ, **(extra_environ or {})}
-            merged |= {"DIST_EXTRA_CONFIG": str(config), "PYTHONUNBUFFERED": "1"}
+            merged["PYTHONUNBUFFERED"] = "1"
             merged["PATH"] = path_with_scripts(merged, python)
             status = process.stream(
                 cmd, lambda line: on_line(line.strip()), log=log_file, cwd=cwd, env=merged
@@ -108,7 +129,7 @@ def build_wheel(
         try:
             builder = build.ProjectBuilder(source, python, runner=run)
             prepare(builder)
-            return Path(builder.build("wheel", str(out)))
+            return Path(builder.build(distribution, str(out)))
         except (build.BuildException, build.BuildBackendException) as error:
             log_file.flush()
             raise program_error(

@@ -1,5 +1,6 @@
 """`torchwheel assemble`: one verified release folder, or a line for each fault."""
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from torchwheel.release.artifacts import (
 from torchwheel.release.cases import release_cases, unmatched
 from torchwheel.release.report import read_earlier
 from torchwheel.release.rules import release_faults
+from torchwheel.release.sdists import make_sdists, sdist_faults
 from torchwheel.release.write import check_target, write_release
 
 
@@ -81,17 +83,26 @@ def assemble(
         *release_faults(matrix, cases, expected),
     ]
     faults += [*bundled_faults, *check_bundled(matrix, bundled, published)]
+    _raise(out, faults)
+    with tempfile.TemporaryDirectory() as scratch:
+        sdists = make_sdists(matrix, matrix_file.resolve().parent, Path(scratch), progress)
+        _raise(out, list(sdist_faults(sdists, cases, bundled)))
+        of_each = groups_of([case.candidate.claims for case in cases])
+        groups = {case.variant.id: own for case, own in zip(cases, of_each, strict=True)}
+        uploaded = report.upload_times(
+            [*(case.candidate for case in cases), *bundled], out, earlier
+        )
+        text = report.release_json(matrix.project.name, cases, bundled, sdists, groups, uploaded)
+        progress.step(f"writing {out}")
+        write_release(out, cases, bundled, sdists, groups, uploaded, text, published)
+    return report.release_table(cases, bundled)
+
+
+def _raise(out: Path, faults: Sequence[str]) -> None:
     if faults:
         raise TorchwheelError(
             "\n".join([f"nothing is written to {out}; faults: {len(faults)}", *faults])
         )
-    of_each = groups_of([case.candidate.claims for case in cases])
-    groups = {case.variant.id: own for case, own in zip(cases, of_each, strict=True)}
-    uploaded = report.upload_times([*(case.candidate for case in cases), *bundled], out, earlier)
-    text = report.release_json(matrix.project.name, cases, bundled, groups, uploaded)
-    progress.step(f"writing {out}")
-    write_release(out, cases, bundled, groups, uploaded, text, published)
-    return report.release_table(cases, bundled)
 
 
 def _limits(matrix: Matrix, wheel: Wheel) -> Limits:

@@ -14,6 +14,7 @@ from torchwheel.index.contents import IndexedWheel, all_groups, utc_time
 from torchwheel.release.artifacts import BundledWheel, Candidate
 from torchwheel.release.cases import ReleaseCase
 from torchwheel.release.rules import on_gpu
+from torchwheel.release.sdists import Sdist
 from torchwheel.smoke.record import SmokeRecord
 from torchwheel.text import WIDTH, size_text, table_rows
 
@@ -25,6 +26,7 @@ def release_json(
     project: str,
     cases: Sequence[ReleaseCase],
     bundled: Sequence[BundledWheel],
+    sdists: Sequence[Sdist],
     groups: Mapping[str, Sequence[str]],
     uploaded: Mapping[str, str],
 ) -> str:
@@ -34,6 +36,7 @@ def release_json(
         project: the project's name.
         cases: the variants, each with its wheel and records.
         bundled: the bundled packages.
+        sdists: of the project and of these.
         groups: the index groups by variant.
         uploaded: when each file was first published, by its sha256.
     """
@@ -43,6 +46,7 @@ def release_json(
         "project": project,
         "wheels": [_wheel(case, groups[case.variant.id], uploaded) for case in cases],
         "bundled": [{**_file(package, uploaded), "groups": bundled_groups} for package in bundled],
+        "sdists": [_sdist(sdist) for sdist in sdists],
     }
     return json.dumps(content, indent=1) + "\n"
 
@@ -54,6 +58,15 @@ def _file(wheel: Candidate | BundledWheel, uploaded: Mapping[str, str]) -> dict[
         "sha256": wheel.sha256,
         "size": wheel.wheel.size,
         "uploaded": uploaded[wheel.sha256],
+    }
+
+
+def _sdist(sdist: Sdist) -> dict[str, str | int]:
+    return {
+        "file": sdist.path.name,
+        "version": sdist.version,
+        "sha256": sha256(sdist.path),
+        "size": sdist.path.stat().st_size,
     }
 
 

@@ -13,12 +13,13 @@ from torchwheel.pipeline import records as build_record
 from torchwheel.release.artifacts import SMOKE_FOLDER, BundledWheel, Candidate
 from torchwheel.release.cases import ReleaseCase
 from torchwheel.release.report import REPORT
+from torchwheel.release.sdists import Sdist
 from torchwheel.smoke import record as smoke_record
 
 SUMS = "SHA256SUMS"
 INDEX = "index"
 PYPI = "pypi"
-"""Folder of the wheels that PyPI accepts: those without a local version."""
+"""Folder of what PyPI accepts: wheels without a local version, and sdists."""
 
 
 def check_target(out: Path) -> None:
@@ -31,12 +32,13 @@ def write_release(
     out: Path,
     cases: Sequence[ReleaseCase],
     bundled: Sequence[BundledWheel],
+    sdists: Sequence[Sdist],
     groups: Mapping[str, tuple[str, ...]],
     uploaded: Mapping[str, str],
     report: str,
     earlier: Sequence[IndexedWheel],
 ) -> None:
-    """Replace `out` with wheels, bundled packages, the records, the index, the sums and the report.
+    """Replace `out` with wheels, bundled packages, sdists, records, index, sums and report.
 
     Wheels of earlier releases are in the index alone.
     """
@@ -56,6 +58,10 @@ def write_release(
             sums.append(_sum(source.sha256, wheel.name))
             if source.wheel.version.local is None:
                 os.link(wheel, folder / PYPI / wheel.name)
+        for sdist in sdists:
+            copy = Path(shutil.copyfile(sdist.path, folder / sdist.path.name))
+            sums.append(_sum(sha256(copy), copy.name))
+            os.link(copy, folder / PYPI / copy.name)
         for case in cases:
             _write_records(case, folder)
         build_index(indexed, folder / INDEX)

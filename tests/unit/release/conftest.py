@@ -7,12 +7,21 @@ from release_artifacts import H200, MATRIX, TAG, Artifacts, smoke_of
 
 from torchwheel.check.gates import GATES, GateResult
 from torchwheel.release import artifacts as artifacts_
+from torchwheel.release import assemble
+from torchwheel.release.sdists import Sdist
 from wheelmaker import make_wheel, stable
 
 
 @pytest.fixture
-def artifacts(tmp_path: Path) -> Artifacts:
-    """A release without a fault: a native wheel that ran on a GPU, and a pure one."""
+def artifacts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Artifacts:
+    """A release without a fault: a native wheel that ran on a GPU, and a pure one.
+
+    Its sdist is a stand-in: test_release_sdists.py builds a real one.
+    """
+    sdist = Sdist(tmp_path / "demo-1.0.0.tar.gz", tmp_path / "demo-1.0.0")
+    sdist.path.write_bytes(b"sources")
+    monkeypatch.setattr(assemble, "make_sdists", lambda *_: [sdist])
+    monkeypatch.setattr(assemble, "sdist_faults", lambda *_: [])
     matrix = tmp_path / "matrix.yaml"
     matrix.write_text(MATRIX)
     made = Artifacts(tmp_path / "artifacts", matrix)

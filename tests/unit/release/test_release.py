@@ -20,6 +20,7 @@ from wheelmaker import make_wheel, stable
 
 CUDA = "demo-1.0.0+cu130-py3-none-manylinux_2_28_x86_64.whl"
 PURE = "demo-1.0.0-py3-none-any.whl"
+SDIST = "demo-1.0.0.tar.gz"
 
 green = pytest.mark.usefixtures("green_gates")
 
@@ -54,16 +55,17 @@ def test_a_complete_release(artifacts, out):
         "pure             1 KiB   7 ok  not run on a GPU",
     ]
     assert {path.name for path in out.iterdir()} == {
-        *(CUDA, PURE, "SHA256SUMS", "release.json"),
+        *(CUDA, PURE, SDIST, "SHA256SUMS", "release.json"),
         *("index", "pypi", "smoke", ".torchwheel"),
     }
-    assert [path.name for path in (out / "pypi").iterdir()] == [PURE]
+    # PyPI takes no local version.
+    assert sorted(path.name for path in (out / "pypi").iterdir()) == [PURE, SDIST]
     assert (out / "index" / "cu130" / "torch2.11" / "demo" / "index.json").is_file()
     for line in (out / "SHA256SUMS").read_text().splitlines():
         digest, name = line.split("  ")
         assert hashlib.sha256((out / name).read_bytes()).hexdigest() == digest
     sums = (out / "SHA256SUMS").read_text()
-    assert all(name in sums for name in (CUDA, PURE, "release.json"))
+    assert all(name in sums for name in (CUDA, PURE, SDIST, "release.json"))
 
 
 @green
@@ -79,6 +81,8 @@ def test_the_report_names_hashes_gates_and_machines(artifacts, out):
     assert sorted(verdicts) == ["passed", "passed, not run on a GPU"]
     assert native["smoke"][0]["tests"] == {"passed": 1, "failed": 0, "skipped": 1}
     assert len(native["gates"]) == 7
+    (sdist,) = document["sdists"]
+    assert (sdist["file"], sdist["version"], sdist["size"]) == (SDIST, "1.0.0", 7)
 
 
 @green

@@ -72,6 +72,7 @@ def test_it_is_released_with_the_wheels(artifacts, out):
     assert f"{digest}  {HELPER}\n" in (out / "SHA256SUMS").read_text()
     assert sorted(path.name for path in (out / "pypi").iterdir()) == [
         "demo-1.0.0-py3-none-any.whl",
+        "demo-1.0.0.tar.gz",
         HELPER,
     ]
     groups = ["cpu", "cu130", "cu130/torch2.11"]

@@ -1,0 +1,143 @@
+"""The sdists of a release: of the project and of each bundled package, from the sources here.
+
+Each must give the wheel that was tried. One that lacks a file, or is of other sources, is a fault.
+"""
+
+import dataclasses
+import gzip
+import io
+import re
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from packaging.utils import parse_sdist_filename
+
+from torchwheel.console import Progress
+from torchwheel.files import path_inside, sha256
+from torchwheel.matrix.sections import Matrix
+from torchwheel.pipeline.bundled import EPOCH
+from torchwheel.pipeline.frontend import build_sdist, build_wheel
+from torchwheel.pipeline.repair import dist_info_of, repack, wheel_members
+from torchwheel.pipeline.sources import stage
+from torchwheel.release.artifacts import BundledWheel
+from torchwheel.release.cases import ReleaseCase
+
+_GENERATED = re.compile(r"^[^/]+/(.*/)?[^/]+\.egg-info/")
+"""What setuptools writes beside the sources: it says nothing that PKG-INFO does not."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sdist:
+    """A packed sdist, and the folder with the files that it holds."""
+
+    path: Path
+    source: Path
+
+    @property
+    def version(self) -> str:
+        """Its version, by its name."""
+        return str(parse_sdist_filename(self.path.name)[1])
+
+
+def make_sdists(matrix: Matrix, root: Path, scratch: Path, progress: Progress) -> list[Sdist]:
+    """Build the sdist of the project, then those of the bundled packages.
+
+    Args:
+        matrix: the matrix.
+        root: its folder.
+        scratch: an empty folder for them; it must stay until they are copied.
+        progress: reports each step to the user.
+    """
+    made: list[Sdist] = []
+    for number, name in enumerate((matrix.project.source, *matrix.project.bundled)):
+        progress.step(f"sdist: {name}")
+        folder = scratch / str(number)
+        folder.mkdir()
+        # A copy of its sources alone: setuptools writes to the folder that it reads.
+        stage((root / name).resolve(), folder / "tree")
+        built = build_sdist(folder / "tree", folder / "built", folder / "build.log")
+        members = _members(built)
+        packed = folder / built.name
+        packed.write_bytes(pack_sdist(members))
+        for member, (data, _) in members.items():
+            file = path_inside(folder, member, built.name)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+        made.append(Sdist(packed, folder / built.name.removesuffix(".tar.gz")))
+    return made
+
+
+def sdist_faults(
+    sdists: Sequence[Sdist], cases: Sequence[ReleaseCase], bundled: Sequence[BundledWheel]
+) -> Iterator[str]:
+    """A line for each sdist that is of another version, or gives another wheel, than the release's.
+
+    Args:
+        sdists: of the project first.
+        cases: the variants of the release.
+        bundled: its bundled packages.
+    """
+    own, *others = sdists
+    for case in cases:
+        if own.version != case.candidate.wheel.version.public:
+            yield (
+                f"{own.path.name}: expected version {case.candidate.wheel.version.public}, that of "
+                f"{case.candidate.path.name}; assemble from the sources of the release"
+            )
+            return
+    pure = next((case.candidate.path for case in cases if case.variant.abi == "pure"), None)
+    if pure and (name := _first_difference(_files(_built(own)), _files(pure))):
+        yield f"{own.path.name}: gives another wheel than {pure.name}: {name} differs; {_SOURCES}"
+    published = {package.path.name: package.sha256 for package in bundled}
+    for sdist in others:
+        packed = sdist.source.parent / "packed"
+        packed.mkdir()
+        wheel = repack(_built(sdist), packed)
+        if published.get(wheel.name) != sha256(wheel):
+            yield f"{sdist.path.name}: gives another wheel than {wheel.name} here; {_SOURCES}"
+
+
+_SOURCES = "assemble from the sources that the wheels were built from"
+
+
+def pack_sdist(members: Mapping[str, tuple[bytes, bool]]) -> bytes:
+    """An archive whose bytes depend on names, contents and executable bits alone."""
+    text = io.BytesIO()
+    with tarfile.open(fileobj=text, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name in sorted(members):
+            data, executable = members[name]
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(data), 0o755 if executable else 0o644
+            info.mtime = int(EPOCH["SOURCE_DATE_EPOCH"])
+            archive.addfile(info, io.BytesIO(data))
+    return gzip.compress(text.getvalue(), mtime=0)
+
+
+def _members(sdist: Path) -> dict[str, tuple[bytes, bool]]:
+    members: dict[str, tuple[bytes, bool]] = {}
+    with tarfile.open(sdist) as archive:
+        for info in archive:
+            file = archive.extractfile(info) if info.isfile() else None
+            if file is not None and not _GENERATED.match(info.name):
+                members[info.name] = file.read(), bool(info.mode & 0o100)
+    return members
+
+
+def _built(sdist: Sdist) -> Path:
+    """The wheel that a build frontend makes of it."""
+    folder = sdist.source.parent
+    log = folder / "wheel.log"
+    return build_wheel(sdist.source, EPOCH, folder / "wheel", log, lambda _: None)
+
+
+def _files(wheel: Path) -> dict[str, bytes]:
+    """The files of a wheel but its dist-info folder, which the pipeline writes to."""
+    members = wheel_members(wheel)
+    info = dist_info_of(members, wheel.name)
+    return {name: data for name, data in members.items() if not name.startswith(f"{info}/")}
+
+
+def _first_difference(one: Mapping[str, bytes], other: Mapping[str, bytes]) -> str | None:
+    names = sorted(one.keys() | other.keys())
+    return next((name for name in names if one.get(name) != other.get(name)), None)
