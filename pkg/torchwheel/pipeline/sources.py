@@ -13,9 +13,14 @@ _OUTPUTS = {"build", "dist"}
 _NEVER_SOURCES = {"__pycache__", "node_modules"}
 
 
-def source_files(folder: Path) -> list[Path]:
-    """The project's files: those of git in a checkout, else the whole tree without outputs."""
-    return sorted(path for path in _git_files(folder) or _walk(folder) if path.is_file())
+def source_files(folder: Path, *, tracked: bool = False) -> list[Path]:
+    """The project's files: those of git in a checkout, else the whole tree without outputs.
+
+    Args:
+        folder: the project's folder.
+        tracked: in a checkout, leave out files that git does not know yet.
+    """
+    return sorted(path for path in _git_files(folder, tracked) or _walk(folder) if path.is_file())
 
 
 def source_digest(folder: Path) -> str:
@@ -28,26 +33,18 @@ def source_digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def stage(source: Path, target: Path) -> None:
+def stage(source: Path, target: Path, *, tracked: bool = False) -> None:
     """Copy the project's files to `target`, with their times, as ninja compares them."""
-    for path in source_files(source):
+    for path in source_files(source, tracked=tracked):
         copy = path_inside(target, str(path.relative_to(source)), source.name)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, copy)
 
 
-def _git_files(folder: Path) -> list[Path]:
+def _git_files(folder: Path, tracked: bool) -> list[Path]:
     """Files that are tracked, or untracked and not ignored; empty outside a checkout."""
-    command = [
-        "git",
-        "-C",
-        str(folder),
-        "ls-files",
-        "-z",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-    ]
+    command = ["git", "-C", str(folder), "ls-files", "-z", "--cached"]
+    command += [] if tracked else ["--others", "--exclude-standard"]
     try:
         done = process.run(command, undecodable="surrogateescape")
     except process.NotRunError:

@@ -54,8 +54,9 @@ def make_sdists(matrix: Matrix, root: Path, scratch: Path, progress: Progress) -
         progress.step(f"sdist: {name}")
         folder = scratch / str(number)
         folder.mkdir()
-        # A copy of its sources alone: setuptools writes to the folder that it reads.
-        stage((root / name).resolve(), folder / "tree")
+        # A copy, as setuptools writes to the folder that it reads; and of tracked files alone, as
+        # the artifacts of a release lie in the checkout too.
+        stage((root / name).resolve(), folder / "tree", tracked=True)
         built = build_sdist(folder / "tree", folder / "built", folder / "build.log")
         members = _members(built)
         packed = folder / built.name
