@@ -19,7 +19,9 @@ TORCHES = [f"{minor}.0" for minor in torch_releases()]
 NEWEST, OLDEST = "cu132/torch2.15", "cu124/torch2.6"
 UNIVERSAL = "fusedops-1.0.0-py3-none-manylinux_2_17_x86_64.whl"
 PURE = "fusedops-1.0.0-py3-none-any.whl"
+ARM64 = "fusedops-1.0.0-py3-none-manylinux_2_17_aarch64.whl"
 PLATFORMS = {
+    "arm64 Linux": ("aarch64-unknown-linux-gnu", "manylinux_2_17_aarch64"),
     "macOS": ("aarch64-apple-darwin", "macosx_11_0_arm64"),
     "Windows": ("windows", "win_amd64"),
     "musl": ("x86_64-unknown-linux-musl", "musllinux_1_2_x86_64"),
@@ -84,7 +86,8 @@ def test_an_installed_torch_is_never_changed(
     for question, installer, answer in rows:
         what = f"{installer}, {question}: {answer.says}"
         assert answer.torch == (question.torch or TORCHES[-1]), what
-        assert answer.wheel == (PURE if question.platform else UNIVERSAL), what
+        elsewhere = ARM64 if question.platform == PLATFORMS["arm64 Linux"] else PURE
+        assert answer.wheel == (elsewhere if question.platform else UNIVERSAL), what
     text = PAGE.read_text(encoding="utf-8")
     table = f"{len(rows)} questions.\n\n{table_of(rows)}\n"
     golden(PAGE, re.sub(r"(<!-- table -->\n).*", lambda found: found[1] + table, text, flags=re.S))
@@ -98,7 +101,7 @@ def table_of(rows: Sequence[tuple[Question, str, Answer]]) -> str:
         before = question.torch or "none"
         if question.platform:
             before += f", on {platforms[question.platform]}"
-        kinds = {UNIVERSAL: "universal", PURE: "pure"}
+        kinds = {UNIVERSAL: "universal", ARM64: "universal for arm64", PURE: "pure"}
         installs = kinds.get(answer.wheel or "", answer.wheel or "nothing")
         after = "unchanged" if answer.torch == question.torch else answer.torch or "none"
         cells[before, installer, installs, after].append(question.group)

@@ -137,16 +137,17 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> list[Sdist]:
     return make_sdists(load(ROOT / "matrix.yaml"), ROOT, tmp_path_factory.mktemp("sdists"), Quiet())
 
 
+def files_in(folder: Path) -> list[Path]:
+    """The files of a folder that an import did not write."""
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return [path for path in found if path.parent.name != "__pycache__"]
+
+
 def test_ours_has_what_a_native_build_needs_and_no_more(own):
     fusedops, torchwheel = (sdist.source for sdist in own)
     for folder in ("csrc", "pkg/fusedops", "pkg/torchwheel"):
         ours = {str(path.relative_to(ROOT)) for path in source_files(ROOT / folder, tracked=True)}
-        packed = {
-            str(path.relative_to(fusedops))
-            for path in (fusedops / folder).rglob("*")
-            if path.is_file()
-        }
-        assert packed == ours
+        assert {str(path.relative_to(fusedops)) for path in files_in(fusedops / folder)} == ours
     assert {path.name for path in fusedops.iterdir()} == {
         *("csrc", "pkg", "setup.py", "pyproject.toml", "setup.cfg", "matrix.yaml", "MANIFEST.in"),
         *("PKG-INFO", "README.md", "LICENSE", "CHANGELOG.md"),
@@ -195,6 +196,10 @@ def test_pip_installs_ours_from_source_without_torch(own, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert list(site.glob("fusedops/**/bias_act.cu"))
+    package = ROOT / "pkg" / "torchwheel"
+    ours = {str(path.relative_to(package)) for path in source_files(package, tracked=True)}
+    installed = {str(p.relative_to(site / "torchwheel")) for p in files_in(site / "torchwheel")}
+    assert installed == ours - {"pyproject.toml", "LICENSE"}
     use = (
         "import torch, fusedops, torchwheel; x = torch.ones(2, 3); "
         "print(fusedops.bias_add(x, x[0]).sum().item(), fusedops.__file__, torchwheel.__file__)"

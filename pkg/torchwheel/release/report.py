@@ -161,8 +161,17 @@ def upload_times(
     for file in (out / REPORT, *(earlier.glob(f"*/{REPORT}") if earlier else ())):
         for digest, first in _recorded_times(file):
             known[digest] = min(first, known.get(digest, first))
-    now = utc_time(float(os.environ.get("SOURCE_DATE_EPOCH") or time.time()))
+    now = _now()
     return {wheel.sha256: known.get(wheel.sha256, now) for wheel in wheels}
+
+
+def _now() -> str:
+    text = os.environ.get("SOURCE_DATE_EPOCH")
+    if text and not (text.isascii() and text.isdigit() and len(text) < 12):
+        raise UsageError(
+            f"SOURCE_DATE_EPOCH: expected seconds since 1970, found {text!r}; unset it"
+        )
+    return utc_time(int(text) if text else time.time())
 
 
 def _recorded_times(report: Path) -> Iterator[tuple[str, str]]:

@@ -473,6 +473,15 @@ def test_a_file_keeps_the_time_of_its_first_publication(artifacts, out, earlier,
 
 
 @green
+def test_a_time_that_is_none_is_refused(artifacts, out, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "yesterday")
+    line = "SOURCE_DATE_EPOCH: expected seconds since 1970, found 'yesterday'; unset it"
+    with pytest.raises(UsageError, match=line):
+        run(artifacts, out)
+    assert not out.exists()
+
+
+@green
 @pytest.mark.parametrize("damage", ["wheel", "report", "gone", "schema"])
 def test_an_earlier_release_that_is_not_as_it_was_stops_this_one(artifacts, out, earlier, damage):
     release = earlier / "v0.9"
