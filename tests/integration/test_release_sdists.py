@@ -145,11 +145,21 @@ def files_in(folder: Path) -> list[Path]:
 
 def test_ours_has_what_a_native_build_needs_and_no_more(own):
     fusedops, torchwheel = (sdist.source for sdist in own)
-    for folder in ("csrc", "pkg/fusedops", "pkg/torchwheel"):
-        ours = {str(path.relative_to(ROOT)) for path in source_files(ROOT / folder, tracked=True)}
+    for folder in ("csrc", "pkg/fusedops", "pkg/torchwheel", "tests"):
+        place = "tests/smoke" if folder == "tests" else folder
+        ours = {str(path.relative_to(ROOT)) for path in source_files(ROOT / place, tracked=True)}
         assert {str(path.relative_to(fusedops)) for path in files_in(fusedops / folder)} == ours
     assert {path.name for path in fusedops.iterdir()} == {
-        *("csrc", "pkg", "setup.py", "pyproject.toml", "setup.cfg", "matrix.yaml", "MANIFEST.in"),
+        *(
+            "csrc",
+            "pkg",
+            "tests",
+            "setup.py",
+            "pyproject.toml",
+            "setup.cfg",
+            "matrix.yaml",
+            "MANIFEST.in",
+        ),
         *("PKG-INFO", "README.md", "LICENSE", "CHANGELOG.md"),
     }
     # What setup.py of a native build reads beside csrc: the builder, its data and its maps.
