@@ -47,7 +47,7 @@ def pairings(
     """The torch releases and the Pythons to try together.
 
     Each torch is tried with `PYTHONS_EACH` of the Pythons that it was published for: those that
-    were tried least so far.
+    were tried least so far. All are tried once before any is tried again.
 
     Args:
         releases: torch releases, e.g. "2.11.0".
@@ -55,13 +55,19 @@ def pairings(
         published: by torch minor, the minors of Python; a torch that is not there has them all.
     """
     tried: Counter[str] = Counter()
-    pairs = []
-    for release in releases:
-        minors = published.get(minor_version(release))
-        fitting = [python for python in pythons if minors is None or python.minor in minors]
-        for python in sorted(fitting, key=lambda one: tried[one.version])[:PYTHONS_EACH]:
-            tried[python.version] += 1
-            pairs.append((release, python))
+    pairs: list[tuple[str, Interpreter]] = []
+    for _ in range(PYTHONS_EACH):
+        for release in releases:
+            minors = published.get(minor_version(release))
+            fitting = [
+                python
+                for python in pythons
+                if (minors is None or python.minor in minors) and (release, python) not in pairs
+            ]
+            if fitting:
+                python = min(fitting, key=lambda one: tried[one.version])
+                tried[python.version] += 1
+                pairs.append((release, python))
     return tuple(pairs)
 
 
