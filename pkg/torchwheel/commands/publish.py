@@ -89,6 +89,11 @@ def smoke(options: argparse.Namespace) -> int:
         "them that it was published for (default: this Python)",
     ),
     option(
+        "--keep",
+        action="store_true",
+        help="keep the environments in torchwheel's cache for another wheel, 5 GB each",
+    ),
+    option(
         "--record", type=Path, default=Path("dist", "compat.json"), help="default: dist/compat.json"
     ),
 )
@@ -97,6 +102,7 @@ def compat(options: argparse.Namespace) -> int:
     from torchwheel.matrix.load import load
     from torchwheel.smoke.compat import compat, compat_text
     from torchwheel.smoke.interpreter import find_interpreter, running_interpreter
+    from torchwheel.toolkit.cache import cache_folder
 
     matrix = load(options.matrix)
     pythons = [find_interpreter(name) for name in options.python or ()]
@@ -110,6 +116,7 @@ def compat(options: argparse.Namespace) -> int:
             progress=progress,
             pythons=pythons or [running_interpreter()],
             without_gpu=matrix.smoke.without_gpu,
+            cache=cache_folder() if options.keep else None,
         )
     print(f"{compat_text(rows)}record: {options.record}")
     return int(not all(row.ok for row in rows))

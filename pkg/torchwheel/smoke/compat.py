@@ -81,6 +81,7 @@ def compat(
     progress: Progress,
     pythons: Sequence[Interpreter],
     without_gpu: Sequence[str] = (),
+    cache: Path | None = None,
 ) -> tuple[CompatRow, ...]:
     """Try the wheel with each torch of its range, each in a clean environment.
 
@@ -93,6 +94,8 @@ def compat(
         progress: where to report.
         pythons: the Pythons of the environments.
         without_gpu: test files that run if torch finds no GPU; all if empty.
+        cache: folder that keeps the environments for another wheel; without it each is removed
+            after its run.
     """
     facts = read_wheel(wheel)
     fitting = [release for release in releases if default_torch(facts, release)]
@@ -107,7 +110,7 @@ def compat(
         )
     rows: tuple[CompatRow, ...] = ()
     for release, python in pairs:
-        row = _try_release(wheel, release, python, tests, requires, without_gpu, progress)
+        row = _try_release(wheel, release, python, tests, requires, without_gpu, cache, progress)
         rows = (*rows, row)
         files.write_text(record, dump_compat(wheel, rows))
     return rows
@@ -120,9 +123,10 @@ def _try_release(
     tests: Path,
     requires: Sequence[str],
     without_gpu: Sequence[str],
+    cache: Path | None,
     progress: Progress,
 ) -> CompatRow:
-    # A cache of its own: five torches with CUDA would be 25 GB.
+    # Else a cache of its own: five torches with CUDA would be 25 GB.
     with tempfile.TemporaryDirectory(prefix="torchwheel-compat-") as folder:
         try:
             smoke_record = smoke(
@@ -134,7 +138,7 @@ def _try_release(
                 here=False,
                 record=Path(folder) / "record.json",
                 junit=None,
-                cache=Path(folder),
+                cache=cache or Path(folder),
                 progress=progress,
                 without_gpu=without_gpu,
                 python=python,

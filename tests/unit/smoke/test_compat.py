@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from torchwheel.console import Quiet
-from torchwheel.errors import UsageError
+from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.smoke.compat import CompatRow, compat, compat_text, dump_compat, pairings
 from torchwheel.smoke.interpreter import Interpreter, find_interpreter, running_interpreter
@@ -102,6 +102,32 @@ def test_the_record_counts_the_tests(tmp_path):
     assert run["failed"] == {"d": "assert 1 == 2"}
     assert run["machine"]["python"] == "3.12.1"
     assert missing == {"torch": "2.99.0", "python": "3.12.1", "error": "cannot install it"}
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_environments_are_kept_where_it_is_asked_for(tmp_path, monkeypatch, kept):
+    caches = []
+
+    def smoke(wheel, *, cache, **_):
+        caches.append(cache)
+        assert cache.is_dir()
+        raise TorchwheelError("no torch here")
+
+    monkeypatch.setattr("torchwheel.smoke.compat.smoke", smoke)
+    (tmp_path / "cache").mkdir()
+    (row,) = compat(
+        make_wheel(tmp_path),
+        ["2.13.0"],
+        tests=tmp_path,
+        requires=(),
+        record=tmp_path / "record.json",
+        progress=Quiet(),
+        pythons=PYTHONS[:1],
+        cache=tmp_path / "cache" if kept else None,
+    )
+    assert row.error == "no torch here"
+    assert (caches == [tmp_path / "cache"]) == kept
+    assert caches[0].exists() == kept
 
 
 def test_the_requirements_of_a_wheel_are_those_of_the_python_it_is_for(tmp_path):
