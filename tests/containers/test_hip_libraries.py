@@ -55,9 +55,10 @@ def universal_wheel(toolkit):
 
 def image_with_torch(engine, toolkit):
     """The image that builds for a toolkit, with that Debian's own CPU torch."""
-    (variant,) = select(MATRIX, [f"{toolkit}-stable"])
+    (universal,) = select(MATRIX, ["universal"])
+    (kernels,) = (part for part in universal.parts if part.library == toolkit)
     recipe = recipes.read_recipe(ROOT / "docker" / "emulated.Dockerfile")
-    built = recipes.image_of(MATRIX, variant, ROOT)
+    built = recipes.image_of(MATRIX, kernels, ROOT)
     image = recipes.Image(f"smoke-{toolkit}", recipe, {}, {}, {"BASE_IMAGE": built})
     try:
         return ensure_image(engine, image, cache_folder(), Quiet()).reference
