@@ -1,7 +1,9 @@
 """The pure wheel on macOS and Windows: it is imported, and its operators are plain PyTorch."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +28,7 @@ import fusedops
 x = torch.ones(2, 3)
 print(fusedops.bias_add(x, x[0]).sum().item(), {o.way for o in fusedops.status().operators})
 """
+PACKAGES = Path(__file__).parents[3] / "pkg"
 POSIX = "getuid geteuid killpg O_NOFOLLOW O_DIRECTORY sched_getaffinity uname RTLD_LAZY"
 
 
@@ -35,6 +38,7 @@ POSIX = "getuid geteuid killpg O_NOFOLLOW O_DIRECTORY sched_getaffinity uname RT
 )
 def test_it_runs_there(platform: str, modules: str, functions: str) -> None:
     call = [sys.executable, "-c", USE, platform, modules, functions]
-    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    env = {**os.environ, "PYTHONPATH": str(PACKAGES)}
+    done = subprocess.run(call, capture_output=True, text=True, check=False, env=env)
     assert done.stdout == "12.0 {'fallback'}\n", done.stderr
     assert done.stderr == ""

@@ -6,7 +6,7 @@ Make the wheel with kernels in machine code for 8.0 alone, without PTX, where th
 
 Carry dist/no-code to a machine with a GPU of 9.0 or later and nvcc (CUDA_HOME or the PATH), and run
 
-    python -m pytest -rs -s tests/gpu/test_no_code.py
+    python -m pytest -rs -s tests/gpu/test_gpu_without_code.py
 """
 
 import json
