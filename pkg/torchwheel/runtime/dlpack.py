@@ -1,15 +1,13 @@
 """Imports the extension module of entry points over DLPack that a universal wheel may have."""
 
 import dataclasses
-import importlib.machinery
-import importlib.util
 import sysconfig
 from pathlib import Path
 from types import ModuleType
 
 from torchwheel.builder.extension import LIBRARIES, Extension
 from torchwheel.claims import Part
-from torchwheel.errors import TorchwheelError
+from torchwheel.runtime.module import import_from
 from torchwheel.runtime.parts import verify_part
 from torchwheel.runtime.prebuilt import installed_claims
 
@@ -52,10 +50,4 @@ def import_entry_points(extension: Extension, package: Path) -> EntryPoints | No
 def _imported(part: Part, package: Path) -> EntryPoints:
     file, interface = verify_part(part, package)
     name = f"{package.name}.{LIBRARIES}.{part.kind}.{part.name}"
-    loader = importlib.machinery.ExtensionFileLoader(name, str(file))
-    spec = importlib.util.spec_from_file_location(name, file, loader=loader)
-    if spec is None:
-        raise TorchwheelError(f"{part.file}: no extension module of this Python")
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return EntryPoints(module, file, interface)
+    return EntryPoints(import_from(name, file), file, interface)

@@ -44,7 +44,7 @@ def load_module(extension: Extension, package: Path) -> ModuleType:
         from torchwheel.runtime.build import obtain_library  # noqa: PLC0415 - costs nothing until needed
 
         try:
-            return _import_from(extension.module.name, obtain_library(extension, package, None)[0])
+            return import_from(extension.module.name, obtain_library(extension, package, None)[0])
         except Exception as error:  # any failure is one more reason
             refusals = (*refusals, Refusal("jit build", prebuilt.reason_of(error)))
     why = "; ".join(map(str, refusals)) or f"{modes.MODE_VARIABLE}={mode}"
@@ -55,8 +55,8 @@ def load_module(extension: Extension, package: Path) -> ModuleType:
     )
 
 
-def _import_from(name: str, file: Path) -> ModuleType:
-    """Import a module from a file of the cache."""
+def import_from(name: str, file: Path) -> ModuleType:
+    """Import an extension module from a file, under that name."""
     loader = importlib.machinery.ExtensionFileLoader(name, str(file))
     spec = importlib.util.spec_from_file_location(name, file, loader=loader)
     if spec is None:
