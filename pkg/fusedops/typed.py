@@ -15,7 +15,7 @@ call the operator.
 
 from collections.abc import Callable
 from inspect import Parameter, Signature
-from types import ModuleType
+from types import BuiltinFunctionType, ModuleType
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -88,9 +88,9 @@ def _direct(name: str, dtype: torch.dtype, on_gpu: bool) -> EntryPoint | None:
     """The entry point of an operator for a dtype, if it is DLPack's."""
     key = name, dtype, on_gpu
     if key not in _DIRECT:
-        found = on_gpu and dtype in _SUFFIXES and runtime.entry_points(EXTENSION.package)
-        made = entry_point(f"{name}_{_SUFFIXES[dtype]}", None) if found else None
-        _DIRECT[key] = made if isinstance(made, type(len)) else None
+        taken = on_gpu and dtype in _SUFFIXES
+        made = entry_point(f"{name}_{_SUFFIXES[dtype]}", None) if taken else None
+        _DIRECT[key] = made if isinstance(made, BuiltinFunctionType) else None
     return _DIRECT[key]
 
 

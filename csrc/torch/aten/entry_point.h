@@ -7,6 +7,7 @@
 #include <string>
 
 #include "torch/aten/typed.h"
+#include "torch/read_value.h"
 
 // torch.Tensor. Declared in torch/csrc/autograd/python_variable.h, which includes all of ATen.
 extern PyObject* THPVariableClass;
@@ -32,25 +33,10 @@ inline void* impl_of(PyObject* tensor) {
 // Reads a value of `kind`. Returns false if the object has another type; a TypeError may be set
 // then.
 inline bool read(Kind kind, PyObject* object, Value& value) {
-  switch (kind) {
-    case Kind::tensor:
-      if (!is_tensor(object)) return false;
-      value.tensor = impl_of(object);
-      return true;
-    case Kind::number:
-      value.number = PyFloat_AsDouble(object);
-      return value.number != -1.0 || !PyErr_Occurred();
-    case Kind::integer:
-      value.integer = PyLong_AsLongLong(object);
-      return value.integer != -1 || !PyErr_Occurred();
-    case Kind::flag:
-      value.flag = object == Py_True;
-      return PyBool_Check(object);
-    case Kind::text:
-      value.text = PyUnicode_Check(object) ? PyUnicode_AsUTF8(object) : nullptr;
-      return value.text != nullptr;
-  }
-  return false;
+  if (kind != Kind::tensor) return read_value(kind, object, value);
+  if (!is_tensor(object)) return false;
+  value.tensor = impl_of(object);
+  return true;
 }
 
 // The value of an argument of the entry point named `of`.

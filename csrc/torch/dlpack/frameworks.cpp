@@ -39,13 +39,6 @@ PyTypeObject* type_of(PyObject* of, const char* name) {
   return reinterpret_cast<PyTypeObject*>(attribute(of, name));
 }
 
-std::string name_of(PyTypeObject* type) {
-  const Object name(checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__name__")));
-  const char* const text = PyUnicode_AsUTF8AndSize(name.get(), nullptr);
-  if (text == nullptr) throw PythonError();
-  return text;
-}
-
 // The table of a type, in the major version that this was compiled with; null if there is none.
 const DLPackExchangeAPI* api_of(PyTypeObject* type) {
   const Object capsule(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), kApi));
@@ -75,6 +68,13 @@ bool is_true(const Object& object) { return object.get() != Py_False; }
 
 }  // namespace
 
+std::string type_name(PyTypeObject* type) {
+  const Object name(checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__name__")));
+  const char* const text = PyUnicode_AsUTF8AndSize(name.get(), nullptr);
+  if (text == nullptr) throw PythonError();
+  return text;
+}
+
 void import_torch() {
   const Object module(checked(PyImport_ImportModule("torch")));
   const Object c(attribute(module.get(), "_C")), nn(attribute(module.get(), "nn"));
@@ -103,7 +103,7 @@ const Framework* framework_of(const char* name, PyObject* object) {
   }
   if (PyType_IsSubtype(type, torch.tensor)) {
     throw Error(std::string(name) + ": expected a plain torch.Tensor, found its subclass " +
-                name_of(type) + "; call the operator without a type's suffix");
+                type_name(type) + "; call the operator without a type's suffix");
   }
   const DLPackExchangeAPI* const api = api_of(type);
   return api ? &add(type, api, false) : nullptr;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "torch/dlpack/api.h"
@@ -15,9 +16,11 @@ namespace fusedops::dlpack {
 // its own way of running operators would be passed by.
 const Framework* framework_of(const char* name, PyObject* object);
 
-// Whether a TorchDispatchMode is active: it sees the operators that the dispatcher runs, and so not
-// this call. (A transform of torch.func has tensors without memory, which the exchange API
-// refuses.)
+// The name of a type, for an error message. Throws PythonError.
+std::string type_name(PyTypeObject* type);
+
+// Whether a TorchDispatchMode, a transform of torch.func or forward-mode differentiation is active.
+// They see the operators that the dispatcher runs, and so not this call.
 bool mode_is_active();
 bool grad_is_enabled();
 bool requires_grad(PyObject* tensor);

@@ -10,6 +10,7 @@
 
 #include "torch/dlpack/frameworks.h"
 #include "torch/dlpack/registrar.h"
+#include "torch/read_value.h"
 
 namespace fusedops::dlpack {
 namespace {
@@ -51,13 +52,6 @@ PyObject* out_name() {
   throw PythonError();
 }
 
-std::string type_name_of(PyObject* object) {
-  const Object type(
-      checked(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)), "__name__")));
-  const char* const text = PyUnicode_AsUTF8AndSize(type.get(), nullptr);
-  return text ? text : "?";
-}
-
 // The first line of Python's current error, which is cleared.
 std::string first_line_of_error() {
   PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
@@ -72,34 +66,12 @@ std::string first_line_of_error() {
 
 bool same_name(PyObject* a, PyObject* b) { return a == b || PyUnicode_Compare(a, b) == 0; }
 
-// Reads a value that is no array. Returns false if the object has another type; an error may be
-// set then.
-bool read(Kind kind, PyObject* object, Value& value) {
-  switch (kind) {
-    case Kind::number:
-      value.number = PyFloat_AsDouble(object);
-      return value.number != -1.0 || !PyErr_Occurred();
-    case Kind::integer:
-      value.integer = PyLong_AsLongLong(object);
-      return value.integer != -1 || !PyErr_Occurred();
-    case Kind::flag:
-      value.flag = object == Py_True;
-      return object == Py_True || object == Py_False;
-    case Kind::text:
-      value.text = PyUnicode_Check(object) ? PyUnicode_AsUTF8AndSize(object, nullptr) : nullptr;
-      return value.text != nullptr;
-    case Kind::tensor:
-      break;
-  }
-  return false;
-}
-
 [[noreturn]] void refuse_value(const EntryPoint& of, const std::string& argument, bool optional,
                                Kind kind, PyObject* object) {
   if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_TypeError)) throw PythonError();
   PyErr_Clear();
   refuse_call(of.name + ": " + argument + ": expected " + typed::described(kind) +
-              (optional ? " or None" : "") + ", found " + type_name_of(object));
+              (optional ? " or None" : "") + ", found " + type_name(Py_TYPE(object)));
 }
 
 // The arguments of a call, in the order of the signature; null where none is given.
@@ -205,7 +177,7 @@ const Array* add_outs(const EntryPoint& of, Arrays& arrays, PyObject* out) {
   if (results == 1) return &arrays.add("out", true, out);
   if (!PyTuple_Check(out) || PyTuple_Size(out) != results) {
     refuse_call(of.name + ": out: expected a tuple of " + std::to_string(results) +
-                " tensors, found " + type_name_of(out));
+                " tensors, found " + type_name(Py_TYPE(out)));
   }
   const Array* first = nullptr;
   for (int i = 0; i < results; ++i) {
@@ -233,7 +205,7 @@ Object call(const EntryPoint& of, const Bound& bound) {
     if (kind == Kind::tensor) {
       values[i].array = &arrays.add(argument.text, argument.optional, object);
       if (!first) first_name = argument.text.c_str(), first = values[i].array;
-    } else if (!read(kind, object, values[i])) {
+    } else if (!typed::read_value(kind, object, values[i])) {
       refuse_value(of, argument.text, argument.optional, kind, object);
     }
   }
@@ -319,7 +291,8 @@ std::vector<Argument> arguments_of(const EntryPoint& of, PyObject* list) {
                       {}};
     const Kind kind = of.kernel.kinds[i];
     if (has_default && value != Py_None) {
-      if (!read(kind, value, argument.value)) refuse_value(of, name, false, kind, value);
+      if (!typed::read_value(kind, value, argument.value))
+        refuse_value(of, name, false, kind, value);
       if (kind == Kind::text) argument.default_text = argument.value.text;
     }
     arguments.push_back(std::move(argument));
