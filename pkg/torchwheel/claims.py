@@ -7,10 +7,11 @@ universal wheel has several libraries, each with its own claims: `Part`.
 
 import dataclasses
 import json
-from typing import Any, Literal, get_args
+from typing import Literal
 
 from torchwheel.arch.model import Arch, Backend, parse
-from torchwheel.errors import TorchwheelError
+from torchwheel.errors import MalformedError, TorchwheelError
+from torchwheel.json_files import parse_json
 from torchwheel.versions import minor_version
 
 FILE = "torchwheel.json"
@@ -167,54 +168,27 @@ def dumps(claims: Claims) -> str:
     return json.dumps({"schema": SCHEMA, **fields}, indent=1) + "\n"
 
 
-def loads(text: str, where: str) -> Claims:
+def loads(text: str | bytes, where: str) -> Claims:
     """Read claims; a malformed file is a TorchwheelError of one line that names `where`."""
+    malformed = f"{where}: not a torchwheel claims file"
     try:
-        data: dict[str, Any] = json.loads(text)
-        if data.pop("schema") != SCHEMA:
-            raise ValueError(f"schema {SCHEMA} expected")
-        archs, borrowed = data.pop("archs"), tuple(data.pop("borrowed"))
-        if not all(isinstance(text, str) for text in (*archs, *borrowed)):
-            raise ValueError("archs and borrowed must be strings")
-        parts = tuple(map(_part, data.pop("parts")))
-        claims = Claims(**data, archs=tuple(map(parse, archs)), borrowed=borrowed, parts=parts)
-        if claims.abi not in get_args(Abi):
-            raise ValueError(f"unknown abi {claims.abi!r}")
-        if bool(parts) != (claims.abi == "universal"):
-            raise ValueError("a universal wheel has parts, and no other wheel has")
-        _require_backend(claims.backend)
-        _require_release(claims.torch_release)
-        names = (claims.toolkit, claims.toolkit_version, claims.project_local)
-        if not all(isinstance(name, str) for name in (claims.variant, *filter(None, names))):
-            raise ValueError("variant, toolkit, toolkit_version and project_local must be strings")
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise TorchwheelError(f"{where}: not a torchwheel claims file: {error}") from error
+        claims = parse_json(text, Claims, where, schema=SCHEMA, readers={Arch: parse})
+    except MalformedError as error:
+        raise TorchwheelError(f"{malformed}: {error.reason}") from error
+    if problem := _problem(claims):
+        raise TorchwheelError(f"{malformed}: {problem}")
     return claims
 
 
-def _part(data: dict[str, Any]) -> Part:
-    archs = data.pop("archs")
-    part = Part(**data, archs=tuple(map(parse, archs)))
-    texts = (part.name, part.file, part.sha256, part.toolkit_version or "")
-    if not all(isinstance(text, str) for text in texts):
-        raise ValueError("name, file, sha256 and toolkit_version of a part must be strings")
-    if part.kind not in get_args(PartKind):
-        raise ValueError(f"unknown kind {part.kind!r} of a part")
-    if part.abi not in get_args(NativeAbi):
-        raise ValueError(f"unknown abi {part.abi!r} of part {part.name}")
-    _require_backend(part.backend)
-    if (part.kind == "kernels") != (part.torch_release is None):
-        raise ValueError(f"part {part.name}: every kind but kernels names a torch_release")
-    if part.torch_release is not None:
-        _require_release(part.torch_release)
-    return part
-
-
-def _require_backend(backend: object) -> None:
-    if backend not in (None, *get_args(Backend)):
-        raise ValueError(f"unknown backend {backend!r}")
-
-
-def _require_release(release: str) -> None:
-    if not release or minor_version(release) != release:
-        raise ValueError(f"torch_release {release!r} is not e.g. 2.11")
+def _problem(claims: Claims) -> str | None:
+    """What the types of the fields do not say."""
+    if bool(claims.parts) != (claims.abi == "universal"):
+        return "a universal wheel has parts, and no other wheel has"
+    for part in claims.parts:
+        if (part.kind == "kernels") != (part.torch_release is None):
+            return f"part {part.name}: every kind but kernels names a torch_release"
+    releases = (claims.torch_release, *(part.torch_release for part in claims.parts))
+    for release in releases:
+        if release is not None and (not release or minor_version(release) != release):
+            return f"torch_release {release!r} is not e.g. 2.11"
+    return None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torchwheel import __version__
 from torchwheel.arguments import Command, add_commands
 from torchwheel.commands import build, machine, publish
-from torchwheel.console import end_quietly, flush_output, print_error
+from torchwheel.console import prepare_output, run_command
 from torchwheel.errors import TorchwheelError
 
 EXTRA = 'run `pip install "torchwheel[pipeline]"`'
@@ -29,27 +29,26 @@ def parser(commands: Sequence[Command] = COMMANDS) -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None, commands: Sequence[Command] = COMMANDS) -> int:
     """Run one command. Exit status: 0 done, 1 something failed, 2 the call or matrix is wrong."""
-    options = parser(commands).parse_args(argv)
-    command: Command = options.command
+    prepare_output()
     try:
-        return flush_output(command.run(options) if command.run else 0)
-    except TorchwheelError as error:
-        if options.debug:
-            raise
-        print_error(str(error))
-        return error.status
+        options = parser(commands).parse_args(argv)
+    except SystemExit as end:
+        status = int(end.code or 0)
+        # --help and --version have printed something, too.
+        raise SystemExit(run_command("torchwheel", lambda: status)) from None
+    command: Command = options.command
+    return run_command(command.name, lambda: _carry_out(command, options), debug=options.debug)
+
+
+def _carry_out(command: Command, options: argparse.Namespace) -> int:
+    try:
+        return command.run(options) if command.run else 0
     except ModuleNotFoundError as error:
         # An extension brings what its import needs; what builds wheels is an extra.
         missing = (error.name or "").partition(".")[0]
-        if options.debug or missing in ("", "torchwheel"):
+        if missing in ("", "torchwheel"):
             raise
-        print_error(f"{command.name} needs {missing}: {EXTRA}")
-        return 1
-    except BrokenPipeError:
-        return end_quietly()
-    except KeyboardInterrupt:
-        print_error("stopped; run again to go on")
-        return 1
+        raise TorchwheelError(f"{command.name} needs {missing}: {EXTRA}") from error
 
 
 if __name__ == "__main__":

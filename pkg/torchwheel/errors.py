@@ -22,6 +22,19 @@ class DiskFullError(TorchwheelError):
     """A disk is full, or the user's quota of it is used up."""
 
 
+class MalformedError(TorchwheelError):
+    """A file does not have the form that it must have.
+
+    Attributes:
+        reason: the message without the file's name and the advice, e.g. `size: expected a whole
+            number, found "8"`.
+    """
+
+    def __init__(self, where: str, reason: str, do: str = "") -> None:
+        super().__init__(f"{where}: {reason}" + (f"; {do}" if do else ""))
+        self.reason = reason
+
+
 class MissingModuleError(TorchwheelError):
     """A Python program imports a module that is not installed."""
 

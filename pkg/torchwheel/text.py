@@ -17,8 +17,12 @@ _MOST_NAMES = 12
 
 def quote(text: str) -> str:
     """`text` in double quotes, escaped where it would break the line, cut where it is long."""
-    plain = json.dumps(shorten(text), ensure_ascii=False)
-    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in plain)
+    return escape(json.dumps(shorten(text), ensure_ascii=False))
+
+
+def escape(text: str) -> str:
+    """`text` with every character that would break or reorder the line written as its number."""
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
 
 
 def shorten(text: str) -> str:

@@ -56,17 +56,20 @@ def test_needs():
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"schema": 2}, "schema 3 expected"),
-        ({"abi": "stabel"}, "unknown abi 'stabel'"),
-        ({"backend": "vulkan"}, "unknown backend 'vulkan'"),
+        ({"schema": 2}, "expected schema 3, found 2"),
+        (
+            {"abi": "stabel"},
+            'abi: expected "stable" or "aten" or "pure" or "universal", found "stabel"',
+        ),
+        ({"backend": "vulkan"}, 'backend: expected "cuda" or "rocm", found "vulkan"'),
         ({"archs": ["sm_90"]}, '"sm_90" is not an arch; expected e.g. "9.0" or "9.0+PTX"'),
-        ({"archs": [9.0]}, "archs and borrowed must be strings"),
-        ({"borrowed": [None]}, "archs and borrowed must be strings"),
+        ({"archs": [9.0]}, "archs[0]: expected text, found 9.0"),
+        ({"borrowed": [None]}, "borrowed[0]: expected text, found null"),
         ({"torch_release": "2.11.0"}, "torch_release '2.11.0' is not e.g. 2.11"),
         ({"torch_release": ""}, "torch_release '' is not e.g. 2.11"),
-        ({"torch_release": None}, "torch_release None is not e.g. 2.11"),
-        ({"toolkit": 130}, "must be strings"),
-        ({"surprise": 1}, "unexpected keyword argument 'surprise'"),
+        ({"torch_release": None}, "torch_release: expected text, found null"),
+        ({"toolkit": 130}, "toolkit: expected text, found 130"),
+        ({"surprise": 1}, 'expected no key "surprise", found one'),
     ],
 )
 def test_malformed(changes, says):
@@ -87,11 +90,14 @@ def test_not_claims(text):
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"kind": "plugin"}, "unknown kind 'plugin' of a part"),
-        ({"abi": "pure"}, "unknown abi 'pure' of part cu124"),
-        ({"backend": "vulkan"}, "unknown backend 'vulkan'"),
+        (
+            {"kind": "plugin"},
+            r'parts\[0\].kind: expected "kernels" or "front_end" or .*, found "plugin"',
+        ),
+        ({"abi": "pure"}, r'parts\[0\].abi: expected "stable" or "aten", found "pure"'),
+        ({"backend": "vulkan"}, r'parts\[0\].backend: expected .*, found "vulkan"'),
         ({"torch_release": "2.6"}, "every kind but kernels names a torch_release"),
-        ({"sha256": 5}, "must be strings"),
+        ({"sha256": 5}, r"parts\[0\].sha256: expected text, found 5"),
         ({"archs": [9]}, "not a torchwheel claims file"),
     ],
 )

@@ -63,9 +63,16 @@ def test_the_rest_needs_no_extra(tmp_path, call, says):
     assert says in done.stderr
 
 
-def test_a_module_of_ours_that_is_missing_is_no_matter_of_the_extra():
+def test_a_module_of_ours_that_is_missing_is_no_matter_of_the_extra(capsys):
     def broken(_):
         raise ModuleNotFoundError("No module named 'torchwheel.gone'", name="torchwheel.gone")
 
+    commands = [Command("matrix", "", run=broken)]
+    assert cli.main(["matrix"], commands) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(
+        "torchwheel: matrix: ModuleNotFoundError: No module named 'torchwheel.gone'"
+    )
+    assert "`torchwheel --debug matrix …`" in line
     with pytest.raises(ModuleNotFoundError):
-        cli.main(["matrix"], [Command("matrix", "", run=broken)])
+        cli.main(["--debug", "matrix"], commands)

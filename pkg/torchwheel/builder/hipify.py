@@ -1,7 +1,6 @@
 """Translates the CUDA sources of an ordinary extension for ROCm, with torch's hipify."""
 
 import dataclasses
-import json
 import os
 import shutil
 import sys
@@ -12,8 +11,9 @@ from torchwheel import process
 from torchwheel.builder.extension import Extension
 from torchwheel.builder.sources import DeviceFile, Sources
 from torchwheel.builder.target import Target
-from torchwheel.errors import UsageError
+from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import make_folder_atomically, path_inside
+from torchwheel.json_files import last_line, parse_json
 
 _CHILD = Path(__file__).with_name("hipify_child.py")
 _HEADERS = (".h", ".hh", ".hpp", ".hxx", ".cuh", ".inc", ".inl")
@@ -74,7 +74,9 @@ def _translated(
     command = [str(python), "-c", _CHILD.read_text(encoding="utf-8"), str(folder)]
     done = process.run([*command, *include_dirs, "--", *files], cwd=folder)
     done.require(f"hipify, which is part of torch, failed in {python}")
-    translated: dict[str, str] = json.loads(done.output.splitlines()[-1])
+    translated = parse_json(last_line(done.output), dict[str, str], "hipify's answer")
+    if missing := [file for file in files if file not in translated]:
+        raise TorchwheelError(f"hipify, which is part of torch, translated no {missing[0]}")
     return translated
 
 

@@ -1,12 +1,20 @@
-"""Data files: tables and locks that the code reads, and the one function that reads them."""
+"""Data files: tables and locks that the code reads, and the functions that read them."""
 
-import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from torchwheel.json_files import read_json
+
+T = TypeVar("T")
 
 FOLDER = Path(__file__).parent
 
 
 def read(name: str) -> Any:  # noqa: ANN401 - JSON of our own, typed by its reader
     """What the data file `name` holds."""
-    return json.loads((FOLDER / name).read_text(encoding="utf-8"))
+    return read_as(name, object)
+
+
+def read_as(name: str, kind: type[T]) -> T:
+    """What the data file `name` holds, as a `kind`."""
+    return read_json(FOLDER / name, kind, do="reinstall torchwheel")

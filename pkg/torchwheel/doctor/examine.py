@@ -6,11 +6,10 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from torchwheel.arch.model import Backend
 from torchwheel.arguments import command_parser
-from torchwheel.console import Progress, Quiet, Terminal, end_quietly, flush_output, print_error
+from torchwheel.console import Progress, Quiet, Terminal, prepare_output, run_command
 from torchwheel.doctor import HELP, OPTIONS, caches, dist_info
 from torchwheel.doctor.case import Case, Package, Report
 from torchwheel.doctor.importing import SECONDS, import_package
@@ -19,11 +18,9 @@ from torchwheel.doctor.loader import Loader
 from torchwheel.doctor.native import NativeLibrary, read_native
 from torchwheel.doctor.text_report import report_text
 from torchwheel.doctor.verdict import judge, judge_machine
-from torchwheel.errors import TorchwheelError
 from torchwheel.machine.discovery import find_machine
 from torchwheel.machine.facts import Machine
 from torchwheel.machine.torch import import_problem
-from torchwheel.runtime.status import ExtensionStatus, OperatorStatus, Refusal
 
 _OWN_PREFIX = "TORCHWHEEL_"
 _OTHER_VARIABLES = (
@@ -63,15 +60,9 @@ def backends_on_pci_bus(root: Path = Path("/")) -> tuple[Backend, ...]:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the doctor with the arguments of `torchwheel doctor`, e.g. for `python -m fusedops`."""
-    try:
-        return flush_output(
-            run_doctor(command_parser("doctor", HELP, OPTIONS).parse_args(arguments))
-        )
-    except TorchwheelError as error:
-        print_error(str(error))
-        return error.status
-    except BrokenPipeError:
-        return end_quietly()
+    prepare_output()
+    options = command_parser("doctor", HELP, OPTIONS).parse_args(arguments)
+    return run_command("doctor", lambda: run_doctor(options))
 
 
 def run_doctor(options: argparse.Namespace) -> int:
@@ -156,7 +147,7 @@ def examine_package(
         copies=tuple(dist_info.read_dist_info(folder).version for folder in found[1:]),
         near=() if found else tuple(dist_info.similar_names(name, folders)),
         natives=natives,
-        status=_parse_status(imported.status) if imported.status else None,
+        status=imported.status,
     )
 
 
@@ -173,23 +164,3 @@ def _root(found: list[Path], folders: tuple[Path, ...]) -> Path | None:
     if found:
         return found[0].parent.resolve()
     return folders[0].parent.resolve() if folders else None
-
-
-def _parse_status(facts: dict[str, Any]) -> ExtensionStatus:
-    """The status of the extension, as the importing process sent it."""
-    return ExtensionStatus(
-        package=facts["package"],
-        mode=facts["mode"],
-        operators=tuple(
-            OperatorStatus(
-                operator=operator["operator"],
-                ops=tuple(operator["ops"]),
-                way=operator["way"],
-                library=Path(operator["library"]) if operator["library"] else None,
-                refusals=tuple(Refusal(**refusal) for refusal in operator["refusals"]),
-            )
-            for operator in facts["operators"]
-        ),
-        choices=tuple(facts["choices"]),
-        waiting_gpus=tuple(facts["waiting_gpus"]),
-    )

@@ -84,14 +84,21 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _messages(error: BaseException) -> list[str]:
     """A line for each error of the chain."""
-    texts = ((type(link).__name__, " ".join(str(link).split())) for link in _chain(error))
+    texts = (
+        (type(link).__name__, " ".join(_printable(str(link)).split())) for link in _chain(error)
+    )
     return [f"{name}: {text}" if text else name for name, text in texts]
+
+
+def _printable(text: str) -> str:
+    """`text` without half characters, which stand for bytes that are not UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _missing_modules(error: BaseException) -> list[str]:
     """Names of the modules that the import looked for and did not find."""
     links = (link for link in _chain(error) if isinstance(link, ModuleNotFoundError))
-    return [link.name for link in links if link.name]
+    return [_printable(link.name) for link in links if link.name]
 
 
 def _loader_messages(error: BaseException) -> list[str]:
@@ -100,7 +107,7 @@ def _loader_messages(error: BaseException) -> list[str]:
     Python reports these as an ImportError with the path of an extension module, or, from ctypes,
     as an OSError without a number.
     """
-    return [str(link) for link in _chain(error) if _is_from_loader(link)]
+    return [_printable(str(link)) for link in _chain(error) if _is_from_loader(link)]
 
 
 def _is_from_loader(error: BaseException) -> bool:

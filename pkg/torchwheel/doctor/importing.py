@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 import os
 import re
 import signal
@@ -10,8 +9,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
+
+from torchwheel.errors import MalformedError
+from torchwheel.json_files import parse_json
+from torchwheel.runtime.status import ExtensionStatus
 
 ImportOutcome = Literal["imported", "raised", "killed", "left", "hung", "not found"]
 
@@ -40,7 +44,7 @@ class ImportResult:
             it raised one; False if the process could not answer.
         where: the last line of the package that ran, e.g. "demo/__init__.py:3".
         libraries: native libraries that the process had loaded.
-        status: its status in torchwheel.runtime, as JSON.
+        status: its status in torchwheel.runtime.
     """
 
     how: ImportOutcome
@@ -52,7 +56,7 @@ class ImportResult:
     torch: bool = False
     where: str | None = None
     libraries: tuple[Path, ...] = ()
-    status: dict[str, Any] | None = None
+    status: ExtensionStatus | None = None
 
 
 def import_package(package: str, seconds: float = SECONDS) -> ImportResult:
@@ -82,10 +86,10 @@ def import_package(package: str, seconds: float = SECONDS) -> ImportResult:
         # At its time limit the child ends itself with status 1.
         hung = status is None or (status == 1 and time.monotonic() - began >= seconds)
         os.set_blocking(reading, False)
-        facts = _parse_answers(answers.read(_MAX_BYTES) or b"")
+        found = _parse_answers(answers.read(_MAX_BYTES) or b"")
         errors.seek(max(0, errors.seek(0, os.SEEK_END) - _MAX_BYTES))
         text = errors.read().decode("utf-8", "replace")
-        return _result(facts, None if hung else status, text, seconds)
+        return _result(*found, None if hung else status, text, seconds)
 
 
 def _kill_group(process: "subprocess.Popen[bytes]") -> None:
@@ -95,51 +99,77 @@ def _kill_group(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
-def _parse_answers(answers: bytes) -> dict[str, Any]:
-    """The child's answers in one; a line that was cut short is left out."""
-    facts: dict[str, Any] = {}
-    for line in answers.splitlines():
-        try:
-            facts |= json.loads(line)
-        except ValueError:
-            break
-    return facts
+@dataclasses.dataclass(frozen=True)
+class _Spec:
+    """Where the package would be imported from."""
+
+    origin: Path | None
+    folders: tuple[Path, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Found:
+    """The child's first answer; `spec` is None if there is no such package."""
+
+    spec: _Spec | None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Imported:
+    """The child's second answer, after the import. `error` is empty if it succeeded."""
+
+    torch: bool
+    libraries: tuple[Path, ...]
+    status: ExtensionStatus | None = None
+    error: tuple[str, ...] = ()
+    missing_modules: tuple[str, ...] = ()
+    unloaded: tuple[str, ...] = ()
+    where: tuple[tuple[Path, int | None], ...] = ()
+
+
+def _parse_answers(answers: bytes) -> tuple[_Found | None, _Imported | None]:
+    """The child's answers; one that was cut short or is malformed counts as none."""
+    found = imported = None
+    first, second, *_ = [*answers.splitlines(), b"", b""]
+    with contextlib.suppress(MalformedError):
+        found = parse_json(first, _Found, "the answer")
+        imported = parse_json(second, _Imported, "the answer")
+    return found, imported
 
 
 def _result(
-    facts: dict[str, Any], status: int | None, stderr_text: str, seconds: float
+    found: _Found | None,
+    imported: _Imported | None,
+    status: int | None,
+    stderr_text: str,
+    seconds: float,
 ) -> ImportResult:
-    spec = facts.get("spec")
+    spec = found.spec if found else None
     if spec is None:
-        return ImportResult(
-            "not found" if "spec" in facts else "left", words=(_last_line(stderr_text),)
-        )
-    file = Path(spec["origin"]) if spec["origin"] else None
-    folders = tuple(map(Path, spec["folders"]))
-    how, words = _outcome(facts, status, seconds)
-    frames = facts.get("where") or [[f, int(n)] for f, n in reversed(_FRAME.findall(stderr_text))]
+        return ImportResult("not found" if found else "left", words=(_last_line(stderr_text),))
+    answer = imported or _Imported(torch=False, libraries=())
+    how, words = _outcome(imported, status, seconds)
+    printed = [(Path(file), int(line)) for file, line in reversed(_FRAME.findall(stderr_text))]
     return ImportResult(
         how=how,
         words=words,
-        file=file,
-        folders=folders,
-        missing_modules=tuple(facts.get("missing_modules", ())),
-        unloaded=tuple(facts.get("unloaded", ())),
-        torch=facts.get("torch", False),
-        where=_where(frames, folders),
-        libraries=tuple(map(Path, facts.get("libraries", ()))),
-        status=facts.get("status"),
+        file=spec.origin,
+        folders=spec.folders,
+        missing_modules=answer.missing_modules,
+        unloaded=answer.unloaded,
+        torch=answer.torch,
+        where=_where(answer.where or printed, spec.folders),
+        libraries=answer.libraries,
+        status=answer.status,
     )
 
 
 def _outcome(
-    facts: dict[str, Any], status: int | None, seconds: float
+    imported: _Imported | None, status: int | None, seconds: float
 ) -> tuple[ImportOutcome, tuple[str, ...]]:
     """The outcome and its details; `status` is None if the process did not end."""
-    if "error" in facts:
-        return "raised", tuple(facts["error"])
-    if "status" in facts:
-        return "imported", ()
+    if imported:
+        return ("raised", imported.error) if imported.error else ("imported", ())
     if status is None:
         return "hung", (f"{seconds:g} s",)
     if status < 0:
@@ -154,12 +184,12 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _where(frames: list[Any], folders: tuple[Path, ...]) -> str | None:
+def _where(frames: Sequence[tuple[Path, int | None]], folders: tuple[Path, ...]) -> str | None:
     """The innermost line in the package's own files."""
     for file, line in reversed(frames):
         for folder in folders:
-            if Path(file).is_relative_to(folder):
-                return f"{Path(file).relative_to(folder.parent)}:{line}"
+            if file.is_relative_to(folder):
+                return f"{file.relative_to(folder.parent)}:{line}"
     return None
 
 

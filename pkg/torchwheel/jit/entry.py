@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
-from typing import Any
+
+from torchwheel.errors import MalformedError
+from torchwheel.json_files import FileName, parse_json
 
 ENTRY_FILE = "entry.json"
 
@@ -27,7 +29,7 @@ class CacheEntry:
     archs: tuple[str, ...]
     toolkit: str
     torch: str
-    file: str
+    file: FileName
     size: int
     sha256: str
 
@@ -40,24 +42,6 @@ def dump_entry(entry: CacheEntry) -> str:
 def load_entry(data: bytes) -> CacheEntry:
     """Parse the file's text. Raises a ValueError if it is malformed."""
     try:
-        read = json.loads(data)
-    except RecursionError:
-        raise ValueError("is nested too deep") from None
-    if not isinstance(read, dict) or read.keys() != _TYPES.keys():
-        raise ValueError(f"has not the fields {', '.join(_TYPES)}")
-    for name, kind in _TYPES.items():
-        if type(read[name]) is not kind:
-            raise ValueError(f"{name}: {kind.__name__} expected")
-    if not all(isinstance(arch, str) for arch in read["archs"]):
-        raise ValueError("archs: texts expected")
-    file = read["file"]
-    if file in {"", ".", ".."} or "/" in file or not file.isprintable():
-        raise ValueError("file: the name of a file beside it expected")
-    return CacheEntry(**{**read, "archs": tuple(read["archs"])})
-
-
-_TYPES: dict[str, type[Any]] = {
-    **{field.name: str for field in dataclasses.fields(CacheEntry)},
-    "archs": list,
-    "size": int,
-}
+        return parse_json(data, CacheEntry, ENTRY_FILE)
+    except MalformedError as error:
+        raise ValueError(error.reason) from error

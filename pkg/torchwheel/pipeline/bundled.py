@@ -1,5 +1,6 @@
 """Builds the bundled packages of a project: pure-Python distributions that it requires."""
 
+import dataclasses
 import hashlib
 import json
 import tempfile
@@ -8,8 +9,10 @@ from pathlib import Path
 
 from torchwheel import __version__
 from torchwheel.console import Progress
+from torchwheel.errors import MalformedError
 from torchwheel.files import discard, make_folder_atomically, sha256_by_name, write_text
 from torchwheel.inspect.wheel import read_bundled
+from torchwheel.json_files import read_json
 from torchwheel.pipeline import records
 from torchwheel.pipeline.frontend import build_wheel
 from torchwheel.pipeline.repair import repack
@@ -19,6 +22,14 @@ from torchwheel.smoke.requirements import BUNDLED_FOLDER
 _STATE = "bundled.built"
 EPOCH = {"SOURCE_DATE_EPOCH": "315532800"}
 """For backends that record the build time: the oldest date that a zip can hold."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _State:
+    """The key that the wheels were built from, and the SHA-256 of each."""
+
+    key: str
+    files: Mapping[str, str]
 
 
 def build_bundled(
@@ -43,7 +54,7 @@ def build_bundled(
         else:
             discard(target)
         hashes = sha256_by_name(target.glob("*.whl"))
-        write_text(state, json.dumps({"key": key, "files": hashes}) + "\n")
+        write_text(state, json.dumps(dataclasses.asdict(_State(key, hashes))) + "\n")
     return tuple(sorted(target.glob("*.whl")))
 
 
@@ -65,7 +76,6 @@ def _key(root: Path, folders: Sequence[str]) -> str:
 def _is_current(state: Path, key: str, target: Path) -> bool:
     """Whether `target` holds the wheels built from `key`, unchanged."""
     try:
-        data: Mapping[str, object] = json.loads(state.read_text(encoding="utf-8"))
-        return data == {"key": key, "files": sha256_by_name(target.glob("*.whl"))}
-    except (OSError, ValueError):
+        return read_json(state, _State) == _State(key, sha256_by_name(target.glob("*.whl")))
+    except (OSError, MalformedError):
         return False

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import importlib.util
-import json
 import os
 import sys
 from pathlib import Path
@@ -11,11 +10,12 @@ from pathlib import Path
 from torchwheel import claims as claims_file
 from torchwheel import process
 from torchwheel.builder.ninja import is_progress
-from torchwheel.errors import TorchwheelError, program_error
+from torchwheel.errors import MalformedError, TorchwheelError, program_error
 from torchwheel.files import write_text
 from torchwheel.image.build import BuiltImage, ensure_image, platform_option
 from torchwheel.image.engine import LABEL, Engine, volume_options
 from torchwheel.image.recipes import emulated_image, image_of
+from torchwheel.json_files import read_json
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline import cibuildwheel as cibw
 from torchwheel.pipeline import inside
@@ -128,14 +128,14 @@ def read_usage(folder: Path) -> tuple[dict[str, float], int | None]:
     before, peak = 0.0, None
     for step in inside.STEPS:
         try:
-            usage = json.loads((folder / inside.usage_file(step)).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            usage = read_json(folder / inside.usage_file(step), inside.Usage)
+        except (OSError, MalformedError):
             continue
-        if usage["cpu_seconds"] is not None:
-            seconds[step] = round(usage["cpu_seconds"] - before, 3)
-            before = usage["cpu_seconds"]
+        if usage.cpu_seconds is not None:
+            seconds[step] = round(usage.cpu_seconds - before, 3)
+            before = usage.cpu_seconds
         if step == "build":
-            peak = usage["peak_bytes"]
+            peak = usage.peak_bytes
     return seconds, peak
 
 

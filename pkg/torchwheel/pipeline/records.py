@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel.check.gates import GateResult
-from torchwheel.errors import UsageError
+from torchwheel.errors import MalformedError, UsageError
 from torchwheel.files import sha256, write_text
+from torchwheel.json_files import FileName, read_json
 from torchwheel.matrix.variants import Variant
 
 FOLDER = ".torchwheel"
@@ -19,7 +20,7 @@ class BuildRecord:
 
     variant: str
     key: str
-    file: str
+    file: FileName
     sha256: str
     size: int
     archs: tuple[str, ...]
@@ -95,11 +96,10 @@ def save_record(dist: Path, record: BuildRecord) -> None:
 def _load(path: Path) -> BuildRecord | None:
     """A record whose wheel is present and unchanged; None otherwise."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        record = BuildRecord(**{**data, "archs": tuple(data["archs"])})
+        record = read_json(path, BuildRecord)
         wheel = path.parent.parent / record.file
         return record if wheel.is_file() and sha256(wheel) == record.sha256 else None
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, MalformedError):
         return None
 
 
@@ -114,16 +114,24 @@ def all_records(dist: Path) -> list[BuildRecord]:
     return [record for path in sorted((dist / FOLDER).glob("*.json")) if (record := _load(path))]
 
 
+@dataclasses.dataclass(frozen=True)
+class _RecordedWheel:
+    """The field of a build record, of any version of torchwheel, that names the wheel."""
+
+    file: FileName
+
+
 def forget_record(dist: Path, variant: str) -> None:
     """Remove the record of `variant` and its wheel, before new ones take their place."""
     path = _path(dist, variant)
     try:
-        name = json.loads(path.read_text(encoding="utf-8"))["file"]
-    except (OSError, ValueError, TypeError, KeyError):
+        wheel = dist / read_json(path, _RecordedWheel, others=True).file
+        # A record that was edited could name a file that is no wheel.
+        if wheel.suffix == ".whl" and wheel.is_file():
+            wheel.unlink()
+        path.unlink()
+    except (OSError, MalformedError):
         return
-    path.unlink(missing_ok=True)
-    if Path(name).name == name:
-        (dist / name).unlink(missing_ok=True)
 
 
 REQUEST_FILE = "request.call"
@@ -147,9 +155,8 @@ def last_request(dist: Path) -> WheelsRequest:
     """The call before this one, for --resume."""
     path = dist / FOLDER / REQUEST_FILE
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        return WheelsRequest(tuple(data["variants"]), tuple(data["archs"]), bool(data["container"]))
+        return read_json(path, WheelsRequest, do="name variants")
     except FileNotFoundError:
         raise UsageError(f"--resume: no run has written to {dist} yet; name variants") from None
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UsageError(f"--resume: {path} is not readable ({error}); name variants") from error
+    except MalformedError as error:
+        raise UsageError(f"--resume: {error}") from error

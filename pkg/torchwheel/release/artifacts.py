@@ -1,23 +1,23 @@
 """Reads the artifacts of a release: wheels and records, from folders."""
 
 import dataclasses
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from packaging.utils import canonicalize_name
-from pydantic import TypeAdapter, ValidationError
 
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import GateResult, run_gates
 from torchwheel.claims import Claims
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel.files import sha256
 from torchwheel.index.contents import IndexedWheel
 from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.wheel import Wheel, read_bundled
+from torchwheel.json_files import read_json
 from torchwheel.matrix.sections import Matrix
+from torchwheel.os_errors import explain
 from torchwheel.pipeline import records as build_record
 from torchwheel.smoke import record as smoke_record
 from torchwheel.smoke.requirements import BUNDLED_FOLDER
@@ -100,8 +100,6 @@ def check_bundled(
 
 T = TypeVar("T")
 
-_BUILD = TypeAdapter(build_record.BuildRecord)
-_SMOKE = TypeAdapter(smoke_record.SmokeRecord)
 SMOKE_FOLDER = "smoke"
 
 
@@ -138,12 +136,12 @@ def read_artifacts(folders: Sequence[Path]) -> Artifacts:
         builds=tuple(
             file
             for path in _files(outputs, f"{build_record.FOLDER}/*.json", faults)
-            for file in _read(path, _BUILD, "build", faults)
+            for file in _read(path, build_record.BuildRecord, "build", faults)
         ),
         smokes=tuple(
             file
             for path in _files(outputs, f"{SMOKE_FOLDER}/*.json", faults)
-            for file in _read(path, _SMOKE, "smoke", faults, smoke_record.SCHEMA)
+            for file in _read(path, smoke_record.SmokeRecord, "smoke", faults, smoke_record.SCHEMA)
         ),
         faults=tuple(faults),
     )
@@ -166,18 +164,13 @@ def _files(outputs: Sequence[Path], pattern: str, faults: list[str]) -> Iterator
 
 
 def _read(
-    path: Path, kind: TypeAdapter[T], name: str, faults: list[str], schema: int | None = None
+    path: Path, kind: type[T], name: str, faults: list[str], schema: int | None = None
 ) -> Iterator[RecordFile[T]]:
     try:
-        text = path.read_text(encoding="utf-8")
-        record = kind.validate_json(text, strict=True)
-        if schema is not None and json.loads(text).get("schema") != schema:
-            raise ValueError(f"schema {schema} expected")
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        faults.append(f"{path}: not a {name} record: {where + ': ' if where else ''}{first['msg']}")
-    except (OSError, ValueError) as error:
-        faults.append(f"{path}: not a {name} record: {' '.join(str(error).split())}")
+        record = read_json(path, kind, schema=schema)
+    except MalformedError as error:
+        faults.append(f"{path}: not a {name} record: {error.reason}")
+    except OSError as error:
+        faults.append(explain(error))
     else:
         yield RecordFile(path, record)

@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel.files import sha256
 from torchwheel.index.contents import IndexedWheel, all_groups, utc_time
+from torchwheel.json_files import FileName, read_json
+from torchwheel.os_errors import explain
 from torchwheel.release.artifacts import BundledWheel, Candidate
 from torchwheel.release.cases import ReleaseCase
 from torchwheel.release.rules import on_gpu
@@ -111,6 +113,31 @@ def _where(case: ReleaseCase) -> str:
     return ", ".join(dict.fromkeys(gpus)) or "not run on a GPU"
 
 
+@dataclasses.dataclass(frozen=True)
+class _ReportedWheel:
+    """A wheel of a report, as far as later releases need it."""
+
+    file: FileName
+    sha256: str
+    groups: tuple[str, ...]
+    uploaded: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Reported:
+    """A report, as far as later releases need it."""
+
+    wheels: tuple[_ReportedWheel, ...]
+    bundled: tuple[_ReportedWheel, ...]
+
+    @classmethod
+    def read(cls, report: Path) -> tuple[_ReportedWheel, ...]:
+        """The wheels that a report lists."""
+        do = "download the release again"
+        reported = read_json(report, cls, schema=SCHEMA, others=True, do=do)
+        return (*reported.wheels, *reported.bundled)
+
+
 def read_earlier(folder: Path) -> tuple[IndexedWheel, ...]:
     """The wheels of all releases in `folder`, each a folder with its report.
 
@@ -125,8 +152,8 @@ def read_earlier(folder: Path) -> tuple[IndexedWheel, ...]:
     for release in sorted({wheel.parent for wheel in folder.glob("*/*.whl")}):
         try:
             published += _wheels(release)
-        except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
-            faults.append(f"{release / REPORT}: not a report: {type(error).__name__}: {error}")
+        except OSError as error:
+            faults.append(explain(error))
         except TorchwheelError as error:
             faults.append(str(error))
     if faults:
@@ -135,14 +162,11 @@ def read_earlier(folder: Path) -> tuple[IndexedWheel, ...]:
 
 
 def _wheels(release: Path) -> Iterator[IndexedWheel]:
-    data = json.loads((release / REPORT).read_text(encoding="utf-8"))
-    if data["schema"] != SCHEMA:
-        raise ValueError(f"schema {SCHEMA} expected")
-    for wheel in [*data["wheels"], *data["bundled"]]:
-        path = release / Path(wheel["file"]).name
-        if sha256(path) != wheel["sha256"]:
+    for wheel in _Reported.read(release / REPORT):
+        path = release / wheel.file
+        if sha256(path) != wheel.sha256:
             raise TorchwheelError(f"{path}: sha256 is not the one of {REPORT}")
-        yield IndexedWheel(path, tuple(wheel["groups"]), wheel.get("uploaded"))
+        yield IndexedWheel(path, wheel.groups, wheel.uploaded)
 
 
 def upload_times(
@@ -177,8 +201,7 @@ def _now() -> str:
 def _recorded_times(report: Path) -> Iterator[tuple[str, str]]:
     """The sha256 and the upload time of each file in a report; none if there is no report."""
     try:
-        data = json.loads(report.read_text(encoding="utf-8"))
-        files = [*data["wheels"], *data["bundled"]]
-        yield from [(file["sha256"], file["uploaded"]) for file in files if "uploaded" in file]
-    except (OSError, ValueError, TypeError, LookupError):
+        files = _Reported.read(report)
+    except (OSError, MalformedError):
         return
+    yield from ((file.sha256, file.uploaded) for file in files if file.uploaded)

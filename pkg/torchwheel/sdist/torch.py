@@ -1,7 +1,6 @@
 """The torch that an sdist is built for, and the toolkit and the variant that follow from it."""
 
 import dataclasses
-import json
 import os
 import platform
 import re
@@ -13,7 +12,8 @@ from typing import cast
 from torchwheel.arch.lists import NamedArchs, arch_list, choose_archs
 from torchwheel.arch.model import Arch, parse_binary_name
 from torchwheel.arch.toolkit_releases import ToolkitRelease
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.errors import MalformedError, TorchwheelError, UsageError
+from torchwheel.json_files import last_line, parse_json
 from torchwheel.machine.facts import Torch
 from torchwheel.matrix import torch_releases
 from torchwheel.matrix.sections import HostCompilerBounds, Toolkit, WheelPlatform
@@ -50,20 +50,32 @@ class EnvironmentTorch:
         return self.built.version.partition("+")[0]
 
 
+@dataclasses.dataclass(frozen=True)
+class _TorchFacts:
+    """The facts that probe.py prints of the torch that it imported."""
+
+    version: str
+    cuda: str | None
+    hip: str | None
+    folder: Path
+    old_abi: bool
+    archs: tuple[str, ...]
+    loaded: tuple[str, ...]
+
+
 def import_torch(env: Environment, cwd: Path) -> EnvironmentTorch:
     """Import torch in an environment and describe it; `cwd` is a folder without a `torch`."""
     done = run_python(env, ["-c", probe_source(), "--torch"], cwd)
     try:
-        facts = json.loads(done.output.splitlines()[-1])
-        built = {name: facts[name] for name in ("version", "cuda", "hip", "old_abi")}
-        return EnvironmentTorch(
-            built=Torch(folder=Path(facts["folder"]), **built),
-            archs=tuple(parse_binary_name(flag) for flag in facts["archs"] if _SM.fullmatch(flag)),
-            loaded=frozenset(facts["loaded"]),
-        )
-    except (ValueError, LookupError, TypeError) as error:
+        facts = parse_json(last_line(done.output), _TorchFacts, "torch")
+    except MalformedError as error:
         output = done.last_words("it said nothing")
         raise TorchwheelError(f"torch cannot be imported in {env.site}: {output}") from error
+    return EnvironmentTorch(
+        built=Torch(facts.version, facts.cuda, facts.hip, facts.folder, facts.old_abi),
+        archs=tuple(parse_binary_name(flag) for flag in facts.archs if _SM.fullmatch(flag)),
+        loaded=frozenset(facts.loaded),
+    )
 
 
 def sdist_variant(torch: EnvironmentTorch, toolkit: Toolkit | None) -> Variant:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from torchwheel import process
-from torchwheel.errors import TorchwheelError, program_error
+from torchwheel.errors import MalformedError, TorchwheelError, program_error
 from torchwheel.inspect.wheel import Wheel
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.record import ImportRecord, MachineRecord
@@ -62,8 +62,8 @@ def run_probe(
     file = cwd.parent / "facts.json"
     done = run_python(env, ["-c", probe_source(), f"--facts={file}", *tests, *names], cwd)
     try:
-        machine, imported = read_probe(file.read_text(encoding="utf-8"), env.site)
-    except (OSError, ValueError, LookupError, TypeError) as error:
+        machine, imported = read_probe(file, env.site)
+    except (OSError, MalformedError) as error:
         why = done.last_words("nothing was said")
         raise program_error(
             f"importing torch and {', '.join(names)} ended with status {done.status}: {why}"

@@ -1,7 +1,6 @@
 """The Python that a smoke environment is made for: the running one or another of this machine."""
 
 import dataclasses
-import json
 import platform
 import shutil
 import sys
@@ -9,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from torchwheel import process
-from torchwheel.errors import UsageError
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.json_files import last_line, parse_json
 from torchwheel.versions import minor_version
 
 _ASK = """
@@ -65,7 +65,7 @@ def find_interpreter(name: str) -> Interpreter:
         )
     try:
         done = process.run([found, "-c", _ASK], timeout=_SECONDS)
-        facts = json.loads(done.output) if not done.status else {}
-        return Interpreter(Path(facts["path"]), facts["version"], facts["build"])
-    except (process.NotRunError, ValueError, LookupError, TypeError) as error:
+        done.require(found)
+        return parse_json(last_line(done.output), Interpreter, found)
+    except TorchwheelError as error:
         raise UsageError(f"--python {name}: {found} does not run as a Python") from error

@@ -2,16 +2,16 @@
 
 import dataclasses
 import datetime
-import json
+import os
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from torchwheel import files
 from torchwheel.errors import TorchwheelError
+from torchwheel.json_files import read_json
+from torchwheel.os_errors import explain
 from torchwheel.smoke.record import (
-    GpuRecord,
     ImportRecord,
     MachineRecord,
     Outcome,
@@ -47,23 +47,39 @@ def _test_result(case: ET.Element) -> TestResult:
     return TestResult(name, outcome, round(seconds, 3), reason)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Imported:
+    """A package that the probe imported: its file or the error."""
+
+    name: str
+    file: Path | None
+    error: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Probe:
+    """The facts that probe.py writes."""
+
+    machine: MachineRecord
+    site: Path
+    imported: tuple[_Imported, ...]
+
+
 def read_probe(
-    output: str, site: Path | None = None
+    facts: Path, site: Path | None = None
 ) -> tuple[MachineRecord, tuple[ImportRecord, ...]]:
-    """Read the output of probe.py.
+    """Read the file of facts that probe.py wrote.
 
     Args:
-        output: its output or its file; the last line has the facts.
+        facts: the file.
         site: the folder that the packages must come from; site-packages if not given.
 
     Raises:
-        ValueError, LookupError, TypeError: there are no facts in it.
+        OSError, MalformedError: there are no facts in it.
     """
-    facts = json.loads(output.splitlines()[-1])
-    data = facts["machine"]
-    machine = MachineRecord(**{**data, "gpu": GpuRecord(**data["gpu"]) if data["gpu"] else None})
-    folder = site or Path(facts["site"])
-    return machine, tuple(_check_place(entry, folder) for entry in facts["imported"])
+    probe = read_json(facts, _Probe)
+    folder = site or probe.site
+    return probe.machine, tuple(_check_place(entry, folder) for entry in probe.imported)
 
 
 def record_of(
@@ -95,10 +111,12 @@ def record_from_files(
 ) -> SmokeRecord:
     """The record of a run in a container, from the probe's output and pytest's JUnit file."""
     try:
-        machine, imported = read_probe(probe.read_text(encoding="utf-8"))
+        machine, imported = read_probe(probe)
         tests = parse_junit(report.read_text(encoding="utf-8"))
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise TorchwheelError(f"{wheel.name}: its tests left no report: {error}") from error
+    except (OSError, UnicodeDecodeError, TorchwheelError) as error:
+        raise TorchwheelError(
+            f"{wheel.name}: its tests left no report: {explain(error)}"
+        ) from error
     return record_of(wheel, bundled, machine, imported or (_no_import(),), tests, status)
 
 
@@ -106,11 +124,11 @@ def _no_import() -> ImportRecord:
     return ImportRecord("the wheel's packages", None, "there is none to import")
 
 
-def _check_place(entry: Mapping[str, Any], site: Path) -> ImportRecord:
-    record = ImportRecord(**entry)
-    if record.error or record.file is None:
-        return dataclasses.replace(record, error=record.error or "it has no file")
-    path = Path(record.file).resolve()
-    if not path.is_relative_to(site.resolve()):
-        return dataclasses.replace(record, error=f"came from {path}, not from the installed wheel")
-    return dataclasses.replace(record, file=path.relative_to(site.resolve()).as_posix())
+def _check_place(entry: _Imported, site: Path) -> ImportRecord:
+    name, file = entry.name, entry.file
+    if entry.error or file is None:
+        return ImportRecord(name, str(file) if file else None, entry.error or "it has no file")
+    path, site = Path(os.path.realpath(file)), Path(os.path.realpath(site))
+    if not path.is_relative_to(site):
+        return ImportRecord(name, str(file), f"came from {path}, not from the installed wheel")
+    return ImportRecord(name, path.relative_to(site).as_posix())

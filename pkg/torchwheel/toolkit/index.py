@@ -1,7 +1,6 @@
 """Files of the package index, found and downloaded by pip with its indexes, proxies and CAs."""
 
 import dataclasses
-import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -9,6 +8,7 @@ from pathlib import Path
 
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import sha256
+from torchwheel.json_files import read_json
 from torchwheel.pip import run_pip
 
 _ADVICE = " (run again to go on; finished downloads are kept)"
@@ -25,6 +25,41 @@ class IndexedFile:
     version: str
     url: str
     sha256: str
+
+
+@dataclasses.dataclass(frozen=True)
+class _Hashes:
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True)
+class _ArchiveInfo:
+    hashes: _Hashes
+
+
+@dataclasses.dataclass(frozen=True)
+class _DownloadInfo:
+    url: str
+    archive_info: _ArchiveInfo
+
+
+@dataclasses.dataclass(frozen=True)
+class _Metadata:
+    name: str
+    version: str
+
+
+@dataclasses.dataclass(frozen=True)
+class _Item:
+    metadata: _Metadata
+    download_info: _DownloadInfo
+
+
+@dataclasses.dataclass(frozen=True)
+class _InstallationReport:
+    """The part of pip's installation report that is used."""
+
+    install: tuple[_Item, ...]
 
 
 def platform_tags(platform: str) -> list[str]:
@@ -86,13 +121,15 @@ def find_files(
             f"looking up {', '.join(requirements)}",
             advice=_ADVICE,
         )
-        entries = json.loads(report.read_text(encoding="utf-8"))["install"]
+        items = read_json(
+            report, _InstallationReport, others=True, do="install another pip"
+        ).install
     return [
         IndexedFile(
-            project=entry["metadata"]["name"],
-            version=entry["metadata"]["version"],
-            url=entry["download_info"]["url"],
-            sha256=entry["download_info"]["archive_info"]["hashes"]["sha256"],
+            project=item.metadata.name,
+            version=item.metadata.version,
+            url=item.download_info.url,
+            sha256=item.download_info.archive_info.hashes.sha256,
         )
-        for entry in entries
+        for item in items
     ]

@@ -8,10 +8,11 @@ import argparse
 import dataclasses
 import hashlib
 import json
+import sys
 from collections.abc import Iterable, Mapping
-from typing import Any
 
-from torchwheel.data import FOLDER, read
+from torchwheel.console import run_command
+from torchwheel.data import FOLDER, read_as
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import write_text
 from torchwheel.toolkit.index import find_files
@@ -34,6 +35,16 @@ class Component:
     version: str
     sha256: Mapping[str, str]
 
+    def hash_for(self, platform: str) -> str:
+        """The sha256 of its file for a platform."""
+        if platform not in self.sha256:
+            found = ", ".join(self.sha256) or "none"
+            raise TorchwheelError(
+                f"{FILE}: {self.project}: expected a sha256 for {platform}, found {found}; "
+                "renew the lock"
+            )
+        return self.sha256[platform]
+
 
 @dataclasses.dataclass(frozen=True)
 class TorchSource:
@@ -45,41 +56,49 @@ class TorchSource:
     record_sha256: str
 
 
-def _read_lock() -> dict[str, Any]:
-    data: dict[str, Any] = read(FILE)
-    return data
+@dataclasses.dataclass(frozen=True)
+class ToolkitLock:
+    """The lock file: the components of each CUDA release, and the source of each torch minor."""
+
+    cuda: dict[str, tuple[Component, ...]]
+    torch: dict[str, TorchSource]
+
+
+def read_lock() -> ToolkitLock:
+    """The lock file of this torchwheel."""
+    return read_as(FILE, ToolkitLock)
 
 
 def locked_releases() -> tuple[str, ...]:
     """The CUDA releases that are pinned, e.g. ("13.0", …)."""
-    return tuple(_read_lock()["cuda"])
+    return tuple(read_lock().cuda)
 
 
 def components(version: str) -> tuple[Component, ...]:
     """The pinned components of CUDA `version`, e.g. "13.0"."""
-    known = _read_lock()["cuda"]
+    known = read_lock().cuda
     if version not in known:
         raise UsageError(
             f"CUDA {version} is not in the toolkit lock (it has {', '.join(known)}): "
             f"run `python -m torchwheel.toolkit.lock {version}`, or use `source: system`"
         )
-    return tuple(Component(**entry) for entry in known[version])
+    return known[version]
 
 
 def pinned_requirements(components: Iterable[Component], platform: str) -> dict[str, str]:
     """The components as pinned requirements, each with the sha256 of its file."""
-    return {f"{c.project}=={c.version}": c.sha256[platform] for c in components}
+    return {f"{c.project}=={c.version}": c.hash_for(platform) for c in components}
 
 
 def torch_source(minor: str) -> TorchSource:
     """The header source of torch `minor`, e.g. "2.11"."""
-    known = _read_lock()["torch"]
+    known = read_lock().torch
     if minor not in known:
         raise UsageError(
             f"torch {minor} has no header source in the toolkit lock (it has {', '.join(known)}): "
             f"run `python -m torchwheel.toolkit.lock --torch {minor}.0`"
         )
-    return TorchSource(**known[minor])
+    return known[minor]
 
 
 def _lock_cuda(version: str) -> list[Component]:
@@ -110,22 +129,23 @@ def _lock_torch(version: str) -> TorchSource:
     return TorchSource(version, PLATFORMS[0], file.sha256, hashlib.sha256(record).hexdigest())
 
 
-def main(argv: list[str] | None = None) -> None:
-    """Renew parts of the lock file of this source tree."""
+def main(argv: list[str] | None = None) -> int:
+    """Renew parts of the lock file of this source tree; returns 0."""
     parser = argparse.ArgumentParser(prog="python -m torchwheel.toolkit.lock", description=__doc__)
     parser.add_argument("cuda", nargs="*", help='CUDA releases, e.g. "13.0"')
     parser.add_argument(
         "--torch", action="append", default=[], help='torch releases, e.g. "2.11.0"'
     )
     options = parser.parse_args(argv)
-    data = _read_lock()
+    lock = read_lock()
     for version in options.cuda:
-        data["cuda"][version] = [dataclasses.asdict(c) for c in _lock_cuda(version)]
+        lock.cuda[version] = tuple(_lock_cuda(version))
     for version in options.torch:
-        minor = ".".join(version.split(".")[:2])
-        data["torch"][minor] = dataclasses.asdict(_lock_torch(version))
-    write_text(FOLDER / FILE, json.dumps(data, indent=1, sort_keys=True) + "\n")
+        lock.torch[".".join(version.split(".")[:2])] = _lock_torch(version)
+    content = json.dumps(dataclasses.asdict(lock), indent=1, sort_keys=True)
+    write_text(FOLDER / FILE, content + "\n")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(run_command("toolkit.lock", main))

@@ -27,7 +27,7 @@ _PREFIX = "nvidia/cu{major}/"
 
 def pypi_identity(pinned: Sequence[Component], platform: str) -> str:
     """Hash of a set of components, made of the hashes of their files."""
-    text = "\n".join(sorted(f"{c.project} {c.version} {c.sha256[platform]}" for c in pinned))
+    text = "\n".join(sorted(f"{c.project} {c.version} {c.hash_for(platform)}" for c in pinned))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

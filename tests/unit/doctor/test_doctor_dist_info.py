@@ -28,11 +28,12 @@ def test_a_complete_folder_has_no_problems(tmp_path):
         ({"METADATA": b"\xff\xfe"}, "METADATA cannot be read"),
         ({"RECORD": None}, "has no RECORD"),
         ({"RECORD": b"a,b\n"}, "RECORD line 1: 3 fields expected, got 2"),
+        ({"RECORD": b"a\0.so,,\n"}, 'RECORD names "a\\u0000.so", which no file can be named'),
         ({"RECORD": b"demo/gone.py,,\n"}, '"demo/gone.py" is gone'),
         ({"RECORD": b"demo/_C.so,sha256=x,99\n"}, '"demo/_C.so" has 4 bytes; 99 were installed'),
         ({"WHEEL": b"Tag: nonsense\n"}, 'WHEEL: "nonsense" is not a tag'),
         ({"torchwheel__json": b"{"}, "torchwheel.json: not a torchwheel claims file"),
-        ({"torchwheel__json": b'{"schema": 7}'}, "schema 3 expected"),
+        ({"torchwheel__json": b'{"schema": 7}'}, "expected schema 3, found 7"),
         ({"torchwheel__json": b"\xff"}, "torchwheel.json cannot be read"),
     ],
 )

@@ -19,7 +19,7 @@ JSON = st.recursive(
 )
 
 
-@given(st.builds(CacheEntry, file=st.just("a.so")))
+@given(st.builds(CacheEntry, file=st.just("a.so"), size=st.integers(0, 10**17)))
 def test_what_was_written_is_read(entry):
     assert load_entry(dump_entry(entry).encode()) == entry
 
@@ -47,7 +47,7 @@ def test_a_field_is_of_its_kind_or_a_value_error(name, value):
 )
 def test_a_file_that_is_not_beside_it_is_a_value_error(file):
     text = dump_entry(dataclasses.replace(ENTRY, file=file))
-    with pytest.raises(ValueError, match="file: the name of a file beside it expected"):
+    with pytest.raises(ValueError, match=r"file: expected (the name of a file|text), found"):
         load_entry(text.encode())
 
 
@@ -55,7 +55,7 @@ def test_a_file_that_is_not_beside_it_is_a_value_error(file):
 def test_a_missing_field_is_a_value_error(name):
     malformed = json.loads(dump_entry(ENTRY))
     del malformed[name]
-    with pytest.raises(ValueError, match="has not the fields content, name, archs"):
+    with pytest.raises(ValueError, match=f'expected key "{name}", found none'):
         load_entry(json.dumps(malformed).encode())
 
 

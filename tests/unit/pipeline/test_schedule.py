@@ -101,7 +101,7 @@ def test_nothing_to_resume_is_a_wrong_call(tmp_path):
         records.last_request(tmp_path)
     (tmp_path / FOLDER).mkdir()
     (tmp_path / FOLDER / records.REQUEST_FILE).write_text('{"variants": ')
-    with pytest.raises(UsageError, match=r"--resume: .* is not readable"):
+    with pytest.raises(UsageError, match=r"--resume: .*: expected JSON, found .*; name variants"):
         records.last_request(tmp_path)
 
 

@@ -288,7 +288,8 @@ REFUSALS = {
     red_smoke: "pure: smoke failed: 1 of 2 tests failed, first test_a",
     smoke_that_lies: 'pure: a smoke record says "passed, not run on a GPU", '
     'its tests and machine say "failed"',
-    smoke_of_another_schema: "smoke-pure/smoke/pure.json: not a smoke record: schema 1 expected",
+    smoke_of_another_schema: "smoke-pure/smoke/pure.json: not a smoke record: "
+    "expected schema 1, found 2",
     a_stray_smoke: "smoke-pure/smoke/pure.json: the record of demo-2-py3-none-any.whl, "
     "which is not here",
     another_machine: "cu130-stable: was smoke-tested on linux_aarch64; expected linux_x86_64",
@@ -497,7 +498,7 @@ def test_an_earlier_release_that_is_not_as_it_was_stops_this_one(artifacts, out,
     with pytest.raises(TorchwheelError) as caught:
         run(artifacts, out, earlier=earlier)
     (line,) = str(caught.value).splitlines()
-    place = "demo-0.9-py3-none-any.whl: sha256 is not" if damage == "wheel" else "release.json: not"
+    place = "demo-0.9-py3-none-any.whl: sha256 is not" if damage == "wheel" else "release.json: exp"
     assert line.startswith(f"{release}/{place}")
     assert not out.exists()
 

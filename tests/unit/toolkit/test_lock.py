@@ -13,7 +13,7 @@ from torchwheel.toolkit.host import HostCompiler, check_bounds
 from torchwheel.toolkit.index import IndexedFile
 from torchwheel.toolkit.provide import pypi_identity
 
-CUDA = sorted(lock._read_lock()["cuda"])
+CUDA = sorted(lock.read_lock().cuda)
 
 
 @pytest.mark.parametrize("version", CUDA)
@@ -164,7 +164,7 @@ def test_a_wheel_without_headers_is_named_and_leaves_nothing(served, tmp_path):
     assert not [path for path in (tmp_path / "torch").iterdir() if path.is_dir()]
 
 
-@pytest.mark.parametrize("minor", lock._read_lock()["torch"])
+@pytest.mark.parametrize("minor", lock.read_lock().torch)
 def test_every_torch_is_locked_by_its_own_release(minor):
     source = lock.torch_source(minor)
     assert source.version.startswith(f"{minor}.")

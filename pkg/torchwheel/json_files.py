@@ -1,0 +1,325 @@
+"""Reads JSON that torchwheel wrote: a value of the type that is asked for, or one line.
+
+Such a file may be torn, edited or planted, so nothing in it is believed: not its size, its depth,
+its keys or the types of its fields. A dataclass says what is expected. Standard library only, as
+the import of an extension reads its claims with this.
+"""
+
+import dataclasses
+import functools
+import json
+import math
+import os
+import stat
+import types
+import typing
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn, TypeVar, cast
+
+from torchwheel.errors import MalformedError
+from torchwheel.text import KeyPath, dotted_path, escape, quote
+
+T = TypeVar("T")
+
+MAX_BYTES = 16 << 20
+_MAX_DEPTH = 32
+_MAX_DIGITS = 18
+_KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+_FILE_NAME = "the name of a file"
+
+FileName = Annotated[str, _FILE_NAME]
+"""The name of a file without a folder, so that nothing outside a folder is reached by it."""
+
+TextReaders = Mapping[object, Callable[[str], object]]
+"""Types that are written as text, each with the function that reads it; it may raise ValueError."""
+
+
+def read_json(
+    path: Path,
+    kind: type[T],
+    *,
+    do: str = "",
+    schema: int | None = None,
+    others: bool = False,
+) -> T:
+    """Read a file; see `parse_json`.
+
+    Raises:
+        OSError: it cannot be read.
+        MalformedError: it is no regular file, or not as expected.
+    """
+    # Without O_NONBLOCK a named pipe would be waited for.
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise MalformedError(
+                escape(str(path)), "expected a file, found a folder or a device", do
+            )
+        content = file.read(MAX_BYTES + 1)
+    return parse_json(content, kind, str(path), do=do, schema=schema, others=others)
+
+
+def parse_json(
+    content: str | bytes,
+    kind: type[T],
+    where: str,
+    *,
+    do: str = "",
+    schema: int | None = None,
+    others: bool = False,
+    readers: TextReaders | None = None,
+) -> T:
+    """Read JSON as a value of type `kind`.
+
+    Args:
+        content: the file's text or bytes.
+        kind: a dataclass, or built-in types such as dict[str, int]; object for any JSON. A
+            dataclass is an object whose keys are its fields; one with a default may be missing.
+        where: the file's name in messages.
+        do: what the user can do about a malformed file.
+        schema: the number that the key "schema" must have; None for a file without this key.
+        others: whether objects may have keys that are no fields, as in files of other programs.
+        readers: types of fields that are written as text, beside Path.
+
+    Raises:
+        MalformedError: one line: place, what was expected, what was found, what to do.
+    """
+    try:
+        value = _decode(content)
+        if schema is not None:
+            value = _without_schema(value, schema)
+        read = _Reader(others, {Path: _path, **(readers or {})})
+        return cast("T", read.value(value, kind, ()))
+    except _Unexpected as error:
+        raise MalformedError(escape(where), str(error), do) from None
+
+
+def last_line(output: str) -> str:
+    """The line of a program's output that has its answer: the last; empty if there is none."""
+    return output.rstrip().rpartition("\n")[2]
+
+
+class _Unexpected(Exception):  # noqa: N818 - it never leaves this module
+    """What is wrong, after its place in the file."""
+
+    def __init__(self, path: KeyPath, text: str) -> None:
+        super().__init__(f"{dotted_path(path)}: {text}" if path else text)
+
+
+def _unexpected(expected: str, found: str, path: KeyPath = ()) -> _Unexpected:
+    return _Unexpected(path, f"expected {expected}, found {found}")
+
+
+def _decode(content: str | bytes) -> object:
+    if len(content) > MAX_BYTES:
+        raise _unexpected(f"at most {MAX_BYTES >> 20} MiB", "more")
+    try:
+        text = content if isinstance(content, str) else content.decode("utf-8")
+        return _DECODER.decode(text)
+    except UnicodeDecodeError as error:
+        found = f"byte 0x{error.object[error.start]:02x} at {error.start}"
+        raise _unexpected("UTF-8", found) from None
+    except json.JSONDecodeError as error:
+        found = f"at line {error.lineno}, column {error.colno}: {error.msg}"
+        raise _unexpected("JSON", found) from None
+    except RecursionError:
+        raise _unexpected(f"at most {_MAX_DEPTH} levels", "more") from None
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise _unexpected("each key once", f"{quote(twice)} twice")
+    return value
+
+
+def _whole_number(text: str) -> int:
+    if len(text) > _MAX_DIGITS:
+        raise _unexpected(f"at most {_MAX_DIGITS} digits", f"{len(text)}")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        _no_number(text)
+    return value
+
+
+def _no_number(text: str) -> NoReturn:
+    raise _unexpected("a number", quote(text))
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object,
+    parse_int=_whole_number,
+    parse_float=_number,
+    parse_constant=_no_number,
+)
+
+
+def _without_schema(value: object, schema: int) -> object:
+    found = value.get("schema") if isinstance(value, dict) else None
+    if not isinstance(value, dict) or isinstance(found, bool) or found != schema:
+        raise _unexpected(f"schema {schema}", _describe(found if found is not None else value))
+    return {key: part for key, part in value.items() if key != "schema"}
+
+
+def _describe(value: object) -> str:
+    if isinstance(value, str):
+        return quote(value)
+    if isinstance(value, dict):
+        return "an object"
+    return "a list" if isinstance(value, list) else json.dumps(value)
+
+
+@functools.cache
+def _fields(kind: Any) -> Mapping[str, tuple[object, bool]]:  # noqa: ANN401 - any dataclass
+    """The fields of a dataclass: the type of each, and whether it may be missing."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    absent = dataclasses.MISSING
+    return {
+        field.name: (
+            hints[field.name],
+            field.default is not absent or field.default_factory is not absent,
+        )
+        for field in dataclasses.fields(kind)
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class _Reader:
+    """Converts decoded JSON to the types that are asked for."""
+
+    others: bool
+    readers: TextReaders
+
+    def value(self, value: object, kind: Any, path: KeyPath) -> object:  # noqa: ANN401 - any type
+        """`value` as a `kind`."""
+        if kind in self.readers:
+            return self._read_text(value, kind, path)
+        if kind in _KINDS:
+            return _plain(value, kind, path)
+        if kind is object or kind is Any:
+            return _any(value, path)
+        if dataclasses.is_dataclass(kind):
+            return self._record(value, kind, path)
+        return self._generic(value, kind, path)
+
+    def _read_text(self, value: object, kind: object, path: KeyPath) -> object:
+        if not isinstance(value, str):
+            raise _unexpected("text", _describe(value), path)
+        try:
+            return self.readers[kind](value)
+        except ValueError as error:
+            raise _Unexpected(path, str(error)) from None
+
+    def _record(self, value: object, kind: Any, path: KeyPath) -> object:  # noqa: ANN401
+        fields = _fields(kind)
+        if not isinstance(value, dict):
+            raise _unexpected("an object", _describe(value), path)
+        for name in () if self.others else value:
+            if name not in fields:
+                raise _unexpected(f"no key {quote(name)}", "one", path)
+        for name, (_, optional) in fields.items():
+            if name not in value and not optional:
+                raise _unexpected(f"key {quote(name)}", "none", path)
+        return kind(
+            **{
+                name: self.value(value[name], of, (*path, name))
+                for name, (of, _) in fields.items()
+                if name in value
+            }
+        )
+
+    def _generic(self, value: object, kind: Any, path: KeyPath) -> object:  # noqa: ANN401
+        origin, inner = typing.get_origin(kind), typing.get_args(kind)
+        if origin in (typing.Union, types.UnionType):
+            (present,) = (of for of in inner if of is not types.NoneType)
+            return None if value is None else self.value(value, present, path)
+        if origin is Literal:
+            if not isinstance(value, str) or value not in inner:
+                raise _unexpected(" or ".join(map(quote, inner)), _describe(value), path)
+            return value
+        if origin is Annotated:
+            return _file_name(_plain(value, str, path), path)
+        if isinstance(origin, type) and issubclass(origin, Mapping):
+            if not isinstance(value, dict):
+                raise _unexpected("an object", _describe(value), path)
+            of = inner[1]
+            return {
+                _plain(key, str, path): self.value(part, of, (*path, key))
+                for key, part in value.items()
+            }
+        return self._sequence(value, origin, inner, path)
+
+    def _sequence(
+        self,
+        value: object,
+        origin: object,
+        inner: tuple[Any, ...],
+        path: KeyPath,
+    ) -> object:
+        if origin not in (list, tuple):  # a type that JSON has not: its field must be null
+            raise _unexpected("null", _describe(value), path)
+        if not isinstance(value, list):
+            raise _unexpected("a list", _describe(value), path)
+        if origin is tuple and inner[-1] is not Ellipsis:
+            if len(value) != len(inner):
+                raise _unexpected(f"a list of {len(inner)}", f"{len(value)}", path)
+            kinds = inner
+        else:
+            kinds = inner[:1] * len(value)
+        parts = (
+            self.value(part, of, (*path, at))
+            for at, (part, of) in enumerate(zip(value, kinds, strict=True))
+        )
+        return list(parts) if origin is list else tuple(parts)
+
+
+def _plain(value: object, kind: type, path: KeyPath) -> object:
+    """A text, a number, or true or false."""
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:
+        raise _unexpected(_KINDS[kind], _describe(value), path)
+    if isinstance(value, str) and not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise _unexpected("text", f"half a character in {quote(value)}", path) from None
+    return value
+
+
+def _any(value: object, path: KeyPath, depth: int = 0) -> object:
+    """Any JSON that is not nested too deep."""
+    if depth > _MAX_DEPTH:
+        raise _unexpected(f"at most {_MAX_DEPTH} levels", "more", path[:1])
+    if isinstance(value, dict):
+        return {
+            _plain(key, str, path): _any(part, (*path, key), depth + 1)
+            for key, part in value.items()
+        }
+    if isinstance(value, list):
+        return [_any(part, (*path, at), depth + 1) for at, part in enumerate(value)]
+    return value if value is None else _plain(value, type(value), path)
+
+
+def _path(text: str) -> Path:
+    """A path; bytes that are not UTF-8 are half characters in its text."""
+    try:
+        if "\0" not in text and os.fsencode(text):
+            return Path(text)
+    except UnicodeEncodeError:
+        pass
+    raise ValueError(f"expected a path, found {quote(text)}")
+
+
+def _file_name(text: object, path: KeyPath) -> object:
+    name = str(text)
+    if name in {"", ".", ".."} or "/" in name or not name.isprintable():
+        raise _unexpected(_FILE_NAME, quote(name), path)
+    return name

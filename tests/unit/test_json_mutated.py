@@ -1,0 +1,286 @@
+"""Every reader of our own JSON: a mutated file is read, or is one line, and never a traceback."""
+
+import dataclasses
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jsonmutator import mutated
+from torchwheel import claims as claims_file
+from torchwheel import data
+from torchwheel.builder import hipify
+from torchwheel.doctor import importing
+from torchwheel.errors import TorchwheelError
+from torchwheel.files import sha256
+from torchwheel.index import contents as index_
+from torchwheel.jit import entry
+from torchwheel.pipeline import bundled, in_container, inside, records
+from torchwheel.process import ProcessResult
+from torchwheel.release import artifacts, report
+from torchwheel.runtime.status import ExtensionStatus, OperatorStatus, Refusal
+from torchwheel.sdist import torch as sdist_torch
+from torchwheel.smoke import interpreter, results
+from torchwheel.smoke import record as smoke_record
+from torchwheel.smoke.environment import Environment
+from torchwheel.smoke.record import GpuRecord, ImportRecord, MachineRecord, TestResult
+from torchwheel.toolkit import index, lock
+from wheelmaker import make_wheel, universal
+
+PER_KIND = 300
+MACHINE = MachineRecord("3.12.1", "linux_x86_64", "2.39", "2.11", "13.0", None, None)
+WHEEL = "demo-1.0.0-py3-none-any.whl"
+
+
+@dataclasses.dataclass(frozen=True)
+class Reader:
+    """A good file, and what reads it: gets a folder of its own, and the file's bytes."""
+
+    text: str
+    read: Callable[[Path, bytes], object]
+
+
+def _dump(value: object) -> str:
+    return json.dumps(dataclasses.asdict(value))  # type: ignore[call-overload]
+
+
+BUILD = records.BuildRecord(
+    "pure", "key", WHEEL, "ab", 5, ("8.0",), "any", 7, "passed", 1.0, {"build": 1.5}
+)
+SMOKE = smoke_record.SmokeRecord(
+    wheel=WHEEL,
+    sha256="ab",
+    size=5,
+    date="2026-11-20T00:00:00+00:00",
+    machine=dataclasses.replace(MACHINE, gpu=GpuRecord("NVIDIA H200", "9.0", "580.1")),
+    imported=(ImportRecord("demo", "demo/__init__.py"),),
+    tests=(TestResult("test_a", "passed", 0.5),),
+    verdict="passed",
+    why=None,
+    bundled={"other.whl": "cd"},
+)
+STATUS = ExtensionStatus(
+    "demo",
+    "auto",
+    (OperatorStatus("scale", ("demo::scale",), "fallback", None, (Refusal("prebuilt", "no"),)),),
+)
+
+
+def read_records(folder: Path, content: bytes) -> None:
+    file = folder / records.FOLDER / "pure.json"
+    for read in (
+        lambda: records.load_finished(folder, "pure", "key"),
+        lambda: records.all_records(folder),
+        lambda: records.forget_record(folder, "pure"),
+    ):
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(content)
+        (folder / WHEEL).touch()
+        read()
+    assert folder.is_dir()
+
+
+def read_request(folder: Path, content: bytes) -> None:
+    (folder / records.FOLDER).mkdir(exist_ok=True)
+    (folder / records.FOLDER / records.REQUEST_FILE).write_bytes(content)
+    records.last_request(folder)
+
+
+def read_bundled(folder: Path, content: bytes) -> None:
+    (folder / "state").write_bytes(content)
+    bundled._is_current(folder / "state", "key", folder)
+
+
+def read_usage(folder: Path, content: bytes) -> None:
+    for step in inside.STEPS:
+        (folder / inside.usage_file(step)).write_bytes(content)
+    in_container.read_usage(folder)
+
+
+def earlier_release(folder: Path) -> str:
+    """A report of a release with one wheel, and the wheel's own bytes in it."""
+    file = {"file": WHEEL, "version": "1.0.0", "sha256": sha256(make_wheel(folder)), "size": 5}
+    file |= {"uploaded": "2026-11-24T08:00:00Z"}
+    wheel = {"variant": "pure", **file, "claims": {}, "groups": ["pure"], "gates": {}, "smoke": []}
+    bundled = {**file, "groups": ["pure", "all"]}
+    project = {"schema": report.SCHEMA, "project": "demo", "sdists": []}
+    return json.dumps({**project, "wheels": [wheel], "bundled": [bundled]})
+
+
+def read_earlier(folder: Path, content: bytes) -> None:
+    release = folder / "v1"
+    wheel = release / WHEEL
+    if not wheel.exists():
+        make_wheel(release)
+    (release / report.REPORT).write_bytes(content)
+    report.upload_times([], release, folder)
+    wheels = report.read_earlier(folder)
+    index_.group_wheels(wheels)
+
+
+def read_artifacts(folder: Path, content: bytes) -> None:
+    for name in (records.FOLDER, artifacts.SMOKE_FOLDER):
+        (folder / name).mkdir(exist_ok=True)
+        (folder / name / "pure.json").write_bytes(content)
+    for fault in artifacts.read_artifacts([folder]).faults:
+        assert "\n" not in fault
+
+
+def read_claims(folder: Path, content: bytes) -> None:
+    claims_file.loads(content.decode("utf-8", "surrogateescape"), "x")
+
+
+def read_probe(folder: Path, content: bytes) -> None:
+    (folder / "probe").write_bytes(content)
+    (folder / "junit").write_text("<a/>")
+    results.record_from_files(Path(__file__), (), folder / "probe", folder / "junit", 0)
+
+
+def read_answers(folder: Path, content: bytes) -> None:
+    importing._result(*importing._parse_answers(content), 0, "", 1.0)
+
+
+def read_entry(folder: Path, content: bytes) -> None:
+    try:
+        entry.load_entry(content)
+    except ValueError as error:  # it makes the cache's entry a corrupt one
+        raise TorchwheelError(str(error)) from error
+
+
+@pytest.fixture
+def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader]:
+    said = b""
+
+    def run(*_: object, **__: object) -> ProcessResult:
+        return ProcessResult(0, said.decode("utf-8", "surrogateescape"))
+
+    def said_by_a_child(read: Callable[[Path], object]) -> Callable[[Path, bytes], object]:
+        def through(folder: Path, content: bytes) -> object:
+            nonlocal said
+            said = content
+            return read(folder)
+
+        return through
+
+    def run_pip(arguments: list[str], *_: object, **__: object) -> None:
+        Path(arguments[arguments.index("--report") + 1]).write_bytes(said)
+
+    def read_lock(folder: Path, content: bytes) -> None:
+        (folder / lock.FILE).write_bytes(content)
+        with monkeypatch.context() as patch:
+            patch.setattr(data, "FOLDER", folder)
+            lock.locked_releases()
+            lock.pinned_requirements(lock.components("13.0"), lock.PLATFORMS[0])
+            lock.torch_source("2.11")
+
+    monkeypatch.setattr(sdist_torch, "run_python", run)
+    monkeypatch.setattr(interpreter.process, "run", run)
+    monkeypatch.setattr(index, "run_pip", run_pip)
+    env = Environment(Path("python"), {}, Path("site"))
+    child = Path(hipify._CHILD)
+    return {
+        "claims": Reader(claims_file.dumps(universal()), read_claims),
+        "build record": Reader(_dump(BUILD), read_records),
+        "request": Reader(_dump(records.WheelsRequest(("pure",), ("8.0",))), read_request),
+        "bundled": Reader(json.dumps({"key": "key", "files": {WHEEL: "ab"}}), read_bundled),
+        "usage": Reader(_dump(inside.Usage(1.5, 5)), read_usage),
+        "earlier": Reader(earlier_release(tmp_path / "made"), read_earlier),
+        "artifact: build": Reader(_dump(BUILD), read_artifacts),
+        "artifact: smoke": Reader(smoke_record.dump_smoke(SMOKE), read_artifacts),
+        "torch": Reader(TORCH, said_by_a_child(lambda cwd: sdist_torch.import_torch(env, cwd))),
+        "doctor's child, found": Reader(ANSWER, read_answers),
+        "doctor's child": Reader(
+            IMPORTED, lambda at, content: read_answers(at, f"{ANSWER}\n".encode() + content)
+        ),
+        "interpreter": Reader(
+            json.dumps({"path": "/usr/bin/python3", "version": "3.12.1", "build": "gcc"}),
+            said_by_a_child(lambda _: interpreter.find_interpreter("/bin/sh")),
+        ),
+        "probe": Reader(PROBE, read_probe),
+        "pip's report": Reader(
+            PIP, said_by_a_child(lambda _: index.find_files(["x"], "linux_x86_64"))
+        ),
+        "hipify": Reader(
+            json.dumps({"a.cu": "a.hip"}),
+            said_by_a_child(lambda folder: hipify._translated(folder, ["a.cu"], (), child)),
+        ),
+        "jit entry": Reader(ENTRY, read_entry),
+        "lock": Reader((data.FOLDER / lock.FILE).read_text(), read_lock),
+    }
+
+
+KINDS = (
+    *("claims", "build record", "request", "bundled", "usage", "earlier", "artifact: build"),
+    *(
+        "artifact: smoke",
+        "torch",
+        "doctor's child, found",
+        "doctor's child",
+        "interpreter",
+        "probe",
+        "pip's report",
+    ),
+    *("hipify", "jit entry", "lock"),
+)
+TORCH = json.dumps(
+    {
+        "version": "2.11.0",
+        "cuda": "13.0",
+        "hip": None,
+        "folder": "/torch",
+        "old_abi": False,
+        "archs": ["sm_90"],
+        "loaded": ["libc.so.6"],
+    }
+)
+ANSWER = json.dumps({"spec": {"origin": "/demo/__init__.py", "folders": ["/demo"]}})
+IMPORTED = json.dumps(
+    {
+        "status": dataclasses.asdict(STATUS),
+        "torch": True,
+        "libraries": ["/libc.so.6"],
+        "where": [["/demo/__init__.py", 3]],
+    }
+)
+PROBE = json.dumps(
+    {
+        "machine": dataclasses.asdict(SMOKE.machine),
+        "site": "/site",
+        "imported": [{"name": "demo", "file": "/site/demo/__init__.py", "error": None}],
+    }
+)
+PIP = json.dumps(
+    {
+        "version": "1",
+        "install": [
+            {
+                "metadata": {"name": "x", "version": "1"},
+                "download_info": {"url": "u", "archive_info": {"hashes": {"sha256": "ab"}}},
+            }
+        ],
+    }
+)
+ENTRY = entry.dump_entry(
+    entry.CacheEntry("0f" * 16, "a.b", ("9.0",), "CUDA 13.0", "2.13", "a.so", 3, "ab")
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_mutated_file_is_read_or_is_one_line(kind, readers, tmp_path):
+    reader, rng = readers[kind], random.Random(17)
+    folder = tmp_path / "read"
+    folder.mkdir()
+    for _ in range(PER_KIND):
+        content = mutated(reader.text, rng)
+        assert error_line(reader, folder, content).count("\n") == 0, content
+
+
+def error_line(reader: Reader, folder: Path, content: bytes) -> str:
+    """The error's text; anything but a TorchwheelError goes through."""
+    try:
+        reader.read(folder, content)
+    except TorchwheelError as error:
+        return str(error)
+    return ""
