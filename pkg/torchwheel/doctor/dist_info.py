@@ -104,6 +104,9 @@ def _read_record(folder: Path, problems: list[str]) -> Mapping[str, wheel.Record
     except TorchwheelError as error:
         problems.append(f"{folder.name}: {error}")
         return {}
+    if odd := [name for name in entries if "\0" in name]:
+        problems.append(f"{folder.name}: RECORD names {quote(odd[0])}, which no file can be named")
+        return {}
     if damaged := list(_damaged_files(folder.parent, entries)):
         more = f", and {len(damaged) - 1} more like it" if len(damaged) > 1 else ""
         problems.append(f"{damaged[0]}{more}")

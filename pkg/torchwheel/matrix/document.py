@@ -37,6 +37,8 @@ class MatrixError(UsageError):
 
 
 _DEEPEST = 16
+# Half characters, which no encoding has, and control characters: an escape can write them.
+_ODD = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\ud800-\\udfff]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,10 +147,11 @@ class _Reader:
                 line, path, f"key {quote(node.value)} is {kind}; expected text, put it in quotes"
             )
             return None
-        return str(node.value)
+        return str(node.value) if self._is_plain(node, path, line) else None
 
     def _scalar(self, node: yaml.Node, path: KeyPath) -> object:
         kind = _kind(node)
+        self._is_plain(node, path, self.lines[path])
         if kind == "empty":
             self._problem(self.lines[path], path, "has no value; write one or remove the key")
         if kind == "a boolean":
@@ -158,6 +161,14 @@ class _Reader:
             # No key of a matrix takes a fraction: the type check refuses any float later.
             return int(node.value) if integer else 0.5
         return node.value
+
+    def _is_plain(self, node: yaml.Node, path: KeyPath, line: int) -> bool:
+        odd = _ODD.search(node.value)
+        if odd:
+            self._problem(
+                line, path, f"{quote(node.value)} has the character U+{ord(odd[0]):04X}; remove it"
+            )
+        return not odd
 
     def _problem(self, line: int, path: KeyPath, text: str) -> None:
         self.problems.append(Problem(line, path, text))

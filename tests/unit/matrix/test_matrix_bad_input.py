@@ -45,6 +45,16 @@ def test_not_a_mapping(text, what):
     assert lines_of(text) == [f"matrix.yaml:1: {what}; expected a mapping"]
 
 
+@pytest.mark.parametrize("number", ["d800", "dc80", "0000", "001b", "007f", "0085"])
+def test_a_character_that_no_file_and_no_message_can_have_is_refused(number):
+    says = f"has the character U+{number.upper()}; remove it"
+    (line,) = lines_of(GOOD.replace("tests: tests/smoke", f'tests: "a\\u{number}"'))
+    assert line.endswith(says)
+    (line, *_) = lines_of(f'"\\u{number}": 1\n{GOOD}')
+    assert line.startswith("matrix.yaml:1: ")
+    assert line.endswith(says)
+
+
 def test_lines_stand_in_the_order_of_the_file():
     gates = "gates: {max_size_mib: 8}\n"
     text = gates.replace("8", "0") + GOOD.replace(gates, "").replace('- "9.0"', '- "9.x"')
