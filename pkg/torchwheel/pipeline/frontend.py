@@ -17,6 +17,7 @@ import pyproject_hooks
 from torchwheel import process
 from torchwheel.errors import UsageError, program_error
 from torchwheel.pipeline.repair import path_with_scripts
+from torchwheel.text import escape, quote
 
 
 def find_launcher() -> tuple[str, ...]:
@@ -82,6 +83,7 @@ def build_wheel(
         prepare: installs the project's build requirements, or checks that they are installed.
     """
     with tempfile.TemporaryDirectory() as folder:
+        _check_scratch(folder)
         scratch = Path(folder)
         (scratch / "egg").mkdir()
         config = scratch / "setup.cfg"
@@ -90,6 +92,21 @@ def build_wheel(
         )
         merged = {**environ, "DIST_EXTRA_CONFIG": str(config)}
         return _build("wheel", source, merged, out, log, on_line, python, prepare)
+
+
+# setuptools replaces variables in the paths of its folders ($HOME, {home}): files are installed to
+# another folder than the one that is packed, and the wheel is empty. A % is interpolated, and a
+# line ends at its end.
+_EXPANDED = re.compile("[$%{}\\x00-\\x1f\\x7f\\ud800-\\udfff]")
+
+
+def _check_scratch(folder: str) -> None:
+    """Refuse a folder for temporary files that setuptools would take for another one."""
+    if odd := _EXPANDED.search(folder):
+        raise UsageError(
+            f"TMPDIR={escape(tempfile.gettempdir())}: expected a path that setuptools takes as it "
+            f"is, found the character {quote(odd[0])}; name another folder"
+        )
 
 
 def build_sdist(source: Path, out: Path, log: Path) -> Path:
