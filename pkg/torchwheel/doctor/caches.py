@@ -5,9 +5,11 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from torchwheel.errors import TorchwheelError
 from torchwheel.jit.key import CacheKey
 from torchwheel.jit.lookup import CorruptError, open_verified
 from torchwheel.jit.store import folder_size, list_items
+from torchwheel.os_errors import explain
 from torchwheel.toolkit.cache import cache_path
 
 
@@ -48,7 +50,10 @@ class CacheState:
 
 def examine_cache() -> CacheState:
     """Examine the cache without any change to it."""
-    folder = cache_path()
+    try:
+        folder = cache_path()
+    except TorchwheelError as error:  # a user without a home folder
+        return CacheState(Path(os.devnull), problem=str(error))
     return CacheState(
         folder, _part_sizes(folder), _write_problem(folder), _corrupt_libraries(folder / "jit")
     )
@@ -65,12 +70,23 @@ def _part_sizes(folder: Path) -> dict[str, int]:
 
 def _write_problem(folder: Path) -> str | None:
     """Why the folder cannot be written or made, judged by its nearest existing parent."""
-    existing = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+    try:
+        existing = next(path for path in (folder, *folder.parents) if _is_there(path))
+    except OSError as error:
+        return explain(error)
     if not existing.is_dir():
         return f"{existing} is not a folder"
     if not os.access(existing, os.W_OK | os.X_OK):
         return f"{existing} cannot be written"
     return None
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def _corrupt_libraries(folder: Path) -> tuple[CorruptLibrary, ...]:

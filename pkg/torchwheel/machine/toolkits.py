@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from torchwheel.errors import TorchwheelError
 from torchwheel.machine import probe
 from torchwheel.machine.facts import Absent, InstalledToolkit
 from torchwheel.machine.probe import file_text, is_file, program_output, real_path
@@ -190,7 +191,7 @@ def _cuda_roots(
 def _cache() -> Path:
     try:
         return cache_path()
-    except RuntimeError:  # a user without a home folder, as in containers
+    except TorchwheelError:  # a user without a home folder, as in containers
         return Path(os.devnull)
 
 

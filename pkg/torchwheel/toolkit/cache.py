@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchwheel.errors import TorchwheelError
 from torchwheel.files import make_folder_atomically, remove_leftovers
 from torchwheel.lock import hold_lock, say_waiting
 
@@ -16,14 +17,24 @@ if TYPE_CHECKING:
 
 
 def cache_path() -> Path:
-    """TORCHWHEEL_CACHE, else the user's cache folder; it is not created."""
+    """TORCHWHEEL_CACHE, else the user's cache folder; it is not created.
+
+    Raises:
+        TorchwheelError: this user has no home folder.
+    """
     if path := os.environ.get("TORCHWHEEL_CACHE"):
-        return Path(path).resolve()
+        return Path(path).absolute()
     # By hand: platformdirs, which knows more systems than Linux, costs an import 2 ms.
     users = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if not users.is_absolute():
-        users = Path("~/.cache").expanduser()
-    return (users / "torchwheel").resolve()
+        try:
+            users = Path("~/.cache").expanduser()
+        except RuntimeError as error:
+            raise TorchwheelError(
+                f"home folder: expected HOME or an entry of user {os.geteuid()} in the user "
+                "database, found neither; set TORCHWHEEL_CACHE to a folder of your own"
+            ) from error
+    return users / "torchwheel"
 
 
 def cache_folder() -> Path:

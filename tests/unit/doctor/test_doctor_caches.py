@@ -6,6 +6,7 @@ import pytest
 
 from jitmaker import Builds, Told, wanted
 from torchwheel.doctor import caches
+from torchwheel.errors import TorchwheelError
 from torchwheel.jit.make import make_library
 
 
@@ -31,6 +32,23 @@ def test_sizes_by_part_the_largest_first(folder):
 def test_a_file_in_its_way(folder):
     folder.write_text("")
     assert caches.examine_cache().problem == f"{folder} is not a folder"
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "ring", "ring/cache"])
+def test_a_path_that_leads_nowhere(folder, monkeypatch, name):
+    (folder.parent / "ring").symlink_to("ring")
+    monkeypatch.setenv("TORCHWHEEL_CACHE", str(folder.parent / name))
+    assert caches.examine_cache().problem
+
+
+def test_a_user_without_a_home_folder(monkeypatch):
+    def nowhere():
+        raise TorchwheelError("home folder: expected HOME, found none; set TORCHWHEEL_CACHE")
+
+    monkeypatch.setattr(caches, "cache_path", nowhere)
+    assert caches.examine_cache().problem == (
+        "home folder: expected HOME, found none; set TORCHWHEEL_CACHE"
+    )
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
