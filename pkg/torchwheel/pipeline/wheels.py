@@ -1,6 +1,7 @@
 """`torchwheel wheels`: builds variants of a matrix into proven wheels and their index."""
 
 import contextlib
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -63,7 +64,8 @@ def wheels(
     if engine is None:
         for variant in variants:
             on_host.check_buildable(variant)
-    dist = dist.resolve()
+    # Path.resolve raises a RuntimeError for a ring of links.
+    dist = Path(os.path.realpath(dist))
     (dist / records.FOLDER).mkdir(parents=True, exist_ok=True)
     root = matrix_file.resolve().parent
     at_once = at_once or slots(len(variants))
