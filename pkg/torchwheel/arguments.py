@@ -2,9 +2,12 @@
 
 import argparse
 import dataclasses
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from torchwheel.text import quote
 
 Action = Callable[[argparse.Namespace], int]
 
@@ -102,11 +105,30 @@ def command_parser(
     return parser
 
 
+_MOST = 10**6
+_LAST_PORT = 65535
+
+
 def positive_number(text: str) -> int:
     """The type of an option that counts something."""
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: a whole number of at least 1 expected")
-    return int(text)
+    number = _whole_number(text)
+    if number is None or not 1 <= number <= _MOST:
+        expected = f"a whole number of at least 1 expected, and of at most {_MOST}"
+        raise argparse.ArgumentTypeError(f"{quote(text)}: {expected}")
+    return number
+
+
+def port_number(text: str) -> int:
+    """The type of an option that names a port; 0 is any that is free."""
+    number = _whole_number(text)
+    if number is None or number > _LAST_PORT:
+        raise argparse.ArgumentTypeError(f"{quote(text)}: a port expected, 0 to {_LAST_PORT}")
+    return number
+
+
+def _whole_number(text: str) -> int | None:
+    """The number that decimal digits write; None for any other text, and for very long ones."""
+    return int(text) if re.fullmatch("[0-9]{1,9}", text) else None
 
 
 MATRIX = option("--matrix", type=Path, default=Path("matrix.yaml"), help="the matrix")

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from torchwheel.errors import TorchwheelError
 from torchwheel.os_errors import explain
+from torchwheel.text import escape
 
 
 class Progress(Protocol):
@@ -70,7 +71,9 @@ def print_error(text: str) -> None:
     if sys.stderr is None:  # its descriptor is closed
         return
     try:
-        print(f"torchwheel: {text}", file=sys.stderr, flush=True)
+        # A name in the text could move the cursor, or show its letters in another order.
+        lines = "\n".join(map(escape, text.split("\n")))
+        print(f"torchwheel: {lines}", file=sys.stderr, flush=True)
     except OSError:
         _discard(2)
 

@@ -144,7 +144,7 @@ def base_images(options: argparse.Namespace) -> int:
         default=[],
         help="what is imported to try the wheel; may be repeated (default: all it installs)",
     ),
-    option("--max-size", type=int, default=100, help="limit in MiB (default: 100)"),
+    option("--max-size", type=positive_number, default=100, help="limit in MiB (default: 100)"),
     NO_LAUNCHER,
 )
 def build(options: argparse.Namespace) -> int:

@@ -72,13 +72,13 @@ def jit(options: argparse.Namespace) -> int:
     import importlib
 
     from torchwheel import runtime
+    from torchwheel.os_errors import explain
 
     try:
         importlib.import_module(options.package)
-    except ImportError as error:
-        raise UsageError(
-            f"{options.package}: cannot be imported: {error}; `torchwheel doctor` says more"
-        ) from error
+    except Exception as error:  # an import runs the package, which may raise anything
+        problem = f"{options.package}: cannot be imported: {explain(error)}"
+        raise UsageError(f"{problem}; `torchwheel doctor` says more") from error
     status = runtime.build_now(options.package)
     if status is None:
         raise UsageError(

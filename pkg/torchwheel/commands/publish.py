@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from torchwheel.arguments import MATRIX, command, option
+from torchwheel.arguments import MATRIX, command, option, port_number, positive_number
 from torchwheel.console import Terminal
 
 
@@ -11,7 +11,7 @@ from torchwheel.console import Terminal
     "check",
     "Hold wheels against their claims: the gates.",
     option("wheel", type=Path, nargs="+"),
-    option("--max-size", type=int, default=64, help="limit in MiB (default: 64)"),
+    option("--max-size", type=positive_number, default=64, help="limit in MiB (default: 64)"),
 )
 def check(options: argparse.Namespace) -> int:
     """Print the gates of each wheel."""
@@ -159,7 +159,7 @@ def assemble(options: argparse.Namespace) -> int:
     "index",
     "Serve an index on loopback.",
     option("folder", type=Path, nargs="?", default=Path("dist/index")),
-    option("--port", type=int, default=8000),
+    option("--port", type=port_number, default=8000),
 )
 def index(options: argparse.Namespace) -> int:
     """Serve the folder until the user stops it."""

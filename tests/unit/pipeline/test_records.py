@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import os
 import subprocess
 import sys
@@ -51,6 +52,20 @@ def test_forgetting_takes_the_old_wheel_along_and_nothing_outside(tmp_path, reco
     records.save_record(tmp_path, dataclasses.replace(record, file="../outside.whl"))
     records.forget_record(tmp_path, "pure")
     assert outside.exists()
+
+
+@pytest.mark.parametrize(
+    "name", [5, "..", ".torchwheel", "index", "report.json", "", "a\0.whl", None]
+)
+def test_a_record_that_names_no_wheel_takes_nothing_along(tmp_path, record, name):
+    (tmp_path / "index").mkdir()
+    (tmp_path / "report.json").touch()
+    before = set(tmp_path.iterdir())
+    file = tmp_path / records.FOLDER / "pure.json"
+    file.write_text(json.dumps({"file": name}))
+    records.forget_record(tmp_path, "pure")
+    assert records.load_finished(tmp_path, "pure", "key") is None
+    assert set(tmp_path.iterdir()) == before
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
