@@ -5,6 +5,7 @@ that the modules are imported once. The answer is a line of JSON.
 """
 
 import gc
+import importlib
 import json
 import os
 import signal
@@ -15,17 +16,13 @@ from pathlib import Path
 
 from torchwheel import cli
 
-# What the commands import: it is slow, and another user may not reach this Python's folder.
-from torchwheel.check import gates  # noqa: F401
-from torchwheel.index import serve  # noqa: F401
-from torchwheel.jit import report  # noqa: F401
-from torchwheel.matrix import render  # noqa: F401
-from torchwheel.pipeline import wheels  # noqa: F401
-from torchwheel.release import assemble  # noqa: F401
-from torchwheel.scaffold import new  # noqa: F401
-from torchwheel.smoke import run as smoke  # noqa: F401
-from torchwheel.toolkit import provide  # noqa: F401
-
+MODULES = (
+    *("torchwheel.check.gates", "torchwheel.index.serve", "torchwheel.jit.report"),
+    *("torchwheel.matrix.render", "torchwheel.pipeline.wheels", "torchwheel.release.assemble"),
+    *("torchwheel.scaffold.new", "torchwheel.smoke.run", "torchwheel.toolkit.provide"),
+    *("encodings.idna", "encodings.unicode_escape"),
+)
+"""What commands import: it is slow, and another user may not reach this Python's folder."""
 SECONDS = 60
 
 
@@ -56,6 +53,8 @@ def run(call: dict[str, object]) -> None:
 
 def main() -> None:
     """Answer each line."""
+    for name in MODULES:
+        importlib.import_module(name)
     gc.freeze()
     for line in sys.stdin:
         call = json.loads(line)
