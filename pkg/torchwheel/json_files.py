@@ -5,6 +5,7 @@ its keys or the types of its fields. A dataclass says what is expected. Standard
 the import of an extension reads its claims with this.
 """
 
+import collections
 import dataclasses
 import functools
 import json
@@ -22,7 +23,7 @@ from torchwheel.text import KeyPath, dotted_path, escape, quote
 
 T = TypeVar("T")
 
-MAX_BYTES = 16 << 20
+MAX_BYTES = 8 << 20
 _MAX_DEPTH = 32
 _MAX_DIGITS = 18
 _KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
@@ -130,8 +131,8 @@ def _decode(content: str | bytes) -> object:
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        seen = collections.Counter(key for key, _ in pairs)
+        twice = next(key for key, count in seen.items() if count > 1)
         raise _unexpected("each key once", f"{quote(twice)} twice")
     return value
 
@@ -162,9 +163,11 @@ _DECODER = json.JSONDecoder(
 
 
 def _without_schema(value: object, schema: int) -> object:
-    found = value.get("schema") if isinstance(value, dict) else None
-    if not isinstance(value, dict) or isinstance(found, bool) or found != schema:
-        raise _unexpected(f"schema {schema}", _describe(found if found is not None else value))
+    if not isinstance(value, dict):
+        raise _unexpected("an object", _describe(value))
+    found = value.get("schema")
+    if type(found) is not int or found != schema:
+        raise _unexpected(f"schema {schema}", _describe(found) if "schema" in value else "none")
     return {key: part for key, part in value.items() if key != "schema"}
 
 

@@ -127,10 +127,11 @@ def test_a_field_of_another_type(changes, says):
         ("-Infinity", 'expected a number, found "-Infinity"'),
         ("1e999", 'expected a number, found "1e999"'),
         ("1" * 5000, "expected at most 18 digits, found 5000"),
+        ("{" + ",".join(f'"{n}":0' for n in [*range(50_000), 7]) + "}", "expected each key once"),
         ('{"a": 1, "a": 2}', 'expected each key once, found "a" twice'),
         ("[" * 200_000, "expected at most 32 levels, found more"),
         ('{"a":' * 200_000, "expected at most 32 levels, found more"),
-        (b" " * (MAX_BYTES + 1), "expected at most 16 MiB, found more"),
+        (b" " * (MAX_BYTES + 1), "expected at most 8 MiB, found more"),
     ],
 )
 def test_a_file_that_is_no_such_json(content, says):
@@ -147,7 +148,8 @@ def test_the_schema_is_compared_and_taken_out():
     assert parse_json('{"schema": 3, "name": "n"}', Inner, "x", schema=3) == Inner("n")
     assert reason('{"schema": 2}', Inner, schema=3) == "expected schema 3, found 2"
     assert reason('{"schema": true}', Inner, schema=1) == "expected schema 1, found true"
-    assert reason("[]", Inner, schema=3) == "expected schema 3, found a list"
+    assert reason("{}", Inner, schema=3) == "expected schema 3, found none"
+    assert reason("[]", Inner, schema=3) == "expected an object, found a list"
 
 
 def test_other_keys_are_allowed_where_the_file_is_another_programs():
