@@ -139,7 +139,7 @@ def read_probe(folder: Path, content: bytes) -> None:
 
 
 def read_answers(folder: Path, content: bytes) -> None:
-    importing._result(*importing._parse_answers(content), 0, "", 1.0)
+    importing._result(importing._parse_answers(content), 0, "", 1.0)
 
 
 def read_entry(folder: Path, content: bytes) -> None:

@@ -86,10 +86,10 @@ def import_package(package: str, seconds: float = SECONDS) -> ImportResult:
         # At its time limit the child ends itself with status 1.
         hung = status is None or (status == 1 and time.monotonic() - began >= seconds)
         os.set_blocking(reading, False)
-        found = _parse_answers(answers.read(_MAX_BYTES) or b"")
+        parsed = _parse_answers(answers.read(_MAX_BYTES) or b"")
         errors.seek(max(0, errors.seek(0, os.SEEK_END) - _MAX_BYTES))
         text = errors.read().decode("utf-8", "replace")
-        return _result(*found, None if hung else status, text, seconds)
+        return _result(parsed, None if hung else status, text, seconds)
 
 
 def _kill_group(process: "subprocess.Popen[bytes]") -> None:
@@ -138,12 +138,12 @@ def _parse_answers(answers: bytes) -> tuple[_Found | None, _Imported | None]:
 
 
 def _result(
-    found: _Found | None,
-    imported: _Imported | None,
+    answers: tuple[_Found | None, _Imported | None],
     status: int | None,
     stderr_text: str,
     seconds: float,
 ) -> ImportResult:
+    found, imported = answers
     spec = found.spec if found else None
     if spec is None:
         return ImportResult("not found" if found else "left", words=(_last_line(stderr_text),))
