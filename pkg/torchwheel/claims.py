@@ -172,7 +172,9 @@ def loads(text: str | bytes, where: str) -> Claims:
     """Read claims; a malformed file is a TorchwheelError of one line that names `where`."""
     malformed = f"{where}: not a torchwheel claims file"
     try:
-        claims = parse_json(text, Claims, where, schema=SCHEMA, readers={Arch: parse})
+        claims = parse_json(
+            text, Claims, where, schema=SCHEMA, complete=True, readers={Arch: parse}
+        )
     except MalformedError as error:
         raise TorchwheelError(f"{malformed}: {error.reason}") from error
     if problem := _problem(claims):

@@ -43,6 +43,7 @@ def read_json(
     do: str = "",
     schema: int | None = None,
     others: bool = False,
+    complete: bool = False,
 ) -> T:
     """Read a file; see `parse_json`.
 
@@ -58,7 +59,9 @@ def read_json(
                 escape(str(path)), "expected a file, found a folder or a device", do
             )
         content = file.read(MAX_BYTES + 1)
-    return parse_json(content, kind, str(path), do=do, schema=schema, others=others)
+    return parse_json(
+        content, kind, str(path), do=do, schema=schema, others=others, complete=complete
+    )
 
 
 def parse_json(
@@ -69,6 +72,7 @@ def parse_json(
     do: str = "",
     schema: int | None = None,
     others: bool = False,
+    complete: bool = False,
     readers: TextReaders | None = None,
 ) -> T:
     """Read JSON as a value of type `kind`.
@@ -81,6 +85,7 @@ def parse_json(
         do: what the user can do about a malformed file.
         schema: the number that the key "schema" must have; None for a file without this key.
         others: whether objects may have keys that are no fields, as in files of other programs.
+        complete: whether a field with a default must be there too.
         readers: types of fields that are written as text, beside Path.
 
     Raises:
@@ -90,7 +95,7 @@ def parse_json(
         value = _decode(content)
         if schema is not None:
             value = _without_schema(value, schema)
-        read = _Reader(others, {Path: _path, **(readers or {})})
+        read = _Reader(others, complete, {Path: _path, **(readers or {})})
         return cast("T", read.value(value, kind, ()))
     except _Unexpected as error:
         raise MalformedError(escape(where), str(error), do) from None
@@ -198,6 +203,7 @@ class _Reader:
     """Converts decoded JSON to the types that are asked for."""
 
     others: bool
+    complete: bool
     readers: TextReaders
 
     def value(self, value: object, kind: Any, path: KeyPath) -> object:  # noqa: ANN401 - any type
@@ -228,7 +234,7 @@ class _Reader:
             if name not in fields:
                 raise _unexpected(f"no key {quote(name)}", "one", path)
         for name, (_, optional) in fields.items():
-            if name not in value and not optional:
+            if name not in value and (self.complete or not optional):
                 raise _unexpected(f"key {quote(name)}", "none", path)
         return kind(
             **{

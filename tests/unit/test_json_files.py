@@ -152,6 +152,11 @@ def test_the_schema_is_compared_and_taken_out():
     assert reason("[]", Inner, schema=3) == "expected an object, found a list"
 
 
+def test_a_field_with_a_default_may_be_missing_unless_all_must_be_there():
+    assert parse_json('{"name": "n"}', Inner, "x") == Inner("n")
+    assert reason('{"name": "n"}', Inner, complete=True) == 'expected key "size", found none'
+
+
 def test_other_keys_are_allowed_where_the_file_is_another_programs():
     assert parse_json('{"name": "n", "x": {}}', Inner, "x", others=True) == Inner("n")
 

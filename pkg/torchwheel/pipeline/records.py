@@ -155,7 +155,7 @@ def last_request(dist: Path) -> WheelsRequest:
     """The call before this one, for --resume."""
     path = dist / FOLDER / REQUEST_FILE
     try:
-        return read_json(path, WheelsRequest, do="name variants")
+        return read_json(path, WheelsRequest, complete=True, do="name variants")
     except FileNotFoundError:
         raise UsageError(f"--resume: no run has written to {dist} yet; name variants") from None
     except MalformedError as error:

@@ -103,6 +103,11 @@ def test_nothing_to_resume_is_a_wrong_call(tmp_path):
     (tmp_path / FOLDER / records.REQUEST_FILE).write_text('{"variants": ')
     with pytest.raises(UsageError, match=r"--resume: .*: expected JSON, found .*; name variants"):
         records.last_request(tmp_path)
+    (tmp_path / FOLDER / records.REQUEST_FILE).write_text("{}")
+    with pytest.raises(
+        UsageError, match=r'--resume: .*: expected key "variants", found none; name'
+    ):
+        records.last_request(tmp_path)
 
 
 def test_usage_is_read_from_either_version_of_control_groups(tmp_path):
