@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from torchwheel import json_files
 from torchwheel.errors import MalformedError
 from torchwheel.json_files import MAX_BYTES, FileName, last_line, parse_json, read_json
 
@@ -212,3 +214,14 @@ def test_an_endless_device_is_not_read():
 @pytest.mark.parametrize(("output", "last"), [("", ""), ("a\nb\n", "b"), ("\n\n", ""), ("a", "a")])
 def test_the_last_line(output, last):
     assert last_line(output) == last
+
+
+def test_no_other_module_reads_json():
+    package = Path(json_files.__file__).parent
+    readers = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if re.search(r"\bjson\.loads?\(|\bJSONDecoder\(", path.read_text())
+    }
+    # probe.py runs where there is no torchwheel, and reads what a fork of itself has written.
+    assert readers == {"json_files.py", "smoke/probe.py"}
