@@ -201,7 +201,10 @@ def _newest_first(folders: Iterable[Path]) -> list[Path]:
     def release(folder: Path) -> tuple[int, ...]:
         return version_numbers(folder.name.removeprefix("cuda-").removeprefix("cu"))
 
-    return sorted(folders, key=release, reverse=True)
+    try:
+        return sorted(folders, key=release, reverse=True)
+    except OSError:  # they are searched for as it is iterated over; a path may be too long
+        return []
 
 
 def _root_of(nvcc: Path) -> Path:

@@ -179,6 +179,12 @@ def test_a_user_without_a_home_has_no_cache(found, monkeypatch):
     assert list(of_cuda.cuda_toolkits({"PATH": ""}, [])) == []
 
 
+@pytest.mark.parametrize("name", ["x" * 5000, "ring/cache"])
+def test_a_cache_that_no_path_leads_to_has_no_toolkit(found, tmp_path, name):
+    (tmp_path / "ring").symlink_to("ring")
+    assert list(of_cuda.cuda_toolkits({"PATH": ""}, [], tmp_path / name)) == []
+
+
 def test_a_tool_that_hangs_is_not_waited_for(tmp_path):
     slow = script(tmp_path / "slow", "sleep 60")
     assert probe.program_output([str(slow)], seconds=0.2) == Absent("slow gave no answer in 0 s")
