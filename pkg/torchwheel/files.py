@@ -1,44 +1,31 @@
-"""Files that are complete or absent: written under a temporary name, then renamed."""
+"""Files that are complete or absent: written under a temporary name, synced, then renamed.
+
+A writer holds a lock on its temporary name as long as it lives. So the next writer knows what a
+killed one left, and removes it. Folders are exchanged in one step where the system can do that.
+"""
 
 import base64
 import contextlib
+import errno
+import fcntl
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
 from torchwheel.errors import NO_SPACE, DiskFullError, TorchwheelError
 
 _TEMPORARY = ".temporary"
-
-
-def discard(path: Path) -> None:
-    """Remove a file or folder: its name disappears at once. It may be missing."""
-    with contextlib.suppress(FileNotFoundError):
-        _remove(_rename_to_temporary(path))
-
-
-def _rename_to_temporary(path: Path) -> Path:
-    """Rename `path` to a name that `remove_leftovers` knows; this needs no room on the disk."""
-    temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}{_TEMPORARY}")
-    path.rename(temporary)
-    return temporary
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def remove_leftovers(folder: Path, name: str = "*") -> None:
-    """Remove temporary files of `name` that killed writers left; hold the lock of its writers."""
-    for path in folder.glob(f".{name}.*{_TEMPORARY}"):
-        _remove(path)
+_PREVIOUS = ".previous"
+"""Suffix of a folder that is being replaced where two names cannot be exchanged."""
+_SCRATCH = "torchwheel-"
+_DAY = 86400
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
 def sha256(path: Path) -> str:
@@ -95,20 +82,241 @@ def _is_full_disk(error: BaseException | None) -> bool:
     return False
 
 
+def discard(path: Path) -> None:
+    """Remove a file or folder: its name disappears at once. It may be missing."""
+    temporary = _hidden_name(path, _TEMPORARY)
+    with contextlib.suppress(FileNotFoundError):
+        path.rename(temporary)  # this needs no room on the disk
+        # Else a power cut could keep the name and lose a part of the content.
+        _sync(path.parent)
+        _remove(temporary)
+
+
+def _hidden_name(path: Path, suffix: str) -> Path:
+    """A new name beside `path` that `remove_leftovers` knows."""
+    return path.with_name(f".{path.name}.{os.urandom(4).hex()}{suffix}")
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def remove_leftovers(folder: Path, name: str | None = None) -> None:
+    """Remove what killed writers of `name`, or of any name, left in `folder`.
+
+    A folder whose replacement was cut short gets its name back. What a living writer holds stays.
+    """
+    _sweep(folder, "." if name is None else f".{name}.")
+
+
+def _sweep(folder: Path, prefix: str) -> None:
+    try:
+        names = sorted(os.listdir(folder))  # noqa: PTH208 - names alone
+    except OSError:
+        return
+    for name in names:
+        if name.startswith(prefix) and name.endswith((_TEMPORARY, _PREVIOUS)):
+            path = folder / name
+            with contextlib.suppress(OSError), _hold_if_abandoned(path) as abandoned:
+                if abandoned and name.endswith(_PREVIOUS):
+                    _restore(path)
+                elif abandoned:
+                    _remove(path)
+
+
+def _restore(previous: Path) -> None:
+    """Give a replaced folder its name back, unless its replacement is there."""
+    target = previous.with_name(previous.name[1:].removesuffix(_PREVIOUS).rpartition(".")[0])
+    if os.path.lexists(target):
+        _remove(previous)
+    else:
+        previous.rename(target)
+
+
+@contextlib.contextmanager
+def _hold_if_abandoned(path: Path) -> Iterator[bool]:
+    """Whether no living writer holds the temporary `path`; nobody can take it during the block."""
+    found = path.lstat()
+    if found.st_uid != os.geteuid():
+        yield False
+        return
+    if not stat.S_ISDIR(found.st_mode) and not stat.S_ISREG(found.st_mode):
+        yield True  # a replaced link
+        return
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        except OSError:
+            # NFS locks no folder. No writer takes a day.
+            yield time.time() - found.st_ctime > _DAY
+        else:
+            yield True
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _locked(new_name: Callable[[], Path], make: Callable[[Path], int]) -> Iterator[Path]:
+    """Make a temporary file or folder and hold its lock for the block."""
+    while True:
+        path = new_name()
+        try:
+            handle = make(path)
+        except (FileExistsError, FileNotFoundError):
+            if not path.parent.is_dir():
+                raise
+            continue  # the name is taken, or was swept before it was locked
+        try:
+            with contextlib.suppress(OSError):
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            if _is_open_at(path, handle):
+                yield path
+                return
+        finally:
+            os.close(handle)
+
+
+def _is_open_at(path: Path, handle: int) -> bool:
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(handle))
+    except FileNotFoundError:
+        return False
+
+
+def _make_file(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+
+
+def _make_folder(path: Path, mode: int = 0o755) -> int:
+    path.mkdir(mode)
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _make_private_folder(path: Path) -> int:
+    return _make_folder(path, 0o700)
+
+
+@contextlib.contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Yield a private folder for temporary files, and remove it and those of killed processes."""
+    parent = Path(tempfile.gettempdir())
+    _sweep(parent, _SCRATCH)
+
+    def new_name() -> Path:
+        return parent / f"{_SCRATCH}{os.urandom(4).hex()}{_TEMPORARY}"
+
+    with _locked(new_name, _make_private_folder) as folder:
+        try:
+            yield folder
+        finally:
+            _remove(folder)
+
+
+@contextlib.contextmanager
+def own_temporary_files() -> Iterator[None]:
+    """Keep the temporary files of this process in one folder, which the next one can sweep.
+
+    Without a folder for temporary files, nothing changes: not every command needs one.
+    """
+    before = tempfile.tempdir
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            tempfile.tempdir = str(stack.enter_context(scratch_folder()))
+        try:
+            yield
+        finally:
+            tempfile.tempdir = before
+
+
+def make_executable(path: Path) -> None:
+    """Let those execute a file who may read it."""
+    mode = path.stat().st_mode
+    path.chmod(mode | (mode & 0o444) >> 2)
+
+
+def sync_tree(path: Path) -> None:
+    """Write a file, or a folder with all that is in it, to the disk: a power cut keeps it."""
+    if path.is_dir():
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False):
+                    sync_tree(Path(entry.path))
+    _sync(path)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno in NO_SPACE or error.errno == errno.EIO:
+            raise  # others: a file system that cannot sync a folder
+    finally:
+        os.close(handle)
+
+
+def move_into_place(source: Path, target: Path) -> None:
+    """Sync a finished file or folder and rename it to `target`, on the same disk.
+
+    A power cut or a kill leaves the old `target` or the new one. Another folder that has the name
+    is replaced and removed.
+    """
+    sync_tree(source)
+    old = None
+    try:
+        source.replace(target)
+    except OSError:
+        # A folder cannot be renamed over another one that has something in it, or over a file.
+        if not source.is_dir() or not os.path.lexists(target):
+            raise
+        old = source if _exchange(source, target) else _replace_in_two_steps(source, target)
+    # The old content may go only when the disk has the new name.
+    _sync(target.parent)
+    if old:
+        _remove(old)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two names in one step; False if the system or this disk cannot."""
+    import ctypes  # noqa: PLC0415 - the import of an extension comes here too, and exchanges nothing
+
+    try:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):  # macOS, musl, an old glibc
+        return False
+    names = os.fsencode(one), os.fsencode(other)
+    return not renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE)
+
+
+def _replace_in_two_steps(source: Path, target: Path) -> Path:
+    """Rename `target` aside, then `source` to it; after a kill between them, a sweep undoes it."""
+    previous = _hidden_name(target, _PREVIOUS)
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            # Its lock tells a sweep that the second step is still to come.
+            handle = os.open(target, os.O_RDONLY | os.O_CLOEXEC)
+            stack.callback(os.close, handle)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        target.rename(previous)
+        try:
+            source.rename(target)
+        except OSError:
+            previous.rename(target)
+            raise
+    return previous
+
+
 @contextlib.contextmanager
 def write_atomically(target: Path) -> Iterator[Path]:
     """Yield a temporary path beside `target`; rename it to `target` after the block."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with explain_full_disk(target.parent):
-        handle, name = tempfile.mkstemp(_TEMPORARY, f".{target.name}.", target.parent)
-        os.close(handle)
-        temporary = Path(name)
-        try:
-            yield temporary
-            temporary.chmod(0o644)
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
+    with _write_aside(target, _make_file) as temporary:
+        yield temporary
 
 
 def write_text(target: Path, text: str) -> None:
@@ -120,15 +328,20 @@ def write_text(target: Path, text: str) -> None:
 @contextlib.contextmanager
 def make_folder_atomically(target: Path) -> Iterator[Path]:
     """Yield a temporary folder beside `target`; it replaces `target` after the block."""
+    with _write_aside(target, _make_folder) as temporary:
+        yield temporary
+
+
+@contextlib.contextmanager
+def _write_aside(target: Path, make: Callable[[Path], int]) -> Iterator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
-    with explain_full_disk(target.parent):
-        temporary = Path(tempfile.mkdtemp(_TEMPORARY, f".{target.name}.", target.parent))
+    remove_leftovers(target.parent, target.name)
+    with (
+        explain_full_disk(target.parent),
+        _locked(lambda: _hidden_name(target, _TEMPORARY), make) as temporary,
+    ):
         try:
             yield temporary
-            temporary.chmod(0o755)
-            old = _rename_to_temporary(target) if os.path.lexists(target) else None
-            temporary.replace(target)
-            if old:
-                _remove(old)
+            move_into_place(temporary, target)
         finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+            _remove(temporary)

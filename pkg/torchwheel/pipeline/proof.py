@@ -9,7 +9,7 @@ from pathlib import Path
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import GateResult, all_passed, faults, run_gates
 from torchwheel.errors import TorchwheelError
-from torchwheel.files import sha256
+from torchwheel.files import sha256, write_atomically
 
 
 def check_gates(wheel: Path, limits: Limits) -> tuple[GateResult, ...]:
@@ -30,8 +30,8 @@ def keep_rejected(wheel: Path, dist: Path) -> Iterator[None]:
         yield
     except TorchwheelError as error:
         rejected = dist / "rejected" / f"{wheel.name}.rejected"
-        rejected.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(wheel, rejected)
+        with write_atomically(rejected) as temporary:
+            shutil.copyfile(wheel, temporary)
         raise TorchwheelError(f"{error} (the wheel is kept as {rejected})") from error
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torchwheel.check.facts import Limits
 from torchwheel.errors import TorchwheelError
-from torchwheel.files import explain_full_disk, sha256_by_name, write_text
+from torchwheel.files import explain_full_disk, move_into_place, sha256_by_name, write_text
 from torchwheel.image.build import BuiltImage
 from torchwheel.image.recipes import is_cross
 from torchwheel.matrix.variants import Variant
@@ -73,7 +73,8 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
             limits = Limits(run.matrix.gates.size_of(variant.abi), newest_glibc(run, variant))
             gates = check_gates(result.wheel, limits)
         records.forget_record(run.dist, variant.id)
-        wheel = result.wheel.replace(run.dist / result.wheel.name)
+        wheel = run.dist / result.wheel.name
+        move_into_place(result.wheel, wheel)
     smoke = result.smoke.verdict if result.smoke else NOT_RUN
     record = dataclasses.replace(
         records.record_wheel(variant, key, wheel, gates, smoke, clock.seconds),
@@ -109,7 +110,8 @@ def _build_and_try(
         if record:
             report = run.dist / "smoke" / f"{variant.id}.json"
             write_text(report, smoke_record.dump_smoke(record))
-            shutil.copyfile(run.variant_folder(variant) / JUNIT, report.with_suffix(".xml"))
+            junit = run.variant_folder(variant) / JUNIT
+            write_text(report.with_suffix(".xml"), junit.read_text(encoding="utf-8"))
     if run.twice and variant.native:
         with clock.step("twice"):
             _reproduce(run, variant, image, result.wheel, out)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.files import explain_full_disk, path_inside
+from torchwheel.files import explain_full_disk, make_executable, path_inside
 from torchwheel.inspect import archive as archives
 
 PROJECT = ("pyproject.toml", "setup.py")
@@ -110,4 +110,5 @@ def _write(source: IO[bytes], target: Path, executable: bool) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with source, target.open("xb") as file:
         shutil.copyfileobj(source, file)
-    target.chmod(0o755 if executable else 0o644)
+    if executable:
+        make_executable(target)

@@ -14,6 +14,7 @@ from torchwheel.arch.model import Arch
 from torchwheel.builder import environment as variables
 from torchwheel.builder.build import parallel_jobs
 from torchwheel.console import Progress
+from torchwheel.files import make_executable
 from torchwheel.matrix.variants import Variant
 from torchwheel.pip import pip_install
 from torchwheel.pipeline.run import Clock
@@ -201,7 +202,7 @@ def write_script(path: Path, command: Sequence[str]) -> Path:
     """Write a program that runs `command` with its own arguments appended."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n', encoding="utf-8")
-    path.chmod(0o755)
+    make_executable(path)
     return path
 
 

@@ -86,6 +86,8 @@ def base_environment(
             program = _make_venv(folder, python)
             doing = f"cannot install {' '.join(requires)}"
             pip_install(program, requires, offline=False, doing=doing)
+            # A power cut must not keep the marker alone.
+            files.sync_tree(folder)
             files.write_text(folder / COMPLETE, "\n".join(sorted(requires)) + "\n")
     return folder
 

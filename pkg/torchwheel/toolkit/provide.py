@@ -13,7 +13,7 @@ from torchwheel.arch.lists import arch_list
 from torchwheel.arch.model import Arch
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.files import path_inside, write_text
+from torchwheel.files import make_executable, path_inside, write_text
 from torchwheel.matrix.sections import Toolkit
 from torchwheel.toolkit.cache import make_once
 from torchwheel.toolkit.host import HostCompiler, check_bounds
@@ -68,7 +68,7 @@ def _unpack(wheel: Path, prefix: str, root: Path) -> None:
             with archive.open(info) as member, target.open("wb") as file:
                 shutil.copyfileobj(member, file)
             if (info.external_attr >> 16) & 0o111:
-                target.chmod(0o755)
+                make_executable(target)
 
 
 def _add_links(root: Path) -> None:
