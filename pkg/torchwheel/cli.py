@@ -9,6 +9,8 @@ from torchwheel.arguments import Command, add_commands
 from torchwheel.commands import build, machine, publish
 from torchwheel.console import prepare_output, run_command
 from torchwheel.errors import TorchwheelError
+from torchwheel.files import own_temporary_files
+from torchwheel.process import end_programs_on_signals
 
 EXTRA = 'run `pip install "torchwheel[pipeline]"`'
 
@@ -42,7 +44,8 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] = COMMAN
 
 def _carry_out(command: Command, options: argparse.Namespace) -> int:
     try:
-        return command.run(options) if command.run else 0
+        with end_programs_on_signals(), own_temporary_files():
+            return command.run(options) if command.run else 0
     except ModuleNotFoundError as error:
         # An extension brings what its import needs; what builds wheels is an extra.
         missing = (error.name or "").partition(".")[0]

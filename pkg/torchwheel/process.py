@@ -3,6 +3,9 @@
 A program gets an empty standard input and its arguments as a list, never through a shell. Only
 children that must outlive a call, be killed as a group or run without torchwheel use `subprocess`
 themselves. Standard library only: the import of an extension asks programs.
+
+A signal that ends a command of torchwheel ends the programs that it runs too, and theirs: Linux
+tells which processes those are.
 """
 
 import contextlib
@@ -11,9 +14,12 @@ import fcntl
 import io
 import os
 import re
+import signal
 import struct
 import subprocess
 import termios
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Literal
@@ -23,6 +29,14 @@ from torchwheel.errors import TorchwheelError, program_error
 Argument = str | os.PathLike[str]
 
 _CODES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_GRACE = 5.0
+"""Seconds that a program has to end by itself."""
+_PR_SET_CHILD_SUBREAPER = 36
+_SERVERS = ("(sccache",)
+"""How /proc names programs that leave a server behind, which ends with the run that started it."""
+_ending = threading.Event()
+"""Set while a signal ends the programs: no other may start."""
 
 
 class NotRunError(TorchwheelError):
@@ -108,6 +122,7 @@ def run(
     Raises:
         NotRunError: it does not start, or does not end in time.
     """
+    _refuse_while_ending(command)
     with log.open("wb") if log else contextlib.nullcontext() as file:
         try:
             done = subprocess.run(
@@ -130,6 +145,11 @@ def run(
         output.decode("utf-8", undecodable),
         (done.stderr or b"").decode("utf-8", undecodable),
     )
+
+
+def _refuse_while_ending(command: Sequence[Argument]) -> None:
+    if _ending.is_set():
+        raise NotRunError(command[0], "not started, as this run was stopped")
 
 
 def _not_started(command: Sequence[Argument], error: OSError) -> NotRunError:
@@ -192,6 +212,7 @@ def _started(
     cwd: Path | str | None = None,
     env: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
+    _refuse_while_ending(command)
     try:
         return subprocess.Popen(
             command,
@@ -223,3 +244,83 @@ def _terminal_lines(terminal: IO[bytes]) -> Iterator[str]:
                 last = line
         if not block:
             return
+
+
+@contextlib.contextmanager
+def end_programs_on_signals() -> Iterator[None]:
+    """For the block, SIGINT, SIGTERM and SIGHUP end all programs and raise KeyboardInterrupt.
+
+    The block is left in the usual way, so that temporary files are removed. A second signal ends
+    this process at once. For a command's own process: signals that it handles or ignores stay.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    ours = [n for n, old in before.items() if old in (signal.SIG_DFL, signal.default_int_handler)]
+    enders: list[threading.Thread] = []
+
+    def end(_number: int, _frame: object) -> None:
+        _ending.set()
+        for number in ours:
+            signal.signal(number, before[number])
+        # In another thread, as this one leaves the block, and may wait for a program there.
+        enders.append(threading.Thread(target=_end_programs))
+        enders[-1].start()
+        raise KeyboardInterrupt
+
+    _adopt_orphans(True)
+    for number in ours:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for ender in enders:
+            ender.join()
+        for number in ours:
+            signal.signal(number, before[number])
+        _adopt_orphans(False)
+        _ending.clear()
+
+
+def _adopt_orphans(adopt: bool) -> None:
+    """Be the parent of what a program leaves running, so that it can be found; or no more."""
+    import ctypes  # noqa: PLC0415 - an extension's import comes to this file too
+
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(adopt), 0, 0, 0)
+
+
+def _running_below(parent: int) -> list[int]:
+    """The running processes below `parent`, as /proc shows them.
+
+    Those in a session of their own are left out, but for servers: they end by themselves.
+    """
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc") if Path("/proc/self/stat").exists() else ():  # noqa: PTH208
+        with contextlib.suppress(OSError, ValueError):
+            text = Path("/proc", name, "stat").read_text("utf-8", "replace")
+            # The program's name, in parentheses, may have any character.
+            head, _, fields = text.rpartition(")")
+            state, above, _, session, *_ = fields.split()
+            ours = int(session) == os.getsid(0) or head.endswith(_SERVERS)
+            if state != "Z" and ours:
+                children.setdefault(int(above), []).append(int(name))
+    found = children.get(parent, [])
+    for process in found:
+        found += children.get(process, [])
+    return found
+
+
+def _end_programs() -> None:
+    """Ask all programs below this process to end; kill those that still run after a while."""
+    asked: set[int] = set()
+    begun = time.monotonic()
+    while running := _running_below(os.getpid()):
+        late = time.monotonic() - begun > _GRACE
+        for process in running:
+            if late or process not in asked:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(process, signal.SIGKILL if late else signal.SIGTERM)
+                asked.add(process)
+        time.sleep(0.02)
