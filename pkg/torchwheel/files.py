@@ -205,7 +205,7 @@ def _make_private_folder(path: Path) -> int:
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
     """Yield a private folder for temporary files, and remove it and those of killed processes."""
-    parent = Path(tempfile.gettempdir())
+    parent = _temporary_root()
     _sweep(parent, _SCRATCH)
 
     def new_name() -> Path:
@@ -216,6 +216,15 @@ def scratch_folder() -> Iterator[Path]:
             yield folder
         finally:
             _remove(folder)
+
+
+def _temporary_root() -> Path:
+    """The choice of `gettempdir`, without the file that it writes as a trial: a kill leaves it."""
+    variables = (os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP"))
+    for name in () if tempfile.tempdir else (*variables, "/tmp"):  # noqa: S108 - as it does
+        if name and os.access(f"{name}/.", os.W_OK | os.X_OK):
+            return Path(name).absolute()
+    return Path(tempfile.gettempdir())
 
 
 @contextlib.contextmanager
@@ -232,6 +241,11 @@ def own_temporary_files() -> Iterator[None]:
             yield
         finally:
             tempfile.tempdir = before
+
+
+def temporary_variables() -> dict[str, str]:
+    """The variable that makes a program keep its temporary files in that folder too."""
+    return {"TMPDIR": tempfile.tempdir} if tempfile.tempdir else {}
 
 
 def make_executable(path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from torchwheel import process
 from torchwheel.errors import TorchwheelError, program_error
+from torchwheel.files import temporary_variables
 
 _SECONDS = 3600
 
@@ -35,7 +36,8 @@ def run_pip(
     target = ["--python", str(python)] if python else []
     command = [sys.executable, "-m", "pip", *target, "--disable-pip-version-check", "--no-input"]
     try:
-        done = process.run([*command, *arguments], env=env, timeout=timeout)
+        variables = {**(os.environ if env is None else env), **temporary_variables()}
+        done = process.run([*command, *arguments], env=variables, timeout=timeout)
     except process.NotRunError as error:
         raise TorchwheelError(f"{doing}: pip cannot be run: {error.reason}") from error
     if done.status:

@@ -197,3 +197,21 @@ def test_without_a_folder_for_temporary_files_a_command_still_runs(tmp_path, mon
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
     with files.own_temporary_files():
         assert tempfile.tempdir == str(tmp_path / "missing")
+
+
+def test_no_trial_file_is_written_that_a_kill_would_leave(tmp_path):
+    code = (
+        "import os, sys\n"
+        "from torchwheel import files\n"
+        "made = []\n"
+        "def note(event, arguments):\n"
+        "    if event == 'open' and arguments[2] & os.O_CREAT:\n"
+        "        made.append(arguments)\n"
+        "sys.addaudithook(note)\n"
+        "with files.own_temporary_files():\n"
+        "    print(made, files.temporary_variables()['TMPDIR'])\n"
+    )
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith(f"[] {tmp_path}/torchwheel-"), done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""A signal that ends a command ends what it started: programs, theirs, and the compilers' server."""
+"""A signal that ends a command ends its programs, theirs, and the compilers' server."""
 
 import contextlib
 import os

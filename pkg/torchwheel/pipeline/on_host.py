@@ -11,6 +11,7 @@ import build
 from torchwheel.builder.ninja import is_progress
 from torchwheel.claims import Claims
 from torchwheel.errors import UsageError
+from torchwheel.files import temporary_variables
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.frontend import build_wheel, check_requirements
 from torchwheel.pipeline.inputs import BuildPaths, build_environment, claims_of
@@ -152,7 +153,10 @@ def _environment(run: Run, variant: Variant, clock: Clock) -> dict[str, str]:
         shared=str(run.shared_folder(toolkit, f"{root} {host.path} {host.version}")),
         cxx=str(host.path),
     )
-    return build_environment(variant, paths, " ".join(run.launcher)) | {"MAX_JOBS": str(run.jobs)}
+    configured = build_environment(variant, paths, " ".join(run.launcher))
+    # sccache's server would keep the folder's name, and outlive it.
+    temporary = {} if run.launcher else temporary_variables()
+    return {**configured, **temporary, "MAX_JOBS": str(run.jobs)}
 
 
 def smoke_on_host(run: Run, variant: Variant, wheel: Path, clock: Clock) -> SmokeRecord:

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import hashlib
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,7 +86,7 @@ class Run:
 
     def cached_folder(self, name: str) -> Path:
         """A cached folder of the project, kept from run to run."""
-        key = hashlib.sha256(str(self.source).encode()).hexdigest()[:12]
+        key = hashlib.sha256(os.fsencode(self.source)).hexdigest()[:12]
         folder = self.cache / "build" / f"{self.matrix.project.name}-{key}" / name
         folder.mkdir(parents=True, exist_ok=True)
         return folder
@@ -93,4 +94,4 @@ class Run:
 
 def run_id(dist: Path) -> str:
     """The label of runs that write to `dist`, an absolute path."""
-    return hashlib.sha256(str(dist).encode()).hexdigest()[:16]
+    return hashlib.sha256(os.fsencode(dist)).hexdigest()[:16]

@@ -6,6 +6,7 @@ from pathlib import Path, PurePosixPath
 
 from torchwheel import process
 from torchwheel.errors import MalformedError, TorchwheelError, program_error
+from torchwheel.files import temporary_variables
 from torchwheel.inspect.wheel import Wheel
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.record import ImportRecord, MachineRecord
@@ -73,7 +74,7 @@ def run_probe(
 
 def run_python(env: Environment, arguments: Sequence[str], cwd: Path) -> process.ProcessResult:
     """Run the environment's Python; the caller judges its exit status."""
-    variables = {**env.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    variables = {**env.environ, **temporary_variables(), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         return process.run([env.python, *arguments], cwd=cwd, env=variables, timeout=SECONDS)
     except process.NotRunError as error:
