@@ -21,6 +21,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-goldens", action="store_true", help="write golden files anew from what comes out"
     )
+    faults = parser.getgroup("faults", "tests/faults")
+    faults.addoption("--kills", type=int, help="kills of each kind of run")
+    faults.addoption("--seed", type=int, help="of the random moments; a test prints its own")
+    faults.addoption("--seconds", type=float, help="the longest time of each kind of run")
+    faults.addoption("--record", help="JSON file that gets the counts")
 
 
 def pytest_terminal_summary(terminalreporter) -> None:

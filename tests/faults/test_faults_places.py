@@ -1,0 +1,171 @@
+"""Disks that are full, folders that are forbidden, files that are swapped, odd names and umasks."""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from killing import digest, leftovers, torchwheel
+
+from torchwheel.index.build import build_index
+from torchwheel.index.contents import IndexedWheel
+from wheelmaker import make_wheel
+
+pytestmark = pytest.mark.integration
+
+# root without any capability: folders are forbidden to it as to anybody.
+ORDINARY = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, size: str):
+    """A file system of few bytes, which only root can mount."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("a small file system can be mounted by root only")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+INDEX = """
+import sys
+from pathlib import Path
+from torchwheel.errors import TorchwheelError
+from torchwheel.index.build import build_index
+from torchwheel.index.contents import IndexedWheel
+try:
+    wheels = [IndexedWheel(path, ("cpu",)) for path in Path(sys.argv[1]).glob("*.whl")]
+    build_index(wheels, Path(sys.argv[2]))
+except TorchwheelError as error:
+    sys.exit(str(error))
+"""
+
+
+def test_a_disk_that_is_full_at_any_byte_keeps_the_old_index(tmp_path):
+    old = make_wheel(tmp_path / "old")
+    for number in range(8):
+        make_wheel(tmp_path / "new", version=f"2.{number}")
+    disk = tmp_path / "disk"
+    full = 0
+    with small_disk(disk, "1m"):
+        index, filler = disk / "index", disk / "filler"
+        command = [sys.executable, "-c", INDEX, str(tmp_path / "new"), str(index)]
+        for pages in range(0, 48, 4):
+            filler.unlink(missing_ok=True)
+            build_index([IndexedWheel(old, ("cpu",))], index)
+            before = digest(index)
+            free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
+            filler.write_bytes(b"x" * max(0, free - pages * 4096))
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                full += 1
+                assert done.stderr.startswith(f"no space left on the disk of {disk} or ")
+                assert len(done.stderr.splitlines()) == 1
+                assert digest(index) == before
+            assert leftovers(disk) == []
+    assert 3 <= full < 12
+
+
+@pytest.fixture(scope="module")
+def made(projects):
+    """A project with its finished wheel, built under the usual umask."""
+    (project, _) = projects
+    subprocess.run(
+        torchwheel("wheels", "pure"), cwd=project, check=True, capture_output=True, umask=0o022
+    )
+    return project
+
+
+def test_odd_names_locale_and_umask_give_the_same_bytes_and_no_access(made, tmp_path):
+    odd = tmp_path / "a b" / "%(x)s" / "$HOME" / "ü'\"\\"
+    odd.mkdir(parents=True)
+    project = odd / "small"
+    shutil.copytree(made, project, ignore=shutil.ignore_patterns("dist"))
+    done = subprocess.run(
+        torchwheel("wheels", "pure"),
+        cwd=project,
+        env={**os.environ, "LC_ALL": "C"},
+        umask=0o077,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (usual,) = (made / "dist").glob("*.whl")
+    assert (project / "dist" / usual.name).read_bytes() == usual.read_bytes()
+    written = [project / "dist", *(project / "dist").rglob("*")]
+    assert [path for path in written if path.stat().st_mode & 0o077] == []
+
+
+def test_swapped_files_are_written_again(made, tmp_path):
+    project = tmp_path / "small"
+    shutil.copytree(made, project)
+    dist = project / "dist"
+    (wheel,) = dist.glob("*.whl")
+    before = wheel.read_bytes()
+    other = tmp_path / "other"
+    other.write_bytes(b"other")
+    wheel.unlink()
+    wheel.symlink_to(other)
+    shutil.rmtree(dist / "index")
+    (dist / "index").write_text("a file")
+    (dist / "report.json").unlink()
+    (dist / "report.json").symlink_to(other)
+    done = subprocess.run(
+        torchwheel("wheels", "pure"), cwd=project, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert other.read_bytes() == b"other", "nothing was written through a link"
+    assert not wheel.is_symlink()
+    assert wheel.read_bytes() == before
+    assert (dist / "index" / "files" / wheel.name).read_bytes() == before
+    assert json.loads((dist / "report.json").read_text())["variants"][0]["fresh"]
+
+
+def forbidden(folder: Path) -> Path:
+    folder.mkdir(mode=0o500)
+    return folder / "dist"
+
+
+def a_file(folder: Path) -> Path:
+    folder.write_text("x")
+    return folder
+
+
+def below_a_file(folder: Path) -> Path:
+    return a_file(folder) / "dist"
+
+
+def ring(folder: Path) -> Path:
+    folder.symlink_to(folder)
+    return folder
+
+
+def too_long(folder: Path) -> Path:
+    return folder / ("x" * 5000)
+
+
+@pytest.mark.parametrize("user", ["root", "ordinary"])
+@pytest.mark.parametrize("place", [forbidden, a_file, below_a_file, ring, too_long])
+def test_a_dist_that_cannot_be_is_one_line(made, tmp_path, place, user):
+    dist = place(tmp_path / "place")
+    prefix: tuple[str, ...] = ()
+    if user == "root" and os.geteuid():
+        pytest.skip("only root is root")
+    if user == "ordinary" and not os.geteuid():
+        if shutil.which("setpriv") is None:
+            pytest.skip("setpriv is not installed")
+        prefix = ORDINARY
+    if user == "root" and place is forbidden:
+        pytest.skip("root may write everywhere")
+    command = [*prefix, *torchwheel("wheels", "pure", "--dist", dist)]
+    done = subprocess.run(command, cwd=made, capture_output=True, text=True, check=False)
+    assert done.returncode in (1, 2), done.stdout + done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("torchwheel: ")
