@@ -72,27 +72,22 @@ def tests(session: nox.Session) -> None:
     session.run("pytest", *SIDE_BY_SIDE, *session.posargs, env=env)
 
 
-def tests_python(session: nox.Session) -> str:
-    """The Python of the session `tests`, whose environment has torch and takes 5 GB."""
-    python = Path(".nox", "tests", "bin", "python").absolute()
-    if not python.exists():
-        session.error("needs the environment of the tests: nox -s tests --install-only")
-    return str(python)
-
-
 @nox.session(venv_backend="none")
 def mutate(session: nox.Session) -> None:
     """Break guarded places and see the tests fail: nox -s mutate [-- NAME… -j 2]."""
-    python = tests_python(session)
-    session.run(python, "tests/mutate.py", *session.posargs, external=True)
+    python = Path(".nox", "tests", "bin", "python").absolute()
+    if not python.exists():
+        session.error("needs the environment of the tests: nox -s tests --install-only")
+    session.run(str(python), "tests/mutate.py", *session.posargs, external=True)
 
 
-@nox.session(venv_backend="none")
+@nox.session
 def faults(session: nox.Session) -> None:
-    """Kill runs, cut the power, fill disks: nox -s faults [-- --kills 200 --record FILE]."""
-    python = tests_python(session)
-    pytest = (python, "-m", "pytest", *SIDE_BY_SIDE, "tests/faults")
-    session.run(*pytest, *session.posargs, external=True)
+    """Kill runs, cut the power, fill disks: nox -s faults [-- KILLS] [PYTEST OPTIONS]."""
+    install(session, *TORCHWHEEL, "pytest", "pytest-xdist", "hypothesis")
+    first, *others = session.posargs or ("",)
+    options = ("--kills", first, *others) if first.isdigit() else session.posargs
+    session.run("pytest", *SIDE_BY_SIDE, "tests/faults", *options)
 
 
 @nox.session

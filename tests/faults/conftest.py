@@ -10,6 +10,7 @@ import pytest
 from killing import torchwheel
 
 from torchwheel import __version__
+from torchwheel.lock import hold_lock
 from wheelmaker import make_wheel
 
 # A torch of a few lines: the kills are of torchwheel, and torch's import takes seconds.
@@ -106,16 +107,19 @@ def keep(request, chance):
         if file is None:
             return
         path = Path(file)
-        record = json.loads(path.read_text()) if path.is_file() else {"schema": 1}
-        record |= {
-            "date": time.strftime("%Y-%m-%d", time.gmtime()),
-            "torchwheel": __version__,
-            "python": platform.python_version(),
-            "kernel": platform.release(),
-            "cores": os.cpu_count(),
-        }
-        record.setdefault("kills", {})[name] = {"seed": chance.own_seed, **tally}
-        path.write_text(json.dumps(record, indent=1) + "\n")
+        # Other workers write their tallies too.
+        with hold_lock(path.with_suffix(".lock"), lambda: None):
+            record = json.loads(path.read_text()) if path.is_file() else {"schema": 1}
+            record |= {
+                "date": time.strftime("%Y-%m-%d", time.gmtime()),
+                "torchwheel": __version__,
+                "python": platform.python_version(),
+                "kernel": platform.release(),
+                "cores": os.cpu_count(),
+            }
+            record.setdefault("kills", {})[name] = {"seed": chance.own_seed, **tally}
+            path.write_text(json.dumps(record, indent=1) + "\n")
+            path.with_suffix(".lock").unlink()
 
     return write
 

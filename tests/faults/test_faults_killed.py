@@ -1,6 +1,6 @@
 """wheels, assemble, the index and the JIT cache, killed at random moments.
 
-`nox -s faults -- --kills 200` is the nightly form.
+`nox -s faults -- 200` is the nightly form.
 """
 
 import dataclasses
