@@ -96,7 +96,7 @@ def kill_at_random(
         parts, took = victim.run(state)
         assert leftovers(victim.folder) == []
         whole.append(parts)
-        length = max(length, took)
+        length = took
     # The same bytes without a kill; from here on every run changes something.
     assert whole[0] == whole.pop() != whole[1]
     state = 0
@@ -121,7 +121,9 @@ def kill_at_random(
             known = {parts.get(name) for parts in whole}
             missing_now = name not in seen and victim.may_miss.search(name)
             assert seen.get(name) in known or missing_now, f"{name} is half-done; {where}"
-        after, _ = victim.run(state)
+        after, took = victim.run(state)
+        # The machine may be less busy than it was. A run that finds much done says little of that.
+        length = max(took, 0.8 * length)
         assert after == whole[state], where
         left = leftovers(victim.folder)
         assert left == [], f"{left}; {where}"

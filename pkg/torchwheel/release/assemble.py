@@ -9,6 +9,7 @@ from packaging.version import InvalidVersion, Version
 from torchwheel.check.facts import Limits
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.files import remove_leftovers
 from torchwheel.index.groups import groups_of
 from torchwheel.inspect.wheel import Wheel, read_wheel
 from torchwheel.matrix.load import load
@@ -60,6 +61,7 @@ def assemble(
     expected = _version(version)
     matrix = load(matrix_file)
     selected = select(matrix, selection)
+    remove_leftovers(out.parent, out.name)
     check_target(out)
     published = read_earlier(earlier) if earlier else ()
     artifacts = read_artifacts(folders)

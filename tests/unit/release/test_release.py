@@ -401,6 +401,21 @@ def test_only_a_release_is_replaced(artifacts, out, kind):
     assert out.is_file() or (out / "mine").exists()
 
 
+@green
+def test_what_killed_runs_left_goes_first_and_a_release_comes_back(artifacts, out):
+    run(artifacts, out)
+    before = (out / "release.json").read_bytes()
+    left = out.with_name(".release.0123abcd.temporary")
+    left.mkdir()
+    (left / "wheel").write_bytes(b"x" * 1000)
+    # As after a kill between two renames, where names cannot be exchanged.
+    out.rename(out.with_name(".release.0123abcd.previous"))
+    with pytest.raises(TorchwheelError, match="nothing is written"):
+        run(artifacts, out, version="2.0.0")
+    assert not left.exists()
+    assert (out / "release.json").read_bytes() == before
+
+
 def test_wrong_calls(artifacts, out):
     with pytest.raises(UsageError, match="'x' is not a version"):
         run(artifacts, out, version="x")
