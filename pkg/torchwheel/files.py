@@ -121,6 +121,8 @@ def _sweep(folder: Path, prefix: str) -> None:
         if name.startswith(prefix) and name.endswith((_TEMPORARY, _PREVIOUS)):
             path = folder / name
             with contextlib.suppress(OSError), _hold_if_abandoned(path) as abandoned:
+                # The killed writer may have exchanged names that the disk does not have yet.
+                _sync(folder)
                 if abandoned and name.endswith(_PREVIOUS):
                     _restore(path)
                 elif abandoned:
@@ -265,7 +267,10 @@ def sync_tree(path: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except PermissionError:
+        return  # it may be written but not read
     try:
         os.fsync(handle)
     except OSError as error:

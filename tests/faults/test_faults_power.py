@@ -37,6 +37,14 @@ build_index([IndexedWheel(path, ("cpu",)) for path in root.glob("*.whl")], root 
 (root / "making" / "new").write_bytes(b"new")
 files.move_into_place(root / "making" / "new", root / "target")
 """,
+    "sweep": """
+new = root / ".target.0123abcd.temporary"
+new.mkdir()
+(new / "a").write_text("new")
+files.sync_tree(new)
+files._exchange(new, root / "target")  # and the writer is killed
+files.remove_leftovers(root)
+""",
     "removed": 'files.discard(root / "target")',
     "jit": """
 import jitmaker
@@ -82,7 +90,7 @@ def visible(tree: Tree) -> Tree:
 
 
 @pytest.mark.usefixtures("strace")
-@pytest.mark.parametrize("what", ["file", "folder", "index", "wheel", "removed"])
+@pytest.mark.parametrize("what", ["file", "folder", "index", "wheel", "sweep", "removed"])
 def test_a_power_cut_leaves_the_old_or_the_new(folder, what, chance):
     if what in ("file", "wheel"):
         as_file(folder)
