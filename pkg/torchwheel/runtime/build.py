@@ -16,11 +16,13 @@ from torchwheel.builder.hipify import hipify_sources
 from torchwheel.builder.recipe import Recipe, make_recipe, own_sources_digest
 from torchwheel.builder.sources import sources_of
 from torchwheel.console import Terminal
-from torchwheel.errors import UsageError
+from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.jit.content import WorkFolder, read_sources
 from torchwheel.jit.folder import jit_folder
 from torchwheel.jit.key import BuildFacts, strip_folders
 from torchwheel.jit.make import LibraryRequest, make_library
+from torchwheel.loadable import LoadableFile
+from torchwheel.ownership import temporary_folder
 from torchwheel.runtime.local_target import LocalTarget, find_local_target
 from torchwheel.runtime.status import LoadStep
 
@@ -37,7 +39,7 @@ def obtain_library(
     environ: Mapping[str, str] = os.environ,
     *,
     kernels_for: "Gpu | None" = None,
-) -> tuple[Path, LoadStep]:
+) -> tuple[LoadableFile, LoadStep]:
     """The library of an operator, or the module of an ordinary extension, for this machine.
 
     Args:
@@ -49,7 +51,7 @@ def obtain_library(
             neither torch nor Python, for a front end.
 
     Returns:
-        The library's file, and whether it was cached or built.
+        The verified library, open, and whether it was cached or built.
 
     Raises:
         TorchwheelError: something is missing or does not fit; the message says what to do.
@@ -70,9 +72,13 @@ def obtain_library(
             recipe = make_recipe(extension, sources, target)
             return build(recipe, work.folder, None, parallel_jobs(environ), say)
 
-        return make_library(
-            jit_folder(), _library_request(extension, name, local), compile_, progress
-        ), step
+        try:
+            folder = jit_folder()
+        except TorchwheelError as error:
+            progress.say(f"{error}; what is built is for this process alone")
+            folder = temporary_folder()
+        request = _library_request(extension, name, local)
+        return make_library(folder, request, compile_, progress), step
 
 
 def _ignore_line(line: str) -> None:

@@ -4,9 +4,8 @@ import os
 
 import pytest
 
-from jitmaker import Builds, Told, wanted
+from jitmaker import Builds, Told, make_library, wanted
 from torchwheel.doctor import caches
-from torchwheel.jit.make import make_library
 
 
 @pytest.fixture

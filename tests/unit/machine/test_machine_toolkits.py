@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from toolkit_folders import cuda, script, wheels
 
+from torchwheel.errors import TorchwheelError
 from torchwheel.machine import probe
 from torchwheel.machine import toolkits as of_cuda
 from torchwheel.machine import toolkits as of_rocm
@@ -172,7 +173,7 @@ def test_without_a_temporary_folder_a_toolkit_is_not_known_to_be_whole(tmp_path,
 
 def test_a_user_without_a_home_has_no_cache(found, monkeypatch):
     def nowhere():
-        raise RuntimeError("Could not determine home directory.")
+        raise TorchwheelError("home folder: expected HOME, found none")
 
     monkeypatch.setattr(of_cuda, "cache_path", nowhere)
     assert list(of_cuda.cuda_toolkits({"PATH": ""}, [])) == []
