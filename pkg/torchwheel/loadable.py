@@ -15,9 +15,9 @@ import shutil
 import stat
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from torchwheel.errors import TorchwheelError
 from torchwheel.ownership import (
@@ -27,6 +27,7 @@ from torchwheel.ownership import (
     untrusted_because,
 )
 
+_Loaded = TypeVar("_Loaded")
 _LOADED: list["LoadableFile"] = []
 """The libraries that were loaded. They stay open, because the loader knows them by open files."""
 
@@ -56,49 +57,32 @@ class LoadableFile:
             return file.read()
 
     def load(self) -> ctypes.CDLL:
-        """Load it.
+        """Load it; raises as `load_by` does."""
+        return self.load_by(ctypes.CDLL)
+
+    def load_by(self, loader: Callable[[str], _Loaded]) -> _Loaded:
+        """Have `loader` load it, which gets a path that leads to the open file.
 
         Raises:
-            OSError: the loader refuses it.
-            TorchwheelError: others can replace a library that it loads.
-        """
-        with self.path_for_loader() as path:
-            return ctypes.CDLL(path)
-
-    @contextlib.contextmanager
-    def path_for_loader(self) -> Iterator[str]:
-        """Yield the path to load it by. An error of the loader names the file's own path instead.
-
-        Raises:
-            TorchwheelError: others can replace a library that it loads.
+            OSError, ImportError: the loader refuses it; the error names the library's own path.
+            TorchwheelError: it needs libraries beside it, which others can replace.
         """
         path = self.prepare()
         try:
-            yield path
+            return loader(path)
         except (OSError, ImportError) as error:
+            if beside := self._path_beside_others():
+                return loader(beside)
             text = str(error).replace(path, str(self.path))
             raise type(error)(text) from (error if text == str(error) else None)
 
     def prepare(self) -> str:
-        """Find the path to load it by. This takes time, which a later load then does not take.
-
-        Raises:
-            TorchwheelError: others can replace a library that it loads.
-        """
+        """Make the path for the loader. A later load then takes less time."""
         return self._path_for_loader
 
     @functools.cached_property
     def _path_for_loader(self) -> str:
         _LOADED.append(self)
-        if b"$ORIGIN" in self.read():
-            # The loader looks for them relative to the path that it is given.
-            try:
-                return str(trusted_path(self.path))
-            except UntrustedError as error:
-                raise TorchwheelError(
-                    f"{self.path}: others can replace the libraries beside it, which it loads: "
-                    f"{error}"
-                ) from error
         try:
             # Not "self": the path stays right for a debugger, and for a child that forks.
             file = f"/proc/{Path('/proc/self').readlink()}/fd/{self._handle}"
@@ -110,6 +94,17 @@ class LoadableFile:
             if file is None:
                 raise
             return file
+
+    def _path_beside_others(self) -> str | None:
+        """Its own path, if it loads others that lie relative to that; None if it loads none."""
+        if b"$ORIGIN" not in self.read():
+            return None
+        try:
+            return str(trusted_path(self.path))
+        except UntrustedError as error:
+            raise TorchwheelError(
+                f"{self.path}: others can replace the libraries beside it, which it loads: {error}"
+            ) from error
 
     def _named(self, file: str | None) -> Path:
         """A path of this process that has the library's name, which C++ stack traces show.

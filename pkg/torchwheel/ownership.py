@@ -132,27 +132,26 @@ def check_tree(folder: Path) -> None:
     real, closed = _walk(folder, create=False)
     for path, found in _everything(real):
         if why := _foreign_owner(found) if closed else untrusted_because(found):
-            raise UntrustedError(path, why, f"remove {real}, or {_ELSEWHERE}")
+            raise UntrustedError(Path(path), why, f"remove {real}, or {_ELSEWHERE}")
 
 
 def close_to_others(folder: Path) -> None:
     """Forbid others to write to a folder and to all that is in it, whatever the umask."""
     for path, found in _everything(folder):
         if found.st_mode & _OTHERS_WRITE and not stat.S_ISLNK(found.st_mode):
-            path.chmod(stat.S_IMODE(found.st_mode) & ~_OTHERS_WRITE)
+            Path(path).chmod(stat.S_IMODE(found.st_mode) & ~_OTHERS_WRITE)
 
 
-def _everything(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """A folder and all that is in it. Links are not followed."""
-    yield folder, folder.lstat()
-    folders = [folder]
+def _everything(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """The paths of a folder and of all that is in it. Links are not followed."""
+    folders = [str(folder)]
+    yield folders[0], folder.lstat()
     while folders:
         with os.scandir(folders.pop()) as entries:
             for entry in entries:
-                path = Path(entry.path)
-                yield path, entry.stat(follow_symlinks=False)
+                yield entry.path, entry.stat(follow_symlinks=False)
                 if entry.is_dir(follow_symlinks=False):
-                    folders.append(path)
+                    folders.append(entry.path)
 
 
 def _loose_text(found: os.stat_result) -> str:

@@ -289,14 +289,16 @@ def test_what_is_no_file_is_an_error_and_no_wait(tmp_path):
 @pytest.fixture
 def grafted(tmp_path):
     """A library as auditwheel leaves it: it loads another one, relative to its own folder."""
+    # The loader takes one that is loaded already, from wherever it came.
+    name = f"libinner-{next(NUMBERS)}.so"
     libraries = tmp_path / "pkg.libs"
     (tmp_path / "pkg").mkdir()
     libraries.mkdir()
-    compiled(libraries / "libinner-1a2b.so", "int inner(void) { return 5; }")
+    compiled(libraries / name, "int inner(void) { return 5; }")
     source = tmp_path / "outer.c"
     source.write_text("int inner(void); int answer(void) { return inner(); }")
     outer = tmp_path / "pkg" / "outer.so"
-    flags = ["-Wl,-rpath,$ORIGIN/../pkg.libs", f"-L{libraries}", "-l:libinner-1a2b.so"]
+    flags = ["-Wl,-rpath,$ORIGIN/../pkg.libs", f"-L{libraries}", f"-l:{name}"]
     subprocess.run(["gcc", "-shared", "-fPIC", str(source), "-o", str(outer), *flags], check=True)
     return outer
 

@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from torchwheel.errors import TorchwheelError
 from torchwheel.jit.key import CacheKey
 from torchwheel.jit.lookup import CorruptError, open_verified
 from torchwheel.jit.store import folder_size, list_items
@@ -49,7 +50,10 @@ class CacheState:
 
 def examine_cache() -> CacheState:
     """Examine the cache without any change to it."""
-    folder = cache_path()
+    try:
+        folder = cache_path()
+    except TorchwheelError as error:
+        return CacheState(Path("~/.cache/torchwheel"), problem=str(error))
     return CacheState(
         folder, _part_sizes(folder), _write_problem(folder), _corrupt_libraries(folder / "jit")
     )

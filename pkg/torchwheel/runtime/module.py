@@ -58,13 +58,16 @@ def load_module(extension: Extension, package: Path) -> ModuleType:
 
 def import_from(name: str, library: LoadableFile) -> ModuleType:
     """Import a verified extension module, under that name."""
-    with library.path_for_loader() as path:
+
+    def import_by(path: str) -> ModuleType:
         loader = importlib.machinery.ExtensionFileLoader(name, path)
         spec = importlib.util.spec_from_file_location(name, path, loader=loader)
         if spec is None:
             raise ImportError(f"{path}: no extension module of this Python")
         module = importlib.util.module_from_spec(spec)
         loader.exec_module(module)
-    module.__file__ = spec.origin = str(library.path)
-    sys.modules[name] = module
+        module.__file__ = spec.origin = str(library.path)
+        return module
+
+    sys.modules[name] = module = library.load_by(import_by)
     return module
