@@ -195,9 +195,9 @@ def main() -> None:
         for tree in trees.values():  # bytecode is compiled, files are in memory, the cache filled
             tree.measure()
         samples: dict[str, list[dict[str, float]]] = {name: [] for name in trees}
-        for _ in range(options.runs):
-            for name, tree in trees.items():
-                samples[name].append(tree.measure())
+        for number in range(options.runs):
+            for name in sorted(trees, reverse=bool(number % 2)):
+                samples[name].append(trees[name].measure())
     print(table(samples))
     if options.out:
         record = {

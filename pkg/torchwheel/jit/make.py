@@ -68,7 +68,8 @@ def make_library(
     with explain_full_disk(folder), _system_errors_as_one_line(folder):
         if not _can_write(folder, request.facts.name, progress):
             return _build_once(temporary_folder(), request, build, progress)
-        library = _build_once(trusted_path(folder), request, build, progress)
+        folder = trusted_path(folder)
+        library = _build_once(folder, request, build, progress)
     # The library is built; a failure to prune others does not matter.
     with contextlib.suppress(OSError):
         prune_cache(folder, cap, keep=library.path.parent)
