@@ -22,7 +22,7 @@ from typing import IO, TypeVar
 from torchwheel.errors import TorchwheelError
 from torchwheel.ownership import (
     UntrustedError,
-    temporary_folder,
+    private_folder,
     trusted_path,
     untrusted_because,
 )
@@ -111,7 +111,7 @@ class LoadableFile:
 
         It is a link to the open file, or a copy of it where there is no /proc.
         """
-        folder = tempfile.mkdtemp(dir=trusted_path(temporary_folder()))
+        folder = tempfile.mkdtemp(dir=trusted_path(private_folder()))
         named = Path(folder, self.path.name)
         if file:
             named.symlink_to(file)

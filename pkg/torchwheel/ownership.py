@@ -213,13 +213,13 @@ def _loose(path: Path, found: os.stat_result) -> UntrustedError:
     return UntrustedError(path, _loose_text(found), f"run `chmod go-w {path}`, or {_ELSEWHERE}")
 
 
-def temporary_folder() -> Path:
+def private_folder() -> Path:
     """A temporary folder of this process, removed at its end."""
-    return _temporary_folder(os.getpid())
+    return _private_folder(os.getpid())
 
 
 @functools.cache
-def _temporary_folder(process: int) -> Path:
+def _private_folder(process: int) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="torchwheel-"))
 
     def remove() -> None:

@@ -24,7 +24,7 @@ from torchwheel.jit.make import make_library
 from torchwheel.loadable import open_loadable
 from torchwheel.machine import probe
 from torchwheel.machine.toolkits import cuda_toolkits
-from torchwheel.ownership import temporary_folder
+from torchwheel.ownership import private_folder
 from torchwheel.runtime.parts import verify_part
 from torchwheel.smoke import environment
 from torchwheel.toolkit.cache import make_once
@@ -106,7 +106,7 @@ class Victim:
 
         library = make_library(cache / "jit", wanted(), build, Told())
         assert library.load().answer() == GOOD
-        return "private" if library.path.is_relative_to(temporary_folder()) else "used"
+        return "private" if library.path.is_relative_to(private_folder()) else "used"
 
     def use_part(self) -> str:
         part = Part("kernels", "one", "pkg/one.so", sha256(self.places.good))

@@ -56,9 +56,9 @@ def temporary(tmp_path, monkeypatch):
     path.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(path))
     monkeypatch.setenv("TMPDIR", str(path))
-    ownership._temporary_folder.cache_clear()
+    ownership._private_folder.cache_clear()
     yield path
-    ownership._temporary_folder.cache_clear()
+    ownership._private_folder.cache_clear()
 
 
 @pytest.fixture

@@ -263,7 +263,7 @@ def test_without_a_folder_for_temporary_files_the_open_file_is_loaded(one, tmp_p
     def refuse() -> Path:
         raise FileNotFoundError(2, "No usable temporary directory found")
 
-    monkeypatch.setattr(loadable, "temporary_folder", refuse)
+    monkeypatch.setattr(loadable, "private_folder", refuse)
     library = open_loadable(one)
     swap(one, compiled(tmp_path / "other.so", ANSWER, ANSWER=666))
     assert library.load().answer() == 1
@@ -273,7 +273,7 @@ def test_without_a_folder_for_temporary_files_the_open_file_is_loaded(one, tmp_p
 def test_a_temporary_folder_that_others_can_change_is_not_used(one, tmp_path, monkeypatch):
     """There another user could put a link of the same name in the link's place."""
     tmp_path.chmod(0o777)
-    monkeypatch.setattr(loadable, "temporary_folder", lambda: tmp_path)
+    monkeypatch.setattr(loadable, "private_folder", lambda: tmp_path)
     library = open_loadable(one)
     assert library.load().answer() == 1
     assert name_in_stack_traces(library.load().answer).startswith("/proc/")

@@ -52,8 +52,8 @@ def examine_cache() -> CacheState:
     """Examine the cache without any change to it."""
     try:
         folder = cache_path()
-    except TorchwheelError as error:
-        return CacheState(Path("~/.cache/torchwheel"), problem=str(error))
+    except TorchwheelError as error:  # a user without a home folder
+        return CacheState(Path(os.devnull), problem=str(error))
     return CacheState(
         folder, _part_sizes(folder), _write_problem(folder), _corrupt_libraries(folder / "jit")
     )

@@ -25,7 +25,7 @@ from torchwheel.jit.lookup import check_or_discard, find_library
 from torchwheel.jit.store import prune_cache
 from torchwheel.loadable import LoadableFile
 from torchwheel.lock import hold_lock
-from torchwheel.ownership import UntrustedError, temporary_folder, trusted_path
+from torchwheel.ownership import UntrustedError, private_folder, trusted_path
 from torchwheel.text import size_cap
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def make_library(
         return found.library
     with explain_full_disk(folder), _system_errors_as_one_line(folder):
         if not _can_write(folder, request.facts.name, progress):
-            return _build_once(temporary_folder(), request, build, progress)
+            return _build_once(private_folder(), request, build, progress)
         folder = trusted_path(folder)
         library = _build_once(folder, request, build, progress)
     # The library is built; a failure to prune others does not matter.

@@ -22,7 +22,7 @@ from torchwheel.jit.folder import jit_folder
 from torchwheel.jit.key import BuildFacts, strip_folders
 from torchwheel.jit.make import LibraryRequest, make_library
 from torchwheel.loadable import LoadableFile
-from torchwheel.ownership import temporary_folder
+from torchwheel.ownership import private_folder
 from torchwheel.runtime.local_target import LocalTarget, find_local_target
 from torchwheel.runtime.status import LoadStep
 
@@ -76,7 +76,7 @@ def obtain_library(
             folder = jit_folder()
         except TorchwheelError as error:
             progress.say(f"{error}; what is built is for this process alone")
-            folder = temporary_folder()
+            folder = private_folder()
         request = _library_request(extension, name, local)
         return make_library(folder, request, compile_, progress), step
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def cache_path() -> Path:
-    """TORCHWHEEL_CACHE, else the user's cache folder; it is neither created nor checked.
+    """TORCHWHEEL_CACHE, else the user's cache folder; it is not created.
 
     Raises:
         TorchwheelError: this user has no home folder.

@@ -23,6 +23,6 @@ def temporary(tmp_path, monkeypatch):
     path = tmp_path / "temporary"
     path.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(path))
-    ownership._temporary_folder.cache_clear()
+    ownership._private_folder.cache_clear()
     yield path
-    ownership._temporary_folder.cache_clear()
+    ownership._private_folder.cache_clear()

@@ -332,12 +332,12 @@ def test_a_file_system_without_locks_is_as_good_as_one_that_cannot_be_written(
 def test_a_private_folder_goes_with_its_process_and_not_with_its_children(tmp_path):
     code = """
 import os, sys
-from torchwheel.ownership import temporary_folder
-folder = temporary_folder()
-assert temporary_folder() == folder
+from torchwheel.ownership import private_folder
+folder = private_folder()
+assert private_folder() == folder
 child = os.fork()
 if not child:
-    assert temporary_folder() != folder
+    assert private_folder() != folder
     sys.exit()
 os.waitpid(child, 0)
 print(folder, folder.is_dir())

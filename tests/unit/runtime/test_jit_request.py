@@ -9,8 +9,6 @@ from torchwheel.arch.toolkit_releases import ToolkitRelease
 from torchwheel.builder import recipe
 from torchwheel.builder.extension import Extension, Operator
 from torchwheel.builder.target import DeviceCompiler, Target, TorchHeaders
-from torchwheel.errors import TorchwheelError
-from torchwheel.ownership import temporary_folder
 from torchwheel.runtime import build
 from torchwheel.runtime.local_target import LocalTarget
 
@@ -31,20 +29,6 @@ def local(tmp_path):
         *("linux_x86_64", False, "/usr/bin/g++"),
     )
     return LocalTarget(target, "CUDA 13.0.88, gcc 12.2.0", "2.13.0")
-
-
-def test_a_user_without_a_home_gets_a_build_of_the_processs_own(tmp_path, monkeypatch):
-    def no_home() -> Path:
-        raise TorchwheelError("home folder: expected HOME, found none")
-
-    used = []
-    monkeypatch.setattr(build, "jit_folder", no_home)
-    monkeypatch.setattr(build, "source_folder", lambda *_: tmp_path)
-    monkeypatch.setattr(build, "find_local_target", lambda *_: None)
-    monkeypatch.setattr(build, "_library_request", lambda *_: None)
-    monkeypatch.setattr(build, "make_library", lambda folder, *_: used.append(folder))
-    build.obtain_library(EXTENSION, tmp_path, "a")
-    assert used == [temporary_folder()]
 
 
 @pytest.mark.parametrize(

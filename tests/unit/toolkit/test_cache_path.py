@@ -27,16 +27,6 @@ def test_the_user_can_name_another_and_only_the_user_may_read_it(tmp_path, monke
     assert cache_folder().stat().st_mode & 0o777 == 0o700
 
 
-def test_a_user_without_a_home_is_told_in_one_line(monkeypatch):
-    for name in ("HOME", "TORCHWHEEL_CACHE", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
-    with pytest.raises(TorchwheelError, match="expected HOME or an entry of user") as error:
-        cache_path()
-    assert str(error.value).endswith("; set TORCHWHEEL_CACHE to a folder of your own")
-    assert "\n" not in str(error.value)
-
-
 def test_a_ring_of_links_is_told_in_one_line(tmp_path, monkeypatch):
     (tmp_path / "ring").symlink_to("ring")
     monkeypatch.setenv("TORCHWHEEL_CACHE", str(tmp_path / "ring" / "cache"))
