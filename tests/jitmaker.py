@@ -5,6 +5,7 @@ the cache FOLDER, and tells what it does, a line each.
 """
 
 import contextlib
+import dataclasses
 import hashlib
 import os
 import subprocess
@@ -13,9 +14,10 @@ import time
 from pathlib import Path
 
 from torchwheel.errors import TorchwheelError
+from torchwheel.jit import lookup, make
 from torchwheel.jit.content import SourceFiles
-from torchwheel.jit.key import BuildFacts
-from torchwheel.jit.make import LibraryRequest, make_library
+from torchwheel.jit.key import BuildFacts, CacheKey
+from torchwheel.jit.make import LibraryRequest
 
 FACTS = BuildFacts(
     name="ext.scale",
@@ -30,6 +32,25 @@ def wanted(text: str = "one", name: str = "ext.scale") -> LibraryRequest:
     """A library of one source file."""
     facts = BuildFacts(name, FACTS.archs, FACTS.toolkit, FACTS.torch, FACTS.commands)
     return LibraryRequest(facts, SourceFiles(Path("/project"), {"scale.cu": text.encode()}))
+
+
+@dataclasses.dataclass(frozen=True)
+class CachedLibrary:
+    """The result of a lookup, with the library's path in place of the open library."""
+
+    library: Path | None = None
+    problem: str | None = None
+
+
+def find_library(folder: Path, key: CacheKey) -> CachedLibrary:
+    """Look up a library."""
+    found = lookup.find_library(folder, key)
+    return CachedLibrary(found.library and found.library.path, found.problem)
+
+
+def make_library(folder: Path, request: LibraryRequest, build, progress) -> Path:
+    """Have a library made; its path."""
+    return make.make_library(folder, request, build, progress).path
 
 
 def library_of(text: str, size: int = 1000) -> bytes:

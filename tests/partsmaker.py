@@ -22,6 +22,7 @@ from torchwheel.arch.devices import Gpu, VisibleGpus
 from torchwheel.arch.model import parse
 from torchwheel.builder import Extension, Operator
 from torchwheel.claims import Claims, Part
+from torchwheel.loadable import LoadableFile, open_loadable
 from torchwheel.machine.facts import Driver, Torch
 from torchwheel.runtime import build, parts, prebuilt
 
@@ -127,7 +128,7 @@ class Installed:
         if self.build_answer is None:
             raise OSError("no compiler here")
         path = self.folder.parent / "cache" / f"{name}-{len(self.builds)}.so"
-        return kernels(path, self.build_answer, self.build_interface), "jit build"
+        return open_loadable(kernels(path, self.build_answer, self.build_interface)), "jit build"
 
 
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch, library: Library) -> Installed:
@@ -153,11 +154,11 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch, library: Library) -> 
     found = Installed(extension, folder / name, claimed, [H100])
     kept = []  # a Library undoes its registrations when it is collected
 
-    def load_library(path: Path) -> None:
-        front_end = ctypes.CDLL(str(path))
+    def load_library(library: LoadableFile) -> None:
+        front_end = library.load()
         of_front_end = Library(name, "IMPL")
         of_front_end.impl("plus", lambda x: x + front_end.answer(x.get_device()), "CPU")
-        found.registered.append(path)
+        found.registered.append(library.path)
         kept.append(of_front_end)
 
     here = Torch("2.13.0+cu130", "13.0", None, Path(torch.__file__).parent)

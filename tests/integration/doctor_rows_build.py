@@ -10,8 +10,7 @@ import pytest
 from doctor_bench import BUILDS, Bench
 from doctor_row import CUDA_TORCH, row
 
-from jitmaker import Builds, Told, wanted
-from torchwheel.jit.make import make_library
+from jitmaker import Builds, Told, make_library, wanted
 
 
 def builds(bench: Bench) -> None:

@@ -9,12 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from jitmaker import Builds, Process, Told, library_of, wanted
+from jitmaker import (
+    Builds,
+    CachedLibrary,
+    Process,
+    Told,
+    find_library,
+    library_of,
+    make_library,
+    wanted,
+)
+from torchwheel import ownership
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import discard
-from torchwheel.jit import folder as folders
-from torchwheel.jit.lookup import CachedLibrary, find_library
-from torchwheel.jit.make import make_library
 from torchwheel.jit.store import prune_cache
 
 pytestmark = pytest.mark.integration
@@ -49,9 +56,9 @@ def temporary(tmp_path, monkeypatch):
     path.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(path))
     monkeypatch.setenv("TMPDIR", str(path))
-    folders._private_folder.cache_clear()
+    ownership._private_folder.cache_clear()
     yield path
-    folders._private_folder.cache_clear()
+    ownership._private_folder.cache_clear()
 
 
 @pytest.fixture
@@ -154,7 +161,7 @@ def test_a_process_takes_its_own_libraries_with_it(disk, temporary):
     process = Process(folder, "one")
     process.start()
     assert process.ended() == 0
-    assert process.lines[-1].startswith(f"made {temporary}/torchwheel-jit-")
+    assert process.lines[-1].startswith(f"made {temporary}/torchwheel-")
     assert list(temporary.iterdir()) == []
 
 
@@ -175,47 +182,59 @@ def as_nobody(work):
     return process.exitcode
 
 
-def test_another_user_who_was_there_first_is_refused(public):
+def test_another_user_who_was_there_first_is_refused(public, temporary):
     """TORCHWHEEL_CACHE=/tmp: whoever makes /tmp/jit first might hand out libraries to all."""
     cache = public / "tmp"
     cache.mkdir()
     cache.chmod(0o1777)
     assert as_nobody(lambda: make_library(cache / "jit", wanted(), Builds(), Told())) == 0
     assert len(list((cache / "jit").glob("*/*/ext_scale.so"))) == 1
-    whose = (
-        f"{cache / 'jit'}: belongs to user {NOBODY}, you are 0; set TORCHWHEEL_CACHE to a folder"
+    assert find_library(cache / "jit", wanted().key) == CachedLibrary(
+        problem=f"{cache / 'jit'}: belongs to user {NOBODY}, you are 0; "
+        "set TORCHWHEEL_CACHE to a folder of your own"
     )
-    found = find_library(cache / "jit", wanted().key)
-    assert found.library is None
-    assert found.problem
-    assert found.problem.startswith(whose)
-    builds = Builds()
-    with pytest.raises(TorchwheelError, match=f"^{whose}"):
-        make_library(cache / "jit", wanted(), builds, Told())
-    assert builds.count == 0
+    library = make_library(cache / "jit", wanted(), Builds(), Told())
+    assert library.is_relative_to(temporary)
+
+
+def test_what_root_made_is_used_by_another_user_who_writes_nothing(public):
+    """A cache for all users: root fills it, and `chmod -R go=rX` opens it for reading."""
+    folder = public / "cache" / "jit"
+    library = make_library(folder, wanted(), Builds(), Told())
+    subprocess.run(["chmod", "-R", "go=rX", str(folder.parent)], check=True)
+    before = {path: path.stat() for path in folder.rglob("*")}
+
+    def use():
+        told, builds = Told(), Builds()
+        assert make_library(folder, wanted(), builds, told) == library
+        assert (builds.count, told.said) == (0, [])
+        other = make_library(folder, wanted("two"), builds, told)
+        assert not other.is_relative_to(public)
+        assert told.said[0].startswith(f"{folder}: cannot be written (Permission denied): ")
+        discard(other.parents[2])
+
+    assert as_nobody(use) == 0
+    assert {path: path.stat() for path in folder.rglob("*")} == before
 
 
 def test_another_user_sees_and_changes_nothing(public):
     folder = public / "cache" / "jit"
     library = make_library(folder, wanted(), Builds(), Told())
-    # The folder above may be open; ours is not.
-    folder.parent.chmod(0o777)
 
     def attack():
         for use in (library.read_bytes, (folder / "x").touch, lambda: list(folder.iterdir())):
             with pytest.raises(PermissionError):
                 use()
-        found = find_library(folder, wanted().key)
-        assert found.library is None
-        assert found.problem
-        with pytest.raises(TorchwheelError, match="belongs to user 0, you are 65534"):
-            make_library(folder, wanted(), Builds(), Told())
+        assert find_library(folder, wanted().key).library is None
 
     assert as_nobody(attack) == 0
     assert find_library(folder, wanted().key) == CachedLibrary(library)
 
 
-def test_what_another_user_planted_while_the_folder_was_open_is_not_loaded(public):
+@pytest.mark.parametrize("closed", [False, True])
+def test_what_another_user_planted_while_the_folder_was_open_is_not_loaded(
+    public, temporary, closed
+):
     folder = public / "cache" / "jit"
     library = make_library(folder, wanted(), Builds(), Told())
     copy = {path.name: path.read_bytes() for path in library.parent.iterdir()}
@@ -229,15 +248,23 @@ def test_what_another_user_planted_while_the_folder_was_open_is_not_loaded(publi
             (library.parent / name).write_bytes(data)
 
     assert as_nobody(plant) == 0
+    if closed:
+        folder.chmod(0o700)
     found = find_library(folder, wanted().key)
     assert found.library is None
-    assert found.problem == (f"{library.parents[1]}: belongs to user {NOBODY}, you are 0; removed")
-    assert folder.stat().st_mode & 0o777 == 0o700
-    assert make_library(folder, wanted(), Builds(), Told()).stat().st_uid == 0
+    assert found.problem == (
+        f"{library.parents[1]}: belongs to user {NOBODY}, you are 0; removed"
+        if closed
+        else f"{folder}: others may write to it (mode 0777); run `chmod go-w {folder}`, or set "
+        "TORCHWHEEL_CACHE to a folder of your own"
+    )
+    made = make_library(folder, wanted(), Builds(), Told())
+    assert made.stat().st_uid == 0
+    assert made.is_relative_to(folder if closed else temporary)
 
 
 def test_ones_own_folder_without_write_permission_is_read_and_not_opened(public):
-    public.chmod(0o777)
+    public.chmod(0o1777)
     folder = public / "cache" / "jit"
 
     def use():

@@ -8,11 +8,10 @@ import time
 
 import pytest
 
-from jitmaker import Process, Told, library_of, wanted
+from jitmaker import Process, Told, find_library, library_of, make_library, wanted
 from torchwheel.builder import ninja
 from torchwheel.builder.ninja import Plan, Step
-from torchwheel.jit.lookup import CorruptError, find_library, open_verified
-from torchwheel.jit.make import make_library
+from torchwheel.jit.lookup import CorruptError, open_verified
 
 pytestmark = pytest.mark.integration
 
@@ -40,8 +39,8 @@ class Reader(threading.Thread):
         while not self.stop:
             text = self.text
             try:
-                path, entry = open_verified(self.folder, wanted(text).key)
-                if (path / entry.file).stat().st_size != SIZE:
+                library, _ = open_verified(self.folder, wanted(text).key)
+                if library.path.stat().st_size != SIZE:
                     self.wrong.append("size")
             except FileNotFoundError:
                 pass

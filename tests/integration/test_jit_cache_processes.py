@@ -6,10 +6,9 @@ import time
 
 import pytest
 
-from jitmaker import Builds, Process, Told, library_of, wanted
+from jitmaker import Builds, Process, Told, find_library, library_of, make_library, wanted
 from torchwheel.files import sha256
-from torchwheel.jit.lookup import find_library, open_verified
-from torchwheel.jit.make import make_library
+from torchwheel.jit.lookup import open_verified
 from torchwheel.jit.store import prune_cache
 
 pytestmark = pytest.mark.integration
@@ -81,12 +80,12 @@ def _reads(folder, seed, until):
     while time.time() < until:
         for text in "012":
             try:
-                path, entry = open_verified(folder, wanted(text, name=text).key)
+                library, entry = open_verified(folder, wanted(text, name=text).key)
             except FileNotFoundError:
                 continue
             found += 1
             try:
-                assert sha256(path / entry.file) == entry.sha256
+                assert sha256(library.path) == entry.sha256
             except FileNotFoundError:
                 continue
     assert found, "nothing was there to be read"

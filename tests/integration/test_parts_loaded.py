@@ -57,7 +57,7 @@ def test_entry_points_get_the_kernels_of_the_front_end(
 ):
     module = types.ModuleType("dlpack")
     file = compiled(tmp_path / "dlpack.so", FRONT_END)
-    made = dlpack.EntryPoints(module, file, interface)
+    made = dlpack.EntryPoints(module, ctypes.CDLL(str(file)), interface)
     monkeypatch.setattr(dlpack, "import_entry_points", lambda *_: made)
     installed.load()
     name = installed.extension.package
@@ -73,7 +73,7 @@ def test_entry_points_get_kernels_that_are_built_later(installed, tmp_path, monk
     installed.gpus[:] = [K80]
     installed.build_answer = 37
     file = compiled(tmp_path / "dlpack.so", FRONT_END)
-    made = dlpack.EntryPoints(types.ModuleType("dlpack"), file, "one")
+    made = dlpack.EntryPoints(types.ModuleType("dlpack"), ctypes.CDLL(str(file)), "one")
     monkeypatch.setattr(dlpack, "import_entry_points", lambda *_: made)
     installed.load()
     assert runtime.entry_points(installed.extension.package)

@@ -10,6 +10,7 @@ from torchwheel.jit.key import CacheKey
 from torchwheel.jit.lookup import CorruptError, open_verified
 from torchwheel.jit.store import folder_size, list_items
 from torchwheel.os_errors import explain
+from torchwheel.ownership import UntrustedError, trusted_path
 from torchwheel.toolkit.cache import cache_path
 
 
@@ -78,6 +79,10 @@ def _write_problem(folder: Path) -> str | None:
         return f"{existing} is not a folder"
     if not os.access(existing, os.W_OK | os.X_OK):
         return f"{existing} cannot be written"
+    try:
+        trusted_path(existing)
+    except UntrustedError as error:
+        return str(error)
     return None
 
 

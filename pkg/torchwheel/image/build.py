@@ -14,6 +14,7 @@ from torchwheel.files import path_inside
 from torchwheel.image.engine import Engine
 from torchwheel.image.recipes import BaseImage, Image, image_digest, image_reference
 from torchwheel.lock import hold_lock, say_waiting
+from torchwheel.ownership import trusted_folder
 from torchwheel.toolkit.index import ca_bundle
 
 
@@ -77,8 +78,7 @@ def ensure_image(
     tag = built.reference
     if engine.content_of(tag):
         return built
-    logs = cache / "images"
-    logs.mkdir(parents=True, exist_ok=True)
+    logs = trusted_folder(cache / "images")
     name = tag.rpartition("/")[2].replace(":", "-")
     busy = say_waiting(progress.say, f"{image.name}: another run builds it")
     with hold_lock(logs / f"{name}.lock", busy):

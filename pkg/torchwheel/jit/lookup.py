@@ -7,15 +7,16 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import discard, sha256_of
 from torchwheel.jit import entry as entries
 from torchwheel.jit.entry import CacheEntry
-from torchwheel.jit.folder import OTHERS_WRITE, lock_of, secure_folder
+from torchwheel.jit.folder import lock_of
 from torchwheel.jit.key import CacheKey
+from torchwheel.loadable import LoadableFile
 from torchwheel.lock import LockBusyError, fail_if_busy, hold_lock
+from torchwheel.ownership import trusted_path, untrusted_because
 
 _MAX_ENTRY_BYTES = 1 << 16
 _OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -37,8 +38,8 @@ class CorruptError(Exception):
         self.why = why
 
 
-def open_verified(folder: Path, key: CacheKey) -> tuple[Path, CacheEntry]:
-    """Verify a library and its entry; returns the library's folder and the entry.
+def open_verified(folder: Path, key: CacheKey) -> tuple[LoadableFile, CacheEntry]:
+    """Verify a library and its entry; returns both. Load the open library, not its path.
 
     Raises:
         FileNotFoundError: it is not in the cache, or was removed meanwhile.
@@ -51,7 +52,7 @@ def open_verified(folder: Path, key: CacheKey) -> tuple[Path, CacheEntry]:
         _open_folder(path, target) as inside,
     ):
         try:
-            return path, _check_entry(path, inside, key)
+            return _check_entry(path, inside, key)
         except (CorruptError, FileNotFoundError) as error:
             # A folder that is being removed is renamed first, and is then not corrupt.
             if not _is_still_at(path, inside):
@@ -61,21 +62,22 @@ def open_verified(folder: Path, key: CacheKey) -> tuple[Path, CacheEntry]:
             raise CorruptError(path, f"no file {error.filename}") from error
 
 
-def _check_entry(path: Path, inside: int, key: CacheKey) -> CacheEntry:
-    with _open_file(path / entries.ENTRY_FILE, inside) as file:
+def _check_entry(path: Path, inside: int, key: CacheKey) -> tuple[LoadableFile, CacheEntry]:
+    with os.fdopen(_open_owned(path / entries.ENTRY_FILE, inside, 0), "rb") as file:
         try:
             entry = entries.load_entry(file.read(_MAX_ENTRY_BYTES))
         except ValueError as error:
             raise CorruptError(path / entries.ENTRY_FILE, str(error)) from error
     if entry.content != key.content:
         raise CorruptError(path / entries.ENTRY_FILE, "is of another library")
-    with _open_file(path / entry.file, inside) as file:
+    library = LoadableFile(path / entry.file, _open_owned(path / entry.file, inside, 0))
+    with library.open() as file:
         size = os.fstat(file.fileno()).st_size
         if size != entry.size:
             raise CorruptError(path / entry.file, f"{size} bytes, {entry.size} expected")
         if sha256_of(file) != entry.sha256:
             raise CorruptError(path / entry.file, "its SHA-256 is not what was written")
-    return entry
+    return library, entry
 
 
 @contextlib.contextmanager
@@ -87,26 +89,17 @@ def _open_folder(path: Path, inside: int | None) -> Iterator[int]:
         os.close(handle)
 
 
-def _open_file(path: Path, inside: int) -> IO[bytes]:
-    return os.fdopen(_open_owned(path, inside, 0), "rb")
-
-
 def _open_owned(path: Path, inside: int | None, flags: int) -> int:
-    """Open a folder, or a file in the folder `inside`, and check that only this user can write."""
+    """Open a folder, or a file in the folder `inside`, that only this user and root can change."""
     try:
         handle = os.open(path if inside is None else path.name, _OPEN_FLAGS | flags, dir_fd=inside)
     except OSError as error:
         if error.errno in _CORRUPT_REASONS:
             raise CorruptError(path, _CORRUPT_REASONS[error.errno]) from error
         raise
-    found, why = os.fstat(handle), None
-    if not flags and not stat.S_ISREG(found.st_mode):
-        why = "not a file"
-    elif found.st_uid != os.geteuid():
-        why = f"belongs to user {found.st_uid}, you are {os.geteuid()}"
-    elif found.st_mode & OTHERS_WRITE:
-        why = "others may write to it"
-    if why:
+    found = os.fstat(handle)
+    is_file = stat.S_ISREG(found.st_mode)
+    if why := untrusted_because(found) if flags or is_file else "not a file":
         os.close(handle)
         raise CorruptError(path, why)
     return handle
@@ -124,19 +117,18 @@ class CachedLibrary:
     """The result of a lookup.
 
     Attributes:
-        library: the verified library; None if there is none.
+        library: the verified library, open; None if there is none.
         problem: one line if the cache has it and it cannot be used.
     """
 
-    library: Path | None = None
+    library: LoadableFile | None = None
     problem: str | None = None
 
 
 def find_library(folder: Path, key: CacheKey) -> CachedLibrary:
     """Look up the library of `key` in the cache `folder`. A corrupt library is removed."""
     try:
-        secure_folder(folder)
-        path, entry = open_verified(folder, key)
+        library, _ = open_verified(trusted_path(folder), key)
     except FileNotFoundError:
         return CachedLibrary()
     except TorchwheelError as error:
@@ -147,14 +139,14 @@ def find_library(folder: Path, key: CacheKey) -> CachedLibrary:
         gone = "removed" if _remove_corrupt(folder, key) else "it could not be removed"
         return CachedLibrary(problem=f"{error}; {gone}")
     with contextlib.suppress(OSError):
-        os.utime(path)  # its last use
-    return CachedLibrary(path / entry.file)
+        os.utime(library.path.parent)  # its last use
+    return CachedLibrary(library)
 
 
-def check_or_discard(folder: Path, key: CacheKey) -> Path | None:
+def check_or_discard(folder: Path, key: CacheKey) -> LoadableFile | None:
     """The verified library of `key`; a corrupt one is removed. Hold the target's lock."""
     try:
-        path, entry = open_verified(folder, key)
+        library, _ = open_verified(folder, key)
     except FileNotFoundError:
         return None
     except CorruptError as error:
@@ -163,7 +155,7 @@ def check_or_discard(folder: Path, key: CacheKey) -> Path | None:
         if parts:
             discard(folder.joinpath(*parts))
         return None
-    return path / entry.file
+    return library
 
 
 def _remove_corrupt(folder: Path, key: CacheKey) -> bool:

@@ -19,11 +19,13 @@ from torchwheel.files import (
 from torchwheel.jit import entry as entries
 from torchwheel.jit.content import SourceFiles, WorkFolder, work_folder
 from torchwheel.jit.entry import CacheEntry
-from torchwheel.jit.folder import lock_of, prepare_for_writing, private_folder
+from torchwheel.jit.folder import lock_of, prepare_for_writing
 from torchwheel.jit.key import BuildFacts, CacheKey, make_key
 from torchwheel.jit.lookup import check_or_discard, find_library
 from torchwheel.jit.store import prune_cache
+from torchwheel.loadable import LoadableFile
 from torchwheel.lock import hold_lock
+from torchwheel.ownership import UntrustedError, private_folder, trusted_path
 from torchwheel.text import size_cap
 
 if TYPE_CHECKING:
@@ -48,13 +50,13 @@ class LibraryRequest:
 
 def make_library(
     folder: Path, request: LibraryRequest, build: BuildFunction, progress: "Progress"
-) -> Path:
-    """The requested library, from the cache `folder` or by a build.
+) -> LoadableFile:
+    """The requested library, from the cache `folder` or by a build; it is open.
 
-    If the folder cannot be written, the library is built for this process alone.
+    If the folder cannot be written or trusted, the library is built for this process alone.
 
     Raises:
-        TorchwheelError: the build failed, the folder cannot be trusted, or a disk is full.
+        TorchwheelError: the build failed, or a disk is full.
         UsageError: TORCHWHEEL_CACHE_SIZE is not a size.
     """
     cap = size_cap()
@@ -66,10 +68,11 @@ def make_library(
     with explain_full_disk(folder), _system_errors_as_one_line(folder):
         if not _can_write(folder, request.facts.name, progress):
             return _build_once(private_folder(), request, build, progress)
+        folder = trusted_path(folder)
         library = _build_once(folder, request, build, progress)
     # The library is built; a failure to prune others does not matter.
     with contextlib.suppress(OSError):
-        prune_cache(folder, cap, keep=library.parent)
+        prune_cache(folder, cap, keep=library.path.parent)
     return library
 
 
@@ -84,6 +87,10 @@ def _system_errors_as_one_line(folder: Path) -> Iterator[None]:
 def _can_write(folder: Path, name: str, progress: "Progress") -> bool:
     try:
         prepare_for_writing(folder)
+    except UntrustedError:
+        # The lookup has said why.
+        progress.say(f"{name} is built for this process alone and again next time")
+        return False
     except OSError as error:
         if error.errno in NO_SPACE:
             raise
@@ -97,7 +104,7 @@ def _can_write(folder: Path, name: str, progress: "Progress") -> bool:
 
 def _build_once(
     folder: Path, request: LibraryRequest, build: BuildFunction, progress: "Progress"
-) -> Path:
+) -> LoadableFile:
     key, name = request.key, request.facts.name
     waited = False
 
@@ -120,13 +127,17 @@ def _build_once(
         try:
             with work_folder(target, request.content) as work:
                 built = build(work)
-            return _store_library(target / key.content, built, request)
+            _store_library(target / key.content, built, request)
         except TorchwheelError as error:
             _record_failure(lock, key, str(error))
             raise
+        stored = check_or_discard(folder, key)
+        if stored is None:
+            raise TorchwheelError(f"{name}: was changed right after its build; build it again")
+        return stored
 
 
-def _store_library(path: Path, built: Path, request: LibraryRequest) -> Path:
+def _store_library(path: Path, built: Path, request: LibraryRequest) -> None:
     """Store the library and its entry in the folder `path`, atomically."""
     facts = request.facts
     with make_folder_atomically(path) as temporary:
@@ -144,7 +155,6 @@ def _store_library(path: Path, built: Path, request: LibraryRequest) -> Path:
             sha256=sha256(library),
         )
         write_text(temporary / entries.ENTRY_FILE, entries.dump_entry(entry))
-    return path / built.name
 
 
 def _record_failure(lock: IO[bytes], key: CacheKey, why: str) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from torchwheel.errors import TorchwheelError
-from torchwheel.jit.folder import secure_folder
 from torchwheel.jit.lookup import CorruptError, open_verified
 from torchwheel.jit.store import CacheItem, list_items, prune_cache
+from torchwheel.ownership import trusted_path
 from torchwheel.text import (
     WIDTH,
     detail_lines,
@@ -67,10 +67,11 @@ def cache_prune(
 
 def _cached_items(folder: Path) -> list[CacheItem]:
     try:
-        secure_folder(folder)
+        return list_items(trusted_path(folder))
     except FileNotFoundError:
         return []
-    return list_items(folder)
+    except OSError as error:
+        raise TorchwheelError(f"{error.filename or folder}: {error.strerror}") from error
 
 
 def _cells_and_details(

@@ -12,6 +12,7 @@ from torchwheel.errors import TorchwheelError
 from torchwheel.machine import probe
 from torchwheel.machine.facts import Absent, InstalledToolkit
 from torchwheel.machine.probe import file_text, is_file, program_output, real_path
+from torchwheel.ownership import UntrustedError, check_tree
 from torchwheel.toolkit.cache import cache_path
 from torchwheel.versions import hip_version, minor_version, tool_version, version_numbers
 
@@ -146,6 +147,7 @@ def _fix(root: Path, nvcc: str, *names: str) -> str:
 
 
 USUAL_CUDA = Path("/usr/local/cuda")
+_CACHE = "torchwheel's cache"
 
 
 def cuda_toolkits(
@@ -165,7 +167,8 @@ def cuda_toolkits(
         resolved = real_path(root)
         if resolved not in seen:
             seen.add(resolved)
-            found = toolkit_parts(resolved)
+            found = _untrusted(root) if where == _CACHE else None
+            found = found or toolkit_parts(resolved)
             yield InstalledToolkit("cuda", resolved, found.release, where, found.problem, found.fix)
 
 
@@ -184,7 +187,7 @@ def _cuda_roots(
         for root in _newest_first(Path(folder, "nvidia").glob("cu[0-9]*"))
     ]
     made = (cache / "toolkits").glob(f"cuda-*-{probe.platform_tag()}-*")
-    found += [(root, "torchwheel's cache") for root in _newest_first(made)]
+    found += [(root, _CACHE) for root in _newest_first(made)]
     yield from (place for place in found if is_file(place[0] / "bin" / "nvcc"))
 
 
@@ -193,6 +196,17 @@ def _cache() -> Path:
         return cache_path()
     except TorchwheelError:  # a user without a home folder, as in containers
         return Path(os.devnull)
+
+
+def _untrusted(root: Path) -> ToolkitParts | None:
+    """Why no program of a toolkit in torchwheel's cache may be started; None if they may."""
+    try:
+        check_tree(root)
+    except UntrustedError as error:
+        return ToolkitParts("", f"{error.path}: {error.why}", error.fix)
+    except OSError as error:
+        return ToolkitParts("", f"{error.filename or root}: {error.strerror}")
+    return None
 
 
 def _newest_first(folders: Iterable[Path]) -> list[Path]:

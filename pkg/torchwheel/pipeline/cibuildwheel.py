@@ -15,6 +15,7 @@ from torchwheel.image.engine import LABEL, Volume, find_engine, volume_options
 from torchwheel.image.recipes import image_of, is_cross, python_of
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, python_tag, select
+from torchwheel.ownership import closed_folder
 from torchwheel.pipeline import inside
 from torchwheel.pipeline.inputs import BuildPaths, build_environment
 from torchwheel.pipeline.records import WheelsRequest
@@ -188,7 +189,8 @@ def options_of(
     if not cross and shutil.disk_usage(run.cache).free < _CACHE_SPACE:
         environment["UV_NO_CACHE"] = "1"
     elif not cross:
-        uv = run.cache / "uv"
+        # The user of the container owns what is in it, so nobody else enters it.
+        uv = closed_folder(run.cache / "containers") / "uv"
         uv.mkdir(exist_ok=True)
         volumes.append((str(uv), UV_CACHE, "rw"))
         # Links, not copies: a CUDA torch has 5 GB.

@@ -13,6 +13,7 @@ from torchwheel.console import Progress
 from torchwheel.image.engine import Engine
 from torchwheel.matrix.sections import Matrix, Toolkit
 from torchwheel.matrix.variants import Variant
+from torchwheel.ownership import closed_folder
 
 
 class Clock:
@@ -87,8 +88,9 @@ class Run:
     def cached_folder(self, name: str) -> Path:
         """A cached folder of the project, kept from run to run."""
         key = hashlib.sha256(os.fsencode(self.source)).hexdigest()[:12]
-        folder = self.cache / "build" / f"{self.matrix.project.name}-{key}" / name
-        folder.mkdir(parents=True, exist_ok=True)
+        # The user of a container may own what is in it, so nobody else enters it.
+        folder = closed_folder(self.cache / "build" / f"{self.matrix.project.name}-{key}") / name
+        folder.mkdir(exist_ok=True)
         return folder
 
 

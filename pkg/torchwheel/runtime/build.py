@@ -21,6 +21,8 @@ from torchwheel.jit.content import WorkFolder, read_sources
 from torchwheel.jit.folder import jit_folder, private_folder
 from torchwheel.jit.key import BuildFacts, strip_folders
 from torchwheel.jit.make import LibraryRequest, make_library
+from torchwheel.loadable import LoadableFile
+from torchwheel.ownership import private_folder
 from torchwheel.runtime.local_target import LocalTarget, find_local_target
 from torchwheel.runtime.status import LoadStep
 
@@ -37,7 +39,7 @@ def obtain_library(
     environ: Mapping[str, str] = os.environ,
     *,
     kernels_for: "Gpu | None" = None,
-) -> tuple[Path, LoadStep]:
+) -> tuple[LoadableFile, LoadStep]:
     """The library of an operator, or the module of an ordinary extension, for this machine.
 
     Args:
@@ -49,7 +51,7 @@ def obtain_library(
             neither torch nor Python, for a front end.
 
     Returns:
-        The library's file, and whether it was cached or built.
+        The verified library, open, and whether it was cached or built.
 
     Raises:
         TorchwheelError: something is missing or does not fit; the message says what to do.

@@ -1,5 +1,6 @@
 """Imports the extension module of entry points over DLPack that a universal wheel may have."""
 
+import ctypes
 import dataclasses
 import sysconfig
 from pathlib import Path
@@ -20,12 +21,12 @@ class EntryPoints:
 
     Attributes:
         module: the module; its `entry_point` makes a function.
-        file: its file.
+        library: its library, loaded.
         interface: the digest of the headers that it shares with kernel libraries.
     """
 
     module: ModuleType
-    file: Path
+    library: ctypes.CDLL
     interface: str
 
 
@@ -48,6 +49,6 @@ def import_entry_points(extension: Extension, package: Path) -> EntryPoints | No
 
 
 def _imported(part: Part, package: Path) -> EntryPoints:
-    file, interface = verify_part(part, package)
+    library, interface = verify_part(part, package)
     name = f"{package.name}.{LIBRARIES}.{part.kind}.{part.name}"
-    return EntryPoints(import_from(name, file), file, interface)
+    return EntryPoints(import_from(name, library), library.load(), interface)

@@ -16,6 +16,7 @@ from torchwheel.runtime.prebuilt import has_parts, load_problem
 from torchwheel.runtime.status import ExtensionStatus, LoadStep, OperatorStatus, Refusal, Way
 
 if TYPE_CHECKING:  # an import chooses no library
+    from torchwheel.loadable import LoadableFile
     from torchwheel.runtime.dlpack import EntryPoints
     from torchwheel.runtime.parts import ChosenParts, FrontEnd
     from torchwheel.runtime.unserved import UnservedGpus
@@ -171,7 +172,7 @@ class LoadedExtension:
         """Give the entry points the kernels of the front end, when both are loaded."""
         front_end, entry_points, parts = self._front_end, self._entry_points, self.parts
         if front_end and entry_points and parts and parts.interface == entry_points.interface:
-            front_end.join(entry_points.file)
+            front_end.join(entry_points.library)
 
     def build(self) -> None:
         """Build every operator that waits for its first call."""
@@ -257,7 +258,7 @@ class LoadedExtension:
         self._join()
         missing = [name for name in self.operators if not self._has_kernels(name)]
         if missing:
-            text = f"{parts.file.name} has no kernel of it"
+            text = f"{parts.library.path.name} has no kernel of it"
             self._do_without(missing, (Refusal("prebuilt", text, fault=False),))
         families = [status for name, status in self.operators.items() if name not in missing]
         self._unserved = UnservedGpus(
@@ -271,7 +272,7 @@ class LoadedExtension:
         waiting = unserved.of_family(name)
         served = [library.file for gpu, library in parts.kernels.items() if gpu not in waiting]
         if served or not waiting:
-            library = next(iter(served), parts.file)
+            library = next(iter(served), parts.library.path)
             self._set_status([name], way="prebuilt", library=library, refusals=())
         else:
             self.operators[name] = next(iter(waiting.values()))
@@ -366,18 +367,20 @@ class LoadedExtension:
 
         try:
             library, step = obtain_library(self.extension, self.package, name)
+            library.prepare()
         except Exception as error:  # any failure: PyTorch still works
             reason = prebuilt.reason_of(error)
             return lambda: self._fall_back(name, Refusal("jit build", reason))
         return lambda: self._load(name, library, step)
 
-    def _load(self, name: str, library: Path, step: LoadStep) -> None:
+    def _load(self, name: str, library: "LoadableFile", step: LoadStep) -> None:
         try:
             prebuilt.load_library(library)
         except Exception as error:  # any failure: PyTorch still works
-            self._fall_back(name, Refusal(step, f"{library.name}: {prebuilt.reason_of(error)}"))
+            reason = f"{library.path.name}: {prebuilt.reason_of(error)}"
+            self._fall_back(name, Refusal(step, reason))
         else:
-            status = dataclasses.replace(self.operators[name], way=step, library=library)
+            status = dataclasses.replace(self.operators[name], way=step, library=library.path)
             self.operators[name] = status
             self._warn_built(status)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from torchwheel.builder.extension import Extension
+from torchwheel.loadable import LoadableFile
 from torchwheel.runtime import loader as modes
 from torchwheel.runtime import prebuilt
 from torchwheel.runtime.prebuilt import load_problem
@@ -55,13 +56,18 @@ def load_module(extension: Extension, package: Path) -> ModuleType:
     )
 
 
-def import_from(name: str, file: Path) -> ModuleType:
-    """Import an extension module from a file, under that name."""
-    loader = importlib.machinery.ExtensionFileLoader(name, str(file))
-    spec = importlib.util.spec_from_file_location(name, file, loader=loader)
-    if spec is None:
-        raise ImportError(f"{file}: no extension module of this Python")
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    sys.modules[name] = module
+def import_from(name: str, library: LoadableFile) -> ModuleType:
+    """Import a verified extension module, under that name."""
+
+    def import_by(path: str) -> ModuleType:
+        loader = importlib.machinery.ExtensionFileLoader(name, path)
+        spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+        if spec is None:
+            raise ImportError(f"{path}: no extension module of this Python")
+        module = importlib.util.module_from_spec(spec)
+        loader.exec_module(module)
+        module.__file__ = spec.origin = str(library.path)
+        return module
+
+    sys.modules[name] = module = library.load_by(import_by)
     return module

@@ -15,6 +15,7 @@ from torchwheel.arch.runs import runs_on
 from torchwheel.builder.extension import Extension, Operator
 from torchwheel.claims import Claims, Part
 from torchwheel.errors import TorchwheelError
+from torchwheel.loadable import LoadableFile, open_loadable
 from torchwheel.machine import probe
 from torchwheel.machine.discovery import find_driver
 from torchwheel.machine.facts import Absent, Torch, split_absent
@@ -63,7 +64,7 @@ class ChosenParts:
 
     Attributes:
         front_end: the front end's claims.
-        file: its file.
+        library: its library, open and verified.
         interface: the digest of the headers that it shares with kernel libraries.
         torch: the torch that it is for.
         unused: names of the other front ends.
@@ -74,7 +75,7 @@ class ChosenParts:
     """
 
     front_end: Part
-    file: Path
+    library: LoadableFile
     interface: str
     torch: Torch
     unused: tuple[str, ...] = ()
@@ -173,9 +174,10 @@ def choose_parts(
         raise TorchwheelError(front_end)
     _report_ignored(front_end, here, (), environ)
     names = tuple(part.name for part in claims.parts if part.kind == "front_end")
-    file, interface = verify_part(front_end, package)
+    library, interface = verify_part(front_end, package)
+    library.prepare()
     chosen = ChosenParts(
-        *(front_end, file, interface, torch),
+        *(front_end, library, interface, torch),
         unused=tuple(name for name in names if name != front_end.name),
     )
     if not ask_driver or backend is None:
@@ -186,9 +188,9 @@ def choose_parts(
     choices = tuple(choose_kernels(claims.parts, here, gpu) for gpu in gpus)
     kernels, faults = _open_kernels(choices, package, interface)
     for choice in choices:
-        library = kernels.get(choice.gpu.index)
-        if library and library.part:
-            _report_ignored(library.part, here, (choice.gpu,), environ)
+        used = kernels.get(choice.gpu.index)
+        if used and used.part:
+            _report_ignored(used.part, here, (choice.gpu,), environ)
     return dataclasses.replace(
         chosen, choices=choices, kernels=kernels, faults=faults, torch_archs=archs_of_torch()
     )
@@ -231,8 +233,8 @@ def _open_kernels(
         for part in choice.parts:
             if part.name not in opened and part.name not in faults:
                 try:
-                    file, _ = verify_part(part, package, interface)
-                    opened[part.name] = _open(file, part)
+                    library, _ = verify_part(part, package, interface)
+                    opened[part.name] = _open(library, part)
                 except TorchwheelError as error:
                     faults[part.name] = str(error)
             if part.name in opened:
@@ -241,25 +243,28 @@ def _open_kernels(
     return kernels, faults
 
 
-def open_built(file: Path, interface: str) -> KernelLibrary:
+def open_built(library: LoadableFile, interface: str) -> KernelLibrary:
     """Open a kernel library that was built here, for a front end of that interface.
 
     Raises:
         TorchwheelError: it is for another front end, or the loader refuses it.
     """
-    _require_interface(file.read_bytes(), file.name, interface)
-    return _open(file)
+    _require_interface(library.read(), library.path.name, interface)
+    return _open(library)
 
 
-def _open(file: Path, part: Part | None = None) -> KernelLibrary:
+def _open(library: LoadableFile, part: Part | None = None) -> KernelLibrary:
     try:
-        return KernelLibrary(file, ctypes.CDLL(str(file))._handle, part)
+        return KernelLibrary(library.path, library.load()._handle, part)
     except OSError as error:
-        raise TorchwheelError(f"{file.name}: cannot be opened: {reason_of(error)}") from error
+        name = library.path.name
+        raise TorchwheelError(f"{name}: cannot be opened: {reason_of(error)}") from error
 
 
-def verify_part(part: Part, package: Path, interface: str | None = None) -> tuple[Path, str]:
-    """The file of a part and its interface. Nothing of it runs.
+def verify_part(
+    part: Part, package: Path, interface: str | None = None
+) -> tuple[LoadableFile, str]:
+    """The open library of a part and its interface. Nothing of it runs.
 
     Args:
         part: its claims, with the hash of the file.
@@ -269,9 +274,9 @@ def verify_part(part: Part, package: Path, interface: str | None = None) -> tupl
     Raises:
         TorchwheelError: the file is not the one that was installed, or does not fit the front end.
     """
-    file = package.parent / part.file
     try:
-        data = file.read_bytes()
+        library = open_loadable(package.parent / part.file)
+        data = library.read()
     except OSError as error:
         raise TorchwheelError(f"{part.file}: cannot be read: {error.strerror}") from error
     digest = hashlib.sha256(data).hexdigest()
@@ -285,7 +290,7 @@ def verify_part(part: Part, package: Path, interface: str | None = None) -> tupl
             f"{part.file}: expected a front end that has torchwheel_use_kernels, found none; "
             f"reinstall {package.name}"
         )
-    return file, _require_interface(data, part.file, interface)
+    return library, _require_interface(data, part.file, interface)
 
 
 _USE = b"torchwheel_use_kernels\0"
@@ -311,9 +316,9 @@ def _require_interface(data: bytes, name: str, expected: str | None) -> str:
 class FrontEnd:
     """A front end that is loaded: torch has its operators."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, library: ctypes.CDLL) -> None:
         """Take the function of the library, which torch has loaded."""
-        self._takers = [_taker(file)]
+        self._takers = [_taker(library)]
         self._kernels: list[tuple[int, KernelLibrary]] = []
 
     def use(self, gpu: int, library: KernelLibrary) -> bool:
@@ -325,16 +330,16 @@ class FrontEnd:
         taken = [take(gpu, library.handle) for take in self._takers]
         return all(taken)
 
-    def join(self, file: Path) -> None:
+    def join(self, library: ctypes.CDLL) -> None:
         """Have another loaded front end, of entry points, use the same kernels, now and later."""
-        self._takers.append(take := _taker(file))
-        for gpu, library in self._kernels:
-            take(gpu, library.handle)
+        self._takers.append(take := _taker(library))
+        for gpu, kernels in self._kernels:
+            take(gpu, kernels.handle)
 
 
-def _taker(file: Path) -> Callable[[int, int], bool]:
+def _taker(library: ctypes.CDLL) -> Callable[[int, int], bool]:
     """The function of a loaded front end that takes a kernel library for a GPU."""
-    take = ctypes.CDLL(str(file)).torchwheel_use_kernels
+    take = library.torchwheel_use_kernels
     take.argtypes, take.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_bool
     return take
 
@@ -349,12 +354,12 @@ def load_front_end(parts: ChosenParts) -> tuple[FrontEnd, ChosenParts]:
         TorchwheelError: it does not load; the message names what torch lacks.
     """
     try:
-        load_library(parts.file)
+        load_library(parts.library)
     except Exception as error:
-        lacks = missing_symbols(parts.file, parts.torch.folder)
+        lacks = missing_symbols(parts.library.path, parts.torch.folder)
         why = _lack_text(parts, lacks) if lacks else reason_of(error)
         raise TorchwheelError(f"front end {parts.front_end.name}: {why}") from error
-    front_end = FrontEnd(parts.file)
+    front_end = FrontEnd(parts.library.load())
     taken = {gpu: kernels for gpu, kernels in parts.kernels.items() if front_end.use(gpu, kernels)}
     return front_end, dataclasses.replace(parts, kernels=taken)
 

@@ -16,6 +16,7 @@ from torchwheel.runtime.status import Refusal
 if TYPE_CHECKING:  # an import asks for no GPU
     from torchwheel.arch.devices import Gpu
     from torchwheel.arch.model import Arch, Backend
+    from torchwheel.loadable import LoadableFile
 
 
 def installed_claims(distribution: str) -> claims.Claims | None:
@@ -158,11 +159,20 @@ def archs_of_torch() -> "tuple[Arch, ...]":
     return tuple(archs)
 
 
-def load_library(library: Path) -> None:
-    """Load a library, which registers its kernels with torch."""
+def load_library(library: "LoadableFile | Path") -> None:
+    """Load a library, which registers its kernels with torch.
+
+    Args:
+        library: an open library that was verified; or the path of one whose hash nothing states.
+    """
     import torch  # noqa: PLC0415 - the doctor reads this package where there is no torch
 
-    torch.ops.load_library(library)
+    if isinstance(library, Path):
+        torch.ops.load_library(library)
+        return
+    # torch.ops.load_library takes a path, which may lead to another file by now.
+    library.load()
+    torch.ops.loaded_libraries.add(str(library.path))
 
 
 def reason_of(error: BaseException) -> str:

@@ -99,14 +99,14 @@ class UnservedGpus:
 
         gpu = self._parts.gpu(gpus[0])
         try:
-            file, step = obtain_library(
+            built, step = obtain_library(
                 self._extension, self._package, status.operator, kernels_for=gpu
             )
-            library = open_built(file, self._parts.interface)
+            library = open_built(built, self._parts.interface)
             if not all(self._front_end.use(index, library) for index in gpus):
                 raise RuntimeError("the front end takes none for this GPU")
         except Exception as error:  # any failure: PyTorch still works
             refusal = Refusal("jit build", reason_of(error))
             refusals = (*status.refusals, refusal)
             return dataclasses.replace(status, way="fallback", refusals=refusals)
-        return dataclasses.replace(status, way=step, library=file)
+        return dataclasses.replace(status, way=step, library=built.path)

@@ -12,6 +12,7 @@ from torchwheel.console import Progress
 from torchwheel.errors import UsageError
 from torchwheel.files import explain_full_disk, sha256
 from torchwheel.lock import hold_lock, say_waiting
+from torchwheel.ownership import closed_folder
 from torchwheel.sdist.archive import PROJECT, is_project
 from torchwheel.text import quote
 
@@ -80,7 +81,7 @@ def hold_build_folder(folder: Path, progress: Progress) -> Iterator[Path]:
 
     The path is the same each time, so that a compiler cache recognises the commands.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = closed_folder(folder)
     busy = say_waiting(progress.say, "another run builds the same")
     with hold_lock(folder / LOCK, busy), explain_full_disk(folder):
         _clear(folder)

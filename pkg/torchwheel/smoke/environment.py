@@ -16,10 +16,12 @@ from packaging.utils import canonicalize_name
 from torchwheel import files, process
 from torchwheel.console import Progress
 from torchwheel.inspect.wheel import Wheel
-from torchwheel.lock import hold_lock, say_waiting
+from torchwheel.lock import say_waiting
+from torchwheel.ownership import check_tree, close_to_others, trusted_folder
 from torchwheel.pip import pip_install
 from torchwheel.smoke.interpreter import Interpreter, running_interpreter
 from torchwheel.smoke.requirements import check_installed, requirements
+from torchwheel.toolkit.cache import hold_folder_lock
 
 TORCH = "torch"
 COMPLETE = "complete"
@@ -69,27 +71,41 @@ def base_environment(
     progress: Progress,
     python: Interpreter | None = None,
 ) -> Path:
-    """A cached venv with the packages `requires`, made once per Python and set of packages."""
+    """A cached venv with the packages `requires`, made once per Python and set of packages.
+
+    Raises:
+        UntrustedError: others could have put something into it.
+        TorchwheelError: it cannot be made.
+    """
+    python = python or running_interpreter()
+    folder = trusted_folder(cache / "smoke") / base_folder_name(requires, python)
+    if not (folder / COMPLETE).is_file():
+        busy = say_waiting(progress.say, "smoke environment: another run makes it")
+        with hold_folder_lock(folder, busy), files.explain_full_disk(folder):
+            if not (folder / COMPLETE).is_file():
+                progress.step(f"smoke environment: {' '.join(requires)}")
+                _make_base(folder, requires, python)
+    check_tree(folder)
+    return folder
+
+
+def base_folder_name(requires: Sequence[str], python: Interpreter | None = None) -> str:
+    """The name of a base: a hash of its Python and its packages."""
     python = python or running_interpreter()
     linked = _linked_wheels(requires)
     key = "\n".join([python.build, platform.machine(), *sorted(requires), *linked])
-    folder = cache / "smoke" / hashlib.sha256(key.encode()).hexdigest()[:16]
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    busy = say_waiting(progress.say, "smoke environment: another run makes it")
-    with (
-        hold_lock(folder.with_name(f"{folder.name}.lock"), busy),
-        files.explain_full_disk(folder),
-    ):
-        if not (folder / COMPLETE).is_file():
-            progress.step(f"smoke environment: {' '.join(requires)}")
-            shutil.rmtree(folder, ignore_errors=True)
-            program = _make_venv(folder, python)
-            doing = f"cannot install {' '.join(requires)}"
-            pip_install(program, requires, offline=False, doing=doing)
-            # A power cut must not keep the marker alone.
-            files.sync_tree(folder)
-            files.write_text(folder / COMPLETE, "\n".join(sorted(requires)) + "\n")
-    return folder
+    return hashlib.sha256(key.encode()).hexdigest()[:16]
+
+
+def _make_base(folder: Path, requires: Sequence[str], python: Interpreter) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    program = _make_venv(folder, python)
+    doing = f"cannot install {' '.join(requires)}"
+    pip_install(program, requires, offline=False, doing=doing)
+    close_to_others(folder)
+    # A power cut must not keep the marker alone.
+    files.sync_tree(folder)
+    files.write_text(folder / COMPLETE, "\n".join(sorted(requires)) + "\n")
 
 
 def _linked_wheels(requires: Sequence[str], environ: Mapping[str, str] = os.environ) -> list[str]:

@@ -1,16 +1,18 @@
-"""The path of the cache, and folders in it that one process makes and all use.
+"""The cache's folder, and folders in it that one process makes and all use.
 
-Standard library only: the import of an extension asks for the path.
+Standard library only: a first call on a GPU asks for the folder.
 """
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import make_folder_atomically, remove_leftovers
 from torchwheel.lock import hold_lock, say_waiting
+from torchwheel.ownership import check_tree, close_to_others, no_folder, trusted_folder
 
 if TYPE_CHECKING:
     from torchwheel.console import Progress
@@ -38,10 +40,13 @@ def cache_path() -> Path:
 
 
 def cache_folder() -> Path:
-    """The cache's folder, created if it is missing; private to the user."""
-    folder = cache_path()
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return folder
+    """The real path of the cache's folder; created if it is missing, private to the user.
+
+    Raises:
+        UntrustedError: others can change it.
+        TorchwheelError: it cannot be created.
+    """
+    return trusted_folder(cache_path())
 
 
 def make_once(
@@ -49,20 +54,41 @@ def make_once(
 ) -> None:
     """Let `make` fill the folder `root` if it is missing; of several processes one makes it.
 
+    A cache that root made for all users is only read: what it has is checked and used.
+
     Args:
         root: the folder; it is complete or absent.
         make: fills the temporary folder it gets, which is then renamed to `root`.
         progress: where to report.
         doing: the step that is shown while it is made.
         busy: the line that is shown while another process makes it.
+
+    Raises:
+        UntrustedError: others can change the folder, or could have changed what is in it.
+        TorchwheelError: it is missing, and the cache cannot be written.
     """
-    root.parent.mkdir(parents=True, exist_ok=True)
-    if root.exists():
-        return
-    lock = root.parent / f"{root.name}.lock"
-    with hold_lock(lock, say_waiting(progress.say, busy)):
-        if not root.exists():
-            remove_leftovers(root.parent, root.name)
-            progress.step(doing)
-            with make_folder_atomically(root) as temporary:
-                make(temporary)
+    trusted_folder(root.parent)
+    if not root.exists():
+        with hold_folder_lock(root, say_waiting(progress.say, busy)):
+            if not root.exists():
+                remove_leftovers(root.parent, root.name)
+                progress.step(doing)
+                with make_folder_atomically(root) as temporary:
+                    make(temporary)
+                    close_to_others(temporary)
+    check_tree(root)
+
+
+@contextlib.contextmanager
+def hold_folder_lock(root: Path, busy: Callable[[], None]) -> Iterator[None]:
+    """Hold the lock of a folder of the cache that this process may make.
+
+    Raises:
+        TorchwheelError: the cache cannot be written.
+    """
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(hold_lock(root.with_name(f"{root.name}.lock"), busy))
+        except OSError as error:
+            raise no_folder(root, error) from error
+        yield

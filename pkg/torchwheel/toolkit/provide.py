@@ -1,5 +1,6 @@
 """Provides the toolkit that the matrix names, from PyPI or the system, and verifies it."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -15,6 +16,7 @@ from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import make_executable, path_inside, write_text
 from torchwheel.matrix.sections import Toolkit
+from torchwheel.ownership import trusted_path
 from torchwheel.toolkit.cache import make_once
 from torchwheel.toolkit.host import HostCompiler, check_bounds
 from torchwheel.toolkit.index import download, target_options
@@ -145,9 +147,21 @@ def provide(
     facts = [identity, toolkit.version, *map(str, archs), str(host.path), host.version]
     key = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
     marker = cache / "verified" / f"{key}.json"
-    if not marker.exists():
+    if not _is_trusted(marker):
         progress.step(f"{toolkit.name}: verifying, a probe kernel for {arch_list(archs)}")
         release = agreed_release(root, toolkit.version)
         compile_probe(root, archs, str(host.path))
-        write_text(marker, json.dumps({"release": release, "facts": facts}) + "\n")
+        # A cache that root made for all users is only read: then each run verifies the toolkit.
+        with contextlib.suppress(OSError):
+            trusted_path(marker.parent, create=True)
+            write_text(marker, json.dumps({"release": release, "facts": facts}) + "\n")
     return root
+
+
+def _is_trusted(marker: Path) -> bool:
+    """Whether a marker is there, and only this user and root can have written it."""
+    try:
+        trusted_path(marker)
+    except OSError:
+        return False
+    return True

@@ -4,10 +4,9 @@ import os
 
 import pytest
 
-from jitmaker import Builds, Told, wanted
+from jitmaker import Builds, Told, make_library, wanted
 from torchwheel.doctor import caches
 from torchwheel.errors import TorchwheelError
-from torchwheel.jit.make import make_library
 
 
 @pytest.fixture
@@ -55,6 +54,15 @@ def test_a_user_without_a_home_folder(monkeypatch):
 def test_a_folder_that_is_closed(folder):
     folder.mkdir(mode=0o500)
     assert caches.examine_cache().problem == f"{folder} cannot be written"
+
+
+def test_a_folder_that_others_can_change(folder):
+    folder.mkdir()
+    folder.chmod(0o777)
+    assert caches.examine_cache().problem == (
+        f"{folder}: others may write to it (mode 0777); run `chmod go-w {folder}`, or set "
+        "TORCHWHEEL_CACHE to a folder of your own"
+    )
 
 
 def test_a_library_that_was_changed(folder):

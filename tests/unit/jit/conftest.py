@@ -2,9 +2,8 @@ import tempfile
 
 import pytest
 
-from jitmaker import Builds, Told, wanted
-from torchwheel.jit import folder as folders
-from torchwheel.jit.make import make_library
+from jitmaker import Builds, Told, make_library, wanted
+from torchwheel import ownership
 
 
 @pytest.fixture
@@ -24,6 +23,6 @@ def temporary(tmp_path, monkeypatch):
     path = tmp_path / "temporary"
     path.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(path))
-    folders._private_folder.cache_clear()
+    ownership._private_folder.cache_clear()
     yield path
-    folders._private_folder.cache_clear()
+    ownership._private_folder.cache_clear()

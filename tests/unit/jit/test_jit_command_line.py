@@ -5,10 +5,9 @@ import time
 
 import pytest
 
-from jitmaker import Builds, Told, wanted
+from jitmaker import Builds, Told, make_library, wanted
 from torchwheel.cli import main
 from torchwheel.jit.folder import jit_folder
-from torchwheel.jit.make import make_library
 
 
 @pytest.fixture

@@ -13,11 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jitmaker import Builds, Told, library_of, wanted
+from jitmaker import Builds, CachedLibrary, Told, find_library, library_of, make_library, wanted
 from torchwheel.files import discard
 from torchwheel.jit import lookup as verified_module
-from torchwheel.jit.lookup import CachedLibrary, CorruptError, find_library, open_verified
-from torchwheel.jit.make import make_library
+from torchwheel.jit.lookup import CorruptError, open_verified
 from torchwheel.lock import fail_if_busy, hold_lock
 
 KEY = wanted().key
@@ -203,10 +202,13 @@ def test_a_use_that_cannot_be_noted_is_no_error(folder, library, monkeypatch):
     assert find_library(folder, KEY) == CachedLibrary(library)
 
 
-def test_a_folder_open_to_others_is_closed(folder, library):
+def test_a_folder_open_to_others_is_refused(folder, library):
     folder.chmod(0o777)
-    assert find_library(folder, KEY) == CachedLibrary(library)
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert find_library(folder, KEY) == CachedLibrary(
+        problem=f"{folder}: others may write to it (mode 0777); run `chmod go-w {folder}`, or set "
+        "TORCHWHEEL_CACHE to a folder of your own"
+    )
+    assert library.exists()
 
 
 def test_a_folder_of_another_user_is_refused(folder, library):
@@ -219,15 +221,11 @@ def test_a_folder_of_another_user_is_refused(folder, library):
     assert library.exists()
 
 
-def test_a_folder_that_is_a_link_is_refused(folder, library):
-    folder.rename(folder.with_name("away"))
-    folder.symlink_to(folder.with_name("away"))
-    found = find_library(folder, KEY)
-    assert found.library is None
-    assert found.problem == (
-        f"{folder}: a folder expected, not a link or a file; "
-        "set TORCHWHEEL_CACHE to a folder of your own"
-    )
+def test_a_folder_that_is_ones_own_link_is_used(folder, library):
+    away = folder.with_name("away")
+    folder.rename(away)
+    folder.symlink_to(away)
+    assert find_library(folder, KEY) == CachedLibrary(away / library.relative_to(folder))
 
 
 def test_what_is_no_fault_of_the_entry_leaves_it(folder, library, monkeypatch):

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jitmaker import Builds, Told, library_of, wanted
-from torchwheel.jit.lookup import CachedLibrary, find_library
-from torchwheel.jit.make import make_library
+from jitmaker import Builds, CachedLibrary, Told, find_library, library_of, make_library, wanted
 from torchwheel.jit.store import list_items, prune_cache
 from torchwheel.lock import fail_if_busy, hold_lock
 

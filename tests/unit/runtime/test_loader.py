@@ -147,11 +147,12 @@ def test_operators_wait_for_their_first_call_and_are_built_one_by_one(
 
     def obtain(_extension, _package, name):
         asked.append(name)
-        return tmp_path / f"{name}.so", step
+        return SimpleNamespace(path=tmp_path / f"{name}.so", prepare=lambda: None), step
 
-    def load_library(path):
+    def load_library(file):
         library = Library(extension.namespace, "IMPL")
-        library.impl({"two.so": "double", "minus.so": "negate"}[path.name], lambda x: x * 2, "CPU")
+        op = {"two.so": "double", "minus.so": "negate"}[file.path.name]
+        library.impl(op, lambda x: x * 2, "CPU")
         kept.append(library)
 
     monkeypatch.setattr(build, "obtain_library", obtain)
@@ -293,7 +294,7 @@ def test_a_gpu_without_code_is_one_warning_and_another_way(
     monkeypatch.setattr(
         loader, "load_problem", lambda _, ask_driver: problem if ask_driver else None
     )
-    built = (tmp_path / "two.so", "jit build")
+    built = (SimpleNamespace(path=tmp_path / "two.so", prepare=lambda: None), "jit build")
     monkeypatch.setattr(build, "obtain_library", (lambda *_: built) if builds else fails)
     monkeypatch.setattr(prebuilt, "load_library", registers(extension, ["double"]))
     load(extension, tmp_path)

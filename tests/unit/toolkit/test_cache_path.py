@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from torchwheel.errors import TorchwheelError
 from torchwheel.toolkit.cache import cache_folder, cache_path
 
 
@@ -24,3 +25,10 @@ def test_the_user_can_name_another_and_only_the_user_may_read_it(tmp_path, monke
     assert not (tmp_path / "mine").exists()
     assert cache_folder() == Path(tmp_path, "mine", "cache")
     assert cache_folder().stat().st_mode & 0o777 == 0o700
+
+
+def test_a_ring_of_links_is_told_in_one_line(tmp_path, monkeypatch):
+    (tmp_path / "ring").symlink_to("ring")
+    monkeypatch.setenv("TORCHWHEEL_CACHE", str(tmp_path / "ring" / "cache"))
+    with pytest.raises(TorchwheelError, match="Too many levels of symbolic links; set TORCH"):
+        cache_folder()

@@ -1,0 +1,231 @@
+"""Whose files are used: those that only this user and root can change.
+
+Programs and libraries of the cache run with this user's rights. So a folder of the cache is used
+only if it and every folder that leads to it belong to this user or root, and nobody else may write
+to them. The check goes from the root folder down. So others cannot replace what has passed, and it
+may be used by its path.
+
+Standard library only: a first call on a GPU needs it.
+"""
+
+import atexit
+import errno
+import functools
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from torchwheel.errors import TorchwheelError
+
+_ELSEWHERE = "set TORCHWHEEL_CACHE to a folder of your own"
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_OTHERS_ENTER = stat.S_IXGRP | stat.S_IXOTH
+_MAX_LINKS = 40
+
+
+class UntrustedError(TorchwheelError):
+    """Another user could have written what is at `path`, so it is not used.
+
+    Attributes:
+        path: the file or folder.
+        why: whose it is, or its mode.
+        fix: what to do.
+    """
+
+    def __init__(self, path: Path, why: str, fix: str = _ELSEWHERE) -> None:
+        super().__init__(f"{path}: {why}; {fix}")
+        self.path = path
+        self.why = why
+        self.fix = fix
+
+
+def untrusted_because(found: os.stat_result) -> str | None:
+    """Why others can change a file or folder; None if only this user and root can."""
+    return _foreign_owner(found) or (_loose_text(found) if _others_may_write(found) else None)
+
+
+def _foreign_owner(found: os.stat_result) -> str | None:
+    if found.st_uid in (os.geteuid(), 0):
+        return None
+    return f"belongs to user {found.st_uid}, you are {os.geteuid()}"
+
+
+def _others_may_write(found: os.stat_result) -> bool:
+    """Whether the mode lets others write; a link has no mode of its own."""
+    if stat.S_ISLNK(found.st_mode):
+        return False
+    group = found.st_mode & stat.S_IWGRP and not _is_private_group(found.st_gid)
+    return bool(group or found.st_mode & stat.S_IWOTH)
+
+
+def _is_private_group(gid: int) -> bool:
+    """Whether a group has this user alone: many systems give each user a group."""
+    import grp  # noqa: PLC0415 - seldom needed
+    import pwd  # noqa: PLC0415
+
+    try:
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    own = user.pw_uid != 0 and (user.pw_gid, user.pw_name) == (gid, group.gr_name)
+    return own and set(group.gr_mem) <= {user.pw_name}
+
+
+def trusted_path(path: Path, *, create: bool = False) -> Path:
+    """The real path of a file or folder that only this user and root can change.
+
+    Args:
+        path: the file or folder.
+        create: whether missing folders are created, private to this user; the path is a folder's.
+
+    Raises:
+        UntrustedError: others can change it, or what leads to it.
+        OSError: it does not exist, or cannot be created.
+    """
+    return _walk(path, create=create)[0]
+
+
+def trusted_folder(folder: Path) -> Path:
+    """Like `trusted_path`, with an error of torchwheel's own for a folder that cannot be created.
+
+    Raises:
+        UntrustedError: others can change it, or what leads to it.
+        TorchwheelError: it cannot be created.
+    """
+    try:
+        return trusted_path(folder, create=True)
+    except OSError as error:
+        raise no_folder(Path(error.filename or folder), error) from error
+
+
+def closed_folder(folder: Path) -> Path:
+    """A trusted folder that nobody else can enter, whatever the modes of the files in it.
+
+    Raises:
+        UntrustedError: others could enter it, and could have written some of what is in it.
+        TorchwheelError: it cannot be created.
+    """
+    real = trusted_folder(folder)
+    if not _walk(real, create=False)[1]:
+        check_tree(real)
+        real.chmod(0o700)
+    return real
+
+
+def no_folder(folder: Path, error: OSError) -> TorchwheelError:
+    """The error of a folder that is missing or incomplete, where nothing can be written."""
+    return TorchwheelError(
+        f"{folder}: expected a folder that is complete or can be made, found: {error.strerror}; "
+        f"{_ELSEWHERE}"
+    )
+
+
+def check_tree(folder: Path) -> None:
+    """Check a trusted folder and all that is in it, which others may have put there earlier.
+
+    Raises:
+        UntrustedError: another user could have written some of it.
+    """
+    real, closed = _walk(folder, create=False)
+    for path, found in _everything(real):
+        if why := _foreign_owner(found) if closed else untrusted_because(found):
+            raise UntrustedError(Path(path), why, f"remove {real}, or {_ELSEWHERE}")
+
+
+def close_to_others(folder: Path) -> None:
+    """Forbid others to write to a folder and to all that is in it, whatever the umask."""
+    for path, found in _everything(folder):
+        if found.st_mode & _OTHERS_WRITE and not stat.S_ISLNK(found.st_mode):
+            Path(path).chmod(stat.S_IMODE(found.st_mode) & ~_OTHERS_WRITE)
+
+
+def _everything(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """The paths of a folder and of all that is in it. Links are not followed."""
+    folders = [str(folder)]
+    yield folders[0], folder.lstat()
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                yield entry.path, entry.stat(follow_symlinks=False)
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+
+
+def _loose_text(found: os.stat_result) -> str:
+    return f"others may write to it (mode {stat.S_IMODE(found.st_mode):04o})"
+
+
+def _walk(path: Path, *, create: bool) -> tuple[Path, bool]:
+    """The real path, and whether nobody else can enter it or a folder that leads to it."""
+    root = Path("/")
+    steps = [(root, root.lstat())]
+    _check_parent(*steps[-1])
+    names = list(reversed(path.absolute().parts[1:]))
+    links = 0
+    while names:
+        if (name := names.pop()) == "..":
+            steps = steps[:-1] or steps
+            continue
+        step = steps[-1][0] / name
+        found = _stat_or_create(step) if create else step.lstat()
+        _check_parent(step, found)
+        if stat.S_ISLNK(found.st_mode):
+            target, links = step.readlink(), links + 1
+            if links > _MAX_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+            steps = steps[:1] if target.is_absolute() else steps
+            names += reversed(target.parts[target.is_absolute() :])
+        elif stat.S_ISDIR(found.st_mode) or not (names or create):
+            steps.append((step, found))
+        else:
+            raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(step))
+    real, found = steps[-1]
+    if why := _foreign_owner(found):
+        raise UntrustedError(real, why)
+    if _others_may_write(found):
+        raise _loose(real, found)
+    return real, any(not found.st_mode & _OTHERS_ENTER for _, found in steps)
+
+
+def _stat_or_create(folder: Path) -> os.stat_result:
+    try:
+        return folder.lstat()
+    except FileNotFoundError:
+        # Another process may make it at this moment; whose it is, is checked next.
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder.lstat()
+
+
+def _check_parent(path: Path, found: os.stat_result) -> None:
+    """Raise an UntrustedError if others can replace what is in a folder, or where a link leads."""
+    # In a user namespace the host's root has no number, but it owns the root folder.
+    if (why := _foreign_owner(found)) and found.st_uid != Path("/").lstat().st_uid:
+        raise UntrustedError(path, why)
+    # In a folder like /tmp nobody can rename or remove what belongs to others.
+    if _others_may_write(found) and not found.st_mode & stat.S_ISVTX:
+        raise _loose(path, found)
+
+
+def _loose(path: Path, found: os.stat_result) -> UntrustedError:
+    return UntrustedError(path, _loose_text(found), f"run `chmod go-w {path}`, or {_ELSEWHERE}")
+
+
+def private_folder() -> Path:
+    """A temporary folder of this process, removed at its end."""
+    return _private_folder(os.getpid())
+
+
+@functools.cache
+def _private_folder(process: int) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="torchwheel-"))
+
+    def remove() -> None:
+        # A forked child runs this too, but the folder belongs to its parent.
+        if os.getpid() == process:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder

@@ -1,0 +1,252 @@
+"""Which folders and files are used: those that only this user and root can change."""
+
+import errno
+import grp
+import os
+import pwd
+import stat
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from torchwheel import ownership
+from torchwheel.errors import TorchwheelError
+from torchwheel.ownership import (
+    UntrustedError,
+    check_tree,
+    close_to_others,
+    closed_folder,
+    trusted_folder,
+    trusted_path,
+)
+
+NOBODY = 65534
+ELSEWHERE = "set TORCHWHEEL_CACHE to a folder of your own"
+
+
+@pytest.fixture(autouse=True)
+def no_private_groups(monkeypatch):
+    monkeypatch.setattr(ownership, "_is_private_group", lambda _: False)
+
+
+@pytest.fixture
+def public():
+    """A folder that every user can enter."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def give_away(path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root can give files away")
+    os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+
+
+def parent_of_another(folder: Path) -> str:
+    give_away(folder.parent)
+    return f"{folder.parent}: belongs to user {NOBODY}, you are 0; {ELSEWHERE}"
+
+
+def folder_of_another(folder: Path) -> str:
+    give_away(folder)
+    return f"{folder}: belongs to user {NOBODY}, you are 0; {ELSEWHERE}"
+
+
+def open_to(mode: int, *, parent: bool = False):
+    def change(folder: Path) -> str:
+        opened = folder.parent if parent else folder
+        opened.chmod(mode)
+        return (
+            f"{opened}: others may write to it (mode {mode:04o}); run `chmod go-w {opened}`, or "
+            f"{ELSEWHERE}"
+        )
+
+    return change
+
+
+def link_of_another(folder: Path) -> str:
+    away = folder.with_name("away")
+    folder.rename(away)
+    folder.symlink_to(away)
+    give_away(folder)
+    return f"{folder}: belongs to user {NOBODY}, you are 0; {ELSEWHERE}"
+
+
+def link_to_an_open_folder(folder: Path) -> str:
+    away = folder.with_name("away")
+    folder.rename(away)
+    folder.symlink_to("away")
+    return open_to(0o777)(away)
+
+
+REFUSED = {
+    "the folder is another user's": folder_of_another,
+    "a parent is another user's": parent_of_another,
+    "all may write": open_to(0o777),
+    "all may write, and it is sticky": open_to(0o1777),
+    "the group may write": open_to(0o775),
+    "all may write to a parent": open_to(0o777, parent=True),
+    "the group may write to a parent": open_to(0o770, parent=True),
+    "a link of another user's": link_of_another,
+    "a link to an open folder": link_to_an_open_folder,
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_others_can_change_is_refused_in_one_line(public, case):
+    folder = public / "parent" / "cache"
+    folder.mkdir(parents=True)
+    line = REFUSED[case](folder)
+    for use in (trusted_path, trusted_folder, closed_folder, check_tree):
+        with pytest.raises(UntrustedError) as refused:
+            use(folder)
+        assert str(refused.value) == line
+
+
+@pytest.mark.parametrize("mode", [0o1777, 0o1775])
+def test_a_sticky_folder_may_lead_to_ones_own(public, mode):
+    folder = public / "parent" / "cache"
+    folder.mkdir(parents=True)
+    folder.parent.chmod(mode)
+    assert trusted_path(folder) == folder
+
+
+def test_ones_own_links_are_followed(public):
+    (public / "real" / "cache").mkdir(parents=True)
+    (public / "absolute").symlink_to(public / "real")
+    (public / "relative").symlink_to("real/../real/.")
+    for name in ("absolute", "relative", "real/../absolute"):
+        assert trusted_path(public / name / "cache") == public / "real" / "cache"
+
+
+def test_what_roots_is_others_use(public, monkeypatch):
+    if os.geteuid():
+        pytest.skip("the folder must be root's")
+    (public / "cache").mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
+    assert trusted_path(public / "cache") == public / "cache"
+
+
+def test_a_user_namespace_without_root_has_parents_of_an_unknown_user(public, monkeypatch):
+    """Who owns the root folder is trusted above the cache, not in it."""
+    (public / "cache").mkdir()
+    give_away(public / "cache")
+    monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
+    lstat = Path.lstat
+
+    def unmapped(path):
+        found = list(lstat(path))
+        found[stat.ST_UID] = 7777 if found[stat.ST_UID] == 0 else found[stat.ST_UID]
+        return os.stat_result(found)
+
+    monkeypatch.setattr(Path, "lstat", unmapped)
+    assert trusted_path(public / "cache") == public / "cache"
+    with pytest.raises(UntrustedError, match="belongs to user 7777"):
+        trusted_path(public)
+
+
+def test_a_folder_is_made_private_whatever_the_umask(public):
+    before = os.umask(0)
+    try:
+        assert trusted_folder(public / "a" / "b") == public / "a" / "b"
+    finally:
+        os.umask(before)
+    for folder in (public / "a", public / "a" / "b"):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def ring(public: Path) -> Path:
+    (public / "ring").symlink_to("ring2")
+    (public / "ring2").symlink_to("ring")
+    return public / "ring"
+
+
+IMPOSSIBLE = {
+    "below a file": (lambda public: public / "file" / "cache", errno.ENOTDIR),
+    "a file": (lambda public: public / "file", errno.ENOTDIR),
+    "a ring of links": (ring, errno.ELOOP),
+    "a long name": (lambda public: public / ("x" * 5000), errno.ENAMETOOLONG),
+}
+
+
+@pytest.mark.parametrize("case", IMPOSSIBLE)
+def test_where_no_folder_can_be_is_one_line(public, case):
+    (public / "file").touch()
+    place, number = IMPOSSIBLE[case]
+    with pytest.raises(TorchwheelError, match=f"found: {os.strerror(number)}; set TORCH") as error:
+        trusted_folder(place(public))
+    assert "\n" not in str(error.value)
+
+
+@pytest.fixture
+def tree(public):
+    (public / "cache" / "bin").mkdir(parents=True)
+    (public / "cache" / "bin" / "nvcc").touch(mode=0o755)
+    (public / "cache" / "lib64").symlink_to("lib")
+    return public / "cache"
+
+
+def test_a_tree_of_ones_own_is_used(tree):
+    check_tree(tree)
+
+
+@pytest.mark.parametrize("name", ["bin", "bin/nvcc", "lib64", "."])
+def test_what_another_user_put_into_a_tree_is_found(tree, name):
+    give_away(tree / name)
+    with pytest.raises(UntrustedError, match=f"belongs to user {NOBODY}") as refused:
+        check_tree(tree)
+    assert refused.value.path == tree / name
+
+
+def test_an_open_file_of_a_tree_counts_where_others_reach_it(tree):
+    (tree / "bin" / "nvcc").chmod(0o777)
+    with pytest.raises(UntrustedError, match=rf"\(mode 0777\); remove {tree}, or set"):
+        check_tree(tree)
+    tree.chmod(0o700)
+    check_tree(tree)
+
+
+def test_a_folder_is_closed_once_nothing_in_it_is_open(tree):
+    (tree / "bin").chmod(0o777)
+    with pytest.raises(UntrustedError):
+        closed_folder(tree)
+    (tree / "bin").chmod(0o755)
+    assert closed_folder(tree) == tree
+    assert stat.S_IMODE(tree.stat().st_mode) == 0o700
+    (tree / "bin").chmod(0o777)
+    closed_folder(tree)
+
+
+def test_what_is_made_is_closed_to_others(tree):
+    for path in (tree, tree / "bin", tree / "bin" / "nvcc"):
+        path.chmod(0o777)
+    close_to_others(tree)
+    for path in (tree, tree / "bin", tree / "bin" / "nvcc"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o755
+
+
+USER = pwd.struct_passwd(("me", "x", 1000, 1000, "", "/home/me", "/bin/sh"))
+GROUPS = {
+    "mine": (grp.struct_group(("me", "x", 1000, [])), True),
+    "mine by name too": (grp.struct_group(("me", "x", 1000, ["me"])), True),
+    "with another member": (grp.struct_group(("me", "x", 1000, ["me", "you"])), False),
+    "of all users": (grp.struct_group(("users", "x", 1000, [])), False),
+    "not the first": (grp.struct_group(("me", "x", 1001, [])), False),
+}
+
+
+@pytest.mark.parametrize("case", GROUPS)
+def test_a_group_of_ones_own_is_nobody_else(case, monkeypatch):
+    monkeypatch.undo()
+    group, private = GROUPS[case]
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: USER)
+    monkeypatch.setattr(grp, "getgrgid", lambda _: group)
+    assert ownership._is_private_group(group.gr_gid) is private
+
+
+def test_a_user_or_group_without_an_entry_is_no_private_group(monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    assert not ownership._is_private_group(1000)
