@@ -18,7 +18,7 @@ from torchwheel.builder.sources import sources_of
 from torchwheel.console import Terminal
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.jit.content import WorkFolder, read_sources
-from torchwheel.jit.folder import jit_folder, private_folder
+from torchwheel.jit.folder import jit_folder
 from torchwheel.jit.key import BuildFacts, strip_folders
 from torchwheel.jit.make import LibraryRequest, make_library
 from torchwheel.loadable import LoadableFile
