@@ -1,7 +1,7 @@
 """Hostile inputs, each made by a few lines: wheels that lie, never end, or eat memory.
 
-`WHEELS` has them all by name. Each writes one file into a folder; `says` is a part of the one line
-that refuses it.
+`WHEELS` has them by name. Each writes one file into a folder; `says` is a part of the one line that
+refuses it. `LIBRARIES` and `DEFINING` are libraries, the latter of a system that others need.
 """
 
 import dataclasses
@@ -15,8 +15,9 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from elfmaker import cuda_library, fatbin, hip_library, make_elf, module, packed
 from torchwheel.files import record_hash
-from wheelmaker import make_wheel
+from wheelmaker import make_wheel, stable, wheel_around
 from zipmaker import (
     STORED,
     Entry,
@@ -468,3 +469,130 @@ def a_large_description(folder: Path) -> Path:
 def _metadata(folder: Path, more: str) -> Path:
     text = f"Metadata-Version: 2.1\nName: demo\nVersion: 1.0.0\n{more}"
     return _info(folder, "METADATA", text.encode())
+
+
+# Libraries: small tables that are much, and tables that are not the loader's.
+
+LIBRARIES: dict[str, tuple[Callable[[], bytes], str]] = {}
+"""By name: how the library is made, and a part of the line that refuses it."""
+
+_VERDEF, _VERNEED, _DYNAMIC, _HASH = 0x6FFFFFFD, 0x6FFFFFFE, 6, 5
+_FOR_EVER = 0xFFFFFFFF
+
+
+def _library(says: str) -> Callable[[Callable[[], bytes]], Callable[[], bytes]]:
+    def add(make: Callable[[], bytes]) -> Callable[[], bytes]:
+        LIBRARIES[make.__name__] = make, says
+        return make
+
+    return add
+
+
+def wheel_with(folder: Path, library: str) -> Path:
+    """A wheel that holds a hostile library, and is right beside it."""
+    return wheel_around(folder, LIBRARIES[library][0](), stable(), "linux_x86_64")
+
+
+@_library("symbol versions; at most")
+def needed_versions_for_ever() -> bytes:
+    one = struct.pack("<HHIII", 1, 1, 0, 16, 0) + struct.pack("<IHHII", 0, 0, 2, 0, 0)
+    return make_elf(
+        sections={".gnu.version_r": one}, kinds={".gnu.version_r": (_VERNEED, _FOR_EVER)}
+    )
+
+
+@_library("end 3 records early")
+def needed_versions_that_stay_where_they_are() -> bytes:
+    one = struct.pack("<HHIII", 1, 4, 0, 16, 0) + struct.pack("<IHHII", 0, 0, 2, 0, 0)
+    return make_elf(sections={".gnu.version_r": one}, kinds={".gnu.version_r": (_VERNEED, 1)})
+
+
+@_library("symbols in its libraries; at most")
+def many_symbols() -> bytes:
+    one = struct.pack("<IBBHQQ", 1, 0x10, 0, 0, 0, 0)
+    return make_elf(table=one * 300_000, strings=b"\0f\0")
+
+
+@_library("no text of at most")
+def symbols_of_one_endless_name() -> bytes:
+    one = struct.pack("<IBBHQQ", 1, 0x10, 0, 0, 0, 0)
+    return make_elf(table=one * 20_000, strings=b"\0" + b"f" * 4 * MIB + b"\0")
+
+
+@_library("names of more than")
+def symbols_of_long_names() -> bytes:
+    rows = (struct.pack("<IBBHQQ", 1 + n % 1000, 0x10, 0, 0, 0, 0) for n in range(20_000))
+    return make_elf(table=b"".join(rows), strings=b"\0" + b"f" * 12_000 + b"\0")
+
+
+@_library("sections; at most")
+def many_sections() -> bytes:
+    made = bytearray(make_elf() + bytes(64 * 60_000))
+    made[60:62] = struct.pack("<H", 60_000)  # e_shnum
+    return bytes(made)
+
+
+@_library("name different tables")
+def a_dynamic_section_that_is_not_the_loaders() -> bytes:
+    right = struct.pack("<qQqQ", 1, 1, 0, 0)
+    return make_elf(
+        symbols=("libc.so.6",),
+        sections={".dynamic": right, ".evil": right},
+        kinds={".dynamic": (_DYNAMIC, 0)},
+        loaded=".evil",
+    )
+
+
+@_library("name different tables")
+def a_loader_that_finds_other_symbols() -> bytes:
+    """The dynamic tag for the symbols leads to the header of the file."""
+    dynamic = struct.pack("<qQqQ", 6, 64, 0, 0)
+    return make_elf(
+        symbols=("f",),
+        sections={".dynamic": dynamic},
+        kinds={".dynamic": (_DYNAMIC, 0)},
+        loaded=".dynamic",
+    )
+
+
+@_library("name different tables")
+def a_library_whose_sections_name_no_dynamic_one() -> bytes:
+    return make_elf(sections={".evil": struct.pack("<qQqQ", 1, 1, 0, 0)}, loaded=".evil")
+
+
+@_library("a name with control characters")
+def a_control_character_in_a_symbol() -> bytes:
+    return make_elf(symbols=("f\x1b[2Jg",))
+
+
+@_library("unpack to")
+def hip_code_that_unpacks_to_much() -> bytes:
+    return hip_library(packed(bytes(129 * MIB)))
+
+
+@_library("at most")
+def cuda_code_that_claims_much() -> bytes:
+    return cuda_library(fatbin(module(b"\x7fELF", 80, flags=0x8011, size=1 << 40)))
+
+
+# What the doctor alone reads: the definitions of libraries that others need.
+
+DEFINING: dict[str, bytes] = {
+    "defined_versions_for_ever": make_elf(
+        sections={".gnu.version_d": struct.pack("<HHHHIII", 1, 0, 1, 0, 0, 20, 0)},
+        kinds={".gnu.version_d": (_VERDEF, _FOR_EVER)},
+    ),
+    "a_name_of_a_version_for_ever": make_elf(
+        sections={
+            ".gnu.version_d": struct.pack("<HHHHIII", 1, 0, 1, 65535, 0, 20, 0)
+            + struct.pack("<II", 0, 0)
+        },
+        kinds={".gnu.version_d": (_VERDEF, 1)},
+    ),
+    "a_hash_chain_that_is_a_ring": make_elf(
+        symbols=("f", "g"),
+        # One bucket and three symbols, the first of which follows itself.
+        sections={".hash": struct.pack("<6I", 1, 3, 1, 0, 1, 1)},
+        kinds={".hash": (_HASH, 0)},
+    ),
+}

@@ -128,10 +128,7 @@ def read_native(
 
 
 def claimed_code(claims: Claims | None, file: str) -> tuple[GpuCode, ...]:
-    """The GPU code that a wheel claims for one of its libraries, as it would be read.
-
-    Machine code for NVIDIA is read by cuobjdump, which the run-time half does not bring.
-    """
+    """The GPU code that a wheel claims for one of its libraries, as it would be read."""
     if claims is None:
         return ()
     needs = (claims.part_of(file) or claims).needs

@@ -41,6 +41,9 @@ SYMBOLS = 500_000
 """Dynamic symbols of one library (libtorch_cpu: 130,000)."""
 SYMBOLS_OF_WHEEL = 250_000
 """Of all libraries of a wheel (5,000): auditwheel reads each one twice, in Python."""
+STRING_BYTES = 64 * MIB
+"""The names of a library's symbols (libtorch_cpu: 20 MiB)."""
+VERSION_BYTES = 1 * MIB
 VERSIONS = 4096
 """Symbol versions that a library needs or defines (libstdc++: 60)."""
 SYMBOL_BYTES = 16 << 10
@@ -49,11 +52,14 @@ SYMBOL_BYTES = 16 << 10
 # GPU code.
 MODULES = 50_000
 """Modules of GPU code in a library (cuBLASLt: 5,500)."""
-MODULE_BYTES = 256 * MIB
+MODULE_BYTES = 128 * MIB
 """One module, unpacked."""
 GPU_CODE_BYTES = 2 << 30
 """All modules of a library, unpacked."""
 KERNELS = 500_000
 """Kernels of all modules of a library."""
-CUOBJDUMP_SECONDS = 40
-CUOBJDUMP_BYTES = 1 << 30
+GPU_CODE_SECONDS = 30
+"""Processor time to read the GPU code of all libraries of a wheel (2)."""
+CUOBJDUMP_SECONDS = 20
+BUNDLE_ENTRIES = 1024
+BUNDLE_NAME = 256

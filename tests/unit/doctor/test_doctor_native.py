@@ -1,4 +1,4 @@
-"""What is known of a library's GPU code where cuobjdump, which would read it, is not installed."""
+"""What is known of a library's GPU code that cannot be read."""
 
 import pytest
 from doctor_cases import case, native, package
@@ -12,7 +12,7 @@ from torchwheel.doctor.verdict import judge
 from torchwheel.errors import TorchwheelError
 from wheelmaker import PURE, stable, universal
 
-PROBLEM = 'no cuobjdump: run `pip install "torchwheel[pipeline]"`'
+PROBLEM = "byte 16: GPU code of kind 8; 1 (PTX) or 2 (ELF) expected"
 
 
 @pytest.fixture
