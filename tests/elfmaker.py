@@ -60,7 +60,8 @@ def make_elf(
     ]
     for name, data in (sections or {}).items():
         kind, count = (kinds or {}).get(name, (_PROGBITS, 0))
-        parts.append((name, kind, data, 2, 0, count))
+        # A hash table leads to the symbols, all others to the names.
+        parts.append((name, kind, data, 1 if name == ".hash" else 2, 0, count))
     section_names, name_places = _names([*(part[0] for part in parts), ".shstrtab"])
     parts.append((".shstrtab", _STRTAB, section_names, 0, 0, 0))
     body, headers, segments = b"", _SECTION.pack(*[0] * 10), b""

@@ -579,7 +579,10 @@ def cuda_code_that_claims_much() -> bytes:
 
 DEFINING: dict[str, bytes] = {
     "defined_versions_for_ever": make_elf(
-        sections={".gnu.version_d": struct.pack("<HHHHIII", 1, 0, 1, 0, 0, 20, 0)},
+        sections={
+            ".gnu.version_d": struct.pack("<HHHHIII", 1, 0, 1, 1, 0, 20, 0)
+            + struct.pack("<II", 0, 0)
+        },
         kinds={".gnu.version_d": (_VERDEF, _FOR_EVER)},
     ),
     "a_name_of_a_version_for_ever": make_elf(

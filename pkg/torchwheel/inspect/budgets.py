@@ -34,6 +34,8 @@ TAGS = 1000
 # Libraries.
 LIBRARIES = 500
 """ELF files of a wheel."""
+LIBRARY_SECONDS = 30
+"""Processor time to read all libraries of a wheel, or of a package, with their GPU code (2)."""
 SECTIONS = 4096
 SEGMENTS = 128
 DYNAMIC_TAGS = 4096
@@ -58,8 +60,6 @@ GPU_CODE_BYTES = 2 << 30
 """All modules of a library, unpacked."""
 KERNELS = 500_000
 """Kernels of all modules of a library."""
-GPU_CODE_SECONDS = 30
-"""Processor time to read the GPU code of all libraries of a wheel (2)."""
 CUOBJDUMP_SECONDS = 20
 BUNDLE_ENTRIES = 1024
 BUNDLE_NAME = 256

@@ -99,9 +99,11 @@ def read_cuda_code(
         program: a cuobjdump, which must find the same modules.
         cpu: the processor time that is left for it.
     """
+    cpu = cpu or CpuTime()
     with open_elf(library) as elf:
         section = next((name for name in SECTIONS if name in elf.sections), SECTIONS[0])
-        found = read_fatbin(elf.window(section), cpu or CpuTime())
+        found = read_fatbin(elf.window(section), cpu)
+    cpu.check()
     if program is not None:
         _require_same(found, parse_symbols(dump_symbols(program, library)), program)
     return found

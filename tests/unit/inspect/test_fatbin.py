@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -149,11 +148,8 @@ def test_a_short_block_of_much_takes_no_memory() -> None:
 
 
 def test_the_time_is_bounded() -> None:
-    cpu = CpuTime(0)
-    time.sleep(0.001)
-    sum(range(10_000))
-    with pytest.raises(WheelError, match="takes more than 0 s to read"):
-        read_fatbin(Window.of_bytes(RIGHT), cpu)
+    with pytest.raises(WheelError, match="take more than -1 s to read"):
+        read_fatbin(Window.of_bytes(RIGHT), CpuTime(-1))
 
 
 def test_zstd_without_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
