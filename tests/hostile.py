@@ -4,6 +4,7 @@
 refuses it. `LIBRARIES` and `DEFINING` are libraries, the latter of a system that others need.
 """
 
+import bz2
 import dataclasses
 import hashlib
 import os
@@ -208,13 +209,19 @@ def a_member_that_unpacks_to_more_than_it_says(folder: Path) -> Path:
     return _write(folder, make_zip(_with(_entries(folder), "demo/__init__.py", raw=raw)))
 
 
-@_wheel("is packed by method 14")
+@_wheel("is packed by method 12")
+def a_member_that_is_packed_by_bzip2(folder: Path) -> Path:
+    raw = bz2.compress(b"answer = 42\n")
+    changes = {"raw": raw, "method": 12}
+    return _write(folder, make_zip(_with(_entries(folder), "demo/__init__.py", **changes)))
+
+
+@_wheel("needs version 63; 45 expected")
 def a_member_that_is_packed_by_lzma(folder: Path) -> Path:
     path = folder / NAME
     with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
         for name, data in _members(folder).items():
             archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_LZMA)
-    # zipfile marks the end of lzma's data by a flag.
     return path
 
 

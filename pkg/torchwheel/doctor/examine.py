@@ -20,7 +20,7 @@ from torchwheel.doctor.native import NativeLibrary, read_native
 from torchwheel.doctor.text_report import report_text
 from torchwheel.doctor.verdict import judge, judge_machine
 from torchwheel.errors import TorchwheelError
-from torchwheel.inspect.elf_file import CpuTime
+from torchwheel.inspect.window import CpuTime
 from torchwheel.machine.discovery import find_machine
 from torchwheel.machine.facts import Machine
 from torchwheel.machine.torch import import_problem

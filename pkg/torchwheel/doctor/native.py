@@ -10,8 +10,8 @@ from torchwheel.claims import Claims
 from torchwheel.doctor.loader import Links, Loader
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.elf import SHIMS, GpuCode, glibc_floor, is_cxx, read_library
-from torchwheel.inspect.elf_file import CpuTime
 from torchwheel.inspect.gpu_code import read_gpu_code
+from torchwheel.inspect.window import CpuTime
 
 _RUNTIME = re.compile(r"lib(?:cudart|amdhip64)\.so\.\d+(?:\.\d+)*")
 _BACKENDS: tuple[tuple[Backend, tuple[str, ...]], ...] = (

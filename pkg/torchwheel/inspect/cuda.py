@@ -18,8 +18,9 @@ from torchwheel.errors import TorchwheelError, program_error
 from torchwheel.inspect import budgets
 from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.elf import GpuCode
-from torchwheel.inspect.elf_file import CpuTime, open_elf
+from torchwheel.inspect.elf_file import open_elf
 from torchwheel.inspect.fatbin import read_fatbin
+from torchwheel.inspect.window import CpuTime
 
 VARIABLE = "TORCHWHEEL_CUOBJDUMP"
 PACKAGE = "nvidia-cuda-cuobjdump"

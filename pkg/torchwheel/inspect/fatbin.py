@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from typing import Literal
 
 from torchwheel.arch.model import Arch, parse_binary_name
-from torchwheel.inspect import budgets, lz4, zstd
+from torchwheel.inspect import budgets
 from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.elf import GpuCode
-from torchwheel.inspect.elf_file import CUDA, CpuTime, Window, elf_of_bytes, refuse_malformed
+from torchwheel.inspect.elf_file import CUDA, elf_of_bytes, refuse_malformed
+from torchwheel.inspect.packing import unpack_lz4, unpack_zstd
+from torchwheel.inspect.window import CpuTime, Window
 
 MAGIC = 0xBA55ED50
 _VERSION = 1
@@ -145,10 +147,10 @@ def _unpack(packed: bytes, entry: FatbinEntry, most: int = budgets.MODULE_BYTES)
     if entry.packing == "none":
         return packed[:size]
     if entry.packing == "lz4":
-        code = lz4.unpack(packed, size, entry.size)
+        code = unpack_lz4(packed, size, entry.size)
     else:
         # Whether it ends there is asked by one byte more.
-        code = zstd.unpack(packed, size + (size == entry.size))
+        code = unpack_zstd(packed, size + (size == entry.size))
     if len(code) != size:
         raise ValueError(f"does not unpack to the {entry.size} bytes that it names")
     return code

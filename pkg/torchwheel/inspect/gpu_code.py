@@ -5,7 +5,7 @@ from pathlib import Path
 
 from torchwheel.inspect import cuda, hip
 from torchwheel.inspect.elf import GpuCode, section_names
-from torchwheel.inspect.elf_file import CpuTime
+from torchwheel.inspect.window import CpuTime
 
 
 def read_gpu_code(

@@ -4,25 +4,24 @@ import dataclasses
 import functools
 import re
 import struct
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from torchwheel.arch.model import Arch, parse_binary_name
 from torchwheel.data import read
-from torchwheel.inspect import budgets, zstd
+from torchwheel.inspect import budgets
 from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.elf import GpuCode
 from torchwheel.inspect.elf_file import (
     AMDGPU,
     UNDEFINED,
-    CpuTime,
     ElfFile,
-    Window,
     elf_of_bytes,
     open_elf,
     refuse_malformed,
 )
+from torchwheel.inspect.packing import unpack_zlib, unpack_zstd
+from torchwheel.inspect.window import CpuTime, Window
 
 DESCRIPTOR = ".kd"
 """The suffix of a kernel's descriptor."""
@@ -156,14 +155,7 @@ def _entries(bundle: Window) -> Iterator[tuple[str, int, int]]:
         yield name, offset, size
 
 
-def _unpack_zlib(packed: bytes, size: int) -> bytes:
-    try:
-        return zlib.decompressobj().decompress(packed, size)
-    except zlib.error as error:
-        raise ValueError(f"cannot be unpacked: {error}") from error
-
-
-_UNPACK: Mapping[int, Callable[[bytes, int], bytes]] = {0: _unpack_zlib, 1: zstd.unpack}
+_UNPACK: Mapping[int, Callable[[bytes, int], bytes]] = {0: unpack_zlib, 1: unpack_zstd}
 
 
 SECTION = ".hip_fatbin"

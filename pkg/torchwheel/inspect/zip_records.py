@@ -24,6 +24,8 @@ _LOCATOR = struct.Struct("<4sLQL")
 _CENTRAL = struct.Struct("<4s6H3L5H2L")
 _LOCAL = struct.Struct("<4s5H3L2H")
 _EXTRA = struct.Struct("<2H")
+_VERSION = 45
+"""Of the format, with zip64. Later ones brought ways to pack and to encrypt."""
 _MAX16, _MAX32 = 0xFFFF, 0xFFFFFFFF
 _COMMENT_BYTES = 256
 """Of the archive's own comment: GitHub writes a commit's hash there."""
@@ -159,7 +161,7 @@ def _central_headers(file: IO[bytes], directory: _Directory) -> Iterator[tuple[M
     at = 0
     for number in range(1, directory.count + 1):
         fields = _CENTRAL.unpack_from(data, at)
-        signature, _, _, flags, method, _, _, crc, packed, size = fields[:10]
+        signature, _, version, flags, method, _, _, crc, packed, size = fields[:10]
         name_size, extra_size, comment, disk, _, attributes, header = fields[10:]
         if signature != b"PK\1\2":
             raise _malformed(f"entry {number} of its directory is none")
@@ -168,6 +170,8 @@ def _central_headers(file: IO[bytes], directory: _Directory) -> Iterator[tuple[M
         if at > len(data):
             raise _malformed(f"entry {number} of its directory is cut short")
         name = _decode_name(data[start : start + name_size], flags)
+        if version > _VERSION:
+            raise WheelError(f"member {name!r} needs version {version}; {_VERSION} expected")
         if comment:
             raise WheelError(f"member {name!r} has a comment")
         extra = _zip64_values(data[start + name_size : at], name)

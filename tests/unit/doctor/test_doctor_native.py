@@ -10,7 +10,7 @@ from torchwheel.doctor.loader import Loader
 from torchwheel.doctor.native import claimed_code, read_native
 from torchwheel.doctor.verdict import judge
 from torchwheel.errors import TorchwheelError
-from torchwheel.inspect.elf_file import CpuTime
+from torchwheel.inspect.window import CpuTime
 from wheelmaker import PURE, stable, universal
 
 PROBLEM = "byte 16: GPU code of kind 8; 1 (PTX) or 2 (ELF) expected"

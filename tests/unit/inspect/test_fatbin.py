@@ -12,12 +12,12 @@ from elfmaker import cubin, cuda_library, fatbin, module, ptx
 from torchwheel.arch.model import parse
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
-from torchwheel.inspect import lz4, zstd
+from torchwheel.inspect import packing
 from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.cuda import read_cuda_code
 from torchwheel.inspect.elf import GpuCode
-from torchwheel.inspect.elf_file import CpuTime, Window
 from torchwheel.inspect.fatbin import read_fatbin
+from torchwheel.inspect.window import CpuTime, Window
 from wheelmaker import stable, wheel_around
 
 OUTPUTS = Path(__file__).parent / "outputs"
@@ -130,21 +130,21 @@ def test_what_lz4_repeats(data: bytes, distance: int, count: int) -> None:
     for _ in range(count + 4):
         plain.append(plain[-distance])
     plain += b"!"
-    assert lz4.unpack(packed, len(plain), len(plain)) == plain
-    assert lz4.unpack(packed, 20, len(plain)) == plain[:20]
+    assert packing.unpack_lz4(packed, len(plain), len(plain)) == plain
+    assert packing.unpack_lz4(packed, 20, len(plain)) == plain[:20]
     with contextlib.suppress(ValueError):
-        assert len(lz4.unpack(packed[:-3], len(plain), len(plain))) < len(plain)
+        assert len(packing.unpack_lz4(packed[:-3], len(plain), len(plain))) < len(plain)
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_lz4_or_an_error(data: bytes) -> None:
     with contextlib.suppress(ValueError):
-        assert len(lz4.unpack(data, 100, 500)) <= 100
+        assert len(packing.unpack_lz4(data, 100, 500)) <= 100
 
 
 def test_a_short_block_of_much_takes_no_memory() -> None:
     with pytest.raises(ValueError, match="malformed LZ4"):
-        lz4.unpack(b"\x1fa\1\0" + b"\xff" * (1 << 20) + b"\0", 1 << 20, 1 << 20)
+        packing.unpack_lz4(b"\x1fa\1\0" + b"\xff" * (1 << 20) + b"\0", 1 << 20, 1 << 20)
 
 
 def test_the_time_is_bounded() -> None:
@@ -156,7 +156,7 @@ def test_zstd_without_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_module(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr(zstd.importlib, "import_module", no_module)
+    monkeypatch.setattr(packing.importlib, "import_module", no_module)
     with pytest.raises(WheelError, match=r"install backports\.zstd"):
         modules(fatbin(module(b"packed", 80, kind=2, size=99, flags=ZSTD)))
 

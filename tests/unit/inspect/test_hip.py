@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from elfmaker import X86_64, code_object, hip_library, make_bundle, make_elf
 from torchwheel.arch.model import parse
-from torchwheel.inspect import zstd
+from torchwheel.inspect import packing
 from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.elf import GpuCode
 from torchwheel.inspect.hip import read_code_object, read_hip_code
@@ -69,7 +69,7 @@ def test_packed_without_zstd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def no_module(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr(zstd.importlib, "import_module", no_module)
+    monkeypatch.setattr(packing.importlib, "import_module", no_module)
     with pytest.raises(WheelError, match=r"bundle 1 .*install backports\.zstd"):
         from_clang(tmp_path, "packed_7.2.hip_fatbin")
 

@@ -1,4 +1,39 @@
-"""Unpacks LZ4 blocks, in which nvcc before CUDA 13 packs GPU code: 8 MB of it take 0.8 s."""
+"""Unpacks GPU code: zlib, zstd and LZ4, never more than is asked for."""
+
+import importlib
+import zlib
+from types import ModuleType
+
+from torchwheel.inspect.archive import WheelError
+
+
+def unpack_zlib(packed: bytes, size: int) -> bytes:
+    """The first `size` bytes of a stream; a ValueError if it is malformed."""
+    try:
+        return zlib.decompressobj().decompress(packed, size)
+    except zlib.error as error:
+        raise ValueError(f"cannot be unpacked: {error}") from error
+
+
+def unpack_zstd(packed: bytes, size: int) -> bytes:
+    """The first `size` bytes of a frame; a ValueError if it is malformed."""
+    decompressor = _zstd().ZstdDecompressor()
+    try:
+        return bytes(decompressor.decompress(packed, size))
+    # The type of its error is in a module that may be absent.
+    except Exception as error:
+        raise ValueError(f"cannot be unpacked: {error}") from error
+
+
+def _zstd() -> ModuleType:
+    """The zstd module of Python 3.14, or its backport, which has the same names."""
+    for name in ("compression.zstd", "backports.zstd"):
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            continue
+    raise WheelError("is packed with zstd: install backports.zstd, or use Python 3.14, to read it")
+
 
 _LITERALS, _MATCH = 4, 15
 _LONG = 15
@@ -6,8 +41,10 @@ _MORE = 255
 _LEAST_MATCH = 4
 
 
-def unpack(packed: bytes, size: int, most: int) -> bytes:
+def unpack_lz4(packed: bytes, size: int, most: int) -> bytes:
     """The first `size` bytes of a block, which has `most` at most; a ValueError if it is malformed.
+
+    nvcc before CUDA 13 packs GPU code so; 8 MB of it take 0.8 s.
 
     A block is a row of pieces: a byte with two lengths of 4 bits, literal bytes, and the distance
     to earlier bytes that follow again. A length of 15 goes on in the next bytes. The last piece
