@@ -1,15 +1,18 @@
-"""Makes small ELF files, right or bent in one place: code objects and libraries around them."""
+"""Makes small ELF files, right or bent in one place: GPU code and libraries around it."""
 
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
 
-AMDGPU = 224
+AMDGPU, CUDA = 224, 190
 X86_64 = 62
 _SYMBOL = struct.Struct("<IBBHQQ")
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SEGMENT = struct.Struct("<IIQQQQQQ")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
-_STRTAB, _DYNSYM, _PROGBITS = 3, 11, 1
+_SYMTAB, _STRTAB, _DYNSYM, _PROGBITS = 2, 3, 11, 1
+_CONTAINER = struct.Struct("<IHHQ")
+_MODULE = struct.Struct("<HHIQIIHHIIIQQQ")
 
 
 def _names(names: Sequence[str]) -> tuple[bytes, list[int]]:
@@ -26,31 +29,95 @@ def make_elf(
     flags: int = 0,
     abi_version: int = 0,
     symbols: Sequence[str] = (),
+    kernels: Sequence[str] = (),
     sections: Mapping[str, bytes] | None = None,
+    kinds: Mapping[str, tuple[int, int]] | None = None,
+    table: bytes | None = None,
+    strings: bytes | None = None,
+    loaded: str | None = None,
 ) -> bytes:
-    """A shared object that defines `symbols` and has `sections` beside its table of them."""
-    strings, places = _names(symbols)
-    table = _SYMBOL.pack(0, 0, 0, 0, 0, 0)
-    table += b"".join(_SYMBOL.pack(place, 0x11, 0, 1, 64, 64) for place in places)
+    """A shared object, or a cubin.
+
+    Args:
+        machine, flags, abi_version: fields of its header.
+        symbols: the names that it defines.
+        kernels: those that it defines as entry points of a cubin.
+        sections: the bytes of its other sections.
+        kinds: the type of some of them, and their count of records (`sh_info`).
+        table, strings: the symbols and their names as they lie in the file.
+        loaded: the section that the loader takes for the dynamic one, by the program headers.
+    """
+    own_strings, places = _names([*symbols, *kernels])
+    rows = _SYMBOL.pack(0, 0, 0, 0, 0, 0)
+    for number, place in enumerate(places):
+        kind, other = (0x11, 0) if number < len(symbols) else (0x12, 0x10)
+        rows += _SYMBOL.pack(place, kind, other, 1, 64, 64)
+    table, strings = table or rows, strings or own_strings
+    name = ".symtab" if machine == CUDA else ".dynsym"
     parts = [
-        (".dynsym", _DYNSYM, table, 2, _SYMBOL.size),
-        (".dynstr", _STRTAB, strings, 0, 0),
-        *((name, _PROGBITS, data, 0, 0) for name, data in (sections or {}).items()),
+        (name, _SYMTAB if machine == CUDA else _DYNSYM, table, 2, _SYMBOL.size, 0),
+        (".dynstr", _STRTAB, strings, 0, 0, 0),
     ]
+    for name, data in (sections or {}).items():
+        kind, count = (kinds or {}).get(name, (_PROGBITS, 0))
+        # A hash table leads to the symbols, all others to the names.
+        parts.append((name, kind, data, 1 if name == ".hash" else 2, 0, count))
     section_names, name_places = _names([*(part[0] for part in parts), ".shstrtab"])
-    parts.append((".shstrtab", _STRTAB, section_names, 0, 0))
-    body, headers = b"", _SECTION.pack(*[0] * 10)
-    for (_, kind, data, link, size), place in zip(parts, name_places, strict=True):
-        at = _HEADER.size + len(body)
-        headers += _SECTION.pack(place, kind, 0, 0, at, len(data), link, 0, 1, size)
+    parts.append((".shstrtab", _STRTAB, section_names, 0, 0, 0))
+    body, headers, segments = b"", _SECTION.pack(*[0] * 10), b""
+    start = _HEADER.size + (2 * _SEGMENT.size if loaded else 0)
+    for (part, kind, data, link, size, count), place in zip(parts, name_places, strict=True):
+        at = start + len(body)
+        headers += _SECTION.pack(place, kind, 0, 0, at, len(data), link, count, 1, size)
+        if part == loaded:
+            segments = _SEGMENT.pack(1, 4, 0, 0, 0, 1 << 20, 1 << 20, 1)
+            segments += _SEGMENT.pack(2, 4, at, at, at, len(data), len(data), 8)
         body += data
     identity = b"\x7fELF" + bytes([2, 1, 1, 64 if machine == AMDGPU else 0, abi_version])
     count = len(parts) + 1
     header = _HEADER.pack(
-        *(identity.ljust(16, b"\0"), 3, machine, 1, 0, 0, _HEADER.size + len(body), flags),
-        *(_HEADER.size, 0, 0, _SECTION.size, count, count - 1),
+        *(identity.ljust(16, b"\0"), 3, machine, 1, 0, _HEADER.size if loaded else 0),
+        *(start + len(body), flags, _HEADER.size, _SEGMENT.size, 2 if loaded else 0),
+        *(_SECTION.size, count, count - 1),
     )
-    return header + body + headers
+    return header + segments + body + headers
+
+
+def cubin(arch: int = 80, kernels: Sequence[str] = ("_Z1kPf",), abi_version: int = 8) -> bytes:
+    """Machine code for an NVIDIA GPU, as CUDA 13 writes it (ABI 8) or CUDA 12 (7)."""
+    flags = arch << 8 if abi_version == 8 else arch
+    return make_elf(
+        machine=CUDA, flags=flags, abi_version=abi_version, symbols=("helper",), kernels=kernels
+    )
+
+
+def ptx(target: str = "sm_80") -> bytes:
+    return f"\n//\n.version 9.0\n.target {target}\n.address_size 64\n".encode()
+
+
+def module(code: bytes, arch: int = 80, *, flags: int = 0x11, **changes: int) -> bytes:
+    """A module of a fat binary: its header and its code, whose kind its first bytes tell."""
+    room = -(-len(code) // 8) * 8
+    packed = len(code) if flags & 0xA000 else 0
+    fields = {"kind": 2 if code.startswith(b"\x7fELF") else 1, "header": 64, "room": room}
+    fields |= {"packed": packed, "arch": arch, "size": 0, **changes}
+    head = _MODULE.pack(
+        *(fields["kind"], 0x101, fields["header"], fields["room"], fields["packed"], 0, 8, 1),
+        *(fields["arch"], 0, 0, flags, 0, fields["size"]),
+    )
+    return head + code.ljust(room, b"\0")
+
+
+def fatbin(*modules: bytes, **changes: int) -> bytes:
+    """A container of modules."""
+    data = b"".join(modules)
+    fields = {"magic": 0xBA55ED50, "version": 1, "header": 16, "size": len(data), **changes}
+    return _CONTAINER.pack(*fields.values()) + data
+
+
+def cuda_library(*containers: bytes) -> bytes:
+    """A library with CUDA code in it."""
+    return make_elf(sections={".nv_fatbin": b"".join(containers)})
 
 
 def code_object(flags: int = 0x53F, kernels: Sequence[str] = ("_Z1kPf",), **changes: int) -> bytes:

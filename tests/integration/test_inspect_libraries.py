@@ -68,7 +68,7 @@ def test_gpu_code_of_a_real_library(tmp_path: Path, nvcc: Path) -> None:
         cwd=tmp_path,
         check=True,
     )
-    assert cuda.SECTIONS & section_names(tmp_path / "libk.so")
+    assert {*cuda.SECTIONS} & section_names(tmp_path / "libk.so")
     code = cuda.read_cuda_code(tmp_path / "libk.so", cuda.find_cuobjdump())
     found = {(module.kind, module.arch.binary_name, module.kernels) for module in code}
     kernels = ("_Z6kernelPf",)

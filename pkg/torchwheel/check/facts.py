@@ -1,6 +1,7 @@
 """Reads the facts that the gates judge, once per wheel."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -8,9 +9,13 @@ from typing import Generic, TypeVar
 from torchwheel.check.audit import Audit, audit, provided_by_torch
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError
-from torchwheel.inspect.elf import GpuCode, Library, read_library
+from torchwheel.inspect import budgets
+from torchwheel.inspect.archive import WheelError
+from torchwheel.inspect.cuda import find_cuobjdump
+from torchwheel.inspect.elf import GpuCode, Library, read_library, symbol_count
 from torchwheel.inspect.gpu_code import read_gpu_code
 from torchwheel.inspect.wheel import ExtractedFile, Wheel, extract, read_wheel
+from torchwheel.inspect.window import CpuTime
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,13 +79,13 @@ def fact(read: Callable[[], T]) -> Fact[T]:
 
 
 def read_facts(path: Path, program: Path | None = None) -> WheelFacts:
-    """Read a wheel's facts; `program` is the cuobjdump to use, looked for if none is given."""
+    """Read a wheel's facts; `program` is the cuobjdump to ask, looked for if none is given."""
     wheel = fact(lambda: read_wheel(path))
     if wheel.fault is not None:
         missing = f"not judged: {wheel.fault}"
         return WheelFacts(wheel, Fact(fault=missing), Fact(fault=missing), Fact(fault=missing))
     with extract(wheel.read()) as files:
-        libraries = fact(lambda: tuple(read_library(f.path, f.member) for f in files))
+        libraries = fact(lambda: _libraries(files))
         return WheelFacts(
             wheel=wheel,
             libraries=libraries,
@@ -89,10 +94,21 @@ def read_facts(path: Path, program: Path | None = None) -> WheelFacts:
         )
 
 
+def _libraries(files: tuple[ExtractedFile, ...]) -> tuple[Library, ...]:
+    symbols = sum(symbol_count(file.path) for file in files)
+    if symbols > budgets.SYMBOLS_OF_WHEEL:
+        raise WheelError(
+            f"{symbols} symbols in its libraries; at most {budgets.SYMBOLS_OF_WHEEL} expected"
+        )
+    return tuple(read_library(file.path, file.member) for file in files)
+
+
 def _gpu_code(
     files: tuple[ExtractedFile, ...], program: Path | None
 ) -> Mapping[str, tuple[GpuCode, ...]]:
-    return {file.member: read_gpu_code(file.path, program) for file in files}
+    cpu = CpuTime()
+    find_program = functools.partial(find_cuobjdump, program)
+    return {file.member: read_gpu_code(file.path, find_program, cpu) for file in files}
 
 
 def _audit(wheel: Wheel, libraries: tuple[Library, ...]) -> Audit:

@@ -16,7 +16,7 @@ from packaging.utils import parse_wheel_filename
 
 from torchwheel import data, files
 from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.inspect import archive as archives
+from torchwheel.inspect.archive import open_archive
 from torchwheel.inspect.elf import exported_symbols
 
 FILE = "torch_symbols.json"
@@ -44,12 +44,14 @@ def read_torch_wheel(path: Path) -> tuple[str, dict[str, list[str]]]:
     if name != "torch":
         raise UsageError(f"a wheel of torch expected, got {path.name}")
     found: dict[str, list[str]] = {}
-    with archives.open_archive(path) as archive, tempfile.TemporaryDirectory() as folder:
-        for member in archive.namelist():
-            match = _LIBRARY.fullmatch(member)
+    with open_archive(path) as archive, tempfile.TemporaryDirectory() as folder:
+        for member in archive.files:
+            match = _LIBRARY.fullmatch(member.name)
             if match is None or match[1] in NOT_LINKED:
                 continue
-            library = Path(archive.extract(member, folder))
+            library = Path(folder, match[1])
+            with library.open("wb") as file:
+                file.writelines(archive.blocks(member))
             if names := sorted(filter(_C_SYMBOL.fullmatch, exported_symbols(library))):
                 found[match[1]] = names
             library.unlink()

@@ -15,13 +15,14 @@ from email.message import Message
 from pathlib import Path, PurePosixPath
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.tags import Tag, parse_tag
+from packaging.tags import Tag
 from packaging.utils import canonicalize_name
 
 from torchwheel import claims as claims_file
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError
-from torchwheel.inspect import wheel
+from torchwheel.inspect import budgets, wheel
+from torchwheel.inspect.archive import WheelError, open_regular
 from torchwheel.inspect.wheel import ELF_MAGIC
 from torchwheel.text import quote
 
@@ -81,11 +82,16 @@ def _safe_word(text: str) -> str:
 def _read_text(folder: Path, name: str, problems: list[str] | None = None) -> str | None:
     """The text of a file; None if it cannot be read, which is added to `problems` if given."""
     try:
-        return (folder / name).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        if problems is not None:
-            problems.append(f"{folder.name} has no {name}")
-    except (OSError, UnicodeDecodeError) as error:
+        if not (folder / name).exists():
+            if problems is not None:
+                problems.append(f"{folder.name} has no {name}")
+            return None
+        with open_regular(folder / name) as file:
+            data = file.read(budgets.RECORD_BYTES + 1)
+        if len(data) > budgets.RECORD_BYTES:
+            raise WheelError(f"more than {budgets.RECORD_BYTES} bytes")
+        return data.decode("utf-8")
+    except (OSError, WheelError, UnicodeDecodeError) as error:
         if problems is not None:
             problems.append(f"{folder.name}/{name} cannot be read: {error}")
     return None
@@ -163,11 +169,14 @@ def _torch_range(metadata: Message) -> str | None:
 
 def _read_tags(folder: Path, problems: list[str]) -> frozenset[Tag]:
     tags: set[Tag] = set()
-    for text in _read_headers(folder, "WHEEL", problems).get_all("Tag", []):
+    for text in _read_headers(folder, "WHEEL", problems).get_all("Tag", [])[: budgets.TAGS]:
         try:
-            tags |= parse_tag(str(text).strip())
-        except ValueError:
+            tags |= wheel.read_tags([text])
+        except WheelError:
             problems.append(f"{folder.name}/WHEEL: {quote(str(text))} is not a tag")
+        if len(tags) > budgets.TAGS:
+            problems.append(f"{folder.name}/WHEEL: more than {budgets.TAGS} tags")
+            return frozenset()
     return frozenset(tags)
 
 
@@ -232,19 +241,16 @@ def _is_library(file: Path) -> bool:
     if any(part.endswith(_VENDORED_SUFFIX) for part in file.parts):
         return False
     try:
-        with file.open("rb") as opened:
+        with open_regular(file) as opened:
             return opened.read(4) == ELF_MAGIC
-    except OSError:
+    except WheelError:
         return False
 
 
 def _has_package(folder: Path, name: str) -> bool:
     """Whether the distribution installs a module of that name."""
     for file in ("top_level.txt", "RECORD"):
-        try:
-            lines = (folder / file).read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError):
-            continue
+        lines = (_read_text(folder, file) or "").splitlines()
         if any(line == name or line.startswith((f"{name}/", f"{name}.")) for line in lines):
             return True
     return False

@@ -18,6 +18,7 @@ from torchwheel.doctor.loader import Loader
 from torchwheel.doctor.native import NativeLibrary, read_native
 from torchwheel.doctor.text_report import report_text
 from torchwheel.doctor.verdict import judge, judge_machine
+from torchwheel.inspect.window import CpuTime
 from torchwheel.machine.discovery import find_machine
 from torchwheel.machine.facts import Machine
 from torchwheel.machine.torch import import_problem
@@ -137,7 +138,11 @@ def examine_package(
         torch = machine.torch.folder if machine.torch else None
         loader = Loader(Path(sys.executable), torch, environ)
         claims = info.claims if info else None
-        natives = tuple(read_native(p, root, loader, claims, loaded=p in loaded) for p in libraries)
+        cpu = CpuTime()
+        natives = tuple(
+            read_native(path, root, loader, claims, cpu, loaded=path in loaded)
+            for path in libraries
+        )
     return Package(
         name=info.name if info else name,
         module=module,

@@ -1,21 +1,16 @@
 """Finds libraries as the dynamic loader does in a Python that has imported torch."""
 
-import contextlib
 import dataclasses
 import functools
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
-
-from elftools.elf.dynamic import DynamicSection
-from elftools.elf.elffile import ELFFile
-from elftools.elf.gnuversions import GNUVerDefSection
 
 from torchwheel import process
 from torchwheel.inspect.archive import WheelError
-from torchwheel.inspect.elf import Library, refuse_malformed, versions_needed
+from torchwheel.inspect.elf import Library, versions_needed
+from torchwheel.inspect.elf_file import NEEDED, RPATH, RUNPATH, SONAME, open_elf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +19,7 @@ class SharedObject:
 
     Attributes:
         path: the file.
-        machine: as ELF names it, e.g. "EM_X86_64".
+        machine: the processor that it is for, e.g. "x86_64".
         soname: its soname; the file's name if it has none.
         needed: sonames of the libraries that it needs.
         rpath: folders to search before LD_LIBRARY_PATH, for this object and its dependencies.
@@ -42,20 +37,14 @@ class SharedObject:
 @functools.lru_cache(maxsize=1024)
 def read_shared_object(path: Path) -> SharedObject:
     """Read the dynamic section. Raises a WheelError if the file is not an ELF file."""
-    with _open_elf(path) as elf:
-        section = elf.get_section_by_name(".dynamic")
-        # Only tags of the right kind have the attributes `needed`, `soname` …, hence Any.
-        tags: list[Any] = list(section.iter_tags()) if isinstance(section, DynamicSection) else []
-        by_kind: dict[str, list[Any]] = {}
-        for tag in tags:
-            by_kind.setdefault(tag.entry.d_tag, []).append(tag)
-        runpath = _folders((tag.runpath for tag in by_kind.get("DT_RUNPATH", [])), path)
-        rpath = _folders((tag.rpath for tag in by_kind.get("DT_RPATH", [])), path)
+    with open_elf(path) as elf:
+        runpath = _folders(elf.dynamic_texts(RUNPATH), path)
+        rpath = _folders(elf.dynamic_texts(RPATH), path)
         return SharedObject(
             path=path,
-            machine=str(elf["e_machine"]),
-            soname=next((str(tag.soname) for tag in by_kind.get("DT_SONAME", [])), path.name),
-            needed=tuple(str(tag.needed) for tag in by_kind.get("DT_NEEDED", [])),
+            machine=elf.machine_name,
+            soname=next(iter(elf.dynamic_texts(SONAME)), path.name),
+            needed=elf.dynamic_texts(NEEDED),
             # The loader ignores DT_RPATH if there is a DT_RUNPATH.
             rpath=() if runpath else rpath,
             runpath=runpath,
@@ -63,30 +52,17 @@ def read_shared_object(path: Path) -> SharedObject:
 
 
 def provided_symbols(path: Path, names: Iterable[str]) -> frozenset[str]:
-    """The names that a library defines, looked up in its hash table."""
-    with _open_elf(path) as elf:
-        table: Any = elf.get_section_by_name(".gnu.hash") or elf.get_section_by_name(".hash")
-        if table is None:
+    """The names that a library defines; without a hash table the loader finds none."""
+    with open_elf(path) as elf:
+        if not {".gnu.hash", ".hash"} & elf.sections.keys():
             return frozenset()
-        found = ((name, table.get_symbol(name)) for name in names)
-        return frozenset(n for n, symbol in found if symbol and symbol["st_shndx"] != "SHN_UNDEF")
+        return elf.defined_among(names)
 
 
 def provided_versions(path: Path) -> frozenset[str]:
     """Symbol versions that a library defines, e.g. "GLIBCXX_3.4.30"."""
-    with _open_elf(path) as elf:
-        section = elf.get_section_by_name(".gnu.version_d")
-        if not isinstance(section, GNUVerDefSection):
-            return frozenset()
-        return frozenset(
-            str(auxiliary.name) for _, names in section.iter_versions() for auxiliary in names
-        )
-
-
-@contextlib.contextmanager
-def _open_elf(path: Path) -> Iterator[ELFFile]:
-    with refuse_malformed(path.name), path.open("rb") as file:
-        yield ELFFile(file)
+    with open_elf(path) as elf:
+        return frozenset(elf.defined_versions())
 
 
 def _folders(texts: Iterable[str], path: Path) -> tuple[Path, ...]:

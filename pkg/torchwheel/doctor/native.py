@@ -11,6 +11,7 @@ from torchwheel.doctor.loader import Links, Loader
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.elf import SHIMS, GpuCode, glibc_floor, is_cxx, read_library
 from torchwheel.inspect.gpu_code import read_gpu_code
+from torchwheel.inspect.window import CpuTime
 
 _RUNTIME = re.compile(r"lib(?:cudart|amdhip64)\.so\.\d+(?:\.\d+)*")
 _BACKENDS: tuple[tuple[Backend, tuple[str, ...]], ...] = (
@@ -90,7 +91,7 @@ class NativeLibrary:
 
 
 def read_native(
-    path: Path, root: Path, loader: Loader, claims: Claims | None, *, loaded: bool
+    path: Path, root: Path, loader: Loader, claims: Claims | None, cpu: CpuTime, *, loaded: bool
 ) -> NativeLibrary:
     """Read a library that is installed below `root`. It is not loaded.
 
@@ -99,10 +100,12 @@ def read_native(
         root: the folder that its package is installed in.
         loader: finds the libraries that it needs.
         claims: those of its wheel.
+        cpu: the processor time that is left for it.
         loaded: whether the import of the package loaded it.
     """
     name = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
     try:
+        cpu.check()
         library = read_library(path, name)
         links = loader.links(library, path)
     except TorchwheelError as error:
@@ -110,7 +113,7 @@ def read_native(
     code: tuple[GpuCode, ...] = ()
     code_problem = None
     try:
-        code = read_gpu_code(path)
+        code = read_gpu_code(path, cpu=cpu)
     except TorchwheelError as error:
         code, code_problem = claimed_code(claims, name), str(error)
     floor = glibc_floor(library)
@@ -128,10 +131,7 @@ def read_native(
 
 
 def claimed_code(claims: Claims | None, file: str) -> tuple[GpuCode, ...]:
-    """The GPU code that a wheel claims for one of its libraries, as it would be read.
-
-    Machine code for NVIDIA is read by cuobjdump, which the run-time half does not bring.
-    """
+    """The GPU code that a wheel claims for one of its libraries, as it would be read."""
     if claims is None:
         return ()
     needs = (claims.part_of(file) or claims).needs

@@ -1,78 +1,208 @@
 """Opens a zip archive safely: names, file types and sizes are checked before the bytes."""
 
 import contextlib
+import os
 import stat
-import zipfile
+import unicodedata
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from typing import IO
 
-from torchwheel.errors import TorchwheelError
+from torchwheel.inspect import budgets
+from torchwheel.inspect.zip_records import DEFLATED, STORED, Member, WheelError, read_members
 
+__all__ = ["Archive", "Member", "WheelError", "open_archive", "open_regular"]
 
-class WheelError(TorchwheelError):
-    """A wheel is malformed; the text names the file and the fault."""
-
-
-MAX_BYTES = 8 << 30
-"""No wheel of an extension unpacks to more."""
-MAX_RATIO = 200
-"""Machine code is compressed about 3 to 20 times; a zip bomb about 1000 times."""
-RATIO_FROM = 16 << 20
-"""Below this size any ratio is harmless, e.g. that of a file of zeros."""
+_BLOCK = 1 << 20
+_SPECIAL_BITS = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX
 
 
-def _fault_of_name(name: str) -> str | None:
-    path = PurePosixPath(name)
-    if not name or "\0" in name or "\\" in name:
-        return "is not a portable name"
-    if path.is_absolute() or ":" in path.parts[0]:
-        return "is an absolute name"
-    if ".." in path.parts:
-        return "leads out of the archive"
-    return None
+class _MemberError(WheelError):
+    """The bytes of a member are not what the archive says; the text does not name the archive."""
 
 
-def _fault_of_member(info: zipfile.ZipInfo) -> str | None:
-    # zipfile cuts a name at a NUL byte and keeps what the archive says in orig_filename.
-    if fault := _fault_of_name(info.orig_filename):
-        return fault
-    kind = stat.S_IFMT(info.external_attr >> 16)
-    if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-        what = "a symbolic link" if kind == stat.S_IFLNK else "a special file"
-        return f"is {what}; a wheel holds plain files"
-    return "is encrypted" if info.flag_bits & 1 else None
+class Archive:
+    """The members of an open archive, and their bytes.
 
+    Attributes:
+        members: by name, in the archive's order; each name leads to one place on any system.
+    """
 
-def _fault(infos: list[zipfile.ZipInfo]) -> str | None:
-    seen: set[str] = set()
-    for info in infos:
-        if fault := _fault_of_member(info):
-            return f"member {info.orig_filename!r} {fault}"
-        key = str(PurePosixPath(info.filename))
-        if key in seen:
-            return f"member {info.filename!r} is there twice"
-        seen.add(key)
-    total, packed = sum(i.file_size for i in infos), sum(i.compress_size for i in infos)
-    if total > MAX_BYTES:
-        return f"unpacks to {total} bytes; the limit is {MAX_BYTES}"
-    if total > RATIO_FROM and total > MAX_RATIO * max(packed, 1):
-        return f"unpacks {packed} bytes to {total}: more than {MAX_RATIO} times, a zip bomb"
-    return None
+    def __init__(self, file: IO[bytes], members: Sequence[Member]) -> None:
+        self._file = file
+        self.members: Mapping[str, Member] = {member.name: member for member in members}
+
+    @property
+    def files(self) -> tuple[Member, ...]:
+        """The members that are no folders."""
+        return tuple(member for member in self.members.values() if not member.is_folder)
+
+    def read(self, member: Member) -> bytes:
+        """All bytes of a member; the caller has judged its size."""
+        return b"".join(self.blocks(member))
+
+    def starts_with(self, member: Member, start: bytes) -> bool:
+        """Whether a member's bytes begin so."""
+        found = b""
+        for data in self._unpacked(member, 1 << 10):
+            found += data
+            if len(found) >= len(start):
+                break
+        return found.startswith(start)
+
+    def blocks(self, member: Member) -> Iterator[bytes]:
+        """The bytes of a member, block by block; a WheelError unless they are what it claims."""
+        crc = size = 0
+        for data in self._unpacked(member, _BLOCK):
+            size += len(data)
+            if size > member.size:
+                break
+            crc = zlib.crc32(data, crc)
+            yield data
+        if size != member.size:
+            raise _MemberError(f"member {member.name!r} does not unpack to {member.size} bytes")
+        if crc != member.crc:
+            raise _MemberError(f"member {member.name!r} does not have its checksum")
+
+    def _unpacked(self, member: Member, block: int) -> Iterator[bytes]:
+        at, rest = member.data, member.packed
+        unpack = zlib.decompressobj(-zlib.MAX_WBITS) if member.method == DEFLATED else None
+        while rest:
+            # Others may have read meanwhile.
+            self._file.seek(at)
+            packed = self._file.read(min(rest, block))
+            if not packed:
+                raise _MemberError(f"member {member.name!r} is cut short")
+            at, rest = at + len(packed), rest - len(packed)
+            if unpack is None:
+                yield packed
+                continue
+            while packed:
+                if unpack.eof:
+                    raise _MemberError(f"member {member.name!r}: bytes after its packed data")
+                try:
+                    data = unpack.decompress(packed, _BLOCK)
+                except zlib.error as error:
+                    raise _MemberError(f"member {member.name!r}: {error}") from error
+                packed = unpack.unconsumed_tail or unpack.unused_data
+                if data:
+                    yield data
+        # Without more input, what is left in the decompressor comes in one piece below a block.
+        if unpack is not None and not unpack.eof:
+            if data := unpack.decompress(b"", _BLOCK):
+                yield data
+            if not unpack.eof:
+                raise _MemberError(f"member {member.name!r}: its packed data are cut short")
 
 
 @contextlib.contextmanager
-def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Open the archive; any fault, now or while it is read, is a WheelError of one line."""
+def open_regular(path: Path) -> Iterator[IO[bytes]]:
+    """Open a regular file for reading; neither a pipe nor a device is waited for."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            if fault := _fault(archive.infolist()):
-                raise WheelError(f"{path.name}: {fault}")
-            yield archive
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            os.close(number)
+            raise WheelError(f"{path.name}: is no regular file")
+        with os.fdopen(number, "rb") as file:
+            yield file
     except FileNotFoundError as error:
         raise WheelError(f"{path.name}: no such file in {path.parent}") from error
     except OSError as error:
         raise WheelError(f"{path.name}: cannot be read: {error.strerror or error}") from error
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, UnicodeError) as error:
-        fact = str(error).rstrip(".") or type(error).__name__
-        raise WheelError(f"{path.name}: not a whole zip archive (cut short?): {fact}") from error
+
+
+@contextlib.contextmanager
+def open_archive(path: Path) -> Iterator[Archive]:
+    """Open the archive; any fault, now or while it is read, is a WheelError of one line."""
+    with open_regular(path) as file:
+        try:
+            members = read_members(file)
+            if fault := _fault(members, os.fstat(file.fileno()).st_size):
+                raise WheelError(fault)
+        except WheelError as error:
+            raise WheelError(f"{path.name}: {error}") from error
+        try:
+            yield Archive(file, members)
+        except _MemberError as error:
+            raise WheelError(f"{path.name}: {error}") from error
+
+
+def _fault(members: Sequence[Member], file_size: int) -> str | None:
+    for member in members:
+        for judge in (_fault_of_name, _fault_of_length, _fault_of_mode, _fault_of_data):
+            if fault := judge(member):
+                return f"member {member.name!r} {fault}"
+    if fault := _fault_of_tree(members):
+        return fault
+    total = sum(member.size for member in members)
+    if total > budgets.UNPACKED_BYTES:
+        return f"unpacks to {total} bytes; the limit is {budgets.UNPACKED_BYTES}"
+    if total > max(budgets.RATIO_FROM, budgets.RATIO * file_size):
+        return f"unpacks {file_size} bytes to {total}: more than {budgets.RATIO} times, a zip bomb"
+    return None
+
+
+def _fault_of_name(member: Member) -> str | None:
+    name, path = member.name, PurePosixPath(member.name)
+    # Category C: control characters, and those that hide others or turn their direction.
+    if "\\" in name or any(unicodedata.category(character)[0] == "C" for character in name):
+        return "is not a portable name"
+    if path.is_absolute() or ":" in name.split("/", 1)[0]:
+        return "is an absolute name"
+    if ".." in path.parts:
+        return "leads out of the archive"
+    # pathlib drops `.` and empty parts, and no two names may mean one file.
+    if str(path) != name.removesuffix("/") or not path.parts:
+        return "is not a name in its shortest form"
+    return None
+
+
+def _fault_of_length(member: Member) -> str | None:
+    parts = member.name.encode().split(b"/")
+    if len(parts) > budgets.NAME_PARTS or max(map(len, parts)) > budgets.PART_BYTES:
+        return (
+            f"is too deep or too long: {budgets.NAME_PARTS} parts "
+            f"of {budgets.PART_BYTES} bytes are the limit"
+        )
+    return None
+
+
+def _fault_of_mode(member: Member) -> str | None:
+    kind = stat.S_IFMT(member.mode)
+    if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+        what = "a symbolic link" if kind == stat.S_IFLNK else "a special file"
+        return f"is {what}; a wheel holds plain files"
+    if kind and (kind == stat.S_IFDIR) != member.is_folder:
+        return "is a file by its name or its mode, and a folder by the other"
+    if member.mode & _SPECIAL_BITS:
+        return f"has mode {stat.S_IMODE(member.mode):o}; no setuid, setgid or sticky bit expected"
+    return None
+
+
+def _fault_of_data(member: Member) -> str | None:
+    if member.method not in (STORED, DEFLATED):
+        return f"is packed by method {member.method}; {STORED} or {DEFLATED} (deflate) expected"
+    if member.is_folder and member.size:
+        return "is a folder with bytes"
+    if member.method == STORED and member.packed != member.size:
+        return f"is not packed, but {member.size} bytes are {member.packed}"
+    return None
+
+
+def _fault_of_tree(members: Sequence[Member]) -> str | None:
+    """Every name is one place, on a file system that takes `A` for `a` as well."""
+    seen: dict[str, Member] = {}
+    folders: set[str] = set()
+    for member in members:
+        key = unicodedata.normalize("NFC", member.name).casefold().removesuffix("/")
+        other = seen.setdefault(key, member)
+        if other is not member:
+            same = f", as {other.name!r}" if other.name != member.name else ""
+            return f"member {member.name!r} is there twice{same}"
+        while "/" in key and (key := key.rpartition("/")[0]) not in folders:
+            folders.add(key)
+    for key in folders & seen.keys():
+        if not seen[key].is_folder:
+            return f"member {seen[key].name!r} is a file, and a folder of other members"
+    return None

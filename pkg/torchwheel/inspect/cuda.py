@@ -1,43 +1,48 @@
-"""Reads the CUDA code in a library with cuobjdump: machine code (SASS), PTX and kernels."""
+"""Reads the CUDA code in a library: machine code (SASS), PTX and kernels.
 
+The library's own headers say what is in it. Where a cuobjdump that can be trusted is at hand, the
+gates compare: two readers that differ are a fault.
+"""
+
+import collections
 import importlib.metadata
 import os
 import re
-import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from torchwheel import process
 from torchwheel.arch.model import Arch, parse_binary_name
 from torchwheel.errors import TorchwheelError, program_error
+from torchwheel.inspect import budgets
+from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.elf import GpuCode
+from torchwheel.inspect.elf_file import open_elf
+from torchwheel.inspect.fatbin import read_fatbin
+from torchwheel.inspect.window import CpuTime
 
 VARIABLE = "TORCHWHEEL_CUOBJDUMP"
 PACKAGE = "nvidia-cuda-cuobjdump"
 NO_CODE = "does not contain device code"
-SECONDS = 300
 
 
-def find_cuobjdump(explicit: Path | None = None, environ: Mapping[str, str] = os.environ) -> Path:
-    """The cuobjdump to use: explicit > $TORCHWHEEL_CUOBJDUMP > PATH > CUDA_HOME > PyPI package."""
+def find_cuobjdump(
+    explicit: Path | None = None, environ: Mapping[str, str] = os.environ
+) -> Path | None:
+    """The cuobjdump to compare with: explicit > $TORCHWHEEL_CUOBJDUMP > PyPI's package > CUDA_HOME.
+
+    None if there is none. What lies on PATH is not asked: anybody may have put it there.
+    """
     named = explicit or (Path(environ[VARIABLE]) if environ.get(VARIABLE) else None)
     if named is not None:
         if not named.is_file():
             raise TorchwheelError(f"cuobjdump expected at {named}, where there is no file")
         return named
-    if on_path := shutil.which("cuobjdump", path=environ.get("PATH", os.defpath)):
-        return Path(on_path)
-    if home := environ.get("CUDA_HOME"):
-        candidate = Path(home) / "bin" / "cuobjdump"
-        if candidate.is_file():
-            return candidate
     if packaged := _find_in_package():
         return packaged
-    raise TorchwheelError(
-        "no cuobjdump, which lists the GPU code of a library: "
-        f'run `pip install "torchwheel[pipeline]"`, or set {VARIABLE} to its path'
-    )
+    of_toolkit = Path(environ.get("CUDA_HOME", ""), "bin", "cuobjdump")
+    return of_toolkit if environ.get("CUDA_HOME") and of_toolkit.is_file() else None
 
 
 def _find_in_package() -> Path | None:
@@ -53,19 +58,20 @@ def _find_in_package() -> Path | None:
 def dump_symbols(program: Path, library: Path) -> str:
     """The output of `cuobjdump -symbols`; empty if the library has no device code."""
     try:
-        done = process.run([program, "-symbols", library], timeout=SECONDS)
+        done = process.run([program, "-symbols", library], timeout=budgets.CUOBJDUMP_SECONDS)
     except process.NotRunError as error:
         raise TorchwheelError(f"{program} cannot be run: {error.reason}") from error
-    if done.status == 0:
+    if done.status == 0 and not done.errors.strip():
         return done.output
     if NO_CODE in done.errors and not done.output.strip():
         return ""
-    why = done.reason(otherwise=str(done.status))
+    why = process.ProcessResult(done.status, "", done.errors).reason(otherwise=str(done.status))
     raise program_error(f"{program} failed on {library.name}: {why}")
 
 
-SECTIONS = frozenset({".nv_fatbin", "__nv_relfatbin"})
-"""The sections where nvcc puts device code; a library without them has none."""
+SECTIONS = (".nv_fatbin", "__nv_relfatbin")
+"""The sections where nvcc puts device code; a library without them has none. If it was linked on
+the device, the first has the linked code, and the second what it was linked from."""
 
 _HEADER = re.compile(r"Fatbin (elf|ptx) code:")
 _ARCH = re.compile(r"arch = (sm_[1-9]\d{1,2}[af]?)")
@@ -74,7 +80,7 @@ _ARCH = re.compile(r"arch = (sm_[1-9]\d{1,2}[af]?)")
 #   FUNC          GLOBAL  DEFAULT    ENTRY                                _Z6kernelPf
 _SYMBOL = re.compile(
     r"(?:STT_\S+\s+STB_\w+\s+ST[OV]_\w+"
-    r"|[A-Z]+\s+(?:LOCAL|GLOBAL|WEAK)\s+(?:DEFAULT|INTERNAL|HIDDEN|PROTECTED)\s+(?:[A-Z_]+|-))"
+    r"|[A-Z_]+\s+(?:LOCAL|GLOBAL|WEAK)\s+(?:DEFAULT|INTERNAL|HIDDEN|PROTECTED)\s+(?:[A-Z_]+|-))"
     r"\s+(?:U\s+)?\S+"
 )
 _KERNEL = re.compile(r"(?:STT_)?FUNC\s.*\s(?:STO_)?ENTRY\s+(?:U\s+)?(\S+)")
@@ -84,9 +90,35 @@ _FIELD = re.compile(
 )
 
 
-def read_cuda_code(library: Path, program: Path) -> tuple[GpuCode, ...]:
-    """The modules of a CUDA library, in the order of the file."""
-    return parse_symbols(dump_symbols(program, library))
+def read_cuda_code(
+    library: Path, program: Path | None = None, cpu: CpuTime | None = None
+) -> tuple[GpuCode, ...]:
+    """The modules of a CUDA library, in the order of the file.
+
+    Args:
+        library: its file.
+        program: a cuobjdump, which must find the same modules.
+        cpu: the processor time that is left for it.
+    """
+    cpu = cpu or CpuTime()
+    with open_elf(library) as elf:
+        section = next((name for name in SECTIONS if name in elf.sections), SECTIONS[0])
+        found = read_fatbin(elf.window(section), cpu)
+    cpu.check()
+    if program is not None:
+        _require_same(found, parse_symbols(dump_symbols(program, library)), program)
+    return found
+
+
+def _require_same(found: Sequence[GpuCode], other: Sequence[GpuCode], program: Path) -> None:
+    """Raise a WheelError unless the library's headers and cuobjdump name the same modules."""
+    ours, theirs = collections.Counter(found), collections.Counter(other)
+    if differing := [*(ours - theirs), *(theirs - ours)]:
+        first = differing[0]
+        raise WheelError(
+            f"{len(found)} modules of GPU code by the library's headers, {len(other)} by "
+            f"{program}; they differ in {first.kind} for {first.arch.binary_name}"
+        )
 
 
 def parse_symbols(text: str) -> tuple[GpuCode, ...]:

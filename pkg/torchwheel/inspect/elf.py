@@ -1,21 +1,21 @@
 """Facts of an ELF library: what it needs of the system, its symbols, its sections."""
 
-import contextlib
 import dataclasses
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
-
-from elftools.common.exceptions import ELFError
-from elftools.elf.dynamic import DynamicSection
-from elftools.elf.elffile import ELFFile
-from elftools.elf.gnuversions import GNUVerNeedSection, GNUVerSymSection
-from elftools.elf.sections import SymbolTableSection
+from typing import Literal
 
 from torchwheel.arch.model import Arch
-from torchwheel.inspect.archive import WheelError
+from torchwheel.inspect.elf_file import NEEDED, SONAME, UNDEFINED, WEAK, ElfFile, open_elf
 from torchwheel.versions import version_numbers
+
+_EXPORTED = (1, 2, 10)
+"""Bindings of symbols that other libraries see: global, weak, unique."""
+_NO_VERSION = 1
+"""The numbers up to it mean a symbol without a version."""
+_VERSION_NUMBER = 0x7FFF
+"""The bits of the number; the highest one hides a symbol."""
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -65,51 +65,20 @@ class GlibcFloor:
 def read_library(path: Path, name: str | None = None) -> Library:
     """Read an ELF file; errors and gates call it `name`."""
     name = name or path.name
-    with refuse_malformed(name), path.open("rb") as file:
-        elf = ELFFile(file)
-        dynamic = elf.get_section_by_name(".dynamic")
-        # A tag has `soname` or `needed` only where it is of that kind, hence Any.
-        tags: list[Any] = list(dynamic.iter_tags()) if isinstance(dynamic, DynamicSection) else []
+    with open_elf(path, name) as elf:
         return Library(
             name=name,
-            machine=str(elf["e_machine"]).removeprefix("EM_").lower(),
-            soname=next((str(t.soname) for t in tags if t.entry.d_tag == "DT_SONAME"), None),
-            needed=tuple(str(t.needed) for t in tags if t.entry.d_tag == "DT_NEEDED"),
+            machine=elf.machine_name,
+            soname=next(iter(elf.dynamic_texts(SONAME)), None),
+            needed=elf.dynamic_texts(NEEDED),
             undefined=tuple(sorted(set(_undefined(elf)), key=_order)),
         )
 
 
-@contextlib.contextmanager
-def refuse_malformed(name: str) -> Iterator[None]:
-    """Turn any error of pyelftools on a malformed ELF file into one WheelError."""
-    try:
-        yield
-    # pyelftools also fails in its own assertions, lookups, seeks and divisions.
-    except (
-        *(ELFError, AssertionError, AttributeError, TypeError),
-        *(ArithmeticError, LookupError, OSError, ValueError),
-    ) as error:
-        raise WheelError(f"{name}: not an ELF file that can be read: {error!r}") from error
-
-
 def section_names(path: Path) -> frozenset[str]:
     """Names of a library's sections."""
-    with refuse_malformed(path.name), path.open("rb") as file:
-        return frozenset(section.name for section in ELFFile(file).iter_sections())
-
-
-def section(path: Path, name: str) -> bytes | None:
-    """The bytes of a section as they lie in the file; None if there is no such section."""
-    with refuse_malformed(path.name), path.open("rb") as file:
-        found = ELFFile(file).get_section_by_name(name)
-        if found is None:
-            return None
-        file.seek(found["sh_offset"])
-        # The file states the size, which may be wrong: never read past the end of the file.
-        data = file.read(min(found["sh_size"], path.stat().st_size))
-        if len(data) != found["sh_size"]:
-            raise WheelError(f"{path.name}: section {name} is cut short")
-        return data
+    with open_elf(path) as elf:
+        return frozenset(elf.sections)
 
 
 def glibc_floor(library: Library) -> GlibcFloor | None:
@@ -135,17 +104,19 @@ def versions_needed(library: Library) -> dict[str, tuple[str, ...]]:
     return {name: tuple(sorted(versions[name])) for name in sorted(versions)}
 
 
+def symbol_count(path: Path) -> int:
+    """How many dynamic symbols a library has, by the size of their table."""
+    with open_elf(path) as elf:
+        return elf.symbol_count(".dynsym")
+
+
 def exported_symbols(path: Path) -> frozenset[str]:
     """Names of the symbols a library defines for others."""
-    with path.open("rb") as file:
-        table = ELFFile(file).get_section_by_name(".dynsym")
-        if not isinstance(table, SymbolTableSection):
-            return frozenset()
+    with open_elf(path) as elf:
         return frozenset(
             symbol.name
-            for symbol in table.iter_symbols()
-            if symbol["st_shndx"] != "SHN_UNDEF"
-            and symbol["st_info"]["bind"] in ("STB_GLOBAL", "STB_WEAK", "STB_LOOS")
+            for symbol in elf.symbols()
+            if symbol.section != UNDEFINED and symbol.bind in _EXPORTED
         )
 
 
@@ -153,36 +124,20 @@ def _order(symbol: UndefinedSymbol) -> tuple[str, str]:
     return symbol.name, symbol.version or ""
 
 
-def _undefined(elf: ELFFile) -> Iterator[UndefinedSymbol]:
-    table = elf.get_section_by_name(".dynsym")
-    if not isinstance(table, SymbolTableSection):
-        return
-    versym = elf.get_section_by_name(".gnu.version")
-    versions = _versions(elf)
-    for index, symbol in enumerate(table.iter_symbols()):
-        if symbol["st_shndx"] != "SHN_UNDEF" or not symbol.name:
+def _undefined(elf: ElfFile) -> Iterator[UndefinedSymbol]:
+    numbers = elf.symbol_versions()
+    versions = {needed.number: needed for needed in elf.needed_versions()}
+    for index, symbol in enumerate(elf.symbols()):
+        if symbol.section != UNDEFINED or not symbol.name:
             continue
-        version: str | None = None
-        library: str | None = None
-        if isinstance(versym, GNUVerSymSection):
-            number = versym.get_symbol(index)["ndx"]
-            # pyelftools gives the two numbers that mean "no version" as text.
-            if isinstance(number, int):
-                library, version = versions[number & 0x7FFF]
+        number = numbers[index] & _VERSION_NUMBER if numbers else _NO_VERSION
+        needed = versions[number] if number > _NO_VERSION else None
         yield UndefinedSymbol(
-            symbol.name, symbol["st_info"]["bind"] == "STB_WEAK", version, library
+            symbol.name,
+            symbol.bind == WEAK,
+            needed.name if needed else None,
+            needed.library if needed else None,
         )
-
-
-def _versions(elf: ELFFile) -> dict[int, tuple[str, str]]:
-    section = elf.get_section_by_name(".gnu.version_r")
-    if not isinstance(section, GNUVerNeedSection):
-        return {}
-    return {
-        auxiliary["vna_other"]: (str(need.name), str(auxiliary.name))
-        for need, auxiliaries in section.iter_versions()
-        for auxiliary in auxiliaries
-    }
 
 
 SHIMS = ("torch_", "aoti_torch_")

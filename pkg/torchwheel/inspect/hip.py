@@ -2,22 +2,26 @@
 
 import dataclasses
 import functools
-import importlib
-import io
 import re
 import struct
-import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
-
-from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
 
 from torchwheel.arch.model import Arch, parse_binary_name
 from torchwheel.data import read
+from torchwheel.inspect import budgets
 from torchwheel.inspect.archive import WheelError
-from torchwheel.inspect.elf import GpuCode, refuse_malformed, section
+from torchwheel.inspect.elf import GpuCode
+from torchwheel.inspect.elf_file import (
+    AMDGPU,
+    UNDEFINED,
+    ElfFile,
+    elf_of_bytes,
+    open_elf,
+    refuse_malformed,
+)
+from torchwheel.inspect.packing import unpack_zlib, unpack_zstd
+from torchwheel.inspect.window import CpuTime, Window
 
 DESCRIPTOR = ".kd"
 """The suffix of a kernel's descriptor."""
@@ -37,13 +41,12 @@ def _machines() -> Mapping[int, str]:
 def read_code_object(code: bytes) -> GpuCode:
     """Read an ELF file of AMD's; its header names the arch, e.g. "gfx90a:xnack-"."""
     with refuse_malformed("code object"):
-        elf = ELFFile(io.BytesIO(code))
-        if elf["e_machine"] != "EM_AMDGPU":
-            raise WheelError(f"code object: for {elf['e_machine']}; EM_AMDGPU expected")
-        version = elf["e_ident"]["EI_ABIVERSION"]
-        if version not in _ABI_VERSIONS:
-            raise WheelError(f"code object: ABI version {version}; 2, 3 or 4 expected")
-        return GpuCode("hsaco", _arch(elf["e_flags"]), _kernels(elf))
+        elf = elf_of_bytes(code)
+        if elf.machine != AMDGPU:
+            raise WheelError(f"code object: for {elf.machine_name}; amdgpu expected")
+        if elf.abi_version not in _ABI_VERSIONS:
+            raise WheelError(f"code object: ABI version {elf.abi_version}; 2, 3 or 4 expected")
+        return GpuCode("hsaco", _arch(elf.flags), _kernels(elf))
 
 
 def _arch(flags: int) -> Arch:
@@ -56,119 +59,103 @@ def _arch(flags: int) -> Arch:
     )
 
 
-def _kernels(elf: ELFFile) -> tuple[str, ...]:
-    table = elf.get_section_by_name(".dynsym")
-    if not isinstance(table, SymbolTableSection):
+def _kernels(elf: ElfFile) -> tuple[str, ...]:
+    if ".dynsym" not in elf.sections:
         raise WheelError("code object: no table of symbols in it")
-    names = (s.name for s in table.iter_symbols() if s["st_shndx"] != "SHN_UNDEF")
+    names = (symbol.name for symbol in elf.symbols() if symbol.section != UNDEFINED)
     return tuple(sorted(n.removesuffix(DESCRIPTOR) for n in names if n.endswith(DESCRIPTOR)))
 
 
 MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
 PACKED_MAGIC = b"CCOB"
-MAX_ENTRIES = 1024
-MAX_NAME = 256
-MAX_UNPACKED = 1 << 30
+_START = max(len(MAGIC), len(PACKED_MAGIC))
 
 _COUNT = struct.Struct("<Q")
 _ENTRY = struct.Struct("<QQQ")
 _PACKED = struct.Struct("<4sHH")
 # By the format's version: the size of the compressed bundle with its header, and its plain size.
 _PACKED_SIZES = {2: struct.Struct("<II8x"), 3: struct.Struct("<QQ8x")}
-_NOT_ZERO = re.compile(rb"[^\0]")
 
 
 @dataclasses.dataclass(frozen=True)
 class BundleEntry:
-    """A code object; `name` tells its target, e.g. "hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-"."""
+    """A code object of the bundle of that number, the first of which is 1.
 
+    `name` tells its target, e.g. "hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-".
+    """
+
+    bundle: int
     name: str
     code: bytes
 
 
-def parse_bundles(section: bytes) -> tuple[tuple[BundleEntry, ...], ...]:
-    """The entries of each bundle in a section; anything else in it is a WheelError."""
-    bundles: list[tuple[BundleEntry, ...]] = []
-    at = 0
-    while found := _NOT_ZERO.search(section, at):
-        at = found.start()
-        where = f"bundle {len(bundles) + 1} (byte {at})"
+def read_bundles(section: Window) -> Iterator[BundleEntry]:
+    """The entries of all bundles in a section; anything else in it is a WheelError."""
+    number = at = 0
+    while (at := section.skip_zeros(at)) < section.size:
+        number += 1
+        where = f"bundle {number} (byte {at})"
         try:
-            entries, size = _bundle(section, at)
-        except struct.error as error:
-            raise WheelError(f"{where}: cut short") from error
+            plain, size = _plain_bundle(section, at)
+            end = 0
+            for name, start, length in _entries(plain):
+                yield BundleEntry(number, name, plain.read(start, length))
+                end = start + length
+            # A bundle without code is as long as its header, at least.
+            at += size or max(end, len(MAGIC) + _COUNT.size)
         except WheelError as error:
             raise WheelError(f"{where}: {error}") from error
-        bundles.append(entries)
-        at += size
-    return tuple(bundles)
 
 
-def _bundle(section: bytes, at: int) -> tuple[tuple[BundleEntry, ...], int]:
-    """The bundle at an offset, and its size in bytes."""
-    if section.startswith(PACKED_MAGIC, at):
-        plain, size = _decompress_bundle(section, at)
-        return _parse_plain(plain, 0)[0], size
-    return _parse_plain(section, at)
-
-
-def _parse_plain(data: bytes, start: int) -> tuple[tuple[BundleEntry, ...], int]:
-    if not data.startswith(MAGIC, start):
-        raise WheelError(f"starts with {data[start : start + 8]!r}, not with {MAGIC!r}")
-    at = start + len(MAGIC)
-    (count,) = _COUNT.unpack_from(data, at)
-    if count > MAX_ENTRIES:
-        raise WheelError(f"{count} entries; at most {MAX_ENTRIES} expected")
-    at += _COUNT.size
-    entries = []
-    end = at
-    for _ in range(count):
-        offset, size, length = _ENTRY.unpack_from(data, at)
-        at += _ENTRY.size
-        if length > MAX_NAME or at + length > len(data) or start + offset + size > len(data):
-            raise WheelError("an entry leads out of it (cut short?)")
-        name = data[at : at + length].decode("ascii", "replace")
-        at += length
-        entries.append(BundleEntry(name, data[start + offset : start + offset + size]))
-        end = max(end, start + offset + size)
-    return tuple(entries), max(end, at) - start
-
-
-def _decompress_bundle(data: bytes, start: int) -> tuple[bytes, int]:
-    _, version, method = _PACKED.unpack_from(data, start)
+def _plain_bundle(section: Window, at: int) -> tuple[Window, int]:
+    """The bundle at a byte, unpacked; its size there, 0 if the last entry's end tells it."""
+    start = section.read(at, min(_START, section.size - at))
+    if not start.startswith(PACKED_MAGIC):
+        return section.part(at), 0
+    _, version, method = _PACKED.unpack(section.read(at, _PACKED.size))
     if version not in _PACKED_SIZES:
         raise WheelError(f"is packed in version {version}; 2 or 3 expected")
     sizes = _PACKED_SIZES[version]
-    packed, plain = sizes.unpack_from(data, start + _PACKED.size)
-    first, end = start + _PACKED.size + sizes.size, start + packed
-    if end > len(data) or end < first or plain > MAX_UNPACKED:
+    packed, plain = sizes.unpack(section.read(at + _PACKED.size, sizes.size))
+    header = _PACKED.size + sizes.size
+    if at + packed > section.size or packed < header or plain > budgets.MODULE_BYTES:
         raise WheelError(f"{packed} bytes unpack to {plain}: cut short, or no such bundle")
-    # Ask for one byte more than the header names, to see that there is none.
-    unpacked = _decompress(method, data[first:end], plain + 1)
+    if method not in _UNPACK:
+        raise WheelError(f"is packed by method {method}; 0 (zlib) or 1 (zstd) expected")
+    try:
+        # One byte more than named, to see that there is none.
+        unpacked = _UNPACK[method](section.read(at + header, packed - header), plain + 1)
+    except ValueError as error:
+        raise WheelError(str(error)) from error
     if len(unpacked) != plain:
         raise WheelError(f"does not unpack to the {plain} bytes that it names")
-    return unpacked, packed
+    return Window.of_bytes(unpacked), packed
 
 
-def _decompress(method: int, packed: bytes, limit: int) -> bytes:
-    if method not in (0, 1):
-        raise WheelError(f"is packed by method {method}; 0 (zlib) or 1 (zstd) expected")
-    decompressor = _zstd().ZstdDecompressor() if method else zlib.decompressobj()
-    try:
-        return bytes(decompressor.decompress(packed, limit))
-    # The type of zstd's error is in a module that may be absent.
-    except Exception as error:
-        raise WheelError(f"cannot be unpacked: {error}") from error
+def _entries(bundle: Window) -> Iterator[tuple[str, int, int]]:
+    """The name, the place and the size of each entry; they follow each other."""
+    if (start := bundle.read(0, min(len(MAGIC), bundle.size))) != MAGIC:
+        raise WheelError(f"starts with {start[:8]!r}, not with {MAGIC!r}")
+    at = len(MAGIC)
+    (count,) = _COUNT.unpack(bundle.read(at, _COUNT.size))
+    if not 0 < count <= budgets.BUNDLE_ENTRIES:
+        raise WheelError(f"{count} entries; 1 to {budgets.BUNDLE_ENTRIES} expected")
+    at += _COUNT.size
+    end = 0
+    for _ in range(count):
+        offset, size, length = _ENTRY.unpack(bundle.read(at, _ENTRY.size))
+        at += _ENTRY.size
+        if length > budgets.BUNDLE_NAME or offset < end or offset + size > bundle.size:
+            raise WheelError("an entry leads out of it, or into another (cut short?)")
+        if size > budgets.MODULE_BYTES:
+            raise WheelError(f"an entry of {size} bytes; at most {budgets.MODULE_BYTES} expected")
+        name = bundle.read(at, length).decode("ascii", "replace")
+        at += length
+        end = offset + size
+        yield name, offset, size
 
 
-def _zstd() -> ModuleType:
-    """The zstd module of Python 3.14, or its backport, which has the same names."""
-    for name in ("compression.zstd", "backports.zstd"):
-        try:
-            return importlib.import_module(name)
-        except ImportError:
-            continue
-    raise WheelError("is packed with zstd: install backports.zstd, or use Python 3.14, to read it")
+_UNPACK: Mapping[int, Callable[[bytes, int], bytes]] = {0: unpack_zlib, 1: unpack_zstd}
 
 
 SECTION = ".hip_fatbin"
@@ -179,13 +166,23 @@ _WRAPPER_BYTES = 24
 _DEVICE = re.compile(r"hip(?:v4)?-amdgcn-amd-amdhsa-(?:unknown)?-(gfx\S+)", re.ASCII)
 
 
-def read_hip_code(library: Path) -> tuple[GpuCode, ...]:
+def read_hip_code(library: Path, cpu: CpuTime | None = None) -> tuple[GpuCode, ...]:
     """The code objects of a library, in the order of the file; a malformed one is a WheelError."""
-    bundles = parse_bundles(section(library, SECTION) or b"")
-    registered = len(section(library, _WRAPPERS) or b"") // _WRAPPER_BYTES
-    if registered != len(bundles):
-        raise WheelError(f"{SECTION} holds {len(bundles)} bundles, {registered} are registered")
-    return tuple(_code(entry) for entries in bundles for entry in entries if not _is_host(entry))
+    cpu = cpu or CpuTime()
+    found: list[GpuCode] = []
+    bundles = 0
+    with open_elf(library) as elf:
+        for entry in read_bundles(elf.window(SECTION)):
+            cpu.check()
+            bundles = entry.bundle
+            if len(found) == budgets.MODULES:
+                raise WheelError(f"more than {budgets.MODULES} code objects in {SECTION}")
+            if not _is_host(entry):
+                found.append(_code(entry))
+        registered = elf.window(_WRAPPERS).size // _WRAPPER_BYTES
+    if registered != bundles:
+        raise WheelError(f"{SECTION} holds {bundles} bundles, {registered} are registered")
+    return tuple(found)
 
 
 def _is_host(entry: BundleEntry) -> bool:

@@ -7,9 +7,10 @@ import email.parser
 import email.policy
 import hashlib
 import io
+import math
+import re
 import tempfile
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from packaging.metadata import InvalidMetadata, Metadata
@@ -20,8 +21,9 @@ from packaging.version import Version
 from torchwheel import claims
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import record_hash
-from torchwheel.inspect import archive as archives
-from torchwheel.inspect.archive import WheelError
+from torchwheel.inspect import budgets
+from torchwheel.inspect.archive import Archive, Member, WheelError, open_archive
+from torchwheel.text import join_names, shorten
 
 UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 """Files of the dist-info folder that RECORD lists without a hash, or not at all."""
@@ -38,11 +40,9 @@ class RecordEntry:
 def parse_record(text: str) -> dict[str, RecordEntry]:
     """Read RECORD's text; a malformed line is a WheelError that names it."""
     entries: dict[str, RecordEntry] = {}
-    try:
-        rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))
-    except csv.Error as error:
-        raise WheelError(f"RECORD is not CSV: {error}") from error
-    for number, row in enumerate(rows, 1):
+    for number, row in enumerate(_record_rows(text), 1):
+        if number > budgets.RECORD_ROWS:
+            raise WheelError(f"RECORD has more than {budgets.RECORD_ROWS} lines")
         if not row:
             continue
         if len(row) != 3:
@@ -50,28 +50,32 @@ def parse_record(text: str) -> dict[str, RecordEntry]:
         name, digest, size = row
         if name in entries:
             raise WheelError(f"RECORD line {number}: {name!r} is listed twice")
-        if size and not (size.isascii() and size.isdigit()):
-            raise WheelError(f"RECORD line {number}: {size!r} is not a size")
+        if size and not (size.isascii() and size.isdigit() and len(size) <= _SIZE_DIGITS):
+            raise WheelError(f"RECORD line {number}: {shorten(size)!r} is not a size")
         entries[name] = RecordEntry(digest, int(size) if size else None)
     return entries
 
 
-def _digest(archive: zipfile.ZipFile, name: str) -> str:
+def _record_rows(text: str) -> Iterator[list[str]]:
+    try:
+        yield from csv.reader(io.StringIO(text, newline=""), strict=True)
+    except csv.Error as error:
+        raise WheelError(f"RECORD is not CSV: {error}") from error
+
+
+def _digest(archive: Archive, member: Member) -> str:
     digest = hashlib.sha256()
-    with archive.open(name) as member:
-        while block := member.read(1 << 20):
-            digest.update(block)
+    for block in archive.blocks(member):
+        digest.update(block)
     return record_hash(digest.digest())
 
 
-def verify_record(
-    archive: zipfile.ZipFile, entries: Mapping[str, RecordEntry], dist_info: str
-) -> None:
+def verify_record(archive: Archive, entries: Mapping[str, RecordEntry], dist_info: str) -> None:
     """Check that RECORD lists every file with its hash and size, and no other file."""
-    files = {info.filename: info for info in archive.infolist() if not info.is_dir()}
+    files = {member.name: member for member in archive.files}
     if missing := sorted(entries.keys() - files.keys()):
         raise WheelError(f"RECORD lists {missing[0]!r}, which is not in the wheel")
-    for name, info in sorted(files.items()):
+    for name, member in sorted(files.items()):
         if name in {f"{dist_info}/{unhashed}" for unhashed in UNHASHED}:
             continue
         entry = entries.get(name)
@@ -79,15 +83,16 @@ def verify_record(
             raise WheelError(f"{name!r} is not listed in RECORD")
         if not entry.digest.startswith("sha256="):
             raise WheelError(f"RECORD gives {name!r} no sha256, but {entry.digest!r}")
-        if (found := _digest(archive, name)) != entry.digest:
+        if (found := _digest(archive, member)) != entry.digest:
             raise WheelError(f"{name!r} does not have RECORD's hash: {entry.digest}, got {found}")
-        if entry.size is not None and entry.size != info.file_size:
-            raise WheelError(f"{name!r}: RECORD says {entry.size} bytes, got {info.file_size}")
+        if entry.size is not None and entry.size != member.size:
+            raise WheelError(f"{name!r}: RECORD says {entry.size} bytes, got {member.size}")
 
 
 ELF_MAGIC = b"\x7fELF"
-MAX_TEXT = 16 << 20
-"""The limit of METADATA, WHEEL and RECORD, which are read at once."""
+_SIZE_DIGITS = 18
+_LONGEST_REASON = 300
+_METADATA_FIELD = re.compile(rb"^[^ \t\r\n]", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,17 +125,19 @@ class ExtractedFile:
 def read_wheel(path: Path) -> Wheel:
     """Read and verify a wheel; a fault is a WheelError of one line that names it."""
     try:
+        require_few_tags(["-".join(path.stem.split("-")[-3:])])
         name, version, _, tags = parse_wheel_filename(path.name)
-    except InvalidWheelFilename as error:
+    except (InvalidWheelFilename, WheelError) as error:
         raise WheelError(f"{path.name}: not a wheel's file name: {error}") from error
-    with archives.open_archive(path) as archive:
-        members = tuple(info.filename for info in archive.infolist() if not info.is_dir())
+    with open_archive(path) as archive:
+        members = tuple(member.name for member in archive.files)
         try:
             dist_info = _dist_info(members)
-            entries = parse_record(_text(archive, f"{dist_info}/RECORD"))
+            entries = parse_record(_text(archive, f"{dist_info}/RECORD", budgets.RECORD_BYTES))
             verify_record(archive, entries, dist_info)
-            raw = _bytes(archive, f"{dist_info}/METADATA")
-            wheel_tags, purelib = _wheel_file(_text(archive, f"{dist_info}/WHEEL"))
+            raw = _bytes(archive, f"{dist_info}/METADATA", budgets.METADATA_BYTES)
+            wheel_file = _text(archive, f"{dist_info}/WHEEL", budgets.WHEEL_FILE_BYTES)
+            wheel_tags, purelib = _wheel_file(wheel_file)
             return Wheel(
                 path=path,
                 name=name,
@@ -154,18 +161,20 @@ def extract(wheel: Wheel) -> Iterator[tuple[ExtractedFile, ...]]:
     """Extract every ELF file of the wheel, whatever its name, to a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="torchwheel-") as folder:
         found: list[ExtractedFile] = []
-        with archives.open_archive(wheel.path) as archive:
-            for member in wheel.members:
-                with archive.open(member) as source:
-                    if source.read(4) != ELF_MAGIC:
-                        continue
+        with open_archive(wheel.path) as archive:
+            for member in archive.files:
+                if not archive.starts_with(member, ELF_MAGIC):
+                    continue
+                if len(found) == budgets.LIBRARIES:
+                    raise WheelError(
+                        f"{wheel.path.name}: more than {budgets.LIBRARIES} ELF files in it"
+                    )
                 # Each file keeps its name, and its own folder prevents a collision.
-                target = Path(folder) / str(len(found)) / Path(member).name
+                target = Path(folder) / str(len(found)) / Path(member.name).name
                 target.parent.mkdir()
-                with archive.open(member) as source, target.open("wb") as file:
-                    while block := source.read(1 << 20):
-                        file.write(block)
-                found.append(ExtractedFile(member, target))
+                with target.open("wb") as file:
+                    file.writelines(archive.blocks(member))
+                found.append(ExtractedFile(member.name, target))
         yield tuple(found)
 
 
@@ -173,28 +182,32 @@ def _dist_info(members: tuple[str, ...]) -> str:
     tops = (member.split("/")[0] for member in members if "/" in member)
     found = sorted({top for top in tops if top.endswith(".dist-info")})
     if len(found) != 1:
-        raise WheelError(f"one .dist-info folder expected, got {', '.join(found) or 'none'}")
+        got = shorten(join_names(found)) or "none"
+        raise WheelError(f"one .dist-info folder expected, got {got}")
     return found[0]
 
 
-def _bytes(archive: zipfile.ZipFile, name: str) -> bytes:
-    try:
-        info = archive.getinfo(name)
-    except KeyError:
-        raise WheelError(f"no {name} in it") from None
-    if info.file_size > MAX_TEXT:
-        raise WheelError(f"{name} has {info.file_size} bytes; at most {MAX_TEXT} expected")
-    return archive.read(name)
+def _bytes(archive: Archive, name: str, most: int) -> bytes:
+    member = archive.members.get(name)
+    if member is None:
+        raise WheelError(f"no {name} in it")
+    if member.size > most:
+        raise WheelError(f"{name} has {member.size} bytes; at most {most} expected")
+    return archive.read(member)
 
 
-def _text(archive: zipfile.ZipFile, name: str) -> str:
+def _text(archive: Archive, name: str, most: int) -> str:
     try:
-        return _bytes(archive, name).decode("utf-8")
+        return _bytes(archive, name, most).decode("utf-8")
     except UnicodeDecodeError as error:
         raise WheelError(f"{name} is not UTF-8: {error.reason} at byte {error.start}") from error
 
 
 def _metadata(raw: bytes) -> Metadata:
+    # A blank line ends the fields; the description follows.
+    count = len(_METADATA_FIELD.findall(raw.replace(b"\r\n", b"\n").split(b"\n\n", 1)[0]))
+    if count > budgets.METADATA_FIELDS:
+        raise WheelError(f"METADATA has {count} fields; at most {budgets.METADATA_FIELDS} expected")
     try:
         return Metadata.from_email(raw)
     # packaging raises its own ExceptionGroup before Python 3.11, the built-in one after.
@@ -204,7 +217,9 @@ def _metadata(raw: bytes) -> Metadata:
             f"{part.field}: {part}" if isinstance(part, InvalidMetadata) else str(part)
             for part in parts
         )
-        raise WheelError(f"METADATA is not valid: {' '.join(fields.split())}") from error
+        text = " ".join(fields.split())[:_LONGEST_REASON]
+        printable = "".join(c if c.isprintable() else "?" for c in text)
+        raise WheelError(f"METADATA is not valid: {printable}") from error
 
 
 def _wheel_file(text: str) -> tuple[frozenset[Tag], bool]:
@@ -212,21 +227,36 @@ def _wheel_file(text: str) -> tuple[frozenset[Tag], bool]:
     purelib = str(headers.get("Root-Is-Purelib", "")).strip().lower()
     if purelib not in ("true", "false"):
         raise WheelError(f"WHEEL: Root-Is-Purelib must be true or false, got {purelib!r}")
-    tags: set[Tag] = set()
-    for value in headers.get_all("Tag", []):
-        try:
-            tags |= parse_tag(str(value).strip())
-        except ValueError as error:
-            raise WheelError(f"WHEEL: {value!r} is not a tag") from error
+    tags = read_tags(headers.get_all("Tag", []))
     if not tags:
         raise WheelError("WHEEL names no Tag")
-    return frozenset(tags), purelib == "true"
+    return tags, purelib == "true"
 
 
-def _claims(archive: zipfile.ZipFile, name: str) -> claims.Claims | None:
-    if name not in archive.namelist():
+def read_tags(values: Sequence[str]) -> frozenset[Tag]:
+    """The tags of WHEEL's lines, each multiplied out; a WheelError if they are none or too many."""
+    lines = [str(value).strip() for value in values]
+    require_few_tags(lines)
+    tags: set[Tag] = set()
+    for text in lines:
+        try:
+            tags |= parse_tag(text)
+        except ValueError as error:
+            raise WheelError(f"WHEEL: {shorten(text)!r} is not a tag") from error
+    return frozenset(tags)
+
+
+def require_few_tags(texts: Sequence[str]) -> None:
+    """Raise a WheelError unless the tags are few when each is multiplied out."""
+    count = sum(math.prod(part.count(".") + 1 for part in text.split("-")) for text in texts)
+    if count > budgets.TAGS:
+        raise WheelError(f"names {count} tags; at most {budgets.TAGS} expected")
+
+
+def _claims(archive: Archive, name: str) -> claims.Claims | None:
+    if name not in archive.members:
         return None
-    text = _text(archive, name)
+    text = _text(archive, name, budgets.METADATA_BYTES)
     try:
         return claims.loads(text, name)
     except TorchwheelError as error:

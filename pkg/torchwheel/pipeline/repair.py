@@ -21,6 +21,7 @@ from torchwheel import claims as claims_file
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError, program_error
 from torchwheel.files import record_hash
+from torchwheel.inspect.archive import open_archive
 
 # Libraries of the user's torch and driver.
 _OUTSIDE = (
@@ -105,8 +106,8 @@ def repack(wheel: Path, out: Path) -> Path:
 
 def wheel_members(wheel: Path) -> dict[str, bytes]:
     """The files of a wheel by name."""
-    with zipfile.ZipFile(wheel) as archive:
-        return {n: archive.read(n) for n in archive.namelist() if not n.endswith("/")}
+    with open_archive(wheel) as archive:
+        return {member.name: archive.read(member) for member in archive.files}
 
 
 def _write_packed(members: dict[str, bytes], dist_info: str, target: Path) -> Path:

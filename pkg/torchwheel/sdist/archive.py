@@ -1,17 +1,17 @@
 """Unpacks an sdist as if it were hostile: it writes plain files only, all below one folder."""
 
+import functools
 import lzma
 import posixpath
-import shutil
 import tarfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import IO
 
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import explain_full_disk, make_executable, path_inside
-from torchwheel.inspect import archive as archives
+from torchwheel.inspect import budgets
+from torchwheel.inspect.archive import open_archive
 
 PROJECT = ("pyproject.toml", "setup.py")
 
@@ -39,12 +39,10 @@ def unpack(archive: Path, target: Path) -> Path:
 
 
 def _unpack_zip(archive: Path, target: Path) -> None:
-    with archives.open_archive(archive) as opened:
-        for info in opened.infolist():
-            if not info.is_dir():
-                with opened.open(info) as source:
-                    executable = bool(info.external_attr >> 16 & 0o100)
-                    _write(source, path_inside(target, info.filename, archive.name), executable)
+    with open_archive(archive) as opened:
+        for member in opened.files:
+            path = path_inside(target, member.name, archive.name)
+            _write(opened.blocks(member), path, bool(member.mode & 0o100))
 
 
 def _unpack_tar(archive: Path, target: Path) -> None:
@@ -56,7 +54,10 @@ def _unpack_tar(archive: Path, target: Path) -> None:
                 file = _file_of(member, members, where)
                 source = opened.extractfile(file)
                 if source is not None:
-                    _write(source, path_inside(target, name, where), bool(file.mode & 0o100))
+                    with source:
+                        blocks = iter(functools.partial(source.read, 1 << 20), b"")
+                        path = path_inside(target, name, where)
+                        _write(blocks, path, bool(file.mode & 0o100))
     except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, ValueError) as error:
         raise TorchwheelError(f"{where}: not a whole tar archive: {error}") from error
     except OSError as error:
@@ -72,10 +73,10 @@ def _members(opened: tarfile.TarFile, where: str, packed: int) -> Mapping[str, t
     for member in opened:
         name = posixpath.normpath(member.name)
         total += member.size
-        if member.size < 0 or total > archives.MAX_BYTES:
-            raise TorchwheelError(f"{where}: unpacks to more than {archives.MAX_BYTES} bytes")
-        if total > max(archives.RATIO_FROM, archives.MAX_RATIO * packed):
-            raise TorchwheelError(f"{where}: unpacks to more than {archives.MAX_RATIO} times")
+        if member.size < 0 or total > budgets.UNPACKED_BYTES:
+            raise TorchwheelError(f"{where}: unpacks to more than {budgets.UNPACKED_BYTES} bytes")
+        if total > max(budgets.RATIO_FROM, budgets.RATIO * packed):
+            raise TorchwheelError(f"{where}: unpacks to more than {budgets.RATIO} times")
         if member.isdir():
             continue
         if name in members:
@@ -106,9 +107,9 @@ def _file_of(
     return file
 
 
-def _write(source: IO[bytes], target: Path, executable: bool) -> None:
+def _write(blocks: Iterable[bytes], target: Path, executable: bool) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    with source, target.open("xb") as file:
-        shutil.copyfileobj(source, file)
+    with target.open("xb") as file:
+        file.writelines(blocks)
     if executable:
         make_executable(target)

@@ -1,4 +1,4 @@
-"""What is known of a library's GPU code where cuobjdump, which would read it, is not installed."""
+"""What is known of a library's GPU code that cannot be read."""
 
 import pytest
 from doctor_cases import case, native, package
@@ -10,16 +10,17 @@ from torchwheel.doctor.loader import Loader
 from torchwheel.doctor.native import claimed_code, read_native
 from torchwheel.doctor.verdict import judge
 from torchwheel.errors import TorchwheelError
+from torchwheel.inspect.window import CpuTime
 from wheelmaker import PURE, stable, universal
 
-PROBLEM = 'no cuobjdump: run `pip install "torchwheel[pipeline]"`'
+PROBLEM = "byte 16: GPU code of kind 8; 1 (PTX) or 2 (ELF) expected"
 
 
 @pytest.fixture
 def library(tmp_path, monkeypatch):
     """Reads the library of a wheel with these claims."""
 
-    def unreadable(_):
+    def unreadable(_, cpu):
         raise TorchwheelError(PROBLEM)
 
     monkeypatch.setattr(native_, "read_gpu_code", unreadable)
@@ -28,7 +29,7 @@ def library(tmp_path, monkeypatch):
     path.write_bytes(make_elf(symbols=("f",)))
 
     def read(claims):
-        return read_native(path, tmp_path, Loader(path, None, {}), claims, loaded=True)
+        return read_native(path, tmp_path, Loader(path, None, {}), claims, CpuTime(), loaded=True)
 
     return read
 

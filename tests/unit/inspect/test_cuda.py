@@ -125,6 +125,14 @@ def no_package(name: str) -> None:
     raise importlib.metadata.PackageNotFoundError(name)
 
 
+def test_the_pinned_cuobjdump_goes_before_that_of_a_toolkit(tmp_path: Path) -> None:
+    home = program(tmp_path / "bin" / "cuobjdump")
+    environ = {"PATH": str(home.parent), "CUDA_HOME": str(tmp_path)}
+    pinned = cuda.find_cuobjdump(None, environ)
+    assert pinned
+    assert "site-packages" in pinned.parts
+
+
 def test_where_cuobjdump_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "files", no_package)
     given_, named, path, home = (
@@ -135,10 +143,8 @@ def test_where_cuobjdump_is_looked_for(tmp_path: Path, monkeypatch: pytest.Monke
     with_variable = {**environ, cuda.VARIABLE: str(named)}
     assert cuda.find_cuobjdump(given_, with_variable) == given_
     assert cuda.find_cuobjdump(None, with_variable) == named
-    assert cuda.find_cuobjdump(None, environ) == path
-    assert cuda.find_cuobjdump(None, {**environ, "PATH": str(tmp_path)}) == home
-    with pytest.raises(TorchwheelError, match=r"`pip install \"torchwheel\[pipeline\]\"`"):
-        cuda.find_cuobjdump(None, {"PATH": str(tmp_path)})
+    assert cuda.find_cuobjdump(None, environ) == home
+    assert cuda.find_cuobjdump(None, {"PATH": str(path.parent)}) is None
     with pytest.raises(TorchwheelError, match=r"expected at .*gone"):
         cuda.find_cuobjdump(tmp_path / "gone", environ)
 
@@ -149,7 +155,16 @@ def test_a_library_without_device_code_is_empty(tmp_path: Path) -> None:
     assert cuda.dump_symbols(quiet, Path("x.so")) == ""
 
 
-@pytest.mark.parametrize("body", ["echo no such thing >&2; exit 1", "exit 3"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "echo no such thing >&2; exit 1",
+        "exit 3",
+        "echo a warning >&2",
+        # As 13.x does that stops after the first of several modules.
+        "echo 'Fatbin elf code:'; echo 'arch = sm_80'; exit 1",
+    ],
+)
 def test_a_failing_cuobjdump_is_an_error(tmp_path: Path, body: str) -> None:
     with pytest.raises(TorchwheelError, match=r"failed on x\.so"):
         cuda.dump_symbols(program(tmp_path / "c", body), Path("x.so"))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from elfmaker import X86_64, code_object, hip_library, make_bundle, make_elf
 from torchwheel.arch.model import parse
-from torchwheel.inspect import hip
+from torchwheel.inspect import packing
 from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.elf import GpuCode
 from torchwheel.inspect.hip import read_code_object, read_hip_code
@@ -69,7 +69,7 @@ def test_packed_without_zstd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def no_module(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr(hip.importlib, "import_module", no_module)
+    monkeypatch.setattr(packing.importlib, "import_module", no_module)
     with pytest.raises(WheelError, match=r"bundle 1 .*install backports\.zstd"):
         from_clang(tmp_path, "packed_7.2.hip_fatbin")
 
@@ -102,7 +102,7 @@ def test_more_or_fewer_bundles_than_registered(tmp_path: Path) -> None:
         ({"sm_90": code_object()}, "is for no AMD GPU"),
         ({"gfx90a": b""}, "not an ELF file"),
         ({"gfx90a": code_object()[:-100]}, "not an ELF file"),
-        ({"gfx90a": code_object(machine=X86_64)}, "for EM_X86_64; EM_AMDGPU expected"),
+        ({"gfx90a": code_object(machine=X86_64)}, "for x86_64; amdgpu expected"),
         ({"gfx90a": code_object(abi_version=1)}, "ABI version 1; 2, 3 or 4 expected"),
         ({"gfx90a": code_object(0x5FE)}, "processor 0xfe is in no table"),
     ],

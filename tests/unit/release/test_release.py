@@ -274,7 +274,7 @@ REFUSALS = {
     no_claims: "x/demo-1.0.0+cu132-py3-none-manylinux_2_28_x86_64.whl: claims nothing "
     "(no torchwheel.json): not made by this pipeline",
     not_a_wheel: "demo-1.0.0+x-py3-none-any.whl: not a whole zip archive (cut short?): "
-    "File is not a zip file",
+    "no end record",
     a_link: "demo-9-py3-none-any.whl: is no plain file",
     no_build_record: "pure: 0 build records; one expected",
     two_build_records: "pure: 2 build records; one expected",

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.inspect import archive as archives
+from torchwheel.inspect import budgets
 from torchwheel.sdist import archive as archive_
 from torchwheel.sdist.archive import unpack
 
@@ -121,11 +121,11 @@ def test_a_hostile_zip_is_refused(tmp_path, target, name):
 
 
 def test_a_bomb_is_refused_before_it_goes_off(tmp_path, target, monkeypatch):
-    monkeypatch.setattr(archives, "RATIO_FROM", 1 << 16)
+    monkeypatch.setattr(budgets, "RATIO_FROM", 1 << 16)
     zeros = ("file", "demo/zeros", "\0" * (4 << 20))
     with pytest.raises(TorchwheelError, match="more than 200 times"):
         unpack(tar(tmp_path / "demo.tar.gz", zeros), target)
-    monkeypatch.setattr(archives, "MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(budgets, "UNPACKED_BYTES", 1 << 20)
     with pytest.raises(TorchwheelError, match="more than 1048576 bytes"):
         unpack(tmp_path / "demo.tar.gz", target)
     assert not list(target.iterdir())

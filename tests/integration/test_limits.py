@@ -1,0 +1,109 @@
+"""No hostile file costs a command more than 1 GiB of memory or a minute, or ends in a traceback."""
+
+import os
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import hostile
+from wheelmaker import make_wheel
+
+pytestmark = pytest.mark.integration
+
+MEMORY = 1 << 30
+SECONDS = 60
+MATRIX = """\
+schema: 1
+project: {name: demo}
+abis: {pure: {torch: "2.6"}}
+toolkits: {}
+torch: {}
+platforms: [linux_x86_64]
+selections: {release: [pure]}
+runners: {linux_x86_64: {build: [ubuntu-24.04]}, any: {build: [ubuntu-24.04]}}
+smoke: {tests: tests/smoke, torch: "2.13.0"}
+gates: {max_size_mib: 8}
+"""
+LARGE = {
+    # As large as the unit tests are small.
+    "members_that_overlap": {"count": 40},
+    "zeros_with_sizes_of_zip64": {"size": 128 << 20},
+}
+
+
+def run(folder: Path, *arguments: object) -> tuple[int, str]:
+    """The status and the output of `torchwheel ARGUMENTS`, which must stay within its budget."""
+    log = folder / "log.txt"
+    command = [sys.executable, "-m", "torchwheel.cli", *map(str, arguments)]
+    with log.open("wb") as file:
+        actions = [(os.POSIX_SPAWN_DUP2, file.fileno(), 1), (os.POSIX_SPAWN_DUP2, file.fileno(), 2)]
+        pid = os.posix_spawn(sys.executable, command, os.environ, file_actions=actions)
+        _, status, usage = os.wait4(pid, 0)
+    assert usage.ru_maxrss << 10 < MEMORY
+    assert usage.ru_utime + usage.ru_stime < SECONDS
+    output = log.read_text()
+    assert "Traceback" not in output
+    return os.waitstatus_to_exitcode(status), output
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Every hostile wheel, and a wheel around every hostile library, by name."""
+    root = tmp_path_factory.mktemp("hostile")
+    made = {}
+    for name, case in hostile.WHEELS.items():
+        (root / name).mkdir()
+        made[name] = case.make(root / name, **LARGE.get(name, {}))
+    for name in hostile.LIBRARIES:
+        made[name] = hostile.wheel_with(root / name, name)
+    return made
+
+
+def test_check(tmp_path: Path, wheels: dict[str, Path]) -> None:
+    status, output = run(tmp_path, "check", *wheels.values())
+    assert status == 1
+    assert output.count("FAILED") > len(wheels)
+    for wheel in wheels.values():
+        assert wheel.name in output
+
+
+def test_assemble(tmp_path: Path, wheels: dict[str, Path]) -> None:
+    matrix = tmp_path / "matrix.yaml"
+    matrix.write_text(MATRIX)
+    folders = [path.parent for path in wheels.values()]
+    status, output = run(
+        tmp_path, "assemble", "--matrix", matrix, "--out", tmp_path / "out", *folders
+    )
+    assert status == 1
+    for case in hostile.WHEELS.values():
+        assert case.says in output or case.says == "is no regular file"
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packages are installed that hold a hostile library, or metadata."""
+    site = tmp_path / "site"
+    libraries = {name: make() for name, (make, _) in hostile.LIBRARIES.items()} | hostile.DEFINING
+    files = {f"demo/{name}.so": library for name, library in libraries.items()}
+    install(site, make_wheel(tmp_path, files={"demo/__init__.py": b"", **files}))
+    endless, tags = (
+        install(site, make_wheel(tmp_path / name, name=name)) for name in ("endless", "tags")
+    )
+    (endless / "RECORD").unlink()
+    (endless / "RECORD").symlink_to("/dev/zero")
+    part = ".".join(f"a{number}" for number in range(300))
+    (tags / "WHEEL").write_text(f"Root-Is-Purelib: true\nTag: {part}-{part}-{part}\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), *sys.path]))
+    status, output = run(tmp_path, "doctor", "demo", "endless", "tags")
+    assert status == 1
+    for name in hostile.LIBRARIES:
+        assert name in output
+
+
+def install(site: Path, wheel: Path) -> Path:
+    """Unpack a wheel; the folder of its metadata."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(site)
+    return site / f"{wheel.name.split('-', maxsplit=1)[0]}-1.0.0.dist-info"
