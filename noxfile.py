@@ -82,6 +82,13 @@ def mutate(session: nox.Session) -> None:
 
 
 @nox.session
+def fuzz(session: nox.Session) -> None:
+    """Fuzz what reads foreign files: nox -s fuzz [-- MINUTES --seed N --target NAME]."""
+    install(session, *TORCHWHEEL)
+    session.run("python", "tests/fuzz/fuzz.py", *session.posargs)
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Format, lint, types and layers; nothing is changed."""
     install(session, *TORCHWHEEL, TORCH, *group("lint"))
