@@ -160,8 +160,11 @@ COMPILER_CACHES: Mapping[str, tuple[str, ...]] = {
     ),
     "SCCACHE_MEMCACHED": ("SCCACHE_MEMCACHED_EXPIRATION", "SCCACHE_MEMCACHED_KEY_PREFIX"),
 }
-"""The variable that names a compiler cache, and those that configure it. A container gets no others:
-a build runs code of many authors, and a machine may have keys for other things."""
+"""The variable that names a compiler cache, and those that configure it.
+
+A container gets no others: a build runs code of many authors, and a machine may have keys for other
+things.
+"""
 
 
 def headers_of(run: Run, variant: Variant) -> Path:

@@ -12,8 +12,8 @@ from torchwheel.files import path_inside
 _OUTPUTS = {"build", "dist"}
 _NEVER_SOURCES = {"__pycache__", "node_modules"}
 
-# A checkout's own configuration can name programs, which git would start and we never need: to watch
-# its files, after its index changed, to fetch what a partial clone lacks.
+# A checkout's own configuration can name programs, which git would start: to watch the files, after
+# a change of the index, to fetch what a partial clone lacks. Listing files needs none of them.
 _GIT = ("git", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
 _GIT_VARIABLES = {
     "GIT_ALLOW_PROTOCOL": "none",
