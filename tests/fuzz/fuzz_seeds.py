@@ -10,12 +10,22 @@ import sys
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from fuzz_zip import Entry, zip_bytes
-
-from elfmaker import code_object, hip_library, make_bundle, make_elf, packed
+import hostile
+from elfmaker import (
+    code_object,
+    cubin,
+    cuda_library,
+    fatbin,
+    hip_library,
+    make_bundle,
+    make_elf,
+    module,
+    packed,
+    ptx,
+)
 from torchwheel import claims, data
 from torchwheel.files import sha256
 from torchwheel.jit.entry import CacheEntry, dump_entry
@@ -28,7 +38,7 @@ from torchwheel.smoke.record import (
     TestResult,
     dump_smoke,
 )
-from wheelmaker import make_wheel, metadata, record_line, stable, universal, wheel_around
+from wheelmaker import make_wheel, metadata, stable, universal, wheel_around
 
 HERE = Path(__file__).parent
 UNIT = HERE.parent / "unit"
@@ -74,7 +84,7 @@ def matrices() -> Corpus:
         "small": (UNIT / "matrix/small.yaml").read_bytes(),
         "full": (UNIT / "matrix/full.yaml").read_bytes(),
     }
-    hostile = {
+    bad = {
         "surrogate": good.replace(b"schema: 1", b'schema: "\\ud800"'),
         "surrogate in a key": good + b'"\\udcff": 1\n',
         "not utf-8": good + b"\xff\xfe",
@@ -84,11 +94,11 @@ def matrices() -> Corpus:
         "long key": good + b"? " + b"k" * 5000 + b"\n: 1\n",
         "control": good + b'"\\x1b[2J": "\\0"\n',
     }
-    return Corpus(right, hostile, kept("matrix"))
+    return Corpus(right, bad, kept("matrix"))
 
 
 def wheels() -> Corpus:
-    """Of wheels: pure, with a library, universal; and archives that two readers read as two."""
+    """Of wheels: pure, with a library, universal; and those of hostile.py."""
     with tempfile.TemporaryDirectory() as folder:
         library = make_elf(symbols=["PyInit__C"])
         made = {
@@ -97,113 +107,23 @@ def wheels() -> Corpus:
             "universal": make_wheel(Path(folder), claims=universal(), tag="py3-none-linux_x86_64"),
         }
         right = {name: path.read_bytes() for name, path in made.items()}
-    seeds: dict[str, bytes] = {}
-    members = wheel_members()
-    entries = [Entry(name.encode(), content) for name, content in members.items()]
-    first, *rest = entries
-    seeds["bytes before"] = b"#!/bin/sh\necho run\n" + right["pure"]
-    seeds["bytes after"] = right["pure"] + b"more"
-    seeds["second init in a gap"] = zip_bytes(
-        [dataclasses.replace(first, gap=hidden_member(first.name, b"import evil\n")), *rest]
-    )
-    seeds["another name in the local header"] = zip_bytes(
-        [dataclasses.replace(first, local={"name": b"demo/__init__.pz"}), *rest]
-    )
-    for name, text in {
-        "control": "demo/\x1b[2J.py",
-        "right to left": "demo/\u202eyp.exe",
-        "newline": "demo/a\nb.py",
-    }.items():
-        seeds[f"name with {name}"] = _with_member(members, text, b"x")
-    seeds["setuid"] = zip_bytes([dataclasses.replace(first, mode=0o104755), *rest])
-    seeds["pipe"] = zip_bytes([dataclasses.replace(first, mode=0o010644), *rest])
-    seeds["file beside a folder"] = _with_member(members, "demo/__init__.py/x", b"x")
-    seeds["overlap"] = zip_bytes(
-        [first, *(dataclasses.replace(entry, offset=0) for entry in rest), *entries[1:]]
-    )
-    huge = (300, 300, 300)
-    tags = "-".join(
-        ".".join(f"{kind}{n}" for n in range(count))
-        for kind, count in zip("abc", huge, strict=True)
-    )
-    seeds["27 million tags"] = _with_file(members, "WHEEL", f"Root-Is-Purelib: true\nTag: {tags}\n")
-    seeds["record of newlines"] = _with_file(members, "RECORD", "\n" * (16 << 20))
-    seeds["record of thousands of rows"] = _with_file(
-        members, "RECORD", "".join(f"f{n},,\n" for n in range(50_000))
-    )
-    seeds["metadata of fields"] = _with_file(
-        members, "METADATA", "Name: demo\nVersion: 1.0.0\n" + "Classifier: x\n" * 100_000
-    )
-    seeds["metadata of one field"] = _with_file(members, "METADATA", f"Name: {'x' * (8 << 20)}\n")
-    seeds["claims nested"] = _with_file(members, claims.FILE, "[" * 100_000)
-    seeds["512 MiB of zeros"] = zip_bytes([*entries, zeros_member(512 << 20)])
-    seeds["no member"] = zip_bytes([])
-    return Corpus(right, seeds, kept("wheel"))
+    bad = {name: _made(one.make) for name, one in hostile.WHEELS.items()}
+    bad["claims nested"] = _made(_claims_nested)
+    # A device or a pipe has no bytes of its own: the tests of hostile.py read them.
+    return Corpus(right, {name: data for name, data in bad.items() if data}, kept("wheel"))
 
 
-def wheel_members() -> dict[str, bytes]:
-    """Names and contents of a small pure wheel, RECORD last."""
-    info = "demo-1.0.0.dist-info"
-    members = {
-        "demo/__init__.py": b"answer = 42\n",
-        f"{info}/METADATA": metadata("demo", "1.0.0", ["torch>=2.6"]),
-        f"{info}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-    }
-    return {**members, f"{info}/RECORD": _record(members).encode()}
+def _made(make: Callable[[Path], Path]) -> bytes:
+    """The bytes of a hostile wheel; none if it is no regular file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = make(Path(folder))
+        regular = path.is_file() and not path.is_symlink()
+        return path.read_bytes() if regular else b""
 
 
-def _record(members: Mapping[str, bytes]) -> str:
-    lines = "".join(record_line(*item) for item in members.items())
-    return f"{lines}demo-1.0.0.dist-info/RECORD,,\n"
-
-
-def _with_member(members: Mapping[str, bytes], name: str, content: bytes) -> bytes:
-    *others, record = members
-    changed = {other: members[other] for other in others} | {name: content}
-    changed[record] = _record(changed).encode()
-    return zip_bytes([Entry(key.encode(), value) for key, value in changed.items()])
-
-
-def _with_file(members: Mapping[str, bytes], name: str, text: str) -> bytes:
-    """With a file of the dist-info folder; RECORD agrees unless it is that file."""
-    *others, record = members
-    changed = {other: members[other] for other in others}
-    if name != "RECORD":
-        changed[f"demo-1.0.0.dist-info/{name}"] = text.encode()
-    changed[record] = (text if name == "RECORD" else _record(changed)).encode()
-    return zip_bytes([Entry(key.encode(), value) for key, value in changed.items()])
-
-
-def zeros_member(size: int) -> Entry:
-    """A member of zeros, packed about 1000 times."""
-    crc = functools.reduce(lambda sum_, _: zlib.crc32(_BLOCK, sum_), range(size // len(_BLOCK)), 0)
-    packed_ = deflated_zeros(size)
-    return Entry(b"demo/zeros", packed_, 0, 0, crc=crc, plain_size=size, states=8)
-
-
-_BLOCK = bytes(1 << 20)
-
-
-def deflated_zeros(size: int) -> bytes:
-    """Zeros as a raw deflate stream, which is made of equal blocks."""
-    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
-    block = packer.compress(_BLOCK) + packer.flush(zlib.Z_FULL_FLUSH)
-    return block * (size // len(_BLOCK)) + packer.flush()
-
-
-def packed_zeros(size: int) -> bytes:
-    """A packed HIP bundle of zeros."""
-    adler = functools.reduce(
-        lambda sum_, _: zlib.adler32(_BLOCK, sum_), range(size // len(_BLOCK)), 1
-    )
-    body = b"\x78\x9c" + deflated_zeros(size) + adler.to_bytes(4, "big")
-    return struct.pack("<4sHHQQ8x", b"CCOB", 3, 0, 32 + len(body), size) + body
-
-
-def hidden_member(name: bytes, content: bytes) -> bytes:
-    """A local entry that no directory names."""
-    whole = zip_bytes([Entry(name, content)])
-    return whole[: whole.index(b"PK\1\2")]
+def _claims_nested(folder: Path) -> Path:
+    name = f"{hostile.INFO}/{claims.FILE}"
+    return make_wheel(folder, bend=lambda members: members.update({name: b"[" * 100_000}))
 
 
 def libraries() -> Corpus:
@@ -211,10 +131,14 @@ def libraries() -> Corpus:
     right = {
         "plain": make_elf(symbols=["one", "two"], sections={".text": bytes(64)}),
         "hip": hip_library(make_bundle({"gfx90a": code_object()})),
+        "cuda": cuda_library(fatbin(module(cubin()), module(ptx(), kind=1))),
         "code object": code_object(),
     }
-    hostile = {"header alone": make_elf()[:64], "text": b"#!/bin/sh\n", "nothing": b""}
-    return Corpus({**right, **_linked_library()}, hostile, kept("elf"))
+    bad = {"header alone": make_elf()[:64], "text": b"#!/bin/sh\n", "nothing": b""}
+    bad |= {name: make() for name, (make, _) in hostile.LIBRARIES.items()}
+    # Only a wheel has a limit of all its symbols.
+    endless = {"many symbols": bad.pop("many_symbols"), **hostile.DEFINING}
+    return Corpus({**right, **_linked_library()}, bad, {**endless, **kept("elf")})
 
 
 def _linked_library() -> Inputs:
@@ -222,6 +146,19 @@ def _linked_library() -> Inputs:
     folder = Path(sys.modules["_json"].__file__ or "").parent if "_json" in sys.modules else HERE
     files = sorted(folder.glob("*.so"), key=lambda path: path.stat().st_size)
     return {"linked": files[0].read_bytes()} if files else {}
+
+
+_BLOCK = bytes(1 << 20)
+
+
+def packed_zeros(size: int) -> bytes:
+    """A packed bundle of zeros; its deflate stream is made of equal blocks."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+    block = packer.compress(_BLOCK) + packer.flush(zlib.Z_FULL_FLUSH)
+    count = size // len(_BLOCK)
+    adler = functools.reduce(lambda sum_, _: zlib.adler32(_BLOCK, sum_), range(count), 1)
+    body = b"\x78\x9c" + block * count + packer.flush() + adler.to_bytes(4, "big")
+    return struct.pack("<4sHHQQ8x", b"CCOB", 3, 0, 32 + len(body), size) + body
 
 
 def bundles() -> Corpus:
@@ -233,12 +170,28 @@ def bundles() -> Corpus:
         "packed": packed(plain),
         "packed in version 2": packed(plain, version=2),
     }
-    hostile = {
+    bad = {
         "a gigabyte of zeros": packed_zeros(1 << 30),
         "many packed zeros": packed_zeros(1 << 26) * 16,
         "claims a gigabyte": packed(plain, size=1 << 30),
     }
-    return Corpus(right, hostile, kept("bundle"))
+    return Corpus(right, bad, kept("bundle"))
+
+
+def fat_binaries() -> Corpus:
+    """Of sections with CUDA code."""
+    outputs = UNIT / "inspect/outputs"
+    right = {
+        "plain": fatbin(module(cubin()), module(ptx(), kind=1)),
+        **{path.stem: path.read_bytes() for path in sorted(outputs.glob("*.nv_fatbin"))},
+    }
+    bad = {
+        "text": b"text",
+        "claims much": fatbin(module(b"\x7fELF", 80, flags=0x8011, size=1 << 40)),
+        "another arch inside": fatbin(module(cubin(90), 80)),
+        "cut short": fatbin(module(cubin()))[:-8],
+    }
+    return Corpus(right, bad, kept("fatbin"))
 
 
 def printed() -> Corpus:
@@ -286,11 +239,11 @@ def sdists() -> Corpus:
             archive.addfile(info, io.BytesIO(b"text"[: info.size]))
     plain = made.getvalue()
     right = {"plain": plain, "gzip": gzip.compress(plain, mtime=0)}
-    hostile = {
+    bad = {
         "zeros": gzip.compress(bytes(1 << 26), mtime=0),
         "no member": gzip.compress(bytes(1024), mtime=0),
     }
-    return Corpus(right, hostile, kept("sdist"))
+    return Corpus(right, bad, kept("sdist"))
 
 
 DIGEST = "0" * 64
@@ -405,7 +358,7 @@ def lock_texts() -> Inputs:
 
 def json_texts(name: str, right: Inputs, *others: str) -> Corpus:
     """Right texts, and texts that no JSON reader of ours takes; `others` may be right or not."""
-    hostile = {
+    bad = {
         "empty": b"",
         "null": b"null",
         "number": b"5",
@@ -422,4 +375,4 @@ def json_texts(name: str, right: Inputs, *others: str) -> Corpus:
     }
     odd = {other: right[other] for other in others}
     right = {key: text for key, text in right.items() if key not in odd}
-    return Corpus(right, hostile, {**odd, **kept(name)})
+    return Corpus(right, bad, {**odd, **kept(name)})

@@ -14,13 +14,18 @@ from fuzz_mutations import (
     mutate_tar,
     mutate_text,
 )
-from fuzz_promise import Promise
+from fuzz_promise import Promise, fault_of_text
 from fuzz_zip import mutate_wheel
 
 from torchwheel import claims, data
 from torchwheel.doctor import importing
 from torchwheel.doctor.dist_info import read_dist_info
+from torchwheel.doctor.loader import provided_symbols, provided_versions
+from torchwheel.errors import TorchwheelError
 from torchwheel.inspect import cuda, elf, hip
+from torchwheel.inspect.elf_file import CpuTime, Window
+from torchwheel.inspect.fatbin import read_fatbin
+from torchwheel.inspect.gpu_code import read_gpu_code
 from torchwheel.inspect.wheel import extract, read_wheel
 from torchwheel.jit.entry import load_entry
 from torchwheel.matrix.load import load
@@ -81,19 +86,34 @@ def _wheel(content: bytes, folder: Path) -> None:
 
 def _library(content: bytes, folder: Path) -> None:
     path = _write(folder, "library.so", content)
+    # Readers that are asked one by one: each is to hold its promise, whatever another says.
+    refused: TorchwheelError | None = None
+    for read in (_facts_of_library, read_gpu_code, provided_versions, elf.exported_symbols):
+        try:
+            read(path)
+        except TorchwheelError as error:
+            if fault := fault_of_text(str(error)):
+                raise AssertionError(f"{read.__name__} {fault}") from error
+            refused = error
+    if refused:
+        raise refused
+
+
+def _facts_of_library(path: Path) -> None:
     library = elf.read_library(path)
     elf.glibc_floor(library)
     elf.versions_needed(library)
-    elf.exported_symbols(path)
-    if hip.SECTION in elf.section_names(path):
-        hip.read_hip_code(path)
+    provided_symbols(path, ["f", "cudaLaunchKernel"])
 
 
 def _bundle(content: bytes, _: Path) -> None:
-    for entries in hip.parse_bundles(content):
-        for entry in entries:
-            if entry.code:
-                hip.read_code_object(entry.code)
+    for entry in hip.read_bundles(Window.of_bytes(content)):
+        if entry.code:
+            hip.read_code_object(entry.code)
+
+
+def _fat_binary(content: bytes, _: Path) -> None:
+    read_fatbin(Window.of_bytes(content), CpuTime())
 
 
 def _printed(content: bytes, _: Path) -> None:
@@ -169,7 +189,7 @@ def _junit(content: bytes, folder: Path) -> None:
 
 
 def _answers(content: bytes, _: Path) -> None:
-    importing._result(importing._parse_answers(content), 0, "", 120.0)
+    importing._result(*importing._parse_answers(content), 0, "", 120.0)
 
 
 def _lock(content: bytes, folder: Path) -> None:
@@ -218,11 +238,14 @@ TARGETS: Mapping[str, Target] = {
     "wheel": Target(_wheel, functools.cache(seeds.wheels), mutate_wheel, _WHOLE, weight=30),
     "elf": Target(_library, functools.cache(seeds.libraries), mutate_numbers, _WHOLE, weight=20),
     "bundle": Target(_bundle, functools.cache(seeds.bundles), mutate_numbers, _WHOLE, weight=20),
+    "fatbin": Target(
+        _fat_binary, functools.cache(seeds.fat_binaries), mutate_numbers, _WHOLE, weight=20
+    ),
     "cuobjdump": Target(_printed, functools.cache(seeds.printed), mutate_text),
     "dist-info": Target(
         _dist_info, functools.cache(seeds.dist_info_files), mutate_text, tolerant=True
     ),
-    "sdist": Target(_sdist, functools.cache(seeds.sdists), mutate_tar, Promise(seconds=20)),
+    "sdist": Target(_sdist, functools.cache(seeds.sdists), mutate_tar, Promise(seconds=20), 4),
     "claims": _json(_claims, "claims", seeds.claims_texts),
     "entry": _json(_entry, "entry", seeds.entry_texts, promise=_VALUE_ERROR),
     "record": _json(
@@ -231,7 +254,7 @@ TARGETS: Mapping[str, Target] = {
         tolerant=True,
     ),
     "artifact": _json(_artifacts, "artifact", seeds.artifact_texts, tolerant=True),
-    "request": _json(_request, "request", seeds.request_texts),
+    "request": _json(_request, "request", seeds.request_texts, tolerant=True),
     "report": _json(_report, "report", seeds.report_texts, promise=_LINES),
     "probe": _json(_probe, "probe", seeds.probe_texts),
     "junit": Target(_junit, functools.cache(_junit_texts), mutate_text, weight=4),

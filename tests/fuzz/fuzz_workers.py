@@ -27,6 +27,9 @@ _DEAF = 15
 """Times the promised seconds after which a process that gives no sign is killed."""
 
 
+_REFUSES, _ACCEPTS = "refuses it", "accepts it"
+
+
 @dataclasses.dataclass(frozen=True)
 class Batch:
     """Inputs of one target, `first` to `first + count - 1`.
@@ -56,8 +59,9 @@ class Fault:
     @property
     def kind(self) -> tuple[str, ...]:
         """Equal for inputs that are most likely broken by the same cause."""
-        where = self.place or self.fault
-        return self.target, where, self.fault.split(":")[0], "" if self.place else self.name
+        what = self.fault.split(":")[0][:60]
+        # What is refused or accepted is one input of the corpus, each for its own cause.
+        return self.target, self.place, what, self.name if what in (_REFUSES, _ACCEPTS) else ""
 
 
 @dataclasses.dataclass
@@ -112,9 +116,9 @@ def as_expected(target: Target, number: int, verdict: Verdict) -> Verdict:
     corpus = target.corpus()
     name = list(corpus.all)[number]
     if verdict.fault is None and name in corpus.right and verdict.refused:
-        return dataclasses.replace(verdict, fault="refuses it", place="")
+        return dataclasses.replace(verdict, fault=_REFUSES, place="")
     if verdict.fault is None and name in corpus.hostile and not verdict.refused | target.tolerant:
-        return dataclasses.replace(verdict, fault="accepts it", place="")
+        return dataclasses.replace(verdict, fault=_ACCEPTS, place="")
     return verdict
 
 
