@@ -12,6 +12,7 @@ nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["wheels", "tests"]
 
 TORCHWHEEL = ("-e", "pkg/torchwheel[pipeline]")
+PIPELINE_LOCK = "pipeline.lock.txt"
 # The release the suite runs on; the stable library is built for a lower one.
 TORCH = "torch==2.13.0"
 # One worker a core; a worker that runs out of tests takes half of another's.
@@ -26,40 +27,53 @@ def group(name: str) -> list[str]:
 
 
 def install(session: nox.Session, *packages: str) -> None:
-    """Install once per content: a session that has everything already costs no pip run."""
-    read = [Path(name).read_text() for name in ("pkg/torchwheel/pyproject.toml", CONSTRAINTS)]
-    digest = hashlib.sha256("\n".join([*packages, *read]).encode()).hexdigest()
+    """Install packages, at the versions of the constraints."""
+    install_once(session, CONSTRAINTS, (*packages, "--constraint", CONSTRAINTS))
+
+
+def install_by_hash(session: nox.Session) -> None:
+    """Install torchwheel for a session that a release runs, and by hash all that it needs."""
+    locked = ("--require-hashes", "--only-binary=:all:", "--requirement", PIPELINE_LOCK)
+    own = ("--no-index", "--no-deps", "--no-build-isolation", "--editable", "pkg/torchwheel")
+    install_once(session, PIPELINE_LOCK, locked, own)
+
+
+def install_once(session: nox.Session, lock: str, *calls: tuple[str, ...]) -> None:
+    """Call pip once per content: a session that has everything already costs no pip run."""
+    read = [Path(name).read_text() for name in ("pkg/torchwheel/pyproject.toml", lock)]
+    digest = hashlib.sha256("\n".join([*map(str, calls), *read]).encode()).hexdigest()
     stamp = Path(session.virtualenv.location) / "installed"
     if not stamp.exists() or stamp.read_text() != digest:
-        session.install(*packages, "--constraint", CONSTRAINTS)
+        for call in calls:
+            session.install(*call)
         stamp.write_text(digest)
 
 
 @nox.session
 def wheels(session: nox.Session) -> None:
     """Build, repair, check, smoke-test and index wheels: nox -s wheels [-- VARIANT…]."""
-    install(session, *TORCHWHEEL, *group("build"))
+    install_by_hash(session)
     session.run("torchwheel", "wheels", *session.posargs)
 
 
 @nox.session
 def images(session: nox.Session) -> None:
     """Build the container images that variants need: nox -s images [-- VARIANT…]."""
-    install(session, *TORCHWHEEL)
+    install_by_hash(session)
     session.run("torchwheel", "images", *session.posargs)
 
 
 @nox.session(name="base-images")
 def base_images(session: nox.Session) -> None:
     """Make base images where no registry can be reached: nox -s base-images [-- VARIANT…]."""
-    install(session, *TORCHWHEEL)
+    install_by_hash(session)
     session.run("torchwheel", "base-images", *session.posargs)
 
 
 @nox.session
 def matrix(session: nox.Session) -> None:
     """Print the matrix: nox -s matrix [-- --json | --github] [VARIANT…]."""
-    install(session, *TORCHWHEEL)
+    install_by_hash(session)
     session.run("torchwheel", "matrix", *session.posargs, silent=False)
 
 
@@ -88,6 +102,13 @@ def faults(session: nox.Session) -> None:
     first, *others = session.posargs or ("",)
     options = ("--kills", first, *others) if first.isdigit() else session.posargs
     session.run("pytest", *SIDE_BY_SIDE, "tests/faults", *options)
+
+
+@nox.session
+def fuzz(session: nox.Session) -> None:
+    """Fuzz what reads foreign files: nox -s fuzz [-- MINUTES --seed N --target NAME]."""
+    install_by_hash(session)
+    session.run("python", "tests/fuzz/fuzz.py", *session.posargs)
 
 
 @nox.session
@@ -121,35 +142,45 @@ def workflows(session: nox.Session) -> None:
 
 @nox.session
 def lock(session: nox.Session) -> None:
-    """Pin anew what the sessions install: constraints.txt."""
-    session.install("uv")
-    session.run(
-        *("uv", "pip", "compile", "--quiet", "--upgrade", "--universal", "--no-annotate"),
-        *("--python-version", "3.10", "--output-file", CONSTRAINTS),
-        *(f"--group={name}" for name in ("build", "tests", "lint", "workflows")),
-        *("--extra", "pipeline", "pkg/torchwheel/pyproject.toml"),
-        env={"UV_CUSTOM_COMPILE_COMMAND": "nox -s lock"},
-    )
+    """Pin anew what is installed: constraints.txt, and the locks with hashes."""
+    session.install("uv", "--constraint", CONSTRAINTS)
+    pyproject = "pkg/torchwheel/pyproject.toml"
+    groups = [f"--group={name}" for name in ("build", "tests", "lint", "workflows")]
+    pipeline = ("--group=build", "--extra", "pipeline", pyproject)
+    hashed, nox_action, docker = "--generate-hashes", ".github/actions/nox/", "docker/"
+    for output, *arguments in (
+        (CONSTRAINTS, "--upgrade", *groups, "--extra", "pipeline", pyproject),
+        (PIPELINE_LOCK, hashed, "--constraint", CONSTRAINTS, *pipeline),
+        *(
+            (f"{folder}requirements.txt", hashed, "--upgrade", f"{folder}requirements.in")
+            for folder in (nox_action, docker)
+        ),
+    ):
+        session.run(
+            *("uv", "pip", "compile", "--quiet", "--universal", "--no-annotate"),
+            *("--python-version", "3.10", "--output-file", output, *arguments),
+            env={"UV_CUSTOM_COMPILE_COMMAND": "nox -s lock"},
+        )
 
 
 @nox.session
 def smoke(session: nox.Session) -> None:
     """Smoke-test a wheel: nox -s smoke -- WHEEL [--here]."""
-    install(session, *TORCHWHEEL)
+    install_by_hash(session)
     session.run("torchwheel", "smoke", *session.posargs)
 
 
 @nox.session
 def compat(session: nox.Session) -> None:
     """Try a wheel with every torch that it claims: nox -s compat -- WHEEL."""
-    install(session, *TORCHWHEEL)
+    install_by_hash(session)
     session.run("torchwheel", "compat", *session.posargs)
 
 
 @nox.session
 def assemble(session: nox.Session) -> None:
     """Verify the artifacts of a release: nox -s assemble -- FOLDER… [--version 1.0.0]."""
-    install(session, *TORCHWHEEL)
+    install_by_hash(session)
     session.run("torchwheel", "assemble", *session.posargs)
 
 
@@ -179,7 +210,7 @@ def assets(session: nox.Session) -> None:
 @nox.session
 def index(session: nox.Session) -> None:
     """Serve dist/index on loopback: nox -s index [-- --port 8000]."""
-    install(session, *TORCHWHEEL)
+    install_by_hash(session)
     session.run("torchwheel", "index", *session.posargs)
 
 
@@ -188,8 +219,15 @@ def bench(session: nox.Session) -> None:
     """Measure: nox -s bench -- pipeline; with a GPU, -- kernels or -- end_to_end [--out FILE]."""
     name, *options = session.posargs or ("pipeline",)
     if name in {"kernels", "end_to_end"}:
-        wheels = Path("dist/index/cu130").resolve().as_uri()
-        session.install("torch>=2.11", "fusedops", "transformers", "--extra-index-url", wheels)
+        # By file: an index may hold other distributions of these names.
+        dist = Path("dist")
+        built = sorted(dist.glob("fusedops-*+cu130-py3-*.whl")) or sorted(
+            dist.glob("fusedops-*.whl")
+        )
+        if not built:
+            session.error("needs a wheel in dist: nox -s wheels -- cu130-stable")
+        wheels = [str(path) for path in (*built[-1:], *sorted(dist.glob("bundled/*.whl")))]
+        session.install("torch>=2.11", "transformers", *wheels)
     else:
         install(session, *TORCHWHEEL, "nox")
     session.run("python", f"bench/{name}.py", *options)

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tarfile
@@ -16,6 +17,7 @@ from torchwheel.check.gates import run_gates
 from torchwheel.console import Quiet
 from torchwheel.files import sha256
 from torchwheel.inspect.wheel import read_wheel
+from torchwheel.sdist.sandbox import find_sandbox
 from torchwheel.smoke import environment
 
 pytestmark = pytest.mark.integration
@@ -121,6 +123,48 @@ def test_a_folder_is_built_where_it_lies_and_stays_clean(plain, tmp_path, torchw
     wheel = the_wheel(tmp_path / "out")
     assert wheel.name.startswith(f"plain-1.0+git.7.cputorch2.13-{TAG}-{TAG}-manylinux")
     assert sorted(path.name for path in plain.iterdir()) == before
+
+
+HOSTILE = """\
+import os, pathlib, socket
+
+def attempts():
+    def tried(name, attempt):
+        try:
+            attempt()
+        except (OSError, KeyError):
+            return
+        done.append(name)
+
+    done = []
+    tried("network", lambda: socket.create_connection(("127.0.0.1", PORT), 5))
+    tried("home", lambda: pathlib.Path("HOME/.ssh/id_rsa").read_text())
+    tried("files", lambda: pathlib.Path("HOME/../outside").write_text("x"))
+    tried("system", lambda: pathlib.Path("/etc/shadow").read_text())
+    tried("variables", lambda: os.environ["GH_TOKEN"])
+    return f"done: {','.join(done)}"
+"""
+
+
+def test_code_of_others_reaches_no_network_home_or_file_of_mine(plain, tmp_path, torchwheel):
+    found = find_sandbox("auto", tmp_path, ())
+    if isinstance(found, str):
+        pytest.skip(f"no sandbox here: {found}")
+    home = tmp_path / "home"
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh/id_rsa").write_text("secret")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        hostile = HOSTILE.replace("PORT", str(server.getsockname()[1])).replace("HOME", str(home))
+        written = "open('attempts', 'a').write(attempts() + chr(10))\n"
+        setup = plain / "setup.py"
+        setup.write_text(hostile + written + setup.read_text())
+        (plain / "plain.py").write_text(f"{hostile}\nraise ImportError(attempts())\n")
+        env = {"HOME": str(home), "GH_TOKEN": "x"}
+        line = one_line(torchwheel("build", plain, *CPU, cwd=tmp_path, **env), 1)
+    # The project's own folder is its own.
+    assert set((plain / "attempts").read_text().splitlines()) == {"done: "}
+    assert "smoke: import plain: ImportError: done: (the wheel" in line
+    assert not (tmp_path / "outside").exists()
 
 
 def test_openmp_is_the_one_that_torch_has_loaded(plain, tmp_path, torchwheel):

@@ -1,6 +1,7 @@
 """Commands that show the matrix and build from it: matrix, wheels, images, base-images, build."""
 
 import argparse
+import os
 from pathlib import Path
 
 from torchwheel.arguments import MATRIX, command, one_of, option, positive_number
@@ -146,12 +147,27 @@ def base_images(options: argparse.Namespace) -> int:
     ),
     option("--max-size", type=positive_number, default=100, help="limit in MiB (default: 100)"),
     NO_LAUNCHER,
+    option(
+        "--sandbox",
+        choices=("auto", "require", "off"),
+        default="auto",
+        help="run the project's code without network and home (default: auto, where bwrap works)",
+    ),
+    option(
+        "--env",
+        dest="variables",
+        metavar="NAME[=VALUE]",
+        action="append",
+        default=[],
+        help="a variable for the project's setup.py; may be repeated",
+    ),
 )
 def build(options: argparse.Namespace) -> int:
     """Build a project that does not know torchwheel."""
     from torchwheel.pipeline.frontend import find_launcher
     from torchwheel.sdist.build import build_sdist, closing_text
     from torchwheel.sdist.request import SdistRequest
+    from torchwheel.sdist.sandbox import parse_variables
     from torchwheel.toolkit.cache import cache_folder
 
     request = SdistRequest(
@@ -165,6 +181,8 @@ def build(options: argparse.Namespace) -> int:
         requires=tuple(options.requires),
         max_size_mib=options.max_size,
         launcher=() if options.no_launcher else find_launcher(),
+        sandbox=options.sandbox,
+        variables=parse_variables(options.variables, os.environ),
     )
     with Terminal().live_line() as progress:
         record = build_sdist(request, cache_folder(), progress)

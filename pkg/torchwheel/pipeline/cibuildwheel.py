@@ -149,7 +149,23 @@ def _value(value: object) -> str:
 _CACHE_SPACE = 32 << 30
 # The variables that name pip's indexes, and uv's names for them.
 _INDEX_VARIABLES = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL": "UV_INDEX"}
-_SCCACHE = ("SCCACHE_REDIS_ENDPOINT", "SCCACHE_BUCKET", "SCCACHE_GHA_ENABLED", "SCCACHE_MEMCACHED")
+COMPILER_CACHES: Mapping[str, tuple[str, ...]] = {
+    "SCCACHE_BUCKET": (
+        *("SCCACHE_ENDPOINT", "SCCACHE_REGION", "SCCACHE_S3_KEY_PREFIX", "SCCACHE_S3_USE_SSL"),
+        *("SCCACHE_S3_NO_CREDENTIALS", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+        "AWS_SESSION_TOKEN",
+    ),
+    "SCCACHE_REDIS_ENDPOINT": (
+        *("SCCACHE_REDIS_USERNAME", "SCCACHE_REDIS_PASSWORD", "SCCACHE_REDIS_DB"),
+        *("SCCACHE_REDIS_EXPIRATION", "SCCACHE_REDIS_KEY_PREFIX"),
+    ),
+    "SCCACHE_MEMCACHED": ("SCCACHE_MEMCACHED_EXPIRATION", "SCCACHE_MEMCACHED_KEY_PREFIX"),
+}
+"""The variable that names a compiler cache, and those that configure it.
+
+A container gets no others: a build runs code of many authors, and a machine may have keys for other
+things.
+"""
 
 
 def headers_of(run: Run, variant: Variant) -> Path:
@@ -229,8 +245,9 @@ def _compiler_cache(environ: Mapping[str, str]) -> tuple[str, ...]:
 
     CI leaves variables empty that it does not set.
     """
-    names = tuple(n for n in sorted(environ) if n.startswith(("SCCACHE_", "AWS_")) and environ[n])
-    return names if any(name in _SCCACHE for name in names) else ()
+    named = {name: others for name, others in COMPILER_CACHES.items() if environ.get(name)}
+    names = sorted({*named, *(other for others in named.values() for other in others)})
+    return tuple(name for name in names if environ.get(name))
 
 
 def _build_paths(variant: Variant) -> BuildPaths:

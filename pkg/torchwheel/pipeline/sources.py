@@ -12,6 +12,16 @@ from torchwheel.files import path_inside
 _OUTPUTS = {"build", "dist"}
 _NEVER_SOURCES = {"__pycache__", "node_modules"}
 
+# A checkout's own configuration can name programs, which git would start: to watch the files, after
+# a change of the index, to fetch what a partial clone lacks. Listing files needs none of them.
+_GIT = ("git", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
+_GIT_VARIABLES = {
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+}
+
 
 def source_files(folder: Path, *, tracked: bool = False) -> list[Path]:
     """The project's files: those of git in a checkout, else the whole tree without outputs.
@@ -43,10 +53,12 @@ def stage(source: Path, target: Path, *, tracked: bool = False) -> None:
 
 def _git_files(folder: Path, tracked: bool) -> list[Path]:
     """Files that are tracked, or untracked and not ignored; empty outside a checkout."""
-    command = ["git", "-C", str(folder), "ls-files", "-z", "--cached"]
+    command = [*_GIT, "-C", str(folder), "ls-files", "-z", "--cached"]
     command += [] if tracked else ["--others", "--exclude-standard"]
     try:
-        done = process.run(command, undecodable="surrogateescape")
+        done = process.run(
+            command, env={**os.environ, **_GIT_VARIABLES}, undecodable="surrogateescape"
+        )
     except process.NotRunError:
         return []
     if done.status:

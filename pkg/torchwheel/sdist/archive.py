@@ -2,6 +2,7 @@
 
 import functools
 import lzma
+import os
 import posixpath
 import tarfile
 import zlib
@@ -12,6 +13,7 @@ from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import explain_full_disk, make_executable, path_inside
 from torchwheel.inspect import budgets
 from torchwheel.inspect.archive import open_archive
+from torchwheel.text import quote, shorten
 
 PROJECT = ("pyproject.toml", "setup.py")
 
@@ -31,9 +33,10 @@ def unpack(archive: Path, target: Path) -> Path:
     tops = [path for path in target.iterdir() if path.is_dir()]
     projects = [path for path in (target, *tops) if is_project(path)]
     if not projects or (len(tops) > 1 and projects[0] != target):
+        found = ", ".join(sorted(path.name for path in target.iterdir()))
         raise UsageError(
             f"{archive.name}: one folder with {' or '.join(PROJECT)} expected in it, "
-            f"found {', '.join(sorted(path.name for path in target.iterdir())) or 'nothing'}"
+            f"found {quote(found) if found else 'nothing'}"
         )
     return projects[0]
 
@@ -59,11 +62,23 @@ def _unpack_tar(archive: Path, target: Path) -> None:
                         path = path_inside(target, name, where)
                         _write(blocks, path, bool(file.mode & 0o100))
     except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, ValueError) as error:
-        raise TorchwheelError(f"{where}: not a whole tar archive: {error}") from error
+        raise TorchwheelError(f"{where}: not a whole tar archive: {_fact(error)}") from error
     except OSError as error:
         if error.errno is None:  # gzip and bzip2 report malformed data so
-            raise TorchwheelError(f"{where}: not a whole tar archive: {error}") from error
-        raise TorchwheelError(f"{where}: {error.strerror}: {error.filename}") from error
+            raise TorchwheelError(f"{where}: not a whole tar archive: {_fact(error)}") from error
+        raise TorchwheelError(
+            f"{where}: {error.strerror}: {quote(_below(target, error))}"
+        ) from error
+
+
+def _fact(error: Exception) -> str:
+    """What tarfile and the packers say, who use several lines."""
+    return quote(" ".join(str(error).split()))
+
+
+def _below(target: Path, error: OSError) -> str:
+    """The file that an error is about, as the archive names it."""
+    return os.path.relpath(str(error.filename), target)
 
 
 def _members(opened: tarfile.TarFile, where: str, packed: int) -> Mapping[str, tarfile.TarInfo]:
@@ -80,9 +95,9 @@ def _members(opened: tarfile.TarFile, where: str, packed: int) -> Mapping[str, t
         if member.isdir():
             continue
         if name in members:
-            raise TorchwheelError(f"{where}: member {name!r} is there twice")
+            raise TorchwheelError(f"{where}: member {shorten(name)!r} is there twice")
         if not (member.isreg() or member.issym() or member.islnk()):
-            raise TorchwheelError(f"{where}: member {name!r} is a special file")
+            raise TorchwheelError(f"{where}: member {shorten(name)!r} is a special file")
         members[name] = member
     # Read to the end: the checksum is behind the last member, where tarfile stops.
     while opened.fileobj is not None and opened.fileobj.read(1 << 20):
@@ -101,7 +116,8 @@ def _file_of(
     file = members.get(posixpath.normpath(posixpath.join(start, member.linkname)))
     if file is None or not file.isreg():
         raise TorchwheelError(
-            f"{where}: member {member.name!r} is a link to {member.linkname!r}, "
+            f"{where}: member {shorten(member.name)!r} is a link to "
+            f"{shorten(member.linkname)!r}, "
             "which is no file of the archive"
         )
     return file

@@ -7,7 +7,7 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePath
 
 from packaging.utils import parse_wheel_filename
@@ -28,9 +28,23 @@ from torchwheel.pipeline.records import BuildRecord, record_wheel
 from torchwheel.pipeline.report import report_table
 from torchwheel.pipeline.run import Clock
 from torchwheel.sdist.archive import unpack
-from torchwheel.sdist.environment import BuildSetup, RequirementsInstaller, prepare_build
+from torchwheel.sdist.environment import (
+    BuildSetup,
+    RequirementsInstaller,
+    prepare_build,
+    write_script,
+)
 from torchwheel.sdist.request import LOG, SdistRequest, check_request, hold_build_folder
+from torchwheel.sdist.sandbox import (
+    Folders,
+    Sandbox,
+    compiler_cache,
+    find_sandbox,
+    python_folders,
+    temporary_files_in,
+)
 from torchwheel.smoke import environment
+from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.importing import import_names, run_probe
 from torchwheel.smoke.record import ImportRecord, MachineRecord
 
@@ -55,6 +69,7 @@ class SdistRecord:
         machine: where it was imported.
         imported: what was imported there.
         borrowed: libraries that it needs and torch loads.
+        sandbox: what held the project's code; None if it ran with the user's rights.
     """
 
     source: str
@@ -68,6 +83,7 @@ class SdistRecord:
     machine: MachineRecord
     imported: tuple[ImportRecord, ...]
     borrowed: tuple[str, ...]
+    sandbox: str | None
 
 
 def dump_record(record: SdistRecord) -> str:
@@ -89,12 +105,14 @@ def build_sdist(request: SdistRequest, cache: Path, progress: Progress) -> Sdist
     with hold_build_folder(cache / "build" / f"sdist-{request.key()}", progress) as folder:
         with clock.step("total"):
             setup = prepare_build(request, folder, cache, progress, clock)
-            wheel = _build(request, setup, folder, progress, clock)
+            sandbox = _sandbox(request, setup, folder, progress)
+            confined = _Confined(request, setup, folder, cache, sandbox)
+            wheel = _build(request, setup, confined, folder, progress, clock)
             progress.step(f"gates and import of {wheel.name}")
             with clock.step("proof"), keep_rejected(wheel, request.dist):
                 gates = check_gates(wheel, Limits(request.max_size_mib))
                 facts = read_wheel(wheel)
-                machine, imported = _import_installed(request, setup, facts, folder / "proof")
+                machine, imported = _import_installed(request, setup, confined, facts)
         key = request.key()
         record = SdistRecord(
             source=request.source.name,
@@ -108,6 +126,7 @@ def build_sdist(request: SdistRequest, cache: Path, progress: Progress) -> Sdist
             machine=machine,
             imported=imported,
             borrowed=facts.claims.borrowed if facts.claims else (),
+            sandbox="bubblewrap" if confined.sandbox else None,
         )
         write_text(request.dist / f"{wheel.name}.json", dump_record(record))
         with write_atomically(request.dist / wheel.name) as temporary:
@@ -115,8 +134,62 @@ def build_sdist(request: SdistRequest, cache: Path, progress: Progress) -> Sdist
     return record
 
 
+def _sandbox(
+    request: SdistRequest, setup: BuildSetup, folder: Path, progress: Progress
+) -> Sandbox | None:
+    """The sandbox of the project's code; says why if there is none."""
+    found = find_sandbox(request.sandbox, folder / "sandbox", setup.environ)
+    if isinstance(found, Sandbox):
+        return found
+    if request.sandbox != "off":
+        progress.say(f"no sandbox: {request.source.name} runs with your rights: {found}")
+    return None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Confined:
+    """Runs a Python in the sandbox, if there is one."""
+
+    request: SdistRequest
+    setup: BuildSetup
+    folder: Path
+    cache: Path
+    sandbox: Sandbox | None
+
+    @property
+    def temporary(self) -> Path | None:
+        """The folder for temporary files of the build and its frontend."""
+        return self.sandbox.temporary if self.sandbox else None
+
+    def python(self, env: Environment, write: Sequence[Path], launcher: Sequence[str] = ()) -> Path:
+        """A program that is `env`'s Python in the sandbox, with `write` as its own folders."""
+        if self.sandbox is None:
+            return env.python
+        objects = self.cache / "build" / f"sccache-{self.request.cache_key()}"
+        compiler = self.setup.host.path
+        read = [
+            *(*python_folders(), self.cache, self.folder, compiler, compiler.resolve()),
+            *(Path(program).parent for program in launcher),
+            *(path for path in (self.setup.toolkit,) if path),
+        ]
+        folders = Folders(
+            read=read,
+            write=[*write, *([objects] if launcher else [])],
+            hidden=[self.cache / "build"],
+        )
+        # Beside the Python: the folder of the program that builds goes onto the PATH.
+        script = env.python.with_name("sandboxed-python")
+        more = compiler_cache(launcher, objects)
+        return write_script(script, self.sandbox.command(env.python, folders, launcher, more))
+
+
 def _build(
-    request: SdistRequest, setup: BuildSetup, folder: Path, progress: Progress, clock: Clock
+    request: SdistRequest,
+    setup: BuildSetup,
+    confined: _Confined,
+    folder: Path,
+    progress: Progress,
+    clock: Clock,
 ) -> Path:
     """The finished wheel, below `folder`."""
     source = request.source.resolve()
@@ -130,10 +203,10 @@ def _build(
         log=folder / LOG,
         step=progress.step,
         step_of=compile_step,
-        python=str(setup.env.python),
+        python=str(confined.python(setup.env, [source, folder / "built"], request.launcher)),
         prepare=requirements.install_for_build,
     )
-    with _explain_undeclared():
+    with _explain_undeclared(), temporary_files_in(confined.temporary):
         progress.step(f"building {source.name} for {setup.variant.id}")
         return build_and_finish(project, lambda built: _claims(built, setup), folder, clock)
 
@@ -174,14 +247,16 @@ def _claims(wheel: Path, setup: BuildSetup) -> Claims:
 
 
 def _import_installed(
-    request: SdistRequest, setup: BuildSetup, wheel: Wheel, folder: Path
+    request: SdistRequest, setup: BuildSetup, confined: _Confined, wheel: Wheel
 ) -> tuple[MachineRecord, tuple[ImportRecord, ...]]:
     """Import a wheel in a clean environment over its torch; an import that fails is an error."""
-    cwd = folder / "cwd"
+    folder = confined.folder / "proof"
+    cwd = folder / "imported" / "cwd"
     cwd.mkdir(parents=True)
     env = environment.layered_environment(setup.base, folder / "clean")
     # Its other requirements come from the index; torch stays.
     RequirementsInstaller(env, setup.torch, folder).install([str(wheel.path)], wheel.path.name)
+    env = dataclasses.replace(env, python=confined.python(env, [cwd.parent]))
     machine, imported, _ = run_probe(env, request.imports or import_names(wheel), cwd)
     for package in imported:
         if package.error:

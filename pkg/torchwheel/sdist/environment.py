@@ -49,6 +49,7 @@ class BuildSetup:
         host: the C++ compiler.
         jobs: compilers that may run side by side.
         environ: the variables that configure setup.py.
+        toolkit: the toolkit's folder; None without CUDA.
     """
 
     variant: Variant
@@ -58,6 +59,7 @@ class BuildSetup:
     host: HostCompiler
     jobs: int
     environ: Mapping[str, str]
+    toolkit: Path | None
 
 
 def prepare_build(
@@ -73,7 +75,7 @@ def prepare_build(
     toolkit = None
     if not request.cpu:
         toolkit = toolkit_for(torch, request.toolkit, request.archs, progress.say)
-    host, home = host_compiler(), None
+    host, home, root = host_compiler(), None, None
     if toolkit:
         with clock.step("toolkit"):
             root = provide(toolkit, toolkit.archs, PLATFORM, host, cache, progress)
@@ -85,7 +87,9 @@ def prepare_build(
     jobs = parallel_jobs(bytes_per_job=BYTES_PER_COMPILER)
     archs = toolkit.archs if toolkit else ()
     environ = sdist_environment(env, cuda_home=home, archs=archs, host=host, cxx=cxx, jobs=jobs)
-    return BuildSetup(sdist_variant(torch, toolkit), torch, base, env, host, jobs, environ)
+    environ |= request.variables
+    variant = sdist_variant(torch, toolkit)
+    return BuildSetup(variant, torch, base, env, host, jobs, environ, root)
 
 
 @dataclasses.dataclass(frozen=True)

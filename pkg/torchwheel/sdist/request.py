@@ -5,7 +5,7 @@ import dataclasses
 import hashlib
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from torchwheel.console import Progress
@@ -14,6 +14,7 @@ from torchwheel.files import explain_full_disk, sha256
 from torchwheel.lock import hold_lock, say_waiting
 from torchwheel.ownership import closed_folder
 from torchwheel.sdist.archive import PROJECT, is_project
+from torchwheel.sdist.sandbox import SandboxMode
 from torchwheel.text import quote
 
 LOCK, LOG = "lock", "build.log"
@@ -36,6 +37,8 @@ class SdistRequest:
         requires: build requirements that the project does not declare.
         max_size_mib: limit of gate `size`.
         launcher: compiler launcher, e.g. ("sccache",).
+        sandbox: whether the project's code runs in a sandbox.
+        variables: variables of the project, for its setup.py.
     """
 
     source: Path
@@ -48,12 +51,20 @@ class SdistRequest:
     requires: tuple[str, ...] = ()
     max_size_mib: float = 100
     launcher: tuple[str, ...] = ()
+    sandbox: SandboxMode = "auto"
+    variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def key(self) -> str:
         """Name of the folder that this call builds in; equal calls share it."""
-        source = sha256(self.source) if self.source.is_file() else str(self.source.resolve())
-        inputs = (source, self.torch, self.toolkit, self.archs, self.cpu)
+        inputs = (self._source_key(), self.torch, self.toolkit, self.archs, self.cpu)
         return hashlib.sha256(repr(inputs).encode()).hexdigest()[:12]
+
+    def cache_key(self) -> str:
+        """Name of the compiler cache that builds of this project share in the sandbox."""
+        return hashlib.sha256(self._source_key().encode()).hexdigest()[:12]
+
+    def _source_key(self) -> str:
+        return sha256(self.source) if self.source.is_file() else str(self.source.resolve())
 
 
 def check_request(request: SdistRequest) -> None:

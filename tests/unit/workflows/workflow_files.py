@@ -18,10 +18,17 @@ LOCAL = "$/"
 
 @dataclasses.dataclass(frozen=True)
 class Session:
-    """A nox session, and the torchwheel command that it runs, if any."""
+    """A nox session.
+
+    Attributes:
+        name: its name.
+        command: the torchwheel command that it runs, if any.
+        by_name: whether it installs packages that no hash pins.
+    """
 
     name: str
     command: str | None
+    by_name: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,8 +83,13 @@ def sessions() -> dict[str, Session]:
                 keywords = {k.arg: k.value for k in getattr(decorator, "keywords", [])}
                 value = keywords.get("name")
                 name = value.value if isinstance(value, ast.Constant) else node.name
-                by_name[name] = Session(name, _command(node))
+                by_name[name] = Session(name, _command(node), _installs_by_name(node))
     return by_name
+
+
+def _installs_by_name(node: ast.AST) -> bool:
+    calls = (ast.unparse(call.func) for call in ast.walk(node) if isinstance(call, ast.Call))
+    return any(call in ("install", "session.install") for call in calls)
 
 
 def _command(node: ast.AST) -> str | None:

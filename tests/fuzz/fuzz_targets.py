@@ -1,0 +1,263 @@
+"""The readers that are fuzzed: each with its inputs, its mutations and its promise."""
+
+import dataclasses
+import functools
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import fuzz_seeds as seeds
+from fuzz_mutations import (
+    Mutation,
+    mutate_json,
+    mutate_numbers,
+    mutate_tar,
+    mutate_text,
+)
+from fuzz_promise import Promise, fault_of_text
+from fuzz_zip import mutate_wheel
+
+from torchwheel import claims, data
+from torchwheel.doctor import importing
+from torchwheel.doctor.dist_info import read_dist_info
+from torchwheel.doctor.loader import provided_symbols, provided_versions
+from torchwheel.errors import TorchwheelError
+from torchwheel.inspect import cuda, elf, hip
+from torchwheel.inspect.elf_file import CpuTime, Window
+from torchwheel.inspect.fatbin import read_fatbin
+from torchwheel.inspect.gpu_code import read_gpu_code
+from torchwheel.inspect.wheel import extract, read_wheel
+from torchwheel.jit.entry import load_entry
+from torchwheel.matrix.load import load
+from torchwheel.pipeline import records
+from torchwheel.release.artifacts import read_artifacts
+from torchwheel.release.report import read_earlier, upload_times
+from torchwheel.sdist.archive import unpack
+from torchwheel.smoke.results import record_from_files
+from torchwheel.toolkit import lock
+from wheelmaker import make_wheel
+
+PLAIN = Promise()
+Read = Callable[[bytes, Path], object]
+"""Gives an input to the reader; the folder is its own, and is empty or as the last call left it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A reader of files that somebody else may have written.
+
+    Attributes:
+        read: calls it.
+        corpus: the inputs that mutations start from.
+        mutate: the mutations.
+        promise: its promise.
+        weight: its share of the inputs of a run.
+        tolerant: it reports what is malformed and refuses nothing.
+    """
+
+    read: Read
+    corpus: Callable[[], seeds.Corpus]
+    mutate: Mutation
+    promise: Promise = PLAIN
+    weight: int = 10
+    tolerant: bool = False
+
+
+def _write(folder: Path, name: str, content: bytes) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def _matrix(content: bytes, folder: Path) -> None:
+    # full.yaml has a bundled package.
+    if not (folder / "bundled").exists():
+        _write(folder, "bundled/pyproject.toml", b"")
+    load(_write(folder, "matrix.yaml", content))
+
+
+def _wheel(content: bytes, folder: Path) -> None:
+    wheel = read_wheel(_write(folder, seeds.WHEEL, content))
+    with extract(wheel) as files:
+        for file in files:
+            elf.read_library(file.path, file.member)
+
+
+def _library(content: bytes, folder: Path) -> None:
+    path = _write(folder, "library.so", content)
+    # Readers that are asked one by one: each is to hold its promise, whatever another says.
+    refused: TorchwheelError | None = None
+    for read in (_facts_of_library, read_gpu_code, provided_versions, elf.exported_symbols):
+        try:
+            read(path)
+        except TorchwheelError as error:
+            if fault := fault_of_text(str(error)):
+                raise AssertionError(f"{read.__name__} {fault}") from error
+            refused = error
+    if refused:
+        raise refused
+
+
+def _facts_of_library(path: Path) -> None:
+    library = elf.read_library(path)
+    elf.glibc_floor(library)
+    elf.versions_needed(library)
+    provided_symbols(path, ["f", "cudaLaunchKernel"])
+
+
+def _bundle(content: bytes, _: Path) -> None:
+    for entry in hip.read_bundles(Window.of_bytes(content)):
+        if entry.code:
+            hip.read_code_object(entry.code)
+
+
+def _fat_binary(content: bytes, _: Path) -> None:
+    read_fatbin(Window.of_bytes(content), CpuTime())
+
+
+def _printed(content: bytes, _: Path) -> None:
+    cuda.parse_symbols(content.decode("utf-8", "replace"))
+
+
+def _dist_info(content: bytes, folder: Path) -> None:
+    parts = (content.split(b"\n===\n") + [b"", b""])[:3]
+    for name, part in zip(("METADATA", "WHEEL", "RECORD"), parts, strict=True):
+        _write(folder, f"site/demo-1.0.0.dist-info/{name}", part)
+    read_dist_info(folder / "site/demo-1.0.0.dist-info")
+
+
+def _sdist(content: bytes, folder: Path) -> None:
+    archive = _write(folder, "demo-1.0.tar.gz", content)
+    target = folder / "unpacked"
+    target.mkdir()
+    try:
+        unpack(archive, target)
+    finally:
+        shutil.rmtree(target)
+
+
+def _claims(content: bytes, _: Path) -> None:
+    claims.loads(content.decode("utf-8", "replace"), "torchwheel.json")
+
+
+def _entry(content: bytes, _: Path) -> None:
+    load_entry(content)
+
+
+def _records(content: bytes, folder: Path) -> None:
+    make_wheel(folder) if not (folder / seeds.WHEEL).exists() else None
+    _write(folder, f"{records.FOLDER}/pure.json", content)
+    records.all_records(folder)
+    records.load_finished(folder, "pure", "k" * 16)
+    records.forget_record(folder, "pure")
+
+
+def _artifacts(content: bytes, folder: Path) -> None:
+    _write(folder, f"{records.FOLDER}/pure.json", content)
+    _write(folder, "smoke/pure.json", content)
+    read_artifacts([folder])
+
+
+def _request(content: bytes, folder: Path) -> None:
+    _write(folder, f"{records.FOLDER}/{records.REQUEST_FILE}", content)
+    records.last_request(folder)
+
+
+def _report(content: bytes, folder: Path) -> None:
+    if not (folder / "v1" / seeds.WHEEL).exists():
+        make_wheel(folder / "v1")
+    _write(folder, "v1/release.json", content)
+    upload_times((), folder / "out", folder)
+    read_earlier(folder)
+
+
+def _probe(content: bytes, folder: Path) -> None:
+    wheel = folder / seeds.WHEEL
+    if not wheel.exists():
+        make_wheel(folder)
+        _write(folder, "junit.xml", b"<testsuite><testcase name='test_demo'/></testsuite>")
+    record_from_files(wheel, [], _write(folder, "probe", content), folder / "junit.xml", 0)
+
+
+def _junit(content: bytes, folder: Path) -> None:
+    wheel = folder / seeds.WHEEL
+    if not wheel.exists():
+        make_wheel(folder)
+        _write(folder, "probe", next(iter(seeds.probe_texts().values())))
+    record_from_files(wheel, [], folder / "probe", _write(folder, "junit.xml", content), 0)
+
+
+def _answers(content: bytes, _: Path) -> None:
+    importing._result(*importing._parse_answers(content), 0, "", 120.0)
+
+
+def _lock(content: bytes, folder: Path) -> None:
+    _write(folder, lock.FILE, content)
+    packaged, data.FOLDER = data.FOLDER, folder
+    try:
+        for release in lock.locked_releases():
+            lock.pinned_requirements(lock.components(release), lock.PLATFORMS[0])
+        lock.torch_source("2.11")
+    finally:
+        data.FOLDER = packaged
+
+
+def _json(
+    read: Read,
+    name: str,
+    right: Callable[[], seeds.Inputs],
+    *others: str,
+    promise: Promise = PLAIN,
+    tolerant: bool = False,
+) -> Target:
+    corpus = functools.cache(lambda: seeds.json_texts(name, right(), *others))
+    return Target(read, corpus, mutate_json, promise, tolerant=tolerant)
+
+
+def _junit_texts() -> seeds.Corpus:
+    case = (
+        b"<testcase classname='a' name='b' time='0.5'><failure message='no'>x</failure></testcase>"
+    )
+    entities = b"".join(b"<!ENTITY %c '%s'>" % (98 + n, b"&%c;" % (97 + n) * 10) for n in range(9))
+    good = b"<testsuites><testsuite>" + case * 2 + b"</testsuite></testsuites>"
+    hostile = {
+        "entities": b"<!DOCTYPE x [<!ENTITY a 'aaaaaaaaaa'>" + entities + b"]><x>&j;</x>",
+        "nested": b"<a>" * 100_000,
+    }
+    return seeds.Corpus({"good": good}, hostile, seeds.kept("junit"))
+
+
+_WHOLE = Promise(seconds=20, mib=1024)
+"""Of a whole wheel or library: `check` holds 60 s and 1 GiB."""
+_LINES = Promise(lines=True)
+_VALUE_ERROR = Promise(other_errors=(ValueError,))
+
+TARGETS: Mapping[str, Target] = {
+    "matrix": Target(_matrix, functools.cache(seeds.matrices), mutate_text, _LINES, weight=4),
+    "wheel": Target(_wheel, functools.cache(seeds.wheels), mutate_wheel, _WHOLE, weight=30),
+    "elf": Target(_library, functools.cache(seeds.libraries), mutate_numbers, _WHOLE, weight=20),
+    "bundle": Target(_bundle, functools.cache(seeds.bundles), mutate_numbers, _WHOLE, weight=20),
+    "fatbin": Target(
+        _fat_binary, functools.cache(seeds.fat_binaries), mutate_numbers, _WHOLE, weight=20
+    ),
+    "cuobjdump": Target(_printed, functools.cache(seeds.printed), mutate_text),
+    "dist-info": Target(
+        _dist_info, functools.cache(seeds.dist_info_files), mutate_text, tolerant=True
+    ),
+    "sdist": Target(_sdist, functools.cache(seeds.sdists), mutate_tar, Promise(seconds=20), 4),
+    "claims": _json(_claims, "claims", seeds.claims_texts),
+    "entry": _json(_entry, "entry", seeds.entry_texts, promise=_VALUE_ERROR),
+    "record": _json(
+        *(_records, "record", seeds.record_texts),
+        *("file is a number", "file is the folder above"),
+        tolerant=True,
+    ),
+    "artifact": _json(_artifacts, "artifact", seeds.artifact_texts, tolerant=True),
+    "request": _json(_request, "request", seeds.request_texts, tolerant=True),
+    "report": _json(_report, "report", seeds.report_texts, promise=_LINES),
+    "probe": _json(_probe, "probe", seeds.probe_texts),
+    "junit": Target(_junit, functools.cache(_junit_texts), mutate_text, weight=4),
+    "answers": _json(_answers, "answers", seeds.answer_texts, "nested", "a list", tolerant=True),
+    "lock": _json(_lock, "lock", seeds.lock_texts),
+}
