@@ -6,13 +6,16 @@ import os
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from torchwheel.builder.extension import Extension
-from torchwheel.loadable import LoadableFile
 from torchwheel.runtime import loader as modes
 from torchwheel.runtime import prebuilt
 from torchwheel.runtime.prebuilt import load_problem
 from torchwheel.runtime.status import Refusal
+
+if TYPE_CHECKING:  # an import loads no library
+    from torchwheel.loadable import LoadableFile
 
 
 def load_module(extension: Extension, package: Path) -> ModuleType:
@@ -56,7 +59,7 @@ def load_module(extension: Extension, package: Path) -> ModuleType:
     )
 
 
-def import_from(name: str, library: LoadableFile) -> ModuleType:
+def import_from(name: str, library: "LoadableFile") -> ModuleType:
     """Import a verified extension module, under that name."""
 
     def import_by(path: str) -> ModuleType:
