@@ -170,13 +170,17 @@ def read_hip_code(library: Path, cpu: CpuTime | None = None) -> tuple[GpuCode, .
     """The code objects of a library, in the order of the file; a malformed one is a WheelError."""
     cpu = cpu or CpuTime()
     found: list[GpuCode] = []
-    bundles = 0
+    bundles = size = 0
     with open_elf(library) as elf:
         for entry in read_bundles(elf.window(SECTION)):
             cpu.check()
             bundles = entry.bundle
-            if len(found) == budgets.MODULES:
-                raise WheelError(f"more than {budgets.MODULES} code objects in {SECTION}")
+            size += len(entry.code)
+            if len(found) == budgets.MODULES or size > budgets.GPU_CODE_BYTES:
+                raise WheelError(
+                    f"{SECTION} has more than {budgets.MODULES} code objects, "
+                    f"or {budgets.GPU_CODE_BYTES} bytes of them"
+                )
             if not _is_host(entry):
                 found.append(_code(entry))
         registered = elf.window(_WRAPPERS).size // _WRAPPER_BYTES

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from elfmaker import X86_64, code_object, hip_library, make_bundle, make_elf
+from elfmaker import X86_64, code_object, hip_library, make_bundle, make_elf, packed
 from torchwheel.arch.model import parse
-from torchwheel.inspect import packing
+from torchwheel.inspect import budgets, packing
 from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.elf import GpuCode
 from torchwheel.inspect.hip import read_code_object, read_hip_code
@@ -82,6 +82,16 @@ def test_a_right_library_with_one_byte_changed(tmp_path: Path, data: st.DataObje
     path = tmp_path / "demo.so"
     path.write_bytes(right[: data.draw(st.integers(1, len(right)))])
     with contextlib.suppress(WheelError):
+        read_hip_code(path)
+
+
+def test_all_code_objects_together_have_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = library(tmp_path, packed(make_bundle(CODES)), packed(make_bundle(CODES)))
+    assert len(read_hip_code(path)) == 4
+    monkeypatch.setattr(budgets, "GPU_CODE_BYTES", 3 * len(CODES["gfx90a"]))
+    with pytest.raises(WheelError, match="bytes of them"):
         read_hip_code(path)
 
 
