@@ -12,6 +12,7 @@ from torchwheel.errors import UsageError
 KeyPath = tuple[str | int, ...]
 
 _MOST_CHARACTERS = 60
+_MOST_OF_LINE = 400
 _MOST_NAMES = 12
 
 
@@ -28,6 +29,13 @@ def escape(text: str) -> str:
 def shorten(text: str) -> str:
     """The beginning of a long text."""
     return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
+
+
+def shorten_line(text: str) -> str:
+    """The beginning and the end of a long line, such as an error that names a long path twice."""
+    if len(text) <= 2 * _MOST_OF_LINE:
+        return text
+    return f"{text[:_MOST_OF_LINE]} … {text[-_MOST_OF_LINE:]}"
 
 
 def dotted_path(path: KeyPath) -> str:

@@ -194,7 +194,7 @@ def fault_of_text(text: str, *, lines: bool = False) -> str | None:
     if odd := next((sign for row in rows for sign in row if not sign.isprintable()), None):
         return f"raises an error with {odd!r} in it: {text[:200]!r}"
     if long := next((row for row in rows if len(row) > MAX_LINE), None):
-        return f"raises an error of {len(long)} characters: {long[:200]!r}"
+        return f"raises a long error: {len(long)} characters: {long[:200]!r}"
     return None
 
 

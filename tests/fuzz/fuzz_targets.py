@@ -23,10 +23,10 @@ from torchwheel.doctor.dist_info import read_dist_info
 from torchwheel.doctor.loader import provided_symbols, provided_versions
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect import cuda, elf, hip
-from torchwheel.inspect.elf_file import CpuTime, Window
 from torchwheel.inspect.fatbin import read_fatbin
 from torchwheel.inspect.gpu_code import read_gpu_code
 from torchwheel.inspect.wheel import extract, read_wheel
+from torchwheel.inspect.window import CpuTime, Window
 from torchwheel.jit.entry import load_entry
 from torchwheel.matrix.load import load
 from torchwheel.pipeline import records
@@ -189,7 +189,7 @@ def _junit(content: bytes, folder: Path) -> None:
 
 
 def _answers(content: bytes, _: Path) -> None:
-    importing._result(*importing._parse_answers(content), 0, "", 120.0)
+    importing._result(importing._parse_answers(content), 0, "", 120.0)
 
 
 def _lock(content: bytes, folder: Path) -> None:

@@ -79,7 +79,7 @@ SAID = {
     "exits": "raises SystemExit",
     "two lines": "an error of 2 lines",
     "a control character": r"'\x1b' in it",
-    "long": "an error of 3000 characters",
+    "long": "a long error: 3000 characters",
     "loops": "no answer in 2.4 s",
     "swallows every exception": "no answer in 2.4 s",
     "blocks": "blocks its process",

@@ -21,6 +21,7 @@ from torchwheel.inspect.elf import GpuCode
 from torchwheel.inspect.elf_file import open_elf
 from torchwheel.inspect.fatbin import read_fatbin
 from torchwheel.inspect.window import CpuTime
+from torchwheel.text import shorten
 
 VARIABLE = "TORCHWHEEL_CUOBJDUMP"
 PACKAGE = "nvidia-cuda-cuobjdump"
@@ -156,6 +157,6 @@ def parse_symbols(text: str) -> tuple[GpuCode, ...]:
 
 def _unknown_line(line: str) -> TorchwheelError:
     return TorchwheelError(
-        f"cuobjdump printed {line!r}, which is not understood: 13.2 to 13.5 are; set "
+        f"cuobjdump printed {shorten(line)!r}, which is not understood: 13.2 to 13.5 are; set "
         f"{VARIABLE} to one of these"
     )

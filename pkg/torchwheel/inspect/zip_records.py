@@ -13,6 +13,7 @@ from typing import IO
 
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect import budgets
+from torchwheel.text import shorten_line
 
 STORED, DEFLATED = 0, 8
 FOLDER = "/"
@@ -36,7 +37,13 @@ _FLAGS = 0b110 | _UTF8
 
 
 class WheelError(TorchwheelError):
-    """A wheel is malformed; the text names the file and the fault."""
+    """A wheel is malformed; the text names the file and the fault.
+
+    A member's name may have thousands of characters, so a long text is cut in its middle.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(shorten_line(text))
 
 
 @dataclasses.dataclass(frozen=True)
