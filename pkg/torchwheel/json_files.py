@@ -198,13 +198,14 @@ def _fields(kind: Any) -> Mapping[str, tuple[object, bool]]:  # noqa: ANN401 - a
     }
 
 
-@dataclasses.dataclass(frozen=True)
 class _Reader:
     """Converts decoded JSON to the types that are asked for."""
 
-    others: bool
-    complete: bool
-    readers: TextReaders
+    # No dataclass: to make one takes an import of an extension half a millisecond.
+    def __init__(self, others: bool, complete: bool, readers: TextReaders) -> None:
+        self.others = others
+        self.complete = complete
+        self.readers = readers
 
     def value(self, value: object, kind: Any, path: KeyPath) -> object:  # noqa: ANN401 - any type
         """`value` as a `kind`."""
