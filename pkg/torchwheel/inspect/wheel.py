@@ -23,7 +23,7 @@ from torchwheel.errors import TorchwheelError
 from torchwheel.files import record_hash
 from torchwheel.inspect import budgets
 from torchwheel.inspect.archive import Archive, Member, WheelError, open_archive
-from torchwheel.text import join_names, shorten
+from torchwheel.text import escape, join_names, quote, shorten
 
 UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 """Files of the dist-info folder that RECORD lists without a hash, or not at all."""
@@ -82,9 +82,10 @@ def verify_record(archive: Archive, entries: Mapping[str, RecordEntry], dist_inf
         if entry is None:
             raise WheelError(f"{name!r} is not listed in RECORD")
         if not entry.digest.startswith("sha256="):
-            raise WheelError(f"RECORD gives {name!r} no sha256, but {entry.digest!r}")
+            raise WheelError(f"RECORD gives {name!r} no sha256, but {quote(entry.digest)}")
         if (found := _digest(archive, member)) != entry.digest:
-            raise WheelError(f"{name!r} does not have RECORD's hash: {entry.digest}, got {found}")
+            listed = escape(shorten(entry.digest))
+            raise WheelError(f"{name!r} does not have RECORD's hash: {listed}, got {found}")
         if entry.size is not None and entry.size != member.size:
             raise WheelError(f"{name!r}: RECORD says {entry.size} bytes, got {member.size}")
 

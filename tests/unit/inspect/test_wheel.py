@@ -133,6 +133,7 @@ def test_no_dist_info(tmp_path: Path) -> None:
     ("change", "fact"),
     [
         (lambda text: text.replace("sha256=", "sha256=A"), "does not have RECORD's hash"),
+        (lambda text: text.replace("sha256=", "sha256=\x1b[2J\u202e"), r"sha256=\u001b[2J\u202e"),
         (lambda text: text.replace(",12\n", ",13\n"), "RECORD says 13 bytes, got 12"),
         (lambda text: text.replace("sha256=", "md5="), "no sha256"),
         (lambda text: text + "demo/gone.py,sha256=abc,3\n", "which is not in the wheel"),
