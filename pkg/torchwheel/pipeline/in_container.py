@@ -161,6 +161,7 @@ def smoke_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> S
     built = ensure_image(engine, image, run.cache, run.progress)
     run.progress.step(f"{variant.id}: trying it by emulation")
     folder = run.variant_folder(variant)
+    _writable(folder)  # nothing was built in a container for a universal wheel
     volumes = (
         OWN,
         *((str(path), f"/wheels/{path.name}", "ro") for path in (wheel, *run.bundled)),
