@@ -7,9 +7,6 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from packaging.specifiers import SpecifierSet
-from packaging.version import Version
-
 from torchwheel import process
 from torchwheel.errors import TorchwheelError
 
@@ -52,10 +49,18 @@ def _identify(path: Path) -> HostCompiler:
     raise TorchwheelError(f"{path}: neither gcc nor clang; set CXX to one of these")
 
 
-def check_bounds(compiler: HostCompiler, bounds: Mapping[str, str], toolkit: str) -> None:
-    """Refuse a compiler outside the toolkit's bounds, e.g. {"gcc": ">=6,<16"}."""
+def is_within(compiler: HostCompiler, bounds: Mapping[str, str]) -> bool:
+    """Whether a toolkit with these bounds, e.g. {"gcc": ">=6,<16"}, takes the compiler."""
+    # Not for a first call on a GPU, which imports this module and compiles nothing.
+    from packaging.specifiers import SpecifierSet  # noqa: PLC0415
+
     bound = bounds.get(compiler.family)
-    if bound is None or Version(compiler.version) not in SpecifierSet(bound):
+    return bound is not None and compiler.version in SpecifierSet(bound)
+
+
+def check_bounds(compiler: HostCompiler, bounds: Mapping[str, str], toolkit: str) -> None:
+    """Refuse a compiler outside the toolkit's bounds."""
+    if not is_within(compiler, bounds):
         accepted = " or ".join(f"{family} {spec}" for family, spec in bounds.items())
         raise TorchwheelError(
             f"{compiler.path} is {compiler.family} {compiler.version}; {toolkit} takes {accepted}: "

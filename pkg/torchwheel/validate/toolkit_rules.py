@@ -2,13 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from packaging.specifiers import SpecifierSet
-
 from torchwheel.arch.model import BRANDS, Backend
 from torchwheel.claims import LibraryNeeds
 from torchwheel.machine.facts import Absent, InstalledToolkit, Torch
 from torchwheel.machine.toolkits import pip_install_command
-from torchwheel.toolkit.host import HostCompiler
+from torchwheel.toolkit.host import HostCompiler, is_within
 from torchwheel.validate import torch_rules
 from torchwheel.validate.findings import Finding
 from torchwheel.validate.torch_rules import toolkit_mismatch
@@ -57,7 +55,7 @@ def check_host_compiler(
         fix = "`apt-get install g++`, or set CXX to a compiler"
         return Finding("host-compiler", "a C++ compiler", str(problem or "none"), fix)
     bounds = torch_rules.host_bounds(toolkit.release) if toolkit.backend == "cuda" else {}
-    if not bounds or host.version in SpecifierSet(bounds.get(host.family, "<0")):
+    if not bounds or is_within(host, bounds):
         return None
     newest = int(bounds["gcc"].rpartition("<")[2]) - 1
     return Finding(

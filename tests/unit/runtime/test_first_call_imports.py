@@ -1,0 +1,18 @@
+"""What the first call on a GPU imports: it waits for each module."""
+
+import subprocess
+import sys
+
+SCRIPT = """
+import sys
+import torchwheel.runtime.parts
+heavy = {"packaging", "rich", "filelock", "elftools", "pydantic", "ninja"}
+print(sorted(heavy & set(sys.modules)))
+"""
+
+
+def test_libraries_are_chosen_without_what_builds_need():
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], check=True, capture_output=True, text=True
+    )
+    assert done.stdout == "[]\n"
