@@ -12,6 +12,7 @@ from typing import Literal
 from torchwheel.arch.model import Arch, Backend, parse
 from torchwheel.errors import MalformedError, TorchwheelError
 from torchwheel.json_files import parse_json
+from torchwheel.text import quote
 from torchwheel.versions import minor_version
 
 FILE = "torchwheel.json"
@@ -188,9 +189,9 @@ def _problem(claims: Claims) -> str | None:
         return "a universal wheel has parts, and no other wheel has"
     for part in claims.parts:
         if (part.kind == "kernels") != (part.torch_release is None):
-            return f"part {part.name}: every kind but kernels names a torch_release"
+            return f"part {quote(part.name)}: every kind but kernels names a torch_release"
     releases = (claims.torch_release, *(part.torch_release for part in claims.parts))
     for release in releases:
         if release is not None and (not release or minor_version(release) != release):
-            return f"torch_release {release!r} is not e.g. 2.11"
+            return f"torch_release {quote(release)} is not e.g. 2.11"
     return None
