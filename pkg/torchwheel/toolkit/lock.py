@@ -15,6 +15,7 @@ from torchwheel.console import run_command
 from torchwheel.data import FOLDER, read_as
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import write_text
+from torchwheel.text import quote
 from torchwheel.toolkit.index import find_files
 from torchwheel.toolkit.remote import RemoteArchive
 
@@ -38,9 +39,9 @@ class Component:
     def hash_for(self, platform: str) -> str:
         """The sha256 of its file for a platform."""
         if platform not in self.sha256:
-            found = ", ".join(self.sha256) or "none"
+            found = ", ".join(map(quote, self.sha256)) or "none"
             raise TorchwheelError(
-                f"{FILE}: {self.project}: expected a sha256 for {platform}, found {found}; "
+                f"{FILE}: {quote(self.project)}: expected a sha256 for {platform}, found {found}; "
                 "renew the lock"
             )
         return self.sha256[platform]

@@ -34,6 +34,16 @@ def test_an_unknown_release_says_what_there_is_and_what_to_run():
         lock.torch_source("1.0")
 
 
+def test_a_platform_without_a_hash_is_one_printable_line():
+    component = lock.Component("nvidia-cuda-crt", "13.0.88", {"linux_x8\u20286_64": "0" * 64})
+    with pytest.raises(TorchwheelError) as refused:
+        component.hash_for("linux_x86_64")
+    assert str(refused.value) == (
+        'toolkits.lock.json: "nvidia-cuda-crt": expected a sha256 for linux_x86_64, found '
+        r'"linux_x8\u20286_64"; renew the lock'
+    )
+
+
 def test_the_folder_is_named_by_content():
     names = {pypi_identity(lock.components(v), p) for v in CUDA for p in lock.PLATFORMS}
     assert len(names) == len(CUDA) * len(lock.PLATFORMS)
