@@ -49,15 +49,22 @@ gates: {max_size_mib: 2}
 }
 
 
-@pytest.fixture(scope="session", autouse=True)
-def small_torch(tmp_path_factory):
-    """Lets pip find the small torch beside the packages of the index."""
+@pytest.fixture(scope="session")
+def links_and_cache(tmp_path_factory):
+    """A folder with the small torch, for pip, and a cache that is used with it."""
     folder = tmp_path_factory.mktemp("links")
     torch = {"torch/__init__.py": TORCH.encode()}
     make_wheel(folder, name="torch", version="2.13.0+small", files=torch, claims=None, requires=())
+    return folder, tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_torch(links_and_cache):
+    """Lets pip find the small torch beside the packages of the index, in these tests alone."""
+    links, cache = links_and_cache
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PIP_FIND_LINKS", f"{folder} {os.environ.get('PIP_FIND_LINKS', '')}".strip())
-        patch.setenv("TORCHWHEEL_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("PIP_FIND_LINKS", f"{links} {os.environ.get('PIP_FIND_LINKS', '')}".strip())
+        patch.setenv("TORCHWHEEL_CACHE", str(cache))
         yield
 
 

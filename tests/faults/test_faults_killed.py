@@ -122,8 +122,8 @@ def test_jit(killed, tmp_path):
             lookup = find_library(folder, jitmaker.wanted(text).key)
             assert lookup.problem is None
             if lookup.library:
-                assert lookup.library.read_bytes() == jitmaker.library_of(text, size)
-                found[text] = digest(lookup.library)
+                assert lookup.library.read() == jitmaker.library_of(text, size)
+                found[text] = digest(lookup.library.path)
         return found
 
     def prepare(state: int) -> None:

@@ -14,12 +14,15 @@ import pytest
 # A command with a program that has one of its own, one that outlives its parent, one that
 # ignores the request to end, and a server as sccache's: a session of its own, its parent gone.
 COMMAND = """
-import sys, tempfile
+import signal, sys, tempfile
 from pathlib import Path
 from torchwheel import process
 from torchwheel.arguments import command
 from torchwheel.cli import main
 
+# What `nohup pytest &` starts would ignore some of them.
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, signal.SIG_DFL)
 process._GRACE = 0.3
 folder = Path(sys.argv[1])
 tempfile.tempdir = sys.argv[1]

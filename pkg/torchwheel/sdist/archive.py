@@ -61,6 +61,8 @@ def _unpack_tar(archive: Path, target: Path) -> None:
                         blocks = iter(functools.partial(source.read, 1 << 20), b"")
                         path = path_inside(target, name, where)
                         _write(blocks, path, bool(file.mode & 0o100))
+    except MemoryError as error:  # tarfile reads a long name as long as its header says
+        raise TorchwheelError(f"{where}: a header in it asks for too much memory") from error
     except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, ValueError) as error:
         raise TorchwheelError(f"{where}: not a whole tar archive: {_fact(error)}") from error
     except OSError as error:

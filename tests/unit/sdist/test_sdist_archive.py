@@ -4,6 +4,8 @@ import contextlib
 import io
 import os
 import stat
+import subprocess
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -196,3 +198,24 @@ def test_what_tarfile_says_in_lines_is_told_in_one(tmp_path, target):
         unpack(path, target)
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 300
+
+
+def test_a_long_name_that_asks_for_much_memory_is_one_line(tmp_path):
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 4 << 30
+    archive = tmp_path / "demo-1.0.tar"
+    archive.write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(10240))
+    script = (
+        "import resource, sys; from pathlib import Path; from torchwheel.sdist.archive import unpack;"
+        "resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30));"
+        "unpack(Path(sys.argv[1]), Path(sys.argv[2]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, archive, tmp_path],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr.splitlines()[-1].endswith(
+        "TorchwheelError: demo-1.0.tar: a header in it asks for too much memory"
+    )
