@@ -206,7 +206,8 @@ def test_a_long_name_that_asks_for_much_memory_is_one_line(tmp_path):
     archive = tmp_path / "demo-1.0.tar"
     archive.write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(10240))
     script = (
-        "import resource, sys; from pathlib import Path; from torchwheel.sdist.archive import unpack;"
+        "import resource, sys; from pathlib import Path;"
+        "from torchwheel.sdist.archive import unpack;"
         "resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30));"
         "unpack(Path(sys.argv[1]), Path(sys.argv[2]))"
     )
