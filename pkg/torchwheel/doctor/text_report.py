@@ -10,7 +10,7 @@ from torchwheel.doctor.case import Package, Report, Verdict
 from torchwheel.doctor.native import NativeLibrary
 from torchwheel.machine.facts import Machine, Torch
 from torchwheel.runtime.status import WAY_TEXTS, OperatorStatus
-from torchwheel.text import WIDTH, hanging_lines, join_names, size_text
+from torchwheel.text import WIDTH, escape, hanging_lines, join_names, size_text
 
 _LABEL = 10
 _TEXT = WIDTH - _LABEL - 1
@@ -36,7 +36,7 @@ def unwrapped_row(label: str, text: str) -> list[str]:
 
 def _printable(text: str) -> str:
     """Text in one line; characters that are not printable, e.g. cursor codes, are escaped."""
-    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in " ".join(text.split()))
+    return escape(" ".join(text.split()))
 
 
 def machine_text(machine: Machine, variables: Mapping[str, str], cache: CacheState) -> str:
