@@ -127,7 +127,7 @@ def victim(places: Places, rounds: int, pipe) -> None:
 
 def run_victim(places: Places, rounds: int) -> Counter[str]:
     mine, its = FORK.Pipe(duplex=False)
-    process = FORK.Process(target=victim, args=(places, rounds, its))
+    process = FORK.Process(target=victim, args=(places, rounds, its), daemon=True)
     process.start()
     process.join(120)
     assert process.exitcode == 0, "the victim hangs or fails"
@@ -148,7 +148,7 @@ def test_nothing_of_the_attackers_is_loaded_or_run(places, request, capsys):
     seed = request.config.getoption("--seed", None) or random.SystemRandom().randrange(1 << 32)
     until = time.monotonic() + seconds
     attackers = [
-        FORK.Process(target=attack, args=(places, TARGETS, user, seed + number, until))
+        FORK.Process(target=attack, args=(places, TARGETS, user, seed + number, until), daemon=True)
         for number, user in enumerate(ATTACKERS)
     ]
     for attacker in attackers:

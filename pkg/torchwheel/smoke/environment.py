@@ -5,7 +5,6 @@ import dataclasses
 import hashlib
 import os
 import platform
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -98,7 +97,7 @@ def base_folder_name(requires: Sequence[str], python: Interpreter | None = None)
 
 
 def _make_base(folder: Path, requires: Sequence[str], python: Interpreter) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
+    files.discard(folder)
     program = _make_venv(folder, python)
     doing = f"cannot install {' '.join(requires)}"
     pip_install(program, requires, offline=False, doing=doing)

@@ -1,6 +1,16 @@
 """A cached smoke environment is for the wheels that lie in pip's folders, not for their names."""
 
-from torchwheel.smoke.environment import _linked_wheels
+import os
+import threading
+
+from torchwheel.console import Quiet
+from torchwheel.smoke import environment
+from torchwheel.smoke.environment import (
+    COMPLETE,
+    _linked_wheels,
+    base_environment,
+    base_folder_name,
+)
 
 
 def test_another_build_of_a_required_wheel_is_another_environment(tmp_path):
@@ -13,3 +23,21 @@ def test_another_build_of_a_required_wheel_is_another_environment(tmp_path):
     wheel.write_bytes(b"two")
     assert _linked_wheels(["my-kernels>=1.0"], environ) != first
     assert _linked_wheels(["my-kernels>=1.0"], {}) == []
+
+
+def test_a_pipe_in_the_place_of_an_environment_is_not_waited_for(tmp_path, monkeypatch):
+    folder = tmp_path / "smoke" / base_folder_name(["pytest"])
+    folder.parent.mkdir()
+    os.mkfifo(folder)
+
+    def make_venv(path, _python):
+        path.mkdir()
+
+    monkeypatch.setattr(environment, "_make_venv", make_venv)
+    monkeypatch.setattr(environment, "pip_install", lambda *_, **__: None)
+    made = threading.Thread(
+        target=base_environment, args=(tmp_path, ["pytest"], Quiet()), daemon=True
+    )
+    made.start()
+    made.join(5)
+    assert (folder / COMPLETE).is_file()
