@@ -68,7 +68,8 @@ def vector_matmul_int8(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     Element [k, m] of the weight counts as weight[k, m] * scale[k // (K / groups)]; `quantize` makes
     such weights. With up to 16 rows of a 16-bit `x`, and groups of a multiple of 64 rows or a
     single one, the int8 numbers are what is read, and their products with `x` are scaled in
-    float32. Else the weight is first written as the dtype of `x`, rounded.
+    float32. Else the weight is first written as the dtype of `x`, rounded: in float16, scales below
+    1e-6 cost it bits.
 
     For inference: there is no gradient.
 
