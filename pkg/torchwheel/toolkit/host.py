@@ -45,7 +45,9 @@ def host_compiler(environ: Mapping[str, str] = os.environ) -> HostCompiler:
         if path := shutil.which(name, path=environ.get("PATH")):
             return _identify(Path(path))
     if environ.get("CXX"):
-        raise NoCompilerError(f"CXX={environ['CXX']}: not found", "name a C++ compiler that is there")
+        raise NoCompilerError(
+            f"CXX={environ['CXX']}: not found", "name a C++ compiler that is there"
+        )
     raise NoCompilerError(
         "no C++ compiler (g++, c++ or clang++) on the PATH",
         "install one, e.g. `apt-get install g++`, or set CXX",
