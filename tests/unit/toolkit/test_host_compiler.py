@@ -15,7 +15,7 @@ from torchwheel.toolkit.host import NoCompilerError, host_compiler
     ],
 )
 def test_the_advice_is_in_the_error_and_not_in_the_reason(environ, found):
-    with pytest.raises(NoCompilerError, match="; (install|name|set)") as error:
+    with pytest.raises(NoCompilerError, match=r"; (install|name|set)") as error:
         host_compiler(environ)
     assert found in error.value.reason
     # A finding has advice of its own.
