@@ -115,8 +115,8 @@ class FirstCall:
                 finally:
                     self._exchanging = False
                     for op in self._ops:
-                        if gate := _CLOSED.pop((self._namespace, op), None):
-                            gate.remove()
+                        if closed := _CLOSED.pop((self._namespace, op), None):
+                            closed.remove()
 
     def _wait(self, call: _Call) -> object:
         """Make a call of another thread when the exchange is complete."""
