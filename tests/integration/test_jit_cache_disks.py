@@ -19,7 +19,7 @@ from jitmaker import (
     make_library,
     wanted,
 )
-from torchwheel import ownership
+from torchwheel import files
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import discard
 from torchwheel.jit.store import prune_cache
@@ -56,9 +56,9 @@ def temporary(tmp_path, monkeypatch):
     path.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(path))
     monkeypatch.setenv("TMPDIR", str(path))
-    ownership._private_folder.cache_clear()
+    files._private_folder.cache_clear()
     yield path
-    ownership._private_folder.cache_clear()
+    files._private_folder.cache_clear()
 
 
 @pytest.fixture

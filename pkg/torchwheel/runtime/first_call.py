@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 _KERNELS: list[Callable[..., object]] = []
-"""Every kernel in Python. The dispatcher has no lock: a kernel that was removed may be just about
-to be called by another thread, so none is ever freed."""
+"""Every kernel in Python. The dispatcher has no lock: another thread may be about to call a kernel
+that was just removed. So none is freed here; torch frees its own part of it all the same."""
 
 
 @dataclasses.dataclass
