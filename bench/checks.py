@@ -7,12 +7,14 @@ tree in turn. The table has medians and what the last tree adds to the first one
 the child and of the programs that it starts is measured, as a busy machine changes it little.
 
 No GPU is needed. The first call is that of a universal wheel of two small libraries, padded to the
-size of fusedops', and it asks for no GPU: it is the time that torchwheel takes. The hit needs a
-CUDA toolkit, which CUDA_HOME, the PATH or torchwheel's cache has.
+size of fusedops', and it asks for no GPU: it is the time that torchwheel takes. "One library" is
+the first call of a stable wheel. An aten wheel takes this time at its import. The hit needs a CUDA
+toolkit, which CUDA_HOME, the PATH or torchwheel's cache has.
 """
 
 import argparse
 import contextlib
+import hashlib
 import json
 import os
 import platform
@@ -24,15 +26,22 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from torchwheel.files import record_hash
 from torchwheel.text import table_rows
 
-SIZES = {"front_end": 3 << 20, "kernels": 7 << 20}
-"""Bytes of the libraries of fusedops' universal wheel that a process loads, rounded up."""
+SIZES = {"front_end": 3 << 20, "kernels": 7 << 20, "single": 10 << 20}
+"""Bytes of the libraries of fusedops' wheels that a process loads, rounded up."""
 
 _INTERFACE = 'const char torchwheel_interface[] = "torchwheel_interface=one";'
 _SOURCES = {
     "front_end": f"{_INTERFACE} _Bool torchwheel_use_kernels(int gpu, void *l) {{ return 1; }}",
     "kernels": _INTERFACE,
+    "single": "",
+}
+_FILES = {
+    "front_end": "measured/_lib/front_end/stable.so",
+    "kernels": "measured/_lib/kernels/cu130.so",
+    "single": "single/_lib/cu130-stable.so",
 }
 
 _SERVER = """
@@ -103,9 +112,36 @@ def first_call():
     assert result.item() == 1, runtime.status_of("measured")
     return took
 
+def one_library():
+    from torchwheel import runtime
+    from torchwheel.builder import Extension, Operator
+    from torchwheel.runtime import prebuilt
+
+    def load_and_register(library):
+        load_library(library)
+        registered.impl("plus", lambda x: x + 1, "CPU")
+
+    load_library, registered = prebuilt.load_library, Library("single", "IMPL")
+    prebuilt.load_library = load_and_register
+    defined = Library("single", "DEF")
+    defined.define("plus(Tensor x) -> Tensor")
+    defined.impl("plus", lambda x: x + 1000, "CompositeExplicitAutograd")
+    extension = Extension("single", "csrc", (Operator("plus", ()),), dispatch="CPU")
+    sys.path.insert(0, str(site))
+    runtime.load(extension, site / "single", {"plus": ("plus",)})
+    x = torch.zeros(1)
+    took, result = timed(lambda: torch.ops.single.plus(x))
+    assert result.item() == 1, runtime.status_of("single")
+    return took
+
 def measure():
     imported, fusedops = timed(import_fusedops)
-    return {"import": imported, "first call": first_call(), "JIT hit": hit(fusedops)}
+    return {
+        "import": imported,
+        "first call": first_call(),
+        "one library": one_library(),
+        "JIT hit": hit(fusedops),
+    }
 
 for _ in sys.stdin:
     child = os.fork()
@@ -115,18 +151,24 @@ for _ in sys.stdin:
     if os.waitpid(child, 0)[1]:
         print("null", flush=True)
 """
-FIGURES = ("import", "first call", "JIT hit")
+FIGURES = ("import", "first call", "one library", "JIT hit")
 
 
 def make_site(site: Path) -> None:
-    """Make the libraries of a universal wheel."""
-    for kind, name in (("front_end", "stable"), ("kernels", "cu130")):
-        library = site / "measured" / "_lib" / kind / f"{name}.so"
+    """Make the libraries of a universal wheel, and an installed wheel with one library."""
+    for kind, file in _FILES.items():
+        library = site / file
         library.parent.mkdir(parents=True)
         source = site / f"{kind}.c"
         source.write_text(f"{_SOURCES[kind]}\nconst char padding[{SIZES[kind]}] = {{1}};\n")
         command = ["gcc", "-shared", "-fPIC", str(source), "-o", str(library)]
         subprocess.run(command, check=True)
+    info = site / "single-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: single\nVersion: 1.0\n")
+    data = (site / _FILES["single"]).read_bytes()
+    row = f"{_FILES['single']},{record_hash(hashlib.sha256(data).digest())},{len(data)}\n"
+    (info / "RECORD").write_text(row)
 
 
 class Tree:

@@ -4,10 +4,12 @@ A writer holds a lock on its temporary name as long as it lives. So the next wri
 killed one left, and removes it. Folders are exchanged in one step where the system can do that.
 """
 
+import atexit
 import base64
 import contextlib
 import errno
 import fcntl
+import functools
 import hashlib
 import os
 import shutil
@@ -181,7 +183,8 @@ def _locked(new_name: Callable[[], Path], make: Callable[[Path], int]) -> Iterat
                 yield path
                 return
         finally:
-            os.close(handle)
+            with contextlib.suppress(OSError):  # a daemon closes files that it does not know
+                os.close(handle)
 
 
 def _is_open_at(path: Path, handle: int) -> bool:
@@ -213,11 +216,30 @@ def scratch_folder() -> Iterator[Path]:
     def new_name() -> Path:
         return parent / f"{_SCRATCH}{os.urandom(4).hex()}{_TEMPORARY}"
 
+    process = os.getpid()
     with _locked(new_name, _make_private_folder) as folder:
         try:
             yield folder
         finally:
-            _remove(folder)
+            if os.getpid() == process:  # a forked child comes here too
+                _remove(folder)
+
+
+def private_folder() -> Path:
+    """The scratch folder of this process, removed at its end."""
+    folder = _private_folder(os.getpid())
+    if not folder.is_dir():  # swept, as this process has lost its lock
+        _private_folder.cache_clear()
+        folder = _private_folder(os.getpid())
+    return folder
+
+
+@functools.cache
+def _private_folder(process: int) -> Path:
+    del process  # a forked child has a folder of its own
+    stack = contextlib.ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(scratch_folder())
 
 
 def _temporary_root() -> Path:

@@ -20,12 +20,8 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from torchwheel.errors import TorchwheelError
-from torchwheel.ownership import (
-    UntrustedError,
-    private_folder,
-    trusted_path,
-    untrusted_because,
-)
+from torchwheel.files import private_folder
+from torchwheel.ownership import UntrustedError, trusted_path, untrusted_because
 
 _Loaded = TypeVar("_Loaded")
 _LOADED: list["LoadableFile"] = []

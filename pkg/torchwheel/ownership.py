@@ -8,13 +8,9 @@ may be used by its path.
 Standard library only: a first call on a GPU needs it.
 """
 
-import atexit
 import errno
-import functools
 import os
-import shutil
 import stat
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -211,21 +207,3 @@ def _check_parent(path: Path, found: os.stat_result) -> None:
 
 def _loose(path: Path, found: os.stat_result) -> UntrustedError:
     return UntrustedError(path, _loose_text(found), f"run `chmod go-w {path}`, or {_ELSEWHERE}")
-
-
-def private_folder() -> Path:
-    """A temporary folder of this process, removed at its end."""
-    return _private_folder(os.getpid())
-
-
-@functools.cache
-def _private_folder(process: int) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="torchwheel-"))
-
-    def remove() -> None:
-        # A forked child runs this too, but the folder belongs to its parent.
-        if os.getpid() == process:
-            shutil.rmtree(folder, ignore_errors=True)
-
-    atexit.register(remove)
-    return folder

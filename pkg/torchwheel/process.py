@@ -5,7 +5,8 @@ children that must outlive a call, be killed as a group or run without torchwhee
 themselves. Standard library only: the import of an extension asks programs.
 
 A signal that ends a command of torchwheel ends the programs that it runs too, and theirs: Linux
-tells which processes those are.
+tells which processes those are. In a user's own process no signal handler is torchwheel's. There
+Linux asks a build to end when the process that started it has ended.
 """
 
 import contextlib
@@ -17,6 +18,7 @@ import re
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import threading
 import time
@@ -35,6 +37,15 @@ _GRACE = 5.0
 _PR_SET_CHILD_SUBREAPER = 36
 _SERVERS = ("(sccache",)
 """How /proc names programs that leave a server behind, which ends with the run that started it."""
+_ENDS_WITH_PARENT = """
+import ctypes, os, signal, sys
+parent, *command = sys.argv[1:]
+PR_SET_PDEATHSIG = 1
+ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+if os.getppid() == int(parent):
+    os.execv(command[0], command)
+"""
+"""Replaced by the command in its arguments, which gets SIGTERM when its parent ends."""
 _ending = threading.Event()
 """Set while a signal ends the programs: no other may start."""
 
@@ -176,7 +187,7 @@ def stream(
     Raises:
         NotRunError: it does not start.
     """
-    with _started(command, subprocess.PIPE, cwd=cwd, env=env) as process:
+    with _running(_started(command, subprocess.PIPE, cwd=cwd, env=env)) as process:
         if process.stdout is not None:
             for line in io.TextIOWrapper(process.stdout, encoding="utf-8", errors="replace"):
                 log.write(line)
@@ -189,20 +200,49 @@ def stream_terminal(
 ) -> int:
     """Run a program on a pseudo-terminal, where it shows progress; returns its exit status.
 
-    `say` gets each line as it comes, without the codes that draw lines over each other.
+    It is asked to end when this process or thread ends, even by kill -9.
+
+    Args:
+        command: the path of the program and its arguments.
+        say: gets each line as it comes, without the codes that draw lines over each other.
+        env: all its variables.
     """
     ours, its = os.openpty()
     # Wide, so that the program does not shorten its lines.
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 1000, 0, 0))
     with os.fdopen(ours, "rb", buffering=0) as terminal:
         try:
-            process = _started(command, its, env=env)
+            process = _started(_ending_with_parent(command), its, env=env)
         finally:
             os.close(its)
-        with process:
+        with _running(process):
             for line in _terminal_lines(terminal):
                 say(line)
     return process.returncode
+
+
+def _ending_with_parent(command: Sequence[Argument]) -> Sequence[Argument]:
+    """The command, with a start that has Linux end it with this process where that can be done.
+
+    A function that the child calls before it starts the program would do the same, but may hang
+    where this process has threads, and copies the memory map of a large process.
+    """
+    python = sys.executable or ""  # of a program with a Python in it, that program
+    can = sys.platform == "linux" and Path(python).name.startswith("python")
+    if not can or not os.access(command[0], os.X_OK):
+        return command
+    return [python, "-I", "-S", "-c", _ENDS_WITH_PARENT, str(os.getpid()), *command]
+
+
+@contextlib.contextmanager
+def _running(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+    """Wait for a program at the end of the block; ask it to end if the block raises an error."""
+    with process:
+        try:
+            yield process
+        except BaseException:
+            process.terminate()
+            raise
 
 
 def _started(

@@ -19,12 +19,11 @@ from cache_attack import ATTACKERS, GOOD, HOSTILE, Places, attack
 from jitmaker import Told, wanted
 from torchwheel.claims import Part
 from torchwheel.errors import TorchwheelError
-from torchwheel.files import sha256
+from torchwheel.files import private_folder, sha256
 from torchwheel.jit.make import make_library
 from torchwheel.loadable import open_loadable
 from torchwheel.machine import probe
 from torchwheel.machine.toolkits import cuda_toolkits
-from torchwheel.ownership import private_folder
 from torchwheel.runtime.parts import verify_part
 from torchwheel.smoke import environment
 from torchwheel.toolkit.cache import make_once

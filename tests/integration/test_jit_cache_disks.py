@@ -19,7 +19,7 @@ from jitmaker import (
     make_library,
     wanted,
 )
-from torchwheel import ownership
+from torchwheel import files
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import discard
 from torchwheel.jit.store import prune_cache
@@ -56,9 +56,9 @@ def temporary(tmp_path, monkeypatch):
     path.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(path))
     monkeypatch.setenv("TMPDIR", str(path))
-    ownership._private_folder.cache_clear()
+    files._private_folder.cache_clear()
     yield path
-    ownership._private_folder.cache_clear()
+    files._private_folder.cache_clear()
 
 
 @pytest.fixture
@@ -197,12 +197,18 @@ def test_another_user_who_was_there_first_is_refused(public, temporary):
     assert library.is_relative_to(temporary)
 
 
+def states(folder):
+    """All that a writer changes; a reader changes the time of the last read."""
+    found = {path: path.stat() for path in folder.rglob("*")}
+    return {path: (*one[:7], one.st_mtime_ns, one.st_ctime_ns) for path, one in found.items()}
+
+
 def test_what_root_made_is_used_by_another_user_who_writes_nothing(public):
     """A cache for all users: root fills it, and `chmod -R go=rX` opens it for reading."""
     folder = public / "cache" / "jit"
     library = make_library(folder, wanted(), Builds(), Told())
     subprocess.run(["chmod", "-R", "go=rX", str(folder.parent)], check=True)
-    before = {path: path.stat() for path in folder.rglob("*")}
+    before = states(folder)
 
     def use():
         told, builds = Told(), Builds()
@@ -214,7 +220,7 @@ def test_what_root_made_is_used_by_another_user_who_writes_nothing(public):
         discard(other.parents[2])
 
     assert as_nobody(use) == 0
-    assert {path: path.stat() for path in folder.rglob("*")} == before
+    assert states(folder) == before
 
 
 def test_another_user_sees_and_changes_nothing(public):

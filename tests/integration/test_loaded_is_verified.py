@@ -1,11 +1,13 @@
 """The library that was verified is the one that is loaded, whatever its path leads to by then."""
 
 import ctypes
+import importlib
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
@@ -16,12 +18,13 @@ import partsmaker
 from jitmaker import Told, wanted
 from partsmaker import FRONT_END, K80, NUMBERS, compiled, kernels, mapped
 from torchwheel import loadable
+from torchwheel.builder import Extension, Module
 from torchwheel.claims import Part
 from torchwheel.errors import TorchwheelError
-from torchwheel.files import sha256
+from torchwheel.files import record_hash, sha256
 from torchwheel.jit.make import make_library
 from torchwheel.loadable import open_loadable
-from torchwheel.runtime import build, dlpack, parts
+from torchwheel.runtime import build, dlpack, parts, prebuilt
 
 pytestmark = pytest.mark.integration
 
@@ -142,6 +145,78 @@ def test_a_module_of_entry_points_that_is_swapped_after_its_check(tmp_path, monk
     assert not [line for line in maps if line.endswith(str(file))], "the swapped one is mapped"
 
 
+# Wheels with one library.
+
+
+def swap_before_the_loader(monkeypatch, module, name: str, path: Path, other: Path) -> None:
+    """Swap the file at `path` when the loader is called: a function of a module of Python's."""
+    call = getattr(module, name)
+
+    def swap_then_call(*arguments, **keywords):
+        if not path.with_name("swapped").exists():
+            path.with_name("swapped").touch()
+            swap(path, other)
+        return call(*arguments, **keywords)
+
+    monkeypatch.setattr(module, name, swap_then_call)
+
+
+def installed_wheel(folder: Path, monkeypatch, file: Path, package: str) -> None:
+    info = folder / f"{package}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    digest = record_hash(bytes.fromhex(sha256(file)))
+    (info / "RECORD").write_text(f"{file.relative_to(folder)},{digest},{file.stat().st_size}\n")
+    monkeypatch.syspath_prepend(folder)
+
+
+def test_a_stable_library_that_is_swapped_before_it_is_loaded(tmp_path, monkeypatch):
+    file = compiled(tmp_path / "one_stable" / "_lib" / "cu130-stable.so", ANSWER, ANSWER=1)
+    other = compiled(tmp_path / "other.so", ANSWER, ANSWER=666)
+    installed_wheel(tmp_path, monkeypatch, file, "one_stable")
+    swap_before_the_loader(monkeypatch, ctypes, "CDLL", file, other)
+    extension = Extension("one_stable", "csrc", ())
+    library, _, refused = prebuilt.load_first(extension, file.parents[1], [file])
+    assert (library, refused) == (file, ())
+    assert file.with_name("swapped").exists()
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    assert not [line for line in maps if line.endswith(str(file))], "the swapped one is mapped"
+    assert str(file) in torch.ops.loaded_libraries
+
+
+def test_an_extension_module_that_is_swapped_before_it_is_loaded(tmp_path, monkeypatch):
+    package = tmp_path / "one_aten"
+    file = python_module(package / f"dlpack{EXTENSION_SUFFIXES[0]}", 42)
+    other = python_module(tmp_path / "other.abi3.so", 666)
+    (package / "__init__.py").touch()
+    installed_wheel(tmp_path, monkeypatch, file, "one_aten")
+    import _imp
+
+    swap_before_the_loader(monkeypatch, _imp, "create_dynamic", file, other)
+    extension = Extension("one_aten", "csrc", (), module=Module("one_aten.dlpack"))
+    parent = importlib.import_module("one_aten")
+    library, module, refused = prebuilt.load_first(extension, package, [file])
+    assert (library, refused) == (file, ())
+    assert module.answer == 42
+    assert file.with_name("swapped").exists()
+    assert module.__file__ == module.__spec__.origin == str(file)
+    assert sys.modules["one_aten.dlpack"] is parent.dlpack is module
+    assert prebuilt.load_first(extension, package, [file])[1] is module
+
+
+def test_an_extension_module_that_was_replaced_is_refused(tmp_path, monkeypatch):
+    package = tmp_path / "two_aten"
+    file = python_module(package / f"dlpack{EXTENSION_SUFFIXES[0]}", 42)
+    (package / "__init__.py").touch()
+    installed_wheel(tmp_path, monkeypatch, file, "two_aten")
+    swap(file, python_module(tmp_path / "other.abi3.so", 666))
+    extension = Extension("two_aten", "csrc", (), module=Module("two_aten.dlpack"))
+    found = prebuilt.load_first(extension, package, [file])
+    assert found[:2] == (None, None)
+    assert "expected the file that was installed" in str(found[2][0])
+    assert "two_aten.dlpack" not in sys.modules
+
+
 # Names.
 
 
@@ -177,10 +252,8 @@ def test_an_error_of_the_loader_names_the_file(tmp_path):
 
 
 def test_torch_lists_the_file_as_it_lists_others(tmp_path):
-    from torchwheel.runtime.prebuilt import load_library
-
     file = compiled(tmp_path / "one.so", ANSWER, ANSWER=1)
-    load_library(open_loadable(file))
+    prebuilt.load_library(open_loadable(file))
     assert str(file) in torch.ops.loaded_libraries
 
 

@@ -187,6 +187,26 @@ def test_threads_wait_for_the_one_that_builds(installed, monkeypatch):
     assert len(installed.builds) == 1
 
 
+def test_a_call_that_starts_while_the_front_end_is_loaded_waits_for_it(installed, monkeypatch):
+    """The front end has no kernels for its GPU yet."""
+    installed.build_answer = 37
+    load_library, found = parts.load_library, []
+    thread = threading.Thread(target=lambda: found.append(installed.call()))
+
+    def load_then_wait(library):
+        load_library(library)
+        thread.start()
+        thread.join(0.2)
+
+    monkeypatch.setattr(parts, "load_library", load_then_wait)
+    installed.load()
+    with pytest.warns(RuntimeWarning, match="built here"):
+        assert installed.call() == 37
+    thread.join()
+    assert found == [37]
+    assert not is_routed(installed)
+
+
 TRACED = {
     "compile": lambda op: torch.compile(op, backend="aot_eager", fullgraph=True)(torch.zeros(2)),
     "vmap": lambda op: torch.vmap(op)(torch.zeros(2)),

@@ -104,6 +104,57 @@ def test_a_signal_ends_programs_theirs_and_the_server_that_the_run_started(
     assert not list(folder.glob("torchwheel-*"))
 
 
+# A user's own process, which is no command of torchwheel, builds at a first call.
+BUILD = """
+import signal, sys
+from pathlib import Path
+from torchwheel.builder import ninja
+
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+if sys.argv[2] == "handler":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))
+folder = Path(sys.argv[1])
+script = "echo $$ >> pids; sleep 600 & echo $! >> pids; touch ready; wait"
+steps = tuple(ninja.Step("one", ("sh", "-c", script), (), name) for name in "ab")
+ninja.run(ninja.Plan(steps, ("a", "b")), folder, 2, print)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="there is no /proc")
+@pytest.mark.parametrize(
+    ("how", "number", "status"),
+    [
+        ("default", signal.SIGTERM, -signal.SIGTERM),
+        ("default", signal.SIGKILL, -signal.SIGKILL),
+        ("handler", signal.SIGTERM, 5),
+    ],
+)
+def test_compilers_end_with_a_users_own_process(tmp_path, how, number, status):
+    process = subprocess.Popen(
+        [sys.executable, "-c", BUILD, str(tmp_path), how],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    begun = time.monotonic()
+    while not (tmp_path / "pids").exists() or len((tmp_path / "pids").read_text().split()) < 4:
+        assert time.monotonic() - begun < 60
+        time.sleep(0.01)
+    programs = [int(line) for line in (tmp_path / "pids").read_text().split()]
+    try:
+        process.send_signal(number)
+        ended = time.monotonic()
+        while (left := list(filter(runs, programs))) and time.monotonic() - ended < 2:
+            time.sleep(0.01)
+        assert left == []
+        assert process.wait(timeout=10) == status
+    finally:
+        for program in (*programs, process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(program, signal.SIGKILL)
+        process.wait()
+
+
 @pytest.mark.parametrize(("handler", "says"), [("SIG_IGN", "goes on\n"), ("SIG_DFL", "")])
 def test_a_signal_that_is_ignored_stays_ignored(handler, says):
     code = (

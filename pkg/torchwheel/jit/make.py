@@ -12,6 +12,7 @@ from torchwheel.errors import NO_SPACE, TorchwheelError
 from torchwheel.files import (
     explain_full_disk,
     make_folder_atomically,
+    private_folder,
     remove_leftovers,
     sha256,
     write_text,
@@ -25,7 +26,7 @@ from torchwheel.jit.lookup import check_or_discard, find_library
 from torchwheel.jit.store import prune_cache
 from torchwheel.loadable import LoadableFile
 from torchwheel.lock import hold_lock
-from torchwheel.ownership import UntrustedError, private_folder, trusted_path
+from torchwheel.ownership import UntrustedError, trusted_path
 from torchwheel.text import size_cap
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from torchwheel.machine.facts import (
 )
 from torchwheel.machine.toolkits import cuda_toolkits, rocm_toolkits
 from torchwheel.machine.torch import find_torch
-from torchwheel.toolkit.host import HostCompiler, host_compiler
+from torchwheel.toolkit.host import HostCompiler, NoCompilerError, host_compiler
 
 
 def find_driver(backend: Backend) -> Driver | Absent:
@@ -61,6 +61,8 @@ def find_host(environ: Mapping[str, str] = os.environ) -> HostCompiler | Absent:
     """The C++ compiler of the host."""
     try:
         return host_compiler(environ)
+    except NoCompilerError as error:  # the rules have advice of their own
+        return Absent(error.reason)
     except TorchwheelError as error:
         return Absent(str(error))
 

@@ -17,12 +17,12 @@ from torchwheel.builder.recipe import Recipe, make_recipe, own_sources_digest
 from torchwheel.builder.sources import sources_of
 from torchwheel.console import Terminal
 from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.files import private_folder
 from torchwheel.jit.content import WorkFolder, read_sources
 from torchwheel.jit.folder import jit_folder
 from torchwheel.jit.key import BuildFacts, strip_folders
 from torchwheel.jit.make import LibraryRequest, make_library
 from torchwheel.loadable import LoadableFile
-from torchwheel.ownership import private_folder
 from torchwheel.runtime.local_target import LocalTarget, find_local_target
 from torchwheel.runtime.status import LoadStep
 

@@ -8,9 +8,8 @@ from types import ModuleType
 
 from torchwheel.builder.extension import LIBRARIES, Extension
 from torchwheel.claims import Part
-from torchwheel.runtime.module import import_from
 from torchwheel.runtime.parts import verify_part
-from torchwheel.runtime.prebuilt import installed_claims
+from torchwheel.runtime.prebuilt import import_from, installed_claims
 
 _EXCHANGE_API = "__dlpack_c_exchange_api__"
 

@@ -2,12 +2,75 @@
 
 A kernel in Python is registered in place of the native one. Its first call obtains the operator's
 library, removes the Python kernel, loads the library and makes the call again. Without a library,
-the dispatcher then finds the composite default of the operator, which is plain PyTorch.
+the dispatcher then finds the composite default of the operator, which is plain PyTorch. Calls of
+other threads wait at a gate until the exchange is complete.
 """
 
+import dataclasses
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+_KERNELS: list[Callable[..., object]] = []
+"""Every kernel in Python. The dispatcher has no lock: another thread may be about to call a kernel
+that was just removed. So none is freed here; torch frees its own part of it all the same."""
+
+
+@dataclasses.dataclass
+class _Call:
+    """A call at a gate: the operator's overload, and the keys that are left below the gate."""
+
+    overload: Any
+    below: Any
+    arguments: tuple[object, ...]
+    keywords: dict[str, object]
+
+    def make_below(self) -> object:
+        """Make it on the kernels below the gate."""
+        return self.overload.redispatch(self.below, *self.arguments, **self.keywords)
+
+    def make_again(self) -> object:
+        """Make it from the top."""
+        return self.overload(*self.arguments, **self.keywords)
+
+
+class _Gate:
+    """A kernel in Python of one operator at the BackendSelect key.
+
+    Every call passes that key, above the backend's key and below autograd.
+
+    Attributes:
+        route: makes a call on the backend.
+    """
+
+    def __init__(self, namespace: str, op: str, key: str, route: Callable[[_Call], object]) -> None:
+        """Register the kernel; `key` is the backend's dispatch key."""
+        import torch  # noqa: PLC0415 - see prebuilt.load_library
+        from torch.library import Library  # noqa: PLC0415
+
+        keys_of_torch = torch._C.DispatchKey
+        native, meta = getattr(keys_of_torch, key), keys_of_torch.Meta
+        below = torch._C._dispatch_keyset_full_after(keys_of_torch.BackendSelect)
+        overload = getattr(getattr(torch.ops, namespace), op).default
+
+        def kernel(keys: Any, *arguments: object, **keywords: object) -> object:  # noqa: ANN401
+            call = _Call(overload, keys & below, arguments, keywords)
+            # Tensors without data, of torch.compile for instance, reach no kernel.
+            reaches_one = keys.has(native) and not keys.has(meta)
+            return self.route(call) if reaches_one else call.make_below()
+
+        self.route = route
+        self._library = Library(namespace, "IMPL")
+        _KERNELS.append(kernel)
+        self._library.impl(op, kernel, "BackendSelect", with_keyset=True)
+
+    def remove(self) -> None:
+        """Remove the kernel."""
+        self._library._destroy()
+
+
+_CLOSED: dict[tuple[str, str], _Gate] = {}
+"""The gates at which calls wait, by namespace and operator."""
 
 
 class FirstCall:
@@ -27,8 +90,10 @@ class FirstCall:
         """
         from torch.library import Library  # noqa: PLC0415 - see prebuilt.load_library
 
+        self._namespace, self._ops, self._key = namespace, ops, key
         self._obtain = obtain
         self._lock = threading.RLock()
+        self._exchanging = False
         self._library: Library | None = Library(namespace, "IMPL")
         for op in ops:
             self._library.impl(op, self._python_kernel(namespace, op), key)
@@ -38,27 +103,45 @@ class FirstCall:
         with self._lock:
             if self._library is not None:
                 load = self._obtain()
+                self._exchanging = True
+                for op in self._ops:
+                    gate = _Gate(self._namespace, op, self._key, self._wait)
+                    _CLOSED[self._namespace, op] = gate
                 # The dispatcher takes one kernel for each key.
                 self._library._destroy()
                 self._library = None
-                load()
+                try:
+                    load()
+                finally:
+                    self._exchanging = False
+                    for op in self._ops:
+                        if closed := _CLOSED.pop((self._namespace, op), None):
+                            closed.remove()
 
-    def _python_kernel(self, namespace: str, op: str) -> Callable[..., Any]:
+    def _wait(self, call: _Call) -> object:
+        """Make a call of another thread when the exchange is complete."""
+        with self._lock:
+            if self._exchanging:  # this thread loads the library
+                return call.make_below()
+        return call.make_again()
+
+    def _python_kernel(self, namespace: str, op: str) -> Callable[..., object]:
         def python_kernel(*arguments: object, **keywords: object) -> object:
             self.settle()
             import torch  # noqa: PLC0415
 
             return getattr(getattr(torch.ops, namespace), op)(*arguments, **keywords)
 
+        _KERNELS.append(python_kernel)
         return python_kernel
 
 
 class Router:
     """Decides what an operator family runs on, on each GPU that has no prebuilt kernels of it.
 
-    It stands at the BackendSelect key, which every call passes above the backend's key and below
-    autograd. The first call on such a GPU has kernels built; without them, calls on that GPU run
-    in plain PyTorch, beside GPUs that have kernels. When every GPU has kernels, it steps aside.
+    It stands at a gate, and takes over the one at which calls wait while the library is loaded. The
+    first call on such a GPU has kernels built; without them, calls on that GPU run in plain
+    PyTorch, beside GPUs that have kernels. When every GPU has kernels, it steps aside.
     """
 
     def __init__(
@@ -69,7 +152,7 @@ class Router:
         kinds: Mapping[int, object],
         decide: Callable[[int], bool],
     ) -> None:
-        """Register the family's kernels for the BackendSelect key.
+        """Take the gates of the family.
 
         Args:
             namespace: the operators' namespace.
@@ -81,20 +164,17 @@ class Router:
                 the call raises, and the next one calls it again.
         """
         import torch  # noqa: PLC0415 - see prebuilt.load_library
-        from torch.library import Library  # noqa: PLC0415
 
-        keys = torch._C.DispatchKey
-        self._native, self._meta = getattr(keys, key), keys.Meta
-        self._plain_key = keys.CompositeExplicitAutograd
-        self._below = torch._C._dispatch_keyset_full_after(keys.BackendSelect)
+        self._plain_key = torch._C.DispatchKey.CompositeExplicitAutograd
         self._kinds = dict(kinds)
         self._plain: set[object] = set()
         self._decide = decide
         self._lock = threading.RLock()
-        self._library = Library(namespace, "IMPL")
+        self._gates: list[_Gate] = []
         for op in ops:
-            overload = getattr(getattr(torch.ops, namespace), op).default
-            self._library.impl(op, self._kernel(overload), "BackendSelect", with_keyset=True)
+            if gate := _CLOSED.pop((namespace, op), None):
+                gate.route = self._route
+            self._gates.append(gate or _Gate(namespace, op, key, self._route))
 
     def settle(self) -> None:
         """Decide for every GPU, without a call."""
@@ -114,19 +194,15 @@ class Router:
                 return False
             self._kinds = {index: other for index, other in self._kinds.items() if other != kind}
             if not self._kinds:
-                self._library._destroy()
+                for gate in self._gates:
+                    gate.remove()
             return True
 
-    def _kernel(self, overload: Any) -> Callable[..., Any]:  # noqa: ANN401 - an OpOverload
+    def _route(self, call: _Call) -> object:
         import torch  # noqa: PLC0415
 
-        def kernel(keys: Any, *arguments: object, **keywords: object) -> Any:  # noqa: ANN401
-            # Tensors without data, of torch.compile for instance, reach no kernel.
-            if keys.has(self._native) and not keys.has(self._meta):
-                values = (*arguments, *keywords.values())
-                tensors = (value for value in values if isinstance(value, torch.Tensor))
-                if not self._has_kernels(next((tensor.get_device() for tensor in tensors), -1)):
-                    return overload._op_dk(self._plain_key, *arguments, **keywords)
-            return overload.redispatch(keys & self._below, *arguments, **keywords)
-
-        return kernel
+        values = (*call.arguments, *call.keywords.values())
+        tensors = (value for value in values if isinstance(value, torch.Tensor))
+        if self._has_kernels(next((tensor.get_device() for tensor in tensors), -1)):
+            return call.make_below()
+        return call.overload._op_dk(self._plain_key, *call.arguments, **call.keywords)

@@ -35,6 +35,7 @@ from torchwheel.runtime.prebuilt import (
     installed_claims,
     load_library,
     reason_of,
+    replaced_text,
 )
 from torchwheel.runtime.status import WAY_TEXTS
 from torchwheel.text import join_names
@@ -281,10 +282,7 @@ def verify_part(
         raise TorchwheelError(f"{part.file}: cannot be read: {error.strerror}") from error
     digest = hashlib.sha256(data).hexdigest()
     if digest != part.sha256:
-        raise TorchwheelError(
-            f"{part.file}: expected the file that was installed (sha256 {part.sha256[:8]}…), found "
-            f"another ({digest[:8]}…); reinstall {package.name}"
-        )
+        raise TorchwheelError(f"{part.file}: {replaced_text(part.sha256, digest, package.name)}")
     if part.kind != "kernels" and _USE not in data:
         raise TorchwheelError(
             f"{part.file}: expected a front end that has torchwheel_use_kernels, found none; "

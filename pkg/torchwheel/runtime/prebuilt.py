@@ -1,7 +1,11 @@
 """Checks, finds and loads the prebuilt library of an installed extension."""
 
-import importlib
+import csv
 import importlib.machinery
+import importlib.util
+import os
+import sys
+from base64 import urlsafe_b64decode
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -118,11 +122,90 @@ def module_files(extension: Extension, package: Path) -> list[Path]:
     return [path for suffix in suffixes if (path := package / f"{name}{suffix}").is_file()]
 
 
-def _load_one(extension: Extension, library: Path, package: Path) -> ModuleType | None:
-    if extension.module is not None and library.parent == package:
-        return importlib.import_module(extension.module.name)
+def _load_one(extension: Extension, file: Path, package: Path) -> ModuleType | None:
+    module = extension.module.name if extension.module and file.parent == package else None
+    if module and module in sys.modules:
+        return sys.modules[module]
+    library = open_installed(extension.package, file)
+    if module:
+        return import_from(module, library)
     load_library(library)
     return None
+
+
+def open_installed(distribution: str, file: Path) -> "LoadableFile":
+    """The open library of an installed wheel, with the hash that the wheel's RECORD states.
+
+    RECORD lists no library of a source tree. It is opened all the same, so that others cannot
+    change what is loaded.
+
+    Raises:
+        OSError: it cannot be opened.
+        TorchwheelError: it is not the one that was installed.
+    """
+    from torchwheel.files import sha256_of  # noqa: PLC0415 - not for an import without a library
+    from torchwheel.loadable import open_loadable  # noqa: PLC0415
+
+    library = open_loadable(file)
+    if expected := _recorded_sha256(distribution, file):
+        with library.open() as opened:
+            found = sha256_of(opened)
+        if found != expected:
+            raise TorchwheelError(replaced_text(expected, found, distribution))
+    return library
+
+
+def _recorded_sha256(distribution: str, file: Path) -> str | None:
+    """The hash of an installed file by its wheel's RECORD; None if that does not list it."""
+    try:
+        installed = metadata.distribution(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+    try:
+        lines = (installed.read_text("RECORD") or "").splitlines()
+        for row in csv.reader(line for line in lines if file.name in line):
+            listed = os.path.realpath(str(installed.locate_file(row[0])))
+            if listed == os.path.realpath(file) and row[1].startswith("sha256="):
+                return urlsafe_b64decode(row[1].removeprefix("sha256=") + "=").hex()
+    except (csv.Error, ValueError, IndexError) as error:
+        raise TorchwheelError(
+            f"RECORD: expected file names and hashes, found: {error}; reinstall {distribution}"
+        ) from error
+    return None
+
+
+def replaced_text(expected: str, found: str, package: str) -> str:
+    """What is wrong with a library of an installed wheel that has another SHA-256, and what to do.
+
+    Args:
+        expected: the hash that the wheel states.
+        found: the hash of the file that is there.
+        package: what is to be installed again.
+    """
+    return (
+        f"expected the file that was installed (sha256 {expected[:8]}…), found another "
+        f"({found[:8]}…); reinstall {package}"
+    )
+
+
+def import_from(name: str, library: "LoadableFile") -> ModuleType:
+    """Import a verified extension module, under that name."""
+
+    def import_by(path: str) -> ModuleType:
+        loader = importlib.machinery.ExtensionFileLoader(name, path)
+        spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+        if spec is None:
+            raise ImportError(f"{path}: no extension module of this Python")
+        module = importlib.util.module_from_spec(spec)
+        loader.exec_module(module)
+        module.__file__ = spec.origin = str(library.path)
+        return module
+
+    sys.modules[name] = module = library.load_by(import_by)
+    parent, _, child = name.rpartition(".")
+    if parent in sys.modules:
+        setattr(sys.modules[parent], child, module)  # as the statement `import` does
+    return module
 
 
 def gpus_of_torch(backend: "Backend") -> "tuple[Gpu, ...]":
@@ -159,17 +242,10 @@ def archs_of_torch() -> "tuple[Arch, ...]":
     return tuple(archs)
 
 
-def load_library(library: "LoadableFile | Path") -> None:
-    """Load a library, which registers its kernels with torch.
-
-    Args:
-        library: an open library that was verified; or the path of one whose hash nothing states.
-    """
+def load_library(library: "LoadableFile") -> None:
+    """Load an open library, which registers its kernels with torch."""
     import torch  # noqa: PLC0415 - the doctor reads this package where there is no torch
 
-    if isinstance(library, Path):
-        torch.ops.load_library(library)
-        return
     # torch.ops.load_library takes a path, which may lead to another file by now.
     library.load()
     torch.ops.loaded_libraries.add(str(library.path))

@@ -17,6 +17,18 @@ _VERSION_MACROS = {
 }
 
 
+class NoCompilerError(TorchwheelError):
+    """There is no C++ compiler that can be used.
+
+    Attributes:
+        reason: the message without the advice, e.g. "CXX=gxx: not found".
+    """
+
+    def __init__(self, reason: str, do: str) -> None:
+        super().__init__(f"{reason}; {do}")
+        self.reason = reason
+
+
 @dataclasses.dataclass(frozen=True)
 class HostCompiler:
     """A C++ compiler: its path, its family ("gcc" or "clang") and its version."""
@@ -33,10 +45,12 @@ def host_compiler(environ: Mapping[str, str] = os.environ) -> HostCompiler:
         if path := shutil.which(name, path=environ.get("PATH")):
             return _identify(Path(path))
     if environ.get("CXX"):
-        raise TorchwheelError(f"CXX={environ['CXX']}: not found; name a C++ compiler that is there")
-    raise TorchwheelError(
-        "no C++ compiler (g++, c++ or clang++) on the PATH: install one, "
-        "e.g. `apt-get install g++`, or set CXX"
+        raise NoCompilerError(
+            f"CXX={environ['CXX']}: not found", "name a C++ compiler that is there"
+        )
+    raise NoCompilerError(
+        "no C++ compiler (g++, c++ or clang++) on the PATH",
+        "install one, e.g. `apt-get install g++`, or set CXX",
     )
 
 
@@ -46,7 +60,7 @@ def _identify(path: Path) -> HostCompiler:
     for family, parts in _VERSION_MACROS.items():
         if parts[0] in macros:
             return HostCompiler(path, family, ".".join(macros[part] for part in parts))
-    raise TorchwheelError(f"{path}: neither gcc nor clang; set CXX to one of these")
+    raise NoCompilerError(f"{path}: neither gcc nor clang", "set CXX to one of these")
 
 
 def is_within(compiler: HostCompiler, bounds: Mapping[str, str]) -> bool:

@@ -3,7 +3,7 @@ import tempfile
 import pytest
 
 from jitmaker import Builds, Told, make_library, wanted
-from torchwheel import ownership
+from torchwheel import files
 
 
 @pytest.fixture
@@ -23,6 +23,6 @@ def temporary(tmp_path, monkeypatch):
     path = tmp_path / "temporary"
     path.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(path))
-    ownership._private_folder.cache_clear()
+    files._private_folder.cache_clear()
     yield path
-    ownership._private_folder.cache_clear()
+    files._private_folder.cache_clear()

@@ -14,6 +14,7 @@ import pytest
 
 from jitmaker import Builds, Told, find_library, library_of, make_library, wanted
 from torchwheel.errors import TorchwheelError, UsageError, program_error
+from torchwheel.files import private_folder
 from torchwheel.jit import make as making
 from torchwheel.jit.content import SourceFiles
 from torchwheel.jit.lookup import open_verified
@@ -329,10 +330,29 @@ def test_a_file_system_without_locks_is_as_good_as_one_that_cannot_be_written(
     )
 
 
+def test_a_private_folder_of_a_killed_process_goes_with_the_next_one(tmp_path):
+    code = """
+import os, signal, sys
+from torchwheel.files import private_folder
+(private_folder() / "built.so").touch()
+if sys.argv[1] == "killed":
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    for how in ("killed", "ended"):
+        command = [sys.executable, "-c", code, how]
+        subprocess.run(command, env={**os.environ, "TMPDIR": str(tmp_path)}, check=False)
+        assert len(everything(tmp_path)) == (2 if how == "killed" else 0)
+
+
+def test_a_private_folder_that_is_gone_is_made_again(temporary):
+    private_folder().rmdir()
+    assert private_folder().is_dir()
+
+
 def test_a_private_folder_goes_with_its_process_and_not_with_its_children(tmp_path):
     code = """
 import os, sys
-from torchwheel.ownership import private_folder
+from torchwheel.files import private_folder
 folder = private_folder()
 assert private_folder() == folder
 child = os.fork()

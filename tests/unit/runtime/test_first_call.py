@@ -94,3 +94,35 @@ def test_threads_wait_for_the_one_that_builds(ops):
 def test_only_the_key_is_stood_in_for(ops):
     FirstCall(ops, ("double",), "CUDA", lambda: pytest.fail("nobody called it on a GPU"))
     assert getattr(torch.ops, ops).double(torch.ones(2)).tolist() == [0.0, 0.0]
+
+
+def test_a_call_that_starts_while_the_library_is_loaded_waits_for_it(ops):
+    made, found = [], []
+    double = getattr(torch.ops, ops).double
+    thread = threading.Thread(target=lambda: found.append(double(torch.ones(1)).item()))
+
+    def load():
+        thread.start()
+        thread.join(0.2)
+        assert not found
+        # The thread that loads is not stopped.
+        assert double(torch.ones(1)).item() == 0
+        made.append(kernels(ops))
+
+    FirstCall(ops, ("double", "negate"), "CPU", lambda: load)
+    assert double(torch.ones(1)).item() == 2
+    thread.join()
+    assert found == [2]
+    assert not torch._C._dispatch_has_kernel_for_dispatch_key(f"{ops}::double", "BackendSelect")
+
+
+def test_a_library_that_fails_to_load_holds_nobody_back(ops):
+    def load():
+        raise RuntimeError("mode error")
+
+    FirstCall(ops, ("double",), "CPU", lambda: load)
+    double = getattr(torch.ops, ops).double
+    with pytest.raises(RuntimeError, match="mode error"):
+        double(torch.ones(1))
+    assert double(torch.ones(1)).item() == 0
+    assert not torch._C._dispatch_has_kernel_for_dispatch_key(f"{ops}::double", "BackendSelect")

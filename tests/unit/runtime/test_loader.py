@@ -52,10 +52,10 @@ def ways(status):
 
 
 def registers(extension, ops=("double", "negate"), times=2):
-    """Stands for torch's load_library, as one that brings kernels."""
+    """Stands for load_library, as one that brings kernels."""
     kept = []
 
-    def load_library(path):
+    def load_library(_):
         library = Library(extension.namespace, "IMPL")
         for op in ops:
             library.impl(op, lambda x: x * times, extension.dispatch)
@@ -105,10 +105,10 @@ def test_the_next_library_is_tried(extension, tmp_path, monkeypatch):
 
     good = registers(extension)
 
-    def load_library(path):
-        if path.name == "a.so":
+    def load_library(library):
+        if library.path.name == "a.so":
             raise OSError("undefined symbol: aoti_torch_empty\nmore")
-        good(path)
+        good(library)
 
     monkeypatch.setattr(prebuilt, "load_library", load_library)
     status = load(extension, tmp_path)
@@ -260,9 +260,9 @@ def test_with_a_torch_for_gpus_the_library_is_loaded_at_the_first_call(
     library, loaded = prebuilt_library(tmp_path), []
     brings = registers(extension)
 
-    def load_library(path):
-        loaded.append(path)
-        brings(path)
+    def load_library(opened):
+        loaded.append(opened.path)
+        brings(opened)
 
     monkeypatch.setattr(prebuilt, "load_library", load_library)
     status = load(extension, tmp_path)
