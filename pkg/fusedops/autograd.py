@@ -10,6 +10,8 @@ from torch._library.autograd import Info, make_autograd_impl
 from torch._ops import OpOverload
 from torch.autograd import forward_ad
 
+from fusedops.arithmetic import without_autocast
+
 Gradients = tuple[Tensor | None, ...]
 Kernel = Callable[..., Any]
 
@@ -130,7 +132,8 @@ def autograd_kernel(op: OpOverload, autograd: Autograd) -> Kernel:
             with torch._C._AutoDispatchBelowAutograd():
                 return op(*args, **keywords)
         if kernel is None:
-            kernel = make_autograd_impl(op, Info(autograd.backward, autograd.setup_context))
+            backward = without_autocast(autograd.backward)
+            kernel = make_autograd_impl(op, Info(backward, autograd.setup_context))
         return kernel(keyset, *args, **keywords)
 
     return call

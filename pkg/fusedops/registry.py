@@ -9,6 +9,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.library import Library
 
+from fusedops.arithmetic import without_autocast
 from fusedops.autograd import autograd_kernel, inference_kernel
 from fusedops.extension import EXTENSION
 from fusedops.op import Op
@@ -45,7 +46,7 @@ def register() -> None:
     """
     for op in OPS:
         _LIBRARY.define(op.schema, tags=(torch.Tag.pt2_compliant_tag,))
-        _LIBRARY.impl(op.name, op.with_check(op.reference), "CompositeExplicitAutograd")
+        _LIBRARY.impl(op.name, op.with_check(without_autocast(op.reference)), "CompositeExplicitAutograd")
         _LIBRARY.impl(op.name, op.with_check(op.result), "Meta")
         overload = getattr(getattr(torch.ops, NAMESPACE), op.name).default
         if op.autograd:

@@ -7,6 +7,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from fusedops import checks
+from fusedops.arithmetic import without_autocast
 from fusedops.families.attention.step import check_alibi, check_mask
 
 
@@ -24,6 +25,7 @@ def check_prompt(
         check_alibi(op, alibi, qkv, heads)
 
 
+@without_autocast
 def attend(
     q: Tensor,
     k: Tensor,

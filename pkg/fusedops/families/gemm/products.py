@@ -1,7 +1,6 @@
 """Products with dense weights, without a norm before them.
 
-A product is summed in float32 (float64 for float64) and rounded once. The references give products
-to `out`, so autocast changes no type.
+A product is summed in float32 (float64 for float64) and rounded once.
 """
 
 import math
