@@ -46,7 +46,9 @@ def register() -> None:
     """
     for op in OPS:
         _LIBRARY.define(op.schema, tags=(torch.Tag.pt2_compliant_tag,))
-        _LIBRARY.impl(op.name, op.with_check(without_autocast(op.reference)), "CompositeExplicitAutograd")
+        _LIBRARY.impl(
+            op.name, op.with_check(without_autocast(op.reference)), "CompositeExplicitAutograd"
+        )
         _LIBRARY.impl(op.name, op.with_check(op.result), "Meta")
         overload = getattr(getattr(torch.ops, NAMESPACE), op.name).default
         if op.autograd:

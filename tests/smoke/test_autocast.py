@@ -9,6 +9,7 @@ from torch.utils._pytree import tree_leaves
 
 import fusedops
 
+
 def region(args, device):
     (dtype, *_) = [arg.dtype for arg in args if isinstance(arg, torch.Tensor) and _floats(arg)]
     other = torch.float16 if dtype == torch.bfloat16 else torch.bfloat16
@@ -27,7 +28,9 @@ def asking(args):
 def results_and_gradients(function, args, grads):
     args = asking(args)
     results = outputs(function(*args))
-    torch.autograd.backward(results, [grad.to(one) for grad, one in zip(grads, results, strict=True)])
+    torch.autograd.backward(
+        results, [grad.to(one) for grad, one in zip(grads, results, strict=True)]
+    )
     return *(one.detach() for one in results), *(arg.grad for arg in args if _floats(arg))
 
 
@@ -61,7 +64,7 @@ def test_compiled(case, anywhere):
     args = case.inputs(case.small[-1], torch.float32, anywhere)
     grads = [torch.randn(one.shape, device=anywhere) for one in outputs(case.ours(*args))]
     expected = results_and_gradients(case.ours, args, grads)
-    compiled = torch.compile(lambda *args: case.ours(*args), fullgraph=True, backend="aot_eager")
+    compiled = torch.compile(case.ours, fullgraph=True, backend="aot_eager")
     with region(args, anywhere):
         actual = results_and_gradients(compiled, args, grads)
     assert_same(actual, expected)
