@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import torch
 from torch import Tensor
@@ -102,10 +102,15 @@ def refuse_tangents(op: str, *args: object, **keywords: object) -> None:
         isinstance(arg, Tensor) and forward_ad.unpack_dual(arg).tangent is not None
         for arg in (*args, *keywords.values())
     ):
-        raise NotImplementedError(
-            f"{op}: has no derivative in forward mode (torch.func.jvp, torch.autograd.forward_ad); "
-            "compute this part with torch.nn.functional"
-        )
+        refuse_forward_mode(op)
+
+
+def refuse_forward_mode(op: str) -> NoReturn:
+    """Raise NotImplementedError."""
+    raise NotImplementedError(
+        f"{op}: has no derivative in forward mode (torch.func.jvp, torch.autograd.forward_ad); "
+        "compute this part with torch.nn.functional"
+    )
 
 
 def written_arguments(op: OpOverload) -> list[tuple[int, str]]:

@@ -185,7 +185,7 @@ def _save_result(
 
 def _softmax_gradients(ctx: Context, grad: Tensor) -> Gradients:
     (y,) = ctx.saved_tensors
-    return ops.softmax_backward(grad, y, **ctx.keywords), None, None
+    return call(ops.softmax_backward, grad, y, **ctx.keywords), None, None
 
 
 SOFTMAX = Op(
