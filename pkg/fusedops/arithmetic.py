@@ -1,15 +1,39 @@
 """The arithmetic of the references: float32, or float64 for float64, rounded once at the end.
 
-At the infinities the activations are the formulas' limits, where torch's own may give NaN.
+At the infinities the activations are the formulas' limits, where torch's own may give NaN. Autocast
+does not change it.
 """
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
+T = TypeVar("T")
+
 # Beyond +-these the slopes are 0 or 1 in every dtype, and no exponential overflows to NaN.
 _FLAT_GELU = 64.0
 _FLAT_SILU = 700.0
+
+
+def without_autocast(function: Callable[..., T]) -> Callable[..., T]:
+    """The function with autocast off for the device of its first tensor.
+
+    No operator casts its arguments, but PyTorch's products would, in a reference or a gradient.
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any, **keywords: Any) -> T:  # noqa: ANN401 - what function takes
+        device = next((arg.device.type for arg in args if isinstance(arg, Tensor)), "meta")
+        if not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)):
+            return function(*args, **keywords)
+        with torch.autocast(device, enabled=False):
+            return function(*args, **keywords)
+
+    return call
 
 
 def widen(tensor: Tensor) -> Tensor:

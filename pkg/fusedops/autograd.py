@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import torch
 from torch import Tensor
 from torch._library.autograd import Info, make_autograd_impl
 from torch._ops import OpOverload
 from torch.autograd import forward_ad
+
+from fusedops.arithmetic import without_autocast
 
 Gradients = tuple[Tensor | None, ...]
 Kernel = Callable[..., Any]
@@ -100,10 +102,15 @@ def refuse_tangents(op: str, *args: object, **keywords: object) -> None:
         isinstance(arg, Tensor) and forward_ad.unpack_dual(arg).tangent is not None
         for arg in (*args, *keywords.values())
     ):
-        raise NotImplementedError(
-            f"{op}: has no derivative in forward mode (torch.func.jvp, torch.autograd.forward_ad); "
-            "compute this part with torch.nn.functional"
-        )
+        refuse_forward_mode(op)
+
+
+def refuse_forward_mode(op: str) -> NoReturn:
+    """Raise NotImplementedError."""
+    raise NotImplementedError(
+        f"{op}: has no derivative in forward mode (torch.func.jvp, torch.autograd.forward_ad); "
+        "compute this part with torch.nn.functional"
+    )
 
 
 def written_arguments(op: OpOverload) -> list[tuple[int, str]]:
@@ -130,7 +137,8 @@ def autograd_kernel(op: OpOverload, autograd: Autograd) -> Kernel:
             with torch._C._AutoDispatchBelowAutograd():
                 return op(*args, **keywords)
         if kernel is None:
-            kernel = make_autograd_impl(op, Info(autograd.backward, autograd.setup_context))
+            backward = without_autocast(autograd.backward)
+            kernel = make_autograd_impl(op, Info(backward, autograd.setup_context))
         return kernel(keyset, *args, **keywords)
 
     return call

@@ -12,6 +12,7 @@ from torch.autograd.graph import increment_version
 from torch.compiler import is_compiling
 
 from fusedops.autograd import asks_for_gradients, forward_mode, written_arguments
+from fusedops.transforms import call_transformed
 
 ops = torch.ops.fusedops
 AUTOGRAD = torch._C.DispatchKey.AutogradFunctionality
@@ -28,12 +29,9 @@ def call(op: OpOverloadPacket, *args: object, **keywords: object) -> Any:  # noq
     Excluding the key by hand takes half of the time of torch's context manager for it. The packet's
     function takes two thirds of the time of its __call__.
     """
-    if (
-        is_compiling()
-        or transforms_active()
-        or forward_mode()
-        or (torch.is_grad_enabled() and asks_for_gradients(*args))
-    ):
+    if transforms_active() and not is_compiling():
+        return call_transformed(op, *args, **keywords)
+    if is_compiling() or forward_mode() or (torch.is_grad_enabled() and asks_for_gradients(*args)):
         return op(*args, **keywords)
     if excluded(AUTOGRAD):  # by torch.inference_mode, or a call around this one
         return op._op(*args, **keywords)

@@ -101,6 +101,30 @@ def check_added(op: str, name: str, added: Tensor, like_name: str, like: Tensor)
     check_device(op, name, added, like_name, like)
 
 
+MASK_KINDS = {"padding": (2,), "queries": (2,), "decoder": (3, 4)}
+"""The ranks that a mask of each kind may have."""
+
+
+def mask_of_kind(op: str, mask: Tensor | None, kind: str | None) -> Tensor | None:
+    """The mask as its rank says, where the caller names its kind; a view of one [Sq, L]."""
+    if kind is None or mask is None:
+        return mask
+    if kind not in MASK_KINDS:
+        fail(op, "mask_kind", " or ".join(map(repr, MASK_KINDS)), repr(kind))
+    ranks = MASK_KINDS[kind]
+    if mask.dim() not in ranks:
+        expected = f"{' or '.join(map(str, ranks))} dimensions (mask_kind {kind!r})"
+        fail(op, "mask", expected, mask.dim())
+    return mask[None] if kind == "queries" else mask
+
+
+def slopes(alibi: Tensor | None) -> Tensor | None:
+    """A view [H] of slopes that broadcast to scores, [H, 1, 1] or [1, H, 1, 1]; else alibi."""
+    if alibi is None or alibi.dim() < 3 or alibi.numel() != alibi.shape[-3]:
+        return alibi
+    return alibi.flatten()
+
+
 def mask_4d(mask: Tensor) -> Tensor:
     """A view of a mask of any rank as [B, H, Sq, L], any of them 1."""
     if mask.dim() == 2:  # an encoder's: one row for every query

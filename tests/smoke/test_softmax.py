@@ -330,3 +330,75 @@ def test_typed_entry_points_take_masks(for_typed):
     mask = torch.rand(1, 40, device=for_typed) < 0.5
     expected = softmax(scores, mask, causal=True)
     assert torch.equal(fusedops.softmax_fp16(scores, mask, causal=True), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("low", [-1e9, torch.finfo(torch.float32).min, -7e4, -math.inf])
+def test_a_low_mask_means_the_same_everywhere(low, dtype, anywhere):
+    """In a prompt, in a step and in the softmax: alone in a row, or beside keys that are kept."""
+    batch, heads, tokens, dim = 2, 2, 6, 8
+    qkv = torch.randn(batch, tokens, 3 * heads * dim, device=anywhere).to(dtype)
+    mask = torch.zeros(batch, tokens, device=anywhere)
+    mask[0] = low
+    mask[1, 1:3] = low
+    q, k, v = (one.transpose(1, 2).double() for one in qkv.unflatten(2, (-1, dim)).chunk(3, 2))
+    scores = (q @ k.transpose(-1, -2) * dim**-0.5).float()
+    weights = fusedops.softmax(scores, mask)
+    exact = (weights.double() @ v).transpose(1, 2).flatten(2)
+    if low < -1e8:  # float32 loses the scores beside such numbers
+        alike = v[0].mean(1) if low > -math.inf else torch.zeros_like(v[0, :, 0])
+        torch.testing.assert_close(exact[0], alike.flatten().expand(tokens, -1), atol=1e-6, rtol=0)
+    workspace = fusedops.Workspace(heads * dim, heads, heads, 1, batch, 20, dtype, anywhere)
+    how = {"workspace": workspace, "layer_id": 0, "heads": heads, "causal": False}
+    near = {"atol": 4 * torch.finfo(dtype).eps, "rtol": 4 * torch.finfo(dtype).eps}
+    if low == -7e4:
+        near["atol"] += 0.01  # the scores are rounded to 1/128
+    with torch.no_grad():
+        prompt = fusedops.softmax_context(qkv, mask, **how)
+        torch.testing.assert_close(prompt.double(), exact, **near)
+        fusedops.softmax_context(qkv[:, :-1], **how)
+        step = fusedops.softmax_context(qkv[:, -1:], mask, **how)
+    torch.testing.assert_close(step.double(), exact[:, -1:], **near)
+
+
+@pytest.mark.parametrize("kind", ["padding", "queries", "decoder"])
+def test_the_caller_may_name_what_a_mask_is(kind, anywhere):
+    scores = torch.randn(4, 2, 4, 4, device=anywhere)
+    mask = torch.rand(4, 4, device=anywhere) < 0.7
+    as_rank_4 = {"padding": mask[:, None, None], "queries": mask[None, None]}.get(kind)
+    if as_rank_4 is None:
+        mask = as_rank_4 = mask[:, None, None].expand(4, 2, 4, 4)
+    expected = fusedops.softmax(scores, as_rank_4)
+    assert torch.equal(fusedops.softmax(scores, mask, mask_kind=kind), expected)
+    workspace = fusedops.Workspace(16, 2, 2, 1, 4, 8, torch.float32, anywhere)
+    how = {"workspace": workspace, "layer_id": 0, "heads": 2}
+    qkv = torch.randn(4, 4, 48, device=anywhere)
+    expected = fusedops.softmax_context(qkv, as_rank_4, **how)
+    assert torch.equal(fusedops.softmax_context(qkv, mask, mask_kind=kind, **how), expected)
+
+
+def test_a_mask_of_another_kind_is_refused(anywhere):
+    scores, mask = torch.randn(2, 3, 4, 5, device=anywhere), torch.ones(4, 5, device=anywhere)
+    with pytest.raises(ValueError, match=r"softmax: mask: expected 3 or 4 dimensions .*, found 2"):
+        fusedops.softmax(scores, mask, mask_kind="decoder")
+    with pytest.raises(ValueError, match="mask_kind: expected 'padding' or 'queries' or 'decoder'"):
+        fusedops.softmax(scores, mask, mask_kind="causal")
+    with pytest.raises((ValueError, RuntimeError), match="softmax: mask: expected shape"):
+        fusedops.softmax(scores, mask)
+
+
+def test_scores_of_one_head_and_slopes_that_broadcast(anywhere):
+    scores, slopes = torch.randn(2, 3, 4, 5, device=anywhere), torch.rand(3, device=anywhere)
+    expected = fusedops.softmax(scores, None, slopes)
+    for shape in ((3, 1, 1), (1, 3, 1, 1)):
+        assert torch.equal(fusedops.softmax(scores, None, slopes.view(shape)), expected)
+    keep = torch.rand(2, 5, device=anywhere) < 0.7
+    one_head = fusedops.softmax(scores[:, 0], keep, slopes[:1])
+    assert torch.equal(one_head, fusedops.softmax(scores[:, :1], keep, slopes[:1])[:, 0])
+    assert one_head.shape == (2, 4, 5)
+    workspace = fusedops.Workspace(24, 3, 3, 1, 2, 8, torch.float32, anywhere)
+    qkv = torch.randn(2, 4, 72, device=anywhere)
+    how = {"workspace": workspace, "layer_id": 0, "heads": 3}
+    expected = fusedops.softmax_context(qkv, None, slopes, **how)
+    actual = fusedops.softmax_context(qkv, None, slopes.view(1, 3, 1, 1), **how)
+    assert torch.equal(actual, expected)

@@ -91,7 +91,7 @@ def bias_relu_reference(x: Tensor, bias: Tensor) -> Tensor:
 
 def _bias_relu_gradients(ctx: Context, grad: Tensor) -> Gradients:
     x, bias = ctx.saved_tensors
-    return tuple(ops.bias_relu_backward(grad, x, bias))
+    return tuple(call(ops.bias_relu_backward, grad, x, bias))
 
 
 BIAS_RELU = Op(
@@ -136,7 +136,7 @@ def bias_gelu_reference(x: Tensor, bias: Tensor, *, approximate: str = "tanh") -
 
 def _bias_gelu_gradients(ctx: Context, grad: Tensor) -> Gradients:
     x, bias = ctx.saved_tensors
-    return tuple(ops.bias_gelu_backward(grad, x, bias, **ctx.keywords))
+    return tuple(call(ops.bias_gelu_backward, grad, x, bias, **ctx.keywords))
 
 
 BIAS_GELU = Op(

@@ -72,7 +72,7 @@ def _half_of_x(x: Tensor, *_: object, **__: object) -> Tensor:
 
 def _gated_activation_gradients(ctx: Context, grad: Tensor) -> Gradients:
     x, bias = ctx.saved_tensors
-    grad_x, grad_bias = ops.gated_activation_backward(grad, x, bias, **ctx.keywords)
+    grad_x, grad_bias = call(ops.gated_activation_backward, grad, x, bias, **ctx.keywords)
     return grad_x, None if bias is None else grad_bias
 
 

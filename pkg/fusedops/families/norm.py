@@ -94,7 +94,7 @@ def layer_norm_reference(x: Tensor, gamma: Tensor, beta: Tensor, *, eps: float =
 
 def _layer_norm_gradients(ctx: Context, grad: Tensor) -> Gradients:
     x, gamma, _ = ctx.saved_tensors
-    return tuple(ops.layer_norm_backward(grad, x, gamma, **ctx.keywords))
+    return tuple(call(ops.layer_norm_backward, grad, x, gamma, **ctx.keywords))
 
 
 LAYER_NORM = Op(
@@ -147,9 +147,9 @@ def layer_norm_residual_reference(
 
 def _layer_norm_residual_gradients(ctx: Context, grad: Tensor) -> Gradients:
     # The sum is not saved: it is computed again.
-    _, s = ops.layer_norm_residual_store(*ctx.saved_tensors, **ctx.keywords)
+    _, s = call(ops.layer_norm_residual_store, *ctx.saved_tensors, **ctx.keywords)
     gamma = ctx.saved_tensors[3]
-    grad_s, grad_gamma, grad_beta = ops.layer_norm_backward(grad, s, gamma, **ctx.keywords)
+    grad_s, grad_gamma, grad_beta = call(ops.layer_norm_backward, grad, s, gamma, **ctx.keywords)
     return grad_s, sum_to_row(grad_s), grad_s, grad_gamma, grad_beta
 
 
@@ -201,8 +201,8 @@ def _layer_norm_residual_store_gradients(
     ctx: Context, grad: Tensor | None, grad_sum: Tensor | None
 ) -> Gradients:
     s, gamma = ctx.saved_tensors
-    grad_s, grad_gamma, grad_beta = ops.layer_norm_backward(
-        _zeros_if_none(grad, s), s, gamma, grad_sum, **ctx.keywords
+    grad_s, grad_gamma, grad_beta = call(
+        ops.layer_norm_backward, _zeros_if_none(grad, s), s, gamma, grad_sum, **ctx.keywords
     )
     return grad_s, sum_to_row(grad_s), grad_s, grad_gamma, grad_beta
 
@@ -252,7 +252,7 @@ def rms_norm_reference(x: Tensor, gamma: Tensor, *, eps: float = 1e-6) -> Tensor
 
 def _rms_norm_gradients(ctx: Context, grad: Tensor) -> Gradients:
     x, gamma = ctx.saved_tensors
-    return tuple(ops.rms_norm_backward(grad, x, gamma, **ctx.keywords))
+    return tuple(call(ops.rms_norm_backward, grad, x, gamma, **ctx.keywords))
 
 
 RMS_NORM = Op(
@@ -304,8 +304,8 @@ def _pre_rms_norm_gradients(
     ctx: Context, grad: Tensor | None, grad_sum: Tensor | None
 ) -> Gradients:
     s, gamma = ctx.saved_tensors
-    grad_s, grad_gamma = ops.rms_norm_backward(
-        _zeros_if_none(grad, s), s, gamma, grad_sum, **ctx.keywords
+    grad_s, grad_gamma = call(
+        ops.rms_norm_backward, _zeros_if_none(grad, s), s, gamma, grad_sum, **ctx.keywords
     )
     return grad_s, grad_s, grad_gamma
 

@@ -1,6 +1,7 @@
 """Rotary position embedding of queries and keys."""
 
 import math
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -191,7 +192,7 @@ def _saved_positions(ctx: Context) -> Tensor | None:
 
 
 def _apply_rotary_pos_emb_gradients(ctx: Context, *grads: Tensor) -> Gradients:
-    rotate_back = ops.apply_rotary_pos_emb_backward
+    rotate_back = partial(call, ops.apply_rotary_pos_emb_backward)
     return (*rotate_back(*grads, _saved_positions(ctx), **ctx.keywords), None)
 
 
@@ -324,7 +325,7 @@ def apply_rotary_pos_emb_backward_reference(
 
 
 def _apply_rotary_pos_emb_backward_gradients(ctx: Context, *grads: Tensor) -> Gradients:
-    rotate = ops.apply_rotary_pos_emb
+    rotate = partial(call, ops.apply_rotary_pos_emb)
     return (*rotate(*grads, _saved_positions(ctx), **ctx.keywords), None)
 
 

@@ -25,6 +25,7 @@ def softmax(
     scale: float = 1.0,
     head_offset: int = 0,
     mp_size: int = 1,
+    mask_kind: str | None = None,
 ) -> Tensor:
     """Compute the softmax over the keys of scale * scores + alibi + mask.
 
@@ -38,21 +39,25 @@ def softmax(
     in a step of decoding.
 
     **The mask's rank tells what it is**: two dimensions are an encoder's padding mask [B, L], one
-    row for every query (in scaled_dot_product_attention they would be [Sq, L]); three are
-    [B, Sq, L]; four are [B, H, Sq, L]. Any size may be 1 and is broadcast, and so are expanded
-    tensors, without a copy.
+    row for every query (in scaled_dot_product_attention they would be [Sq, L]), also where B equals
+    Sq; three are [B, Sq, L]; four are [B, H, Sq, L]. `mask_kind` names what the caller means, and
+    lets a mask be [Sq, L]. Any size may be 1 and is broadcast, and so are expanded tensors, without
+    a copy. A finite mask drops no key, however low: a row of -1e9 or of finfo.min in float32 gives
+    every key the same weight, as in `softmax_context`.
 
     Differentiable once in `scores`. The mask and alibi get no gradient; one that requires it is
     refused where gradients are recorded.
 
     Args:
-        scores: Shape [B, H, Sq, L]; float32, float16, bfloat16 or float64.
+        scores: Shape [B, H, Sq, L], or [B, Sq, L] for one head; float32, float16, bfloat16 or
+            float64.
         mask: None, or what is added to the scaled scores, in float32 or the dtype of `scores`, or
             booleans: True keeps a key, as in scaled_dot_product_attention. Shape [B, L],
             [B, Sq, L] or [B, H, Sq, L], any of them 1; device of `scores`.
         alibi: None, or linear biases (Press et al., "Train Short, Test Long", 2022): the slopes of
-            the heads, [mp_size * H], which add slope * (j - (L - 1)), or what to add itself,
-            [mp_size * H, L]. float32 or the dtype of `scores`, device of `scores`.
+            the heads, [mp_size * H], [mp_size * H, 1, 1] or [1, mp_size * H, 1, 1], which add
+            slope * (j - (L - 1)), or what to add itself, [mp_size * H, L]. float32 or the dtype of
+            `scores`, device of `scores`.
         causal: Drop the keys after the query's own position, j > i + L - Sq.
         window: How many keys a query sees back from its own position, which counts:
             j <= i + L - Sq - window is dropped. 0: all. It says nothing of the keys after that
@@ -61,6 +66,8 @@ def softmax(
         head_offset: Which of the heads of `alibi` is the first of `scores`: with H heads on each
             of `mp_size` ranks, rank * H.
         mp_size: How many ranks share the heads of `alibi`.
+        mask_kind: None, "padding" for a mask [B, L], "queries" for one [Sq, L], or "decoder" for
+            one of three or four dimensions.
 
     Returns:
         A new contiguous tensor of the shape and dtype of `scores`.
@@ -70,20 +77,19 @@ def softmax(
             kernel).
         RuntimeError: A gradient of `mask` or `alibi` is asked for.
     """
-    return cast(
-        "Tensor",
-        call(
-            ops.softmax,
-            scores,
-            mask,
-            alibi,
-            causal=causal,
-            window=window,
-            scale=scale,
-            head_offset=head_offset,
-            mp_size=mp_size,
-        ),
+    one_head = scores.dim() == 3
+    result = call(
+        ops.softmax,
+        scores.unsqueeze(1) if one_head else scores,
+        checks.mask_of_kind("softmax", mask, mask_kind),
+        checks.slopes(alibi),
+        causal=causal,
+        window=window,
+        scale=scale,
+        head_offset=head_offset,
+        mp_size=mp_size,
     )
+    return cast("Tensor", result.squeeze(1) if one_head else result)
 
 
 def _check_softmax(
@@ -179,7 +185,7 @@ def _save_result(
 
 def _softmax_gradients(ctx: Context, grad: Tensor) -> Gradients:
     (y,) = ctx.saved_tensors
-    return ops.softmax_backward(grad, y, **ctx.keywords), None, None
+    return call(ops.softmax_backward, grad, y, **ctx.keywords), None, None
 
 
 SOFTMAX = Op(

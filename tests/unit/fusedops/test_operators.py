@@ -33,8 +33,11 @@ def test_public_function_is_exported_documented_and_has_the_schemas_arguments(op
         assert section in function.__doc__
     declared = call(op)._schema.arguments
     actual = inspect.signature(function).parameters
-    assert list(actual) == [argument.name for argument in declared]
-    for argument, parameter in zip(declared, actual.values(), strict=True):
+    assert list(actual)[: len(declared)] == [argument.name for argument in declared]
+    for parameter in list(actual.values())[len(declared) :]:  # what becomes of the arguments first
+        assert (parameter.kind, parameter.default) == (parameter.KEYWORD_ONLY, None)
+        assert f"{parameter.name}: " in function.__doc__
+    for argument, parameter in zip(declared, actual.values(), strict=False):
         assert argument.kwarg_only == (parameter.kind is parameter.KEYWORD_ONLY)
         if argument.has_default_value():
             assert parameter.default == argument.default_value

@@ -7,7 +7,11 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from fusedops import checks
+from fusedops.arithmetic import without_autocast
 from fusedops.families.attention.step import check_alibi, check_mask
+
+_SCORES_LOST = -1e8
+"""Beside this a number of float32 is 8 from the next: scores of attention are not seen."""
 
 
 def check_prompt(
@@ -24,6 +28,7 @@ def check_prompt(
         check_alibi(op, alibi, qkv, heads)
 
 
+@without_autocast
 def attend(
     q: Tensor,
     k: Tensor,
@@ -46,17 +51,38 @@ def attend(
     if group > 1:  # with a mask torch has no fused attention for shared heads
         k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
     attn_mask = _attn_mask(q, mask, alibi, causal=causal, window=window)
+    if attn_mask.dtype == torch.bool:
+        keep = attn_mask
+    else:
+        keep = attn_mask != -math.inf
+        q, attn_mask = _in_range(q, attn_mask)
     result = F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask, scale=scale)
     if mask is not None:
-        keep = attn_mask if attn_mask.dtype == torch.bool else attn_mask != -math.inf
         result = result.masked_fill(~keep.any(-1, keepdim=True), 0)
     return result.transpose(1, 2).flatten(2)
+
+
+def _in_range(q: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:
+    """The queries, and a float32 mask in their dtype.
+
+    Too low a number would become -inf in 16 bits. A row of such numbers is moved up, which changes
+    no softmax. Where the numbers are so low that float32 loses the row's scores beside them, as a
+    decode step does, the queries become 0.
+    """
+    least = torch.finfo(q.dtype).min
+    top = added.amax(-1, keepdim=True)
+    low = (top < least) & (top != -math.inf)
+    dropped = added == -math.inf
+    added = torch.where(low, added - top, added).clamp(min=least)
+    return q.masked_fill(low & (top < _SCORES_LOST), 0), added.masked_fill(dropped, -math.inf).to(
+        q.dtype
+    )
 
 
 def _attn_mask(
     q: Tensor, mask: Tensor | None, alibi: Tensor | None, *, causal: bool, window: int
 ) -> Tensor:
-    """The mask of PyTorch's attention: booleans, or a summand of the scores in the dtype of `q`."""
+    """The mask of PyTorch's attention: booleans, or a summand of the scores in float32."""
     positions = torch.arange(q.shape[2], device=q.device)
     distance = positions[:, None] - positions  # of a key before a query
     keep = torch.ones_like(distance, dtype=torch.bool)
@@ -75,4 +101,4 @@ def _attn_mask(
             added = mask if added is None else added + mask
     if added is None:
         return keep
-    return added.masked_fill(~keep, -math.inf).to(q.dtype)
+    return added.float().masked_fill(~keep, -math.inf)

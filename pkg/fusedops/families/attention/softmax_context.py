@@ -34,6 +34,7 @@ def softmax_context(
     causal: bool = True,
     window: int = 0,
     last_layer: bool | None = None,
+    mask_kind: str | None = None,
 ) -> Tensor:
     """Append keys and values to a layer's cache and attend to all of it.
 
@@ -56,9 +57,12 @@ def softmax_context(
             are kept. [B, L] is an encoder's padding mask, one row for every query; [B, S, L] and
             [B, heads, S, L] are a decoder's; B, heads and S may be 1. L is the number of keys: S
             for a prompt, the tokens held and the new one for a step; a step's mask may be longer.
-            -inf drops a key whatever its score; a query that keeps none gives zeros.
-        alibi: A slope a head, [heads] (float32 or the dtype of `qkv`): slope times (key's position
-            - query's) is added to the scores (Press et al., "Train Short, Test Long", 2021).
+            -inf drops a key whatever its score; a query that keeps none gives zeros. A finite mask
+            drops none: where it is the same for all keys, and so low that float32 loses the scores
+            beside it (-1e9, finfo.min), a query attends to all alike.
+        alibi: A slope a head, [heads], [heads, 1, 1] or [1, heads, 1, 1] (float32 or the dtype of
+            `qkv`): slope times (key's position - query's) is added to the scores (Press et al.,
+            "Train Short, Test Long", 2021).
         workspace: Of the model; of the dtype and on the device of `qkv`.
         layer_id: Which layer's cache, from 0 on.
         heads: Query heads, as the workspace has them.
@@ -70,6 +74,8 @@ def softmax_context(
         causal: A prompt's token attends to none after it.
         window: A token attends to no more keys than this, its own the last; 0 for all.
         last_layer: Whether positions move on; default: in the workspace's last layer.
+        mask_kind: None, "padding" for a mask [B, L], "queries" for one [S, L], or "decoder" for one
+            of three or four dimensions.
 
     Returns:
         [B, S, heads * D]. A step's result lies in the workspace: the next step overwrites it. If a
@@ -82,6 +88,7 @@ def softmax_context(
         RuntimeError: A gradient is asked for; the workspace has been released.
     """
     kv_heads = workspace.sizes.kv_heads if kv_heads is None else kv_heads
+    mask, alibi = checks.mask_of_kind(_OP, mask, mask_kind), checks.slopes(alibi)
     head_dim = check_qkv(_OP, qkv, heads, kv_heads)
     check_rotary(_OP, head_dim, rotary_dim, rotary_style, theta)
     _check_workspace(workspace, qkv, layer_id, heads, kv_heads, head_dim)

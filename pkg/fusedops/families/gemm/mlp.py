@@ -164,7 +164,7 @@ def _mlp_gemm_gradients(ctx: Context, grad: Tensor | None, grad_u: Tensor | None
         grad_s, *grads_rows = layer_norm_gradients(grad_norm, residual, gamma, eps)
         return None, grad_s, None, *grads_weights, *grads_rows
     # The sum is not saved: it is computed again.
-    _, s = ops.layer_norm_residual_store(x, input_bias, residual, gamma, beta, eps=eps)
+    _, s = call(ops.layer_norm_residual_store, x, input_bias, residual, gamma, beta, eps=eps)
     grad_s, *grads_rows = layer_norm_gradients(grad_norm, s, gamma, eps)
     grad_input_bias = None if grad_s is None else sum_to_row(grad_s)
     return grad_s, grad_s, grad_input_bias, *grads_weights, *grads_rows

@@ -1,7 +1,6 @@
 """Products with dense weights, without a norm before them.
 
-A product is summed in float32 (float64 for float64) and rounded once. The references give products
-to `out`, so autocast changes no type.
+A product is summed in float32 (float64 for float64) and rounded once.
 """
 
 import math
@@ -203,7 +202,7 @@ def mlp_gradients(
 
     `needs` is about x, weight and weight2.
     """
-    v = ops.vector_matmul(x, weight)
+    v = call(ops.vector_matmul, x, weight)
     if activation not in PLAIN:
         forward, backward = ops.gated_activation, ops.gated_activation_backward
         form = {"kind": activation}
@@ -212,9 +211,9 @@ def mlp_gradients(
     else:
         forward, backward = ops.bias_gelu, ops.bias_gelu_backward
         form = {"approximate": "tanh" if activation == "gelu" else "none"}
-    hidden = forward(v, bias, **form)
+    hidden = call(forward, v, bias, **form)
     grad_hidden, grad_weight2 = product_gradients((True, needs[2]), grad, hidden, weight2)
-    grad_v, grad_bias = backward(grad_hidden, v, bias, **form)
+    grad_v, grad_bias = call(backward, grad_hidden, v, bias, **form)
     return *product_gradients(needs[:2], grad_v, x, weight), grad_bias, grad_weight2
 
 

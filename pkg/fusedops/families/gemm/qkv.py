@@ -50,7 +50,7 @@ def layer_norm_gradients(
     """Gradients of x, gamma and beta; None if there is no gradient of the norm."""
     if grad is None:
         return None, None, None
-    grad_x, grad_gamma, grad_beta = ops.layer_norm_backward(grad, x, gamma, eps=eps)
+    grad_x, grad_gamma, grad_beta = call(ops.layer_norm_backward, grad, x, gamma, eps=eps)
     return grad_x, grad_gamma, grad_beta
 
 
@@ -178,7 +178,7 @@ def _rms_qkv_gemm_gradients(ctx: Context, grad: Tensor | None, grad_u: Tensor | 
     grad_norm = add_gradients(product_u, grad_u)
     if grad_norm is None:
         return None, None, None
-    grad_x, grad_gamma = ops.rms_norm_backward(grad_norm, x, gamma, **ctx.keywords)
+    grad_x, grad_gamma = call(ops.rms_norm_backward, grad_norm, x, gamma, **ctx.keywords)
     return grad_x, grad_weight, grad_gamma
 
 

@@ -1,0 +1,110 @@
+"""How the operators behave under torch.func: grad, vjp, jacrev, vmap, and these in each other.
+
+torch.func wants an autograd.Function that saves its context in a method of its own, and gets it
+above the dispatcher. So a call under a transform takes another way than one under plain autograd.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+from torch._library.utils import fill_defaults
+from torch._ops import OpOverload, OpOverloadPacket
+
+from fusedops.arithmetic import without_autocast
+from fusedops.autograd import Autograd, Context, refuse_forward_mode
+
+_FUNCTIONS: dict[str, type[torch.autograd.Function]] = {}
+"""By the operator's name; of those that have a gradient."""
+
+
+def add_function(op: OpOverload, autograd: Autograd) -> None:
+    """Make the autograd.Function of an operator. `call_transformed` finds it."""
+    backward_of_op = without_autocast(autograd.backward)
+
+    def forward(*args: Any) -> Any:  # noqa: ANN401 - what the operator takes and returns
+        *arguments, run = args
+        return run(*arguments)
+
+    def setup_context(ctx: Context, inputs: tuple[Any, ...], output: Any) -> None:  # noqa: ANN401
+        *arguments, run = inputs
+        args, keywords = fill_defaults(op._schema, tuple(arguments), run.keywords)
+        more = {"keyword_only_inputs": keywords} if keywords else {}
+        autograd.setup_context(ctx=ctx, inputs=args, output=output, **more)
+
+    def backward(ctx: Context, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        result = backward_of_op(ctx, *grads)
+        return *(result if isinstance(result, tuple) else (result,)), None
+
+    def jvp(ctx: Context, *tangents: object) -> NoReturn:
+        del ctx, tangents
+        refuse_forward_mode(op._opname)
+
+    methods = {method.__name__: method for method in (forward, setup_context, backward, jvp)}
+    _FUNCTIONS[op._opname] = type(
+        f"Transformed_{op._opname}",
+        (torch.autograd.Function,),
+        {name: staticmethod(method) for name, method in methods.items()}
+        | {"generate_vmap_rule": True},
+    )
+
+
+def call_transformed(op: OpOverloadPacket, *args: object, **keywords: object) -> Any:  # noqa: ANN401
+    """Call `op` where a transform of torch.func is active."""
+    function = _FUNCTIONS.get(op._qualified_op_name.partition("::")[2])
+    if function is None:
+        return op(*args, **keywords)
+    while args and args[-1] is None:  # as torch's dispatcher does with an argument's default
+        args = args[:-1]
+    return function.apply(*args, partial(op, **keywords))
+
+
+def vmap_rule(op: OpOverload, rows: tuple[str, ...]) -> Callable[..., tuple[Any, Any]]:
+    """The rule that torch.library.register_vmap takes; see `Op.rows`."""
+    names = [argument.name for argument in op._schema.arguments]
+
+    def rule(
+        info: Any,  # noqa: ANN401 - a private type of torch's
+        dims: tuple[int | None, ...],
+        *args: object,
+        **keywords: object,
+    ) -> tuple[Any, Any]:
+        size = info.batch_size
+        batched = {name for name, dim in zip(names, dims, strict=False) if dim is not None}
+        if batched <= set(rows):
+            batch_first = [
+                _batch_first(arg, dim, size) if name in rows and isinstance(arg, Tensor) else arg
+                for name, arg, dim in zip(names, args, dims, strict=False)
+            ]
+            result = op(*batch_first, **keywords)
+        else:
+            result = _stack(
+                [
+                    op(
+                        *(_element(arg, dim, i) for arg, dim in zip(args, dims, strict=True)),
+                        **keywords,
+                    )
+                    for i in range(size)
+                ]
+            )
+        return result, 0 if isinstance(result, Tensor) else (0,) * len(result)
+
+    return rule
+
+
+def _batch_first(tensor: Tensor, dim: int | None, size: int) -> Tensor:
+    if dim is None:
+        return tensor.expand(size, *tensor.shape)
+    return tensor.movedim(dim, 0)
+
+
+def _element(arg: object, dim: int | None, index: int) -> object:
+    return arg.select(dim, index) if isinstance(arg, Tensor) and dim is not None else arg
+
+
+def _stack(results: list[Any]) -> Any:  # noqa: ANN401 - a tensor or a tuple of them
+    if isinstance(results[0], Tensor):
+        return torch.stack(results)
+    return tuple(torch.stack(parts) for parts in zip(*results, strict=True))

@@ -1,0 +1,131 @@
+"""torch.func: grad, vjp, jacrev and vmap give what autograd gives, or say that they cannot."""
+
+import pytest
+import torch
+from cases import CASES
+from cases.case import outputs
+from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
+
+import fusedops
+
+differentiable = pytest.mark.parametrize(
+    "case", [case for case in CASES if case.differentiable], ids=lambda case: case.name
+)
+
+
+def floating(args):
+    return [i for i, arg in enumerate(args) if torch.is_tensor(arg) and arg.is_floating_point()]
+
+
+def of_floating(case, args):
+    """The call as a function of the floating arguments alone; it gives a tuple."""
+    at = floating(args)
+
+    def function(*tensors):
+        others = list(args)
+        for i, tensor in zip(at, tensors, strict=True):
+            others[i] = tensor
+        return outputs(case.ours(*others))
+
+    return function, tuple(args[i] for i in at)
+
+
+def by_autograd(function, tensors, grads):
+    tensors = [tensor.detach().requires_grad_() for tensor in tensors]
+    return torch.autograd.grad(function(*tensors), tensors, grads, allow_unused=True)
+
+
+def same(actual, expected):
+    # torch.func gives zeros where autograd gives None.
+    return all(
+        not one.any() if other is None else torch.equal(one, other)
+        for one, other in zip(actual, expected, strict=True)
+    )
+
+
+@differentiable
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_vjp_is_autograds(case, dtype, anywhere):
+    function, tensors = of_floating(case, case.inputs(case.small[-1], dtype, anywhere))
+    results, pull_back = vjp(function, *tensors)
+    grads = tuple(map(torch.randn_like, results))
+    assert same(pull_back(grads), by_autograd(function, tensors, grads))
+
+
+@differentiable
+def test_vjps_of_a_batch(case, anywhere):
+    """As jacrev takes them: a batch of gradients of one call."""
+    function, tensors = of_floating(case, case.inputs(case.small[-1], torch.float32, anywhere))
+    results, pull_back = vjp(function, *tensors)
+    batch = [tuple(map(torch.randn_like, results)) for _ in range(3)]
+    found = vmap(pull_back)(tuple(map(torch.stack, zip(*batch, strict=True))))
+    for i, grads in enumerate(batch):
+        for one, other in zip(found, by_autograd(function, tensors, grads), strict=True):
+            if other is not None:  # sums over rows may go another way
+                torch.testing.assert_close(one[i], other, atol=3e-5, rtol=3e-5)
+
+
+@differentiable
+def test_gradients_of_each_of_a_batch(case, anywhere):
+    if not case.vmap:
+        pytest.skip(f"{case.op} has no rule for vmap")
+    several = [case.inputs(case.small[-1], torch.float32, anywhere) for _ in range(2)]
+    at = floating(several[0])
+
+    def loss(function):
+        return lambda *tensors: sum(one.square().sum() for one in function(*tensors))
+
+    function, _ = of_floating(case, several[0])
+    stacked = [torch.stack([args[i] for args in several]) for i in at]
+    found = vmap(grad(loss(function), tuple(range(len(at)))))(*stacked)
+    for i, args in enumerate(several):
+        tensors = tuple(args[j] for j in at)
+        for one, other in zip(
+            found, grad(loss(function), tuple(range(len(at))))(*tensors), strict=True
+        ):
+            torch.testing.assert_close(one[i], other, atol=1e-4, rtol=1e-4)
+
+
+LINEAR = {
+    *("vector_add", "bias_add", "bias_residual", "residual_add_bias", "moe_res_matmul"),
+    *("apply_rotary_pos_emb", "add_padding", "pad_transform"),
+    *("vector_matmul", "linear_layer", "einsum_sec_sm_ecm"),
+}
+"""The operators that are linear in each argument, or products of two."""
+
+
+@differentiable
+def test_second_derivatives_are_right_or_refused(case, anywhere):
+    args = case.inputs(case.tiny, torch.float64, anywhere)
+    function, tensors = of_floating(case, args)
+    exact = of_floating(type(case)(**{**vars(case), "function": case.exact, "keywords": {}}), args)[
+        0
+    ]
+
+    def cubes(function):
+        return lambda *tensors: sum(one.pow(3).sum() for one in function(*tensors))
+
+    twice = jacrev(jacrev(cubes(function)))
+    if case.op not in LINEAR:
+        with pytest.raises(NotImplementedError, match="second derivatives are not provided"):
+            twice(*tensors)
+    else:
+        torch.testing.assert_close(twice(*tensors), jacrev(jacrev(cubes(exact)))(*tensors))
+
+
+@differentiable
+def test_forward_mode_is_refused_in_words(case, anywhere):
+    function, tensors = of_floating(case, case.inputs(case.tiny, torch.float32, anywhere))
+    for transform in (jacfwd, hessian):
+        with pytest.raises(NotImplementedError, match="has no derivative in forward mode"):
+            transform(lambda x: function(x, *tensors[1:])[0].sum())(tensors[0])
+    with pytest.raises(NotImplementedError, match="has no derivative in forward mode"):
+        jvp(function, tensors, tensors)
+
+
+def test_what_has_no_gradient_says_so(anywhere):
+    weight, scale = fusedops.quantize(torch.randn(24, 8, device=anywhere), 2)
+    with pytest.raises(NotImplementedError, match="int8 weights have no gradient"):
+        grad(lambda x: fusedops.vector_matmul_int8(x, weight, scale).sum())(
+            torch.randn(4, 24, device=anywhere)
+        )
