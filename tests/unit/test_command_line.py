@@ -59,7 +59,7 @@ def test_verify_needs_an_extra_of_its_own(tmp_path):
     ("call", "says"),
     [
         ("cache list", ""),
-        ("index .", "is not an index"),
+        ("index serve .", "is not an index"),
         ("smoke x-1-py3-none-any.whl --tests .", "no such file"),
     ],
 )

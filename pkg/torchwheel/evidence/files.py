@@ -6,8 +6,9 @@ from datetime import datetime
 from pathlib import Path
 
 from torchwheel.errors import TorchwheelError
-from torchwheel.evidence.policy import Policy, Signer, judge_signer, role_text
+from torchwheel.evidence.policy import RELEASES, Policy, Signer, judge_signer, role_text
 from torchwheel.files import sha256
+from torchwheel.os_errors import explain
 from torchwheel.text import escape
 
 FOLDER = "evidence"
@@ -29,6 +30,19 @@ class Attestation:
 
 ReadBundle = Callable[[Path], Sequence[Attestation]]
 """Verifies a bundle file; raises a TorchwheelError."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Believed:
+    """Whose signatures are believed, and the function that verifies a bundle."""
+
+    policy: Policy
+    read: ReadBundle
+
+    def for_releases(self) -> "Believed":
+        """The same repository and workflows, at the tags of all releases."""
+        policy = dataclasses.replace(self.policy, commit=None, ref=RELEASES)
+        return dataclasses.replace(self, policy=policy)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,49 +90,56 @@ class Evidence:
 _ADVICE = "the job that makes it must attest it and keep the bundle in {name}/"
 
 
-def read_evidence(
-    bundles: Iterable[Path], policy: Policy, read: ReadBundle
-) -> tuple[Evidence, list[str]]:
+def read_evidence(bundles: Iterable[Path], believed: Believed) -> tuple[Evidence, list[str]]:
     """The attestations of bundle files, and a line for each that is not to be believed."""
     attestations: list[Attestation] = []
     faults: list[str] = []
     for path in bundles:
         try:
-            for attestation in read(path):
-                checks = judge_signer(attestation.signer, policy)
+            for attestation in believed.read(path):
+                checks = judge_signer(attestation.signer, believed.policy)
                 if says := [check.says for check in checks if not check.ok]:
                     faults.append(f"{escape(str(path))}: {'; '.join(says)}")
                 else:
                     attestations.append(attestation)
         except TorchwheelError as error:
             faults.append(str(error))
-    return Evidence(policy, tuple(attestations)), faults
+    return Evidence(believed.policy, tuple(attestations)), faults
 
 
 def verify_files(
-    files: Mapping[Path, frozenset[str]],
-    bundles: Iterable[Path],
-    policy: Policy,
-    read: ReadBundle,
+    files: Mapping[Path, frozenset[str]], bundles: Iterable[Path], believed: Believed
 ) -> Mapping[Path, Attestation]:
     """The attestation of each file; no file may be read before.
 
     Args:
         files: each with the roles of which one must have signed it.
         bundles: the bundle files that came with them.
-        policy: whose signatures are believed.
-        read: verifies a bundle, e.g. `BundleVerifier.read`.
+        believed: whose signatures count.
 
     Raises:
         TorchwheelError: a line for each bundle and each file that is not to be believed.
     """
-    evidence, faults = read_evidence(bundles, policy, read)
+    evidence, faults = read_evidence(bundles, believed)
     found: dict[Path, Attestation] = {}
     for path, roles in files.items():
         try:
             found[path] = evidence.of(path, roles)
+        except OSError as error:
+            faults.append(explain(error))
         except TorchwheelError as error:
             faults.append(str(error))
     if faults:
         raise TorchwheelError("\n".join(faults))
     return found
+
+
+def verify_published(files: Iterable[Path], believed: Believed) -> None:
+    """Verify assets of releases, each by the bundles beside it; no file may be read before.
+
+    Raises:
+        TorchwheelError: a line for each bundle and each file that is not to be believed.
+    """
+    signers = {path: frozenset({"release"}) for path in files}
+    beside = {bundle for path in signers for bundle in path.parent.glob("*.sigstore.json")}
+    verify_files(signers, sorted(beside), believed)

@@ -11,10 +11,8 @@ from torchwheel.check.facts import Limits
 from torchwheel.check.gates import GateResult, run_gates
 from torchwheel.claims import Claims
 from torchwheel.errors import MalformedError, TorchwheelError, UsageError
-from torchwheel.evidence.files import BUNDLES, Attestation, ReadBundle, verify_files
-from torchwheel.evidence.policy import Policy
+from torchwheel.evidence.files import BUNDLES, Attestation, Believed, verify_files
 from torchwheel.files import sha256
-from torchwheel.index.contents import IndexedWheel
 from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.wheel import Wheel, read_bundled
 from torchwheel.json_files import read_json
@@ -84,20 +82,13 @@ def bundled_wheels(wheels: Sequence[Wheel]) -> tuple[tuple[BundledWheel, ...], l
     return tuple(by_name[name] for name in sorted(by_name)), faults
 
 
-def check_bundled(
-    matrix: Matrix, bundled: Sequence[BundledWheel], earlier: Sequence[IndexedWheel]
-) -> Iterator[str]:
-    """A line if the matrix names others, and for each file that was published with other bytes."""
+def check_bundled(matrix: Matrix, bundled: Sequence[BundledWheel]) -> Iterator[str]:
+    """A line if the matrix names other bundled packages."""
     folders = matrix.project.bundled
     if len(bundled) != len(folders):
         found = join_names(package.path.name for package in bundled) or "none"
         expected = f"one for each of {join_names(folders)}" if folders else "none"
         yield f"bundled packages: {found}; expected {expected}"
-    published = {wheel.path.name: wheel.path for wheel in earlier}
-    for package in bundled:
-        before = published.get(package.path.name)
-        if before and sha256(before) != package.sha256:
-            yield f"{package.path}: {before} was published with other bytes; raise its version"
 
 
 T = TypeVar("T")
@@ -134,14 +125,6 @@ class Artifacts:
     faults: tuple[str, ...]
     attestations: Mapping[Path, Attestation] | None = None
     """Who signed each file; None where no signature was asked for."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Believed:
-    """Whose signatures are believed, and the function that verifies a bundle."""
-
-    policy: Policy
-    read: ReadBundle
 
 
 def read_artifacts(folders: Sequence[Path], believed: Believed | None = None) -> Artifacts:
@@ -189,7 +172,7 @@ def _verify(
 ) -> Mapping[Path, Attestation]:
     signers = {path: SIGNERS[pattern] for pattern, paths in files.items() for path in paths}
     try:
-        return verify_files(signers, bundles, believed.policy, believed.read)
+        return verify_files(signers, bundles, believed)
     except TorchwheelError as error:
         raise TorchwheelError("\n".join([*faults, str(error)])) from None
 

@@ -10,10 +10,10 @@ from packaging.version import InvalidVersion, Version
 from torchwheel.check.facts import Limits
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.evidence.files import ReadBundle
+from torchwheel.evidence.files import Believed, ReadBundle
 from torchwheel.evidence.policy import policy_of
 from torchwheel.files import remove_leftovers
-from torchwheel.index.groups import groups_of
+from torchwheel.index.catalogue import read_catalogues
 from torchwheel.inspect.wheel import Wheel, read_wheel
 from torchwheel.matrix.load import load
 from torchwheel.matrix.sections import Matrix
@@ -21,7 +21,6 @@ from torchwheel.matrix.variants import select
 from torchwheel.release import report
 from torchwheel.release.artifacts import (
     Artifacts,
-    Believed,
     Candidate,
     bundled_wheels,
     check_bundled,
@@ -30,7 +29,6 @@ from torchwheel.release.artifacts import (
     read_candidate,
 )
 from torchwheel.release.cases import release_cases, unmatched
-from torchwheel.release.report import read_earlier
 from torchwheel.release.rules import release_faults
 from torchwheel.release.sdists import make_sdists, sdist_faults
 from torchwheel.release.write import check_target, write_release
@@ -68,7 +66,7 @@ def assemble(
         out: the folder to write; replaced if it is an earlier release.
         progress: reports each step to the user.
         version: the release, e.g. "1.0.0" or the tag "v1.0.0".
-        earlier: a folder of earlier releases; their wheels stay in the index.
+        earlier: a folder with the catalogues of earlier releases.
         signatures: if given, no file is read before its signature was verified.
 
     Returns:
@@ -82,9 +80,11 @@ def assemble(
     selected = select(matrix, selection)
     remove_leftovers(out.parent, out.name)
     check_target(out)
-    published = read_earlier(earlier) if earlier else ()
+    believed = _believed(matrix, matrix_file, signatures)
+    releases = believed and believed.for_releases()
+    published = read_catalogues([earlier], releases) if earlier else ()
     try:
-        artifacts = read_artifacts(folders, _believed(matrix, matrix_file, signatures))
+        artifacts = read_artifacts(folders, believed)
     except UsageError:
         raise
     except TorchwheelError as error:
@@ -108,19 +108,19 @@ def assemble(
         *unmatched(selected, candidates, artifacts),
         *release_faults(matrix, cases, expected),
     ]
-    faults += [*bundled_faults, *check_bundled(matrix, bundled, published)]
+    faults += [*bundled_faults, *check_bundled(matrix, bundled)]
+    faults += report.changed_names([*candidates, *bundled], published)
     _raise(out, faults)
     with tempfile.TemporaryDirectory() as scratch:
         sdists = make_sdists(matrix, matrix_file.resolve().parent, Path(scratch), progress)
         _raise(out, list(sdist_faults(sdists, cases, bundled)))
-        of_each = groups_of([case.candidate.claims for case in cases])
-        groups = {case.variant.id: own for case, own in zip(cases, of_each, strict=True)}
-        uploaded = report.upload_times(
-            [*(case.candidate for case in cases), *bundled], out, earlier
+        uploaded = report.first_uploads(
+            [*(case.candidate for case in cases), *bundled], out, published
         )
-        text = report.release_json(matrix.project.name, cases, bundled, sdists, groups, uploaded)
+        name = matrix.project.name
+        catalogue = report.release_catalogue(name, version, cases, bundled, sdists, uploaded)
         progress.step(f"writing {out}")
-        write_release(out, cases, bundled, sdists, groups, uploaded, text, published)
+        write_release(out, cases, bundled, sdists, catalogue)
     return f"{report.release_table(cases, bundled)}\n{_signed_text(artifacts)}"
 
 
