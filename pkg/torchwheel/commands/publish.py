@@ -186,9 +186,9 @@ def assemble(options: argparse.Namespace) -> int:
     option(
         "--bundle",
         type=Path,
-        action="append",
-        help="file with the attestation; may be repeated (default: each *.sigstore.json beside "
-        "the file and in the folder evidence there)",
+        nargs="+",
+        help="files with attestations (default: each *.sigstore.json beside the file and in the "
+        "folder evidence there)",
     ),
     option("--sha256", help="the hash that the file must have"),
     option("--sums", type=Path, help="SHA256SUMS or catalogue.json with the hash"),

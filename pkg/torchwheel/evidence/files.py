@@ -11,8 +11,7 @@ from torchwheel.files import sha256
 from torchwheel.os_errors import explain
 from torchwheel.text import escape
 
-FOLDER = "evidence"
-BUNDLES = f"{FOLDER}/*.sigstore.json"
+BUNDLES = "evidence/*.sigstore.json"
 """Where the bundles of an artifact lie, in the artifact."""
 
 
@@ -58,7 +57,10 @@ class Evidence:
         Raises:
             TorchwheelError: one line: there is none, it is of other bytes, or of another role.
         """
-        digest, where = sha256(path), escape(str(path))
+        where = escape(str(path))
+        if not path.is_file():
+            raise TorchwheelError(f"{where}: expected a file, found none")
+        digest = sha256(path)
         if own := self._about((path.name, digest)):
             for attestation in own:
                 if self.policy.roles_of(attestation.signer) & roles:
@@ -79,15 +81,13 @@ class Evidence:
             if known := sorted(sha for name, sha in attestation.subjects if name == path.name):
                 says = f"expected sha256 {' or '.join(known)}, as {attestation.bundle} attests"
                 raise TorchwheelError(f"{where}: {escape(says)}, found {digest}")
-        raise TorchwheelError(
-            f"{where}: expected a signature, found none; {_ADVICE.format(name=FOLDER)}"
-        )
+        raise TorchwheelError(f"{where}: expected a signature, found none; {_ADVICE}")
 
     def _about(self, subject: tuple[str, str]) -> list[Attestation]:
         return [found for found in self.attestations if subject in found.subjects]
 
 
-_ADVICE = "the job that makes it must attest it and keep the bundle in {name}/"
+_ADVICE = "the job that makes it must attest it, and the bundle must come with it"
 
 
 def read_evidence(bundles: Iterable[Path], believed: Believed) -> tuple[Evidence, list[str]]:

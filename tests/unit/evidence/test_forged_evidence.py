@@ -43,7 +43,7 @@ def refusal(wheel: Path, content: dict[str, Any] | Path | None, policy, verifier
 
 NONE = (
     "demo-1.0.0-py3-none-any.whl: expected a signature, found none; the job that makes it must "
-    "attest it and keep the bundle in evidence/"
+    "attest it, and the bundle must come with it"
 )
 
 

@@ -173,7 +173,7 @@ def test_an_artifact_without_a_bundle(signed, out, root):
     (line,) = refused(signed, root, out)
     assert line == (
         "smoke-pure/smoke/pure.json: expected a signature, found none; the job that makes it must "
-        "attest it and keep the bundle in evidence/"
+        "attest it, and the bundle must come with it"
     )
 
 
