@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+import signing
 from jsonmutator import mutated
 from torchwheel import claims as claims_file
 from torchwheel import data
 from torchwheel.builder import hipify
 from torchwheel.doctor import importing
 from torchwheel.errors import TorchwheelError
+from torchwheel.evidence.bundles import open_verifier
 from torchwheel.index import catalogue
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.jit import entry
@@ -118,6 +120,17 @@ def read_catalogues(folder: Path, content: bytes) -> None:
     catalogue.upload_times(catalogue.read_catalogues([folder]))
 
 
+def attestation_text(root: signing.Root) -> str:
+    """A sigstore bundle over one file."""
+    job = signing.Job("https://github.com/owner/demo", ".github/workflows/wheels.yml", "a" * 40)
+    return json.dumps(signing.bundle(root, job, signing.statement([("a.whl", "b" * 64)], job)))
+
+
+def read_trusted_root(folder: Path, content: bytes) -> None:
+    (folder / "root.json").write_bytes(content)
+    open_verifier(str(folder / "root.json"))
+
+
 def read_artifacts(folder: Path, content: bytes) -> None:
     for name in (records.FOLDER, artifacts.SMOKE_FOLDER):
         (folder / name).mkdir(exist_ok=True)
@@ -178,6 +191,13 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
     monkeypatch.setattr(index, "run_pip", run_pip)
     env = Environment(Path("python"), {}, Path("site"))
     child = Path(hipify._CHILD)
+    root = signing.open_root(tmp_path / "root")
+    verifier = open_verifier(str(root.trusted_root))
+
+    def read_attestation(folder: Path, content: bytes) -> None:
+        (folder / "a.sigstore.json").write_bytes(content)
+        verifier.read(folder / "a.sigstore.json")
+
     return {
         "claims": Reader(claims_file.dumps(universal()), read_claims),
         "build record": Reader(_dump(BUILD), read_records),
@@ -185,6 +205,8 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
         "bundled": Reader(json.dumps({"key": "key", "files": {WHEEL: "ab"}}), read_bundled),
         "usage": Reader(_dump(inside.Usage(1.5, 5)), read_usage),
         "catalogue": Reader(catalogue_text(tmp_path / "made"), read_catalogues),
+        "attestation": Reader(attestation_text(root), read_attestation),
+        "trusted root": Reader(root.trusted_root.read_text(), read_trusted_root),
         "artifact: build": Reader(_dump(BUILD), read_artifacts),
         "artifact: smoke": Reader(smoke_record.dump_smoke(SMOKE), read_artifacts),
         "torch": Reader(TORCH, said_by_a_child(lambda cwd: sdist_torch.import_torch(env, cwd))),
@@ -220,7 +242,7 @@ KINDS = (
         "probe",
         "pip's report",
     ),
-    *("hipify", "jit entry", "lock"),
+    *("hipify", "jit entry", "lock", "attestation", "trusted root"),
 )
 TORCH = json.dumps(
     {
