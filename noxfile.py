@@ -11,7 +11,7 @@ nox.options.default_venv_backend = "virtualenv"
 nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["wheels", "tests"]
 
-TORCHWHEEL = ("-e", "pkg/torchwheel[pipeline]")
+TORCHWHEEL = ("-e", "pkg/torchwheel[pipeline,evidence]")
 PIPELINE_LOCK = "pipeline.lock.txt"
 # The release the suite runs on; the stable library is built for a lower one.
 TORCH = "torch==2.13.0"
@@ -146,11 +146,11 @@ def lock(session: nox.Session) -> None:
     session.install("uv", "--constraint", CONSTRAINTS)
     pyproject = "pkg/torchwheel/pyproject.toml"
     groups = [f"--group={name}" for name in ("build", "tests", "lint", "workflows")]
-    pipeline = ("--group=build", "--extra", "pipeline", pyproject)
+    extras = ("--extra", "pipeline", "--extra", "evidence", pyproject)
     hashed, nox_action, docker = "--generate-hashes", ".github/actions/nox/", "docker/"
     for output, *arguments in (
-        (CONSTRAINTS, "--upgrade", *groups, "--extra", "pipeline", pyproject),
-        (PIPELINE_LOCK, hashed, "--constraint", CONSTRAINTS, *pipeline),
+        (CONSTRAINTS, "--upgrade", *groups, *extras),
+        (PIPELINE_LOCK, hashed, "--constraint", CONSTRAINTS, "--group=build", *extras),
         *(
             (f"{folder}requirements.txt", hashed, "--upgrade", f"{folder}requirements.in")
             for folder in (nox_action, docker)
@@ -184,16 +184,30 @@ def assemble(session: nox.Session) -> None:
     session.run("torchwheel", "assemble", *session.posargs)
 
 
+@nox.session
+def verify(session: nox.Session) -> None:
+    """Verify who made files: nox -s verify -- FILE… --repository OWNER/NAME."""
+    install_by_hash(session)
+    session.run("torchwheel", "verify", *session.posargs)
+
+
 @nox.session(venv_backend="none")
 def earlier(session: nox.Session) -> None:
-    """Download the assets of all releases: nox -s earlier -- FOLDER."""
+    """Download the catalogues of all releases: nox -s earlier -- FOLDER."""
     folder = Path(*session.posargs or ("dist", "earlier"))
     folder.mkdir(parents=True, exist_ok=True)
     listing = ("gh", "release", "list", "--limit", "1000", "--exclude-drafts")
     query = ("--json", "tagName", "--jq", ".[].tagName")
     tags = session.run(*listing, *query, external=True, silent=True)
     for tag in str(tags).split():
-        session.run("gh", "release", "download", tag, "--dir", str(folder / tag), external=True)
+        view = ("gh", "release", "view", tag, "--json", "assets", "--jq", ".assets[].name")
+        names = str(session.run(*view, external=True, silent=True)).split()
+        if "catalogue.json" not in names:
+            session.warn(f"{tag}: no catalogue.json among its assets; the index will not list it")
+            continue
+        patterns = ("--pattern", "catalogue.json", "--pattern", "*.sigstore.json")
+        command = ("gh", "release", "download", tag, "--clobber", "--dir", str(folder / tag))
+        session.run(*command, *patterns, external=True)
 
 
 @nox.session(venv_backend="none")
@@ -209,9 +223,9 @@ def assets(session: nox.Session) -> None:
 
 @nox.session
 def index(session: nox.Session) -> None:
-    """Serve dist/index on loopback: nox -s index [-- --port 8000]."""
+    """Serve dist/index on loopback; build it of catalogues: nox -s index [-- build FOLDER]."""
     install_by_hash(session)
-    session.run("torchwheel", "index", *session.posargs)
+    session.run("torchwheel", "index", *(session.posargs or ("serve",)))
 
 
 @nox.session

@@ -1,10 +1,19 @@
-"""Commands that prove finished wheels and publish them: check, smoke, compat, assemble, index."""
+"""Commands that prove finished wheels and publish them."""
 
 import argparse
+import os
 from pathlib import Path
 
-from torchwheel.arguments import MATRIX, command, option, port_number, positive_number
+from torchwheel.arguments import MATRIX, command, group, option, port_number, positive_number
 from torchwheel.console import Terminal
+from torchwheel.errors import UsageError
+from torchwheel.text import join_names
+
+TRUSTED_ROOT = option(
+    "--trusted-root",
+    help='file with the root of trust, or "latest" for the one that Sigstore has now (default: '
+    "TORCHWHEEL_TRUSTED_ROOT, else the one of the installed sigstore)",
+)
 
 
 @command(
@@ -134,13 +143,26 @@ def compat(options: argparse.Namespace) -> int:
         "(default: release)",
     ),
     option("--version", help="the release, e.g. 1.0.0 or the tag v1.0.0"),
-    option("--earlier", type=Path, help="folder of earlier releases, for the index"),
+    option("--earlier", type=Path, help="folder of the catalogues of earlier releases"),
+    option(
+        "--commit",
+        help="the commit that every file must be made from: then each must be signed by a workflow "
+        "that the matrix names (default: signatures are not asked for)",
+    ),
+    option("--repository", help="address of the workflows' repository (default: the matrix's)"),
+    TRUSTED_ROOT,
     option("--out", type=Path, default=Path("dist", "release"), help="default: dist/release"),
 )
 def assemble(options: argparse.Namespace) -> int:
     """Verify the artifacts and write the release's folder."""
-    from torchwheel.release.assemble import assemble
+    from torchwheel.release.assemble import Signatures, assemble
 
+    signatures = None
+    if options.commit is not None:
+        from torchwheel.evidence.bundles import open_verifier
+
+        read = open_verifier(options.trusted_root).read
+        signatures = Signatures(options.commit, read, options.repository)
     with Terminal().live_line() as progress:
         text = assemble(
             options.matrix,
@@ -150,18 +172,121 @@ def assemble(options: argparse.Namespace) -> int:
             progress,
             version=options.version,
             earlier=options.earlier,
+            signatures=signatures,
         )
     print(f"{text}\n\nassembled in {options.out}")
     return 0
 
 
 @command(
-    "index",
+    "verify",
+    "Verify who made a file, from which commit, by which workflow; offline.",
+    option("file", type=Path, nargs="+", help="a wheel, or any file that was attested"),
+    option("--repository", required=True, help="who must have made it: OWNER/NAME, or an address"),
+    option(
+        "--bundle",
+        type=Path,
+        nargs="+",
+        help="files with attestations (default: each *.sigstore.json beside the file and in the "
+        "folder evidence there)",
+    ),
+    option("--sha256", help="the hash that the file must have"),
+    option("--sums", type=Path, help="SHA256SUMS or catalogue.json with the hash"),
+    option("--commit", help="the commit that it must be made from"),
+    option(
+        "--ref",
+        help="the ref, or pattern of refs, that it must be made from (default: refs/tags/*)",
+    ),
+    option("--workflow", help="path of the workflow file that must have made it"),
+    option("--issuer", help="who vouched for the job (default: GitHub Actions)"),
+    TRUSTED_ROOT,
+)
+def verify(options: argparse.Namespace) -> int:
+    """Print a line for each check of each file."""
+    from torchwheel.evidence.bundles import open_verifier
+    from torchwheel.evidence.policy import RELEASES, Policy, commit_hash, repository_address
+    from torchwheel.evidence.verify import Expected, verify, verify_text
+    from torchwheel.matrix.sections import ISSUER
+
+    policy = Policy(
+        repository_address(options.repository),
+        options.issuer or ISSUER,
+        {"named": options.workflow} if options.workflow else {},
+        commit_hash(options.commit) if options.commit else None,
+        options.ref or RELEASES,
+    )
+    expected = Expected(policy, options.sha256, options.sums)
+    verifier = open_verifier(options.trusted_root)
+    status = 0
+    for file in options.file:
+        checks = verify(file, options.bundle, expected, verifier.read)
+        print(verify_text(file, checks), end="")
+        status = max(status, int(not all(check.ok for check in checks)))
+    return status
+
+
+@command(
+    "index build",
+    "Build the index of all releases from their catalogues; the wheels stay in their store.",
+    option(
+        "catalogue", type=Path, nargs="+", help="catalogues, or folders of releases' catalogues"
+    ),
+    option(
+        "--address",
+        help="address of a release's files, with {tag} for its tag: https://HOST/releases/{tag}; "
+        "relative ones begin at the index's root (default in a job of GitHub's: its releases)",
+    ),
+    option(
+        "--yanked", type=Path, default=Path("yanked.yaml"), help="what was withdrawn (yanked.yaml)"
+    ),
+    option("--out", type=Path, default=Path("dist", "index"), help="default: dist/index"),
+    option(
+        "--repository",
+        help="address of the repository whose workflow must have signed each catalogue at a tag "
+        "(default: signatures are not asked for)",
+    ),
+    MATRIX,
+    TRUSTED_ROOT,
+)
+def index_build(options: argparse.Namespace) -> int:
+    """Write the index's folder."""
+    from torchwheel.index.build import write_index
+    from torchwheel.index.catalogue import FILE, read_catalogues
+    from torchwheel.index.contents import index_of
+    from torchwheel.index.store import store_of
+    from torchwheel.index.withdrawals import read_withdrawals
+
+    store = store_of(options.address, os.environ)
+    withdrawals = read_withdrawals(options.yanked)
+    believed = None
+    if options.repository is not None:
+        from torchwheel.evidence.bundles import open_verifier
+        from torchwheel.evidence.files import Believed
+        from torchwheel.evidence.policy import policy_of
+        from torchwheel.matrix.load import load
+
+        section, where = load(options.matrix).evidence, str(options.matrix)
+        policy = policy_of(section, where, repository=options.repository)
+        believed = Believed(policy, open_verifier(options.trusted_root).read).for_releases()
+    catalogues = read_catalogues(options.catalogue, believed)
+    if not catalogues:
+        places = join_names(map(str, options.catalogue))
+        raise UsageError(f"{places}: expected a {FILE} of a release, found none; download them")
+    index = index_of(catalogues, store, withdrawals)
+    write_index(index, options.out)
+    wheels = {name for group in index.groups for name in group.files}
+    print(f"{options.out}: releases: {len(catalogues)}, wheels: {len(wheels)}, ", end="")
+    print(f"groups: {len(index.groups)}")
+    return 0
+
+
+@command(
+    "index serve",
     "Serve an index on loopback.",
     option("folder", type=Path, nargs="?", default=Path("dist/index")),
     option("--port", type=port_number, default=8000),
 )
-def index(options: argparse.Namespace) -> int:
+def index_serve(options: argparse.Namespace) -> int:
     """Serve the folder until the user stops it."""
     from torchwheel.index.serve import serve
 
@@ -169,4 +294,6 @@ def index(options: argparse.Namespace) -> int:
     return 0
 
 
-COMMANDS = (check, smoke, compat, assemble, index)
+index = group("index", "Build or serve a package index.", index_build, index_serve)
+
+COMMANDS = (check, smoke, compat, assemble, verify, index)

@@ -1,7 +1,7 @@
 """Reads the artifacts of a release: wheels and records, from folders."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -11,8 +11,8 @@ from torchwheel.check.facts import Limits
 from torchwheel.check.gates import GateResult, run_gates
 from torchwheel.claims import Claims
 from torchwheel.errors import MalformedError, TorchwheelError, UsageError
+from torchwheel.evidence.files import BUNDLES, Attestation, Believed, verify_files
 from torchwheel.files import sha256
-from torchwheel.index.contents import IndexedWheel
 from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.wheel import Wheel, read_bundled
 from torchwheel.json_files import read_json
@@ -82,25 +82,29 @@ def bundled_wheels(wheels: Sequence[Wheel]) -> tuple[tuple[BundledWheel, ...], l
     return tuple(by_name[name] for name in sorted(by_name)), faults
 
 
-def check_bundled(
-    matrix: Matrix, bundled: Sequence[BundledWheel], earlier: Sequence[IndexedWheel]
-) -> Iterator[str]:
-    """A line if the matrix names others, and for each file that was published with other bytes."""
+def check_bundled(matrix: Matrix, bundled: Sequence[BundledWheel]) -> Iterator[str]:
+    """A line if the matrix names other bundled packages."""
     folders = matrix.project.bundled
     if len(bundled) != len(folders):
         found = join_names(package.path.name for package in bundled) or "none"
         expected = f"one for each of {join_names(folders)}" if folders else "none"
         yield f"bundled packages: {found}; expected {expected}"
-    published = {wheel.path.name: wheel.path for wheel in earlier}
-    for package in bundled:
-        before = published.get(package.path.name)
-        if before and sha256(before) != package.sha256:
-            yield f"{package.path}: {before} was published with other bytes; raise its version"
 
 
 T = TypeVar("T")
 
 SMOKE_FOLDER = "smoke"
+
+_OF_BUILDS = frozenset({"build"})
+_OF_TESTS = frozenset({"build", "smoke"})
+# Each kind of file of an artifact: where it lies, and the roles of which one must sign it. A job
+# that builds a wheel also tries it, without a GPU.
+SIGNERS: Mapping[str, frozenset[str]] = {
+    "*.whl": _OF_BUILDS,
+    f"{BUNDLED_FOLDER}/*.whl": _OF_BUILDS,
+    f"{build_record.FOLDER}/*.json": _OF_BUILDS,
+    f"{SMOKE_FOLDER}/*.json": _OF_TESTS,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,32 +123,58 @@ class Artifacts:
     builds: tuple[RecordFile[build_record.BuildRecord], ...]
     smokes: tuple[RecordFile[smoke_record.SmokeRecord], ...]
     faults: tuple[str, ...]
+    attestations: Mapping[Path, Attestation] | None = None
+    """Who signed each file; None where no signature was asked for."""
 
 
-def read_artifacts(folders: Sequence[Path]) -> Artifacts:
-    """Read outputs of `torchwheel wheels` and `smoke`, or folders of such outputs."""
+def read_artifacts(folders: Sequence[Path], believed: Believed | None = None) -> Artifacts:
+    """Read outputs of `torchwheel wheels` and `smoke`, or folders of such outputs.
+
+    Args:
+        folders: the outputs, or folders of them.
+        believed: if given, every file must be signed by a job of its role.
+
+    Raises:
+        TorchwheelError: a line for each signature that is missing or not to be believed. Only the
+            hashes of the files were read.
+    """
     for folder in folders:
         if not folder.is_dir():
             raise UsageError(f"a folder of wheels and records expected at {folder}, which is none")
     outputs = [output for folder in folders for output in _outputs(folder)]
     faults: list[str] = []
+    files = {pattern: tuple(_files(outputs, pattern, faults)) for pattern in SIGNERS}
+    bundles = tuple(_files(outputs, BUNDLES, faults))
+    signed = _verify(files, bundles, believed, faults) if believed else None
+    wheels, bundled, builds, smokes = files.values()
     return Artifacts(
-        wheels=(
-            *_files(outputs, "*.whl", faults),
-            *_files(outputs, f"{BUNDLED_FOLDER}/*.whl", faults),
-        ),
+        wheels=(*wheels, *bundled),
         builds=tuple(
             file
-            for path in _files(outputs, f"{build_record.FOLDER}/*.json", faults)
+            for path in builds
             for file in _read(path, build_record.BuildRecord, "build", faults)
         ),
         smokes=tuple(
             file
-            for path in _files(outputs, f"{SMOKE_FOLDER}/*.json", faults)
+            for path in smokes
             for file in _read(path, smoke_record.SmokeRecord, "smoke", faults, smoke_record.SCHEMA)
         ),
         faults=tuple(faults),
+        attestations=signed,
     )
+
+
+def _verify(
+    files: Mapping[str, Sequence[Path]],
+    bundles: Sequence[Path],
+    believed: Believed,
+    faults: Sequence[str],
+) -> Mapping[Path, Attestation]:
+    signers = {path: SIGNERS[pattern] for pattern, paths in files.items() for path in paths}
+    try:
+        return verify_files(signers, bundles, believed)
+    except TorchwheelError as error:
+        raise TorchwheelError("\n".join([*faults, str(error)])) from None
 
 
 def _outputs(folder: Path) -> list[Path]:

@@ -1,5 +1,6 @@
 """`torchwheel assemble`: one verified release folder, or a line for each fault."""
 
+import dataclasses
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,14 +10,17 @@ from packaging.version import InvalidVersion, Version
 from torchwheel.check.facts import Limits
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.evidence.files import Believed, ReadBundle
+from torchwheel.evidence.policy import policy_of
 from torchwheel.files import remove_leftovers
-from torchwheel.index.groups import groups_of
+from torchwheel.index.catalogue import read_catalogues
 from torchwheel.inspect.wheel import Wheel, read_wheel
 from torchwheel.matrix.load import load
 from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import select
 from torchwheel.release import report
 from torchwheel.release.artifacts import (
+    Artifacts,
     Candidate,
     bundled_wheels,
     check_bundled,
@@ -25,10 +29,21 @@ from torchwheel.release.artifacts import (
     read_candidate,
 )
 from torchwheel.release.cases import release_cases, unmatched
-from torchwheel.release.report import read_earlier
 from torchwheel.release.rules import release_faults
 from torchwheel.release.sdists import make_sdists, sdist_faults
 from torchwheel.release.write import check_target, write_release
+
+
+@dataclasses.dataclass(frozen=True)
+class Signatures:
+    """The signatures that a release asks for."""
+
+    commit: str
+    """The commit that every file must be made from."""
+    read: ReadBundle
+    """Verifies a bundle."""
+    repository: str | None = None
+    """The repository whose workflows sign; default: the matrix's."""
 
 
 def assemble(
@@ -40,6 +55,7 @@ def assemble(
     *,
     version: str | None = None,
     earlier: Path | None = None,
+    signatures: Signatures | None = None,
 ) -> str:
     """Verify every wheel and record, then write the release.
 
@@ -50,7 +66,8 @@ def assemble(
         out: the folder to write; replaced if it is an earlier release.
         progress: reports each step to the user.
         version: the release, e.g. "1.0.0" or the tag "v1.0.0".
-        earlier: a folder of earlier releases; their wheels stay in the index.
+        earlier: a folder with the catalogues of earlier releases.
+        signatures: if given, no file is read before its signature was verified.
 
     Returns:
         The table.
@@ -63,8 +80,15 @@ def assemble(
     selected = select(matrix, selection)
     remove_leftovers(out.parent, out.name)
     check_target(out)
-    published = read_earlier(earlier) if earlier else ()
-    artifacts = read_artifacts(folders)
+    believed = _believed(matrix, matrix_file, signatures)
+    releases = believed and believed.for_releases()
+    published = read_catalogues([earlier], releases) if earlier else ()
+    try:
+        artifacts = read_artifacts(folders, believed)
+    except UsageError:
+        raise
+    except TorchwheelError as error:
+        _raise(out, str(error).splitlines())
     faults = list(artifacts.faults)
     candidates: list[Candidate] = []
     others: list[Wheel] = []
@@ -84,20 +108,41 @@ def assemble(
         *unmatched(selected, candidates, artifacts),
         *release_faults(matrix, cases, expected),
     ]
-    faults += [*bundled_faults, *check_bundled(matrix, bundled, published)]
+    faults += [*bundled_faults, *check_bundled(matrix, bundled)]
+    faults += report.changed_names([*candidates, *bundled], published)
     _raise(out, faults)
     with tempfile.TemporaryDirectory() as scratch:
         sdists = make_sdists(matrix, matrix_file.resolve().parent, Path(scratch), progress)
         _raise(out, list(sdist_faults(sdists, cases, bundled)))
-        of_each = groups_of([case.candidate.claims for case in cases])
-        groups = {case.variant.id: own for case, own in zip(cases, of_each, strict=True)}
-        uploaded = report.upload_times(
-            [*(case.candidate for case in cases), *bundled], out, earlier
+        uploaded = report.first_uploads(
+            [*(case.candidate for case in cases), *bundled], out, published
         )
-        text = report.release_json(matrix.project.name, cases, bundled, sdists, groups, uploaded)
+        name = matrix.project.name
+        catalogue = report.release_catalogue(name, version, cases, bundled, sdists, uploaded)
         progress.step(f"writing {out}")
-        write_release(out, cases, bundled, sdists, groups, uploaded, text, published)
-    return report.release_table(cases, bundled)
+        write_release(out, cases, bundled, sdists, catalogue)
+    return f"{report.release_table(cases, bundled)}\n{_signed_text(artifacts)}"
+
+
+def _believed(matrix: Matrix, where: Path, signatures: Signatures | None) -> Believed | None:
+    if signatures is None:
+        return None
+    policy = policy_of(
+        matrix.evidence,
+        str(where),
+        repository=signatures.repository,
+        commit=signatures.commit,
+    )
+    return Believed(policy, signatures.read)
+
+
+def _signed_text(artifacts: Artifacts) -> str:
+    """The last line of the table: who signed the files."""
+    if artifacts.attestations is None:
+        return "unsigned: no signature was asked for (--commit)"
+    signed = artifacts.attestations
+    bundles = {attestation.bundle for attestation in signed.values()}
+    return f"signed: {len(signed)} files, by {len(bundles)} bundles"
 
 
 def _raise(out: Path, faults: Sequence[str]) -> None:
