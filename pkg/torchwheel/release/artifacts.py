@@ -7,6 +7,8 @@ from typing import Generic, TypeVar
 
 from packaging.utils import canonicalize_name
 
+from torchwheel.check.content import require_content
+from torchwheel.check.declared import read_declared
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import GateResult, run_gates
 from torchwheel.claims import Claims
@@ -83,14 +85,32 @@ def bundled_wheels(wheels: Sequence[Wheel]) -> tuple[tuple[BundledWheel, ...], l
 
 
 def check_bundled(
-    matrix: Matrix, bundled: Sequence[BundledWheel], earlier: Sequence[IndexedWheel]
+    matrix: Matrix, root: Path, bundled: Sequence[BundledWheel], earlier: Sequence[IndexedWheel]
 ) -> Iterator[str]:
-    """A line if the matrix names others, and for each file that was published with other bytes."""
+    """A line for each package that is not one of the matrix, or was published with other bytes.
+
+    Args:
+        matrix: the matrix.
+        root: its folder. Each bundled package has its name in a pyproject.toml below it.
+        bundled: the packages of the release.
+        earlier: the wheels of earlier releases.
+    """
     folders = matrix.project.bundled
     if len(bundled) != len(folders):
         found = join_names(package.path.name for package in bundled) or "none"
         expected = f"one for each of {join_names(folders)}" if folders else "none"
         yield f"bundled packages: {found}; expected {expected}"
+    expected_names = {one.name: one for one in (read_declared(root / name) for name in folders)}
+    for package in bundled:
+        declared = expected_names.get(package.wheel.name)
+        if declared is None:
+            names = join_names(expected_names) or "none"
+            yield f"{package.path}: a bundled package named {package.wheel.name}; expected {names}"
+            continue
+        try:
+            require_content(package.wheel, declared)
+        except TorchwheelError as error:
+            yield f"{package.path}: {error}"
     published = {wheel.path.name: wheel.path for wheel in earlier}
     for package in bundled:
         before = published.get(package.path.name)

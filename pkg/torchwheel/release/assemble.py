@@ -6,15 +6,14 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from torchwheel.check.facts import Limits
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import remove_leftovers
 from torchwheel.index.groups import groups_of
 from torchwheel.inspect.wheel import Wheel, read_wheel
 from torchwheel.matrix.load import load
-from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import select
+from torchwheel.pipeline.inputs import limits_of
 from torchwheel.release import report
 from torchwheel.release.artifacts import (
     Candidate,
@@ -24,7 +23,7 @@ from torchwheel.release.artifacts import (
     read_artifacts,
     read_candidate,
 )
-from torchwheel.release.cases import release_cases, unmatched
+from torchwheel.release.cases import read_sources, release_cases, unmatched
 from torchwheel.release.report import read_earlier
 from torchwheel.release.rules import release_faults
 from torchwheel.release.sdists import make_sdists, sdist_faults
@@ -65,6 +64,9 @@ def assemble(
     check_target(out)
     published = read_earlier(earlier) if earlier else ()
     artifacts = read_artifacts(folders)
+    root = matrix_file.resolve().parent
+    # Wherever it was built: a wheel of a host may ask for more than one of a container.
+    glibc = matrix.containers.glibc if matrix.containers else None
     faults = list(artifacts.faults)
     candidates: list[Candidate] = []
     others: list[Wheel] = []
@@ -75,19 +77,20 @@ def assemble(
             if is_bundled(wheel, matrix):
                 others.append(wheel)
             else:
-                candidates.append(read_candidate(wheel, _limits(matrix, wheel)))
+                abi = wheel.claims.abi if wheel.claims else "pure"
+                candidates.append(read_candidate(wheel, limits_of(matrix, root, abi, glibc)))
         except TorchwheelError as error:
             faults.append(str(error))
     bundled, bundled_faults = bundled_wheels(others)
     cases = release_cases(selected, candidates, artifacts, bundled)
     faults += [
         *unmatched(selected, candidates, artifacts),
-        *release_faults(matrix, cases, expected),
+        *release_faults(read_sources(matrix, root), cases, expected),
     ]
-    faults += [*bundled_faults, *check_bundled(matrix, bundled, published)]
+    faults += [*bundled_faults, *check_bundled(matrix, root, bundled, published)]
     _raise(out, faults)
     with tempfile.TemporaryDirectory() as scratch:
-        sdists = make_sdists(matrix, matrix_file.resolve().parent, Path(scratch), progress)
+        sdists = make_sdists(matrix, root, Path(scratch), progress)
         _raise(out, list(sdist_faults(sdists, cases, bundled)))
         of_each = groups_of([case.candidate.claims for case in cases])
         groups = {case.variant.id: own for case, own in zip(cases, of_each, strict=True)}
@@ -105,11 +108,6 @@ def _raise(out: Path, faults: Sequence[str]) -> None:
         raise TorchwheelError(
             "\n".join([f"nothing is written to {out}; faults: {len(faults)}", *faults])
         )
-
-
-def _limits(matrix: Matrix, wheel: Wheel) -> Limits:
-    abi = wheel.claims.abi if wheel.claims else "pure"
-    return Limits(max_size_mib=matrix.gates.size_of(abi))
 
 
 def _version(text: str | None) -> Version | None:

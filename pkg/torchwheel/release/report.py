@@ -86,12 +86,11 @@ def _wheel(case: ReleaseCase, groups: Sequence[str], uploaded: Mapping[str, str]
 
 
 def _run(record: SmokeRecord) -> dict[str, Any]:
-    outcomes = [test.outcome for test in record.tests]
     return {
         "date": record.date,
         "verdict": record.verdict,
         "machine": dataclasses.asdict(record.machine),
-        "tests": {name: outcomes.count(name) for name in ("passed", "failed", "skipped")},
+        "tests": dataclasses.asdict(record.tests.counts),
     }
 
 
