@@ -93,9 +93,9 @@ def sdist_faults(
             return
     if any(case.variant.abi == "pure" for case in cases):
         files = _files(read_wheel(_built(own)))
-        for wheel in (case.candidate.wheel for case in cases):
-            if name := _first_difference(files, _files(wheel)):
-                other = f"gives another wheel than {wheel.path.name}: {quote(name)} differs"
+        for released in (case.candidate.wheel for case in cases):
+            if name := _first_difference(files, _files(released)):
+                other = f"gives another wheel than {released.path.name}: {quote(name)} differs"
                 yield f"{own.path.name}: {other}; {_SOURCES}"
     published = {package.path.name: package.sha256 for package in bundled}
     for sdist in others:
