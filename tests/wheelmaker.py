@@ -14,7 +14,7 @@ from torchwheel.claims import Claims, Part
 PURE = Claims(variant="pure", abi="pure", torch_release="2.6")
 
 
-def stable(*, archs: Sequence[str] = ("8.0",), **changes: object) -> Claims:
+def stable(*, archs: Sequence[str] = ("8.0", "9.0"), **changes: object) -> Claims:
     """Claims of a CUDA stable-ABI wheel for `archs`, with `changes`."""
     fields: dict[str, object] = {
         "variant": "cu130-stable",

@@ -38,6 +38,7 @@ from torchwheel.smoke.record import (
     SmokeRecord,
     TestResult,
     dump_smoke,
+    summarize,
 )
 from wheelmaker import make_wheel, metadata, stable, universal, wheel_around
 
@@ -290,8 +291,13 @@ def artifact_texts() -> Inputs:
     record = SmokeRecord(
         *(WHEEL, DIGEST, 1000, "2026-11-24T08:00:00+00:00", machine),
         (ImportRecord("demo", "demo/__init__.py"),),
-        (TestResult("test_demo", "passed", 0.5), TestResult("test_gpu", "skipped", 0.0, "no GPU")),
-        "passed",
+        summarize(
+            (
+                TestResult("test_demo.py::test_a", "passed", 0.5),
+                TestResult("test_gpu.py::test_b", "skipped", 0.0, "no GPU"),
+            )
+        ),
+        *(DIGEST, {"demo": {"scale": "prebuilt"}}, "passed"),
     )
     return {"build": record_texts()["good"], "smoke": dump_smoke(record).encode()}
 

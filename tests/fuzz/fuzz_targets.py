@@ -176,7 +176,7 @@ def _probe(content: bytes, folder: Path) -> None:
     if not wheel.exists():
         make_wheel(folder)
         _write(folder, "junit.xml", b"<testsuite><testcase name='test_demo'/></testsuite>")
-    record_from_files(wheel, [], _write(folder, "probe", content), folder / "junit.xml", 0)
+    record_from_files(wheel, [], _write(folder, "probe", content), folder / "junit.xml", "ab", 0)
 
 
 def _junit(content: bytes, folder: Path) -> None:
@@ -184,7 +184,7 @@ def _junit(content: bytes, folder: Path) -> None:
     if not wheel.exists():
         make_wheel(folder)
         _write(folder, "probe", next(iter(seeds.probe_texts().values())))
-    record_from_files(wheel, [], folder / "probe", _write(folder, "junit.xml", content), 0)
+    record_from_files(wheel, [], folder / "probe", _write(folder, "junit.xml", content), "ab", 0)
 
 
 def _answers(content: bytes, _: Path) -> None:

@@ -1,5 +1,6 @@
 """An sdist of a release gives the wheel that was tried, and has the same bytes everywhere."""
 
+import dataclasses
 import os
 import shutil
 import subprocess
@@ -25,7 +26,7 @@ from torchwheel.pipeline.sources import source_files
 from torchwheel.release.artifacts import BundledWheel, Candidate
 from torchwheel.release.cases import ReleaseCase
 from torchwheel.release.sdists import Sdist, make_sdists, sdist_faults
-from wheelmaker import PURE
+from wheelmaker import PURE, make_wheel, stable
 
 pytestmark = pytest.mark.integration
 
@@ -96,7 +97,7 @@ def test_they_give_the_wheels_of_the_release(root, matrix, tmp_path):
     other = made(root, matrix, tmp_path / "other")
     assert list(sdist_faults(other, cases, bundled)) == [
         "demo-1.0.0.tar.gz: gives another wheel than demo-1.0.0-py3-none-any.whl: "
-        f"demo/data.txt differs; {SOURCES}",
+        f'"demo/data.txt" differs; {SOURCES}',
         "helper-1.0.0.tar.gz: gives another wheel than helper-1.0.0-py3-none-any.whl here; "
         f"{SOURCES}",
     ]
@@ -106,6 +107,30 @@ def test_they_give_the_wheels_of_the_release(root, matrix, tmp_path):
     assert list(sdist_faults([newer, sdists[1]], cases, bundled)) == [
         "demo-1.1.tar.gz: expected version 1.0.0, that of demo-1.0.0-py3-none-any.whl; "
         "assemble from the sources of the release"
+    ]
+
+
+def test_a_native_wheel_has_the_files_of_the_sources_too(root, matrix, tmp_path):
+    (case,), bundled = released(root, matrix, tmp_path / "out")
+    files = {"demo/__init__.py": b"NAME = 'demo'\n", "demo/data.txt": b"data\n"}
+
+    def native(version: str, **more: bytes) -> ReleaseCase:
+        made_of = {"version": version, "tag": "py3-none-linux_x86_64", "files": {**files, **more}}
+        wheel = make_wheel(tmp_path, **made_of)
+        candidate = Candidate(read_wheel(wheel), stable(), sha256(wheel), ())
+        return dataclasses.replace(case, candidate=candidate)
+
+    cases = [
+        case,
+        native("1.0.0+a", **{"demo/_lib/x.so": b"library", "demo.libs/liby-1.so.2": b"library"}),
+        native("1.0.0+b", **{"demo/extra.py": b""}),
+        native("1.0.0+c", **{"demo/__init__.py": b"NAME = 'earlier'\n"}),
+    ]
+    lines = list(sdist_faults(made(root, matrix, tmp_path / "scratch"), cases, bundled))
+    other = "demo-1.0.0.tar.gz: gives another wheel than demo-1.0.0+"
+    assert lines == [
+        f'{other}b-py3-none-linux_x86_64.whl: "demo/extra.py" differs; {SOURCES}',
+        f'{other}c-py3-none-linux_x86_64.whl: "demo/__init__.py" differs; {SOURCES}',
     ]
 
 

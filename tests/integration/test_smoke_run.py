@@ -11,8 +11,9 @@ from torchwheel.console import Quiet
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import sha256
 from torchwheel.smoke import environment
-from torchwheel.smoke.record import SmokeRecord
+from torchwheel.smoke.record import Counts, SmokeRecord
 from torchwheel.smoke.run import smoke
+from torchwheel.smoke.suite import digest_of_tests, read_suite
 from torchwheel.toolkit.cache import cache_folder
 from wheelmaker import make_wheel
 
@@ -23,6 +24,25 @@ TORCH = "2.13.0"
 REQUIRES = ["pytest"]
 CACHE = cache_folder()
 PASSING = "import demo, torch\ndef test_answer(): assert demo.answer == torch.tensor(42)\n"
+RUNTIME = """\
+class Family:
+    operator, way = "scale", "waiting"
+class Status:
+    operators = [Family]
+def load_now(package):
+    Family.way = "prebuilt"
+def status_of(package):
+    return Status if package == "demo" else None
+"""
+MORE = """\
+import pytest
+@pytest.mark.parametrize("text", ["a::b", "[x]", "/y.py"])
+def test_a(text):
+    if text != "a::b":
+        pytest.skip("no [x]")
+class TestB:
+    def test_c(self): pass
+"""
 FAILING = PASSING + "def test_wrong(): assert demo.answer == 41\n"
 
 MODES = [pytest.param(False, id="clean"), pytest.param(True, id="here")]
@@ -71,7 +91,7 @@ def test_some_tests_where_there_is_no_gpu(tmp_path: Path) -> None:
     other.parent.mkdir(parents=True)
     other.write_text("def test_other(): pass\n")
     record = run(tmp_path, wheel, PASSING, here=False, without_gpu=["test_demo.py"])
-    assert len(record.tests) == (2 if record.machine.gpu else 1)
+    assert record.tests.counts.total == (2 if record.machine.gpu else 1)
 
 
 def test_passing(tmp_path: Path, here: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,9 +104,11 @@ def test_passing(tmp_path: Path, here: bool, monkeypatch: pytest.MonkeyPatch) ->
     assert record.sha256 == sha256(wheel)
     assert here or record.machine.torch.startswith(TORCH)
     data = json.loads((tmp_path / "record.json").read_text())
-    assert [(test["name"], test["outcome"]) for test in data["tests"]] == [
-        ("smoke.test_demo::test_answer", "passed")
-    ]
+    (file,) = data["tests"]["files"]
+    assert file["name"] == "test_demo.py"
+    assert file["functions"] == {"test_answer": {"passed": 1, "failed": 0, "skipped": 0}}
+    assert data["sources"] == digest_of_tests(tmp_path / "tree" / "smoke")
+    assert data["operators"] == {}
     assert data["verdict"] == record.verdict
     assert "test_answer" in (tmp_path / "junit.xml").read_text()
 
@@ -111,10 +133,41 @@ def test_a_bundled_package_is_installed_with_it(
     assert record.bundled == {helper.name: sha256(helper)}
 
 
+def test_the_functions_and_the_ways_of_a_record(tmp_path: Path, here: bool) -> None:
+    """Those that the sources are said to hold ran, in classes and folders too; a family says how.
+
+    The runtime stands for torchwheel's, which the wheel of an extension brings.
+    """
+    wheel = make_wheel(
+        tmp_path,
+        files={
+            "demo/__init__.py": b"import torchwheel.runtime\n",
+            "torchwheel/__init__.py": b"",
+            "torchwheel/runtime.py": RUNTIME.encode(),
+        },
+        requires=("torch>=2.6",),
+    )
+    tests = tmp_path / "tree" / "smoke"
+    (tests / "sub").mkdir(parents=True)
+    (tests / "conftest.py").write_text("")
+    (tests / "sub" / "test_more.py").write_text(MORE)
+    record = run(tmp_path, wheel, "import demo\ndef test_one(): pass\n", here=here)
+    assert record.ok, record.why
+    found = {file.name: tuple(file.functions) for file in record.tests.files}
+    suite = read_suite(tests)
+    assert found == suite.functions
+    assert found["sub/test_more.py"] == ("test_a", "TestB::test_c")
+    counts = record.tests.files[0].functions
+    assert counts["test_a"] == Counts(passed=1, skipped=2)
+    assert record.tests.skipped == {"no [x]": 2}
+    assert record.sources == suite.digest
+    assert record.operators == {"demo": {"scale": "prebuilt"}}
+
+
 def test_failing(tmp_path: Path) -> None:
     record = run(tmp_path, make_wheel(tmp_path), FAILING, here=False)
     assert record.verdict == "failed"
-    assert record.why == "1 of 2 tests failed, first smoke.test_demo::test_wrong"
+    assert record.why == "1 of 2 tests failed, first test_demo.py::test_wrong"
     assert json.loads((tmp_path / "record.json").read_text())["verdict"] == "failed"
 
 

@@ -27,7 +27,7 @@ from torchwheel.sdist import torch as sdist_torch
 from torchwheel.smoke import interpreter, results
 from torchwheel.smoke import record as smoke_record
 from torchwheel.smoke.environment import Environment
-from torchwheel.smoke.record import GpuRecord, ImportRecord, MachineRecord, TestResult
+from torchwheel.smoke.record import GpuRecord, ImportRecord, MachineRecord, TestResult, summarize
 from torchwheel.toolkit import index, lock
 from wheelmaker import make_wheel, universal
 
@@ -58,7 +58,9 @@ SMOKE = smoke_record.SmokeRecord(
     date="2026-11-20T00:00:00+00:00",
     machine=dataclasses.replace(MACHINE, gpu=GpuRecord("NVIDIA H200", "9.0", "580.1")),
     imported=(ImportRecord("demo", "demo/__init__.py"),),
-    tests=(TestResult("test_a", "passed", 0.5),),
+    tests=summarize((TestResult("test_x.py::test_a", "passed", 0.5),)),
+    sources="ef",
+    operators={"demo": {"scale": "prebuilt"}},
     verdict="passed",
     why=None,
     bundled={"other.whl": "cd"},
@@ -146,7 +148,7 @@ def read_claims(folder: Path, content: bytes) -> None:
 def read_probe(folder: Path, content: bytes) -> None:
     (folder / "probe").write_bytes(content)
     (folder / "junit").write_text("<a/>")
-    results.record_from_files(Path(__file__), (), folder / "probe", folder / "junit", 0)
+    results.record_from_files(Path(__file__), (), folder / "probe", folder / "junit", "ab", 0)
 
 
 def read_answers(folder: Path, content: bytes) -> None:

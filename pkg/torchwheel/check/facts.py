@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from torchwheel.check.audit import Audit, audit, provided_by_torch
+from torchwheel.check.declared import Declared
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect import budgets
@@ -25,6 +26,8 @@ class Limits:
     max_size_mib: float
     newest_glibc: str | None = None
     """The newest C library a wheel may need, "2.28"; None for any."""
+    project: Declared | None = None
+    """The project that the wheel is of; None if its sources are not at hand."""
 
 
 T = TypeVar("T")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel.check.archs import archs
+from torchwheel.check.content import content
 from torchwheel.check.facts import GateError, Limits, WheelFacts, read_facts
 from torchwheel.check.libraries import platform_tag, runtime, torch_symbols
 from torchwheel.check.metadata import metadata
@@ -31,6 +32,7 @@ Gate = Callable[[WheelFacts, Limits], str]
 
 GATES: Mapping[str, Gate] = {
     "record": record,
+    "content": content,
     "metadata": metadata,
     "archs": archs,
     "torch-symbols": torch_symbols,

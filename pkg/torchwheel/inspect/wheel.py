@@ -113,6 +113,12 @@ class Wheel:
     members: tuple[str, ...]
     size: int
     """Bytes of the file itself."""
+    build: str = ""
+    """The build tag of the file name."""
+    executable: tuple[str, ...] = ()
+    """Files with a permission to execute."""
+    entry_points: str = ""
+    """The text of entry_points.txt."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +133,7 @@ def read_wheel(path: Path) -> Wheel:
     """Read and verify a wheel; a fault is a WheelError of one line that names it."""
     try:
         require_few_tags(["-".join(path.stem.split("-")[-3:])])
-        name, version, _, tags = parse_wheel_filename(path.name)
+        name, version, build, tags = parse_wheel_filename(path.name)
     except (InvalidWheelFilename, WheelError) as error:
         raise WheelError(f"{path.name}: not a wheel's file name: {error}") from error
     with open_archive(path) as archive:
@@ -152,9 +158,20 @@ def read_wheel(path: Path) -> Wheel:
                 claims=_claims(archive, f"{dist_info}/{claims.FILE}"),
                 members=members,
                 size=path.stat().st_size,
+                build="".join(map(str, build)),
+                executable=tuple(f.name for f in archive.files if f.mode & 0o111),
+                entry_points=_entry_points(archive, f"{dist_info}/entry_points.txt"),
             )
         except WheelError as error:
             raise WheelError(f"{path.name}: {error}") from error
+
+
+_LIBRARY = re.compile(r"\.so(\.\d+)*$", re.ASCII)
+
+
+def is_library(member: str) -> bool:
+    """Whether a file has a library's name: "_C.so", "libx.so.1"."""
+    return _LIBRARY.search(member) is not None
 
 
 @contextlib.contextmanager
@@ -252,6 +269,10 @@ def require_few_tags(texts: Sequence[str]) -> None:
     count = sum(math.prod(part.count(".") + 1 for part in text.split("-")) for text in texts)
     if count > budgets.TAGS:
         raise WheelError(f"names {count} tags; at most {budgets.TAGS} expected")
+
+
+def _entry_points(archive: Archive, name: str) -> str:
+    return _text(archive, name, budgets.METADATA_BYTES) if name in archive.members else ""
 
 
 def _claims(archive: Archive, name: str) -> claims.Claims | None:

@@ -94,6 +94,9 @@ ProjectName = Annotated[
     str,
     Form("a project name", r"[A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9._-]*[A-Za-z0-9]", ("fusedops",)),
 ]
+ImportName = Annotated[
+    str, Form("a package's name in Python", r"[A-Za-z_][A-Za-z0-9_]*", ("fusedops",))
+]
 # The name is also the wheel's local version: lower case, no dash.
 ToolkitName = Annotated[
     str, Form("a toolkit name", r"[a-z][a-z0-9]*(\.[a-z0-9]+)*", ("cu130", "rocm6.4"))

@@ -12,6 +12,7 @@ from torchwheel.claims import Abi, NativeAbi
 from torchwheel.matrix.forms import (
     ExactVersion,
     GlibcVersion,
+    ImportName,
     IssuerAddress,
     MatrixArch,
     PackageName,
@@ -135,6 +136,10 @@ class Project(Section):
 
     name: ProjectName
     source: Annotated[RelativePath, Field(description="Folder of its pyproject.toml.")] = "."
+    packages: Annotated[
+        tuple[ImportName, ...],
+        Field(description="Its top packages, where the name of the project is not the only one."),
+    ] = ()
     bundled: Annotated[
         tuple[RelativePath, ...],
         Field(description="Folders of pure-Python distributions of this repository it requires."),

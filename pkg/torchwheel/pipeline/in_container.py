@@ -28,6 +28,7 @@ from torchwheel.smoke import results
 from torchwheel.smoke.importing import arguments_of_tests, probe_source
 from torchwheel.smoke.record import SmokeRecord
 from torchwheel.smoke.results import record_from_files
+from torchwheel.smoke.suite import digest_of_tests
 
 # The build user of the image.
 _USER = 1000
@@ -74,8 +75,9 @@ def build_in_container(
 
 
 def _smoke_record(run: Run, wheel: Path, folder: Path, status: int) -> SmokeRecord:
+    sources = digest_of_tests(run.root / run.matrix.smoke.tests)
     return record_from_files(
-        wheel, run.bundled, folder / inside.PROBE, folder / inside.JUNIT, status
+        wheel, run.bundled, folder / inside.PROBE, folder / inside.JUNIT, sources, status
     )
 
 

@@ -4,14 +4,18 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 from torchwheel import __version__
 from torchwheel import claims as claims_file
 from torchwheel.arch.lists import arch_list
 from torchwheel.builder import environment
 from torchwheel.builder.recipe import own_sources_digest
-from torchwheel.claims import DLPACK_SINCE, Claims, Part
+from torchwheel.check.declared import read_declared
+from torchwheel.check.facts import Limits
+from torchwheel.claims import DLPACK_SINCE, Abi, Claims, Part
 from torchwheel.files import sha256_by_name
+from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.run import Run
 from torchwheel.toolkit.lock import components
@@ -123,6 +127,20 @@ def newest_glibc(run: Run, variant: Variant) -> str | None:
     return containers.glibc if containers else None
 
 
+def limits_of(matrix: Matrix, root: Path, abi: Abi, glibc: str | None) -> Limits:
+    """The limits of the gates for a wheel of the project.
+
+    Args:
+        matrix: the matrix.
+        root: its folder.
+        abi: the wheel's ABI flavour.
+        glibc: the newest C library that it may need; None for any.
+    """
+    project = matrix.project
+    declared = read_declared(root / project.source, project.name, project.packages)
+    return Limits(matrix.gates.size_of(abi), glibc, declared)
+
+
 def cache_key(run: Run, variant: Variant, builder: Sequence[str]) -> str:
     """Hash of every input that can change the wheel of `variant` or its checks.
 
@@ -135,6 +153,7 @@ def cache_key(run: Run, variant: Variant, builder: Sequence[str]) -> str:
         "own_sources": own_sources_digest(),
         "twice": run.twice and variant.native,
         "sources": run.sources,
+        "tracked": run.tracked,
         "bundled": sha256_by_name(run.bundled),
         "claims": claims_file.dumps(claims_of(variant)),
         "platform": variant.platform,

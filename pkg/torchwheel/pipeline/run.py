@@ -48,6 +48,7 @@ class Run:
         jobs: compilers that one variant may run side by side.
         twice: build each native variant a second time and compare the bytes.
         bundled: wheels of this repository that the project's wheels require.
+        tracked: digest of those of the project's files that git knows.
     """
 
     matrix: Matrix
@@ -61,6 +62,7 @@ class Run:
     jobs: int = 1
     twice: bool = False
     bundled: tuple[Path, ...] = ()
+    tracked: str = ""
 
     @property
     def id(self) -> str:

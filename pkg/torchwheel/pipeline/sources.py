@@ -33,14 +33,20 @@ def source_files(folder: Path, *, tracked: bool = False) -> list[Path]:
     return sorted(path for path in _git_files(folder, tracked) or _walk(folder) if path.is_file())
 
 
-def source_digest(folder: Path) -> str:
-    """Hex SHA-256 over the names and contents of the project's files."""
+def source_digest(folder: Path, *, tracked: bool = False) -> str:
+    """Hex SHA-256 over the names and contents of the project's files; see `source_files`."""
     digest = hashlib.sha256()
-    for path in source_files(folder):
+    for path in source_files(folder, tracked=tracked):
         name = path.relative_to(folder).as_posix()
         content = hashlib.sha256(path.read_bytes()).hexdigest()
         digest.update(f"{name}\0{content}\0{os.access(path, os.X_OK)}\n".encode())
     return digest.hexdigest()
+
+
+def commit_time(folder: Path) -> float | None:
+    """When the commit that is checked out was made, in seconds since 1970; None without git."""
+    lines = _git(folder, "rev-list", "--max-count=1", "--format=%ct", "HEAD").split()
+    return float(lines[-1]) if lines and lines[-1].isdigit() else None
 
 
 def stage(source: Path, target: Path, *, tracked: bool = False) -> None:
@@ -53,17 +59,21 @@ def stage(source: Path, target: Path, *, tracked: bool = False) -> None:
 
 def _git_files(folder: Path, tracked: bool) -> list[Path]:
     """Files that are tracked, or untracked and not ignored; empty outside a checkout."""
-    command = [*_GIT, "-C", str(folder), "ls-files", "-z", "--cached"]
-    command += [] if tracked else ["--others", "--exclude-standard"]
+    others = () if tracked else ("--others", "--exclude-standard")
+    output = _git(folder, "ls-files", "-z", "--cached", *others)
+    return [folder / name for name in output.split("\0") if name]
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """The output of a git command in a folder; empty where it fails."""
+    command = [*_GIT, "-C", str(folder), *arguments]
     try:
         done = process.run(
             command, env={**os.environ, **_GIT_VARIABLES}, undecodable="surrogateescape"
         )
     except process.NotRunError:
-        return []
-    if done.status:
-        return []
-    return [folder / name for name in done.output.split("\0") if name]
+        return ""
+    return "" if done.status else done.output
 
 
 def _walk(folder: Path) -> Iterator[Path]:

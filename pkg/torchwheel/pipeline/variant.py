@@ -5,14 +5,13 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from torchwheel.check.facts import Limits
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import explain_full_disk, move_into_place, sha256_by_name, write_text
 from torchwheel.image.build import BuiltImage
 from torchwheel.image.recipes import is_cross
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline import in_container, on_host, records
-from torchwheel.pipeline.inputs import cache_key, newest_glibc
+from torchwheel.pipeline.inputs import cache_key, limits_of, newest_glibc
 from torchwheel.pipeline.inside import JUNIT
 from torchwheel.pipeline.proof import check_gates, check_same_bytes, keep_rejected
 from torchwheel.pipeline.records import BuildRecord
@@ -70,7 +69,8 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
         result = _build_and_try(run, variant, image, Path(folder), clock)
         run.progress.step(f"{variant.id}: gates")
         with clock.step("gates"), keep_rejected(result.wheel, run.dist):
-            limits = Limits(run.matrix.gates.size_of(variant.abi), newest_glibc(run, variant))
+            glibc = newest_glibc(run, variant)
+            limits = limits_of(run.matrix, run.root, variant.abi, glibc)
             gates = check_gates(result.wheel, limits)
         records.forget_record(run.dist, variant.id)
         wheel = run.dist / result.wheel.name
@@ -83,6 +83,7 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
         peak_bytes=result.peak_bytes,
         built_twice=run.twice and variant.native,
         bundled=sha256_by_name(run.bundled),
+        sources=run.tracked,
     )
     records.save_record(run.dist, record)
     return record, True

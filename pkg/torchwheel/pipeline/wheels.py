@@ -73,18 +73,20 @@ def wheels(
     with hold_lock(dist / records.FOLDER / "lock", busy):
         _remove_leftovers(dist)
         records.save_request(dist, request)
+        source = (root / matrix.project.source).resolve()
         run = Run(
             matrix=matrix,
             root=root,
             dist=dist,
             cache=cache_folder(),
-            sources=source_digest((root / matrix.project.source).resolve()),
+            sources=source_digest(source),
             launcher=find_launcher() if launcher else (),
             progress=progress,
             engine=engine,
             jobs=jobs_each(variants, at_once, parallel_jobs()),
             twice=twice,
             bundled=build_bundled(root, matrix.project.bundled, dist, progress),
+            tracked=source_digest(source, tracked=True),
         )
         with reap_containers(engine, run.id) if engine else contextlib.nullcontext():
             return _build_all(run, variants, at_once)

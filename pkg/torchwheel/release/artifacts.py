@@ -7,6 +7,8 @@ from typing import Generic, TypeVar
 
 from packaging.utils import canonicalize_name
 
+from torchwheel.check.content import require_content
+from torchwheel.check.declared import read_declared
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import GateResult, run_gates
 from torchwheel.claims import Claims
@@ -82,13 +84,30 @@ def bundled_wheels(wheels: Sequence[Wheel]) -> tuple[tuple[BundledWheel, ...], l
     return tuple(by_name[name] for name in sorted(by_name)), faults
 
 
-def check_bundled(matrix: Matrix, bundled: Sequence[BundledWheel]) -> Iterator[str]:
-    """A line if the matrix names other bundled packages."""
+def check_bundled(matrix: Matrix, root: Path, bundled: Sequence[BundledWheel]) -> Iterator[str]:
+    """A line for each package that is not one of the matrix.
+
+    Args:
+        matrix: the matrix.
+        root: its folder. Each bundled package has its name in a pyproject.toml below it.
+        bundled: the packages of the release.
+    """
     folders = matrix.project.bundled
     if len(bundled) != len(folders):
         found = join_names(package.path.name for package in bundled) or "none"
         expected = f"one for each of {join_names(folders)}" if folders else "none"
         yield f"bundled packages: {found}; expected {expected}"
+    expected_names = {one.name: one for one in (read_declared(root / name) for name in folders)}
+    for package in bundled:
+        declared = expected_names.get(package.wheel.name)
+        if declared is None:
+            names = join_names(expected_names) or "none"
+            yield f"{package.path}: a bundled package named {package.wheel.name}; expected {names}"
+            continue
+        try:
+            require_content(package.wheel, declared)
+        except TorchwheelError as error:
+            yield f"{package.path}: {error}"
 
 
 T = TypeVar("T")

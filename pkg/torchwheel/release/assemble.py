@@ -7,7 +7,6 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from torchwheel.check.facts import Limits
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.evidence.files import Believed, ReadBundle
@@ -18,6 +17,7 @@ from torchwheel.inspect.wheel import Wheel, read_wheel
 from torchwheel.matrix.load import load
 from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import select
+from torchwheel.pipeline.inputs import limits_of
 from torchwheel.release import report
 from torchwheel.release.artifacts import (
     Artifacts,
@@ -28,7 +28,7 @@ from torchwheel.release.artifacts import (
     read_artifacts,
     read_candidate,
 )
-from torchwheel.release.cases import release_cases, unmatched
+from torchwheel.release.cases import read_sources, release_cases, unmatched
 from torchwheel.release.rules import release_faults
 from torchwheel.release.sdists import make_sdists, sdist_faults
 from torchwheel.release.write import check_target, write_release
@@ -89,6 +89,9 @@ def assemble(
         raise
     except TorchwheelError as error:
         _raise(out, str(error).splitlines())
+    root = matrix_file.resolve().parent
+    # Wherever it was built: a wheel of a host may ask for more than one of a container.
+    glibc = matrix.containers.glibc if matrix.containers else None
     faults = list(artifacts.faults)
     candidates: list[Candidate] = []
     others: list[Wheel] = []
@@ -99,20 +102,21 @@ def assemble(
             if is_bundled(wheel, matrix):
                 others.append(wheel)
             else:
-                candidates.append(read_candidate(wheel, _limits(matrix, wheel)))
+                abi = wheel.claims.abi if wheel.claims else "pure"
+                candidates.append(read_candidate(wheel, limits_of(matrix, root, abi, glibc)))
         except TorchwheelError as error:
             faults.append(str(error))
     bundled, bundled_faults = bundled_wheels(others)
     cases = release_cases(selected, candidates, artifacts, bundled)
     faults += [
         *unmatched(selected, candidates, artifacts),
-        *release_faults(matrix, cases, expected),
+        *release_faults(read_sources(matrix, root), cases, expected),
     ]
-    faults += [*bundled_faults, *check_bundled(matrix, bundled)]
+    faults += [*bundled_faults, *check_bundled(matrix, root, bundled)]
     faults += report.changed_names([*candidates, *bundled], published)
     _raise(out, faults)
     with tempfile.TemporaryDirectory() as scratch:
-        sdists = make_sdists(matrix, matrix_file.resolve().parent, Path(scratch), progress)
+        sdists = make_sdists(matrix, root, Path(scratch), progress)
         _raise(out, list(sdist_faults(sdists, cases, bundled)))
         uploaded = report.first_uploads(
             [*(case.candidate for case in cases), *bundled], out, published
@@ -150,11 +154,6 @@ def _raise(out: Path, faults: Sequence[str]) -> None:
         raise TorchwheelError(
             "\n".join([f"nothing is written to {out}; faults: {len(faults)}", *faults])
         )
-
-
-def _limits(matrix: Matrix, wheel: Wheel) -> Limits:
-    abi = wheel.claims.abi if wheel.claims else "pure"
-    return Limits(max_size_mib=matrix.gates.size_of(abi))
 
 
 def _version(text: str | None) -> Version | None:

@@ -1,12 +1,17 @@
 """Matches artifacts with the selected variants: each must have exactly one wheel."""
 
 import dataclasses
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
+from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.records import BuildRecord
+from torchwheel.pipeline.sources import commit_time, source_digest
 from torchwheel.release.artifacts import Artifacts, BundledWheel, Candidate
 from torchwheel.smoke.record import SmokeRecord
+from torchwheel.smoke.suite import Suite, read_suite
 from torchwheel.text import join_names
 
 
@@ -20,6 +25,36 @@ class ReleaseCase:
     smokes: tuple[SmokeRecord, ...]
     bundled: Mapping[str, str]
     """Hex SHA-256 by file name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ReleaseSources:
+    """The sources at hand, which the artifacts of a release are held to.
+
+    Attributes:
+        matrix: the matrix.
+        suite: its smoke tests.
+        digest: of the project's files that git knows.
+        committed: when they were committed, in seconds since 1970; None outside a checkout.
+        now: the time, likewise.
+    """
+
+    matrix: Matrix
+    suite: Suite
+    digest: str
+    committed: float | None
+    now: float
+
+
+def read_sources(matrix: Matrix, root: Path) -> ReleaseSources:
+    """Read the sources of a release; `root` is the folder of the matrix."""
+    return ReleaseSources(
+        matrix,
+        read_suite(root / matrix.smoke.tests),
+        source_digest((root / matrix.project.source).resolve(), tracked=True),
+        commit_time(root),
+        time.time(),
+    )
 
 
 def release_cases(

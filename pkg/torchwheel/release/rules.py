@@ -1,40 +1,57 @@
 """The rules that a wheel must meet before it is published; each fault is one line."""
 
 import dataclasses
+import datetime
 from collections.abc import Callable, Iterator, Sequence
 
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
+from torchwheel.arch.model import Arch, Backend, parse
+from torchwheel.arch.runs import runs_on
+from torchwheel.arch.toolkit_releases import arch_names
 from torchwheel.claims import Claims
+from torchwheel.errors import TorchwheelError
+from torchwheel.index.contents import utc_time
 from torchwheel.matrix.runners import PURE, gpu_runner
-from torchwheel.matrix.sections import Matrix
 from torchwheel.pipeline.inputs import claims_of
-from torchwheel.release.cases import ReleaseCase
+from torchwheel.release.cases import ReleaseCase, ReleaseSources
 from torchwheel.smoke import record as smokes
-from torchwheel.text import join_names
+from torchwheel.smoke.importing import import_names
+from torchwheel.text import join_names, quote
 
-ReleaseRule = Callable[[Matrix, ReleaseCase], Iterator[str]]
+CLOCK_SKEW = 300.0
+"""Seconds that the clocks of two machines may differ."""
+_NONE = smokes.Counts()
+_RUNTIME = "torchwheel"
+"""The distribution that loads an extension and knows what its operators run on."""
+_AGAIN = "smoke-test this wheel again"
+_REBUILD = "build it from these"
+
+ReleaseRule = Callable[[ReleaseSources, ReleaseCase], Iterator[str]]
 
 
 def release_faults(
-    matrix: Matrix, cases: Sequence[ReleaseCase], version: Version | None
+    sources: ReleaseSources, cases: Sequence[ReleaseCase], version: Version | None
 ) -> list[str]:
     """The faults of all cases by all rules; `version` is that of the release, if known."""
     faults = [
         f"{case.variant.id}: {text}"
         for case in cases
         for rule in RULES
-        for text in rule(matrix, case)
+        for text in rule(sources, case)
     ]
     return faults + list(_version_faults(cases, version))
 
 
-def name_and_tags(matrix: Matrix, case: ReleaseCase) -> Iterator[str]:
+def name_and_tags(sources: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
     """The wheel has the name of the project and the tags of the variant."""
     wheel, variant = case.candidate.wheel, case.variant
-    if wheel.name != canonicalize_name(matrix.project.name):
-        yield f"a wheel of {wheel.name}; expected one of {matrix.project.name}"
+    project = sources.matrix.project.name
+    if wheel.name != canonicalize_name(project):
+        yield f"a wheel of {wheel.name}; expected one of {project}"
     machine = variant.platform.removeprefix("linux_")
     for tag in sorted(map(str, wheel.tags)):
         python, _, platform = tag.split("-")
@@ -42,7 +59,7 @@ def name_and_tags(matrix: Matrix, case: ReleaseCase) -> Iterator[str]:
             yield f"tag {tag}; expected {variant.python_tag}-…-…{machine}"
 
 
-def claims_match(_: Matrix, case: ReleaseCase) -> Iterator[str]:
+def claims_match(_: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
     """The wheel was built from this matrix."""
     claims, expected = _without_files(case.candidate.claims), claims_of(case.variant)
     for field in dataclasses.fields(expected):
@@ -58,14 +75,14 @@ def _without_files(claims: Claims) -> Claims:
     return dataclasses.replace(claims, parts=tuple(parts))
 
 
-def gates_hold(_: Matrix, case: ReleaseCase) -> Iterator[str]:
+def gates_hold(_: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
     """Every gate holds now; the build record is not believed."""
     for result in case.candidate.gates:
         if not result.ok:
             yield f"gate {result.name}: {result.says}"
 
 
-def build_record_matches(_: Matrix, case: ReleaseCase) -> Iterator[str]:
+def build_record_matches(sources: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
     """There is one green build record, and it has the hash of this file."""
     if len(case.builds) != 1:
         yield f"{len(case.builds)} build records; one expected"
@@ -77,16 +94,18 @@ def build_record_matches(_: Matrix, case: ReleaseCase) -> Iterator[str]:
         yield f"sha256 {case.candidate.sha256}; its build record says {record.sha256}"
     if record.smoke == "failed":
         yield "its build record says: smoke failed"
+    if record.sources != sources.digest:
+        yield f"was built from other sources than those in this folder; {_REBUILD}"
 
 
-def reproducible(matrix: Matrix, case: ReleaseCase) -> Iterator[str]:
+def reproducible(sources: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
     """A second build gave the same bytes, if the matrix requires it."""
-    required = matrix.gates.reproducible and case.variant.native
+    required = sources.matrix.gates.reproducible and case.variant.native
     if required and not any(record.built_twice for record in case.builds):
         yield "was built once; the matrix wants two builds to agree: build it with --twice"
 
 
-def smoke_records_match(_: Matrix, case: ReleaseCase) -> Iterator[str]:
+def smoke_records_match(_: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
     """There is a smoke record; all are green and have the hash of this file."""
     if not case.smokes:
         yield "no smoke record; one expected"
@@ -102,7 +121,80 @@ def smoke_records_match(_: Matrix, case: ReleaseCase) -> Iterator[str]:
             yield f"was smoke-tested on {record.machine.platform}; expected {case.variant.platform}"
 
 
-def bundled_match(_: Matrix, case: ReleaseCase) -> Iterator[str]:
+def imports_complete(_: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
+    """Every smoke run imported each package of the wheel from the wheel."""
+    wheel = case.candidate.wheel
+    try:
+        names = import_names(wheel)
+    except TorchwheelError as error:
+        yield str(error)
+        return
+    for record in case.smokes:
+        files = {package.name: package.file for package in record.imported}
+        for name in names:
+            if files.get(name) not in wheel.members:
+                place = files.get(name) or "nowhere"
+                yield f"a smoke record imported {quote(name)} from {quote(place)}; {_AGAIN}"
+
+
+def torch_claimed(_: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
+    """Every smoke run had a torch that the wheel claims to run with."""
+    claimed = case.candidate.claims.torch_range
+    for record in case.smokes:
+        try:
+            fits = SpecifierSet(claimed).contains(Version(record.machine.torch), prereleases=True)
+        except InvalidVersion:
+            fits = False
+        if not fits:
+            yield f"was smoke-tested with torch {quote(record.machine.torch)}; expected {claimed}"
+
+
+def tests_complete(sources: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
+    """Every smoke run collected each test of these sources that the matrix names for it."""
+    suite, settings = sources.suite, sources.matrix.smoke
+    if not suite.functions:
+        yield f"{settings.tests} holds no smoke test here; expected those that its records name"
+        return
+    for record in case.smokes:
+        if record.sources != suite.digest:
+            yield f"was smoke-tested with other tests than {settings.tests} holds here; {_AGAIN}"
+            continue
+        ran = {file.name: file for file in record.tests.files}
+        for name in suite.files(() if record.machine.gpu else settings.without_gpu):
+            counts = ran[name].functions if name in ran else {}
+            missing = [f for f in suite.functions[name] if not counts.get(f, _NONE).total]
+            if missing:
+                yield (
+                    f"a smoke record has no test {name}::{missing[0]}, which "
+                    f"{settings.tests} holds; {_AGAIN}"
+                )
+            elif record.machine.gpu and not ran[name].counts.passed:
+                yield f"no test of {name} passed on the GPU; expected at least one of them"
+
+
+def dates_possible(sources: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
+    """Every smoke run was after the commit of the sources, and before now."""
+    for record in case.smokes:
+        seconds = _seconds(record.date)
+        if seconds is None:
+            yield f"was smoke-tested at {quote(record.date)}; expected e.g. {utc_time(sources.now)}"
+        elif seconds > sources.now + CLOCK_SKEW:
+            yield f"was smoke-tested at {record.date}, which is later than now; {_AGAIN}"
+        elif sources.committed and seconds + CLOCK_SKEW < sources.committed:
+            commit = utc_time(sources.committed)
+            yield f"was smoke-tested at {record.date}, before the commit of {commit}; {_AGAIN}"
+
+
+def _seconds(date: str) -> float | None:
+    """Seconds since 1970; None for a text that is no date with a zone."""
+    try:
+        read = datetime.datetime.fromisoformat(date)
+        return read.timestamp() if read.tzinfo else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def bundled_match(_: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
     """All records name the bundled packages that are published with the wheel."""
     tried = [("build record", record.bundled) for record in case.builds]
     tried += [("smoke record", record.bundled) for record in case.smokes]
@@ -115,9 +207,9 @@ def bundled_match(_: Matrix, case: ReleaseCase) -> Iterator[str]:
                 yield f"sha256 {digest} of {name}; a {kind} says {recorded}"
 
 
-def ran_on_gpu(matrix: Matrix, case: ReleaseCase) -> Iterator[str]:
+def ran_on_gpu(sources: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
     """The wheel ran on a GPU, if the matrix names a runner with its kind of GPU."""
-    labels = gpu_runner(matrix, case.variant)
+    labels = gpu_runner(sources.matrix, case.variant)
     if labels and not any(on_gpu(case, record) for record in case.smokes):
         yield (
             "not run on a GPU of its kind, though the matrix names a runner "
@@ -125,11 +217,49 @@ def ran_on_gpu(matrix: Matrix, case: ReleaseCase) -> Iterator[str]:
         )
 
 
+def ran_prebuilt(_: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
+    """On a GPU every operator family of a native wheel ran on the libraries in the wheel."""
+    requirements: list[Requirement] = case.candidate.wheel.metadata.requires_dist or []
+    shipped = any(canonicalize_name(r.name) == _RUNTIME for r in requirements)
+    for record in case.smokes:
+        if not on_gpu(case, record):
+            continue
+        ways = [
+            (f"{package}.{family}", way)
+            for package, families in record.operators.items()
+            for family, way in families.items()
+        ]
+        if not ways and shipped:
+            yield f"a smoke record does not say how its operators ran on the GPU; {_AGAIN}"
+        others = [(name, way) for name, way in ways if way != "prebuilt"]
+        if others:
+            name, way = others[0]
+            yield (
+                f"{len(others)} of {len(ways)} operator families did not run prebuilt on the GPU, "
+                f"first {quote(name)}: {quote(way)}; `torchwheel doctor` says why there"
+            )
+
+
 def on_gpu(case: ReleaseCase, record: smokes.SmokeRecord) -> bool:
-    """Whether a smoke run was on a GPU that the wheel has code for."""
+    """Whether a smoke run was on a GPU that the wheel has code for: machine code, or PTX."""
     machine, toolkit = record.machine, case.variant.toolkit
-    runtime = machine.hip if toolkit and toolkit.backend == "rocm" else machine.cuda
-    return bool(machine.gpu and runtime and case.variant.native)
+    backend: Backend = toolkit.backend if toolkit else "cuda"
+    runtime = machine.hip if backend == "rocm" else machine.cuda
+    if machine.gpu is None or not runtime or not case.variant.native:
+        return False
+    device = known_arch(machine.gpu.arch, backend)
+    claims = case.candidate.claims
+    archs = (*claims.archs, *(arch for part in claims.parts for arch in part.archs))
+    return device is not None and any(runs_on(arch, device) for arch in archs)
+
+
+def known_arch(text: str, backend: Backend) -> Arch | None:
+    """The arch of a GPU as a record has it; None for one that no toolkit has code for."""
+    try:
+        arch = parse(text)
+    except ValueError:
+        return None
+    return arch if arch.name in arch_names(backend) else None
 
 
 RULES: tuple[ReleaseRule, ...] = (
@@ -139,8 +269,13 @@ RULES: tuple[ReleaseRule, ...] = (
     build_record_matches,
     reproducible,
     smoke_records_match,
+    imports_complete,
+    torch_claimed,
+    tests_complete,
+    dates_possible,
     bundled_match,
     ran_on_gpu,
+    ran_prebuilt,
 )
 
 

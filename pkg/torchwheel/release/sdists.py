@@ -15,13 +15,15 @@ from packaging.utils import parse_sdist_filename
 
 from torchwheel.console import Progress
 from torchwheel.files import path_inside, sha256
+from torchwheel.inspect.wheel import Wheel, is_library, read_wheel
 from torchwheel.matrix.sections import Matrix
 from torchwheel.pipeline.bundled import EPOCH
 from torchwheel.pipeline.frontend import build_sdist, build_wheel
-from torchwheel.pipeline.repair import dist_info_of, repack, wheel_members
+from torchwheel.pipeline.repair import repack
 from torchwheel.pipeline.sources import stage
 from torchwheel.release.artifacts import BundledWheel
 from torchwheel.release.cases import ReleaseCase
+from torchwheel.text import quote
 
 _GENERATED = re.compile(r"^[^/]+/(.*/)?[^/]+\.egg-info/")
 """What setuptools writes beside the sources: it says nothing that PKG-INFO does not."""
@@ -74,6 +76,8 @@ def sdist_faults(
 ) -> Iterator[str]:
     """A line for each sdist that is of another version, or gives another wheel, than the release's.
 
+    Where there is a pure wheel, every wheel has the files that the sdist gives, beside libraries.
+
     Args:
         sdists: of the project first.
         cases: the variants of the release.
@@ -87,9 +91,12 @@ def sdist_faults(
                 f"{case.candidate.path.name}; assemble from the sources of the release"
             )
             return
-    pure = next((case.candidate.path for case in cases if case.variant.abi == "pure"), None)
-    if pure and (name := _first_difference(_files(_built(own)), _files(pure))):
-        yield f"{own.path.name}: gives another wheel than {pure.name}: {name} differs; {_SOURCES}"
+    if any(case.variant.abi == "pure" for case in cases):
+        files = _files(read_wheel(_built(own)))
+        for released in (case.candidate.wheel for case in cases):
+            if name := _first_difference(files, _files(released)):
+                other = f"gives another wheel than {released.path.name}: {quote(name)} differs"
+                yield f"{own.path.name}: {other}; {_SOURCES}"
     published = {package.path.name: package.sha256 for package in bundled}
     for sdist in others:
         packed = sdist.source.parent / "packed"
@@ -132,13 +139,15 @@ def _built(sdist: Sdist) -> Path:
     return build_wheel(sdist.source, EPOCH, folder / "wheel", log, lambda _: None)
 
 
-def _files(wheel: Path) -> dict[str, bytes]:
-    """The files of a wheel but its dist-info folder, which the pipeline writes to."""
-    members = wheel_members(wheel)
-    info = dist_info_of(members, wheel.name)
-    return {name: data for name, data in members.items() if not name.startswith(f"{info}/")}
+def _files(wheel: Wheel) -> dict[str, str]:
+    """The hashes of a wheel's files but its libraries, and its dist-info, which we write to."""
+    return {
+        name: entry.digest
+        for name, entry in wheel.record.items()
+        if not name.split("/")[0].endswith((".dist-info", ".libs")) and not is_library(name)
+    }
 
 
-def _first_difference(one: Mapping[str, bytes], other: Mapping[str, bytes]) -> str | None:
+def _first_difference(one: Mapping[str, str], other: Mapping[str, str]) -> str | None:
     names = sorted(one.keys() | other.keys())
     return next((name for name in names if one.get(name) != other.get(name)), None)

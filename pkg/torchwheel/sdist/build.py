@@ -257,8 +257,8 @@ def _import_installed(
     # Its other requirements come from the index; torch stays.
     RequirementsInstaller(env, setup.torch, folder).install([str(wheel.path)], wheel.path.name)
     env = dataclasses.replace(env, python=confined.python(env, [cwd.parent]))
-    machine, imported, _ = run_probe(env, request.imports or import_names(wheel), cwd)
-    for package in imported:
+    facts, _ = run_probe(env, request.imports or import_names(wheel), cwd)
+    for package in facts.imported:
         if package.error:
             raise TorchwheelError(f"smoke: import {package.name}: {package.error}")
-    return machine, imported
+    return facts.machine, facts.imported

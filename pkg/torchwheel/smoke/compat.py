@@ -172,9 +172,9 @@ def _entry(row: CompatRow) -> dict[str, object]:
         "machine": dataclasses.asdict(row.record.machine),
         "verdict": row.record.verdict,
         "why": row.record.why,
-        "passed": sum(test.outcome == "passed" for test in tests),
-        "skipped": dict(Counter(test.reason for test in tests if test.outcome == "skipped")),
-        "failed": {test.name: test.reason for test in tests if test.outcome == "failed"},
+        "passed": tests.counts.passed,
+        "skipped": tests.skipped,
+        "failed": tests.failures,
     }
 
 
@@ -186,8 +186,8 @@ def compat_text(rows: Sequence[CompatRow]) -> str:
         if row.record is None:
             cells.append((row.torch, row.python, "", "", "", str(row.error)))
             continue
-        counts = Counter(test.outcome for test in row.record.tests)
-        numbers = (str(counts[outcome]) for outcome in outcomes)
+        counts = row.record.tests.counts
+        numbers = map(str, (counts.passed, counts.skipped, counts.failed))
         machine, verdict = row.record.machine, row.record.why or row.record.verdict
         cells.append((machine.torch, machine.python, *numbers, verdict))
     return "\n".join(table_rows("<14 <8 >6 >7 >6 <", cells)) + "\n"

@@ -9,8 +9,7 @@ from torchwheel.errors import MalformedError, TorchwheelError, program_error
 from torchwheel.files import temporary_variables
 from torchwheel.inspect.wheel import Wheel
 from torchwheel.smoke.environment import Environment
-from torchwheel.smoke.record import ImportRecord, MachineRecord
-from torchwheel.smoke.results import read_probe
+from torchwheel.smoke.results import RunFacts, read_probe
 
 SECONDS = 3600
 
@@ -48,7 +47,7 @@ def probe_source() -> str:
 
 def run_probe(
     env: Environment, names: Sequence[str], cwd: Path, tests: Sequence[str] = ()
-) -> tuple[MachineRecord, tuple[ImportRecord, ...], process.ProcessResult]:
+) -> tuple[RunFacts, process.ProcessResult]:
     """Import torch, then each name, then run tests.
 
     Args:
@@ -58,18 +57,18 @@ def run_probe(
         tests: the arguments of `arguments_of_tests`; no test runs without them.
 
     Returns:
-        The machine as torch sees it, the imports, and how the process ended.
+        The machine as torch sees it and the imports, and how the process ended.
     """
     file = cwd.parent / "facts.json"
     done = run_python(env, ["-c", probe_source(), f"--facts={file}", *tests, *names], cwd)
     try:
-        machine, imported = read_probe(file, env.site)
+        facts = read_probe(file, env.site)
     except (OSError, MalformedError) as error:
         why = done.last_words("nothing was said")
         raise program_error(
             f"importing torch and {', '.join(names)} ended with status {done.status}: {why}"
         ) from error
-    return machine, imported, done
+    return facts, done
 
 
 def run_python(env: Environment, arguments: Sequence[str], cwd: Path) -> process.ProcessResult:

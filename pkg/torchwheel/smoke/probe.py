@@ -73,10 +73,11 @@ def import_package(name: str) -> "dict[str, str | None]":
 
 
 def packages_of(distribution: str) -> "list[str]":
-    """Names that users of an installed distribution import: its top folders with an __init__.py."""
+    """Names that users of an installed distribution import: top packages and top modules."""
     files = importlib.metadata.files(distribution) or []
     names = {f.parts[0] for f in files if len(f.parts) == 2 and f.name == "__init__.py"}
-    return sorted(names)
+    modules = [f.name for f in files if len(f.parts) == 1 and f.suffix in (".py", ".so")]
+    return sorted(names.union(name.partition(".")[0] for name in modules))
 
 
 def torch_facts() -> "dict[str, object]":
@@ -102,8 +103,27 @@ def run_tests(tests: str, without_gpu: "list[str]", report: str, *, has_gpu: boo
     import pytest  # noqa: PLC0415 - the other uses of this file need none
 
     chosen = [tests] if has_gpu or not without_gpu else [f"{tests}/{name}" for name in without_gpu]
-    options = ["-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
+    # The names of tests begin with the path in this folder, and the report names the files.
+    options = [f"--rootdir={tests}", "-o", "junit_family=xunit1"]
+    options += ["-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
     return int(pytest.main([*options, *chosen]))
+
+
+def ways_of(packages: "list[str]") -> "dict[str, dict[str, str]]":
+    """The way that each operator family of a package runs now: prebuilt, built here, fallback.
+
+    An extension that torchwheel ships has imported torchwheel's run-time half.
+    """
+    runtime = sys.modules.get("torchwheel.runtime")
+    found: dict[str, dict[str, str]] = {}
+    if runtime is None:
+        return found
+    for name in packages:
+        runtime.load_now(name)  # a family that no test called may not be loaded yet
+        status = runtime.status_of(name)
+        if status is not None:
+            found[name] = {family.operator: family.way for family in status.operators}
+    return found
 
 
 def main() -> None:
@@ -137,14 +157,18 @@ def main() -> None:
         "gpu": gpu_in_child(),
     }
     imports = [import_package(name) for name in packages]
-    facts = json.dumps({"machine": machine, "site": site, "imported": imports})
+    facts = {"machine": machine, "site": site, "imported": imports}
     if options.facts:
-        Path(options.facts).write_text(facts, encoding="utf-8")
+        Path(options.facts).write_text(json.dumps(facts), encoding="utf-8")
     else:
-        print(facts)
+        print(json.dumps(facts))
     if options.tests:
         has_gpu = machine["gpu"] is not None
-        sys.exit(run_tests(options.tests, options.without_gpu, options.junit, has_gpu=has_gpu))
+        status = run_tests(options.tests, options.without_gpu, options.junit, has_gpu=has_gpu)
+        if options.facts:
+            facts["operators"] = ways_of(packages)
+            Path(options.facts).write_text(json.dumps(facts), encoding="utf-8")
+        sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""The record of a smoke run: its wheel, machine, tests and verdict."""
+"""The record of a smoke run: its wheel, machine, operators, tests and verdict."""
 
 import dataclasses
 import json
+from collections import Counter
+from collections.abc import Sequence
 from typing import Literal
 
-SCHEMA = 1
+SCHEMA = 2
 
 Outcome = Literal["passed", "failed", "skipped"]
 Verdict = Literal["passed", "failed", "passed, not run on a GPU"]
@@ -12,7 +14,7 @@ Verdict = Literal["passed", "failed", "passed, not run on a GPU"]
 
 @dataclasses.dataclass(frozen=True)
 class TestResult:
-    """One test. `reason` says why it was skipped or how it failed."""
+    """One test, "test_x.py::test_a[1]". `reason` says why it was skipped or how it failed."""
 
     __test__ = False  # pytest: this is no test class
 
@@ -20,6 +22,77 @@ class TestResult:
     outcome: Outcome
     seconds: float
     reason: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Counts:
+    """How many tests had each outcome."""
+
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    @property
+    def total(self) -> int:
+        """How many ran or were skipped."""
+        return self.passed + self.failed + self.skipped
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(
+            self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class TestFile:
+    """The tests of one file: their outcomes by function, "test_a" or "TestB::test_a"."""
+
+    __test__ = False  # pytest: this is no test class
+
+    name: str
+    """The path in the folder of the smoke tests."""
+    seconds: float
+    functions: dict[str, Counts]
+
+    @property
+    def counts(self) -> Counts:
+        """Of all its functions."""
+        return sum(self.functions.values(), Counts())
+
+
+@dataclasses.dataclass(frozen=True)
+class TestReport:
+    """What ran, file by file, and why the other tests failed or were skipped."""
+
+    __test__ = False  # pytest: this is no test class
+
+    files: tuple[TestFile, ...] = ()
+    failures: dict[str, str | None] = dataclasses.field(default_factory=dict)
+    """Why each failed, by the test's name."""
+    skipped: dict[str, int] = dataclasses.field(default_factory=dict)
+    """How many tests were skipped for each reason."""
+
+    @property
+    def counts(self) -> Counts:
+        """Of all files."""
+        return sum((file.counts for file in self.files), Counts())
+
+
+def summarize(results: Sequence[TestResult]) -> TestReport:
+    """The report of single tests, in the order they ran."""
+    functions: dict[str, dict[str, Counts]] = {}
+    seconds: dict[str, float] = {}
+    for test in results:
+        file, _, rest = test.name.partition("::")
+        seconds[file] = seconds.get(file, 0.0) + test.seconds
+        of_file = functions.setdefault(file, {})
+        name = rest.partition("[")[0]
+        of_file[name] = of_file.get(name, Counts()) + Counts(**{test.outcome: 1})
+    return TestReport(
+        tuple(TestFile(name, round(seconds[name], 3), of) for name, of in functions.items()),
+        {test.name: test.reason for test in results if test.outcome == "failed"},
+        dict(Counter(test.reason or "" for test in results if test.outcome == "skipped")),
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +136,11 @@ class SmokeRecord:
     date: str
     machine: MachineRecord
     imported: tuple[ImportRecord, ...]
-    tests: tuple[TestResult, ...]
+    tests: TestReport
+    sources: str
+    """Hex SHA-256 of the smoke tests' folder."""
+    operators: dict[str, dict[str, str]]
+    """By package: the way that each operator family ran, as torchwheel.runtime says it."""
     verdict: Verdict
     why: str | None = None
     """Of a failed run: the first fact that made it fail."""
@@ -77,10 +154,7 @@ class SmokeRecord:
 
 
 def judge_smoke(
-    machine: MachineRecord,
-    imported: tuple[ImportRecord, ...],
-    tests: tuple[TestResult, ...],
-    status: int,
+    machine: MachineRecord, imported: tuple[ImportRecord, ...], tests: TestReport, status: int
 ) -> tuple[Verdict, str | None]:
     """The verdict and, if it is "failed", why. `status` is pytest's exit status."""
     if why := _failure(imported, tests, status):
@@ -88,21 +162,21 @@ def judge_smoke(
     return ("passed" if machine.gpu else "passed, not run on a GPU"), None
 
 
-def _failure(
-    imported: tuple[ImportRecord, ...], tests: tuple[TestResult, ...], status: int
-) -> str | None:
+def _failure(imported: tuple[ImportRecord, ...], tests: TestReport, status: int) -> str | None:
+    counts = tests.counts
     for package in imported:
         if package.error:
             return f"import {package.name}: {package.error}"
-    failed = [test for test in tests if test.outcome == "failed"]
-    if failed:
-        return f"{len(failed)} of {len(tests)} tests failed, first {failed[0].name}"
-    if not tests:
+    if counts.failed or tests.failures:
+        first = next(iter(tests.failures), "not named")
+        return f"{counts.failed} of {counts.total} tests failed, first {first}"
+    if not counts.total:
         return f"no test was collected (pytest exit status {status})"
     if status != 0:
         return f"pytest exit status {status}"
-    if all(test.outcome == "skipped" for test in tests):
-        return f"none of {len(tests)} tests ran: {tests[0].name} skipped: {tests[0].reason}"
+    if not counts.passed:
+        reason = next(iter(tests.skipped), "for no reason")
+        return f"none of {counts.total} tests ran: skipped: {reason}"
     return None
 
 
@@ -113,16 +187,13 @@ def dump_smoke(record: SmokeRecord) -> str:
 
 def record_text(record: SmokeRecord) -> str:
     """A few lines for a person."""
-    counts = {
-        outcome: sum(test.outcome == outcome for test in record.tests)
-        for outcome in ("passed", "failed", "skipped")
-    }
+    counts = dataclasses.asdict(record.tests.counts)
     gpu = record.machine.gpu
     lines = [
         f"{record.wheel}: {record.verdict}" + (f": {record.why}" if record.why else ""),
         f"torch {record.machine.torch}, Python {record.machine.python}, "
         + (f"{gpu.name} ({gpu.arch}), driver {gpu.driver}" if gpu else "no GPU"),
         ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count) or "no tests",
-        *sorted({f"skipped: {test.reason}" for test in record.tests if test.outcome == "skipped"}),
+        *sorted(f"skipped: {reason}" for reason in record.tests.skipped),
     ]
     return "\n".join(lines) + "\n"

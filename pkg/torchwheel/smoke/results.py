@@ -4,7 +4,7 @@ import dataclasses
 import datetime
 import os
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from torchwheel import files
@@ -18,6 +18,7 @@ from torchwheel.smoke.record import (
     SmokeRecord,
     TestResult,
     judge_smoke,
+    summarize,
 )
 
 
@@ -31,7 +32,7 @@ def parse_junit(text: str) -> tuple[TestResult, ...]:
 
 
 def _test_result(case: ET.Element) -> TestResult:
-    name = "::".join(filter(None, (case.get("classname"), case.get("name", ""))))
+    name = _node_id(case.get("file"), case.get("classname", ""), case.get("name", ""))
     try:
         seconds = float(case.get("time", "0"))
     except ValueError:
@@ -45,6 +46,20 @@ def _test_result(case: ET.Element) -> TestResult:
             if outcome == "failed":
                 break
     return TestResult(name, outcome, round(seconds, 3), reason)
+
+
+def _node_id(file: str | None, classname: str, name: str) -> str:
+    """The id of a test, "test_x.py::TestB::test_a"; of a file that could not be collected its name.
+
+    pytest names the classes of a test after the path of its file, with dots.
+    """
+    if not file:
+        return "::".join(filter(None, (classname, name)))
+    module = file.removesuffix(".py").replace("/", ".")
+    if module in (name, f"{classname}.{name}"):
+        return file
+    classes = classname.removeprefix(module).strip(".").split(".")
+    return "::".join(filter(None, (file, *classes, name)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,11 +78,25 @@ class _Probe:
     machine: MachineRecord
     site: Path
     imported: tuple[_Imported, ...]
+    operators: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
 
 
-def read_probe(
-    facts: Path, site: Path | None = None
-) -> tuple[MachineRecord, tuple[ImportRecord, ...]]:
+@dataclasses.dataclass(frozen=True)
+class RunFacts:
+    """What a run says of itself, beside the results of its tests.
+
+    Attributes:
+        machine: where it ran.
+        imported: the packages that it imported.
+        operators: the way that each operator family of a package ran.
+    """
+
+    machine: MachineRecord
+    imported: tuple[ImportRecord, ...]
+    operators: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
+
+
+def read_probe(facts: Path, site: Path | None = None) -> RunFacts:
     """Read the file of facts that probe.py wrote.
 
     Args:
@@ -79,27 +108,40 @@ def read_probe(
     """
     probe = read_json(facts, _Probe)
     folder = site or probe.site
-    return probe.machine, tuple(_check_place(entry, folder) for entry in probe.imported)
+    imported = tuple(_check_place(entry, folder) for entry in probe.imported)
+    return RunFacts(probe.machine, imported, probe.operators)
 
 
 def record_of(
     wheel: Path,
     bundled: Iterable[Path],
-    machine: MachineRecord,
-    imported: tuple[ImportRecord, ...],
-    tests: tuple[TestResult, ...],
+    facts: RunFacts,
+    results: Sequence[TestResult],
+    sources: str,
     status: int,
 ) -> SmokeRecord:
-    """The record of a run that has just ended; `status` is pytest's exit status."""
-    verdict, why = judge_smoke(machine, imported, tests, status)
+    """The record of a run that has just ended.
+
+    Args:
+        wheel: the file that was tried.
+        bundled: the wheels that were installed with it.
+        facts: what the run says of itself.
+        results: its tests.
+        sources: digest of the folder of its tests.
+        status: pytest's exit status.
+    """
+    tests = summarize(results)
+    verdict, why = judge_smoke(facts.machine, facts.imported, tests, status)
     return SmokeRecord(
         wheel=wheel.name,
         sha256=files.sha256(wheel),
         size=wheel.stat().st_size,
         date=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        machine=machine,
-        imported=imported,
+        machine=facts.machine,
+        imported=facts.imported,
         tests=tests,
+        sources=sources,
+        operators=facts.operators,
         verdict=verdict,
         why=why,
         bundled=files.sha256_by_name(bundled),
@@ -107,17 +149,19 @@ def record_of(
 
 
 def record_from_files(
-    wheel: Path, bundled: Iterable[Path], probe: Path, report: Path, status: int
+    wheel: Path, bundled: Iterable[Path], probe: Path, report: Path, sources: str, status: int
 ) -> SmokeRecord:
     """The record of a run in a container, from the probe's output and pytest's JUnit file."""
     try:
-        machine, imported = read_probe(probe)
+        facts = read_probe(probe)
         tests = parse_junit(report.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, TorchwheelError) as error:
         raise TorchwheelError(
             f"{wheel.name}: its tests left no report: {explain(error)}"
         ) from error
-    return record_of(wheel, bundled, machine, imported or (_no_import(),), tests, status)
+    imported = facts.imported or (_no_import(),)
+    facts = dataclasses.replace(facts, imported=imported)
+    return record_of(wheel, bundled, facts, tests, sources, status)
 
 
 def _no_import() -> ImportRecord:

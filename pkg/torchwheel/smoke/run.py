@@ -14,6 +14,7 @@ from torchwheel.smoke.importing import arguments_of_tests, import_names, run_pro
 from torchwheel.smoke.interpreter import Interpreter
 from torchwheel.smoke.record import SmokeRecord, TestResult, dump_smoke
 from torchwheel.smoke.results import parse_junit, record_of
+from torchwheel.smoke.suite import digest_of_tests
 
 OUTPUT_LINES = 30
 """Lines of pytest's output that are shown when a run fails."""
@@ -68,6 +69,7 @@ def smoke(
             progress.step("smoke: installing the wheel")
             env = environment.clean_environment(wheels, base, temporary, python)
         cwd = temporary / "run"
+        sources = digest_of_tests(tests)
         # The tests run outside the source tree, so that they cannot import from it.
         shutil.copytree(
             tests, cwd / tests.resolve().name, ignore=shutil.ignore_patterns("__pycache__")
@@ -76,12 +78,12 @@ def smoke(
         progress.step(f"smoke: importing {', '.join(packages)}, running {tests.name}")
         report = cwd / "junit.xml"
         arguments = arguments_of_tests(report, tests.resolve().name, without_gpu)
-        machine, imported, done = run_probe(env, packages, cwd, arguments)
+        facts, done = run_probe(env, packages, cwd, arguments)
         if done.status:
             for line in (done.output + done.errors).splitlines()[-OUTPUT_LINES:]:
                 progress.say(line)
         results = _read_report(report, junit)
-    smoke_record = record_of(wheel, bundled, machine, imported, results, done.status)
+    smoke_record = record_of(wheel, bundled, facts, results, sources, done.status)
     files.write_text(record, dump_smoke(smoke_record))
     return smoke_record
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from release_artifacts import H200, MATRIX, TAG, Artifacts, smoke_of
+from release_artifacts import H200, TAG, Artifacts, smoke_of, write_project
 
 from torchwheel.check.gates import GATES, GateResult
 from torchwheel.release import artifacts as artifacts_
@@ -22,9 +22,8 @@ def artifacts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Artifacts:
     sdist.path.write_bytes(b"sources")
     monkeypatch.setattr(assemble, "make_sdists", lambda *_: [sdist])
     monkeypatch.setattr(assemble, "sdist_faults", lambda *_: [])
-    matrix = tmp_path / "matrix.yaml"
-    matrix.write_text(MATRIX)
-    made = Artifacts(tmp_path / "artifacts", matrix)
+    write_project(tmp_path)
+    made = Artifacts(tmp_path / "artifacts", tmp_path / "matrix.yaml")
     native = make_wheel(
         made.root / "wheel-cu130-stable",
         version="1.0.0+cu130",

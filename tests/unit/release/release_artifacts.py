@@ -7,9 +7,17 @@ from pathlib import Path
 from torchwheel.check.gates import GATES
 from torchwheel.files import sha256, sha256_by_name
 from torchwheel.pipeline import records as build_record
+from torchwheel.pipeline.sources import source_digest
 from torchwheel.smoke import record as smoke_record
-from torchwheel.smoke.record import GpuRecord, ImportRecord, MachineRecord, TestResult
+from torchwheel.smoke.record import (
+    GpuRecord,
+    ImportRecord,
+    MachineRecord,
+    TestResult,
+    summarize,
+)
 from torchwheel.smoke.requirements import BUNDLED_FOLDER
+from torchwheel.smoke.suite import digest_of_tests
 
 TAG = "py3-none-manylinux_2_28_x86_64"
 CPU = MachineRecord("3.12.1", "linux_x86_64", "2.39", "2.13.0+cpu", None, None, None)
@@ -18,10 +26,10 @@ H200 = dataclasses.replace(
 )
 MATRIX = """\
 schema: 1
-project: {name: demo}
+project: {name: demo, source: project}
 abis: {stable: {torch: "2.11"}, pure: {torch: "2.6"}}
 toolkits:
-  cu130: {backend: cuda, version: "13.0", abis: [stable], archs: ["8.0"], source: pypi}
+  cu130: {backend: cuda, version: "13.0", abis: [stable], archs: ["8.0", "9.0"], source: pypi}
   rocm6.4: {backend: rocm, version: "6.4", abis: [stable], archs: [gfx942], source: system}
 torch:
   "2.11": {toolkits: [cu130], pythons: ["3.12"]}
@@ -35,6 +43,27 @@ gates: {max_size_mib: 8, reproducible: true}
 """
 
 
+SUITE = """\
+def test_a(): pass
+class TestB:
+    def test_b(self): pass
+"""
+
+
+def write_project(root: Path) -> None:
+    """The sources of the release: the project, its smoke tests and the matrix."""
+    (root / "project").mkdir()
+    (root / "project" / "pyproject.toml").write_text('[project]\nname = "demo"\n')
+    (root / "tests" / "smoke").mkdir(parents=True)
+    (root / "tests" / "smoke" / "test_demo.py").write_text(SUITE)
+    (root / "matrix.yaml").write_text(MATRIX)
+
+
+def root_of(wheel: Path) -> Path:
+    """The folder of the matrix, above an artifact."""
+    return next(folder for folder in wheel.parents if (folder / "matrix.yaml").is_file())
+
+
 def bundled(wheel: Path) -> dict[str, str]:
     """Those that lie in a wheel's artifact."""
     return sha256_by_name((wheel.parent / BUNDLED_FOLDER).glob("*.whl"))
@@ -45,7 +74,12 @@ def smoke_of(
 ) -> smoke_record.SmokeRecord:
     """A green smoke record of a wheel and its bundled packages."""
     imported = (ImportRecord("demo", "demo/__init__.py"),)
-    tests = (TestResult("test_a", "passed", 0.5), TestResult("test_b", "skipped", 0.0, "slow"))
+    tests = summarize(
+        (
+            TestResult("test_demo.py::test_a[1]", "passed", 0.5),
+            TestResult("test_demo.py::TestB::test_b", "skipped", 0.0, "slow"),
+        )
+    )
     verdict, why = smoke_record.judge_smoke(machine, imported, tests, 0)
     size, date = wheel.stat().st_size, "2026-11-20T00:00:00+00:00"
     record = smoke_record.SmokeRecord(
@@ -56,6 +90,8 @@ def smoke_of(
         machine=machine,
         imported=imported,
         tests=tests,
+        sources=digest_of_tests(root_of(wheel) / "tests" / "smoke"),
+        operators={},
         verdict=verdict,
         why=why,
         bundled=bundled(wheel),
@@ -87,6 +123,7 @@ class Artifacts:
             steps={},
             built_twice=variant != "pure",
             bundled=bundled(wheel),
+            sources=source_digest(root_of(wheel) / "project"),
         )
         build_record.save_record(wheel.parent, record)
         self.write_smoke(variant, smoke_of(wheel), f"wheel-{variant}")

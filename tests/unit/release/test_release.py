@@ -17,7 +17,7 @@ from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.index.catalogue import read_catalogue
 from torchwheel.release import write
 from torchwheel.release.assemble import assemble
-from torchwheel.smoke.record import TestResult
+from torchwheel.smoke.record import TestResult, summarize
 from wheelmaker import make_wheel, stable
 
 CUDA = "demo-1.0.0+cu130-py3-none-manylinux_2_28_x86_64.whl"
@@ -53,8 +53,8 @@ def test_a_complete_release(artifacts, out):
     text = run(artifacts, out, version="v1.0.0")
     assert max(map(len, text.splitlines())) <= 80
     assert text.splitlines()[2:] == [
-        "cu130-stable     2 KiB   7 ok  NVIDIA H200",
-        "pure             1 KiB   7 ok  not run on a GPU",
+        "cu130-stable     2 KiB   8 ok  NVIDIA H200",
+        "pure             1 KiB   8 ok  not run on a GPU",
         "unsigned: no signature was asked for (--commit)",
     ]
     assets = {
@@ -129,7 +129,7 @@ def test_a_gpu_that_no_runner_has_is_not_waited_for(artifacts, out):
         artifacts.matrix.read_text().replace(", cuda: [self-h", ", cpu: [h")
     )
     artifacts.smoke_file("cu130-stable").unlink()
-    assert "cu130-stable     2 KiB   7 ok  not run on a GPU" in run(artifacts, out)
+    assert "cu130-stable     2 KiB   8 ok  not run on a GPU" in run(artifacts, out)
 
 
 # Each function damages the artifacts; the value is the one line of the refusal.
@@ -176,7 +176,7 @@ def a_torn_build_record(a: Artifacts) -> None:
 
 
 def a_malformed_build_record(a: Artifacts) -> None:
-    a.edit(a.build_file("pure"), gates="7")
+    a.edit(a.build_file("pure"), gates="8")
 
 
 def a_stray_build_record(a: Artifacts) -> None:
@@ -210,7 +210,11 @@ def red_smoke(a: Artifacts) -> None:
 
 
 def smoke_that_lies(a: Artifacts) -> None:
-    tests = (TestResult("test_a", "failed", 0.1, "no"),)
+    results = (
+        TestResult("test_demo.py::test_a", "failed", 0.1, "no"),
+        TestResult("test_demo.py::TestB::test_b", "passed", 0.1),
+    )
+    tests = summarize(results)
     a.write_smoke("pure", smoke_of(a.wheels["pure"], tests=tests))
 
 
@@ -219,7 +223,7 @@ def smoke_that_claims_a_gpu(a: Artifacts) -> None:
 
 
 def smoke_of_another_schema(a: Artifacts) -> None:
-    a.edit(a.smoke_file("pure"), schema=2)
+    a.edit(a.smoke_file("pure"), schema=1)
 
 
 def smoke_that_is_no_record(a: Artifacts) -> None:
@@ -249,7 +253,7 @@ def another_version(a: Artifacts) -> None:
 
 
 def another_project(a: Artifacts) -> None:
-    again(a, "pure", name="other")
+    again(a, "pure", name="other", files={"demo/__init__.py": b""})
 
 
 def another_arch_list(a: Artifacts) -> None:
@@ -307,7 +311,7 @@ REFUSALS = {
     smoke_that_lies: 'pure: a smoke record says "passed, not run on a GPU", '
     'its tests and machine say "failed"',
     smoke_of_another_schema: "smoke-pure/smoke/pure.json: not a smoke record: "
-    "expected schema 1, found 2",
+    "expected schema 2, found 1",
     a_stray_smoke: "smoke-pure/smoke/pure.json: the record of demo-2-py3-none-any.whl, "
     "which is not here",
     another_machine: "cu130-stable: was smoke-tested on linux_aarch64; expected linux_x86_64",
@@ -315,7 +319,7 @@ REFUSALS = {
     a_gpu_of_the_other_kind: GPU,
     another_version: "pure: version 1.0.1; expected 1.0.0",
     another_project: "pure: a wheel of other; expected one of demo",
-    another_arch_list: "cu130-stable: made from another matrix: archs is 9.0; expected 8.0",
+    another_arch_list: "cu130-stable: made from another matrix: archs is 9.0; expected 8.0, 9.0",
     another_platform: "cu130-stable: tag py3-none-manylinux_2_28_aarch64; expected py3-…-…x86_64",
     built_once: "cu130-stable: was built once; the matrix wants two builds to agree: "
     "build it with --twice",

@@ -41,10 +41,12 @@ def add_variants(made: Artifacts, version: str = "1.0.0") -> None:
 def artifacts(artifacts: Artifacts) -> Artifacts:
     shutil.rmtree(artifacts.root)
     text = artifacts.matrix.read_text()
-    artifacts.matrix.write_text(text.replace("{name: demo}", "{name: demo, bundled: [helper]}"))
+    artifacts.matrix.write_text(
+        text.replace("source: project}", "source: project, bundled: [helper]}")
+    )
     folder = artifacts.matrix.parent / "helper"
     folder.mkdir()
-    (folder / "pyproject.toml").touch()
+    (folder / "pyproject.toml").write_text('[project]\nname = "helper"\n')
     add_variants(artifacts)
     return artifacts
 

@@ -49,7 +49,7 @@ def left(tmp_path):
         (tmp_path / "probe.json").write_text(output)
         (tmp_path / "junit.xml").write_text(report)
         return record_from_files(
-            wheel, [helper], tmp_path / "probe.json", tmp_path / "junit.xml", 0
+            wheel, [helper], tmp_path / "probe.json", tmp_path / "junit.xml", "ab", 0
         )
 
     return write
@@ -90,8 +90,8 @@ def test_the_probe_finds_the_packages_of_a_distribution(tmp_path):
     facts = tmp_path / "facts.json"
     command = [sys.executable, probe.__file__, "--of", f"--facts={facts}", "pytest", "pluggy"]
     subprocess.run(command, check=True)
-    machine, imported = read_probe(facts)
-    assert {found.name for found in imported} >= {"_pytest", "pluggy", "pytest"}
-    assert all(found.error is None for found in imported)
-    assert machine.python == ".".join(map(str, sys.version_info[:3]))
+    found = read_probe(facts)
+    assert {one.name for one in found.imported} >= {"_pytest", "pluggy", "pytest"}
+    assert all(one.error is None for one in found.imported)
+    assert found.machine.python == ".".join(map(str, sys.version_info[:3]))
     assert Path(json.loads(facts.read_text())["site"]).is_dir()

@@ -12,7 +12,7 @@ from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.smoke.compat import CompatRow, compat, compat_text, dump_compat, pairings
 from torchwheel.smoke.interpreter import Interpreter, find_interpreter, running_interpreter
-from torchwheel.smoke.record import ImportRecord, MachineRecord, SmokeRecord, TestResult
+from torchwheel.smoke.record import ImportRecord, MachineRecord, SmokeRecord, TestResult, summarize
 from torchwheel.smoke.requirements import requirements
 from wheelmaker import make_wheel
 
@@ -93,7 +93,8 @@ def test_the_record_counts_the_tests(tmp_path):
     )
     imported = (ImportRecord("demo", "demo/__init__.py"),)
     record = SmokeRecord(
-        wheel.name, "00", 1, "2026-11-24", MACHINE, imported, tests, "failed", "1 of 4 tests failed"
+        *(wheel.name, "00", 1, "2026-11-24", MACHINE, imported, summarize(tests), "ab", {}),
+        *("failed", "1 of 4 tests failed"),
     )
     gone = CompatRow("2.99.0", "3.12.1", error="cannot install it")
     data = json.loads(dump_compat(wheel, [CompatRow("2.11.0", "3.12.1", record), gone]))

@@ -18,17 +18,25 @@ from torchwheel.smoke.record import (
     ImportRecord,
     MachineRecord,
     SmokeRecord,
+    TestReport,
     TestResult,
     dump_smoke,
     judge_smoke,
     record_text,
+    summarize,
 )
 from wheelmaker import make_wheel
 
 MACHINE = MachineRecord("3.11.7", "linux_x86_64", "2.36", "2.13.0", None, None, None)
 GPU = dataclasses.replace(MACHINE, gpu=GpuRecord("NVIDIA H200", "9.0", "580.1"))
 GOOD = (ImportRecord("demo", "demo/__init__.py"),)
-TESTS = (TestResult("test_a", "passed", 0.1), TestResult("test_b", "skipped", 0.0, "no GPU"))
+RESULTS = (
+    TestResult("test_x.py::test_a[1]", "passed", 0.1),
+    TestResult("test_x.py::test_a[2::3]", "passed", 0.2),
+    TestResult("sub/test_y.py::TestB::test_b", "skipped", 0.0, "no GPU"),
+)
+FAILED = TestResult("test_x.py::test_c", "failed", 0.0)
+TESTS = summarize(RESULTS)
 
 
 def test_verdicts_of_a_good_run() -> None:
@@ -41,20 +49,20 @@ def test_verdicts_of_a_good_run() -> None:
     [
         (
             GOOD,
-            (*TESTS, TestResult("test_c", "failed", 0.0)),
+            summarize((*RESULTS, FAILED)),
             1,
-            "1 of 3 tests failed, first test_c",
+            "1 of 4 tests failed, first test_x.py::test_c",
         ),
-        (GOOD, (), 5, "no test was collected (pytest exit status 5)"),
-        (GOOD, (), 0, "no test was collected"),
+        (GOOD, TestReport(), 5, "no test was collected (pytest exit status 5)"),
+        (GOOD, TestReport(), 0, "no test was collected"),
         (GOOD, TESTS, 3, "pytest exit status 3"),
         (GOOD, TESTS, -11, "pytest exit status -11"),
-        (GOOD, TESTS[1:], 0, "none of 1 tests ran: test_b skipped: no GPU"),
+        (GOOD, summarize(RESULTS[2:]), 0, "none of 1 tests ran: skipped: no GPU"),
         ((*GOOD, ImportRecord("x", None, "OSError: no")), TESTS, 0, "import x: OSError: no"),
     ],
 )
 def test_verdicts_of_a_bad_run(
-    imported: tuple[ImportRecord, ...], tests: tuple[TestResult, ...], status: int, why: str
+    imported: tuple[ImportRecord, ...], tests: TestReport, status: int, why: str
 ) -> None:
     verdict, said = judge_smoke(GPU, imported, tests, status)
     assert verdict == "failed"
@@ -62,16 +70,32 @@ def test_verdicts_of_a_bad_run(
     assert said.startswith(why)
 
 
-RECORD = SmokeRecord("demo.whl", "ab", 9, "2026-01-01T00:00:00+00:00", GPU, GOOD, TESTS, "passed")
+DATE = "2026-01-01T00:00:00+00:00"
+WAYS = {"demo": {"scale": "prebuilt"}}
+RECORD = SmokeRecord("demo.whl", "ab", 9, DATE, GPU, GOOD, TESTS, "cd", WAYS, "passed")
 
 
 def test_the_record_as_json() -> None:
     data = json.loads(dump_smoke(RECORD))
-    assert data["schema"] == 1
+    assert data["schema"] == 2
     assert data["machine"]["gpu"] == {"name": "NVIDIA H200", "arch": "9.0", "driver": "580.1"}
-    assert data["tests"][1] == {
-        "name": "test_b", "outcome": "skipped", "seconds": 0.0, "reason": "no GPU"
-    }  # fmt: skip
+    assert data["tests"] == {
+        "files": [
+            {
+                "name": "test_x.py",
+                "seconds": 0.3,
+                "functions": {"test_a": {"passed": 2, "failed": 0, "skipped": 0}},
+            },
+            {
+                "name": "sub/test_y.py",
+                "seconds": 0.0,
+                "functions": {"TestB::test_b": {"passed": 0, "failed": 0, "skipped": 1}},
+            },
+        ],
+        "failures": {},
+        "skipped": {"no GPU": 1},
+    }
+    assert (data["sources"], data["operators"]) == ("cd", WAYS)
     assert RECORD.ok
     assert not dataclasses.replace(RECORD, verdict="failed").ok
 
@@ -80,27 +104,30 @@ def test_the_record_as_text() -> None:
     assert record_text(RECORD).splitlines() == [
         "demo.whl: passed",
         "torch 2.13.0, Python 3.11.7, NVIDIA H200 (9.0), driver 580.1",
-        "1 passed, 1 skipped",
+        "2 passed, 1 skipped",
         "skipped: no GPU",
     ]
 
 
 JUNIT = """<?xml version="1.0"?><testsuites><testsuite>
-<testcase classname="smoke.test_x" name="test_ok" time="0.25" />
-<testcase classname="smoke.test_x" name="test_bad" time="1"><failure message="assert 1
+<testcase classname="test_x" name="test_ok" file="test_x.py" time="0.25" />
+<testcase classname="sub.test_x.TestB" name="test_bad[1.5]" file="sub/test_x.py" time="1"><failure
+ message="assert 1
  == 2">long</failure></testcase>
-<testcase classname="smoke.test_x" name="test_skip" time="0"><skipped message="no GPU"/></testcase>
-<testcase classname="" name="smoke.test_y" time="x"><error message="collection failure"/></testcase>
+<testcase classname="" name="test_s" file="test_s.py" time="0"><skipped
+ message="no GPU"/></testcase>
+<testcase classname="sub" name="test_y" file="sub/test_y.py" time="x"><error
+ message="no"/></testcase>
 <testcase classname="m" name="both" time="0"><skipped message="s"/><error message="e"/></testcase>
 </testsuite></testsuites>"""
 
 
 def test_junit() -> None:
     assert results_.parse_junit(JUNIT) == (
-        TestResult("smoke.test_x::test_ok", "passed", 0.25),
-        TestResult("smoke.test_x::test_bad", "failed", 1.0, "assert 1 == 2"),
-        TestResult("smoke.test_x::test_skip", "skipped", 0.0, "no GPU"),
-        TestResult("smoke.test_y", "failed", 0.0, "collection failure"),
+        TestResult("test_x.py::test_ok", "passed", 0.25),
+        TestResult("sub/test_x.py::TestB::test_bad[1.5]", "failed", 1.0, "assert 1 == 2"),
+        TestResult("test_s.py", "skipped", 0.0, "no GPU"),
+        TestResult("sub/test_y.py", "failed", 0.0, "no"),
         TestResult("m::both", "failed", 0.0, "e"),
     )
 

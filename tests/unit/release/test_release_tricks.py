@@ -1,0 +1,395 @@
+"""Each trick that once made a release believe a record or publish a foreign file is refused.
+
+`docs/security.md` has the table of them.
+"""
+
+import dataclasses
+import shutil
+import subprocess
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from release_artifacts import CPU, H200, TAG, Artifacts, smoke_of
+
+from torchwheel.check.audit import Audit
+from torchwheel.check.facts import Fact, Limits, WheelFacts
+from torchwheel.check.gates import GATES, GateResult, judge
+from torchwheel.console import Quiet
+from torchwheel.errors import TorchwheelError
+from torchwheel.inspect.wheel import read_wheel
+from torchwheel.release import artifacts as artifacts_
+from torchwheel.release.assemble import assemble
+from torchwheel.smoke.record import (
+    GpuRecord,
+    ImportRecord,
+    MachineRecord,
+    SmokeRecord,
+    TestResult,
+    summarize,
+)
+from wheelmaker import make_wheel, stable
+
+INIT = {"demo/__init__.py": b"answer = 42\n"}
+NATIVE, PURE = "cu130-stable", "pure"
+
+
+def refused(a: Artifacts, selection: str = "release") -> list[str]:
+    """The lines of a refusal; nothing was written."""
+    out = a.matrix.parent / "release"
+    with pytest.raises(TorchwheelError) as caught:
+        assemble(a.matrix, [selection], [a.root], out, Quiet())
+    assert not out.exists()
+    return [line.replace(f"{a.root}/", "") for line in str(caught.value).splitlines()[1:]]
+
+
+def again(a: Artifacts, variant: str, machine: MachineRecord = CPU, **wheel: object) -> None:
+    """Another wheel of a variant, with every record that it needs."""
+    for folder in ("wheel", "smoke"):
+        shutil.rmtree(a.root / f"{folder}-{variant}")
+    made = make_wheel(a.root / f"wheel-{variant}", **wheel)  # type: ignore[arg-type]
+    a.add(variant, made)
+    a.write_smoke(variant, smoke_of(made, machine))
+
+
+def repacked(a: Artifacts, change: Callable[[Path], Path]) -> None:
+    """The pure wheel as `change` leaves it, with new records."""
+    shutil.rmtree(a.root / "smoke-pure")
+    a.add(PURE, change(a.wheels[PURE]))
+
+
+@pytest.fixture
+def pure_alone(artifacts: Artifacts) -> Artifacts:
+    """Only the pure wheel, so that the real gates judge."""
+    for folder in ("wheel", "smoke"):
+        shutil.rmtree(artifacts.root / f"{folder}-{NATIVE}")
+    return artifacts
+
+
+def with_files(**files: bytes) -> Callable[[Artifacts], None]:
+    return lambda a: again(a, PURE, files={**INIT, **files})
+
+
+def executable(path: Path) -> Path:
+    with zipfile.ZipFile(path) as archive:
+        members = [(info, archive.read(info)) for info in archive.infolist()]
+    with zipfile.ZipFile(path, "w") as archive:
+        for info, data in members:
+            mode = 0o755 if info.filename == "demo/__init__.py" else 0o644
+            info.create_system, info.external_attr = 3, (0o100000 | mode) << 16
+            archive.writestr(info, data)
+    return path
+
+
+def prefixed(path: Path) -> Path:
+    """Bytes before the archive, whose offsets count from the first of them."""
+    with zipfile.ZipFile(path) as archive:
+        members = [(info, archive.read(info)) for info in archive.infolist()]
+    path.write_bytes(b"#!/bin/sh\n")
+    with zipfile.ZipFile(path, "a") as archive:
+        for info, data in members:
+            archive.writestr(info, data)
+    return path
+
+
+def console_script(a: Artifacts) -> None:
+    text = b"[console_scripts]\npip = demo:main\n"
+    again(a, PURE, bend=lambda m: m.update({"demo-1.0.0.dist-info/entry_points.txt": text}))
+
+
+GATE = "pure: gate content: "
+CONTENT = {
+    "a .pth file": (
+        with_files(**{"evil.pth": b"import os\n"}),
+        f"{GATE}evil.pth: runs whenever Python starts",
+    ),
+    "a package of torch": (
+        with_files(**{"torch/__init__.py": b""}),
+        f"{GATE}torch/__init__.py: is not of the project; expected files of demo",
+    ),
+    "a top module": (
+        with_files(**{"sitecustomize.py": b""}),
+        f"{GATE}sitecustomize.py: is not of the project; expected files of demo",
+    ),
+    "a script": (
+        with_files(**{"demo-1.0.0.data/scripts/pip": b"#!python\n"}),
+        f"{GATE}demo-1.0.0.data/scripts/pip: is installed outside the packages; "
+        "expected files of demo",
+    ),
+    "data outside": (
+        with_files(**{"demo-1.0.0.data/data/etc/profile.d/x.sh": b""}),
+        f"{GATE}demo-1.0.0.data/data/etc/profile.d/x.sh: is installed outside the packages; "
+        "expected files of demo",
+    ),
+    "a file beside the libraries": (
+        with_files(**{"demo.libs/x.py": b""}),
+        f"{GATE}demo.libs/x.py: is no library, beside those of auditwheel",
+    ),
+    "a console script": (
+        console_script,
+        f'{GATE}entry_points.txt: console_scripts "pip" = "demo:main" is not in the project\'s '
+        "pyproject.toml",
+    ),
+    "an executable file": (
+        lambda a: repacked(a, executable),
+        f"{GATE}demo/__init__.py: is executable; only libraries are",
+    ),
+    "a build tag": (
+        lambda a: repacked(a, lambda p: p.rename(p.with_name("demo-1.0.0-1-py3-none-any.whl"))),
+        f"{GATE}its file name has the build tag 1; none expected",
+    ),
+    "bytes before the zip": (
+        lambda a: repacked(a, prefixed),
+        "demo-1.0.0-py3-none-any.whl: member 'demo/__init__.py' comes after 10 bytes of no member",
+    ),
+}
+
+
+@pytest.mark.parametrize("trick", CONTENT)
+def test_a_foreign_file_is_refused(pure_alone, trick):
+    damage, line = CONTENT[trick]
+    damage(pure_alone)
+    assert line in [one[: len(line)] for one in refused(pure_alone, PURE)]
+
+
+def test_an_entry_point_that_the_project_declares_is_published(pure_alone):
+    console_script(pure_alone)
+    project = pure_alone.matrix.parent / "project" / "pyproject.toml"
+    project.write_text('[project]\nname = "demo"\n[project.scripts]\npip = "demo:main"\n')
+    pure_alone.add(PURE, pure_alone.wheels[PURE])
+    out = pure_alone.matrix.parent / "release"
+    assemble(pure_alone.matrix, [PURE], [pure_alone.root], out, Quiet())
+    assert (out / "release.json").is_file()
+
+
+# The records of the native wheel's GPU run, and of the pure wheel.
+
+
+def edited(
+    variant: str, machine: MachineRecord | None = None, **changes: object
+) -> Callable[[Artifacts], None]:
+    """Every smoke record of a variant with changes; of the native wheel, those of the GPU run."""
+
+    def edit(a: Artifacts) -> None:
+        usual = H200 if variant == NATIVE else CPU
+        record = smoke_of(a.wheels[variant], machine or usual, **changes)
+        a.write_smoke(variant, record)
+        a.write_smoke(variant, record, f"wheel-{variant}")
+
+    return edit
+
+
+def on(arch: str, name: str = "NVIDIA H200") -> MachineRecord:
+    return dataclasses.replace(H200, gpu=GpuRecord(name, arch, None))
+
+
+NO_GPU = (
+    f"{NATIVE}: not run on a GPU of its kind, though the matrix names a runner "
+    "(self-hosted, cuda); smoke-test it there"
+)
+AGAIN = "smoke-test this wheel again"
+INVENTED = summarize((TestResult("test_x.py::test_invented", "passed", 0.1),))
+ONE_OF_TWO = summarize((TestResult("test_demo.py::test_a", "passed", 0.1),))
+ALL_SKIPPED = summarize(
+    (
+        TestResult("test_demo.py::test_a", "skipped", 0.0, "no"),
+        TestResult("test_demo.py::TestB::test_b", "skipped", 0.0, "no"),
+        TestResult("test_x.py::test_invented", "passed", 0.1),
+    )
+)
+ELSEWHERE = (ImportRecord("demo", "other/__init__.py"),)
+RECORDS = {
+    "one invented test": (
+        edited(PURE, tests=INVENTED),
+        f"pure: a smoke record has no test test_demo.py::test_a, which tests/smoke holds; {AGAIN}",
+    ),
+    "one test of two": (
+        edited(PURE, tests=ONE_OF_TWO),
+        "pure: a smoke record has no test test_demo.py::TestB::test_b, which tests/smoke holds; "
+        + AGAIN,
+    ),
+    "no test of a file passed": (
+        edited(NATIVE, tests=ALL_SKIPPED),
+        f"{NATIVE}: no test of test_demo.py passed on the GPU; expected at least one of them",
+    ),
+    "tests of other sources": (
+        edited(PURE, sources="0" * 64),
+        f"pure: was smoke-tested with other tests than tests/smoke holds here; {AGAIN}",
+    ),
+    "nothing imported": (
+        edited(PURE, imported=()),
+        f'pure: a smoke record imported "demo" from "nowhere"; {AGAIN}',
+    ),
+    "imported from elsewhere": (
+        edited(PURE, imported=ELSEWHERE),
+        f'pure: a smoke record imported "demo" from "other/__init__.py"; {AGAIN}',
+    ),
+    "an old torch": (
+        edited(PURE, machine=dataclasses.replace(CPU, torch="1.0")),
+        'pure: was smoke-tested with torch "1.0"; expected >=2.6',
+    ),
+    "no torch": (
+        edited(PURE, machine=dataclasses.replace(CPU, torch="new")),
+        'pure: was smoke-tested with torch "new"; expected >=2.6',
+    ),
+    "a GPU without code": (edited(NATIVE, machine=on("3.0", "GTX 9")), NO_GPU),
+    "a GPU that no toolkit knows": (edited(NATIVE, machine=on("9.9")), NO_GPU),
+    "a GPU without an arch": (edited(NATIVE, machine=on("new")), NO_GPU),
+    "a GPU of the other kind": (edited(NATIVE, machine=on("gfx942")), NO_GPU),
+    "built just in time": (
+        edited(NATIVE, operators={"demo": {"scale": "jit build", "add": "prebuilt"}}),
+        f"{NATIVE}: 1 of 2 operator families did not run prebuilt on the GPU, first "
+        '"demo.scale": "jit build"; `torchwheel doctor` says why there',
+    ),
+    "a date to come": (
+        edited(PURE, date="2999-01-01T00:00:00+00:00"),
+        f"pure: was smoke-tested at 2999-01-01T00:00:00+00:00, which is later than now; {AGAIN}",
+    ),
+}
+FIRST = {
+    "no date": (
+        edited(PURE, date="yesterday"),
+        'pure: was smoke-tested at "yesterday"; expected e.g. 2',
+    ),
+    "a date without a zone": (
+        edited(PURE, date="2026-01-01T00:00:00"),
+        'pure: was smoke-tested at "2026-01-01T00:00:00"; expected e.g. 2',
+    ),
+}
+
+
+@pytest.mark.usefixtures("green_gates")
+@pytest.mark.parametrize("trick", RECORDS)
+def test_a_record_that_lies_is_refused(artifacts, trick):
+    damage, line = RECORDS[trick]
+    damage(artifacts)
+    assert set(refused(artifacts)) == {line}
+
+
+@pytest.mark.usefixtures("green_gates")
+@pytest.mark.parametrize("trick", FIRST)
+def test_a_record_without_a_date_is_refused(artifacts, trick):
+    damage, beginning = FIRST[trick]
+    damage(artifacts)
+    assert {line[: len(beginning)] for line in refused(artifacts)} == {beginning}
+
+
+@pytest.mark.usefixtures("green_gates")
+def test_ptx_of_an_older_arch_runs_on_a_newer_gpu(artifacts):
+    text = artifacts.matrix.read_text()
+    artifacts.matrix.write_text(text.replace('"9.0"]', '"9.0+PTX"]'))
+    claims = stable(archs=("8.0", "9.0+PTX"))
+    wheel = {"version": "1.0.0+cu130", "tag": TAG, "claims": claims, "requires": ("torch>=2.11",)}
+    again(artifacts, NATIVE, on("12.0", "RTX 5090"), **wheel)
+    out = artifacts.matrix.parent / "release"
+    assert "RTX 5090" in assemble(artifacts.matrix, ["release"], [artifacts.root], out, Quiet())
+    shutil.rmtree(out)
+    artifacts.matrix.write_text(text)
+    again(artifacts, NATIVE, on("12.0", "RTX 5090"), **{**wheel, "claims": stable()})
+    assert refused(artifacts) == [NO_GPU]
+
+
+@pytest.mark.usefixtures("green_gates")
+def test_a_wheel_that_brings_the_runtime_must_say_how_its_operators_ran(artifacts):
+    requires = ("torch>=2.11", "torchwheel>=0.1")
+    wheel = {"version": "1.0.0+cu130", "tag": TAG, "claims": stable(), "requires": requires}
+    again(artifacts, NATIVE, H200, **wheel)
+    assert refused(artifacts) == [
+        f"{NATIVE}: a smoke record does not say how its operators ran on the GPU; {AGAIN}"
+    ]
+    edited(NATIVE, operators={"demo": {"scale": "prebuilt"}})(artifacts)
+    out = artifacts.matrix.parent / "release"
+    assemble(artifacts.matrix, ["release"], [artifacts.root], out, Quiet())
+
+
+@pytest.mark.usefixtures("green_gates")
+def test_without_a_gpu_the_chosen_files_are_enough(artifacts):
+    tests = artifacts.matrix.parent / "tests" / "smoke"
+    (tests / "test_gpu.py").write_text("def test_c(): pass\n")
+    text = artifacts.matrix.read_text()
+    artifacts.matrix.write_text(
+        text.replace('torch: "2.13.0"}', 'torch: "2.13.0", without_gpu: [test_demo.py]}')
+    )
+    edited(PURE)(artifacts)
+    edited(NATIVE)(artifacts)
+    line = f"{NATIVE}: a smoke record has no test test_gpu.py::test_c, which tests/smoke holds; "
+    assert set(refused(artifacts)) == {line + AGAIN}
+
+
+@pytest.mark.usefixtures("green_gates")
+def test_a_record_older_than_the_commit_is_refused(artifacts):
+    root = artifacts.matrix.parent
+    (root / ".gitignore").write_text("artifacts\n")
+    author = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["init", "-q"], ["add", "."], [*author, "commit", "-q", "-m", "x"]):
+        env = {"GIT_COMMITTER_DATE": "2026-11-21T00:00:00Z", "PATH": "/usr/bin:/bin"}
+        subprocess.run(["git", "-C", str(root), *command], check=True, env=env)
+    edited(NATIVE, date="2026-11-22T00:00:00+00:00")(artifacts)
+    assert set(refused(artifacts)) == {
+        "pure: was smoke-tested at 2026-11-20T00:00:00+00:00, before the commit of "
+        f"2026-11-21T00:00:00Z; {AGAIN}"
+    }
+
+
+@pytest.mark.usefixtures("green_gates")
+def test_an_earlier_wheel_is_not_this_releases(artifacts):
+    """Of the same version, with its own records, and built from the sources of that time."""
+    (artifacts.matrix.parent / "project" / "demo.py").write_text("answer = 43\n")
+    why = "was built from other sources than those in this folder; build it from these"
+    assert refused(artifacts) == [f"{NATIVE}: {why}", f"{PURE}: {why}"]
+
+
+@pytest.mark.usefixtures("green_gates")
+def test_bundled_packages_have_the_names_of_their_sources(artifacts):
+    text = artifacts.matrix.read_text()
+    changed = text.replace("source: project}", "source: project, bundled: [helper]}")
+    artifacts.matrix.write_text(changed)
+    helper = artifacts.matrix.parent / "helper"
+    helper.mkdir()
+    (helper / "pyproject.toml").write_text('[project]\nname = "helper"\n')
+
+    def bundle(**wheel: object) -> list[str]:
+        for folder in artifacts.root.glob("*/bundled"):
+            shutil.rmtree(folder)
+        for variant, machine in ((NATIVE, H200), (PURE, CPU)):
+            folder = artifacts.root / f"wheel-{variant}" / "bundled"
+            make_wheel(folder, claims=None, requires=(), **wheel)  # type: ignore[arg-type]
+            artifacts.add(variant, artifacts.wheels[variant])
+            artifacts.write_smoke(variant, smoke_of(artifacts.wheels[variant], machine))
+        return [line.partition("/bundled/")[2] for line in refused(artifacts)]
+
+    assert bundle(name="requests", version="9") == [
+        "requests-9-py3-none-any.whl: a bundled package named requests; expected helper"
+    ]
+    files = {"helper/__init__.py": b"", "requests/__init__.py": b""}
+    assert bundle(name="helper", version="1", files=files) == [
+        "helper-1-py3-none-any.whl: requests/__init__.py: is not of the project; "
+        "expected files of helper"
+    ]
+
+
+def test_the_glibc_of_the_matrix_holds_for_every_wheel(artifacts, monkeypatch):
+    """A wheel that a host built asks for more than one of a container may."""
+    limit = 'containers: {base: bullseye, glibc: "2.28", python: "3.11"}\n'
+    artifacts.matrix.write_text(artifacts.matrix.read_text() + limit)
+    wheel = {"version": "1.0.0+cu130", "claims": stable(), "requires": ("torch>=2.11",)}
+    again(artifacts, NATIVE, H200, tag="py3-none-manylinux_2_34_x86_64", **wheel)
+
+    def one_gate(path: Path, limits: Limits) -> tuple[GateResult, ...]:
+        facts = WheelFacts(
+            Fact(read_wheel(path)), Fact(()), Fact({}), Fact(Audit("manylinux_2_34_x86_64", ()))
+        )
+        gate = {"platform-tag": GATES["platform-tag"]}
+        return judge(facts, limits, gate) if "manylinux" in path.name else ()
+
+    monkeypatch.setattr(artifacts_, "run_gates", one_gate)
+    assert refused(artifacts) == [
+        f"{NATIVE}: gate platform-tag: manylinux_2_34_x86_64 is for newer systems than glibc 2.28: "
+        "nothing stricter is known"
+    ]
+
+
+def test_every_record_has_the_fields_that_the_rules_ask(artifacts):
+    fields = {field.name for field in dataclasses.fields(SmokeRecord)}
+    assert {"sources", "operators", "date", "tests", "imported", "machine"} <= fields
