@@ -19,7 +19,7 @@ from torchwheel.index.groups import (
     is_of_torch,
     kind_of,
 )
-from torchwheel.index.store import Store
+from torchwheel.index.store import Store, is_absolute
 from torchwheel.index.withdrawals import ProjectStatus, Withdrawals
 
 FILES = "files"
@@ -67,6 +67,11 @@ class File:
         return frozenset(_PLATFORM.sub("", tag.split("-")[2]) for tag in self.wheel.tags)
 
     @functools.cached_property
+    def is_absolute(self) -> bool:
+        """Whether its address is the same from every page."""
+        return is_absolute(self.folder)
+
+    @functools.cached_property
     def address(self) -> str:
         """Its own address: the `+` of a local version is %2B in it."""
         return f"{self.folder}/{quote(self.wheel.file)}"
@@ -75,6 +80,11 @@ class File:
     def kind(self) -> WheelKind | None:
         """What decides its groups; None of a bundled package."""
         return kind_of(self.wheel.claims) if self.wheel.claims else None
+
+    @functools.cached_property
+    def for_some_torch(self) -> WheelKind | None:
+        """Its kind, if it does not accept every torch."""
+        return self.kind if self.kind and not self.kind.accepts_every_torch else None
 
     @functools.cached_property
     def why_by_version_alone(self) -> str:
@@ -165,9 +175,8 @@ def group_files(files: Iterable[tuple[File, Iterable[str]]]) -> tuple[IndexGroup
     others = _others([file for file, _ in ordered])
     groups: dict[str, list[File]] = defaultdict(list)
     for file, names in ordered:
-        for name in () if file.removed else names:
-            if _is_listed(name, file, others[file]):
-                groups[name].append(file)
+        for name in _listing(file, names, others[file]):
+            groups[name].append(file)
     return tuple(_group(name, groups[name], others) for name in sorted(groups))
 
 
@@ -201,19 +210,23 @@ def _others(files: Sequence[File]) -> Mapping[File, _Others]:
     return found
 
 
-def _is_listed(group: str, file: File, others: _Others) -> bool:
-    """Whether a group lists a file that the store has.
+def _listing(file: File, groups: Iterable[str], others: _Others) -> Iterable[str]:
+    """The groups that list a file.
 
     If all of a version is withdrawn, `==1.0.1` takes its highest local version. So a small wheel
     is then in the groups of a torch alone, whose users have a torch that it accepts.
     """
-    if not others.withdrawn or is_of_torch(group):
-        return True
-    return not _by_version_alone(group, file, others)
+    if file.removed:
+        return ()
+    if not others.withdrawn:
+        return groups
+    return [name for name in groups if is_of_torch(name) or not _moves_torch(name, file, others)]
 
 
-def _by_version_alone(group: str, file: File, others: _Others) -> bool:
-    return file.kind is not None and by_version_alone(group, file.kind, others.kinds)
+def _moves_torch(group: str, file: File, others: _Others) -> bool:
+    """Whether pip could replace torch for a file, if the group offered it to everybody."""
+    kind = file.for_some_torch
+    return kind is not None and by_version_alone(group, kind, others.kinds)
 
 
 def _group(name: str, files: Sequence[File], others: Mapping[File, _Others]) -> IndexGroup:
@@ -224,7 +237,7 @@ def _group(name: str, files: Sequence[File], others: Mapping[File, _Others]) -> 
         projects[file.wheel.project].append(file)
         if file.withdrawn:
             yanked[file.wheel.file] = file.withdrawn
-        elif _by_version_alone(name, file, others[file]):
+        elif file.for_some_torch and _moves_torch(name, file, others[file]):
             yanked[file.wheel.file] = file.why_by_version_alone
     return IndexGroup(name, {key: tuple(projects[key]) for key in sorted(projects)}, yanked)
 

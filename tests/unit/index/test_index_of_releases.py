@@ -142,6 +142,11 @@ def test_a_withdrawn_version_moves_no_torch(releases: list[Catalogue]) -> None:
     assert small in files(pages(releases, f"yanked: {{{small}: wrong}}"), "cu130")
 
 
+def test_a_withdrawal_of_nothing_stops_the_index(releases: list[Catalogue]) -> None:
+    with pytest.raises(UsageError, match="yanked: expected a published wheel, found"):
+        pages(releases, "yanked: {demo==9: wrong}")
+
+
 def test_a_removed_file_is_not_listed(releases: list[Catalogue]) -> None:
     wide = releases[1].wheels[0].file
     found = pages(releases, f"removed: {{{wide}: deleted}}")
@@ -223,5 +228,5 @@ def test_the_command(releases: list[Catalogue], tmp_path: Path, capsys: Any) -> 
     assert [bool(file["yanked"]) for file in document["files"]] == [True, False, True, False]
     empty = tmp_path / "earlier" / "v0.9"
     assert main(["index", "build", str(empty), *options]) == 2
-    line = f"{empty}: expected a catalogue.json of a release, found none; download them"
+    line = f"{empty}: expected a catalogue.json of a release, found none; download it"
     assert line in capsys.readouterr().err
