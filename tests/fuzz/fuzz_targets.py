@@ -174,7 +174,9 @@ def _catalogue(content: bytes, folder: Path) -> None:
     first_uploads((), folder / "v1", ())
     catalogues = read_catalogues([folder])
     upload_times(catalogues)
-    list(index_pages(index_of(catalogues, Store("https://host/{tag}"), Withdrawals())))
+    index = index_of(catalogues, Store("https://host/{tag}"), Withdrawals())
+    for page in index_pages(index):
+        page.text()
 
 
 def _probe(content: bytes, folder: Path) -> None:

@@ -120,7 +120,9 @@ def read_catalogues(folder: Path, content: bytes) -> None:
     (folder / "v1" / catalogue.FILE).write_bytes(content)
     report.first_uploads([], folder / "v1", ())
     catalogues = catalogue.read_catalogues([folder])
-    list(index_pages(index_of(catalogues, Store("https://host/{tag}"), Withdrawals())))
+    index = index_of(catalogues, Store("https://host/{tag}"), Withdrawals())
+    for page in index_pages(index):
+        page.text()
 
 
 def read_artifacts(folder: Path, content: bytes) -> None:

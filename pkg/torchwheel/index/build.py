@@ -3,20 +3,25 @@
 import contextlib
 import dataclasses
 import gc
+import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel import files
-from torchwheel.errors import UsageError
+from torchwheel.errors import MalformedError, UsageError
 from torchwheel.index.catalogue import FILE, read_catalogues, read_wheel_entry
 from torchwheel.index.contents import FILES, File, Index, group_files, index_of, utc_time
 from torchwheel.index.pages import index_pages
 from torchwheel.index.store import Store
 from torchwheel.index.withdrawals import read_withdrawals
 from torchwheel.inspect.wheel import read_wheel
+from torchwheel.json_files import read_json
 from torchwheel.text import join_names
+
+PAGES = "pages.json"
+"""What each page is made of, so that the next run writes only those that change."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,12 +113,24 @@ def _write_store(folder: Path, wheels: Mapping[str, Path], beside: Mapping[str, 
 
 
 def _write_pages(index: Index, folder: Path, old: Path) -> None:
-    """Write the pages to `folder`; those that are the same in `old` become links to the old."""
-    for name, text in index_pages(index):
-        path, content = folder / name, text.encode()
+    """Write the pages to `folder`; those that `old` has already become links to the old."""
+    known = _known_pages(old)
+    made_of: dict[str, str] = {}
+    for page in index_pages(index):
+        path = folder / page.path
+        made_of[page.path] = page.made_of
         path.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(OSError):
-            if (old / name).read_bytes() == content:
-                os.link(old / name, path)
+        if known.get(page.path) == page.made_of:
+            with contextlib.suppress(OSError):
+                os.link(old / page.path, path)
                 continue
-        path.write_bytes(content)
+        path.write_bytes(page.text().encode())
+    (folder / PAGES).write_text(json.dumps(made_of, indent=1) + "\n", encoding="utf-8")
+
+
+def _known_pages(folder: Path) -> dict[str, str]:
+    """What each page of an index that was built before is made of."""
+    try:
+        return read_json(folder / PAGES, dict[str, str])
+    except (OSError, MalformedError):
+        return {}

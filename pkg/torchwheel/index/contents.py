@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import functools
+import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -65,6 +66,14 @@ class File:
     def machines(self) -> frozenset[str]:
         """The machines of its platform tags: "x86_64", "any"."""
         return frozenset(_PLATFORM.sub("", tag.split("-")[2]) for tag in self.wheel.tags)
+
+    @functools.cached_property
+    def digest(self) -> bytes:
+        """A hash of all that a page says of it, but for a group's note."""
+        wheel = self.wheel
+        fields = (wheel.file, wheel.version, wheel.sha256, wheel.size, wheel.metadata_sha256)
+        links = (self.folder, wheel.provenance, wheel.requires_python, wheel.uploaded)
+        return hashlib.sha256(repr((*fields, *links)).encode()).digest()
 
     @functools.cached_property
     def is_absolute(self) -> bool:

@@ -46,7 +46,8 @@ def releases(tmp_path: Path) -> list[Catalogue]:
 
 def pages(releases: list[Catalogue], withdrawn: str = "", address: str = ASSETS) -> dict[str, str]:
     withdrawals = parse_withdrawals(f"schema: 1\n{withdrawn}", "yanked.yaml")
-    return dict(index_pages(index_of(releases, Store(address), withdrawals)))
+    index = index_of(releases, Store(address), withdrawals)
+    return {page.path: page.text() for page in index_pages(index)}
 
 
 def files(pages: dict[str, str], group: str = GROUP, project: str = "demo") -> dict[str, Any]:
@@ -74,7 +75,7 @@ def test_the_index_holds_pages_alone(releases: list[Catalogue], tmp_path: Path) 
         index_of(releases, Store(ASSETS), parse_withdrawals("schema: 1", "")), tmp_path / "i"
     )
     names = {path.name for path in (tmp_path / "i").rglob("*") if path.is_file()}
-    assert names == {"index.html", "index.json"}
+    assert names == {"index.html", "index.json", "pages.json"}
 
 
 def test_a_store_of_one_folder_beside_the_index(releases: list[Catalogue]) -> None:
@@ -203,9 +204,39 @@ def test_a_page_that_has_not_changed_is_the_old_file(
     same = {name for name, old in before.items() if (out / name).stat().st_ino == old.st_ino}
     assert Path(GROUP, "helper", "index.json") in same
     assert Path(GROUP, "demo", "index.json") not in same
-    assert dict(index_pages(index_of(releases, Store(ASSETS), none))) == {
+    (out / "pages.json").unlink()
+    assert pages(releases) == {
         str(path.relative_to(out)): path.read_text() for path in out.rglob("*") if path.is_file()
     }
+
+
+@pytest.mark.parametrize(
+    "change", ["size", "uploaded", "requires_python", "metadata_sha256", "provenance", "sha256"]
+)
+def test_a_page_is_written_anew_for_each_fact_that_it_shows(
+    releases: list[Catalogue], tmp_path: Path, change: str
+) -> None:
+    new = {"size": 5, "uploaded": "2026-11-03T00:00:00Z", "requires_python": ">=3.9"}
+    wheel = dataclasses.replace(releases[1].wheels[0], **{change: new.get(change, "0" * 64)})
+    other = dataclasses.replace(releases[1], wheels=(wheel, *releases[1].wheels[1:]))
+    none = parse_withdrawals("schema: 1", "")
+    for made in (releases, [releases[0], other]):
+        write_index(index_of(made, Store(ASSETS), none), tmp_path / "i")
+    expected = pages([releases[0], other])
+    assert expected != pages(releases)
+    for path, text in expected.items():
+        assert (tmp_path / "i" / path).read_text() == text
+
+
+@pytest.mark.parametrize("text", ["[]", '{"index.html": 5}', "{"])
+def test_a_malformed_list_of_pages_is_no_matter(
+    releases: list[Catalogue], tmp_path: Path, text: str
+) -> None:
+    index = index_of(releases, Store(ASSETS), parse_withdrawals("schema: 1", ""))
+    write_index(index, tmp_path / "i")
+    (tmp_path / "i" / "pages.json").write_text(text)
+    write_index(index, tmp_path / "i")
+    assert json.loads((tmp_path / "i" / "pages.json").read_text()).keys() == pages(releases).keys()
 
 
 def test_the_command(releases: list[Catalogue], tmp_path: Path, capsys: Any) -> None:
