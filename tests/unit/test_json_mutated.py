@@ -17,6 +17,10 @@ from torchwheel.doctor import importing
 from torchwheel.errors import TorchwheelError
 from torchwheel.evidence.bundles import open_verifier
 from torchwheel.index import catalogue
+from torchwheel.index.contents import index_of
+from torchwheel.index.pages import index_pages
+from torchwheel.index.store import Store
+from torchwheel.index.withdrawals import Withdrawals
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.jit import entry
 from torchwheel.pipeline import bundled, in_container, inside, records
@@ -119,7 +123,10 @@ def read_catalogues(folder: Path, content: bytes) -> None:
     (folder / "v1").mkdir(exist_ok=True)
     (folder / "v1" / catalogue.FILE).write_bytes(content)
     report.first_uploads([], folder / "v1", ())
-    catalogue.upload_times(catalogue.read_catalogues([folder]))
+    catalogues = catalogue.read_catalogues([folder])
+    index = index_of(catalogues, Store("https://host/{tag}"), Withdrawals())
+    for page in index_pages(index):
+        page.text()
 
 
 def attestation_text(root: signing.Root) -> str:

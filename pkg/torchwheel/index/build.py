@@ -2,17 +2,27 @@
 
 import contextlib
 import dataclasses
+import gc
+import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel import files
-from torchwheel.errors import UsageError
-from torchwheel.index.catalogue import read_wheel_entry
-from torchwheel.index.contents import FILES, File, Index, group_files, utc_time
+from torchwheel.errors import MalformedError, UsageError
+from torchwheel.evidence.files import Believed
+from torchwheel.index.catalogue import FILE, read_catalogues, read_wheel_entry
+from torchwheel.index.contents import FILES, File, Index, group_files, index_of, utc_time
 from torchwheel.index.pages import index_pages
+from torchwheel.index.store import Store
+from torchwheel.index.withdrawals import read_withdrawals
 from torchwheel.inspect.wheel import read_wheel
+from torchwheel.json_files import read_json
+from torchwheel.text import join_names
+
+PAGES = "pages.json"
+"""What each page is made of, so that the next run writes only those that change."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +59,50 @@ def build_index(wheels: Sequence[IndexedWheel], out: Path) -> None:
         _write_pages(index, temporary, out)
 
 
+def build_index_of_releases(
+    places: Sequence[Path],
+    store: Store,
+    yanked: Path,
+    out: Path,
+    believed: Believed | None = None,
+) -> str:
+    """Replace `out` with the index of all releases, whose files stay in their store.
+
+    Args:
+        places: catalogues, releases' folders, or folders of these.
+        store: where the files of each release are.
+        yanked: the file of what was withdrawn.
+        out: the index's folder.
+        believed: if given, every catalogue must be signed by the workflow that releases.
+
+    Returns:
+        A line that says how much is in it.
+    """
+    withdrawals = read_withdrawals(yanked)
+    with _without_collector():
+        catalogues = read_catalogues(places, believed)
+        if not catalogues:
+            found = f"expected a {FILE} of a release, found none; download it"
+            raise UsageError(f"{join_names(map(str, places))}: {found}")
+        index = index_of(catalogues, store, withdrawals)
+        write_index(index, out)
+    wheels = {name for group in index.groups for name in group.files}
+    counts = f"releases: {len(catalogues)}, wheels: {len(wheels)}, groups: {len(index.groups)}"
+    return f"{out}: {counts}"
+
+
+@contextlib.contextmanager
+def _without_collector() -> Iterator[None]:
+    """Pause the collector of cycles. Catalogues are many objects without one: it took a fifth."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def write_index(index: Index, out: Path) -> None:
     """Replace `out` with the pages of an index; its files lie in a store."""
     with files.make_folder_atomically(out) as temporary:
@@ -67,12 +121,24 @@ def _write_store(folder: Path, wheels: Mapping[str, Path], beside: Mapping[str, 
 
 
 def _write_pages(index: Index, folder: Path, old: Path) -> None:
-    """Write the pages to `folder`; those that are the same in `old` become links to the old."""
-    for name, text in index_pages(index):
-        path, content = folder / name, text.encode()
+    """Write the pages to `folder`; those that `old` has already become links to the old."""
+    known = _known_pages(old)
+    made_of: dict[str, str] = {}
+    for page in index_pages(index):
+        path = folder / page.path
+        made_of[page.path] = page.made_of
         path.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(OSError):
-            if (old / name).read_bytes() == content:
-                os.link(old / name, path)
+        if known.get(page.path) == page.made_of:
+            with contextlib.suppress(OSError):
+                os.link(old / page.path, path)
                 continue
-        path.write_bytes(content)
+        path.write_bytes(page.text().encode())
+    (folder / PAGES).write_text(json.dumps(made_of, indent=1) + "\n", encoding="utf-8")
+
+
+def _known_pages(folder: Path) -> dict[str, str]:
+    """What each page of an index that was built before is made of."""
+    try:
+        return read_json(folder / PAGES, dict[str, str])
+    except (OSError, MalformedError):
+        return {}

@@ -2,14 +2,15 @@
 
 import dataclasses
 import functools
+import hashlib
+import html
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import jinja2
-from markupsafe import escape
 
 from torchwheel.index.contents import File, Index, IndexGroup
-from torchwheel.index.store import is_absolute
 from torchwheel.index.withdrawals import ProjectStatus
 from torchwheel.text import size_text
 
@@ -25,33 +26,73 @@ class _Entry:
     json: str
 
 
-def index_pages(index: Index) -> Iterator[tuple[str, str]]:
-    """The path and the text of every page."""
-    yield "index.html", _template("groups.html.j2").render(groups=index.groups)
+@dataclasses.dataclass(frozen=True)
+class Page:
+    """A page of an index, which is rendered only if it is asked for.
+
+    Attributes:
+        path: in the index's folder.
+        made_of: a hash of all that its text depends on.
+        text: renders it.
+    """
+
+    path: str
+    made_of: str
+    text: Callable[[], str]
+
+
+def index_pages(index: Index) -> Iterator[Page]:
+    """Every page of an index."""
+    groups = _template("groups.html.j2").render(groups=index.groups)
+    yield _whole("index.html", groups)
     # Most groups list the same files: an entry differs by the depth of its page and by its note.
     entry = functools.cache(_entry)
     for group in index.groups:
         meta = {"api-version": API_VERSION}
         listing = {"meta": meta, "projects": [{"name": name} for name in group.projects]}
         page = _template("group.html.j2").render(group=group, api_version=API_VERSION)
-        yield f"{group.name}/index.html", page
-        yield f"{group.name}/index.json", json.dumps(listing, indent=1) + "\n"
-        root = "../" * (len(group.name.split("/")) + 1)
-        for project, listed in group.projects.items():
-            status = index.statuses.get(project)
-            files = () if status and status.state == "quarantined" else listed
-            entries = [
-                entry(file, "" if is_absolute(file.folder) else root, note(group, file))
-                for file in files
-            ]
-            folder = f"{group.name}/{project}"
-            yield f"{folder}/index.html", _html(group, project, entries, status)
-            yield f"{folder}/index.json", _json(project, files, entries, status)
+        yield _whole(f"{group.name}/index.html", page)
+        yield _whole(f"{group.name}/index.json", json.dumps(listing, indent=1) + "\n")
+        for project in group.projects:
+            yield from _project_pages(index, group, project, entry)
 
 
-def note(group: IndexGroup, file: File) -> str | None:
-    """Why a group offers a file by its version alone; None if it offers it to everybody."""
-    return group.yanked.get(file.wheel.file)
+def _whole(path: str, text: str) -> Page:
+    """A page that is rendered already."""
+    return Page(path, hashlib.sha256(text.encode()).hexdigest(), lambda: text)
+
+
+def _project_pages(
+    index: Index, group: IndexGroup, project: str, entry: Callable[[File, str, str | None], _Entry]
+) -> Iterator[Page]:
+    status = index.statuses.get(project)
+    files = () if status and status.state == "quarantined" else group.projects[project]
+    notes = [group.yanked.get(file.wheel.file) for file in files]
+    root = "../" * (len(group.name.split("/")) + 1)
+
+    def entries() -> list[_Entry]:
+        return [
+            entry(file, "" if file.is_absolute else root, why)
+            for file, why in zip(files, notes, strict=True)
+        ]
+
+    digest = hashlib.sha256(repr((_renderer(), group.name, project, status)).encode())
+    for file, why in zip(files, notes, strict=True):
+        digest.update(file.digest)
+        digest.update(repr((why, file.withdrawn is not None)).encode())
+    folder, made_of = f"{group.name}/{project}", digest.hexdigest()
+    yield Page(f"{folder}/index.html", made_of, lambda: _html(group, project, entries(), status))
+    yield Page(f"{folder}/index.json", made_of, lambda: _json(project, files, entries(), status))
+
+
+@functools.cache
+def _renderer() -> str:
+    """A hash of the code and the templates that make pages."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.iterdir()):
+        if path.suffix == ".j2" or path.name == Path(__file__).name:
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def _html(
@@ -106,11 +147,11 @@ def _entry(file: File, root: str, why: str | None) -> _Entry:
         "data-yanked": why,
         "data-provenance": file.provenance,
     }
-    link = " ".join(f'{name}="{escape(value)}"' for name, value in attributes.items() if value)
+    link = " ".join(f'{name}="{html.escape(value)}"' for name, value in attributes.items() if value)
     cells = [
-        f"<a {link}>{escape(wheel.file)}</a>{_note_html(file, why)}",
+        f"<a {link}>{html.escape(wheel.file)}</a>{_note_html(file, why)}",
         size_text(wheel.size, decimals=2),
-        escape(wheel.requires_python or ""),
+        html.escape(wheel.requires_python or ""),
         wheel.uploaded,
     ]
     row = "".join(f"<td>{cell}</td>" for cell in cells)
@@ -121,7 +162,7 @@ def _note_html(file: File, why: str | None) -> str:
     if why is None:
         return ""
     kind = "withdrawn" if file.withdrawn else "by its version alone"
-    return f"<div>{kind}: {escape(why)}</div>"
+    return f"<div>{kind}: {html.escape(why)}</div>"
 
 
 @functools.cache
