@@ -76,7 +76,7 @@ def pinned(engine, server, tmp_path, monkeypatch):
     write_lock(registry, ImagesLock({key: digest}, {}))
     remove(engine, built.reference, f"{address}/{key}")
     yield made, registry, built.reference, content, digest
-    engine.succeeds(["rmi", "--force", built.reference])
+    remove(engine, built.reference, f"{address}/{made.name}@{digest}")
 
 
 def remove(engine, *references):
