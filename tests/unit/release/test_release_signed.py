@@ -102,7 +102,7 @@ def forge(artifacts: Artifacts) -> None:
         tag=TAG,
         claims=stable(),
         requires=("torch>=2.11",),
-        files={"demo/evil.py": b"print('gotcha')"},
+        files={"demo/__init__.py": b"answer = 42\n", "demo/py.typed": b"gotcha"},
     )
     artifacts.add("cu130-stable", forged)
     artifacts.write_smoke("cu130-stable", smoke_of(forged, H200))
@@ -112,7 +112,7 @@ def test_a_wheel_and_its_records_forged_together(signed, root, out):
     """They agree with each other, so the rules take them: without signatures they are published."""
     forge(signed)
     own = assemble(signed.matrix, ["release"], [signed.root], out.with_name("unsigned"), Quiet())
-    assert "cu130-stable     2 KiB   7 ok  NVIDIA H200" in own
+    assert "cu130-stable     2 KiB   8 ok  NVIDIA H200" in own
     lines = refused(signed, root, out)
     assert [line.partition(":")[0] for line in lines] == [
         f"wheel-cu130-stable/{CUDA}",

@@ -160,7 +160,7 @@ def test_an_entry_point_that_the_project_declares_is_published(pure_alone):
     pure_alone.add(PURE, pure_alone.wheels[PURE])
     out = pure_alone.matrix.parent / "release"
     assemble(pure_alone.matrix, [PURE], [pure_alone.root], out, Quiet())
-    assert (out / "release.json").is_file()
+    assert (out / "catalogue.json").is_file()
 
 
 # The records of the native wheel's GPU run, and of the pure wheel.
