@@ -15,6 +15,7 @@ from torchwheel.files import write_text
 from torchwheel.image.build import BuiltImage, ensure_image, platform_option
 from torchwheel.image.engine import LABEL, Engine, volume_options
 from torchwheel.image.recipes import emulated_image, image_of
+from torchwheel.image.registry import registry_of
 from torchwheel.json_files import read_json
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline import cibuildwheel as cibw
@@ -30,17 +31,13 @@ from torchwheel.smoke.record import SmokeRecord
 from torchwheel.smoke.results import record_from_files
 from torchwheel.smoke.suite import digest_of_tests
 
-# The build user of the image.
-_USER = 1000
-
 
 def built_image(run: Run, variant: Variant) -> BuiltImage | None:
     """The image that builds a native variant, itself built first; None on the host."""
     if run.engine is None or variant.toolkit is None:
         return None
-    return ensure_image(
-        run.engine, image_of(run.matrix, variant, run.root), run.cache, run.progress
-    )
+    image, registry = image_of(run.matrix, variant, run.root), registry_of(run.matrix, run.root)
+    return ensure_image(run.engine, image, run.cache, run.progress, registry)
 
 
 def build_in_container(
@@ -54,12 +51,20 @@ def build_in_container(
     for name in (inside.PROBE, inside.JUNIT, *map(inside.usage_file, inside.STEPS)):
         (folder / name).unlink(missing_ok=True)
     write_text(folder / inside.CLAIMS, claims_file.dumps(claims_of(variant)))
-    options = options_of(run, variant, engine.name, image, headers_of(run, variant))
+    options = options_of(run, variant, engine, image, headers_of(run, variant))
     if not smoke:
         options = dataclasses.replace(options, tests=None)
+    # cibuildwheel unpacks the project into a folder and sets its time, which takes the folder's
+    # owner: who that is in an image was decided when it was made, so the folder comes from here.
+    own = tuple(
+        (str(out / "container" / inside_.lstrip("/")), inside_, "rw")
+        for inside_ in (cibw.PROJECT, cibw.OUTPUT)
+    )
+    options = dataclasses.replace(options, volumes=(*options.volumes, *own))
     for host, _, mode in options.volumes:
         if mode == "rw":
-            _writable(Path(host))
+            Path(host).mkdir(parents=True, exist_ok=True)
+            engine.give(Path(host))
     project = out / "project"
     stage(run.source, project)
     config = out / "cibuildwheel.toml"
@@ -88,12 +93,6 @@ def _reason(folder: Path, log: Path, status: int) -> str:
             if test.outcome == "failed":
                 return f"smoke: {test.name}: {test.reason}"
     return failure_reason(log, f"cibuildwheel ended with status {status}")
-
-
-def _writable(folder: Path) -> None:
-    """Give a folder to the image's build user; only root can give away another user's folder."""
-    if os.geteuid() == 0:
-        os.chown(folder, _USER, _USER)
 
 
 def _cibuildwheel(
@@ -160,10 +159,11 @@ def smoke_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> S
     image = emulated_image(run.matrix, variant, run.root)
     if image is None or not (_HANDLERS / _HANDLER[variant.platform]).exists():
         return None
-    built = ensure_image(engine, image, run.cache, run.progress)
+    registry = registry_of(run.matrix, run.root)
+    built = ensure_image(engine, image, run.cache, run.progress, registry)
     run.progress.step(f"{variant.id}: trying it by emulation")
     folder = run.variant_folder(variant)
-    _writable(folder)  # nothing was built in a container for a universal wheel
+    engine.give(folder)  # nothing was built in a container for a universal wheel
     volumes = (
         OWN,
         *((str(path), f"/wheels/{path.name}", "ro") for path in (wheel, *run.bundled)),
@@ -172,7 +172,7 @@ def smoke_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> S
     )
     names = (run.matrix.project.name, *(path.name.split("-")[0] for path in run.bundled))
     command = ["run", "--rm", f"--label={LABEL}={run.id}", *platform_option(image.machine)]
-    command += volume_options(volumes)
+    command += [*engine.user_options(), *volume_options(volumes)]
     command += [built.reference, "bash", "-c", _SCRIPT, "smoke", "-c", probe_source(), "--of"]
     command += [f"--facts={inside.VARIANT / inside.PROBE}"]
     command += arguments_of_tests(

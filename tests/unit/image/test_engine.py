@@ -61,11 +61,40 @@ def test_the_variable_decides(path):
 )
 def test_a_host_that_may_not_raise_limits_is_seen(tmp_path, monkeypatch, capabilities, restricted):
     status = tmp_path / "status"
-    status.write_text(f"Name:\tx\nCapInh:\t0\nCapEff:\t{capabilities}\n")
+    full, none = "000001ffffffffff", "0000000000000000"
+    status.write_text(f"Name:\tx\nCapEff:\t{capabilities}\nCapBnd:\t{full}\n")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert engines._is_restricted(status) is restricted
+    # Another user is root in a container of theirs, with what the host leaves to it.
+    status.write_text(f"Name:\tx\nCapEff:\t{none}\nCapBnd:\t{capabilities}\n")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert engines._is_restricted(status) is False
+    assert engines._is_restricted(status) is restricted
+
+
+@pytest.mark.parametrize(
+    ("rootless", "uid", "user"),
+    [(False, 1001, "1001:1001"), (False, 0, "1000:1000"), (True, 1001, "0:0")],
+)
+def test_the_user_of_a_container_is_who_started_it(monkeypatch, rootless, uid, user):
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    monkeypatch.setattr(os, "getegid", lambda: uid)
+    options = Engine("podman", {}, rootless).user_options()
+    assert options == [f"--user={user}", "--env=HOME=/tmp", "--env=USER=builder"]
+
+
+def test_an_engine_without_root_is_seen(path, monkeypatch):
+    program(
+        path, "docker", """[ "$1" = info ] && echo '["name=seccomp","name=rootless"]'; echo 1"""
+    )
+    assert find_engine({"PATH": os.environ["PATH"]}).rootless
+    program(path, "docker", """[ "$1" = info ] && echo '["name=seccomp"]'; echo 1""")
+    assert not find_engine({"PATH": os.environ["PATH"]}).rootless
+    program(path, "podman", "")
+    monkeypatch.setattr(engines, "_is_restricted", lambda _: False)
+    for uid in (0, 1001):
+        monkeypatch.setattr(os, "geteuid", lambda uid=uid: uid)
+        found = find_engine({"PATH": os.environ["PATH"], engines.VARIABLE: "podman"})
+        assert found.rootless is (uid != 0)
 
 
 def test_settings_of_the_users_own_are_left_alone(monkeypatch):
@@ -82,6 +111,19 @@ def test_a_failure_is_the_line_that_says_why(path, tmp_path):
     with pytest.raises(TorchwheelError, match=r"no package x \(all of it in .*log\)$"):
         Engine("podman", {}).call(["build"], "image a", log)
     assert "step 1" in log.read_text()
+
+
+@pytest.mark.parametrize("before", ["", "#9 1.234 "])
+def test_what_a_recipe_says_itself_comes_before_the_engines_words(path, before):
+    line = "packages: expected hipcc 6.4.*, found 7.2 in this Debian; pull it"
+    program(
+        path,
+        "podman",
+        f"""echo 'STEP 2/3: RUN x || echo "rocm: expected HIP, found none"'; echo '{before}{line}'
+        echo 'Error: building at STEP "RUN x: expected a, found b": exit status 1'; exit 1""",
+    )
+    with pytest.raises(TorchwheelError, match=r"^image a: packages: expected hipcc .* pull it$"):
+        Engine("podman", {}).call(["build"], "image a")
 
 
 def test_only_containers_of_the_run_are_removed(path, tmp_path):
