@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,8 +18,12 @@ from torchwheel.claims import DLPACK_SINCE, Abi, Claims, Part
 from torchwheel.files import sha256_by_name
 from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import Variant
+from torchwheel.pipeline.kernel_artifacts import digests
 from torchwheel.pipeline.run import Run
 from torchwheel.toolkit.lock import components
+
+NATIVE = "native"
+"""Folder for the objects of a variant, in its cached folder."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +37,7 @@ class BuildPaths:
         shared: objects that all variants of the toolkit link.
         cxx: the C++ compiler; None for the usual one.
         sysroot: the system that the wheel is linked against; None for the running one.
+        kernels: artifacts whose objects are linked.
     """
 
     toolkit: str
@@ -40,6 +46,7 @@ class BuildPaths:
     shared: str
     cxx: str | None = None
     sysroot: str | None = None
+    kernels: tuple[str, ...] = ()
 
 
 def build_environment(
@@ -58,6 +65,7 @@ def build_environment(
         environment.SYSROOT: paths.sysroot,
         environment.LAUNCHER: launcher,
         environment.PART: variant.part,
+        environment.KERNELS: os.pathsep.join(paths.kernels),
     }
     return {
         environment.ABI: variant.abi,
@@ -73,6 +81,11 @@ def build_environment(
         environment.SHARED_FOLDER: paths.shared,
         **{name: value for name, value in optional.items() if value},
     }
+
+
+def kernels_only(run: Run) -> dict[str, str]:
+    """The variable that forbids a build to compile kernels, if the run does."""
+    return {environment.KERNELS_ONLY: "1"} if run.kernels_only else {}
 
 
 def claims_of(
@@ -163,5 +176,6 @@ def cache_key(run: Run, variant: Variant, builder: Sequence[str]) -> str:
         "smoke": run.matrix.smoke.model_dump(mode="json"),
         "gates": run.matrix.gates.model_dump(mode="json"),
         "glibc": newest_glibc(run, variant),
+        "kernels": digests(run.linked.get(variant.id, ())),
     }
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()

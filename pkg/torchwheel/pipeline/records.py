@@ -41,6 +41,8 @@ class BuildRecord:
     """Hex SHA-256 of the bundled packages that it was tried with, by file name."""
     sources: str = ""
     """Digest of the project's files that git knows."""
+    kernels: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Hex SHA-256 of the manifests of the compiled kernels that it was linked from, by folder."""
 
 
 def record_wheel(
