@@ -1,7 +1,7 @@
 """The front page of an index: the command for each machine, and what every wheel was seen to do."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from packaging.tags import parse_tag
 
@@ -13,6 +13,10 @@ ANY = "any"
 """For a torch that need not be named, or a Python."""
 
 
+_RANKS = {"universal": 0, "pure": 1}
+"""Which wheels are listed first."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Choice:
     """What a machine needs, and how to install it there.
@@ -21,20 +25,18 @@ class Choice:
         toolkit: of the machine's torch, as people know it: "CUDA 13.0", "CPU".
         torch: its minor; `ANY` if there is none, or any will do.
         python: the minor of Python that the wheel is for, or `ANY`.
-        machine: e.g. "x86_64", or `ANY`.
         group: the index, e.g. "cu130/torch2.11".
         requirement: what to install from it, e.g. "fusedops==1.0.0".
-        file: the name of the wheel that this installs.
+        files: the wheel that this installs, by machine: "x86_64", or `ANY`.
         small: whether the wheel serves this torch alone.
     """
 
     toolkit: str
     torch: str
     python: str
-    machine: str
     group: str
     requirement: str
-    file: str
+    files: Mapping[str, str]
     small: bool
 
     def command(self, installer: str, address: str) -> str:
@@ -105,7 +107,7 @@ def _front(index: Index, project: str, every: Sequence[File]) -> Front:
     final = [file for file in every if not file.version.is_prerelease] or every
     newest = max(file.version.public for file in final)
     files = [file for file in every if file.version.public == newest]
-    files.sort(key=lambda file: (file.for_some_torch is not None, file.wheel.file))
+    files.sort(key=lambda file: (_RANKS.get(file.kind.abi, 2) if file.kind else 3, file.wheel.file))
     return Front(
         project,
         newest,
@@ -124,38 +126,26 @@ def _choices(index: Index, project: str, files: Sequence[File]) -> Iterator[Choi
         listed = set(group.files)
         own = [file for file in files if file.wheel.file in listed]
         # The wheels that pip takes for the version alone come first: the universal one, mostly.
-        for file in _offered(group, own):
-            requirement = f"{project}=={file.version.public}"
-            yield from _of_file(group, build, file, requirement, small=False)
-        for file in own:
-            if file.wheel.file in group.yanked and file.version.local:
-                requirement = f"{project}=={file.version}"
-                yield from _of_file(group, build, file, requirement, small=True)
+        named = {file for file in own if file.wheel.file in group.yanked and file.version.local}
+        wanted = [
+            (f"{project}=={file.version.public}", file, False) for file in _offered(group, own)
+        ]
+        wanted += [(f"{project}=={file.version}", file, True) for file in own if file in named]
+        found: dict[tuple[str, str, bool], dict[str, str]] = {}
+        for requirement, file, small in wanted:
+            machines = [ANY if machine == "any" else machine for machine in sorted(file.machines)]
+            for python in _pythons(file):
+                by_machine = found.setdefault((python, requirement, small), {})
+                by_machine.update(dict.fromkeys(machines, file.wheel.file))
+        toolkit, torch = (str(build.toolkit), build.torch) if build else ("CPU", ANY)
+        for (python, requirement, small), by_machine in found.items():
+            yield Choice(toolkit, torch, python, group.name, requirement, by_machine, small)
 
 
-def _offered(group: IndexGroup, files: Sequence[File]) -> Iterator[File]:
-    """For each machine the wheel that a group gives to everybody: no pure one beside another."""
+def _offered(group: IndexGroup, files: Sequence[File]) -> Sequence[File]:
+    """The wheels that a group gives to everybody: no pure one where there is a native one."""
     open_to_all = [file for file in files if file.wheel.file not in group.yanked]
-    native = [file for file in open_to_all if "any" not in file.machines]
-    yield from native or open_to_all
-
-
-def _of_file(
-    group: IndexGroup, build: TorchBuild | None, file: File, requirement: str, *, small: bool
-) -> Iterator[Choice]:
-    toolkit = str(build.toolkit) if build else "CPU"
-    for python in _pythons(file):
-        for machine in sorted(file.machines):
-            yield Choice(
-                toolkit,
-                build.torch if build else ANY,
-                python,
-                ANY if machine == "any" else machine,
-                group.name,
-                requirement,
-                file.wheel.file,
-                small,
-            )
+    return [file for file in open_to_all if "any" not in file.machines] or open_to_all
 
 
 def _pythons(file: File) -> list[str]:
