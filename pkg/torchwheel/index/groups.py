@@ -93,7 +93,7 @@ def kind_of(claims: Claims) -> WheelKind:
 @functools.lru_cache(maxsize=100_000)
 def serves(kind: WheelKind, build: TorchBuild) -> bool:
     """Whether a wheel has a front end for this torch and kernels of its toolkit's major release."""
-    return any(_accepts(text, build.torch) for text in kind.ranges) and any(
+    return any(accepts(text, build.torch) for text in kind.ranges) and any(
         backend == build.toolkit.backend
         and major_version(version) == major_version(build.toolkit.version)
         for backend, version in kind.kernels
@@ -161,7 +161,8 @@ def by_version_alone(group: str, kind: WheelKind, others: frozenset[WheelKind]) 
 
 
 @functools.lru_cache(maxsize=10_000)
-def _accepts(torch_range: str, minor: str) -> bool:
+def accepts(torch_range: str, minor: str) -> bool:
+    """Whether a range of torch, e.g. ">=2.11", has a minor."""
     return SpecifierSet(torch_range).contains(minor, prereleases=True)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import jinja2
 
 from torchwheel.index.contents import File, Index, IndexGroup
+from torchwheel.index.front import fronts
 from torchwheel.index.withdrawals import ProjectStatus
 from torchwheel.text import size_text
 
@@ -43,8 +44,8 @@ class Page:
 
 def index_pages(index: Index) -> Iterator[Page]:
     """Every page of an index."""
-    groups = _template("groups.html.j2").render(groups=index.groups)
-    yield _whole("index.html", groups)
+    front = _template("front.html.j2").render(fronts=list(fronts(index)), groups=index.groups)
+    yield _whole("index.html", front)
     # Most groups list the same files: an entry differs by the depth of its page and by its note.
     entry = functools.cache(_entry)
     for group in index.groups:

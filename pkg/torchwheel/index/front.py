@@ -1,0 +1,209 @@
+"""The front page of an index: the command for each machine, and what every wheel was seen to do."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+
+from packaging.tags import parse_tag
+
+from torchwheel.index.contents import File, Index, IndexGroup
+from torchwheel.index.groups import CPU, TorchBuild, accepts, torch_builds
+from torchwheel.text import size_text
+
+ANY = "any"
+"""For a torch that need not be named, or a Python."""
+
+
+_RANKS = {"universal": 0, "pure": 1}
+"""Which wheels are listed first."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """What a machine needs, and how to install it there.
+
+    Attributes:
+        toolkit: of the machine's torch, as people know it: "CUDA 13.0", "CPU".
+        torch: its minor; `ANY` if there is none, or any will do.
+        python: the minor of Python that the wheel is for, or `ANY`.
+        group: the index, e.g. "cu130/torch2.11".
+        requirement: what to install from it, e.g. "fusedops==1.0.0".
+        files: the wheel that this installs, by machine: "x86_64", or `ANY`.
+        small: whether the wheel serves this torch alone.
+    """
+
+    toolkit: str
+    torch: str
+    python: str
+    group: str
+    requirement: str
+    files: Mapping[str, str]
+    small: bool
+
+    def command(self, installer: str, address: str) -> str:
+        """The command, of pip or uv.
+
+        Args:
+            installer: "pip" or "uv".
+            address: of the index's root, with a slash at its end.
+        """
+        option = {"pip": "pip install --extra-index-url", "uv": "uv pip install --index"}[installer]
+        return f'{option} {address}{self.group}/ "{self.requirement}"'
+
+
+@dataclasses.dataclass(frozen=True)
+class WheelRow:
+    """A wheel of the newest release, as the front page lists it."""
+
+    variant: str
+    file: str
+    address: str
+    size: str
+    archs: tuple[str, ...]
+    gates: str
+    record: str | None
+    """The address of its build record."""
+    smoke: tuple[tuple[str, str], ...]
+    """What each run said, and the address of its record."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TorchRow:
+    """A torch minor: the library that serves it, and the builds of it that have a group."""
+
+    torch: str
+    front_end: str
+    builds: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Front:
+    """All that the front page says of one project."""
+
+    project: str
+    version: str
+    choices: tuple[Choice, ...]
+    wheels: tuple[WheelRow, ...]
+    torches: tuple[TorchRow, ...]
+
+    def values(self, field: str) -> tuple[str, ...]:
+        """The different values of a choice's field, in their order."""
+        return tuple(dict.fromkeys(getattr(choice, field) for choice in self.choices))
+
+
+def fronts(index: Index) -> Iterator[Front]:
+    """A front for each project whose wheels have claims, of the newest version that is offered."""
+    by_project: dict[str, dict[str, File]] = {}
+    for group in index.groups:
+        for project, files in group.projects.items():
+            own = [file for file in files if file.wheel.claims and not file.is_withdrawn]
+            known = by_project.setdefault(project, {})
+            known.update({file.wheel.file: file for file in own})
+    for project, files_by_name in sorted(by_project.items()):
+        if files_by_name:
+            yield _front(index, project, tuple(files_by_name.values()))
+
+
+def _front(index: Index, project: str, every: Sequence[File]) -> Front:
+    final = [file for file in every if not file.version.is_prerelease] or every
+    newest = max(file.version.public for file in final)
+    files = [file for file in every if file.version.public == newest]
+    files.sort(key=lambda file: (_RANKS.get(file.kind.abi, 2) if file.kind else 3, file.wheel.file))
+    return Front(
+        project,
+        newest,
+        tuple(_choices(index, project, files)),
+        tuple(map(_wheel_row, files)),
+        tuple(_torch_rows(index, files)),
+    )
+
+
+def _choices(index: Index, project: str, files: Sequence[File]) -> Iterator[Choice]:
+    builds = {build.group: build for build in torch_builds()}
+    groups = [group for group in index.groups if group.name in builds or group.name == CPU]
+    groups.sort(key=lambda group: _order(builds.get(group.name)))
+    for group in groups:
+        build = builds.get(group.name)
+        listed = set(group.files)
+        own = [file for file in files if file.wheel.file in listed]
+        # The wheels that pip takes for the version alone come first: the universal one, mostly.
+        named = {file for file in own if file.wheel.file in group.yanked and file.version.local}
+        wanted = [
+            (f"{project}=={file.version.public}", file, False) for file in _offered(group, own)
+        ]
+        wanted += [(f"{project}=={file.version}", file, True) for file in own if file in named]
+        found: dict[tuple[str, str, bool], dict[str, str]] = {}
+        for requirement, file, small in wanted:
+            machines = [ANY if machine == "any" else machine for machine in sorted(file.machines)]
+            for python in _pythons(file):
+                by_machine = found.setdefault((python, requirement, small), {})
+                by_machine.update(dict.fromkeys(machines, file.wheel.file))
+        toolkit, torch = (str(build.toolkit), build.torch) if build else ("CPU", ANY)
+        for (python, requirement, small), by_machine in found.items():
+            yield Choice(toolkit, torch, python, group.name, requirement, by_machine, small)
+
+
+def _offered(group: IndexGroup, files: Sequence[File]) -> Sequence[File]:
+    """The wheels that a group gives to everybody: no pure one where there is a native one."""
+    open_to_all = [file for file in files if file.wheel.file not in group.yanked]
+    return [file for file in open_to_all if "any" not in file.machines] or open_to_all
+
+
+def _pythons(file: File) -> list[str]:
+    interpreters = {tag.interpreter for text in file.wheel.tags for tag in parse_tag(text)}
+    stable = any(tag.split("-")[1] == "abi3" for tag in file.wheel.tags)
+    minors = sorted(int(name[3:]) for name in interpreters if name.startswith("cp3"))
+    return [ANY] if stable or not minors else [f"3.{minor}" for minor in minors]
+
+
+def _order(build: TorchBuild | None) -> tuple[object, ...]:
+    """CUDA, then ROCm, then the CPU; the newest first."""
+    if build is None:
+        return (2,)
+    numbers = [int(part) for part in (*build.toolkit.version.split("."), *build.torch.split("."))]
+    return build.toolkit.backend != "cuda", *(-number for number in numbers)
+
+
+def _wheel_row(file: File) -> WheelRow:
+    wheel, claims = file.wheel, file.wheel.claims
+    archs = tuple(
+        f"{name}: {' '.join(map(str, archs))}"
+        for name, archs in (
+            [(part.name, part.archs) for part in claims.parts if part.kind == "kernels"]
+            or [(claims.toolkit or "", claims.archs)]
+            if claims
+            else []
+        )
+        if archs
+    )
+    return WheelRow(
+        claims.variant if claims else "",
+        wheel.file,
+        file.address,
+        size_text(wheel.size, decimals=1),
+        archs,
+        f"{len(wheel.gates)} ok" if wheel.gates else "",
+        f"{file.folder}/{wheel.record}" if wheel.record else None,
+        tuple(
+            (
+                f"{run.passed} passed on {run.gpu or run.platform}, torch {run.torch}",
+                f"{file.folder}/{run.record}",
+            )
+            for run in wheel.smoke
+        ),
+    )
+
+
+def _torch_rows(index: Index, files: Sequence[File]) -> Iterator[TorchRow]:
+    names = {group.name for group in index.groups}
+    builds = torch_builds()
+    parts = [part for file in files if file.wheel.claims for part in file.wheel.claims.parts]
+    for minor in dict.fromkeys(build.torch for build in builds):
+        own = [build.toolkit.name for build in builds if build.torch == minor]
+        served = tuple(name for name in own if f"{name}/torch{minor}" in names)
+        front_ends = [
+            part.name
+            for part in parts
+            if part.kind == "front_end" and accepts(part.needs.torch_range, minor)
+        ]
+        if served:
+            yield TorchRow(minor, ", ".join(dict.fromkeys(front_ends)), served)

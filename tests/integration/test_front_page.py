@@ -1,0 +1,145 @@
+"""The front page in a browser: its selector, and what pip and uv make of each command it shows."""
+
+import html
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+from urllib.request import urlopen
+
+import pytest
+from installers import Installers, Question, make_indexes
+
+from torchwheel.index.serve import serve_in_background
+from torchwheel.matrix.torch_releases import torch_releases
+
+pytestmark = pytest.mark.integration
+
+QUIET = "--disable-quic --no-first-run --disable-background-networking --disable-component-update"
+MACHINES = {
+    "x86_64": ("x86_64-unknown-linux-gnu", "manylinux_2_17_x86_64"),
+    "aarch64": ("aarch64-unknown-linux-gnu", "manylinux_2_17_aarch64"),
+}
+
+
+@pytest.fixture(scope="module")
+def installers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installers]:
+    torches = [f"{minor}.0" for minor in torch_releases()]
+    out = make_indexes(tmp_path_factory.mktemp("front"), torches)
+    with serve_in_background(out) as address:
+        yield Installers(tmp_path_factory.mktemp("installers"), address)
+
+
+def served(installers: Installers) -> str:
+    with urlopen(f"{installers.address}/index/") as answer:  # noqa: S310 - on loopback
+        return answer.read().decode()
+
+
+@pytest.fixture(scope="module")
+def browse(installers: Installers, tmp_path_factory: pytest.TempPathFactory):
+    """Opens the front page in headless Chromium, runs a script, and gives the page's HTML."""
+    browser = shutil.which("chromium")
+    if browser is None:
+        pytest.skip("no chromium on PATH")
+
+    def open_page(script: str = "", *options: str) -> str:
+        folder = tmp_path_factory.mktemp("browser")
+        page = folder / "page.html"
+        # The front page, with what a person would do there.
+        text = served(installers).replace("location.href", f'"{installers.address}/index/"')
+        page.write_text(text.replace("</body>", f"<script>{script}</script></body>"))
+        done = subprocess.run(
+            [browser, "--headless", "--no-sandbox", "--disable-gpu", *QUIET.split(), *options]
+            + [f"--user-data-dir={folder / 'profile'}", "--dump-dom", page.as_uri()],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        return done.stdout
+
+    return open_page
+
+
+def commands(page: str) -> list[tuple[str, str, list[str]]]:
+    """Of each row of the lists: the command of pip, that of uv, and the files that it names."""
+    found = []
+    for row in re.findall(r'<tr class="choice".*?</tr>', page, re.S):
+        pip, uv = (
+            html.unescape(re.search(rf'<code class="{name}">(.*?)</code>', row)[1])
+            for name in ("pip", "uv")
+        )
+        found.append((pip, uv, re.findall(r'<div class="note">(.*?)</div>', row)))
+    return found
+
+
+def question(command: str, address: str, file: str) -> Question:
+    """What a command asks for on the machine that a file is for."""
+    *program, option, index, wanted = shlex.split(command)
+    assert (program, option) in (
+        (["pip", "install"], "--extra-index-url"),
+        (["uv", "pip", "install"], "--index"),
+    )
+    assert index.startswith(f"{address}/index/")
+    group = urlsplit(index).path.removeprefix("/index/").strip("/")
+    _, _, python, _, platform = file.removesuffix(".whl").split("-")
+    machine = next(name for name in (*MACHINES, "any") if platform.endswith(name))
+    version = re.fullmatch(r"cp3(\d+)", python)
+    more = ("--python-version", f"3.{version[1]}") if version else ()
+    return Question(None, group, wanted, MACHINES.get(machine, MACHINES["x86_64"]), more)
+
+
+def test_each_command_installs_the_file_that_it_names(browse, installers: Installers) -> None:
+    rows = commands(browse())
+    assert len(rows) > 60
+    for ask, of_row in ((installers.pip, 0), (installers.uv, 1)):
+        expected = [file for row in rows for file in row[2]]
+        asked = [question(row[of_row], installers.address, file) for row in rows for file in row[2]]
+        answers = ask(asked)
+        wrong = {
+            (one.group, one.wants, file): answer.wheel
+            for one, file, answer in zip(asked, expected, answers, strict=True)
+            if answer.wheel != file
+        }
+        assert not wrong
+
+
+def answers(page: str) -> list[str]:
+    """The commands that the selector shows."""
+    (shown,) = re.findall(r'<div class="answer".*?</div>', page, re.S)
+    return [html.unescape(text) for text in re.findall(r"<pre[^>]*>(.*?)</pre>", shown, re.S)]
+
+
+def choose(**values: str) -> str:
+    """A script that chooses these, one after the other."""
+    steps = [
+        f"form.{name}.value = {value!r}; form.dispatchEvent(new Event('input'));"
+        for name, value in values.items()
+    ]
+    return f"const form = document.querySelector('form'); {' '.join(steps)}"
+
+
+def test_the_selector_gives_the_universal_wheel_first(browse, installers: Installers) -> None:
+    script = choose(toolkit="CUDA 12.4", torch="2.6", python="3.12", installer="uv")
+    index = f"uv pip install --index {installers.address}/index/cu124/torch2.6/"
+    assert answers(browse(script)) == [
+        f'{index} "fusedops==1.0.0"',
+        f'{index} "fusedops==1.0.0+cu124torch2.6"',
+    ]
+
+
+def test_what_no_wheel_is_for_cannot_be_chosen(browse) -> None:
+    page = browse(choose(toolkit="ROCm 7.2"))
+    (torches,) = re.findall(r'<select name="torch">(.*?)</select>', page, re.S)
+    assert re.search(r'<option (disabled|hidden)="" (disabled|hidden)="">2\.6<', torches)
+    assert len(answers(page)) >= 1
+
+
+def test_without_scripts_every_command_is_there(installers: Installers) -> None:
+    page = served(installers)
+    rows = commands(page)
+    assert len(rows) > 60
+    assert all("ADDRESS_OF_THIS_PAGE/" in pip for pip, _, _ in rows)
+    assert "<form hidden>" in page
