@@ -178,13 +178,13 @@ def loads(text: str | bytes, where: str) -> Claims:
         )
     except MalformedError as error:
         raise TorchwheelError(f"{malformed}: {error.reason}") from error
-    if problem := _problem(claims):
+    if problem := problem_of(claims):
         raise TorchwheelError(f"{malformed}: {problem}")
     return claims
 
 
-def _problem(claims: Claims) -> str | None:
-    """What the types of the fields do not say."""
+def problem_of(claims: Claims) -> str | None:
+    """What is wrong with claims that their fields' types do not say; None if nothing is."""
     if bool(claims.parts) != (claims.abi == "universal"):
         return "a universal wheel has parts, and no other wheel has"
     for part in claims.parts:

@@ -44,6 +44,7 @@ def read_json(
     schema: int | None = None,
     others: bool = False,
     complete: bool = False,
+    readers: TextReaders | None = None,
 ) -> T:
     """Read a file; see `parse_json`.
 
@@ -60,7 +61,14 @@ def read_json(
             )
         content = file.read(MAX_BYTES + 1)
     return parse_json(
-        content, kind, str(path), do=do, schema=schema, others=others, complete=complete
+        content,
+        kind,
+        str(path),
+        do=do,
+        schema=schema,
+        others=others,
+        complete=complete,
+        readers=readers,
     )
 
 

@@ -27,7 +27,8 @@ from elfmaker import (
     ptx,
 )
 from torchwheel import claims, data
-from torchwheel.files import sha256
+from torchwheel.index import catalogue
+from torchwheel.inspect.wheel import read_wheel
 from torchwheel.jit.entry import CacheEntry, dump_entry
 from torchwheel.pipeline.records import BuildRecord
 from torchwheel.smoke.record import (
@@ -300,17 +301,20 @@ def request_texts() -> Inputs:
     return {"good": b'{"variants": ["cu130-stable"], "archs": ["9.0"], "container": false}\n'}
 
 
-def report_texts() -> Inputs:
-    """Of an earlier release's report."""
+def catalogue_texts() -> Inputs:
+    """Of a release's catalogue."""
     with tempfile.TemporaryDirectory() as folder:
-        digest = sha256(make_wheel(Path(folder)))
-    wheel = {
-        "file": WHEEL,
-        "sha256": digest,
-        "groups": ["cu130"],
-        "uploaded": "2026-11-24T08:00:00Z",
-    }
-    return {"good": json.dumps({"schema": 1, "wheels": [wheel], "bundled": [wheel]}).encode()}
+        wheels = [
+            make_wheel(Path(folder)),
+            make_wheel(Path(folder), version="1.0.0+cu130", claims=stable()),
+            make_wheel(Path(folder), tag="py3-none-manylinux_2_28_x86_64", claims=universal()),
+        ]
+        entries = [
+            catalogue.read_wheel_entry(read_wheel(wheel), "2026-11-24T08:00:00Z")
+            for wheel in wheels
+        ]
+    made = catalogue.Catalogue("demo", "v1.0.0", tuple(entries))
+    return {"good": catalogue.catalogue_text(made).encode()}
 
 
 def bundled_texts() -> Inputs:

@@ -22,6 +22,7 @@ from torchwheel.doctor import importing
 from torchwheel.doctor.dist_info import read_dist_info
 from torchwheel.doctor.loader import provided_symbols, provided_versions
 from torchwheel.errors import TorchwheelError
+from torchwheel.index.catalogue import read_catalogues, upload_times
 from torchwheel.inspect import cuda, elf, hip
 from torchwheel.inspect.fatbin import read_fatbin
 from torchwheel.inspect.gpu_code import read_gpu_code
@@ -31,7 +32,7 @@ from torchwheel.jit.entry import load_entry
 from torchwheel.matrix.load import load
 from torchwheel.pipeline import records
 from torchwheel.release.artifacts import read_artifacts
-from torchwheel.release.report import read_earlier, upload_times
+from torchwheel.release.report import first_uploads
 from torchwheel.sdist.archive import unpack
 from torchwheel.smoke.results import record_from_files
 from torchwheel.toolkit import lock
@@ -164,12 +165,10 @@ def _request(content: bytes, folder: Path) -> None:
     records.last_request(folder)
 
 
-def _report(content: bytes, folder: Path) -> None:
-    if not (folder / "v1" / seeds.WHEEL).exists():
-        make_wheel(folder / "v1")
-    _write(folder, "v1/release.json", content)
-    upload_times((), folder / "out", folder)
-    read_earlier(folder)
+def _catalogue(content: bytes, folder: Path) -> None:
+    _write(folder, "v1/catalogue.json", content)
+    first_uploads((), folder / "v1", ())
+    upload_times(read_catalogues([folder]))
 
 
 def _probe(content: bytes, folder: Path) -> None:
@@ -255,7 +254,7 @@ TARGETS: Mapping[str, Target] = {
     ),
     "artifact": _json(_artifacts, "artifact", seeds.artifact_texts, tolerant=True),
     "request": _json(_request, "request", seeds.request_texts, tolerant=True),
-    "report": _json(_report, "report", seeds.report_texts, promise=_LINES),
+    "catalogue": _json(_catalogue, "catalogue", seeds.catalogue_texts, promise=_LINES),
     "probe": _json(_probe, "probe", seeds.probe_texts),
     "junit": Target(_junit, functools.cache(_junit_texts), mutate_text, weight=4),
     "answers": _json(_answers, "answers", seeds.answer_texts, "nested", "a list", tolerant=True),

@@ -14,8 +14,8 @@ from torchwheel import data
 from torchwheel.builder import hipify
 from torchwheel.doctor import importing
 from torchwheel.errors import TorchwheelError
-from torchwheel.files import sha256
-from torchwheel.index import contents as index_
+from torchwheel.index import catalogue
+from torchwheel.inspect.wheel import read_wheel
 from torchwheel.jit import entry
 from torchwheel.pipeline import bundled, in_container, inside, records
 from torchwheel.process import ProcessResult
@@ -99,25 +99,23 @@ def read_usage(folder: Path, content: bytes) -> None:
     in_container.read_usage(folder)
 
 
-def earlier_release(folder: Path) -> str:
-    """A report of a release with one wheel, and the wheel's own bytes in it."""
-    file = {"file": WHEEL, "version": "1.0.0", "sha256": sha256(make_wheel(folder)), "size": 5}
-    file |= {"uploaded": "2026-11-24T08:00:00Z"}
-    wheel = {"variant": "pure", **file, "claims": {}, "groups": ["pure"], "gates": {}, "smoke": []}
-    bundled = {**file, "groups": ["pure", "all"]}
-    project = {"schema": report.SCHEMA, "project": "demo", "sdists": []}
-    return json.dumps({**project, "wheels": [wheel], "bundled": [bundled]})
+def catalogue_text(folder: Path) -> str:
+    """The catalogue of a release with one wheel."""
+    wheel = make_wheel(folder)
+    entry = catalogue.read_wheel_entry(read_wheel(wheel), "2026-11-24T08:00:00Z")
+    run = catalogue.SmokeRun(
+        *("pure.smoke-1.json", "2026-11-24T08:00:00Z", "passed", True, "3.12.1", "linux_x86_64"),
+        *("2.13.0", "NVIDIA H200", "9.0", "580", 5, 1),
+    )
+    entry = dataclasses.replace(entry, smoke=(run,), gates={"archs": "none"})
+    return catalogue.catalogue_text(catalogue.Catalogue("demo", "v1.0.0", (entry,)))
 
 
-def read_earlier(folder: Path, content: bytes) -> None:
-    release = folder / "v1"
-    wheel = release / WHEEL
-    if not wheel.exists():
-        make_wheel(release)
-    (release / report.REPORT).write_bytes(content)
-    report.upload_times([], release, folder)
-    wheels = report.read_earlier(folder)
-    index_.group_wheels(wheels)
+def read_catalogues(folder: Path, content: bytes) -> None:
+    (folder / "v1").mkdir(exist_ok=True)
+    (folder / "v1" / catalogue.FILE).write_bytes(content)
+    report.first_uploads([], folder / "v1", ())
+    catalogue.upload_times(catalogue.read_catalogues([folder]))
 
 
 def read_artifacts(folder: Path, content: bytes) -> None:
@@ -186,7 +184,7 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
         "request": Reader(_dump(records.WheelsRequest(("pure",), ("8.0",))), read_request),
         "bundled": Reader(json.dumps({"key": "key", "files": {WHEEL: "ab"}}), read_bundled),
         "usage": Reader(_dump(inside.Usage(1.5, 5)), read_usage),
-        "earlier": Reader(earlier_release(tmp_path / "made"), read_earlier),
+        "catalogue": Reader(catalogue_text(tmp_path / "made"), read_catalogues),
         "artifact: build": Reader(_dump(BUILD), read_artifacts),
         "artifact: smoke": Reader(smoke_record.dump_smoke(SMOKE), read_artifacts),
         "torch": Reader(TORCH, said_by_a_child(lambda cwd: sdist_torch.import_torch(env, cwd))),
@@ -212,7 +210,7 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
 
 
 KINDS = (
-    *("claims", "build record", "request", "bundled", "usage", "earlier", "artifact: build"),
+    *("claims", "build record", "request", "bundled", "usage", "catalogue", "artifact: build"),
     *(
         "artifact: smoke",
         "torch",

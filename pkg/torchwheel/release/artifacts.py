@@ -12,7 +12,6 @@ from torchwheel.check.gates import GateResult, run_gates
 from torchwheel.claims import Claims
 from torchwheel.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel.files import sha256
-from torchwheel.index.contents import IndexedWheel
 from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.wheel import Wheel, read_bundled
 from torchwheel.json_files import read_json
@@ -82,20 +81,13 @@ def bundled_wheels(wheels: Sequence[Wheel]) -> tuple[tuple[BundledWheel, ...], l
     return tuple(by_name[name] for name in sorted(by_name)), faults
 
 
-def check_bundled(
-    matrix: Matrix, bundled: Sequence[BundledWheel], earlier: Sequence[IndexedWheel]
-) -> Iterator[str]:
-    """A line if the matrix names others, and for each file that was published with other bytes."""
+def check_bundled(matrix: Matrix, bundled: Sequence[BundledWheel]) -> Iterator[str]:
+    """A line if the matrix names other bundled packages."""
     folders = matrix.project.bundled
     if len(bundled) != len(folders):
         found = join_names(package.path.name for package in bundled) or "none"
         expected = f"one for each of {join_names(folders)}" if folders else "none"
         yield f"bundled packages: {found}; expected {expected}"
-    published = {wheel.path.name: wheel.path for wheel in earlier}
-    for package in bundled:
-        before = published.get(package.path.name)
-        if before and sha256(before) != package.sha256:
-            yield f"{package.path}: {before} was published with other bytes; raise its version"
 
 
 T = TypeVar("T")

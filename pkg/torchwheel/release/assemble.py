@@ -10,7 +10,7 @@ from torchwheel.check.facts import Limits
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import remove_leftovers
-from torchwheel.index.groups import groups_of
+from torchwheel.index.catalogue import read_catalogues
 from torchwheel.inspect.wheel import Wheel, read_wheel
 from torchwheel.matrix.load import load
 from torchwheel.matrix.sections import Matrix
@@ -25,7 +25,6 @@ from torchwheel.release.artifacts import (
     read_candidate,
 )
 from torchwheel.release.cases import release_cases, unmatched
-from torchwheel.release.report import read_earlier
 from torchwheel.release.rules import release_faults
 from torchwheel.release.sdists import make_sdists, sdist_faults
 from torchwheel.release.write import check_target, write_release
@@ -50,7 +49,7 @@ def assemble(
         out: the folder to write; replaced if it is an earlier release.
         progress: reports each step to the user.
         version: the release, e.g. "1.0.0" or the tag "v1.0.0".
-        earlier: a folder of earlier releases; their wheels stay in the index.
+        earlier: a folder with the catalogues of earlier releases.
 
     Returns:
         The table.
@@ -63,7 +62,7 @@ def assemble(
     selected = select(matrix, selection)
     remove_leftovers(out.parent, out.name)
     check_target(out)
-    published = read_earlier(earlier) if earlier else ()
+    published = read_catalogues([earlier]) if earlier else ()
     artifacts = read_artifacts(folders)
     faults = list(artifacts.faults)
     candidates: list[Candidate] = []
@@ -84,19 +83,19 @@ def assemble(
         *unmatched(selected, candidates, artifacts),
         *release_faults(matrix, cases, expected),
     ]
-    faults += [*bundled_faults, *check_bundled(matrix, bundled, published)]
+    faults += [*bundled_faults, *check_bundled(matrix, bundled)]
+    faults += report.changed_names([*candidates, *bundled], published)
     _raise(out, faults)
     with tempfile.TemporaryDirectory() as scratch:
         sdists = make_sdists(matrix, matrix_file.resolve().parent, Path(scratch), progress)
         _raise(out, list(sdist_faults(sdists, cases, bundled)))
-        of_each = groups_of([case.candidate.claims for case in cases])
-        groups = {case.variant.id: own for case, own in zip(cases, of_each, strict=True)}
-        uploaded = report.upload_times(
-            [*(case.candidate for case in cases), *bundled], out, earlier
+        uploaded = report.first_uploads(
+            [*(case.candidate for case in cases), *bundled], out, published
         )
-        text = report.release_json(matrix.project.name, cases, bundled, sdists, groups, uploaded)
+        name = matrix.project.name
+        catalogue = report.release_catalogue(name, version, cases, bundled, sdists, uploaded)
         progress.step(f"writing {out}")
-        write_release(out, cases, bundled, sdists, groups, uploaded, text, published)
+        write_release(out, cases, bundled, sdists, catalogue)
     return report.release_table(cases, bundled)
 
 

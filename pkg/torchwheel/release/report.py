@@ -1,18 +1,26 @@
-"""The report of a release, as JSON and as a table; reads the reports of earlier releases."""
+"""What a release publishes: its catalogue, and a table for people."""
 
 import dataclasses
-import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from torchwheel.errors import MalformedError, TorchwheelError, UsageError
+from torchwheel.errors import MalformedError, UsageError
 from torchwheel.files import sha256
-from torchwheel.index.contents import IndexedWheel, all_groups, utc_time
-from torchwheel.json_files import FileName, read_json
-from torchwheel.os_errors import explain
+from torchwheel.index.catalogue import (
+    FILE,
+    Catalogue,
+    CatalogueSdist,
+    CatalogueWheel,
+    SmokeRun,
+    catalogue_wheel,
+    published_hashes,
+    read_catalogue,
+    upload_times,
+)
+from torchwheel.index.contents import utc_time
+from torchwheel.matrix.variants import Variant
 from torchwheel.release.artifacts import BundledWheel, Candidate
 from torchwheel.release.cases import ReleaseCase
 from torchwheel.release.rules import on_gpu
@@ -20,79 +28,80 @@ from torchwheel.release.sdists import Sdist
 from torchwheel.smoke.record import SmokeRecord
 from torchwheel.text import WIDTH, size_text, table_rows
 
-REPORT = "release.json"
-SCHEMA = 1
+
+def build_asset(variant: Variant) -> str:
+    """The name of the asset with a variant's build record."""
+    return f"{variant.id}.build.json"
 
 
-def release_json(
+def smoke_asset(variant: Variant, number: int) -> str:
+    """The name of the asset with the record of a variant's smoke run; the first has number 1."""
+    return f"{variant.id}.smoke-{number}.json"
+
+
+def release_catalogue(
     project: str,
+    tag: str | None,
     cases: Sequence[ReleaseCase],
     bundled: Sequence[BundledWheel],
     sdists: Sequence[Sdist],
-    groups: Mapping[str, Sequence[str]],
     uploaded: Mapping[str, str],
-) -> str:
-    """Byte-stable JSON: each wheel's hash, gates and smoke runs; the bundled packages.
+) -> Catalogue:
+    """The catalogue of a release: each wheel with its hash, gates and smoke runs.
 
     Args:
         project: the project's name.
+        tag: the release's tag (default: its version).
         cases: the variants, each with its wheel and records.
         bundled: the bundled packages.
         sdists: of the project and of these.
-        groups: the index groups by variant.
         uploaded: when each file was first published, by its sha256.
     """
-    bundled_groups = all_groups(groups.values())
-    content = {
-        "schema": SCHEMA,
-        "project": project,
-        "wheels": [_wheel(case, groups[case.variant.id], uploaded) for case in cases],
-        "bundled": [{**_file(package, uploaded), "groups": bundled_groups} for package in bundled],
-        "sdists": [_sdist(sdist) for sdist in sdists],
-    }
-    return json.dumps(content, indent=1) + "\n"
+    versions = [case.candidate.wheel.version.public for case in cases]
+    return Catalogue(
+        project=project,
+        tag=tag or versions[0],
+        wheels=(
+            *(_wheel(case, uploaded) for case in cases),
+            *(catalogue_wheel(own.wheel, own.sha256, uploaded[own.sha256]) for own in bundled),
+        ),
+        sdists=tuple(
+            CatalogueSdist(own.path.name, own.version, sha256(own.path), own.path.stat().st_size)
+            for own in sdists
+        ),
+    )
 
 
-def _file(wheel: Candidate | BundledWheel, uploaded: Mapping[str, str]) -> dict[str, str | int]:
-    return {
-        "file": wheel.path.name,
-        "version": str(wheel.wheel.version),
-        "sha256": wheel.sha256,
-        "size": wheel.wheel.size,
-        "uploaded": uploaded[wheel.sha256],
-    }
-
-
-def _sdist(sdist: Sdist) -> dict[str, str | int]:
-    return {
-        "file": sdist.path.name,
-        "version": sdist.version,
-        "sha256": sha256(sdist.path),
-        "size": sdist.path.stat().st_size,
-    }
-
-
-def _wheel(case: ReleaseCase, groups: Sequence[str], uploaded: Mapping[str, str]) -> dict[str, Any]:
+def _wheel(case: ReleaseCase, uploaded: Mapping[str, str]) -> CatalogueWheel:
     candidate = case.candidate
-    return {
-        "variant": case.variant.id,
-        **_file(candidate, uploaded),
-        "claims": dataclasses.asdict(candidate.claims),
-        "groups": groups,
-        "gates": {result.name: result.says for result in candidate.gates},
-        "on_gpu": any(on_gpu(case, record) for record in case.smokes),
-        "smoke": [_run(record) for record in case.smokes],
-    }
+    return dataclasses.replace(
+        catalogue_wheel(candidate.wheel, candidate.sha256, uploaded[candidate.sha256]),
+        gates={result.name: result.says for result in candidate.gates},
+        smoke=tuple(
+            _smoke_run(case, record, smoke_asset(case.variant, number))
+            for number, record in enumerate(case.smokes, start=1)
+        ),
+        record=build_asset(case.variant),
+    )
 
 
-def _run(record: SmokeRecord) -> dict[str, Any]:
+def _smoke_run(case: ReleaseCase, record: SmokeRecord, asset: str) -> SmokeRun:
+    machine, gpu = record.machine, record.machine.gpu
     outcomes = [test.outcome for test in record.tests]
-    return {
-        "date": record.date,
-        "verdict": record.verdict,
-        "machine": dataclasses.asdict(record.machine),
-        "tests": {name: outcomes.count(name) for name in ("passed", "failed", "skipped")},
-    }
+    return SmokeRun(
+        record=asset,
+        date=record.date,
+        verdict=record.verdict,
+        on_gpu=on_gpu(case, record),
+        python=machine.python,
+        platform=machine.platform,
+        torch=machine.torch,
+        gpu=gpu.name if gpu else None,
+        arch=gpu.arch if gpu else None,
+        driver=gpu.driver if gpu else None,
+        passed=outcomes.count("passed"),
+        skipped=outcomes.count("skipped"),
+    )
 
 
 def release_table(cases: Sequence[ReleaseCase], bundled: Sequence[BundledWheel]) -> str:
@@ -113,80 +122,42 @@ def _where(case: ReleaseCase) -> str:
     return ", ".join(dict.fromkeys(gpus)) or "not run on a GPU"
 
 
-@dataclasses.dataclass(frozen=True)
-class _ReportedWheel:
-    """A wheel of a report, as far as later releases need it."""
-
-    file: FileName
-    sha256: str
-    groups: tuple[str, ...]
-    uploaded: str | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class _Reported:
-    """A report, as far as later releases need it."""
-
-    wheels: tuple[_ReportedWheel, ...]
-    bundled: tuple[_ReportedWheel, ...]
-
-    @classmethod
-    def read(cls, report: Path) -> tuple[_ReportedWheel, ...]:
-        """The wheels that a report lists."""
-        do = "download the release again"
-        reported = read_json(report, cls, schema=SCHEMA, others=True, do=do)
-        return (*reported.wheels, *reported.bundled)
+def changed_names(
+    wheels: Sequence[Candidate | BundledWheel], earlier: Sequence[Catalogue]
+) -> Iterator[str]:
+    """A line for each wheel whose name an earlier release has published with other bytes."""
+    published = published_hashes(earlier)
+    for wheel in wheels:
+        digest, tag = published.get(wheel.path.name, (wheel.sha256, ""))
+        if digest != wheel.sha256:
+            yield (
+                f"{wheel.path}: expected sha256 {digest}, as {tag} published this name, found "
+                f"{wheel.sha256}; raise its version"
+            )
 
 
-def read_earlier(folder: Path) -> tuple[IndexedWheel, ...]:
-    """The wheels of all releases in `folder`, each a folder with its report.
-
-    Raises:
-        TorchwheelError: a line for each release whose files have changed.
-    """
-    if not folder.is_dir():
-        raise UsageError(f"a folder of earlier releases expected at {folder}, which is none")
-    published: list[IndexedWheel] = []
-    faults: list[str] = []
-    # A folder without wheels is no release; one with wheels needs a report that proves them.
-    for release in sorted({wheel.parent for wheel in folder.glob("*/*.whl")}):
-        try:
-            published += _wheels(release)
-        except OSError as error:
-            faults.append(explain(error))
-        except TorchwheelError as error:
-            faults.append(str(error))
-    if faults:
-        raise TorchwheelError("\n".join(faults))
-    return tuple(published)
-
-
-def _wheels(release: Path) -> Iterator[IndexedWheel]:
-    for wheel in _Reported.read(release / REPORT):
-        path = release / wheel.file
-        if sha256(path) != wheel.sha256:
-            raise TorchwheelError(f"{path}: sha256 is not the one of {REPORT}")
-        yield IndexedWheel(path, wheel.groups, wheel.uploaded)
-
-
-def upload_times(
-    wheels: Sequence[Candidate | BundledWheel], out: Path, earlier: Path | None
+def first_uploads(
+    wheels: Sequence[Candidate | BundledWheel], out: Path, earlier: Sequence[Catalogue]
 ) -> Mapping[str, str]:
-    """When each file was first published, by its sha256: as a report says, else now.
+    """When each file was first published, by its sha256: as a catalogue says, else now.
 
     SOURCE_DATE_EPOCH stands for now, where a release must be written with equal bytes again.
 
     Args:
         wheels: the files of the release.
-        out: its folder; an earlier run may have written a report there.
-        earlier: the folder of earlier releases.
+        out: its folder; an earlier run may have written a catalogue there.
+        earlier: the catalogues of earlier releases.
     """
-    known: dict[str, str] = {}
-    for file in (out / REPORT, *(earlier.glob(f"*/{REPORT}") if earlier else ())):
-        for digest, first in _recorded_times(file):
-            known[digest] = min(first, known.get(digest, first))
-    now = _now()
+    known, now = upload_times([*earlier, *_previous(out)]), _now()
     return {wheel.sha256: known.get(wheel.sha256, now) for wheel in wheels}
+
+
+def _previous(out: Path) -> Iterator[Catalogue]:
+    """What an earlier run wrote to the release's folder; nothing if it is malformed."""
+    try:
+        yield read_catalogue(out / FILE)
+    except (OSError, MalformedError):
+        return
 
 
 def _now() -> str:
@@ -196,12 +167,3 @@ def _now() -> str:
             f"SOURCE_DATE_EPOCH: expected seconds since 1970, found {text!r}; unset it"
         )
     return utc_time(int(text) if text else time.time())
-
-
-def _recorded_times(report: Path) -> Iterator[tuple[str, str]]:
-    """The sha256 and the upload time of each file in a report; none if there is no report."""
-    try:
-        files = _Reported.read(report)
-    except (OSError, MalformedError):
-        return
-    yield from ((file.sha256, file.uploaded) for file in files if file.uploaded)

@@ -2,29 +2,29 @@
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import make_folder_atomically, sha256
-from torchwheel.index.build import build_index
-from torchwheel.index.contents import IndexedWheel, all_groups
+from torchwheel.index import catalogue as catalogues
+from torchwheel.index.catalogue import Catalogue
 from torchwheel.pipeline import records as build_record
 from torchwheel.release.artifacts import SMOKE_FOLDER, BundledWheel, Candidate
 from torchwheel.release.cases import ReleaseCase
-from torchwheel.release.report import REPORT
+from torchwheel.release.report import build_asset, smoke_asset
 from torchwheel.release.sdists import Sdist
 from torchwheel.smoke import record as smoke_record
 
 SUMS = "SHA256SUMS"
-INDEX = "index"
 PYPI = "pypi"
 """Folder of what PyPI accepts: wheels without a local version, and sdists."""
 
 
 def check_target(out: Path) -> None:
     """Raise if `out` holds anything but an earlier release."""
-    if out.exists() and not (out / REPORT).is_file() and (out.is_file() or any(out.iterdir())):
+    is_release = (out / catalogues.FILE).is_file()
+    if out.exists() and not is_release and (out.is_file() or any(out.iterdir())):
         raise UsageError(f"{out} is there and is no earlier release; remove it or name another")
 
 
@@ -33,39 +33,31 @@ def write_release(
     cases: Sequence[ReleaseCase],
     bundled: Sequence[BundledWheel],
     sdists: Sequence[Sdist],
-    groups: Mapping[str, tuple[str, ...]],
-    uploaded: Mapping[str, str],
-    report: str,
-    earlier: Sequence[IndexedWheel],
+    catalogue: Catalogue,
 ) -> None:
-    """Replace `out` with wheels, bundled packages, sdists, records, index, sums and report.
+    """Replace `out` with a folder whose files are the assets of the release.
 
-    Wheels of earlier releases are in the index alone.
+    These are the wheels, each with its metadata file, the sdists, the records, the catalogue and
+    the sums of all. The folders in it are for `assemble` itself and for PyPI.
     """
     with make_folder_atomically(out) as folder:
         (folder / PYPI).mkdir()
-        (folder / REPORT).write_text(report, encoding="utf-8")
-        sums = [_sum(sha256(folder / REPORT), REPORT)]
-        indexed = list(earlier)
-        bundled_groups = all_groups(groups.values())
-        published: list[tuple[Candidate | BundledWheel, tuple[str, ...]]] = [
-            *((case.candidate, groups[case.variant.id]) for case in cases),
-            *((package, bundled_groups) for package in bundled),
-        ]
-        for source, wheel_groups in published:
+        published: list[Candidate | BundledWheel] = [case.candidate for case in cases]
+        for source in [*published, *bundled]:
             wheel = _copy(source, folder)
-            indexed.append(IndexedWheel(wheel, wheel_groups, uploaded[source.sha256]))
-            sums.append(_sum(source.sha256, wheel.name))
+            # PEP 658 looks for it at the wheel's own address.
+            beside = wheel.with_name(f"{wheel.name}.metadata")
+            beside.write_bytes(source.wheel.metadata_bytes)
             if source.wheel.version.local is None:
                 os.link(wheel, folder / PYPI / wheel.name)
         for sdist in sdists:
             copy = Path(shutil.copyfile(sdist.path, folder / sdist.path.name))
-            sums.append(_sum(sha256(copy), copy.name))
             os.link(copy, folder / PYPI / copy.name)
         for case in cases:
             _write_records(case, folder)
-        build_index(indexed, folder / INDEX)
-        (folder / SUMS).write_text("".join(sums), encoding="utf-8")
+        text = catalogues.catalogue_text(catalogue)
+        (folder / catalogues.FILE).write_text(text, encoding="utf-8")
+        (folder / SUMS).write_text("".join(_sums(folder)), encoding="utf-8")
 
 
 def _copy(wheel: Candidate | BundledWheel, folder: Path) -> Path:
@@ -77,14 +69,20 @@ def _copy(wheel: Candidate | BundledWheel, folder: Path) -> Path:
 
 
 def _write_records(case: ReleaseCase, folder: Path) -> None:
+    """Write a variant's records where `assemble` looks for them, and as assets."""
     for build in case.builds:
         build_record.save_record(folder, build)
+        file = folder / build_record.FOLDER / f"{case.variant.id}.json"
+        os.link(file, folder / build_asset(case.variant))
     (folder / SMOKE_FOLDER).mkdir(exist_ok=True)
     for number, smoke in enumerate(case.smokes, start=1):
         file = folder / SMOKE_FOLDER / f"{case.variant.id}.{number}.json"
         file.write_text(smoke_record.dump_smoke(smoke), encoding="utf-8")
+        os.link(file, folder / smoke_asset(case.variant, number))
 
 
-def _sum(digest: str, name: str) -> str:
-    """A line of SHA256SUMS, as `sha256sum -c` reads it."""
-    return f"{digest}  {name}\n"
+def _sums(folder: Path) -> Iterator[str]:
+    """The lines of SHA256SUMS for the assets in a folder, as `sha256sum -c` reads them."""
+    for path in sorted(folder.iterdir()):
+        if path.is_file():
+            yield f"{sha256(path)}  {path.name}\n"

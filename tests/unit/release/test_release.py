@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from release_artifacts import CPU, H200, TAG, Artifacts, smoke_of
 
+from torchwheel.check.gates import GATES
 from torchwheel.cli import main
 from torchwheel.console import Quiet
 from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.index.catalogue import read_catalogue
 from torchwheel.release import write
 from torchwheel.release.assemble import assemble
 from torchwheel.smoke.record import TestResult
@@ -54,35 +56,50 @@ def test_a_complete_release(artifacts, out):
         "cu130-stable     2 KiB   7 ok  NVIDIA H200",
         "pure             1 KiB   7 ok  not run on a GPU",
     ]
+    assets = {
+        *(CUDA, f"{CUDA}.metadata", PURE, f"{PURE}.metadata", SDIST, "catalogue.json"),
+        *("cu130-stable.build.json", "cu130-stable.smoke-1.json", "cu130-stable.smoke-2.json"),
+        *("pure.build.json", "pure.smoke-1.json", "pure.smoke-2.json"),
+    }
     assert {path.name for path in out.iterdir()} == {
-        *(CUDA, PURE, SDIST, "SHA256SUMS", "release.json"),
-        *("index", "pypi", "smoke", ".torchwheel"),
+        *assets,
+        *("SHA256SUMS", "pypi", "smoke", ".torchwheel"),
     }
     # PyPI takes no local version.
     assert sorted(path.name for path in (out / "pypi").iterdir()) == [PURE, SDIST]
-    assert (out / "index" / "cu130" / "torch2.11" / "demo" / "index.json").is_file()
-    for line in (out / "SHA256SUMS").read_text().splitlines():
-        digest, name = line.split("  ")
+    sums = [line.split("  ") for line in (out / "SHA256SUMS").read_text().splitlines()]
+    assert {name for _, name in sums} == assets
+    for digest, name in sums:
         assert hashlib.sha256((out / name).read_bytes()).hexdigest() == digest
-    sums = (out / "SHA256SUMS").read_text()
-    assert all(name in sums for name in (CUDA, PURE, SDIST, "release.json"))
 
 
 @green
-def test_the_report_names_hashes_gates_and_machines(artifacts, out):
-    run(artifacts, out)
-    document = json.loads((out / "release.json").read_text())
-    native, pure = document["wheels"]
-    assert native["sha256"] == hashlib.sha256((out / CUDA).read_bytes()).hexdigest()
-    groups = ["cu130", "cu130/torch2.9", "cu130/torch2.11"]
-    assert [name in native["groups"] for name in groups] == [True, False, True]
-    assert (native["on_gpu"], pure["on_gpu"]) == (True, False)
-    verdicts = [one["verdict"] for one in native["smoke"]]
-    assert sorted(verdicts) == ["passed", "passed, not run on a GPU"]
-    assert native["smoke"][0]["tests"] == {"passed": 1, "failed": 0, "skipped": 1}
-    assert len(native["gates"]) == 7
-    (sdist,) = document["sdists"]
-    assert (sdist["file"], sdist["version"], sdist["size"]) == (SDIST, "1.0.0", 7)
+def test_the_catalogue_names_hashes_gates_and_machines(artifacts, out):
+    run(artifacts, out, version="v1.0.0")
+    catalogue = read_catalogue(out / "catalogue.json")
+    assert (catalogue.project, catalogue.tag) == ("demo", "v1.0.0")
+    native, pure = catalogue.wheels
+    assert (native.file, native.project, native.version) == (CUDA, "demo", "1.0.0+cu130")
+    assert native.sha256 == hashlib.sha256((out / CUDA).read_bytes()).hexdigest()
+    metadata = (out / f"{CUDA}.metadata").read_bytes()
+    assert native.metadata_sha256 == hashlib.sha256(metadata).hexdigest()
+    assert native.size == (out / CUDA).stat().st_size
+    assert native.claims == stable()
+    assert native.tags == (TAG,)
+    assert native.requires_python == ">=3.10"
+    assert list(native.gates) == list(GATES)
+    assert sorted((run.verdict, run.on_gpu) for run in native.smoke) == [
+        ("passed", True),
+        ("passed, not run on a GPU", False),
+    ]
+    assert not any(run.on_gpu for run in pure.smoke)
+    (on_gpu,) = (run for run in native.smoke if run.on_gpu)
+    assert (on_gpu.gpu, on_gpu.arch, on_gpu.passed, on_gpu.skipped) == ("NVIDIA H200", "9.0", 1, 1)
+    record = json.loads((out / on_gpu.record).read_text())
+    assert (record["wheel"], record["verdict"]) == (CUDA, "passed")
+    assert json.loads((out / native.record).read_text())["sha256"] == native.sha256
+    (sdist,) = catalogue.sdists
+    assert (sdist.file, sdist.version, sdist.size) == (SDIST, "1.0.0", 7)
 
 
 @green
@@ -404,7 +421,7 @@ def test_only_a_release_is_replaced(artifacts, out, kind):
 @green
 def test_what_killed_runs_left_goes_first_and_a_release_comes_back(artifacts, out):
     run(artifacts, out)
-    before = (out / "release.json").read_bytes()
+    before = (out / "catalogue.json").read_bytes()
     left = out.with_name(".release.0123abcd.temporary")
     left.mkdir()
     (left / "wheel").write_bytes(b"x" * 1000)
@@ -413,7 +430,7 @@ def test_what_killed_runs_left_goes_first_and_a_release_comes_back(artifacts, ou
     with pytest.raises(TorchwheelError, match="nothing is written"):
         run(artifacts, out, version="2.0.0")
     assert not left.exists()
-    assert (out / "release.json").read_bytes() == before
+    assert (out / "catalogue.json").read_bytes() == before
 
 
 def test_wrong_calls(artifacts, out):
@@ -447,11 +464,10 @@ def release_of(artifacts: Artifacts, folder: Path, version: str) -> None:
 
 @pytest.fixture
 def earlier(artifacts, tmp_path, green_gates) -> Path:
-    """Releases as their assets are downloaded: no folders, and one release without wheels."""
-    release_of(artifacts, tmp_path / "earlier" / "v0.9", "0.9")
-    for path in (tmp_path / "earlier" / "v0.9").iterdir():
-        if path.is_dir():
-            shutil.rmtree(path)
+    """Catalogues as they are downloaded: a folder for each release, and one without."""
+    release_of(artifacts, tmp_path / "v0.9", "0.9")
+    (tmp_path / "earlier" / "v0.9").mkdir(parents=True)
+    (tmp_path / "v0.9" / "catalogue.json").rename(tmp_path / "earlier/v0.9/catalogue.json")
     (tmp_path / "earlier" / "v0.1").mkdir()
     release_of(artifacts, tmp_path / "unused", "1.0.0")
     shutil.rmtree(tmp_path / "unused")
@@ -459,33 +475,35 @@ def earlier(artifacts, tmp_path, green_gates) -> Path:
 
 
 @green
-def test_earlier_releases_stay_in_the_index_alone(artifacts, out, earlier):
+def test_a_release_holds_its_own_files_alone(artifacts, out, earlier):
     run(artifacts, out, version="1.0.0", earlier=earlier)
-    for group, local in (("cu130", "+cu130"), ("cpu", "")):
-        document = json.loads((out / "index" / group / "demo" / "index.json").read_text())
-        assert {"0.9" + local, "1.0.0" + local} <= set(document["versions"])
     assert "0.9" not in (out / "SHA256SUMS").read_text()
-    assert not list(out.glob("*0.9*"))
+    assert not list(out.rglob("*0.9*"))
+    assert not (out / "index").exists()
 
 
 @green
 def test_a_file_keeps_the_time_of_its_first_publication(artifacts, out, earlier, monkeypatch):
-    def uploaded(name: str) -> str:
-        document = json.loads((out / "index" / "cpu" / "demo" / "index.json").read_text())
-        return next(f["upload-time"] for f in document["files"] if f["filename"] == name)
+    def uploaded() -> str:
+        catalogue = read_catalogue(out / "catalogue.json")
+        return next(wheel.uploaded for wheel in catalogue.wheels if wheel.file == PURE)
 
-    first, again = "2026-01-01T00:00:00Z", "1798761600"
+    first = "2026-01-01T00:00:00Z"
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767225600")
     run(artifacts, out, version="1.0.0", earlier=earlier)
-    assert uploaded(PURE) == first
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", again)
+    assert uploaded() == first
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1798761600")
     run(artifacts, out, version="1.0.0", earlier=earlier)
-    assert uploaded(PURE) == first
-    old = json.loads((earlier / "v0.9" / "release.json").read_text())["wheels"][1]
-    assert uploaded(old["file"]) == old["uploaded"] != first
+    assert uploaded() == first
+    # Another runner has what was published, not this folder.
+    (earlier / "v1.0.0").mkdir()
+    (out / "catalogue.json").rename(earlier / "v1.0.0" / "catalogue.json")
     shutil.rmtree(out)
     run(artifacts, out, version="1.0.0", earlier=earlier)
-    assert uploaded(PURE) == "2027-01-01T00:00:00Z"
+    assert uploaded() == first
+    shutil.rmtree(out)
+    run(artifacts, out, version="1.0.0")
+    assert uploaded() == "2027-01-01T00:00:00Z"
 
 
 @green
@@ -498,32 +516,41 @@ def test_a_time_that_is_none_is_refused(artifacts, out, monkeypatch):
 
 
 @green
-@pytest.mark.parametrize("damage", ["wheel", "report", "gone", "schema"])
-def test_an_earlier_release_that_is_not_as_it_was_stops_this_one(artifacts, out, earlier, damage):
-    release = earlier / "v0.9"
-    report = release / "release.json"
-    if damage == "wheel":
-        (release / "demo-0.9-py3-none-any.whl").write_bytes(b"other")
-    elif damage == "report":
-        report.write_text("[]")
-    elif damage == "gone":
-        report.unlink()
+@pytest.mark.parametrize("damage", ["list", "schema"])
+def test_a_malformed_catalogue_of_an_earlier_release_is_named(artifacts, out, earlier, damage):
+    file = earlier / "v0.9" / "catalogue.json"
+    if damage == "list":
+        file.write_text("[]")
     else:
-        artifacts.edit(report, schema=2)
+        artifacts.edit(file, schema=2)
     with pytest.raises(TorchwheelError) as caught:
         run(artifacts, out, earlier=earlier)
     (line,) = str(caught.value).splitlines()
-    place = "demo-0.9-py3-none-any.whl: sha256 is not" if damage == "wheel" else "release.json: exp"
-    assert line.startswith(f"{release}/{place}")
+    assert line.startswith(f"{file}: expected ")
+    assert line.endswith("; download the catalogue again")
     assert not out.exists()
 
 
 @green
+def test_a_release_whose_assets_were_deleted_stops_no_other(artifacts, out, earlier):
+    """A maintainer deletes a bad wheel, or all assets of a release, and releases a new version."""
+    (earlier / "v0.9" / "catalogue.json").unlink()
+    run(artifacts, out, version="1.0.0", earlier=earlier)
+    assert (out / PURE).is_file()
+
+
+@green
 def test_the_same_version_with_other_bytes_is_not_released_again(artifacts, out, tmp_path):
-    run(artifacts, tmp_path / "earlier" / "v1.0.0")
-    run(artifacts, out, earlier=tmp_path / "earlier")
+    earlier = tmp_path / "earlier"
+    run(artifacts, earlier / "v1.0.0", version="v1.0.0")
+    run(artifacts, out, earlier=earlier)
+    shutil.rmtree(out)
+    before = hashlib.sha256(artifacts.wheels["pure"].read_bytes()).hexdigest()
     again(artifacts, "pure", files={"demo/__init__.py": b"answer = 43\n"})
-    with pytest.raises(UsageError, match="two different wheels are named"):
-        run(artifacts, tmp_path / "other", earlier=tmp_path / "earlier")
-    with pytest.raises(UsageError, match="a folder of earlier releases expected"):
+    after = hashlib.sha256(artifacts.wheels["pure"].read_bytes()).hexdigest()
+    assert refused(artifacts, out, earlier=earlier) == [
+        f"wheel-pure/{PURE}: expected sha256 {before}, as v1.0.0 published this name, "
+        f"found {after}; raise its version"
+    ]
+    with pytest.raises(TorchwheelError, match="none: expected a file or folder, found none"):
         run(artifacts, out, earlier=tmp_path / "none")

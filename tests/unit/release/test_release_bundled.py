@@ -1,7 +1,6 @@
 """A release with a bundled package: the same bytes in every artifact, tried with every wheel."""
 
 import hashlib
-import json
 import shutil
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from release_artifacts import H200, TAG, Artifacts, smoke_of
 
 from torchwheel.console import Quiet
 from torchwheel.errors import TorchwheelError
+from torchwheel.index.catalogue import read_catalogue
 from torchwheel.release.assemble import assemble
 from wheelmaker import make_wheel, stable
 
@@ -75,21 +75,18 @@ def test_it_is_released_with_the_wheels(artifacts, out):
         "demo-1.0.0.tar.gz",
         HELPER,
     ]
-    groups = ["cpu", "cu130", "cu130/torch2.11"]
-    for group in groups:
-        document = json.loads((out / "index" / group / "helper" / "index.json").read_text())
-        assert document["files"][0]["hashes"] == {"sha256": digest}
-    (reported,) = json.loads((out / "release.json").read_text())["bundled"]
-    assert (reported["file"], reported["sha256"]) == (HELPER, digest)
-    assert set(groups) <= set(reported["groups"])
+    *_, helper = read_catalogue(out / "catalogue.json").wheels
+    assert (helper.file, helper.project, helper.sha256) == (HELPER, "helper", digest)
+    assert (helper.claims, helper.smoke) == (None, ())
+    assert (out / f"{HELPER}.metadata").is_file()
 
 
 def test_a_release_is_a_valid_input(artifacts, out):
     """In a release the bundled package lies beside the wheels, not in a folder of its own."""
     run(artifacts, out)
-    before = (out / "release.json").read_bytes()
+    before = (out / "catalogue.json").read_bytes()
     assemble(artifacts.matrix, ["release"], [out], out, Quiet())
-    assert (out / "release.json").read_bytes() == before
+    assert (out / "catalogue.json").read_bytes() == before
     assert (out / HELPER).is_file()
 
 
@@ -157,26 +154,8 @@ def test_a_wheel_that_was_tried_without_it_is_refused(artifacts, out):
     assert line == f"{NATIVE}: was tried without {HELPER}, as a smoke record says"
 
 
-def test_earlier_ones_stay_in_the_index(artifacts, out, tmp_path):
-    run(artifacts, tmp_path / "earlier" / "v1.0.0")
-    for folder in artifacts.root.iterdir():
-        shutil.rmtree(folder)
-    for variant in (NATIVE, PURE):
-        add_helper(artifacts.root / f"wheel-{variant}", version="0.2")
-    add_variants(artifacts, "1.1.0")
-    for stale in artifacts.root.glob(f"*/bundled/{HELPER}"):
-        stale.unlink()
-    for variant, wheel in artifacts.wheels.items():
-        artifacts.add(variant, wheel)
-        artifacts.write_smoke(variant, smoke_of(wheel, H200))
-    run(artifacts, out, earlier=tmp_path / "earlier")
-    document = json.loads((out / "index" / "cu130" / "helper" / "index.json").read_text())
-    assert document["versions"] == ["0.1", "0.2"]
-    assert not (out / HELPER).exists()
-
-
 def test_a_published_name_keeps_its_bytes(artifacts, out, tmp_path):
-    run(artifacts, tmp_path / "earlier" / "v1.0.0")
+    run(artifacts, tmp_path / "earlier" / "v1.0.0", version="v1.0.0")
     run(artifacts, out, earlier=tmp_path / "earlier")
     shutil.rmtree(out)
     for variant, wheel in artifacts.wheels.items():
@@ -184,4 +163,6 @@ def test_a_published_name_keeps_its_bytes(artifacts, out, tmp_path):
         artifacts.add(variant, wheel)
         artifacts.write_smoke(variant, smoke_of(wheel, H200))
     (line,) = refused(artifacts, out, earlier=tmp_path / "earlier")
-    assert line.endswith(f"v1.0.0/{HELPER} was published with other bytes; raise its version")
+    assert f"bundled/{HELPER}: expected sha256 " in line
+    assert ", as v1.0.0 published this name, found " in line
+    assert line.endswith("; raise its version")

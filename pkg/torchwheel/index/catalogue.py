@@ -1,0 +1,286 @@
+"""The catalogue of a release: one file that says what was published.
+
+An index is made of catalogues alone, without the wheels. Catalogues of old releases are read for
+ever, so a new field needs a default, and keys that are not known are skipped.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
+from torchwheel import claims as claims_file
+from torchwheel import files
+from torchwheel.arch.model import Arch, parse
+from torchwheel.claims import Claims
+from torchwheel.errors import MalformedError, TorchwheelError, UsageError
+from torchwheel.inspect.wheel import Wheel
+from torchwheel.json_files import FileName, read_json
+from torchwheel.os_errors import explain
+from torchwheel.text import quote
+
+FILE = "catalogue.json"
+SCHEMA = 1
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
+_TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
+_DO = "download the catalogue again"
+
+
+@dataclasses.dataclass(frozen=True)
+class SmokeRun:
+    """One run of a wheel's smoke tests, as far as people ask for it.
+
+    Attributes:
+        record: the asset with the whole record.
+        date: when it ran.
+        verdict: "passed" or "passed, not run on a GPU".
+        on_gpu: whether it ran on a GPU that the wheel has code for.
+        python: the release of Python, e.g. "3.12.1".
+        platform: e.g. "linux_x86_64".
+        torch: the release of torch, e.g. "2.13.0+cu130".
+        gpu: the name of the GPU, e.g. "NVIDIA H200".
+        arch: of the GPU, e.g. "9.0".
+        driver: release of the GPU's driver.
+        passed: how many tests passed.
+        skipped: how many were skipped.
+    """
+
+    record: FileName
+    date: str
+    verdict: str
+    on_gpu: bool
+    python: str
+    platform: str
+    torch: str
+    gpu: str | None
+    arch: str | None
+    driver: str | None
+    passed: int
+    skipped: int
+
+
+@dataclasses.dataclass(frozen=True)
+class CatalogueWheel:
+    """A published wheel.
+
+    Attributes:
+        file: its name.
+        project: the normalised name of its project.
+        version: with the local part, e.g. "1.0.0+cu130".
+        tags: the tags of its name, sorted.
+        sha256: hex digest of the file.
+        size: its bytes.
+        metadata_sha256: hex digest of its METADATA, which is published beside it (PEP 658).
+        requires_python: e.g. ">=3.10".
+        uploaded: when the file was first published, as PEP 700 writes it.
+        claims: what the wheel says of itself; None for a bundled package.
+        provenance: the asset with its PEP 740 provenance.
+        gates: what each gate says, by the gate's name.
+        smoke: the runs of its smoke tests.
+        record: the asset with its build record.
+    """
+
+    file: FileName
+    project: str
+    version: str
+    tags: tuple[str, ...]
+    sha256: str
+    size: int
+    metadata_sha256: str
+    requires_python: str | None
+    uploaded: str
+    claims: Claims | None
+    provenance: FileName | None = None
+    gates: dict[str, str] = dataclasses.field(default_factory=dict)
+    smoke: tuple[SmokeRun, ...] = ()
+    record: FileName | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class CatalogueSdist:
+    """A published sdist. PyPI offers it; an index has wheels alone."""
+
+    file: FileName
+    version: str
+    sha256: str
+    size: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Catalogue:
+    """What a release has published.
+
+    Attributes:
+        project: the project's name, as the matrix writes it.
+        tag: the release's tag, e.g. "v1.0.0"; the version if it was assembled without one.
+        wheels: of the project, then of the bundled packages.
+        sdists: of the project, then of the bundled packages.
+    """
+
+    project: str
+    tag: str
+    wheels: tuple[CatalogueWheel, ...]
+    sdists: tuple[CatalogueSdist, ...] = ()
+
+
+def catalogue_wheel(wheel: Wheel, sha256: str, uploaded: str) -> CatalogueWheel:
+    """The entry of a wheel that was read and verified."""
+    python = wheel.metadata.requires_python
+    return CatalogueWheel(
+        file=wheel.path.name,
+        project=wheel.name,
+        version=str(wheel.version),
+        tags=tuple(sorted(map(str, wheel.tags))),
+        sha256=sha256,
+        size=wheel.size,
+        metadata_sha256=hashlib.sha256(wheel.metadata_bytes).hexdigest(),
+        requires_python=str(python) if python is not None else None,
+        uploaded=uploaded,
+        claims=wheel.claims,
+    )
+
+
+def catalogue_text(catalogue: Catalogue) -> str:
+    """Byte-stable JSON."""
+    return json.dumps({"schema": SCHEMA, **_plain(catalogue)}, indent=1) + "\n"
+
+
+def _plain(value: object) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(value, Arch):
+        return str(value)
+    if dataclasses.is_dataclass(value):
+        return {
+            field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
+    return list(map(_plain, value)) if isinstance(value, tuple) else value
+
+
+def read_catalogue(path: Path) -> Catalogue:
+    """Read and check a catalogue.
+
+    Raises:
+        OSError: it cannot be read.
+        MalformedError: one line: what was expected, what was found.
+    """
+    catalogue = read_json(
+        path, Catalogue, schema=SCHEMA, others=True, do=_DO, readers={Arch: parse}
+    )
+    for problem in _problems(catalogue):
+        raise MalformedError(str(path), problem, _DO)
+    return catalogue
+
+
+def read_catalogues(places: Sequence[Path]) -> tuple[Catalogue, ...]:
+    """Read the catalogues at `places`: each a file, a release's folder, or a folder of these.
+
+    Raises:
+        TorchwheelError: a line for each catalogue that is malformed.
+    """
+    found: list[Catalogue] = []
+    faults: list[str] = []
+    for path in (path for place in places for path in _catalogues_at(place)):
+        try:
+            found.append(read_catalogue(path))
+        except OSError as error:
+            faults.append(explain(error))
+        except TorchwheelError as error:
+            faults.append(str(error))
+    if faults:
+        raise TorchwheelError("\n".join(faults))
+    return tuple(found)
+
+
+def _catalogues_at(place: Path) -> list[Path]:
+    if not place.is_dir():
+        return [place]
+    own = place / FILE
+    return [own] if own.exists() else sorted(place.glob(f"*/{FILE}"))
+
+
+def _problems(catalogue: Catalogue) -> Iterator[str]:
+    """What the types of the fields do not say."""
+    if not _TAG.fullmatch(catalogue.tag):
+        yield f'tag: expected e.g. "v1.0.0", found {quote(catalogue.tag)}'
+    for at, wheel in enumerate(catalogue.wheels):
+        for field, expected, found in _wheel_problems(wheel):
+            yield f"wheels[{at}].{field}: expected {expected}, found {quote(found)}"
+
+
+def _wheel_problems(wheel: CatalogueWheel) -> Iterator[tuple[str, str, str]]:
+    """The field, what was expected, what was found."""
+    try:
+        project, version, _, tags = parse_wheel_filename(wheel.file)
+    except InvalidWheelFilename:
+        yield "file", "the name of a wheel", wheel.file
+        return
+    for field, expected, found in (
+        ("project", project, wheel.project),
+        ("version", str(version), wheel.version),
+        ("tags", " ".join(sorted(map(str, tags))), " ".join(wheel.tags)),
+    ):
+        if expected != found:
+            yield field, f"{quote(expected)}, as its name says", found
+    for field, digest in (("sha256", wheel.sha256), ("metadata_sha256", wheel.metadata_sha256)):
+        if not _SHA256.fullmatch(digest):
+            yield field, "64 hex digits", digest
+    if not _TIME.fullmatch(wheel.uploaded):
+        yield "uploaded", 'e.g. "2026-11-24T08:00:00Z"', wheel.uploaded
+    if wheel.requires_python is not None and not _is_specifier(wheel.requires_python):
+        yield "requires_python", 'e.g. ">=3.10"', wheel.requires_python
+    if wheel.size < 0:
+        yield "size", "a number of bytes", str(wheel.size)
+    if wheel.claims and (problem := claims_file.problem_of(wheel.claims)):
+        yield "claims", "those of a wheel", problem
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_specifier(text: str) -> bool:
+    try:
+        SpecifierSet(text)
+    except InvalidSpecifier:
+        return False
+    return True
+
+
+def check_published(catalogues: Sequence[Catalogue]) -> None:
+    """Raise if two releases have published different files of one name."""
+    first: dict[str, tuple[str, str]] = {}
+    for catalogue in catalogues:
+        for wheel in catalogue.wheels:
+            digest, tag = first.setdefault(wheel.file, (wheel.sha256, catalogue.tag))
+            if digest != wheel.sha256:
+                raise UsageError(
+                    f"{wheel.file}: expected one file of this name, found different ones in the "
+                    f"catalogues of {tag} and {catalogue.tag}; withdraw one of the releases"
+                )
+
+
+def published_hashes(catalogues: Sequence[Catalogue]) -> dict[str, tuple[str, str]]:
+    """The sha256 of each published wheel and the tag of its release, by file name."""
+    return {
+        wheel.file: (wheel.sha256, catalogue.tag)
+        for catalogue in catalogues
+        for wheel in catalogue.wheels
+    }
+
+
+def upload_times(catalogues: Sequence[Catalogue]) -> dict[str, str]:
+    """When each file was first published, by its sha256."""
+    known: dict[str, str] = {}
+    for wheel in (wheel for catalogue in catalogues for wheel in catalogue.wheels):
+        known[wheel.sha256] = min(wheel.uploaded, known.get(wheel.sha256, wheel.uploaded))
+    return known
+
+
+def read_wheel_entry(wheel: Wheel, uploaded: str) -> CatalogueWheel:
+    """The entry of a wheel's file; the file is hashed."""
+    return catalogue_wheel(wheel, files.sha256(wheel.path), uploaded)
