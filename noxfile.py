@@ -57,6 +57,13 @@ def wheels(session: nox.Session) -> None:
 
 
 @nox.session
+def kernels(session: nox.Session) -> None:
+    """Compile the kernels of toolkits once, for all their wheels: nox -s kernels -- TOOLKIT…."""
+    install_by_hash(session)
+    session.run("torchwheel", "kernels", *session.posargs)
+
+
+@nox.session
 def images(session: nox.Session) -> None:
     """Build the container images that variants need: nox -s images [-- VARIANT…]."""
     install_by_hash(session)
@@ -72,7 +79,7 @@ def base_images(session: nox.Session) -> None:
 
 @nox.session
 def matrix(session: nox.Session) -> None:
-    """Print the matrix: nox -s matrix [-- --json | --github] [VARIANT…]."""
+    """Print the matrix: nox -s matrix [-- --json | --github | --kernels] [VARIANT…]."""
     install_by_hash(session)
     session.run("torchwheel", "matrix", *session.posargs, silent=False)
 

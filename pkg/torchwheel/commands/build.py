@@ -21,8 +21,20 @@ IMAGES_FOR = option("variant", nargs="*", help="variants they are for (default: 
     one_of(
         option("--json", dest="form", action="store_const", const="json", default="table"),
         option("--github", dest="form", action="store_const", const="github"),
+        option(
+            "--kernels",
+            dest="form",
+            action="store_const",
+            const="kernels",
+            help="as --github, of the kernels that the variants link: a job for each toolkit",
+        ),
     ),
-    option("--output", type=Path, help="append it to this file as a step's output: matrix=…"),
+    option("--shards", type=positive_number, default=1, help="jobs for the kernels of a toolkit"),
+    option(
+        "--output",
+        type=Path,
+        help="append to this file the outputs of a step: matrix=… and kernels=…",
+    ),
 )
 def matrix(options: argparse.Namespace) -> int:
     """Print the variants as a table, as JSON or as a GitHub matrix."""
@@ -32,11 +44,12 @@ def matrix(options: argparse.Namespace) -> int:
 
     loaded = load(options.matrix)
     variants = select(loaded, options.variant or ["all"])
-    text = matrix_text(loaded, variants, options.form)
+    text = matrix_text(loaded, variants, options.form, options.shards)
     if options.output:
         if options.form != "github":
             raise UsageError("--output goes with --github")
-        append_github_output(text, options.output)
+        kernels = matrix_text(loaded, variants, "kernels", options.shards)
+        append_github_output({"matrix": text, "kernels": kernels}, options.output)
     print(text, end="")
     return 0
 

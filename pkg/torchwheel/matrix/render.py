@@ -1,53 +1,93 @@
 """Prints variants as a table, as JSON or as a GitHub `strategy.matrix`."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from torchwheel.errors import UsageError
+from torchwheel.matrix.kernel_builds import KernelBuild, Shard, kernel_builds
 from torchwheel.matrix.runners import build_runner, gpu_runner, smoke_runner
 from torchwheel.matrix.sections import Matrix, Toolkit
 from torchwheel.matrix.variants import Variant, resolve
 from torchwheel.text import hanging_lines, table_rows
 
-MatrixFormat = Literal["table", "json", "github"]
+MatrixFormat = Literal["table", "json", "github", "kernels"]
 
 _MOST_JOBS = 256
 """The most jobs that GitHub runs of one strategy."""
 
 
-def matrix_text(matrix: Matrix, variants: Sequence[Variant], form: MatrixFormat) -> str:
-    """The variants in one of the forms, byte-stable, ending with a newline."""
+def matrix_text(
+    matrix: Matrix, variants: Sequence[Variant], form: MatrixFormat, shards: int = 1
+) -> str:
+    """The variants in one of the forms, byte-stable, ending with a newline.
+
+    The form "kernels" has the kernels that they link: a job for each of the `shards` of a toolkit.
+    """
     if form == "table":
         return _table(matrix, variants)
     if form == "json":
         return json.dumps([_fields(variant) for variant in variants], indent=1) + "\n"
-    if len(variants) > _MOST_JOBS:
+    if form == "kernels":
+        include = [
+            _kernels_job(matrix, build, shard)
+            for build in kernel_builds(matrix, variants)
+            for shard in _shards(shards)
+        ]
+    else:
+        include = [_job(matrix, variant, shards) for variant in variants]
+    if len(include) > _MOST_JOBS:
+        jobs = "shards" if form == "kernels" else "variants"
         raise UsageError(
-            f"{len(variants)} variants are more than GitHub's {_MOST_JOBS} jobs of one matrix; "
+            f"{len(include)} {jobs} are more than GitHub's {_MOST_JOBS} jobs of one matrix; "
             "select fewer"
         )
-    include = [_job(matrix, variant) for variant in variants]
     return json.dumps({"include": include}, separators=(",", ":")) + "\n"
 
 
-def append_github_output(text: str, file: Path) -> None:
-    """Append the line of `--github` to a step's output file, as `matrix`."""
+def append_github_output(outputs: Mapping[str, str], file: Path) -> None:
+    """Append lines, by the names of the outputs, to the output file of a step."""
     try:
         with file.open("a", encoding="utf-8") as out:
-            out.write(f"matrix={text}")
+            out.writelines(f"{name}={text}" for name, text in outputs.items())
     except OSError as error:
         raise UsageError(f"{file}: cannot be written: {error.strerror}") from None
 
 
-def _job(matrix: Matrix, variant: Variant) -> dict[str, str | tuple[str, ...]]:
-    """The values that a workflow gets for a variant: texts, which may be empty, and labels."""
-    job: dict[str, str | tuple[str, ...]] = {
+_Job = dict[str, str | tuple[str, ...]]
+"""The values that a workflow gets for a job: texts, which may be empty, and labels."""
+
+
+def _shards(count: int) -> Iterator[Shard]:
+    return (Shard(number, count) for number in range(1, count + 1))
+
+
+def _kernels_job(matrix: Matrix, build: KernelBuild, shard: Shard) -> _Job:
+    return {
+        "kernels": build.id,
+        "toolkit": build.toolkit.name,
+        "platform": build.platform,
+        "shard": str(shard),
+        "artifact": build.artifact(shard),
+        "runner": build_runner(matrix, build.variants[0]),
+    }
+
+
+def _kernel_artifacts(matrix: Matrix, variant: Variant, shards: int) -> str:
+    """A pattern that matches the artifacts of the kernels that a variant links; empty for none."""
+    builds = kernel_builds(matrix, [variant])
+    names = [build.artifact(shard) for build in builds for shard in _shards(shards)]
+    return f"{{{','.join(names)}}}" if len(names) > 1 else "".join(names)
+
+
+def _job(matrix: Matrix, variant: Variant, shards: int) -> _Job:
+    job: _Job = {
         key: ";".join(value) if isinstance(value, tuple) else value or ""
         for key, value in _fields(variant).items()
     }
     job["python"] = variant.python or ""
+    job["kernels"] = _kernel_artifacts(matrix, variant, shards)
     job["build_runner"] = build_runner(matrix, variant)
     job["gpu_runner"] = gpu_runner(matrix, variant)
     job["smoke_runner"] = smoke_runner(matrix, variant)

@@ -5,6 +5,7 @@ import pytest
 
 from torchwheel.cli import main
 from torchwheel.errors import UsageError
+from torchwheel.matrix.kernel_builds import compiled_variants, parse_shard, select_kernels
 from torchwheel.matrix.load import load
 from torchwheel.matrix.render import matrix_text
 from torchwheel.matrix.sections import schema_text
@@ -12,7 +13,12 @@ from torchwheel.matrix.variants import resolve, select
 
 ROOT = Path(__file__).parents[3]
 MATRICES = {"ours": ROOT / "matrix.yaml", "full": Path(__file__).parent / "full.yaml"}
-SUFFIXES = {"table": "txt", "json": "json", "github": "github.json"}
+SUFFIXES = {
+    "table": "txt",
+    "json": "json",
+    "github": "github.json",
+    "kernels": "kernels.json",
+}
 
 
 @pytest.mark.parametrize("name", MATRICES)
@@ -76,6 +82,62 @@ def test_a_wheel_is_tried_on_its_gpu_where_there_is_one(variant, gpu, smoke):
     assert job["smoke_runner"] == (smoke or gpu)
 
 
+def kernel_jobs(matrix, names, shards=1):
+    text = matrix_text(matrix, select(matrix, names), "kernels", shards)
+    assert text.count("\n") == 1
+    return json.loads(text)["include"]
+
+
+def test_the_kernels_of_a_toolkit_are_one_job_whatever_links_them():
+    matrix = load(MATRICES["ours"])
+    assert kernel_jobs(matrix, ["cu124-*"]) == [
+        {
+            "kernels": "cu124",
+            "toolkit": "cu124",
+            "platform": "linux_x86_64",
+            "shard": "1/1",
+            "artifact": "kernels-cu124",
+            "runner": ["ubuntu-24.04"],
+        }
+    ]
+    of_universal = [job["kernels"] for job in kernel_jobs(matrix, ["universal*"])]
+    assert of_universal == ["cu124", "cu130", "rocm6.4", "rocm7.2", "cu130-linux_aarch64"]
+    assert kernel_jobs(matrix, ["pure"]) == []
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_job_downloads_exactly_the_kernels_that_its_variant_links(shards):
+    matrix = load(MATRICES["ours"])
+    text = matrix_text(matrix, resolve(matrix), "github", shards)
+    for job in json.loads(text)["include"]:
+        made = kernel_jobs(matrix, [job["variant"]], shards)
+        pattern = job["kernels"].strip("{}")
+        assert pattern.split(",") == [one["artifact"] for one in made] or not (made or pattern)
+    names = [job["artifact"] for job in kernel_jobs(matrix, ["all"], shards)]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "1", "1/2/3", "a/b", "-1/2", "1/0", "", "1/1000"])
+def test_what_is_no_shard(text):
+    with pytest.raises(ValueError, match="the second of three"):
+        parse_shard(text)
+    assert str(parse_shard("2/3")) == "2/3"
+
+
+def test_an_unknown_toolkit_names_the_nearest():
+    with pytest.raises(UsageError, match=r'no toolkit "cu13" has kernels here; did you mean "cu13'):
+        select_kernels(load(MATRICES["ours"]), ["cu13"])
+
+
+def test_kernels_are_compiled_with_one_variant_for_each_torch_abi():
+    matrix = load(MATRICES["ours"])
+    (build,) = select_kernels(matrix, ["cu124"])
+    assert [variant.id for variant in compiled_variants(matrix, build)] == [
+        *("cu124-stable", "cu124-torch2.6-cp311", "cu124-torch2.8-cp311", "cu124-torch2.10-cp311"),
+        "cu124-kernels",
+    ]
+
+
 def test_the_python_of_a_job_is_the_wheels_own():
     pythons = {job["variant"]: job["python"] for job in jobs(load(MATRICES["full"]))}
     assert pythons["cu130-torch2.11-cp310"] == "3.10"
@@ -96,7 +158,11 @@ def test_a_steps_output_is_appended(tmp_path, capsys):
     out.write_text("other=1\n")
     call = ["matrix", "--matrix", str(MATRICES["full"]), "default", "--output"]
     assert main([*call, str(out), "--github"]) == 0
-    assert out.read_text() == f"other=1\nmatrix={capsys.readouterr().out}"
+    printed = capsys.readouterr().out
+    kernels = matrix_text(
+        load(MATRICES["full"]), select(load(MATRICES["full"]), ["default"]), "kernels"
+    )
+    assert out.read_text() == f"other=1\nmatrix={printed}kernels={kernels}"
     assert main([*call, str(tmp_path / "no" / "folder"), "--github"]) == 2
     assert "cannot be written: No such file or directory" in capsys.readouterr().err
     assert main([*call, str(out)]) == 2

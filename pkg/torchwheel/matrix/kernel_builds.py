@@ -1,0 +1,112 @@
+"""The kernels of a toolkit as one build: what is compiled once for all variants that link it."""
+
+import dataclasses
+import fnmatch
+import re
+from collections.abc import Sequence
+
+from torchwheel.errors import UsageError
+from torchwheel.matrix.sections import Matrix, Toolkit, WheelPlatform
+from torchwheel.matrix.variants import Variant, resolve
+from torchwheel.text import nearest, quote
+
+_FRONT_ENDS = ("front_end", "entry_points")
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """One of the jobs that compile the kernels of a toolkit together: the second of three."""
+
+    number: int = 1
+    count: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+    @property
+    def suffix(self) -> str:
+        """End of the names of its files: "-2of3"; empty if it is the only one."""
+        return f"-{self.number}of{self.count}" if self.count > 1 else ""
+
+
+def parse_shard(text: str) -> Shard:
+    """A shard from "2/3"; a ValueError for anything else."""
+    found = re.fullmatch(r"([1-9]\d{0,2})/([1-9]\d{0,2})", text, re.ASCII)
+    if found is None or int(found[1]) > int(found[2]):
+        raise ValueError(f'{quote(text)}: expected e.g. "2/3", the second of three')
+    return Shard(int(found[1]), int(found[2]))
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelBuild:
+    """The kernels of one toolkit for one platform.
+
+    Attributes:
+        id: the toolkit's name, and the platform where it is not the usual one: "cu130",
+            "cu130-linux_aarch64".
+        toolkit: the toolkit.
+        platform: the platform.
+        variants: the builds that link these kernels.
+    """
+
+    id: str
+    toolkit: Toolkit
+    platform: WheelPlatform
+    variants: tuple[Variant, ...]
+
+    def artifact(self, shard: Shard) -> str:
+        """Name of CI's artifact: "kernels-cu130", "kernels-cu130-1of2"."""
+        return f"kernels-{self.id}{shard.suffix}"
+
+
+def kernels_id(matrix: Matrix, variant: Variant) -> str | None:
+    """The id of the kernels that a variant or a part links; None if it links none."""
+    if variant.toolkit is None or variant.part in _FRONT_ENDS:
+        return None
+    usual = variant.platform == matrix.platforms[0]
+    return variant.toolkit.name if usual else f"{variant.toolkit.name}-{variant.platform}"
+
+
+def kernel_builds(matrix: Matrix, variants: Sequence[Variant]) -> tuple[KernelBuild, ...]:
+    """The kernels that `variants` link, in the order of the variants."""
+    linking: dict[str, list[Variant]] = {}
+    for variant in variants:
+        for build in variant.builds:
+            if name := kernels_id(matrix, build):
+                linking.setdefault(name, []).append(build)
+    return tuple(
+        KernelBuild(name, builds[0].toolkit, builds[0].platform, tuple(builds))
+        for name, builds in linking.items()
+        if builds[0].toolkit
+    )
+
+
+def select_kernels(matrix: Matrix, names: Sequence[str]) -> tuple[KernelBuild, ...]:
+    """The kernels that ids or patterns such as "cu*" name.
+
+    Raises:
+        UsageError: a name matches nothing; the line lists the nearest.
+    """
+    every = kernel_builds(matrix, resolve(matrix))
+    chosen: set[str] = set()
+    for name in names:
+        matches = {build.id for build in every if fnmatch.fnmatchcase(build.id, name)}
+        if not matches:
+            known = [build.id for build in every]
+            raise UsageError(f"no toolkit {quote(name)} has kernels here; {nearest(name, known)}")
+        chosen |= matches
+    return tuple(build for build in every if build.id in chosen)
+
+
+def compiled_variants(matrix: Matrix, build: KernelBuild) -> tuple[Variant, ...]:
+    """The variants whose objects are compiled with the kernels: one for each torch ABI.
+
+    The objects of the others are the same but for what meets Python.
+    """
+    usual = matrix.containers.python if matrix.containers else None
+    chosen: dict[tuple[str | None, str, str], Variant] = {}
+    for variant in build.variants:
+        key = (variant.part, variant.abi, variant.torch_release)
+        if key not in chosen or variant.python == usual:
+            chosen[key] = variant
+    return tuple(chosen.values())
