@@ -1,9 +1,9 @@
-"""Commands that prove finished wheels and publish them: check, smoke, compat, assemble, index."""
+"""Commands that prove finished wheels and publish them."""
 
 import argparse
 from pathlib import Path
 
-from torchwheel.arguments import MATRIX, command, option, port_number, positive_number
+from torchwheel.arguments import GPU, MATRIX, command, option, port_number, positive_number
 from torchwheel.console import Terminal
 
 
@@ -134,6 +134,7 @@ def compat(options: argparse.Namespace) -> int:
         "(default: release)",
     ),
     option("--version", help="the release, e.g. 1.0.0 or the tag v1.0.0"),
+    GPU,
     option("--earlier", type=Path, help="folder of earlier releases, for the index"),
     option("--out", type=Path, default=Path("dist", "release"), help="default: dist/release"),
 )
@@ -148,7 +149,8 @@ def assemble(options: argparse.Namespace) -> int:
             options.folder,
             options.out,
             progress,
-            version=options.version,
+            version=options.version or None,
+            gpu=options.gpu,
             earlier=options.earlier,
         )
     print(f"{text}\n\nassembled in {options.out}")
@@ -169,4 +171,54 @@ def index(options: argparse.Namespace) -> int:
     return 0
 
 
-COMMANDS = (check, smoke, compat, assemble, index)
+@command(
+    "assets",
+    "Publish a release folder as the release of a tag: a draft first, complete or not at all.",
+    option("tag", help="the tag, e.g. v1.0.0"),
+    option("folder", type=Path, help="what `assemble` wrote"),
+    option("--attestation", type=Path, help="the bundle that attests its files; published too"),
+)
+def assets(options: argparse.Namespace) -> int:
+    """Fill a draft with what is missing, compare, publish. Needs gh, logged in."""
+    from torchwheel.release.assets import publish_assets
+
+    with Terminal().live_line() as progress:
+        text = publish_assets(options.tag, options.folder, options.attestation, progress)
+    print(text)
+    return 0
+
+
+@command(
+    "dispatch",
+    "Run a workflow on a branch of the forge and wait for it.",
+    option("workflow", help="name of its file, e.g. index.yml"),
+    option("branch", help="the branch it runs on"),
+    option("reason", help="what tells the run from others; the input `reason` of the workflow"),
+)
+def dispatch(options: argparse.Namespace) -> int:
+    """Start the workflow and wait. Needs gh, logged in."""
+    from torchwheel.release.assets import dispatch
+
+    with Terminal().live_line() as progress:
+        text = dispatch(options.workflow, options.branch, options.reason, progress)
+    print(text)
+    return 0
+
+
+@command(
+    "published",
+    "Compare what is public of a tag, and on PyPI, with a release folder.",
+    option("tag", help="the tag, e.g. v1.0.0"),
+    option("folder", type=Path, help="what `assemble` wrote"),
+)
+def published(options: argparse.Namespace) -> int:
+    """Compare hashes. Needs gh, logged in."""
+    from torchwheel.release.assets import check_published
+
+    with Terminal().live_line() as progress:
+        text = check_published(options.tag, options.folder, progress)
+    print(text)
+    return 0
+
+
+COMMANDS = (check, smoke, compat, assemble, index, assets, dispatch, published)

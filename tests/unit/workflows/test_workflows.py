@@ -13,8 +13,9 @@ from workflow_files import ROOT, committed, jobs, references
 
 from torchwheel.matrix.load import load
 
-CI, NIGHTLY, WHEELS, SMOKE, RELEASE = (
-    f".github/workflows/{name}.yml" for name in ("ci", "nightly", "wheels", "smoke", "release")
+CI, NIGHTLY, WHEELS, SMOKE, RELEASE, INDEX = (
+    f".github/workflows/{name}.yml"
+    for name in ("ci", "nightly", "wheels", "smoke", "release", "index")
 )
 NOX = ".github/actions/nox/action.yml"
 CHECKS = {
@@ -32,6 +33,9 @@ CHECKS = {
         check_order.artifacts_come_first,
         check_order.wheel_artifacts_are_complete,
         check_order.release_is_proven,
+        check_order.dry_run_publishes_nothing,
+        check_order.jobs_can_run_again,
+        check_order.pages_are_deployed_from_the_branch,
         check_order.least_permissions,
     )
 }
@@ -49,7 +53,7 @@ def test_the_committed_workflows_hold(files, check):
 
 
 def test_all_workflow_files_are_read(files):
-    assert set(files.texts) == {CI, NIGHTLY, WHEELS, SMOKE, RELEASE, NOX}
+    assert set(files.texts) == {CI, NIGHTLY, WHEELS, SMOKE, RELEASE, INDEX, NOX}
 
 
 @pytest.mark.parametrize("name", FAULTY)
