@@ -1,17 +1,21 @@
 """Runs a recipe: in one folder, or with the objects in a folder that other builds share."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import psutil
 
 from torchwheel.builder import ninja
-from torchwheel.builder.ninja import Plan
+from torchwheel.builder.ninja import Plan, Step
 from torchwheel.builder.recipe import Recipe
 from torchwheel.errors import UsageError
 from torchwheel.lock import hold_lock
+
+Objects = Mapping[tuple[str, str], Path]
+"""Files of objects, by the name of the group and the output of the step."""
 
 # Measured: a torch-free kernel file peaks at 0.2 GB an arch, and four archs are compiled at a time;
 # the binding at 0.2 GB.
@@ -37,7 +41,12 @@ def parallel_jobs(
 
 
 def build(
-    recipe: Recipe, folder: Path, shared: Path | None, jobs: int, say: Callable[[str], None]
+    recipe: Recipe,
+    folder: Path,
+    shared: Path | None,
+    jobs: int,
+    say: Callable[[str], None],
+    compiled: Objects = MappingProxyType({}),
 ) -> Path:
     """Bring the library up to date; returns it.
 
@@ -48,16 +57,29 @@ def build(
             in a folder of its own; None to compile in `folder`.
         jobs: compilers side by side.
         say: hears ninja's lines, and a line when another build is waited for.
+        compiled: objects that were compiled elsewhere, by the object's path in its group's folder;
+            they are linked as they are, which takes a shared folder.
     """
     if shared is None:
         (library,) = ninja.run(recipe.whole(), folder, jobs, say)
         return library
     objects: list[Path] = []
     for name, steps in recipe.groups.items():
-        group = shared / name
-        group.mkdir(parents=True, exist_ok=True)
-        with hold_lock(group / "lock", partial(say, f"waiting: another build compiles {name}")):
-            plan = Plan(steps, tuple(step.output for step in steps))
-            objects += ninja.run(plan, group, jobs, say)
+        missing = [step for step in steps if (name, step.output) not in compiled]
+        if missing:
+            compile_group(name, missing, shared, jobs, say)
+        objects += [
+            compiled.get((name, step.output), shared / name / step.output) for step in steps
+        ]
     (library,) = ninja.run(recipe.linked([str(path) for path in objects]), folder, jobs, say)
     return library
+
+
+def compile_group(
+    name: str, steps: Sequence[Step], shared: Path, jobs: int, say: Callable[[str], None]
+) -> None:
+    """Bring objects of a group up to date, in its folder below `shared`."""
+    group = shared / name
+    group.mkdir(parents=True, exist_ok=True)
+    with hold_lock(group / "lock", partial(say, f"waiting: another build compiles {name}")):
+        ninja.run(Plan(tuple(steps), tuple(step.output for step in steps)), group, jobs, say)

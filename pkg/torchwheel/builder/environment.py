@@ -36,6 +36,11 @@ SYSROOT = "TORCHWHEEL_SYSROOT"
 LAUNCHER = "TORCHWHEEL_LAUNCHER"
 BUILD_FOLDER = "TORCHWHEEL_BUILD_FOLDER"
 SHARED_FOLDER = "TORCHWHEEL_SHARED_FOLDER"
+# Of a build that only compiles what variants share: which part of it, e.g. "2/3".
+SHARD = "TORCHWHEEL_SHARD"
+# Of a build that links what was compiled elsewhere; the second forbids to compile kernels.
+KERNELS = "TORCHWHEEL_KERNELS"
+KERNELS_ONLY = "TORCHWHEEL_KERNELS_ONLY"
 
 _ABIS: Mapping[str, NativeAbi] = {"stable": "stable", "aten": "aten"}
 

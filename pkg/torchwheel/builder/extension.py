@@ -14,6 +14,8 @@ STABLE_SINCE = "2.11"
 """The first torch with the whole of the stable ABI."""
 LIBRARIES = "_lib"
 """Folder of an installed package that holds its prebuilt stable libraries."""
+OBJECTS = "objects"
+"""Folder of a build with objects that it compiled for other builds, or took from one."""
 SOURCES = "_sources"
 """Folder of an installed package that holds the sources it can be built from."""
 

@@ -3,8 +3,9 @@
 import os
 import runpy
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from setuptools import Extension as ExtensionModule
 from setuptools import find_packages
@@ -12,11 +13,15 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 from torchwheel.builder import environment
-from torchwheel.builder.extension import LIBRARIES, SOURCES, Extension
+from torchwheel.builder.extension import LIBRARIES, OBJECTS, SOURCES, Extension
 from torchwheel.builder.hipify import hipify_sources
 from torchwheel.builder.sources import sources_of
 from torchwheel.builder.target import Target
 from torchwheel.errors import TorchwheelError
+from torchwheel.shards import parse_shard
+
+if TYPE_CHECKING:
+    from torchwheel.builder.build import Objects
 
 NATIVE_REQUIREMENTS = ("ninja>=1.11", "psutil>=6", "pybind11>=2.13")
 """What a native build needs beside setuptools; the pure wheel can be built without them."""
@@ -63,6 +68,52 @@ def _with_sources(extension: Extension, project: Path, packages: str) -> dict[st
     }
 
 
+def build_library(
+    extension: Extension,
+    target: Target,
+    output: Path,
+    temporary: Path,
+    environ: Mapping[str, str],
+) -> None:
+    """Build the library of `target` as `environ` says, and copy it to `output`.
+
+    Where `environ` names a shard, that part of what variants share is compiled, and `output` is
+    empty.
+    """
+    from torchwheel.builder.build import build, parallel_jobs  # noqa: PLC0415 - these need ninja
+    from torchwheel.builder.ninja import say_to_stdout  # noqa: PLC0415
+    from torchwheel.builder.objects import (  # noqa: PLC0415
+        collect_objects,
+        compile_shared,
+        take_objects,
+    )
+    from torchwheel.builder.recipe import make_recipe  # noqa: PLC0415
+
+    folder = Path(environ.get(environment.BUILD_FOLDER) or temporary).resolve()
+    named = environ.get(environment.SHARED_FOLDER)
+    shared = Path(named).resolve() if named else None
+    sources = sources_of(extension, target)
+    recipe = make_recipe(
+        extension, *hipify_sources(extension, sources, target, folder / "translated")
+    )
+    if shared and (shard := environ.get(environment.SHARD)):
+        compiled = compile_shared(
+            recipe, shared, parse_shard(shard, environment.SHARD), parallel_jobs(), say_to_stdout
+        )
+        collect_objects(recipe, compiled, folder / OBJECTS)
+        output.touch()
+        return
+    elsewhere = [
+        Path(name) for name in environ.get(environment.KERNELS, "").split(os.pathsep) if name
+    ]
+    taken: Objects = {}
+    if shared and elsewhere:
+        only = bool(environ.get(environment.KERNELS_ONLY))
+        taken = take_objects(recipe, elsewhere, folder / OBJECTS, only=only)
+    built = build(recipe, folder, shared, parallel_jobs(), say_to_stdout, taken)
+    shutil.copyfile(built, output)
+
+
 def _native(extension: Extension, target: Target) -> dict[str, Any]:
     any_python = target.python is None
 
@@ -76,29 +127,12 @@ def _native(extension: Extension, target: Target) -> dict[str, Any]:
             return f"{fullname.replace('.', os.sep)}{suffix}"
 
         def build_extension(self, ext: ExtensionModule) -> None:
-            from torchwheel.builder.build import build, parallel_jobs  # noqa: PLC0415 - need ninja
-            from torchwheel.builder.ninja import say_to_stdout  # noqa: PLC0415
-            from torchwheel.builder.recipe import make_recipe  # noqa: PLC0415
-
-            shared = os.environ.get(environment.SHARED_FOLDER)
-            folder = Path(os.environ.get(environment.BUILD_FOLDER) or self.build_temp)
-            try:
-                sources = sources_of(extension, target)
-                translation = folder.resolve() / "translated"
-                built = build(
-                    make_recipe(
-                        extension, *hipify_sources(extension, sources, target, translation)
-                    ),
-                    folder.resolve(),
-                    Path(shared).resolve() if shared else None,
-                    parallel_jobs(),
-                    say_to_stdout,
-                )
-            except TorchwheelError as error:
-                raise SystemExit(f"error: {error}") from error
             output = Path(self.get_ext_fullpath(ext.name))
             output.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(built, output)
+            try:
+                build_library(extension, target, output, Path(self.build_temp), os.environ)
+            except TorchwheelError as error:
+                raise SystemExit(f"error: {error}") from error
 
     class TaggedWheel(bdist_wheel):
         """Names the platform that is built for, and no Python where the library imports none."""

@@ -9,8 +9,13 @@ from torchwheel.console import Terminal
 from torchwheel.errors import UsageError
 
 DIST = option("--dist", type=Path, default=Path("dist"), help="the output folder")
+ARCHS = option("--archs", default="", help='another arch list, e.g. "9.0;12.0+PTX" or gfx942')
 NO_LAUNCHER = option("--no-launcher", action="store_true", help="compile without sccache")
 IMAGES_FOR = option("variant", nargs="*", help="variants they are for (default: release)")
+
+
+def _archs(options: argparse.Namespace) -> tuple[str, ...]:
+    return tuple(options.archs.replace(";", " ").split())
 
 
 @command(
@@ -62,7 +67,7 @@ def matrix(options: argparse.Namespace) -> int:
     MATRIX,
     option("variant", nargs="*", help="selection, variant id or pattern (default: default)"),
     DIST,
-    option("--archs", default="", help='another arch list, e.g. "9.0;12.0+PTX" or gfx942'),
+    ARCHS,
     NO_LAUNCHER,
     option("--container", action="store_true", help="build native variants in their images"),
     option(
@@ -79,6 +84,12 @@ def matrix(options: argparse.Namespace) -> int:
         type=positive_number,
         help="variants in work at a time (default: by cores and memory)",
     ),
+    option(
+        "--kernels",
+        type=Path,
+        help="link the kernels that `torchwheel kernels` wrote in this folder",
+    ),
+    option("--kernels-only", action="store_true", help="fail where these do not serve"),
 )
 def wheels(options: argparse.Namespace) -> int:
     """Build the variants; with --show print cibuildwheel's options instead."""
@@ -88,9 +99,11 @@ def wheels(options: argparse.Namespace) -> int:
 
     request = WheelsRequest(
         tuple(options.variant),
-        tuple(options.archs.replace(";", " ").split()),
+        _archs(options),
         options.container,
     )
+    if options.kernels_only and not options.kernels:
+        raise UsageError("--kernels-only goes with --kernels FOLDER")
     if options.resume:
         if request != WheelsRequest():
             raise UsageError("--resume repeats the last call; give it alone, or name variants")
@@ -107,9 +120,47 @@ def wheels(options: argparse.Namespace) -> int:
             launcher=not options.no_launcher,
             at_once=options.at_once,
             twice=options.twice,
+            kernels=options.kernels,
+            kernels_only=options.kernels_only,
         )
     print(text)
     return status
+
+
+@command(
+    "kernels",
+    "Compile the kernels of toolkits once, for all wheels that link them.",
+    MATRIX,
+    option("toolkit", nargs="+", help="toolkits, e.g. cu124 or cu130-linux_aarch64, or patterns"),
+    option(
+        "--out", type=Path, default=Path("dist/kernels"), help="the output folder (dist/kernels)"
+    ),
+    ARCHS,
+    NO_LAUNCHER,
+    option("--container", action="store_true", help="compile in the images of the toolkits"),
+    option("--shard", default="1/1", help='compile a part of the files: "2/3" of three jobs'),
+    option(
+        "--twice", action="store_true", help="compile again, elsewhere: the bytes must be equal"
+    ),
+)
+def kernels(options: argparse.Namespace) -> int:
+    """Compile the kernels and print the folders of their artifacts."""
+    from torchwheel.pipeline.kernels import KernelsRequest, kernels
+    from torchwheel.shards import parse_shard
+
+    request = KernelsRequest(
+        tuple(options.toolkit),
+        _archs(options),
+        options.container,
+        parse_shard(options.shard, "--shard"),
+        options.twice,
+    )
+    with Terminal().live_line() as progress:
+        text = kernels(
+            options.matrix, request, options.out, progress, launcher=not options.no_launcher
+        )
+    print(text)
+    return 0
 
 
 @command("images", "Build the container images that variants need.", MATRIX, IMAGES_FOR)
@@ -205,4 +256,4 @@ def build(options: argparse.Namespace) -> int:
     return 0
 
 
-COMMANDS = (matrix, wheels, images, base_images, build)
+COMMANDS = (matrix, wheels, kernels, images, base_images, build)

@@ -2,39 +2,15 @@
 
 import dataclasses
 import fnmatch
-import re
 from collections.abc import Sequence
 
 from torchwheel.errors import UsageError
 from torchwheel.matrix.sections import Matrix, Toolkit, WheelPlatform
 from torchwheel.matrix.variants import Variant, resolve
+from torchwheel.shards import Shard
 from torchwheel.text import nearest, quote
 
 _FRONT_ENDS = ("front_end", "entry_points")
-
-
-@dataclasses.dataclass(frozen=True)
-class Shard:
-    """One of the jobs that compile the kernels of a toolkit together: the second of three."""
-
-    number: int = 1
-    count: int = 1
-
-    def __str__(self) -> str:
-        return f"{self.number}/{self.count}"
-
-    @property
-    def suffix(self) -> str:
-        """End of the names of its files: "-2of3"; empty if it is the only one."""
-        return f"-{self.number}of{self.count}" if self.count > 1 else ""
-
-
-def parse_shard(text: str) -> Shard:
-    """A shard from "2/3"; a ValueError for anything else."""
-    found = re.fullmatch(r"([1-9]\d{0,2})/([1-9]\d{0,2})", text, re.ASCII)
-    if found is None or int(found[1]) > int(found[2]):
-        raise ValueError(f'{quote(text)}: expected e.g. "2/3", the second of three')
-    return Shard(int(found[1]), int(found[2]))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,7 @@ from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, python_tag, select
 from torchwheel.ownership import closed_folder
 from torchwheel.pipeline import inside
-from torchwheel.pipeline.inputs import BuildPaths, build_environment
+from torchwheel.pipeline.inputs import NATIVE, BuildPaths, build_environment, kernels_only
 from torchwheel.pipeline.records import WheelsRequest
 from torchwheel.pipeline.run import Run
 from torchwheel.smoke.importing import arguments_of_tests
@@ -31,6 +31,7 @@ from torchwheel.validate import findings
 PROJECT = "/project"
 VARIANT = str(inside.VARIANT)
 SHARED = "/shared"
+KERNELS = "/kernels"
 BUNDLED = str(inside.BUNDLED)
 TORCH = "/opt/torch"
 TORCHWHEEL = "/opt/torchwheel"
@@ -191,11 +192,20 @@ def options_of(
         (str(run.variant_folder(variant)), VARIANT, "rw"),
         (str(run.shared_folder(toolkit, image.compilers)), SHARED, "rw"),
     ]
+    linked = [
+        (str(artifact.folder), f"{KERNELS}/{artifact.folder.name}", "ro")
+        for artifact in run.linked.get(variant.id, ())
+    ]
+    volumes += linked
     forwarded = _compiler_cache(environ)
+    paths = dataclasses.replace(
+        _build_paths(variant), kernels=tuple(inside for _, inside, _ in linked)
+    )
     environment = {
         "PYTHONPATH": TORCHWHEEL,
         "MAX_JOBS": str(run.jobs),
-        **build_environment(variant, _build_paths(variant), "sccache" if forwarded else ""),
+        **build_environment(variant, paths, "sccache" if forwarded else ""),
+        **kernels_only(run),
     }
     if toolkit.backend == "rocm":
         # PyPI has no torch for ROCm, so the wheel is tried in a torch for CUDA: its kernels are
@@ -255,7 +265,7 @@ def _build_paths(variant: Variant) -> BuildPaths:
     return BuildPaths(
         toolkit="/opt/rocm" if rocm else "/usr/local/cuda",
         torch=TORCH,
-        build=f"{VARIANT}/native",
+        build=f"{VARIANT}/{NATIVE}",
         shared=SHARED,
         sysroot="/opt/sysroot" if rocm else None,
         cxx=_compiler(rocm=rocm, cross=is_cross(variant)),

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from torchwheel import claims as claims_file
 from torchwheel import process
+from torchwheel.builder.environment import SHARD
+from torchwheel.builder.extension import OBJECTS
 from torchwheel.builder.ninja import is_progress
 from torchwheel.errors import MalformedError, TorchwheelError, program_error
 from torchwheel.files import write_text
@@ -16,14 +18,22 @@ from torchwheel.image.build import BuiltImage, ensure_image, platform_option
 from torchwheel.image.engine import LABEL, Engine, volume_options
 from torchwheel.image.recipes import emulated_image, image_of
 from torchwheel.json_files import read_json
-from torchwheel.matrix.variants import Variant
+from torchwheel.matrix.variants import Variant, python_tag
 from torchwheel.pipeline import cibuildwheel as cibw
 from torchwheel.pipeline import inside
-from torchwheel.pipeline.cibuildwheel import OWN, TORCHWHEEL, VARIANT, headers_of, options_of
+from torchwheel.pipeline.cibuildwheel import (
+    OWN,
+    PROJECT,
+    TORCHWHEEL,
+    VARIANT,
+    headers_of,
+    options_of,
+)
 from torchwheel.pipeline.frontend import failure_reason
-from torchwheel.pipeline.inputs import claims_of
+from torchwheel.pipeline.inputs import NATIVE, claims_of
 from torchwheel.pipeline.run import Run
 from torchwheel.pipeline.sources import stage
+from torchwheel.shards import Shard
 from torchwheel.smoke import results
 from torchwheel.smoke.importing import arguments_of_tests, probe_source
 from torchwheel.smoke.record import SmokeRecord
@@ -71,6 +81,46 @@ def build_in_container(
         raise program_error(f"{_reason(folder, log, status)} (all of it in {log})")
     (wheel,) = finished
     return wheel, _smoke_record(run, wheel, folder, status) if options.tests else None
+
+
+# Its argument: the tag of the Python.
+_COMPILE = f"""
+set -e
+export PATH=/opt/python/$1-$1/bin:$PATH
+python -m torchwheel.pipeline.inside account start
+python -m build --wheel --no-isolation --outdir /tmp/wheel {PROJECT}
+python -m torchwheel.pipeline.inside account build
+"""
+
+
+def compile_in_container(
+    run: Run, variant: Variant, engine: Engine, image: BuiltImage, shard: Shard, out: Path
+) -> Path:
+    """Compile a shard of what the variants of a toolkit share; returns the folder of the objects.
+
+    `out` is an empty folder, for files that are not needed afterwards.
+    """
+    folder = run.variant_folder(variant)
+    options = options_of(run, variant, engine.name, image, headers_of(run, variant))
+    project = out / "project"
+    stage(run.source, project)
+    for path in (*project.rglob("*"), project):
+        _writable(path)
+    volumes = (*options.volumes, (str(project), PROJECT, "rw"))
+    for host, _, mode in options.volumes:
+        if mode == "rw":
+            _writable(Path(host))
+    command = ["run", "--rm", f"--label={LABEL}={run.id}", *volume_options(volumes)]
+    command += [f"--user={options.user}"] * (options.user is not None)
+    command += [f"--env={name}" for name in options.forwarded]
+    environment = {**options.environment, SHARD: str(shard), "PYTHONUNBUFFERED": "1"}
+    command += [f"--env={name}={value}" for name, value in environment.items()]
+    command += [image.reference, "bash", "-c", _COMPILE, "compile", python_tag(options.python)]
+    log = folder / "build.log"
+    if not engine.succeeds(command, log):
+        reason = failure_reason(log, "the container ended with an error")
+        raise program_error(f"{reason} (all of it in {log})")
+    return folder / NATIVE / OBJECTS
 
 
 def _smoke_record(run: Run, wheel: Path, folder: Path, status: int) -> SmokeRecord:

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 
 from torchwheel import __version__
@@ -13,8 +14,12 @@ from torchwheel.builder.recipe import own_sources_digest
 from torchwheel.claims import DLPACK_SINCE, Claims, Part
 from torchwheel.files import sha256_by_name
 from torchwheel.matrix.variants import Variant
+from torchwheel.pipeline.kernel_artifacts import digests
 from torchwheel.pipeline.run import Run
 from torchwheel.toolkit.lock import components
+
+NATIVE = "native"
+"""Folder for the objects of a variant, in its cached folder."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +33,7 @@ class BuildPaths:
         shared: objects that all variants of the toolkit link.
         cxx: the C++ compiler; None for the usual one.
         sysroot: the system that the wheel is linked against; None for the running one.
+        kernels: artifacts whose objects are linked.
     """
 
     toolkit: str
@@ -36,6 +42,7 @@ class BuildPaths:
     shared: str
     cxx: str | None = None
     sysroot: str | None = None
+    kernels: tuple[str, ...] = ()
 
 
 def build_environment(
@@ -54,6 +61,7 @@ def build_environment(
         environment.SYSROOT: paths.sysroot,
         environment.LAUNCHER: launcher,
         environment.PART: variant.part,
+        environment.KERNELS: os.pathsep.join(paths.kernels),
     }
     return {
         environment.ABI: variant.abi,
@@ -69,6 +77,11 @@ def build_environment(
         environment.SHARED_FOLDER: paths.shared,
         **{name: value for name, value in optional.items() if value},
     }
+
+
+def kernels_only(run: Run) -> dict[str, str]:
+    """The variable that forbids a build to compile kernels, if the run does."""
+    return {environment.KERNELS_ONLY: "1"} if run.kernels_only else {}
 
 
 def claims_of(
@@ -144,5 +157,6 @@ def cache_key(run: Run, variant: Variant, builder: Sequence[str]) -> str:
         "smoke": run.matrix.smoke.model_dump(mode="json"),
         "gates": run.matrix.gates.model_dump(mode="json"),
         "glibc": newest_glibc(run, variant),
+        "kernels": digests(run.linked.get(variant.id, ())),
     }
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()

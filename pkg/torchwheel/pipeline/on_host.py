@@ -8,15 +8,24 @@ from pathlib import Path
 
 import build
 
+from torchwheel.builder.environment import SHARD
+from torchwheel.builder.extension import OBJECTS
 from torchwheel.builder.ninja import is_progress
 from torchwheel.claims import Claims
 from torchwheel.errors import UsageError
 from torchwheel.files import temporary_variables
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.frontend import build_wheel, check_requirements
-from torchwheel.pipeline.inputs import BuildPaths, build_environment, claims_of
+from torchwheel.pipeline.inputs import (
+    NATIVE,
+    BuildPaths,
+    build_environment,
+    claims_of,
+    kernels_only,
+)
 from torchwheel.pipeline.repair import finish_wheel
 from torchwheel.pipeline.run import Clock, Run
+from torchwheel.shards import Shard
 from torchwheel.smoke.record import SmokeRecord
 from torchwheel.smoke.run import smoke
 from torchwheel.toolkit.headers import torch_headers
@@ -130,6 +139,22 @@ def build_on_host(run: Run, variant: Variant, out: Path, clock: Clock) -> Path:
     return build_and_finish(project, lambda _: claims_of(variant), out, clock)
 
 
+def compile_on_host(run: Run, variant: Variant, shard: Shard, out: Path) -> Path:
+    """Compile a shard of what the variants of a toolkit share; returns the folder of the objects.
+
+    `out` is an empty folder, for files that are not needed afterwards.
+    """
+    folder = run.variant_folder(variant)
+
+    def on_line(line: str) -> None:
+        if is_progress(line):
+            run.progress.step(f"{variant.id}: {line}")
+
+    environ = {**_environment(run, variant, Clock()), SHARD: str(shard)}
+    build_wheel(run.source, environ, out, folder / "build.log", on_line)
+    return folder / NATIVE / OBJECTS
+
+
 def build_base(run: Run, variant: Variant, out: Path) -> Path:
     """The project's wheel without machine code, as its build backend makes it, in `out`."""
     pure = dataclasses.replace(variant, abi="pure", parts=())
@@ -149,11 +174,12 @@ def _environment(run: Run, variant: Variant, clock: Clock) -> dict[str, str]:
     paths = BuildPaths(
         toolkit=str(root),
         torch=str(torch),
-        build=str(run.variant_folder(variant) / "native"),
+        build=str(run.variant_folder(variant) / NATIVE),
         shared=str(run.shared_folder(toolkit, f"{root} {host.path} {host.version}")),
         cxx=str(host.path),
+        kernels=tuple(str(artifact.folder) for artifact in run.linked.get(variant.id, ())),
     )
-    configured = build_environment(variant, paths, " ".join(run.launcher))
+    configured = build_environment(variant, paths, " ".join(run.launcher)) | kernels_only(run)
     # sccache's server would keep the folder's name, and outlive it.
     temporary = {} if run.launcher else temporary_variables()
     return {**configured, **temporary, "MAX_JOBS": str(run.jobs)}

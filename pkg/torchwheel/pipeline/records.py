@@ -39,6 +39,8 @@ class BuildRecord:
     """Whether a second build, elsewhere and without caches, gave the same bytes."""
     bundled: dict[str, str] = dataclasses.field(default_factory=dict)
     """Hex SHA-256 of the bundled packages that it was tried with, by file name."""
+    kernels: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Hex SHA-256 of the manifests of the compiled kernels that it was linked from, by folder."""
 
 
 def record_wheel(

@@ -5,7 +5,7 @@ import dataclasses
 import hashlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from torchwheel.arch.lists import arch_list
@@ -14,6 +14,7 @@ from torchwheel.image.engine import Engine
 from torchwheel.matrix.sections import Matrix, Toolkit
 from torchwheel.matrix.variants import Variant
 from torchwheel.ownership import closed_folder
+from torchwheel.pipeline.kernel_artifacts import KernelArtifact
 
 
 class Clock:
@@ -48,6 +49,9 @@ class Run:
         jobs: compilers that one variant may run side by side.
         twice: build each native variant a second time and compare the bytes.
         bundled: wheels of this repository that the project's wheels require.
+        kernels: the folder with compiled kernels that are linked; None to compile them.
+        kernels_only: whether to fail where these do not serve, and not to compile.
+        linked: the artifacts of that folder that serve, by the id of the variant or part.
     """
 
     matrix: Matrix
@@ -61,6 +65,9 @@ class Run:
     jobs: int = 1
     twice: bool = False
     bundled: tuple[Path, ...] = ()
+    kernels: Path | None = None
+    kernels_only: bool = False
+    linked: Mapping[str, tuple[KernelArtifact, ...]] = dataclasses.field(default_factory=dict)
 
     @property
     def id(self) -> str:

@@ -3,17 +3,25 @@
 import dataclasses
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from torchwheel.check.facts import Limits
-from torchwheel.errors import TorchwheelError
+from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import explain_full_disk, move_into_place, sha256_by_name, write_text
 from torchwheel.image.build import BuiltImage
 from torchwheel.image.recipes import is_cross
+from torchwheel.matrix.kernel_builds import kernel_builds
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline import in_container, on_host, records
 from torchwheel.pipeline.inputs import cache_key, newest_glibc
 from torchwheel.pipeline.inside import JUNIT
+from torchwheel.pipeline.kernel_artifacts import (
+    KernelArtifact,
+    choose_artifacts,
+    digests,
+    kernel_inputs,
+)
 from torchwheel.pipeline.proof import check_gates, check_same_bytes, keep_rejected
 from torchwheel.pipeline.records import BuildRecord
 from torchwheel.pipeline.run import Clock, Run
@@ -52,6 +60,8 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
     image = in_container.built_image(run, variant)
     if variant.parts:
         variant = with_parts_here(run, variant)
+    run = _with_kernels(run, variant)
+    if variant.parts:
         builder = [part_key(run, part) for part in variant.parts]
     else:
         builder = ["image", image.digest] if image else on_host.compiler_facts(variant)
@@ -75,17 +85,53 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
         records.forget_record(run.dist, variant.id)
         wheel = run.dist / result.wheel.name
         move_into_place(result.wheel, wheel)
+    linked = [artifact for artifacts in run.linked.values() for artifact in artifacts]
     smoke = result.smoke.verdict if result.smoke else NOT_RUN
     record = dataclasses.replace(
         records.record_wheel(variant, key, wheel, gates, smoke, clock.seconds),
         built_in=image.reference if image else "host",
         cpu_seconds=result.cpu_seconds,
         peak_bytes=result.peak_bytes,
-        built_twice=run.twice and variant.native,
+        # Of linked kernels the second build is a second link alone.
+        built_twice=run.twice
+        and variant.native
+        and all(artifact.manifest.compiled_twice for artifact in linked),
+        kernels=dict(digests(linked)),
         bundled=sha256_by_name(run.bundled),
     )
     records.save_record(run.dist, record)
     return record, True
+
+
+def compiler_of(run: Run, variant: Variant) -> Sequence[str]:
+    """What names the compiler of a native variant: facts of the host's, or of the image."""
+    image = in_container.built_image(run, variant)
+    return ["image", image.compilers] if image else on_host.compiler_facts(variant)
+
+
+def _with_kernels(run: Run, variant: Variant) -> Run:
+    """The run with the compiled kernels that `variant` and its parts link.
+
+    Raises:
+        TorchwheelError: there are none that serve, and none may be compiled.
+    """
+    if run.kernels is None:
+        return run
+    linked: dict[str, tuple[KernelArtifact, ...]] = {}
+    for build in kernel_builds(run.matrix, [variant]):
+        for linking in build.variants:
+            inputs = kernel_inputs(
+                build, run.matrix.project.name, run.source, compiler_of(run, linking)
+            )
+            try:
+                linked[linking.id] = choose_artifacts(run.kernels, inputs)
+            except UsageError:
+                raise
+            except TorchwheelError as error:
+                if run.kernels_only:
+                    raise
+                run.progress.say(f"{linking.id}: {error}; now they are compiled here")
+    return dataclasses.replace(run, linked=linked)
 
 
 def _build_and_try(

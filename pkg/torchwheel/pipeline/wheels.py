@@ -41,6 +41,8 @@ def wheels(
     launcher: bool = True,
     at_once: int | None = None,
     twice: bool = False,
+    kernels: Path | None = None,
+    kernels_only: bool = False,
 ) -> tuple[str, int]:
     """Build, repair, check, smoke-test and index the variants `request` names.
 
@@ -52,13 +54,15 @@ def wheels(
         launcher: use sccache if it is on the PATH.
         at_once: variants built at a time; None for as many as cores and memory allow.
         twice: build each native variant a second time and compare the bytes.
+        kernels: a folder of `torchwheel kernels`; its objects are linked where they serve.
+        kernels_only: fail where they do not serve.
 
     Returns:
         The closing text and the exit status: 1 if a variant failed; the others are finished.
     """
     names = request.variants or ("default",)
     matrix = load(matrix_file)
-    matrix = _with_archs(matrix, select(matrix, names), request.archs)
+    matrix = with_archs(matrix, select(matrix, names), request.archs)
     variants = select(matrix, names)
     engine = find_engine() if request.container else None
     if engine is None:
@@ -85,6 +89,8 @@ def wheels(
             jobs=jobs_each(variants, at_once, parallel_jobs()),
             twice=twice,
             bundled=build_bundled(root, matrix.project.bundled, dist, progress),
+            kernels=Path(os.path.realpath(kernels)) if kernels else None,
+            kernels_only=kernels_only,
         )
         with reap_containers(engine, run.id) if engine else contextlib.nullcontext():
             return _build_all(run, variants, at_once)
@@ -130,7 +136,7 @@ def _archs_for(archs: Sequence[str], toolkit: ToolkitSection) -> tuple[Arch, ...
     return selection.require_all("--archs")
 
 
-def _with_archs(matrix: Matrix, variants: Sequence[Variant], archs: Sequence[str]) -> Matrix:
+def with_archs(matrix: Matrix, variants: Sequence[Variant], archs: Sequence[str]) -> Matrix:
     """The matrix with another arch list for the variants' toolkits; its rules must still hold."""
     builds = (build for variant in variants for build in variant.builds)
     names = {build.toolkit.name for build in builds if build.toolkit}

@@ -5,11 +5,12 @@ import pytest
 
 from torchwheel.cli import main
 from torchwheel.errors import UsageError
-from torchwheel.matrix.kernel_builds import compiled_variants, parse_shard, select_kernels
+from torchwheel.matrix.kernel_builds import compiled_variants, select_kernels
 from torchwheel.matrix.load import load
 from torchwheel.matrix.render import matrix_text
 from torchwheel.matrix.sections import schema_text
 from torchwheel.matrix.variants import resolve, select
+from torchwheel.shards import parse_shard
 
 ROOT = Path(__file__).parents[3]
 MATRICES = {"ours": ROOT / "matrix.yaml", "full": Path(__file__).parent / "full.yaml"}
@@ -119,9 +120,11 @@ def test_a_job_downloads_exactly_the_kernels_that_its_variant_links(shards):
 
 @pytest.mark.parametrize("text", ["0/2", "3/2", "1", "1/2/3", "a/b", "-1/2", "1/0", "", "1/1000"])
 def test_what_is_no_shard(text):
-    with pytest.raises(ValueError, match="the second of three"):
-        parse_shard(text)
-    assert str(parse_shard("2/3")) == "2/3"
+    with pytest.raises(
+        UsageError, match=r'^--shard: expected e.g. "2/3", the second of three, fou'
+    ):
+        parse_shard(text, "--shard")
+    assert str(parse_shard("2/3", "--shard")) == "2/3"
 
 
 def test_an_unknown_toolkit_names_the_nearest():

@@ -1,0 +1,254 @@
+"""Artifacts with the compiled kernels of a toolkit: their manifests, and the choice among them.
+
+An artifact is a folder of objects and a manifest, which lists their inputs and hashes. A hash of
+the inputs is in the name of the folder. An artifact is used if it has the inputs of this run, and
+every object has the hash that the manifest says.
+"""
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from torchwheel import __version__
+from torchwheel.arch.lists import arch_list
+from torchwheel.builder.objects import MANIFEST, SCHEMA, CompiledObject
+from torchwheel.builder.recipe import own_sources_digest
+from torchwheel.errors import MalformedError, TorchwheelError, UsageError
+from torchwheel.files import sha256
+from torchwheel.json_files import read_json
+from torchwheel.matrix.kernel_builds import KernelBuild
+from torchwheel.pipeline.sources import source_files
+from torchwheel.shards import Shard, parse_shard
+from torchwheel.text import escape, join_names, quote
+from torchwheel.toolkit.lock import components
+
+# Files that a compiler of C++ or device code reads.
+_NATIVE = {
+    *(".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".def", ".h", ".hh", ".hip", ".hpp", ".hxx"),
+    *(".inc", ".inl", ".ipp"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelInputs:
+    """Everything that decides the bytes of objects, but for their commands.
+
+    Attributes:
+        kernels: the toolkit, with the platform where it is not the usual one.
+        project: name of the distribution.
+        archs: the arch list.
+        toolkit: hash of the toolkit's section of the matrix, and of its locked components.
+        compiler: the host's compiler, or the part of the image that compilers see.
+        torchwheel: its version, and a hash of its own sources.
+        sources: hash of each file of the project that a compiler can read.
+    """
+
+    kernels: str
+    project: str
+    archs: str
+    toolkit: str
+    compiler: str
+    torchwheel: str
+    sources: dict[str, str]
+
+    @property
+    def key(self) -> str:
+        """Hash of all of them."""
+        return _hash(dataclasses.asdict(self))
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """What an artifact says of itself.
+
+    Attributes:
+        inputs: the inputs of its objects.
+        shard: which part of the objects it has, e.g. "1/1".
+        compiled_twice: whether a second compile, elsewhere and without caches, gave the same bytes.
+        objects: the objects.
+    """
+
+    inputs: KernelInputs
+    shard: str
+    compiled_twice: bool
+    objects: tuple[CompiledObject, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelArtifact:
+    """An artifact in `folder`; `digest` is the hash of its manifest."""
+
+    folder: Path
+    manifest: Manifest
+    digest: str
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def kernel_inputs(
+    build: KernelBuild, project: str, source: Path, compiler: Sequence[str]
+) -> KernelInputs:
+    """The inputs of a build's kernels.
+
+    Args:
+        build: the kernels.
+        project: name of the distribution.
+        source: the project's folder.
+        compiler: what names the compiler or the image.
+    """
+    toolkit = build.toolkit
+    locked = components(toolkit.version) if toolkit.source == "pypi" else ()
+    return KernelInputs(
+        kernels=build.id,
+        project=project,
+        archs=arch_list(toolkit.archs),
+        toolkit=_hash(
+            [toolkit.model_dump(mode="json"), [dataclasses.asdict(part) for part in locked]]
+        ),
+        compiler=" ".join(compiler),
+        torchwheel=f"{__version__} {own_sources_digest()}",
+        sources={
+            path.relative_to(source).as_posix(): sha256(path)
+            for path in source_files(source)
+            if path.suffix in _NATIVE
+        },
+    )
+
+
+def folder_name(inputs: KernelInputs, shard: Shard) -> str:
+    """Name of an artifact's folder: "cu124-0123456789abcdef"."""
+    return f"{inputs.kernels}-{inputs.key[:16]}{shard.suffix}"
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest of the objects that are in `folder`."""
+    text = json.dumps({"schema": SCHEMA, **dataclasses.asdict(manifest)}, indent=1) + "\n"
+    (folder / MANIFEST).write_text(text, encoding="utf-8")
+
+
+def read_artifact(folder: Path) -> KernelArtifact:
+    """The artifact in `folder`; its objects are not looked at.
+
+    Raises:
+        MalformedError: one line: the manifest is missing or not as expected.
+    """
+    path, do = folder / MANIFEST, "compile them again with `torchwheel kernels`"
+    try:
+        manifest = read_json(path, Manifest, do=do, schema=SCHEMA, complete=True)
+        parse_shard(manifest.shard, "shard")
+        return KernelArtifact(folder, manifest, sha256(path))
+    except UsageError as error:
+        raise MalformedError(escape(str(path)), str(error), do) from None
+    except OSError as error:
+        reason = f"expected a manifest, found an error: {error.strerror}"
+        raise MalformedError(escape(str(path)), reason, do) from error
+
+
+def find_artifacts(folder: Path) -> tuple[list[KernelArtifact], list[MalformedError]]:
+    """The artifacts in the folders below `folder`, and the errors of those that cannot be read."""
+    try:
+        folders = sorted(Path(entry.path) for entry in os.scandir(folder) if entry.is_dir())
+    except OSError as error:
+        raise UsageError(
+            f"--kernels {escape(str(folder))}: expected a folder that `torchwheel kernels` wrote, "
+            f"found an error: {error.strerror}"
+        ) from error
+    found, errors = [], []
+    for path in folders:
+        if path.name.startswith("."):
+            continue  # of a run that writes there
+        try:
+            found.append(read_artifact(path))
+        except MalformedError as error:
+            errors.append(error)
+    return found, errors
+
+
+def choose_artifacts(folder: Path, inputs: KernelInputs) -> tuple[KernelArtifact, ...]:
+    """The artifacts below `folder` that together have all objects of these inputs, verified.
+
+    Raises:
+        TorchwheelError: one line: there are none, or they have other inputs or other bytes.
+    """
+    found, errors = find_artifacts(folder)
+    named = [one for one in found if one.manifest.inputs.kernels == inputs.kernels]
+    alike = [one for one in named if one.manifest.inputs == inputs]
+    chosen = _all_shards(alike)
+    if not chosen:
+        if errors:
+            raise errors[0]
+        raise TorchwheelError(_why_none(folder, inputs, found, named, alike))
+    for artifact in chosen:
+        verify_objects(artifact)
+    return chosen
+
+
+def _all_shards(artifacts: Iterable[KernelArtifact]) -> tuple[KernelArtifact, ...]:
+    """The artifacts of one division into shards, if all of them are there; the fewest shards."""
+    by_shard = {one.manifest.shard: one for one in artifacts}
+    counts = sorted({parse_shard(text, MANIFEST).count for text in by_shard})
+    for count in counts:
+        wanted = [str(Shard(number, count)) for number in range(1, count + 1)]
+        if all(shard in by_shard for shard in wanted):
+            return tuple(by_shard[shard] for shard in wanted)
+    return ()
+
+
+def _why_none(
+    folder: Path,
+    inputs: KernelInputs,
+    found: Sequence[KernelArtifact],
+    named: Sequence[KernelArtifact],
+    alike: Sequence[KernelArtifact],
+) -> str:
+    do = f"compile them with `torchwheel kernels {inputs.kernels}`"
+    if alike:
+        shards = join_names(sorted(one.manifest.shard for one in alike))
+        return f"{folder}: expected all shards of {inputs.kernels}, found {shards}; {do}"
+    if named:
+        expected, other = _difference(inputs, named[0].manifest.inputs)
+        return f"{named[0].folder}: expected kernels of {expected}, found {other}; {do}"
+    names = join_names(sorted({one.manifest.inputs.kernels for one in found})) if found else "none"
+    return f"{folder}: expected kernels of {inputs.kernels}, found {names}; {do}"
+
+
+def _difference(expected: KernelInputs, found: KernelInputs) -> tuple[str, str]:
+    """The first input that differs, as it was expected and as it was found."""
+    for field in dataclasses.fields(KernelInputs):
+        one, other = getattr(expected, field.name), getattr(found, field.name)
+        if isinstance(one, dict) and one != other:
+            name = min(path for path in {*one, *other} if one.get(path) != other.get(path))
+            return _file_in(one, name), _file_in(other, name)
+        if one != other:
+            return f"the {field.name} {quote(str(one))}", quote(str(other))
+    raise ValueError("nothing differs")
+
+
+def _file_in(sources: Mapping[str, str], name: str) -> str:
+    return f"{quote(name)} {sources[name][:16]}" if name in sources else "no such file"
+
+
+def verify_objects(artifact: KernelArtifact) -> None:
+    """Raise if an object of an artifact is missing or has other bytes than its manifest says."""
+    do = "compile them again with `torchwheel kernels`"
+    for entry in artifact.manifest.objects:
+        path = artifact.folder / entry.file
+        if path.is_symlink() or not path.is_file():
+            raise TorchwheelError(f"{path}: expected an object file, found none; {do}")
+        found = sha256(path)
+        if found != entry.sha256:
+            output = quote(entry.output)
+            raise TorchwheelError(f"{path}: expected {output}, found the sha256 {found}; {do}")
+
+
+def digests(artifacts: Iterable[KernelArtifact]) -> Mapping[str, str]:
+    """Hash of each artifact's manifest, by the name of its folder."""
+    return {
+        folder_name(one.manifest.inputs, parse_shard(one.manifest.shard, MANIFEST)): one.digest
+        for one in artifacts
+    }

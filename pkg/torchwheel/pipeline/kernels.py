@@ -1,0 +1,193 @@
+"""`torchwheel kernels`: compiles the kernels of toolkits once, for all variants that link them."""
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from torchwheel.builder.build import parallel_jobs
+from torchwheel.builder.objects import MANIFEST, CompiledObject, ObjectList
+from torchwheel.console import Progress
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.files import explain_full_disk, make_folder_atomically
+from torchwheel.image.engine import find_engine
+from torchwheel.image.reaper import reap_containers
+from torchwheel.json_files import read_json
+from torchwheel.lock import hold_lock, say_waiting
+from torchwheel.matrix.kernel_builds import KernelBuild, compiled_variants, select_kernels
+from torchwheel.matrix.load import load
+from torchwheel.matrix.variants import Variant
+from torchwheel.pipeline import in_container, on_host
+from torchwheel.pipeline.frontend import find_launcher
+from torchwheel.pipeline.kernel_artifacts import (
+    KernelInputs,
+    Manifest,
+    folder_name,
+    kernel_inputs,
+    read_artifact,
+    verify_objects,
+    write_manifest,
+)
+from torchwheel.pipeline.run import Run
+from torchwheel.pipeline.sources import stage
+from torchwheel.pipeline.variant import compiler_of
+from torchwheel.pipeline.wheels import with_archs
+from torchwheel.shards import Shard
+from torchwheel.toolkit.cache import cache_folder
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelsRequest:
+    """The toolkits and archs to compile, in which way.
+
+    Attributes:
+        toolkits: toolkits, or patterns of them.
+        archs: another arch list; empty for the matrix's own.
+        container: whether to compile in the toolkits' images.
+        shard: which part of the objects to compile.
+        twice: compile a second time, elsewhere and without caches, and compare the bytes.
+    """
+
+    toolkits: tuple[str, ...]
+    archs: tuple[str, ...]
+    container: bool
+    shard: Shard
+    twice: bool
+
+
+def kernels(
+    matrix_file: Path,
+    request: KernelsRequest,
+    out: Path,
+    progress: Progress,
+    *,
+    launcher: bool = True,
+) -> str:
+    """Compile the kernels that `request` names into artifacts below `out`.
+
+    Returns:
+        A line for each artifact.
+    """
+    matrix = load(matrix_file)
+    chosen = select_kernels(matrix, request.toolkits)
+    matrix = with_archs(
+        matrix, [variant for build in chosen for variant in build.variants], request.archs
+    )
+    builds = select_kernels(matrix, request.toolkits)
+    engine = find_engine() if request.container else None
+    out = Path(os.path.realpath(out))
+    out.mkdir(parents=True, exist_ok=True)
+    run = Run(
+        matrix=matrix,
+        root=matrix_file.resolve().parent,
+        dist=out,
+        cache=cache_folder(),
+        sources="",
+        launcher=find_launcher() if launcher else (),
+        progress=progress,
+        engine=engine,
+        jobs=parallel_jobs(),
+    )
+    busy = say_waiting(progress.say, f"another run writes to {out}")
+    with (
+        hold_lock(out / ".lock", busy),
+        reap_containers(engine, run.id) if engine else contextlib.nullcontext(),
+    ):
+        return "\n".join(_bring_up_to_date(run, build, request) for build in builds)
+
+
+def _bring_up_to_date(run: Run, build: KernelBuild, request: KernelsRequest) -> str:
+    variants = _compiled_here(run, build)
+    inputs = kernel_inputs(
+        build, run.matrix.project.name, run.source, compiler_of(run, variants[0])
+    )
+    folder = run.dist / folder_name(inputs, request.shard)
+    if _is_complete(folder, inputs, request):
+        return f"kept      {folder}"
+    with explain_full_disk(run.dist), make_folder_atomically(folder) as temporary:
+        objects = _compile(run, variants, request.shard, temporary)
+        if request.twice:
+            _compile_again(run, variants, request.shard, objects)
+        manifest = Manifest(inputs, str(request.shard), request.twice, tuple(objects))
+        write_manifest(temporary, manifest)
+    return f"compiled  {folder}: {len(objects)} objects"
+
+
+def _compiled_here(run: Run, build: KernelBuild) -> Sequence[Variant]:
+    """The variants that are compiled with the kernels: on the host those that it can build."""
+    variants = compiled_variants(run.matrix, build)
+    if run.engine is not None:
+        return variants
+    here = [variant for variant in variants if on_host.container_reason(variant) is None]
+    if not here:
+        reason = on_host.container_reason(variants[0])
+        raise UsageError(f"{build.id}: {reason} is built in a container only: add --container")
+    return here
+
+
+def _is_complete(folder: Path, inputs: KernelInputs, request: KernelsRequest) -> bool:
+    """Whether `folder` has what is asked for already."""
+    try:
+        artifact = read_artifact(folder)
+        verify_objects(artifact)
+    except TorchwheelError:
+        return False
+    manifest = artifact.manifest
+    return (
+        manifest.inputs == inputs
+        and manifest.shard == str(request.shard)
+        and (manifest.compiled_twice or not request.twice)
+    )
+
+
+def _compile(
+    run: Run, variants: Sequence[Variant], shard: Shard, folder: Path
+) -> list[CompiledObject]:
+    """Compile a shard of the objects into `folder`; returns them, each once and in one order."""
+    found: dict[tuple[str, str], CompiledObject] = {}
+    for variant in variants:
+        run.progress.step(f"{variant.id}: compiling its objects")
+        with tempfile.TemporaryDirectory(prefix="torchwheel-kernels-") as scratch:
+            made = _objects_of(run, variant, shard, Path(scratch).resolve())
+        for entry in read_json(made / MANIFEST, ObjectList).objects:
+            known = found.setdefault((entry.group, entry.output), entry)
+            if known.sha256 != entry.sha256:
+                raise _not_reproducible(entry)
+            shutil.copyfile(made / entry.file, folder / entry.file)
+    return [found[key] for key in sorted(found)]
+
+
+def _objects_of(run: Run, variant: Variant, shard: Shard, scratch: Path) -> Path:
+    image = in_container.built_image(run, variant)
+    if image is None or run.engine is None:
+        return on_host.compile_on_host(run, variant, shard, scratch)
+    return in_container.compile_in_container(run, variant, run.engine, image, shard, scratch)
+
+
+def _compile_again(
+    run: Run, variants: Sequence[Variant], shard: Shard, first: Sequence[CompiledObject]
+) -> None:
+    """Compile again, elsewhere and without caches; raise if an object differs."""
+    with tempfile.TemporaryDirectory(prefix="torchwheel-again-") as name:
+        root = Path(name).resolve()
+        stage(run.source, root / run.matrix.project.source)
+        # The cached folders belong to the project's folder: for this copy they are empty.
+        again = dataclasses.replace(run, root=root, launcher=())
+        objects = root / "objects"
+        objects.mkdir()
+        try:
+            second = _compile(again, variants, shard, objects)
+        finally:
+            shutil.rmtree(again.variant_folder(variants[0]).parent, ignore_errors=True)
+    for one, other in zip(first, second, strict=True):
+        if one != other:
+            raise _not_reproducible(one)
+
+
+def _not_reproducible(entry: CompiledObject) -> TorchwheelError:
+    return TorchwheelError(
+        f"not reproducible: two compiles of {entry.output} ({entry.group}) have other bytes"
+    )
