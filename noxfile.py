@@ -194,14 +194,21 @@ def assemble(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def earlier(session: nox.Session) -> None:
-    """Download the assets of all releases: nox -s earlier -- FOLDER."""
+    """Download the catalogues of all releases: nox -s earlier -- FOLDER."""
     folder = Path(*session.posargs or ("dist", "earlier"))
     folder.mkdir(parents=True, exist_ok=True)
     listing = ("gh", "release", "list", "--limit", "1000", "--exclude-drafts")
     query = ("--json", "tagName", "--jq", ".[].tagName")
     tags = session.run(*listing, *query, external=True, silent=True)
     for tag in str(tags).split():
-        session.run("gh", "release", "download", tag, "--dir", str(folder / tag), external=True)
+        view = ("gh", "release", "view", tag, "--json", "assets", "--jq", ".assets[].name")
+        names = str(session.run(*view, external=True, silent=True)).split()
+        if "catalogue.json" not in names:
+            session.warn(f"{tag}: no catalogue.json among its assets; the index will not list it")
+            continue
+        patterns = ("--pattern", "catalogue.json", "--pattern", "*.sigstore.json")
+        command = ("gh", "release", "download", tag, "--clobber", "--dir", str(folder / tag))
+        session.run(*command, *patterns, external=True)
 
 
 @nox.session
@@ -237,9 +244,9 @@ def evidence(session: nox.Session) -> None:
 
 @nox.session
 def index(session: nox.Session) -> None:
-    """Serve dist/index on loopback: nox -s index [-- --port 8000]."""
+    """Serve dist/index on loopback; build it of catalogues: nox -s index [-- build FOLDER]."""
     install_by_hash(session)
-    session.run("torchwheel", "index", *session.posargs)
+    session.run("torchwheel", "index", *(session.posargs or ("serve",)))
 
 
 @nox.session

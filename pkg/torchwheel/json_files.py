@@ -103,8 +103,8 @@ def parse_json(
         value = _decode(content)
         if schema is not None:
             value = _without_schema(value, schema)
-        read = _Reader(others, complete, {Path: _path, **(readers or {})})
-        return cast("T", read.value(value, kind, ()))
+        convert = _Converters(others, complete, {Path: _path, **(readers or {})})
+        return cast("T", convert.to(kind)(value))
     except _Unexpected as error:
         raise MalformedError(escape(where), str(error), do) from None
 
@@ -118,11 +118,20 @@ class _Unexpected(Exception):  # noqa: N818 - it never leaves this module
     """What is wrong, after its place in the file."""
 
     def __init__(self, path: KeyPath, text: str) -> None:
-        super().__init__(f"{dotted_path(path)}: {text}" if path else text)
+        super().__init__()
+        self.path = path
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"{dotted_path(self.path)}: {self.text}" if self.path else self.text
+
+    def below(self, key: str | int) -> "_Unexpected":
+        """The same fault, in the value of a key."""
+        return _Unexpected((key, *self.path), self.text)
 
 
-def _unexpected(expected: str, found: str, path: KeyPath = ()) -> _Unexpected:
-    return _Unexpected(path, f"expected {expected}, found {found}")
+def _unexpected(expected: str, found: str) -> _Unexpected:
+    return _Unexpected((), f"expected {expected}, found {found}")
 
 
 def _decode(content: str | bytes) -> object:
@@ -206,124 +215,163 @@ def _fields(kind: Any) -> Mapping[str, tuple[object, bool]]:  # noqa: ANN401 - a
     }
 
 
-class _Reader:
-    """Converts decoded JSON to the types that are asked for."""
+_Convert = Callable[[object], object]
+
+
+class _Converters:
+    """Makes functions that convert decoded JSON to a type. A catalogue has many values of few."""
 
     # No dataclass: to make one takes an import of an extension half a millisecond.
     def __init__(self, others: bool, complete: bool, readers: TextReaders) -> None:
         self.others = others
         self.complete = complete
         self.readers = readers
+        self.known: dict[Any, _Convert] = {}
 
-    def value(self, value: object, kind: Any, path: KeyPath) -> object:  # noqa: ANN401 - any type
-        """`value` as a `kind`."""
+    def to(self, kind: Any) -> _Convert:  # noqa: ANN401 - any type
+        """The function that converts to `kind`, or raises what was not expected."""
+        if kind not in self.known:
+            self.known[kind] = self._make(kind)
+        return self.known[kind]
+
+    def _make(self, kind: Any) -> _Convert:  # noqa: ANN401 - any type
         if kind in self.readers:
-            return self._read_text(value, kind, path)
+            return functools.partial(_read_text, self.readers[kind])
         if kind in _KINDS:
-            return _plain(value, kind, path)
+            return _text if kind is str else functools.partial(_plain, kind=kind)
         if kind is object or kind is Any:
-            return _any(value, path)
+            return _any
         if dataclasses.is_dataclass(kind):
-            return self._record(value, kind, path)
-        return self._generic(value, kind, path)
+            return self._record(kind)
+        return self._generic(kind)
 
-    def _read_text(self, value: object, kind: object, path: KeyPath) -> object:
-        if not isinstance(value, str):
-            raise _unexpected("text", _describe(value), path)
-        try:
-            return self.readers[kind](value)
-        except ValueError as error:
-            raise _Unexpected(path, str(error)) from None
+    def _record(self, kind: Any) -> _Convert:  # noqa: ANN401 - any dataclass
+        fields = [
+            (name, self.to(of), optional and not self.complete)
+            for name, (of, optional) in _fields(kind).items()
+        ]
+        names = frozenset(name for name, _, _ in fields)
 
-    def _record(self, value: object, kind: Any, path: KeyPath) -> object:  # noqa: ANN401
-        fields = _fields(kind)
-        if not isinstance(value, dict):
-            raise _unexpected("an object", _describe(value), path)
-        for name in () if self.others else value:
-            if name not in fields:
-                raise _unexpected(f"no key {quote(name)}", "one", path)
-        for name, (_, optional) in fields.items():
-            if name not in value and (self.complete or not optional):
-                raise _unexpected(f"key {quote(name)}", "none", path)
-        return kind(
-            **{
-                name: self.value(value[name], of, (*path, name))
-                for name, (of, _) in fields.items()
-                if name in value
-            }
-        )
+        def convert(value: object) -> object:
+            if not isinstance(value, dict):
+                raise _unexpected("an object", _describe(value))
+            if not self.others and not names.issuperset(value):
+                name = next(name for name in value if name not in names)
+                raise _unexpected(f"no key {quote(name)}", "one")
+            values = {}
+            for name, read, optional in fields:
+                if name in value:
+                    try:
+                        values[name] = read(value[name])
+                    except _Unexpected as error:
+                        raise error.below(name) from None
+                elif not optional:
+                    raise _unexpected(f"key {quote(name)}", "none")
+            return kind(**values)
 
-    def _generic(self, value: object, kind: Any, path: KeyPath) -> object:  # noqa: ANN401
+        return convert
+
+    def _generic(self, kind: Any) -> _Convert:  # noqa: ANN401, PLR0911 - any type
         origin, inner = typing.get_origin(kind), typing.get_args(kind)
         if origin in (typing.Union, types.UnionType):
             (present,) = (of for of in inner if of is not types.NoneType)
-            return None if value is None else self.value(value, present, path)
+            convert = self.to(present)
+            return lambda value: None if value is None else convert(value)
         if origin is Literal:
-            if not isinstance(value, str) or value not in inner:
-                raise _unexpected(" or ".join(map(quote, inner)), _describe(value), path)
-            return value
+            return functools.partial(_one_of, inner)
         if origin is Annotated:
-            return _file_name(_plain(value, str, path), path)
+            return _file_name
         if isinstance(origin, type) and issubclass(origin, Mapping):
-            if not isinstance(value, dict):
-                raise _unexpected("an object", _describe(value), path)
-            of = inner[1]
-            return {
-                _plain(key, str, path): self.value(part, of, (*path, key))
-                for key, part in value.items()
-            }
-        return self._sequence(value, origin, inner, path)
-
-    def _sequence(
-        self,
-        value: object,
-        origin: object,
-        inner: tuple[Any, ...],
-        path: KeyPath,
-    ) -> object:
+            return functools.partial(_mapping, self.to(inner[1]))
         if origin not in (list, tuple):  # a type that JSON has not: its field must be null
-            raise _unexpected("null", _describe(value), path)
-        if not isinstance(value, list):
-            raise _unexpected("a list", _describe(value), path)
+            return _null
         if origin is tuple and inner[-1] is not Ellipsis:
-            if len(value) != len(inner):
-                raise _unexpected(f"a list of {len(inner)}", f"{len(value)}", path)
-            kinds = inner
-        else:
-            kinds = inner[:1] * len(value)
-        parts = (
-            self.value(part, of, (*path, at))
-            for at, (part, of) in enumerate(zip(value, kinds, strict=True))
-        )
-        return list(parts) if origin is list else tuple(parts)
+            return functools.partial(_fixed, [self.to(of) for of in inner])
+        return functools.partial(_sequence, origin, self.to(inner[0]))
 
 
-def _plain(value: object, kind: type, path: KeyPath) -> object:
-    """A text, a number, or true or false."""
-    if kind is float and type(value) is int:
-        return float(value)
-    if type(value) is not kind:
-        raise _unexpected(_KINDS[kind], _describe(value), path)
-    if isinstance(value, str) and not value.isascii():
-        try:
-            value.encode("utf-8")
-        except UnicodeEncodeError:
-            raise _unexpected("text", f"half a character in {quote(value)}", path) from None
+def _read_text(read: Callable[[str], object], value: object) -> object:
+    if not isinstance(value, str):
+        raise _unexpected("text", _describe(value))
+    try:
+        return read(value)
+    except ValueError as error:
+        raise _Unexpected((), str(error)) from None
+
+
+def _one_of(known: tuple[str, ...], value: object) -> object:
+    if not isinstance(value, str) or value not in known:
+        raise _unexpected(" or ".join(map(quote, known)), _describe(value))
     return value
 
 
-def _any(value: object, path: KeyPath, depth: int = 0) -> object:
+def _null(value: object) -> object:
+    raise _unexpected("null", _describe(value))
+
+
+def _mapping(convert: _Convert, value: object) -> object:
+    if not isinstance(value, dict):
+        raise _unexpected("an object", _describe(value))
+    return {_text(key): _convert_part(convert, part, key) for key, part in value.items()}
+
+
+def _sequence(
+    kind: type[list[object]] | type[tuple[object, ...]], of: _Convert, value: object
+) -> object:
+    if not isinstance(value, list):
+        raise _unexpected("a list", _describe(value))
+    return kind([_convert_part(of, part, at) for at, part in enumerate(value)])
+
+
+def _fixed(converters: list[_Convert], value: object) -> object:
+    """A list of so many values, each of its own type."""
+    if not isinstance(value, list):
+        raise _unexpected("a list", _describe(value))
+    if len(value) != len(converters):
+        raise _unexpected(f"a list of {len(converters)}", f"{len(value)}")
+    pairs = zip(converters, value, strict=True)
+    return tuple(_convert_part(of, part, at) for at, (of, part) in enumerate(pairs))
+
+
+def _convert_part(convert: _Convert, part: object, key: str | int) -> object:
+    try:
+        return convert(part)
+    except _Unexpected as error:
+        raise error.below(key) from None
+
+
+def _text(value: object) -> str:
+    if type(value) is not str:
+        raise _unexpected(_KINDS[str], _describe(value))
+    if not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise _unexpected("text", f"half a character in {quote(value)}") from None
+    return value
+
+
+def _plain(value: object, kind: type) -> object:
+    """A number, or true or false."""
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:
+        raise _unexpected(_KINDS[kind], _describe(value))
+    return value
+
+
+def _any(value: object, path: KeyPath = ()) -> object:
     """Any JSON that is not nested too deep."""
-    if depth > _MAX_DEPTH:
-        raise _unexpected(f"at most {_MAX_DEPTH} levels", "more", path[:1])
-    if isinstance(value, dict):
-        return {
-            _plain(key, str, path): _any(part, (*path, key), depth + 1)
-            for key, part in value.items()
-        }
-    if isinstance(value, list):
-        return [_any(part, (*path, at), depth + 1) for at, part in enumerate(value)]
-    return value if value is None else _plain(value, type(value), path)
+    if len(path) > _MAX_DEPTH:
+        raise _Unexpected(path[:1], f"expected at most {_MAX_DEPTH} levels, found more")
+    try:
+        if isinstance(value, dict):
+            return {_text(key): _any(part, (*path, key)) for key, part in value.items()}
+        if isinstance(value, list):
+            return [_any(part, (*path, at)) for at, part in enumerate(value)]
+        return _text(value) if isinstance(value, str) else value
+    except _Unexpected as error:
+        raise (error if error.path else _Unexpected(path, error.text)) from None
 
 
 def _path(text: str) -> Path:
@@ -336,8 +384,8 @@ def _path(text: str) -> Path:
     raise ValueError(f"expected a path, found {quote(text)}")
 
 
-def _file_name(text: object, path: KeyPath) -> object:
-    name = str(text)
+def _file_name(value: object) -> object:
+    name = _text(value)
     if name in {"", ".", ".."} or "/" in name or not name.isprintable():
-        raise _unexpected(_FILE_NAME, quote(name), path)
+        raise _unexpected(_FILE_NAME, quote(name))
     return name

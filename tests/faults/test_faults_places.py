@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from killing import digest, leftovers, torchwheel
 
-from torchwheel.index.build import build_index
-from torchwheel.index.contents import IndexedWheel
+from torchwheel.index.build import IndexedWheel, build_index
 from wheelmaker import make_wheel
 
 pytestmark = pytest.mark.integration
@@ -38,8 +37,7 @@ INDEX = """
 import sys
 from pathlib import Path
 from torchwheel.errors import TorchwheelError
-from torchwheel.index.build import build_index
-from torchwheel.index.contents import IndexedWheel
+from torchwheel.index.build import IndexedWheel, build_index
 try:
     wheels = [IndexedWheel(path, ("cpu",)) for path in Path(sys.argv[1]).glob("*.whl")]
     build_index(wheels, Path(sys.argv[2]))

@@ -28,8 +28,7 @@ with files.make_folder_atomically(root / "target") as folder:
     (folder / "b" / "c" / "d").write_text("new")
 """,
     "index": """
-from torchwheel.index.build import build_index
-from torchwheel.index.contents import IndexedWheel
+from torchwheel.index.build import IndexedWheel, build_index
 build_index([IndexedWheel(path, ("cpu",)) for path in root.glob("*.whl")], root / "target")
 """,
     "wheel": """

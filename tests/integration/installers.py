@@ -16,8 +16,8 @@ import pip
 import uv
 from pip_rows import with_torch
 
-from torchwheel.index.build import build_index
-from torchwheel.index.contents import IndexedWheel, all_groups
+from torchwheel.index.build import IndexedWheel, build_index
+from torchwheel.index.contents import all_groups
 from torchwheel.index.groups import groups_of
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, select

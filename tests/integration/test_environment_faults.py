@@ -163,7 +163,8 @@ CALLS: Mapping[str, tuple[str, ...]] = {
     "assemble out": ("", "assemble", "GOOD", "--selection", "pure", "--out", "X"),
     "earlier": ("", "assemble", "GOOD", "--selection", "pure", "--earlier", "X"),
     "check": ("", "check", "X"),
-    "index": ("", "index", "X"),
+    "index": ("", "index", "serve", "X"),
+    "index build": ("", "index", "build", "X", "--address", "x", "--yanked", "GOOD"),
     "github output": ("", "matrix", "--github", "--output", "X"),
 }
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.index.build import build_index
-from torchwheel.index.contents import IndexedWheel
+from torchwheel.index.build import IndexedWheel, build_index
 from torchwheel.index.serve import JSON, serve_in_background
 from wheelmaker import make_wheel
 

@@ -53,7 +53,7 @@ def test_a_command_of_the_extra_says_what_to_install(tmp_path, call):
     ("call", "says"),
     [
         ("cache list", ""),
-        ("index .", "is not an index"),
+        ("index serve .", "is not an index"),
         ("smoke x-1-py3-none-any.whl --tests .", "no such file"),
     ],
 )

@@ -1,10 +1,13 @@
 """Commands that prove finished wheels and publish them."""
 
 import argparse
+import os
 from pathlib import Path
 
-from torchwheel.arguments import GPU, MATRIX, command, option, port_number, positive_number
+from torchwheel.arguments import GPU, MATRIX, command, group, option, port_number, positive_number
 from torchwheel.console import Terminal
+from torchwheel.errors import UsageError
+from torchwheel.text import join_names
 
 
 @command(
@@ -135,7 +138,7 @@ def compat(options: argparse.Namespace) -> int:
     ),
     option("--version", help="the release, e.g. 1.0.0 or the tag v1.0.0"),
     GPU,
-    option("--earlier", type=Path, help="folder of earlier releases, for the index"),
+    option("--earlier", type=Path, help="folder of the catalogues of earlier releases"),
     option("--out", type=Path, default=Path("dist", "release"), help="default: dist/release"),
 )
 def assemble(options: argparse.Namespace) -> int:
@@ -158,12 +161,50 @@ def assemble(options: argparse.Namespace) -> int:
 
 
 @command(
-    "index",
+    "index build",
+    "Build the index of all releases from their catalogues; the wheels stay in their store.",
+    option(
+        "catalogue", type=Path, nargs="+", help="catalogues, or folders of releases' catalogues"
+    ),
+    option(
+        "--address",
+        help="address of a release's files, with {tag} for its tag: https://HOST/releases/{tag}; "
+        "relative ones begin at the index's root (default in a job of GitHub's: its releases)",
+    ),
+    option(
+        "--yanked", type=Path, default=Path("yanked.yaml"), help="what was withdrawn (yanked.yaml)"
+    ),
+    option("--out", type=Path, default=Path("dist", "index"), help="default: dist/index"),
+)
+def index_build(options: argparse.Namespace) -> int:
+    """Write the index's folder."""
+    from torchwheel.index.build import write_index
+    from torchwheel.index.catalogue import FILE, read_catalogues
+    from torchwheel.index.contents import index_of
+    from torchwheel.index.store import store_of
+    from torchwheel.index.withdrawals import read_withdrawals
+
+    store = store_of(options.address, os.environ)
+    withdrawals = read_withdrawals(options.yanked)
+    catalogues = read_catalogues(options.catalogue)
+    if not catalogues:
+        places = join_names(map(str, options.catalogue))
+        raise UsageError(f"{places}: expected a {FILE} of a release, found none; download them")
+    index = index_of(catalogues, store, withdrawals)
+    write_index(index, options.out)
+    wheels = {name for group in index.groups for name in group.files}
+    print(f"{options.out}: releases: {len(catalogues)}, wheels: {len(wheels)}, ", end="")
+    print(f"groups: {len(index.groups)}")
+    return 0
+
+
+@command(
+    "index serve",
     "Serve an index on loopback.",
     option("folder", type=Path, nargs="?", default=Path("dist/index")),
     option("--port", type=port_number, default=8000),
 )
-def index(options: argparse.Namespace) -> int:
+def index_serve(options: argparse.Namespace) -> int:
     """Serve the folder until the user stops it."""
     from torchwheel.index.serve import serve
 
@@ -220,5 +261,7 @@ def published(options: argparse.Namespace) -> int:
     print(text)
     return 0
 
+
+index = group("index", "Build or serve a package index.", index_build, index_serve)
 
 COMMANDS = (check, smoke, compat, assemble, index, assets, dispatch, published)

@@ -1,111 +1,78 @@
 """Writes the index: a folder of static files, complete or absent, equal for equal wheels."""
 
-import functools
-import json
+import contextlib
+import dataclasses
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import jinja2
 
 from torchwheel import files
-from torchwheel.index.contents import FILES, File, IndexedWheel, IndexGroup, group_wheels
-from torchwheel.text import size_text
+from torchwheel.errors import UsageError
+from torchwheel.index.catalogue import read_wheel_entry
+from torchwheel.index.contents import FILES, File, Index, group_files, utc_time
+from torchwheel.index.pages import index_pages
+from torchwheel.inspect.wheel import read_wheel
 
-API_VERSION = "1.1"
-"""PEP 700: PEP 691 with sizes, versions and upload times."""
+
+@dataclasses.dataclass(frozen=True)
+class IndexedWheel:
+    """A wheel that lies beside its index, and the groups that offer it, e.g. ("cu130",)."""
+
+    path: Path
+    groups: tuple[str, ...]
+    uploaded: str | None = None
+    """As PEP 700 writes it: "2026-11-24T08:00:00Z". By default the file's own time."""
 
 
 def build_index(wheels: Sequence[IndexedWheel], out: Path) -> None:
     """Replace `out` with an index of the wheels, each file once under `out`/files."""
-    groups = group_wheels(wheels)
+    sources: dict[str, Path] = {}
+    known: dict[str, File] = {}
+    groups: dict[str, set[str]] = {}
+    beside: dict[str, bytes] = {}
+    for own in wheels:
+        wheel = read_wheel(own.path)
+        # A wheel is renamed into an output folder once, and kept as it is by later runs.
+        uploaded = own.uploaded or utc_time(own.path.stat().st_mtime)
+        file = File(read_wheel_entry(wheel, uploaded), FILES)
+        name = own.path.name
+        if known.setdefault(name, file).wheel.sha256 != file.wheel.sha256:
+            raise UsageError(
+                f"two different wheels are named {name}: {sources[name]} and {own.path}"
+            )
+        sources[name], beside[f"{name}.metadata"] = own.path, wheel.metadata_bytes
+        groups.setdefault(name, set()).update(own.groups)
+    index = Index(group_files((file, groups[name]) for name, file in known.items()))
     with files.make_folder_atomically(out) as temporary:
-        _write_files(temporary / FILES, (file for group in groups for file in group.files))
-        _write(temporary / "index.html", _page("groups.html.j2", groups=groups))
-        for group in groups:
-            _write_group(temporary / group.name, group)
+        _write_store(temporary / FILES, sources, beside)
+        _write_pages(index, temporary, out)
 
 
-def project_document(group: IndexGroup, project: str) -> dict[str, Any]:
-    """The PEP 691 document of a project, with links relative to its own address."""
-    own = group.of(project)
-    return {
-        "meta": {"api-version": API_VERSION},
-        "name": project,
-        "versions": sorted({str(file.version) for file in own}),
-        "files": [_file_entry(file, _root(group) + FILES, group.yanked) for file in own],
-    }
+def write_index(index: Index, out: Path) -> None:
+    """Replace `out` with the pages of an index; its files lie in a store."""
+    with files.make_folder_atomically(out) as temporary:
+        _write_pages(index, temporary, out)
 
 
-def _file_entry(file: File, folder: str, yanked: Mapping[str, str]) -> dict[str, Any]:
-    metadata = {"sha256": file.metadata_sha256}
-    return {
-        "filename": file.filename,
-        "url": f"{folder}/{file.href}",
-        "hashes": {"sha256": file.sha256},
-        **({"requires-python": file.requires_python} if file.requires_python else {}),
-        "size": file.size,
-        # PEP 714's name, and the name that older clients read.
-        "core-metadata": metadata,
-        "data-dist-info-metadata": metadata,
-        "yanked": yanked.get(file.filename, False),
-        **({"upload-time": file.uploaded} if file.uploaded else {}),
-    }
-
-
-def _root(group: IndexGroup) -> str:
-    """The relative path from a project's page to the index's root."""
-    return "../" * (len(group.name.split("/")) + 1)
-
-
-def _write_group(folder: Path, group: IndexGroup) -> None:
-    meta = {"api-version": API_VERSION}
-    projects = [{"name": project} for project in group.projects]
-    _write(folder / "index.json", _json({"meta": meta, "projects": projects}))
-    _write(folder / "index.html", _page("group.html.j2", group=group, api_version=API_VERSION))
-    for project in group.projects:
-        _write(folder / project / "index.json", _json(project_document(group, project)))
-        page = _page(
-            "project.html.j2",
-            api_version=API_VERSION,
-            group=group,
-            project=project,
-            files=group.of(project),
-            folder=_root(group) + FILES,
-        )
-        _write(folder / project / "index.html", page)
-
-
-def _write_files(folder: Path, wheels: Iterable[File]) -> None:
+def _write_store(folder: Path, wheels: Mapping[str, Path], beside: Mapping[str, bytes]) -> None:
     folder.mkdir()
-    for file in {file.filename: file for file in wheels}.values():
-        target = folder / file.filename
+    for name, source in wheels.items():
         try:
-            os.link(file.source.resolve(), target)
+            os.link(source.resolve(), folder / name)
         except OSError:  # another disk, or one without hard links
-            shutil.copyfile(file.source, target)
-        (folder / f"{file.filename}.metadata").write_bytes(file.metadata)
+            shutil.copyfile(source, folder / name)
+    for name, content in beside.items():
+        (folder / name).write_bytes(content)
 
 
-def _json(document: object) -> str:
-    return json.dumps(document, indent=1, sort_keys=True) + "\n"
-
-
-def _page(template: str, **values: object) -> str:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("torchwheel.index", "."),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters["size"] = functools.partial(size_text, decimals=2)
-    return environment.get_template(template).render(**values)
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8", newline="\n")
+def _write_pages(index: Index, folder: Path, old: Path) -> None:
+    """Write the pages to `folder`; those that are the same in `old` become links to the old."""
+    for name, text in index_pages(index):
+        path, content = folder / name, text.encode()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):
+            if (old / name).read_bytes() == content:
+                os.link(old / name, path)
+                continue
+        path.write_bytes(content)

@@ -2,34 +2,24 @@
 
 import dataclasses
 import datetime
-import hashlib
+import functools
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from urllib.parse import quote
 
 from packaging.version import Version
 
-from torchwheel import files
-from torchwheel.claims import Claims
 from torchwheel.errors import UsageError
-from torchwheel.index.groups import by_version_alone
-from torchwheel.inspect.wheel import read_wheel
+from torchwheel.index.catalogue import Catalogue, CatalogueWheel, check_published
+from torchwheel.index.groups import WheelKind, by_version_alone, groups_of_releases, kind_of
+from torchwheel.index.store import Store
+from torchwheel.index.withdrawals import ProjectStatus, Withdrawals
 
 FILES = "files"
-"""The folder of the wheels themselves, so no group can have this name."""
+"""The folder of the wheels that lie beside an index, so no group can have this name."""
 _PLATFORM = re.compile(r"^(many|musl)?linux(_?\d+)*_")
 _PART = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
-
-
-@dataclasses.dataclass(frozen=True)
-class IndexedWheel:
-    """A wheel and the groups that offer it, e.g. ("cu130", "cu130/torch2.11")."""
-
-    path: Path
-    groups: tuple[str, ...]
-    uploaded: str | None = None
-    """When it first entered the index, as PEP 700 writes it: "2026-11-24T08:00:00Z"."""
 
 
 def utc_time(seconds: float) -> str:
@@ -39,119 +29,170 @@ def utc_time(seconds: float) -> str:
     )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class File:
-    """One wheel as the index lists it."""
+    """One wheel as the index lists it; an index has one object for each.
 
-    filename: str
-    project: str
-    version: Version
-    sha256: str
-    size: int
-    requires_python: str | None
-    metadata: bytes
-    source: Path
-    machines: frozenset[str]
-    """Of its platform tags: "x86_64", "any"."""
-    claims: Claims | None
-    uploaded: str | None
+    Attributes:
+        wheel: what its catalogue says.
+        folder: the address of the folder that holds it; relative to the index's root, or absolute.
+        withdrawn: why it was withdrawn; None if it was not.
+    """
+
+    wheel: CatalogueWheel
+    folder: str
+    withdrawn: str | None = None
+
+    @functools.cached_property
+    def version(self) -> Version:
+        """Its version."""
+        return Version(self.wheel.version)
+
+    @functools.cached_property
+    def machines(self) -> frozenset[str]:
+        """The machines of its platform tags: "x86_64", "any"."""
+        return frozenset(_PLATFORM.sub("", tag.split("-")[2]) for tag in self.wheel.tags)
+
+    @functools.cached_property
+    def address(self) -> str:
+        """Its own address: the `+` of a local version is %2B in it."""
+        return f"{self.folder}/{quote(self.wheel.file)}"
+
+    @functools.cached_property
+    def kind(self) -> WheelKind | None:
+        """What decides its groups; None of a bundled package."""
+        return kind_of(self.wheel.claims) if self.wheel.claims else None
+
+    @functools.cached_property
+    def why_by_version_alone(self) -> str:
+        """Why a group offers it by its version alone, if it does."""
+        wheel = self.wheel
+        return (
+            f"it needs torch{wheel.claims.torch_range if wheel.claims else ''}, and pip would "
+            f"replace another; name its version to install it: {wheel.project}=={wheel.version}"
+        )
 
     @property
-    def href(self) -> str:
-        """The file name in a URL: the `+` of a local version is %2B."""
-        return quote(self.filename)
-
-    @property
-    def metadata_sha256(self) -> str:
-        """Hash of the metadata file beside the wheel."""
-        return hashlib.sha256(self.metadata).hexdigest()
+    def provenance(self) -> str | None:
+        """The address of its PEP 740 provenance."""
+        name = self.wheel.provenance
+        # The PEP wants a secure origin, so a store beside the index has none.
+        secure = self.folder.startswith("https://")
+        return f"{self.folder}/{quote(name)}" if name and secure else None
 
 
 @dataclasses.dataclass(frozen=True)
 class IndexGroup:
-    """One index that pip can use."""
+    """One index that pip can use: the files of each project, the newest version first."""
 
     name: str
-    files: tuple[File, ...]
+    projects: Mapping[str, tuple[File, ...]]
     yanked: Mapping[str, str]
     """By file name: why a file is offered to those who name its version, and to no others."""
 
     @property
-    def projects(self) -> tuple[str, ...]:
-        """Normalised names, sorted."""
-        return tuple(sorted({file.project for file in self.files}))
-
-    def of(self, project: str) -> tuple[File, ...]:
-        """A project's files, the newest version first."""
-        own = [file for file in self.files if file.project == project]
-        own.sort(key=lambda file: file.filename)
-        return tuple(sorted(own, key=lambda file: file.version, reverse=True))
+    def files(self) -> tuple[str, ...]:
+        """The names of its files."""
+        return tuple(file.wheel.file for files in self.projects.values() for file in files)
 
 
-def read_file(path: Path, uploaded: str | None = None) -> File:
-    """Read and verify a wheel for the index."""
-    wheel = read_wheel(path)
-    python = wheel.metadata.requires_python
-    return File(
-        filename=path.name,
-        project=wheel.name,
-        version=wheel.version,
-        sha256=files.sha256(path),
-        size=wheel.size,
-        requires_python=str(python) if python is not None else None,
-        metadata=wheel.metadata_bytes,
-        source=path,
-        machines=frozenset(_PLATFORM.sub("", tag.platform) for tag in wheel.tags),
-        claims=wheel.claims,
-        uploaded=uploaded,
+@dataclasses.dataclass(frozen=True)
+class Index:
+    """All groups of an index, and the states of projects that are not active."""
+
+    groups: tuple[IndexGroup, ...]
+    statuses: Mapping[str, ProjectStatus] = dataclasses.field(default_factory=dict)
+
+
+def index_of(catalogues: Sequence[Catalogue], store: Store, withdrawals: Withdrawals) -> Index:
+    """The index of all releases: a pure function of their catalogues.
+
+    Args:
+        catalogues: of the releases, in any order.
+        store: where the files of each release are.
+        withdrawals: what is not offered to everybody any more.
+
+    Raises:
+        UsageError: two releases have different files of one name, or nothing that was published
+            is what a withdrawal names.
+    """
+    check_published(catalogues)
+    releases = sorted(catalogues, key=_first_upload)
+    groups = groups_of_releases(
+        [[wheel.claims for wheel in of.wheels if wheel.claims] for of in releases]
     )
-
-
-def group_wheels(wheels: Sequence[IndexedWheel]) -> tuple[IndexGroup, ...]:
-    """Read the wheels into their groups; two different wheels of one name are an error."""
-    by_name: dict[str, File] = {}
-    groups: dict[str, dict[str, File]] = {}
-    for wheel in wheels:
-        file = read_file(wheel.path, wheel.uploaded)
-        known = by_name.setdefault(file.filename, file)
-        if known.sha256 != file.sha256:
-            raise UsageError(
-                f"two different wheels are named {file.filename}: {known.source} and {wheel.path}"
-            )
-        for name in wheel.groups:
-            groups.setdefault(_check_group_name(name), {})[file.filename] = known
-    return tuple(_group(name, groups[name]) for name in sorted(groups))
-
-
-def _group(name: str, by_name: Mapping[str, File]) -> IndexGroup:
-    own = tuple(by_name[key] for key in sorted(by_name))
-    return IndexGroup(
-        name, own, {file.filename: why for file in own if (why := _why(name, file, own))}
+    every = all_groups(names for of_each in groups for names in of_each)
+    files: dict[str, File] = {}
+    names_of: dict[str, set[str]] = {}
+    for release, of_each in zip(releases, groups, strict=True):
+        folder, own = store.folder(release.tag), iter(of_each)
+        for wheel in release.wheels:
+            names = next(own) if wheel.claims else every
+            # A bundled package may be in several releases: its first address stays.
+            files.setdefault(wheel.file, File(wheel, folder))
+            names_of.setdefault(wheel.file, set()).update(names)
+    wheels = [file.wheel for file in files.values()]
+    withdrawals.check(wheels)
+    yanked, removed = withdrawals.yanked_files(wheels), withdrawals.removed_files(wheels)
+    listed = (
+        (dataclasses.replace(file, withdrawn=yanked.get(name)), names_of[name])
+        for name, file in files.items()
+        if name not in removed
     )
+    return Index(group_files(listed), withdrawals.projects)
 
 
-def _why(group: str, file: File, own: Sequence[File]) -> str:
-    """Why a group offers a file by its version alone; empty if it offers it to everybody."""
-    others = [
-        other.claims
-        for other in own
-        if other.claims
-        and (other.project, other.version.public) == (file.project, file.version.public)
-        and file.machines <= other.machines
-    ]
-    if file.claims is None or not by_version_alone(group, file.claims, others):
-        return ""
-    return (
-        f"it needs torch{file.claims.torch_range}, and pip would replace another; "
-        f"name its version to install it: {file.project}=={file.version}"
-    )
+def _first_upload(catalogue: Catalogue) -> tuple[str, str]:
+    return min((wheel.uploaded for wheel in catalogue.wheels), default=""), catalogue.tag
 
 
-def _check_group_name(name: str) -> str:
+def group_files(files: Iterable[tuple[File, Iterable[str]]]) -> tuple[IndexGroup, ...]:
+    """Sort files into their groups, which are given by their names."""
+    ordered = sorted(files, key=lambda item: item[0].wheel.file)
+    ordered.sort(key=lambda item: item[0].version, reverse=True)
+    others = _stand_ins([file for file, _ in ordered])
+    groups: dict[str, list[File]] = defaultdict(list)
+    for file, names in ordered:
+        for name in names:
+            groups[name].append(file)
+    return tuple(_group(name, groups[name], others) for name in sorted(groups))
+
+
+def _stand_ins(files: Sequence[File]) -> Mapping[File, frozenset[WheelKind]]:
+    """The wheels of every torch that may be installed in place of a file."""
+    of_version: dict[tuple[str, str], list[File]] = defaultdict(list)
+    for file in files:
+        of_version[file.wheel.project, file.version.public].append(file)
+    return {
+        file: frozenset(
+            other.kind
+            for other in others
+            if other.kind and other.kind.accepts_every_torch and file.machines <= other.machines
+        )
+        for others in of_version.values()
+        for file in others
+    }
+
+
+def _group(
+    name: str, files: Sequence[File], others: Mapping[File, frozenset[WheelKind]]
+) -> IndexGroup:
+    _check_group_name(name)
+    projects: dict[str, list[File]] = defaultdict(list)
+    yanked: dict[str, str] = {}
+    for file in files:
+        projects[file.wheel.project].append(file)
+        if file.withdrawn:
+            yanked[file.wheel.file] = file.withdrawn
+        elif file.kind and by_version_alone(name, file.kind, others[file]):
+            yanked[file.wheel.file] = file.why_by_version_alone
+    return IndexGroup(name, {key: tuple(projects[key]) for key in sorted(projects)}, yanked)
+
+
+def _check_group_name(name: str) -> None:
     parts = name.split("/")
     if parts[0] == FILES or not all(_PART.fullmatch(part) for part in parts):
         raise UsageError(f"{name!r} is no name of an index group; expected e.g. cu130/torch2.11")
-    return name
 
 
 def all_groups(groups: Iterable[Sequence[str]]) -> tuple[str, ...]:

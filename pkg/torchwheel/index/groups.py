@@ -7,13 +7,15 @@ its version. PEP 592 calls such a file yanked.
 """
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from packaging.specifiers import SpecifierSet
 
 from torchwheel.arch.model import Backend
 from torchwheel.arch.toolkit_releases import ToolkitRelease
-from torchwheel.claims import Claims
+from torchwheel.claims import Abi, Claims
 from torchwheel.errors import TorchwheelError
 from torchwheel.matrix.torch_releases import TorchFacts, torch_releases
 from torchwheel.versions import major_version
@@ -45,103 +47,150 @@ def torch_builds(releases: Mapping[str, TorchFacts] | None = None) -> tuple[Torc
     )
 
 
-def serves(claims: Claims, build: TorchBuild) -> bool:
-    """Whether a wheel has a front end for this torch and kernels of its toolkit's major release."""
+@functools.cache
+def _known_builds() -> Mapping[str, TorchBuild]:
+    """All known builds of torch, by their groups."""
+    return {build.group: build for build in torch_builds()}
+
+
+class WheelKind(NamedTuple):
+    """What of a wheel's claims decides its groups. Thousands of wheels are of few kinds."""
+
+    variant: str
+    abi: Abi
+    torch_release: str
+    toolkit: str | None
+    toolkit_version: str | None
+    ranges: tuple[str, ...]
+    """The range of torch of each library with operators."""
+    kernels: tuple[tuple[Backend | None, str], ...]
+    """Backend and toolkit release of each library with kernels."""
+
+    @property
+    def accepts_every_torch(self) -> bool:
+        """Whether it is for any torch, so that pip replaces none for it."""
+        return self.abi in ("pure", "universal")
+
+
+def kind_of(claims: Claims) -> WheelKind:
+    """The kind of a wheel, by its claims."""
+    ranges, kernels = [claims.torch_range], [(claims.backend, claims.toolkit_version or "")]
     if claims.parts:
         ranges = [part.needs.torch_range for part in claims.parts if part.kind == "front_end"]
-    else:
-        ranges = [claims.torch_range]
-    return any(_accepts(text, build.torch) for text in ranges) and any(
+        libraries = (part for part in claims.parts if part.kind == "kernels")
+        kernels = [(part.backend, part.toolkit_version or "") for part in libraries]
+    return WheelKind(
+        claims.variant,
+        claims.abi,
+        claims.torch_release,
+        claims.toolkit,
+        claims.toolkit_version,
+        tuple(ranges),
+        tuple(kernels),
+    )
+
+
+@functools.lru_cache(maxsize=100_000)
+def serves(kind: WheelKind, build: TorchBuild) -> bool:
+    """Whether a wheel has a front end for this torch and kernels of its toolkit's major release."""
+    return any(_accepts(text, build.torch) for text in kind.ranges) and any(
         backend == build.toolkit.backend
         and major_version(version) == major_version(build.toolkit.version)
-        for backend, version in _kernels(claims)
+        for backend, version in kind.kernels
     )
 
 
 def groups_of(
     wheels: Sequence[Claims], builds: Sequence[TorchBuild] | None = None
 ) -> tuple[tuple[str, ...], ...]:
-    """The groups of each wheel, e.g. ("cu130", "cu130/torch2.11").
+    """The groups of each wheel of one release; see `groups_of_releases`."""
+    return groups_of_releases([wheels], builds)[0]
+
+
+def groups_of_releases(
+    releases: Sequence[Sequence[Claims]], builds: Sequence[TorchBuild] | None = None
+) -> tuple[tuple[tuple[str, ...], ...], ...]:
+    """The groups of each wheel of each release, e.g. ("cu130", "cu130/torch2.11").
 
     There is a group for each published torch that a wheel serves, one for each toolkit, and `cpu`.
     The universal and the pure wheels are in all of them: pip takes the one that fits the machine.
     Another wheel is in the groups of the toolkit that it was built with; the group of a toolkit
-    without a wheel of its own offers those of the same major release.
+    without a wheel of its own in that release offers those of the same major release.
 
     Args:
-        wheels: the claims of all wheels of the index.
+        releases: the claims of the wheels of each release.
         builds: the published builds of torch (default: all that are known).
     """
-    known = torch_builds() if builds is None else builds
-    own = [_own_groups(claims, _offers(claims, wheels, known)) for claims in wheels]
-    served = {build for claims in wheels for build in known if serves(claims, build)}
-    every = {CPU, *(name for names in own for name in names)}
-    every |= {name for build in served for name in (build.toolkit.name, build.group)}
+    known = tuple(_known_builds().values()) if builds is None else tuple(builds)
+    kinds = [tuple(kind_of(claims) for claims in wheels) for wheels in releases]
+    own = [_groups_in_release(of_release, known) for of_release in kinds]
+    every = {CPU, *(name for of_each in own for names in of_each for name in names)}
+    for kind in {kind for of_release in kinds for kind in of_release}:
+        served = [build for build in known if serves(kind, build)]
+        every |= {name for build in served for name in (build.toolkit.name, build.group)}
+    in_all = tuple(sorted(every))
     return tuple(
-        tuple(sorted(every if _accepts_every_torch(claims) else names))
-        for claims, names in zip(wheels, own, strict=True)
+        tuple(
+            in_all if kind.accepts_every_torch else names
+            for kind, names in zip(of_release, of_each, strict=True)
+        )
+        for of_release, of_each in zip(kinds, own, strict=True)
     )
 
 
-def by_version_alone(group: str, claims: Claims, others: Collection[Claims]) -> bool:
+@functools.lru_cache(maxsize=100_000)
+def by_version_alone(group: str, kind: WheelKind, others: frozenset[WheelKind]) -> bool:
     """Whether a group offers a wheel only to those who name its version.
 
     Args:
         group: the group's name.
-        claims: the claims of the wheel.
-        others: the claims of the group's other wheels of the same project, version and machine.
+        kind: the kind of the wheel.
+        others: the kinds of the other wheels of the same project, version and machine.
     """
-    if _accepts_every_torch(claims):
+    if kind.accepts_every_torch:
         return False
-    build = next((build for build in torch_builds() if build.group == group), None)
+    build = _known_builds().get(group)
     if build is None:  # a toolkit's group: whoever uses it may have any torch
         return True
     return any(other.abi == "universal" and serves(other, build) for other in others)
 
 
+@functools.lru_cache(maxsize=10_000)
 def _accepts(torch_range: str, minor: str) -> bool:
     return SpecifierSet(torch_range).contains(minor, prereleases=True)
 
 
-def _accepts_every_torch(claims: Claims) -> bool:
-    return claims.abi in ("pure", "universal")
+# Most releases have wheels of the same kinds.
+@functools.lru_cache(maxsize=1000)
+def _groups_in_release(
+    kinds: tuple[WheelKind, ...], known: tuple[TorchBuild, ...]
+) -> tuple[tuple[str, ...], ...]:
+    """The groups of each wheel that does not accept every torch; none for the others."""
+    small = [kind for kind in kinds if not kind.accepts_every_torch]
+    exact = {
+        build: {kind.toolkit_version for kind in small if serves(kind, build)} for build in known
+    }
+
+    def offers(kind: WheelKind, build: TorchBuild) -> bool:
+        """Whether the group of a torch offers the wheel: no other fits its toolkit better."""
+        wanted = build.toolkit.version
+        fits = kind.toolkit_version == wanted or wanted not in exact[build]
+        return fits and serves(kind, build)
+
+    return tuple(
+        ()
+        if kind.accepts_every_torch
+        else tuple(sorted(_own_groups(kind, [build for build in known if offers(kind, build)])))
+        for kind in kinds
+    )
 
 
-def _kernels(claims: Claims) -> Iterator[tuple[Backend | None, str]]:
-    """Backend and toolkit release of each library with kernels."""
-    if claims.backend:
-        yield claims.backend, claims.toolkit_version or ""
-    for part in claims.parts:
-        if part.kind == "kernels":
-            yield part.backend, part.toolkit_version or ""
-
-
-def _offers(
-    claims: Claims, wheels: Sequence[Claims], known: Sequence[TorchBuild]
-) -> Iterator[TorchBuild]:
-    """The builds of torch whose groups offer a wheel that does not accept every torch."""
-    for build in known:
-        if serves(claims, build):
-            exact = {
-                other.toolkit_version
-                for other in wheels
-                if not _accepts_every_torch(other) and serves(other, build)
-            }
-            wanted = build.toolkit.version
-            if claims.toolkit_version == wanted or wanted not in exact:
-                yield build
-
-
-def _own_groups(claims: Claims, builds: Iterator[TorchBuild]) -> set[str]:
-    if _accepts_every_torch(claims):
-        return set()
-    if claims.abi == "aten" and claims.toolkit is None:
-        return {CPU, f"{CPU}/torch{claims.torch_release}"}
-    if claims.toolkit is None:
-        raise TorchwheelError(
-            f"variant {claims.variant}: an {claims.abi} wheel needs a local version"
-        )
-    found = {claims.toolkit}
+def _own_groups(kind: WheelKind, builds: Iterable[TorchBuild]) -> set[str]:
+    if kind.abi == "aten" and kind.toolkit is None:
+        return {CPU, f"{CPU}/torch{kind.torch_release}"}
+    if kind.toolkit is None:
+        raise TorchwheelError(f"variant {kind.variant}: an {kind.abi} wheel needs a local version")
+    found = {kind.toolkit}
     for build in builds:
         found |= {build.toolkit.name, build.group}
     return found

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from torchwheel.claims import Claims
 from torchwheel.files import sha256_by_name
-from torchwheel.index.build import build_index
-from torchwheel.index.contents import IndexedWheel, all_groups, utc_time
+from torchwheel.index.build import IndexedWheel, build_index
+from torchwheel.index.contents import all_groups
 from torchwheel.index.groups import groups_of
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.pipeline import records
@@ -79,8 +79,5 @@ def index_wheels(run: Run, index: Path) -> Mapping[str, tuple[str, ...]]:
     groups = {record.variant: own for (record, _), own in zip(offered, of_each, strict=True)}
     paths = [(run.dist / record.file, groups[record.variant]) for record, _ in offered]
     paths += [(path, all_groups(groups.values())) for path in run.bundled]
-    # A wheel is renamed into the output folder once, and kept as it is by later runs.
-    build_index(
-        [IndexedWheel(path, own, utc_time(path.stat().st_mtime)) for path, own in paths], index
-    )
+    build_index([IndexedWheel(path, own) for path, own in paths], index)
     return groups

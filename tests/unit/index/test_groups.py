@@ -6,7 +6,13 @@ from torchwheel.arch.model import parse
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError
 from torchwheel.index.contents import all_groups
-from torchwheel.index.groups import by_version_alone, groups_of, torch_builds
+from torchwheel.index.groups import (
+    by_version_alone,
+    groups_of,
+    groups_of_releases,
+    kind_of,
+    torch_builds,
+)
 from torchwheel.matrix.torch_releases import TorchFacts
 from wheelmaker import PURE, stable, universal
 
@@ -79,16 +85,34 @@ def test_every_published_torch_that_our_universal_wheel_serves_has_a_group() -> 
 
 
 def test_what_is_offered_by_its_version_alone() -> None:
-    wide = universal()
+    wide, small, pure = kind_of(universal()), kind_of(stable()), kind_of(PURE)
+    both = frozenset({wide, pure})
     for group in ("cu130", "cu130/torch2.11"):
-        assert by_version_alone(group, stable(), [stable(), wide])
-        assert not by_version_alone(group, wide, [stable(), wide])
-        assert not by_version_alone(group, PURE, [stable(), wide])
+        assert by_version_alone(group, small, both)
+        assert not by_version_alone(group, wide, both)
+        assert not by_version_alone(group, pure, both)
     # Without a universal wheel the group of a torch offers what was built for it.
-    assert by_version_alone("cu130", stable(), [PURE])
-    assert not by_version_alone("cu130/torch2.11", stable(), [PURE])
+    assert by_version_alone("cu130", small, frozenset({pure}))
+    assert not by_version_alone("cu130/torch2.11", small, frozenset({pure}))
     # So it does where the universal wheel has no kernels of that major release.
-    assert not by_version_alone("cu130/torch2.11", stable(), [universal(("cuda 12.4",))])
+    older = frozenset({kind_of(universal(("cuda 12.4",)))})
+    assert not by_version_alone("cu130/torch2.11", small, older)
+
+
+def test_a_toolkit_of_one_release_is_no_matter_of_another() -> None:
+    """The wheels of each release are spread as if it were alone; pure ones are in all groups."""
+    first, second = groups_of_releases([[stable(), PURE], [stable(), CU132]], BUILDS)
+    assert first == (
+        ("cu130", "cu130/torch2.11", "cu130/torch2.12", "cu132", "cu132/torch2.12"),
+        ("cpu", "cu130", "cu130/torch2.11", "cu130/torch2.12", "cu132", "cu132/torch2.12"),
+    )
+    assert second == groups_of([stable(), CU132], BUILDS)
+
+
+def test_a_new_torch_has_a_group_without_a_new_release() -> None:
+    newer = torch_builds({"2.99": TorchFacts({"cuda": ("13.9",), "rocm": ()}, ())})
+    (groups,) = groups_of([universal()], (*BUILDS, *newer))
+    assert "cu139/torch2.99" in groups
 
 
 def test_a_bundled_package_is_wherever_a_wheel_is() -> None:

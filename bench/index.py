@@ -1,0 +1,156 @@
+"""How long an index of many wheels takes to build, and to build again with one more wheel.
+
+    nox -s bench -- index [--wheels 10000] [--record docs/records/index.json]
+
+The wheels are those of the matrix's selection `release`, as catalogues of as many releases as it
+takes; each claims what its variant claims. `torchwheel index build` runs as a process of its own.
+"""
+
+import argparse
+import dataclasses
+import datetime
+import hashlib
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from torchwheel.claims import Claims
+from torchwheel.index.catalogue import (
+    FILE,
+    Catalogue,
+    CatalogueWheel,
+    SmokeRun,
+    catalogue_text,
+)
+from torchwheel.index.contents import utc_time
+from torchwheel.matrix.load import load
+from torchwheel.matrix.variants import Variant, select
+from torchwheel.pipeline.inputs import claims_of
+from torchwheel.text import table_rows
+
+ROOT = Path(__file__).resolve().parents[1]
+ADDRESS = "https://github.com/OWNER/fusedops/releases/download/{tag}"
+DAY = 86400
+
+
+def release(number: int, variants: Sequence[Variant]) -> Catalogue:
+    """The catalogue of a release: a wheel for each variant, and a bundled package."""
+    version = f"1.{number}.0"
+    uploaded = utc_time(1767225600 + number * DAY)
+    wheels = [wheel(variant, version, uploaded) for variant in variants]
+    helper = entry("torchwheel", f"0.{number}.0", "py3-none-any", uploaded, None)
+    return Catalogue("fusedops", f"v{version}", (*wheels, helper))
+
+
+def wheel(variant: Variant, version: str, uploaded: str) -> CatalogueWheel:
+    """The wheel of a variant, with the records that a release has of it."""
+    local = f"{version}+{variant.local}" if variant.local else version
+    abi = "none" if variant.python is None else variant.python_tag
+    tag = f"{variant.python_tag}-{abi}-{variant.platform.replace('linux_', 'manylinux_2_17_')}"
+    run = SmokeRun(
+        *(f"{variant.id}.smoke-1.json", uploaded, "passed", True, "3.12.1", "linux_x86_64"),
+        *("2.13.0+cu130", "NVIDIA H200", "9.0", "580.1", 3018, 104),
+    )
+    return dataclasses.replace(
+        entry("fusedops", local, tag, uploaded, claims_of(variant)),
+        gates=dict.fromkeys(("archs", "size", "symbols", "claims", "tag"), "holds"),
+        smoke=(run, dataclasses.replace(run, on_gpu=False)),
+        record=f"{variant.id}.build.json",
+    )
+
+
+def entry(
+    project: str, version: str, tag: str, uploaded: str, claims: Claims | None
+) -> CatalogueWheel:
+    """The entry of a wheel; its hashes are those of its name."""
+    file = f"{project}-{version}-{tag}.whl"
+    digest = hashlib.sha256(file.encode()).hexdigest()
+    return CatalogueWheel(
+        *(file, project, version, (tag,), digest, 13 << 20, digest, ">=3.10", uploaded, claims),
+        provenance=f"{file}.provenance",
+    )
+
+
+def releases(wheels: int) -> Iterator[Catalogue]:
+    """Releases with so many wheels."""
+    variants = select(load(ROOT / "matrix.yaml"), ["release"])
+    for number in range(-(-wheels // (len(variants) + 1))):
+        yield release(number, variants)
+
+
+def write(folder: Path, catalogue: Catalogue) -> None:
+    """Write a catalogue as `nox -s earlier` does."""
+    (folder / catalogue.tag).mkdir()
+    (folder / catalogue.tag / FILE).write_text(catalogue_text(catalogue))
+
+
+def build(folder: Path) -> dict[str, float]:
+    """Build the index in a process of its own; its seconds, peak memory and size."""
+    command = [sys.executable, "-m", "torchwheel.cli", "index", "build", str(folder / "catalogues")]
+    options = ["--address", ADDRESS, "--yanked", str(folder / "yanked.yaml")]
+    start = time.perf_counter()
+    subprocess.run(
+        [*command, *options, "--out", str(folder / "index")],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "pkg")},
+    )
+    seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    size = sum(path.stat().st_size for path in (folder / "index").rglob("*") if path.is_file())
+    return {"seconds": round(seconds, 2), "peak MiB": round(peak), "index MB": round(size / 1e6, 1)}
+
+
+def measure(wheels: int, folder: Path) -> dict[str, dict[str, float]]:
+    """Build an index of so many wheels, then with one more: a small one, and a universal one."""
+    catalogues = folder / "catalogues"
+    catalogues.mkdir()
+    (folder / "yanked.yaml").write_text("schema: 1\n")
+    found = {}
+    for number, catalogue in enumerate(releases(wheels), start=1):
+        write(catalogues, catalogue)
+        if number == 20:
+            found["20 releases"] = build(folder)
+            subprocess.run(["rm", "-r", folder / "index"], check=True)
+    found[f"{wheels} wheels"] = build(folder)
+    found["nothing new"] = build(folder)
+    for variant in ("cu130-stable", "universal"):
+        (added,) = select(load(ROOT / "matrix.yaml"), [variant])
+        version = f"2.{len(found)}.0"
+        one = wheel(added, version, "2028-01-01T00:00:00Z")
+        write(catalogues, Catalogue("fusedops", f"v{version}", (one,)))
+        found[f"one more: {variant}"] = build(folder)
+    return found
+
+
+def main() -> None:
+    """Measure, print the table and write the record."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--wheels", type=int, default=10_000)
+    options.add_argument("--record", type=Path)
+    call = options.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        found = measure(call.wheels, Path(folder))
+    rows = [(name, *(f"{value:g}" for value in row.values())) for name, row in found.items()]
+    head = ("index", *next(iter(found.values())))
+    print("\n".join(table_rows("<24 >8 >9 >9", [head, *rows])))
+    if call.record:
+        document = {
+            "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
+            "python": platform.python_version(),
+            "cores": os.cpu_count(),
+            "wheels": call.wheels,
+            "builds": found,
+        }
+        call.record.write_text(json.dumps(document, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

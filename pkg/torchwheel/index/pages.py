@@ -1,0 +1,137 @@
+"""The pages of an index: HTML (PEP 503) for people and installers, JSON (PEP 691) beside it."""
+
+import dataclasses
+import functools
+import json
+from collections.abc import Iterator, Sequence
+
+import jinja2
+from markupsafe import escape
+
+from torchwheel.index.contents import File, Index, IndexGroup
+from torchwheel.index.store import is_absolute
+from torchwheel.index.withdrawals import ProjectStatus
+from torchwheel.text import size_text
+
+API_VERSION = "1.4"
+"""PEP 691 with sizes, versions and upload times (700), provenance (740) and states (792)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Entry:
+    """A file on a page: its row of the table, and its entry of the JSON document."""
+
+    row: str
+    json: str
+
+
+def index_pages(index: Index) -> Iterator[tuple[str, str]]:
+    """The path and the text of every page."""
+    yield "index.html", _template("groups.html.j2").render(groups=index.groups)
+    # Most groups list the same files: an entry differs by the depth of its page and by its note.
+    entry = functools.cache(_entry)
+    for group in index.groups:
+        meta = {"api-version": API_VERSION}
+        listing = {"meta": meta, "projects": [{"name": name} for name in group.projects]}
+        page = _template("group.html.j2").render(group=group, api_version=API_VERSION)
+        yield f"{group.name}/index.html", page
+        yield f"{group.name}/index.json", json.dumps(listing, indent=1) + "\n"
+        root = "../" * (len(group.name.split("/")) + 1)
+        for project, listed in group.projects.items():
+            status = index.statuses.get(project)
+            files = () if status and status.state == "quarantined" else listed
+            entries = [
+                entry(file, "" if is_absolute(file.folder) else root, note(group, file))
+                for file in files
+            ]
+            folder = f"{group.name}/{project}"
+            yield f"{folder}/index.html", _html(group, project, entries, status)
+            yield f"{folder}/index.json", _json(project, files, entries, status)
+
+
+def note(group: IndexGroup, file: File) -> str | None:
+    """Why a group offers a file by its version alone; None if it offers it to everybody."""
+    return group.yanked.get(file.wheel.file)
+
+
+def _html(
+    group: IndexGroup, project: str, entries: Sequence[_Entry], status: ProjectStatus | None
+) -> str:
+    return _template("project.html.j2").render(
+        api_version=API_VERSION,
+        group=group,
+        project=project,
+        status=status,
+        rows="\n".join(entry.row for entry in entries),
+    )
+
+
+def _json(
+    project: str,
+    files: Sequence[File],
+    entries: Sequence[_Entry],
+    status: ProjectStatus | None,
+) -> str:
+    head: dict[str, object] = {"meta": {"api-version": API_VERSION}, "name": project}
+    if status:
+        head["project-status"] = {"status": status.state, "reason": status.reason}
+    head["versions"] = sorted({file.wheel.version for file in files})
+    files_text = ",\n".join(entry.json for entry in entries)
+    return f'{json.dumps(head)[:-1]}, "files": [\n{files_text}\n]}}\n'
+
+
+def _entry(file: File, root: str, why: str | None) -> _Entry:
+    """The entry of a file on the pages from which `root` leads to the root of the index."""
+    wheel, address = file.wheel, root + file.address
+    metadata = {"sha256": wheel.metadata_sha256}
+    document = {
+        "filename": wheel.file,
+        "url": address,
+        "hashes": {"sha256": wheel.sha256},
+        **({"requires-python": wheel.requires_python} if wheel.requires_python else {}),
+        "size": wheel.size,
+        "upload-time": wheel.uploaded,
+        # PEP 714's name, and the name that older clients read.
+        "core-metadata": metadata,
+        "data-dist-info-metadata": metadata,
+        "yanked": why or False,
+        **({"provenance": file.provenance} if file.provenance else {}),
+    }
+    attributes = {
+        "href": f"{address}#sha256={wheel.sha256}",
+        "data-requires-python": wheel.requires_python,
+        "data-upload-time": wheel.uploaded,
+        "data-core-metadata": f"sha256={wheel.metadata_sha256}",
+        "data-dist-info-metadata": f"sha256={wheel.metadata_sha256}",
+        "data-yanked": why,
+        "data-provenance": file.provenance,
+    }
+    link = " ".join(f'{name}="{escape(value)}"' for name, value in attributes.items() if value)
+    cells = [
+        f"<a {link}>{escape(wheel.file)}</a>{_note_html(file, why)}",
+        size_text(wheel.size, decimals=2),
+        escape(wheel.requires_python or ""),
+        wheel.uploaded,
+    ]
+    row = "".join(f"<td>{cell}</td>" for cell in cells)
+    return _Entry(f"<tr>{row}</tr>", json.dumps(document))
+
+
+def _note_html(file: File, why: str | None) -> str:
+    if why is None:
+        return ""
+    kind = "withdrawn" if file.withdrawn else "by its version alone"
+    return f"<div>{kind}: {escape(why)}</div>"
+
+
+@functools.cache
+def _template(name: str) -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("torchwheel.index", "."),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template(name)

@@ -1,0 +1,224 @@
+"""Reads `yanked.yaml`: what was published and is not offered to everybody any more."""
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from torchwheel.errors import UsageError
+from torchwheel.index.catalogue import CatalogueWheel
+from torchwheel.matrix.document import Document, MatrixError, Problem, read_document
+from torchwheel.os_errors import explain
+from torchwheel.text import KeyPath, join_names, nearest, quote
+
+SCHEMA = 1
+State = Literal["active", "archived", "deprecated", "quarantined"]
+"""The states of a project in PEP 792. Of a quarantined one no file is listed."""
+
+_SECTIONS = ("yanked", "removed", "projects")
+_MAX_BYTES = 1 << 20
+_RELEASE = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9.!+_-]+)")
+_NAMES = 'the file name of a wheel or e.g. "demo==1.0.1"'
+
+
+@dataclasses.dataclass(frozen=True)
+class Withdrawal:
+    """A file by its name, or all files of a version, and why they were withdrawn.
+
+    Attributes:
+        names: a file name, or `project==version`. As in a requirement, a version without a local
+            part means every local version of it.
+        reason: what an installer prints.
+        line: of `yanked.yaml`.
+    """
+
+    names: str
+    reason: str
+    line: int = 0
+
+    def matches(self, wheels: Sequence[CatalogueWheel]) -> list[str]:
+        """The names of the files that it means."""
+        release = _RELEASE.fullmatch(self.names)
+        if release is None:
+            return [wheel.file for wheel in wheels if wheel.file == self.names]
+        project, versions = canonicalize_name(release[1]), SpecifierSet(f"=={release[2]}")
+        return [
+            wheel.file
+            for wheel in wheels
+            if wheel.project == project and versions.contains(wheel.version, prereleases=True)
+        ]
+
+
+@dataclasses.dataclass(frozen=True)
+class ProjectStatus:
+    """The state of a project, and why it is in it."""
+
+    state: State
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Withdrawals:
+    """The contents of `yanked.yaml`.
+
+    Attributes:
+        yanked: what is installed by its exact version alone (PEP 592).
+        removed: what is not listed, because the store does not have it any more.
+        projects: the states of projects that are not active, by normalised name (PEP 792).
+        where: the file, for messages.
+    """
+
+    yanked: tuple[Withdrawal, ...] = ()
+    removed: tuple[Withdrawal, ...] = ()
+    projects: Mapping[str, ProjectStatus] = dataclasses.field(default_factory=dict)
+    where: str = ""
+
+    def yanked_files(self, wheels: Sequence[CatalogueWheel]) -> dict[str, str]:
+        """Why files were yanked, by their names."""
+        return {
+            file: entry.reason for entry in reversed(self.yanked) for file in entry.matches(wheels)
+        }
+
+    def removed_files(self, wheels: Sequence[CatalogueWheel]) -> set[str]:
+        """The names of the files that are not listed."""
+        return {file for entry in self.removed for file in entry.matches(wheels)}
+
+    def check(self, wheels: Sequence[CatalogueWheel]) -> None:
+        """Raise, with a line for each, if something was withdrawn that was never published."""
+        published = {wheel.file: None for wheel in wheels}
+        published |= {f"{wheel.project}=={wheel.version}": None for wheel in wheels}
+        projects = {wheel.project for wheel in wheels}
+        lines = [
+            f"{self.where}:{entry.line}: {section}: expected a published wheel, found "
+            f"{quote(entry.names)}; {nearest(entry.names, published)}"
+            for section, entries in (("yanked", self.yanked), ("removed", self.removed))
+            for entry in entries
+            if not entry.matches(wheels)
+        ]
+        lines += [
+            f"{self.where}: projects: expected a published project, found {quote(name)}; "
+            f"{nearest(name, sorted(projects))}"
+            for name in self.projects
+            if name not in projects
+        ]
+        if lines:
+            raise UsageError("\n".join(lines))
+
+
+def read_withdrawals(path: Path) -> Withdrawals:
+    """Read and check `yanked.yaml`.
+
+    Raises:
+        UsageError: one line for each fault: file, line, place, what was expected and found.
+    """
+    where = str(path)
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+        text = content.decode("utf-8")
+    except FileNotFoundError:
+        raise UsageError(
+            f"{where}: no such file; run where it is, or name it with --yanked"
+        ) from None
+    except OSError as error:
+        raise UsageError(explain(error)) from error
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{where}: expected UTF-8, found another encoding: {error.reason}"
+        ) from None
+    if len(content) > _MAX_BYTES:
+        raise UsageError(f"{where}: expected at most {_MAX_BYTES >> 10} KiB, found more")
+    return parse_withdrawals(text, where)
+
+
+def parse_withdrawals(text: str, where: str) -> Withdrawals:
+    """The withdrawals in a text of YAML; see `read_withdrawals`."""
+    document = read_document(text, where)
+    problems = list(_problems(document))
+    if problems:
+        raise MatrixError.of(where, problems)
+    data = document.data
+    return Withdrawals(
+        yanked=_withdrawals(document, "yanked"),
+        removed=_withdrawals(document, "removed"),
+        projects={
+            canonicalize_name(name): ProjectStatus(own["status"], own["reason"])
+            for name, own in data.get("projects", {}).items()
+        },
+        where=where,
+    )
+
+
+def _withdrawals(document: Document, section: str) -> tuple[Withdrawal, ...]:
+    return tuple(
+        Withdrawal(names, reason, document.line((section, names)))
+        for names, reason in document.data.get(section, {}).items()
+    )
+
+
+def _problems(document: Document) -> Iterator[Problem]:
+    """A problem for each place that is not as expected."""
+    for path, expected, found in _faults(document.data):
+        shown = quote(found) if isinstance(found, str) else _kind(found)
+        yield Problem(document.line(path), path, f"expected {expected}, found {shown}")
+
+
+def _faults(data: Any) -> Iterator[tuple[KeyPath, str, object]]:  # noqa: ANN401 - YAML
+    """The place, what was expected there, and what was found."""
+    if not isinstance(data, dict):
+        yield (), "a mapping", data
+        return
+    if type(data.get("schema")) is not int or data["schema"] != SCHEMA:
+        yield ("schema",), str(SCHEMA), data.get("schema")
+    for key in data:
+        if key not in ("schema", *_SECTIONS):
+            yield (key,), f"one of schema, {join_names(_SECTIONS)}", key
+    for section in _SECTIONS:
+        entries = data.get(section, {})
+        if not isinstance(entries, dict):
+            yield (section,), "a mapping", entries
+            continue
+        for key, value in entries.items():
+            path = (section, key)
+            if section == "projects":
+                yield from _project_faults(path, value)
+                continue
+            if not _is_withdrawal(key):
+                yield path, _NAMES, key
+            if not _is_reason(value):
+                yield path, "the reason on one line", value
+
+
+def _project_faults(path: KeyPath, value: object) -> Iterator[tuple[KeyPath, str, object]]:
+    if not isinstance(value, dict) or set(value) != {"status", "reason"}:
+        yield path, "the keys status and reason", value
+        return
+    if value["status"] not in get_args(State):
+        yield (*path, "status"), f"one of {join_names(get_args(State))}", value["status"]
+    if not _is_reason(value["reason"]):
+        yield (*path, "reason"), "the reason on one line", value["reason"]
+
+
+def _is_withdrawal(text: str) -> bool:
+    release = _RELEASE.fullmatch(text)
+    if release is None:
+        return text.endswith(".whl") and "/" not in text
+    try:
+        Version(release[2])
+    except InvalidVersion:
+        return False
+    return True
+
+
+def _is_reason(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and value.isprintable()
+
+
+def _kind(value: object) -> str:
+    kinds = {dict: "a mapping", tuple: "a list", bool: "a boolean", type(None): "none"}
+    return kinds.get(type(value), "a number")
