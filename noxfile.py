@@ -12,7 +12,7 @@ nox.options.default_venv_backend = "virtualenv"
 nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["wheels", "tests"]
 
-TORCHWHEEL = ("-e", "pkg/torchwheel[pipeline]")
+TORCHWHEEL = ("-e", "pkg/torchwheel[pipeline,evidence]")
 PIPELINE_LOCK = "pipeline.lock.txt"
 # The release the suite runs on; the stable library is built for a lower one.
 TORCH = "torch==2.13.0"
@@ -154,11 +154,11 @@ def lock(session: nox.Session) -> None:
     session.install("uv", "--constraint", CONSTRAINTS)
     pyproject = "pkg/torchwheel/pyproject.toml"
     groups = [f"--group={name}" for name in ("build", "tests", "lint", "workflows")]
-    pipeline = ("--group=build", "--extra", "pipeline", pyproject)
+    extras = ("--extra", "pipeline", "--extra", "evidence", pyproject)
     hashed, nox_action, docker = "--generate-hashes", ".github/actions/nox/", "docker/"
     for output, *arguments in (
-        (CONSTRAINTS, "--upgrade", *groups, "--extra", "pipeline", pyproject),
-        (PIPELINE_LOCK, hashed, "--constraint", CONSTRAINTS, *pipeline),
+        (CONSTRAINTS, "--upgrade", *groups, *extras),
+        (PIPELINE_LOCK, hashed, "--constraint", CONSTRAINTS, "--group=build", *extras),
         *(
             (f"{folder}requirements.txt", hashed, "--upgrade", f"{folder}requirements.in")
             for folder in (nox_action, docker)

@@ -252,11 +252,11 @@ def _certificate_promise(root: Root, body: bytes, at: datetime) -> bytes:
     return _der(0x04, struct.pack("!H", len(entries)) + entries)
 
 
-def statement(subjects: Mapping[str, str], job: Job) -> dict[str, Any]:
+def statement(subjects: Sequence[tuple[str, str]], job: Job) -> dict[str, Any]:
     """The in-toto statement with a SLSA provenance over file names and their hex SHA-256."""
     return {
         "_type": "https://in-toto.io/Statement/v1",
-        "subject": [{"name": name, "digest": {"sha256": sha}} for name, sha in subjects.items()],
+        "subject": [{"name": name, "digest": {"sha256": sha}} for name, sha in subjects],
         "predicateType": PREDICATE_TYPE,
         "predicate": {
             "buildDefinition": {
@@ -384,14 +384,17 @@ def log_entry(
     }
 
 
-def subjects_of(files: Sequence[Path], checksums: Sequence[Path] = ()) -> dict[str, str]:
-    """File names and hex SHA-256 of files, and of the lines of SHA256SUMS."""
-    subjects = {file.name: _sha256(file.read_bytes()) for file in files}
+def subjects_of(files: Sequence[Path], checksums: Sequence[Path] = ()) -> list[tuple[str, str]]:
+    """File names and hex SHA-256 of files, and of the lines of SHA256SUMS.
+
+    Files of two folders may have the same name.
+    """
+    subjects = [(file.name, _sha256(file.read_bytes())) for file in files]
     for sums in checksums:
         for line in sums.read_text(encoding="utf-8").splitlines():
             digest, name = line.split(maxsplit=1)
-            subjects[name.removeprefix("*")] = digest
-    return subjects
+            subjects.append((name.removeprefix("*"), digest))
+    return list(dict.fromkeys(subjects))
 
 
 def sign_files(root: Root, job: Job, files: Sequence[Path], out: Path, **options: Any) -> Path:

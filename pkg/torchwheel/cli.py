@@ -12,7 +12,8 @@ from torchwheel.errors import TorchwheelError
 from torchwheel.files import own_temporary_files
 from torchwheel.process import end_programs_on_signals
 
-EXTRA = 'run `pip install "torchwheel[pipeline]"`'
+# What a command needs beside the base of torchwheel is in one of its extras.
+EXTRAS = {"sigstore": "evidence", "cryptography": "evidence"}
 
 COMMANDS: tuple[Command, ...] = (*build.COMMANDS, *publish.COMMANDS, *machine.COMMANDS)
 
@@ -51,7 +52,9 @@ def _carry_out(command: Command, options: argparse.Namespace) -> int:
         missing = (error.name or "").partition(".")[0]
         if missing in ("", "torchwheel"):
             raise
-        raise TorchwheelError(f"{command.name} needs {missing}: {EXTRA}") from error
+        extra = EXTRAS.get(missing, "pipeline")
+        fix = f'run `pip install "torchwheel[{extra}]"`'
+        raise TorchwheelError(f"{command.name} needs {missing}: {fix}") from error
 
 
 if __name__ == "__main__":

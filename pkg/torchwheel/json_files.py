@@ -52,14 +52,7 @@ def read_json(
         OSError: it cannot be read.
         MalformedError: it is no regular file, or not as expected.
     """
-    # Without O_NONBLOCK a named pipe would be waited for.
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise MalformedError(
-                escape(str(path)), "expected a file, found a folder or a device", do
-            )
-        content = file.read(MAX_BYTES + 1)
+    content = read_bounded(path, do)
     return parse_json(
         content,
         kind,
@@ -70,6 +63,22 @@ def read_json(
         complete=complete,
         readers=readers,
     )
+
+
+def read_bounded(path: Path, do: str = "") -> bytes:
+    """The content of a regular file, up to one byte more than `parse_json` takes.
+
+    Raises:
+        OSError: it cannot be read.
+        MalformedError: it is no regular file.
+    """
+    # Without O_NONBLOCK a named pipe would be waited for.
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise MalformedError(escape(str(path)), "expected a file, found a folder or a device", do)
+    with os.fdopen(handle, "rb") as file:
+        return file.read(MAX_BYTES + 1)
 
 
 def parse_json(

@@ -14,7 +14,7 @@ BASE_ALONE = """
 import sys
 class Without:
     def find_spec(self, name, path=None, target=None):
-        if name in "auditwheel build jinja2 pip pydantic setuptools yaml".split():
+        if name in "auditwheel build cryptography jinja2 pip pydantic setuptools yaml".split():
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Without())
 from torchwheel.cli import main
@@ -47,6 +47,12 @@ def test_a_command_of_the_extra_says_what_to_install(tmp_path, call):
     assert done.returncode == 1
     line = r'torchwheel: [a-z-]+ needs [a-z]+: run `pip install "torchwheel\[pipeline\]"`\n'
     assert re.fullmatch(line, done.stderr), done.stderr
+
+
+def test_verify_needs_an_extra_of_its_own(tmp_path):
+    done = base_alone("verify x.whl --repository owner/name", tmp_path)
+    says = 'verify needs cryptography: run `pip install "torchwheel[evidence]"`'
+    assert (done.returncode, done.stderr) == (1, f"torchwheel: {says}\n")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,12 @@ from torchwheel.console import Terminal
 from torchwheel.errors import UsageError
 from torchwheel.text import join_names
 
+TRUSTED_ROOT = option(
+    "--trusted-root",
+    help='file with the root of trust, or "latest" for the one that Sigstore has now (default: '
+    "TORCHWHEEL_TRUSTED_ROOT, else the one of the installed sigstore)",
+)
+
 
 @command(
     "check",
@@ -139,12 +145,25 @@ def compat(options: argparse.Namespace) -> int:
     option("--version", help="the release, e.g. 1.0.0 or the tag v1.0.0"),
     GPU,
     option("--earlier", type=Path, help="folder of the catalogues of earlier releases"),
+    option(
+        "--commit",
+        help="the commit that every file must be made from: then each must be signed by a workflow "
+        "that the matrix names (default: signatures are not asked for)",
+    ),
+    option("--repository", help="address of the workflows' repository (default: the matrix's)"),
+    TRUSTED_ROOT,
     option("--out", type=Path, default=Path("dist", "release"), help="default: dist/release"),
 )
 def assemble(options: argparse.Namespace) -> int:
     """Verify the artifacts and write the release's folder."""
-    from torchwheel.release.assemble import assemble
+    from torchwheel.release.assemble import Signatures, assemble
 
+    signatures = None
+    if options.commit:
+        from torchwheel.evidence.bundles import open_verifier
+
+        read = open_verifier(options.trusted_root).read
+        signatures = Signatures(options.commit, read, options.repository)
     with Terminal().live_line() as progress:
         text = assemble(
             options.matrix,
@@ -155,9 +174,58 @@ def assemble(options: argparse.Namespace) -> int:
             version=options.version or None,
             gpu=options.gpu,
             earlier=options.earlier,
+            signatures=signatures,
         )
     print(f"{text}\n\nassembled in {options.out}")
     return 0
+
+
+@command(
+    "verify",
+    "Verify who made a file, from which commit, by which workflow; offline.",
+    option("file", type=Path, nargs="+", help="a wheel, or any file that was attested"),
+    option("--repository", required=True, help="who must have made it: OWNER/NAME, or an address"),
+    option(
+        "--bundle",
+        type=Path,
+        action="append",
+        help="file with the attestation; may be repeated (default: each *.sigstore.json beside "
+        "the file and in the folder evidence there)",
+    ),
+    option("--sha256", help="the hash that the file must have"),
+    option("--sums", type=Path, help="SHA256SUMS or catalogue.json with the hash"),
+    option("--commit", help="the commit that it must be made from"),
+    option(
+        "--ref",
+        default="refs/tags/*",
+        help="the ref, or pattern of refs, that it must be made from (default: refs/tags/*)",
+    ),
+    option("--workflow", help="path of the workflow file that must have made it"),
+    option("--issuer", help="who vouched for the job (default: GitHub Actions)"),
+    TRUSTED_ROOT,
+)
+def verify(options: argparse.Namespace) -> int:
+    """Print a line for each check of each file."""
+    from torchwheel.evidence.bundles import open_verifier
+    from torchwheel.evidence.policy import Policy, commit_hash, repository_address
+    from torchwheel.evidence.verify import Expected, verify, verify_text
+    from torchwheel.matrix.sections import ISSUER
+
+    policy = Policy(
+        repository_address(options.repository),
+        options.issuer or ISSUER,
+        {"named": options.workflow} if options.workflow else {},
+        commit_hash(options.commit) if options.commit else None,
+        options.ref,
+    )
+    expected = Expected(policy, options.sha256, options.sums)
+    verifier = open_verifier(options.trusted_root)
+    status = 0
+    for file in options.file:
+        checks = verify(file, options.bundle, expected, verifier.read)
+        print(verify_text(file, checks), end="")
+        status = max(status, int(not all(check.ok for check in checks)))
+    return status
 
 
 @command(
@@ -264,4 +332,4 @@ def published(options: argparse.Namespace) -> int:
 
 index = group("index", "Build or serve a package index.", index_build, index_serve)
 
-COMMANDS = (check, smoke, compat, assemble, index, assets, dispatch, published)
+COMMANDS = (check, smoke, compat, assemble, verify, index, assets, dispatch, published)

@@ -131,6 +131,22 @@ RelativePath = Annotated[
         (".", "tests/smoke"),
     ),
 ]
+RepositoryAddress = Annotated[
+    str,
+    Form(
+        "a repository's address",
+        r"https?://[A-Za-z0-9._:-]+(/[A-Za-z0-9._-]+)+",
+        ("https://github.com/OWNER/NAME",),
+    ),
+]
+IssuerAddress = Annotated[
+    str,
+    Form(
+        "an issuer's address",
+        r"https?://[A-Za-z0-9._:/-]+",
+        ("https://token.actions.githubusercontent.com",),
+    ),
+]
 MatrixArch = Annotated[Arch, _ArchForm()]
 Specifiers = Annotated[str, AfterValidator(_specifiers)]
 RequirementText = Annotated[str, AfterValidator(_requirement)]

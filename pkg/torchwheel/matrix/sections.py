@@ -12,12 +12,14 @@ from torchwheel.claims import Abi, NativeAbi
 from torchwheel.matrix.forms import (
     ExactVersion,
     GlibcVersion,
+    IssuerAddress,
     MatrixArch,
     PackageName,
     ProjectName,
     PythonVersion,
     RelativePath,
     Release,
+    RepositoryAddress,
     RequirementText,
     RunnerLabel,
     SelectionName,
@@ -231,6 +233,34 @@ class Gates(Section):
         return self.max_universal_mib if abi == "universal" else self.max_size_mib
 
 
+class Workflows(Section):
+    """The workflow files whose jobs sign, by their role."""
+
+    build: Annotated[RelativePath, Field(description="Signs wheels and build records.")]
+    smoke: Annotated[RelativePath, Field(description="Signs smoke records.")]
+    release: Annotated[RelativePath, Field(description="Signs what is published.")]
+    kernels: Annotated[
+        RelativePath | None, Field(description="Signs kernels compiled for other jobs.")
+    ] = None
+
+
+ISSUER = "https://token.actions.githubusercontent.com"
+"""The issuer of GitHub's jobs."""
+
+
+class EvidenceSection(Section):
+    """Whose signatures a release believes."""
+
+    repository: Annotated[
+        RepositoryAddress | None,
+        Field(description="The repository of the workflows; default: --repository names it."),
+    ] = None
+    issuer: Annotated[
+        IssuerAddress, Field(description="Who tells the certificate authority which job it is.")
+    ] = ISSUER
+    workflows: Workflows
+
+
 class Matrix(Section):
     """What is built, tested and published."""
 
@@ -255,6 +285,10 @@ class Matrix(Section):
     ] = {}
     smoke: Smoke
     gates: Gates
+    evidence: Annotated[
+        EvidenceSection | None,
+        Field(description="Whose signatures a release believes; without it nothing is signed."),
+    ] = None
 
     def toolkit(self, name: str) -> Toolkit:
         """The toolkit of that name."""

@@ -1,7 +1,7 @@
 """Reads the artifacts of a release: wheels and records, from folders."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -11,6 +11,8 @@ from torchwheel.check.facts import Limits
 from torchwheel.check.gates import GateResult, run_gates
 from torchwheel.claims import Claims
 from torchwheel.errors import MalformedError, TorchwheelError, UsageError
+from torchwheel.evidence.files import BUNDLES, Attestation, ReadBundle, verify_files
+from torchwheel.evidence.policy import Policy
 from torchwheel.files import sha256
 from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.wheel import Wheel, read_bundled
@@ -94,6 +96,17 @@ T = TypeVar("T")
 
 SMOKE_FOLDER = "smoke"
 
+_OF_BUILDS = frozenset({"build"})
+_OF_TESTS = frozenset({"build", "smoke"})
+# Each kind of file of an artifact: where it lies, and the roles of which one must sign it. A job
+# that builds a wheel also tries it, without a GPU.
+SIGNERS: Mapping[str, frozenset[str]] = {
+    "*.whl": _OF_BUILDS,
+    f"{BUNDLED_FOLDER}/*.whl": _OF_BUILDS,
+    f"{build_record.FOLDER}/*.json": _OF_BUILDS,
+    f"{SMOKE_FOLDER}/*.json": _OF_TESTS,
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class RecordFile(Generic[T]):
@@ -111,32 +124,66 @@ class Artifacts:
     builds: tuple[RecordFile[build_record.BuildRecord], ...]
     smokes: tuple[RecordFile[smoke_record.SmokeRecord], ...]
     faults: tuple[str, ...]
+    attestations: Mapping[Path, Attestation] | None = None
+    """Who signed each file; None where no signature was asked for."""
 
 
-def read_artifacts(folders: Sequence[Path]) -> Artifacts:
-    """Read outputs of `torchwheel wheels` and `smoke`, or folders of such outputs."""
+@dataclasses.dataclass(frozen=True)
+class Believed:
+    """Whose signatures are believed, and the function that verifies a bundle."""
+
+    policy: Policy
+    read: ReadBundle
+
+
+def read_artifacts(folders: Sequence[Path], believed: Believed | None = None) -> Artifacts:
+    """Read outputs of `torchwheel wheels` and `smoke`, or folders of such outputs.
+
+    Args:
+        folders: the outputs, or folders of them.
+        believed: if given, every file must be signed by a job of its role.
+
+    Raises:
+        TorchwheelError: a line for each signature that is missing or not to be believed. Only the
+            hashes of the files were read.
+    """
     for folder in folders:
         if not folder.is_dir():
             raise UsageError(f"a folder of wheels and records expected at {folder}, which is none")
     outputs = [output for folder in folders for output in _outputs(folder)]
     faults: list[str] = []
+    files = {pattern: tuple(_files(outputs, pattern, faults)) for pattern in SIGNERS}
+    bundles = tuple(_files(outputs, BUNDLES, faults))
+    signed = _verify(files, bundles, believed, faults) if believed else None
+    wheels, bundled, builds, smokes = files.values()
     return Artifacts(
-        wheels=(
-            *_files(outputs, "*.whl", faults),
-            *_files(outputs, f"{BUNDLED_FOLDER}/*.whl", faults),
-        ),
+        wheels=(*wheels, *bundled),
         builds=tuple(
             file
-            for path in _files(outputs, f"{build_record.FOLDER}/*.json", faults)
+            for path in builds
             for file in _read(path, build_record.BuildRecord, "build", faults)
         ),
         smokes=tuple(
             file
-            for path in _files(outputs, f"{SMOKE_FOLDER}/*.json", faults)
+            for path in smokes
             for file in _read(path, smoke_record.SmokeRecord, "smoke", faults, smoke_record.SCHEMA)
         ),
         faults=tuple(faults),
+        attestations=signed,
     )
+
+
+def _verify(
+    files: Mapping[str, Sequence[Path]],
+    bundles: Sequence[Path],
+    believed: Believed,
+    faults: Sequence[str],
+) -> Mapping[Path, Attestation]:
+    signers = {path: SIGNERS[pattern] for pattern, paths in files.items() for path in paths}
+    try:
+        return verify_files(signers, bundles, believed.policy, believed.read)
+    except TorchwheelError as error:
+        raise TorchwheelError("\n".join([*faults, str(error)])) from None
 
 
 def _outputs(folder: Path) -> list[Path]:

@@ -1,5 +1,6 @@
 """`torchwheel assemble`: one verified release folder, or a line for each fault."""
 
+import dataclasses
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +10,8 @@ from packaging.version import InvalidVersion, Version
 from torchwheel.check.facts import Limits
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.evidence.files import ReadBundle
+from torchwheel.evidence.policy import policy_of
 from torchwheel.files import remove_leftovers
 from torchwheel.index.catalogue import read_catalogues
 from torchwheel.inspect.wheel import Wheel, read_wheel
@@ -18,6 +21,8 @@ from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import select
 from torchwheel.release import report
 from torchwheel.release.artifacts import (
+    Artifacts,
+    Believed,
     Candidate,
     bundled_wheels,
     check_bundled,
@@ -31,6 +36,18 @@ from torchwheel.release.sdists import make_sdists, sdist_faults
 from torchwheel.release.write import check_target, write_release
 
 
+@dataclasses.dataclass(frozen=True)
+class Signatures:
+    """The signatures that a release asks for."""
+
+    commit: str
+    """The commit that every file must be made from."""
+    read: ReadBundle
+    """Verifies a bundle."""
+    repository: str | None = None
+    """The repository whose workflows sign; default: the matrix's."""
+
+
 def assemble(
     matrix_file: Path,
     selection: Sequence[str],
@@ -41,6 +58,7 @@ def assemble(
     version: str | None = None,
     earlier: Path | None = None,
     gpu: str = "yes",
+    signatures: Signatures | None = None,
 ) -> str:
     """Verify every wheel and record, then write the release.
 
@@ -53,6 +71,7 @@ def assemble(
         version: the release, e.g. "1.0.0" or the tag "v1.0.0".
         earlier: a folder with the catalogues of earlier releases.
         gpu: "no" for a dry run that reaches no GPU: none of the wheels need have run on one.
+        signatures: if given, no file is read before its signature was verified.
 
     Returns:
         The table.
@@ -66,7 +85,12 @@ def assemble(
     remove_leftovers(out.parent, out.name)
     check_target(out)
     published = read_catalogues([earlier]) if earlier else ()
-    artifacts = read_artifacts(folders)
+    try:
+        artifacts = read_artifacts(folders, _believed(matrix, matrix_file, signatures))
+    except UsageError:
+        raise
+    except TorchwheelError as error:
+        _raise(out, str(error).splitlines())
     faults = list(artifacts.faults)
     candidates: list[Candidate] = []
     others: list[Wheel] = []
@@ -99,7 +123,28 @@ def assemble(
         catalogue = report.release_catalogue(name, version, cases, bundled, sdists, uploaded)
         progress.step(f"writing {out}")
         write_release(out, cases, bundled, sdists, catalogue)
-    return report.release_table(cases, bundled)
+    return f"{report.release_table(cases, bundled)}\n{_signed_text(artifacts)}"
+
+
+def _believed(matrix: Matrix, where: Path, signatures: Signatures | None) -> Believed | None:
+    if signatures is None:
+        return None
+    policy = policy_of(
+        matrix.evidence,
+        str(where),
+        repository=signatures.repository,
+        commit=signatures.commit,
+    )
+    return Believed(policy, signatures.read)
+
+
+def _signed_text(artifacts: Artifacts) -> str:
+    """The last line of the table: who signed the files."""
+    if artifacts.attestations is None:
+        return "unsigned: no signature was asked for (--commit)"
+    signed = artifacts.attestations
+    bundles = {attestation.bundle for attestation in signed.values()}
+    return f"signed: {len(signed)} files, by {len(bundles)} bundles"
 
 
 def _raise(out: Path, faults: Sequence[str]) -> None:

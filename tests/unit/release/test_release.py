@@ -55,6 +55,7 @@ def test_a_complete_release(artifacts, out):
     assert text.splitlines()[2:] == [
         "cu130-stable     2 KiB   7 ok  NVIDIA H200",
         "pure             1 KiB   7 ok  not run on a GPU",
+        "unsigned: no signature was asked for (--commit)",
     ]
     assets = {
         *(CUDA, f"{CUDA}.metadata", PURE, f"{PURE}.metadata", SDIST, "catalogue.json"),

@@ -1,0 +1,1 @@
+"""Signed evidence: who made a file, from which commit, by which workflow."""

@@ -1,0 +1,124 @@
+"""Verifies files: each must be attested, by a job whose role may sign it."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from torchwheel.errors import TorchwheelError
+from torchwheel.evidence.policy import Policy, Signer, judge_signer, role_text
+from torchwheel.files import sha256
+from torchwheel.text import escape
+
+FOLDER = "evidence"
+BUNDLES = f"{FOLDER}/*.sigstore.json"
+"""Where the bundles of an artifact lie, in the artifact."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Attestation:
+    """A verified signature over files: who signed, when, and the names and hashes."""
+
+    bundle: Path
+    signer: Signer
+    subjects: frozenset[tuple[str, str]]
+    """File name and hex SHA-256."""
+    signed: datetime
+    """When the certificate was made, which is valid for minutes."""
+
+
+ReadBundle = Callable[[Path], Sequence[Attestation]]
+"""Verifies a bundle file; raises a TorchwheelError."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Evidence:
+    """The attestations that a policy believes."""
+
+    policy: Policy
+    attestations: tuple[Attestation, ...]
+
+    def of(self, path: Path, roles: frozenset[str]) -> Attestation:
+        """The attestation of a file by a job of one of `roles`.
+
+        Raises:
+            TorchwheelError: one line: there is none, it is of other bytes, or of another role.
+        """
+        digest, where = sha256(path), escape(str(path))
+        if own := self._about((path.name, digest)):
+            for attestation in own:
+                if self.policy.roles_of(attestation.signer) & roles:
+                    return attestation
+            found = role_text(self.policy.roles_of(own[0].signer), self.policy)
+            expected = role_text(roles & self.policy.workflows.keys(), self.policy)
+            says = f"expected a signature of {expected}, found one of {found}"
+            raise TorchwheelError(f"{where}: {says}: {escape(str(own[0].bundle))}")
+        for attestation in self.attestations:
+            bundle = escape(str(attestation.bundle))
+            if names := sorted(name for name, known in attestation.subjects if known == digest):
+                says = f"expected the name {escape(names[0])}, as {bundle} attests its bytes"
+                raise TorchwheelError(f"{where}: {says}")
+        for attestation in self.attestations:
+            # Of the artifact that the file is in: a record of another one may have the same name.
+            if not path.is_relative_to(attestation.bundle.parent.parent):
+                continue
+            if known := sorted(sha for name, sha in attestation.subjects if name == path.name):
+                says = f"expected sha256 {' or '.join(known)}, as {attestation.bundle} attests"
+                raise TorchwheelError(f"{where}: {escape(says)}, found {digest}")
+        raise TorchwheelError(
+            f"{where}: expected a signature, found none; {_ADVICE.format(name=FOLDER)}"
+        )
+
+    def _about(self, subject: tuple[str, str]) -> list[Attestation]:
+        return [found for found in self.attestations if subject in found.subjects]
+
+
+_ADVICE = "the job that makes it must attest it and keep the bundle in {name}/"
+
+
+def read_evidence(
+    bundles: Iterable[Path], policy: Policy, read: ReadBundle
+) -> tuple[Evidence, list[str]]:
+    """The attestations of bundle files, and a line for each that is not to be believed."""
+    attestations: list[Attestation] = []
+    faults: list[str] = []
+    for path in bundles:
+        try:
+            for attestation in read(path):
+                checks = judge_signer(attestation.signer, policy)
+                if says := [check.says for check in checks if not check.ok]:
+                    faults.append(f"{escape(str(path))}: {'; '.join(says)}")
+                else:
+                    attestations.append(attestation)
+        except TorchwheelError as error:
+            faults.append(str(error))
+    return Evidence(policy, tuple(attestations)), faults
+
+
+def verify_files(
+    files: Mapping[Path, frozenset[str]],
+    bundles: Iterable[Path],
+    policy: Policy,
+    read: ReadBundle,
+) -> Mapping[Path, Attestation]:
+    """The attestation of each file; no file may be read before.
+
+    Args:
+        files: each with the roles of which one must have signed it.
+        bundles: the bundle files that came with them.
+        policy: whose signatures are believed.
+        read: verifies a bundle, e.g. `BundleVerifier.read`.
+
+    Raises:
+        TorchwheelError: a line for each bundle and each file that is not to be believed.
+    """
+    evidence, faults = read_evidence(bundles, policy, read)
+    found: dict[Path, Attestation] = {}
+    for path, roles in files.items():
+        try:
+            found[path] = evidence.of(path, roles)
+        except TorchwheelError as error:
+            faults.append(str(error))
+    if faults:
+        raise TorchwheelError("\n".join(faults))
+    return found

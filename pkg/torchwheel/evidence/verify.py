@@ -1,0 +1,136 @@
+"""`torchwheel verify`: the checks of one file, a line each."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from torchwheel.errors import MalformedError, TorchwheelError
+from torchwheel.evidence.files import BUNDLES, Attestation, ReadBundle
+from torchwheel.evidence.policy import EvidenceCheck, Policy, judge_signer
+from torchwheel.files import sha256
+from torchwheel.json_files import FileName, parse_json, read_bounded
+from torchwheel.os_errors import explain
+from torchwheel.text import escape, quote, table_rows
+
+
+@dataclasses.dataclass(frozen=True)
+class Expected:
+    """What a user expects of a file."""
+
+    policy: Policy
+    sha256: str | None = None
+    sums: Path | None = None
+    """SHA256SUMS or catalogue.json of the release."""
+
+
+def verify(
+    path: Path, bundles: Sequence[Path] | None, expected: Expected, read: ReadBundle
+) -> tuple[EvidenceCheck, ...]:
+    """Check the hash of a file and who signed it.
+
+    Args:
+        path: the file.
+        bundles: files with attestations; default: those beside the file.
+        expected: what must hold.
+        read: verifies a bundle.
+
+    Raises:
+        TorchwheelError: the file cannot be read.
+    """
+    try:
+        digest = sha256(path)
+    except OSError as error:
+        raise TorchwheelError(explain(error)) from None
+    checks = [_judge_hash(path, digest, expected)]
+    own: list[Attestation] = []
+    broken: list[str] = []
+    for bundle in _beside(path) if bundles is None else bundles:
+        try:
+            own += [a for a in read(bundle) if (path.name, digest) in a.subjects]
+        except TorchwheelError as error:
+            broken.append(str(error))
+    if not own:
+        says = f"expected an attestation of {escape(path.name)} with this hash, found none"
+        return (*checks, EvidenceCheck("signature", False, "; ".join([says, *broken])))
+    # A file may be attested where it was built and again where it was published.
+    judged = [
+        (attestation, judge_signer(attestation.signer, expected.policy)) for attestation in own
+    ]
+    best, says_of_signer = min(judged, key=lambda pair: sum(not check.ok for check in pair[1]))
+    time = f"{best.signed:%Y-%m-%d %H:%M} UTC"
+    where = escape(str(best.bundle))
+    checks.append(EvidenceCheck("signature", True, f"{where}, signed and logged {time}"))
+    checks += says_of_signer
+    run = f"{escape(best.signer.run)}, on a {escape(best.signer.runner)} runner"
+    return (*checks, EvidenceCheck("run", True, run))
+
+
+def verify_text(path: Path, checks: Sequence[EvidenceCheck]) -> str:
+    """The file's name, then one line a check."""
+    cells = [("ok" if check.ok else "FAILED", check.name, check.says) for check in checks]
+    rows = [escape(path.name), *table_rows("<6 <10 <", cells)]
+    return "".join(f"{row}\n" for row in rows)
+
+
+def _beside(path: Path) -> list[Path]:
+    name = Path(BUNDLES).name
+    return [*sorted(path.parent.glob(name)), *sorted(path.parent.glob(BUNDLES))]
+
+
+def _judge_hash(path: Path, digest: str, expected: Expected) -> EvidenceCheck:
+    known: list[tuple[str, str]] = []
+    if expected.sha256 is not None:
+        known.append(("--sha256", expected.sha256.lower()))
+    if expected.sums is not None:
+        sums = escape(str(expected.sums))
+        listed = dict(_listed(expected.sums)).get(path.name)
+        if listed is None:
+            says = f"expected {escape(path.name)} in {sums}, found no such name"
+            return EvidenceCheck("sha256", False, says)
+        known.append((sums, listed))
+    for where, one in known:
+        if one != digest:
+            return EvidenceCheck(
+                "sha256", False, f"expected {quote(one)} of {where}, found {digest}"
+            )
+    names = " and ".join(where for where, _ in known)
+    return EvidenceCheck("sha256", True, f"{digest}, as {names} says" if known else digest)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Listed:
+    """A file of a catalogue."""
+
+    file: FileName
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True)
+class _Catalogue:
+    """A catalogue, as far as hashes go."""
+
+    wheels: tuple[_Listed, ...]
+    sdists: tuple[_Listed, ...] = ()
+
+
+def _listed(sums: Path) -> Iterator[tuple[str, str]]:
+    """File names and hashes of SHA256SUMS or a catalogue."""
+    where = escape(str(sums))
+    try:
+        content = read_bounded(sums)
+    except OSError as error:
+        raise TorchwheelError(explain(error)) from None
+    if sums.suffix == ".json":
+        catalogue = parse_json(content, _Catalogue, str(sums), others=True)
+        yield from ((one.file, one.sha256) for one in (*catalogue.wheels, *catalogue.sdists))
+        return
+    try:
+        lines = content.decode("utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise MalformedError(where, "expected UTF-8, found other bytes") from None
+    for number, line in enumerate(lines, start=1):
+        digest, _, name = line.partition(" ")
+        if len(digest) != 64 or not name[1:]:
+            reason = f"line {number}: expected a hash and a file name, found {quote(line)}"
+            raise MalformedError(where, reason)
+        yield name[1:], digest

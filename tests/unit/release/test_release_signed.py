@@ -1,0 +1,244 @@
+"""With --commit a release takes only files that the right workflow signed at that commit."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from release_artifacts import H200, MATRIX, TAG, Artifacts, smoke_of
+
+import signing
+from torchwheel.cli import main
+from torchwheel.console import Quiet
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.evidence.bundles import open_verifier
+from torchwheel.release.assemble import Signatures, assemble
+from wheelmaker import make_wheel, stable
+
+REPOSITORY = "https://github.com/owner/demo"
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+EVIDENCE = f"""\
+evidence:
+  repository: {REPOSITORY}
+  workflows: {{build: .github/workflows/wheels.yml, smoke: .github/workflows/smoke.yml,
+    release: .github/workflows/release.yml}}
+"""
+BUILD = signing.Job(REPOSITORY, ".github/workflows/wheels.yml", COMMIT)
+SMOKE = dataclasses.replace(BUILD, workflow=".github/workflows/smoke.yml")
+CUDA = "demo-1.0.0+cu130-py3-none-manylinux_2_28_x86_64.whl"
+
+pytestmark = pytest.mark.usefixtures("green_gates")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory) -> signing.Root:
+    return signing.open_root(tmp_path_factory.mktemp("roots") / "ours")
+
+
+def files_of(artifact: Path) -> list[Path]:
+    return sorted(
+        path for path in artifact.rglob("*") if path.is_file() and path.parent.name != "evidence"
+    )
+
+
+def sign(root: signing.Root, artifact: Path, job: signing.Job) -> Path:
+    """Sign all files of an artifact, as the last step of its job does."""
+    bundle = artifact / "evidence" / f"{artifact.name.removeprefix('wheel-')}.sigstore.json"
+    return signing.sign_files(root, job, files_of(artifact), bundle)
+
+
+def sign_all(root: signing.Root, artifacts: Artifacts) -> None:
+    for artifact in sorted(artifacts.root.iterdir()):
+        sign(root, artifact, SMOKE if artifact.name.startswith("smoke-") else BUILD)
+
+
+@pytest.fixture
+def signed(artifacts, root) -> Artifacts:
+    """A release without a fault, signed."""
+    artifacts.matrix.write_text(MATRIX + EVIDENCE)
+    # No two runs write the same record.
+    later = smoke_of(artifacts.wheels["pure"], date="2026-11-21T00:00:00+00:00")
+    artifacts.write_smoke("pure", later)
+    sign_all(root, artifacts)
+    return artifacts
+
+
+def run(artifacts: Artifacts, root: signing.Root, out: Path, **options) -> str:
+    read = open_verifier(str(root.trusted_root)).read
+    return assemble(
+        artifacts.matrix,
+        ["release"],
+        [artifacts.root],
+        out,
+        Quiet(),
+        signatures=Signatures(COMMIT, read, **options),
+    )
+
+
+def refused(artifacts: Artifacts, root: signing.Root, out: Path) -> list[str]:
+    with pytest.raises(TorchwheelError) as caught:
+        run(artifacts, root, out)
+    assert not out.exists()
+    head, *lines = str(caught.value).splitlines()
+    assert head == f"nothing is written to {out}; faults: {len(lines)}"
+    return [line.replace(f"{artifacts.root}/", "") for line in lines]
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "release"
+
+
+def test_a_signed_release(signed, root, out):
+    assert run(signed, root, out).splitlines()[-1] == "signed: 8 files, by 4 bundles"
+    assert (out / CUDA).is_file()
+
+
+def forge(artifacts: Artifacts) -> None:
+    """Another wheel of the same name, with a build record and smoke records that fit it."""
+    forged = make_wheel(
+        artifacts.root / "wheel-cu130-stable",
+        version="1.0.0+cu130",
+        tag=TAG,
+        claims=stable(),
+        requires=("torch>=2.11",),
+        files={"demo/evil.py": b"print('gotcha')"},
+    )
+    artifacts.add("cu130-stable", forged)
+    artifacts.write_smoke("cu130-stable", smoke_of(forged, H200))
+
+
+def test_a_wheel_and_its_records_forged_together(signed, root, out):
+    """They agree with each other, so the rules take them: without signatures they are published."""
+    forge(signed)
+    own = assemble(signed.matrix, ["release"], [signed.root], out.with_name("unsigned"), Quiet())
+    assert "cu130-stable     2 KiB   7 ok  NVIDIA H200" in own
+    lines = refused(signed, root, out)
+    assert [line.partition(":")[0] for line in lines] == [
+        f"wheel-cu130-stable/{CUDA}",
+        "wheel-cu130-stable/.torchwheel/cu130-stable.json",
+        "smoke-cu130-stable/smoke/cu130-stable.json",
+        "wheel-cu130-stable/smoke/cu130-stable.json",
+    ]
+    assert all(": expected sha256 " in line and ", found " in line for line in lines)
+
+
+def test_the_forger_signs_with_a_key_of_their_own(signed, out, root, tmp_path):
+    forge(signed)
+    theirs = signing.open_root(tmp_path / "theirs")
+    sign_all(theirs, signed)
+    lines = refused(signed, root, out)
+    bundles = [line for line in lines if ".sigstore.json: does not verify: " in line]
+    files = [line for line in lines if ": expected a signature, found none; " in line]
+    assert (len(bundles), len(files), len(lines)) == (4, 8, 12)
+
+
+def test_a_smoke_job_cannot_replace_the_wheel(signed, out, root):
+    """What runs on a GPU machine of one's own may sign what it saw, and no wheel."""
+    forge(signed)
+    for artifact in ("wheel-cu130-stable", "smoke-cu130-stable"):
+        sign(root, signed.root / artifact, SMOKE)
+    lines = refused(signed, root, out)
+    assert lines == [
+        f"wheel-cu130-stable/{name}: expected a signature of build (.github/workflows/wheels.yml), "
+        f"found one of smoke (.github/workflows/smoke.yml): {signed.root}/wheel-cu130-stable/"
+        "evidence/cu130-stable.sigstore.json".replace(f"{signed.root}/", "")
+        for name in (CUDA, ".torchwheel/cu130-stable.json")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"repository": "https://github.com/owner/fork"}, "expected repository https://github.com"),
+        ({"workflow": ".github/workflows/evil.yml"}, "expected workflow .github/workflows/wheels"),
+        ({"commit": "f" * 40}, f"expected commit {COMMIT}, found {'f' * 40}"),
+        ({"issuer": "https://example.com"}, "expected issuer https://token.actions."),
+    ],
+    ids=["repository", "workflow", "commit", "issuer"],
+)
+def test_another_job_signed_an_artifact(signed, out, root, change, says):
+    sign(root, signed.root / "wheel-pure", dataclasses.replace(BUILD, **change))
+    bundle, *files = refused(signed, root, out)
+    assert bundle.startswith(f"wheel-pure/evidence/pure.sigstore.json: {says}")
+    assert [line.partition(":")[0] for line in files] == [
+        "wheel-pure/demo-1.0.0-py3-none-any.whl",
+        "wheel-pure/.torchwheel/pure.json",
+        "wheel-pure/smoke/pure.json",
+    ]
+
+
+def test_an_artifact_without_a_bundle(signed, out, root):
+    (signed.root / "smoke-pure" / "evidence" / "smoke-pure.sigstore.json").unlink()
+    (line,) = refused(signed, root, out)
+    assert line == (
+        "smoke-pure/smoke/pure.json: expected a signature, found none; the job that makes it must "
+        "attest it and keep the bundle in evidence/"
+    )
+
+
+def test_a_file_that_was_added_to_an_artifact(signed, out, root):
+    make_wheel(signed.root / "wheel-pure", name="requests")
+    (line,) = refused(signed, root, out)
+    assert line.startswith("wheel-pure/requests-1.0.0-py3-none-any.whl: expected a signature,")
+
+
+def test_nothing_unsigned_is_read(signed, out, root, monkeypatch):
+    """Of a file that nobody signed only the hash is taken."""
+    from torchwheel.release import artifacts as module
+    from torchwheel.release import assemble as command
+
+    forge(signed)
+    monkeypatch.setattr(module, "read_json", lambda *_, **__: pytest.fail("read a record"))
+    monkeypatch.setattr(command, "read_wheel", lambda *_: pytest.fail("read a wheel"))
+    assert len(refused(signed, root, out)) == 4
+
+
+def test_a_bundle_that_is_a_link(signed, out, root):
+    bundle = signed.root / "wheel-pure" / "evidence" / "pure.sigstore.json"
+    target = bundle.rename(bundle.with_name("elsewhere"))
+    bundle.symlink_to(target)
+    lines = refused(signed, root, out)
+    assert lines[0] == "wheel-pure/evidence/pure.sigstore.json: is no plain file"
+    assert len(lines) == 4
+
+
+def test_the_repository_of_the_call_is_the_one_that_counts(signed, out, root):
+    """A fork needs no edit: its workflow names its own repository."""
+    text = signed.matrix.read_text().replace(f"  repository: {REPOSITORY}\n", "")
+    signed.matrix.write_text(text)
+    assert "signed: 8 files" in run(signed, root, out, repository="owner/demo")
+    with pytest.raises(UsageError) as caught:
+        run(signed, root, out)
+    assert str(caught.value) == (
+        f"{signed.matrix}: evidence: expected a repository, found none; name it there or with "
+        "--repository https://github.com/OWNER/NAME"
+    )
+
+
+def test_a_matrix_without_evidence(artifacts, out, root):
+    with pytest.raises(UsageError) as caught:
+        run(artifacts, root, out)
+    assert str(caught.value) == (
+        f"{artifacts.matrix}: expected a section `evidence`, found none; name there who signs"
+    )
+
+
+def test_the_command_line(signed, out, root, capsys):
+    call = ["assemble", "--matrix", str(signed.matrix), "--out", str(out), str(signed.root)]
+    trust = ["--trusted-root", str(root.trusted_root)]
+    assert main([*call, "--commit", COMMIT, *trust]) == 0
+    assert "\nsigned: 8 files, by 4 bundles\n" in capsys.readouterr().out
+    assert main([*call, "--commit", "v1.0.0", *trust]) == 2
+    says = 'expected 40 hexadecimal digits, found "v1.0.0"'
+    assert capsys.readouterr().err == f"torchwheel: --commit: {says}\n"
+    # The packaged root of trust believes no key of a test.
+    assert main([*call, "--commit", COMMIT]) == 1
+    assert "does not verify: " in capsys.readouterr().err
+
+
+def test_the_root_of_trust_may_be_named_in_the_environment(signed, out, root, monkeypatch):
+    monkeypatch.setenv("TORCHWHEEL_TRUSTED_ROOT", str(root.trusted_root))
+    call = ["assemble", "--matrix", str(signed.matrix), "--out", str(out), str(signed.root)]
+    assert main([*call, "--commit", COMMIT]) == 0
+    assert json.loads((out / "release.json").read_text())["project"] == "demo"
