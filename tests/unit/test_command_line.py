@@ -40,7 +40,16 @@ def base_alone(call: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize(
     "call",
-    ["matrix", "wheels", "images", "base-images", "check x.whl", "assemble x", "toolkit cu130"],
+    [
+        "matrix",
+        "wheels",
+        "kernels cu130",
+        "images",
+        "base-images",
+        "check x.whl",
+        "assemble x",
+        "toolkit cu130",
+    ],
 )
 def test_a_command_of_the_extra_says_what_to_install(tmp_path, call):
     done = base_alone(call, tmp_path)

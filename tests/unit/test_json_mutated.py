@@ -12,12 +12,13 @@ from jsonmutator import mutated
 from torchwheel import claims as claims_file
 from torchwheel import data
 from torchwheel.builder import hipify
+from torchwheel.builder.objects import CompiledObject
 from torchwheel.doctor import importing
 from torchwheel.errors import TorchwheelError
 from torchwheel.index import catalogue
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.jit import entry
-from torchwheel.pipeline import bundled, in_container, inside, records
+from torchwheel.pipeline import bundled, in_container, inside, kernel_artifacts, records
 from torchwheel.process import ProcessResult
 from torchwheel.release import artifacts, report
 from torchwheel.runtime.status import ExtensionStatus, OperatorStatus, Refusal
@@ -61,6 +62,12 @@ SMOKE = smoke_record.SmokeRecord(
     why=None,
     bundled={"other.whl": "cd"},
 )
+MANIFEST = kernel_artifacts.Manifest(
+    kernel_artifacts.KernelInputs("cu124", "demo", "8.0", "12", "g++", "0.1.0", {"a.cu": "ab"}),
+    "1/1",
+    True,
+    (CompiledObject("device", "a.cu.o", "cd", "ef"),),
+)
 STATUS = ExtensionStatus(
     "demo",
     "auto",
@@ -91,6 +98,12 @@ def read_request(folder: Path, content: bytes) -> None:
 def read_bundled(folder: Path, content: bytes) -> None:
     (folder / "state").write_bytes(content)
     bundled._is_current(folder / "state", "key", folder)
+
+
+def read_manifest(folder: Path, content: bytes) -> None:
+    (folder / "cu124").mkdir(exist_ok=True)
+    (folder / "cu124" / "manifest.json").write_bytes(content)
+    kernel_artifacts.choose_artifacts(folder, MANIFEST.inputs)
 
 
 def read_usage(folder: Path, content: bytes) -> None:
@@ -185,6 +198,9 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
         "bundled": Reader(json.dumps({"key": "key", "files": {WHEEL: "ab"}}), read_bundled),
         "usage": Reader(_dump(inside.Usage(1.5, 5)), read_usage),
         "catalogue": Reader(catalogue_text(tmp_path / "made"), read_catalogues),
+        "manifest": Reader(
+            json.dumps({"schema": 1, **dataclasses.asdict(MANIFEST)}), read_manifest
+        ),
         "artifact: build": Reader(_dump(BUILD), read_artifacts),
         "artifact: smoke": Reader(smoke_record.dump_smoke(SMOKE), read_artifacts),
         "torch": Reader(TORCH, said_by_a_child(lambda cwd: sdist_torch.import_torch(env, cwd))),
@@ -220,7 +236,7 @@ KINDS = (
         "probe",
         "pip's report",
     ),
-    *("hipify", "jit entry", "lock"),
+    *("hipify", "jit entry", "lock", "manifest"),
 )
 TORCH = json.dumps(
     {

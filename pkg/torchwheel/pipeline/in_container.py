@@ -22,6 +22,7 @@ from torchwheel.matrix.variants import Variant, python_tag
 from torchwheel.pipeline import cibuildwheel as cibw
 from torchwheel.pipeline import inside
 from torchwheel.pipeline.cibuildwheel import (
+    BUNDLED,
     OWN,
     PROJECT,
     TORCHWHEEL,
@@ -106,7 +107,9 @@ def compile_in_container(
     stage(run.source, project)
     for path in (*project.rglob("*"), project):
         _writable(path)
-    volumes = (*options.volumes, (str(project), PROJECT, "rw"))
+    # The tests' packages are not needed, and their folder may be missing.
+    used = [volume for volume in options.volumes if volume[1] != BUNDLED]
+    volumes = (*used, (str(project), PROJECT, "rw"))
     for host, _, mode in options.volumes:
         if mode == "rw":
             _writable(Path(host))

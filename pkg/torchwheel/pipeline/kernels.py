@@ -108,7 +108,7 @@ def _bring_up_to_date(run: Run, build: KernelBuild, request: KernelsRequest) -> 
     if _is_complete(folder, inputs, request):
         return f"kept      {folder}"
     with explain_full_disk(run.dist), make_folder_atomically(folder) as temporary:
-        objects = _compile(run, variants, request.shard, temporary)
+        objects = compile_objects(run, variants, request.shard, temporary)
         if request.twice:
             _compile_again(run, variants, request.shard, objects)
         manifest = Manifest(inputs, str(request.shard), request.twice, tuple(objects))
@@ -143,7 +143,7 @@ def _is_complete(folder: Path, inputs: KernelInputs, request: KernelsRequest) ->
     )
 
 
-def _compile(
+def compile_objects(
     run: Run, variants: Sequence[Variant], shard: Shard, folder: Path
 ) -> list[CompiledObject]:
     """Compile a shard of the objects into `folder`; returns them, each once and in one order."""
@@ -179,7 +179,7 @@ def _compile_again(
         objects = root / "objects"
         objects.mkdir()
         try:
-            second = _compile(again, variants, shard, objects)
+            second = compile_objects(again, variants, shard, objects)
         finally:
             shutil.rmtree(again.variant_folder(variants[0]).parent, ignore_errors=True)
     for one, other in zip(first, second, strict=True):

@@ -85,18 +85,14 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
         records.forget_record(run.dist, variant.id)
         wheel = run.dist / result.wheel.name
         move_into_place(result.wheel, wheel)
-    linked = [artifact for artifacts in run.linked.values() for artifact in artifacts]
     smoke = result.smoke.verdict if result.smoke else NOT_RUN
     record = dataclasses.replace(
         records.record_wheel(variant, key, wheel, gates, smoke, clock.seconds),
         built_in=image.reference if image else "host",
         cpu_seconds=result.cpu_seconds,
         peak_bytes=result.peak_bytes,
-        # Of linked kernels the second build is a second link alone.
-        built_twice=run.twice
-        and variant.native
-        and all(artifact.manifest.compiled_twice for artifact in linked),
-        kernels=dict(digests(linked)),
+        built_twice=built_twice(run, variant),
+        kernels=dict(digests(linked_artifacts(run))),
         bundled=sha256_by_name(run.bundled),
     )
     records.save_record(run.dist, record)
@@ -132,6 +128,17 @@ def _with_kernels(run: Run, variant: Variant) -> Run:
                     raise
                 run.progress.say(f"{linking.id}: {error}; now they are compiled here")
     return dataclasses.replace(run, linked=linked)
+
+
+def linked_artifacts(run: Run) -> list[KernelArtifact]:
+    """The kernel artifacts that a variant's run links."""
+    return [artifact for artifacts in run.linked.values() for artifact in artifacts]
+
+
+def built_twice(run: Run, variant: Variant) -> bool:
+    """Whether a second build gives the same bytes: of linked kernels, a second compile too."""
+    compiled = all(artifact.manifest.compiled_twice for artifact in linked_artifacts(run))
+    return run.twice and variant.native and compiled
 
 
 def _build_and_try(
