@@ -134,7 +134,6 @@ class Executor:
 
     Attributes:
         forge: what they talk to.
-        address: its address.
         source: the repository, from which jobs check out.
         tree: a checkout of it, from which the forge reads workflows.
         pypi: the address of the package index to publish to.
@@ -145,7 +144,6 @@ class Executor:
     """
 
     forge: Forge
-    address: str
     source: Path
     tree: Path
     machine: Machine
@@ -301,7 +299,7 @@ class Executor:
             "ref_type": "tag" if event.ref.startswith("refs/tags/") else "branch",
             "sha": event.sha,
             "repository": self.forge.repository,
-            "server_url": self.address,
+            "server_url": self.forge.address,
             "run_id": run.id,
             "run_number": run.id,
             "run_attempt": run.attempt,
@@ -495,6 +493,7 @@ class _Attempt:
             **passed,
             **machine.variables,
             **facts,
+            "GITHUB_SERVER_URL": self.executor.forge.address,
             "PATH": ":".join(path),
             "HOME": str(self.home),
             "LANG": "C.UTF-8",
@@ -504,7 +503,7 @@ class _Attempt:
             "RUNNER_TEMP": str(self.temp),
             "RUNNER_OS": "Linux",
             "NO_PROXY": "127.0.0.1",
-            "REHEARSAL_FORGE": self.executor.address,
+            "REHEARSAL_FORGE": self.executor.forge.address,
             "REHEARSAL_SOURCE": str(self.executor.source),
             "REHEARSAL_TOOLS": str(machine.root / "tools"),
             "REHEARSAL_KEPT": "" if machine.clean else str(self.kept),

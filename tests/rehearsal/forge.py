@@ -94,6 +94,7 @@ class Forge:
         tags: the tags that were pushed, with their commits.
         same_name: what an upload does where an earlier attempt has the name: "conflict" or "both".
             Both were seen on the forge.
+        address: its own, which its certificates name.
         dispatch: starts a workflow: path, ref, inputs.
     """
 
@@ -101,6 +102,7 @@ class Forge:
     repository: str
     tags: dict[str, str]
     same_name: str = "conflict"
+    address: str = ""
     dispatch: Callable[[str, str, Mapping[str, str]], None] = lambda *_: None
     artifacts: list[Artifact] = dataclasses.field(default_factory=list)
     releases: list[Release] = dataclasses.field(default_factory=list)
@@ -222,7 +224,7 @@ def _attest(forge: Forge, token: Token, given: Mapping[str, str], body: bytes) -
         sums.write_bytes(body)
         subprocess.run(
             [sys.executable, str(SIGNER), "--root", str(forge.root / "trust"), "sign"]
-            + ["--repository", f"https://github.com/{forge.repository}", "--commit", token.sha]
+            + ["--repository", f"{forge.address}/{forge.repository}", "--commit", token.sha]
             + ["--ref", token.ref, "--workflow", token.workflow, "--caller", token.caller]
             + ["--trigger", token.event, "--run", f"{token.run}/attempts/{token.attempt}"]
             + ["--checksums", str(sums), "--bundle", str(bundle)],
@@ -402,9 +404,10 @@ def _message(text: str) -> bytes:
     return json.dumps({"message": text}).encode()
 
 
-def serve(forge: Forge) -> tuple[ThreadingHTTPServer, str]:
-    """Serve on loopback; returns the server and its address."""
+def serve(forge: Forge) -> ThreadingHTTPServer:
+    """Serve on loopback."""
     handler = type("Handler", (_Server,), {"forge": forge})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    forge.address = f"http://127.0.0.1:{server.server_port}"
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server, f"http://127.0.0.1:{server.server_port}"
+    return server

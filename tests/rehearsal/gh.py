@@ -30,6 +30,14 @@ def release_list(options: argparse.Namespace) -> None:
     _print(shown, options.jq)
 
 
+def release_view(options: argparse.Namespace) -> None:
+    """The names of the assets, which is all that is asked for."""
+    if (options.json, options.jq) != ("assets", ".assets[].name"):
+        fail(f"the stand-in does not know {options.json} {options.jq}")
+    for asset in ask_json("GET", f"/releases/{_release(options.tag)['id']}/assets"):
+        print(asset["name"])
+
+
 def release_create(options: argparse.Namespace) -> None:
     asked = {"tag": options.tag, "draft": options.draft, "verify_tag": options.verify_tag}
     number = ask_json("POST", "/releases", asked)["id"]
@@ -117,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     release = groups.add_parser("release").add_subparsers(required=True)
     for name, function, positional in (
         ("list", release_list, ()),
+        ("view", release_view, ("tag",)),
         ("create", release_create, ("tag", "files*")),
         ("upload", release_upload, ("tag", "files*")),
         ("delete-asset", release_delete_asset, ("tag", "name")),
@@ -130,6 +139,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "list":
             add.add_argument("--limit", type=int, default=30)
             add.add_argument("--exclude-drafts", action="store_true")
+        if name in ("list", "view"):
             _of_lists(add)
         for flag in {"create": ("verify-tag", "notes-from-tag"), "edit": ("verify-tag",)}.get(
             name, ("clobber", "yes", "skip-existing")

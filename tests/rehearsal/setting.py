@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from rehearsal.executor import BRANCH, HERE, Event, Executor, Machine
-from rehearsal.forge import Forge, serve
+from rehearsal.forge import SIGNER, Forge, serve
 
 ROOT = HERE.parents[1]
 REPOSITORY = "owner/fusedops"
@@ -49,7 +49,6 @@ class Setting:
 
     executor: Executor
     forge: Forge
-    address: str
     pypi: str
     packages: Path
     root: Path
@@ -80,7 +79,7 @@ class Setting:
 
 
 @contextlib.contextmanager
-def setting(root: Path, form: Form, **variables: str) -> Iterator[Setting]:
+def setting(root: Path, form: Form, variables: Mapping[str, str]) -> Iterator[Setting]:
     """Make all of it in the folder `root`, which must be empty, and end its servers."""
     root.chmod(0o755)
     (root / "stand-ins").mkdir()
@@ -95,13 +94,14 @@ def setting(root: Path, form: Form, **variables: str) -> Iterator[Setting]:
     _seed(root, form)
     forge = Forge(root / "forge", REPOSITORY, {})
     forge.root.mkdir()
-    server, address = serve(forge)
-    machine = Machine(root, form.user, variables, form.clean, sys.executable)
+    server = serve(forge)
+    trust = _trust(root)
+    machine = Machine(root, form.user, {**variables, **trust}, form.clean, sys.executable)
     with _index_server(packages) as pypi:
-        executor = Executor(forge, address, root / "source.git", root / "tree", machine, pypi)
+        executor = Executor(forge, root / "source.git", root / "tree", machine, pypi)
         forge.dispatch = executor.dispatch
         try:
-            yield Setting(executor, forge, address, pypi, packages, root)
+            yield Setting(executor, forge, pypi, packages, root)
         finally:
             server.shutdown()
 
@@ -126,6 +126,15 @@ def _seed(root: Path, form: Form) -> None:
         check=True,
     )
     _give(root / "source.git", form.user)
+
+
+def _trust(root: Path) -> dict[str, str]:
+    """A root of trust that signs for the forge, and the variable that lets torchwheel believe it."""
+    command = [sys.executable, str(SIGNER), "--root", str(root / "forge" / "trust"), "trust"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    shutil.copy(done.stdout.strip(), root / "trusted_root.json")
+    (root / "trusted_root.json").chmod(0o644)
+    return {"TORCHWHEEL_TRUSTED_ROOT": str(root / "trusted_root.json")}
 
 
 def narrowed(matrix: dict[str, Any], form: Form) -> dict[str, Any]:

@@ -22,6 +22,8 @@ Volume = tuple[str, str, str]
 LABEL = "torchwheel.run"
 """Label of every container a run starts; its value names the run's output folder."""
 
+# The user of a container that root starts: its build need not be root.
+_BUILDER = 1000
 _CAP_SYS_RESOURCE = 24
 _SERVER_SECONDS = 10
 # A line of the engine, or of apt in an image's build.
@@ -30,10 +32,37 @@ _ERROR = re.compile(r"\berror\b|^E: ", re.IGNORECASE)
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """A container engine that works here, and the variables it needs."""
+    """A container engine that works here.
+
+    Attributes:
+        name: its program.
+        environ: the variables it needs.
+        rootless: whether it runs without root, so that root in a container is this user outside.
+    """
 
     name: EngineName
     environ: Mapping[str, str]
+    rootless: bool = False
+
+    @property
+    def user(self) -> tuple[int, int]:
+        """User and group of a container, by number: they own what it writes to this machine.
+
+        It is this user, whose number may be in no file of the image.
+        """
+        if self.rootless:
+            return 0, 0
+        return (os.geteuid(), os.getegid()) if os.geteuid() else (_BUILDER, _BUILDER)
+
+    def user_options(self) -> list[str]:
+        """The engine's options that start a container as `user`."""
+        # A user without an entry in the image has the home / and no name.
+        return ["--user={}:{}".format(*self.user), "--env=HOME=/tmp", "--env=USER=builder"]
+
+    def give(self, folder: Path) -> None:
+        """Make the user of a container the owner of a folder of this machine."""
+        if os.geteuid() == 0:
+            os.chown(folder, *self.user)
 
     def call(self, arguments: Sequence[str], doing: str, log: Path | None = None) -> str:
         """Run a command of the engine and return its output; a failure is one line.
@@ -96,9 +125,9 @@ def find_engine(environ: Mapping[str, str] = os.environ) -> Engine:
         raise UsageError(f"{VARIABLE}={named}: docker or podman expected")
     path = environ.get("PATH")
     if named != "podman" and shutil.which("docker", path=path) and (named or _docker_answers()):
-        return Engine("docker", {})
+        return Engine("docker", {}, rootless=_docker_is_rootless())
     if named != "docker" and shutil.which("podman", path=path):
-        return Engine("podman", _podman_environ(environ))
+        return Engine("podman", _podman_environ(environ), rootless=os.geteuid() != 0)
     raise TorchwheelError(
         f"no container engine: {named or 'neither docker (with its server running) nor podman'} "
         "is here; install one, e.g. `apt-get install podman`, or build without containers"
@@ -114,6 +143,11 @@ def _docker_answers() -> bool:
     return done.status == 0 and bool(done.output.strip())
 
 
+def _docker_is_rootless() -> bool:
+    done = process.run(["docker", "info", "--format", "{{json .SecurityOptions}}"])
+    return done.status == 0 and "name=rootless" in done.output
+
+
 def _podman_environ(environ: Mapping[str, str]) -> Mapping[str, str]:
     """Settings for a restricted host, unless the user has their own."""
     if environ.get("CONTAINERS_CONF") or not _is_restricted(Path("/proc/self/status")):
@@ -122,7 +156,7 @@ def _podman_environ(environ: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _is_restricted(status: Path) -> bool:
-    """Whether this is root without the right to raise limits."""
-    match = re.search(r"^CapEff:\s*([0-9a-f]+)$", status.read_text(), re.MULTILINE)
-    capable = match is not None and int(match[1], 16) >> _CAP_SYS_RESOURCE & 1
-    return os.geteuid() == 0 and not capable
+    """Whether root may not raise limits here, or could not if this user became it."""
+    held = "CapBnd" if os.geteuid() else "CapEff"
+    match = re.search(rf"^{held}:\s*([0-9a-f]+)$", status.read_text(), re.MULTILINE)
+    return match is None or not int(match[1], 16) >> _CAP_SYS_RESOURCE & 1

@@ -11,7 +11,7 @@ from pathlib import Path
 from torchwheel.console import Progress
 from torchwheel.errors import UsageError
 from torchwheel.image.build import BuiltImage, describe_image
-from torchwheel.image.engine import LABEL, Volume, find_engine, volume_options
+from torchwheel.image.engine import LABEL, Engine, Volume, find_engine, volume_options
 from torchwheel.image.recipes import image_of, is_cross, python_of
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, python_tag, select
@@ -29,6 +29,7 @@ from torchwheel.validate import findings
 
 # Paths in the container. All containers have the same, so that their compile commands are equal.
 PROJECT = "/project"
+OUTPUT = "/output"
 VARIANT = str(inside.VARIANT)
 SHARED = "/shared"
 KERNELS = "/kernels"
@@ -56,7 +57,7 @@ class ContainerOptions:
         image: the image's reference.
         python: e.g. "3.12".
         volumes: the mounts.
-        user: "uid:gid" of the container; None for the image's user.
+        user: the engine's options for the container's user.
         forwarded: names of variables that are handed through; their values are written nowhere.
         environment: variables of the build and of the tests.
         project: name of the distribution.
@@ -71,7 +72,7 @@ class ContainerOptions:
     image: str
     python: str
     volumes: tuple[Volume, ...]
-    user: str | None
+    user: tuple[str, ...]
     forwarded: tuple[str, ...]
     environment: Mapping[str, str]
     project: str
@@ -89,8 +90,7 @@ class ContainerOptions:
 def settings(options: ContainerOptions) -> dict[str, object]:
     """The table `tool.cibuildwheel`."""
     create = [f"--label={LABEL}={options.run}", *(f"--env={name}" for name in options.forwarded)]
-    create += [f"--user={options.user}"] * (options.user is not None)
-    create += volume_options(options.volumes)
+    create += [*options.user, *volume_options(options.volumes)]
     table: dict[str, object] = {
         "container-engine": {
             "name": options.engine,
@@ -177,7 +177,7 @@ def headers_of(run: Run, variant: Variant) -> Path:
 def options_of(
     run: Run,
     variant: Variant,
-    engine: str,
+    engine: Engine,
     image: BuiltImage,
     torch: Path,
     environ: Mapping[str, str] = os.environ,
@@ -234,12 +234,12 @@ def options_of(
         f"torch=={smoke.torch}" if variant.abi == "stable" else f"torch{variant.torch_range}"
     )
     return ContainerOptions(
-        engine=engine,
+        engine=engine.name,
         run=run.id,
         image=image.reference,
         python=python_of(run.matrix, variant),
         volumes=(*volumes, *more_volumes),
-        user=f"{os.geteuid()}:{os.getegid()}" if os.geteuid() else None,
+        user=tuple(engine.user_options()),
         forwarded=forwarded,
         environment={**environment, **more},
         project=run.matrix.project.name,
@@ -307,7 +307,7 @@ def show_options(matrix_file: Path, request: WheelsRequest, dist: Path, progress
     parts = []
     for variant in native:
         built = describe_image(engine, image_of(matrix, variant, root))
-        options = options_of(run, variant, engine.name, built, headers_of(run, variant))
+        options = options_of(run, variant, engine, built, headers_of(run, variant))
         parts.append(
             f"# {variant.id}: cibuildwheel --only {options.identifier}\n{options_toml(options)}"
         )

@@ -40,9 +40,6 @@ from torchwheel.smoke.importing import arguments_of_tests, probe_source
 from torchwheel.smoke.record import SmokeRecord
 from torchwheel.smoke.results import record_from_files
 
-# The build user of the image.
-_USER = 1000
-
 
 def built_image(run: Run, variant: Variant) -> BuiltImage | None:
     """The image that builds a native variant, itself built first; None on the host."""
@@ -64,12 +61,20 @@ def build_in_container(
     for name in (inside.PROBE, inside.JUNIT, *map(inside.usage_file, inside.STEPS)):
         (folder / name).unlink(missing_ok=True)
     write_text(folder / inside.CLAIMS, claims_file.dumps(claims_of(variant)))
-    options = options_of(run, variant, engine.name, image, headers_of(run, variant))
+    options = options_of(run, variant, engine, image, headers_of(run, variant))
     if not smoke:
         options = dataclasses.replace(options, tests=None)
+    # cibuildwheel unpacks the project into a folder and sets its time, which takes the folder's
+    # owner: who that is in an image was decided when it was made, so the folder comes from here.
+    own = tuple(
+        (str(out / "container" / inside_.lstrip("/")), inside_, "rw")
+        for inside_ in (cibw.PROJECT, cibw.OUTPUT)
+    )
+    options = dataclasses.replace(options, volumes=(*options.volumes, *own))
     for host, _, mode in options.volumes:
         if mode == "rw":
-            _writable(Path(host))
+            Path(host).mkdir(parents=True, exist_ok=True)
+            engine.give(Path(host))
     project = out / "project"
     stage(run.source, project)
     config = out / "cibuildwheel.toml"
@@ -141,12 +146,6 @@ def _reason(folder: Path, log: Path, status: int) -> str:
     return failure_reason(log, f"cibuildwheel ended with status {status}")
 
 
-def _writable(folder: Path) -> None:
-    """Give a folder to the image's build user; only root can give away another user's folder."""
-    if os.geteuid() == 0:
-        os.chown(folder, _USER, _USER)
-
-
 def _cibuildwheel(
     run: Run,
     variant: Variant,
@@ -214,7 +213,7 @@ def smoke_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> S
     built = ensure_image(engine, image, run.cache, run.progress)
     run.progress.step(f"{variant.id}: trying it by emulation")
     folder = run.variant_folder(variant)
-    _writable(folder)  # nothing was built in a container for a universal wheel
+    engine.give(folder)  # nothing was built in a container for a universal wheel
     volumes = (
         OWN,
         *((str(path), f"/wheels/{path.name}", "ro") for path in (wheel, *run.bundled)),
@@ -223,7 +222,7 @@ def smoke_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> S
     )
     names = (run.matrix.project.name, *(path.name.split("-")[0] for path in run.bundled))
     command = ["run", "--rm", f"--label={LABEL}={run.id}", *platform_option(image.machine)]
-    command += volume_options(volumes)
+    command += [*engine.user_options(), *volume_options(volumes)]
     command += [built.reference, "bash", "-c", _SCRIPT, "smoke", "-c", probe_source(), "--of"]
     command += [f"--facts={inside.VARIANT / inside.PROBE}"]
     command += arguments_of_tests(

@@ -61,11 +61,40 @@ def test_the_variable_decides(path):
 )
 def test_a_host_that_may_not_raise_limits_is_seen(tmp_path, monkeypatch, capabilities, restricted):
     status = tmp_path / "status"
-    status.write_text(f"Name:\tx\nCapInh:\t0\nCapEff:\t{capabilities}\n")
+    full, none = "000001ffffffffff", "0000000000000000"
+    status.write_text(f"Name:\tx\nCapEff:\t{capabilities}\nCapBnd:\t{full}\n")
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert engines._is_restricted(status) is restricted
+    # Another user is root in a container of theirs, with what the host leaves to it.
+    status.write_text(f"Name:\tx\nCapEff:\t{none}\nCapBnd:\t{capabilities}\n")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert engines._is_restricted(status) is False
+    assert engines._is_restricted(status) is restricted
+
+
+@pytest.mark.parametrize(
+    ("rootless", "uid", "user"),
+    [(False, 1001, "1001:1001"), (False, 0, "1000:1000"), (True, 1001, "0:0")],
+)
+def test_the_user_of_a_container_is_who_started_it(monkeypatch, rootless, uid, user):
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    monkeypatch.setattr(os, "getegid", lambda: uid)
+    options = Engine("podman", {}, rootless).user_options()
+    assert options == [f"--user={user}", "--env=HOME=/tmp", "--env=USER=builder"]
+
+
+def test_an_engine_without_root_is_seen(path, monkeypatch):
+    program(
+        path, "docker", """[ "$1" = info ] && echo '["name=seccomp","name=rootless"]'; echo 1"""
+    )
+    assert find_engine({"PATH": os.environ["PATH"]}).rootless
+    program(path, "docker", """[ "$1" = info ] && echo '["name=seccomp"]'; echo 1""")
+    assert not find_engine({"PATH": os.environ["PATH"]}).rootless
+    program(path, "podman", "")
+    monkeypatch.setattr(engines, "_is_restricted", lambda _: False)
+    for uid in (0, 1001):
+        monkeypatch.setattr(os, "geteuid", lambda uid=uid: uid)
+        found = find_engine({"PATH": os.environ["PATH"], engines.VARIABLE: "podman"})
+        assert found.rootless is (uid != 0)
 
 
 def test_settings_of_the_users_own_are_left_alone(monkeypatch):

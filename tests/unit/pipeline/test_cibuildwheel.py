@@ -32,7 +32,7 @@ def options_for(name, tmp_path, monkeypatch, environ=None, user=0, room=1 << 40)
     variant = next(one for one in resolve(matrix) if one.id == name)
     image = BuiltImage("localhost/torchwheel/image:0123", "0123", "4567")
     return cibuildwheel.options_of(
-        run, variant, "podman", image, tmp_path / "cache" / "torch", environ or {}
+        run, variant, engine, image, tmp_path / "cache" / "torch", environ or {}
     )
 
 
@@ -65,7 +65,7 @@ def test_no_text_breaks_the_file(text):
     import tomllib
 
     made = ContainerOptions(
-        "podman", "1", text, "3.12", ((text, "/x", "ro"),), None, (), {"A": text}, "p", None, ()
+        "podman", "1", text, "3.12", ((text, "/x", "ro"),), (), (), {"A": text}, "p", None, ()
     )
     assert tomllib.loads(options_toml(made))["tool"]["cibuildwheel"] == settings(made)
 

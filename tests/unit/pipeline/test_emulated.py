@@ -1,5 +1,6 @@
 """Trying a wheel for another platform: what the container gets, without an emulator."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -26,8 +27,8 @@ def test_the_container_may_write_its_report(name, tmp_path, monkeypatch):
         mounted.extend(command)
         return True
 
-    monkeypatch.setattr(in_container.os, "geteuid", lambda: 0)
-    monkeypatch.setattr(in_container.os, "chown", lambda path, user, _: owners.update({path: user}))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "chown", lambda path, user, _: owners.update({path: user}))
     monkeypatch.setattr(in_container, "_HANDLERS", tmp_path)
     (tmp_path / "qemu-aarch64").touch()
     image = BuiltImage("localhost/torchwheel/image:0123", "0123", "4567")
