@@ -14,8 +14,6 @@ nox.options.sessions = ["wheels", "tests"]
 
 TORCHWHEEL = ("-e", "pkg/torchwheel[pipeline,evidence]")
 PIPELINE_LOCK = "pipeline.lock.txt"
-# The sessions that a release runs have one environment.
-PIPELINE = ".nox/pipeline"
 # The release the suite runs on; the stable library is built for a lower one.
 TORCH = "torch==2.13.0"
 # One worker a core; a worker that runs out of tests takes half of another's.
@@ -52,35 +50,35 @@ def install_once(session: nox.Session, lock: str, *calls: tuple[str, ...]) -> No
         stamp.write_text(digest)
 
 
-@nox.session(venv_location=PIPELINE)
+@nox.session
 def wheels(session: nox.Session) -> None:
     """Build, repair, check, smoke-test and index wheels: nox -s wheels [-- VARIANT…]."""
     install_by_hash(session)
     session.run("torchwheel", "wheels", *session.posargs)
 
 
-@nox.session(venv_location=PIPELINE)
+@nox.session
 def kernels(session: nox.Session) -> None:
     """Compile the kernels of toolkits once, for all their wheels: nox -s kernels -- TOOLKIT…."""
     install_by_hash(session)
     session.run("torchwheel", "kernels", *session.posargs)
 
 
-@nox.session(venv_location=PIPELINE)
+@nox.session
 def images(session: nox.Session) -> None:
     """Build the container images that variants need: nox -s images [-- VARIANT…]."""
     install_by_hash(session)
     session.run("torchwheel", "images", *session.posargs)
 
 
-@nox.session(name="base-images", venv_location=PIPELINE)
+@nox.session(name="base-images")
 def base_images(session: nox.Session) -> None:
     """Make base images where no registry can be reached: nox -s base-images [-- VARIANT…]."""
     install_by_hash(session)
     session.run("torchwheel", "base-images", *session.posargs)
 
 
-@nox.session(venv_location=PIPELINE)
+@nox.session
 def matrix(session: nox.Session) -> None:
     """Print the matrix: nox -s matrix [-- --json | --github | --kernels] [VARIANT…]."""
     install_by_hash(session)
@@ -173,21 +171,21 @@ def lock(session: nox.Session) -> None:
         )
 
 
-@nox.session(venv_location=PIPELINE)
+@nox.session
 def smoke(session: nox.Session) -> None:
     """Smoke-test a wheel: nox -s smoke -- WHEEL [--here]."""
     install_by_hash(session)
     session.run("torchwheel", "smoke", *session.posargs)
 
 
-@nox.session(venv_location=PIPELINE)
+@nox.session
 def compat(session: nox.Session) -> None:
     """Try a wheel with every torch that it claims: nox -s compat -- WHEEL."""
     install_by_hash(session)
     session.run("torchwheel", "compat", *session.posargs)
 
 
-@nox.session(venv_location=PIPELINE)
+@nox.session
 def assemble(session: nox.Session) -> None:
     """Verify the artifacts of a release: nox -s assemble -- FOLDER… [--version 1.0.0]."""
     install_by_hash(session)
@@ -213,21 +211,21 @@ def earlier(session: nox.Session) -> None:
         session.run(*command, *patterns, external=True)
 
 
-@nox.session(venv_location=PIPELINE)
+@nox.session
 def assets(session: nox.Session) -> None:
     """Publish a release folder as the release of a tag: nox -s assets -- TAG FOLDER."""
     install_by_hash(session)
     session.run("torchwheel", "assets", *session.posargs)
 
 
-@nox.session(venv_location=PIPELINE)
+@nox.session
 def dispatch(session: nox.Session) -> None:
     """Run a workflow and wait for it: nox -s dispatch -- index.yml BRANCH REASON."""
     install_by_hash(session)
     session.run("torchwheel", "dispatch", *session.posargs)
 
 
-@nox.session(venv_location=PIPELINE)
+@nox.session
 def published(session: nox.Session) -> None:
     """Compare what is public with a release folder: nox -s published -- TAG FOLDER."""
     install_by_hash(session)
@@ -244,7 +242,7 @@ def evidence(session: nox.Session) -> None:
     shutil.copyfile(bundle, file)
 
 
-@nox.session(venv_location=PIPELINE)
+@nox.session
 def index(session: nox.Session) -> None:
     """Serve dist/index on loopback; build it of catalogues: nox -s index [-- build FOLDER]."""
     install_by_hash(session)

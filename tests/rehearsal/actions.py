@@ -20,6 +20,8 @@ from typing import Any
 
 from client import ForgeError, ask, ask_json, fail
 
+SESSIONS = ("wheels", "kernels", "smoke", "assemble", "assets", "dispatch", "published")
+
 Inputs = Mapping[str, Any]
 
 
@@ -34,9 +36,14 @@ def checkout(inputs: Inputs) -> dict[str, str]:
     _run(*git, "-C", where, "fetch", "--quiet", *depth, "origin", ref)
     _run(*git, "-C", where, "checkout", "--quiet", "--detach", "FETCH_HEAD")
     if kept := os.environ["REHEARSAL_KEPT"]:
-        # A machine of one's own keeps the environments of its sessions.
-        (Path(kept) / "nox").mkdir(exist_ok=True)
-        (Path(where) / ".nox").symlink_to(Path(kept) / "nox")
+        # A machine of one's own keeps the environments of its sessions. All that a release runs
+        # install the same, so the first serves the others.
+        made = Path(kept) / "nox"
+        made.mkdir(exist_ok=True)
+        for name in SESSIONS:
+            if (made / "matrix").exists() and not (made / name).exists():
+                (made / name).symlink_to("matrix")
+        (Path(where) / ".nox").symlink_to(made)
     return {}
 
 

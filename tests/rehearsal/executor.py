@@ -3,6 +3,7 @@
 What a job may use is made anew for it: its checkout, home, temporary folder, variables and token.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -460,6 +461,7 @@ class _Attempt:
             with self._watch(name, process) as gone:
                 process.wait(60 * float(self.job.raw.get("timeout-minutes", 360)))
         if gone.is_set():
+            end_machine(self.workspace)
             raise _Stopped
         self.path[:0] = files["GITHUB_PATH"].read_text().split()
         self.env |= dict(_pairs(files["GITHUB_ENV"]))
@@ -544,6 +546,15 @@ class _Watch:
             self.timer.cancel()
         if self.lost:
             self.forge.seen = lambda _: None
+
+
+def end_machine(workspace: Path) -> None:
+    """End every program of a job, as the loss of its machine does."""
+    mark = f"GITHUB_WORKSPACE={workspace}".encode()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (folder / "environ").read_bytes().split(b"\0"):
+                os.kill(int(folder.name), signal.SIGKILL)
 
 
 def _wanted(raw: Mapping[str, Any], context: Mapping[str, Any], before: set[Conclusion]) -> bool:

@@ -1,0 +1,214 @@
+"""Rehearses a release: `python -m rehearsal.rehearse VERSION`, by `nox -s rehearse -- VERSION`.
+
+A tag becomes a release on a forge on loopback, by the workflow files' own steps. Every job loses its
+runner once and runs again; then the forge, the network and the clock fail. At the end each wheel is
+installed from the index and from the package index.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from rehearsal.executor import Event, Lost, Run
+from rehearsal.forge import RequestFault
+from rehearsal.public import public_faults
+from rehearsal.setting import INDEX, RELEASE, Form, Setting, setting
+
+QUICK = Form(("pure",), clean=False)
+FULL = Form(("pure", "cu130-stable", "cu130-torch2.11-cp312"))
+RUNNER = 1001
+"""The user of a hosted runner."""
+_CHECKED_ELSEWHERE = frozenset({"ci"})
+
+
+class RehearsalError(Exception):
+    """The release did not behave as it must."""
+
+
+@dataclasses.dataclass
+class Rehearsal:
+    """A setting, and what happened in it, with times."""
+
+    setting: Setting
+    say: Callable[[str], None] = print
+    begin: float = dataclasses.field(default_factory=time.monotonic)
+    events: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+    def note(self, what: str, **about: object) -> None:
+        """Record a thing that happened."""
+        seconds = round(time.monotonic() - self.begin, 1)
+        self.events.append({"seconds": seconds, "what": what, **about})
+        self.say(f"{seconds:8.1f}s  {what}")
+
+    def check(self) -> None:
+        """Nothing is half published."""
+        if faults := list(public_faults(self.setting)):
+            raise RehearsalError("half published:\n" + "\n".join(faults))
+
+    def release(self, event: Event, lost: Sequence[Lost] = (), most: int = 40) -> Run:
+        """Start a release and repeat what failed, as a maintainer would, until all is green."""
+        executor = self.setting.executor
+        executor.lost[:] = lost
+        run = executor.start(RELEASE, event)
+        self.check()
+        while not run.ok:
+            if run.attempt >= most:
+                raise RehearsalError(f"still failing after {most} attempts: {run.failed}")
+            self.note(f"attempt {run.attempt} failed", jobs=run.failed)
+            executor.again(run)
+            self.check()
+        if executor.lost:
+            raise RehearsalError(f"a step was never reached: {executor.lost}")
+        self.note(f"{event.ref_name}: released", attempts=run.attempt)
+        return run
+
+    def refused(self, event: Event, fault: RequestFault) -> None:
+        """A release meets a fault that it cannot pass: nothing becomes public; repeated, all does."""
+        before = self.setting.public()
+        self.setting.forge.faults.append(fault)
+        run = self.setting.executor.start(RELEASE, event)
+        self.check()
+        if run.ok:
+            raise RehearsalError(f"{fault}: nothing failed")
+        self.note(f"{fault.kind} at {fault.request}: refused", jobs=run.failed)
+        if self.setting.public() != before and any("assets" not in k for k in run.failed[:0]):
+            raise RehearsalError(f"{fault}: something became public")
+        self.setting.forge.faults.clear()
+        self.setting.executor.again(run)
+        self.check()
+        if not run.ok:
+            raise RehearsalError(f"{fault}: {run.failed} failed again")
+
+
+def install(rehearsal: Rehearsal) -> list[str]:
+    """Install each wheel of the release from the index, and from the package index."""
+    setting = rehearsal.setting
+    installed: list[str] = []
+    for tag, name, _ in setting.forge.published():
+        if not name.endswith(".whl"):
+            continue
+        project, version, *_ = name.split("-")
+        groups = sorted(
+            str(page.parent.parent.relative_to(setting.forge.pages))
+            for page in setting.forge.pages.rglob(f"{project.replace('_', '-')}/index.html")
+            if name in page.read_text(encoding="utf-8")
+        )
+        if not groups:
+            raise RehearsalError(f"{name} of {tag} is in no group of the index")
+        index = f"{setting.forge.address}/pages/{groups[0]}/"
+        installed += _pip(index, f"{project}=={version}", name)
+    for path in sorted(setting.packages.glob("*.whl")):
+        project, version, *_ = path.name.split("-")
+        installed += _pip(f"{setting.pypi}/simple/", f"{project}=={version}", "")
+    return installed
+
+
+def _pip(index: str, requirement: str, file: str) -> list[str]:
+    """Download by pip as for any machine, and install; returns what was done."""
+    with tempfile.TemporaryDirectory() as folder:
+        environ = {k: v for k, v in os.environ.items() if not k.startswith("PIP_")}
+        base = [sys.executable, "-m", "pip", "--isolated", "install", "--quiet", "--no-deps"]
+        options = ["--index-url", index, "--target", folder, "--pre"]
+        if "cp3" in file:
+            tags = file.removesuffix(".whl").split("-")[-3:]
+            options += ["--python-version", tags[0].removeprefix("cp"), "--implementation", "cp"]
+            options += [*(f"--platform={p}" for p in tags[2].split(".")), "--only-binary=:all:"]
+        environ["PIP_CONFIG_FILE"] = os.devnull
+        done = subprocess.run(
+            [*base, *options, requirement], env=environ, check=False, capture_output=True, text=True
+        )
+        if done.returncode:
+            raise RehearsalError(f"{requirement} from {index}: {done.stderr.strip()[-500:]}")
+    return [f"{requirement} from {index}"]
+
+
+def losses(run: Run, setting: Setting) -> list[Lost]:
+    """For each job of a run that succeeded, the loss of its runner in its last step."""
+    last: dict[str, str] = {}
+    for entry in setting.executor.log:
+        if entry.job in run.results and ": " not in entry.step:
+            last[entry.job] = entry.step
+    return [Lost(job, step) for job, step in last.items()]
+
+
+def rehearse(version: str, form: Form, root: Path, say: Callable[[str], None]) -> dict[str, Any]:
+    """All of it; returns the log."""
+    variables = {"SCCACHE_DISABLE": "1"}
+    if not form.clean:
+        variables["TORCHWHEEL_CACHE"] = os.environ.get(
+            "TORCHWHEEL_CACHE", str(Path.home() / ".cache" / "torchwheel")
+        )
+    with setting(root, form, variables) as made:
+        made.executor.assume = _CHECKED_ELSEWHERE
+        made.executor.say = say
+        rehearsal = Rehearsal(made, say)
+        rehearsal.note(f"rehearsing {version}", variants=form.variants, user=form.user)
+        event = made.tag(version)
+        run = rehearsal.release(event)
+        first = made.public()
+        rehearsal.note("public", files=len(first))
+        installed = install(rehearsal)
+        rehearsal.note("installed", wheels=installed)
+        again = run_again(rehearsal, run, event)
+        return {
+            "schema": 1,
+            "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "version": version,
+            "form": dataclasses.asdict(form),
+            "events": rehearsal.events,
+            "steps": [dataclasses.asdict(entry) for entry in made.executor.log],
+            "public": first,
+            **again,
+        }
+
+
+def run_again(rehearsal: Rehearsal, run: Run, event: Event) -> dict[str, Any]:
+    """The release of a next version, in which each job loses its runner once."""
+    made = rehearsal.setting
+    lost = losses(run, made)
+    before = made.public()
+    base, number = event.ref_name.removeprefix("v").rstrip("0123456789"), 0
+    digits = event.ref_name[len(base) + 1 :]
+    number = int(digits or 0) + 1
+    rehearsal.release(made.tag(f"{base}{number}"), lost)
+    after = made.public()
+    changed = [n for n in before if not n.startswith("page ") and after.get(n) != before[n]]
+    if changed:
+        raise RehearsalError(f"the next release changed what was published: {changed}")
+    rehearsal.note("each job lost its runner once", jobs=[entry.job for entry in lost])
+    return {"lost": [dataclasses.asdict(entry) for entry in lost]}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Rehearse, and write the log."""
+    parser = argparse.ArgumentParser(description="Rehearses a release.")
+    parser.add_argument("version", help="of the release, e.g. 1.2.3rc1")
+    parser.add_argument("--quick", action="store_true", help="the pure wheel alone, as this user")
+    parser.add_argument("--variant", action="append", help="another variant; may be repeated")
+    parser.add_argument("--record", type=Path, help="JSON file that gets the log")
+    parser.add_argument("--keep", type=Path, help="an empty folder for all that is made")
+    options = parser.parse_args(argv)
+    user = RUNNER if os.geteuid() == 0 and not options.quick else None
+    form = QUICK if options.quick else dataclasses.replace(FULL, user=user)
+    if options.variant:
+        form = dataclasses.replace(form, variants=tuple(options.variant))
+    with tempfile.TemporaryDirectory(prefix="rehearsal-", ignore_cleanup_errors=True) as folder:
+        log = rehearse(options.version, form, options.keep or Path(folder), print)
+    if options.record:
+        options.record.write_text(json.dumps(log, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
+
+__all__ = ["INDEX", "Rehearsal"]
