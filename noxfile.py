@@ -192,6 +192,13 @@ def assemble(session: nox.Session) -> None:
     session.run("torchwheel", "assemble", *session.posargs)
 
 
+@nox.session
+def verify(session: nox.Session) -> None:
+    """Verify who made files: nox -s verify -- FILE… --repository OWNER/NAME."""
+    install_by_hash(session)
+    session.run("torchwheel", "verify", *session.posargs)
+
+
 @nox.session(venv_backend="none")
 def earlier(session: nox.Session) -> None:
     """Download the catalogues of all releases: nox -s earlier -- FOLDER."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import signing
 from jsonmutator import mutated
 from torchwheel import claims as claims_file
 from torchwheel import data
@@ -15,6 +16,7 @@ from torchwheel.builder import hipify
 from torchwheel.builder.objects import CompiledObject
 from torchwheel.doctor import importing
 from torchwheel.errors import TorchwheelError
+from torchwheel.evidence.bundles import open_verifier
 from torchwheel.index import catalogue
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.jit import entry
@@ -131,6 +133,17 @@ def read_catalogues(folder: Path, content: bytes) -> None:
     catalogue.upload_times(catalogue.read_catalogues([folder]))
 
 
+def attestation_text(root: signing.Root) -> str:
+    """A sigstore bundle over one file."""
+    job = signing.Job("https://github.com/owner/demo", ".github/workflows/wheels.yml", "a" * 40)
+    return json.dumps(signing.bundle(root, job, signing.statement([("a.whl", "b" * 64)], job)))
+
+
+def read_trusted_root(folder: Path, content: bytes) -> None:
+    (folder / "root.json").write_bytes(content)
+    open_verifier(str(folder / "root.json"))
+
+
 def read_artifacts(folder: Path, content: bytes) -> None:
     for name in (records.FOLDER, artifacts.SMOKE_FOLDER):
         (folder / name).mkdir(exist_ok=True)
@@ -191,6 +204,13 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
     monkeypatch.setattr(index, "run_pip", run_pip)
     env = Environment(Path("python"), {}, Path("site"))
     child = Path(hipify._CHILD)
+    root = signing.open_root(tmp_path / "root")
+    verifier = open_verifier(str(root.trusted_root))
+
+    def read_attestation(folder: Path, content: bytes) -> None:
+        (folder / "a.sigstore.json").write_bytes(content)
+        verifier.read(folder / "a.sigstore.json")
+
     return {
         "claims": Reader(claims_file.dumps(universal()), read_claims),
         "build record": Reader(_dump(BUILD), read_records),
@@ -201,6 +221,8 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
         "manifest": Reader(
             json.dumps({"schema": 1, **dataclasses.asdict(MANIFEST)}), read_manifest
         ),
+        "attestation": Reader(attestation_text(root), read_attestation),
+        "trusted root": Reader(root.trusted_root.read_text(), read_trusted_root),
         "artifact: build": Reader(_dump(BUILD), read_artifacts),
         "artifact: smoke": Reader(smoke_record.dump_smoke(SMOKE), read_artifacts),
         "torch": Reader(TORCH, said_by_a_child(lambda cwd: sdist_torch.import_torch(env, cwd))),
@@ -236,7 +258,7 @@ KINDS = (
         "probe",
         "pip's report",
     ),
-    *("hipify", "jit entry", "lock", "manifest"),
+    *("hipify", "jit entry", "lock", "manifest", "attestation", "trusted root"),
 )
 TORCH = json.dumps(
     {

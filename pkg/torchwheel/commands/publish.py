@@ -188,16 +188,15 @@ def assemble(options: argparse.Namespace) -> int:
     option(
         "--bundle",
         type=Path,
-        action="append",
-        help="file with the attestation; may be repeated (default: each *.sigstore.json beside "
-        "the file and in the folder evidence there)",
+        nargs="+",
+        help="files with attestations (default: each *.sigstore.json beside the file and in the "
+        "folder evidence there)",
     ),
     option("--sha256", help="the hash that the file must have"),
     option("--sums", type=Path, help="SHA256SUMS or catalogue.json with the hash"),
     option("--commit", help="the commit that it must be made from"),
     option(
         "--ref",
-        default="refs/tags/*",
         help="the ref, or pattern of refs, that it must be made from (default: refs/tags/*)",
     ),
     option("--workflow", help="path of the workflow file that must have made it"),
@@ -207,7 +206,7 @@ def assemble(options: argparse.Namespace) -> int:
 def verify(options: argparse.Namespace) -> int:
     """Print a line for each check of each file."""
     from torchwheel.evidence.bundles import open_verifier
-    from torchwheel.evidence.policy import Policy, commit_hash, repository_address
+    from torchwheel.evidence.policy import RELEASES, Policy, commit_hash, repository_address
     from torchwheel.evidence.verify import Expected, verify, verify_text
     from torchwheel.matrix.sections import ISSUER
 
@@ -216,7 +215,7 @@ def verify(options: argparse.Namespace) -> int:
         options.issuer or ISSUER,
         {"named": options.workflow} if options.workflow else {},
         commit_hash(options.commit) if options.commit else None,
-        options.ref,
+        options.ref or RELEASES,
     )
     expected = Expected(policy, options.sha256, options.sums)
     verifier = open_verifier(options.trusted_root)
@@ -243,6 +242,13 @@ def verify(options: argparse.Namespace) -> int:
         "--yanked", type=Path, default=Path("yanked.yaml"), help="what was withdrawn (yanked.yaml)"
     ),
     option("--out", type=Path, default=Path("dist", "index"), help="default: dist/index"),
+    option(
+        "--repository",
+        help="address of the repository whose workflow must have signed each catalogue at a tag "
+        "(default: signatures are not asked for)",
+    ),
+    MATRIX,
+    TRUSTED_ROOT,
 )
 def index_build(options: argparse.Namespace) -> int:
     """Write the index's folder."""
@@ -254,7 +260,17 @@ def index_build(options: argparse.Namespace) -> int:
 
     store = store_of(options.address, os.environ)
     withdrawals = read_withdrawals(options.yanked)
-    catalogues = read_catalogues(options.catalogue)
+    believed = None
+    if options.repository is not None:
+        from torchwheel.evidence.bundles import open_verifier
+        from torchwheel.evidence.files import Believed
+        from torchwheel.evidence.policy import policy_of
+        from torchwheel.matrix.load import load
+
+        section, where = load(options.matrix).evidence, str(options.matrix)
+        policy = policy_of(section, where, repository=options.repository)
+        believed = Believed(policy, open_verifier(options.trusted_root).read).for_releases()
+    catalogues = read_catalogues(options.catalogue, believed)
     if not catalogues:
         places = join_names(map(str, options.catalogue))
         raise UsageError(f"{places}: expected a {FILE} of a release, found none; download them")

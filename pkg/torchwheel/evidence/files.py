@@ -6,12 +6,12 @@ from datetime import datetime
 from pathlib import Path
 
 from torchwheel.errors import TorchwheelError
-from torchwheel.evidence.policy import Policy, Signer, judge_signer, role_text
+from torchwheel.evidence.policy import RELEASES, Policy, Signer, judge_signer, role_text
 from torchwheel.files import sha256
+from torchwheel.os_errors import explain
 from torchwheel.text import escape
 
-FOLDER = "evidence"
-BUNDLES = f"{FOLDER}/*.sigstore.json"
+BUNDLES = "evidence/*.sigstore.json"
 """Where the bundles of an artifact lie, in the artifact."""
 
 
@@ -32,6 +32,19 @@ ReadBundle = Callable[[Path], Sequence[Attestation]]
 
 
 @dataclasses.dataclass(frozen=True)
+class Believed:
+    """Whose signatures are believed, and the function that verifies a bundle."""
+
+    policy: Policy
+    read: ReadBundle
+
+    def for_releases(self) -> "Believed":
+        """The same repository and workflows, at the tags of all releases."""
+        policy = dataclasses.replace(self.policy, commit=None, ref=RELEASES)
+        return dataclasses.replace(self, policy=policy)
+
+
+@dataclasses.dataclass(frozen=True)
 class Evidence:
     """The attestations that a policy believes."""
 
@@ -44,7 +57,10 @@ class Evidence:
         Raises:
             TorchwheelError: one line: there is none, it is of other bytes, or of another role.
         """
-        digest, where = sha256(path), escape(str(path))
+        where = escape(str(path))
+        if not path.is_file():
+            raise TorchwheelError(f"{where}: expected a file, found none")
+        digest = sha256(path)
         if own := self._about((path.name, digest)):
             for attestation in own:
                 if self.policy.roles_of(attestation.signer) & roles:
@@ -65,60 +81,65 @@ class Evidence:
             if known := sorted(sha for name, sha in attestation.subjects if name == path.name):
                 says = f"expected sha256 {' or '.join(known)}, as {attestation.bundle} attests"
                 raise TorchwheelError(f"{where}: {escape(says)}, found {digest}")
-        raise TorchwheelError(
-            f"{where}: expected a signature, found none; {_ADVICE.format(name=FOLDER)}"
-        )
+        raise TorchwheelError(f"{where}: expected a signature, found none; {_ADVICE}")
 
     def _about(self, subject: tuple[str, str]) -> list[Attestation]:
         return [found for found in self.attestations if subject in found.subjects]
 
 
-_ADVICE = "the job that makes it must attest it and keep the bundle in {name}/"
+_ADVICE = "the job that makes it must attest it, and the bundle must come with it"
 
 
-def read_evidence(
-    bundles: Iterable[Path], policy: Policy, read: ReadBundle
-) -> tuple[Evidence, list[str]]:
+def read_evidence(bundles: Iterable[Path], believed: Believed) -> tuple[Evidence, list[str]]:
     """The attestations of bundle files, and a line for each that is not to be believed."""
     attestations: list[Attestation] = []
     faults: list[str] = []
     for path in bundles:
         try:
-            for attestation in read(path):
-                checks = judge_signer(attestation.signer, policy)
+            for attestation in believed.read(path):
+                checks = judge_signer(attestation.signer, believed.policy)
                 if says := [check.says for check in checks if not check.ok]:
                     faults.append(f"{escape(str(path))}: {'; '.join(says)}")
                 else:
                     attestations.append(attestation)
         except TorchwheelError as error:
             faults.append(str(error))
-    return Evidence(policy, tuple(attestations)), faults
+    return Evidence(believed.policy, tuple(attestations)), faults
 
 
 def verify_files(
-    files: Mapping[Path, frozenset[str]],
-    bundles: Iterable[Path],
-    policy: Policy,
-    read: ReadBundle,
+    files: Mapping[Path, frozenset[str]], bundles: Iterable[Path], believed: Believed
 ) -> Mapping[Path, Attestation]:
     """The attestation of each file; no file may be read before.
 
     Args:
         files: each with the roles of which one must have signed it.
         bundles: the bundle files that came with them.
-        policy: whose signatures are believed.
-        read: verifies a bundle, e.g. `BundleVerifier.read`.
+        believed: whose signatures count.
 
     Raises:
         TorchwheelError: a line for each bundle and each file that is not to be believed.
     """
-    evidence, faults = read_evidence(bundles, policy, read)
+    evidence, faults = read_evidence(bundles, believed)
     found: dict[Path, Attestation] = {}
     for path, roles in files.items():
         try:
             found[path] = evidence.of(path, roles)
+        except OSError as error:
+            faults.append(explain(error))
         except TorchwheelError as error:
             faults.append(str(error))
     if faults:
         raise TorchwheelError("\n".join(faults))
     return found
+
+
+def verify_published(files: Iterable[Path], believed: Believed) -> None:
+    """Verify assets of releases, each by the bundles beside it; no file may be read before.
+
+    Raises:
+        TorchwheelError: a line for each bundle and each file that is not to be believed.
+    """
+    signers = {path: frozenset({"release"}) for path in files}
+    beside = {bundle for path in signers for bundle in path.parent.glob("*.sigstore.json")}
+    verify_files(signers, sorted(beside), believed)

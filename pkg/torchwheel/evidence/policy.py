@@ -10,6 +10,8 @@ from torchwheel.matrix.sections import EvidenceSection
 from torchwheel.text import escape, join_names, quote
 
 GITHUB = "https://github.com"
+RELEASES = "refs/tags/*"
+"""The refs that releases are made from: who may push a branch may change the workflow there."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -37,6 +37,8 @@ def verify(
     Raises:
         TorchwheelError: the file cannot be read.
     """
+    if path.exists() and not path.is_file():
+        raise TorchwheelError(f"{escape(str(path))}: expected a file, found a folder or a device")
     try:
         digest = sha256(path)
     except OSError as error:

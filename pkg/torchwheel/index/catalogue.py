@@ -21,6 +21,7 @@ from torchwheel import files
 from torchwheel.arch.model import Arch, parse
 from torchwheel.claims import Claims
 from torchwheel.errors import MalformedError, TorchwheelError, UsageError
+from torchwheel.evidence.files import Believed, verify_published
 from torchwheel.inspect.wheel import Wheel
 from torchwheel.json_files import FileName, read_json
 from torchwheel.os_errors import explain
@@ -179,15 +180,24 @@ def read_catalogue(path: Path) -> Catalogue:
     return catalogue
 
 
-def read_catalogues(places: Sequence[Path]) -> tuple[Catalogue, ...]:
+def read_catalogues(
+    places: Sequence[Path], believed: Believed | None = None
+) -> tuple[Catalogue, ...]:
     """Read the catalogues at `places`: each a file, a release's folder, or a folder of these.
 
+    Args:
+        places: the files or folders.
+        believed: if given, every catalogue must be signed by the workflow that releases.
+
     Raises:
-        TorchwheelError: a line for each catalogue that is malformed.
+        TorchwheelError: a line for each catalogue that is malformed or not to be believed.
     """
     found: list[Catalogue] = []
     faults: list[str] = []
-    for path in (path for place in places for path in _catalogues_at(place)):
+    paths = [path for place in places for path in _catalogues_at(place)]
+    if believed:
+        verify_published(paths, believed)
+    for path in paths:
         try:
             found.append(read_catalogue(path))
         except OSError as error:

@@ -11,8 +11,7 @@ from torchwheel.check.facts import Limits
 from torchwheel.check.gates import GateResult, run_gates
 from torchwheel.claims import Claims
 from torchwheel.errors import MalformedError, TorchwheelError, UsageError
-from torchwheel.evidence.files import BUNDLES, Attestation, ReadBundle, verify_files
-from torchwheel.evidence.policy import Policy
+from torchwheel.evidence.files import BUNDLES, Attestation, Believed, verify_files
 from torchwheel.files import sha256
 from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.wheel import Wheel, read_bundled
@@ -128,14 +127,6 @@ class Artifacts:
     """Who signed each file; None where no signature was asked for."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Believed:
-    """Whose signatures are believed, and the function that verifies a bundle."""
-
-    policy: Policy
-    read: ReadBundle
-
-
 def read_artifacts(folders: Sequence[Path], believed: Believed | None = None) -> Artifacts:
     """Read outputs of `torchwheel wheels` and `smoke`, or folders of such outputs.
 
@@ -181,7 +172,7 @@ def _verify(
 ) -> Mapping[Path, Attestation]:
     signers = {path: SIGNERS[pattern] for pattern, paths in files.items() for path in paths}
     try:
-        return verify_files(signers, bundles, believed.policy, believed.read)
+        return verify_files(signers, bundles, believed)
     except TorchwheelError as error:
         raise TorchwheelError("\n".join([*faults, str(error)])) from None
 

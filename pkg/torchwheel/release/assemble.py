@@ -10,7 +10,7 @@ from packaging.version import InvalidVersion, Version
 from torchwheel.check.facts import Limits
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.evidence.files import ReadBundle
+from torchwheel.evidence.files import Believed, ReadBundle
 from torchwheel.evidence.policy import policy_of
 from torchwheel.files import remove_leftovers
 from torchwheel.index.catalogue import read_catalogues
@@ -22,7 +22,6 @@ from torchwheel.matrix.variants import select
 from torchwheel.release import report
 from torchwheel.release.artifacts import (
     Artifacts,
-    Believed,
     Candidate,
     bundled_wheels,
     check_bundled,
@@ -84,9 +83,11 @@ def assemble(
     selected = select(matrix, selection)
     remove_leftovers(out.parent, out.name)
     check_target(out)
-    published = read_catalogues([earlier]) if earlier else ()
+    believed = _believed(matrix, matrix_file, signatures)
+    releases = believed and believed.for_releases()
+    published = read_catalogues([earlier], releases) if earlier else ()
     try:
-        artifacts = read_artifacts(folders, _believed(matrix, matrix_file, signatures))
+        artifacts = read_artifacts(folders, believed)
     except UsageError:
         raise
     except TorchwheelError as error:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import signing
 from torchwheel.errors import TorchwheelError
 from torchwheel.evidence.bundles import open_verifier
-from torchwheel.evidence.files import verify_files
+from torchwheel.evidence.files import Believed, verify_files
 
 BUILDS = frozenset({"build"})
 
@@ -35,7 +35,7 @@ def refusal(wheel: Path, content: dict[str, Any] | Path | None, policy, verifier
         bundle = wheel.with_name("a.sigstore.json")
         bundles = [content if isinstance(content, Path) else save(bundle, content)]
     with pytest.raises(TorchwheelError) as caught:
-        verify_files({wheel: BUILDS}, bundles, policy, verifier.read)
+        verify_files({wheel: BUILDS}, bundles, Believed(policy, verifier.read))
     text = str(caught.value).replace(f"{wheel.parent}/", "")
     assert text.isprintable() or "\n" in text
     return text.splitlines()
@@ -43,13 +43,13 @@ def refusal(wheel: Path, content: dict[str, Any] | Path | None, policy, verifier
 
 NONE = (
     "demo-1.0.0-py3-none-any.whl: expected a signature, found none; the job that makes it must "
-    "attest it and keep the bundle in evidence/"
+    "attest it, and the bundle must come with it"
 )
 
 
 def test_a_file_that_its_workflow_signed_is_believed(root, wheel, policy, verifier):
     bundle = save(wheel.with_name("a.sigstore.json"), signed(root, wheel))
-    found = verify_files({wheel: BUILDS}, [bundle], policy, verifier.read)
+    found = verify_files({wheel: BUILDS}, [bundle], Believed(policy, verifier.read))
     signer = found[wheel].signer
     assert signer.workflow_path == WORKFLOWS["build"]
     assert (signer.repository, signer.commit) == (REPOSITORY, COMMIT)
@@ -320,7 +320,7 @@ def test_a_bundle_that_is_no_file(wheel, policy, verifier, make):
 def test_many_bundles_in_one_file(root, wheel, policy, verifier):
     lines = wheel.with_name("sha256.jsonl")
     lines.write_text("".join(json.dumps(signed(root, wheel)) + "\n" for _ in range(2)))
-    verify_files({wheel: BUILDS}, [lines], policy, verifier.read)
+    verify_files({wheel: BUILDS}, [lines], Believed(policy, verifier.read))
     lines.write_text("{}\n" * 101)
     bundle, _ = refusal(wheel, lines, policy, verifier)
     says = "not a sigstore bundle: expected at most 100 bundles, found 101"

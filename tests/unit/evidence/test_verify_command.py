@@ -102,6 +102,37 @@ def test_a_branch_is_no_release(released, root, capsys):
     assert verify(released, "--ref", "*", capsys=capsys)[0] == 0
 
 
+def test_several_files_and_bundles(released, root, tmp_path, capsys):
+    """As a job verifies what other jobs of its run have made."""
+    folder = tmp_path / "kernels"
+    manifests = [folder / name / "manifest.json" for name in ("one", "two")]
+    bundles = []
+    for manifest in manifests:
+        manifest.parent.mkdir(parents=True)
+        manifest.write_text(manifest.parent.name)
+        bundles.append(folder / f"{manifest.parent.name}.sigstore.json")
+        job = dataclasses.replace(BUILD, ref="refs/heads/main")
+        signing.sign_files(root, job, [manifest], bundles[-1])
+    who = ["--repository", "owner/demo", "--commit", COMMIT, "--ref", "*"]
+    who += ["--workflow", WORKFLOWS["build"]]
+    call = ["verify", *map(str, manifests), *who, "--bundle", *map(str, bundles)]
+    assert main(call) == 0
+    assert capsys.readouterr().out.count(f"ok      workflow    {WORKFLOWS['build']}\n") == 2
+    manifests[1].write_text("another")
+    assert main(call) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("FAILED")] == [
+        "FAILED  signature   expected an attestation of manifest.json with this hash, found none"
+    ]
+
+
+def test_a_folder_is_no_file(released, capsys):
+    call = ["verify", str(released.parent), "--repository", "owner/demo"]
+    assert main(call) == 1
+    says = "expected a file, found a folder or a device"
+    assert capsys.readouterr().err == f"torchwheel: {released.parent}: {says}\n"
+
+
 def test_no_bundle(released, capsys):
     released.with_name("release.sigstore.json").unlink()
     (line,) = failed(*verify(released, capsys=capsys))

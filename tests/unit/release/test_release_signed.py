@@ -173,7 +173,7 @@ def test_an_artifact_without_a_bundle(signed, out, root):
     (line,) = refused(signed, root, out)
     assert line == (
         "smoke-pure/smoke/pure.json: expected a signature, found none; the job that makes it must "
-        "attest it and keep the bundle in evidence/"
+        "attest it, and the bundle must come with it"
     )
 
 
@@ -241,4 +241,97 @@ def test_the_root_of_trust_may_be_named_in_the_environment(signed, out, root, mo
     monkeypatch.setenv("TORCHWHEEL_TRUSTED_ROOT", str(root.trusted_root))
     call = ["assemble", "--matrix", str(signed.matrix), "--out", str(out), str(signed.root)]
     assert main([*call, "--commit", COMMIT]) == 0
-    assert json.loads((out / "release.json").read_text())["project"] == "demo"
+    assert json.loads((out / "catalogue.json").read_text())["project"] == "demo"
+
+
+RELEASE = dataclasses.replace(BUILD, workflow=".github/workflows/release.yml", commit="e" * 40)
+
+
+@pytest.fixture
+def earlier(signed, root, tmp_path) -> Path:
+    """The catalogue of an earlier release beside its attestation, as `nox -s earlier` has them."""
+    folder = tmp_path / "earlier"
+    assemble(signed.matrix, ["release"], [signed.root], tmp_path / "made", Quiet())
+    (folder / "v0.9").mkdir(parents=True)
+    catalogue = (tmp_path / "made" / "catalogue.json").rename(folder / "v0.9" / "catalogue.json")
+    signing.sign_files(root, RELEASE, [catalogue], catalogue.with_name("v0.9.sigstore.json"))
+    return folder
+
+
+def assemble_after(signed: Artifacts, root: signing.Root, out: Path, earlier: Path) -> str:
+    signatures = Signatures(COMMIT, open_verifier(str(root.trusted_root)).read)
+    return assemble(
+        *(signed.matrix, ["release"], [signed.root], out, Quiet()),
+        earlier=earlier,
+        signatures=signatures,
+    )
+
+
+def forged_catalogue(earlier: Path, root: signing.Root) -> None:
+    catalogue = earlier / "v0.9" / "catalogue.json"
+    catalogue.write_text(catalogue.read_text().replace("demo-1.0.0", "demo-9.9.9"))
+
+
+def no_bundle(earlier: Path, root: signing.Root) -> None:
+    (earlier / "v0.9" / "v0.9.sigstore.json").unlink()
+
+
+def signed_by_a_branch(earlier: Path, root: signing.Root) -> None:
+    catalogue = earlier / "v0.9" / "catalogue.json"
+    job = dataclasses.replace(RELEASE, ref="refs/heads/evil")
+    signing.sign_files(root, job, [catalogue], catalogue.with_name("v0.9.sigstore.json"))
+
+
+def signed_by_a_build(earlier: Path, root: signing.Root) -> None:
+    catalogue = earlier / "v0.9" / "catalogue.json"
+    signing.sign_files(root, BUILD, [catalogue], catalogue.with_name("v0.9.sigstore.json"))
+
+
+CATALOGUES = {
+    forged_catalogue: ["catalogue.json: expected sha256 "],
+    no_bundle: ["catalogue.json: expected a signature, found none; "],
+    signed_by_a_branch: [
+        "v0.9.sigstore.json: expected ref refs/tags/*, found refs/heads/evil",
+        "catalogue.json: expected a signature, found none; ",
+    ],
+    signed_by_a_build: [
+        "catalogue.json: expected a signature of release (.github/workflows/release.yml), found "
+    ],
+}
+
+
+def test_a_signed_catalogue_of_an_earlier_release(signed, root, out, earlier):
+    assert "signed: 8 files" in assemble_after(signed, root, out, earlier)
+
+
+@pytest.mark.parametrize("damage", CATALOGUES, ids=lambda damage: damage.__name__)
+def test_a_catalogue_that_nobody_signed(signed, root, out, earlier, tmp_path, capsys, damage):
+    """Neither the next release nor the index believes it."""
+    damage(earlier, root)
+    with pytest.raises(TorchwheelError) as caught:
+        assemble_after(signed, root, out, earlier)
+    lines = str(caught.value).replace(f"{earlier}/v0.9/", "").splitlines()
+    assert not out.exists()
+    assert len(lines) == len(CATALOGUES[damage])
+    for line, says in zip(lines, CATALOGUES[damage], strict=True):
+        assert line.startswith(says)
+    assert index_build(signed, root, earlier, tmp_path / "index") == 1
+    assert capsys.readouterr().err == f"torchwheel: {caught.value}\n"
+    assert not (tmp_path / "index").exists()
+
+
+def index_build(signed: Artifacts, root: signing.Root, earlier: Path, out: Path) -> int:
+    yanked = out.with_name("yanked.yaml")
+    yanked.write_text("schema: 1\n")
+    return main(
+        [
+            *("index", "build", str(earlier), "--out", str(out), "--matrix", str(signed.matrix)),
+            *("--yanked", str(yanked), "--address", "https://x.test/{tag}"),
+            *("--repository", "owner/demo", "--trusted-root", str(root.trusted_root)),
+        ]
+    )
+
+
+def test_an_index_of_signed_catalogues(signed, root, earlier, tmp_path, capsys):
+    assert index_build(signed, root, earlier, tmp_path / "index") == 0
+    assert "releases: 1" in capsys.readouterr().out
