@@ -104,6 +104,7 @@ def measure(toolkit: str, archs: Sequence[str]) -> dict[str, Any]:
     with Terminal().live_line() as progress, tempfile.TemporaryDirectory() as name:
         with job(matrix, progress) as run:
             first, expected = build(run, alone, f"{alone.id} alone")
+        progress.say(str(first))
         folder = Path(name).resolve() / toolkit
         folder.mkdir()
         with job(matrix, progress) as run:
@@ -114,12 +115,14 @@ def measure(toolkit: str, archs: Sequence[str]) -> dict[str, Any]:
             )
             write_manifest(folder, Manifest(inputs, str(Shard()), False, tuple(objects)))
             rows = [row(f"kernels of {toolkit}", run, variants)]
+        progress.say(str(rows[0]))
         for variant in wheels:
             with job(matrix, progress) as run:
                 linked = {variant.id: choose_artifacts(folder.parent, inputs)}
                 linking = dataclasses.replace(run, linked=linked, kernels_only=True)
                 made, digest = build(linking, variant, variant.id)
                 rows.append(made)
+                progress.say(str(made))
                 if variant.id == alone.id and digest != expected:
                     sys.exit(f"{variant.id}: linked and built alone, it has other bytes")
     of_all = {
