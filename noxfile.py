@@ -66,7 +66,7 @@ def kernels(session: nox.Session) -> None:
 
 @nox.session
 def images(session: nox.Session) -> None:
-    """Build the container images that variants need: nox -s images [-- VARIANT…]."""
+    """Pull or build the images that variants need: nox -s images [-- VARIANT… --push]."""
     install_by_hash(session)
     session.run("torchwheel", "images", *session.posargs)
 

@@ -69,6 +69,8 @@ case $SOURCE in
       done
     fi
     apt-get update -qq
+    # shellcheck disable=SC2086 # a list
+    bash "$here/expect-versions.sh" "" ${PACKAGES}
     unpacked=$(mktemp -d)
     unpack_packages "$unpacked"
     for program in nvcc cudafe++ fatbinary nvlink ptxas bin2c; do place $program bin; done
@@ -100,7 +102,8 @@ esac
 for tool in nvcc ptxas; do
   found=$("$target/bin/$tool" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')
   [ "$found" = "$VERSION" ] || {
-    echo "cuda-toolkit: $tool is of CUDA ${found:-?}; $VERSION was asked for" >&2
+    echo "cuda-toolkit: expected $tool of CUDA $VERSION, found ${found:-none}; pull the image by its" \
+      "digest, or move its snapshot or version in matrix.yaml" >&2
     exit 1
   }
 done

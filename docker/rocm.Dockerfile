@@ -51,6 +51,7 @@ RUN --mount=type=bind,target=/recipe \
       *) echo "rocm: SOURCE=${SOURCE}: expected distribution or vendor" >&2; exit 2 ;; \
     esac \
     && apt-get update -qq \
+    && bash /recipe/expect-versions.sh "${APT_TARGET}" ${PACKAGES} \
     && apt-get install -y -qq --no-install-recommends ${APT_TARGET:+-t "${APT_TARGET}"} \
        binutils ca-certificates python3 python3-venv ${PACKAGES} >/dev/null \
     && apt-get clean && rm -rf /var/lib/apt/lists/*
@@ -72,7 +73,7 @@ ENV ROCM_PATH=/opt/rocm HIP_CLANG_PATH=/opt/rocm/llvm/bin CXX=/opt/rocm/llvm/bin
 # One release, the one that was asked for: a wheel's name will say it.
 RUN found="$("${ROCM_PATH}/bin/hipconfig" --version)" \
     && case "$found" in "${VERSION}".*) ;; \
-      *) echo "rocm: HIP is ${found:-?}; ${VERSION} was asked for" >&2; exit 1 ;; \
+      *) echo "rocm: expected HIP ${VERSION}, found ${found:-none} in these packages; pull the image by its digest, or move its snapshot or version in matrix.yaml" >&2; exit 1 ;; \
     esac
 COPY requirements.txt /opt/torchwheel/requirements.txt
 # cibuildwheel looks for its interpreters there, and for its own helper's under cp39.

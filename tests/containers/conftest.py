@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,14 @@ from torchwheel.toolkit.cache import cache_folder
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests" / "integration" / "tiny"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _todays_packages() -> Iterator[None]:
+    """A snapshot service is slow, and few machines reach one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHWHEEL_SNAPSHOTS", os.environ.get("TORCHWHEEL_SNAPSHOTS", "none"))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -163,13 +163,19 @@ def kernels(options: argparse.Namespace) -> int:
     return 0
 
 
-@command("images", "Build the container images that variants need.", MATRIX, IMAGES_FOR)
+@command(
+    "images",
+    "Pull or build the container images that variants need.",
+    MATRIX,
+    IMAGES_FOR,
+    option("--push", action="store_true", help="push them to the registry and pin their digests"),
+)
 def images(options: argparse.Namespace) -> int:
-    """Build the images and print their names."""
+    """Pull or build the images and print their names."""
     from torchwheel.pipeline.images import images
 
     with Terminal().live_line() as progress:
-        print(images(options.matrix, options.variant, progress))
+        print(images(options.matrix, options.variant, progress, push=options.push))
     return 0
 
 

@@ -4,8 +4,9 @@ import dataclasses
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Literal
 
 from torchwheel import process
 from torchwheel.console import Progress
@@ -13,17 +14,24 @@ from torchwheel.errors import TorchwheelError
 from torchwheel.files import path_inside
 from torchwheel.image.engine import Engine
 from torchwheel.image.recipes import BaseImage, Image, image_digest, image_reference
+from torchwheel.image.registry import DIGEST_LABEL, Registry, pull_image
+from torchwheel.image.snapshots import require_snapshot
 from torchwheel.lock import hold_lock, say_waiting
 from torchwheel.ownership import trusted_folder
 from torchwheel.toolkit.index import ca_bundle
 
 
-def make_base(engine: Engine, base: BaseImage, progress: Progress) -> str:
+def make_base(
+    engine: Engine, base: BaseImage, progress: Progress, service: str | None = None
+) -> str:
     """Bootstrap a Debian release and import it; returns the digest of its content.
 
     Programs of a foreign machine run under emulation (qemu-user, registered with the kernel).
+    A base with a day is made of the packages that `service` has of it.
     """
     machine = base.machine
+    if base.snapshot and service:
+        require_snapshot(service, base.snapshot, base.suite)
     tool = shutil.which("mmdebstrap")
     if tool is None:
         raise TorchwheelError(
@@ -38,14 +46,12 @@ def make_base(engine: Engine, base: BaseImage, progress: Progress) -> str:
         command += [f"--architectures={machine}"] if machine else []
         # With a fixed date the same packages give the same archive on any day.
         env = {**os.environ, "SOURCE_DATE_EPOCH": "0"}
-        done = process.run([*command, base.suite, archive], env=env)
+        source = [f"{service}/debian/{base.snapshot}"] if base.snapshot and service else []
+        done = process.run([*command, base.suite, archive, *source], env=env)
         done.require(f"mmdebstrap {base.suite}")
         arguments = ["import", *(["--arch", machine] if machine else []), str(archive), base.local]
         engine.call(arguments, f"base image {base.suite}")
     return engine.content_of(base.local) or ""
-
-
-DIGEST_LABEL = "torchwheel.digest"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,27 +60,31 @@ class BuiltImage:
 
     Attributes:
         reference: its name for the engine.
-        digest: hash of its content.
+        digest: hash of all that decides its content.
         compilers: hash of the part of it that compilers see.
-        fresh: whether this run built it.
+        origin: what this run did for it.
     """
 
     reference: str
     digest: str
     compilers: str = ""
-    fresh: bool = False
+    origin: Literal["kept", "pulled", "built"] = "kept"
 
 
 def ensure_image(
-    engine: Engine, image: Image | BaseImage, cache: Path, progress: Progress
+    engine: Engine,
+    image: Image | BaseImage,
+    cache: Path,
+    progress: Progress,
+    registry: Registry | None = None,
 ) -> BuiltImage:
-    """Build `image` unless the engine has it; of several processes one builds it."""
+    """Pull or build `image` unless the engine has it; of several processes one does.
+
+    It is pulled where the lock of the registry has its digest; its parents are not needed then.
+    """
     if isinstance(image, BaseImage):
-        return _ensure_base(engine, image, progress)
-    needs = {
-        name: ensure_image(engine, needed, cache, progress) for name, needed in image.needs.items()
-    }
-    built = _name_image(image, needs)
+        return _ensure_base(engine, image, progress, registry)
+    built = _name_image(image, lambda base: _ensure_base(engine, base, progress, registry))
     tag = built.reference
     if engine.content_of(tag):
         return built
@@ -84,46 +94,69 @@ def ensure_image(
     with hold_lock(logs / f"{name}.lock", busy):
         if engine.content_of(tag):
             return built
+        if registry and (pinned := registry.pinned(tag)):
+            progress.step(f"image {image.name}: pulling")
+            pull_image(engine, pinned, tag, built.digest)
+            return dataclasses.replace(built, origin="pulled")
+        for base in image.needs.values():
+            if image.mirrors and isinstance(base, BaseImage) and base.snapshot:
+                require_snapshot(image.mirrors["SNAPSHOTS"], base.snapshot, base.suite)
+        references = {
+            arg: ensure_image(engine, needed, cache, progress, registry).reference
+            for arg, needed in image.needs.items()
+        }
         progress.step(f"image {image.name}: building")
-        references = {arg: needed.reference for arg, needed in needs.items()}
         _build_image(engine, image, built, references, logs / f"{name}.log")
-    return dataclasses.replace(built, fresh=True)
+    return dataclasses.replace(built, origin="built")
 
 
-def _name_image(image: Image, needs: Mapping[str, BuiltImage]) -> BuiltImage:
-    digests = {name: built.digest for name, built in needs.items()}
+def _name_image(image: Image, find_base: Callable[[BaseImage], BuiltImage]) -> BuiltImage:
+    """The names of an image; `find_base` is asked for bases whose content counts."""
+    digests = {}
+    for arg, needed in image.needs.items():
+        if isinstance(needed, Image):
+            digests[arg] = _name_image(needed, find_base).digest
+        elif needed.snapshot:
+            # Whatever it is today, the image made of it is of that day.
+            digests[arg] = needed.local
+        else:
+            digests[arg] = find_base(needed).digest
     digest = image_digest(image, digests)
     compilers = image_digest(image, digests, image.beside)
     return BuiltImage(image_reference(image, digest), digest, compilers)
 
 
-def describe_image(engine: Engine, image: Image | BaseImage) -> BuiltImage:
+def describe_image(engine: Engine, image: Image) -> BuiltImage:
     """The names that `ensure_image` would give `image`; nothing is pulled or built."""
-    if isinstance(image, BaseImage):
-        for name in (image.local, image.public):
-            if content := engine.content_of(name):
-                return BuiltImage(name, content)
-        return BuiltImage(image.public, "")
-    needs = {name: describe_image(engine, needed) for name, needed in image.needs.items()}
-    return _name_image(image, needs)
+    return _name_image(image, lambda base: _present_base(engine, base) or BuiltImage("", ""))
 
 
-def _ensure_base(engine: Engine, base: BaseImage, progress: Progress) -> BuiltImage:
-    """The image that `base-images` made, else the public one, pulled if it is missing."""
+def _present_base(engine: Engine, base: BaseImage) -> BuiltImage | None:
     # The public name may stand for the image of another machine.
     for name in (base.local, base.public)[: 1 if base.machine else 2]:
         if content := engine.content_of(name):
             return BuiltImage(name, content)
-    progress.step(f"pulling {base.public}")
+    return None
+
+
+def _ensure_base(
+    engine: Engine, base: BaseImage, progress: Progress, registry: Registry | None
+) -> BuiltImage:
+    """The image that `base-images` made, else the public one, pulled if it is missing."""
+    if present := _present_base(engine, base):
+        return present
+    public = registry.pinned_base(base.public) if registry else base.public
+    progress.step(f"pulling {public}")
     try:
         engine.call(
-            ["pull", "--quiet", *platform_option(base.machine), base.public],
-            f"base image {base.public}",
+            ["pull", "--quiet", *platform_option(base.machine), public], f"base image {public}"
         )
     except TorchwheelError as error:
         raise TorchwheelError(
             f"{error}; where no registry can be reached, make it: nox -s base-images"
         ) from error
+    if public != base.public:
+        engine.call(["tag", public, base.public], f"base image {public}")
     return BuiltImage(base.public, engine.content_of(base.public) or "")
 
 
@@ -148,7 +181,7 @@ def _build_image(
         recipe.write_text(image.recipe, encoding="utf-8")
         arguments = ["build", *platform_option(image.machine), "--file", str(recipe)]
         arguments += ["--tag", built.reference, "--label", f"{DIGEST_LABEL}={built.digest}"]
-        for arg, value in sorted({**image.args, **references}.items()):
+        for arg, value in sorted({**image.args, **image.mirrors, **references}.items()):
             arguments += ["--build-arg", f"{arg}={value}"]
         if bundle := ca_bundle():
             arguments += ["--secret", f"id=ca,src={bundle}"]

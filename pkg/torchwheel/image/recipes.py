@@ -8,6 +8,7 @@ from pathlib import Path
 
 from torchwheel.data import read
 from torchwheel.errors import UsageError
+from torchwheel.image.snapshots import service_of
 from torchwheel.matrix.sections import Containers, Matrix, Toolkit
 from torchwheel.matrix.variants import Variant, python_tag
 from torchwheel.toolkit.index import requirement_lines
@@ -20,16 +21,21 @@ LOCAL = "localhost/torchwheel"
 class BaseImage:
     """An unchanged Debian release: made here by mmdebstrap, or a public image.
 
-    `machine` is the engine's name of a foreign machine, e.g. "arm64".
+    Attributes:
+        suite: e.g. "bullseye".
+        machine: the engine's name of a foreign machine, e.g. "arm64".
+        snapshot: the day that an image made of it goes to; None if it stays as it is.
     """
 
     suite: str
     machine: str | None = None
+    snapshot: str | None = None
 
     @property
     def local(self) -> str:
         """Name of the image that `base-images` makes."""
-        return f"{LOCAL}/base:{self.suite}{f'-{self.machine}' if self.machine else ''}"
+        parts = (self.suite, self.snapshot, self.machine)
+        return f"{LOCAL}/base:{'-'.join(part for part in parts if part)}"
 
     @property
     def public(self) -> str:
@@ -49,6 +55,8 @@ class Image:
         needs: the images it is made of, by the build arguments that get their references.
         machine: the foreign machine it is for, e.g. "arm64".
         beside: arguments and files that compilers do not see: Python and its tools.
+        mirrors: arguments that say where something is taken from and not what it is, so that they
+            do not count in the digest.
     """
 
     name: str
@@ -58,6 +66,7 @@ class Image:
     needs: "Mapping[str, Image | BaseImage]"
     machine: str | None = None
     beside: tuple[str, ...] = ()
+    mirrors: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def image_digest(image: Image, needs: Mapping[str, str], without: Container[str] = ()) -> str:
@@ -69,7 +78,7 @@ def image_digest(image: Image, needs: Mapping[str, str], without: Container[str]
         without: arguments and files that are left out.
     """
     hashed = hashlib.sha256()
-    parts = [("recipe", image.recipe), ("machine", image.machine or "")]
+    parts = [("recipe", image.recipe), ("machine", image.machine or _native())]
     for kind, mapping in (("arg", image.args), ("file", image.files), ("needs", needs)):
         parts += [(f"{kind} {n}", mapping[n]) for n in sorted(mapping) if n not in without]
     for name, value in parts:
@@ -79,12 +88,43 @@ def image_digest(image: Image, needs: Mapping[str, str], without: Container[str]
 
 def image_reference(image: Image, digest_: str) -> str:
     """Name for the engine, e.g. "localhost/torchwheel/cuda-13.0-cp312:0123456789abcdef"."""
-    return f"{LOCAL}/{image.name}:{digest_[:16]}"
+    suffix = f"-{_native()}" if _native() and not image.machine else ""
+    return f"{LOCAL}/{image.name}{suffix}:{digest_[:16]}"
+
+
+def _native() -> str:
+    """This machine, if images that are made for it are not those of the usual machine."""
+    machine = platform.machine()
+    return "" if machine == "x86_64" else machine
 
 
 _CROSS_COMPILER = "g++-aarch64-linux-gnu"
 # Parts of the toolkit for the machine that runs the wheel, not for the one that compiles.
 _FOR_TARGET = ("nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl")
+
+
+def debian(
+    containers: Containers,
+    recipes: Path,
+    suite: str,
+    machine: str | None = None,
+    snapshot: str | None = None,
+) -> Image | BaseImage:
+    """A Debian release as it was on the day `snapshot`, or on that of the matrix; else of today."""
+    service = service_of(containers)
+    if service is None:
+        return BaseImage(suite, machine)
+    day = snapshot or containers.snapshot
+    assert day  # noqa: S101 - there is a service for it
+    return Image(
+        name=f"debian-{suite}{f'-{machine}' if machine else ''}",
+        recipe=read_recipe(recipes / "debian.Dockerfile"),
+        args={"SNAPSHOT": day},
+        files={},
+        needs={"BASE_IMAGE": BaseImage(suite, machine, day)},
+        machine=machine,
+        mirrors={"SNAPSHOTS": service},
+    )
 
 
 def python_image(containers: Containers, recipes: Path, python: str) -> Image:
@@ -104,7 +144,7 @@ def python_image(containers: Containers, recipes: Path, python: str) -> Image:
             "SOURCES": " ".join(entry["sources"]),
         },
         files={},
-        needs={"BASE_IMAGE": BaseImage(containers.base)},
+        needs={"BASE_IMAGE": debian(containers, recipes, containers.base)},
     )
 
 
@@ -122,6 +162,8 @@ def cuda_image(
         "requirements.txt": read_recipe(recipes / "requirements.txt"),
         "toolkit/cuda-toolkit.sh": read_recipe(recipes / "cuda-toolkit.sh"),
     }
+    if toolkit.packages:
+        files["toolkit/expect-versions.sh"] = read_recipe(recipes / "expect-versions.sh")
     if toolkit.source == "pypi":
         files["toolkit/toolkit.txt"] = requirement_lines(
             pinned_requirements(components(toolkit.version), host)
@@ -132,11 +174,13 @@ def cuda_image(
             pinned_requirements(own, platform_)
         )
     needs: dict[str, Image | BaseImage] = {
-        "BASE_IMAGE": BaseImage(containers.base),
+        "BASE_IMAGE": debian(containers, recipes, containers.base),
         "PYTHON_IMAGE": python_image(containers, recipes, python),
     }
     if toolkit.packages:
-        needs["TOOLKIT_IMAGE"] = BaseImage(toolkit.packages.suite)
+        needs["TOOLKIT_IMAGE"] = debian(
+            containers, recipes, toolkit.packages.suite, snapshot=toolkit.packages.snapshot
+        )
     suffix = "-for-aarch64" if cross else ""
     return Image(
         name=f"cuda-{toolkit.version}-{python_tag(python)}{suffix}",
@@ -157,8 +201,14 @@ def rocm_image(containers: Containers, toolkit: Toolkit, recipes: Path, python: 
         name=f"rocm-{toolkit.version}-{python_tag(python)}",
         recipe=read_recipe(recipes / "rocm.Dockerfile"),
         args={**_toolkit_args(toolkit), "APT_TARGET": packages.target or ""},
-        files={"requirements.txt": read_recipe(recipes / "requirements.txt")},
-        needs={"BASE_IMAGE": BaseImage(packages.suite), "BUILD_BASE": BaseImage(containers.base)},
+        files={
+            "requirements.txt": read_recipe(recipes / "requirements.txt"),
+            "expect-versions.sh": read_recipe(recipes / "expect-versions.sh"),
+        },
+        needs={
+            "BASE_IMAGE": debian(containers, recipes, packages.suite, snapshot=packages.snapshot),
+            "BUILD_BASE": debian(containers, recipes, containers.base),
+        },
         beside=("requirements.txt",),
     )
 
@@ -235,12 +285,13 @@ def emulated_image(matrix: Matrix, variant: Variant, root: Path) -> Image | None
     if containers.emulated is None or not is_cross(variant):
         return None
     machine = _MACHINES[variant.platform]
+    recipes = root / containers.recipes
     return Image(
         name=f"smoke-{containers.emulated}-{machine}",
-        recipe=read_recipe(root / containers.recipes / "emulated.Dockerfile"),
+        recipe=read_recipe(recipes / "emulated.Dockerfile"),
         args={},
         files={},
-        needs={"BASE_IMAGE": BaseImage(containers.emulated, machine)},
+        needs={"BASE_IMAGE": debian(containers, recipes, containers.emulated, machine)},
         machine=machine,
     )
 

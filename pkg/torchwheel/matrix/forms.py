@@ -99,9 +99,27 @@ ToolkitName = Annotated[
     str, Form("a toolkit name", r"[a-z][a-z0-9]*(\.[a-z0-9]+)*", ("cu130", "rocm6.4"))
 ]
 SuiteName = Annotated[str, Form("a Debian release", r"[a-z][a-z0-9-]*", ("bullseye", "trixie"))]
+SnapshotDate = Annotated[
+    str,
+    Form("a moment in UTC", r"20[0-9]{6}T[0-9]{6}Z", ("20261030T120000Z",)),
+]
+SERVICE = Form(
+    "an address", r"https?://[A-Za-z0-9.:-]+(/[A-Za-z0-9._~-]+)*", ("http://example.org/archive",)
+)
+ServiceAddress = Annotated[str, SERVICE]
+REGISTRY = Form(
+    "a place in a registry",
+    r"[a-z0-9.-]+(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+",
+    ("registry.example.org/me/torchwheel", "127.0.0.1:5000/torchwheel"),
+)
+RegistryName = Annotated[str, REGISTRY]
 PackageName = Annotated[
     str,
-    Form("a package's name", r"[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+~:-]+)?", ("hipcc", "g++-13")),
+    Form(
+        "a package's name",
+        r"[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+~:-]+\*?)?",
+        ("hipcc", "g++-13", "hipcc=7.2.*"),
+    ),
 ]
 SelectionName = Annotated[
     str, Form("a selection name", r"[a-z][a-z0-9_-]*", ("default", "release"))

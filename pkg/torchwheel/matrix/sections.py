@@ -17,12 +17,15 @@ from torchwheel.matrix.forms import (
     PackageName,
     ProjectName,
     PythonVersion,
+    RegistryName,
     RelativePath,
     Release,
     RepositoryAddress,
     RequirementText,
     RunnerLabel,
     SelectionName,
+    ServiceAddress,
+    SnapshotDate,
     Specifiers,
     SuiteName,
     ToolkitName,
@@ -50,7 +53,14 @@ class Packages(Section):
     """Packages that bring a toolkit into its container image."""
 
     suite: Annotated[SuiteName, Field(description='Debian release they are made for: "trixie".')]
-    install: Annotated[tuple[PackageName, ...], Field(min_length=1)]
+    install: Annotated[
+        tuple[PackageName, ...],
+        Field(min_length=1, description='Each with the version that is expected: "hipcc=7.2.*".'),
+    ]
+    snapshot: Annotated[
+        SnapshotDate | None,
+        Field(description="The day that they are of; default: containers.snapshot."),
+    ] = None
     target: Annotated[
         SuiteName | None,
         Field(description='Release beside the suite that they are taken from: "experimental".'),
@@ -105,6 +115,18 @@ class Containers(Section):
     python: Annotated[
         PythonVersion, Field(description="Python that builds wheels which are for any Python.")
     ]
+    snapshot: Annotated[
+        SnapshotDate | None,
+        Field(description="The day whose packages the images are made of; default: today's."),
+    ] = None
+    snapshot_service: Annotated[
+        ServiceAddress | None,
+        Field(description="Where Debian's archive can be had as it was on any day."),
+    ] = None
+    registry: Annotated[
+        RegistryName | None,
+        Field(description="Where images are pulled from by digest; default: they are built."),
+    ] = None
     glibc: Annotated[
         GlibcVersion | None,
         Field(description="The newest C library that a wheel built in them may need."),

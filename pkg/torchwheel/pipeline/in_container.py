@@ -17,6 +17,7 @@ from torchwheel.files import write_text
 from torchwheel.image.build import BuiltImage, ensure_image, platform_option
 from torchwheel.image.engine import LABEL, Engine, volume_options
 from torchwheel.image.recipes import emulated_image, image_of
+from torchwheel.image.registry import registry_of
 from torchwheel.json_files import read_json
 from torchwheel.matrix.variants import Variant, python_tag
 from torchwheel.pipeline import cibuildwheel as cibw
@@ -45,9 +46,8 @@ def built_image(run: Run, variant: Variant) -> BuiltImage | None:
     """The image that builds a native variant, itself built first; None on the host."""
     if run.engine is None or variant.toolkit is None:
         return None
-    return ensure_image(
-        run.engine, image_of(run.matrix, variant, run.root), run.cache, run.progress
-    )
+    image, registry = image_of(run.matrix, variant, run.root), registry_of(run.matrix, run.root)
+    return ensure_image(run.engine, image, run.cache, run.progress, registry)
 
 
 def build_in_container(
@@ -210,7 +210,8 @@ def smoke_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> S
     image = emulated_image(run.matrix, variant, run.root)
     if image is None or not (_HANDLERS / _HANDLER[variant.platform]).exists():
         return None
-    built = ensure_image(engine, image, run.cache, run.progress)
+    registry = registry_of(run.matrix, run.root)
+    built = ensure_image(engine, image, run.cache, run.progress, registry)
     run.progress.step(f"{variant.id}: trying it by emulation")
     folder = run.variant_folder(variant)
     engine.give(folder)  # nothing was built in a container for a universal wheel

@@ -78,7 +78,7 @@ def test_the_toolkit_in_an_image_is_pinned_by_hash(matrix):
     assert all("--hash=sha256:" in pin for pin in pins)
     assert "TOOLKIT_IMAGE" not in made.needs
     lifted = image_of(matrix, variant(matrix, "cu124-stable"), ROOT, "x86_64")
-    assert lifted.needs["TOOLKIT_IMAGE"] == BaseImage("trixie")
+    assert lifted.needs["TOOLKIT_IMAGE"].name == "debian-trixie"
     assert "nvidia-cuda-toolkit" in lifted.args["PACKAGES"]
 
 
@@ -122,8 +122,9 @@ def test_every_argument_an_image_gets_is_in_its_recipe(matrix):
         if one.toolkit is None:
             continue
         made = image_of(matrix, one, ROOT, "x86_64")
-        for name in [*made.args, *made.needs]:
-            assert f"ARG {name}" in made.recipe, (one.id, name)
+        for image in (made, *made.needs.values()):
+            for name in [*image.args, *image.needs, *image.mirrors]:
+                assert f"ARG {name}" in image.recipe, (one.id, name)
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="no bash")
