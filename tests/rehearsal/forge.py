@@ -275,6 +275,12 @@ def _edit_release(forge: Forge, token: Token, given: Mapping[str, str], body: by
     return {}
 
 
+@_route("DELETE", r"/releases/(?P<id>\d+)", ("contents", "write"))
+def _delete_release(forge: Forge, token: Token, given: Mapping[str, str], body: bytes) -> Any:
+    forge.releases.remove(_release(forge, given))
+    return {}
+
+
 @_route("PUT", r"/releases/(?P<id>\d+)/assets/(?P<name>[^/]+)", ("contents", "write"))
 def _upload_asset(forge: Forge, token: Token, given: Mapping[str, str], body: bytes) -> Any:
     release, name = _release(forge, given), unquote(given["name"])

@@ -39,10 +39,24 @@ def release_view(options: argparse.Namespace) -> None:
 
 
 def release_create(options: argparse.Namespace) -> None:
-    asked = {"tag": options.tag, "draft": options.draft, "verify_tag": options.verify_tag}
+    """With files, gh makes a draft and publishes it at the end; a draft that it cannot fill goes."""
+    filled = bool(options.files) and not options.draft
+    published = [row for row in ask_json("GET", "/releases") if not row["draft"]]
+    if filled and options.tag in [row["tag_name"] for row in published]:
+        fail(f"a release with the same tag name already exists: {options.tag}")
+    asked = {"tag": options.tag, "draft": options.draft or filled, "verify_tag": options.verify_tag}
     number = ask_json("POST", "/releases", asked)["id"]
-    for file in options.files:
-        _upload(number, Path(file))
+    try:
+        for file in options.files:
+            _upload(number, Path(file))
+    except ForgeError:
+        if filled:
+            ask("DELETE", f"/releases/{number}")
+        raise
+    if filled:
+        # Whatever version it is, the newest release becomes the latest.
+        edit = {"draft": False, "prerelease": False, "latest": True}
+        ask("PATCH", f"/releases/{number}", json.dumps(edit).encode())
 
 
 def release_upload(options: argparse.Namespace) -> None:

@@ -5,6 +5,8 @@ published file never gets other bytes.
 """
 
 import dataclasses
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,7 +28,8 @@ _CATALOGUE = "catalogue.json"
 _ATTEMPTS = 4
 _PAUSE = 5.0
 """Seconds before the second attempt; each further one waits as long again."""
-_POLL = 10.0
+_FIRST_POLL, _LONGEST_POLL = 1.0, 15.0
+"""Seconds between two looks at a run, which get longer."""
 _LONGEST = 45 * 60.0
 
 
@@ -97,8 +100,17 @@ def publish_assets(tag: str, folder: Path, attestation: Path | None, progress: P
     Raises:
         TorchwheelError: a line for each fault; a release that was not public is not.
     """
+    with tempfile.TemporaryDirectory() as scratch:
+        files = _files(folder)
+        if attestation:
+            # An asset has the name of its file.
+            copy = Path(scratch, ATTESTATION)
+            files[ATTESTATION] = Path(shutil.copyfile(attestation, copy))
+        return _publish(tag, files, progress)
+
+
+def _publish(tag: str, files: Mapping[str, Path], progress: Progress) -> str:
     version = tag_version(tag)
-    files = _files(folder, attestation)
     hashes = {name: sha256(path) for name, path in files.items()}
     release = _release_of(tag)
     if release is None:
@@ -121,7 +133,7 @@ def publish_assets(tag: str, folder: Path, attestation: Path | None, progress: P
         left = plan_assets(hashes, forge.assets(found), draft=found.draft)
         if left != AssetPlan():
             raise TorchwheelError(
-                f"{tag}: expected the files of {folder}, found other bytes or no "
+                f"{tag}: expected the files that were uploaded, found other bytes or no "
                 f"{join_names((*left.delete, *left.upload))}; run again"
             )
 
@@ -148,6 +160,7 @@ def dispatch(workflow: str, branch: str, reason: str, progress: Progress) -> str
         TorchwheelError: it failed, or did not end in time.
     """
     tried = 0
+    pause = _FIRST_POLL
     deadline = time.monotonic() + _LONGEST
     progress.step(f"{workflow} on {branch}")
     while time.monotonic() < deadline:
@@ -165,7 +178,8 @@ def dispatch(workflow: str, branch: str, reason: str, progress: Progress) -> str
         if not started and tried <= len(runs):
             forge.start_workflow(workflow, branch, reason)
             tried += 1
-        time.sleep(_POLL)
+        time.sleep(pause)
+        pause = min(1.5 * pause, _LONGEST_POLL)
     raise TorchwheelError(f"{workflow}: expected an end within {_LONGEST / 60:.0f} min; run again")
 
 
@@ -178,7 +192,7 @@ def check_published(tag: str, folder: Path, progress: Progress) -> str:
     release = _release_of(tag)
     if release is None or release.draft:
         raise TorchwheelError(f"{tag}: expected a public release, found none; publish its assets")
-    hashes = {name: sha256(path) for name, path in _files(folder, None).items()}
+    hashes = {name: sha256(path) for name, path in _files(folder).items()}
     found = {asset.name: asset for asset in forge.assets(release) if asset.name != ATTESTATION}
     plan = plan_assets(hashes, tuple(found.values()), draft=False)
     faults = [f"{tag}: {fault}" for fault in plan.faults]
@@ -215,11 +229,10 @@ def _release_of(tag: str) -> ForgeRelease | None:
     return found[0] if found else None
 
 
-def _files(folder: Path, attestation: Path | None) -> dict[str, Path]:
+def _files(folder: Path) -> dict[str, Path]:
     if not (folder / _CATALOGUE).is_file():
         raise UsageError(f"{folder}: expected a release, found no {_CATALOGUE}; assemble it first")
-    files = {path.name: path for path in _plain(folder)}
-    return {**files, ATTESTATION: attestation} if attestation else files
+    return {path.name: path for path in _plain(folder)}
 
 
 def _plain(folder: Path) -> Iterator[Path]:
