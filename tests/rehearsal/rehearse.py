@@ -23,7 +23,7 @@ from rehearsal.forge import RequestFault
 from rehearsal.public import public_faults
 from rehearsal.setting import INDEX, RELEASE, Form, Setting, setting
 
-QUICK = Form(("pure",), clean=False)
+QUICK = Form(("pure",), clean=False, smoke=("test_load.py",))
 FULL = Form(("pure", "cu130-stable", "cu130-torch2.11-cp312"))
 RUNNER = 1001
 """The user of a hosted runner."""

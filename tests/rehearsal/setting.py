@@ -35,12 +35,14 @@ class Form:
         archs: the arch list of every CUDA toolkit.
         clean: whether each job starts with an empty home.
         user: the user of the jobs; None for the one that runs this.
+        smoke: the smoke tests that are run; empty for those of the matrix.
     """
 
     variants: tuple[str, ...]
     archs: tuple[str, ...] = ("9.0+PTX",)
     clean: bool = True
     user: int | None = None
+    smoke: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +150,9 @@ def narrowed(matrix: dict[str, Any], form: Form) -> dict[str, Any]:
         for platform, machines in matrix["runners"].items()
     }
     selections = {**matrix["selections"], "release": list(form.variants)}
-    return {**matrix, "toolkits": toolkits, "runners": runners, "selections": selections}
+    smoke = {**matrix["smoke"], "without_gpu": list(form.smoke or matrix["smoke"]["without_gpu"])}
+    changed = {"toolkits": toolkits, "runners": runners, "selections": selections, "smoke": smoke}
+    return {**matrix, **changed}
 
 
 def set_version(pyproject: Path, version: str) -> None:

@@ -190,7 +190,7 @@ def test_a_workflow_that_fails_is_a_line(forge):
 def test_what_was_done_before_could_not_be_repeated_and_made_a_candidate_the_latest(forge, folder):
     """One `gh release create`, on the same forge: the job that runs again fails for ever."""
     files = sorted(str(folder / name) for name in FILES)
-    command = ["gh", "release", "create", "v1.1.0rc1", "--verify-tag", *files]
+    command = ["gh", "release", "create", "v1.1.0rc1", *files, "--verify-tag"]
     subprocess.run(command, check=True)
     (release,) = forge.releases
     assert release.latest
