@@ -113,6 +113,14 @@ def faults(session: nox.Session) -> None:
 
 
 @nox.session
+def rehearse(session: nox.Session) -> None:
+    """Rehearse a release on loopback: nox -s rehearse -- 1.2.3rc1 [--quick --record FILE]."""
+    install(session, *TORCHWHEEL, *group("rehearsal"))
+    env = {"PYTHONPATH": "tests"}
+    session.run("python", "-m", "rehearsal.rehearse", *session.posargs, env=env)
+
+
+@nox.session
 def fuzz(session: nox.Session) -> None:
     """Fuzz what reads foreign files: nox -s fuzz [-- MINUTES --seed N --target NAME]."""
     install_by_hash(session)
