@@ -92,10 +92,10 @@ def write(folder: Path, catalogue: Catalogue) -> None:
 
 
 def build(folder: Path) -> dict[str, float]:
-    """Build the index in a process of its own; its seconds, peak memory and size."""
+    """Build the index in a process of its own; its seconds, CPU seconds, peak memory and size."""
     command = [sys.executable, "-m", "torchwheel.cli", "index", "build", str(folder / "catalogues")]
     options = ["--address", ADDRESS, "--yanked", str(folder / "yanked.yaml")]
-    start = time.perf_counter()
+    start, before = time.perf_counter(), _cpu_seconds()
     subprocess.run(
         [*command, *options, "--out", str(folder / "index")],
         check=True,
@@ -105,7 +105,26 @@ def build(folder: Path) -> dict[str, float]:
     seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     size = sum(path.stat().st_size for path in (folder / "index").rglob("*") if path.is_file())
-    return {"seconds": round(seconds, 2), "peak MiB": round(peak), "index MB": round(size / 1e6, 1)}
+    return {
+        "seconds": round(seconds, 2),
+        "CPU seconds": round(_cpu_seconds() - before, 2),
+        "peak MiB": round(peak),
+        "index MB": round(size / 1e6, 1),
+    }
+
+
+def _cpu_seconds() -> float:
+    """Of the children so far. A busy machine changes them less than the time on the clock."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def additions() -> float:
+    """CPU seconds of ten million additions: a measure of how busy the machine is."""
+    start, total = time.process_time(), 0
+    for number in range(10_000_000):
+        total += number
+    return round(time.process_time() - start, 2)
 
 
 def measure(wheels: int, folder: Path) -> dict[str, dict[str, float]]:
@@ -140,12 +159,14 @@ def main() -> None:
         found = measure(call.wheels, Path(folder))
     rows = [(name, *(f"{value:g}" for value in row.values())) for name, row in found.items()]
     head = ("index", *next(iter(found.values())))
-    print("\n".join(table_rows("<24 >8 >9 >9", [head, *rows])))
+    print("\n".join(table_rows("<24 >8 >11 >8 >8", [head, *rows])))
     if call.record:
         document = {
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
             "python": platform.python_version(),
             "cores": os.cpu_count(),
+            "CPU seconds of 10 million additions": additions(),
+            "load": round(os.getloadavg()[0], 1),
             "wheels": call.wheels,
             "builds": found,
         }

@@ -267,15 +267,19 @@ class _Converters:
             if not self.others and not names.issuperset(value):
                 name = next(name for name in value if name not in names)
                 raise _unexpected(f"no key {quote(name)}", "one")
-            values = {}
-            for name, read, optional in fields:
-                if name in value:
-                    try:
+            values: dict[str, object] = {}
+            name = missing = ""
+            try:
+                for name, read, optional in fields:
+                    if name in value:
                         values[name] = read(value[name])
-                    except _Unexpected as error:
-                        raise error.below(name) from None
-                elif not optional:
-                    raise _unexpected(f"key {quote(name)}", "none")
+                    elif not optional:
+                        missing = name
+                        break
+            except _Unexpected as error:
+                raise error.below(name) from None
+            if missing:
+                raise _unexpected(f"key {quote(missing)}", "none")
             return kind(**values)
 
         return convert
@@ -329,7 +333,13 @@ def _sequence(
 ) -> object:
     if not isinstance(value, list):
         raise _unexpected("a list", _describe(value))
-    return kind([_convert_part(of, part, at) for at, part in enumerate(value)])
+    parts: list[object] = []
+    try:
+        for part in value:
+            parts.append(of(part))
+    except _Unexpected as error:
+        raise error.below(len(parts)) from None
+    return parts if kind is list else tuple(parts)
 
 
 def _fixed(converters: list[_Convert], value: object) -> object:

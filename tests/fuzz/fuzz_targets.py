@@ -23,6 +23,10 @@ from torchwheel.doctor.dist_info import read_dist_info
 from torchwheel.doctor.loader import provided_symbols, provided_versions
 from torchwheel.errors import TorchwheelError
 from torchwheel.index.catalogue import read_catalogues, upload_times
+from torchwheel.index.contents import index_of
+from torchwheel.index.pages import index_pages
+from torchwheel.index.store import Store
+from torchwheel.index.withdrawals import Withdrawals
 from torchwheel.inspect import cuda, elf, hip
 from torchwheel.inspect.fatbin import read_fatbin
 from torchwheel.inspect.gpu_code import read_gpu_code
@@ -168,7 +172,9 @@ def _request(content: bytes, folder: Path) -> None:
 def _catalogue(content: bytes, folder: Path) -> None:
     _write(folder, "v1/catalogue.json", content)
     first_uploads((), folder / "v1", ())
-    upload_times(read_catalogues([folder]))
+    catalogues = read_catalogues([folder])
+    upload_times(catalogues)
+    list(index_pages(index_of(catalogues, Store("https://host/{tag}"), Withdrawals())))
 
 
 def _probe(content: bytes, folder: Path) -> None:

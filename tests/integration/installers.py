@@ -68,7 +68,7 @@ def make_indexes(folder: Path, torches: Sequence[str]) -> Path:
     dist, out = folder / "dist", folder / "out"
     helper = make_wheel(dist, name="torchwheel", version="0.1.0", claims=None, requires=())
     variants = select(load(ROOT / "matrix.yaml"), ["release"])
-    wheels = {variant: _stub(dist, variant) for variant in variants}
+    wheels = {variant: stub(dist, variant) for variant in variants}
     of_each = groups_of([claims_of(variant) for variant in variants])
     ours = [
         IndexedWheel(wheels[variant], groups, UPLOADED)
@@ -86,8 +86,9 @@ def make_indexes(folder: Path, torches: Sequence[str]) -> Path:
     return out
 
 
-def _stub(folder: Path, variant: Variant) -> Path:
-    version = f"1.0.0+{variant.local}" if variant.local else "1.0.0"
+def stub(folder: Path, variant: Variant, release: str = "1.0.0") -> Path:
+    """A small wheel with the name, tags, claims and requirements of a variant's."""
+    version = f"{release}+{variant.local}" if variant.local else release
     platform = variant.platform.replace("linux_", "manylinux_2_17_")
     abi = "none" if variant.python is None else variant.python_tag
     requires = (f"torch{variant.torch_range}", "torchwheel>=0.1,<0.2")

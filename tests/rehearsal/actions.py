@@ -20,7 +20,9 @@ from typing import Any
 
 from client import ForgeError, ask, ask_json, fail
 
-SESSIONS = ("wheels", "kernels", "smoke", "assemble", "assets", "dispatch", "published")
+SESSIONS = (
+    *("wheels", "kernels", "verify", "smoke", "assemble", "assets", "dispatch", "published"),
+)
 
 Inputs = Mapping[str, Any]
 

@@ -116,6 +116,10 @@ def _seed(root: Path, form: Form) -> None:
         if (ROOT / name).is_file():
             (seed / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, seed / name)
+    if form.smoke:
+        for path in (seed / "tests" / "smoke").glob("test_*.py"):
+            if path.name not in form.smoke:
+                path.unlink()
     matrix = yaml.safe_load((seed / "matrix.yaml").read_text(encoding="utf-8"))
     (seed / "matrix.yaml").write_text(yaml.safe_dump(narrowed(matrix, form), sort_keys=False))
     subprocess.run(["git", "init", "--quiet", "--bare", str(root / "source.git")], check=True)

@@ -18,6 +18,10 @@ from torchwheel.doctor import importing
 from torchwheel.errors import TorchwheelError
 from torchwheel.evidence.bundles import open_verifier
 from torchwheel.index import catalogue
+from torchwheel.index.contents import index_of
+from torchwheel.index.pages import index_pages
+from torchwheel.index.store import Store
+from torchwheel.index.withdrawals import Withdrawals
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.jit import entry
 from torchwheel.pipeline import bundled, in_container, inside, kernel_artifacts, records
@@ -130,7 +134,8 @@ def read_catalogues(folder: Path, content: bytes) -> None:
     (folder / "v1").mkdir(exist_ok=True)
     (folder / "v1" / catalogue.FILE).write_bytes(content)
     report.first_uploads([], folder / "v1", ())
-    catalogue.upload_times(catalogue.read_catalogues([folder]))
+    catalogues = catalogue.read_catalogues([folder])
+    list(index_pages(index_of(catalogues, Store("https://host/{tag}"), Withdrawals())))
 
 
 def attestation_text(root: signing.Root) -> str:

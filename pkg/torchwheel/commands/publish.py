@@ -6,8 +6,6 @@ from pathlib import Path
 
 from torchwheel.arguments import GPU, MATRIX, command, group, option, port_number, positive_number
 from torchwheel.console import Terminal
-from torchwheel.errors import UsageError
-from torchwheel.text import join_names
 
 TRUSTED_ROOT = option(
     "--trusted-root",
@@ -252,14 +250,10 @@ def verify(options: argparse.Namespace) -> int:
 )
 def index_build(options: argparse.Namespace) -> int:
     """Write the index's folder."""
-    from torchwheel.index.build import write_index
-    from torchwheel.index.catalogue import FILE, read_catalogues
-    from torchwheel.index.contents import index_of
+    from torchwheel.index.build import build_index_of_releases
     from torchwheel.index.store import store_of
-    from torchwheel.index.withdrawals import read_withdrawals
 
     store = store_of(options.address, os.environ)
-    withdrawals = read_withdrawals(options.yanked)
     believed = None
     if options.repository is not None:
         from torchwheel.evidence.bundles import open_verifier
@@ -270,15 +264,10 @@ def index_build(options: argparse.Namespace) -> int:
         section, where = load(options.matrix).evidence, str(options.matrix)
         policy = policy_of(section, where, repository=options.repository)
         believed = Believed(policy, open_verifier(options.trusted_root).read).for_releases()
-    catalogues = read_catalogues(options.catalogue, believed)
-    if not catalogues:
-        places = join_names(map(str, options.catalogue))
-        raise UsageError(f"{places}: expected a {FILE} of a release, found none; download them")
-    index = index_of(catalogues, store, withdrawals)
-    write_index(index, options.out)
-    wheels = {name for group in index.groups for name in group.files}
-    print(f"{options.out}: releases: {len(catalogues)}, wheels: {len(wheels)}, ", end="")
-    print(f"groups: {len(index.groups)}")
+    text = build_index_of_releases(
+        options.catalogue, store, options.yanked, options.out, believed
+    )
+    print(text)
     return 0
 
 

@@ -2,17 +2,22 @@
 
 import contextlib
 import dataclasses
+import gc
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel import files
 from torchwheel.errors import UsageError
-from torchwheel.index.catalogue import read_wheel_entry
-from torchwheel.index.contents import FILES, File, Index, group_files, utc_time
+from torchwheel.evidence.files import Believed
+from torchwheel.index.catalogue import FILE, read_catalogues, read_wheel_entry
+from torchwheel.index.contents import FILES, File, Index, group_files, index_of, utc_time
 from torchwheel.index.pages import index_pages
+from torchwheel.index.store import Store
+from torchwheel.index.withdrawals import read_withdrawals
 from torchwheel.inspect.wheel import read_wheel
+from torchwheel.text import join_names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +52,50 @@ def build_index(wheels: Sequence[IndexedWheel], out: Path) -> None:
     with files.make_folder_atomically(out) as temporary:
         _write_store(temporary / FILES, sources, beside)
         _write_pages(index, temporary, out)
+
+
+def build_index_of_releases(
+    places: Sequence[Path],
+    store: Store,
+    yanked: Path,
+    out: Path,
+    believed: Believed | None = None,
+) -> str:
+    """Replace `out` with the index of all releases, whose files stay in their store.
+
+    Args:
+        places: catalogues, releases' folders, or folders of these.
+        store: where the files of each release are.
+        yanked: the file of what was withdrawn.
+        out: the index's folder.
+        believed: if given, only signed catalogues are taken.
+
+    Returns:
+        A line that says how much is in it.
+    """
+    withdrawals = read_withdrawals(yanked)
+    with _without_collector():
+        catalogues = read_catalogues(places, believed)
+        if not catalogues:
+            found = f"expected a {FILE} of a release, found none; download it"
+            raise UsageError(f"{join_names(map(str, places))}: {found}")
+        index = index_of(catalogues, store, withdrawals)
+        write_index(index, out)
+    wheels = {name for group in index.groups for name in group.files}
+    counts = f"releases: {len(catalogues)}, wheels: {len(wheels)}, groups: {len(index.groups)}"
+    return f"{out}: {counts}"
+
+
+@contextlib.contextmanager
+def _without_collector() -> Iterator[None]:
+    """Pause the collector of cycles. Catalogues are many objects without one: it took a fifth."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def write_index(index: Index, out: Path) -> None:

@@ -12,8 +12,14 @@ from packaging.version import Version
 
 from torchwheel.errors import UsageError
 from torchwheel.index.catalogue import Catalogue, CatalogueWheel, check_published
-from torchwheel.index.groups import WheelKind, by_version_alone, groups_of_releases, kind_of
-from torchwheel.index.store import Store
+from torchwheel.index.groups import (
+    WheelKind,
+    by_version_alone,
+    groups_of_releases,
+    is_of_torch,
+    kind_of,
+)
+from torchwheel.index.store import Store, is_absolute
 from torchwheel.index.withdrawals import ProjectStatus, Withdrawals
 
 FILES = "files"
@@ -37,11 +43,18 @@ class File:
         wheel: what its catalogue says.
         folder: the address of the folder that holds it; relative to the index's root, or absolute.
         withdrawn: why it was withdrawn; None if it was not.
+        removed: whether the store does not have it any more, so that it is not listed.
     """
 
     wheel: CatalogueWheel
     folder: str
     withdrawn: str | None = None
+    removed: bool = False
+
+    @property
+    def is_withdrawn(self) -> bool:
+        """Whether it is not offered to everybody, or not at all."""
+        return self.removed or self.withdrawn is not None
 
     @functools.cached_property
     def version(self) -> Version:
@@ -54,6 +67,11 @@ class File:
         return frozenset(_PLATFORM.sub("", tag.split("-")[2]) for tag in self.wheel.tags)
 
     @functools.cached_property
+    def is_absolute(self) -> bool:
+        """Whether its address is the same from every page."""
+        return is_absolute(self.folder)
+
+    @functools.cached_property
     def address(self) -> str:
         """Its own address: the `+` of a local version is %2B in it."""
         return f"{self.folder}/{quote(self.wheel.file)}"
@@ -62,6 +80,11 @@ class File:
     def kind(self) -> WheelKind | None:
         """What decides its groups; None of a bundled package."""
         return kind_of(self.wheel.claims) if self.wheel.claims else None
+
+    @functools.cached_property
+    def for_some_torch(self) -> WheelKind | None:
+        """Its kind, if it does not accept every torch."""
+        return self.kind if self.kind and not self.kind.accepts_every_torch else None
 
     @functools.cached_property
     def why_by_version_alone(self) -> str:
@@ -134,12 +157,11 @@ def index_of(catalogues: Sequence[Catalogue], store: Store, withdrawals: Withdra
     wheels = [file.wheel for file in files.values()]
     withdrawals.check(wheels)
     yanked, removed = withdrawals.yanked_files(wheels), withdrawals.removed_files(wheels)
-    listed = (
-        (dataclasses.replace(file, withdrawn=yanked.get(name)), names_of[name])
-        for name, file in files.items()
-        if name not in removed
+    known = (
+        (dataclasses.replace(file, withdrawn=yanked.get(name), removed=name in removed), names)
+        for (name, file), names in zip(files.items(), names_of.values(), strict=True)
     )
-    return Index(group_files(listed), withdrawals.projects)
+    return Index(group_files(known), withdrawals.projects)
 
 
 def _first_upload(catalogue: Catalogue) -> tuple[str, str]:
@@ -150,33 +172,64 @@ def group_files(files: Iterable[tuple[File, Iterable[str]]]) -> tuple[IndexGroup
     """Sort files into their groups, which are given by their names."""
     ordered = sorted(files, key=lambda item: item[0].wheel.file)
     ordered.sort(key=lambda item: item[0].version, reverse=True)
-    others = _stand_ins([file for file, _ in ordered])
+    others = _others([file for file, _ in ordered])
     groups: dict[str, list[File]] = defaultdict(list)
     for file, names in ordered:
-        for name in names:
+        for name in _listing(file, names, others[file]):
             groups[name].append(file)
     return tuple(_group(name, groups[name], others) for name in sorted(groups))
 
 
-def _stand_ins(files: Sequence[File]) -> Mapping[File, frozenset[WheelKind]]:
-    """The wheels of every torch that may be installed in place of a file."""
+@dataclasses.dataclass(frozen=True)
+class _Others:
+    """The wheels for every torch of a file's version that run on the same machines.
+
+    Attributes:
+        kinds: their kinds.
+        withdrawn: whether there are some, and each was withdrawn.
+    """
+
+    kinds: frozenset[WheelKind]
+    withdrawn: bool
+
+
+def _others(files: Sequence[File]) -> Mapping[File, _Others]:
     of_version: dict[tuple[str, str], list[File]] = defaultdict(list)
     for file in files:
-        of_version[file.wheel.project, file.version.public].append(file)
-    return {
-        file: frozenset(
-            other.kind
-            for other in others
-            if other.kind and other.kind.accepts_every_torch and file.machines <= other.machines
-        )
-        for others in of_version.values()
-        for file in others
-    }
+        if file.kind and file.kind.accepts_every_torch:
+            of_version[file.wheel.project, file.version.public].append(file)
+    found = {}
+    for file in files:
+        wide = [
+            other
+            for other in of_version.get((file.wheel.project, file.version.public), ())
+            if file.machines <= other.machines or "any" in other.machines
+        ]
+        kinds = frozenset(other.kind for other in wide if other.kind)
+        found[file] = _Others(kinds, bool(wide) and all(other.is_withdrawn for other in wide))
+    return found
 
 
-def _group(
-    name: str, files: Sequence[File], others: Mapping[File, frozenset[WheelKind]]
-) -> IndexGroup:
+def _listing(file: File, groups: Iterable[str], others: _Others) -> Iterable[str]:
+    """The groups that list a file.
+
+    If all of a version is withdrawn, `==1.0.1` takes its highest local version. So a small wheel
+    is then in the groups of a torch alone, whose users have a torch that it accepts.
+    """
+    if file.removed:
+        return ()
+    if not others.withdrawn:
+        return groups
+    return [name for name in groups if is_of_torch(name) or not _moves_torch(name, file, others)]
+
+
+def _moves_torch(group: str, file: File, others: _Others) -> bool:
+    """Whether pip could replace torch for a file, if the group offered it to everybody."""
+    kind = file.for_some_torch
+    return kind is not None and by_version_alone(group, kind, others.kinds)
+
+
+def _group(name: str, files: Sequence[File], others: Mapping[File, _Others]) -> IndexGroup:
     _check_group_name(name)
     projects: dict[str, list[File]] = defaultdict(list)
     yanked: dict[str, str] = {}
@@ -184,7 +237,7 @@ def _group(
         projects[file.wheel.project].append(file)
         if file.withdrawn:
             yanked[file.wheel.file] = file.withdrawn
-        elif file.kind and by_version_alone(name, file.kind, others[file]):
+        elif file.for_some_torch and _moves_torch(name, file, others[file]):
             yanked[file.wheel.file] = file.why_by_version_alone
     return IndexGroup(name, {key: tuple(projects[key]) for key in sorted(projects)}, yanked)
 

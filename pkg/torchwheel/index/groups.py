@@ -138,6 +138,11 @@ def groups_of_releases(
     )
 
 
+def is_of_torch(group: str) -> bool:
+    """Whether who uses a group has a certain torch, as in "cu130/torch2.11"."""
+    return group in _known_builds()
+
+
 @functools.lru_cache(maxsize=100_000)
 def by_version_alone(group: str, kind: WheelKind, others: frozenset[WheelKind]) -> bool:
     """Whether a group offers a wheel only to those who name its version.

@@ -2,14 +2,13 @@
 
 import dataclasses
 import functools
+import html
 import json
 from collections.abc import Iterator, Sequence
 
 import jinja2
-from markupsafe import escape
 
 from torchwheel.index.contents import File, Index, IndexGroup
-from torchwheel.index.store import is_absolute
 from torchwheel.index.withdrawals import ProjectStatus
 from torchwheel.text import size_text
 
@@ -41,17 +40,12 @@ def index_pages(index: Index) -> Iterator[tuple[str, str]]:
             status = index.statuses.get(project)
             files = () if status and status.state == "quarantined" else listed
             entries = [
-                entry(file, "" if is_absolute(file.folder) else root, note(group, file))
+                entry(file, "" if file.is_absolute else root, group.yanked.get(file.wheel.file))
                 for file in files
             ]
             folder = f"{group.name}/{project}"
             yield f"{folder}/index.html", _html(group, project, entries, status)
             yield f"{folder}/index.json", _json(project, files, entries, status)
-
-
-def note(group: IndexGroup, file: File) -> str | None:
-    """Why a group offers a file by its version alone; None if it offers it to everybody."""
-    return group.yanked.get(file.wheel.file)
 
 
 def _html(
@@ -106,11 +100,11 @@ def _entry(file: File, root: str, why: str | None) -> _Entry:
         "data-yanked": why,
         "data-provenance": file.provenance,
     }
-    link = " ".join(f'{name}="{escape(value)}"' for name, value in attributes.items() if value)
+    link = " ".join(f'{name}="{html.escape(value)}"' for name, value in attributes.items() if value)
     cells = [
-        f"<a {link}>{escape(wheel.file)}</a>{_note_html(file, why)}",
+        f"<a {link}>{html.escape(wheel.file)}</a>{_note_html(file, why)}",
         size_text(wheel.size, decimals=2),
-        escape(wheel.requires_python or ""),
+        html.escape(wheel.requires_python or ""),
         wheel.uploaded,
     ]
     row = "".join(f"<td>{cell}</td>" for cell in cells)
@@ -121,7 +115,7 @@ def _note_html(file: File, why: str | None) -> str:
     if why is None:
         return ""
     kind = "withdrawn" if file.withdrawn else "by its version alone"
-    return f"<div>{kind}: {escape(why)}</div>"
+    return f"<div>{kind}: {html.escape(why)}</div>"
 
 
 @functools.cache

@@ -60,6 +60,7 @@ class ProjectStatus:
 
     state: State
     reason: str
+    line: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,9 +102,9 @@ class Withdrawals:
             if not entry.matches(wheels)
         ]
         lines += [
-            f"{self.where}: projects: expected a published project, found {quote(name)}; "
-            f"{nearest(name, sorted(projects))}"
-            for name in self.projects
+            f"{self.where}:{own.line}: projects: expected a published project, found "
+            f"{quote(name)}; {nearest(name, sorted(projects))}"
+            for name, own in self.projects.items()
             if name not in projects
         ]
         if lines:
@@ -147,7 +148,9 @@ def parse_withdrawals(text: str, where: str) -> Withdrawals:
         yanked=_withdrawals(document, "yanked"),
         removed=_withdrawals(document, "removed"),
         projects={
-            canonicalize_name(name): ProjectStatus(own["status"], own["reason"])
+            canonicalize_name(name): ProjectStatus(
+                own["status"], own["reason"], document.line(("projects", name))
+            )
             for name, own in data.get("projects", {}).items()
         },
         where=where,

@@ -1,0 +1,232 @@
+"""The index of several releases: links to their stores, what was withdrawn, and nothing else."""
+
+import dataclasses
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from torchwheel.cli import main
+from torchwheel.errors import UsageError
+from torchwheel.index.build import write_index
+from torchwheel.index.catalogue import Catalogue, CatalogueWheel, catalogue_text, read_wheel_entry
+from torchwheel.index.contents import index_of
+from torchwheel.index.pages import index_pages
+from torchwheel.index.store import Store, store_of
+from torchwheel.index.withdrawals import parse_withdrawals
+from torchwheel.inspect.wheel import read_wheel
+from wheelmaker import make_wheel, stable, universal
+
+TAG = "py3-none-manylinux_2_28_x86_64"
+ASSETS = "https://forge.example/o/demo/releases/download/{tag}"
+GROUP = "cu130/torch2.11"
+
+
+def release(folder: Path, version: str, day: int) -> Catalogue:
+    """A universal wheel, a small one and a bundled package that stays the same."""
+    made = (
+        {"version": version, "tag": TAG, "claims": universal()},
+        {"version": f"{version}+cu130", "tag": TAG, "claims": stable()},
+        {"name": "helper", "claims": None, "requires": ()},
+    )
+    wheels = tuple(entry(folder, f"2026-11-{day:02}T08:00:00Z", **wheel) for wheel in made)
+    return Catalogue("demo", f"v{version}", wheels)
+
+
+def entry(folder: Path, uploaded: str, **wheel: Any) -> CatalogueWheel:
+    return read_wheel_entry(read_wheel(make_wheel(folder, **wheel)), uploaded)
+
+
+@pytest.fixture
+def releases(tmp_path: Path) -> list[Catalogue]:
+    return [release(tmp_path / tag, tag, day) for day, tag in ((1, "1.0.0"), (2, "1.1.0"))]
+
+
+def pages(releases: list[Catalogue], withdrawn: str = "", address: str = ASSETS) -> dict[str, str]:
+    withdrawals = parse_withdrawals(f"schema: 1\n{withdrawn}", "yanked.yaml")
+    return dict(index_pages(index_of(releases, Store(address), withdrawals)))
+
+
+def files(pages: dict[str, str], group: str = GROUP, project: str = "demo") -> dict[str, Any]:
+    document = json.loads(pages[f"{group}/{project}/index.json"])
+    return {file["filename"]: file for file in document["files"]}
+
+
+def test_files_are_links_to_the_assets_of_their_releases(releases: list[Catalogue]) -> None:
+    found = pages(releases)
+    listed = files(found)
+    assert list(listed) == [
+        *(f"demo-1.1.0+cu130-{TAG}.whl", f"demo-1.1.0-{TAG}.whl"),
+        *(f"demo-1.0.0+cu130-{TAG}.whl", f"demo-1.0.0-{TAG}.whl"),
+    ]
+    small = releases[0].wheels[1]
+    address = f"https://forge.example/o/demo/releases/download/v1.0.0/demo-1.0.0%2Bcu130-{TAG}.whl"
+    assert listed[small.file]["url"] == address
+    assert listed[small.file]["hashes"] == {"sha256": small.sha256}
+    assert listed[small.file]["core-metadata"] == {"sha256": small.metadata_sha256}
+    assert f'href="{address}#sha256={small.sha256}"' in found[f"{GROUP}/demo/index.html"]
+
+
+def test_the_index_holds_pages_alone(releases: list[Catalogue], tmp_path: Path) -> None:
+    write_index(
+        index_of(releases, Store(ASSETS), parse_withdrawals("schema: 1", "")), tmp_path / "i"
+    )
+    names = {path.name for path in (tmp_path / "i").rglob("*") if path.is_file()}
+    assert names == {"index.html", "index.json"}
+
+
+def test_a_store_of_one_folder_beside_the_index(releases: list[Catalogue]) -> None:
+    found = files(pages(releases, address="store/{tag}"))
+    assert found[f"demo-1.0.0-{TAG}.whl"]["url"] == f"../../../store/v1.0.0/demo-1.0.0-{TAG}.whl"
+    found = files(pages(releases, address="/store"), "cpu")
+    assert found[f"demo-1.0.0-{TAG}.whl"]["url"] == f"/store/demo-1.0.0-{TAG}.whl"
+
+
+@pytest.mark.parametrize("address", ["", "{file}", "https://x/{tag.__class__}", 'a"b', "a b", "é"])
+def test_an_address_that_is_none_is_one_line(address: str) -> None:
+    with pytest.raises(UsageError, match=r"--address: expected e\.g\."):
+        Store(address)
+
+
+def test_the_releases_of_the_forge_are_the_default_store() -> None:
+    job = {"GITHUB_SERVER_URL": "https://forge.example", "GITHUB_REPOSITORY": "o/demo"}
+    assert store_of(None, job) == Store(ASSETS)
+    assert store_of("/x", job) == Store("/x")
+    with pytest.raises(UsageError, match="--address: expected the address of a release's files"):
+        store_of(None, {"GITHUB_SERVER_URL": "https://forge.example"})
+
+
+def test_a_bundled_package_keeps_its_first_address(releases: list[Catalogue]) -> None:
+    for order in itertools.permutations(releases):
+        (helper,) = files(pages(list(order)), project="helper").values()
+        assert "/v1.0.0/helper-1.0.0" in helper["url"]
+        assert helper["upload-time"] == "2026-11-01T08:00:00Z"
+
+
+def test_the_order_of_the_catalogues_is_no_matter(releases: list[Catalogue]) -> None:
+    assert pages(releases) == pages(releases[::-1])
+
+
+def test_a_withdrawn_wheel_is_yanked_with_its_reason(releases: list[Catalogue]) -> None:
+    found = pages(releases, "yanked: {demo==1.1.0: 'wrong <sums>'}")
+    listed = files(found)
+    assert {name: file["yanked"] for name, file in listed.items() if "-1.1.0" in name} == {
+        f"demo-1.1.0+cu130-{TAG}.whl": "wrong <sums>",
+        f"demo-1.1.0-{TAG}.whl": "wrong <sums>",
+    }
+    assert listed[f"demo-1.0.0-{TAG}.whl"]["yanked"] is False
+    page = found[f"{GROUP}/demo/index.html"]
+    assert page.count('data-yanked="wrong &lt;sums&gt;"') == 2
+    assert page.count("<div>withdrawn: wrong &lt;sums&gt;</div>") == 2
+
+
+def test_a_small_wheel_is_not_offered_in_place_of_a_withdrawn_universal_one(
+    releases: list[Catalogue],
+) -> None:
+    """pip would take the small one of 1.1.0 and replace torch for it."""
+    wide = releases[1].wheels[0].file
+    found = pages(releases, f"yanked: {{{wide}: wrong}}")
+    small = files(found)[f"demo-1.1.0+cu130-{TAG}.whl"]
+    assert small["yanked"].startswith("it needs torch>=2.11, and pip would replace another")
+
+
+def test_a_withdrawn_version_moves_no_torch(releases: list[Catalogue]) -> None:
+    """`==1.1.0` would take 1.1.0+cu130, where everything else of the version is yanked too."""
+    small = releases[1].wheels[1].file
+    for withdrawn in ("demo==1.1.0", releases[1].wheels[0].file):
+        found = pages(releases, f"yanked: {{{withdrawn}: wrong}}")
+        assert small not in files(found, "cu130")
+        assert small in files(found)
+    assert small in files(pages(releases, f"yanked: {{{small}: wrong}}"), "cu130")
+
+
+def test_a_withdrawal_of_nothing_stops_the_index(releases: list[Catalogue]) -> None:
+    with pytest.raises(UsageError, match="yanked: expected a published wheel, found"):
+        pages(releases, "yanked: {demo==9: wrong}")
+
+
+def test_a_removed_file_is_not_listed(releases: list[Catalogue]) -> None:
+    wide = releases[1].wheels[0].file
+    found = pages(releases, f"removed: {{{wide}: deleted}}")
+    assert not [path for path, text in found.items() if wide in text]
+    small = files(found)[f"demo-1.1.0+cu130-{TAG}.whl"]
+    assert small["yanked"]
+
+
+def test_the_state_of_a_project(releases: list[Catalogue]) -> None:
+    found = pages(releases, "projects: {demo: {status: deprecated, reason: 'use <torch>'}}")
+    document = json.loads(found[f"{GROUP}/demo/index.json"])
+    assert document["project-status"] == {"status": "deprecated", "reason": "use <torch>"}
+    assert len(document["files"]) == 4
+    page = found[f"{GROUP}/demo/index.html"]
+    assert '<meta name="pypi:project-status" content="deprecated">' in page
+    assert '<meta name="pypi:project-status-reason" content="use &lt;torch&gt;">' in page
+    assert "project-status" not in json.loads(found[f"{GROUP}/helper/index.json"])
+
+
+def test_a_quarantined_project_has_a_page_and_no_file(releases: list[Catalogue]) -> None:
+    found = pages(releases, "projects: {demo: {status: quarantined, reason: unsafe}}")
+    document = json.loads(found[f"{GROUP}/demo/index.json"])
+    assert (document["files"], document["versions"]) == ([], [])
+    assert ".whl" not in found[f"{GROUP}/demo/index.html"]
+
+
+def test_provenance_is_linked_where_there_is_one(releases: list[Catalogue]) -> None:
+    wide = releases[0].wheels[0]
+    wide = dataclasses.replace(wide, provenance=f"{wide.file}.provenance")
+    first = dataclasses.replace(releases[0], wheels=(wide, *releases[0].wheels[1:]))
+    found = pages([first, releases[1]])
+    (listed,) = (file for file in files(found).values() if "provenance" in file)
+    assert listed["provenance"] == f"{listed['url']}.provenance"
+    assert f'data-provenance="{listed["url"]}.provenance"' in found[f"{GROUP}/demo/index.html"]
+    # PEP 740 wants a secure address.
+    assert "provenance" not in "".join(pages([first], address="http://x/{tag}").values())
+
+
+def test_two_releases_with_different_files_of_a_name(releases: list[Catalogue]) -> None:
+    other = dataclasses.replace(releases[0].wheels[2], sha256="0" * 64)
+    second = dataclasses.replace(releases[1], wheels=(*releases[1].wheels[:2], other))
+    with pytest.raises(UsageError, match=r"catalogues of v1\.0\.0 and v1\.1\.0"):
+        pages([releases[0], second])
+
+
+def test_a_page_that_has_not_changed_is_the_old_file(
+    releases: list[Catalogue], tmp_path: Path
+) -> None:
+    none = parse_withdrawals("schema: 1", "")
+    out = tmp_path / "i"
+    write_index(index_of(releases[:1], Store(ASSETS), none), out)
+    before = {path.relative_to(out): path.stat() for path in out.rglob("*.json")}
+    write_index(index_of(releases, Store(ASSETS), none), out)
+    same = {name for name, old in before.items() if (out / name).stat().st_ino == old.st_ino}
+    assert Path(GROUP, "helper", "index.json") in same
+    assert Path(GROUP, "demo", "index.json") not in same
+    assert dict(index_pages(index_of(releases, Store(ASSETS), none))) == {
+        str(path.relative_to(out)): path.read_text() for path in out.rglob("*") if path.is_file()
+    }
+
+
+def test_the_command(releases: list[Catalogue], tmp_path: Path, capsys: Any) -> None:
+    for one in releases:
+        (tmp_path / "earlier" / one.tag).mkdir(parents=True)
+        (tmp_path / "earlier" / one.tag / "catalogue.json").write_text(catalogue_text(one))
+    (tmp_path / "earlier" / "v0.9").mkdir()
+    (tmp_path / "yanked.yaml").write_text("schema: 1\nyanked: {demo==1.1.0: wrong}\n")
+    out = tmp_path / "index"
+    options = ["--yanked", str(tmp_path / "yanked.yaml"), "--out", str(out), "--address", ASSETS]
+    call = ["index", "build", str(tmp_path / "earlier"), *options]
+    assert main(call) == 0
+    assert f"{out}: releases: 2, wheels: 5, groups: " in capsys.readouterr().out
+    document = json.loads((out / GROUP / "demo" / "index.json").read_text())
+    assert [bool(file["yanked"]) for file in document["files"]] == [True, True, True, False]
+    # It can be offered again.
+    (tmp_path / "yanked.yaml").write_text("schema: 1\n")
+    assert main(call) == 0
+    document = json.loads((out / GROUP / "demo" / "index.json").read_text())
+    assert [bool(file["yanked"]) for file in document["files"]] == [True, False, True, False]
+    empty = tmp_path / "earlier" / "v0.9"
+    assert main(["index", "build", str(empty), *options]) == 2
+    line = f"{empty}: expected a catalogue.json of a release, found none; download it"
+    assert line in capsys.readouterr().err
