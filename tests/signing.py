@@ -22,13 +22,11 @@ Needs `cryptography`, which sigstore brings.
 """
 
 import argparse
-import base64
 import dataclasses
 import hashlib
 import json
 import struct
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -37,13 +35,13 @@ from typing import Any
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from signing_root import Root, b64, key_id, key_usage, open_root
 
 GITHUB = "https://token.actions.githubusercontent.com"
-TRUSTED_ROOT = "trusted_root.json"
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
-KEYS = ("authority", "ct", "log")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,95 +94,6 @@ class Job:
         }
 
 
-@dataclasses.dataclass(frozen=True)
-class Root:
-    """The keys of a certificate authority, a certificate log and a transparency log."""
-
-    folder: Path
-    keys: Mapping[str, ec.EllipticCurvePrivateKey]
-    authority: x509.Certificate
-
-    @property
-    def trusted_root(self) -> Path:
-        """The file that a verifier is given."""
-        return self.folder / TRUSTED_ROOT
-
-
-def open_root(folder: Path) -> Root:
-    """The root of a folder; its keys are made if there are none."""
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", dir=folder.parent))
-        _make_root(made)
-        try:
-            made.rename(folder)
-        except OSError:  # another process was first
-            if not (folder / TRUSTED_ROOT).exists():
-                raise
-    keys = {}
-    for name in KEYS:
-        key = serialization.load_pem_private_key((folder / f"{name}.pem").read_bytes(), None)
-        assert isinstance(key, ec.EllipticCurvePrivateKey)
-        keys[name] = key
-    pem = (folder / "authority.crt").read_bytes()
-    return Root(folder, keys, x509.load_pem_x509_certificate(pem))
-
-
-def _make_root(folder: Path) -> None:
-    keys = {name: ec.generate_private_key(ec.SECP256R1()) for name in KEYS}
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
-    start = datetime(2020, 1, 1, tzinfo=timezone.utc)
-    public = keys["authority"].public_key()
-    authority = (
-        x509.CertificateBuilder(name, name, public, x509.random_serial_number())
-        .not_valid_before(start)
-        .not_valid_after(start + timedelta(days=36500))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=1), critical=True)
-        .add_extension(_usage(sign_certificates=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
-        .sign(keys["authority"], hashes.SHA256())
-    )
-    for file, key in keys.items():
-        (folder / f"{file}.pem").write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            )
-        )
-    (folder / "authority.crt").write_bytes(authority.public_bytes(serialization.Encoding.PEM))
-    valid = {"start": "2020-01-01T00:00:00Z"}
-
-    def log(key: ec.EllipticCurvePrivateKey) -> dict[str, Any]:
-        return {
-            "baseUrl": "https://log.test",
-            "hashAlgorithm": "SHA2_256",
-            "publicKey": {
-                "rawBytes": _b64(_der_of(key)),
-                "keyDetails": "PKIX_ECDSA_P256_SHA_256",
-                "validFor": valid,
-            },
-            "logId": {"keyId": _b64(_key_id(key))},
-        }
-
-    chain = [{"rawBytes": _b64(authority.public_bytes(serialization.Encoding.DER))}]
-    trusted = {
-        "mediaType": "application/vnd.dev.sigstore.trustedroot+json;version=0.1",
-        "tlogs": [log(keys["log"])],
-        "certificateAuthorities": [
-            {
-                "subject": {"organization": "test", "commonName": "test authority"},
-                "uri": "https://authority.test",
-                "certChain": {"certificates": chain},
-                "validFor": valid,
-            }
-        ],
-        "ctlogs": [log(keys["ct"])],
-        "timestampAuthorities": [],
-    }
-    (folder / TRUSTED_ROOT).write_text(json.dumps(trusted, indent=1))
-
-
 def certificate(
     root: Root,
     job: Job,
@@ -208,7 +117,7 @@ def certificate(
         )
         .not_valid_before(at)
         .not_valid_after(at + timedelta(minutes=10))
-        .add_extension(_usage(sign_certificates=False), critical=True)
+        .add_extension(key_usage(sign_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CODE_SIGNING]), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
         .add_extension(
@@ -240,11 +149,11 @@ def certificate(
 def _certificate_promise(root: Root, body: bytes, at: datetime) -> bytes:
     """The list of one signed certificate timestamp (RFC 6962, 3.2 and 3.3)."""
     milliseconds = int(at.timestamp() * 1000)
-    entry = _key_id(root.keys["authority"]) + len(body).to_bytes(3, "big") + body
+    entry = key_id(root.keys["authority"]) + len(body).to_bytes(3, "big") + body
     signed = struct.pack("!BBQH", 0, 0, milliseconds, 1) + entry + struct.pack("!H", 0)
     signature = root.keys["ct"].sign(signed, ec.ECDSA(hashes.SHA256()))
     timestamp = (
-        struct.pack("!B32sQH", 0, _key_id(root.keys["ct"]), milliseconds, 0)
+        struct.pack("!B32sQH", 0, key_id(root.keys["ct"]), milliseconds, 0)
         + struct.pack("!BBH", 4, 3, len(signature))
         + signature
     )
@@ -326,14 +235,14 @@ def bundle(
     return {
         "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
         "verificationMaterial": {
-            "certificate": {"rawBytes": _b64(own.public_bytes(serialization.Encoding.DER))},
+            "certificate": {"rawBytes": b64(own.public_bytes(serialization.Encoding.DER))},
             "tlogEntries": [log_entry(root, own, payload, signature, at + logged_after)],
             "timestampVerificationData": {"rfc3161Timestamps": []},
         },
         "dsseEnvelope": {
-            "payload": _b64(payload),
+            "payload": b64(payload),
             "payloadType": payload_type,
-            "signatures": [{"sig": _b64(signature)}],
+            "signatures": [{"sig": b64(signature)}],
         },
     }
 
@@ -351,36 +260,36 @@ def log_entry(
             "spec": {
                 "envelopeHash": {"algorithm": "sha256", "value": _sha256(signature + payload)},
                 "payloadHash": {"algorithm": "sha256", "value": _sha256(payload)},
-                "signatures": [{"signature": _b64(signature), "verifier": _b64(pem)}],
+                "signatures": [{"signature": b64(signature), "verifier": b64(pem)}],
             },
         }
     )
     neighbour = hashlib.sha256(b"\0another entry").digest()
     tree = hashlib.sha256(b"\1" + hashlib.sha256(b"\0" + body).digest() + neighbour).digest()
-    note = f"log.test\n2\n{_b64(tree)}\n"
-    signed_note = _key_id(key)[:4] + key.sign(note.encode(), ec.ECDSA(hashes.SHA256()))
+    note = f"log.test\n2\n{b64(tree)}\n"
+    signed_note = key_id(key)[:4] + key.sign(note.encode(), ec.ECDSA(hashes.SHA256()))
     seconds = int(at.timestamp())
     promised = {
-        "body": _b64(body),
+        "body": b64(body),
         "integratedTime": seconds,
-        "logID": _key_id(key).hex(),
+        "logID": key_id(key).hex(),
         "logIndex": 0,
     }
     promise = key.sign(_canonical(promised), ec.ECDSA(hashes.SHA256()))
     return {
         "logIndex": "0",
-        "logId": {"keyId": _b64(_key_id(key))},
+        "logId": {"keyId": b64(key_id(key))},
         "kindVersion": {"kind": "dsse", "version": "0.0.1"},
         "integratedTime": str(seconds),
-        "inclusionPromise": {"signedEntryTimestamp": _b64(promise)},
+        "inclusionPromise": {"signedEntryTimestamp": b64(promise)},
         "inclusionProof": {
             "logIndex": "0",
-            "rootHash": _b64(tree),
+            "rootHash": b64(tree),
             "treeSize": "2",
-            "hashes": [_b64(neighbour)],
-            "checkpoint": {"envelope": f"{note}\n— log.test {_b64(signed_note)}\n"},
+            "hashes": [b64(neighbour)],
+            "checkpoint": {"envelope": f"{note}\n— log.test {b64(signed_note)}\n"},
         },
-        "canonicalizedBody": _b64(body),
+        "canonicalizedBody": b64(body),
     }
 
 
@@ -405,34 +314,11 @@ def sign_files(root: Root, job: Job, files: Sequence[Path], out: Path, **options
     return out
 
 
-def _usage(*, sign_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not sign_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=sign_certificates,
-        crl_sign=sign_certificates,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
 def _der(tag: int, data: bytes) -> bytes:
     """One DER value of less than 64 KiB."""
     if len(data) < 128:
         return bytes([tag, len(data)]) + data
     return bytes([tag, 0x82]) + len(data).to_bytes(2, "big") + data
-
-
-def _der_of(key: ec.EllipticCurvePrivateKey) -> bytes:
-    form = serialization.PublicFormat.SubjectPublicKeyInfo
-    return key.public_key().public_bytes(serialization.Encoding.DER, form)
-
-
-def _key_id(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return hashlib.sha256(_der_of(key)).digest()
 
 
 def _canonical(value: object) -> bytes:
@@ -441,10 +327,6 @@ def _canonical(value: object) -> bytes:
 
 def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _b64(data: bytes) -> str:
-    return base64.b64encode(data).decode()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
