@@ -9,7 +9,7 @@ ARG SNAPSHOTS
 # The release files of a past day are out of date by today's clock; their signatures still hold.
 RUN for list in /etc/apt/sources.list /etc/apt/sources.list.d/*; do \
       [ ! -f "$list" ] || sed -i -E \
-        "s#(https?|file)://?[^ ]*/(debian|debian-security)(/[0-9]+T[0-9]+Z)?/?( |\$)#${SNAPSHOTS}/\2/${SNAPSHOT}/\4#" \
+        "s#(https?|file)://?[^ ]*/(debian|debian-security)(/[0-9]+T[0-9]+Z)?/?( |\$)#${SNAPSHOTS}/\2/${SNAPSHOT}/\4#g" \
         "$list"; \
     done \
     && grep -rqs "${SNAPSHOT}" /etc/apt/sources.list /etc/apt/sources.list.d \

@@ -28,6 +28,9 @@ _CAP_SYS_RESOURCE = 24
 _SERVER_SECONDS = 10
 # A line of the engine, or of apt in an image's build.
 _ERROR = re.compile(r"\berror\b|^E: ", re.IGNORECASE)
+# What a recipe says itself, after the step's number and seconds that docker puts before it. The
+# engine's own last line is then the command of the step, which has a screen of text.
+_EXPECTED = re.compile(r"(?:#\d+ +[\d.]+ +)?(?P<text>[\w-]+: expected .+, found .+)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +81,10 @@ class Engine:
             raise TorchwheelError(f"{doing}: {error}") from error
         if done.status:
             pointer = f" (all of it in {log})" if log else ""
-            raise program_error(f"{doing}: {self.name}: {done.reason(_ERROR)}{pointer}")
+            lines = process.printed_lines(done.output)
+            said = [found["text"] for line in lines if (found := _EXPECTED.match(line))]
+            reason = said[-1] if said else f"{self.name}: {done.reason(_ERROR)}"
+            raise program_error(f"{doing}: {reason}{pointer}")
         return "" if log else done.output
 
     def succeeds(self, arguments: Sequence[str], log: Path = Path(os.devnull)) -> bool:

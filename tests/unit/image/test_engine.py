@@ -113,6 +113,19 @@ def test_a_failure_is_the_line_that_says_why(path, tmp_path):
     assert "step 1" in log.read_text()
 
 
+@pytest.mark.parametrize("before", ["", "#9 1.234 "])
+def test_what_a_recipe_says_itself_comes_before_the_engines_words(path, before):
+    line = "packages: expected hipcc 6.4.*, found 7.2 in this Debian; pull it"
+    program(
+        path,
+        "podman",
+        f"""echo 'STEP 2/3: RUN x || echo "rocm: expected HIP, found none"'; echo '{before}{line}'
+        echo 'Error: building at STEP "RUN x: expected a, found b": exit status 1'; exit 1""",
+    )
+    with pytest.raises(TorchwheelError, match=r"^image a: packages: expected hipcc .* pull it$"):
+        Engine("podman", {}).call(["build"], "image a")
+
+
 def test_only_containers_of_the_run_are_removed(path, tmp_path):
     said = tmp_path / "said"
     program(path, "podman", f'echo "$@" >> {said}; [ "$1" = ps ] && echo one two; exit 0')

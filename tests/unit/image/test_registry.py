@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from torchwheel.console import Quiet
 from torchwheel.errors import MalformedError, TorchwheelError, UsageError
-from torchwheel.image.build import describe_image, ensure_image
+from torchwheel.image.build import BuiltImage, describe_image, ensure_image
 from torchwheel.image.engine import Engine
 from torchwheel.image.recipes import BaseImage, Image, image_of
 from torchwheel.image.registry import (
@@ -23,6 +23,7 @@ from torchwheel.image.registry import (
 )
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import resolve
+from torchwheel.pipeline import images as images_module
 
 ROOT = Path(__file__).parents[3]
 DIGEST, OTHER = (f"sha256:{digit * 64}" for digit in "ab")
@@ -188,6 +189,32 @@ def test_any_lock_is_read_or_refused_in_one_line(tmp_path_factory, images):
         said = str(error)
     assert said.isprintable()
     assert all(digest.startswith("sha256:") for digest in (lock.images.values() if lock else ()))
+
+
+def test_a_push_pins_what_it_pushed_and_forgets_older_recipes(tmp_path, monkeypatch):
+    registry = Registry("r.test/me", tmp_path / "images.lock.json")
+    monkeypatch.setattr(images_module, "registry_of", lambda *_: registry)
+    monkeypatch.setattr(images_module, "find_engine", lambda: Engine("podman", {}))
+    monkeypatch.setattr(images_module, "cache_folder", lambda: tmp_path)
+    built = BuiltImage("localhost/torchwheel/cuda-13.0-cp311:new", "new", origin="built")
+    monkeypatch.setattr(images_module, "ensure_image", lambda *_: built)
+    monkeypatch.setattr(images_module, "push_image", lambda *_: DIGEST)
+    monkeypatch.setattr(images_module, "digest_of_base", lambda _, name: OTHER)
+    write_lock(registry, ImagesLock({"cuda-13.0-cp311:old": OTHER, "rocm:old": OTHER}, {}))
+    said = images_module.images(ROOT / "matrix.yaml", ["cu130-stable"], Quiet(), push=True)
+    assert said.splitlines() == [
+        "built   localhost/torchwheel/cuda-13.0-cp311:new",
+        f"pushed  r.test/me/cuda-13.0-cp311:new {DIGEST}",
+    ]
+    lock = registry.lock()
+    assert lock.images == {"cuda-13.0-cp311:new": DIGEST, "rocm:old": OTHER}
+    assert lock.bases == {"debian:bullseye-slim": OTHER}
+    written = registry.lock_file.read_bytes()
+    images_module.images(ROOT / "matrix.yaml", ["cu130-stable"], Quiet(), push=True)
+    assert registry.lock_file.read_bytes() == written
+    monkeypatch.setattr(images_module, "registry_of", lambda *_: Registry(None, tmp_path / "x"))
+    with pytest.raises(UsageError, match="images --push: expected a registry, found none; name"):
+        images_module.images(ROOT / "matrix.yaml", ["cu130-stable"], Quiet(), push=True)
 
 
 def test_the_variable_names_another_registry_than_the_matrix(tmp_path):

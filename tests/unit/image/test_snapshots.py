@@ -64,6 +64,12 @@ def test_todays_packages_are_taken_only_if_they_are_asked_for(matrix, monkeypatc
         service_of(without, {})
     undated = containers.model_copy(update={"snapshot": None})
     assert service_of(undated, {}) is None
+    monkeypatch.setenv("TORCHWHEEL_SNAPSHOTS", "http://m.test/a")
+    mirrored = debian(containers, ROOT / "docker", "sid")
+    assert (mirrored.args, mirrored.mirrors) == (
+        {"SNAPSHOT": containers.snapshot},
+        {"SNAPSHOTS": "http://m.test/a"},
+    )
     monkeypatch.setenv("TORCHWHEEL_SNAPSHOTS", "none")
     assert debian(containers, ROOT / "docker", "sid") == BaseImage("sid")
 
