@@ -20,8 +20,15 @@ import yaml
 
 from rehearsal.expressions import condition, fill, to_text
 from rehearsal.forge import Forge, Token
-from rehearsal.workflow import Job, Permissions, Workflow, WorkflowError, check_nested
-from rehearsal.workflow import combinations, read_workflow
+from rehearsal.workflow import (
+    Job,
+    Permissions,
+    Workflow,
+    WorkflowError,
+    check_nested,
+    combinations,
+    read_workflow,
+)
 
 HERE = Path(__file__).parent
 BRANCH = "main"
@@ -221,7 +228,9 @@ class Executor:
             if caller is not None:
                 check_nested(caller, job.permissions, f"{workflow.path}: {job.id}")
             key = f"{prefix}{job.id}"
-            needs = {n: {"result": done[n].conclusion, "outputs": done[n].outputs} for n in job.needs}
+            needs = {
+                n: {"result": done[n].conclusion, "outputs": done[n].outputs} for n in job.needs
+            }
             context = {
                 "github": self._github(run, job.id),
                 "inputs": inputs,
@@ -279,9 +288,7 @@ class Executor:
         outputs = {k: v for result in results for k, v in result.outputs.items()}
         return JobResult(_together([result.conclusion for result in results]), outputs)
 
-    def _inputs(
-        self, workflow: Workflow, trigger: str, given: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    def _inputs(self, workflow: Workflow, trigger: str, given: Mapping[str, Any]) -> dict[str, Any]:
         declared = ((workflow.triggers.get(trigger) or {}).get("inputs")) or {}
         for name, about in declared.items():
             if about.get("required") and name not in given:
@@ -392,7 +399,9 @@ class _Attempt:
             passed, outputs = self._step(step, name, context)
             seconds = time.monotonic() - begin
             conclusion = "success" if passed else "failure"
-            log = StepLog(self.key, f"{inner}{name}", self.run.attempt, round(seconds, 1), conclusion)
+            log = StepLog(
+                self.key, f"{inner}{name}", self.run.attempt, round(seconds, 1), conclusion
+            )
             self.executor.log.append(log)
             if "id" in step:
                 results[step["id"]] = {"outputs": outputs, "conclusion": conclusion}
@@ -522,9 +531,7 @@ class _Attempt:
 class _Watch:
     """Ends a step's process group when its runner is to be lost."""
 
-    def __init__(
-        self, forge: Forge, lost: Lost | None, process: "subprocess.Popen[bytes]"
-    ) -> None:
+    def __init__(self, forge: Forge, lost: Lost | None, process: "subprocess.Popen[bytes]") -> None:
         self.forge, self.lost, self.process = forge, lost, process
         self.gone = threading.Event()
         self.timer: threading.Timer | None = None

@@ -253,7 +253,9 @@ def _create_release(forge: Forge, token: Token, given: Mapping[str, str], body: 
     asked = json.loads(body)
     tag = asked["tag"]
     if asked["verify_tag"] and tag not in forge.tags:
-        raise RefusedError(422, f"tag {tag} doesn't exist in the repo, aborting due to --verify-tag")
+        raise RefusedError(
+            422, f"tag {tag} doesn't exist in the repo, aborting due to --verify-tag"
+        )
     if not asked["draft"] and any(r.tag == tag and not r.draft for r in forge.releases):
         raise RefusedError(422, "Validation Failed: Release.tag_name already exists")
     release = Release(forge.number(), tag, asked["draft"])

@@ -92,7 +92,9 @@ def release_download(options: argparse.Namespace) -> None:
     for name in wanted:
         target = folder / name
         if target.exists() and not options.clobber:
-            fail(f"{target} already exists (use `--clobber` to overwrite file or `--skip-existing`)")
+            fail(
+                f"{target} already exists (use `--clobber` to overwrite file or `--skip-existing`)"
+            )
         target.write_bytes(ask("GET", f"/o/r/releases/download/{options.tag}/{name}"))
 
 

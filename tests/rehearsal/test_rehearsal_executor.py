@@ -25,9 +25,8 @@ def upload(name="a", extra=""):
 
 
 def test_outputs_and_matrices_reach_the_jobs_that_need_them(tmp_path):
-    plan = (
-        "    outputs: {rows: '${{ steps.s.outputs.rows }}'}\n    steps:\n"
-        + steps("""{id: s, run: 'echo "rows={\\"include\\":[{\\"v\\":\\"x\\"},{\\"v\\":\\"y\\"}]}" >> "$GITHUB_OUTPUT"'}""")
+    plan = "    outputs: {rows: '${{ steps.s.outputs.rows }}'}\n    steps:\n" + steps(
+        """{id: s, run: 'echo "rows={\\"include\\":[{\\"v\\":\\"x\\"},{\\"v\\":\\"y\\"}]}" >> "$GITHUB_OUTPUT"'}"""
     )
     build = (
         "    needs: plan\n    strategy: {matrix: '${{ fromJSON(needs.plan.outputs.rows) }}'}\n"
@@ -70,7 +69,9 @@ def test_a_step_needs_the_permission_of_its_job(tmp_path, permissions, ok):
 
 
 def test_a_called_workflow_has_no_more_permissions_than_its_caller(tmp_path):
-    files = workflow({"job": "    permissions: {id-token: write}\n    steps: []\n"}, "workflow_call")
+    files = workflow(
+        {"job": "    permissions: {id-token: write}\n    steps: []\n"}, "workflow_call"
+    )
     files[".github/workflows/called.yml"] = files.pop(PATH)
     caller = "on: push\npermissions: {contents: read}\njobs:\n  call:\n    uses: $/.github/workflows/called.yml\n"
     with toy(tmp_path, {**files, PATH: caller}) as (run, event):

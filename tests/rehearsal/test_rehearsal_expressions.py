@@ -49,7 +49,8 @@ def test_a_condition_needs_no_braces():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a b", "github.", "github[", "unknown", "hashFiles('x')", "'x", "(1", "1 <> 2", "&&"]
+    "text",
+    ["", "a b", "github.", "github[", "unknown", "hashFiles('x')", "'x", "(1", "1 <> 2", "&&"],
 )
 def test_what_is_not_known_is_an_error(text):
     with pytest.raises(ExpressionError):

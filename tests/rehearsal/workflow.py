@@ -122,7 +122,7 @@ def combinations(matrix: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The jobs of a strategy's matrix: the product of its lists, or its `include`."""
     lists = {key: value for key, value in matrix.items() if key not in ("include", "exclude")}
     included = [dict(entry) for entry in matrix.get("include", [])]
-    if lists and included or "exclude" in matrix:
+    if (lists and included) or "exclude" in matrix:
         raise WorkflowError("a matrix with lists and include, or exclude, is not known here")
     rows = [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
     found = included or (rows if lists else [])

@@ -264,9 +264,7 @@ def index_build(options: argparse.Namespace) -> int:
         section, where = load(options.matrix).evidence, str(options.matrix)
         policy = policy_of(section, where, repository=options.repository)
         believed = Believed(policy, open_verifier(options.trusted_root).read).for_releases()
-    text = build_index_of_releases(
-        options.catalogue, store, options.yanked, options.out, believed
-    )
+    text = build_index_of_releases(options.catalogue, store, options.yanked, options.out, believed)
     print(text)
     return 0
 

@@ -111,9 +111,7 @@ def gh(*arguments: str) -> str:
 
 def _list(address: str) -> list[Any]:
     """All pages of a list, as one."""
-    return [
-        entry for page in _read(gh("api", "--paginate", "--slurp", address)) for entry in page
-    ]
+    return [entry for page in _read(gh("api", "--paginate", "--slurp", address)) for entry in page]
 
 
 def _read(text: str) -> list[Any]:

@@ -57,7 +57,12 @@ def test_both_workflows_are_read(files):
 
 
 def test_each_run_is_a_session_of_the_project_or_installs_nox_by_hash(files, project):
-    runs = {step["run"] for document in files.workflows.values() for step in steps(document) if "run" in step}
+    runs = {
+        step["run"]
+        for document in files.workflows.values()
+        for step in steps(document)
+        if "run" in step
+    }
     assert INSTALL in runs
     sessions = {re.match(r"nox -s (\S+)", run)[1] for run in runs - {INSTALL}}
     assert sessions <= set(re.findall(r"^def (\w+)\(session", project["noxfile.py"], re.MULTILINE))
@@ -74,7 +79,9 @@ def test_wheels_are_built_in_containers_and_released_by_a_tag_alone(files):
 
 def test_recipes_and_locks_are_ours(project):
     for name in RECIPES:
-        assert project[f"docker/{name}"] == (ROOT / "docker" / name).read_text(), f"copy {name} anew"
+        assert project[f"docker/{name}"] == (ROOT / "docker" / name).read_text(), (
+            f"copy {name} anew"
+        )
     ours = (ROOT / ".github" / "actions" / "nox" / "requirements.txt").read_text()
     assert project[".github/requirements.txt"] == ours
 

@@ -98,9 +98,11 @@ LOCKS = {
 
 
 def pins(lock):
-    """The version of each package of a lock, by its name; uv writes one line for each marker."""
-    text = (ROOT / lock).read_text()
-    return dict(re.findall(r"^([a-z]\S*)==(\S+)", text, re.MULTILINE))
+    """The versions of each package of a lock, by its name; uv writes one line for each marker."""
+    found: dict[str, set[str]] = {}
+    for name, version in re.findall(r"^([a-z]\S*)==(\S+)", (ROOT / lock).read_text(), re.MULTILINE):
+        found.setdefault(name, set()).add(version)
+    return found
 
 
 @pytest.mark.parametrize("lock", LOCKS)
@@ -115,4 +117,6 @@ def test_a_release_is_made_with_the_versions_that_were_tested():
     tested = pins("constraints.txt")
     locked = pins("pipeline.lock.txt")
     assert len(locked) > 30
-    assert locked == {name: tested[name] for name in locked}
+    assert {
+        name: found - tested[name] for name, found in locked.items() if found - tested[name]
+    } == {}
