@@ -168,7 +168,7 @@ def _matching(patterns: str, *, hidden: bool) -> list[Path]:
     """Files that patterns match, one a line; a folder means all that is in it."""
     found: dict[Path, None] = {}
     for pattern in patterns.split("\n"):
-        for match in glob.glob(pattern.strip(), include_hidden=True) if pattern.strip() else ():
+        for match in glob.glob(pattern.strip(), include_hidden=True):  # noqa: PTH207 - hidden ones
             for path in _below(Path(match).absolute()):
                 is_hidden = any(part.startswith(".") for part in Path(os.path.relpath(path)).parts)
                 if hidden or not is_hidden or ".." in os.path.relpath(path):

@@ -39,7 +39,7 @@ def to_text(value: object) -> str:
 
 
 def fill(value: Any, context: Context) -> Any:
-    """A value of a workflow with its expressions replaced; one that is all of a text keeps its type."""
+    """A value with its expressions replaced; one that is all of a text keeps its type."""
     if isinstance(value, Mapping):
         return {key: fill(part, context) for key, part in value.items()}
     if isinstance(value, list):

@@ -44,7 +44,8 @@ class RequestFault:
     """A fault of the next `count` requests whose method and path match `request`.
 
     `kind`: "500" answers with an error; "cut" breaks off while the body is sent; "lost" does all
-    and breaks off before the answer; "flip" changes a byte of the answer.
+    and breaks off before the answer; "flip" changes a byte of the answer; "hide" leaves an artifact
+    out of a list, whose name ends the request.
     """
 
     kind: str
@@ -185,7 +186,11 @@ def _upload_artifact(forge: Forge, token: Token, given: Mapping[str, str], body:
 @_route("GET", "/artifacts")
 def _list_artifacts(forge: Forge, token: Token, given: Mapping[str, str], body: bytes) -> Any:
     newest = {a.name: a for a in sorted(forge.artifacts, key=lambda a: a.id) if a.run == token.run}
-    return [{"id": a.id, "name": a.name, "sha256": a.sha256} for a in newest.values()]
+    return [
+        {"id": a.id, "name": a.name, "sha256": a.sha256}
+        for a in newest.values()
+        if not forge.take_fault(f"GET /artifacts {a.name}", ["hide"])
+    ]
 
 
 @_route("GET", r"/artifacts/(?P<id>\d+)")

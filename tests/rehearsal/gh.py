@@ -39,7 +39,7 @@ def release_view(options: argparse.Namespace) -> None:
 
 
 def release_create(options: argparse.Namespace) -> None:
-    """With files, gh makes a draft and publishes it at the end; a draft that it cannot fill goes."""
+    """With files, gh fills a draft and publishes it at the end. If it cannot, the draft goes."""
     filled = bool(options.files) and not options.draft
     published = [row for row in ask_json("GET", "/releases") if not row["draft"]]
     if filled and options.tag in [row["tag_name"] for row in published]:
@@ -92,9 +92,7 @@ def release_download(options: argparse.Namespace) -> None:
     for name in wanted:
         target = folder / name
         if target.exists() and not options.clobber:
-            fail(
-                f"{target} already exists (use `--clobber` to overwrite file or `--skip-existing`)"
-            )
+            fail(f"{target} already exists (use `--clobber` to overwrite file)")
         target.write_bytes(ask("GET", f"/o/r/releases/download/{options.tag}/{name}"))
 
 
@@ -111,10 +109,10 @@ def run_list(options: argparse.Namespace) -> None:
 
 
 def _release(tag: str) -> dict[str, Any]:
-    for row in ask_json("GET", "/releases"):
-        if row["tag_name"] == tag:
-            return dict(row)
-    fail("release not found")
+    found = [row for row in ask_json("GET", "/releases") if row["tag_name"] == tag]
+    if not found:
+        fail("release not found")
+    return dict(found[0])
 
 
 def _upload(number: int, file: Path) -> None:

@@ -1,8 +1,8 @@
 """Rehearses a release: `python -m rehearsal.rehearse VERSION`, by `nox -s rehearse -- VERSION`.
 
-A tag becomes a release on a forge on loopback, by the workflow files' own steps. Every job loses its
-runner once and runs again; then the forge, the network and the clock fail. At the end each wheel is
-installed from the index and from the package index.
+A tag becomes a release on a forge on loopback, by the workflow files' own steps, and each wheel is
+installed from the index and from the package index. In the next release every job loses its runner
+once and runs again. In the last one the forge and the network fail at each kind of request.
 """
 
 import argparse
@@ -18,10 +18,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from rehearsal.executor import Event, Lost, Run
+from rehearsal.executor import BRANCH, Event, Lost, Run
 from rehearsal.forge import RequestFault
 from rehearsal.public import public_faults
-from rehearsal.setting import INDEX, RELEASE, Form, Setting, setting
+from rehearsal.setting import RELEASE, Form, Setting, setting
 
 QUICK = Form(("pure",), clean=False, smoke=("test_load.py",))
 FULL = Form(("pure", "cu130-stable", "cu130-torch2.11-cp312"))
@@ -71,22 +71,31 @@ class Rehearsal:
         self.note(f"{event.ref_name}: released", attempts=run.attempt)
         return run
 
-    def refused(self, event: Event, fault: RequestFault) -> None:
-        """A release meets a fault that it cannot pass: nothing becomes public; repeated, all does."""
+    def next(self, version: str, lost: Sequence[Lost], faults: Sequence[RequestFault]) -> None:
+        """Release a further version under losses and faults; what was public keeps its bytes."""
         before = self.setting.public()
-        self.setting.forge.faults.append(fault)
-        run = self.setting.executor.start(RELEASE, event)
-        self.check()
-        if run.ok:
-            raise RehearsalError(f"{fault}: nothing failed")
-        self.note(f"{fault.kind} at {fault.request}: refused", jobs=run.failed)
-        if self.setting.public() != before and any("assets" not in k for k in run.failed[:0]):
-            raise RehearsalError(f"{fault}: something became public")
-        self.setting.forge.faults.clear()
-        self.setting.executor.again(run)
-        self.check()
-        if not run.ok:
-            raise RehearsalError(f"{fault}: {run.failed} failed again")
+        event = self.setting.tag(version)
+        self.setting.forge.faults[:] = faults
+        self.release(event, lost)
+        if left := [fault for fault in self.setting.forge.faults if fault.count]:
+            raise RehearsalError(f"no request met {left}")
+        after = self.setting.public()
+        changed = [n for n in before if not n.startswith("page ") and after.get(n) != before[n]]
+        if changed:
+            raise RehearsalError(f"{version} changed what was published: {changed}")
+        what = "each job lost its runner once" if lost else "faults of the forge and the network"
+        self.note(what, installed=len(install(self)))
+
+    def dry_run(self) -> None:
+        """A run by hand does all but publish."""
+        before, executor = self.setting.public(), self.setting.executor
+        inputs = {"selection": "pure"}
+        event = Event("workflow_dispatch", f"refs/heads/{BRANCH}", executor.head, inputs)
+        run = executor.start(RELEASE, event)
+        skipped = [key for key, result in run.results.items() if result.conclusion == "skipped"]
+        if not run.ok or self.setting.public() != before:
+            raise RehearsalError(f"the dry run failed or published: {run.results}")
+        self.note("dry run", skipped=skipped)
 
 
 def install(rehearsal: Rehearsal) -> list[str]:
@@ -158,7 +167,12 @@ def rehearse(version: str, form: Form, root: Path, say: Callable[[str], None]) -
         rehearsal.note("public", files=len(first))
         installed = install(rehearsal)
         rehearsal.note("installed", wheels=installed)
-        again = run_again(rehearsal, run, event)
+        lost = losses(run, made)
+        number = int(version[len(version.rstrip("0123456789")) :] or 0)
+        base = version.rstrip("0123456789")
+        rehearsal.next(f"{base}{number + 1}", lost, [])
+        rehearsal.next(f"{base}{number + 2}", [], faults())
+        rehearsal.dry_run()
         return {
             "schema": 1,
             "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -167,25 +181,27 @@ def rehearse(version: str, form: Form, root: Path, say: Callable[[str], None]) -
             "events": rehearsal.events,
             "steps": [dataclasses.asdict(entry) for entry in made.executor.log],
             "public": first,
-            **again,
+            "lost": [dataclasses.asdict(entry) for entry in lost],
+            "faults": [dataclasses.asdict(fault) for fault in faults()],
         }
 
 
-def run_again(rehearsal: Rehearsal, run: Run, event: Event) -> dict[str, Any]:
-    """The release of a next version, in which each job loses its runner once."""
-    made = rehearsal.setting
-    lost = losses(run, made)
-    before = made.public()
-    base, number = event.ref_name.removeprefix("v").rstrip("0123456789"), 0
-    digits = event.ref_name[len(base) + 1 :]
-    number = int(digits or 0) + 1
-    rehearsal.release(made.tag(f"{base}{number}"), lost)
-    after = made.public()
-    changed = [n for n in before if not n.startswith("page ") and after.get(n) != before[n]]
-    if changed:
-        raise RehearsalError(f"the next release changed what was published: {changed}")
-    rehearsal.note("each job lost its runner once", jobs=[entry.job for entry in lost])
-    return {"lost": [dataclasses.asdict(entry) for entry in lost]}
+def faults() -> list[RequestFault]:
+    """One fault of each kind of request. Those of a larger count outlast what an action repeats."""
+    return [
+        RequestFault("500", "POST /artifacts", 3),
+        RequestFault("lost", "POST /artifacts"),
+        RequestFault("cut", "POST /artifacts"),
+        RequestFault("500", "POST /attestations", 3),
+        RequestFault("hide", "GET /artifacts smoke-"),
+        RequestFault("flip", r"GET /artifacts/\d"),
+        RequestFault("500", "POST /releases"),
+        RequestFault("cut", r"PUT .*\.whl$"),
+        RequestFault("lost", "PUT .*SHA256SUMS"),
+        RequestFault("500", "PATCH /releases"),
+        RequestFault("500", "POST /dispatches"),
+        RequestFault("500", "POST /pages", 3),
+    ]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -210,5 +226,3 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
-
-__all__ = ["INDEX", "Rehearsal"]

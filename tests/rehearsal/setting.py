@@ -1,4 +1,4 @@
-"""What a rehearsal needs around it: a repository with a tag, runners, a forge and a package index."""
+"""What a rehearsal needs: a repository with a tag, runners, a forge and a package index."""
 
 import contextlib
 import dataclasses
@@ -22,7 +22,7 @@ from rehearsal.forge import SIGNER, Forge, serve
 
 ROOT = HERE.parents[1]
 REPOSITORY = "owner/fusedops"
-RELEASE, INDEX = ".github/workflows/release.yml", ".github/workflows/index.yml"
+RELEASE = ".github/workflows/release.yml"
 STAND_INS = ("actions.py", "client.py", "gh.py")
 
 
@@ -100,6 +100,11 @@ def setting(root: Path, form: Form, variables: Mapping[str, str]) -> Iterator[Se
     trust = _trust(root)
     machine = Machine(root, form.user, {**variables, **trust}, form.clean, sys.executable)
     with _index_server(packages) as pypi:
+        # Where pip looks, beside the indexes of this machine.
+        extra = " ".join([*_extra_indexes(), f"{pypi}/simple/"])
+        machine = dataclasses.replace(
+            machine, variables={**machine.variables, "PIP_EXTRA_INDEX_URL": extra}
+        )
         executor = Executor(forge, root / "source.git", root / "tree", machine, pypi)
         forge.dispatch = executor.dispatch
         try:
@@ -135,7 +140,7 @@ def _seed(root: Path, form: Form) -> None:
 
 
 def _trust(root: Path) -> dict[str, str]:
-    """A root of trust that signs for the forge, and the variable that lets torchwheel believe it."""
+    """Make a root of trust that signs for the forge; returns the variable that names it."""
     command = [sys.executable, str(SIGNER), "--root", str(root / "forge" / "trust"), "trust"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     shutil.copy(done.stdout.strip(), root / "trusted_root.json")
@@ -188,6 +193,14 @@ def _index_server(packages: Path) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait()
+
+
+def _extra_indexes() -> list[str]:
+    command = [sys.executable, "-m", "pip", "config", "get", "global.extra-index-url"]
+    named = os.environ.get("PIP_EXTRA_INDEX_URL")
+    if named is None:
+        named = subprocess.run(command, check=False, capture_output=True, text=True).stdout
+    return named.split()
 
 
 def _commit(folder: Path, text: str) -> str:

@@ -26,7 +26,8 @@ def upload(name="a", extra=""):
 
 def test_outputs_and_matrices_reach_the_jobs_that_need_them(tmp_path):
     plan = "    outputs: {rows: '${{ steps.s.outputs.rows }}'}\n    steps:\n" + steps(
-        """{id: s, run: 'echo "rows={\\"include\\":[{\\"v\\":\\"x\\"},{\\"v\\":\\"y\\"}]}" >> "$GITHUB_OUTPUT"'}"""
+        '{id: s, env: {ROWS: \'{"include":[{"v":"x"},{"v":"y"}]}\'}, '
+        'run: \'echo "rows=$ROWS" >> "$GITHUB_OUTPUT"\'}'
     )
     build = (
         "    needs: plan\n    strategy: {matrix: '${{ fromJSON(needs.plan.outputs.rows) }}'}\n"
@@ -73,10 +74,13 @@ def test_a_called_workflow_has_no_more_permissions_than_its_caller(tmp_path):
         {"job": "    permissions: {id-token: write}\n    steps: []\n"}, "workflow_call"
     )
     files[".github/workflows/called.yml"] = files.pop(PATH)
-    caller = "on: push\npermissions: {contents: read}\njobs:\n  call:\n    uses: $/.github/workflows/called.yml\n"
-    with toy(tmp_path, {**files, PATH: caller}) as (run, event):
-        with pytest.raises(WorkflowError, match="requests id-token: write"):
-            run.start(PATH, event)
+    caller = "on: push\npermissions: {contents: read}\njobs:\n  call:\n    uses: $/"
+    files[PATH] = f"{caller}.github/workflows/called.yml\n"
+    with (
+        toy(tmp_path, files) as (run, event),
+        pytest.raises(WorkflowError, match="requests id-token: write"),
+    ):
+        run.start(PATH, event)
 
 
 def test_a_dry_run_skips_what_only_a_tag_does_and_what_needs_it(tmp_path):

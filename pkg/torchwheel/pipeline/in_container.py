@@ -110,14 +110,9 @@ def compile_in_container(
     options = options_of(run, variant, engine.name, image, headers_of(run, variant))
     project = out / "project"
     stage(run.source, project)
-    for path in (*project.rglob("*"), project):
-        _writable(path)
     # The tests' packages are not needed, and their folder may be missing.
     used = [volume for volume in options.volumes if volume[1] != BUNDLED]
     volumes = (*used, (str(project), PROJECT, "rw"))
-    for host, _, mode in options.volumes:
-        if mode == "rw":
-            _writable(Path(host))
     command = ["run", "--rm", f"--label={LABEL}={run.id}", *volume_options(volumes)]
     command += [f"--user={options.user}"] * (options.user is not None)
     command += [f"--env={name}" for name in options.forwarded]

@@ -1,4 +1,4 @@
-"""Checks of the order: what is read exists, what is published is proven, what fails can run again."""
+"""Checks of the order: what is read exists, what is published is proven, jobs can run again."""
 
 import dataclasses
 import itertools
