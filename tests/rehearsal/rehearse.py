@@ -208,13 +208,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Rehearse, and write the log."""
     parser = argparse.ArgumentParser(description="Rehearses a release.")
     parser.add_argument("version", help="of the release, e.g. 1.2.3rc1")
-    parser.add_argument("--quick", action="store_true", help="the pure wheel alone, as this user")
+    parser.add_argument(
+        "form",
+        nargs="?",
+        choices=("full", "quick"),
+        default="full",
+        help="quick: the pure wheel alone, as this user (default: full)",
+    )
     parser.add_argument("--variant", action="append", help="another variant; may be repeated")
     parser.add_argument("--record", type=Path, help="JSON file that gets the log")
     parser.add_argument("--keep", type=Path, help="an empty folder for all that is made")
     options = parser.parse_args(argv)
-    user = RUNNER if os.geteuid() == 0 and not options.quick else None
-    form = QUICK if options.quick else dataclasses.replace(FULL, user=user)
+    quick = options.form == "quick"
+    user = RUNNER if os.geteuid() == 0 and not quick else None
+    form = QUICK if quick else dataclasses.replace(FULL, user=user)
     if options.variant:
         form = dataclasses.replace(form, variants=tuple(options.variant))
     with tempfile.TemporaryDirectory(prefix="rehearsal-", ignore_cleanup_errors=True) as folder:
