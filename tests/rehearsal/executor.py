@@ -34,6 +34,7 @@ HERE = Path(__file__).parent
 BRANCH = "main"
 # Variables of a machine that reach its jobs: where packages come from, and whom to trust.
 _MACHINE = ("PIP_", "SSL_", "UV_", "CURL_", "REQUESTS_", "GIT_SSL", "http_proxy", "https_proxy")
+_MACHINE += ("TORCHWHEEL_SNAPSHOTS", "CONTAINERS_CONF", "CIBW_CONTAINER_ENGINE", "DOCKER_HOST")
 _BRANCH_ONLY = {"github-pages"}
 """Environments that admit the default branch alone, as that of Pages does unless told otherwise."""
 

@@ -215,6 +215,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         default="full",
         help="quick: the pure wheel alone, as this user (default: full)",
     )
+    parser.add_argument(
+        "--here", action="store_true", help="as this user, whose home, caches and images are used"
+    )
     parser.add_argument("--variant", action="append", help="another variant; may be repeated")
     parser.add_argument("--record", type=Path, help="JSON file that gets the log")
     parser.add_argument("--keep", type=Path, help="an empty folder for all that is made")
@@ -222,6 +225,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     quick = options.form == "quick"
     user = RUNNER if os.geteuid() == 0 and not quick else None
     form = QUICK if quick else dataclasses.replace(FULL, user=user)
+    if options.here:
+        form = dataclasses.replace(form, clean=False, user=None)
     if options.variant:
         form = dataclasses.replace(form, variants=tuple(options.variant))
     with tempfile.TemporaryDirectory(prefix="rehearsal-", ignore_cleanup_errors=True) as folder:
