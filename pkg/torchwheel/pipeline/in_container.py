@@ -107,7 +107,7 @@ def compile_in_container(
     `out` is an empty folder, for files that are not needed afterwards.
     """
     folder = run.variant_folder(variant)
-    options = options_of(run, variant, engine.name, image, headers_of(run, variant))
+    options = options_of(run, variant, engine, image, headers_of(run, variant))
     project = out / "project"
     stage(run.source, project)
     # The tests' packages are not needed, and their folder may be missing.
