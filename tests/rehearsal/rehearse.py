@@ -25,6 +25,14 @@ from rehearsal.setting import RELEASE, Form, Setting, setting
 
 QUICK = Form(("pure",), clean=False, smoke=("test_load.py",))
 FULL = Form(("pure", "cu130-stable", "cu130-torch2.11-cp312"))
+HALFWAY = (
+    Lost("assets", "Publish the assets", request="POST /releases"),
+    Lost("assets", "Publish the assets", request=".whl.metadata"),
+    Lost("assets", "Publish the assets", request="PATCH /releases"),
+    Lost("index", "Rebuild the index from the default branch", request="POST /dispatches"),
+    Lost("pypi", "Publish what PyPI takes", seconds=4),
+)
+"""Runners that are lost while they publish, at a request to the forge or after seconds."""
 RUNNER = 1001
 """The user of a hosted runner."""
 _CHECKED_ELSEWHERE = frozenset({"ci"})
@@ -141,12 +149,12 @@ def _pip(index: str, requirement: str, file: str) -> list[str]:
 
 
 def losses(run: Run, setting: Setting) -> list[Lost]:
-    """For each job of a run that succeeded, the loss of its runner in its last step."""
+    """For each job of a run, the loss of its runner before its last step; then those halfway."""
     last: dict[str, str] = {}
     for entry in setting.executor.log:
         if entry.job in run.results and ": " not in entry.step:
             last[entry.job] = entry.step
-    return [Lost(job, step) for job, step in last.items()]
+    return [*(Lost(job, step) for job, step in last.items()), *HALFWAY]
 
 
 def rehearse(version: str, form: Form, root: Path, say: Callable[[str], None]) -> dict[str, Any]:

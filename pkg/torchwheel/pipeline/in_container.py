@@ -113,8 +113,13 @@ def compile_in_container(
     # The tests' packages are not needed, and their folder may be missing.
     used = [volume for volume in options.volumes if volume[1] != BUNDLED]
     volumes = (*used, (str(project), PROJECT, "rw"))
+    for path in (project, *project.rglob("*")):
+        engine.give(path)
+    for host, _, mode in options.volumes:
+        if mode == "rw":
+            engine.give(Path(host))
     command = ["run", "--rm", f"--label={LABEL}={run.id}", *volume_options(volumes)]
-    command += [f"--user={options.user}"] * (options.user is not None)
+    command += options.user
     command += [f"--env={name}" for name in options.forwarded]
     environment = {**options.environment, SHARD: str(shard), "PYTHONUNBUFFERED": "1"}
     command += [f"--env={name}={value}" for name, value in environment.items()]
