@@ -1,15 +1,17 @@
 """What a release asks of the forge, through its command line `gh`."""
 
 import dataclasses
-import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
-from torchwheel.errors import MalformedError
+from torchwheel.json_files import parse_json
 from torchwheel.process import run
 
 _RELEASES = "repos/{owner}/{repo}/releases"
+_DO = "update gh, or run again"
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,23 +48,47 @@ class WorkflowRun:
     conclusion: str
 
 
+@dataclasses.dataclass(frozen=True)
+class _ListedRelease:
+    """A release in the forge's list."""
+
+    id: int
+    tag_name: str
+    draft: bool
+    prerelease: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class _ListedAsset:
+    """An asset in the forge's list."""
+
+    name: str
+    state: str
+    digest: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class _ListedRun:
+    """A run in gh's list."""
+
+    databaseId: int  # noqa: N815 - the forge's name
+    displayTitle: str  # noqa: N815
+    conclusion: str | None
+
+
 def releases() -> tuple[ForgeRelease, ...]:
     """All releases, drafts included."""
     return tuple(
-        ForgeRelease(entry["id"], entry["tag_name"], entry["draft"], entry["prerelease"])
-        for entry in _list(f"{_RELEASES}?per_page=100")
+        ForgeRelease(entry.id, entry.tag_name, entry.draft, entry.prerelease)
+        for entry in _list(f"{_RELEASES}?per_page=100", _ListedRelease)
     )
 
 
 def assets(release: ForgeRelease) -> tuple[Asset, ...]:
     """The files of a release."""
     return tuple(
-        Asset(
-            entry["name"],
-            (entry.get("digest") or "").removeprefix("sha256:"),
-            entry["state"] == "uploaded",
-        )
-        for entry in _list(f"{_RELEASES}/{release.number}/assets?per_page=100")
+        Asset(entry.name, (entry.digest or "").removeprefix("sha256:"), entry.state == "uploaded")
+        for entry in _list(f"{_RELEASES}/{release.number}/assets?per_page=100", _ListedAsset)
     )
 
 
@@ -97,8 +123,8 @@ def workflow_runs(workflow: str) -> tuple[WorkflowRun, ...]:
     fields = ("--json", "databaseId,displayTitle,conclusion", "--limit", "50")
     text = gh("run", "list", "--workflow", workflow, "--event", "workflow_dispatch", *fields)
     return tuple(
-        WorkflowRun(entry["databaseId"], entry["displayTitle"], entry["conclusion"] or "")
-        for entry in _read(text)
+        WorkflowRun(entry.databaseId, entry.displayTitle, entry.conclusion or "")
+        for entry in parse_json(text, tuple[_ListedRun, ...], "gh run list", do=_DO, others=True)
     )
 
 
@@ -109,16 +135,11 @@ def gh(*arguments: str) -> str:
     return result.output
 
 
-def _list(address: str) -> list[Any]:
-    """All pages of a list, as one."""
-    return [entry for page in _read(gh("api", "--paginate", "--slurp", address)) for entry in page]
-
-
-def _read(text: str) -> list[Any]:
-    try:
-        return list(json.loads(text))
-    except (ValueError, TypeError):
-        raise MalformedError("gh", "expected a JSON list", "update gh, or run again") from None
+def _list(address: str, kind: type[T]) -> Iterator[T]:
+    """The entries of all pages of a list."""
+    text = gh("api", "--paginate", "--slurp", address)
+    pages = parse_json(text, tuple[tuple[kind, ...], ...], "gh api", do=_DO, others=True)  # type: ignore[valid-type]
+    return (entry for page in pages for entry in page)
 
 
 def _yes(value: bool) -> str:

@@ -14,6 +14,7 @@ from torchwheel.builder.objects import CompiledObject
 from torchwheel.console import Quiet
 from torchwheel.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel.image.build import BuiltImage
+from torchwheel.image.engine import Engine
 from torchwheel.matrix.kernel_builds import select_kernels
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
@@ -179,7 +180,7 @@ def test_a_manifest_that_is_missing_and_one_that_is_a_folder(tmp_path):
     (made / "manifest.json").unlink()
     assert "manifest.json: expected a manifest, found an error: No such file" in refusal(tmp_path)
     (made / "manifest.json").mkdir()
-    assert "expected a manifest, found an error: Is a directory" in refusal(tmp_path)
+    assert "expected a file, found a folder" in refusal(tmp_path)
 
 
 def test_a_good_artifact_is_used_though_another_one_is_malformed(tmp_path):
@@ -210,7 +211,7 @@ def test_a_container_sees_the_artifacts_and_may_be_forbidden_to_compile(tmp_path
     image = BuiltImage("image", "0123", "4567")
 
     def options(run):
-        return options_of(run, variant, "podman", image, tmp_path / "torch", {})
+        return options_of(run, variant, Engine("podman", {}), image, tmp_path / "torch", {})
 
     only = options(dataclasses.replace(run, linked=linked, kernels_only=True))
     inside = [f"/kernels/{path.name}" for path in shards]
