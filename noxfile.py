@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 from pathlib import Path
 
 import nox
@@ -112,6 +113,14 @@ def faults(session: nox.Session) -> None:
 
 
 @nox.session
+def rehearse(session: nox.Session) -> None:
+    """Rehearse a release on loopback: nox -s rehearse -- 1.2.3rc1 [quick] [--record FILE]."""
+    install(session, *TORCHWHEEL, *group("rehearsal"))
+    env = {"PYTHONPATH": "tests"}
+    session.run("python", "-m", "rehearsal.rehearse", *session.posargs, env=env)
+
+
+@nox.session
 def fuzz(session: nox.Session) -> None:
     """Fuzz what reads foreign files: nox -s fuzz [-- MINUTES --seed N --target NAME]."""
     install_by_hash(session)
@@ -217,15 +226,35 @@ def earlier(session: nox.Session) -> None:
         session.run(*command, *patterns, external=True)
 
 
-@nox.session(venv_backend="none")
+@nox.session
 def assets(session: nox.Session) -> None:
-    """Make a tag's GitHub release of what assemble wrote: nox -s assets -- TAG FOLDER."""
+    """Publish a release folder as the release of a tag: nox -s assets -- TAG FOLDER."""
+    install_by_hash(session)
+    session.run("torchwheel", "assets", *session.posargs)
+
+
+@nox.session
+def dispatch(session: nox.Session) -> None:
+    """Run a workflow and wait for it: nox -s dispatch -- index.yml BRANCH REASON."""
+    install_by_hash(session)
+    session.run("torchwheel", "dispatch", *session.posargs)
+
+
+@nox.session
+def published(session: nox.Session) -> None:
+    """Compare what is public with a release folder: nox -s published -- TAG FOLDER."""
+    install_by_hash(session)
+    session.run("torchwheel", "published", *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def evidence(session: nox.Session) -> None:
+    """Put an attestation beside the files it is of: nox -s evidence -- BUNDLE FILE."""
     if len(session.posargs) != 2:
-        session.error("a tag and a folder expected: nox -s assets -- v1.0.0 dist/release")
-    tag, folder = session.posargs
-    files = [str(path) for path in sorted(Path(folder).iterdir()) if path.is_file()]
-    command = ("gh", "release", "create", tag, "--verify-tag", "--title", tag, "--notes-from-tag")
-    session.run(*command, *files, external=True)
+        session.error("expected the bundle and its new place: nox -s evidence -- BUNDLE FILE")
+    bundle, file = map(Path, session.posargs)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(bundle, file)
 
 
 @nox.session

@@ -132,3 +132,4 @@ def _whole_number(text: str) -> int | None:
 
 
 MATRIX = option("--matrix", type=Path, default=Path("matrix.yaml"), help="the matrix")
+GPU = option("--gpu", default="yes", help='"no" for a dry run without the runners with a GPU')

@@ -4,7 +4,7 @@ import argparse
 import os
 from pathlib import Path
 
-from torchwheel.arguments import MATRIX, command, one_of, option, positive_number
+from torchwheel.arguments import GPU, MATRIX, command, one_of, option, positive_number
 from torchwheel.console import Terminal
 from torchwheel.errors import UsageError
 
@@ -34,6 +34,7 @@ def _archs(options: argparse.Namespace) -> tuple[str, ...]:
             help="as --github, of the kernels that the variants link: a job for each toolkit",
         ),
     ),
+    GPU,
     option("--shards", type=positive_number, default=1, help="jobs for the kernels of a toolkit"),
     option(
         "--output",
@@ -45,9 +46,10 @@ def matrix(options: argparse.Namespace) -> int:
     """Print the variants as a table, as JSON or as a GitHub matrix."""
     from torchwheel.matrix.load import load
     from torchwheel.matrix.render import append_github_output, matrix_text
+    from torchwheel.matrix.runners import with_gpu_runners
     from torchwheel.matrix.variants import select
 
-    loaded = load(options.matrix)
+    loaded = with_gpu_runners(load(options.matrix), options.gpu)
     variants = select(loaded, options.variant or ["all"])
     text = matrix_text(loaded, variants, options.form, options.shards)
     if options.output:

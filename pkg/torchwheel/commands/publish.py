@@ -4,7 +4,7 @@ import argparse
 import os
 from pathlib import Path
 
-from torchwheel.arguments import MATRIX, command, group, option, port_number, positive_number
+from torchwheel.arguments import GPU, MATRIX, command, group, option, port_number, positive_number
 from torchwheel.console import Terminal
 
 TRUSTED_ROOT = option(
@@ -141,6 +141,7 @@ def compat(options: argparse.Namespace) -> int:
         "(default: release)",
     ),
     option("--version", help="the release, e.g. 1.0.0 or the tag v1.0.0"),
+    GPU,
     option("--earlier", type=Path, help="folder of the catalogues of earlier releases"),
     option(
         "--commit",
@@ -156,7 +157,7 @@ def assemble(options: argparse.Namespace) -> int:
     from torchwheel.release.assemble import Signatures, assemble
 
     signatures = None
-    if options.commit is not None:
+    if options.commit:
         from torchwheel.evidence.bundles import open_verifier
 
         read = open_verifier(options.trusted_root).read
@@ -168,7 +169,8 @@ def assemble(options: argparse.Namespace) -> int:
             options.folder,
             options.out,
             progress,
-            version=options.version,
+            version=options.version or None,
+            gpu=options.gpu,
             earlier=options.earlier,
             signatures=signatures,
         )
@@ -281,6 +283,56 @@ def index_serve(options: argparse.Namespace) -> int:
     return 0
 
 
+@command(
+    "assets",
+    "Publish a release folder as the release of a tag: a draft first, complete or not at all.",
+    option("tag", help="the tag, e.g. v1.0.0"),
+    option("folder", type=Path, help="what `assemble` wrote"),
+    option("--attestation", type=Path, help="the bundle that attests its files; published too"),
+)
+def assets(options: argparse.Namespace) -> int:
+    """Fill a draft with what is missing, compare, publish. Needs gh, logged in."""
+    from torchwheel.release.assets import publish_assets
+
+    with Terminal().live_line() as progress:
+        text = publish_assets(options.tag, options.folder, options.attestation, progress)
+    print(text)
+    return 0
+
+
+@command(
+    "dispatch",
+    "Run a workflow on a branch of the forge and wait for it.",
+    option("workflow", help="name of its file, e.g. index.yml"),
+    option("branch", help="the branch it runs on"),
+    option("reason", help="what tells the run from others; the input `reason` of the workflow"),
+)
+def dispatch(options: argparse.Namespace) -> int:
+    """Start the workflow and wait. Needs gh, logged in."""
+    from torchwheel.release.assets import dispatch
+
+    with Terminal().live_line() as progress:
+        text = dispatch(options.workflow, options.branch, options.reason, progress)
+    print(text)
+    return 0
+
+
+@command(
+    "published",
+    "Compare what is public of a tag, and on PyPI, with a release folder.",
+    option("tag", help="the tag, e.g. v1.0.0"),
+    option("folder", type=Path, help="what `assemble` wrote"),
+)
+def published(options: argparse.Namespace) -> int:
+    """Compare hashes. Needs gh, logged in."""
+    from torchwheel.release.assets import check_published
+
+    with Terminal().live_line() as progress:
+        text = check_published(options.tag, options.folder, progress)
+    print(text)
+    return 0
+
+
 index = group("index", "Build or serve a package index.", index_build, index_serve)
 
-COMMANDS = (check, smoke, compat, assemble, verify, index)
+COMMANDS = (check, smoke, compat, assemble, verify, index, assets, dispatch, published)

@@ -6,7 +6,7 @@ from torchwheel.errors import UsageError
 from torchwheel.matrix.document import MatrixFinding
 from torchwheel.matrix.sections import Machines, Matrix
 from torchwheel.matrix.variants import Variant
-from torchwheel.text import join_names
+from torchwheel.text import join_names, quote
 
 PURE = "any"
 """The platform of wheels without machine code."""
@@ -30,6 +30,22 @@ def smoke_runner(matrix: Matrix, variant: Variant) -> tuple[str, ...]:
     """The labels of the runner that tests `variant`: one with its GPU, else one without."""
     machines = _machines_of(matrix, variant)
     return gpu_runner(matrix, variant) or machines.cpu or machines.build
+
+
+def with_gpu_runners(matrix: Matrix, gpu: str) -> Matrix:
+    """The matrix as it is for "yes"; for "no" without its runners that have a GPU.
+
+    A pull request's code must not reach these machines, so its wheels are tested without a GPU.
+    """
+    if gpu not in {"yes", "no"}:
+        raise UsageError(f'--gpu: expected "yes" or "no", found {quote(gpu)}; say one of them')
+    if gpu == "yes":
+        return matrix
+    runners = {
+        platform: machines.model_copy(update={"cuda": None, "rocm": None})
+        for platform, machines in matrix.runners.items()
+    }
+    return matrix.model_copy(update={"runners": runners})
 
 
 def runners_complete(matrix: Matrix) -> Iterator[MatrixFinding]:

@@ -111,11 +111,11 @@ def compile_in_container(
     options = options_of(run, variant, engine, image, headers_of(run, variant))
     project = out / "project"
     stage(run.source, project)
-    for path in (*project.rglob("*"), project):
-        engine.give(path)
     # The tests' packages are not needed, and their folder may be missing.
     used = [volume for volume in options.volumes if volume[1] != BUNDLED]
     volumes = (*used, (str(project), PROJECT, "rw"))
+    for path in (project, *project.rglob("*")):
+        engine.give(path)
     for host, _, mode in options.volumes:
         if mode == "rw":
             Path(host).mkdir(parents=True, exist_ok=True)

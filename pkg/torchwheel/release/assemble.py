@@ -15,6 +15,7 @@ from torchwheel.files import remove_leftovers
 from torchwheel.index.catalogue import read_catalogues
 from torchwheel.inspect.wheel import Wheel, read_wheel
 from torchwheel.matrix.load import load
+from torchwheel.matrix.runners import with_gpu_runners
 from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import select
 from torchwheel.pipeline.inputs import limits_of
@@ -55,6 +56,7 @@ def assemble(
     *,
     version: str | None = None,
     earlier: Path | None = None,
+    gpu: str = "yes",
     signatures: Signatures | None = None,
 ) -> str:
     """Verify every wheel and record, then write the release.
@@ -67,6 +69,7 @@ def assemble(
         progress: reports each step to the user.
         version: the release, e.g. "1.0.0" or the tag "v1.0.0".
         earlier: a folder with the catalogues of earlier releases.
+        gpu: "no" for a dry run that reaches no GPU: none of the wheels need have run on one.
         signatures: if given, no file is read before its signature was verified.
 
     Returns:
@@ -76,7 +79,7 @@ def assemble(
         TorchwheelError: a line for each fault; nothing was written.
     """
     expected = _version(version)
-    matrix = load(matrix_file)
+    matrix = with_gpu_runners(load(matrix_file), gpu)
     selected = select(matrix, selection)
     remove_leftovers(out.parent, out.name)
     check_target(out)

@@ -1,4 +1,4 @@
-"""Checks of the order: artifacts exist before they are read, only proven wheels are published."""
+"""Checks of the order: what is read exists, what is published is proven, jobs can run again."""
 
 import dataclasses
 import itertools
@@ -10,12 +10,20 @@ from workflow_files import EXPRESSION, LOCAL, Files, jobs, local, needs
 
 UPLOAD, DOWNLOAD = "actions/upload-artifact", "actions/download-artifact"
 RELEASE = ".github/workflows/release.yml"
-CHAIN = ("wheels", "smoke", "assemble")
+INDEX = ".github/workflows/index.yml"
+PYPI = "pypa/gh-action-pypi-publish"
+PACK, DEPLOY = "actions/upload-pages-artifact", "actions/deploy-pages"
+CHAIN = ("wheels", "smoke", "assemble", "attest", "assets", "index", "pypi", "published")
+"""Each needs the one before it. The first three prove, the others publish."""
+SESSIONS = ("wheels", "smoke", "assemble", "assets", "dispatch", "published")
+SIGNING = {"id-token", "attestations"}
+ONLY_TAGS = "github.event_name == 'push'"
 WHEEL_ARTIFACT = (
     "dist/*.whl",
     "dist/bundled/*.whl",
     "dist/.torchwheel/*.json",
     "dist/smoke/*.json",
+    "dist/evidence/*.sigstore.json",
 )
 """The files of a wheel's artifact that assemble, and smoke on another machine, read."""
 
@@ -74,11 +82,13 @@ def artifacts_come_first(files: Files) -> Iterator[str]:
         uploads: dict[str, str] = {}
         for node in run:
             for name in _artifacts(node, UPLOAD):
+                if name == "*":
+                    continue  # named by the matrix, as is what reads it
                 if name in uploads:
                     yield f"{path}: {node.name}: {name} is uploaded by {uploads[name]} too"
                 uploads[name] = node.name
         for node in run:
-            for name in _artifacts(node, DOWNLOAD):
+            for name in set(_artifacts(node, DOWNLOAD)) - {"*"}:
                 if uploads.get(name) not in node.before:
                     yield f"{path}: {node.name}: no job before it uploads {name}"
 
@@ -95,39 +105,84 @@ def wheel_artifacts_are_complete(files: Files) -> Iterator[str]:
 
 
 def release_is_proven(files: Files) -> Iterator[str]:
-    """Each job that may write needs assemble, assemble needs smoke, smoke needs wheels."""
+    """The jobs of a release need each other in order, and only what `assemble` wrote goes out."""
     every = jobs(files.workflows[RELEASE])
     for first, then in itertools.pairwise(CHAIN):
         if then in every and first not in _all_needs(every, then):
             yield f"{RELEASE}: {then} does not need {first}"
-    for name in CHAIN:
-        if not any(_runs(node, name) for node in nodes(files, RELEASE)):
-            yield f"{RELEASE}: {name} does not run nox -s {name}"
-    assembled = {name for n in nodes(files, RELEASE) if n.name == CHAIN[-1] for name in _up(n)}
+    if "ci" not in _all_needs(every, "assemble"):
+        yield f"{RELEASE}: assemble does not need ci"
+    ran = {name for node in nodes(files, RELEASE) for name in _sessions(node)}
+    yield from (f"{RELEASE}: no job runs nox -s {name}" for name in SESSIONS if name not in ran)
+    assembled = {"attestation"}
+    assembled |= {name for n in nodes(files, RELEASE) if n.name == "assemble" for name in _up(n)}
     for node in nodes(files, RELEASE):
-        if not _writes(node.job):
+        if not _publishes(node.job):
             continue
-        if CHAIN[-1] not in node.before:
-            yield f"{RELEASE}: {node.name} may write and does not need {CHAIN[-1]}"
+        if "assemble" not in node.before:
+            yield f"{RELEASE}: {node.name} may write and does not need assemble"
         for name in set(_artifacts(node, DOWNLOAD)) - assembled:
             yield f"{RELEASE}: {node.name} publishes {name}, which assemble did not write"
 
 
+def dry_run_publishes_nothing(files: Files) -> Iterator[str]:
+    """A release has a dry run. What it leaves out is what follows a job for tags alone."""
+    document = files.workflows[RELEASE]
+    for trigger in ("workflow_dispatch", "pull_request"):
+        if trigger not in document["on"]:
+            yield f"{RELEASE}: no dry run by {trigger}"
+    every = jobs(document)
+    for name, job in every.items():
+        conditions = {every[other].get("if") for other in {name, *_all_needs(every, name)}}
+        if _publishes(job) and ONLY_TAGS not in conditions:
+            yield f"{RELEASE}: {name} publishes in a dry run"
+        if name in CHAIN[:3] and conditions != {None}:
+            yield f"{RELEASE}: {name} is left out of some run"
+
+
+def jobs_can_run_again(files: Files) -> Iterator[str]:
+    """An artifact of an earlier attempt hinders no job that runs again."""
+    for path, document in files.workflows.items():
+        for name, job in jobs(document).items():
+            for inputs in _inputs(job, UPLOAD):
+                if inputs.get("overwrite") is not True:
+                    yield f"{path}: {name}: uploads {inputs.get('name')} without overwrite"
+            for inputs in _inputs(job, PACK):
+                if "github.run_attempt" not in str(inputs.get("name")):
+                    yield f"{path}: {name}: packs an artifact that is not named by the attempt"
+            for inputs in _inputs(job, DEPLOY):
+                if not str(inputs.get("artifact_name")).startswith("${{ needs."):
+                    yield f"{path}: {name}: deploys what no job before it has named"
+            for inputs in _inputs(job, PYPI):
+                if inputs.get("skip-existing") is not True:
+                    yield f"{path}: {name}: fails where PyPI has a file already"
+
+
+def pages_are_deployed_from_the_branch(files: Files) -> Iterator[str]:
+    """The environment of Pages admits the default branch alone: no tag and no pull request."""
+    for path, document in files.workflows.items():
+        others = set(document["on"]) - {"workflow_dispatch"}
+        for name, job in jobs(document).items():
+            if _inputs(job, DEPLOY) and others:
+                yield f"{path}: {name}: deploys Pages on {', '.join(sorted(others))}"
+
+
 def least_permissions(files: Files) -> Iterator[str]:
-    """Only jobs of the release may write, each with its own permissions."""
+    """Jobs that build may sign; only jobs of the release and of the index may write."""
     for path, document in files.workflows.items():
         if document.get("permissions") not in ({}, {"contents": "read"}):
             yield f"{path}: permissions of the workflow: {document.get('permissions')}"
         for name, job in jobs(document).items():
-            if _writes(job) and path != RELEASE:
+            if _publishes(job) and path not in (RELEASE, INDEX):
                 yield f"{path}: {name} may write"
 
 
-def _runs(node: Node, session: str) -> bool:
-    """Whether a job of that name, or of a workflow called by it, runs the session."""
+def _sessions(node: Node) -> set[str]:
+    """The nox sessions with arguments that a job runs, if the job is the one for that session."""
     runs = [step.get("run", "") for step in node.job.get("steps", [])]
-    own = node.name == session or node.name.startswith(f"{session}.")
-    return own and any(run.startswith(f"nox -s {session} -- ") for run in runs)
+    names = {match[1] for run in runs if (match := re.match(r"nox -s (\S+) -- ", run))}
+    top = node.name.partition(".")[0]
+    return {name for name in names if top == {"dispatch": "index"}.get(name, name)}
 
 
 def _up(node: Node) -> list[str]:
@@ -150,6 +205,10 @@ def _inputs(job: Mapping[str, Any], action: str) -> list[Mapping[str, Any]]:
     ]
 
 
-def _writes(job: Mapping[str, Any]) -> bool:
+def _publishes(job: Mapping[str, Any]) -> bool:
+    """Whether a job may write anything but signatures."""
     permissions = job.get("permissions", {})
-    return permissions == "write-all" or "write" in dict(permissions or {}).values()
+    if permissions == "write-all" or "environment" in job:
+        return True
+    written = {name for name, value in dict(permissions or {}).items() if value == "write"}
+    return bool(written - SIGNING)

@@ -14,7 +14,12 @@ from workflow_files import LOCAL, ROOT, Files, jobs, local, needs, references
 
 from torchwheel.cli import main
 
-_OF_ACTIONS = {"actions/deploy-pages": {"page_url"}}
+_OF_ACTIONS = {
+    "actions/deploy-pages": {"page_url"},
+    "actions/attest-build-provenance": {"bundle-path"},
+}
+_WITH_TOKEN = {"contents", "actions"}
+"""Permissions that a job with a token may have: to handle releases, and to start a workflow."""
 
 
 @functools.cache
@@ -54,7 +59,7 @@ def no_secrets(files: Files) -> Iterator[str]:
             for ref in sorted(found):
                 if ref.startswith("secrets"):
                     yield f"{path}: {name}: reads {ref}"
-                if ref == "github.token" and set(job.get("permissions", ())) != {"contents"}:
+                if ref == "github.token" and not set(job.get("permissions", "?")) <= _WITH_TOKEN:
                     yield f"{path}: {name}: has a token and other permissions"
 
 
@@ -128,6 +133,7 @@ def _step_fault(earlier: list[Any], rest: list[str]) -> str | None:
 def _keys(job: Mapping[str, Any]) -> set[str]:
     matrix = job.get("strategy", {}).get("matrix", {})
     if isinstance(matrix, str):  # made by `torchwheel matrix`
-        rows = github_output()["matrix"]["include"]
+        output = "kernels" if "outputs.kernels" in matrix else "matrix"
+        rows = github_output()[output]["include"]
         return set.intersection(*(set(row) for row in rows))
     return set(matrix)

@@ -1,0 +1,266 @@
+"""`torchwheel assets`: fills a draft with the files of a release folder, then publishes it.
+
+Each step looks at what is there first, so a run that was cut is completed by the next one. A
+published file never gets other bytes.
+"""
+
+import dataclasses
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from torchwheel.console import Progress
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.files import sha256
+from torchwheel.inspect.wheel import Wheel, read_wheel
+from torchwheel.release import forge
+from torchwheel.release.forge import Asset, ForgeRelease
+from torchwheel.text import join_names
+from torchwheel.toolkit.index import find_files
+
+ATTESTATION = "attestation.sigstore.json"
+"""The asset with the attestation of all others."""
+_CATALOGUE = "catalogue.json"
+_ATTEMPTS = 4
+_PAUSE = 5.0
+"""Seconds before the second attempt; each further one waits as long again."""
+_FIRST_POLL, _LONGEST_POLL = 1.0, 15.0
+"""Seconds between two looks at a run, which get longer."""
+_LONGEST = 45 * 60.0
+
+
+@dataclasses.dataclass(frozen=True)
+class AssetPlan:
+    """What is missing: names of assets to delete, of files to upload, and what forbids both."""
+
+    delete: tuple[str, ...] = ()
+    upload: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+
+
+def plan_assets(files: Mapping[str, str], assets: Sequence[Asset], *, draft: bool) -> AssetPlan:
+    """Compare the files of a release, hex SHA-256 by name, with the assets that are there.
+
+    What was received in part is deleted and uploaded again, and so is a file of a draft that has
+    other bytes. A published one with other bytes is a fault, and so is an asset of no file.
+    """
+    present = {asset.name: asset for asset in assets}
+    partial = {asset.name for asset in assets if not asset.complete}
+    other = {n for n in present.keys() & files.keys() - partial if present[n].sha256 != files[n]}
+    faults = [
+        f"{name}: expected no such asset, found one; delete it, or add the file to the release"
+        for name in sorted(present.keys() - files.keys() - partial)
+    ]
+    if not draft:
+        faults += [
+            f"{name}: expected sha256 {files[name]}, found {present[name].sha256 or 'none'}, which "
+            "is published; raise the version"
+            for name in sorted(other)
+        ]
+    delete = partial | (other if draft else set())
+    missing = files.keys() - present.keys() | (delete & files.keys())
+    # Who reads a catalogue finds the files that it names.
+    order = sorted(missing, key=lambda name: (name == _CATALOGUE, name))
+    return AssetPlan(tuple(sorted(delete)), tuple(order), tuple(faults))
+
+
+def is_latest(tag: str, published: Sequence[ForgeRelease]) -> bool:
+    """Whether a release is the one to offer: final, and no other final one is newer."""
+    version = tag_version(tag)
+    others = (_version(release.tag) for release in published if not release.draft)
+    return not version.is_prerelease and all(
+        other <= version for other in others if other and not other.is_prerelease
+    )
+
+
+def tag_version(tag: str) -> Version:
+    """The version of a tag such as "v1.0.0"."""
+    version = _version(tag)
+    if version is None:
+        raise UsageError(f'the tag: expected e.g. "v1.0.0", found "{tag}"; tag the release anew')
+    return version
+
+
+def publish_assets(tag: str, folder: Path, attestation: Path | None, progress: Progress) -> str:
+    """Publish the files of `folder` as the release of `tag`.
+
+    Args:
+        tag: the tag; it must be on the forge.
+        folder: what `assemble` wrote; folders in it are left out.
+        attestation: the bundle that attests the files.
+        progress: reports each step to the user.
+
+    Returns:
+        One line.
+
+    Raises:
+        TorchwheelError: a line for each fault; a release that was not public is not.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        files = _files(folder)
+        if attestation:
+            # An asset has the name of its file.
+            copy = Path(scratch, ATTESTATION)
+            files[ATTESTATION] = Path(shutil.copyfile(attestation, copy))
+        return _publish(tag, files, progress)
+
+
+def _publish(tag: str, files: Mapping[str, Path], progress: Progress) -> str:
+    version = tag_version(tag)
+    hashes = {name: sha256(path) for name, path in files.items()}
+    release = _release_of(tag)
+    if release is None:
+        progress.step(f"making a draft of {tag}")
+        _persist(lambda: _create(tag), progress)
+        release = _release_of(tag)
+    if release is None:
+        raise TorchwheelError(f"{tag}: expected a draft, found none after making it; run again")
+    found = release
+
+    def complete() -> None:
+        plan = plan_assets(hashes, forge.assets(found), draft=found.draft)
+        if plan.faults:
+            raise UsageError("\n".join(f"{tag}: {fault}" for fault in plan.faults))
+        for name in plan.delete:
+            forge.delete_asset(tag, name)
+        for name in plan.upload:
+            progress.step(f"uploading {name}")
+            forge.upload(tag, [files[name]])
+        left = plan_assets(hashes, forge.assets(found), draft=found.draft)
+        if left != AssetPlan():
+            raise TorchwheelError(
+                f"{tag}: expected the files that were uploaded, found other bytes or no "
+                f"{join_names((*left.delete, *left.upload))}; run again"
+            )
+
+    _persist(complete, progress)
+    if found.draft:
+        progress.step(f"publishing {tag}")
+        latest = is_latest(tag, forge.releases())
+        _persist(
+            lambda: forge.publish(tag, prerelease=version.is_prerelease, latest=latest), progress
+        )
+    return f"{tag}: {len(files)} assets published"
+
+
+def dispatch(workflow: str, branch: str, reason: str, progress: Progress) -> str:
+    """Run a workflow on a branch and wait for its end.
+
+    Args:
+        workflow: the name of its file; its run's title ends with its input `reason`.
+        branch: the branch.
+        reason: what tells this run from all others.
+        progress: reports each step to the user.
+
+    Raises:
+        TorchwheelError: it failed, or did not end in time.
+    """
+    tried = 0
+    pause = _FIRST_POLL
+    deadline = time.monotonic() + _LONGEST
+    progress.step(f"{workflow} on {branch}")
+    while time.monotonic() < deadline:
+        runs = [run for run in forge.workflow_runs(workflow) if run.title.endswith(f" {reason}")]
+        # A newer run takes the place of one that waits; both give the same.
+        started = [run for run in runs if run.conclusion != "cancelled"]
+        done = [run for run in started if run.conclusion]
+        if any(run.conclusion == "success" for run in done):
+            return f"{workflow}: done on {branch}"
+        if done:
+            raise TorchwheelError(
+                f"{workflow}: expected success, found {done[0].conclusion}; look at run "
+                f"{done[0].number}, then run this job again"
+            )
+        if not started and tried <= len(runs):
+            forge.start_workflow(workflow, branch, reason)
+            tried += 1
+        time.sleep(pause)
+        pause = min(1.5 * pause, _LONGEST_POLL)
+    raise TorchwheelError(f"{workflow}: expected an end within {_LONGEST / 60:.0f} min; run again")
+
+
+def check_published(tag: str, folder: Path, progress: Progress) -> str:
+    """Compare what is public with the files of `folder`: the assets, and the wheels of PyPI.
+
+    Raises:
+        TorchwheelError: something has other bytes, or is missing.
+    """
+    release = _release_of(tag)
+    if release is None or release.draft:
+        raise TorchwheelError(f"{tag}: expected a public release, found none; publish its assets")
+    hashes = {name: sha256(path) for name, path in _files(folder).items()}
+    found = {asset.name: asset for asset in forge.assets(release) if asset.name != ATTESTATION}
+    plan = plan_assets(hashes, tuple(found.values()), draft=False)
+    faults = [f"{tag}: {fault}" for fault in plan.faults]
+    faults += [f"{tag}: expected {name}, which is no asset; publish it" for name in plan.upload]
+    if faults:
+        raise TorchwheelError("\n".join(faults))
+    wheels = [read_wheel(path) for path in sorted((folder / "pypi").glob("*.whl"))]
+    progress.step("the wheels of PyPI")
+    _persist(lambda: _check_index(wheels), progress)
+    return f"{tag}: {len(hashes)} assets and {len(wheels)} wheels of PyPI are those of {folder}"
+
+
+def _check_index(wheels: Sequence[Wheel]) -> None:
+    """What pip finds of each project has the bytes of one of its wheels."""
+    for pin in sorted({f"{wheel.name}=={wheel.version}" for wheel in wheels}):
+        own = {sha256(w.path) for w in wheels if f"{w.name}=={w.version}" == pin}
+        for file in find_files([pin], "linux_x86_64"):
+            if file.sha256 not in own:
+                raise TorchwheelError(
+                    f"{file.url}: expected the bytes of {pin} here, found sha256 {file.sha256}; "
+                    "raise the version"
+                )
+
+
+def _create(tag: str) -> None:
+    if _release_of(tag) is None:
+        forge.create_draft(tag)
+
+
+def _release_of(tag: str) -> ForgeRelease | None:
+    found = [release for release in forge.releases() if release.tag == tag]
+    if len(found) > 1:
+        raise UsageError(f"{tag}: expected one release, found {len(found)}; delete the drafts")
+    return found[0] if found else None
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    if not (folder / _CATALOGUE).is_file():
+        raise UsageError(f"{folder}: expected a release, found no {_CATALOGUE}; assemble it first")
+    return {path.name: path for path in _plain(folder)}
+
+
+def _plain(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        if path.is_symlink():
+            raise UsageError(f"{path}: expected a file, found a link; assemble the release again")
+        if path.is_file():
+            yield path
+
+
+def _persist(step: Callable[[], None], progress: Progress) -> None:
+    """Repeat a step that the forge let down. A wrong call or release is not repeated."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            step()
+        except UsageError:
+            raise
+        except TorchwheelError as error:
+            if attempt == _ATTEMPTS:
+                raise
+            progress.say(f"{error}; attempt {attempt + 1} of {_ATTEMPTS}")
+            time.sleep(_PAUSE * attempt)
+        else:
+            return
+
+
+def _version(tag: str) -> Version | None:
+    try:
+        return Version(tag.removeprefix("v"))
+    except InvalidVersion:
+        return None

@@ -1,0 +1,248 @@
+"""Rehearses a release: `python -m rehearsal.rehearse VERSION`, by `nox -s rehearse -- VERSION`.
+
+A tag becomes a release on a forge on loopback, by the workflow files' own steps, and each wheel is
+installed from the index and from the package index. In the next release every job loses its runner
+once and runs again. In the last one the forge and the network fail at each kind of request.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from rehearsal.executor import BRANCH, Event, Lost, Run
+from rehearsal.forge import RequestFault
+from rehearsal.public import public_faults
+from rehearsal.setting import RELEASE, Form, Setting, setting
+
+QUICK = Form(("pure",), clean=False, smoke=("test_load.py",))
+FULL = Form(("pure", "cu130-stable", "cu130-torch2.11-cp312"))
+HALFWAY = (
+    Lost("assets", "Publish the assets", request="POST /releases"),
+    Lost("assets", "Publish the assets", request=".whl.metadata"),
+    Lost("assets", "Publish the assets", request="PATCH /releases"),
+    Lost("index", "Rebuild the index from the default branch", request="POST /dispatches"),
+    Lost("pypi", "Publish what PyPI takes", seconds=4),
+)
+"""Runners that are lost while they publish, at a request to the forge or after seconds."""
+RUNNER = 1001
+"""The user of a hosted runner."""
+_CHECKED_ELSEWHERE = frozenset({"ci"})
+
+
+class RehearsalError(Exception):
+    """The release did not behave as it must."""
+
+
+@dataclasses.dataclass
+class Rehearsal:
+    """A setting, and what happened in it, with times."""
+
+    setting: Setting
+    say: Callable[[str], None] = print
+    begin: float = dataclasses.field(default_factory=time.monotonic)
+    events: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+
+    def note(self, what: str, **about: object) -> None:
+        """Record a thing that happened."""
+        seconds = round(time.monotonic() - self.begin, 1)
+        self.events.append({"seconds": seconds, "what": what, **about})
+        self.say(f"{seconds:8.1f}s  {what}")
+
+    def check(self) -> None:
+        """Nothing is half published."""
+        if faults := list(public_faults(self.setting)):
+            raise RehearsalError("half published:\n" + "\n".join(faults))
+
+    def release(self, event: Event, lost: Sequence[Lost] = (), most: int = 40) -> Run:
+        """Start a release and repeat what failed, as a maintainer would, until all is green."""
+        executor = self.setting.executor
+        executor.lost[:] = lost
+        run = executor.start(RELEASE, event)
+        self.check()
+        while not run.ok:
+            if run.attempt >= most:
+                raise RehearsalError(f"still failing after {most} attempts: {run.failed}")
+            self.note(f"attempt {run.attempt} failed", jobs=run.failed)
+            executor.again(run)
+            self.check()
+        if executor.lost:
+            raise RehearsalError(f"a step was never reached: {executor.lost}")
+        self.note(f"{event.ref_name}: released", attempts=run.attempt)
+        return run
+
+    def next(self, version: str, lost: Sequence[Lost], faults: Sequence[RequestFault]) -> None:
+        """Release a further version under losses and faults; what was public keeps its bytes."""
+        before = self.setting.public()
+        event = self.setting.tag(version)
+        self.setting.forge.faults[:] = faults
+        self.release(event, lost)
+        if left := [fault for fault in self.setting.forge.faults if fault.count]:
+            raise RehearsalError(f"no request met {left}")
+        after = self.setting.public()
+        changed = [n for n in before if not n.startswith("page ") and after.get(n) != before[n]]
+        if changed:
+            raise RehearsalError(f"{version} changed what was published: {changed}")
+        what = "each job lost its runner once" if lost else "faults of the forge and the network"
+        self.note(what, installed=len(install(self)))
+
+    def dry_run(self) -> None:
+        """A run by hand does all but publish."""
+        before, executor = self.setting.public(), self.setting.executor
+        inputs = {"selection": "pure"}
+        event = Event("workflow_dispatch", f"refs/heads/{BRANCH}", executor.head, inputs)
+        run = executor.start(RELEASE, event)
+        skipped = [key for key, result in run.results.items() if result.conclusion == "skipped"]
+        if not run.ok or self.setting.public() != before:
+            raise RehearsalError(f"the dry run failed or published: {run.results}")
+        self.note("dry run", skipped=skipped)
+
+
+def install(rehearsal: Rehearsal) -> list[str]:
+    """Install each wheel of the release from the index, and from the package index."""
+    setting = rehearsal.setting
+    installed: list[str] = []
+    for tag, name, _ in setting.forge.published():
+        if not name.endswith(".whl"):
+            continue
+        project, version, *_ = name.split("-")
+        groups = sorted(
+            str(page.parent.parent.relative_to(setting.forge.pages))
+            for page in setting.forge.pages.rglob(f"{project.replace('_', '-')}/index.html")
+            if name in page.read_text(encoding="utf-8")
+        )
+        if not groups:
+            raise RehearsalError(f"{name} of {tag} is in no group of the index")
+        index = f"{setting.forge.address}/pages/{groups[0]}/"
+        installed += _pip(index, f"{project}=={version}", name)
+    for path in sorted(setting.packages.glob("*.whl")):
+        project, version, *_ = path.name.split("-")
+        installed += _pip(f"{setting.pypi}/simple/", f"{project}=={version}", "")
+    return installed
+
+
+def _pip(index: str, requirement: str, file: str) -> list[str]:
+    """Download by pip as for any machine, and install; returns what was done."""
+    with tempfile.TemporaryDirectory() as folder:
+        environ = {k: v for k, v in os.environ.items() if not k.startswith("PIP_")}
+        base = [sys.executable, "-m", "pip", "--isolated", "install", "--quiet", "--no-deps"]
+        options = ["--index-url", index, "--target", folder, "--pre"]
+        if "cp3" in file:
+            tags = file.removesuffix(".whl").split("-")[-3:]
+            options += ["--python-version", tags[0].removeprefix("cp"), "--implementation", "cp"]
+            options += [*(f"--platform={p}" for p in tags[2].split(".")), "--only-binary=:all:"]
+        environ["PIP_CONFIG_FILE"] = os.devnull
+        done = subprocess.run(
+            [*base, *options, requirement], env=environ, check=False, capture_output=True, text=True
+        )
+        if done.returncode:
+            raise RehearsalError(f"{requirement} from {index}: {done.stderr.strip()[-500:]}")
+    return [f"{requirement} from {index}"]
+
+
+def losses(run: Run, setting: Setting) -> list[Lost]:
+    """For each job of a run, the loss of its runner before its last step; then those halfway."""
+    last: dict[str, str] = {}
+    for entry in setting.executor.log:
+        if entry.job in run.results and ": " not in entry.step:
+            last[entry.job] = entry.step
+    return [*(Lost(job, step) for job, step in last.items()), *HALFWAY]
+
+
+def rehearse(version: str, form: Form, root: Path, say: Callable[[str], None]) -> dict[str, Any]:
+    """All of it; returns the log."""
+    variables = {"SCCACHE_DISABLE": "1"}
+    if not form.clean:
+        variables["TORCHWHEEL_CACHE"] = os.environ.get(
+            "TORCHWHEEL_CACHE", str(Path.home() / ".cache" / "torchwheel")
+        )
+    with setting(root, form, variables) as made:
+        made.executor.assume = _CHECKED_ELSEWHERE
+        made.executor.say = say
+        rehearsal = Rehearsal(made, say)
+        rehearsal.note(f"rehearsing {version}", variants=form.variants, user=form.user)
+        event = made.tag(version)
+        run = rehearsal.release(event)
+        first = made.public()
+        rehearsal.note("public", files=len(first))
+        installed = install(rehearsal)
+        rehearsal.note("installed", wheels=installed)
+        lost = losses(run, made)
+        number = int(version[len(version.rstrip("0123456789")) :] or 0)
+        base = version.rstrip("0123456789")
+        rehearsal.next(f"{base}{number + 1}", lost, [])
+        rehearsal.next(f"{base}{number + 2}", [], faults())
+        rehearsal.dry_run()
+        return {
+            "schema": 1,
+            "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "version": version,
+            "form": dataclasses.asdict(form),
+            "events": rehearsal.events,
+            "steps": [dataclasses.asdict(entry) for entry in made.executor.log],
+            "public": first,
+            "lost": [dataclasses.asdict(entry) for entry in lost],
+            "faults": [dataclasses.asdict(fault) for fault in faults()],
+        }
+
+
+def faults() -> list[RequestFault]:
+    """One fault of each kind of request. Those of a larger count outlast what an action repeats."""
+    return [
+        RequestFault("500", "POST /artifacts", 3),
+        RequestFault("lost", "POST /artifacts"),
+        RequestFault("cut", "POST /artifacts"),
+        RequestFault("500", "POST /attestations", 3),
+        RequestFault("hide", "GET /artifacts smoke-"),
+        RequestFault("flip", r"GET /artifacts/\d"),
+        RequestFault("500", "POST /releases"),
+        RequestFault("cut", r"PUT .*\.whl$"),
+        RequestFault("lost", "PUT .*SHA256SUMS"),
+        RequestFault("500", "PATCH /releases"),
+        RequestFault("500", "POST /dispatches"),
+        RequestFault("500", "POST /pages", 3),
+    ]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Rehearse, and write the log."""
+    parser = argparse.ArgumentParser(description="Rehearses a release.")
+    parser.add_argument("version", help="of the release, e.g. 1.2.3rc1")
+    parser.add_argument(
+        "form",
+        nargs="?",
+        choices=("full", "quick"),
+        default="full",
+        help="quick: the pure wheel alone, as this user (default: full)",
+    )
+    parser.add_argument(
+        "--here", action="store_true", help="as this user, whose home, caches and images are used"
+    )
+    parser.add_argument("--variant", action="append", help="another variant; may be repeated")
+    parser.add_argument("--record", type=Path, help="JSON file that gets the log")
+    parser.add_argument("--keep", type=Path, help="an empty folder for all that is made")
+    options = parser.parse_args(argv)
+    quick = options.form == "quick"
+    user = RUNNER if os.geteuid() == 0 and not quick else None
+    form = QUICK if quick else dataclasses.replace(FULL, user=user)
+    if options.here:
+        form = dataclasses.replace(form, clean=False, user=None)
+    if options.variant:
+        form = dataclasses.replace(form, variants=tuple(options.variant))
+    with tempfile.TemporaryDirectory(prefix="rehearsal-", ignore_cleanup_errors=True) as folder:
+        log = rehearse(options.version, form, options.keep or Path(folder), print)
+    if options.record:
+        options.record.write_text(json.dumps(log, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,225 @@
+"""What a rehearsal needs: a repository with a tag, runners, a forge and a package index."""
+
+import contextlib
+import dataclasses
+import hashlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rehearsal.executor import BRANCH, HERE, Event, Executor, Machine
+from rehearsal.forge import SIGNER, Forge, serve
+
+ROOT = HERE.parents[1]
+REPOSITORY = "owner/fusedops"
+RELEASE = ".github/workflows/release.yml"
+STAND_INS = ("actions.py", "client.py", "gh.py")
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """What of a release is rehearsed.
+
+    Attributes:
+        variants: the variants of the release.
+        archs: the arch list of every CUDA toolkit.
+        clean: whether each job starts with an empty home.
+        user: the user of the jobs; None for the one that runs this.
+        smoke: the smoke tests that are run; empty for those of the matrix.
+    """
+
+    variants: tuple[str, ...]
+    archs: tuple[str, ...] = ("9.0+PTX",)
+    clean: bool = True
+    user: int | None = None
+    smoke: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """All that a rehearsal works with."""
+
+    executor: Executor
+    forge: Forge
+    pypi: str
+    packages: Path
+    root: Path
+
+    def tag(self, version: str, files: Mapping[str, str] | None = None) -> Event:
+        """Commit a version of the sources, push its tag; returns the event of that push."""
+        work = self.root / "seed"
+        set_version(work / "pyproject.toml", version)
+        for name, text in (files or {}).items():
+            (work / name).write_text(text, encoding="utf-8")
+        commit = _commit(work, f"Release {version}")
+        _git(work, "tag", "-f", f"v{version}")
+        _git(work, "push", "--quiet", "--force", "origin", BRANCH, f"v{version}")
+        self.forge.tags[f"v{version}"] = commit
+        _git(self.executor.tree, "fetch", "--quiet", "origin", commit)
+        _git(self.executor.tree, "checkout", "--quiet", "--detach", commit)
+        _give(self.executor.source, self.executor.machine.user)
+        return Event("push", f"refs/tags/v{version}", commit)
+
+    def public(self) -> dict[str, str]:
+        """The sha256 of everything that is public, by a name that tells where it is."""
+        files = {f"asset {tag} {name}": path for tag, name, path in self.forge.published()}
+        if self.forge.pages.exists():
+            for path in sorted(p for p in self.forge.pages.rglob("*") if p.is_file()):
+                files[f"page {path.relative_to(self.forge.pages)}"] = path
+        files |= {f"pypi {path.name}": path for path in sorted(self.packages.iterdir())}
+        return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
+
+
+@contextlib.contextmanager
+def setting(root: Path, form: Form, variables: Mapping[str, str]) -> Iterator[Setting]:
+    """Make all of it in the folder `root`, which must be empty, and end its servers."""
+    root.chmod(0o755)
+    (root / "stand-ins").mkdir()
+    for name in STAND_INS:
+        shutil.copy(HERE / name, root / "stand-ins")
+    (root / "bin").mkdir()
+    gh = root / "bin" / "gh"
+    gh.write_text(f'#!/bin/sh\nexec /usr/bin/python3 {root}/stand-ins/gh.py "$@"\n')
+    gh.chmod(0o755)
+    packages = root / "packages"
+    packages.mkdir()
+    _seed(root, form)
+    forge = Forge(root / "forge", REPOSITORY, {})
+    forge.root.mkdir()
+    server = serve(forge)
+    trust = _trust(root)
+    machine = Machine(root, form.user, {**variables, **trust}, form.clean, sys.executable)
+    with _index_server(packages) as pypi:
+        # Where pip looks, beside the indexes of this machine.
+        extra = " ".join([*_extra_indexes(), f"{pypi}/simple/"])
+        machine = dataclasses.replace(
+            machine, variables={**machine.variables, "PIP_EXTRA_INDEX_URL": extra}
+        )
+        executor = Executor(forge, root / "source.git", root / "tree", machine, pypi)
+        forge.dispatch = executor.dispatch
+        try:
+            yield Setting(executor, forge, pypi, packages, root)
+        finally:
+            server.shutdown()
+
+
+def _seed(root: Path, form: Form) -> None:
+    """A repository with the files of this one, for the variants of the form."""
+    seed = root / "seed"
+    listed = _git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).is_file():
+            (seed / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, seed / name)
+    if form.smoke:
+        for path in (seed / "tests" / "smoke").glob("test_*.py"):
+            if path.name not in form.smoke:
+                path.unlink()
+    matrix = yaml.safe_load((seed / "matrix.yaml").read_text(encoding="utf-8"))
+    (seed / "matrix.yaml").write_text(yaml.safe_dump(narrowed(matrix, form), sort_keys=False))
+    subprocess.run(["git", "init", "--quiet", "--bare", str(root / "source.git")], check=True)
+    _git(seed, "init", "--quiet", f"--initial-branch={BRANCH}")
+    _git(seed, "remote", "add", "origin", str(root / "source.git"))
+    _commit(seed, "Begin")
+    _git(seed, "push", "--quiet", "origin", BRANCH)
+    subprocess.run(
+        ["git", "clone", "--quiet", str(root / "source.git"), str(root / "tree"), "-b", BRANCH],
+        check=True,
+    )
+    _give(root / "source.git", form.user)
+
+
+def _trust(root: Path) -> dict[str, str]:
+    """Make a root of trust that signs for the forge; returns the variable that names it."""
+    command = [sys.executable, str(SIGNER), "--root", str(root / "forge" / "trust"), "trust"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    shutil.copy(done.stdout.strip(), root / "trusted_root.json")
+    (root / "trusted_root.json").chmod(0o644)
+    return {"TORCHWHEEL_TRUSTED_ROOT": str(root / "trusted_root.json")}
+
+
+def narrowed(matrix: dict[str, Any], form: Form) -> dict[str, Any]:
+    """The matrix with fewer variants and archs, for machines without a GPU."""
+    toolkits = {
+        name: {**about, "archs": list(form.archs)} if about["backend"] == "cuda" else about
+        for name, about in matrix["toolkits"].items()
+    }
+    runners = {
+        platform: {k: v for k, v in machines.items() if k not in ("cuda", "rocm")}
+        for platform, machines in matrix["runners"].items()
+    }
+    selections = {**matrix["selections"], "release": list(form.variants)}
+    smoke = {**matrix["smoke"], "without_gpu": list(form.smoke or matrix["smoke"]["without_gpu"])}
+    changed = {"toolkits": toolkits, "runners": runners, "selections": selections, "smoke": smoke}
+    return {**matrix, **changed}
+
+
+def set_version(pyproject: Path, version: str) -> None:
+    """Change the version of a project."""
+    lines = pyproject.read_text(encoding="utf-8").splitlines(keepends=True)
+    at = next(n for n, line in enumerate(lines) if line.startswith("version = "))
+    lines[at] = f'version = "{version}"\n'
+    pyproject.write_text("".join(lines), encoding="utf-8")
+
+
+@contextlib.contextmanager
+def _index_server(packages: Path) -> Iterator[str]:
+    """A real package index that takes uploads, and no file of a name that it has."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "pypiserver", "run", "--port", str(port)]
+    command += ["--interface", "127.0.0.1", "--disable-fallback", "-P", ".", "-a", "."]
+    command += ["--hash-algo", "sha256", str(packages)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(200):
+            with contextlib.suppress(OSError, urllib.error.URLError):
+                urllib.request.urlopen(address, timeout=5).close()
+                break
+            time.sleep(0.1)
+        yield address
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _extra_indexes() -> list[str]:
+    command = [sys.executable, "-m", "pip", "config", "get", "global.extra-index-url"]
+    named = os.environ.get("PIP_EXTRA_INDEX_URL")
+    if named is None:
+        named = subprocess.run(command, check=False, capture_output=True, text=True).stdout
+    return named.split()
+
+
+def _commit(folder: Path, text: str) -> str:
+    _git(folder, "add", "--all", "--force")
+    who = ("-c", "user.name=rehearsal", "-c", "user.email=rehearsal@localhost")
+    _git(folder, *who, "commit", "--quiet", "--allow-empty", "-m", text)
+    return _git(folder, "rev-parse", "HEAD")
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command: Sequence[str] = ["git", "-c", "safe.directory=*", "-C", str(folder), *arguments]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"git {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+def _give(folder: Path, user: int | None) -> None:
+    """git reads a repository of the same user alone."""
+    if user is not None:
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, user, user)

@@ -1,0 +1,198 @@
+"""A release is filled as a draft and published complete, whatever the forge or the runner does."""
+
+import hashlib
+import subprocess
+
+import pytest
+
+from rehearsal.forge import RequestFault, Token
+from rehearsal.toy import forge_with_gh
+from torchwheel.console import Quiet
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.release import assets
+from torchwheel.release.assets import ATTESTATION, check_published, dispatch, publish_assets
+
+FILES = {"demo-1.0.0-py3-none-any.whl": b"wheel", "catalogue.json": b"{}", "SHA256SUMS": b"sums"}
+
+
+@pytest.fixture
+def forge(tmp_path, monkeypatch):
+    monkeypatch.setattr(assets, "_PAUSE", 0.0)
+    monkeypatch.setattr(assets, "_FIRST_POLL", 0.05)
+    with forge_with_gh(tmp_path / "forge") as (made, programs):
+        made.tags.update(dict.fromkeys(["v1.0.0", "v1.1.0", "v1.1.0rc1"], "0" * 40))
+        token = Token({"contents": "write", "actions": "write"}, 1, 1)
+        monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+        monkeypatch.setenv("GH_TOKEN", made.issue(token))
+        monkeypatch.setenv("REHEARSAL_FORGE", made.address)
+        yield made
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = tmp_path / "release"
+    (made / "pypi").mkdir(parents=True)
+    for name, data in FILES.items():
+        (made / name).write_bytes(data)
+    (tmp_path / "bundle.json").write_text("{}")
+    return made
+
+
+def publish(folder, tag="v1.0.0"):
+    return publish_assets(tag, folder, folder.parent / "bundle.json", Quiet())
+
+
+def digests(release):
+    return {name: about["digest"] for name, about in release.assets.items()}
+
+
+def whole(files=FILES):
+    every = {**files, ATTESTATION: b"{}"}
+    return {n: f"sha256:{hashlib.sha256(data).hexdigest()}" for n, data in every.items()}
+
+
+def test_a_release_is_made_and_a_second_run_changes_nothing(forge, folder):
+    assert publish(folder) == "v1.0.0: 4 assets published"
+    (release,) = forge.releases
+    assert digests(release) == whole()
+    assert (release.draft, release.prerelease, release.latest) == (False, False, True)
+    forge.requests.clear()
+    publish(folder)
+    assert [request for request in forge.requests if not request.startswith("GET ")] == []
+
+
+def test_the_catalogue_is_the_last_file_to_come(forge, folder):
+    publish(folder)
+    uploads = [request for request in forge.requests if request.startswith("PUT ")]
+    assert uploads[-1].endswith("/catalogue.json")
+
+
+@pytest.mark.parametrize("kind", ["500", "cut", "lost"])
+@pytest.mark.parametrize("request_", ["PUT ", "POST /releases", "PATCH "])
+def test_a_fault_of_the_forge_is_passed(forge, folder, kind, request_):
+    forge.faults.append(RequestFault(kind, request_))
+    publish(folder)
+    (release,) = forge.releases
+    assert digests(release) == whole()
+    assert not release.draft
+
+
+@pytest.mark.parametrize("kind", ["500", "cut"])
+def test_a_fault_that_stays_leaves_a_draft_which_the_next_run_completes(forge, folder, kind):
+    forge.faults.append(RequestFault(kind, "PUT .*whl", 100))
+    with pytest.raises(TorchwheelError):
+        publish(folder)
+    assert [release.draft for release in forge.releases] == [True]
+    forge.faults.clear()
+    publish(folder)
+    (release,) = forge.releases
+    assert digests(release) == whole()
+    assert not release.draft
+
+
+def test_what_is_published_never_gets_other_bytes(forge, folder):
+    publish(folder)
+    (folder / "SHA256SUMS").write_bytes(b"other")
+    with pytest.raises(UsageError, match=r"^v1.0.0: SHA256SUMS: expected sha256 .* is published;"):
+        publish(folder)
+    assert digests(forge.releases[0]) == whole()
+
+
+def test_a_draft_with_other_bytes_of_an_earlier_attempt_gets_those_of_this_one(forge, folder):
+    forge.faults.append(RequestFault("500", "PATCH", 100))
+    with pytest.raises(TorchwheelError):
+        publish(folder)
+    forge.faults.clear()
+    (folder / "catalogue.json").write_bytes(b"[]")
+    publish(folder)
+    assert digests(forge.releases[0]) == whole({**FILES, "catalogue.json": b"[]"})
+
+
+def test_a_file_that_nobody_assembled_is_not_published(forge, folder):
+    subprocess.run(["gh", "release", "create", "v1.0.0", "--draft"], check=True)
+    (folder.parent / "evil.whl").write_bytes(b"evil")
+    command = ["gh", "release", "upload", "v1.0.0", str(folder.parent / "evil.whl")]
+    subprocess.run(command, check=True)
+    with pytest.raises(UsageError, match=r"^v1.0.0: evil.whl: expected no such asset, found one"):
+        publish(folder)
+    assert forge.releases[0].draft
+
+
+def test_a_file_that_was_deleted_by_hand_is_completed(forge, folder):
+    publish(folder)
+    subprocess.run(["gh", "release", "delete-asset", "v1.0.0", "SHA256SUMS", "--yes"], check=True)
+    publish(folder)
+    assert digests(forge.releases[0]) == whole()
+
+
+def test_a_candidate_and_an_older_line_are_never_the_latest(forge, folder):
+    publish(folder, "v1.1.0rc1")
+    publish(folder, "v1.1.0")
+    publish(folder, "v1.0.0")
+    found = {r.tag: (r.prerelease, r.latest) for r in forge.releases}
+    assert found == {"v1.1.0rc1": (True, False), "v1.1.0": (False, True), "v1.0.0": (False, False)}
+
+
+@pytest.mark.parametrize(
+    ("tag", "says"),
+    [("v2.0.0", "doesn't exist in the repo"), ("latest", 'expected e.g. "v1.0.0", found "latest"')],
+)
+def test_a_tag_that_is_none_is_a_line(forge, folder, tag, says):
+    with pytest.raises(TorchwheelError, match=says) as caught:
+        publish(folder, tag)
+    assert len(str(caught.value).splitlines()) == 1
+    assert forge.releases == []
+
+
+def test_a_folder_that_is_no_release_is_a_line(forge, tmp_path):
+    with pytest.raises(UsageError, match=r"found no catalogue.json; assemble it first"):
+        publish_assets("v1.0.0", tmp_path, None, Quiet())
+
+
+def test_what_is_public_is_compared(forge, folder):
+    with pytest.raises(TorchwheelError, match="expected a public release, found none"):
+        check_published("v1.0.0", folder, Quiet())
+    publish(folder)
+    assert check_published("v1.0.0", folder, Quiet()).startswith("v1.0.0: 3 assets")
+    (folder / "SHA256SUMS").write_bytes(b"other")
+    with pytest.raises(TorchwheelError, match="SHA256SUMS: expected sha256"):
+        check_published("v1.0.0", folder, Quiet())
+
+
+def run_workflow(forge, conclusions):
+    """Let each start of a workflow give a run with the next conclusion."""
+
+    def start(workflow, ref, inputs):
+        title = f"index {inputs['reason']}"
+        row = {"workflow": workflow, "databaseId": forge.number(), "displayTitle": title}
+        forge.runs.append({**row, "conclusion": conclusions.pop(0)})
+
+    forge.dispatch = start
+
+
+@pytest.mark.parametrize(
+    ("conclusions", "starts"), [(["success"], 1), (["cancelled", "success"], 2)]
+)
+def test_a_workflow_is_started_and_waited_for(forge, conclusions, starts):
+    run_workflow(forge, conclusions)
+    assert dispatch("index.yml", "main", "v1.0.0 7-1", Quiet()) == "index.yml: done on main"
+    assert len(forge.runs) == starts
+    assert dispatch("index.yml", "main", "v1.0.0 7-1", Quiet())
+    assert len(forge.runs) == starts, "a run of this reason that is done is enough"
+
+
+def test_a_workflow_that_fails_is_a_line(forge):
+    run_workflow(forge, ["failure"])
+    with pytest.raises(TorchwheelError, match=r"^index.yml: expected success, found failure; look"):
+        dispatch("index.yml", "main", "v1.0.0 7-1", Quiet())
+
+
+def test_what_was_done_before_could_not_be_repeated_and_made_a_candidate_the_latest(forge, folder):
+    """One `gh release create`, on the same forge: the job that runs again fails for ever."""
+    files = sorted(str(folder / name) for name in FILES)
+    command = ["gh", "release", "create", "v1.1.0rc1", *files, "--verify-tag"]
+    subprocess.run(command, check=True)
+    (release,) = forge.releases
+    assert release.latest
+    again = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert "a release with the same tag name already exists: v1.1.0rc1" in again.stderr
