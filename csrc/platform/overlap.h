@@ -16,7 +16,7 @@ namespace fusedops::overlap {
 // Allows the next kernel to start before this one's blocks end, once all of them have called this
 // or have ended. Such a block is replaced later, which slows kernels of many short blocks down.
 FUSEDOPS_DEVICE void allow_next() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && !defined(FUSEDOPS_MODEL)
   asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
@@ -25,7 +25,9 @@ FUSEDOPS_DEVICE void allow_next() {
 // calls it first. `early` allows the next kernel before that.
 FUSEDOPS_DEVICE void wait(bool early = true) {
   if (early) allow_next();
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if defined(FUSEDOPS_MODEL)
+  model::wait_for_previous();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
@@ -53,6 +55,11 @@ struct Blocks {
 template <class... Parameters, class... Arguments>
 gpu::Status launch(void (*kernel)(Parameters...), const Blocks& blocks, gpu::Stream stream,
                    Arguments... arguments) {
+#if defined(FUSEDOPS_MODEL)
+  const model::Grid grid{blocks.grid, blocks.threads, blocks.cluster, blocks.shared,
+                         model::gpu().major >= 9};
+  return static_cast<void>(stream), model::launch(kernel, grid, arguments...);
+#else
 #if !defined(__HIP_PLATFORM_AMD__)
   int device = 0, major = 0;
   gpu::Status status = cudaGetDevice(&device);
@@ -79,6 +86,7 @@ gpu::Status launch(void (*kernel)(Parameters...), const Blocks& blocks, gpu::Str
   kernel<<<blocks.grid, blocks.threads, blocks.shared, static_cast<gpu::NativeStream>(stream)>>>(
       Parameters(arguments)...);
   return gpu::last_status();
+#endif
 }
 
 // Launches it in clusters of so many blocks along x.
