@@ -111,6 +111,15 @@ def fuzz(session: nox.Session) -> None:
     session.run("python", "tests/fuzz/fuzz.py", *session.posargs)
 
 
+@nox.session(venv_backend="none")
+def emulate(session: nox.Session) -> None:
+    """Run the kernels on modelled GPUs: nox -s emulate [-- FAMILY… --model sm_90 --seeds N]."""
+    python = Path(".nox", "tests", "bin", "python").absolute()
+    if not python.exists():
+        session.error("needs the environment of the tests: nox -s tests --install-only")
+    session.run(str(python), "tests/emulation/emulate.py", *session.posargs, external=True)
+
+
 @nox.session
 def lint(session: nox.Session) -> None:
     """Format, lint, types and layers; nothing is changed."""

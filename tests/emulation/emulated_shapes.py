@@ -1,0 +1,45 @@
+"""Shapes at the seams of warps, vectors and blocks, and inputs that lie otherwise."""
+
+import math
+
+import pytest
+import torch
+from cases.case import Case, Shape, wide
+from exact import assert_close, by_case, by_dtype, laid_out_otherwise
+
+AWKWARD = ((1,), (2, 1), (9, 33), (3, 513), (2, 2056), (1, 4099), (2, 3, 5, 7))
+CPU = torch.device("cpu")
+
+
+def shapes(case: Case) -> list[Shape]:
+    """The awkward shapes that the case is for."""
+    if case.lasts is not None:
+        return [(*(2 for _ in range(case.ranks[0] - 1)), last) for last in case.lasts[:3]]
+    return [
+        shape for shape in AWKWARD if len(shape) in case.ranks and math.prod(shape) >= case.least
+    ]
+
+
+@by_case
+@by_dtype
+def test_awkward_shapes(case, dtype):
+    if dtype not in case.dtypes:
+        pytest.skip(f"{case.name} is not for {dtype}")
+    for shape in shapes(case):
+        args = case.inputs(shape, dtype, CPU)
+        assert_close(case.ours(*args), case.exact(*wide(args)), dtype, case)
+
+
+@by_case
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+def test_inputs_that_lie_otherwise(case, dtype):
+    if dtype not in case.dtypes:
+        pytest.skip(f"{case.name} is not for {dtype}")
+    args = case.inputs(case.small[-1], dtype, CPU)
+    for at, arg in enumerate(args):
+        if not isinstance(arg, torch.Tensor):
+            continue
+        views = list(laid_out_otherwise(arg))
+        for view in (views[0], views[-1]):
+            some = (*args[:at], view, *args[at + 1 :])
+            assert_close(case.ours(*some), case.exact(*wide(some)), dtype, case)
