@@ -9,6 +9,7 @@ import argparse
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,6 +54,11 @@ def variables(library: Path, seed: int) -> dict[str, str]:
 def main(arguments: Sequence[str]) -> int:
     """Builds and runs as the arguments say."""
     options = _parser().parse_args(arguments)
+    if options.planted:
+        from planted import main as plant_faults
+
+        with tempfile.TemporaryDirectory(prefix="planted-") as folder:
+            return plant_faults(options.family, options.jobs, Path(folder))
     unknown = set(options.family) - set(families())
     if unknown:
         print(f"families: expected {', '.join(families())}, found {', '.join(sorted(unknown))}")
@@ -89,6 +95,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=1, help="orders of threads to try")
     parser.add_argument("--seed", type=int, default=0, help="the first of them")
     parser.add_argument("--whole", action="store_true", help="run all tests of the operators")
+    parser.add_argument(
+        "--planted", action="store_true", help="see planted faults found; names instead of families"
+    )
     parser.add_argument("--bits", help="write the results to a file, and check none")
     parser.add_argument("-j", "--jobs", type=int, default=2, help="processes side by side")
     return parser

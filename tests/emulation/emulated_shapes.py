@@ -7,6 +7,8 @@ import torch
 from cases.case import Case, Shape, wide
 from exact import assert_close, by_case, by_dtype, laid_out_otherwise
 
+import fusedops
+
 AWKWARD = ((1,), (2, 1), (9, 33), (3, 513), (2, 2056), (1, 4099), (2, 3, 5, 7))
 CPU = torch.device("cpu")
 
@@ -43,3 +45,17 @@ def test_inputs_that_lie_otherwise(case, dtype):
         for view in (views[0], views[-1]):
             some = (*args[:at], view, *args[at + 1 :])
             assert_close(case.ours(*some), case.exact(*wide(some)), dtype, case)
+
+
+def test_strides_of_gigabytes(tmp_path):
+    """Two sequences that lie 2 GiB apart: places are computed in 64 bits."""
+    apart, width = 1 << 29, 40
+    file = tmp_path / "sparse"
+    with file.open("wb") as out:
+        out.truncate(4 * (apart + 64 * width))
+    whole = torch.from_file(str(file), shared=True, size=apart + 64 * width)
+    x = whole.as_strided((2, 3, 2, width), (apart, 2 * width, width, 1))
+    x.copy_(torch.randn(x.shape))
+    padded = fusedops.add_padding(x)
+    assert torch.equal(padded[..., :width], x)
+    assert not padded[..., width:].any()

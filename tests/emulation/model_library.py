@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -118,6 +119,49 @@ def build(library: Library, jobs: int = 2, say=lambda line: None) -> Path:
     for name in ("host", "torch", library.model):
         (library.build / name).mkdir(parents=True, exist_ok=True)
     (made,) = run(plan(library), library.build, jobs, say)
+    return made
+
+
+def reaches(source: Path, csrc: Path, changed: set[str]) -> bool:
+    """Whether the source, or a header that it includes, is one of the changed files."""
+    todo, seen = [source], {source}
+    while todo:
+        path = todo.pop()
+        if str(path.relative_to(csrc)) in changed:
+            return True
+        for name in re.findall(r'#include "([^"]+)"', path.read_text(encoding="utf-8")):
+            header = csrc / name
+            if header.is_file() and header not in seen:
+                seen.add(header)
+                todo.append(header)
+    return False
+
+
+def build_with(library: Library, changed: Path) -> Path:
+    """Builds the library with the files of `changed` in place of csrc's; returns its path.
+
+    The library itself has been built: what the changed files do not reach is taken from there.
+    """
+    csrc = library.source / EXTENSION.sources
+    names = {str(path.relative_to(changed)) for path in changed.rglob("*.c*") if path.is_file()}
+    *compiles, link = plan(library).steps
+    steps, objects = [], []
+    for step in compiles:
+        source = Path(step.inputs[0])
+        if not reaches(source, csrc, names):
+            objects.append(str(library.build / step.output))
+            continue
+        own = changed / source.relative_to(csrc)
+        taken = str(own if own.is_file() else source)
+        compiler, *rest = (taken if word == str(source) else word for word in step.command)
+        command = (compiler, f"-I{changed}", *rest)
+        steps.append(dataclasses.replace(step, command=command, inputs=(taken,)))
+        objects.append(step.output)
+    at = {step.output: given for step, given in zip(compiles, objects, strict=True)}
+    output = "planted.so"
+    command = tuple(output if word == link.output else at.get(word, word) for word in link.command)
+    steps.append(Step(f"link {output}", command, tuple(objects), output))
+    (made,) = run(Plan(tuple(steps), (output,)), changed / "build", 1, lambda line: None)
     return made
 
 
