@@ -1,5 +1,5 @@
-// CUDA, HIP or the CPU model (docs/emulation.md) for device code, under one set of names: 16-bit types and their conversions, the
-// warp's width, and a checked launch.
+// CUDA, HIP or the CPU model (docs/emulation.md) for device code, under one set of names: 16-bit
+// types and their conversions, the warp's width, and a checked launch.
 #pragma once
 
 #include <cstdint>
@@ -74,11 +74,12 @@ constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;  // along x
 
 // Launches a kernel on `stream`. Returns whether the launch itself was accepted.
 template <class... Parameters, class... Arguments>
-Status launch(void (*kernel)(Parameters...), dim3 grid, dim3 threads, Stream stream,
-              Arguments... arguments) {
+Status launch(void (*kernel)(Parameters...), dim3 grid, dim3 threads,
+              [[maybe_unused]] Stream stream, Arguments... arguments) {
 #if defined(FUSEDOPS_MODEL)
-  return static_cast<void>(stream), model::launch(kernel, model::Grid{grid, threads}, arguments...);
-#else
+  return model::launch(kernel, model::Grid{grid, threads}, arguments...);
+#endif
+#if !defined(FUSEDOPS_MODEL)
   kernel<<<grid, threads, 0, static_cast<NativeStream>(stream)>>>(arguments...);
   return last_status();
 #endif

@@ -53,14 +53,13 @@ struct Blocks {
 
 // Launches a kernel that begins with wait().
 template <class... Parameters, class... Arguments>
-gpu::Status launch(void (*kernel)(Parameters...), const Blocks& blocks, gpu::Stream stream,
-                   Arguments... arguments) {
+gpu::Status launch(void (*kernel)(Parameters...), const Blocks& blocks,
+                   [[maybe_unused]] gpu::Stream stream, Arguments... arguments) {
 #if defined(FUSEDOPS_MODEL)
-  const model::Grid grid{blocks.grid, blocks.threads, blocks.cluster, blocks.shared,
-                         model::gpu().major >= 9};
-  return static_cast<void>(stream), model::launch(kernel, grid, arguments...);
-#else
-#if !defined(__HIP_PLATFORM_AMD__)
+  const bool early = model::gpu().major >= 9;
+  const model::Grid grid{blocks.grid, blocks.threads, blocks.cluster, blocks.shared, early};
+  return model::launch(kernel, grid, arguments...);
+#elif !defined(__HIP_PLATFORM_AMD__)
   int device = 0, major = 0;
   gpu::Status status = cudaGetDevice(&device);
   if (status != gpu::kSuccess) return status;
@@ -82,6 +81,7 @@ gpu::Status launch(void (*kernel)(Parameters...), const Blocks& blocks, gpu::Str
     return cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
   }
 #endif
+#if !defined(FUSEDOPS_MODEL)
   if (blocks.cluster > 1) return gpu::kInvalidValue;
   kernel<<<blocks.grid, blocks.threads, blocks.shared, static_cast<gpu::NativeStream>(stream)>>>(
       Parameters(arguments)...);

@@ -54,9 +54,12 @@ std::vector<std::string> lines_of(const void* address) {
 
 // "src/csrc/kernels/norm.cuh:12 (discriminator 3)" as "kernels/norm.cuh:12".
 std::string short_place(const std::string& line) {
-  const std::size_t folder = line.rfind("csrc/");
-  const std::string place = folder == std::string::npos ? line : line.substr(folder + 5);
-  return place.substr(0, place.find(' '));
+  std::string place = line.substr(0, line.find(' '));
+  for (const char* const folder : {"/kernels/", "/platform/"}) {
+    const std::size_t at = place.rfind(folder);
+    if (at != std::string::npos) return place.substr(at + 1);
+  }
+  return place;
 }
 
 // "void fusedops::kernels::norm_detail::row_kernel<float>(…)" as "norm_detail::row_kernel".

@@ -25,12 +25,12 @@ void undefined(const void* data, const char* what, const void* pc) {
 
 }  // namespace
 
-#define FUSEDOPS_HOOK(name, bytes, writes)                        \
-  void __tsan_##name(const void* address) {                       \
-    touch(address, bytes, writes, __builtin_return_address(0));   \
+#define FUSEDOPS_HOOK(name, bytes, writes)                      \
+  void __tsan_##name(const void* address) {                     \
+    touch(address, bytes, writes, __builtin_return_address(0)); \
   }
-#define FUSEDOPS_HOOKS(bytes)                 \
-  FUSEDOPS_HOOK(read##bytes, bytes, false)    \
+#define FUSEDOPS_HOOKS(bytes)              \
+  FUSEDOPS_HOOK(read##bytes, bytes, false) \
   FUSEDOPS_HOOK(write##bytes, bytes, true)
 // An access of a packed type: no alignment is promised, so none is asked for.
 #define FUSEDOPS_HOOKS_UNALIGNED(bytes)                                                        \
@@ -66,23 +66,24 @@ void __tsan_write_range(const char* address, unsigned long bytes) {
   }
 }
 
-#define FUSEDOPS_UNDEFINED(name, what)                                \
-  void __ubsan_handle_##name(void* data) {                            \
-    undefined(data, what, __builtin_return_address(0));               \
-  }                                                                   \
-  void __ubsan_handle_##name##_abort(void* data) {                    \
-    undefined(data, what, __builtin_return_address(0));               \
+#define FUSEDOPS_UNDEFINED(name, what)                                                           \
+  void __ubsan_handle_##name(void* data) { undefined(data, what, __builtin_return_address(0)); } \
+  void __ubsan_handle_##name##_abort(void* data) {                                               \
+    undefined(data, what, __builtin_return_address(0));                                          \
   }
 FUSEDOPS_UNDEFINED(add_overflow, "adds signed numbers, and the sum does not fit their type")
 FUSEDOPS_UNDEFINED(sub_overflow, "subtracts signed numbers, and the result does not fit their type")
-FUSEDOPS_UNDEFINED(mul_overflow, "multiplies signed numbers, and the product does not fit their type")
+FUSEDOPS_UNDEFINED(mul_overflow,
+                   "multiplies signed numbers, and the product does not fit their type")
 FUSEDOPS_UNDEFINED(negate_overflow, "negates a number, and the result does not fit its type")
 FUSEDOPS_UNDEFINED(divrem_overflow, "divides by 0, or the quotient does not fit its type")
-FUSEDOPS_UNDEFINED(shift_out_of_bounds, "shifts by more bits than the type has, or a negative number")
+FUSEDOPS_UNDEFINED(shift_out_of_bounds,
+                   "shifts by more bits than the type has, or a negative number")
 FUSEDOPS_UNDEFINED(out_of_bounds, "uses an index past the end of an array")
 FUSEDOPS_UNDEFINED(type_mismatch_v1, "uses a null pointer, or one that is not aligned for its type")
 FUSEDOPS_UNDEFINED(float_cast_overflow, "converts a number to an integer type that it does not fit")
-FUSEDOPS_UNDEFINED(load_invalid_value, "loads a bool or an enumeration with a value that it has not")
+FUSEDOPS_UNDEFINED(load_invalid_value,
+                   "loads a bool or an enumeration with a value that it has not")
 FUSEDOPS_UNDEFINED(pointer_overflow, "moves a pointer around the end of memory")
 FUSEDOPS_UNDEFINED(builtin_unreachable, "reaches code that is said to be unreachable")
 FUSEDOPS_UNDEFINED(missing_return, "ends a function without the value it returns")

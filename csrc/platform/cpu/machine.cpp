@@ -1,7 +1,7 @@
 // Runs a grid: its blocks one after the other, those of a cluster side by side, the threads of a
 // block in an order that is drawn from FUSEDOPS_SEED. A thread runs until it must wait for others.
-#include <dlfcn.h>
 #include <link.h>
+#include <signal.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -34,13 +34,42 @@ std::uint64_t draw(std::uint64_t below) {
   return (x >> 11) % below;
 }
 
+struct sigaction before_ours[2];  // for SIGSEGV and SIGBUS
+
+// An access to an address that is no memory ends the launch, as any other fault.
+void on_bad_address(int signal, siginfo_t*, void*) {
+  if (machine.current) fail(machine.pc, "uses an address that is no memory");
+  sigaction(signal, &before_ours[signal == SIGBUS], nullptr);  // and the access is tried again
+}
+
+// The handler has a stack of its own, because a thread's stack may be what has no room.
+void watch_bad_addresses() {
+  alignas(16) static char stack[64 << 10];
+  static bool once = [] {
+    struct sigaction ours{};
+    ours.sa_sigaction = on_bad_address;
+    ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    sigaction(SIGSEGV, &ours, &before_ours[0]);
+    sigaction(SIGBUS, &ours, &before_ours[1]);
+    return true;
+  }();
+  static_cast<void>(once);
+  stack_t used{};
+  if (sigaltstack(nullptr, &used) == 0 && used.ss_flags & SS_DISABLE) {
+    used = {};
+    used.ss_sp = stack;
+    used.ss_size = sizeof(stack);
+    sigaltstack(&used, nullptr);
+  }
+}
+
 // The library's own segments, and the calling thread's copy of its thread_local variables.
 int find_library(dl_phdr_info* info, std::size_t, void*) {
   const auto own = reinterpret_cast<std::uintptr_t>(&find_library);
   std::uintptr_t low = UINTPTR_MAX, high = 0;
   std::size_t thread_bytes = 0;
   for (int i = 0; i < info->dlpi_phnum; ++i) {
-    const ElfW(Phdr)& part = info->dlpi_phdr[i];
+    const ElfW(Phdr) & part = info->dlpi_phdr[i];
     if (part.p_type == PT_TLS) thread_bytes = part.p_memsz;
     if (part.p_type != PT_LOAD) continue;
     low = std::min(low, info->dlpi_addr + part.p_vaddr);
@@ -82,8 +111,9 @@ void release_block(Block& block) {
     if (thread.at != At::block_barrier) continue;
     if (!first) first = &thread;
     if (thread.pc != first->pc && place_of(thread.pc) != place_of(first->pc)) {
-      record(*first, first->pc, "waits at the block's barrier, and " + name_of(thread) +
-                                    " at another one, " + place_of(thread.pc));
+      record(*first, first->pc,
+             "waits at the block's barrier, and " + name_of(thread) + " at another one, " +
+                 place_of(thread.pc));
       return;
     }
   }
@@ -94,8 +124,6 @@ void release_block(Block& block) {
   }
 }
 
-void barrier_of_warp(void* const*, int) {}
-
 // Lets those of the warp that wait go on together.
 void release_warp(Block& block, Warp& warp) {
   void* arguments[64] = {};
@@ -105,8 +133,9 @@ void release_warp(Block& block, Warp& warp) {
     Thread& thread = block.threads[static_cast<std::size_t>(warp.first + lane)];
     if (thread.at != At::warp) continue;
     if (act && thread.act != act) {
-      record(*first, first->pc, "exchanges values with its warp, and " + name_of(thread) +
-                                    " does something else there, at " + place_of(thread.pc));
+      record(*first, first->pc,
+             "exchanges values with its warp, and " + name_of(thread) +
+                 " does something else there, at " + place_of(thread.pc));
       return;
     }
     if (!first) first = &thread;
@@ -143,18 +172,13 @@ void release_complete(Block& block, Warp& warp) {
   if (machine.live > 0 && machine.arrived == machine.live) release_cluster();
 }
 
-// Goes on with the host, which picks the next thread.
-void leave(Thread& thread) {
-  check_same();
-  switch_contexts(thread.context, machine.host);
-}
-
 void begin_thread() {
   machine.call(machine.arguments);
   Thread& thread = *machine.current;
   if (machine.grid.overlaps && !thread.waited) {
-    fail(nullptr, "ends without overlap::wait(), so the kernel after it may see half of what the "
-                  "kernel before it writes");
+    fail(nullptr,
+         "ends without overlap::wait(), so the kernel after it may see half of what the "
+         "kernel before it writes");
   }
   thread.at = At::end;
   --thread.warp->live;
@@ -262,10 +286,10 @@ void report_deadlock() {
       if (!other && thread.at != one->at) other = &thread;
     }
   }
-  record(*one, one->pc, waits(*one) + ", and " +
-                            (other ? name_of(*other) + " " + waits(*other) + " at " +
-                                         place_of(other->pc)
-                                   : "nobody else comes"));
+  record(*one, one->pc,
+         waits(*one) + ", and " +
+             (other ? name_of(*other) + " " + waits(*other) + " at " + place_of(other->pc)
+                    : "nobody else comes"));
 }
 
 void run_cluster() {
@@ -348,6 +372,7 @@ int launch(const void* kernel, const Grid& grid, void (*call)(const void*), cons
   const auto most = found == allowed().end() ? kWithoutLeave : static_cast<unsigned>(found->second);
   if (!is_valid(grid) || grid.shared > std::max(most, kWithoutLeave)) return kInvalidValue;
   own_storage = 0;
+  watch_bad_addresses();
   char* const before = machine.static_shared;
   dl_iterate_phdr(find_library, nullptr);
   if (machine.static_shared != before || machine.faulted) {
@@ -386,116 +411,6 @@ int allow_shared(const void* kernel, int bytes) {
 const char* describe(int status) {
   return status == kFault ? last_fault.c_str() : status == 0 ? "no error" : "invalid argument";
 }
-
-uint3 thread_index() { return machine.current->index; }
-uint3 block_index() { return machine.current->block->index; }
-dim3 block_dim() { return machine.grid.threads; }
-dim3 grid_dim() { return machine.grid.blocks; }
-
-void block_barrier() {
-  Thread& thread = *machine.current;
-  thread.pc = __builtin_return_address(0);
-  thread.at = At::block_barrier;
-  ++thread.block->waiting;
-  leave(thread);
-}
-
-void meet_at(Act act, void* arguments, const void* pc) {
-  Thread& thread = *machine.current;
-  thread.pc = pc;
-  thread.at = At::warp;
-  thread.act = act;
-  thread.arguments = arguments;
-  ++thread.warp->waiting;
-  leave(thread);
-}
-
-namespace {
-
-struct Exchange {
-  unsigned in, out;
-  int from;
-};
-
-unsigned exchange(unsigned word, int from, const void* pc) {
-  Exchange mine{word, 0, from};
-  const auto act = [](void* const* arguments, int lanes) {
-    for (int lane = 0; lane < lanes; ++lane) {
-      auto* const one = static_cast<Exchange*>(arguments[lane]);
-      if (!one) continue;
-      const bool there = one->from >= 0 && one->from < lanes && arguments[one->from];
-      one->out = there ? static_cast<Exchange*>(arguments[one->from])->in : 0xffffffffu;
-      if (!there) one->from = -1;
-    }
-  };
-  meet_at(act, &mine, pc);
-  if (mine.from < 0) fail(pc, "takes the value of a thread of its warp that is not there");
-  return mine.out;
-}
-
-}  // namespace
-
-void meet(Act act, void* arguments) { meet_at(act, arguments, __builtin_return_address(0)); }
-
-unsigned shuffle(unsigned word, int from) {
-  return exchange(word, from, __builtin_return_address(0));
-}
-unsigned shuffle_xor(unsigned word, int mask) {
-  return exchange(word, machine.current->lane ^ mask, __builtin_return_address(0));
-}
-unsigned shuffle_up(unsigned word, int width) {
-  const int lane = machine.current->lane;
-  return exchange(word, lane % width == 0 ? lane : lane - 1, __builtin_return_address(0));
-}
-void warp_barrier() { meet_at(barrier_of_warp, nullptr, __builtin_return_address(0)); }
-
-unsigned cluster_size() { return machine.cluster; }
-unsigned cluster_rank() { return machine.current->block->rank; }
-
-void cluster_arrive() {
-  Thread& thread = *machine.current;
-  if (thread.arrived) fail(__builtin_return_address(0), "arrives twice at the cluster's barrier");
-  thread.arrived = true;
-  thread.arrived_phase = machine.phase;
-  thread.arrived_epoch = thread.block->epoch;
-  ++machine.arrived;
-}
-
-void cluster_wait() {
-  Thread& thread = *machine.current;
-  thread.pc = __builtin_return_address(0);
-  if (!thread.arrived) fail(thread.pc, "waits for the cluster without arriving first");
-  if (machine.phase == thread.arrived_phase) {
-    thread.at = At::cluster;
-    leave(thread);
-  }
-  thread.arrived = false;
-}
-
-float cluster_read(const float* mine, unsigned block) {
-  const void* const pc = __builtin_return_address(0);
-  if (block >= machine.cluster) fail(pc, "reads the shared memory of a block that is not there");
-  Block& owner = *machine.blocks[block];
-  const auto* const address = reinterpret_cast<const char*>(mine);
-  if (&owner == machine.current->block) {
-    touch(mine, sizeof(float), false, pc);
-    return *mine;
-  }
-  touch_remote(owner, address, pc);
-  return *in_block(owner, address);
-}
-
-std::int32_t count_up(std::int32_t* counter) {
-  touch(counter, sizeof(*counter), false, __builtin_return_address(0));
-  Block& block = *machine.current->block;
-  block.counts.push_back(machine.time);
-  block.seen_until = ++machine.time;
-  return (*counter)++;
-}
-
-void wait_for_previous() { machine.current->waited = true; }
-
-void trap() { fail(__builtin_return_address(0), "ends the kernel with a trap"); }
 
 }  // namespace fusedops::model
 

@@ -1,5 +1,5 @@
-// What device code calls on the CPU model of a GPU (docs/emulation.md). The functions are defined in
-// files that the compiler does not instrument.
+// What device code calls on the CPU model of a GPU (docs/emulation.md). The functions are defined
+// in files that the compiler does not instrument.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,11 @@ namespace fusedops::model {
 // What the host side asks a GPU's runtime for.
 struct Gpu {
   const char* name;
-  int wavefront;          // threads that exchange values
-  int major;              // of an NVIDIA GPU's compute capability; 0 for AMD's
-  int multiprocessors;    // of the largest such GPU
-  int shared_of_sm;       // bytes of shared memory of a multiprocessor
-  int shared_of_block;    // the most that a block may be given
+  int wavefront;        // threads that exchange values
+  int major;            // of an NVIDIA GPU's compute capability; 0 for AMD's
+  int multiprocessors;  // of the largest such GPU
+  int shared_of_sm;     // bytes of shared memory of a multiprocessor
+  int shared_of_block;  // the most that a block may be given
 };
 const Gpu& gpu();
 

@@ -1,9 +1,9 @@
-// Every access of device code to memory, as the compiler reports it: bounds, alignment, races, copies
-// that have not arrived, and reads before the kernel's turn.
-#include "platform/cpu/state.h"
-
+// Every access of device code to memory, as the compiler reports it: bounds, alignment, races,
+// copies that have not arrived, and reads before the kernel's turn.
 #include <cstring>
 #include <utility>
+
+#include "platform/cpu/state.h"
 
 // AddressSanitizer's runtime, which has the bounds of what the host allocates.
 extern "C" __attribute__((weak)) int __asan_address_is_poisoned(const volatile void*);
@@ -36,26 +36,6 @@ Word& word_of_global(std::uintptr_t address) {
     one = {number, page->words};
   }
   return one.words[address % kPage / 4];
-}
-
-Touch touch_of(const Thread& thread, std::uint8_t bytes, const void* pc) {
-  const Block& block = *thread.block;
-  Touch touch;
-  touch.block = block.serial;
-  touch.epoch = block.epoch;
-  // Past its arrival at the cluster's barrier a thread runs beside those that are past the barrier.
-  std::uint32_t phase = machine.phase;
-  if (thread.arrived) {
-    touch.epoch = std::max(touch.epoch, thread.arrived_epoch + 1);
-    phase = std::max(phase, thread.arrived_phase + 1);
-  }
-  touch.warp_epoch = thread.warp->epoch;
-  touch.thread = static_cast<std::uint16_t>(thread.number);
-  touch.phase = static_cast<std::uint16_t>(phase);
-  touch.counted = static_cast<std::uint16_t>(block.counts.size());
-  touch.bytes = bytes;
-  touch.pc = pc;
-  return touch;
 }
 
 std::uint32_t cluster_of(std::uint32_t block) {
@@ -126,8 +106,7 @@ void check_race(Word& word, const char* address, const Touch& now, bool writes, 
     }
   }
   if (writes) {
-    if ((word.read.bytes & now.bytes) && matters(word.read) &&
-        !is_before(word.read, now, thread)) {
+    if ((word.read.bytes & now.bytes) && matters(word.read) && !is_before(word.read, now, thread)) {
       fail_for(word.read, false, true, thread, now.pc);
     }
     word.write = now;
@@ -156,8 +135,8 @@ std::uint8_t bytes_of(std::uintptr_t word, std::uintptr_t at, std::uintptr_t end
   return static_cast<std::uint8_t>(bytes & 15u);
 }
 
-void touch_shared(std::vector<Word>& words, const char* base, std::uintptr_t at, std::size_t bytes, bool writes,
-                  const Thread& thread, const void* pc) {
+void touch_shared(std::vector<Word>& words, const char* base, std::uintptr_t at, std::size_t bytes,
+                  bool writes, const Thread& thread, const void* pc) {
   for (std::uintptr_t word = at / 4 * 4; word < at + bytes; word += 4) {
     Word& one = words[word / 4];
     if (one.pending == thread.block->serial) {
@@ -172,15 +151,18 @@ void touch_shared(std::vector<Word>& words, const char* base, std::uintptr_t at,
   }
 }
 
+bool is_in_tensor(const char* first, std::size_t bytes) {
+  return !__asan_address_is_poisoned ||
+         (!__asan_address_is_poisoned(first) && !__asan_address_is_poisoned(first + bytes - 1));
+}
+
 void touch_global(std::uintptr_t at, std::size_t bytes, bool writes, const Thread& thread,
                   const void* pc) {
   const char* const what = writes ? "writes " : "reads ";
   if (machine.grid.overlaps && !thread.waited) {
     fail(pc, std::string(what) + "memory before overlap::wait()");
   }
-  const auto* const first = reinterpret_cast<const char*>(at);
-  if (__asan_address_is_poisoned &&
-      (__asan_address_is_poisoned(first) || __asan_address_is_poisoned(first + bytes - 1))) {
+  if (!is_in_tensor(reinterpret_cast<const char*>(at), bytes)) {
     fail(pc, what + std::to_string(bytes) + " bytes outside of any tensor");
   }
   for (std::uintptr_t word = at / 4 * 4; word < at + bytes; word += 4) {
@@ -189,12 +171,27 @@ void touch_global(std::uintptr_t at, std::size_t bytes, bool writes, const Threa
   }
 }
 
-bool within(const void* address, const void* begin, std::size_t bytes) {
-  return reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(begin) <
-         bytes;
-}
-
 }  // namespace
+
+Touch touch_of(const Thread& thread, std::uint8_t bytes, const void* pc) {
+  const Block& block = *thread.block;
+  Touch touch;
+  touch.block = block.serial;
+  touch.epoch = block.epoch;
+  // Past its arrival at the cluster's barrier a thread runs beside those that are past the barrier.
+  std::uint32_t phase = machine.phase;
+  if (thread.arrived) {
+    touch.epoch = std::max(touch.epoch, thread.arrived_epoch + 1);
+    phase = std::max(phase, thread.arrived_phase + 1);
+  }
+  touch.warp_epoch = thread.warp->epoch;
+  touch.thread = static_cast<std::uint16_t>(thread.number);
+  touch.phase = static_cast<std::uint16_t>(phase);
+  touch.counted = static_cast<std::uint16_t>(block.counts.size());
+  touch.bytes = bytes;
+  touch.pc = pc;
+  return touch;
+}
 
 void check_same() {
   if (!same.address) return;
@@ -209,14 +206,15 @@ void check_same() {
 void touch(const void* address, std::size_t bytes, bool writes, const void* pc) {
   Thread* const current = machine.current;
   if (!current) return;
+  machine.pc = pc;
   check_same();
   if (within(address, current->context.stack, kStackBytes)) return;
   const Thread& thread = *current;
   Block& block = *thread.block;
   const auto at = reinterpret_cast<std::uintptr_t>(address);
   if ((bytes & (bytes - 1)) == 0 && bytes <= 16 && at % bytes != 0) {
-    fail(pc, (writes ? "writes " : "reads ") + std::to_string(bytes) +
-                 " bytes off their alignment");
+    fail(pc,
+         (writes ? "writes " : "reads ") + std::to_string(bytes) + " bytes off their alignment");
   }
   if (++machine.accesses > kMostAccesses) fail(pc, "does not end");
   if (within(address, machine.static_shared, machine.static_bytes)) {
@@ -248,109 +246,11 @@ void forget_memory() {
   std::memset(static_cast<void*>(recent), 0, sizeof(recent));
 }
 
-float* in_block(Block& owner, const char* mine) {
-  const Block& block = *machine.current->block;
-  const auto from_dynamic = static_cast<std::size_t>(mine - block.dynamic);
-  if (within(mine, block.dynamic, machine.grid.shared)) {
-    return reinterpret_cast<float*>(owner.dynamic + from_dynamic);
-  }
-  owner.saved.resize(machine.static_bytes);
-  return reinterpret_cast<float*>(owner.saved.data() + (mine - machine.static_shared));
-}
-
-void touch_remote(Block& owner, const char* mine, const void* pc) {
-  const Thread& thread = *machine.current;
-  const bool dynamic = within(mine, thread.block->dynamic, machine.grid.shared);
-  if (owner.live == 0) fail(pc, "reads the shared memory of a block that has ended");
-  Word& word = dynamic
-                   ? owner.of_dynamic[static_cast<std::size_t>(mine - thread.block->dynamic) / 4]
-                   : owner.of_static[static_cast<std::size_t>(mine - machine.static_shared) / 4];
-  Touch now = touch_of(thread, 15, pc);
-  if (word.write.block != owner.serial || word.write.phase >= now.phase) {
-    machine.other = word.write.pc;
-    fail(pc, "reads shared memory of block " + text_of(owner.index) +
-                 " without a barrier of the cluster after it was written, at ");
-  }
-  owner.read_remotely = true;
-  now.many = 2;
-  now.block = owner.serial;
-  now.epoch = owner.epoch;
-  word.read = now;
-}
-
-unsigned shared_address(const void* data) {
-  constexpr unsigned kDynamic = 1u << 24;
-  const Block& block = *machine.current->block;
-  const auto* const at = static_cast<const char*>(data);
-  if (within(data, machine.static_shared, machine.static_bytes)) {
-    return static_cast<unsigned>(at - machine.static_shared);
-  }
-  return kDynamic + static_cast<unsigned>(at - block.dynamic);
-}
-
-void* shared_pointer(unsigned address) {
-  constexpr unsigned kDynamic = 1u << 24;
-  if (address < kDynamic / 2) return machine.static_shared + address;
-  return machine.current->block->dynamic + static_cast<std::int32_t>(address - kDynamic);
-}
-
-void* dynamic_shared() { return machine.current->block->dynamic; }
-
-namespace {
-
-// Marks the words that a copy of the block is on its way to; 0 for none.
-void mark(const Thread& thread, const char* to, std::uint32_t pending) {
-  Block& block = *thread.block;
-  const bool is_static = within(to, machine.static_shared, machine.static_bytes);
-  std::vector<Word>& words = is_static ? block.of_static : block.of_dynamic;
-  const auto at = static_cast<std::size_t>(to - (is_static ? machine.static_shared : block.dynamic));
-  for (std::size_t i = 0; i < 4; ++i) words[at / 4 + i].pending = pending;
-}
-
-void arrive(const Thread& thread, const Copy& copy) {
-  mark(thread, copy.to, 0);
-  touch(copy.to, 16, true, copy.pc);
-  if (copy.from) {
-    std::memcpy(copy.to, copy.from, 16);
-  } else {
-    std::memset(copy.to, 0, 16);
-  }
-}
-
-}  // namespace
-
-void copy_start(unsigned to, const void* from, bool valid) {
-  const void* const pc = __builtin_return_address(0);
-  Thread& thread = *machine.current;
-  char* const place = static_cast<char*>(shared_pointer(to));
-  touch(place, 16, true, pc);
-  if (valid) touch(from, 16, false, pc);
-  std::memset(place, 0xff, 16);
-  mark(thread, place, thread.block->serial);
-  thread.copies.push_back({place, valid ? static_cast<const char*>(from) : nullptr, pc});
-}
-
-void copy_commit() {
-  Thread& thread = *machine.current;
-  thread.groups.push_back(std::move(thread.copies));
-  thread.copies.clear();
-}
-
-void copy_wait(int pending) {
-  Thread& thread = *machine.current;
-  while (thread.groups.size() > static_cast<std::size_t>(pending)) {
-    for (const Copy& copy : thread.groups.front()) arrive(thread, copy);
-    thread.groups.erase(thread.groups.begin());
-  }
-}
-
 void prefetch(const void* address, unsigned bytes) {
   const void* const pc = __builtin_return_address(0);
   const auto at = reinterpret_cast<std::uintptr_t>(address);
   if (at % 16 != 0 || bytes % 16 != 0) fail(pc, "prefetches what is not whole 16 bytes");
-  const auto* const first = static_cast<const char*>(address);
-  if (bytes != 0 && __asan_address_is_poisoned &&
-      (__asan_address_is_poisoned(first) || __asan_address_is_poisoned(first + bytes - 1))) {
+  if (bytes != 0 && !is_in_tensor(static_cast<const char*>(address), bytes)) {
     fail(pc, "prefetches outside of any tensor");
   }
 }

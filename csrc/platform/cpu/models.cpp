@@ -9,10 +9,8 @@ namespace {
 
 constexpr int kKiB = 1024;
 constexpr Gpu kGpus[] = {
-    {"sm_75", 32, 7, 72, 64 * kKiB, 64 * kKiB},
-    {"sm_80", 32, 8, 108, 164 * kKiB, 163 * kKiB},
-    {"sm_90", 32, 9, 132, 228 * kKiB, 227 * kKiB},
-    {"gfx90a", 64, 0, 104, 64 * kKiB, 64 * kKiB},
+    {"sm_75", 32, 7, 72, 64 * kKiB, 64 * kKiB},    {"sm_80", 32, 8, 108, 164 * kKiB, 163 * kKiB},
+    {"sm_90", 32, 9, 132, 228 * kKiB, 227 * kKiB}, {"gfx90a", 64, 0, 104, 64 * kKiB, 64 * kKiB},
     {"gfx1100", 32, 0, 96, 64 * kKiB, 64 * kKiB},
 };
 

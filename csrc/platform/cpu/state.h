@@ -112,6 +112,7 @@ struct Machine {
   int arrived = 0, live = 0;
   Block* active = nullptr;    // its static shared memory is in place
   Thread* current = nullptr;  // nullptr while the host runs
+  const void* pc = nullptr;   // its last access
   Context host;
 
   // Of the library: its constants, and the calling thread's static shared memory.
@@ -137,16 +138,25 @@ std::string place_of(const void* pc);
 std::string name_of(const Thread& thread);
 std::string text_of(const uint3& index);
 
-// machine.cpp: meet() for a line that is known.
+// meeting.cpp: meet() for a line that is known; and what threads do at a barrier of their warp.
 void meet_at(Act act, void* arguments, const void* pc);
+void barrier_of_warp(void* const* arguments, int lanes);
+// Goes on with the host, which picks the next thread.
+void leave(Thread& thread);
+
+inline bool within(const void* address, const void* begin, std::size_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(address) - reinterpret_cast<std::uintptr_t>(begin) <
+         bytes;
+}
 
 // memory.cpp: an access of the current thread.
 void touch(const void* address, std::size_t bytes, bool writes, const void* pc);
 // Compares what a write beside another one has changed, if that is still to be done.
 void check_same();
+Touch touch_of(const Thread& thread, std::uint8_t bytes, const void* pc);
 // Forgets what is known of memory that another kernel has touched, where it takes much room.
 void forget_memory();
-// Reads another block's shared memory.
+// shared.cpp: reads another block's shared memory.
 void touch_remote(Block& owner, const char* mine, const void* pc);
 float* in_block(Block& owner, const char* mine);
 
