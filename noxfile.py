@@ -114,10 +114,21 @@ def fuzz(session: nox.Session) -> None:
 @nox.session(venv_backend="none")
 def emulate(session: nox.Session) -> None:
     """Run the kernels on modelled GPUs: nox -s emulate [-- FAMILY… --model sm_90 --seeds N]."""
+    run_for_tests(session, "tests/emulation/emulate.py")
+
+
+@nox.session(venv_backend="none")
+def planted(session: nox.Session) -> None:
+    """Plant faults in the kernels and see nox -s emulate find them: nox -s planted [-- NAME…]."""
+    run_for_tests(session, "tests/emulation/planted.py")
+
+
+def run_for_tests(session: nox.Session, script: str) -> None:
+    """Run a script in the environment of the tests, which is made first if there is none."""
     python = Path(".nox", "tests", "bin", "python").absolute()
     if not python.exists():
-        session.error("needs the environment of the tests: nox -s tests --install-only")
-    session.run(str(python), "tests/emulation/emulate.py", *session.posargs, external=True)
+        session.run("nox", "-s", "tests", "--install-only", external=True)
+    session.run(str(python), script, *session.posargs, external=True)
 
 
 @nox.session

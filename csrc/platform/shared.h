@@ -4,6 +4,14 @@
 
 #include "platform/math.h"
 
+// Declares the dynamic shared memory of the block as an array of `type`.
+#if defined(FUSEDOPS_MODEL)
+#define FUSEDOPS_DYNAMIC_SHARED(type, name) \
+  auto* const name = static_cast<type*>(::fusedops::model::dynamic_shared())
+#else
+#define FUSEDOPS_DYNAMIC_SHARED(type, name) extern __shared__ __align__(128) type name[]
+#endif
+
 namespace fusedops::shared {
 
 #if defined(__HIP_PLATFORM_AMD__)
@@ -19,16 +27,6 @@ FUSEDOPS_DEVICE Address address_of(const void* data) {
 #endif
 }
 #endif
-
-// The dynamic shared memory of the block.
-FUSEDOPS_DEVICE char* dynamic() {
-#if defined(FUSEDOPS_MODEL)
-  return static_cast<char*>(model::dynamic_shared());
-#else
-  extern __shared__ __align__(128) char memory[];
-  return memory;
-#endif
-}
 
 // Stores 16 bytes.
 FUSEDOPS_DEVICE void store_16(Address to, const uint4& bits) {

@@ -9,7 +9,6 @@ import argparse
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,7 +39,7 @@ WHOLE = (
     *(f"{SMOKE}/test_{name}.py" for name in ("dequantize", "residual", "gated")),
     f"{HERE}/emulated_shapes.py",
 )
-"""What `--whole` runs: a night's work."""
+"""What `nox -s emulate -- all` runs, on every model: a night's work."""
 
 
 def pytest_command(tests: Sequence[str], options: Sequence[str] = ()) -> list[str]:
@@ -58,17 +57,14 @@ def variables(library: Path, seed: int) -> dict[str, str]:
 def main(arguments: Sequence[str]) -> int:
     """Builds and runs as the arguments say."""
     options = _parser().parse_args(arguments)
-    if options.planted:
-        from planted import main as plant_faults
-
-        with tempfile.TemporaryDirectory(prefix="planted-") as folder:
-            return plant_faults(options.family, options.jobs, Path(folder))
+    if whole := options.family == ["all"]:
+        options.family = []
     unknown = set(options.family) - set(families())
     if unknown:
         print(f"families: expected {', '.join(families())}, found {', '.join(sorted(unknown))}")
         return 2
     failed = False
-    for model in options.model or DEFAULT:
+    for model in options.model or (MODELS if whole else DEFAULT):
         begun = time.monotonic()
         library = build(Library(model, options.family), options.jobs, _say)
         built = time.monotonic()
@@ -80,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
         for seed in range(options.seed, options.seed + options.seeds):
             chosen = [word for family in options.family for word in ("--family", family)]
             command = pytest_command(
-                WHOLE if options.whole else QUICK, (*chosen, "-n", str(options.jobs))
+                WHOLE if whole else QUICK, (*chosen, "-n", str(options.jobs))
             )
             print(f"{model}, seed {seed}", flush=True)
             done = subprocess.run(command, cwd=ROOT, env=variables(library, seed), check=False)
@@ -94,14 +90,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="emulate", description=__doc__)
-    parser.add_argument("family", nargs="*", help="families of operators; all of them if none")
+    parser.add_argument(
+        "family", nargs="*", help="families of operators; all of them if none; `all`: all tests too"
+    )
     parser.add_argument("--model", action="append", choices=MODELS, help="GPUs to model")
     parser.add_argument("--seeds", type=int, default=1, help="orders of threads to try")
     parser.add_argument("--seed", type=int, default=0, help="the first of them")
-    parser.add_argument("--whole", action="store_true", help="run all tests of the operators")
-    parser.add_argument(
-        "--planted", action="store_true", help="see planted faults found; names instead of families"
-    )
     parser.add_argument("--bits", help="write the results to a file, and check none")
     parser.add_argument("-j", "--jobs", type=int, default=2, help="processes side by side")
     return parser

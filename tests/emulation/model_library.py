@@ -12,6 +12,7 @@ from torch.utils.cpp_extension import include_paths
 
 from fusedops.extension import EXTENSION
 from torchwheel.builder.ninja import Plan, Step, run
+from torchwheel.lock import hold_lock, say_waiting
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "emulation"
@@ -67,9 +68,7 @@ def compilers_fma() -> tuple[str, ...]:
 
 def plan(library: Library) -> Plan:
     """The build of a library."""
-    operators = [
-        one for one in EXTENSION.operators if one.name in (library.families or [one.name])
-    ]
+    operators = [one for one in EXTENSION.operators if one.name in (library.families or [one.name])]
     csrc = library.source / EXTENSION.sources
     own = [f"-I{csrc}", f"-I{library.source}/pkg/torchwheel/include"]
     release = ".".join(torch.__version__.split(".")[:2])
@@ -114,11 +113,11 @@ def plan(library: Library) -> Plan:
 def build(library: Library, jobs: int = 2, say=lambda line: None) -> Path:
     """Brings the library up to date; returns its path.
 
-    A folder has one ninja file for each library, so libraries of one folder are built in turn.
+    Libraries of one folder are built in turn, because it has one ninja file.
     """
-    for name in ("host", "torch", library.model):
-        (library.build / name).mkdir(parents=True, exist_ok=True)
-    (made,) = run(plan(library), library.build, jobs, say)
+    library.build.mkdir(parents=True, exist_ok=True)
+    with hold_lock(library.build / "lock", say_waiting(say, "another process builds here")):
+        (made,) = run(plan(library), library.build, jobs, say)
     return made
 
 

@@ -1,13 +1,16 @@
 """Plants faults in the device code and sees the emulation find them.
 
-`nox -s emulate -- --planted [NAME…]` plants every fault of planted.yaml, or those whose names match a
-pattern. Only the files that a fault reaches are compiled again.
+`nox -s planted [-- NAME…]` plants every fault of planted.yaml, or those whose names match
+a pattern. Only the files that a fault reaches are compiled again.
 """
 
+import argparse
 import dataclasses
 import fnmatch
 import re
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -109,12 +112,22 @@ def verdict(fault: Planted, folder: Path) -> tuple[bool, str]:
     return False, f"pytest exit status {status}: {last}"
 
 
-def main(patterns: Sequence[str], jobs: int, folder: Path) -> int:
-    """Plants the faults whose names match, and prints a line for each."""
+def main(arguments: Sequence[str]) -> int:
+    """Plants the faults that are asked for, and prints a line for each."""
+    parser = argparse.ArgumentParser(prog="planted", description=__doc__)
+    parser.add_argument("pattern", nargs="*", default=["*"], help="names of faults")
+    parser.add_argument("-j", "--jobs", type=int, default=2, help="faults side by side")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="planted-") as folder:
+        return plant_all(options.pattern, options.jobs, Path(folder))
+
+
+def plant_all(patterns: Sequence[str], jobs: int, folder: Path) -> int:
+    """Plants the faults whose names match; returns 1 if one was missed."""
     chosen = [
         one
         for one in load()
-        if any(fnmatch.fnmatch(one.name, pattern) for pattern in patterns or ["*"])
+        if any(fnmatch.fnmatch(one.name, pattern) for pattern in patterns)
     ]
     lost = [reason for one in chosen if (reason := misplaced(one))]
     if lost or not chosen:
@@ -132,3 +145,7 @@ def main(patterns: Sequence[str], jobs: int, folder: Path) -> int:
     seconds = time.monotonic() - begun
     print(f"{len(chosen) - missed} of {len(chosen)} found in {seconds:.0f} s")
     return int(missed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

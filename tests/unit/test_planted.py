@@ -1,4 +1,4 @@
-"""The faults that `nox -s emulate -- --planted` plants, and the models they name."""
+"""The faults that `nox -s planted` plants, and the models they name."""
 
 import re
 import sys

@@ -124,30 +124,44 @@ void release_block(Block& block) {
   }
 }
 
-// Lets those of the warp that wait go on together.
+// Lets those of the warp that wait go on together. On AMD's GPUs two parts of a wavefront may wait
+// in two branches: one part goes on, and the other later.
 void release_warp(Block& block, Warp& warp) {
+  const auto thread_of = [&](int lane) -> Thread& {
+    return block.threads[static_cast<std::size_t>(warp.first + lane)];
+  };
   void* arguments[64] = {};
-  Act act = nullptr;
   const Thread* first = nullptr;
-  for (int lane = 0; lane < warp.count; ++lane) {
-    Thread& thread = block.threads[static_cast<std::size_t>(warp.first + lane)];
+  const int begin = static_cast<int>(draw(static_cast<std::uint64_t>(warp.count)));
+  for (int i = 0; i < warp.count; ++i) {
+    const int lane = (begin + i) % warp.count;
+    const Thread& thread = thread_of(lane);
     if (thread.at != At::warp) continue;
-    if (act && thread.act != act) {
+    if (!first) first = &thread;
+    if (thread.act == first->act) {
+      arguments[lane] = thread.arguments;
+    } else if (gpu().major != 0) {
       record(*first, first->pc,
              "exchanges values with its warp, and " + name_of(thread) +
                  " does something else there, at " + place_of(thread.pc));
       return;
     }
-    if (!first) first = &thread;
-    act = thread.act;
-    arguments[lane] = thread.arguments;
   }
+  const Act act = first->act;
   act(arguments, warp.count);
-  if (act == &barrier_of_warp) ++warp.epoch;
-  warp.waiting = 0;
+  bool whole[2] = {true, true};  // every thread of the half takes part
   for (int lane = 0; lane < warp.count; ++lane) {
-    Thread& thread = block.threads[static_cast<std::size_t>(warp.first + lane)];
-    if (thread.at == At::warp) make_ready(thread);
+    Thread& thread = thread_of(lane);
+    if (thread.at == At::end) continue;
+    if (thread.at != At::warp || thread.act != act) {
+      whole[lane / kHalf] = false;
+      continue;
+    }
+    --warp.waiting;
+    make_ready(thread);
+  }
+  for (int half = 0; half < 2; ++half) {
+    if (act == &barrier_of_warp && whole[half]) ++warp.epochs[half];
   }
 }
 

@@ -48,8 +48,7 @@ bool is_before(const Touch& earlier, const Touch& now, const Thread& thread) {
   if (earlier.block == now.block) {
     if (earlier.epoch < now.epoch) return true;
     if (earlier.many == 2) return false;
-    const Block& block = *thread.block;
-    if (block.threads[earlier.thread].warp != thread.warp) return false;
+    if (earlier.thread / kHalf != now.thread / kHalf) return false;
     if (earlier.warp_epoch < now.warp_epoch) return true;
     return earlier.many == 0 && earlier.thread == now.thread;
   }
@@ -116,7 +115,7 @@ void check_race(Word& word, const char* address, const Touch& now, bool writes, 
   Touch next = now;
   if (read.block == now.block && read.epoch == now.epoch) {
     next.bytes |= read.bytes;
-    const bool same_warp = thread.block->threads[read.thread].warp == thread.warp;
+    const bool same_warp = read.thread / kHalf == now.thread / kHalf;
     const bool same_time = read.warp_epoch == now.warp_epoch;
     if (!same_warp || read.many == 2) {
       next.many = 2;
@@ -184,7 +183,7 @@ Touch touch_of(const Thread& thread, std::uint8_t bytes, const void* pc) {
     touch.epoch = std::max(touch.epoch, thread.arrived_epoch + 1);
     phase = std::max(phase, thread.arrived_phase + 1);
   }
-  touch.warp_epoch = thread.warp->epoch;
+  touch.warp_epoch = thread.warp->epochs[thread.lane / kHalf];
   touch.thread = static_cast<std::uint16_t>(thread.number);
   touch.phase = static_cast<std::uint16_t>(phase);
   touch.counted = static_cast<std::uint16_t>(block.counts.size());

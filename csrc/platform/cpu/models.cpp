@@ -9,9 +9,11 @@ namespace {
 
 constexpr int kKiB = 1024;
 constexpr Gpu kGpus[] = {
-    {"sm_75", 32, 7, 72, 64 * kKiB, 64 * kKiB},    {"sm_80", 32, 8, 108, 164 * kKiB, 163 * kKiB},
-    {"sm_90", 32, 9, 132, 228 * kKiB, 227 * kKiB}, {"gfx90a", 64, 0, 104, 64 * kKiB, 64 * kKiB},
-    {"gfx1100", 32, 0, 96, 64 * kKiB, 64 * kKiB},
+    {"sm_75", 32, 7, 72, 64 * kKiB, 64 * kKiB},     // Turing
+    {"sm_80", 32, 8, 108, 164 * kKiB, 163 * kKiB},  // Ampere
+    {"sm_90", 32, 9, 132, 228 * kKiB, 227 * kKiB},  // Hopper
+    {"gfx90a", 64, 0, 104, 64 * kKiB, 64 * kKiB},   // CDNA 2
+    {"gfx1100", 32, 0, 96, 64 * kKiB, 64 * kKiB},   // RDNA 3
 };
 
 constexpr bool same(const char* a, const char* b) {

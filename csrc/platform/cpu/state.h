@@ -17,6 +17,9 @@ namespace fusedops::model {
 struct Block;
 struct Warp;
 
+// Threads that a barrier of the warp promises to join (platform/warp.h): half a wavefront of 64.
+constexpr int kHalf = 32;
+
 // An access to a word of memory.
 struct Touch {
   std::uint32_t block = 0;       // serial number of the block; 0 for none
@@ -63,7 +66,7 @@ struct Thread {
 
 struct Warp {
   int first = 0, count = 0, live = 0, waiting = 0;
-  std::uint32_t epoch = 0;
+  std::uint32_t epochs[2] = {};  // barriers of each half
 };
 
 struct Block {
