@@ -75,9 +75,7 @@ def main(arguments: Sequence[str]) -> int:
             continue
         for seed in range(options.seed, options.seed + options.seeds):
             chosen = [word for family in options.family for word in ("--family", family)]
-            command = pytest_command(
-                WHOLE if whole else QUICK, (*chosen, "-n", str(options.jobs))
-            )
+            command = pytest_command(WHOLE if whole else QUICK, (*chosen, "-n", str(options.jobs)))
             print(f"{model}, seed {seed}", flush=True)
             done = subprocess.run(command, cwd=ROOT, env=variables(library, seed), check=False)
             failed |= done.returncode != 0

@@ -125,9 +125,7 @@ def main(arguments: Sequence[str]) -> int:
 def plant_all(patterns: Sequence[str], jobs: int, folder: Path) -> int:
     """Plants the faults whose names match; returns 1 if one was missed."""
     chosen = [
-        one
-        for one in load()
-        if any(fnmatch.fnmatch(one.name, pattern) for pattern in patterns)
+        one for one in load() if any(fnmatch.fnmatch(one.name, pattern) for pattern in patterns)
     ]
     lost = [reason for one in chosen if (reason := misplaced(one))]
     if lost or not chosen:
