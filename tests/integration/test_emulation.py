@@ -19,8 +19,6 @@ from planted import load, verdict  # noqa: E402
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(shutil.which("g++") is None, reason="no g++"),
-    # Parts of the machine that the workers would otherwise build side by side.
-    pytest.mark.xdist_group("emulation"),
 ]
 FEW = ("vector-tail", "vector-alignment", "dequantize-tail", "rotary-barrier", "rotary-wait")
 
