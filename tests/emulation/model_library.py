@@ -27,7 +27,7 @@ COMMON = (
 # The functions that these two call are in csrc/platform/cpu/hooks.cpp.
 WATCHED = (
     *("-O1", "-fsanitize=thread", "--param", "tsan-instrument-func-entry-exit=0"),
-    *("-fsanitize=undefined", "-fno-sanitize=vptr,alignment,null,object-size"),
+    *("-fsanitize=undefined", "-fno-sanitize=vptr,object-size"),
     *("-Wno-unknown-pragmas", "-x", "c++"),
 )
 HOST = ("-O1", "-fsanitize=address", "-DFUSEDOPS_MODEL")

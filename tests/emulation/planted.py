@@ -34,6 +34,7 @@ CASES = (
     f"{SMOKE}/test_values.py::test_strides_and_alignment",
     f"{SMOKE}/test_gradients.py::test_gradients_on_the_cpu",
     f"{SMOKE}/test_gradients.py::test_gradient_of_views",
+    f"{HERE}/emulated_shapes.py",
 )
 SECONDS = 900
 
