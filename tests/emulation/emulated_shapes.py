@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 from cases.case import Case, Shape, wide
-from exact import assert_close, by_case, by_dtype, laid_out_otherwise
+from cases.gemm import dense
+from exact import assert_close, by_case, by_dtype, laid_out_otherwise, the_case
 
 import fusedops
 
@@ -45,6 +46,26 @@ def test_inputs_that_lie_otherwise(case, dtype):
         for view in (views[0], views[-1]):
             some = (*args[:at], view, *args[at + 1 :])
             assert_close(case.ours(*some), case.exact(*wide(some)), dtype, case)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("name", ["rms_norm", "layer_norm"])
+def test_rows_of_a_cluster(name, dtype):
+    """Rows that several blocks share where there are clusters."""
+    case = the_case(name)
+    for cols in (24_576, 65_536):
+        args = case.inputs((2, cols), dtype, CPU)
+        assert_close(case.ours(*args), case.exact(*wide(args)), dtype, case)
+
+
+def test_sums_of_a_cluster():
+    """Sums that several blocks share where there are clusters."""
+    x = torch.randn(3, 4096, dtype=torch.bfloat16)
+    weight = torch.randint(-128, 128, (4096, 40), dtype=torch.int8)
+    scale = torch.rand(8) * 1e-3 + 1e-4
+    exact = x.double() @ dense(weight, scale)
+    error = (fusedops.vector_matmul_int8(x, weight, scale).double() - exact).abs().max()
+    assert error <= exact.abs().max() * 2**-8
 
 
 def test_strides_of_gigabytes(tmp_path):

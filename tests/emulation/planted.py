@@ -24,7 +24,10 @@ PLANTED = HERE / "planted.yaml"
 TESTS = {
     "attention": (f"{SMOKE}/test_attention.py", "-k", "a_prompt_and_steps"),
     "dequantize": (f"{SMOKE}/test_dequantize.py",),
-    "gemm": (f"{SMOKE}/test_gemm.py", "-k", "few_rows or int8 or one_element"),
+    "gemm": (
+        *(f"{HERE}/emulated_shapes.py::test_sums_of_a_cluster", f"{SMOKE}/test_gemm.py"),
+        *("-k", "few_rows or int8 or one_element or cluster"),
+    ),
     "layout": (f"{SMOKE}/test_layout.py", f"{HERE}/emulated_shapes.py", "-k", "slice or strides"),
     "softmax": (f"{SMOKE}/test_softmax.py", f"{SMOKE}/test_values.py"),
 }
