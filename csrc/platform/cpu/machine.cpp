@@ -87,7 +87,7 @@ int find_library(dl_phdr_info* info, std::size_t, void*) {
 void activate(Block& block) {
   Block* const before = machine.active;
   if (before == &block) return;
-  if (before) {
+  if (before && before->high > before->low) {
     const std::size_t bytes = before->high - before->low;
     before->saved.resize(machine.static_bytes);
     std::memcpy(before->saved.data() + before->low, machine.static_shared + before->low, bytes);
