@@ -127,6 +127,26 @@ def fuzz(session: nox.Session) -> None:
     session.run("python", "tests/fuzz/fuzz.py", *session.posargs)
 
 
+@nox.session(venv_backend="none")
+def emulate(session: nox.Session) -> None:
+    """Run the kernels on modelled GPUs: nox -s emulate [-- FAMILY… --model sm_90 --seeds N]."""
+    run_for_tests(session, "tests/emulation/emulate.py")
+
+
+@nox.session(venv_backend="none")
+def planted(session: nox.Session) -> None:
+    """Plant faults in the kernels and see nox -s emulate find them: nox -s planted [-- NAME…]."""
+    run_for_tests(session, "tests/emulation/planted.py")
+
+
+def run_for_tests(session: nox.Session, script: str) -> None:
+    """Run a script in the environment of the tests, which is made first if there is none."""
+    python = Path(".nox", "tests", "bin", "python").absolute()
+    if not python.exists():
+        session.run("nox", "-s", "tests", "--install-only", external=True)
+    session.run(str(python), script, *session.posargs, external=True)
+
+
 @nox.session
 def lint(session: nox.Session) -> None:
     """Format, lint, types and layers; nothing is changed."""

@@ -85,7 +85,7 @@ __global__ void __launch_bounds__((FormOfArch<T, D>::kThreads), (FormOfArch<T, D
   using F = FormOfArch<T, D>;
   using Engine = typename F::Engine;
   constexpr int kKeys = Engine::kKeys, kWarps = F::kWarps, kThreads = F::kThreads;
-  extern __shared__ __align__(128) char memory[];
+  FUSEDOPS_DYNAMIC_SHARED(char, memory);
   auto& token = *reinterpret_cast<Token<T, D>*>(memory);
   char* const rooms = memory + sizeof(token);
   const AttentionStep& call = job.call;

@@ -1,6 +1,7 @@
 #include "kernels/runtime.h"
 
 #include <cstddef>
+#include <cstring>
 
 #include "platform/status.h"
 
@@ -9,7 +10,10 @@ namespace fusedops::kernels {
 const char* describe(gpu::Status status) { return gpu::describe(status); }
 
 gpu::Status make_current(int gpu, int& before) {
-#if defined(__HIP_PLATFORM_AMD__)
+#if defined(FUSEDOPS_MODEL)
+  before = gpu;
+  return gpu::kSuccess;
+#elif defined(__HIP_PLATFORM_AMD__)
   const gpu::Status status = hipGetDevice(&before);
   return status == gpu::kSuccess && before != gpu ? hipSetDevice(gpu) : status;
 #else
@@ -19,6 +23,10 @@ gpu::Status make_current(int gpu, int& before) {
 }
 
 gpu::Status is_capturing(gpu::Stream stream, bool& capturing) {
+#if defined(FUSEDOPS_MODEL)
+  capturing = false;
+  return static_cast<void>(stream), gpu::kSuccess;
+#else
   const auto native = static_cast<gpu::NativeStream>(stream);
 #if defined(__HIP_PLATFORM_AMD__)
   hipStreamCaptureStatus found = hipStreamCaptureStatusNone;
@@ -30,20 +38,28 @@ gpu::Status is_capturing(gpu::Stream stream, bool& capturing) {
   capturing = found != cudaStreamCaptureStatusNone;
 #endif
   return status;
+#endif
 }
 
 gpu::Status fill_with_nan(void* data, std::int64_t bytes, gpu::Stream stream) {
   const auto count = static_cast<std::size_t>(bytes);
+#if defined(FUSEDOPS_MODEL)
+  return static_cast<void>(stream), std::memset(data, 0xff, count), gpu::kSuccess;
+#else
   const auto native = static_cast<gpu::NativeStream>(stream);
 #if defined(__HIP_PLATFORM_AMD__)
   return hipMemsetAsync(data, 0xff, count, native);
 #else
   return cudaMemsetAsync(data, 0xff, count, native);
 #endif
+#endif
 }
 
 gpu::Status read(void* host, const void* device, std::int64_t bytes, gpu::Stream stream) {
   const auto count = static_cast<std::size_t>(bytes);
+#if defined(FUSEDOPS_MODEL)
+  return static_cast<void>(stream), std::memcpy(host, device, count), gpu::kSuccess;
+#else
   const auto native = static_cast<gpu::NativeStream>(stream);
 #if defined(__HIP_PLATFORM_AMD__)
   const gpu::Status status = hipMemcpyAsync(host, device, count, hipMemcpyDeviceToHost, native);
@@ -51,6 +67,7 @@ gpu::Status read(void* host, const void* device, std::int64_t bytes, gpu::Stream
 #else
   const gpu::Status status = cudaMemcpyAsync(host, device, count, cudaMemcpyDeviceToHost, native);
   return status == gpu::kSuccess ? cudaStreamSynchronize(native) : status;
+#endif
 #endif
 }
 

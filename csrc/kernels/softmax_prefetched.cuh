@@ -211,7 +211,7 @@ __global__ void __launch_bounds__((Rows<T, kForm>::kMostThreads))
                               const Job job) {
   constexpr int kVectors = Rows<T, kForm>::kVectors;
   __shared__ Peak<float> shared[2][kMostWarps];
-  extern __shared__ Packed places[];
+  FUSEDOPS_DYNAMIC_SHARED(Packed, places);
   overlap::wait();
   const unsigned first = (blockIdx.x * blockDim.y + threadIdx.y) * job.together;
   Rows<T, kForm> rows(job, scores, places);

@@ -10,7 +10,9 @@
 namespace fusedops::cluster {
 
 FUSEDOPS_DEVICE unsigned size() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if defined(FUSEDOPS_MODEL) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  return model::cluster_size();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   unsigned blocks;
   asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(blocks));
   return blocks;
@@ -20,7 +22,9 @@ FUSEDOPS_DEVICE unsigned size() {
 }
 
 FUSEDOPS_DEVICE unsigned rank() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if defined(FUSEDOPS_MODEL) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  return model::cluster_rank();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   unsigned block;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(block));
   return block;
@@ -31,12 +35,16 @@ FUSEDOPS_DEVICE unsigned rank() {
 
 // The two halves of sync(). Between them a thread can do work that need not wait for the others.
 FUSEDOPS_DEVICE void arrive() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if defined(FUSEDOPS_MODEL) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  model::cluster_arrive();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 #endif
 }
 FUSEDOPS_DEVICE void wait() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if defined(FUSEDOPS_MODEL) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  model::cluster_wait();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 #else
   __syncthreads();
@@ -50,7 +58,9 @@ FUSEDOPS_DEVICE void sync() {
 
 // The value that `block` of the cluster has at the place of `mine`.
 FUSEDOPS_DEVICE float read(const float& mine, [[maybe_unused]] unsigned block) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if defined(FUSEDOPS_MODEL) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  return model::cluster_read(&mine, block);
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(&mine));
   unsigned theirs;
   float value;
@@ -69,7 +79,9 @@ namespace fusedops {
 // Adds 1 and returns the value before. A thread that counts later sees everything that this thread
 // has written or seen.
 FUSEDOPS_DEVICE std::int32_t count_up(std::int32_t* counter) {
-#if defined(__HIP_PLATFORM_AMD__)
+#if defined(FUSEDOPS_MODEL)
+  return model::count_up(counter);
+#elif defined(__HIP_PLATFORM_AMD__)
   return __hip_atomic_fetch_add(counter, 1, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT);
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 700
   __threadfence();

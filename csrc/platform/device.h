@@ -6,12 +6,16 @@
 namespace fusedops::gpu {
 
 inline Status multiprocessors(int& count) {
+#if defined(FUSEDOPS_MODEL)
+  count = model::gpu().multiprocessors;
+  return kSuccess;
+#elif defined(__HIP_PLATFORM_AMD__)
   int device = 0;
-#if defined(__HIP_PLATFORM_AMD__)
   const Status status = hipGetDevice(&device);
   if (status != kSuccess) return status;
   return hipDeviceGetAttribute(&count, hipDeviceAttributeMultiprocessorCount, device);
 #else
+  int device = 0;
   const Status status = cudaGetDevice(&device);
   if (status != kSuccess) return status;
   return cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
@@ -21,6 +25,10 @@ inline Status multiprocessors(int& count) {
 // The bytes of dynamic shared memory that a block may have if a multiprocessor runs `blocks` of
 // them. 1 KiB of its share is left for what it has beside that.
 inline Status shared_memory(int blocks, int& bytes) {
+#if defined(FUSEDOPS_MODEL)
+  bytes = model::gpu().shared_of_sm / blocks - 1024;
+  return kSuccess;
+#else
   int device = 0, all = 0;
 #if defined(__HIP_PLATFORM_AMD__)
   Status status = hipGetDevice(&device);
@@ -33,12 +41,15 @@ inline Status shared_memory(int blocks, int& bytes) {
 #endif
   bytes = all / blocks - 1024;
   return status;
+#endif
 }
 
 // Lets a kernel have `bytes` of dynamic shared memory. The default limit is 48 KiB.
 template <class Kernel>
 Status allow_shared(Kernel* kernel, int bytes) {
-#if defined(__HIP_PLATFORM_AMD__)
+#if defined(FUSEDOPS_MODEL)
+  return model::allow_shared(reinterpret_cast<const void*>(kernel), bytes);
+#elif defined(__HIP_PLATFORM_AMD__)
   return hipFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                              hipFuncAttributeMaxDynamicSharedMemorySize, bytes);
 #else
@@ -48,7 +59,9 @@ Status allow_shared(Kernel* kernel, int bytes) {
 
 // Whether the GPU has tensor cores (tensor_core.h) and asynchronous copies (shared.h).
 inline bool has_tensor_cores() {
-#if defined(__HIP_PLATFORM_AMD__)
+#if defined(FUSEDOPS_MODEL)
+  return model::gpu().major >= 8;
+#elif defined(__HIP_PLATFORM_AMD__)
   return false;
 #else
   int device = 0, major = 0;
@@ -60,7 +73,9 @@ inline bool has_tensor_cores() {
 
 // Whether the GPU has clusters (cluster.h).
 inline bool has_clusters() {
-#if defined(__HIP_PLATFORM_AMD__)
+#if defined(FUSEDOPS_MODEL)
+  return model::gpu().major == 9 || model::gpu().major == 10;
+#elif defined(__HIP_PLATFORM_AMD__)
   return false;
 #else
   int device = 0, major = 0;

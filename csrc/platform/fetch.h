@@ -19,6 +19,9 @@ struct alignas(kWords * 4) Words {
 template <int kWords>
 FUSEDOPS_DEVICE Words<kWords> once(const char* address) {
   Words<kWords> out;
+#if defined(FUSEDOPS_MODEL)
+  out = *reinterpret_cast<const Words<kWords>*>(address);
+#else
   auto& word = out.word;
 #if defined(__HIP_PLATFORM_AMD__)
   const auto* words = reinterpret_cast<const unsigned*>(address);
@@ -40,13 +43,15 @@ FUSEDOPS_DEVICE Words<kWords> once(const char* address) {
                  : "memory");
   }
 #endif
+#endif
   return out;
 }
 
 // Loads 16 bytes that the other blocks of the multiprocessor read too: they leave L1 last. It is
 // not a read-only load, for the reason above.
 FUSEDOPS_DEVICE Words<4> often(const char* address) {
-#if defined(__HIP_PLATFORM_AMD__) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 750)
+#if defined(__HIP_PLATFORM_AMD__) || defined(FUSEDOPS_MODEL) || \
+    (defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 750)
   return *reinterpret_cast<const Words<4>*>(address);
 #else
   Words<4> out;
@@ -65,7 +70,7 @@ FUSEDOPS_DEVICE Words<kWords> plain(const char* address) {
 // Prefetches the line of the address to L2. Later writes of other threads still reach it there, so
 // this is harmless before overlap::wait().
 FUSEDOPS_DEVICE void into_l2([[maybe_unused]] const char* address) {
-#if !defined(__HIP_PLATFORM_AMD__)
+#if !defined(__HIP_PLATFORM_AMD__) && !defined(FUSEDOPS_MODEL)
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 #endif
 }
@@ -73,7 +78,9 @@ FUSEDOPS_DEVICE void into_l2([[maybe_unused]] const char* address) {
 // Prefetches so many bytes, asked for by one thread. Address and size are multiples of 16.
 FUSEDOPS_DEVICE void into_l2([[maybe_unused]] const void* address,
                              [[maybe_unused]] unsigned bytes) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if defined(FUSEDOPS_MODEL)
+  model::prefetch(address, bytes);
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(address), "r"(bytes));
 #endif
 }
@@ -83,7 +90,9 @@ FUSEDOPS_DEVICE void into_l2([[maybe_unused]] const void* address,
 template <class T>
 FUSEDOPS_DEVICE void make_opaque(T& value) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
-#if defined(__HIP_PLATFORM_AMD__)
+#if defined(FUSEDOPS_MODEL)
+  asm volatile("" : "+r"(value));
+#elif defined(__HIP_PLATFORM_AMD__)
   asm volatile("" : "+v"(value));
 #else
   if constexpr (sizeof(T) == 8) {

@@ -1,12 +1,14 @@
-// CUDA or HIP for device code, under one set of names: 16-bit types and their conversions, the
-// warp's width, and a checked launch.
+// CUDA, HIP or the CPU model (docs/emulation.md) for device code, under one set of names: 16-bit
+// types and their conversions, the warp's width, and a checked launch.
 #pragma once
 
 #include <cstdint>
 
 #include "platform/status.h"
 
-#if defined(__HIP_PLATFORM_AMD__)
+#if defined(FUSEDOPS_MODEL)
+#include "platform/cpu/language.h"
+#elif defined(__HIP_PLATFORM_AMD__)
 #include <hip/hip_bf16.h>
 #include <hip/hip_fp16.h>
 #include <hip/hip_runtime.h>
@@ -19,13 +21,16 @@
 namespace fusedops::gpu {
 
 using half = __half;
-#if defined(__HIP_PLATFORM_AMD__)
+#if defined(__HIP_PLATFORM_AMD__) && !defined(FUSEDOPS_MODEL)
 using bfloat16 = __hip_bfloat16;
 using bfloat162 = __hip_bfloat162;
-constexpr int kWarpSize = 64;  // RDNA has warps of 32 too; tile widths are rounded to the wider
 #else
 using bfloat16 = __nv_bfloat16;
 using bfloat162 = __nv_bfloat162;
+#endif
+#if defined(__HIP_PLATFORM_AMD__)
+constexpr int kWarpSize = 64;  // RDNA has warps of 32 too; tile widths are rounded to the wider
+#else
 constexpr int kWarpSize = 32;
 #endif
 
@@ -44,7 +49,9 @@ constexpr int kWarpSize = 32;
 
 // Ends the kernel with an error.
 __device__ __forceinline__ void trap() {
-#if defined(__HIP_PLATFORM_AMD__)
+#if defined(FUSEDOPS_MODEL)
+  model::trap();
+#elif defined(__HIP_PLATFORM_AMD__)
   __builtin_trap();
 #else
   __trap();
@@ -54,7 +61,7 @@ __device__ __forceinline__ void trap() {
 // Stores 16 bytes to aligned global memory with one instruction. CUDA's compiler splits an
 // assignment if it cannot prove the alignment.
 __device__ __forceinline__ void store_16(void* data, const uint4& bits) {
-#if defined(__HIP_PLATFORM_AMD__)
+#if defined(__HIP_PLATFORM_AMD__) || defined(FUSEDOPS_MODEL)
   *static_cast<uint4*>(data) = bits;
 #else
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(data), "r"(bits.x), "r"(bits.y),
@@ -67,10 +74,15 @@ constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;  // along x
 
 // Launches a kernel on `stream`. Returns whether the launch itself was accepted.
 template <class... Parameters, class... Arguments>
-Status launch(void (*kernel)(Parameters...), dim3 grid, dim3 threads, Stream stream,
-              Arguments... arguments) {
+Status launch(void (*kernel)(Parameters...), dim3 grid, dim3 threads,
+              [[maybe_unused]] Stream stream, Arguments... arguments) {
+#if defined(FUSEDOPS_MODEL)
+  return model::launch(kernel, model::Grid{grid, threads}, arguments...);
+#endif
+#if !defined(FUSEDOPS_MODEL)
   kernel<<<grid, threads, 0, static_cast<NativeStream>(stream)>>>(arguments...);
   return last_status();
+#endif
 }
 
 template <class... Parameters, class... Arguments>

@@ -9,7 +9,9 @@ namespace fusedops::math {
 
 // 2^x by the hardware's function: relative error near 2^-22, results under 2^-126 may become 0.
 FUSEDOPS_DEVICE float exp2_fast(float x) {
-#if defined(__HIP_PLATFORM_AMD__)
+#if defined(FUSEDOPS_MODEL)
+  return model::flushed(exp2f(model::flushed(x)));
+#elif defined(__HIP_PLATFORM_AMD__)
   return __builtin_amdgcn_exp2f(x);
 #else
   float y;
@@ -20,7 +22,9 @@ FUSEDOPS_DEVICE float exp2_fast(float x) {
 
 // 1/x by the hardware's function: within 1 ulp, results under 2^-126 may become 0.
 FUSEDOPS_DEVICE float reciprocal_fast(float x) {
-#if defined(__HIP_PLATFORM_AMD__)
+#if defined(FUSEDOPS_MODEL)
+  return model::flushed(1.0f / model::flushed(x));
+#elif defined(__HIP_PLATFORM_AMD__)
   return __builtin_amdgcn_rcpf(x);
 #else
   float y;
@@ -31,7 +35,7 @@ FUSEDOPS_DEVICE float reciprocal_fast(float x) {
 
 // max(x, bound). NaN stays NaN.
 FUSEDOPS_DEVICE float max_keeping_nan(float x, float bound) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800 && !defined(FUSEDOPS_MODEL)
   float y;
   asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(bound));
   return y;
@@ -55,7 +59,7 @@ FUSEDOPS_DEVICE unsigned unknown_zero(float after) { return to_bits(after) * thr
 // 16 bits of ones for each byte that is 1, for two of the four bytes of a word: the first two if
 // `pair` is 0, else the last two. Each byte is 0 or 1.
 FUSEDOPS_DEVICE unsigned spread_bools(unsigned four, int pair) {
-#if defined(__HIP_PLATFORM_AMD__)
+#if defined(__HIP_PLATFORM_AMD__) || defined(FUSEDOPS_MODEL)
   const unsigned two = four >> 16 * pair;
   return ((two & 1u) | (two << 8 & 0x10000u)) * 0xffffu;
 #else

@@ -16,7 +16,7 @@ namespace fusedops::overlap {
 // Allows the next kernel to start before this one's blocks end, once all of them have called this
 // or have ended. Such a block is replaced later, which slows kernels of many short blocks down.
 FUSEDOPS_DEVICE void allow_next() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && !defined(FUSEDOPS_MODEL)
   asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
@@ -25,7 +25,9 @@ FUSEDOPS_DEVICE void allow_next() {
 // calls it first. `early` allows the next kernel before that.
 FUSEDOPS_DEVICE void wait(bool early = true) {
   if (early) allow_next();
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if defined(FUSEDOPS_MODEL)
+  model::wait_for_previous();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
@@ -51,9 +53,13 @@ struct Blocks {
 
 // Launches a kernel that begins with wait().
 template <class... Parameters, class... Arguments>
-gpu::Status launch(void (*kernel)(Parameters...), const Blocks& blocks, gpu::Stream stream,
-                   Arguments... arguments) {
-#if !defined(__HIP_PLATFORM_AMD__)
+gpu::Status launch(void (*kernel)(Parameters...), const Blocks& blocks,
+                   [[maybe_unused]] gpu::Stream stream, Arguments... arguments) {
+#if defined(FUSEDOPS_MODEL)
+  const bool early = model::gpu().major >= 9;
+  const model::Grid grid{blocks.grid, blocks.threads, blocks.cluster, blocks.shared, early};
+  return model::launch(kernel, grid, arguments...);
+#elif !defined(__HIP_PLATFORM_AMD__)
   int device = 0, major = 0;
   gpu::Status status = cudaGetDevice(&device);
   if (status != gpu::kSuccess) return status;
@@ -75,10 +81,12 @@ gpu::Status launch(void (*kernel)(Parameters...), const Blocks& blocks, gpu::Str
     return cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
   }
 #endif
+#if !defined(FUSEDOPS_MODEL)
   if (blocks.cluster > 1) return gpu::kInvalidValue;
   kernel<<<blocks.grid, blocks.threads, blocks.shared, static_cast<gpu::NativeStream>(stream)>>>(
       Parameters(arguments)...);
   return gpu::last_status();
+#endif
 }
 
 // Launches it in clusters of so many blocks along x.

@@ -4,6 +4,14 @@
 
 #include "platform/math.h"
 
+// Declares the dynamic shared memory of the block as an array of `type`.
+#if defined(FUSEDOPS_MODEL)
+#define FUSEDOPS_DYNAMIC_SHARED(type, name) \
+  auto* const name = static_cast<type*>(::fusedops::model::dynamic_shared())
+#else
+#define FUSEDOPS_DYNAMIC_SHARED(type, name) extern __shared__ __align__(128) type name[]
+#endif
+
 namespace fusedops::shared {
 
 #if defined(__HIP_PLATFORM_AMD__)
@@ -12,7 +20,11 @@ FUSEDOPS_DEVICE Address address_of(void* data) { return static_cast<char*>(data)
 #else
 using Address = unsigned;
 FUSEDOPS_DEVICE Address address_of(const void* data) {
+#if defined(FUSEDOPS_MODEL)
+  return model::shared_address(data);
+#else
   return static_cast<unsigned>(__cvta_generic_to_shared(data));
+#endif
 }
 #endif
 
@@ -20,6 +32,8 @@ FUSEDOPS_DEVICE Address address_of(const void* data) {
 FUSEDOPS_DEVICE void store_16(Address to, const uint4& bits) {
 #if defined(__HIP_PLATFORM_AMD__)
   *reinterpret_cast<uint4*>(to) = bits;
+#elif defined(FUSEDOPS_MODEL)
+  *static_cast<uint4*>(model::shared_pointer(to)) = bits;
 #else
   asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(bits.x), "r"(bits.y),
                "r"(bits.z), "r"(bits.w)
@@ -39,7 +53,9 @@ constexpr bool kSupported = false;
 
 // Starts to copy 16 bytes, or writes 16 zero bytes if not `valid`.
 FUSEDOPS_DEVICE void start(shared::Address to, const void* from, bool valid) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if defined(FUSEDOPS_MODEL) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  model::copy_start(to, from, valid);
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
                "r"(valid ? 16 : 0)
                : "memory");
@@ -50,7 +66,9 @@ FUSEDOPS_DEVICE void start(shared::Address to, const void* from, bool valid) {
 
 // Makes a group of the copies that the thread has started since the last group.
 FUSEDOPS_DEVICE void commit_group() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if defined(FUSEDOPS_MODEL)
+  model::copy_commit();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
@@ -59,7 +77,9 @@ FUSEDOPS_DEVICE void commit_group() {
 // instruction needs a constant, so there are few cases: 3 and 4 wait for 2, and more than 5 wait
 // for 5.
 FUSEDOPS_DEVICE void wait_group([[maybe_unused]] int pending) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if defined(FUSEDOPS_MODEL)
+  model::copy_wait(pending >= 5 ? 5 : pending >= 2 ? 2 : pending);
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   if (pending >= 5) {
     asm volatile("cp.async.wait_group 5;" ::: "memory");
   } else if (pending >= 2) {

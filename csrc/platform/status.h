@@ -3,7 +3,9 @@
 
 #include "platform/runtime.h"
 
-#if defined(__HIP_PLATFORM_AMD__)
+#if defined(FUSEDOPS_MODEL)
+#include "platform/cpu/machine.h"
+#elif defined(__HIP_PLATFORM_AMD__)
 #include <hip/hip_runtime_api.h>
 #else
 #include <cuda_runtime_api.h>
@@ -11,7 +13,11 @@
 
 namespace fusedops::gpu {
 
-#if defined(__HIP_PLATFORM_AMD__)
+#if defined(FUSEDOPS_MODEL)
+using NativeStream = void*;
+constexpr Status kInvalidValue = model::kInvalidValue;
+inline const char* describe(Status status) { return model::describe(status); }
+#elif defined(__HIP_PLATFORM_AMD__)
 using NativeStream = hipStream_t;
 constexpr Status kInvalidValue = hipErrorInvalidValue;
 inline Status last_status() { return hipGetLastError(); }

@@ -24,7 +24,19 @@ template <class T>
 FUSEDOPS_DEVICE void multiply_add([[maybe_unused]] float (&c)[4],
                                   [[maybe_unused]] const unsigned (&a)[4],
                                   [[maybe_unused]] const unsigned (&b)[2]) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if defined(FUSEDOPS_MODEL)
+  model::multiply_add(c, a, b, [](unsigned word, float (&out)[2]) {
+    T pair[2];
+    memcpy(pair, &word, sizeof(word));
+    for (int i = 0; i < 2; ++i) {
+      if constexpr (std::is_same_v<T, gpu::half>) {
+        out[i] = __half2float(pair[i]);
+      } else {
+        out[i] = __bfloat162float(pair[i]);
+      }
+    }
+  });
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   if constexpr (std::is_same_v<T, gpu::half>) {
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
@@ -46,7 +58,9 @@ FUSEDOPS_DEVICE void multiply_add([[maybe_unused]] float (&c)[4],
 template <bool kTransposed = false>
 FUSEDOPS_DEVICE void load_matrices([[maybe_unused]] unsigned (&words)[4],
                                    [[maybe_unused]] shared::Address row) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if defined(FUSEDOPS_MODEL) && !defined(__HIP_PLATFORM_AMD__)
+  model::load_matrices(words, row, kTransposed);
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   if constexpr (kTransposed) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
@@ -63,7 +77,9 @@ FUSEDOPS_DEVICE void load_matrices([[maybe_unused]] unsigned (&words)[4],
 
 // Transposes an [8, 8] matrix of 16-bit elements. Each thread passes and gets (g, 2t..2t+1).
 FUSEDOPS_DEVICE unsigned transpose(unsigned word) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#if defined(FUSEDOPS_MODEL)
+  return model::transpose(word);
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   unsigned out;
   asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(out) : "r"(word));
   return out;

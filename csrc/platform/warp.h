@@ -18,6 +18,8 @@ FUSEDOPS_DEVICE int index() {
   const int of_thread = static_cast<int>(threadIdx.x) / kWidth;
 #if defined(__HIP_PLATFORM_AMD__)
   return of_thread;  // a wavefront of 64 contains two
+#elif defined(FUSEDOPS_MODEL)
+  return static_cast<int>(model::shuffle(static_cast<unsigned>(of_thread), 0));
 #else
   return __shfl_sync(0xffffffffu, of_thread, 0);
 #endif
@@ -45,7 +47,9 @@ FUSEDOPS_DEVICE T by_words(const T& value, Exchange exchange) {
 template <class T>
 FUSEDOPS_DEVICE T shuffle_xor(const T& value, int mask) {
   return detail::by_words(value, [=](unsigned word) {
-#if defined(__HIP_PLATFORM_AMD__)
+#if defined(FUSEDOPS_MODEL)
+    return model::shuffle_xor(word, mask);
+#elif defined(__HIP_PLATFORM_AMD__)
     return __shfl_xor(word, mask);
 #else
     return __shfl_xor_sync(0xffffffffu, word, mask);
@@ -58,7 +62,9 @@ FUSEDOPS_DEVICE T shuffle_xor(const T& value, int mask) {
 template <class T>
 FUSEDOPS_DEVICE T shuffle_up(const T& value) {
   return detail::by_words(value, [](unsigned word) {
-#if defined(__HIP_PLATFORM_AMD__)
+#if defined(FUSEDOPS_MODEL)
+    return model::shuffle_up(word, kWidth);
+#elif defined(__HIP_PLATFORM_AMD__)
     return __shfl_up(word, 1, kWidth);
 #else
     return __shfl_up_sync(0xffffffffu, word, 1);
@@ -68,7 +74,9 @@ FUSEDOPS_DEVICE T shuffle_up(const T& value) {
 
 // Makes what the threads of the warp have written to shared memory visible to all of them.
 FUSEDOPS_DEVICE void sync() {
-#if defined(__HIP_PLATFORM_AMD__)
+#if defined(FUSEDOPS_MODEL)
+  model::warp_barrier();
+#elif defined(__HIP_PLATFORM_AMD__)
   __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
   __builtin_amdgcn_wave_barrier();
 #else

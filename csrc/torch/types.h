@@ -77,12 +77,16 @@ inline const char* dtype_name_of(Scalar scalar) {
 
 // The view of a tensor. `device_index` is the number of its GPU; it is ignored for other devices.
 template <class Tensor>
-TensorView view_of(const Tensor& tensor, int device_index) {
+TensorView view_of(const Tensor& tensor, [[maybe_unused]] int device_index) {
   const auto sizes = tensor.sizes();
   const auto scalar = tensor.scalar_type();
+#if defined(FUSEDOPS_MODEL)  // the CPU is the GPU
+  const Device device{"cuda", 0};
+#else
   const Device device = tensor.is_cuda()
                             ? Device{"cuda", device_index}
                             : Device{tensor.is_cpu() ? "cpu" : "another kind of device", -1};
+#endif
   return {tensor.data_ptr(),
           dtype_of(scalar),
           dtype_name_of(scalar),
@@ -93,7 +97,10 @@ TensorView view_of(const Tensor& tensor, int device_index) {
 }
 
 // torch's current stream on a GPU.
-inline gpu::Stream current_stream_of(int gpu) {
+inline gpu::Stream current_stream_of([[maybe_unused]] int gpu) {
+#if defined(FUSEDOPS_MODEL)
+  return nullptr;
+#else
   if (!aoti_torch_get_current_cuda_stream) {
     throw Error("fusedops: this torch was built without GPU support, so it has no GPU stream");
   }
@@ -102,6 +109,7 @@ inline gpu::Stream current_stream_of(int gpu) {
     throw Error("fusedops: torch has no current stream for cuda:" + std::to_string(gpu));
   }
   return stream;
+#endif
 }
 
 }  // namespace fusedops

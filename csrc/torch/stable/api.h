@@ -16,7 +16,11 @@
 #include "ops/validate.h"
 #include "torch/types.h"
 
+#if defined(FUSEDOPS_MODEL)  // csrc/platform/cpu: the operators of a modelled GPU, for CPU tensors
+#define FUSEDOPS_FAMILY(family, m) STABLE_TORCH_LIBRARY_IMPL(fusedops, CPU, m)
+#else
 #define FUSEDOPS_FAMILY(family, m) STABLE_TORCH_LIBRARY_IMPL(fusedops, CUDA, m)
+#endif
 #define FUSEDOPS_BOX(function) TORCH_BOX(function)
 
 namespace fusedops {
@@ -28,10 +32,12 @@ struct Api {
   // torch's guard is an object on the heap; asking for the current device first is cheaper.
   class Guard {
    public:
-    explicit Guard(int device_index) {
+    explicit Guard([[maybe_unused]] int device_index) {
+#if !defined(FUSEDOPS_MODEL)
       if (torch::stable::accelerator::getCurrentDeviceIndex() != device_index) {
         guard_.emplace(device_index);
       }
+#endif
     }
 
    private:

@@ -3,6 +3,12 @@
 
 #include "torch/blas.h"
 
+#if defined(FUSEDOPS_MODEL)  // products of CPU tensors
+#define aoti_torch_cuda_mm_out aoti_torch_cpu_mm_out
+#define aoti_torch_cuda_addmm_out aoti_torch_cpu_addmm_out
+#define aoti_torch_cuda__addmm_activation aoti_torch_cpu__addmm_activation
+#endif
+
 // Declared in torch/csrc/inductor/aoti_torch/generated/c_shim_cuda.h. Only a torch built for a GPU
 // has them, so they are weak. They bypass the dispatcher, so autocast does not change the types.
 extern "C" {

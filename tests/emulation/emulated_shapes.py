@@ -1,0 +1,82 @@
+"""Shapes at the seams of warps, vectors and blocks, and inputs that lie otherwise."""
+
+import math
+
+import pytest
+import torch
+from cases.case import Case, Shape, wide
+from cases.gemm import dense
+from exact import assert_close, by_case, by_dtype, laid_out_otherwise, the_case
+
+import fusedops
+
+AWKWARD = ((1,), (2, 1), (11, 8), (9, 33), (3, 513), (2, 2056), (1, 4099), (2, 3, 5, 7))
+CPU = torch.device("cpu")
+
+
+def shapes(case: Case) -> list[Shape]:
+    """The awkward shapes that the case is for."""
+    if case.lasts is not None:
+        return [(*(2 for _ in range(case.ranks[0] - 1)), last) for last in case.lasts[:3]]
+    return [
+        shape for shape in AWKWARD if len(shape) in case.ranks and math.prod(shape) >= case.least
+    ]
+
+
+@by_case
+@by_dtype
+def test_awkward_shapes(case, dtype):
+    if dtype not in case.dtypes:
+        pytest.skip(f"{case.name} is not for {dtype}")
+    for shape in shapes(case):
+        args = case.inputs(shape, dtype, CPU)
+        assert_close(case.ours(*args), case.exact(*wide(args)), dtype, case)
+
+
+@by_case
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+def test_inputs_that_lie_otherwise(case, dtype):
+    if dtype not in case.dtypes:
+        pytest.skip(f"{case.name} is not for {dtype}")
+    args = case.inputs(case.small[-1], dtype, CPU)
+    for at, arg in enumerate(args):
+        if not isinstance(arg, torch.Tensor):
+            continue
+        views = list(laid_out_otherwise(arg))
+        for view in (views[0], views[-1]):
+            some = (*args[:at], view, *args[at + 1 :])
+            assert_close(case.ours(*some), case.exact(*wide(some)), dtype, case)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("name", ["rms_norm", "layer_norm"])
+def test_rows_of_a_cluster(name, dtype):
+    """Rows that several blocks share where there are clusters."""
+    case = the_case(name)
+    for cols in (24_576, 65_536):
+        args = case.inputs((2, cols), dtype, CPU)
+        assert_close(case.ours(*args), case.exact(*wide(args)), dtype, case)
+
+
+def test_sums_of_a_cluster():
+    """Sums that several blocks share where there are clusters."""
+    x = torch.randn(3, 4096, dtype=torch.bfloat16)
+    weight = torch.randint(-128, 128, (4096, 64), dtype=torch.int8)
+    scale = torch.rand(8) * 1e-3 + 1e-4
+    exact = x.double() @ dense(weight, scale)
+    error = (fusedops.vector_matmul_int8(x, weight, scale).double() - exact).abs().max()
+    assert error <= exact.abs().max() * 2**-8
+
+
+def test_strides_of_gigabytes(tmp_path):
+    """Two sequences that lie 2 GiB apart: places are computed in 64 bits."""
+    apart, width = 1 << 29, 40
+    file = tmp_path / "sparse"
+    with file.open("wb") as out:
+        out.truncate(4 * (apart + 64 * width))
+    whole = torch.from_file(str(file), shared=True, size=apart + 64 * width)
+    x = whole.as_strided((2, 3, 2 * width), (apart, 2 * width, 1))
+    x.copy_(torch.randn(x.shape))
+    padded = fusedops.pad_transform(x, heads=2)
+    assert torch.equal(padded[..., :width], x.unflatten(2, (2, width)).transpose(1, 2))
+    assert not padded[..., width:].any()

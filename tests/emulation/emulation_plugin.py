@@ -1,0 +1,66 @@
+"""A pytest plugin: the tests' operators run on the modelled GPU of FUSEDOPS_EMULATION."""
+
+import ctypes
+import os
+
+import pytest
+import torch
+
+from fusedops.registry import families
+
+torch.ops.load_library(os.environ["FUSEDOPS_EMULATION"])
+_MODEL = ctypes.CDLL(os.environ["FUSEDOPS_EMULATION"])
+_MODEL.fusedops_model_name.restype = ctypes.c_char_p
+
+
+COUNTS = pytest.StashKey[list[int]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--family", action="append", help="only the tests of this family")
+
+
+def families_of(item: pytest.Item) -> set[str]:
+    """The families that a test is about: of its case, else of its file."""
+    case = item.callspec.params.get("case") if hasattr(item, "callspec") else None
+    if item.path.stem.startswith("emulated_") and case is None:
+        return set(families())
+    if case is None:
+        return {item.path.stem.removeprefix("test_")}
+    op = case.op
+    return {family for family, ops in families().items() if op in ops} or {item.path.stem}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wanted = set(config.getoption("--family") or ())
+    if wanted:
+        items[:] = [item for item in items if families_of(item) & wanted]
+
+
+def own_counts() -> list[int]:
+    """Launches, blocks and switches of threads of this process."""
+    counts = (ctypes.c_uint64 * 3)()
+    _MODEL.fusedops_model_counts(counts)
+    return list(counts)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node) -> None:
+    """A worker's counts, in the process that started it."""
+    total = node.config.stash.setdefault(COUNTS, [0, 0, 0])
+    for at, count in enumerate(node.workeroutput.get("model", ())):
+        total[at] += count
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["model"] = own_counts()
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    found = terminalreporter.config.stash.get(COUNTS, None) or own_counts()
+    launches, blocks, switches = found
+    name = _MODEL.fusedops_model_name().decode()
+    terminalreporter.write_line(
+        f"{name}: {launches} launches, {blocks} blocks, {switches} switches of threads"
+    )
