@@ -24,7 +24,7 @@ from rehearsal.public import public_faults
 from rehearsal.setting import RELEASE, Form, Setting, setting
 
 QUICK = Form(("pure",), clean=False, smoke=("test_load.py",))
-FULL = Form(("pure", "cu130-stable", "cu130-torch2.11-cp312"))
+FULL = Form(("pure", "cu130-stable"))
 HALFWAY = (
     Lost("assets", "Publish the assets", request="POST /releases"),
     Lost("assets", "Publish the assets", request=".whl.metadata"),
@@ -212,6 +212,13 @@ def faults() -> list[RequestFault]:
     ]
 
 
+def _python() -> str:
+    """The tag of the Python that jobs have, e.g. "cp312"."""
+    text = "import sys; print('cp%d%d' % sys.version_info[:2])"
+    command = ["/usr/bin/python3", "-c", text]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Rehearse, and write the log."""
     parser = argparse.ArgumentParser(description="Rehearses a release.")
@@ -233,6 +240,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     quick = options.form == "quick"
     user = RUNNER if os.geteuid() == 0 and not quick else None
     form = QUICK if quick else dataclasses.replace(FULL, user=user)
+    if not quick:
+        # The stand-in of setup-python has the Python of the machine alone.
+        form = dataclasses.replace(form, variants=(*form.variants, f"cu130-torch2.11-{_python()}"))
     if options.here:
         form = dataclasses.replace(form, clean=False, user=None)
     if options.variant:
