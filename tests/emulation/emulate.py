@@ -27,6 +27,7 @@ QUICK = (
     f"{SMOKE}/test_values.py::test_values_on_the_cpu",
     f"{SMOKE}/test_gradients.py::test_gradients_on_the_cpu",
     f"{SMOKE}/test_attention.py::test_a_prompt_and_steps",
+    f"{SMOKE}/test_dequantize.py",
     f"{SMOKE}/test_gemm.py::test_activations_of_few_rows",
     f"{SMOKE}/test_gemm.py::test_int8_weights",
     f"{SMOKE}/test_gemm.py::test_one_element_of_x_picks_a_row_of_the_weight",
