@@ -173,6 +173,9 @@ def workflows(session: nox.Session) -> None:
     }.items():
         found = sorted(map(str, Path(".github").glob(files)))
         session.run("check-jsonschema", "--builtin-schema", schema, *found)
+    # What `nox -s matrix -- --gitlab release` prints; a unit test holds it to the matrix.
+    pipeline = "tests/unit/matrix/golden/gitlab.json"
+    session.run("check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", pipeline)
     session.run("zizmor", "--offline", "--strict-collection", "--persona=pedantic", ".github")
 
 

@@ -27,6 +27,13 @@ def _archs(options: argparse.Namespace) -> tuple[str, ...]:
         option("--json", dest="form", action="store_const", const="json", default="table"),
         option("--github", dest="form", action="store_const", const="github"),
         option(
+            "--gitlab",
+            dest="form",
+            action="store_const",
+            const="gitlab",
+            help="a child pipeline: kernels, wheels, smoke tests and the folder of a release",
+        ),
+        option(
             "--kernels",
             dest="form",
             action="store_const",
@@ -43,14 +50,21 @@ def _archs(options: argparse.Namespace) -> tuple[str, ...]:
     ),
 )
 def matrix(options: argparse.Namespace) -> int:
-    """Print the variants as a table, as JSON or as a GitHub matrix."""
+    """Print the variants as a table, as JSON or as the plan of a CI."""
+    from torchwheel.matrix.gitlab import gitlab_text
     from torchwheel.matrix.load import load
     from torchwheel.matrix.render import append_github_output, matrix_text
     from torchwheel.matrix.runners import with_gpu_runners
     from torchwheel.matrix.variants import select
 
     loaded = with_gpu_runners(load(options.matrix), options.gpu)
-    variants = select(loaded, options.variant or ["all"])
+    selection = options.variant or ["all"]
+    variants = select(loaded, selection)
+    if options.form == "gitlab":
+        if options.output:
+            raise UsageError("--output goes with --github")
+        print(gitlab_text(loaded, variants, selection, options.shards), end="")
+        return 0
     text = matrix_text(loaded, variants, options.form, options.shards)
     if options.output:
         if options.form != "github":
