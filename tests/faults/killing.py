@@ -18,7 +18,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-_TIMES = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)?|[0-9a-f]{64}  release\.json")
+# And the hashes of what has times in it: the catalogue, and the pages of an index.
+_TIMES = re.compile(
+    rb"\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)?|[0-9a-f]{64}  catalogue\.json"
+    rb"|(?<=(?:html|json)\": \")[0-9a-f]{64}"
+)
 _LEFT = (".temporary", ".previous", "making-", "torchwheel-", "pip-", "tmp")
 
 

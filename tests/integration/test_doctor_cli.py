@@ -73,6 +73,7 @@ def test_it_needs_nothing_of_the_pipeline(bench):
     )
     done = subprocess.run(
         [bench.setup.python, "-c", code, *OF_THE_PIPELINE],
+        cwd="/",  # a checkout may have a folder "build"
         env=bench.setup.env,
         capture_output=True,
         text=True,

@@ -41,7 +41,7 @@ def build_index(wheels: Sequence[IndexedWheel], out: Path) -> None:
     known: dict[str, File] = {}
     groups: dict[str, set[str]] = {}
     beside: dict[str, bytes] = {}
-    for own in wheels:
+    for own in (wheel for wheel in wheels if wheel.groups):
         wheel = read_wheel(own.path)
         # A wheel is renamed into an output folder once, and kept as it is by later runs.
         uploaded = own.uploaded or utc_time(own.path.stat().st_mtime)

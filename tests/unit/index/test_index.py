@@ -105,9 +105,8 @@ def test_lists_of_projects_and_groups(index: Path) -> None:
     document = json.loads((index / "cu130" / "index.json").read_text())
     assert document["projects"] == [{"name": "demo"}]
     groups = Links(index / "index.html").found
-    assert {name: link["href"] for name, link in groups.items()} == {
-        name: f"{name}/" for name in ("cpu", "cu130", "cu130/torch2.11")
-    }
+    for name in ("cpu", "cu130", "cu130/torch2.11"):
+        assert groups[name]["href"] == f"{name}/"
 
 
 def test_a_person_sees_command_size_and_hash(index: Path) -> None:
