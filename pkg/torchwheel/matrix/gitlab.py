@@ -30,18 +30,13 @@ def gitlab_text(
         selection: the words that selected them, for `assemble`.
         shards: how many jobs compile the kernels of a toolkit.
     """
-    builds = kernel_builds(matrix, variants)
     jobs: dict[str, _Job] = {}
-    for build in builds:
-        for number in range(1, shards + 1):
-            shard = Shard(number, shards)
-            jobs[build.artifact(shard)] = _kernels_job(matrix, build, shard)
+    for build in kernel_builds(matrix, variants):
+        for name, shard in build.artifacts(shards).items():
+            jobs[name] = _kernels_job(matrix, build, shard)
     for variant in variants:
-        linked = [
-            build.artifact(Shard(number, shards))
-            for build in kernel_builds(matrix, [variant])
-            for number in range(1, shards + 1)
-        ]
+        builds = kernel_builds(matrix, [variant])
+        linked = [name for build in builds for name in build.artifacts(shards)]
         jobs[f"wheel-{variant.id}"] = _build_job(matrix, variant, linked)
     for variant in variants:
         jobs[f"smoke-{variant.id}"] = _smoke_job(matrix, variant)

@@ -30,9 +30,10 @@ class KernelBuild:
     platform: WheelPlatform
     variants: tuple[Variant, ...]
 
-    def artifact(self, shard: Shard) -> str:
-        """Name of CI's artifact: "kernels-cu130", "kernels-cu130-1of2"."""
-        return f"kernels-{self.id}{shard.suffix}"
+    def artifacts(self, shards: int) -> dict[str, Shard]:
+        """The artifacts of CI's jobs by name: "kernels-cu130", or "kernels-cu130-1of2" and on."""
+        every = [Shard(number, shards) for number in range(1, shards + 1)]
+        return {f"kernels-{self.id}{shard.suffix}": shard for shard in every}
 
 
 def kernels_id(matrix: Matrix, variant: Variant) -> str | None:

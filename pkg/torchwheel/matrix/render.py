@@ -32,9 +32,9 @@ def matrix_text(
         return json.dumps([_fields(variant) for variant in variants], indent=1) + "\n"
     if form == "kernels":
         include = [
-            _kernels_job(matrix, build, shard)
+            _kernels_job(matrix, build, name, shard)
             for build in kernel_builds(matrix, variants)
-            for shard in _shards(shards)
+            for name, shard in build.artifacts(shards).items()
         ] or [_no_kernels_job(matrix, variants[0])]
     else:
         include = [_job(matrix, variant, shards) for variant in variants]
@@ -60,17 +60,13 @@ _Job = dict[str, str | tuple[str, ...]]
 """The values that a workflow gets for a job: texts, which may be empty, and labels."""
 
 
-def _shards(count: int) -> Iterator[Shard]:
-    return (Shard(number, count) for number in range(1, count + 1))
-
-
-def _kernels_job(matrix: Matrix, build: KernelBuild, shard: Shard) -> _Job:
+def _kernels_job(matrix: Matrix, build: KernelBuild, artifact: str, shard: Shard) -> _Job:
     return {
         "kernels": build.id,
         "toolkit": build.toolkit.name,
         "platform": build.platform,
         "shard": str(shard),
-        "artifact": build.artifact(shard),
+        "artifact": artifact,
         "runner": build_runner(matrix, build.variants[0]),
     }
 
@@ -84,7 +80,7 @@ def _no_kernels_job(matrix: Matrix, variant: Variant) -> _Job:
 def _kernel_artifacts(matrix: Matrix, variant: Variant, shards: int) -> str:
     """A pattern that matches the artifacts of the kernels that a variant links; empty for none."""
     builds = kernel_builds(matrix, [variant])
-    names = [build.artifact(shard) for build in builds for shard in _shards(shards)]
+    names = [name for build in builds for name in build.artifacts(shards)]
     return f"{{{','.join(names)}}}" if len(names) > 1 else "".join(names)
 
 

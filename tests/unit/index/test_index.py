@@ -105,8 +105,11 @@ def test_lists_of_projects_and_groups(index: Path) -> None:
     document = json.loads((index / "cu130" / "index.json").read_text())
     assert document["projects"] == [{"name": "demo"}]
     groups = Links(index / "index.html").found
-    for name in ("cpu", "cu130", "cu130/torch2.11"):
-        assert groups[name]["href"] == f"{name}/"
+    assert {name: link["href"].partition("#")[0] for name, link in groups.items()} == {
+        **{name: f"{name}/" for name in ("cpu", "cu130", "cu130/torch2.11")},
+        "cu130-stable": "files/demo-1.0.0%2Bcu130-py3-none-manylinux_2_34_x86_64.whl",
+        "pure": "files/demo-1.0.0-py3-none-any.whl",
+    }
 
 
 def test_a_person_sees_command_size_and_hash(index: Path) -> None:
