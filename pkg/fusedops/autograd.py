@@ -64,6 +64,11 @@ class Autograd:
     backward: Callable[..., Gradients]
     setup_context: Callable[..., None] = save_all
 
+    @property
+    def backward_without_autocast(self) -> Callable[..., Gradients]:
+        """`backward`, in which autocast casts nothing."""
+        return without_autocast(self.backward)
+
 
 def _refuse_second_derivative(ctx: Context, *grads: Tensor) -> Gradients:
     del ctx, grads
@@ -137,8 +142,9 @@ def autograd_kernel(op: OpOverload, autograd: Autograd) -> Kernel:
             with torch._C._AutoDispatchBelowAutograd():
                 return op(*args, **keywords)
         if kernel is None:
-            backward = without_autocast(autograd.backward)
-            kernel = make_autograd_impl(op, Info(backward, autograd.setup_context))
+            kernel = make_autograd_impl(
+                op, Info(autograd.backward_without_autocast, autograd.setup_context)
+            )
         return kernel(keyset, *args, **keywords)
 
     return call

@@ -9,7 +9,7 @@ from fusedops.arithmetic import without_autocast
 from fusedops.autograd import autograd_kernel, inference_kernel
 from fusedops.extension import EXTENSION
 from fusedops.op import Op
-from fusedops.transforms import add_function, vmap_rule
+from fusedops.transforms import add_gradient, vmap_rule
 
 NAMESPACE = "fusedops"
 
@@ -49,7 +49,7 @@ def register() -> None:
         _LIBRARY.impl(op.name, op.with_check(op.result), "Meta")
         overload = getattr(getattr(torch.ops, NAMESPACE), op.name).default
         if op.autograd:
-            add_function(overload, op.autograd)
+            add_gradient(overload, op.autograd)
             kernel = autograd_kernel(overload, op.autograd)
             _LIBRARY.impl(op.name, kernel, "Autograd", with_keyset=True)
         elif overload._schema.is_mutable:

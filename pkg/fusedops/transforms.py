@@ -5,7 +5,7 @@ above the dispatcher. So a call under a transform takes another way than one und
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any, NoReturn
 
 import torch
@@ -13,16 +13,24 @@ from torch import Tensor
 from torch._library.utils import fill_defaults
 from torch._ops import OpOverload, OpOverloadPacket
 
-from fusedops.arithmetic import without_autocast
 from fusedops.autograd import Autograd, Context, refuse_forward_mode
 
-_FUNCTIONS: dict[str, type[torch.autograd.Function]] = {}
+_GRADIENTS: dict[str, tuple[OpOverload, Autograd]] = {}
 """By the operator's name; of those that have a gradient."""
 
 
-def add_function(op: OpOverload, autograd: Autograd) -> None:
-    """Make the autograd.Function of an operator. `call_transformed` finds it."""
-    backward_of_op = without_autocast(autograd.backward)
+def add_gradient(op: OpOverload, autograd: Autograd) -> None:
+    """Let `call_transformed` find how gradients flow through an operator."""
+    _GRADIENTS[op._opname] = op, autograd
+
+
+@cache
+def _function(name: str) -> type[torch.autograd.Function] | None:
+    """The autograd.Function of an operator, made at its first call; None if it has no gradient."""
+    if name not in _GRADIENTS:
+        return None
+    op, autograd = _GRADIENTS[name]
+    gradients = autograd.backward_without_autocast
 
     def forward(*args: Any) -> Any:  # noqa: ANN401 - what the operator takes and returns
         *arguments, run = args
@@ -35,7 +43,7 @@ def add_function(op: OpOverload, autograd: Autograd) -> None:
         autograd.setup_context(ctx=ctx, inputs=args, output=output, **more)
 
     def backward(ctx: Context, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        result = backward_of_op(ctx, *grads)
+        result = gradients(ctx, *grads)
         return *(result if isinstance(result, tuple) else (result,)), None
 
     def jvp(ctx: Context, *tangents: object) -> NoReturn:
@@ -43,8 +51,8 @@ def add_function(op: OpOverload, autograd: Autograd) -> None:
         refuse_forward_mode(op._opname)
 
     methods = {method.__name__: method for method in (forward, setup_context, backward, jvp)}
-    _FUNCTIONS[op._opname] = type(
-        f"Transformed_{op._opname}",
+    return type(
+        f"Transformed_{name}",
         (torch.autograd.Function,),
         {name: staticmethod(method) for name, method in methods.items()}
         | {"generate_vmap_rule": True},
@@ -53,7 +61,7 @@ def add_function(op: OpOverload, autograd: Autograd) -> None:
 
 def call_transformed(op: OpOverloadPacket, *args: object, **keywords: object) -> Any:  # noqa: ANN401
     """Call `op` where a transform of torch.func is active."""
-    function = _FUNCTIONS.get(op._qualified_op_name.partition("::")[2])
+    function = _function(op._qualified_op_name.partition("::")[2])
     if function is None:
         return op(*args, **keywords)
     while args and args[-1] is None:  # as torch's dispatcher does with an argument's default

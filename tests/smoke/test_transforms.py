@@ -1,5 +1,7 @@
 """torch.func: grad, vjp, jacrev and vmap give what autograd gives, or say that they cannot."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from cases import CASES
@@ -98,9 +100,7 @@ LINEAR = {
 def test_second_derivatives_are_right_or_refused(case, anywhere):
     args = case.inputs(case.tiny, torch.float64, anywhere)
     function, tensors = of_floating(case, args)
-    exact = of_floating(type(case)(**{**vars(case), "function": case.exact, "keywords": {}}), args)[
-        0
-    ]
+    exact, _ = of_floating(replace(case, function=case.exact, keywords={}), args)
 
     def cubes(function):
         return lambda *tensors: sum(one.pow(3).sum() for one in function(*tensors))

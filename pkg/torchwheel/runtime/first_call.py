@@ -6,7 +6,6 @@ the dispatcher then finds the composite default of the operator, which is plain 
 other threads wait at a gate until the exchange is complete.
 """
 
-import dataclasses
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,14 +15,21 @@ _KERNELS: list[Callable[..., object]] = []
 that was just removed. So none is freed here; torch frees its own part of it all the same."""
 
 
-@dataclasses.dataclass
 class _Call:
-    """A call at a gate: the operator's overload, and the keys that are left below the gate."""
+    """A call at a gate: the operator's overload, and the keys that are left below the gate.
 
-    overload: Any
-    below: Any
-    arguments: tuple[object, ...]
-    keywords: dict[str, object]
+    No dataclass: it would take the import of a package a third of a millisecond.
+    """
+
+    def __init__(
+        self,
+        overload: Any,  # noqa: ANN401 - an OpOverload
+        below: Any,  # noqa: ANN401 - a DispatchKeySet
+        arguments: tuple[object, ...],
+        keywords: dict[str, object],
+    ) -> None:
+        self.overload, self.below = overload, below
+        self.arguments, self.keywords = arguments, keywords
 
     def make_below(self) -> object:
         """Make it on the kernels below the gate."""
