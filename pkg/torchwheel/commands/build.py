@@ -60,15 +60,13 @@ def matrix(options: argparse.Namespace) -> int:
     loaded = with_gpu_runners(load(options.matrix), options.gpu)
     selection = options.variant or ["all"]
     variants = select(loaded, selection)
+    if options.output and options.form != "github":
+        raise UsageError("--output goes with --github")
     if options.form == "gitlab":
-        if options.output:
-            raise UsageError("--output goes with --github")
-        print(gitlab_text(loaded, variants, selection, options.shards), end="")
-        return 0
-    text = matrix_text(loaded, variants, options.form, options.shards)
+        text = gitlab_text(loaded, variants, selection, options.shards)
+    else:
+        text = matrix_text(loaded, variants, options.form, options.shards)
     if options.output:
-        if options.form != "github":
-            raise UsageError("--output goes with --github")
         kernels = matrix_text(loaded, variants, "kernels", options.shards)
         append_github_output({"matrix": text, "kernels": kernels}, options.output)
     print(text, end="")

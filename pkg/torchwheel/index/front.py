@@ -18,8 +18,8 @@ _RANKS = {"universal": 0, "pure": 1}
 
 
 @dataclasses.dataclass(frozen=True)
-class Choice:
-    """What a machine needs, and how to install it there.
+class InstallCommand:
+    """How to install a project on one kind of machine.
 
     Attributes:
         toolkit: of the machine's torch, as people know it: "CUDA 13.0", "CPU".
@@ -39,7 +39,7 @@ class Choice:
     files: Mapping[str, str]
     small: bool
 
-    def command(self, installer: str, address: str) -> str:
+    def text(self, installer: str, address: str) -> str:
         """The command, of pip or uv.
 
         Args:
@@ -81,7 +81,7 @@ class Front:
 
     project: str
     version: str
-    choices: tuple[Choice, ...]
+    choices: tuple[InstallCommand, ...]
     wheels: tuple[WheelRow, ...]
     torches: tuple[TorchRow, ...]
 
@@ -117,7 +117,7 @@ def _front(index: Index, project: str, every: Sequence[File]) -> Front:
     )
 
 
-def _choices(index: Index, project: str, files: Sequence[File]) -> Iterator[Choice]:
+def _choices(index: Index, project: str, files: Sequence[File]) -> Iterator[InstallCommand]:
     builds = {build.group: build for build in torch_builds()}
     groups = [group for group in index.groups if group.name in builds or group.name == CPU]
     groups.sort(key=lambda group: _order(builds.get(group.name)))
@@ -139,7 +139,7 @@ def _choices(index: Index, project: str, files: Sequence[File]) -> Iterator[Choi
                 by_machine.update(dict.fromkeys(machines, file.wheel.file))
         toolkit, torch = (str(build.toolkit), build.torch) if build else ("CPU", ANY)
         for (python, requirement, small), by_machine in found.items():
-            yield Choice(toolkit, torch, python, group.name, requirement, by_machine, small)
+            yield InstallCommand(toolkit, torch, python, group.name, requirement, by_machine, small)
 
 
 def _offered(group: IndexGroup, files: Sequence[File]) -> Sequence[File]:

@@ -5,6 +5,7 @@ import dataclasses
 import importlib.util
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from torchwheel import claims as claims_file
@@ -72,10 +73,7 @@ def build_in_container(
         for inside_ in (cibw.PROJECT, cibw.OUTPUT)
     )
     options = dataclasses.replace(options, volumes=(*options.volumes, *own))
-    for host, _, mode in options.volumes:
-        if mode == "rw":
-            Path(host).mkdir(parents=True, exist_ok=True)
-            engine.give(Path(host))
+    _give_volumes(engine, options.volumes)
     project = out / "project"
     stage(run.source, project)
     config = out / "cibuildwheel.toml"
@@ -88,6 +86,14 @@ def build_in_container(
         raise program_error(f"{_reason(folder, log, status)} (all of it in {log})")
     (wheel,) = finished
     return wheel, _smoke_record(run, wheel, folder, status) if options.tests else None
+
+
+def _give_volumes(engine: Engine, volumes: Iterable[tuple[str, str, str]]) -> None:
+    """Make the folders that a container writes to, and its user their owner."""
+    for host, _, mode in volumes:
+        if mode == "rw":
+            Path(host).mkdir(parents=True, exist_ok=True)
+            engine.give(Path(host))
 
 
 # Its argument: the tag of the Python.
@@ -116,10 +122,7 @@ def compile_in_container(
     volumes = (*used, (str(project), PROJECT, "rw"))
     for path in (project, *project.rglob("*")):
         engine.give(path)
-    for host, _, mode in options.volumes:
-        if mode == "rw":
-            Path(host).mkdir(parents=True, exist_ok=True)
-            engine.give(Path(host))
+    _give_volumes(engine, options.volumes)
     command = ["run", "--rm", f"--label={LABEL}={run.id}", *volume_options(volumes)]
     command += options.user
     command += [f"--env={name}" for name in options.forwarded]

@@ -32,8 +32,7 @@ from torchwheel.pipeline.kernel_artifacts import (
     write_manifest,
 )
 from torchwheel.pipeline.run import Run
-from torchwheel.pipeline.sources import stage
-from torchwheel.pipeline.variant import compiler_of
+from torchwheel.pipeline.variant import compiler_of, elsewhere
 from torchwheel.pipeline.wheels import with_archs
 from torchwheel.shards import Shard
 from torchwheel.toolkit.cache import cache_folder
@@ -171,17 +170,10 @@ def _compile_again(
     run: Run, variants: Sequence[Variant], shard: Shard, first: Sequence[CompiledObject]
 ) -> None:
     """Compile again, elsewhere and without caches; raise if an object differs."""
-    with tempfile.TemporaryDirectory(prefix="torchwheel-again-") as name:
-        root = Path(name).resolve()
-        stage(run.source, root / run.matrix.project.source)
-        # The cached folders belong to the project's folder: for this copy they are empty.
-        again = dataclasses.replace(run, root=root, launcher=())
-        objects = root / "objects"
+    with elsewhere(run, variants[0]) as again:
+        objects = again.root / "objects"
         objects.mkdir()
-        try:
-            second = compile_objects(again, variants, shard, objects)
-        finally:
-            shutil.rmtree(again.variant_folder(variants[0]).parent, ignore_errors=True)
+        second = compile_objects(again, variants, shard, objects)
     for one, other in zip(first, second, strict=True):
         if one != other:
             raise _not_reproducible(one)

@@ -1,9 +1,10 @@
 """One variant, from sources to a proven wheel in the output folder."""
 
+import contextlib
 import dataclasses
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from torchwheel.errors import TorchwheelError, UsageError
@@ -192,22 +193,29 @@ def _reproduce(
     run: Run, variant: Variant, image: BuiltImage | None, wheel: Path, out: Path
 ) -> None:
     """Build `variant` again, elsewhere and without caches; raise if the bytes differ."""
+    second = out / "again"
+    second.mkdir()
+    with elsewhere(run, variant) as again:
+        if variant.parts:
+            rebuilt = build_universal(again, variant, second, Clock())
+        elif image is None or run.engine is None:
+            rebuilt = on_host.build_on_host(again, variant, second, Clock())
+        else:
+            rebuilt, _ = in_container.build_in_container(
+                again, variant, run.engine, image, second, smoke=False
+            )
+    check_same_bytes(wheel, rebuilt)
+
+
+@contextlib.contextmanager
+def elsewhere(run: Run, variant: Variant) -> Iterator[Run]:
+    """The same run with a copy of the project in another folder, and without caches."""
     with tempfile.TemporaryDirectory(prefix="torchwheel-again-") as folder:
         root = Path(folder).resolve()
         stage(run.source, root / run.matrix.project.source)
         # The cached folders belong to the project's folder: for this copy they are empty.
         again = dataclasses.replace(run, root=root, launcher=())
-        second = out / "again"
-        second.mkdir()
         try:
-            if variant.parts:
-                rebuilt = build_universal(again, variant, second, Clock())
-            elif image is None or run.engine is None:
-                rebuilt = on_host.build_on_host(again, variant, second, Clock())
-            else:
-                rebuilt, _ = in_container.build_in_container(
-                    again, variant, run.engine, image, second, smoke=False
-                )
+            yield again
         finally:
             shutil.rmtree(again.variant_folder(variant).parent, ignore_errors=True)
-        check_same_bytes(wheel, rebuilt)
