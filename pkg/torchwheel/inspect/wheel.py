@@ -119,6 +119,8 @@ class Wheel:
     """Files with a permission to execute."""
     entry_points: str = ""
     """The text of entry_points.txt."""
+    metadata_fault: str = ""
+    """What packaging's rules refuse in METADATA: not in a field that a gate reads."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,12 +147,13 @@ def read_wheel(path: Path) -> Wheel:
             raw = _bytes(archive, f"{dist_info}/METADATA", budgets.METADATA_BYTES)
             wheel_file = _text(archive, f"{dist_info}/WHEEL", budgets.WHEEL_FILE_BYTES)
             wheel_tags, purelib = _wheel_file(wheel_file)
+            metadata, metadata_fault = parse_metadata(raw)
             return Wheel(
                 path=path,
                 name=name,
                 version=version,
                 tags=tags,
-                metadata=_metadata(raw),
+                metadata=metadata,
                 metadata_bytes=raw,
                 wheel_tags=wheel_tags,
                 root_is_purelib=purelib,
@@ -161,6 +164,7 @@ def read_wheel(path: Path) -> Wheel:
                 build="".join(map(str, build)),
                 executable=tuple(f.name for f in archive.files if f.mode & 0o111),
                 entry_points=_entry_points(archive, f"{dist_info}/entry_points.txt"),
+                metadata_fault=metadata_fault,
             )
         except WheelError as error:
             raise WheelError(f"{path.name}: {error}") from error
@@ -221,23 +225,37 @@ def _text(archive: Archive, name: str, most: int) -> str:
         raise WheelError(f"{name} is not UTF-8: {error.reason} at byte {error.start}") from error
 
 
-def _metadata(raw: bytes) -> Metadata:
+def parse_metadata(raw: bytes) -> tuple[Metadata, str]:
+    """The fields of METADATA, and what is wrong with those that no gate reads.
+
+    Published wheels have fields that newer rules refuse, e.g. a License-File in a file of version
+    2.1. A WheelError says what is wrong with the fields that are read: name, version, requirements.
+    """
     # A blank line ends the fields; the description follows.
     count = len(_METADATA_FIELD.findall(raw.replace(b"\r\n", b"\n").split(b"\n\n", 1)[0]))
     if count > budgets.METADATA_FIELDS:
         raise WheelError(f"METADATA has {count} fields; at most {budgets.METADATA_FIELDS} expected")
     try:
-        return Metadata.from_email(raw)
+        return Metadata.from_email(raw), ""
     # packaging raises its own ExceptionGroup before Python 3.11, the built-in one after.
     except Exception as error:
-        parts = getattr(error, "exceptions", (error,))
-        fields = "; ".join(
-            f"{part.field}: {part}" if isinstance(part, InvalidMetadata) else str(part)
-            for part in parts
-        )
-        text = " ".join(fields.split())[:_LONGEST_REASON]
-        printable = "".join(c if c.isprintable() else "?" for c in text)
-        raise WheelError(f"METADATA is not valid: {printable}") from error
+        fault = _metadata_fault(error)
+    try:
+        lenient = Metadata.from_email(raw, validate=False)
+        _ = (lenient.name, lenient.version, lenient.requires_dist, lenient.requires_python)
+    except Exception as error:
+        raise WheelError(f"METADATA is not valid: {fault}") from error
+    return lenient, fault
+
+
+def _metadata_fault(error: Exception) -> str:
+    parts = getattr(error, "exceptions", (error,))
+    fields = "; ".join(
+        f"{part.field}: {part}" if isinstance(part, InvalidMetadata) else str(part)
+        for part in parts
+    )
+    text = " ".join(fields.split())[:_LONGEST_REASON]
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _wheel_file(text: str) -> tuple[frozenset[Tag], bool]:
