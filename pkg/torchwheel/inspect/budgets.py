@@ -36,6 +36,8 @@ LIBRARIES = 500
 """ELF files of a wheel."""
 LIBRARY_SECONDS = 30
 """Processor time to read all libraries of a wheel, or of a package, with their GPU code (2)."""
+INSPECT_SECONDS = 50
+"""Processor time of `inspect` for a file: to unpack, to hash, to read its libraries (14)."""
 SECTIONS = 16_384
 """Of a library (100) or a cubin, which has several for each kernel (cuBLASLt: 4,800)."""
 SEGMENTS = 128

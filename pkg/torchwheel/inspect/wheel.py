@@ -70,8 +70,20 @@ def _digest(archive: Archive, member: Member) -> str:
     return record_hash(digest.digest())
 
 
-def verify_record(archive: Archive, entries: Mapping[str, RecordEntry], dist_info: str) -> None:
-    """Check that RECORD lists every file with its hash and size, and no other file."""
+def verify_record(
+    archive: Archive,
+    entries: Mapping[str, RecordEntry],
+    dist_info: str,
+    digests: Mapping[str, str] | None = None,
+) -> None:
+    """Check that RECORD lists every file with its hash and size, and no other file.
+
+    Args:
+        archive: the wheel's.
+        entries: those of RECORD.
+        dist_info: the name of the folder that RECORD is in.
+        digests: the hashes of all files, where they are known.
+    """
     files = {member.name: member for member in archive.files}
     if missing := sorted(entries.keys() - files.keys()):
         raise WheelError(f"RECORD lists {missing[0]!r}, which is not in the wheel")
@@ -83,7 +95,8 @@ def verify_record(archive: Archive, entries: Mapping[str, RecordEntry], dist_inf
             raise WheelError(f"{name!r} is not listed in RECORD")
         if not entry.digest.startswith("sha256="):
             raise WheelError(f"RECORD gives {name!r} no sha256, but {quote(entry.digest)}")
-        if (found := _digest(archive, member)) != entry.digest:
+        found = digests[name] if digests is not None else _digest(archive, member)
+        if found != entry.digest:
             listed = escape(shorten(entry.digest))
             raise WheelError(f"{name!r} does not have RECORD's hash: {listed}, got {found}")
         if entry.size is not None and entry.size != member.size:
@@ -141,12 +154,14 @@ def read_wheel(path: Path) -> Wheel:
     with open_archive(path) as archive:
         members = tuple(member.name for member in archive.files)
         try:
-            dist_info = _dist_info(members)
-            entries = parse_record(_text(archive, f"{dist_info}/RECORD", budgets.RECORD_BYTES))
+            dist_info = find_dist_info(members)
+            entries = parse_record(
+                member_text(archive, f"{dist_info}/RECORD", budgets.RECORD_BYTES)
+            )
             verify_record(archive, entries, dist_info)
-            raw = _bytes(archive, f"{dist_info}/METADATA", budgets.METADATA_BYTES)
-            wheel_file = _text(archive, f"{dist_info}/WHEEL", budgets.WHEEL_FILE_BYTES)
-            wheel_tags, purelib = _wheel_file(wheel_file)
+            raw = member_bytes(archive, f"{dist_info}/METADATA", budgets.METADATA_BYTES)
+            wheel_file = member_text(archive, f"{dist_info}/WHEEL", budgets.WHEEL_FILE_BYTES)
+            wheel_tags, purelib = parse_wheel_file(wheel_file)
             metadata, metadata_fault = parse_metadata(raw)
             return Wheel(
                 path=path,
@@ -200,7 +215,8 @@ def extract(wheel: Wheel) -> Iterator[tuple[ExtractedFile, ...]]:
         yield tuple(found)
 
 
-def _dist_info(members: tuple[str, ...]) -> str:
+def find_dist_info(members: tuple[str, ...]) -> str:
+    """The one .dist-info folder among the names of files."""
     tops = (member.split("/")[0] for member in members if "/" in member)
     found = sorted({top for top in tops if top.endswith(".dist-info")})
     if len(found) != 1:
@@ -209,7 +225,8 @@ def _dist_info(members: tuple[str, ...]) -> str:
     return found[0]
 
 
-def _bytes(archive: Archive, name: str, most: int) -> bytes:
+def member_bytes(archive: Archive, name: str, most: int) -> bytes:
+    """The bytes of a member that must be there, so many at most."""
     member = archive.members.get(name)
     if member is None:
         raise WheelError(f"no {name} in it")
@@ -218,9 +235,10 @@ def _bytes(archive: Archive, name: str, most: int) -> bytes:
     return archive.read(member)
 
 
-def _text(archive: Archive, name: str, most: int) -> str:
+def member_text(archive: Archive, name: str, most: int) -> str:
+    """The text of a member that must be there, of so many bytes at most."""
     try:
-        return _bytes(archive, name, most).decode("utf-8")
+        return member_bytes(archive, name, most).decode("utf-8")
     except UnicodeDecodeError as error:
         raise WheelError(f"{name} is not UTF-8: {error.reason} at byte {error.start}") from error
 
@@ -258,7 +276,8 @@ def _metadata_fault(error: Exception) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
-def _wheel_file(text: str) -> tuple[frozenset[Tag], bool]:
+def parse_wheel_file(text: str) -> tuple[frozenset[Tag], bool]:
+    """The tags of WHEEL, and whether it says that the wheel is pure."""
     headers = email.parser.HeaderParser(policy=email.policy.compat32).parsestr(text)
     purelib = str(headers.get("Root-Is-Purelib", "")).strip().lower()
     if purelib not in ("true", "false"):
@@ -290,13 +309,13 @@ def require_few_tags(texts: Sequence[str]) -> None:
 
 
 def _entry_points(archive: Archive, name: str) -> str:
-    return _text(archive, name, budgets.METADATA_BYTES) if name in archive.members else ""
+    return member_text(archive, name, budgets.METADATA_BYTES) if name in archive.members else ""
 
 
 def _claims(archive: Archive, name: str) -> claims.Claims | None:
     if name not in archive.members:
         return None
-    text = _text(archive, name, budgets.METADATA_BYTES)
+    text = member_text(archive, name, budgets.METADATA_BYTES)
     try:
         return claims.loads(text, name)
     except TorchwheelError as error:
