@@ -258,7 +258,7 @@ def runtime(case: NamedCase) -> Iterator[GateFinding]:
         if outside := [n for n in library.needed if n not in own and not _is_provided(n)]:
             yield GateFinding(
                 "runtime",
-                f"needs {join_names(outside)}, which neither the wheel nor torch has, nor every system",
+                f"needs {join_names(outside)}: not in the wheel, not of torch, not on every system",
                 place=library.name,
             )
         if _DRIVER in library.needed:
@@ -300,7 +300,12 @@ def run_paths(case: NamedCase) -> Iterator[GateFinding]:
         depth = len(PurePosixPath(library.name).parts) - 1
         for text in library.run_paths:
             if fault := _fault_of_path(text, depth, case.facts.kind == "library"):
-                yield GateFinding("run-paths", f"{quote(text)} {fault}", place=library.name)
+                # Root alone can put a library into a folder of the system.
+                level: Level = "warning" if text.startswith(_OF_ROOT) else "error"
+                yield GateFinding("run-paths", f"{quote(text)} {fault}", level, library.name)
+
+
+_OF_ROOT = ("/usr/", "/opt/", "/lib/", "/lib64/")
 
 
 def _fault_of_path(text: str, depth: int, alone: bool) -> str | None:

@@ -1,6 +1,6 @@
 """`torchwheel check`: the gates over several wheels, printed, as SARIF and as a CI summary."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel import __version__, files
@@ -41,7 +41,7 @@ def check_wheels(
         )
         found[str(wheel)] = findings
         print(f"{escape(wheel.name)}\n{gates_text(results)}", end="")
-    gates = _sentences(auto)
+    gates = _sentences(auto, max_size_mib)
     try:
         if sarif:
             files.write_text(sarif, sarif_text(found, gates, __version__))
@@ -53,9 +53,10 @@ def check_wheels(
     return int(any(f.level == "error" for findings in found.values() for f in findings))
 
 
-def _sentences(auto: bool) -> Mapping[str, str]:
-    """The gates, each with the first line of its docstring."""
-    gates = {**NAMED_GATES, "size": GATES["size"]} if auto else GATES
+def _sentences(auto: bool, max_size_mib: float | None) -> Mapping[str, str]:
+    """The gates that are run, each with the first line of its docstring."""
+    sized = {} if max_size_mib is None else {"size": GATES["size"]}
+    gates: Mapping[str, Callable[..., object]] = {**NAMED_GATES, **sized} if auto else GATES
     return {name: (gate.__doc__ or "").splitlines()[0] for name, gate in gates.items()}
 
 
@@ -89,10 +90,12 @@ def judge_named(
             found = [GateFinding(name, text)]
         everything += found
         results.append(_result(name, found))
-    if max_size_mib is not None and (mib := case.facts.size / (1 << 20)) > max_size_mib:
-        finding = GateFinding("size", f"{mib:.2f} MiB; at most {max_size_mib:g} MiB expected")
-        everything.append(finding)
-        results.append(_result("size", [finding]))
+    if max_size_mib is not None:
+        mib = case.facts.size / (1 << 20)
+        too_large = GateFinding("size", f"{mib:.2f} MiB; at most {max_size_mib:g} MiB expected")
+        found = [too_large] if mib > max_size_mib else []
+        everything += found
+        results.append(_result("size", found))
     return tuple(results), tuple(everything)
 
 

@@ -119,18 +119,18 @@ def inspect_library(path: Path) -> Inspection:
 def inspect_package(name: str) -> Inspection:
     """Read an installed package by the name of its distribution, or of a module of it."""
     modules = importlib.metadata.packages_distributions()
-    known = {str(found.metadata["Name"]) for found in importlib.metadata.distributions()}
+    known = {str(d.metadata["Name"]).lower() for d in importlib.metadata.distributions()}
     try:
         distribution = importlib.metadata.distribution(modules.get(name, [name])[0])
     except (importlib.metadata.PackageNotFoundError, ValueError) as error:
-        advice = nearest(name, sorted(known))
+        advice = nearest(name.lower(), sorted(known))
         raise UsageError(
             f"{quote(name)}: expected a file, or a package of this Python, found neither; {advice}"
         ) from error
     cpu = _budget()
     files = {str(file): Path(str(file.locate())) for file in distribution.files or ()}
     sizes = {name: path.stat().st_size for name, path in files.items() if path.is_file()}
-    libraries = []
+    libraries: list[LibraryFacts] = []
     for member in sizes:
         with open_regular(files[member]) as file:
             if file.read(len(ELF_MAGIC)) != ELF_MAGIC:

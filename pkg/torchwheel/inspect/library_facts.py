@@ -100,7 +100,7 @@ def read_facts_of_library(path: Path, name: str, cpu: CpuTime) -> LibraryFacts:
         cpu.check()
         facts = _read(path, name, size)
     except TorchwheelError as error:
-        return LibraryFacts(name, size, problem=str(error))
+        return LibraryFacts(name, size, problem=str(error).removeprefix(f"{name}: "))
     try:
         return dataclasses.replace(facts, targets=read_targets(path, cpu))
     except TorchwheelError as error:
