@@ -46,13 +46,16 @@ def _lines(case: NamedCase, findings: Sequence[GateFinding]) -> Iterator[str]:
 def _sizes(case: NamedCase) -> str:
     facts = case.facts
     unpacked = f", {size_text(facts.unpacked)} unpacked" if facts.kind == "wheel" else ""
-    text = f"{size_text(facts.size)}{unpacked}, {len(facts.members)} files"
-    count = len(facts.libraries)
-    text += ", 1 library" if count == 1 else f", {count} libraries"
+    text = f"{size_text(facts.size)}{unpacked}, {_count(len(facts.members), 'file')}"
+    text += f", {_count(len(facts.libraries), 'library', 'libraries')}"
     if facts.grafted:
         size = size_text(sum(library.size for library in facts.grafted))
         text += f", of which {len(facts.grafted)} in .libs ({size})"
     return text
+
+
+def _count(number: int, one: str, several: str = "") -> str:
+    return f"{number} {one if number == 1 else several or f'{one}s'}"
 
 
 def _claimed(case: NamedCase) -> Iterator[str]:
@@ -77,7 +80,7 @@ def _library_rows(case: NamedCase, library: LibraryFacts) -> Iterator[tuple[str,
     if fit := case.torch.get(library.name):
         yield "torch", _torch(fit)
     if library.python:
-        yield "Python", f"{len(library.python)} symbols of CPython"
+        yield "Python", f"{_count(len(library.python), 'symbol')} of CPython"
     yield "system", join_names(f"{k} {v}" for k, v in library.versions.items())
     yield "run path", " ".join(path or "(empty)" for path in library.run_paths)
     system = read("runtime.json")["system"]["needed"]
@@ -100,12 +103,15 @@ def _gpu_code(library: LibraryFacts) -> str:
 
 
 def _counted(targets: Sequence[GpuTarget]) -> str:
+    targets = [target for target in targets if target.kernels != 0]
     counts = [target.kernels for target in targets if target.kernels is not None]
     packings = sorted({packing for target in targets for packing in target.packings} - {"none"})
     notes = []
     if counts and len(counts) == len(targets):
         least, most = min(counts), max(counts)
-        notes.append(f"{least if least == most else f'{least} to {most}'} kernels each")
+        notes.append(
+            f"{_count(most, 'kernel') if least == most else f'{least} to {most} kernels'} each"
+        )
     if packings and packings != ["bundle"]:
         notes.append(f"packed: {join_names(packings)}")
     return f" ({', '.join(notes)})" if notes else ""
@@ -119,7 +125,7 @@ def _runtime(runtime: GpuRuntime) -> str:
 
 
 def _torch(fit: TorchFit) -> str:
-    text = f"{fit.shims} C symbols, {fit.others} others"
+    text = f"{_count(fit.shims, 'C symbol')}, {_count(fit.others, 'other')}"
     if fit.strings:
         text += f", {fit.strings} std::string"
     if fit.unknown:

@@ -25,7 +25,7 @@ def wheel(folder: Path) -> Path:
     library = linked(
         undefined=["aoti_torch_abi_version", "PyList_New"],
         needed=["libtorch.so", "libcudart.so.13", "libc.so.6"],
-        run_paths=["$ORIGIN", "/tmp/build|<b>"],
+        run_paths=["$ORIGIN", "/home/me|<b>"],
         sections={
             ".nv_fatbin": fatbin(module(cubin(80)), module(cubin(90, ()), 90)),
             ".nvFatBinSegment": bytes(24),
@@ -82,10 +82,14 @@ def test_auto_claims_as_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     jsonschema.validate(content, SCHEMA)
     run = content["runs"][0]
     assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == list(NAMED_GATES)
-    assert {result["ruleId"] for result in run["results"]} == {"runtime", "run-paths"}
+    assert {result["ruleId"] for result in run["results"]} == {
+        "torch-symbols",
+        "runtime",
+        "run-paths",
+    }
     text = summary.read_text()
-    assert "7 of 9 gates hold." in text
-    assert "/tmp/build\\|\\<b\\>" in text
+    assert "6 of 9 gates hold." in text
+    assert "/home/me\\|\\<b\\>" in text
 
 
 def test_claims_of_the_file_as_sarif(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
