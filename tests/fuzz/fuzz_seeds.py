@@ -129,7 +129,7 @@ def anybodys_wheels() -> Corpus:
         files = {"demo/_C.so": library, "demo.libs/libx-0a1b2c3d.so.1": linked()}
         path = make_wheel(Path(folder), tag="cp312-abi3-linux_x86_64", files=files, claims=None)
         right = {**known.right, "foreign": path.read_bytes()}
-    return Corpus(right, {}, {**known.hostile, **known.others, **kept("anybody's wheel")})
+    return Corpus(right, {}, {**known.hostile, **known.others, **kept("inspect")})
 
 
 def _made(make: Callable[[Path], Path]) -> bytes:

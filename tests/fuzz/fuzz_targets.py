@@ -102,7 +102,7 @@ def _anybodys(content: bytes, folder: Path) -> None:
     inspection_json(case, findings)
     results = {seeds.WHEEL: findings}
     sarif_text(results, dict.fromkeys(NAMED_GATES, ""), "1")
-    for line in summary_text(results, NAMED_GATES).split("\n"):
+    for line in filter(None, summary_text(results, NAMED_GATES).split("\n")):
         if fault := fault_of_text(line):
             raise AssertionError(f"summary_text {fault}")
 
@@ -266,7 +266,7 @@ _VALUE_ERROR = Promise(other_errors=(ValueError,))
 TARGETS: Mapping[str, Target] = {
     "matrix": Target(_matrix, functools.cache(seeds.matrices), mutate_text, _LINES, weight=4),
     "wheel": Target(_wheel, functools.cache(seeds.wheels), mutate_wheel, _WHOLE, weight=30),
-    "anybody's wheel": Target(
+    "inspect": Target(
         _anybodys, functools.cache(seeds.anybodys_wheels), mutate_wheel, _WHOLE, tolerant=True
     ),
     "elf": Target(_library, functools.cache(seeds.libraries), mutate_numbers, _WHOLE, weight=20),
