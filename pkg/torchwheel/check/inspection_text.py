@@ -10,7 +10,7 @@ from torchwheel.check.torch_fit import TorchFit
 from torchwheel.data import read
 from torchwheel.inspect.library_facts import GpuRuntime, LibraryFacts
 from torchwheel.inspect.targets import GpuTarget
-from torchwheel.text import escape, hanging_lines, join_names, size_text
+from torchwheel.text import escape, hanging_lines, join_names, shorten_line, size_text
 
 SCHEMA = 1
 _KINDS = {"sass": "SASS", "hsaco": "AMD", "ptx": "PTX"}
@@ -22,7 +22,7 @@ def inspection_text(case: NamedCase, findings: Sequence[GateFinding]) -> str:
 
 
 def _row(name: str, text: str) -> list[str]:
-    return hanging_lines(f"{name:<11}", text) if text else []
+    return hanging_lines(f"{name:<11}", shorten_line(text)) if text else []
 
 
 def _lines(case: NamedCase, findings: Sequence[GateFinding]) -> Iterator[str]:

@@ -46,6 +46,8 @@ SYMBOLS = 500_000
 """Dynamic symbols of one library (libtorch_cpu: 130,000)."""
 SYMBOLS_OF_WHEEL = 250_000
 """Of all libraries of a wheel (5,000): auditwheel reads each one twice, in Python."""
+SYMBOLS_KEPT = 600_000
+"""Symbols of torch and Python that `inspect` keeps of all libraries of a file (torch: 150,000)."""
 STRING_BYTES = 64 * MIB
 """The names of a library's symbols (libtorch_cpu: 20 MiB)."""
 VERSION_BYTES = 1 * MIB

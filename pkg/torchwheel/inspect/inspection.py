@@ -23,7 +23,7 @@ from torchwheel.errors import UsageError
 from torchwheel.files import record_hash
 from torchwheel.inspect import budgets
 from torchwheel.inspect.archive import Archive, Member, WheelError, open_archive, open_regular
-from torchwheel.inspect.library_facts import LibraryFacts, read_facts_of_library
+from torchwheel.inspect.library_facts import LibraryFacts, ReadBudget, read_facts_of_library
 from torchwheel.inspect.wheel import (
     ELF_MAGIC,
     find_dist_info,
@@ -35,7 +35,6 @@ from torchwheel.inspect.wheel import (
     require_few_tags,
     verify_record,
 )
-from torchwheel.inspect.window import CpuTime
 from torchwheel.text import nearest, quote
 
 _ZIP_MAGIC = b"PK\3\4"
@@ -112,7 +111,7 @@ def inspect(subject: str) -> Inspection:
 
 def inspect_library(path: Path) -> Inspection:
     """Read one library."""
-    facts = read_facts_of_library(path, path.name, _budget())
+    facts = read_facts_of_library(path, path.name, ReadBudget())
     return Inspection(path.name, "library", facts.size, facts.size, (path.name,), (facts,))
 
 
@@ -127,7 +126,7 @@ def inspect_package(name: str) -> Inspection:
         raise UsageError(
             f"{quote(name)}: expected a file, or a package of this Python, found neither; {advice}"
         ) from error
-    cpu = _budget()
+    budget = ReadBudget()
     files = {str(file): Path(str(file.locate())) for file in distribution.files or ()}
     sizes = {name: path.stat().st_size for name, path in files.items() if path.is_file()}
     libraries: list[LibraryFacts] = []
@@ -137,7 +136,7 @@ def inspect_package(name: str) -> Inspection:
                 continue
         if len(libraries) == budgets.LIBRARIES:
             raise WheelError(f"{name}: more than {budgets.LIBRARIES} ELF files in it")
-        libraries.append(read_facts_of_library(files[member], member, cpu))
+        libraries.append(read_facts_of_library(files[member], member, budget))
     total = sum(sizes.values())
     title = f"{distribution.metadata['Name']} {distribution.version}"
     found = Inspection(title, "package", total, total, tuple(sizes), tuple(libraries))
@@ -181,10 +180,6 @@ def inspect_wheel(path: Path) -> Inspection:
         return _with_dist_info(found, raw, wheel)
 
 
-def _budget() -> CpuTime:
-    return CpuTime(budgets.INSPECT_SECONDS)
-
-
 def _parse_name(file: str) -> tuple[WheelName | None, str]:
     try:
         require_few_tags(["-".join(Path(file).stem.split("-")[-3:])])
@@ -213,13 +208,15 @@ def _with_dist_info(found: Inspection, raw: bytes, wheel: str | None) -> Inspect
 def _read_members(archive: Archive) -> tuple[dict[str, str], tuple[LibraryFacts, ...]]:
     """The hash of every file, and the facts of each library; the largest file goes first."""
     files = sorted(archive.files, key=lambda member: -member.size)
-    cpu = _budget()
+    budget = ReadBudget()
     with (
         tempfile.TemporaryDirectory(prefix="torchwheel-") as folder,
         concurrent.futures.ThreadPoolExecutor(_THREADS) as pool,
     ):
         jobs = {
-            member.name: pool.submit(_read_member, archive, member, Path(folder, str(number)), cpu)
+            member.name: pool.submit(
+                _read_member, archive, member, Path(folder, str(number)), budget
+            )
             for number, member in enumerate(files)
         }
         try:
@@ -236,10 +233,10 @@ def _read_members(archive: Archive) -> tuple[dict[str, str], tuple[LibraryFacts,
 
 
 def _read_member(
-    archive: Archive, member: Member, file: Path, cpu: CpuTime
+    archive: Archive, member: Member, file: Path, budget: ReadBudget
 ) -> tuple[str, LibraryFacts | None]:
     """The hash of a file and, if it is a library, its facts."""
-    cpu.check()
+    budget.cpu.check()
     digest = hashlib.sha256()
     is_library = archive.starts_with(member, ELF_MAGIC)
     try:
@@ -247,7 +244,7 @@ def _read_member(
             for block in archive.blocks(member):
                 digest.update(block)
                 write(block)
-        facts = read_facts_of_library(file, member.name, cpu) if is_library else None
+        facts = read_facts_of_library(file, member.name, budget) if is_library else None
     finally:
         file.unlink(missing_ok=True)
     return record_hash(digest.digest()), facts

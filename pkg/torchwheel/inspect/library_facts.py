@@ -2,12 +2,15 @@
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from torchwheel.arch.model import Backend, backend_of
 from torchwheel.errors import TorchwheelError
+from torchwheel.inspect import budgets
+from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.elf import EXPORTED, SHIMS, is_cxx, undefined_symbols
 from torchwheel.inspect.elf_file import NEEDED, RPATH, RUNPATH, SONAME, UNDEFINED, open_elf
 from torchwheel.inspect.targets import GpuTarget, read_targets
@@ -93,12 +96,36 @@ def of_torch(name: str) -> bool:
     return name.startswith((*SHIMS, _TORCH_PYTHON)) or is_cxx(name)
 
 
-def read_facts_of_library(path: Path, name: str, cpu: CpuTime) -> LibraryFacts:
+class ReadBudget:
+    """What is left to read the libraries of a file: processor time, and symbols to keep."""
+
+    def __init__(self) -> None:
+        self.cpu = CpuTime(budgets.INSPECT_SECONDS)
+        self._symbols = budgets.SYMBOLS_KEPT
+        self._bytes = budgets.STRING_BYTES
+        self._lock = threading.Lock()
+
+    def keep(self, names: Collection[str]) -> None:
+        """Raise a WheelError if so many symbols are too many, after those of other libraries."""
+        with self._lock:
+            self._symbols -= len(names)
+            self._bytes -= sum(map(len, names))
+            if self._symbols < 0 or self._bytes < 0:
+                raise WheelError(
+                    f"more than {budgets.SYMBOLS_KEPT} symbols of torch and Python in the "
+                    f"libraries, or {budgets.STRING_BYTES} bytes of their names"
+                )
+
+
+def read_facts_of_library(path: Path, name: str, budget: ReadBudget) -> LibraryFacts:
     """Read a library; what is malformed in it is told in the facts."""
-    size = path.stat().st_size
+    size, cpu = path.stat().st_size, budget.cpu
     try:
         cpu.check()
         facts = _read(path, name, size)
+        texts = (*facts.needed, *facts.run_paths, *facts.versions)
+        for names in (texts, facts.torch, facts.exports, facts.python):
+            budget.keep(names)
     except TorchwheelError as error:
         return LibraryFacts(name, size, problem=str(error).removeprefix(f"{name}: "))
     try:

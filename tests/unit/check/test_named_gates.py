@@ -268,6 +268,13 @@ def test_faults_of_the_archive() -> None:
     ]
 
 
+def test_a_finding_is_of_bounded_length() -> None:
+    file = FILE.replace("x86_64.whl", ".".join(f"x86_{n}" for n in range(900)) + ".whl")
+    made = case(wheel_tags=parse_wheel_filename(file)[3])
+    (says,) = said(made, "metadata")
+    assert 400 < len(says) < 900
+
+
 def test_gates_of_a_file(tmp_path: Path) -> None:
     path = make_wheel(tmp_path, claims=None)
     results, findings = judge_named(path)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from elfmaker import cubin, fatbin, linked, module
 from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.inspect import budgets
 from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.inspection import inspect, inspect_wheel
 from torchwheel.inspect.library_facts import GpuRuntime, find_runtimes
@@ -128,6 +129,18 @@ def test_a_library_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     first, second = inspect(str(wheel(tmp_path, files=files))).libraries
     assert "not an ELF file that can be read" in (first.problem or "")
     assert "no container of GPU code" in (second.targets_problem or "")
+
+
+def test_symbols_of_all_libraries_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budgets, "SYMBOLS_KEPT", 5)
+    libraries = [linked(defined=[f"aoti_torch_{n}_{m}" for m in range(3)]) for n in range(2)]
+    files = {f"demo/{number}.so": library for number, library in enumerate(libraries)}
+    found = inspect(str(wheel(tmp_path, files=files))).libraries
+    problems = [library.problem for library in found if library.problem]
+    assert len(problems) == 1
+    assert problems[0].startswith("more than 5 symbols of torch and Python")
 
 
 def test_what_is_no_wheel(tmp_path: Path) -> None:
