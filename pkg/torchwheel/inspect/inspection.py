@@ -149,7 +149,10 @@ def inspect_wheel(path: Path) -> Inspection:
     """Read a wheel."""
     named, name_fault = _parse_name(path.name)
     with open_archive(path) as archive:
-        digests, libraries = _read_members(archive)
+        try:
+            digests, libraries = _read_members(archive)
+        except WheelError as error:
+            raise WheelError(f"{path.name}: {error}") from error
         found = Inspection(
             title=path.name,
             kind="wheel",

@@ -143,6 +143,18 @@ def test_symbols_of_all_libraries_are_bounded(
     assert problems[0].startswith("more than 5 symbols of torch and Python")
 
 
+def test_a_limit_of_the_whole_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = wheel(tmp_path)
+    monkeypatch.setattr(budgets, "LIBRARIES", 1)
+    with pytest.raises(WheelError, match=r"^demo-1\.0\.0.*: more than 1 ELF files in it"):
+        inspect(str(path))
+    monkeypatch.setattr(budgets, "INSPECT_SECONDS", -1)
+    with pytest.raises(WheelError, match=r"^demo-1\.0\.0.*: the libraries take more than -1 s"):
+        inspect(str(path))
+
+
 def test_what_is_no_wheel(tmp_path: Path) -> None:
     path = tmp_path / "demo-1.0-py3-none-any.whl"
     path.write_bytes(b"no zip")
