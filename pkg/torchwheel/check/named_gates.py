@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Literal
 
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from torchwheel.arch.model import BRANDS, Backend
@@ -97,7 +98,7 @@ def content(case: NamedCase) -> Iterator[GateFinding]:
 def metadata(case: NamedCase) -> Iterator[GateFinding]:
     """METADATA and WHEEL can be read, and agree with the file name."""
     facts, named = case.facts, case.facts.named
-    for fault in (facts.name_fault, facts.wheel_fault):
+    for fault in (facts.name_fault, facts.wheel_fault, facts.claims_fault):
         if fault:
             yield GateFinding("metadata", fault)
     if facts.metadata_fault:
@@ -160,8 +161,9 @@ def _is_local(case: NamedCase) -> bool:
 
 def torch_symbols(case: NamedCase) -> Iterator[GateFinding]:
     """Every torch that the wheel allows has every symbol that its libraries need."""
-    claims, table = case.claims, case.table
+    table = case.table
     for name, fit in case.torch.items():
+        claims = _claims_of_library(case, name)
         if fit.unknown:
             names = _names(fit.unknown)
             known = f"torch {table.releases[0]} to {table.releases[-1]} of PyPI"
@@ -186,10 +188,19 @@ def torch_symbols(case: NamedCase) -> Iterator[GateFinding]:
                 f"has the {fit.strings} std::string, and its version says {claimed_strings}",
                 place=name,
             )
-    if case.torch and case.facts.kind != "library" and claims.torch is None:
+    if case.torch and case.facts.kind != "library" and case.claims.torch is None:
         yield GateFinding(
             "torch-symbols", "needs torch, and no Requires-Dist says which one", "warning"
         )
+
+
+def _claims_of_library(case: NamedCase, name: str) -> NamedClaims:
+    """The claims about a library: in a universal wheel of ours each has a torch of its own."""
+    part = case.facts.claims.part_of(name) if case.facts.claims else None
+    if part is None or not part.torch_release:
+        return case.claims
+    own = SpecifierSet(part.needs.torch_range)
+    return dataclasses.replace(case.claims, torch=own, torch_minor=None)
 
 
 def _allows(claims: NamedClaims, release: str) -> bool:

@@ -19,6 +19,8 @@ from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
+from torchwheel.claims import FILE as CLAIMS_FILE
+from torchwheel.claims import Claims
 from torchwheel.errors import UsageError
 from torchwheel.files import record_hash
 from torchwheel.inspect import budgets
@@ -32,6 +34,7 @@ from torchwheel.inspect.wheel import (
     parse_metadata,
     parse_record,
     parse_wheel_file,
+    read_claims,
     require_few_tags,
     verify_record,
 )
@@ -66,7 +69,9 @@ class Inspection:
         metadata: the fields of METADATA; None if they cannot be read.
         wheel_tags: the tags of WHEEL; None if they cannot be read.
         purelib: whether WHEEL says that it is pure; None if it cannot be read.
-        name_fault, record_fault, metadata_fault, wheel_fault: what is wrong with each of them.
+        claims: those of its torchwheel.json; None if it has none.
+        name_fault, record_fault, metadata_fault, wheel_fault, claims_fault: what is wrong with each
+            of them.
     """
 
     title: str
@@ -79,10 +84,12 @@ class Inspection:
     metadata: Metadata | None = None
     wheel_tags: frozenset[Tag] | None = None
     purelib: bool | None = None
+    claims: Claims | None = None
     name_fault: str = ""
     record_fault: str = ""
     metadata_fault: str = ""
     wheel_fault: str = ""
+    claims_fault: str = ""
 
     @property
     def grafted(self) -> tuple[LibraryFacts, ...]:
@@ -175,6 +182,11 @@ def inspect_wheel(path: Path) -> Inspection:
             verify_record(archive, parse_record(text), dist_info, digests)
         except WheelError as error:
             found = dataclasses.replace(found, record_fault=str(error))
+        try:
+            own = read_claims(archive, f"{dist_info}/{CLAIMS_FILE}")
+            found = dataclasses.replace(found, claims=own)
+        except WheelError as error:
+            found = dataclasses.replace(found, claims_fault=str(error))
         try:
             raw = member_bytes(archive, f"{dist_info}/METADATA", budgets.METADATA_BYTES)
             wheel = member_text(archive, f"{dist_info}/WHEEL", budgets.WHEEL_FILE_BYTES)

@@ -173,7 +173,7 @@ def read_wheel(path: Path) -> Wheel:
                 wheel_tags=wheel_tags,
                 root_is_purelib=purelib,
                 record=entries,
-                claims=_claims(archive, f"{dist_info}/{claims.FILE}"),
+                claims=read_claims(archive, f"{dist_info}/{claims.FILE}"),
                 members=members,
                 size=path.stat().st_size,
                 build="".join(map(str, build)),
@@ -312,7 +312,8 @@ def _entry_points(archive: Archive, name: str) -> str:
     return member_text(archive, name, budgets.METADATA_BYTES) if name in archive.members else ""
 
 
-def _claims(archive: Archive, name: str) -> claims.Claims | None:
+def read_claims(archive: Archive, name: str) -> claims.Claims | None:
+    """The claims of a wheel of ours; None without the file."""
     if name not in archive.members:
         return None
     text = member_text(archive, name, budgets.METADATA_BYTES)

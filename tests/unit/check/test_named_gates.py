@@ -17,7 +17,7 @@ from torchwheel.check.torch_fit import fit_torch
 from torchwheel.inspect.inspection import Inspection, WheelName, inspect_wheel
 from torchwheel.inspect.library_facts import GpuRuntime, LibraryFacts
 from torchwheel.inspect.targets import GpuTarget
-from wheelmaker import make_wheel
+from wheelmaker import make_wheel, universal
 
 SHIM, NEW, OLD = "aoti_torch_x", "_ZN3c101fERKNSt7__cxx111SE", "_ZN3c101fERKSs"
 TABLE = ExportTable(
@@ -135,6 +135,17 @@ def test_the_torch_that_a_wheel_allows() -> None:
     ]
     (found,) = said(case(file=FILE.replace("2.8-", "2.6-")), "torch-symbols")
     assert "is for torch 2.6 too, by its version" in found
+
+
+def test_each_front_end_of_a_universal_wheel_has_a_torch_of_its_own() -> None:
+    wheel = universal(torch=("2.6", "2.7"))
+    old = next(part for part in wheel.parts if part.torch_release == "2.6")
+    library = changed(name=old.file, torch=frozenset({OLD}), python=frozenset())
+    file = "demo-1.0-py3-none-manylinux_2_28_x86_64.whl"
+    assert said(case(library, file, torch=">=2.6", claims=wheel), "torch-symbols") == []
+    (says,) = said(case(library, file, torch=">=2.6"), "torch-symbols")
+    assert "is for torch 2.7, 2.8 too, by torch>=2.6" in says
+    assert said(case(claims_fault="odd"), "metadata") == ["error odd"]
 
 
 def test_the_strings_that_a_version_names() -> None:
