@@ -8,7 +8,6 @@ TORCH_WHEEL…` adds the releases of wheels of torch; those of PyPI for Linux ar
 import dataclasses
 import functools
 import hashlib
-import json
 import re
 import struct
 import sys
@@ -63,11 +62,11 @@ def export_table() -> ExportTable:
 
 
 def encode(table: ExportTable) -> bytes:
-    """A line of JSON with the releases; then for each set of releases the sorted hashes."""
+    """A line with the releases; then for each set of releases the sorted hashes."""
     groups: dict[int, list[int]] = {}
     for number, mask in table.masks.items():
         groups.setdefault(mask, []).append(number)
-    out = bytearray(json.dumps({"schema": 1, "releases": table.releases}).encode() + b"\n")
+    out = bytearray(f"{' '.join(table.releases)}\n".encode())
     for mask in sorted(groups):
         out += _GROUP.pack(mask, len(groups[mask]))
         last = 0
@@ -98,7 +97,7 @@ def decode(content: bytes) -> ExportTable:
             number += body[at] << shift
             at += 1
             masks[number] = mask
-    return ExportTable(tuple(json.loads(head)["releases"]), masks)
+    return ExportTable(tuple(head.decode().split()), masks)
 
 
 def add_release(table: ExportTable, release: str, names: Iterable[str]) -> ExportTable:
