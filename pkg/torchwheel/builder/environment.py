@@ -2,6 +2,7 @@
 
 import dataclasses
 import platform
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
@@ -41,6 +42,9 @@ SHARD = "TORCHWHEEL_SHARD"
 # Of a build that links what was compiled elsewhere; the second forbids to compile kernels.
 KERNELS = "TORCHWHEEL_KERNELS"
 KERNELS_ONLY = "TORCHWHEEL_KERNELS_ONLY"
+
+# Of an extension: whether an operator, or every one that is not named, is built; 1 or 0.
+_SWITCH = "BUILD_OP"
 
 _ABIS: Mapping[str, NativeAbi] = {"stable": "stable", "aten": "aten"}
 
@@ -110,6 +114,46 @@ def _part(name: str | None) -> PartKind | None:
     if name:
         raise UsageError(f"{PART}={name}: {', '.join(get_args(PartKind))} or nothing expected")
     return None
+
+
+def operators_off(extension: Extension, environ: Mapping[str, str]) -> frozenset[str]:
+    """Names of the operators that `environ` switches off, e.g. with MYPACKAGE_BUILD_OP_SCALE=0.
+
+    MYPACKAGE_BUILD_OPS=0 switches off every operator that has no variable of its own.
+
+    Raises:
+        UsageError: a variable names no operator, or is neither 0 nor 1.
+    """
+    prefix = _variable_name(extension.package)
+    every = f"{prefix}_{_SWITCH}S"
+    own = {f"{prefix}_{_SWITCH}_{_variable_name(op.name)}": op.name for op in extension.operators}
+    for name in operator_switches(environ):
+        if name.startswith(f"{prefix}_{_SWITCH}_") and name not in own:
+            raise UsageError(f"{name}: expected one of {', '.join(own)}; correct the name")
+    default = _is_on(environ, every, default=True)
+    return frozenset(
+        operator for name, operator in own.items() if not _is_on(environ, name, default=default)
+    )
+
+
+def operator_switches(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that switch operators of some extension, by the form of their names."""
+    return {
+        name: value
+        for name, value in sorted(environ.items())
+        if name.endswith(f"_{_SWITCH}S") or f"_{_SWITCH}_" in name
+    }
+
+
+def _variable_name(name: str) -> str:
+    return re.sub(r"\W", "_", name, flags=re.ASCII).upper()
+
+
+def _is_on(environ: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = environ.get(name) or str(int(default))
+    if text not in ("0", "1"):
+        raise UsageError(f"{name}: expected 1 or 0, found {text!r}; correct it")
+    return text == "1"
 
 
 def require_stable_floor(extension: Extension, target: Target) -> None:

@@ -1,5 +1,6 @@
 """Hands the build to setuptools: a library for every Python, or an extension module for one."""
 
+import dataclasses
 import os
 import runpy
 import shutil
@@ -87,11 +88,17 @@ def build_library(
         compile_shared,
         take_objects,
     )
+    from torchwheel.builder.probes import find_probes  # noqa: PLC0415
     from torchwheel.builder.recipe import make_recipe  # noqa: PLC0415
 
     folder = Path(environ.get(environment.BUILD_FOLDER) or temporary).resolve()
     named = environ.get(environment.SHARED_FOLDER)
     shared = Path(named).resolve() if named else None
+    target = dataclasses.replace(
+        target,
+        probes=find_probes(extension, target),
+        operators_off=environment.operators_off(extension, environ),
+    )
     sources = sources_of(extension, target)
     recipe = make_recipe(
         extension, *hipify_sources(extension, sources, target, folder / "translated")
