@@ -64,6 +64,23 @@ _BACKENDS = {
 }
 
 
+def needed_variables(environ: Mapping[str, str]) -> list[str]:
+    """The variables that a native build needs beside ABI and that `environ` lacks."""
+    variables = _BACKENDS.get(environ.get(BACKEND) or "cuda", _BACKENDS["cuda"])
+    needed = (variables.root, variables.archs, TOOLKIT, TORCH, TORCH_RELEASE)
+    return [name for name in needed if not environ.get(name)]
+
+
+def can_complete(environ: Mapping[str, str]) -> bool:
+    """Whether `environ` lacks variables that `provision.complete_environment` can add."""
+    return (
+        environ.get(ABI) == "stable"
+        and (environ.get(BACKEND) or "cuda") == "cuda"
+        and not environ.get(PART)
+        and bool(needed_variables(environ))
+    )
+
+
 def read_target(environ: Mapping[str, str], source: Path) -> Target | None:
     """The target that `environ` describes; None for the pure-Python package."""
     if environ.get(ABI, "pure") == "pure":
@@ -73,16 +90,15 @@ def read_target(environ: Mapping[str, str], source: Path) -> Target | None:
         raise UsageError(f"{ABI}={environ[ABI]}: stable, aten or pure expected")
     if variables is None:
         raise UsageError(f"{BACKEND}={environ[BACKEND]}: cuda or rocm expected")
-    needed = (variables.root, variables.archs, TOOLKIT, TORCH, TORCH_RELEASE)
-    missing = [name for name in needed if not environ.get(name)]
+    missing = needed_variables(environ)
     if missing:
         raise UsageError(
             f"{ABI}={abi} needs {', '.join(missing)} too; `torchwheel wheels` sets them"
         )
     part = _part(environ.get(PART))
-    own_platform = f"linux_{platform.machine()}"
-    target_platform = environ.get(PLATFORM) or own_platform
-    machine, cross = target_platform.removeprefix("linux_"), target_platform != own_platform
+    target_platform = read_platform(environ)
+    machine = target_platform.removeprefix("linux_")
+    cross = machine != platform.machine()
     module = abi == "aten" and part is None
     if module and cross:  # it needs the headers of the Python that it is for
         raise UsageError(f"{ABI}=aten for another platform: build it on that platform")
@@ -105,6 +121,11 @@ def read_target(environ: Mapping[str, str], source: Path) -> Target | None:
         launcher=tuple(environ.get(LAUNCHER, "").split()),
         part=part,
     )
+
+
+def read_platform(environ: Mapping[str, str]) -> str:
+    """The platform that is built for, e.g. "linux_x86_64"."""
+    return environ.get(PLATFORM) or f"linux_{platform.machine()}"
 
 
 def _part(name: str | None) -> PartKind | None:
