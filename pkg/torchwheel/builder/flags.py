@@ -122,6 +122,11 @@ _REFUSALS = (
         "take it out",
     ),
     _refusal(
+        r"-G|--device-debug",
+        "the library would name folders of this machine, and no gate could read its GPU code",
+        "use -lineinfo, or cuda-gdb with a build of your own",
+    ),
+    _refusal(
         r"-(arch|gencode|code)(=.*)?|--(gpu-architecture|gpu-code|generate-code|offload-arch)(=.*)?",
         "the wheel would have other GPU code than it claims",
         "name archs in the matrix or in TORCH_CUDA_ARCH_LIST, PYTORCH_ROCM_ARCH",

@@ -197,6 +197,12 @@ class Recipe:
         library = self.linked([step.output for step in steps])
         return Plan((*steps, *library.steps), library.outputs)
 
+    def flag_texts(self) -> tuple[str, ...]:
+        """The extension's own flags and the operators that are left out, for the claims."""
+        words = self.flags.words()
+        flags = (f"{field}: {word}" for field in words for word in words[field])
+        return (*flags, *(f"operator off: {name}" for name in sorted(self.target.operators_off)))
+
     def linked(self, objects: Sequence[str]) -> Plan:
         """From objects to the library."""
         stubs = [_stub_step(soname, self.target) for soname in self.flavour.stubs]

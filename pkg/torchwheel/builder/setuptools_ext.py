@@ -1,6 +1,7 @@
 """Hands the build to setuptools: a library for every Python, or an extension module for one."""
 
 import dataclasses
+import json
 import os
 import runpy
 import shutil
@@ -18,7 +19,7 @@ from torchwheel.builder.extension import LIBRARIES, OBJECTS, SOURCES, Extension
 from torchwheel.builder.hipify import hipify_sources
 from torchwheel.builder.sources import sources_of
 from torchwheel.builder.target import Target
-from torchwheel.claims import PartKind
+from torchwheel.claims import FLAGS_SUFFIX, PartKind
 from torchwheel.errors import TorchwheelError
 from torchwheel.shards import parse_shard
 
@@ -161,6 +162,9 @@ def build_library(
         taken = take_objects(recipe, elsewhere, folder / OBJECTS, only=only)
     built = build(recipe, folder, shared, parallel_jobs(), say_to_stdout, taken)
     shutil.copyfile(built, output)
+    if texts := recipe.flag_texts():
+        record = output.with_name(f"{output.name}{FLAGS_SUFFIX}")
+        record.write_text(json.dumps(texts, indent=1) + "\n", encoding="utf-8")
 
 
 def _native(

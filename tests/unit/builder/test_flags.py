@@ -101,6 +101,7 @@ REFUSED = [
     ("link", "-static-libgcc", "the ABI flavour decides"),
     ("cuda", "-gencode=arch=compute_90,code=sm_90", "other GPU code than it claims"),
     ("cuda", "-arch", "name archs in the matrix"),
+    ("cuda", "-G", "no gate could read its GPU code"),
     ("hip", "--offload-arch=gfx942", "other GPU code than it claims"),
     ("cxx", "-march=native", "name the features in a Probe with `cpu`"),
     ("cuda", "-Xcompiler=-O3,-march=native", "another CPU than the one that builds"),
