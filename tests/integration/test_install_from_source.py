@@ -1,5 +1,6 @@
 """`pip install .` where there is neither CUDA nor torch: the ABI flavour alone compiles."""
 
+import json
 import os
 import subprocess
 import sys
@@ -48,7 +49,9 @@ def test_the_abi_flavour_alone_compiles(site, tiny, links, cache):
     library = packages / "tiny" / "_lib" / "stable.so"
     modules = read_gpu_code(library, find_cuobjdump, CpuTime())
     assert {str(code.arch) for code in modules} == {"7.5", "8.0", "9.0", "10.0", "11.0", "12.0"}
-    assert "(no GPU here)" in done.stdout
+    assert "(no GPU here)" in done.stdout + done.stderr
+    flags = json.loads(library.with_name("stable.so.flags.json").read_text())
+    assert "cuda: --use_fast_math" in flags
     # A torch for CPUs has what it needs, and registers its kernel.
     use = (
         "import sys, torch; torch.library.define('tiny::scale', '(Tensor x, float f) -> Tensor')\n"

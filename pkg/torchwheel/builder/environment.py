@@ -147,7 +147,7 @@ def operators_off(extension: Extension, environ: Mapping[str, str]) -> frozenset
     """
     prefix = _variable_name(extension.package)
     every = f"{prefix}_{_SWITCH}S"
-    own = {f"{prefix}_{_SWITCH}_{_variable_name(op.name)}": op.name for op in extension.operators}
+    own = {operator_variable(extension, op.name): op.name for op in extension.operators}
     for name in operator_switches(environ):
         if name.startswith(f"{prefix}_{_SWITCH}_") and name not in own:
             raise UsageError(f"{name}: expected one of {', '.join(own)}; correct the name")
@@ -155,6 +155,11 @@ def operators_off(extension: Extension, environ: Mapping[str, str]) -> frozenset
     return frozenset(
         operator for name, operator in own.items() if not _is_on(environ, name, default=default)
     )
+
+
+def operator_variable(extension: Extension, operator: str) -> str:
+    """The variable that switches an operator, e.g. MYPACKAGE_BUILD_OP_SCALE."""
+    return f"{_variable_name(extension.package)}_{_SWITCH}_{_variable_name(operator)}"
 
 
 def operator_switches(environ: Mapping[str, str]) -> dict[str, str]:

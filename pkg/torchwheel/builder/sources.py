@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from torchwheel.arch.model import Arch
+from torchwheel.builder.environment import operator_variable
 from torchwheel.builder.extension import Extension, Operator
 from torchwheel.builder.target import Target
 from torchwheel.errors import UsageError
@@ -59,9 +60,10 @@ def sources_of(extension: Extension, target: Target, only: str | None = None) ->
     ]
     if not operators:
         if only in target.operators_off or len(target.operators_off) == len(extension.operators):
+            name = only or extension.operators[0].name
             raise UsageError(
                 f"{only or extension.package}: expected an operator to build, found it switched "
-                "off; set its variable (docs/runtime.md) to 1"
+                f"off; set {operator_variable(extension, name)}=1"
             )
         archs = " ".join(map(str, target.toolkit.archs))
         raise UsageError(f"{only or extension.package}: has no kernels for {archs}")
