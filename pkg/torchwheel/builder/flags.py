@@ -122,9 +122,9 @@ _REFUSALS = (
         "take it out",
     ),
     _refusal(
-        r"-G|--device-debug",
+        r"-G|--device-debug|-lineinfo|--generate-line-info",
         "the library would name folders of this machine, and no gate could read its GPU code",
-        "use -lineinfo, or cuda-gdb with a build of your own",
+        "take it out",
     ),
     _refusal(
         r"-(arch|gencode|code)(=.*)?|--(gpu-architecture|gpu-code|generate-code|offload-arch)(=.*)?",

@@ -101,6 +101,7 @@ REFUSED = [
     ("link", "-static-libgcc", "the ABI flavour decides"),
     ("cuda", "-gencode=arch=compute_90,code=sm_90", "other GPU code than it claims"),
     ("cuda", "-arch", "name archs in the matrix"),
+    ("cuda", "-lineinfo", "the library would name folders of this machine"),
     ("cuda", "-G", "no gate could read its GPU code"),
     ("hip", "--offload-arch=gfx942", "other GPU code than it claims"),
     ("cxx", "-march=native", "name the features in a Probe with `cpu`"),
@@ -136,7 +137,7 @@ def test_a_flag_that_breaks_the_gates_is_refused_in_one_line(field, word, why):
 
 @pytest.mark.parametrize(
     "word",
-    ["-O3", "-Wall", "--use_fast_math", "-lineinfo", "-Xptxas=-v", "-Wl,-z,now", "-mavx2", "-x86"]
+    ["-O3", "-Wall", "--use_fast_math", "-g", "-Xptxas=-v", "-Wl,-z,now", "-mavx2", "-x86"]
     + ["-ffast-math", "-fopenmp", "-std=c++20", "--maxrregcount=64", "-DNAME=a b;$(c)", "-Ofast"],
 )
 def test_ordinary_flags_are_taken(word):
