@@ -17,6 +17,10 @@ T = TypeVar("T")
 # Beyond +-these the slopes are 0 or 1 in every dtype, and no exponential overflows to NaN.
 _FLAT_GELU = 64.0
 _FLAT_SILU = 700.0
+# Asked once: torch.compile of torch 2.11 cannot trace the question.
+_WITH_AUTOCAST = tuple(
+    device for device in ("cpu", "cuda", "xpu", "mps") if torch.amp.is_autocast_available(device)
+)
 
 
 def without_autocast(function: Callable[..., T]) -> Callable[..., T]:
@@ -28,7 +32,7 @@ def without_autocast(function: Callable[..., T]) -> Callable[..., T]:
     @functools.wraps(function)
     def call(*args: Any, **keywords: Any) -> T:  # noqa: ANN401 - what function takes
         device = next((arg.device.type for arg in args if isinstance(arg, Tensor)), "meta")
-        if not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)):
+        if device not in _WITH_AUTOCAST or not torch.is_autocast_enabled(device):
             return function(*args, **keywords)
         with torch.autocast(device, enabled=False):
             return function(*args, **keywords)

@@ -16,7 +16,9 @@ from torchwheel.text import quote
 from torchwheel.versions import minor_version
 
 FILE = "torchwheel.json"
-SCHEMA = 3
+SCHEMA = 4
+FLAGS_SUFFIX = ".flags.json"
+"""Ends the name of the file in which a build leaves a library's flags for the claims."""
 
 NativeAbi = Literal["stable", "aten"]
 Abi = Literal["stable", "aten", "pure", "universal"]
@@ -91,6 +93,19 @@ class Part:
 
 
 @dataclasses.dataclass(frozen=True)
+class LibraryFlags:
+    """The extension's own flags that a library was built with.
+
+    Attributes:
+        file: the library's path in the wheel.
+        flags: each with its field, e.g. ("cuda: --use_fast_math", "operator off: gemm").
+    """
+
+    file: str
+    flags: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Claims:
     """The claims of one wheel.
 
@@ -108,6 +123,7 @@ class Claims:
             ("libcudart.so.13",). The torch it was built with loads them, so the wheel needs a
             torch that loads the same.
         parts: the libraries of a universal wheel.
+        flags: the flags of each library that has any of the extension's own.
     """
 
     variant: str
@@ -120,6 +136,7 @@ class Claims:
     project_local: str | None = None
     borrowed: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
+    flags: tuple[LibraryFlags, ...] = ()
 
     @property
     def torch_range(self) -> str:

@@ -184,6 +184,26 @@ def test_an_older_torch_gets_the_aten_flavour(environ, cache):
     assert found["native"] == "vector_add: a: expected a tensor on a GPU, found cpu"
 
 
+def test_a_changed_flag_is_another_library(environ):
+    first, _ = call(environ)
+    changes = "flags=__import__('torchwheel.builder').builder.Flags(cuda=('--use_fast_math',))"
+    script = with_extension(changes) + CALL
+    found, said = ended(start(environ, script))
+    assert found["way"] == "jit build"
+    assert "building it" in said
+    assert found["library"] != first["library"]
+    assert call(environ)[0] == {**first, "way": "jit cache", "reason": "jit cache: vector_add.so"}
+
+
+def test_an_operator_that_is_switched_off_is_not_built(environ):
+    found, said = call({**environ, "FUSEDOPS_BUILD_OP_VECTOR_ADD": "0"})
+    assert found["way"] == "fallback"
+    assert found["first"] == [2.0, 2.0]
+    (warning,) = found["warnings"]
+    assert "found it switched off; set FUSEDOPS_BUILD_OP_VECTOR_ADD=1" in warning
+    assert "building" not in said
+
+
 def test_the_command_line_builds_all_of_it_beforehand(environ):
     """torch here is for CPUs, so nothing waits; one that says it has GPUs has two families built.
 

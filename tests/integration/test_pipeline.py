@@ -70,6 +70,17 @@ def test_the_default_selection_gives_proven_wheels_and_an_index(made):
     finished_everywhere(project / "dist")
     record = json.loads((project / "dist/smoke/cu130-stable.json").read_text())
     assert "not run on a GPU" in record["verdict"]
+    claims = read_wheel(project / "dist" / native).claims
+    assert claims is not None
+    (library,) = claims.flags
+    assert library.file == "tiny/_lib/cu130-stable.so"
+    # What no probe gives is not there, and nothing passed a shell.
+    assert library.flags == (
+        "cxx: -DBLANK='a b' $(c)",
+        "cxx: -DHAS_DLOPEN",
+        "cuda: --use_fast_math",
+        "libraries: dl",
+    )
     for line in done.stdout.splitlines():
         assert len(line) <= 80 or line.lstrip().startswith("pip install"), line
 

@@ -56,7 +56,7 @@ def test_needs():
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"schema": 2}, "expected schema 3, found 2"),
+        ({"schema": 2}, "expected schema 4, found 2"),
         (
             {"abi": "stabel"},
             'abi: expected "stable" or "aten" or "pure" or "universal", found "stabel"',

@@ -61,25 +61,33 @@ def build(
             they are linked as they are, which takes a shared folder.
     """
     if shared is None:
-        (library,) = ninja.run(recipe.whole(), folder, jobs, say)
+        (library,) = ninja.run(recipe.whole(), folder, jobs, say, verbose=recipe.verbose)
         return library
     objects: list[Path] = []
     for name, steps in recipe.groups.items():
         missing = [step for step in steps if (name, step.output) not in compiled]
         if missing:
-            compile_group(name, missing, shared, jobs, say)
+            compile_group(name, missing, shared, jobs, say, verbose=recipe.verbose)
         objects += [
             compiled.get((name, step.output), shared / name / step.output) for step in steps
         ]
-    (library,) = ninja.run(recipe.linked([str(path) for path in objects]), folder, jobs, say)
+    linked = recipe.linked([str(path) for path in objects])
+    (library,) = ninja.run(linked, folder, jobs, say, verbose=recipe.verbose)
     return library
 
 
 def compile_group(
-    name: str, steps: Sequence[Step], shared: Path, jobs: int, say: Callable[[str], None]
+    name: str,
+    steps: Sequence[Step],
+    shared: Path,
+    jobs: int,
+    say: Callable[[str], None],
+    *,
+    verbose: bool = False,
 ) -> None:
     """Bring objects of a group up to date, in its folder below `shared`."""
     group = shared / name
     group.mkdir(parents=True, exist_ok=True)
     with hold_lock(group / "lock", partial(say, f"waiting: another build compiles {name}")):
-        ninja.run(Plan(tuple(steps), tuple(step.output for step in steps)), group, jobs, say)
+        plan = Plan(tuple(steps), tuple(step.output for step in steps))
+        ninja.run(plan, group, jobs, say, verbose=verbose)

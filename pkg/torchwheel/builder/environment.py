@@ -2,6 +2,7 @@
 
 import dataclasses
 import platform
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
@@ -42,6 +43,9 @@ SHARD = "TORCHWHEEL_SHARD"
 KERNELS = "TORCHWHEEL_KERNELS"
 KERNELS_ONLY = "TORCHWHEEL_KERNELS_ONLY"
 
+# Of an extension: whether an operator, or every one that is not named, is built; 1 or 0.
+_SWITCH = "BUILD_OP"
+
 _ABIS: Mapping[str, NativeAbi] = {"stable": "stable", "aten": "aten"}
 
 
@@ -60,6 +64,23 @@ _BACKENDS = {
 }
 
 
+def needed_variables(environ: Mapping[str, str]) -> list[str]:
+    """The variables that a native build needs beside ABI and that `environ` lacks."""
+    variables = _BACKENDS.get(environ.get(BACKEND) or "cuda", _BACKENDS["cuda"])
+    needed = (variables.root, variables.archs, TOOLKIT, TORCH, TORCH_RELEASE)
+    return [name for name in needed if not environ.get(name)]
+
+
+def can_complete(environ: Mapping[str, str]) -> bool:
+    """Whether `environ` lacks variables that `provision.complete_environment` can add."""
+    return (
+        environ.get(ABI) == "stable"
+        and (environ.get(BACKEND) or "cuda") == "cuda"
+        and not environ.get(PART)
+        and bool(needed_variables(environ))
+    )
+
+
 def read_target(environ: Mapping[str, str], source: Path) -> Target | None:
     """The target that `environ` describes; None for the pure-Python package."""
     if environ.get(ABI, "pure") == "pure":
@@ -69,16 +90,15 @@ def read_target(environ: Mapping[str, str], source: Path) -> Target | None:
         raise UsageError(f"{ABI}={environ[ABI]}: stable, aten or pure expected")
     if variables is None:
         raise UsageError(f"{BACKEND}={environ[BACKEND]}: cuda or rocm expected")
-    needed = (variables.root, variables.archs, TOOLKIT, TORCH, TORCH_RELEASE)
-    missing = [name for name in needed if not environ.get(name)]
+    missing = needed_variables(environ)
     if missing:
         raise UsageError(
             f"{ABI}={abi} needs {', '.join(missing)} too; `torchwheel wheels` sets them"
         )
     part = _part(environ.get(PART))
-    own_platform = f"linux_{platform.machine()}"
-    target_platform = environ.get(PLATFORM) or own_platform
-    machine, cross = target_platform.removeprefix("linux_"), target_platform != own_platform
+    target_platform = read_platform(environ)
+    machine = target_platform.removeprefix("linux_")
+    cross = machine != platform.machine()
     module = abi == "aten" and part is None
     if module and cross:  # it needs the headers of the Python that it is for
         raise UsageError(f"{ABI}=aten for another platform: build it on that platform")
@@ -103,6 +123,11 @@ def read_target(environ: Mapping[str, str], source: Path) -> Target | None:
     )
 
 
+def read_platform(environ: Mapping[str, str]) -> str:
+    """The platform that is built for, e.g. "linux_x86_64"."""
+    return environ.get(PLATFORM) or f"linux_{platform.machine()}"
+
+
 def _part(name: str | None) -> PartKind | None:
     for kind in get_args(PartKind):
         if name == kind:
@@ -110,6 +135,51 @@ def _part(name: str | None) -> PartKind | None:
     if name:
         raise UsageError(f"{PART}={name}: {', '.join(get_args(PartKind))} or nothing expected")
     return None
+
+
+def operators_off(extension: Extension, environ: Mapping[str, str]) -> frozenset[str]:
+    """Names of the operators that `environ` switches off, e.g. with MYPACKAGE_BUILD_OP_SCALE=0.
+
+    MYPACKAGE_BUILD_OPS=0 switches off every operator that has no variable of its own.
+
+    Raises:
+        UsageError: a variable names no operator, or is neither 0 nor 1.
+    """
+    prefix = _variable_name(extension.package)
+    every = f"{prefix}_{_SWITCH}S"
+    own = {operator_variable(extension, op.name): op.name for op in extension.operators}
+    for name in operator_switches(environ):
+        if name.startswith(f"{prefix}_{_SWITCH}_") and name not in own:
+            raise UsageError(f"{name}: expected one of {', '.join(own)}; correct the name")
+    default = _is_on(environ, every, default=True)
+    return frozenset(
+        operator for name, operator in own.items() if not _is_on(environ, name, default=default)
+    )
+
+
+def operator_variable(extension: Extension, operator: str) -> str:
+    """The variable that switches an operator, e.g. MYPACKAGE_BUILD_OP_SCALE."""
+    return f"{_variable_name(extension.package)}_{_SWITCH}_{_variable_name(operator)}"
+
+
+def operator_switches(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that switch operators of some extension, by the form of their names."""
+    return {
+        name: value
+        for name, value in sorted(environ.items())
+        if name.endswith(f"_{_SWITCH}S") or f"_{_SWITCH}_" in name
+    }
+
+
+def _variable_name(name: str) -> str:
+    return re.sub(r"\W", "_", name, flags=re.ASCII).upper()
+
+
+def _is_on(environ: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = environ.get(name) or str(int(default))
+    if text not in ("0", "1"):
+        raise UsageError(f"{name}: expected 1 or 0, found {text!r}; correct it")
+    return text == "1"
 
 
 def require_stable_floor(extension: Extension, target: Target) -> None:

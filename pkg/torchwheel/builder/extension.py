@@ -7,8 +7,11 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from torchwheel.builder.flags import NO_FLAGS, Flags, Probe, check_flags, flags_of_toolkit
+
 if TYPE_CHECKING:  # no import of an extension asks for archs
     from torchwheel.arch.model import Arch
+    from torchwheel.arch.toolkit_releases import ToolkitRelease
 
 STABLE_SINCE = "2.11"
 """The first torch with the whole of the stable ABI."""
@@ -122,6 +125,10 @@ class Extension:
         ordinary: whether its sources, device code too, include torch/extension.h. Then it is an
             extension module in the aten flavour, for one torch and one Python, whole.
         split: how it divides for a universal wheel; None if it cannot be divided.
+        flags: flags of compilers and the linker, for every toolkit.
+        toolkit_flags: further flags by toolkit, e.g. by "rocm" or "cuda>=12.8".
+        probes: further flags that depend on what the C++ compiler can build.
+        verbose: whether a build prints its commands.
     """
 
     package: str
@@ -136,6 +143,10 @@ class Extension:
     namespace: str = ""
     ordinary: bool = False
     split: Split | None = None
+    flags: Flags = NO_FLAGS
+    toolkit_flags: Mapping[str, Flags] = dataclasses.field(default_factory=dict)
+    probes: tuple[Probe, ...] = ()
+    verbose: bool = False
 
     def __post_init__(self) -> None:
         """The package's name serves where no namespace is given."""
@@ -145,3 +156,20 @@ class Extension:
     def operator(self, name: str) -> Operator:
         """One of its operators, by name."""
         return next(operator for operator in self.operators if operator.name == name)
+
+    def flags_for(self, release: "ToolkitRelease", probes: frozenset[str]) -> Flags:
+        """The flags of a build with a toolkit, where the probes of these names hold.
+
+        Raises:
+            UsageError: one of the extension's flags is refused, whatever the toolkit is.
+        """
+        check_flags(self.flags, "Extension.flags")
+        for condition, flags in self.toolkit_flags.items():
+            check_flags(flags, f"Extension.toolkit_flags[{condition!r}]")
+        chosen = self.flags + flags_of_toolkit(self.toolkit_flags, release)
+        for probe in self.probes:
+            check_flags(probe.flags, f"Probe({probe.name!r})")
+            if probe.name in probes:
+                chosen += probe.flags
+        unused = "hip" if release.backend == "cuda" else "cuda"
+        return dataclasses.replace(chosen, **{unused: ()})

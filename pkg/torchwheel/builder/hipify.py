@@ -98,11 +98,15 @@ def hipify_sources(
         python=Path(sys.executable),
         include_dirs=extension.include_dirs,
     )
+    for library in sources.libraries:
+        (folder / library).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(target.source / library, folder / library)
     return (
         Sources(
             device=[DeviceFile(became[file.path], file.archs) for file in sources.device],
             host=[became[path] for path in sources.host],
             binding=[became[path] for path in sources.binding],
+            libraries=sources.libraries,
         ),
         dataclasses.replace(target, source=folder),
     )

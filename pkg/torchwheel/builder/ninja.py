@@ -65,14 +65,25 @@ def render(plan: Plan) -> str:
     )
 
 
-def run(plan: Plan, folder: Path, jobs: int, say: Callable[[str], None]) -> list[Path]:
-    """Bring `plan` up to date in `folder`; returns its outputs. A compiler's words pass through."""
+def run(
+    plan: Plan, folder: Path, jobs: int, say: Callable[[str], None], *, verbose: bool = False
+) -> list[Path]:
+    """Bring `plan` up to date in `folder`; returns its outputs. A compiler's words pass through.
+
+    Args:
+        plan: the build.
+        folder: for its outputs.
+        jobs: commands side by side.
+        say: hears each line.
+        verbose: whether a step is announced by its command, not its label.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     text = render(plan)
     file = folder / "build.ninja"
     if not file.exists() or file.read_text(encoding="utf-8") != text:
         write_text(file, text)
     command = [str(Path(ninja.BIN_DIR) / "ninja"), "-C", str(folder), "-j", str(jobs)]
+    command += ["-v"] if verbose else []
     lines: list[str] = []
 
     def hear(line: str) -> None:

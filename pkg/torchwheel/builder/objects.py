@@ -66,7 +66,7 @@ def compile_shared(
     for name, steps in groups.items():
         chosen = [step for step in steps if next(mine)]
         if chosen:
-            compile_group(name, chosen, shared, jobs, say)
+            compile_group(name, chosen, shared, jobs, say, verbose=recipe.verbose)
         yield from ((name, step, shared / name / step.output) for step in chosen)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from torchwheel.arch.model import gencode
 from torchwheel.builder.compilers import GpuCompiler, cuda, rocm
 from torchwheel.builder.extension import Extension
+from torchwheel.builder.flags import NO_FLAGS, Flags
 from torchwheel.builder.flavour import (
     Flavour,
     aten,
@@ -52,7 +53,12 @@ def _digest(folder: Path, names: Iterable[str]) -> str:
 
 
 def object_groups(
-    extension: Extension, sources: Sources, target: Target, backend: GpuCompiler, flavour: Flavour
+    extension: Extension,
+    sources: Sources,
+    target: Target,
+    backend: GpuCompiler,
+    flavour: Flavour,
+    flags: Flags = NO_FLAGS,
 ) -> Mapping[str, tuple[Step, ...]]:
     """The compile steps of every group, by the group's name; device code is one of them."""
     common = _common(extension, target)
@@ -61,6 +67,7 @@ def object_groups(
     passed = (*sysroot_flags(target), *_POSITION, *warnings, *_prefix_maps(target), *own)
     device = (*backend.compiler, *(backend.strict if flavour.warnings else ()), *backend.flags)
     device += (*_for_device((*passed, *flavour.device.flags), backend), *common)
+    device += (*flags.cuda, *flags.hip)
     host = (target.cxx, "-std=c++17", *passed, *(("-Werror",) if warnings else ()), *common)
     groups = {
         flavour.device.name: [
@@ -81,7 +88,7 @@ def object_groups(
         (flavour.python, sources.python, ()),
     ):
         if group:
-            command = (*host, *group.flags, *backend.headers, *before)
+            command = (*host, *group.flags, *backend.headers, *flags.cxx, *before)
             groups[group.name] = [(f"C++ {file}", command, file) for file in files]
     compiled = {
         name: tuple(_compile(label, command, file, target) for label, command, file in steps)
@@ -171,18 +178,30 @@ class Recipe:
         target: what is built.
         backend: the GPU platform's part.
         flavour: the ABI's part.
+        flags: the extension's own.
+        libraries: files of the libraries that the extension brings along.
+        verbose: whether the commands are printed.
     """
 
     groups: Mapping[str, tuple[Step, ...]]
     target: Target
     backend: GpuCompiler
     flavour: Flavour
+    flags: Flags = NO_FLAGS
+    libraries: tuple[str, ...] = ()
+    verbose: bool = False
 
     def whole(self) -> Plan:
         """Everything in one folder."""
         steps = tuple(step for group in self.groups.values() for step in group)
         library = self.linked([step.output for step in steps])
         return Plan((*steps, *library.steps), library.outputs)
+
+    def flag_texts(self) -> tuple[str, ...]:
+        """The extension's own flags and the operators that are left out, for the claims."""
+        words = self.flags.words()
+        flags = (f"{field}: {word}" for field in words for word in words[field])
+        return (*flags, *(f"operator off: {name}" for name in sorted(self.target.operators_off)))
 
     def linked(self, objects: Sequence[str]) -> Plan:
         """From objects to the library."""
@@ -208,10 +227,21 @@ class Recipe:
             "-Wl,--no-as-needed",
             *stubs,
             "-Wl,--as-needed",
+            *link_flags(self.flags, self.target),
             *self.backend.link,
         )
-        inputs = (*objects, *stubs, str(flavour.exports))
+        inputs = (*objects, *stubs, str(flavour.exports), *self.libraries)
         return Step(f"link {flavour.output}", command, inputs, flavour.output)
+
+
+def link_flags(flags: Flags, target: Target) -> Iterator[str]:
+    """The extension's own flags of the link."""
+    yield from (f"-L{target.source / folder}" for folder in flags.library_dirs)
+    # ROCm's folder would let this system's libraries in before a sysroot's.
+    if flags.libraries and target.toolkit.backend == "cuda":
+        yield f"-L{target.toolkit.runtime.parent}"
+    yield from (f"-l{name}" for name in flags.libraries)
+    yield from flags.link
 
 
 def make_recipe(extension: Extension, sources: Sources, target: Target) -> Recipe:
@@ -223,8 +253,10 @@ def make_recipe(extension: Extension, sources: Sources, target: Target) -> Recip
         # --as-needed alone would name no library.
         link = ("-Wl,--no-as-needed", "-lpthread", "-Wl,--as-needed", "-ldl")
         backend = dataclasses.replace(backend, headers=(), link=link)
-    groups = object_groups(extension, sources, target, backend, flavour)
-    return Recipe(groups, target, backend, flavour)
+    flags = extension.flags_for(target.toolkit.release, target.probes)
+    groups = object_groups(extension, sources, target, backend, flavour, flags)
+    libraries = tuple(str(target.source / file) for file in sources.libraries)
+    return Recipe(groups, target, backend, flavour, flags, libraries, extension.verbose)
 
 
 def _flavour(extension: Extension, target: Target) -> Flavour:

@@ -1,9 +1,11 @@
 """Hands the build to setuptools: a library for every Python, or an extension module for one."""
 
+import dataclasses
+import json
 import os
 import runpy
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ from torchwheel.builder.extension import LIBRARIES, OBJECTS, SOURCES, Extension
 from torchwheel.builder.hipify import hipify_sources
 from torchwheel.builder.sources import sources_of
 from torchwheel.builder.target import Target
+from torchwheel.claims import FLAGS_SUFFIX, PartKind
 from torchwheel.errors import TorchwheelError
 from torchwheel.shards import parse_shard
 
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 
 NATIVE_REQUIREMENTS = ("ninja>=1.11", "psutil>=6", "pybind11>=2.13")
 """What a native build needs beside setuptools; the pure wheel can be built without them."""
+PROVISION_REQUIREMENTS = ("pip>=24.1", "rich>=13.7")
+"""What a native build needs to provision its toolkit and torch's headers."""
 
 
 def setup_arguments(project: Path, packages: str, description: str) -> dict[str, Any]:
@@ -41,15 +46,54 @@ def setup_arguments(project: Path, packages: str, description: str) -> dict[str,
     """
     try:
         extension: Extension = runpy.run_path(str(project / description))["EXTENSION"]
-        target = environment.read_target(os.environ, project / extension.sources)
-        if target:
+        source = project / extension.sources
+        if environment.can_complete(os.environ):
+            library = _LibraryKind(
+                environment.read_platform(os.environ), os.environ.get(environment.NAME) or "stable"
+            )
+            native = _native(extension, library, lambda: _provisioned(extension, source))
+            native["setup_requires"] += PROVISION_REQUIREMENTS
+        elif target := environment.read_target(os.environ, source):
             environment.require_stable_floor(extension, target)
-        return {
-            **_with_sources(extension, project, packages),
-            **(_native(extension, target) if target else {}),
-        }
+            suffix = target.python.suffix if target.python else None
+            kind = _LibraryKind(target.platform, target.name, target.part, suffix)
+            native = _native(extension, kind, lambda: target)
+        else:
+            native = {}
+        return {**_with_sources(extension, project, packages), **native}
     except TorchwheelError as error:
         raise SystemExit(f"error: {error}") from error
+
+
+@dataclasses.dataclass(frozen=True)
+class _LibraryKind:
+    """What setuptools must know of a library before anything is provisioned.
+
+    Attributes:
+        platform: of the wheel, e.g. "linux_x86_64".
+        name: names the library's file.
+        part: the part of a universal wheel that it is.
+        suffix: of an extension module, which is for one CPython; None for a library for any.
+    """
+
+    platform: str
+    name: str
+    part: PartKind | None = None
+    suffix: str | None = None
+
+
+def _provisioned(extension: Extension, source: Path) -> Target:
+    """The target of a build whose environment names the ABI flavour alone."""
+    from torchwheel.builder.provision import complete_environment  # noqa: PLC0415 - see below
+    from torchwheel.console import Terminal  # noqa: PLC0415 - needs rich
+
+    with Terminal().live_line() as progress:
+        environ = complete_environment(os.environ, extension, progress)
+    target = environment.read_target(environ, source)
+    if target is None:
+        raise TypeError("a build without an ABI flavour is not provisioned")
+    environment.require_stable_floor(extension, target)
+    return target
 
 
 def _with_sources(extension: Extension, project: Path, packages: str) -> dict[str, Any]:
@@ -87,11 +131,17 @@ def build_library(
         compile_shared,
         take_objects,
     )
+    from torchwheel.builder.probes import find_probes  # noqa: PLC0415
     from torchwheel.builder.recipe import make_recipe  # noqa: PLC0415
 
     folder = Path(environ.get(environment.BUILD_FOLDER) or temporary).resolve()
     named = environ.get(environment.SHARED_FOLDER)
     shared = Path(named).resolve() if named else None
+    target = dataclasses.replace(
+        target,
+        probes=find_probes(extension, target),
+        operators_off=environment.operators_off(extension, environ),
+    )
     sources = sources_of(extension, target)
     recipe = make_recipe(
         extension, *hipify_sources(extension, sources, target, folder / "translated")
@@ -112,17 +162,22 @@ def build_library(
         taken = take_objects(recipe, elsewhere, folder / OBJECTS, only=only)
     built = build(recipe, folder, shared, parallel_jobs(), say_to_stdout, taken)
     shutil.copyfile(built, output)
+    if texts := recipe.flag_texts():
+        record = output.with_name(f"{output.name}{FLAGS_SUFFIX}")
+        record.write_text(json.dumps(texts, indent=1) + "\n", encoding="utf-8")
 
 
-def _native(extension: Extension, target: Target) -> dict[str, Any]:
-    any_python = target.python is None
+def _native(
+    extension: Extension, kind: _LibraryKind, find_target: Callable[[], Target]
+) -> dict[str, Any]:
+    any_python = kind.suffix is None
 
     class BuildLibrary(build_ext):
         """Builds in a folder that outlives the build: only what changed is compiled."""
 
         def get_ext_filename(self, fullname: str) -> str:
-            suffix = ".so" if target.python is None else target.python.suffix
-            if target.part == "entry_points":
+            suffix = kind.suffix or ".so"
+            if kind.part == "entry_points":
                 suffix = ".abi3.so"
             return f"{fullname.replace('.', os.sep)}{suffix}"
 
@@ -130,7 +185,7 @@ def _native(extension: Extension, target: Target) -> dict[str, Any]:
             output = Path(self.get_ext_fullpath(ext.name))
             output.parent.mkdir(parents=True, exist_ok=True)
             try:
-                build_library(extension, target, output, Path(self.build_temp), os.environ)
+                build_library(extension, find_target(), output, Path(self.build_temp), os.environ)
             except TorchwheelError as error:
                 raise SystemExit(f"error: {error}") from error
 
@@ -139,15 +194,15 @@ def _native(extension: Extension, target: Target) -> dict[str, Any]:
 
         def initialize_options(self) -> None:
             super().initialize_options()
-            self.plat_name = target.platform
+            self.plat_name = kind.platform
 
         def get_tag(self) -> tuple[str, str, str]:
             python, abi, platform = super().get_tag()
             return ("py3", "none", platform) if any_python else (python, abi, platform)
 
     # A dot would start a subpackage: "rocm6.4-stable".
-    folder = ".".join((extension.package, LIBRARIES, *([target.part] if target.part else [])))
-    name = f"{folder}.{target.name.replace('.', '_')}"
+    folder = ".".join((extension.package, LIBRARIES, *([kind.part] if kind.part else [])))
+    name = f"{folder}.{kind.name.replace('.', '_')}"
     if extension.module and not any_python:
         name = extension.module.name
     return {

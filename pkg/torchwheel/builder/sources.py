@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from torchwheel.arch.model import Arch
+from torchwheel.builder.environment import operator_variable
 from torchwheel.builder.extension import Extension, Operator
 from torchwheel.builder.target import Target
 from torchwheel.errors import UsageError
@@ -30,6 +31,7 @@ class Sources:
         included: code that is compiled as one unit with each file of `binding`, before it.
         interface: the headers that kernel libraries and front ends share; empty for a library that
             is both.
+        libraries: libraries that the extension brings along.
     """
 
     device: Sequence[DeviceFile]
@@ -38,6 +40,7 @@ class Sources:
     python: Sequence[str] = ()
     included: Sequence[str] = ()
     interface: Sequence[str] = ()
+    libraries: Sequence[str] = ()
 
 
 def sources_of(extension: Extension, target: Target, only: str | None = None) -> Sources:
@@ -47,16 +50,27 @@ def sources_of(extension: Extension, target: Target, only: str | None = None) ->
         UsageError: a glob names no file, there is no binding for the flavour, or no kernel for any
             of the target's archs.
     """
+    _require_whole(extension, target)
     operators = [
         operator
         for operator in extension.operators
-        if only in (None, operator.name) and archs_of(operator, target)
+        if only in (None, operator.name)
+        and operator.name not in target.operators_off
+        and archs_of(operator, target)
     ]
     if not operators:
+        if only in target.operators_off or len(target.operators_off) == len(extension.operators):
+            name = only or extension.operators[0].name
+            raise UsageError(
+                f"{only or extension.package}: expected an operator to build, found it switched "
+                f"off; set {operator_variable(extension, name)}=1"
+            )
         archs = " ".join(map(str, target.toolkit.archs))
         raise UsageError(f"{only or extension.package}: has no kernels for {archs}")
+    libraries = _own_libraries(extension, target)
     if target.part is not None:
-        return _part_sources(extension, operators, target)
+        sources = _part_sources(extension, operators, target)
+        return dataclasses.replace(sources, libraries=libraries)
     folder, module = target.source, extension.module
     if target.python and not extension.ordinary:
         if module is None or not module.binding:
@@ -76,7 +90,37 @@ def sources_of(extension: Extension, target: Target, only: str | None = None) ->
         binding=_once(binding),
         python=python,
         included=_once(included),
+        libraries=libraries,
     )
+
+
+def _require_whole(extension: Extension, target: Target) -> None:
+    """Refuse to leave operators out of a library whose sources name all of them."""
+    module = target.python is not None and not extension.ordinary
+    if target.operators_off and (module or target.part == "entry_points"):
+        off = ", ".join(sorted(target.operators_off))
+        raise UsageError(
+            f"{target.name}: expected every operator, because its extension module names them, "
+            f"found {off} switched off; build the stable flavour"
+        )
+
+
+def _own_libraries(extension: Extension, target: Target) -> list[str]:
+    """The libraries that the extension's flags name and its own folders have."""
+    flags = extension.flags_for(target.toolkit.release, target.probes)
+    for folder in flags.library_dirs:
+        if not (target.source / folder).is_dir():
+            raise UsageError(
+                f"{target.source / folder}: expected a folder of libraries, found none; correct "
+                "Flags.library_dirs"
+            )
+    files = (
+        f"{folder}/lib{name}{suffix}"
+        for folder in flags.library_dirs
+        for name in flags.libraries
+        for suffix in (".a", ".so")
+    )
+    return [file for file in files if (target.source / file).is_file()]
 
 
 def _part_sources(extension: Extension, operators: Sequence[Operator], target: Target) -> Sources:

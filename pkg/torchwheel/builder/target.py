@@ -95,6 +95,8 @@ class Target:
         sysroot: an older system to build for, if any.
         launcher: the prefix of each compile command, e.g. ("sccache",).
         part: the part of a universal wheel that it is; None for an extension in one library.
+        probes: names of the extension's probes that hold for `cxx`.
+        operators_off: names of operators that are left out.
     """
 
     name: str
@@ -109,3 +111,5 @@ class Target:
     sysroot: Sysroot | None = None
     launcher: tuple[str, ...] = ()
     part: PartKind | None = None
+    probes: frozenset[str] = frozenset()
+    operators_off: frozenset[str] = frozenset()

@@ -123,6 +123,8 @@ def package_text(package: Package) -> str:
         claims = info.claims
         archs = f", for {' '.join(map(str, claims.archs))}" if claims.archs else ""
         lines += row("  claims", f"{claims.variant}, torch{claims.torch_range}{archs}")
+        flags = dict.fromkeys(flag for library in claims.flags for flag in library.flags)
+        lines += row("  flags", ", ".join(flags)) if flags else []
     elif info and info.torch is not None:
         lines += row("  requires", f"torch{info.torch}")
     lines += row("  import", _import_text(package))

@@ -59,6 +59,7 @@ def build_environment(
     toolkit = variant.toolkit
     if toolkit is None or paths is None:
         return {environment.ABI: variant.abi}
+    switches = environment.operator_switches(os.environ)
     rocm = toolkit.backend == "rocm"
     optional = {
         environment.CXX: paths.cxx,
@@ -80,6 +81,7 @@ def build_environment(
         environment.BUILD_FOLDER: paths.build,
         environment.SHARED_FOLDER: paths.shared,
         **{name: value for name, value in optional.items() if value},
+        **switches,
     }
 
 
@@ -173,6 +175,7 @@ def cache_key(run: Run, variant: Variant, builder: Sequence[str]) -> str:
         "toolkit": toolkit.model_dump(mode="json") if toolkit else None,
         "components": [dataclasses.asdict(component) for component in locked],
         "builder": list(builder),
+        "switches": environment.operator_switches(os.environ) if variant.native else {},
         "smoke": run.matrix.smoke.model_dump(mode="json"),
         "gates": run.matrix.gates.model_dump(mode="json"),
         "glibc": newest_glibc(run, variant),

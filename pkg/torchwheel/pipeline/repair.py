@@ -4,6 +4,7 @@ Containers import this module: only the standard library and packaging are prese
 """
 
 import csv
+import dataclasses
 import hashlib
 import io
 import os
@@ -18,10 +19,11 @@ from packaging.utils import parse_wheel_filename
 
 from torchwheel import __version__, process
 from torchwheel import claims as claims_file
-from torchwheel.claims import Claims
+from torchwheel.claims import FLAGS_SUFFIX, Claims, LibraryFlags
 from torchwheel.errors import TorchwheelError, program_error
 from torchwheel.files import record_hash
 from torchwheel.inspect.archive import open_archive
+from torchwheel.json_files import parse_json
 
 # Libraries of the user's torch and driver.
 _OUTSIDE = (
@@ -84,7 +86,8 @@ def stamp(wheel: Path, claims: Claims, out: Path) -> Path:
             f"torchwheel sets it: take it out of the project's version"
         )
     stamped = f"{version.public}+{claims.local}" if claims.local else str(version)
-    members = wheel_members(wheel)
+    members, flags = take_flags(wheel_members(wheel))
+    claims = dataclasses.replace(claims, flags=flags)
     old = dist_info_of(members, wheel.name)
     new = f"{old.removesuffix('.dist-info').rpartition('-')[0]}-{stamped}.dist-info"
     renamed = {
@@ -96,6 +99,22 @@ def stamp(wheel: Path, claims: Claims, out: Path) -> Path:
     renamed[f"{new}/{claims_file.FILE}"] = claims_file.dumps(claims).encode()
     project, _, tags = wheel.name.split("-", 2)
     return _write_packed(renamed, new, out / f"{project}-{stamped}-{tags}")
+
+
+def take_flags(
+    members: Mapping[str, bytes],
+) -> tuple[dict[str, bytes], tuple[LibraryFlags, ...]]:
+    """The files of a wheel without those in which its build left flags; and these flags."""
+    left = {
+        name: name.removesuffix(FLAGS_SUFFIX)
+        for name in sorted(members)
+        if name.endswith(FLAGS_SUFFIX) and name.removesuffix(FLAGS_SUFFIX) in members
+    }
+    flags = tuple(
+        LibraryFlags(library, parse_json(members[name], tuple[str, ...], name))
+        for name, library in left.items()
+    )
+    return {name: data for name, data in members.items() if name not in left}, flags
 
 
 def repack(wheel: Path, out: Path) -> Path:

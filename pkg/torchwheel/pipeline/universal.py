@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from torchwheel.builder.discovery import has_old_abi
 from torchwheel.builder.extension import LIBRARIES
-from torchwheel.claims import Claims
+from torchwheel.claims import FLAGS_SUFFIX, Claims
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import make_folder_atomically, sha256
 from torchwheel.matrix.variants import Variant
@@ -25,11 +25,12 @@ _TAG = re.compile(rb"^Tag: .*$", re.MULTILINE)
 
 @dataclasses.dataclass(frozen=True)
 class PartFile:
-    """A part and its library: the path in the wheel and the bytes."""
+    """A part: its library's path in the wheel and bytes, and the file with its flags."""
 
     part: Variant
     name: str
     data: bytes
+    flags: bytes = b""
 
 
 def buildable_parts(run: Run, variant: Variant) -> tuple[Variant, ...]:
@@ -92,16 +93,17 @@ def _obtain_part(run: Run, part: Variant, out: Path) -> PartFile:
         work = out / part.id
         work.mkdir()
         wheel = _build_part(run, part, work)
-        name, data = _library_in(wheel, part)
+        name, data, flags = _library_in(wheel, part)
         with make_folder_atomically(folder) as temporary:
             target = temporary / PurePosixPath(name).name
             target.write_bytes(data)
             (temporary / "sha256").write_text(f"{sha256(target)}  {name}\n")
+            (temporary / "flags").write_bytes(flags)
     digest, name = (folder / "sha256").read_text().split()
     data = (folder / PurePosixPath(name).name).read_bytes()
     if hashlib.sha256(data).hexdigest() != digest:
         raise TorchwheelError(f"{folder}: was changed after it was built; remove it")
-    return PartFile(part, name, data)
+    return PartFile(part, name, data, (folder / "flags").read_bytes())
 
 
 def cpu_seconds_of_parts(run: Run, variant: Variant) -> dict[str, float]:
@@ -120,13 +122,16 @@ def _build_part(run: Run, part: Variant, out: Path) -> Path:
     return wheel
 
 
-def _library_in(wheel: Path, part: Variant) -> tuple[str, bytes]:
+def _library_in(wheel: Path, part: Variant) -> tuple[str, bytes, bytes]:
+    """The path and the bytes of a part's library, and the file with its flags if there is one."""
     with zipfile.ZipFile(wheel) as archive:
         folder = f"/{LIBRARIES}/{part.part}/"
         names = [name for name in archive.namelist() if folder in name and name.endswith(".so")]
         if len(names) != 1:
             raise TorchwheelError(f"{part.id}: one library in {folder} expected, found {names}")
-        return names[0], archive.read(names[0])
+        record = f"{names[0]}{FLAGS_SUFFIX}"
+        flags = archive.read(record) if record in archive.namelist() else b""
+        return names[0], archive.read(names[0]), flags
 
 
 def merge(base: Path, files: Sequence[PartFile], platform: str, out: Path) -> Path:
@@ -137,6 +142,7 @@ def merge(base: Path, files: Sequence[PartFile], platform: str, out: Path) -> Pa
     members[f"{info}/WHEEL"] = _TAG.sub(f"Tag: py3-none-{platform}".encode(), wheel_file)
     record = f"{info}/RECORD"
     own = {name: data for name, data in members.items() if name != record}
+    own |= {f"{file.name}{FLAGS_SUFFIX}": file.flags for file in files if file.flags}
     project, version, *_ = base.name.split("-")
     target = out / f"{project}-{version}-py3-none-{platform}.whl"
     pack({**own, **{file.name: file.data for file in files}}, record, target)

@@ -14,6 +14,7 @@ from torchwheel.check.gates import GateResult, run_gates
 from torchwheel.claims import Claims
 from torchwheel.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel.evidence.files import BUNDLES, Attestation, Believed, verify_files
+from torchwheel.evidence.policy import Policy, role_text
 from torchwheel.files import sha256
 from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.wheel import Wheel, read_bundled
@@ -23,7 +24,7 @@ from torchwheel.os_errors import explain
 from torchwheel.pipeline import records as build_record
 from torchwheel.smoke import record as smoke_record
 from torchwheel.smoke.requirements import BUNDLED_FOLDER
-from torchwheel.text import join_names
+from torchwheel.text import escape, join_names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,7 +166,14 @@ def read_artifacts(folders: Sequence[Path], believed: Believed | None = None) ->
     files = {pattern: tuple(_files(outputs, pattern, faults)) for pattern in SIGNERS}
     bundles = tuple(_files(outputs, BUNDLES, faults))
     signed = _verify(files, bundles, believed, faults) if believed else None
-    wheels, bundled, builds, smokes = files.values()
+    wheels, bundled, builds, tests = files.values()
+    smokes = tuple(
+        file
+        for path in tests
+        for file in _read(path, smoke_record.SmokeRecord, "smoke", faults, smoke_record.SCHEMA)
+    )
+    if believed and signed:
+        faults += _gpus_of_builds(smokes, signed, believed.policy)
     return Artifacts(
         wheels=(*wheels, *bundled),
         builds=tuple(
@@ -173,11 +181,7 @@ def read_artifacts(folders: Sequence[Path], believed: Believed | None = None) ->
             for path in builds
             for file in _read(path, build_record.BuildRecord, "build", faults)
         ),
-        smokes=tuple(
-            file
-            for path in smokes
-            for file in _read(path, smoke_record.SmokeRecord, "smoke", faults, smoke_record.SCHEMA)
-        ),
+        smokes=smokes,
         faults=tuple(faults),
         attestations=signed,
     )
@@ -194,6 +198,21 @@ def _verify(
         return verify_files(signers, bundles, believed)
     except TorchwheelError as error:
         raise TorchwheelError("\n".join([*faults, str(error)])) from None
+
+
+def _gpus_of_builds(
+    smokes: Sequence[RecordFile[smoke_record.SmokeRecord]],
+    signed: Mapping[Path, Attestation],
+    policy: Policy,
+) -> Iterator[str]:
+    """A line for each record of tests on a GPU that a job without one signed."""
+    expected = frozenset({"smoke"}) & policy.workflows.keys()
+    for file in smokes:
+        gpu, found = file.record.machine.gpu, policy.roles_of(signed[file.path].signer)
+        if gpu and expected and not found & expected:
+            says = f"expected a signature of {role_text(expected, policy)}"
+            says += f", found one of {role_text(found, policy)}"
+            yield f"{file.path}: tests on a GPU ({escape(gpu.name)}): {says}"
 
 
 def _outputs(folder: Path) -> list[Path]:

@@ -62,6 +62,7 @@ def obtain_library(
         step: LoadStep = "jit cache"
         # A terminal shows each file while it compiles; a log does not list them.
         say = progress.step if progress.console.is_terminal else _ignore_line
+        say = progress.say if extension.verbose else say
 
         def compile_(work: WorkFolder) -> Path:
             nonlocal step
@@ -96,10 +97,10 @@ def source_folder(extension: Extension, package: Path) -> Path:
 
 
 def _source_files(recipe: Recipe, source: Path) -> list[str]:
-    """The extension's files that the recipe compiles, and every header."""
+    """The extension's files that the recipe compiles or links, and every header."""
     compiled = {
         Path(file) for steps in recipe.groups.values() for step in steps for file in step.inputs
-    }
+    } | {Path(library) for library in recipe.libraries}
     # A command names the digest of torchwheel's own file.
     own = {path for path in compiled if path.is_relative_to(source)}
     headers = {path for path in source.rglob("*") if path.suffix in _HEADERS}

@@ -7,11 +7,12 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 from torchwheel.builder.extension import LIBRARIES, Extension
 from torchwheel.runtime import prebuilt
 from torchwheel.runtime.first_call import FirstCall, Router
+from torchwheel.runtime.mode import MODE_VARIABLE, Mode, may_build, may_load, read_mode
 from torchwheel.runtime.prebuilt import has_parts, load_problem
 from torchwheel.runtime.status import ExtensionStatus, LoadStep, OperatorStatus, Refusal, Way
 
@@ -20,38 +21,6 @@ if TYPE_CHECKING:  # an import chooses no library
     from torchwheel.runtime.dlpack import EntryPoints
     from torchwheel.runtime.parts import ChosenParts, FrontEnd
     from torchwheel.runtime.unserved import UnservedGpus
-
-MODE_VARIABLE = "TORCHWHEEL_MODE"
-
-Mode = Literal["auto", "prebuilt", "jit", "fallback", "error"]
-"""auto: prebuilt, else built at first use, else plain PyTorch. prebuilt: build nothing. jit: ignore
-the prebuilt library. fallback: plain PyTorch. error: like auto, but plain PyTorch in place of a
-GPU's kernels is an error."""
-
-
-def read_mode(environ: Mapping[str, str]) -> Mode:
-    """The mode that TORCHWHEEL_MODE names; an unknown one is a warning, and auto."""
-    name = environ.get(MODE_VARIABLE) or "auto"
-    for known in get_args(Mode):
-        if name == known:
-            return known  # type: ignore[no-any-return]
-    warnings.warn(
-        f"{MODE_VARIABLE}={name}: one of {', '.join(get_args(Mode))} expected; auto is taken",
-        RuntimeWarning,
-        stacklevel=2,
-    )
-    return "auto"
-
-
-def may_load(chosen: Mode) -> bool:
-    """Whether a prebuilt library may be loaded."""
-    return chosen in ("auto", "prebuilt", "error")
-
-
-def may_build(chosen: Mode) -> bool:
-    """Whether a library may be built at first use."""
-    return chosen in ("auto", "jit", "error")
-
 
 _LOADED: dict[str, "LoadedExtension"] = {}
 

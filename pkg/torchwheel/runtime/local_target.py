@@ -12,7 +12,9 @@ from torchwheel.arch.model import BRANDS, Arch
 from torchwheel.arch.toolkit_releases import ToolkitRelease
 from torchwheel.builder import discovery as looked_up
 from torchwheel.builder import target as targets
+from torchwheel.builder.environment import operators_off
 from torchwheel.builder.extension import Extension
+from torchwheel.builder.probes import cpu_features, find_probes
 from torchwheel.claims import LibraryNeeds, NativeAbi
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError
@@ -134,25 +136,25 @@ def find_local_target(
         needs, machine, toolkit, package=extension.package, runs_here=runs_here
     )
     enforce(findings, environ)
-    return LocalTarget(
-        target=targets.Target(
-            name=name or extension.package,
-            abi=abi,
-            source=source,
-            toolkit=_device_compiler(toolkit, archs.archs),
-            torch=targets.TorchHeaders(
-                torch.folder.parent,
-                extension.torch if abi == "stable" else torch.minor,
-                torch.old_abi,
-            ),
-            platform=machine.platform,
-            cross=False,
-            cxx=str(machine.host.path),
-            python=looked_up.running_python(torch.folder / "include")
-            if extension.ordinary
-            else None,
-            part="kernels" if kernels_for else None,
+    target = targets.Target(
+        name=name or extension.package,
+        abi=abi,
+        source=source,
+        toolkit=_device_compiler(toolkit, archs.archs),
+        torch=targets.TorchHeaders(
+            torch.folder.parent,
+            extension.torch if abi == "stable" else torch.minor,
+            torch.old_abi,
         ),
+        platform=machine.platform,
+        cross=False,
+        cxx=str(machine.host.path),
+        python=looked_up.running_python(torch.folder / "include") if extension.ordinary else None,
+        part="kernels" if kernels_for else None,
+        operators_off=operators_off(extension, environ),
+    )
+    return LocalTarget(
+        target=dataclasses.replace(target, probes=find_probes(extension, target, cpu_features())),
         compilers=_compiler_versions(toolkit, machine.host),
         torch=torch.version,
     )

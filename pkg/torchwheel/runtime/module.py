@@ -5,8 +5,8 @@ from pathlib import Path
 from types import ModuleType
 
 from torchwheel.builder.extension import Extension
-from torchwheel.runtime import loader as modes
 from torchwheel.runtime import prebuilt
+from torchwheel.runtime.mode import MODE_VARIABLE, may_build, may_load, read_mode
 from torchwheel.runtime.prebuilt import load_problem
 from torchwheel.runtime.status import Refusal
 
@@ -26,9 +26,9 @@ def load_module(extension: Extension, package: Path) -> ModuleType:
     """
     if extension.module is None:
         raise ValueError("an ordinary extension names its `module`")
-    mode = modes.read_mode(os.environ)
+    mode = read_mode(os.environ)
     refusals: tuple[Refusal, ...] = ()
-    if modes.may_load(mode):
+    if may_load(mode):
         libraries = prebuilt.find_libraries(extension, package)
         refusal = prebuilt.refusal_of(libraries, lambda: load_problem(extension, ask_driver=False))
         if refusal:
@@ -37,7 +37,7 @@ def load_module(extension: Extension, package: Path) -> ModuleType:
             _, module, refusals = prebuilt.load_first(extension, package, libraries)
             if module is not None:
                 return module
-    if modes.may_build(mode):
+    if may_build(mode):
         from torchwheel.runtime.build import obtain_library  # noqa: PLC0415 - costs nothing until needed
 
         try:
@@ -45,7 +45,7 @@ def load_module(extension: Extension, package: Path) -> ModuleType:
             return prebuilt.import_from(extension.module.name, library)
         except Exception as error:  # any failure is one more reason
             refusals = (*refusals, Refusal("jit build", prebuilt.reason_of(error)))
-    why = "; ".join(map(str, refusals)) or f"{modes.MODE_VARIABLE}={mode}"
+    why = "; ".join(map(str, refusals)) or f"{MODE_VARIABLE}={mode}"
     raise ImportError(
         f"{extension.module.name}: {why}. `torchwheel doctor {extension.package}` says what fixes "
         "it.",

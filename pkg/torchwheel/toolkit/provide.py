@@ -9,19 +9,22 @@ import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torchwheel.arch.lists import arch_list
 from torchwheel.arch.model import Arch
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import make_executable, path_inside, write_text
-from torchwheel.matrix.sections import Toolkit
 from torchwheel.ownership import trusted_path
 from torchwheel.toolkit.cache import make_once
 from torchwheel.toolkit.host import HostCompiler, check_bounds
 from torchwheel.toolkit.index import download, target_options
 from torchwheel.toolkit.lock import Component, components, pinned_requirements
 from torchwheel.toolkit.verify import agreed_release, compile_probe
+
+if TYPE_CHECKING:  # it needs pydantic, which no installed extension and no pip build has
+    from torchwheel.matrix.sections import Toolkit
 
 # The toolkit's root in the wheels.
 _PREFIX = "nvidia/cu{major}/"
@@ -123,7 +126,7 @@ def _identity(nvcc: Path) -> str:
 
 
 def provide(
-    toolkit: Toolkit,
+    toolkit: "Toolkit",
     archs: Sequence[Arch],
     platform: str,
     host: HostCompiler,

@@ -9,6 +9,7 @@ from torchwheel import process
 from torchwheel.arch.lists import arch_list
 from torchwheel.arch.model import Arch, gencode
 from torchwheel.errors import TorchwheelError, program_error
+from torchwheel.versions import minor_version
 
 _ERROR = re.compile("error|fatal")
 _PROBE = """\
@@ -52,6 +53,11 @@ def _cudart_version(root: Path) -> str:
         raise TorchwheelError(f"{header}: defines no CUDART_VERSION")
     number = int(match[1])
     return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def nvcc_release(root: Path) -> str:
+    """The release of a toolkit by its nvcc, as "13.0"."""
+    return minor_version(_tool_release(root / "bin" / "nvcc"))
 
 
 def agreed_release(root: Path, version: str) -> str:

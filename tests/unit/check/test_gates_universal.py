@@ -10,7 +10,7 @@ from torchwheel.arch.model import parse
 from torchwheel.check.audit import Audit
 from torchwheel.check.facts import Fact, Limits, WheelFacts
 from torchwheel.check.gates import judge
-from torchwheel.claims import Claims, Part
+from torchwheel.claims import Claims, LibraryFlags, Part
 from torchwheel.inspect.elf import GpuCode, Library, UndefinedSymbol
 from torchwheel.inspect.wheel import read_wheel
 from wheelmaker import make_wheel
@@ -173,3 +173,15 @@ def test_a_part_has_its_file(tmp_path, changes, says):
     facts = facts_of(tmp_path, dataclasses.replace(CLAIMS, parts=parts))
     failed = {r.name: r.says for r in judge(facts, Limits(max_size_mib=1)) if not r.ok}
     assert says in failed["metadata"]
+
+
+def test_the_flags_of_libraries_are_printed_and_each_library_is_there(tmp_path):
+    for file, says in (
+        (CUDA, "; flags cuda: --use_fast_math"),
+        ("demo/gone.so", "flags of demo/gone.so: no such file in the wheel"),
+    ):
+        flags = (LibraryFlags(file, ("cuda: --use_fast_math",)),)
+        facts = facts_of(tmp_path, dataclasses.replace(CLAIMS, flags=flags))
+        (found,) = [r for r in judge(facts, Limits(max_size_mib=1)) if r.name == "metadata"]
+        assert found.ok == (file == CUDA), found.says
+        assert found.says.endswith(says)

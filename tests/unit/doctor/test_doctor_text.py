@@ -22,12 +22,13 @@ from hypothesis import strategies as st
 
 from torchwheel.arch.devices import Gpu
 from torchwheel.arch.model import parse
+from torchwheel.claims import LibraryFlags
 from torchwheel.doctor import text_report as text_
 from torchwheel.doctor.caches import CacheState, CorruptLibrary
 from torchwheel.doctor.case import Case, Report
 from torchwheel.doctor.importing import ImportResult
 from torchwheel.doctor.json_report import report_json
-from torchwheel.doctor.text_report import report_text, row, unwrapped_row
+from torchwheel.doctor.text_report import package_text, report_text, row, unwrapped_row
 from torchwheel.doctor.verdict import judge, judge_machine
 from torchwheel.inspect.elf import GpuCode
 from torchwheel.jit.key import CacheKey
@@ -181,3 +182,16 @@ def test_a_row_is_never_too_wide(text):
 def test_a_command_is_whole_however_long():
     command = "`pip install " + "x" * 100 + "`"
     assert any("x" * 100 + "`" in line for line in unwrapped_row("to fix it", command))
+
+
+def test_the_flags_of_its_libraries_have_a_row():
+    package = well().package
+    assert package.info is not None
+    assert package.info.claims is not None
+    flags = tuple(
+        LibraryFlags(file, ("cuda: --use_fast_math", "operator off: gemm")) for file in ("a", "b")
+    )
+    claims = dataclasses.replace(package.info.claims, flags=flags)
+    made = dataclasses.replace(package, info=dataclasses.replace(package.info, claims=claims))
+    assert "  flags    cuda: --use_fast_math, operator off: gemm\n" in package_text(made)
+    assert "  flags" not in package_text(package)

@@ -7,7 +7,7 @@ from torchwheel.builder import recipe
 from torchwheel.console import Quiet
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
-from torchwheel.pipeline.inputs import cache_key
+from torchwheel.pipeline.inputs import BuildPaths, build_environment, cache_key
 from torchwheel.pipeline.run import Run
 
 MATRIX = Path(__file__).parents[1] / "matrix" / "full.yaml"
@@ -42,3 +42,17 @@ def test_torchwheels_own_headers_are_in_the_key(tmp_path, monkeypatch):
         (tmp_path / "kernels.h").write_text(text)
         keys.add(cache_key(run, variant, []))
     assert len(keys) == 3
+
+
+def test_an_operator_that_is_switched_off_is_in_the_key(tmp_path, monkeypatch):
+    run = Run(load(MATRIX), tmp_path, tmp_path, tmp_path, "digest", (), Quiet())
+    (variant,) = select(run.matrix, ["cu130-stable"])
+    paths = BuildPaths("/toolkit", "/torch", "/build", "/shared")
+    keys, switches = set(), {}
+    for value in ("", "0", "1"):
+        monkeypatch.setenv("DEMO_BUILD_OP_SCALE", value)
+        keys.add(cache_key(run, variant, []))
+        # Containers get it too.
+        switches[value] = build_environment(variant, paths)["DEMO_BUILD_OP_SCALE"]
+    assert len(keys) == 3
+    assert switches == {"": "", "0": "0", "1": "1"}

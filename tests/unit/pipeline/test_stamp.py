@@ -2,6 +2,7 @@ import zipfile
 
 import pytest
 
+from torchwheel.claims import LibraryFlags
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.pipeline.repair import _metadata, pack, repack, stamp
@@ -96,3 +97,29 @@ def test_a_local_version_of_the_project_is_refused(wheel, tmp_path):
     renamed = wheel.rename(tmp_path / "ext-1.2+mine-py3-none-linux_x86_64.whl")
     with pytest.raises(TorchwheelError, match="has the local version 'mine' already"):
         stamp(renamed, CLAIMS, tmp_path)
+
+
+def with_flags(wheel, text: bytes):
+    """The same wheel as a build with flags leaves it."""
+    with zipfile.ZipFile(wheel) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    record = "ext-1.2.dist-info/RECORD"
+    del members[record]
+    pack({**members, "ext/_lib/x.so.flags.json": text}, record, wheel)
+
+
+def test_the_flags_of_a_build_move_into_the_claims(wheel, tmp_path):
+    with_flags(wheel, b'["cuda: --use_fast_math", "operator off: gemm"]')
+    made = read_wheel(stamp(wheel, CLAIMS, tmp_path))
+    assert "ext/_lib/x.so.flags.json" not in made.members
+    assert made.claims is not None
+    assert made.claims.flags == (
+        LibraryFlags("ext/_lib/x.so", ("cuda: --use_fast_math", "operator off: gemm")),
+    )
+
+
+def test_malformed_flags_of_a_build_are_one_line(wheel, tmp_path):
+    with_flags(wheel, b'["cuda: -x", 3]')
+    with pytest.raises(TorchwheelError) as error:
+        stamp(wheel, CLAIMS, tmp_path)
+    assert str(error.value) == "ext/_lib/x.so.flags.json: [1]: expected text, found 3"

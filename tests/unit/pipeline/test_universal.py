@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from torchwheel.claims import LibraryFlags
 from torchwheel.console import Quiet
 from torchwheel.errors import UsageError
 from torchwheel.image.engine import Engine
@@ -14,6 +15,7 @@ from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline.inputs import claims_of
 from torchwheel.pipeline.inside import usage_file
+from torchwheel.pipeline.repair import take_flags, wheel_members
 from torchwheel.pipeline.run import Run
 from torchwheel.pipeline.universal import (
     PartFile,
@@ -109,7 +111,7 @@ def test_no_toolkit_for_this_host_is_refused(tmp_path):
 def test_libraries_are_merged_into_the_pure_wheel(tmp_path):
     base = make_wheel(tmp_path, files={"demo/__init__.py": b"x = 1\n"}, claims=None)
     part = UNIVERSAL.parts[0]
-    files = [PartFile(part, "demo/_lib/kernels/cu124.so", b"bytes")]
+    files = [PartFile(part, "demo/_lib/kernels/cu124.so", b"bytes", b'["cuda: --use_fast_math"]')]
     (tmp_path / "out").mkdir()
     merged = merge(base, files, "linux_x86_64", tmp_path / "out")
     assert merged.name == "demo-1.0.0-py3-none-linux_x86_64.whl"
@@ -119,3 +121,5 @@ def test_libraries_are_merged_into_the_pure_wheel(tmp_path):
     with zipfile.ZipFile(merged) as archive:
         assert archive.read("demo/_lib/kernels/cu124.so") == b"bytes"
         assert archive.read("demo/__init__.py") == b"x = 1\n"
+    _, flags = take_flags(wheel_members(merged))
+    assert flags == (LibraryFlags("demo/_lib/kernels/cu124.so", ("cuda: --use_fast_math",)),)

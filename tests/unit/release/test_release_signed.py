@@ -335,3 +335,19 @@ def index_build(signed: Artifacts, root: signing.Root, earlier: Path, out: Path)
 def test_an_index_of_signed_catalogues(signed, root, earlier, tmp_path, capsys):
     assert index_build(signed, root, earlier, tmp_path / "index") == 0
     assert "releases: 1" in capsys.readouterr().out
+
+
+def test_a_build_job_that_says_it_ran_on_a_gpu(signed, root, out):
+    """A build job has no GPU; only those that try wheels may say what ran on one."""
+    smoke = signed.root / "smoke-cu130-stable"
+    wheel = signed.root / "wheel-cu130-stable"
+    record = wheel / "smoke" / "gpu.json"
+    record.parent.mkdir(exist_ok=True)
+    (smoke / "smoke" / "cu130-stable.json").rename(record)
+    for bundle in (smoke / "evidence").iterdir():
+        bundle.unlink()
+    sign(root, wheel, BUILD)
+    assert refused(signed, root, out) == [
+        "wheel-cu130-stable/smoke/gpu.json: tests on a GPU (NVIDIA H200): expected a signature of "
+        "smoke (.github/workflows/smoke.yml), found one of build (.github/workflows/wheels.yml)"
+    ]

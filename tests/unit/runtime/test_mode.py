@@ -2,7 +2,7 @@ import warnings
 
 import pytest
 
-from torchwheel.runtime.loader import may_build, may_load, read_mode
+from torchwheel.runtime.mode import may_build, may_load, read_mode
 
 
 @pytest.mark.parametrize("asked", ["auto", "prebuilt", "jit", "fallback", "error"])

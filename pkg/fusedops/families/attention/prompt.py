@@ -65,13 +65,14 @@ def attend(
 def _in_range(q: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:
     """The queries, and a float32 mask in their dtype.
 
-    Too low a number would become -inf in 16 bits. A row of such numbers is moved up, which changes
-    no softmax. Where the numbers are so low that float32 loses the row's scores beside them, as a
-    decode step does, the queries become 0.
+    Too low a number would become -inf: in 16 bits, and in a fused kernel that multiplies it by
+    log2(e). A row of such numbers is moved up, which changes no softmax. Where the numbers are so
+    low that float32 loses the row's scores beside them, as a decode step does, the queries become
+    0.
     """
     least = torch.finfo(q.dtype).min
     top = added.amax(-1, keepdim=True)
-    low = (top < least) & (top != -math.inf)
+    low = (top < max(least, _SCORES_LOST)) & (top != -math.inf)
     dropped = added == -math.inf
     added = torch.where(low, added - top, added).clamp(min=least)
     return q.masked_fill(low & (top < _SCORES_LOST), 0), added.masked_fill(dropped, -math.inf).to(

@@ -1,0 +1,220 @@
+"""An extension's own flags: which ones a target gets, and which are refused.
+
+Standard library only where an extension's import reaches it.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from torchwheel.errors import UsageError
+
+if TYPE_CHECKING:  # an import of an extension chooses no flags
+    from torchwheel.arch.toolkit_releases import ToolkitRelease
+
+
+@dataclasses.dataclass(frozen=True)
+class Flags:
+    """Flags that follow those of every build. Each is one word of a command; no shell reads it.
+
+    Attributes:
+        cxx: for C++ files, e.g. ("-O3",).
+        cuda: for device code, to nvcc, e.g. ("--use_fast_math",).
+        hip: for device code, to hipcc, e.g. ("-ffast-math",).
+        link: for the linker, e.g. ("-Wl,-z,now",).
+        libraries: names of libraries as after -l, e.g. ("aio",).
+        library_dirs: folders of such libraries, relative to the source folder. Libraries of the
+            toolkit and of the system are found without.
+    """
+
+    cxx: tuple[str, ...] = ()
+    cuda: tuple[str, ...] = ()
+    hip: tuple[str, ...] = ()
+    link: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+    library_dirs: tuple[str, ...] = ()
+
+    def __add__(self, other: "Flags") -> "Flags":
+        mine, theirs = self.words(), other.words()
+        return Flags(**{name: mine[name] + theirs[name] for name in mine})
+
+    def words(self) -> dict[str, tuple[str, ...]]:
+        """The words of each field by its name."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+
+NO_FLAGS = Flags()
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe:
+    """Flags that are used if the C++ compiler can build a small program with them.
+
+    Attributes:
+        name: names it in messages, e.g. "aio".
+        flags: the flags. Those of device compilers are not tried, but depend on the answer too.
+        function: a C function that the program calls, e.g. "io_submit"; none if the flags alone
+            are tried.
+        cpu: features that this machine's CPU must have, as /proc/cpuinfo writes them, e.g.
+            ("avx2", "fma"). Such flags are for a build at first use alone: a wheel runs on other
+            CPUs.
+    """
+
+    name: str
+    flags: Flags
+    function: str = ""
+    cpu: tuple[str, ...] = ()
+
+
+_TOOLKIT = re.compile(r"(cuda|rocm)((?:[<>=!~]=?|===).+)?")
+
+
+def flags_of_toolkit(by_toolkit: Mapping[str, Flags], release: "ToolkitRelease") -> Flags:
+    """The flags whose conditions, e.g. "rocm" or "cuda>=12.8,<13", hold for a toolkit.
+
+    Raises:
+        UsageError: a condition is malformed.
+    """
+    # Late, because most extensions have no such flags.
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415
+
+    flags = NO_FLAGS
+    for condition, further in by_toolkit.items():
+        found = _TOOLKIT.fullmatch(condition.replace(" ", ""))
+        try:
+            releases = SpecifierSet(found[2] or "") if found else None
+        except InvalidSpecifier:
+            releases = None
+        if found is None or releases is None:
+            raise UsageError(
+                f"Extension.toolkit_flags: expected cuda or rocm and a range of releases, found "
+                f'{condition!r}; write e.g. "cuda>=12.8"'
+            )
+        if found[1] == release.backend and release.version in releases:
+            flags += further
+    return flags
+
+
+@dataclasses.dataclass(frozen=True)
+class _Refusal:
+    """Flags that an extension must not give: a pattern, the reason, and what to do."""
+
+    pattern: re.Pattern[str]
+    why: str
+    do: str
+
+
+def _refusal(pattern: str, why: str, do: str) -> _Refusal:
+    return _Refusal(re.compile(pattern), why, do)
+
+
+# docs/runtime.md has what was measured.
+_REFUSALS = (
+    _refusal(
+        r"@.*|-(optf|-options-file)(=.*)?",
+        "reads further flags from a file that no check and no cache key sees",
+        "name the flags themselves",
+    ),
+    _refusal(
+        r"-static-(libstdc\+\+|libgcc)|-static",
+        "the ABI flavour decides what is static",
+        "take it out",
+    ),
+    _refusal(
+        r"-G|--device-debug|-lineinfo|--generate-line-info",
+        "the library would name folders of this machine, and no gate could read its GPU code",
+        "take it out",
+    ),
+    _refusal(
+        r"-(arch|gencode|code)(=.*)?|--(gpu-architecture|gpu-code|generate-code|offload-arch)(=.*)?",
+        "the wheel would have other GPU code than it claims",
+        "name archs in the matrix or in TORCH_CUDA_ARCH_LIST, PYTORCH_ROCM_ARCH",
+    ),
+    _refusal(
+        r"-m(arch|tune|cpu)=native",
+        "other machines may have another CPU than the one that builds",
+        "name the features in a Probe with `cpu`",
+    ),
+    _refusal(
+        r"-D_GLIBCXX_USE_CXX11_ABI(=.*)?",
+        "the C++ ABI is torch's",
+        "take it out",
+    ),
+    _refusal(
+        r"-fsanitize(=.*)?",
+        "the library would need a sanitizer's runtime, which a wheel cannot bring",
+        "take it out",
+    ),
+    _refusal(
+        r"-lcudart(_static)?|-?-cudart(=.*)?",
+        "CUDA's runtime is linked already, as a static library",
+        "take it out",
+    ),
+    _refusal(
+        r"(-Wl,)?(-+rpath|-R)([=,].*)?|--version-script.*|-soname.*|-h,.*",
+        "the loader and the gates go by the library's own name, exports and run path",
+        "take it out",
+    ),
+    _refusal(
+        r"-[coxESM]|-M[MFDGPQT]+|-o.+|--(output-file|compile|shared|dryrun|keep)(=.*)?|-shared",
+        "it says what the build makes, which the recipe decides",
+        "take it out",
+    ),
+)
+_NESTED = re.compile(r"-(?:Wl,|Wa,|Xcompiler=|Xlinker=|-compiler-options=|-linker-options=)(.*)")
+_NAME = re.compile(r"[\w.+-]+", re.ASCII)
+
+
+def check_flags(flags: Flags, where: str) -> None:
+    """Refuse flags that break the build, the gates or the cache; a UsageError of one line."""
+    for field, words in flags.words().items():
+        place = f"{where}.{field}"
+        if not isinstance(words, tuple) or not all(isinstance(word, str) for word in words):
+            raise UsageError(
+                f'{place}: expected a tuple of texts, found {words!r}; write e.g. ("-O3",)'
+            )
+        for word in words:
+            if not word or not word.isprintable():
+                raise UsageError(
+                    f"{place}: expected a flag in one line, found {word!r}; take it out"
+                )
+            if field == "libraries":
+                _check_library(word, place)
+            elif field == "library_dirs":
+                _check_library_dir(word, place)
+            else:
+                _check_word(word, place)
+
+
+def _check_word(word: str, place: str) -> None:
+    for piece in (word, *_pieces(word)):
+        for refusal in _REFUSALS:
+            if refusal.pattern.fullmatch(piece):
+                raise UsageError(
+                    f"{place}: expected a flag that keeps the gates, found {word!r}: "
+                    f"{refusal.why}; {refusal.do}"
+                )
+
+
+def _pieces(word: str) -> Iterator[str]:
+    """The flags in a word that passes them on, e.g. -Wl,-z,now."""
+    if found := _NESTED.fullmatch(word):
+        yield found[1]
+        yield from found[1].split(",")
+
+
+def _check_library(name: str, place: str) -> None:
+    if not _NAME.fullmatch(name) or name.startswith("-"):
+        raise UsageError(
+            f'{place}: expected the name of a library, found {name!r}; write "aio" for libaio.so'
+        )
+    _check_word(f"-l{name}", place)
+
+
+def _check_library_dir(folder: str, place: str) -> None:
+    if folder.startswith(("/", "-")) or ".." in folder.split("/"):
+        raise UsageError(
+            f"{place}: expected a folder below the extension's sources, found {folder!r}; "
+            "put the library there"
+        )
