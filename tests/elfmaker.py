@@ -153,3 +153,30 @@ def hip_library(*bundles: bytes, registered: int | None = None) -> bytes:
     return make_elf(
         sections={".hip_fatbin": b"".join(bundles), ".hipFatBinSegment": bytes(24 * count)}
     )
+
+
+def linked(
+    *,
+    undefined: Sequence[str] = (),
+    defined: Sequence[str] = (),
+    needed: Sequence[str] = (),
+    run_paths: Sequence[str] = (),
+    soname: str | None = None,
+    sections: Mapping[str, bytes] | None = None,
+) -> bytes:
+    """A library with symbols that others define, libraries that it needs and run paths."""
+    strings, places = _names(
+        [*undefined, *defined, *needed, *run_paths, *([soname] if soname else [])]
+    )
+    table = _SYMBOL.pack(0, 0, 0, 0, 0, 0)
+    for number, place in enumerate(places[: len(undefined) + len(defined)]):
+        table += _SYMBOL.pack(place, 0x12, 0, int(number >= len(undefined)), 0, 0)
+    tags = [1] * len(needed) + [29] * len(run_paths) + ([14] if soname else [])
+    rest = places[len(undefined) + len(defined) :]
+    dynamic = b"".join(struct.pack("<qQ", *row) for row in zip(tags, rest, strict=True))
+    return make_elf(
+        sections={".dynamic": dynamic + bytes(16), **(sections or {})},
+        kinds={".dynamic": (6, 0)},
+        table=table,
+        strings=strings,
+    )

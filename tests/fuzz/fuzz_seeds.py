@@ -20,6 +20,7 @@ from elfmaker import (
     cuda_library,
     fatbin,
     hip_library,
+    linked,
     make_bundle,
     make_elf,
     module,
@@ -113,6 +114,22 @@ def wheels() -> Corpus:
     bad["claims nested"] = _made(_claims_nested)
     # A device or a pipe has no bytes of its own: the tests of hostile.py read them.
     return Corpus(right, {name: data for name, data in bad.items() if data}, kept("wheel"))
+
+
+def anybodys_wheels() -> Corpus:
+    """Of wheels that `inspect` reads: it refuses those that are no archive."""
+    known = wheels()
+    library = linked(
+        undefined=["_ZN3c106detail14torchCheckFailEPKc", "aoti_torch_empty", "PyList_New"],
+        needed=["libcudart.so.12", "libx-0a1b2c3d.so.1"],
+        run_paths=["$ORIGIN:/somewhere"],
+        sections={".nv_fatbin": fatbin(module(cubin()), module(ptx(), kind=1))},
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        files = {"demo/_C.so": library, "demo.libs/libx-0a1b2c3d.so.1": linked()}
+        path = make_wheel(Path(folder), tag="cp312-abi3-linux_x86_64", files=files, claims=None)
+        right = {**known.right, "foreign": path.read_bytes()}
+    return Corpus(right, {}, {**known.hostile, **known.others, **kept("inspect")})
 
 
 def _made(make: Callable[[Path], Path]) -> bytes:

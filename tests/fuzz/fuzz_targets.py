@@ -18,6 +18,9 @@ from fuzz_promise import Promise, fault_of_text
 from fuzz_zip import mutate_wheel
 
 from torchwheel import claims, data
+from torchwheel.check.inspection_text import inspection_json, inspection_text
+from torchwheel.check.named_gates import NAMED_GATES, case_of, findings_of
+from torchwheel.check.sarif import sarif_text, summary_text
 from torchwheel.doctor import importing
 from torchwheel.doctor.dist_info import read_dist_info
 from torchwheel.doctor.loader import provided_symbols, provided_versions
@@ -30,6 +33,8 @@ from torchwheel.index.withdrawals import Withdrawals
 from torchwheel.inspect import cuda, elf, hip
 from torchwheel.inspect.fatbin import read_fatbin
 from torchwheel.inspect.gpu_code import read_gpu_code
+from torchwheel.inspect.inspection import inspect_wheel
+from torchwheel.inspect.targets import read_targets
 from torchwheel.inspect.wheel import extract, read_wheel
 from torchwheel.inspect.window import CpuTime, Window
 from torchwheel.jit.entry import load_entry
@@ -89,11 +94,25 @@ def _wheel(content: bytes, folder: Path) -> None:
             elf.read_library(file.path, file.member)
 
 
+def _anybodys(content: bytes, folder: Path) -> None:
+    case = case_of(inspect_wheel(_write(folder, seeds.WHEEL, content)))
+    findings = findings_of(case)
+    # The reports are for a terminal, a program and a forge.
+    inspection_text(case, findings)
+    inspection_json(case, findings)
+    results = {seeds.WHEEL: findings}
+    sarif_text(results, dict.fromkeys(NAMED_GATES, ""), "1")
+    for line in filter(None, summary_text(results, NAMED_GATES).split("\n")):
+        if fault := fault_of_text(line):
+            raise AssertionError(f"summary_text {fault}")
+
+
 def _library(content: bytes, folder: Path) -> None:
     path = _write(folder, "library.so", content)
     # Readers that are asked one by one: each is to hold its promise, whatever another says.
     refused: TorchwheelError | None = None
-    for read in (_facts_of_library, read_gpu_code, provided_versions, elf.exported_symbols):
+    reads = (_facts_of_library, read_gpu_code, _targets, provided_versions, elf.exported_symbols)
+    for read in reads:
         try:
             read(path)
         except TorchwheelError as error:
@@ -102,6 +121,10 @@ def _library(content: bytes, folder: Path) -> None:
             refused = error
     if refused:
         raise refused
+
+
+def _targets(path: Path) -> None:
+    read_targets(path, CpuTime())
 
 
 def _facts_of_library(path: Path) -> None:
@@ -243,6 +266,9 @@ _VALUE_ERROR = Promise(other_errors=(ValueError,))
 TARGETS: Mapping[str, Target] = {
     "matrix": Target(_matrix, functools.cache(seeds.matrices), mutate_text, _LINES, weight=4),
     "wheel": Target(_wheel, functools.cache(seeds.wheels), mutate_wheel, _WHOLE, weight=30),
+    "inspect": Target(
+        _anybodys, functools.cache(seeds.anybodys_wheels), mutate_wheel, _WHOLE, tolerant=True
+    ),
     "elf": Target(_library, functools.cache(seeds.libraries), mutate_numbers, _WHOLE, weight=20),
     "bundle": Target(_bundle, functools.cache(seeds.bundles), mutate_numbers, _WHOLE, weight=20),
     "fatbin": Target(

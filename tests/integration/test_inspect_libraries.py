@@ -9,6 +9,9 @@ import pytest
 
 from torchwheel.inspect import cuda, hip
 from torchwheel.inspect.elf import exported_symbols, glibc_floor, read_library, section_names
+from torchwheel.inspect.inspection import inspect_library
+from torchwheel.inspect.targets import read_targets
+from torchwheel.inspect.window import CpuTime
 
 pytestmark = pytest.mark.integration
 
@@ -74,6 +77,14 @@ def test_gpu_code_of_a_real_library(tmp_path: Path, nvcc: Path) -> None:
     kernels = ("_Z6kernelPf",)
     assert {("sass", "sm_80", kernels), ("sass", "sm_90a", kernels), ("ptx", "sm_90a", ())} <= found
     assert {module.arch.binary_name for module in code} == {"sm_80", "sm_90a"}
+    targets = read_targets(tmp_path / "libk.so", CpuTime())
+    assert [(target.kind, str(target.arch), target.kernels) for target in targets] == [
+        ("sass", "8.0", 1),
+        ("sass", "9.0a", 1),
+        ("ptx", "9.0a", None),
+    ]
+    (runtime,) = inspect_library(tmp_path / "libk.so").libraries[0].runtimes
+    assert runtime.how == "static"
 
 
 def test_a_library_of_gcc_has_no_gpu_code(library: Path) -> None:

@@ -69,6 +69,7 @@ def test_verify_needs_an_extra_of_its_own(tmp_path):
     [
         ("cache list", ""),
         ("index serve .", "is not an index"),
+        ("inspect no_such_package_anywhere", "found neither"),
         ("smoke x-1-py3-none-any.whl --tests .", "no such file"),
     ],
 )

@@ -13,6 +13,8 @@ from torchwheel.inspect.wheel import Wheel
 def metadata(facts: WheelFacts, _: Limits) -> str:
     """Name, version, local version, torch range and tags agree wherever they stand."""
     wheel, claims = facts.wheel.read(), facts.claims
+    if wheel.metadata_fault:
+        raise GateError(f"METADATA is not valid: {wheel.metadata_fault}")
     _require_equal("METADATA Name", canonicalize_name(wheel.metadata.name), wheel.name)
     _require_equal("METADATA Version", str(wheel.metadata.version), str(wheel.version))
     _require_equal("local version of the file name", wheel.version.local, claims.local)

@@ -18,20 +18,57 @@ TRUSTED_ROOT = option(
     "check",
     "Hold wheels against their claims: the gates.",
     option("wheel", type=Path, nargs="+"),
-    option("--max-size", type=positive_number, default=64, help="limit in MiB (default: 64)"),
+    option("--max-size", type=positive_number, help="limit in MiB (default: 64; auto: none)"),
+    option(
+        "--claims",
+        choices=("file", "auto"),
+        default="file",
+        help="what a wheel is held to: its torchwheel.json, or what anybody's wheel says by its "
+        "name and metadata (default: file)",
+    ),
+    option("--sarif", type=Path, metavar="FILE", help="write the findings as SARIF 2.1.0"),
+    option(
+        "--summary",
+        type=Path,
+        metavar="FILE",
+        help="append them as Markdown ($GITHUB_STEP_SUMMARY)",
+    ),
 )
 def check(options: argparse.Namespace) -> int:
     """Print the gates of each wheel."""
-    from torchwheel.check.facts import Limits
-    from torchwheel.check.gates import all_passed, gates_text, run_gates
+    from torchwheel.check.run import check_wheels
 
-    status = 0
-    for wheel in options.wheel:
-        results = run_gates(wheel, Limits(max_size_mib=options.max_size))
-        print(f"{wheel.name}\n{gates_text(results)}", end="")
-        if not all_passed(results):
-            status = 1
-    return status
+    return check_wheels(
+        options.wheel,
+        auto=options.claims == "auto",
+        max_size_mib=options.max_size,
+        sarif=options.sarif,
+        summary=options.summary,
+    )
+
+
+@command(
+    "inspect",
+    "Say what is in anybody's wheel, package or library, and what it claims that is not true.",
+    option("subject", nargs="+", help="a wheel, a library, or the name of an installed package"),
+    option("--json", action="store_true", help="print a JSON object for each, one a line"),
+)
+def inspect(options: argparse.Namespace) -> int:
+    """Print a report for each subject."""
+    from torchwheel.check.inspection_text import inspection_json, inspection_text
+    from torchwheel.check.named_gates import case_of, findings_of
+    from torchwheel.inspect.inspection import inspect
+
+    report = inspection_json if options.json else inspection_text
+    for number, subject in enumerate(options.subject):
+        case = case_of(inspect(subject))
+        print(
+            "\n" if number and not options.json else "",
+            report(case, findings_of(case)),
+            sep="",
+            end="",
+        )
+    return 0
 
 
 @command(
@@ -335,4 +372,4 @@ def published(options: argparse.Namespace) -> int:
 
 index = group("index", "Build or serve a package index.", index_build, index_serve)
 
-COMMANDS = (check, smoke, compat, assemble, verify, index, assets, dispatch, published)
+COMMANDS = (check, inspect, smoke, compat, assemble, verify, index, assets, dispatch, published)

@@ -97,6 +97,17 @@ def missing_symbols(case: Case) -> Iterator[Diagnosis]:
             )
 
 
+def unread_code(case: Case) -> Iterator[Diagnosis]:
+    """There is a GPU, and nobody knows whether the library has code for it."""
+    for native in libraries_to_judge(case.package) if case.machine.gpus else ():
+        if native.code_problem and not native.code:
+            yield Diagnosis(
+                "gpu-code",
+                f"the GPU code of {native.name} cannot be read: {native.code_problem}",
+                "run one of its operators on the GPU, which shows whether there is code for it",
+            )
+
+
 def _unloaded_libraries(case: Case) -> tuple[NativeLibrary, ...]:
     """The libraries that are not loaded and have to be explained."""
     return tuple(native for native in libraries_to_judge(case.package) if not native.loaded)

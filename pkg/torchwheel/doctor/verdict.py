@@ -31,6 +31,7 @@ RULES: tuple[DoctorRule, ...] = (
     build_rules.cannot_build,
     build_rules.broken_cache,
     build_rules.plain_pytorch,
+    library_rules.unread_code,
 )
 """Causes come before their symptoms."""
 

@@ -69,9 +69,8 @@ class Archive:
         at, rest = member.data, member.packed
         unpack = zlib.decompressobj(-zlib.MAX_WBITS) if member.method == DEFLATED else None
         while rest:
-            # Others may have read meanwhile.
-            self._file.seek(at)
-            packed = self._file.read(min(rest, block))
+            # Others may read meanwhile, in other threads too.
+            packed = os.pread(self._file.fileno(), min(rest, block), at)
             if not packed:
                 raise _MemberError(f"member {member.name!r} is cut short")
             at, rest = at + len(packed), rest - len(packed)

@@ -36,13 +36,18 @@ LIBRARIES = 500
 """ELF files of a wheel."""
 LIBRARY_SECONDS = 30
 """Processor time to read all libraries of a wheel, or of a package, with their GPU code (2)."""
-SECTIONS = 4096
+INSPECT_SECONDS = 50
+"""Processor time of `inspect` for a file: to unpack, to hash, to read its libraries (14)."""
+SECTIONS = 16_384
+"""Of a library (100) or a cubin, which has several for each kernel (cuBLASLt: 4,800)."""
 SEGMENTS = 128
 DYNAMIC_TAGS = 4096
 SYMBOLS = 500_000
 """Dynamic symbols of one library (libtorch_cpu: 130,000)."""
 SYMBOLS_OF_WHEEL = 250_000
 """Of all libraries of a wheel (5,000): auditwheel reads each one twice, in Python."""
+SYMBOLS_KEPT = 600_000
+"""Symbols of torch and Python that `inspect` keeps of all libraries of a file (torch: 150,000)."""
 STRING_BYTES = 64 * MIB
 """The names of a library's symbols (libtorch_cpu: 20 MiB)."""
 VERSION_BYTES = 1 * MIB

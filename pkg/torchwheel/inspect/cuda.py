@@ -18,8 +18,8 @@ from torchwheel.errors import TorchwheelError, program_error
 from torchwheel.inspect import budgets
 from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.elf import GpuCode
-from torchwheel.inspect.elf_file import open_elf
-from torchwheel.inspect.fatbin import read_fatbin
+from torchwheel.inspect.elf_file import ElfFile, open_elf
+from torchwheel.inspect.fatbin import read_entries, read_fatbin
 from torchwheel.inspect.window import CpuTime
 from torchwheel.text import shorten
 
@@ -56,8 +56,27 @@ def _find_in_package() -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
+class CuobjdumpStoppedError(TorchwheelError):
+    """It took an uncompressed cubin for no ELF file and stopped, as 13.2 to 13.5 do.
+
+    Attributes:
+        output: what it printed before: the last module in it is incomplete.
+    """
+
+    def __init__(self, text: str, output: str) -> None:
+        super().__init__(text)
+        self.output = output
+
+
+_STOPPED = "fatal   : Invalid ELF in "
+
+
 def dump_symbols(program: Path, library: Path) -> str:
-    """The output of `cuobjdump -symbols`; empty if the library has no device code."""
+    """The output of `cuobjdump -symbols`; empty if the library has no device code.
+
+    Raises:
+        CuobjdumpStoppedError: it did not get to the end.
+    """
     try:
         done = process.run([program, "-symbols", library], timeout=budgets.CUOBJDUMP_SECONDS)
     except process.NotRunError as error:
@@ -67,7 +86,10 @@ def dump_symbols(program: Path, library: Path) -> str:
     if NO_CODE in done.errors and not done.output.strip():
         return ""
     why = process.ProcessResult(done.status, "", done.errors).reason(otherwise=str(done.status))
-    raise program_error(f"{program} failed on {library.name}: {why}")
+    text = f"{program} failed on {library.name}: {why}"
+    if _STOPPED in why and done.output.strip():
+        raise CuobjdumpStoppedError(text, done.output)
+    raise program_error(text)
 
 
 SECTIONS = (".nv_fatbin", "__nv_relfatbin")
@@ -79,12 +101,14 @@ _ARCH = re.compile(r"arch = (sm_[1-9]\d{1,2}[af]?)")
 # A line of the symbol table that is a kernel, as 13.2 to 13.4 print it, and as 13.5 does:
 #   STT_FUNC         STB_GLOBAL STO_ENTRY      _Z6kernelPf
 #   FUNC          GLOBAL  DEFAULT    ENTRY                                _Z6kernelPf
+# What they have no name for is "?", "STO_?" (managed variables) or "UNKNOWN(0xc0)"; 13.5 also joins
+# names: "ENTRY|UNIFIED_FUNC".
 _SYMBOL = re.compile(
-    r"(?:STT_\S+\s+STB_\w+\s+ST[OV]_\w+"
-    r"|[A-Z_]+\s+(?:LOCAL|GLOBAL|WEAK)\s+(?:DEFAULT|INTERNAL|HIDDEN|PROTECTED)\s+(?:[A-Z_]+|-))"
+    r"(?:STT_\S+\s+STB_\S+\s+ST[OV]_\S+"
+    r"|[A-Z?]\S*\s+(?:LOCAL|GLOBAL|WEAK|\?)\s+(?:DEFAULT|INTERNAL|HIDDEN|PROTECTED)\s+\S+)"
     r"\s+(?:U\s+)?\S+"
 )
-_KERNEL = re.compile(r"(?:STT_)?FUNC\s.*\s(?:STO_)?ENTRY\s+(?:U\s+)?(\S+)")
+_KERNEL = re.compile(r"(?:STT_)?FUNC\s.*\s(?:STO_|[A-Z_]+\|)?ENTRY(?:\|[A-Z_|]+)?\s+(?:U\s+)?(\S+)")
 _FIELD = re.compile(
     r"=+|symbols:|compressed|code version = .*|host = .*|compile_size = .*|ptxasOptions =.*"
     r"|identifier: .*|has debug info|producer = .*"
@@ -98,17 +122,30 @@ def read_cuda_code(
 
     Args:
         library: its file.
-        program: a cuobjdump, which must find the same modules.
+        program: a cuobjdump, which must find the same modules. Where it stops at an uncompressed
+            cubin, it must have found the same ones up to there.
         cpu: the processor time that is left for it.
     """
     cpu = cpu or CpuTime()
     with open_elf(library) as elf:
-        section = next((name for name in SECTIONS if name in elf.sections), SECTIONS[0])
-        found = read_fatbin(elf.window(section), cpu)
+        section = elf.window(code_section(elf))
+        found = read_fatbin(section, cpu)
+        uncompressed = [entry.packing == "none" for entry in read_entries(section)]
     cpu.check()
     if program is not None:
-        _require_same(found, parse_symbols(dump_symbols(program, library)), program)
+        try:
+            _require_same(found, parse_symbols(dump_symbols(program, library)), program)
+        except CuobjdumpStoppedError as error:
+            complete = parse_symbols(error.output)[:-1]
+            if uncompressed[len(complete) : len(complete) + 1] != [True]:
+                raise
+            _require_same(found[: len(complete)], complete, program)
     return found
+
+
+def code_section(elf: ElfFile) -> str:
+    """The section of a library that has its device code, if it has any."""
+    return next((name for name in SECTIONS if name in elf.sections), SECTIONS[0])
 
 
 def _require_same(found: Sequence[GpuCode], other: Sequence[GpuCode], program: Path) -> None:

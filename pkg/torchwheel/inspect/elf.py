@@ -10,7 +10,7 @@ from torchwheel.arch.model import Arch
 from torchwheel.inspect.elf_file import NEEDED, SONAME, UNDEFINED, WEAK, ElfFile, open_elf
 from torchwheel.versions import version_numbers
 
-_EXPORTED = (1, 2, 10)
+EXPORTED = (1, 2, 10)
 """Bindings of symbols that other libraries see: global, weak, unique."""
 _NO_VERSION = 1
 """The numbers up to it mean a symbol without a version."""
@@ -71,7 +71,7 @@ def read_library(path: Path, name: str | None = None) -> Library:
             machine=elf.machine_name,
             soname=next(iter(elf.dynamic_texts(SONAME)), None),
             needed=elf.dynamic_texts(NEEDED),
-            undefined=tuple(sorted(set(_undefined(elf)), key=_order)),
+            undefined=tuple(sorted(set(undefined_symbols(elf)), key=_order)),
         )
 
 
@@ -116,7 +116,7 @@ def exported_symbols(path: Path) -> frozenset[str]:
         return frozenset(
             symbol.name
             for symbol in elf.symbols()
-            if symbol.section != UNDEFINED and symbol.bind in _EXPORTED
+            if symbol.section != UNDEFINED and symbol.bind in EXPORTED
         )
 
 
@@ -124,7 +124,8 @@ def _order(symbol: UndefinedSymbol) -> tuple[str, str]:
     return symbol.name, symbol.version or ""
 
 
-def _undefined(elf: ElfFile) -> Iterator[UndefinedSymbol]:
+def undefined_symbols(elf: ElfFile) -> Iterator[UndefinedSymbol]:
+    """The symbols that the loader must find, in the order of the file."""
     numbers = elf.symbol_versions()
     versions = {needed.number: needed for needed in elf.needed_versions()}
     for index, symbol in enumerate(elf.symbols()):

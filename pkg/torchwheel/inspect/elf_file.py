@@ -91,6 +91,11 @@ class NeededVersion(NamedTuple):
     name: str
 
 
+def machine_name(machine: int) -> str:
+    """A processor by its number, e.g. "x86_64"."""
+    return _MACHINES.get(machine, f"machine {machine}")
+
+
 @contextlib.contextmanager
 def open_elf(path: Path, name: str | None = None) -> Iterator["ElfFile"]:
     """Open an ELF file; any fault of it is a WheelError that calls it `name`."""
@@ -151,7 +156,7 @@ class ElfFile:
     @property
     def machine_name(self) -> str:
         """The processor, e.g. "x86_64"."""
-        return _MACHINES.get(self.machine, f"machine {self.machine}")
+        return machine_name(self.machine)
 
     def _read(self, at: int, size: int) -> bytes:
         if at + size > self._size:

@@ -15,7 +15,7 @@ from torchwheel.arch.model import Arch, parse_binary_name
 from torchwheel.inspect import budgets
 from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.elf import GpuCode
-from torchwheel.inspect.elf_file import CUDA, elf_of_bytes, refuse_malformed
+from torchwheel.inspect.elf_file import CUDA, elf_of_bytes, machine_name, refuse_malformed
 from torchwheel.inspect.packing import unpack_lz4, unpack_zstd
 from torchwheel.inspect.window import CpuTime, Window
 
@@ -36,6 +36,10 @@ _ENTRY_POINT = 0x10
 """The bit that marks a function of a cubin as a kernel."""
 _ARCH_AT = {7: 0, 8: 8}
 """Where the arch stands in the flags of a cubin, by the version of its ABI."""
+_MACHINE, _FLAGS = struct.Struct("<H"), struct.Struct("<I")
+_SECTIONS_AT, _SECTION_COUNT = struct.Struct("<Q"), struct.Struct("<HH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMTAB, _SYMBOL_BYTES = 2, 24
 _TARGET = re.compile(rb"^\.target\s+(sm_\w+)", re.MULTILINE)
 _PTX_HEAD = 4096
 
@@ -133,15 +137,15 @@ def _read_module(section: Window, entry: FatbinEntry) -> GpuCode:
     with refuse_malformed(where):
         packed = section.read(entry.at, entry.packed)
         if entry.kind == "sass":
-            return GpuCode("sass", entry.arch, _kernels(_unpack(packed, entry), entry.arch))
-        target = _TARGET.search(_unpack(packed, entry, _PTX_HEAD))
+            return GpuCode("sass", entry.arch, _kernels(unpack_entry(packed, entry), entry.arch))
+        target = _TARGET.search(unpack_entry(packed, entry, _PTX_HEAD))
     if target is None or target[1].decode() != entry.arch.binary_name:
         found = target[1].decode() if target else "nothing"
         raise WheelError(f"{where}: PTX for {found}; its header says {entry.arch.binary_name}")
     return GpuCode("ptx", entry.arch)
 
 
-def _unpack(packed: bytes, entry: FatbinEntry, most: int = budgets.MODULE_BYTES) -> bytes:
+def unpack_entry(packed: bytes, entry: FatbinEntry, most: int = budgets.MODULE_BYTES) -> bytes:
     """The code of an entry, or its beginning."""
     size = min(entry.size, most)
     if entry.packing == "none":
@@ -158,12 +162,7 @@ def _unpack(packed: bytes, entry: FatbinEntry, most: int = budgets.MODULE_BYTES)
 
 def _kernels(code: bytes, arch: Arch) -> tuple[str, ...]:
     elf = elf_of_bytes(code)
-    shift = _ARCH_AT.get(elf.abi_version)
-    if elf.machine != CUDA or shift is None:
-        raise ValueError(f"machine code for {elf.machine_name}, ABI {elf.abi_version}")
-    number = elf.flags >> shift & 0xFF
-    if arch.binary_name.rstrip("af") != f"sm_{number}":
-        raise ValueError(f"machine code for sm_{number}; its header says {arch.binary_name}")
+    require_arch(code, arch)
     return tuple(
         sorted(
             symbol.name
@@ -171,3 +170,39 @@ def _kernels(code: bytes, arch: Arch) -> tuple[str, ...]:
             if symbol.kind == _FUNCTION and symbol.other & _ENTRY_POINT
         )
     )
+
+
+def require_arch(code: bytes, arch: Arch) -> None:
+    """Raise a ValueError unless the header of a cubin names the arch; its first bytes suffice."""
+    if not code.startswith(b"\x7fELF\2\1"):
+        raise ValueError("machine code that is no ELF file")
+    (machine,), (flags,) = _MACHINE.unpack_from(code, 18), _FLAGS.unpack_from(code, 48)
+    shift = _ARCH_AT.get(code[8])
+    if machine != CUDA or shift is None:
+        raise ValueError(f"machine code for {machine_name(machine)}, ABI {code[8]}")
+    number = flags >> shift & 0xFF
+    if arch.binary_name.rstrip("af") != f"sm_{number}":
+        raise ValueError(f"machine code for sm_{number}; its header says {arch.binary_name}")
+
+
+def kernel_count(code: bytes) -> int:
+    """How many kernels a cubin has, without their names."""
+    (start,) = _SECTIONS_AT.unpack_from(code, 40)
+    size, count = _SECTION_COUNT.unpack_from(code, 58)
+    if (count and size != _SECTION.size) or count > budgets.SECTIONS:
+        raise ValueError(f"{count} sections of {size} bytes")
+    total = 0
+    table = code[start : start + count * _SECTION.size]
+    if len(table) != count * _SECTION.size:
+        raise ValueError("its sections are cut short")
+    for _, kind, _, _, at, length, _, _, _, _ in _SECTION.iter_unpack(table):
+        if kind == _SYMTAB:
+            rows = code[at : at + length]
+            if len(rows) != length or length > budgets.SYMBOLS * _SYMBOL_BYTES:
+                raise ValueError("its symbols are cut short, or too many")
+            kinds, others = rows[4::_SYMBOL_BYTES], rows[5::_SYMBOL_BYTES]
+            total += sum(
+                info & 15 == _FUNCTION and bool(other & _ENTRY_POINT)
+                for info, other in zip(kinds, others, strict=False)
+            )
+    return total

@@ -70,8 +70,20 @@ def _digest(archive: Archive, member: Member) -> str:
     return record_hash(digest.digest())
 
 
-def verify_record(archive: Archive, entries: Mapping[str, RecordEntry], dist_info: str) -> None:
-    """Check that RECORD lists every file with its hash and size, and no other file."""
+def verify_record(
+    archive: Archive,
+    entries: Mapping[str, RecordEntry],
+    dist_info: str,
+    digests: Mapping[str, str] | None = None,
+) -> None:
+    """Check that RECORD lists every file with its hash and size, and no other file.
+
+    Args:
+        archive: the wheel's.
+        entries: those of RECORD.
+        dist_info: the name of the folder that RECORD is in.
+        digests: the hashes of all files, where they are known.
+    """
     files = {member.name: member for member in archive.files}
     if missing := sorted(entries.keys() - files.keys()):
         raise WheelError(f"RECORD lists {missing[0]!r}, which is not in the wheel")
@@ -83,7 +95,8 @@ def verify_record(archive: Archive, entries: Mapping[str, RecordEntry], dist_inf
             raise WheelError(f"{name!r} is not listed in RECORD")
         if not entry.digest.startswith("sha256="):
             raise WheelError(f"RECORD gives {name!r} no sha256, but {quote(entry.digest)}")
-        if (found := _digest(archive, member)) != entry.digest:
+        found = digests[name] if digests is not None else _digest(archive, member)
+        if found != entry.digest:
             listed = escape(shorten(entry.digest))
             raise WheelError(f"{name!r} does not have RECORD's hash: {listed}, got {found}")
         if entry.size is not None and entry.size != member.size:
@@ -119,6 +132,8 @@ class Wheel:
     """Files with a permission to execute."""
     entry_points: str = ""
     """The text of entry_points.txt."""
+    metadata_fault: str = ""
+    """What packaging's rules refuse in METADATA: not in a field that a gate reads."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,28 +154,32 @@ def read_wheel(path: Path) -> Wheel:
     with open_archive(path) as archive:
         members = tuple(member.name for member in archive.files)
         try:
-            dist_info = _dist_info(members)
-            entries = parse_record(_text(archive, f"{dist_info}/RECORD", budgets.RECORD_BYTES))
+            dist_info = find_dist_info(members)
+            entries = parse_record(
+                member_text(archive, f"{dist_info}/RECORD", budgets.RECORD_BYTES)
+            )
             verify_record(archive, entries, dist_info)
-            raw = _bytes(archive, f"{dist_info}/METADATA", budgets.METADATA_BYTES)
-            wheel_file = _text(archive, f"{dist_info}/WHEEL", budgets.WHEEL_FILE_BYTES)
-            wheel_tags, purelib = _wheel_file(wheel_file)
+            raw = member_bytes(archive, f"{dist_info}/METADATA", budgets.METADATA_BYTES)
+            wheel_file = member_text(archive, f"{dist_info}/WHEEL", budgets.WHEEL_FILE_BYTES)
+            wheel_tags, purelib = parse_wheel_file(wheel_file)
+            metadata, metadata_fault = parse_metadata(raw)
             return Wheel(
                 path=path,
                 name=name,
                 version=version,
                 tags=tags,
-                metadata=_metadata(raw),
+                metadata=metadata,
                 metadata_bytes=raw,
                 wheel_tags=wheel_tags,
                 root_is_purelib=purelib,
                 record=entries,
-                claims=_claims(archive, f"{dist_info}/{claims.FILE}"),
+                claims=read_claims(archive, f"{dist_info}/{claims.FILE}"),
                 members=members,
                 size=path.stat().st_size,
                 build="".join(map(str, build)),
                 executable=tuple(f.name for f in archive.files if f.mode & 0o111),
                 entry_points=_entry_points(archive, f"{dist_info}/entry_points.txt"),
+                metadata_fault=metadata_fault,
             )
         except WheelError as error:
             raise WheelError(f"{path.name}: {error}") from error
@@ -196,7 +215,8 @@ def extract(wheel: Wheel) -> Iterator[tuple[ExtractedFile, ...]]:
         yield tuple(found)
 
 
-def _dist_info(members: tuple[str, ...]) -> str:
+def find_dist_info(members: tuple[str, ...]) -> str:
+    """The one .dist-info folder among the names of files."""
     tops = (member.split("/")[0] for member in members if "/" in member)
     found = sorted({top for top in tops if top.endswith(".dist-info")})
     if len(found) != 1:
@@ -205,7 +225,8 @@ def _dist_info(members: tuple[str, ...]) -> str:
     return found[0]
 
 
-def _bytes(archive: Archive, name: str, most: int) -> bytes:
+def member_bytes(archive: Archive, name: str, most: int) -> bytes:
+    """The bytes of a member that must be there, so many at most."""
     member = archive.members.get(name)
     if member is None:
         raise WheelError(f"no {name} in it")
@@ -214,33 +235,49 @@ def _bytes(archive: Archive, name: str, most: int) -> bytes:
     return archive.read(member)
 
 
-def _text(archive: Archive, name: str, most: int) -> str:
+def member_text(archive: Archive, name: str, most: int) -> str:
+    """The text of a member that must be there, of so many bytes at most."""
     try:
-        return _bytes(archive, name, most).decode("utf-8")
+        return member_bytes(archive, name, most).decode("utf-8")
     except UnicodeDecodeError as error:
         raise WheelError(f"{name} is not UTF-8: {error.reason} at byte {error.start}") from error
 
 
-def _metadata(raw: bytes) -> Metadata:
+def parse_metadata(raw: bytes) -> tuple[Metadata, str]:
+    """The fields of METADATA, and what is wrong with those that no gate reads.
+
+    Published wheels have fields that newer rules refuse, e.g. a License-File in a file of version
+    2.1. A WheelError says what is wrong with the fields that are read: name, version, requirements.
+    """
     # A blank line ends the fields; the description follows.
     count = len(_METADATA_FIELD.findall(raw.replace(b"\r\n", b"\n").split(b"\n\n", 1)[0]))
     if count > budgets.METADATA_FIELDS:
         raise WheelError(f"METADATA has {count} fields; at most {budgets.METADATA_FIELDS} expected")
     try:
-        return Metadata.from_email(raw)
+        return Metadata.from_email(raw), ""
     # packaging raises its own ExceptionGroup before Python 3.11, the built-in one after.
     except Exception as error:
-        parts = getattr(error, "exceptions", (error,))
-        fields = "; ".join(
-            f"{part.field}: {part}" if isinstance(part, InvalidMetadata) else str(part)
-            for part in parts
-        )
-        text = " ".join(fields.split())[:_LONGEST_REASON]
-        printable = "".join(c if c.isprintable() else "?" for c in text)
-        raise WheelError(f"METADATA is not valid: {printable}") from error
+        fault = _metadata_fault(error)
+    try:
+        lenient = Metadata.from_email(raw, validate=False)
+        _ = (lenient.name, lenient.version, lenient.requires_dist, lenient.requires_python)
+    except Exception as error:
+        raise WheelError(f"METADATA is not valid: {fault}") from error
+    return lenient, fault
 
 
-def _wheel_file(text: str) -> tuple[frozenset[Tag], bool]:
+def _metadata_fault(error: Exception) -> str:
+    parts = getattr(error, "exceptions", (error,))
+    fields = "; ".join(
+        f"{part.field}: {part}" if isinstance(part, InvalidMetadata) else str(part)
+        for part in parts
+    )
+    text = " ".join(fields.split())[:_LONGEST_REASON]
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def parse_wheel_file(text: str) -> tuple[frozenset[Tag], bool]:
+    """The tags of WHEEL, and whether it says that the wheel is pure."""
     headers = email.parser.HeaderParser(policy=email.policy.compat32).parsestr(text)
     purelib = str(headers.get("Root-Is-Purelib", "")).strip().lower()
     if purelib not in ("true", "false"):
@@ -272,13 +309,14 @@ def require_few_tags(texts: Sequence[str]) -> None:
 
 
 def _entry_points(archive: Archive, name: str) -> str:
-    return _text(archive, name, budgets.METADATA_BYTES) if name in archive.members else ""
+    return member_text(archive, name, budgets.METADATA_BYTES) if name in archive.members else ""
 
 
-def _claims(archive: Archive, name: str) -> claims.Claims | None:
+def read_claims(archive: Archive, name: str) -> claims.Claims | None:
+    """The claims of a wheel of ours; None without the file."""
     if name not in archive.members:
         return None
-    text = _text(archive, name, budgets.METADATA_BYTES)
+    text = member_text(archive, name, budgets.METADATA_BYTES)
     try:
         return claims.loads(text, name)
     except TorchwheelError as error:

@@ -153,9 +153,12 @@ def test_an_arch_that_only_link_steps_left_is_no_code():
     assert names(judge(case(package(natives=(native(code=empty),))))) == ["archs"]
 
 
-def test_code_that_could_not_be_read_is_not_missing():
-    unread = native(code=(), code_problem="no cuobjdump", needed=("libcudart.so.13",))
-    assert judge(case(package(natives=(unread,)))).ok
+def test_code_that_could_not_be_read_is_neither_missing_nor_fine():
+    unread = native(code=(), code_problem="byte 8: cut short", needed=("libcudart.so.13",))
+    verdict = judge(case(package(natives=(unread,))))
+    assert names(verdict) == ["gpu-code"]
+    assert verdict.says.endswith("cannot be read: byte 8: cut short")
+    assert judge(case(package(natives=(unread,)), gpus=())).ok
 
 
 def test_one_gpu_of_two_without_code_is_a_finding():

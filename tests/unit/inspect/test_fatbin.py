@@ -8,10 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from elfmaker import cubin, cuda_library, fatbin, module, ptx
+from elfmaker import cubin, cuda_library, fatbin, make_elf, module, ptx
 from torchwheel.arch.model import parse
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
+from torchwheel.errors import TorchwheelError
 from torchwheel.inspect import packing
 from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.cuda import read_cuda_code
@@ -165,13 +166,26 @@ def test_zstd_without_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
 
 ONE = "Fatbin elf code:\narch = sm_80\nsymbols:\nFUNC GLOBAL DEFAULT ENTRY _Z1kPf\n"
 OBJECT = "CUDA_OBJECT   GLOBAL  DEFAULT    -                      table\n"
+# As the versions print what they have no name for, or two names: seen with nvcc 13.0's managed
+# variables and with symbols whose fields were changed byte by byte.
+ODD = (
+    "STT_OBJECT       STB_LOCAL  STO_?          shared_counter\n"
+    "STT_CUDA_OBJECT  STB_?      STV_DEFAULT    table\n"
+    "CUDA_OBJECT   ?       DEFAULT    UNIFIED_OBJECT|MANAGED               table\n"
+    "OBJECT        LOCAL   DEFAULT    UNKNOWN(0xc0)                     U  counter\n"
+    "?             GLOBAL  DEFAULT    -                                    other\n"
+)
+STOPS = "cuobjdump fatal   : Invalid ELF in 'demo.so'"
 PTX = "Fatbin ptx code:\narch = sm_80\n"
 
 
-def cuobjdump(folder: Path, says: str, status: int = 0) -> Path:
+def cuobjdump(folder: Path, says: str, status: int = 0, errors: str = "") -> Path:
     (folder / "says.txt").write_text(says)
+    (folder / "errors.txt").write_text(errors)
     path = folder / "cuobjdump"
-    path.write_text(f"#!/bin/sh\ncat {folder}/says.txt; exit {status}\n")
+    path.write_text(
+        f"#!/bin/sh\ncat {folder}/says.txt; cat {folder}/errors.txt >&2; exit {status}\n"
+    )
     path.chmod(0o755)
     return path
 
@@ -200,8 +214,43 @@ def test_one_on_the_path_is_not_asked(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_both_readers_agree(tmp_path: Path) -> None:
     expected = GpuCode("sass", parse("8.0"), ("_Z1kPf",)), GpuCode("ptx", parse("8.0"))
     assert read_cuda_code(library(tmp_path)) == expected
-    said = cuobjdump(tmp_path, ONE + OBJECT + PTX)
+    said = cuobjdump(tmp_path, ONE + OBJECT + ODD + PTX)
     assert read_cuda_code(library(tmp_path), said) == expected
+    joined = ONE.replace("ENTRY", "ENTRY|UNIFIED_FUNC") + PTX
+    assert read_cuda_code(library(tmp_path), cuobjdump(tmp_path, joined)) == expected
+
+
+def test_a_cuobjdump_that_stops_at_an_uncompressed_cubin(tmp_path: Path) -> None:
+    """As 13.2 to 13.5 do at the first of the seven in bitsandbytes' library for CUDA 12.1."""
+    path = tmp_path / "demo.so"
+    path.write_bytes(cuda_library(fatbin(*(module(cubin(arch), arch) for arch in (80, 90)))))
+    expected = (
+        GpuCode("sass", parse("8.0"), ("_Z1kPf",)),
+        GpuCode("sass", parse("9.0"), ("_Z1kPf",)),
+    )
+    cut = "Fatbin elf code:\narch = sm_80\ncode version = [1,7]\n"
+    for says in (cut, ONE + cut.replace("80", "90")):
+        assert read_cuda_code(path, cuobjdump(tmp_path, says, 255, STOPS)) == expected
+    other = ONE.replace("_Z1kPf", "_Z1jPf") + cut
+    with pytest.raises(WheelError, match="they differ in sass for sm_80"):
+        read_cuda_code(path, cuobjdump(tmp_path, other, 255, STOPS))
+    with pytest.raises(TorchwheelError, match=r"failed on demo\.so"):
+        read_cuda_code(path, cuobjdump(tmp_path, cut, 255, "cuobjdump fatal   : no memory"))
+    # It stops at no compressed one.
+    path.write_bytes(cuda_library((OUTPUTS / "lz4_12.4.nv_fatbin").read_bytes()))
+    with pytest.raises(TorchwheelError, match=r"failed on demo\.so"):
+        read_cuda_code(path, cuobjdump(tmp_path, cut, 255, STOPS))
+
+
+def test_a_cubin_may_have_many_sections() -> None:
+    """Those of sgl-kernel have 4354 of them, cuBLASLt's 4797."""
+    code = make_elf(
+        machine=190,
+        abi_version=8,
+        flags=80 << 8,
+        sections={f".text.{number}": b"" for number in range(5000)},
+    )
+    assert modules(fatbin(module(code))) == (GpuCode("sass", parse("8.0")),)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
 
+from torchwheel.check.facts import Limits
+from torchwheel.check.gates import run_gates
 from torchwheel.inspect import budgets
 from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.wheel import extract, read_wheel
@@ -188,3 +190,16 @@ def test_any_damage_is_one_line_or_harmless(tmp_path: Path, data: st.DataObject)
     path.write_bytes(raw)
     with contextlib.suppress(WheelError):
         assert read_wheel(path).metadata_bytes == metadata("demo", "1.0.0", ["torch>=2.6"])
+
+
+def test_a_field_that_newer_rules_refuse_stops_no_reader(tmp_path: Path) -> None:
+    """torchvision 0.29.2 has a License-File in METADATA of version 2.1."""
+    text = metadata("demo", "1.0.0", ["torch>=2.6"])
+    odd = text.replace(b"Name: demo\n", b"Name: demo\nLicense-File: LICENSE\n")
+    name = f"{INFO}/METADATA"
+    wheel = read_wheel(make_wheel(tmp_path, bend=lambda members: members.update({name: odd})))
+    assert "license-file" in wheel.metadata_fault
+    assert [str(r) for r in wheel.metadata.requires_dist or []] == ["torch>=2.6"]
+    failed = [result for result in run_gates(wheel.path, Limits(64)) if not result.ok]
+    assert [result.name for result in failed] == ["metadata"]
+    assert "license-file introduced in metadata version 2.4" in failed[0].says

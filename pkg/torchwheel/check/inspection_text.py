@@ -1,0 +1,210 @@
+"""What `torchwheel inspect` prints: 80 columns for a person, JSON for a program."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from torchwheel.arch.model import BRANDS
+from torchwheel.check.named_gates import GateFinding, NamedCase
+from torchwheel.check.torch_fit import TorchFit
+from torchwheel.data import read
+from torchwheel.inspect.library_facts import GpuRuntime, LibraryFacts
+from torchwheel.inspect.targets import GpuTarget
+from torchwheel.text import escape, hanging_lines, join_names, shorten_line, size_text
+
+SCHEMA = 1
+_KINDS = {"sass": "SASS", "hsaco": "AMD", "ptx": "PTX"}
+
+
+def inspection_text(case: NamedCase, findings: Sequence[GateFinding]) -> str:
+    """The report; every line is printable."""
+    return "".join(f"{escape(line)}\n" for line in _lines(case, findings))
+
+
+def _row(name: str, text: str) -> list[str]:
+    return hanging_lines(f"{name:<11}", shorten_line(text)) if text else []
+
+
+def _lines(case: NamedCase, findings: Sequence[GateFinding]) -> Iterator[str]:
+    facts, claims = case.facts, case.claims
+    yield facts.title
+    yield from _row("size", _sizes(case))
+    tags = "-".join(".".join(p) for p in (claims.interpreters, claims.abis, claims.platforms) if p)
+    yield from _row("claims", join_names(filter(None, (tags, *_claimed(case)))))
+    for library in facts.libraries:
+        yield from _row("library", f"{library.name}, {size_text(library.size)}")
+        for name, text in _library_rows(case, library):
+            yield from _row(f"  {name}", text)
+    yield "-" * 80
+    for finding in findings:
+        name = "not true" if finding.level == "error" else "note"
+        yield from _row(name, f"{finding} [{finding.gate}]")
+    if not findings:
+        yield from _row("true", "nothing that it claims is contradicted by what is in it")
+
+
+def _sizes(case: NamedCase) -> str:
+    facts = case.facts
+    unpacked = f", {size_text(facts.unpacked)} unpacked" if facts.kind == "wheel" else ""
+    text = f"{size_text(facts.size)}{unpacked}, {_count(len(facts.members), 'file')}"
+    text += f", {_count(len(facts.libraries), 'library', 'libraries')}"
+    if facts.grafted:
+        size = size_text(sum(library.size for library in facts.grafted))
+        text += f", of which {len(facts.grafted)} in .libs ({size})"
+    return text
+
+
+def _count(number: int, one: str, several: str = "") -> str:
+    return f"{number} {one if number == 1 else several or f'{one}s'}"
+
+
+def _claimed(case: NamedCase) -> Iterator[str]:
+    claims = case.claims
+    if claims.torch is not None:
+        yield f"torch{claims.torch}"
+    if claims.torch_minor:
+        yield f"built for torch {claims.torch_minor}"
+    yield from (f"CUDA {claims.cuda}",) if claims.cuda else ()
+    yield from (f"ROCm {claims.rocm}",) if claims.rocm else ()
+    yield from ("for CPUs",) if claims.cpu else ()
+    if claims.new_strings is not None:
+        yield f"{'new' if claims.new_strings else 'old'} std::string"
+
+
+def _library_rows(case: NamedCase, library: LibraryFacts) -> Iterator[tuple[str, str]]:
+    if library.problem:
+        yield "not read", library.problem
+        return
+    yield "GPU code", _gpu_code(library)
+    yield "runtime", join_names(map(_runtime, library.runtimes))
+    if fit := case.torch.get(library.name):
+        yield "torch", _torch(fit)
+    if library.python:
+        yield "Python", f"{_count(len(library.python), 'symbol')} of CPython"
+    yield "system", join_names(f"{k} {v}" for k, v in library.versions.items())
+    yield "run path", " ".join(path or "(empty)" for path in library.run_paths)
+    system = read("runtime.json")["system"]["needed"]
+    yield "needs", join_names(name for name in library.needed if name not in system)
+
+
+def _gpu_code(library: LibraryFacts) -> str:
+    if library.targets_problem:
+        return f"not read: {library.targets_problem}"
+    kinds: dict[str, list[GpuTarget]] = {}
+    for target in library.targets:
+        kinds.setdefault(target.kind, []).append(target)
+    texts = []
+    for kind, targets in kinds.items():
+        names = " ".join(
+            str(t.arch) if t.is_code or kind == "ptx" else f"({t.arch})" for t in targets
+        )
+        texts.append(f"{_KINDS[kind]} {names}{_counted(targets)}")
+    return "; ".join(texts)
+
+
+def _counted(targets: Sequence[GpuTarget]) -> str:
+    targets = [target for target in targets if target.kernels != 0]
+    counts = [target.kernels for target in targets if target.kernels is not None]
+    packings = sorted({packing for target in targets for packing in target.packings} - {"none"})
+    notes = []
+    if counts and len(counts) == len(targets):
+        least, most = min(counts), max(counts)
+        notes.append(
+            f"{_count(most, 'kernel') if least == most else f'{least} to {most} kernels'} each"
+        )
+    if packings and packings != ["bundle"]:
+        notes.append(f"packed: {join_names(packings)}")
+    return f" ({', '.join(notes)})" if notes else ""
+
+
+def _runtime(runtime: GpuRuntime) -> str:
+    name = f"{BRANDS[runtime.backend]}'s"
+    if runtime.how == "static":
+        return f"{name}, linked in"
+    return f"{name}, {runtime.how}: {runtime.library}"
+
+
+def _torch(fit: TorchFit) -> str:
+    text = f"{_count(fit.shims, 'C symbol')}, {_count(fit.others, 'other')}"
+    if fit.strings:
+        text += f", {fit.strings} std::string"
+    if fit.unknown:
+        text += f", {len(fit.unknown)} unknown"
+    return f"{text}; all in {_releases(fit)}"
+
+
+def _releases(fit: TorchFit) -> str:
+    return f"torch {' '.join(fit.releases)}" if fit.releases else "no torch of the table"
+
+
+def inspection_json(case: NamedCase, findings: Sequence[GateFinding]) -> str:
+    """The report for programs: byte-stable for equal facts."""
+    facts, claims = case.facts, case.claims
+    content = {
+        "schema": SCHEMA,
+        "title": facts.title,
+        "kind": facts.kind,
+        "size": facts.size,
+        "unpacked": facts.unpacked,
+        "files": len(facts.members),
+        "claims": {
+            "interpreters": claims.interpreters,
+            "abis": claims.abis,
+            "platforms": claims.platforms,
+            "torch": None if claims.torch is None else str(claims.torch),
+            "torch_minor": claims.torch_minor,
+            "cuda": claims.cuda,
+            "rocm": claims.rocm,
+            "cpu": claims.cpu,
+            "new_strings": claims.new_strings,
+        },
+        "torch_releases_known": case.table.releases,
+        "libraries": [_library_json(case, library) for library in facts.libraries],
+        "findings": [
+            {"gate": f.gate, "level": f.level, "place": f.place, "says": f.says} for f in findings
+        ],
+    }
+    return json.dumps(content, indent=1) + "\n"
+
+
+def _library_json(case: NamedCase, library: LibraryFacts) -> dict[str, Any]:
+    fit = case.torch.get(library.name)
+    return {
+        "name": library.name,
+        "size": library.size,
+        "grafted": library in case.facts.grafted,
+        "problem": library.problem,
+        "machine": library.machine,
+        "soname": library.soname,
+        "gpu_code": [
+            {
+                "kind": target.kind,
+                "arch": str(target.arch),
+                "modules": target.modules,
+                "kernels": target.kernels,
+                "size": target.size,
+                "packed": target.packed,
+                "packings": target.packings,
+            }
+            for target in library.targets
+        ],
+        "gpu_code_problem": library.targets_problem,
+        "runtimes": [
+            {"how": r.how, "backend": r.backend, "library": r.library, "version": r.version}
+            for r in library.runtimes
+        ],
+        "torch": None
+        if fit is None
+        else {
+            "shims": fit.shims,
+            "others": fit.others,
+            "strings": fit.strings,
+            "releases": fit.releases,
+            "lacking": dict(fit.lacking),
+            "unknown": fit.unknown,
+        },
+        "python_symbols": len(library.python),
+        "versions": dict(library.versions),
+        "run_paths": library.run_paths,
+        "needed": library.needed,
+    }

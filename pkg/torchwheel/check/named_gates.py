@@ -1,0 +1,384 @@
+"""Gates for anybody's wheel: what it says by its name and metadata against what it is.
+
+Each is a function of the facts that yields findings; docs/gates.md has a section for each. A gate
+holds if none of its findings is an error.
+"""
+
+import dataclasses
+import fnmatch
+import importlib
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Literal
+
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from torchwheel.arch.model import BRANDS, Backend
+from torchwheel.check.named_claims import NamedClaims, claims_of
+from torchwheel.check.torch_exports import ExportTable, export_table
+from torchwheel.check.torch_fit import TorchFit, fit_torch
+from torchwheel.data import read
+from torchwheel.inspect.elf import qualified_name
+from torchwheel.inspect.inspection import Inspection
+from torchwheel.inspect.library_facts import LibraryFacts
+from torchwheel.text import join_names, quote, shorten, shorten_line
+from torchwheel.validate.gpu_rules import tag_floor
+from torchwheel.versions import major_version, version_numbers
+
+Level = Literal["error", "warning"]
+_NAMED = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class GateFinding:
+    """What is not true of a wheel, or may surprise its user.
+
+    Attributes:
+        gate: the gate's name, e.g. "torch-symbols".
+        says: one sentence without a full stop; a long one is cut in its middle.
+        level: a gate with an error does not hold.
+        place: the file in the wheel; empty for the wheel as a whole.
+    """
+
+    gate: str
+    says: str
+    level: Level = "error"
+    place: str = ""
+
+    def __post_init__(self) -> None:
+        # A hostile wheel may have thousands of tags, or names of thousands of characters.
+        object.__setattr__(self, "says", shorten_line(self.says))
+        object.__setattr__(self, "place", shorten_line(self.place))
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.says}" if self.place else self.says
+
+
+@dataclasses.dataclass(frozen=True)
+class NamedCase:
+    """The input of every gate: facts, claims, and the torch that each library fits by its name."""
+
+    facts: Inspection
+    claims: NamedClaims
+    torch: Mapping[str, TorchFit]
+    table: ExportTable
+
+
+def case_of(facts: Inspection) -> NamedCase:
+    """The case of a wheel, package or library."""
+    table = export_table() if any(lib.torch for lib in facts.libraries) else ExportTable((), {})
+    fits = {lib.name: fit_torch(lib, facts.libraries, table) for lib in facts.libraries}
+    torch = {name: fit for name, fit in fits.items() if fit is not None}
+    return NamedCase(facts, claims_of(facts), torch, table)
+
+
+NamedGate = Callable[[NamedCase], Iterator[GateFinding]]
+
+
+def record(case: NamedCase) -> Iterator[GateFinding]:
+    """RECORD lists every file with its hash."""
+    if case.facts.record_fault:
+        yield GateFinding("record", case.facts.record_fault)
+
+
+def content(case: NamedCase) -> Iterator[GateFinding]:
+    """No file runs whenever Python starts, and none takes the name of a module of Python."""
+    tops = {member.split("/")[0] for member in case.facts.members}
+    for top in sorted(tops) if case.facts.kind == "wheel" else ():
+        if top.endswith(".pth"):
+            yield GateFinding("content", "runs whenever Python starts", place=top)
+        name = top.partition(".")[0]
+        if name in (*sys.stdlib_module_names, "sitecustomize", "usercustomize"):
+            yield GateFinding("content", "has the name of a module of Python", place=top)
+
+
+def metadata(case: NamedCase) -> Iterator[GateFinding]:
+    """METADATA and WHEEL can be read, and agree with the file name."""
+    facts, named = case.facts, case.facts.named
+    for fault in (facts.name_fault, facts.wheel_fault, facts.claims_fault):
+        if fault:
+            yield GateFinding("metadata", fault)
+    if facts.metadata_fault:
+        # What installers read is right, or METADATA could not be read at all.
+        level: Level = "warning" if facts.metadata else "error"
+        yield GateFinding("metadata", f"METADATA is not valid: {facts.metadata_fault}", level)
+    if named and facts.metadata:
+        pairs = (
+            ("Name", canonicalize_name(facts.metadata.name), named.name),
+            ("Version", str(facts.metadata.version), str(named.version)),
+        )
+        for field, found, expected in pairs:
+            if found != expected:
+                yield GateFinding(
+                    "metadata", f"METADATA {field} is {found}, the file name says {expected}"
+                )
+    if named and facts.wheel_tags is not None and facts.wheel_tags != named.tags:
+        found, expected = (" ".join(sorted(map(str, t))) for t in (facts.wheel_tags, named.tags))
+        yield GateFinding("metadata", f"WHEEL has the tags {found}, the file name {expected}")
+    if facts.purelib and facts.libraries:
+        yield GateFinding(
+            "metadata", "WHEEL says Root-Is-Purelib: true, and there is machine code in it"
+        )
+
+
+def gpu_code(case: NamedCase) -> Iterator[GateFinding]:
+    """All GPU code can be read, and is of the backend that the version names."""
+    claims, libraries = case.claims, case.facts.libraries
+    for library in libraries:
+        for fault in (library.problem, library.targets_problem):
+            if fault:
+                yield GateFinding("gpu-code", f"cannot be read: {fault}", place=library.name)
+        if library.targets and not any(target.is_code for target in library.targets):
+            yield GateFinding(
+                "gpu-code",
+                "has PTX or empty modules, and no kernel in machine code",
+                "warning",
+                library.name,
+            )
+    unread = any(library.problem or library.targets_problem for library in libraries)
+    found = frozenset(backend for library in libraries for backend in library.backends)
+    pairs: tuple[tuple[Backend, str | None], ...] = (("cuda", claims.cuda), ("rocm", claims.rocm))
+    for backend, claimed in pairs:
+        others = found - {backend}
+        # A requirement on CUDA's runtime may serve a library that is not in this wheel.
+        if claimed and others and backend not in found:
+            brand = BRANDS["rocm" if backend == "cuda" else "cuda"]
+            yield GateFinding("gpu-code", f"is for {BRANDS[backend]} {claimed}, has {brand} code")
+        elif claimed and _is_local(case) and not found and not unread:
+            yield GateFinding("gpu-code", f"is for {BRANDS[backend]} {claimed}, has no GPU code")
+    if claims.cpu and found:
+        yield GateFinding("gpu-code", "is for CPUs by its version, and has code for GPUs")
+
+
+def _is_local(case: NamedCase) -> bool:
+    """Whether the wheel's own version names the toolkit."""
+    named = case.facts.named
+    return bool(named and named.version.local)
+
+
+def torch_symbols(case: NamedCase) -> Iterator[GateFinding]:
+    """Every torch that the wheel allows has every symbol that its libraries need."""
+    table = case.table
+    for name, fit in case.torch.items():
+        claims = _claims_of_library(case, name)
+        if fit.unknown:
+            names = _names(fit.unknown)
+            known = f"torch {table.releases[0]} to {table.releases[-1]} of PyPI"
+            yield GateFinding("torch-symbols", f"needs {names}, which no {known} has", place=name)
+        lacking = dict(fit.lacking)
+        claimed = [release for release in table.releases if _allows(claims, release)]
+        if claims.new_strings and "2.6" in claimed:
+            # PyPI's has the old strings, so this wheel is for another build of it.
+            claimed.remove("2.6")
+        if wrong := [release for release in claimed if release in lacking]:
+            first = lacking[wrong[0]]
+            yield GateFinding(
+                "torch-symbols",
+                f"is for torch {join_names(wrong)} too, by {_range(claims)}, and "
+                f"{_names((first,))} is not in {wrong[0]}",
+                place=name,
+            )
+        claimed_strings = {True: "new", False: "old", None: None}[claims.new_strings]
+        if claimed_strings and fit.strings and claimed_strings != fit.strings:
+            yield GateFinding(
+                "torch-symbols",
+                f"has the {fit.strings} std::string, and its version says {claimed_strings}",
+                place=name,
+            )
+    if case.torch and case.facts.kind != "library" and case.claims.torch is None:
+        yield GateFinding(
+            "torch-symbols", "needs torch, and no Requires-Dist says which one", "warning"
+        )
+
+
+def _claims_of_library(case: NamedCase, name: str) -> NamedClaims:
+    """The claims about a library: in a universal wheel of ours each has a torch of its own."""
+    part = case.facts.claims.part_of(name) if case.facts.claims else None
+    if part is None or not part.torch_release:
+        return case.claims
+    own = SpecifierSet(part.needs.torch_range)
+    return dataclasses.replace(case.claims, torch=own, torch_minor=None)
+
+
+def _allows(claims: NamedClaims, release: str) -> bool:
+    """Whether a wheel says that it is for a torch minor; not if it says nothing."""
+    if claims.torch_minor:
+        return release == claims.torch_minor
+    if claims.torch is None or not str(claims.torch):
+        return False
+    return any(claims.torch.contains(f"{release}.{patch}") for patch in range(3))
+
+
+def _range(claims: NamedClaims) -> str:
+    return "its version" if claims.torch_minor else f"torch{claims.torch}"
+
+
+def _names(symbols: tuple[str, ...]) -> str:
+    names = sorted({shorten(qualified_name(symbol)) for symbol in symbols})
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return join_names(names[:_NAMED]) + more
+
+
+_FOR_ONE_PYTHON = re.compile(r"\.(cpython-(\d)(\d+)t?-[\w-]+|cp(\d)(\d+)-[\w-]+)\.so$")
+
+
+def python_abi(case: NamedCase) -> Iterator[GateFinding]:
+    """Libraries are for the Pythons that the tags name: the limited API where these are several."""
+    claims = case.claims
+    if not claims.abis:
+        return
+    for library in case.facts.libraries:
+        match = _FOR_ONE_PYTHON.search(library.base_name)
+        own = f"cp{match[2] or match[4]}{match[3] or match[5]}" if match else None
+        several = "abi3" in claims.abis or "none" in claims.abis
+        if own and (several or own not in claims.interpreters):
+            tag = "-".join((".".join(claims.interpreters), ".".join(claims.abis)))
+            # A library without symbols of Python may be loaded by its path.
+            level: Level = "error" if library.python else "warning"
+            yield GateFinding(
+                "python-abi",
+                f"only {own} imports it, and the wheel is for {tag}",
+                level,
+                library.name,
+            )
+        if several and (outside := not_limited(library.python)):
+            yield GateFinding(
+                "python-abi",
+                f"needs {_names(tuple(outside))} of CPython, which is not in the limited API",
+                place=library.name,
+            )
+
+
+def not_limited(symbols: frozenset[str]) -> list[str]:
+    """Symbols that the limited API lacks; none if abi3info, which lists it, is not installed."""
+    try:
+        info = importlib.import_module("abi3info")
+        symbol = importlib.import_module("abi3info.models").Symbol
+    except ImportError:
+        return []
+    stable = {**info.FUNCTIONS, **info.DATAS}
+    return sorted(name for name in symbols if symbol(name) not in stable)
+
+
+_DRIVER = "libcuda.so.1"
+
+
+def runtime(case: NamedCase) -> Iterator[GateFinding]:
+    """Every library that is needed is in the wheel, of the system, or torch's and its toolkit's."""
+    libraries = case.facts.libraries
+    own = {name for lib in libraries for name in (lib.soname, lib.base_name) if name}
+    for library in libraries:
+        if outside := [n for n in library.needed if n not in own and not _is_provided(n)]:
+            yield GateFinding(
+                "runtime",
+                f"needs {join_names(outside)}: not in the wheel, not of torch, not on every system",
+                place=library.name,
+            )
+        if _DRIVER in library.needed:
+            yield GateFinding(
+                "runtime",
+                f"needs {_DRIVER}: it cannot be loaded where no driver is",
+                "warning",
+                library.name,
+            )
+        yield from _runtime_findings(case, library)
+
+
+def _is_provided(name: str) -> bool:
+    patterns = (*read("runtime.json")["system"]["needed"], *read("providers.json")["patterns"])
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _runtime_findings(case: NamedCase, library: LibraryFacts) -> Iterator[GateFinding]:
+    for found in library.runtimes:
+        claimed = case.claims.cuda if found.backend == "cuda" else case.claims.rocm
+        if found.how == "grafted":
+            yield GateFinding(
+                "runtime",
+                f"needs {found.library}: a second runtime beside torch's",
+                "warning",
+                library.name,
+            )
+        if claimed and found.version and major_version(found.version) != major_version(claimed):
+            yield GateFinding(
+                "runtime",
+                f"needs {found.library}, and the wheel is for {claimed}",
+                place=library.name,
+            )
+
+
+def run_paths(case: NamedCase) -> Iterator[GateFinding]:
+    """The loader looks for libraries in the installed packages alone."""
+    for library in case.facts.libraries:
+        depth = len(PurePosixPath(library.name).parts) - 1
+        for text in library.run_paths:
+            if fault := _fault_of_path(text, depth, case.facts.kind == "library"):
+                # Root alone can put a library into a folder of the system.
+                level: Level = "warning" if text.startswith(_OF_ROOT) else "error"
+                yield GateFinding("run-paths", f"{quote(text)} {fault}", level, library.name)
+
+
+_OF_ROOT = ("/usr/", "/opt/", "/lib/", "/lib64/")
+
+
+def _fault_of_path(text: str, depth: int, alone: bool) -> str | None:
+    first, *rest = text.split("/")
+    if first not in ("$ORIGIN", "${ORIGIN}"):
+        return "is a folder of the machine that built it, or of nobody" if text else "is empty"
+    for part in rest:
+        depth += {"..": -1, ".": 0, "": 0}.get(part, 1)
+        if depth < 0 and not alone:
+            return "leads out of the folder of packages"
+    return None
+
+
+def platform_tag(case: NamedCase) -> Iterator[GateFinding]:
+    """The platform tags name a machine and a C library that the libraries can run with."""
+    platforms = case.claims.platforms
+    if not platforms or not case.facts.libraries:
+        return
+    if platforms == ("any",):
+        yield GateFinding("platform-tag", "the tag says any platform; there is machine code in it")
+        return
+    if all(platform.startswith("linux_") for platform in platforms):
+        yield GateFinding(
+            "platform-tag",
+            f"{join_names(platforms)} names no C library: no index takes it",
+            "warning",
+        )
+    floor = tag_floor(platforms)
+    for library in case.facts.libraries:
+        if library.machine and not any(p.endswith(f"_{library.machine}") for p in platforms):
+            yield GateFinding(
+                "platform-tag",
+                f"is for {library.machine}, the tag {join_names(platforms)}",
+                place=library.name,
+            )
+        glibc = library.versions.get("GLIBC")
+        if floor and glibc and version_numbers(glibc) > version_numbers(floor):
+            yield GateFinding(
+                "platform-tag",
+                f"needs glibc {glibc}, the tag promises {floor}",
+                place=library.name,
+            )
+
+
+NAMED_GATES: Mapping[str, NamedGate] = {
+    "record": record,
+    "content": content,
+    "metadata": metadata,
+    "gpu-code": gpu_code,
+    "torch-symbols": torch_symbols,
+    "python-abi": python_abi,
+    "runtime": runtime,
+    "run-paths": run_paths,
+    "platform-tag": platform_tag,
+}
+
+
+def findings_of(case: NamedCase) -> tuple[GateFinding, ...]:
+    """The findings of all gates."""
+    return tuple(finding for gate in NAMED_GATES.values() for finding in gate(case))

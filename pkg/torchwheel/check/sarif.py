@@ -1,0 +1,81 @@
+"""Findings of gates as SARIF 2.1.0, which forges show beside the code, and as a CI summary."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote as quote_address
+
+from torchwheel.check.named_gates import GateFinding
+from torchwheel.text import escape
+
+_SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+PAGE = "docs/gates.md"
+"""The page with a section for each gate, in torchwheel's repository."""
+
+Results = Mapping[str, Sequence[GateFinding]]
+"""The findings of each wheel, by its file name."""
+
+
+def sarif_text(results: Results, gates: Mapping[str, str], version: str) -> str:
+    """The findings of several wheels as one run.
+
+    Args:
+        results: the findings.
+        gates: the name of each gate that was run, with one sentence about it.
+        version: torchwheel's.
+    """
+    names = list(gates)
+    rules = [
+        {
+            "id": name,
+            "shortDescription": {"text": text},
+            "help": {"text": f"Section {name} of {PAGE} in torchwheel's repository."},
+        }
+        for name, text in gates.items()
+    ]
+    driver = {"name": "torchwheel", "version": version, "rules": rules}
+    found = [
+        _result(wheel, finding, names)
+        for wheel, findings in results.items()
+        for finding in findings
+    ]
+    run = {"tool": {"driver": driver}, "results": found}
+    content = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(content, indent=1) + "\n"
+
+
+def _result(wheel: str, finding: GateFinding, names: Sequence[str]) -> dict[str, Any]:
+    location: dict[str, Any] = {
+        "physicalLocation": {"artifactLocation": {"uri": quote_address(wheel)}}
+    }
+    if finding.place:
+        location["logicalLocations"] = [{"fullyQualifiedName": finding.place, "kind": "member"}]
+    return {
+        "ruleId": finding.gate,
+        "ruleIndex": names.index(finding.gate),
+        "level": finding.level,
+        "message": {"text": escape(str(finding))},
+        "locations": [location],
+    }
+
+
+def summary_text(results: Results, gates: Mapping[str, str]) -> str:
+    """The findings as a page of Markdown, for the summary of a CI job."""
+    lines = ["# Gates", ""]
+    for wheel, findings in results.items():
+        wrong = {finding.gate for finding in findings if finding.level == "error"}
+        held = len(gates) - len(wrong)
+        lines += [f"## {_cell(wheel)}", "", f"{held} of {len(gates)} gates hold.", ""]
+        if findings:
+            lines += ["| gate | | finding |", "|---|---|---|"]
+            lines += [f"| {f.gate} | {f.level} | {_cell(str(f))} |" for f in findings]
+            lines.append("")
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    """A text of a hostile file as plain text of Markdown: nothing in it is a link or a tag."""
+    plain = escape(text)
+    return "".join(f"\\{c}" if c in "\\`*_{}[]<>()#+!|~@" else c for c in plain)

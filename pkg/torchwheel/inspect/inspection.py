@@ -1,0 +1,275 @@
+"""Reads a wheel, an installed package or a library of anybody, and tells what is malformed in it.
+
+A wheel of ours must be right to be read at all (`wheel.py`). Here a fault of RECORD, METADATA or
+WHEEL is a fact among others. Every file is unpacked once, by two threads: its hash is taken and, if
+it is a library, its facts are read.
+"""
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import hashlib
+import importlib.metadata
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from packaging.metadata import Metadata
+from packaging.tags import Tag
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.version import Version
+
+from torchwheel.claims import FILE as CLAIMS_FILE
+from torchwheel.claims import Claims
+from torchwheel.errors import UsageError
+from torchwheel.files import record_hash
+from torchwheel.inspect import budgets
+from torchwheel.inspect.archive import Archive, Member, WheelError, open_archive, open_regular
+from torchwheel.inspect.library_facts import LibraryFacts, ReadBudget, read_facts_of_library
+from torchwheel.inspect.wheel import (
+    ELF_MAGIC,
+    find_dist_info,
+    member_bytes,
+    member_text,
+    parse_metadata,
+    parse_record,
+    parse_wheel_file,
+    read_claims,
+    require_few_tags,
+    verify_record,
+)
+from torchwheel.text import nearest, quote
+
+_ZIP_MAGIC = b"PK\3\4"
+_THREADS = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class WheelName:
+    """What the file name of a wheel says."""
+
+    name: str
+    version: Version
+    build: str
+    tags: frozenset[Tag]
+
+
+@dataclasses.dataclass(frozen=True)
+class Inspection:
+    """The facts of a wheel, an installed package or a library.
+
+    Attributes:
+        title: the name of the file, or name and version of the package.
+        kind: "wheel", "package" or "library".
+        size: bytes of the file; of a package, those of its files.
+        unpacked: bytes of its files.
+        members: names of its files.
+        libraries: the facts of each library, in the order of the file.
+        named: what the file name says; None unless it is a wheel's.
+        metadata: the fields of METADATA; None if they cannot be read.
+        wheel_tags: the tags of WHEEL; None if they cannot be read.
+        purelib: whether WHEEL says that it is pure; None if it cannot be read.
+        claims: those of its torchwheel.json; None if it has none.
+        name_fault, record_fault, metadata_fault, wheel_fault, claims_fault: what is wrong with each
+            of them.
+    """
+
+    title: str
+    kind: str
+    size: int
+    unpacked: int
+    members: tuple[str, ...]
+    libraries: tuple[LibraryFacts, ...]
+    named: WheelName | None = None
+    metadata: Metadata | None = None
+    wheel_tags: frozenset[Tag] | None = None
+    purelib: bool | None = None
+    claims: Claims | None = None
+    name_fault: str = ""
+    record_fault: str = ""
+    metadata_fault: str = ""
+    wheel_fault: str = ""
+    claims_fault: str = ""
+
+    @property
+    def grafted(self) -> tuple[LibraryFacts, ...]:
+        """Libraries in a folder NAME.libs, where auditwheel puts copies of others' libraries."""
+        return tuple(
+            library
+            for library in self.libraries
+            if any(part.endswith(".libs") for part in library.name.split("/")[:-1])
+        )
+
+
+def inspect(subject: str) -> Inspection:
+    """Read a file, or the installed package of that name.
+
+    Raises:
+        UsageError: there is neither.
+        WheelError: the file is no archive or library that can be read within the budget.
+    """
+    path = Path(subject)
+    if path.exists():
+        with open_regular(path) as file:
+            start = file.read(len(ELF_MAGIC))
+        return inspect_library(path) if start == ELF_MAGIC else inspect_wheel(path)
+    return inspect_package(subject)
+
+
+def inspect_library(path: Path) -> Inspection:
+    """Read one library."""
+    facts = read_facts_of_library(path, path.name, ReadBudget())
+    return Inspection(path.name, "library", facts.size, facts.size, (path.name,), (facts,))
+
+
+def inspect_package(name: str) -> Inspection:
+    """Read an installed package by the name of its distribution, or of a module of it."""
+    modules = importlib.metadata.packages_distributions()
+    known = {str(d.metadata["Name"]).lower() for d in importlib.metadata.distributions()}
+    try:
+        distribution = importlib.metadata.distribution(modules.get(name, [name])[0])
+    except (importlib.metadata.PackageNotFoundError, ValueError) as error:
+        advice = nearest(name.lower(), sorted(known))
+        raise UsageError(
+            f"{quote(name)}: expected a file, or a package of this Python, found neither; {advice}"
+        ) from error
+    budget = ReadBudget()
+    files = {str(file): Path(str(file.locate())) for file in distribution.files or ()}
+    sizes = {name: path.stat().st_size for name, path in files.items() if path.is_file()}
+    libraries: list[LibraryFacts] = []
+    for member in sizes:
+        with open_regular(files[member]) as file:
+            if file.read(len(ELF_MAGIC)) != ELF_MAGIC:
+                continue
+        if len(libraries) == budgets.LIBRARIES:
+            raise WheelError(f"{name}: more than {budgets.LIBRARIES} ELF files in it")
+        libraries.append(read_facts_of_library(files[member], member, budget))
+    total = sum(sizes.values())
+    title = f"{distribution.metadata['Name']} {distribution.version}"
+    found = Inspection(title, "package", total, total, tuple(sizes), tuple(libraries))
+    raw = (distribution.read_text("METADATA") or "").encode()
+    wheel = distribution.read_text("WHEEL")
+    return _with_dist_info(found, raw[: budgets.METADATA_BYTES], wheel)
+
+
+def inspect_wheel(path: Path) -> Inspection:
+    """Read a wheel."""
+    named, name_fault = _parse_name(path.name)
+    with open_archive(path) as archive:
+        try:
+            digests, libraries = _read_members(archive)
+        except WheelError as error:
+            raise WheelError(f"{path.name}: {error}") from error
+        found = Inspection(
+            title=path.name,
+            kind="wheel",
+            size=path.stat().st_size,
+            unpacked=sum(member.size for member in archive.files),
+            members=tuple(member.name for member in archive.files),
+            libraries=libraries,
+            named=named,
+            name_fault=name_fault,
+        )
+        try:
+            dist_info = find_dist_info(found.members)
+        except WheelError as error:
+            fault = str(error)
+            return dataclasses.replace(
+                found, record_fault=fault, metadata_fault=fault, wheel_fault=fault
+            )
+        try:
+            text = member_text(archive, f"{dist_info}/RECORD", budgets.RECORD_BYTES)
+            verify_record(archive, parse_record(text), dist_info, digests)
+        except WheelError as error:
+            found = dataclasses.replace(found, record_fault=str(error))
+        try:
+            own = read_claims(archive, f"{dist_info}/{CLAIMS_FILE}")
+            found = dataclasses.replace(found, claims=own)
+        except WheelError as error:
+            found = dataclasses.replace(found, claims_fault=str(error))
+        try:
+            raw = member_bytes(archive, f"{dist_info}/METADATA", budgets.METADATA_BYTES)
+            wheel = member_text(archive, f"{dist_info}/WHEEL", budgets.WHEEL_FILE_BYTES)
+        except WheelError as error:
+            return dataclasses.replace(found, metadata_fault=str(error), wheel_fault=str(error))
+        return _with_dist_info(found, raw, wheel)
+
+
+def _parse_name(file: str) -> tuple[WheelName | None, str]:
+    try:
+        require_few_tags(["-".join(Path(file).stem.split("-")[-3:])])
+        name, version, build, tags = parse_wheel_filename(file)
+    except (InvalidWheelFilename, WheelError) as error:
+        return None, f"not a wheel's file name: {error}"
+    return WheelName(name, version, "".join(map(str, build)), tags), ""
+
+
+def _with_dist_info(found: Inspection, raw: bytes, wheel: str | None) -> Inspection:
+    """The same facts, with those of METADATA and WHEEL."""
+    try:
+        metadata, fault = parse_metadata(raw)
+        found = dataclasses.replace(found, metadata=metadata, metadata_fault=fault)
+    except WheelError as error:
+        found = dataclasses.replace(found, metadata_fault=str(error))
+    if wheel is None:
+        return found
+    try:
+        tags, purelib = parse_wheel_file(wheel)
+    except WheelError as error:
+        return dataclasses.replace(found, wheel_fault=str(error))
+    return dataclasses.replace(found, wheel_tags=tags, purelib=purelib)
+
+
+def _read_members(archive: Archive) -> tuple[dict[str, str], tuple[LibraryFacts, ...]]:
+    """The hash of every file, and the facts of each library; the largest file goes first."""
+    files = sorted(archive.files, key=lambda member: -member.size)
+    budget = ReadBudget()
+    with (
+        tempfile.TemporaryDirectory(prefix="torchwheel-") as folder,
+        concurrent.futures.ThreadPoolExecutor(_THREADS) as pool,
+    ):
+        jobs = {
+            member.name: pool.submit(
+                _read_member, archive, member, Path(folder, str(number)), budget
+            )
+            for number, member in enumerate(files)
+        }
+        try:
+            results = {name: job.result() for name, job in jobs.items()}
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    digests = {name: digest for name, (digest, _) in results.items()}
+    ordered = (results[member.name][1] for member in archive.files)
+    libraries = tuple(facts for facts in ordered if facts is not None)
+    if len(libraries) > budgets.LIBRARIES:
+        raise WheelError(f"more than {budgets.LIBRARIES} ELF files in it")
+    return digests, libraries
+
+
+def _read_member(
+    archive: Archive, member: Member, file: Path, budget: ReadBudget
+) -> tuple[str, LibraryFacts | None]:
+    """The hash of a file and, if it is a library, its facts."""
+    budget.cpu.check()
+    digest = hashlib.sha256()
+    is_library = archive.starts_with(member, ELF_MAGIC)
+    try:
+        with _opened(file, is_library) as write:
+            for block in archive.blocks(member):
+                digest.update(block)
+                write(block)
+        facts = read_facts_of_library(file, member.name, budget) if is_library else None
+    finally:
+        file.unlink(missing_ok=True)
+    return record_hash(digest.digest()), facts
+
+
+@contextlib.contextmanager
+def _opened(file: Path, wanted: bool) -> Iterator[Callable[[bytes], object]]:
+    """What writes to the file; if it is not wanted, what does nothing."""
+    if not wanted:
+        yield lambda _: None
+        return
+    with file.open("wb") as opened:
+        yield opened.write

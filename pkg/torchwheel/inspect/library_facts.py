@@ -1,0 +1,192 @@
+"""What one library of anybody's needs and has: GPU code, runtime, torch, Python, system."""
+
+import dataclasses
+import re
+import threading
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from torchwheel.arch.model import Backend, backend_of
+from torchwheel.errors import TorchwheelError
+from torchwheel.inspect import budgets
+from torchwheel.inspect.archive import WheelError
+from torchwheel.inspect.elf import EXPORTED, SHIMS, is_cxx, undefined_symbols
+from torchwheel.inspect.elf_file import NEEDED, RPATH, RUNPATH, SONAME, UNDEFINED, open_elf
+from torchwheel.inspect.targets import GpuTarget, read_targets
+from torchwheel.inspect.window import CpuTime
+from torchwheel.versions import version_numbers
+
+_RUNTIME = re.compile(r"lib(cudart|amdhip64)(?:[-.]([0-9a-f]{6,}))?\.so((?:\.\d+)*)", re.ASCII)
+_BACKENDS: Mapping[str, Backend] = {"cudart": "cuda", "amdhip64": "rocm"}
+_REGISTERS = "__cudaRegisterFatBinary"
+"""The function of cudart that every library with CUDA code calls when it is loaded."""
+_OF_PYTHON = ("Py", "_Py")
+_TORCH_PYTHON = "THP"
+"""The prefix of libtorch_python's C names."""
+
+
+@dataclasses.dataclass(frozen=True)
+class GpuRuntime:
+    """The CUDA or HIP runtime of a library.
+
+    Attributes:
+        how: linked in ("static"), found by the loader ("shared"), or a copy of the wheel's own
+            whose name has a hash ("grafted").
+        backend: whose it is.
+        library: the name that the library asks for; None if it is linked in.
+        version: the release in that name, e.g. "12"; None if there is none.
+    """
+
+    how: Literal["static", "shared", "grafted"]
+    backend: Backend
+    library: str | None = None
+    version: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class LibraryFacts:
+    """The facts of one library; without those that could not be read.
+
+    Attributes:
+        name: its path in the wheel.
+        size: its bytes.
+        problem: why it cannot be read; all other fields are then empty.
+        machine: the processor that it is for, e.g. "x86_64".
+        soname: its own name for the loader.
+        needed: names of the libraries that it needs.
+        run_paths: the folders in which the loader looks for them first.
+        versions: the newest version that it needs of each kind of symbol: {"GLIBC": "2.17"}.
+        targets: its GPU code.
+        targets_problem: why its GPU code cannot be read.
+        runtimes: the GPU runtimes that it uses.
+        torch: undefined symbols that torch may have.
+        exports: symbols of the same kind that it defines itself.
+        python: undefined symbols of CPython.
+    """
+
+    name: str
+    size: int
+    problem: str | None = None
+    machine: str = ""
+    soname: str | None = None
+    needed: tuple[str, ...] = ()
+    run_paths: tuple[str, ...] = ()
+    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    targets: tuple[GpuTarget, ...] = ()
+    targets_problem: str | None = None
+    runtimes: tuple[GpuRuntime, ...] = ()
+    torch: frozenset[str] = frozenset()
+    exports: frozenset[str] = frozenset()
+    python: frozenset[str] = frozenset()
+
+    @property
+    def base_name(self) -> str:
+        """Its name without folders."""
+        return PurePosixPath(self.name).name
+
+    @property
+    def backends(self) -> frozenset[Backend]:
+        """Whose GPU code it has."""
+        return frozenset(backend_of(target.arch) for target in self.targets)
+
+
+def of_torch(name: str) -> bool:
+    """Whether a symbol has a name that torch gives: C++ of its namespaces, shims, its Python."""
+    return name.startswith((*SHIMS, _TORCH_PYTHON)) or is_cxx(name)
+
+
+class ReadBudget:
+    """What is left to read the libraries of a file: processor time, and symbols to keep."""
+
+    def __init__(self) -> None:
+        self.cpu = CpuTime(budgets.INSPECT_SECONDS)
+        self._symbols = budgets.SYMBOLS_KEPT
+        self._bytes = budgets.STRING_BYTES
+        self._lock = threading.Lock()
+
+    def keep(self, names: Collection[str]) -> None:
+        """Raise a WheelError if so many symbols are too many, after those of other libraries."""
+        with self._lock:
+            self._symbols -= len(names)
+            self._bytes -= sum(map(len, names))
+            if self._symbols < 0 or self._bytes < 0:
+                raise WheelError(
+                    f"more than {budgets.SYMBOLS_KEPT} symbols of torch and Python in the "
+                    f"libraries, or {budgets.STRING_BYTES} bytes of their names"
+                )
+
+
+def read_facts_of_library(path: Path, name: str, budget: ReadBudget) -> LibraryFacts:
+    """Read a library; what is malformed in it is told in the facts."""
+    size, cpu = path.stat().st_size, budget.cpu
+    try:
+        cpu.check()
+        facts = _read(path, name, size)
+        texts = (*facts.needed, *facts.run_paths, *facts.versions)
+        for names in (texts, facts.torch, facts.exports, facts.python):
+            budget.keep(names)
+    except TorchwheelError as error:
+        return LibraryFacts(name, size, problem=str(error).removeprefix(f"{name}: "))
+    try:
+        return dataclasses.replace(facts, targets=read_targets(path, cpu))
+    except TorchwheelError as error:
+        return dataclasses.replace(facts, targets_problem=str(error))
+
+
+def _read(path: Path, name: str, size: int) -> LibraryFacts:
+    with open_elf(path, name) as elf:
+        undefined = tuple(undefined_symbols(elf))
+        # A symbol with a version names its library, which is never torch's.
+        free = {symbol.name for symbol in undefined if symbol.version is None and not symbol.weak}
+        needed = elf.dynamic_texts(NEEDED)
+        paths = (*elf.dynamic_texts(RPATH), *elf.dynamic_texts(RUNPATH))
+        defined = (s.name for s in elf.symbols() if s.section != UNDEFINED and s.bind in EXPORTED)
+        return LibraryFacts(
+            name=name,
+            size=size,
+            machine=elf.machine_name,
+            soname=next(iter(elf.dynamic_texts(SONAME)), None),
+            needed=needed,
+            run_paths=tuple(part for text in paths for part in text.split(":")),
+            versions=_newest(symbol.version for symbol in undefined if symbol.version),
+            runtimes=find_runtimes(
+                needed,
+                has_code=".nvFatBinSegment" in elf.sections,
+                registers=any(symbol.name == _REGISTERS for symbol in undefined),
+            ),
+            torch=frozenset(filter(of_torch, free)),
+            exports=frozenset(filter(of_torch, defined)),
+            python=frozenset(text for text in free if text.startswith(_OF_PYTHON)),
+        )
+
+
+def find_runtimes(
+    needed: Iterable[str], *, has_code: bool, registers: bool
+) -> tuple[GpuRuntime, ...]:
+    """The GPU runtimes of a library.
+
+    Args:
+        needed: names of the libraries that it needs.
+        has_code: whether it has CUDA code.
+        registers: whether it asks another library for the function that registers CUDA code.
+    """
+    found = []
+    for name in needed:
+        if match := _RUNTIME.fullmatch(name):
+            how: Literal["shared", "grafted"] = "grafted" if match[2] else "shared"
+            version = match[3].lstrip(".") or None
+            found.append(GpuRuntime(how, _BACKENDS[match[1]], name, version))
+    if has_code and not registers:
+        found.append(GpuRuntime("static", "cuda"))
+    return tuple(found)
+
+
+def _newest(versions: Iterable[str]) -> dict[str, str]:
+    newest: dict[str, tuple[int, ...]] = {}
+    for text in versions:
+        prefix, _, number = text.rpartition("_")
+        # GLIBC_PRIVATE has no number.
+        if prefix and (numbers := version_numbers(number)):
+            newest[prefix] = max(newest.get(prefix, ()), numbers)
+    return {prefix: ".".join(map(str, newest[prefix])) for prefix in sorted(newest)}

@@ -1,0 +1,145 @@
+"""`torchwheel check` and `inspect`: what they print and write, SARIF and Markdown included."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elfmaker import cubin, fatbin, linked, module
+from torchwheel import cli
+from torchwheel.check.gates import GATES
+from torchwheel.check.named_gates import NAMED_GATES, GateFinding
+from torchwheel.check.sarif import PAGE, sarif_text, summary_text
+from wheelmaker import make_wheel
+
+ROOT = Path(__file__).parents[3]
+GOLDEN = Path(__file__).parent / "golden"
+SCHEMA = json.loads((Path(__file__).parent / "sarif.json").read_text())
+GATE_TEXTS = {"runtime": "Every library.", "run-paths": "The loader."}
+
+
+def wheel(folder: Path) -> Path:
+    library = linked(
+        undefined=["aoti_torch_abi_version", "PyList_New"],
+        needed=["libtorch.so", "libcudart.so.13", "libc.so.6"],
+        run_paths=["$ORIGIN", "/home/me|<b>"],
+        sections={
+            ".nv_fatbin": fatbin(module(cubin(80)), module(cubin(90, ()), 90)),
+            ".nvFatBinSegment": bytes(24),
+        },
+    )
+    return make_wheel(
+        folder,
+        version="1.0.0+cu126",
+        tag="cp312-cp312-manylinux_2_28_x86_64",
+        claims=None,
+        files={"demo/_C.so": library, "demo.libs/libx-0a1b2c3d.so.1": linked()},
+    )
+
+
+def compare(text: str, name: str, request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--update-goldens"):
+        GOLDEN.mkdir(exist_ok=True)
+        (GOLDEN / name).write_text(text)
+    assert text == (GOLDEN / name).read_text()
+
+
+@pytest.mark.parametrize(("call", "golden"), [((), "inspect.txt"), (("--json",), "inspect.json")])
+def test_a_report(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
+    call: tuple[str, ...],
+    golden: str,
+) -> None:
+    path = wheel(tmp_path)
+    assert cli.main(["inspect", *call, str(path)]) == 0
+    text = capsys.readouterr().out
+    compare(text, golden, request)
+    assert call or max(map(len, text.splitlines()[1:])) <= 80
+
+
+def test_a_report_of_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "any.so").write_bytes(linked())
+    path = str(tmp_path / "any.so")
+    assert cli.main(["inspect", path, path]) == 0
+    assert capsys.readouterr().out.split("\n\n")[1].startswith("any.so\n")
+    assert cli.main(["inspect", "no_such_package_anywhere"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "expected a file, or a package of this Python, found neither" in line
+
+
+def test_auto_claims_as_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, sarif, summary = wheel(tmp_path), tmp_path / "out.sarif", tmp_path / "summary.md"
+    files = ["--sarif", str(sarif), "--summary", str(summary)]
+    assert cli.main(["check", "--claims", "auto", *files, str(path), str(path)]) == 1
+    printed = capsys.readouterr().out
+    assert printed.count("FAILED  run-paths") == 2
+    content = json.loads(sarif.read_text())
+    jsonschema.validate(content, SCHEMA)
+    run = content["runs"][0]
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == list(NAMED_GATES)
+    assert {result["ruleId"] for result in run["results"]} == {
+        "torch-symbols",
+        "runtime",
+        "run-paths",
+    }
+    text = summary.read_text()
+    assert "6 of 9 gates hold." in text
+    assert "/home/me\\|\\<b\\>" in text
+
+
+def test_claims_of_the_file_as_sarif(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, sarif = wheel(tmp_path), tmp_path / "out.sarif"
+    assert cli.main(["check", str(path), "--sarif", str(sarif)]) == 1
+    capsys.readouterr()
+    content = json.loads(sarif.read_text())
+    jsonschema.validate(content, SCHEMA)
+    found = {
+        result["ruleId"]: result["message"]["text"] for result in content["runs"][0]["results"]
+    }
+    assert "it claims nothing" in found["archs"]
+    assert [rule["id"] for rule in content["runs"][0]["tool"]["driver"]["rules"]] == list(GATES)
+
+
+def test_a_summary_that_cannot_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = make_wheel(tmp_path, claims=None)
+    call = ["check", "--claims", "auto", "--summary", str(tmp_path / "gone" / "x"), str(path)]
+    assert cli.main(call) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "gone" in line
+
+
+@given(
+    st.lists(
+        st.builds(
+            GateFinding,
+            st.sampled_from(list(GATE_TEXTS)),
+            st.text(),
+            st.sampled_from(["error", "warning"]),
+            st.text(),
+        ),
+        max_size=4,
+    ),
+    st.text(min_size=1),
+)
+def test_any_finding_is_valid_sarif_and_plain_markdown(
+    findings: list[GateFinding], name: str
+) -> None:
+    content = json.loads(sarif_text({name: findings}, GATE_TEXTS, "1.0"))
+    jsonschema.validate(content, SCHEMA)
+    text = summary_text({name: findings}, GATE_TEXTS)
+    lines = [line for line in text.split("\n") if line]
+    assert len(lines) == 3 + (2 + len(findings) if findings else 0)
+    assert all(line.isprintable() for line in lines)
+
+
+@pytest.mark.parametrize("name", sorted({*GATES, *NAMED_GATES}))
+def test_each_gate_has_a_section_of_the_page(name: str) -> None:
+    sections = (ROOT / PAGE).read_text().split("\n## ")[1:]
+    assert [s.split("\n")[0] for s in sections].count(f"`{name}`") == 1

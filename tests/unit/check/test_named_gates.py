@@ -1,0 +1,314 @@
+"""Gates for anybody's wheel: what a name or METADATA says, and what is in it."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from packaging.specifiers import SpecifierSet
+from packaging.utils import parse_wheel_filename
+
+from torchwheel.arch.model import parse
+from torchwheel.check import named_gates
+from torchwheel.check.named_claims import NamedClaims, claims_of
+from torchwheel.check.named_gates import NAMED_GATES, NamedCase, case_of, findings_of
+from torchwheel.check.run import judge_named
+from torchwheel.check.torch_exports import ExportTable, hash_of
+from torchwheel.check.torch_fit import fit_torch
+from torchwheel.inspect.inspection import Inspection, WheelName, inspect_wheel
+from torchwheel.inspect.library_facts import GpuRuntime, LibraryFacts
+from torchwheel.inspect.targets import GpuTarget
+from wheelmaker import make_wheel, universal
+
+SHIM, NEW, OLD = "aoti_torch_x", "_ZN3c101fERKNSt7__cxx111SE", "_ZN3c101fERKSs"
+TABLE = ExportTable(
+    ("2.6", "2.7", "2.8"), {hash_of(SHIM): 0b111, hash_of(NEW): 0b110, hash_of(OLD): 0b001}
+)
+SASS = GpuTarget("sass", parse("8.0"), 1, 2, 10, 10, ("none",))
+HSACO = GpuTarget("hsaco", parse("gfx90a"), 1, 2, 0, 0, ("bundle",))
+PTX = GpuTarget("ptx", parse("9.0"), 1, None, 10, 10, ("none",))
+RIGHT = LibraryFacts(
+    "demo/_C.so",
+    1000,
+    machine="x86_64",
+    needed=("libtorch.so", "libc10.so", "libcudart.so.12", "libc.so.6"),
+    run_paths=("$ORIGIN", "$ORIGIN/../demo.libs"),
+    versions={"GLIBC": "2.27"},
+    targets=(SASS,),
+    runtimes=(GpuRuntime("shared", "cuda", "libcudart.so.12", "12"),),
+    torch=frozenset({SHIM, NEW}),
+    python=frozenset({"PyList_New"}),
+)
+FILE = "demo-1.0+cu126torch2.8-cp312-cp312-manylinux_2_28_x86_64.whl"
+
+
+def case(
+    library: LibraryFacts = RIGHT,
+    file: str = FILE,
+    torch: str | None = "==2.8.*",
+    **changes: object,
+) -> NamedCase:
+    """The case of a wheel with one library; `changes` are of its facts."""
+    named = WheelName(*parse_wheel_filename(file)[:2], "", parse_wheel_filename(file)[3])
+    facts = Inspection(
+        file, "wheel", 10, 20, ("demo/__init__.py", library.name), (library,), named,
+        wheel_tags=named.tags, purelib=False,
+    )  # fmt: skip
+    facts = dataclasses.replace(facts, **changes)  # type: ignore[arg-type]
+    claims = dataclasses.replace(claims_of(facts), torch=SpecifierSet(torch) if torch else None)
+    fit = fit_torch(library, (library,), TABLE)
+    return NamedCase(facts, claims, {library.name: fit} if fit else {}, TABLE)
+
+
+def said(made: NamedCase, gate: str) -> list[str]:
+    """The findings of a gate, all others being right."""
+    found = findings_of(made)
+    assert {finding.gate for finding in found} <= {gate}
+    return [f"{finding.level} {finding}" for finding in found]
+
+
+def changed(**changes: object) -> LibraryFacts:
+    return dataclasses.replace(RIGHT, **changes)  # type: ignore[arg-type]
+
+
+def test_a_right_wheel() -> None:
+    assert findings_of(case()) == ()
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        (FILE, {"cuda": "12.6", "torch_minor": "2.8"}),
+        (
+            "f-2.8.3+cu12torch2.6cxx11abiFALSE-cp312-cp312-linux_x86_64.whl",
+            {"cuda": "12", "torch_minor": "2.6", "new_strings": False},
+        ),
+        ("s-2.1+pt28cu126-cp312-cp312-linux_x86_64.whl", {"cuda": "12.6", "torch_minor": "2.8"}),
+        ("d-1+rocm6.4-py3-none-linux_x86_64.whl", {"rocm": "6.4"}),
+        ("d-1+cpu-py3-none-linux_x86_64.whl", {"cpu": True}),
+        ("d-1-py3-none-any.whl", {}),
+    ],
+)  # fmt: skip
+def test_what_names_say(file: str, expected: dict[str, object]) -> None:
+    claims = case(file=file).claims
+    blank = NamedClaims(claims.interpreters, claims.abis, claims.platforms, claims.torch)
+    assert claims == dataclasses.replace(blank, **expected)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"problem": "no ELF"}, "error demo/_C.so: cannot be read: no ELF"),
+        (
+            {"targets": (), "targets_problem": "cut short"},
+            "error demo/_C.so: cannot be read: cut short",
+        ),
+        ({"targets": (HSACO,)}, "error is for CUDA 12.6, has ROCm code"),
+        ({"targets": ()}, "error is for CUDA 12.6, has no GPU code"),
+        (
+            {"targets": (PTX,)},
+            "warning demo/_C.so: has PTX or empty modules, and no kernel in machine code",
+        ),
+    ],
+)
+def test_gpu_code(changes: dict[str, object], says: str) -> None:
+    assert said(case(changed(**changes)), "gpu-code") == [says]
+
+
+def test_a_wheel_for_cpus_has_no_gpu_code() -> None:
+    file = "demo-1.0+cpu-cp312-cp312-manylinux_2_28_x86_64.whl"
+    says = ["error is for CPUs by its version, and has code for GPUs"]
+    assert said(case(file=file), "gpu-code") == says
+    assert said(case(changed(targets=()), file), "gpu-code") == []
+
+
+def test_the_torch_that_a_wheel_allows() -> None:
+    plain = "demo-1.0-cp312-cp312-manylinux_2_28_x86_64.whl"
+    says = f"error demo/_C.so: is for torch 2.6 too, by torch>=2.6, and {'c10::f'} is not in 2.6"
+    assert said(case(file=plain, torch=">=2.6"), "torch-symbols") == [says]
+    assert said(case(file=plain, torch=">=2.7"), "torch-symbols") == []
+    # Patch releases count: 2.6.1 is of 2.6.
+    assert said(case(file=plain, torch=">2.6.0"), "torch-symbols") == [
+        says.replace(">=2.6", ">2.6.0")
+    ]
+    assert said(case(file=plain, torch=None), "torch-symbols") == [
+        "warning needs torch, and no Requires-Dist says which one"
+    ]
+    (found,) = said(case(file=FILE.replace("2.8-", "2.6-")), "torch-symbols")
+    assert "is for torch 2.6 too, by its version" in found
+
+
+def test_each_front_end_of_a_universal_wheel_has_a_torch_of_its_own() -> None:
+    wheel = universal(torch=("2.6", "2.7"))
+    old = next(part for part in wheel.parts if part.torch_release == "2.6")
+    library = changed(name=old.file, torch=frozenset({OLD}), python=frozenset())
+    file = "demo-1.0-py3-none-manylinux_2_28_x86_64.whl"
+    assert said(case(library, file, torch=">=2.6", claims=wheel), "torch-symbols") == []
+    (says,) = said(case(library, file, torch=">=2.6"), "torch-symbols")
+    assert "is for torch 2.7, 2.8 too, by torch>=2.6" in says
+    assert said(case(claims_fault="odd"), "metadata") == ["error odd"]
+
+
+def test_the_strings_that_a_version_names() -> None:
+    true = FILE.replace("torch2.8", "torch2.6cxx11abiTRUE")
+    assert said(case(file=true), "torch-symbols") == []
+    old = changed(torch=frozenset({OLD}))
+    assert said(case(old, true), "torch-symbols") == [
+        "error demo/_C.so: has the old std::string, and its version says new"
+    ]
+    assert said(case(old, true.replace("TRUE", "FALSE")), "torch-symbols") == []
+
+
+def test_a_symbol_that_no_torch_has() -> None:
+    library = changed(torch=frozenset({SHIM, "_ZN2at6nobodyEv"}))
+    (says,) = said(case(library), "torch-symbols")
+    assert says == "error demo/_C.so: needs at::nobody, which no torch 2.6 to 2.8 of PyPI has"
+
+
+@pytest.mark.parametrize(
+    ("name", "tag", "says"),
+    [
+        ("demo/_C.cpython-312-x86_64-linux-gnu.so", "cp312-cp312", []),
+        ("demo/_C.abi3.so", "cp39-abi3", []),
+        (
+            "demo/_C.cpython-310-x86_64-linux-gnu.so",
+            "cp39-abi3",
+            ["only cp310 imports it, and the wheel is for cp39-abi3"],
+        ),
+        (
+            "demo/_C.cpython-311-x86_64-linux-gnu.so",
+            "cp312-cp312",
+            ["only cp311 imports it, and the wheel is for cp312-cp312"],
+        ),
+    ],
+)
+def test_the_python_of_a_library(name: str, tag: str, says: list[str]) -> None:
+    made = case(changed(name=name), FILE.replace("cp312-cp312", tag))
+    assert said(made, "python-abi") == [f"error {name}: {text}" for text in says]
+
+
+def test_symbols_outside_the_limited_api(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(named_gates, "not_limited", sorted)
+    for tag, wrong in (("cp312-cp312", False), ("cp39-abi3", True), ("py3-none", True)):
+        says = said(case(file=FILE.replace("cp312-cp312", tag)), "python-abi")
+        assert says == (
+            ["error demo/_C.so: needs PyList_New of CPython, which is not in the limited API"]
+            if wrong
+            else []
+        )
+
+
+def test_the_limited_api_by_its_list() -> None:
+    pytest.importorskip("abi3info", reason="no abi3info (torchwheel[pipeline])")
+    names = frozenset({"PyList_New", "PyUnicode_AsUTF8String", "_PyObject_NextNotImplemented"})
+    assert named_gates.not_limited(names | {"PyUnicode_Ready"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (
+            {"needed": ("libnuma.so.1", "libx.so.3")},
+            "error demo/_C.so: needs libnuma.so.1, libx.so.3: not in the wheel, not of torch, "
+            "not on every system",
+        ),
+        (
+            {"needed": ("libcuda.so.1",)},
+            "warning demo/_C.so: needs libcuda.so.1: it cannot be loaded where no driver is",
+        ),
+        (
+            {"runtimes": (GpuRuntime("shared", "cuda", "libcudart.so.13", "13"),)},
+            "error demo/_C.so: needs libcudart.so.13, and the wheel is for 12.6",
+        ),
+        (
+            {"runtimes": (GpuRuntime("grafted", "cuda", "libcudart-0a1b2c3d.so.12", "12"),)},
+            "warning demo/_C.so: needs libcudart-0a1b2c3d.so.12: a second runtime beside torch's",
+        ),
+    ],
+)
+def test_what_the_loader_must_find(changes: dict[str, object], says: str) -> None:
+    assert said(case(changed(**changes)), "runtime") == [says]
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("", 'error demo/_C.so: "" is empty'),
+        (
+            "build",
+            'error demo/_C.so: "build" is a folder of the machine that built it, or of nobody',
+        ),
+        ("/__w/x", "error demo/_C.so: "),
+        ("/usr/local/cuda/lib64", "warning demo/_C.so: "),
+        ("$ORIGIN/../../../x", "leads out of the folder of packages"),
+        ("$ORIGIN/../torch/lib", None),
+    ],
+)
+def test_run_paths(path: str, says: str | None) -> None:
+    found = said(case(changed(run_paths=(path,))), "run-paths")
+    assert len(found) == (says is not None)
+    assert says is None or says in found[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "tag", "says"),
+    [
+        ({"versions": {"GLIBC": "2.32"}}, None, "needs glibc 2.32, the tag promises 2.28"),
+        ({"machine": "aarch64"}, None, "is for aarch64, the tag manylinux_2_28_x86_64"),
+        ({}, "any", "the tag says any platform; there is machine code in it"),
+        ({}, "linux_x86_64", "warning linux_x86_64 names no C library: no index takes it"),
+    ],
+)
+def test_platform_tags(changes: dict[str, object], tag: str | None, says: str) -> None:
+    file = FILE.replace("manylinux_2_28_x86_64", tag) if tag else FILE
+    (found,) = said(case(changed(**changes), file), "platform-tag")
+    assert says in found
+
+
+def test_faults_of_the_archive() -> None:
+    assert said(case(record_fault="no hash"), "record") == ["error no hash"]
+    assert said(case(metadata_fault="odd"), "metadata") == ["error METADATA is not valid: odd"]
+    assert said(case(wheel_fault="none"), "metadata") == ["error none"]
+    assert said(case(purelib=True), "metadata") != []
+    other = parse_wheel_filename(FILE.replace("manylinux_2_28", "linux"))[3]
+    (says,) = said(case(wheel_tags=other), "metadata")
+    assert "WHEEL has the tags cp312-cp312-linux_x86_64, the file name" in says
+    members = ("demo/__init__.py", "evil.pth", "json/__init__.py")
+    assert said(case(members=members), "content") == [
+        "error evil.pth: runs whenever Python starts",
+        "error json: has the name of a module of Python",
+    ]
+
+
+def test_a_finding_is_of_bounded_length() -> None:
+    file = FILE.replace("x86_64.whl", ".".join(f"x86_{n}" for n in range(900)) + ".whl")
+    made = case(wheel_tags=parse_wheel_filename(file)[3])
+    (says,) = said(made, "metadata")
+    assert 400 < len(says) < 900
+
+
+def test_gates_of_a_file(tmp_path: Path) -> None:
+    path = make_wheel(tmp_path, claims=None)
+    results, findings = judge_named(path)
+    assert [result.name for result in results] == list(NAMED_GATES)
+    assert all(result.ok for result in results)
+    assert not findings
+    assert findings_of(case_of(inspect_wheel(path))) == ()
+    results, findings = judge_named(path, max_size_mib=1e-6)
+    assert [result.name for result in results if not result.ok] == ["size"]
+
+
+def test_a_file_that_is_no_wheel_fails_every_gate(tmp_path: Path) -> None:
+    (tmp_path / "x-1-py3-none-any.whl").write_bytes(b"no zip")
+    results, findings = judge_named(tmp_path / "x-1-py3-none-any.whl")
+    assert [result.name for result in results] == list(NAMED_GATES)
+    assert not any(result.ok for result in results)
+    assert len(findings) == len(NAMED_GATES)
+
+
+def test_a_gate_that_breaks_has_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: NamedCase) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setitem(NAMED_GATES, "runtime", broken)  # type: ignore[arg-type]
+    results, _ = judge_named(make_wheel(tmp_path, claims=None))
+    assert [r.says for r in results if not r.ok] == ["the gate broke: ZeroDivisionError:"]
