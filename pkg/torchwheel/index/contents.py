@@ -20,9 +20,9 @@ from torchwheel.index.groups import (
     is_of_torch,
     kind_of,
 )
+from torchwheel.index.note import ALL
 from torchwheel.index.store import Store, is_absolute
 from torchwheel.index.withdrawals import ProjectStatus, Withdrawals
-from torchwheel.install.page import ALL
 
 FILES = "files"
 """The folder of the wheels that lie beside an index, so no group can have this name."""

@@ -12,8 +12,8 @@ import jinja2
 
 from torchwheel.index.contents import File, Index, IndexGroup, group_of_all
 from torchwheel.index.front import fronts
+from torchwheel.index.note import KEY, IndexNote, needs_of_claims, note_json
 from torchwheel.index.withdrawals import ProjectStatus
-from torchwheel.install.needs import KEY, IndexNote, needs_of_claims, note_json
 from torchwheel.text import size_text
 
 API_VERSION = "1.4"

@@ -10,13 +10,12 @@ from pathlib import Path
 from urllib.parse import urljoin
 
 from torchwheel.errors import MalformedError, TorchwheelError
+from torchwheel.index.store import ATTESTATION
 from torchwheel.install.fetch import Fetch
 from torchwheel.install.page import Candidate
 from torchwheel.json_files import parse_json
 from torchwheel.text import escape
 
-ATTESTATION = "attestation.sigstore.json"
-"""The asset of a release that attests all others."""
 _INTOTO = "application/vnd.in-toto+json"
 _BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 _MOST = 100

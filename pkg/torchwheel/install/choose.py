@@ -12,8 +12,8 @@ from packaging.version import Version
 from torchwheel.arch.model import backend_of
 from torchwheel.arch.runs import machine_code_runs_on, runs_on
 from torchwheel.claims import LibraryNeeds
+from torchwheel.index.note import WheelNeeds
 from torchwheel.install.environment import Environment
-from torchwheel.install.needs import WheelNeeds
 from torchwheel.install.page import Candidate
 from torchwheel.text import join_names
 from torchwheel.validate.gpu_rules import check_code, check_driver, tag_floor

@@ -16,6 +16,7 @@ from torchwheel.machine import probe
 from torchwheel.machine.discovery import driver_for_torch
 from torchwheel.machine.facts import Absent, Driver, Torch, split_absent
 from torchwheel.machine.torch import read_torch
+from torchwheel.text import quote
 
 # Runs in the other Python, 3.9 or later. Its own packages come before ours.
 _ASK = """
@@ -140,7 +141,7 @@ def _ask(program: Path) -> _Told:
     except process.NotRunError as error:
         raise UsageError(f"{doing}, found one that {error.reason}; name another") from None
     if done.status:
-        raise UsageError(f"{doing}, found: {done.reason()}; name another")
+        raise UsageError(f"{doing}, found {quote(done.reason())}; name another")
     try:
         return parse_json(last_line(done.output), _Told, str(program), others=True)
     except TorchwheelError as error:

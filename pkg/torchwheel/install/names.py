@@ -8,7 +8,7 @@ import re
 
 from packaging.version import Version
 
-from torchwheel.install.needs import Kernels, WheelNeeds
+from torchwheel.index.note import Kernels, WheelNeeds
 
 # Versions in lower case; `.` is the only separator that is left in them.
 _TORCH = re.compile(r"(?:torch|pt)(\d{1,3})(?:\.(\d{1,2}))?(?!\d)", re.ASCII)

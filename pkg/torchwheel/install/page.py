@@ -18,16 +18,14 @@ from packaging.utils import (
 from packaging.version import Version
 
 from torchwheel.errors import MalformedError, TorchwheelError
+from torchwheel.index.note import ALL, KEY, IndexNote, WheelNeeds, read_note
 from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.wheel import require_few_tags
 from torchwheel.install.fetch import Answer, Fetch, link
 from torchwheel.install.names import needs_of_name
-from torchwheel.install.needs import KEY, IndexNote, WheelNeeds, read_note
 from torchwheel.json_files import parse_json
 from torchwheel.text import quote
 
-ALL = "all"
-"""The folder of our index with a document of each project that lists the wheels of all groups."""
 JSON = "application/vnd.pypi.simple.v1+json"
 _ACCEPT = f"{JSON}, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _SHA256 = re.compile("[0-9a-f]{64}")

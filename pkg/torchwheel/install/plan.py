@@ -16,12 +16,13 @@ from packaging.version import InvalidVersion, Version
 
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import private_folder
+from torchwheel.index.note import WheelNeeds, needs_of_claims
 from torchwheel.install.attestation import Signature, verify_signature
-from torchwheel.install.choose import Accepted, Judgement, Rejected, best, judge
+from torchwheel.install.choose import Accepted, Judgement, Reason, Rejected, best, judge
+from torchwheel.install.content import missing_symbols, read_content
 from torchwheel.install.environment import Environment
 from torchwheel.install.fetch import Fetch
 from torchwheel.install.metadata import TORCH, WheelMetadata, parse_metadata, read_metadata
-from torchwheel.install.needs import needs_of_claims
 from torchwheel.install.page import Candidate, find_page
 from torchwheel.text import quote
 
@@ -232,12 +233,14 @@ def _download(
         trusted_root=trust.trusted_root,
     )
     metadata = read_metadata(path, candidate)
-    _check_content(accepted, metadata, environment)
+    _check_content(accepted, path, metadata, environment)
     return Download(accepted, path, metadata, signature)
 
 
-def _check_content(accepted: Accepted, metadata: WheelMetadata, environment: Environment) -> None:
-    """Raise if a wheel needs something else than the index says of it."""
+def _check_content(
+    accepted: Accepted, path: Path, metadata: WheelMetadata, environment: Environment
+) -> None:
+    """Raise if a wheel needs something else than the index says of it, or than is here."""
     candidate = accepted.candidate
     claims = metadata.claims
     if candidate.described and claims is not None and needs_of_claims(claims) != candidate.needs:
@@ -245,15 +248,32 @@ def _check_content(accepted: Accepted, metadata: WheelMetadata, environment: Env
         raise TorchwheelError(f"{candidate.file}: {says}; report it to the authors of the index")
     needs = needs_of_claims(claims) if claims else accepted.needs
     required = metadata.torch_range(environment.markers)
-    if not claims and required:
+    if required and not claims:
         needs = dataclasses.replace(needs, torch=(required,))
-    judgement = judge(candidate, environment, SpecifierSet(f"=={candidate.version}"), needs)
-    if isinstance(judgement, Rejected):
-        raise TorchwheelError(f"{candidate.file}: {judgement.reasons[0]}; nothing was installed")
-    if (
-        required
-        and environment.torch
-        and not _is_met(Requirement(f"torch{required}"), environment.torch.version)
-    ):
-        says = f"expected torch{required}, found torch {environment.torch.version}"
-        raise TorchwheelError(f"{candidate.file}: {says}; nothing was installed")
+    reasons = _reasons(candidate, environment, needs)
+    if not reasons and claims is None:
+        reasons = _reasons_of_libraries(candidate, path, environment)
+    if reasons:
+        raise TorchwheelError(f"{candidate.file}: {reasons[0]}; nothing was installed")
+
+
+def _reasons(
+    candidate: Candidate, environment: Environment, needs: WheelNeeds
+) -> tuple[Reason, ...]:
+    named = SpecifierSet(f"=={candidate.version}")
+    judgement = judge(candidate, environment, named, needs)
+    return judgement.reasons if isinstance(judgement, Rejected) else ()
+
+
+def _reasons_of_libraries(
+    candidate: Candidate, path: Path, environment: Environment
+) -> tuple[Reason, ...]:
+    """Why no library of a wheel can be loaded; of the one with the fewest reasons."""
+    per_library = [
+        (
+            *_reasons(candidate, environment, content.needs),
+            *missing_symbols(content, environment),
+        )
+        for content in read_content(path, environment)
+    ]
+    return min(per_library, key=len, default=())

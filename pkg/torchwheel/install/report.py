@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from torchwheel.arch.model import BRANDS
+from torchwheel.index.note import WheelNeeds
 from torchwheel.install.choose import Accepted, Judgement, Rejected, torch_to_install
 from torchwheel.install.environment import Environment
-from torchwheel.install.needs import WheelNeeds
 from torchwheel.install.plan import Choice, Plan
 from torchwheel.text import escape, hanging_lines, join_names, size_text
 from torchwheel.validate.gpu_rules import describe_driver

@@ -16,8 +16,8 @@ from packaging.version import InvalidVersion, Version
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import sha256
+from torchwheel.index.store import ATTESTATION
 from torchwheel.inspect.wheel import Wheel, read_wheel
-from torchwheel.install.attestation import ATTESTATION
 from torchwheel.release import forge
 from torchwheel.release.forge import Asset, ForgeRelease
 from torchwheel.text import join_names

@@ -12,6 +12,8 @@ from torchwheel.claims import Abi, Claims, LibraryNeeds
 from torchwheel.errors import MalformedError
 from torchwheel.json_files import parse_json
 
+ALL = "all"
+"""The folder of an index with a document of each project that lists the wheels of all groups."""
 KEY = "_torchwheel"
 SCHEMA = 1
 
