@@ -9,6 +9,7 @@ from pathlib import Path
 
 from torchwheel.doctor.loader import Loader
 from torchwheel.doctor.native import NativeLibrary
+from torchwheel.doctor.remedies import OLD_STRING
 from torchwheel.errors import TorchwheelError
 from torchwheel.index.note import Kernels, WheelNeeds
 from torchwheel.inspect import budgets
@@ -19,7 +20,6 @@ from torchwheel.inspect.window import CpuTime
 from torchwheel.install.choose import Reason
 from torchwheel.install.environment import Environment
 
-_OLD_STRING = re.compile(r"(?<=[KREPi])Ss")
 _NEW_STRING = "NSt7__cxx1112basic_string"
 _MAJOR = re.compile(r"\.so\.(\d{1,3})")
 
@@ -85,7 +85,7 @@ def _content(native: NativeLibrary, symbols: list[str]) -> LibraryContent:
     runtime = _MAJOR.search(native.runtime or "")
     kernels = (Kernels(native.backend, runtime[1] if runtime else ""),) if native.backend else ()
     of_torch = [name for name in symbols if is_cxx(name)]
-    old = any(_OLD_STRING.search(name) for name in of_torch)
+    old = any(OLD_STRING.search(name) for name in of_torch)
     new = any(_NEW_STRING in name for name in of_torch)
     links = native.links
     missing = links.undefined - links.elsewhere if links else frozenset[str]()

@@ -184,7 +184,7 @@ def plan(
             if len(downloads) == _MOST_PROJECTS or any(
                 _project(d.wheel) == name for d in downloads
             ):
-                says = f"expected one version of {name} for all, found that {requirement} needs another"
+                says = f"expected one {name} for all, found that {requirement} asks for another"
                 raise TorchwheelError(f"{index}: {says}")
             downloads.append(_download(found, environment, folder, fetch, trust))
             known[name] = str(found.candidate.version)

@@ -91,7 +91,7 @@ def none_fits(choice: Choice) -> str:
 
 
 def no_torch(choice: Choice) -> str | None:
-    """One line: there is no torch, and the one to install for the best wheel; None if not needed."""
+    """One line: the torch to install first; None if the best wheel is known to need none."""
     found = torch_to_install(choice.ranked)
     if found is None:
         return None
