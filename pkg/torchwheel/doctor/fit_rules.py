@@ -8,7 +8,7 @@ from torchwheel.claims import Claims, LibraryNeeds
 from torchwheel.doctor.case import Case, Diagnosis, Package
 from torchwheel.doctor.library_rules import libraries_to_judge
 from torchwheel.doctor.native import NativeLibrary, sort_archs
-from torchwheel.doctor.remedies import comes_with_other_torch
+from torchwheel.doctor.remedies import comes_with_other_torch, is_idle
 from torchwheel.machine.facts import HiddenGpus, Machine, SilentDriver, Torch
 from torchwheel.validate.checks import load_findings
 from torchwheel.validate.findings import Finding
@@ -48,7 +48,11 @@ def mismatched_library(case: Case) -> Iterator[Diagnosis]:
         for native in natives
         for soname in (native.links.absent if native.links else ())
     )
-    yield from (diagnosis_of(f) for f in findings if f.blocks or lacking or _matters(f, machine))
+    for finding in findings:
+        if finding.rule == "backend" and is_idle(case):
+            continue
+        if finding.blocks or lacking or _matters(finding, machine):
+            yield diagnosis_of(finding)
 
 
 def needs_torch(package: Package) -> bool:

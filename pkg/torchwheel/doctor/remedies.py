@@ -9,17 +9,20 @@ import re
 from collections.abc import Iterator, Sequence
 
 from torchwheel.arch.model import BRANDS, Backend
+from torchwheel.arch.toolkit_releases import ToolkitRelease
 from torchwheel.doctor.case import Case, Diagnosis, Package
 from torchwheel.doctor.native import NativeLibrary
 from torchwheel.inspect.elf import SHIMS, is_cxx
 from torchwheel.machine.facts import Machine, Torch
 from torchwheel.matrix.torch_releases import TorchFacts, torch_releases
 from torchwheel.validate.torch_rules import install_command, range_contains
-from torchwheel.versions import major_version, minor_version
+from torchwheel.versions import major_version, minor_version, version_numbers
 
 OLD_STRING = re.compile(r"(?<=[KREPi])Ss")
 """std::string in the mangled names of GCC before release 5."""
 _NEW_STRING = "__cxx11"
+PYTORCH = "https://download.pytorch.org/whl"
+"""PyTorch's own index of builds, by toolkit."""
 _SO_MAJOR = re.compile(r"\.so\.(\d{1,3})", re.ASCII)
 _GPU_NAME = re.compile(r"cuda|hip", re.IGNORECASE)
 _OF_RELEASE = ("libcudart.", "libcublas", "libamdhip64.")
@@ -59,8 +62,10 @@ def comes_with_other_torch(soname: str, torch: Torch | None) -> bool:
 
 
 def is_idle(case: Case) -> bool:
-    """Whether kernels are not missed: the package is imported, and there is no GPU."""
+    """Whether kernels for GPUs are not missed: torch is for CPUs, and so is the machine."""
     machine = case.machine
+    if machine.torch is None or machine.torch.backend:
+        return False
     return case.package.imported.how == "imported" and not (machine.gpus or machine.driver)
 
 
@@ -89,15 +94,23 @@ class Bond:
 
     def fits(self, minor: str, facts: TorchFacts) -> bool:
         """Whether PyPI's build of a torch minor is such a torch."""
-        if not self.told or (self.range and not range_contains(self.range, f"{minor}.99")):
-            return False
-        if self.old_strings is not None and self.old_strings != facts.old_strings:
+        if not self._takes(minor) or self.old_strings == (not facts.old_strings):
             return False
         if self.backend is None:
             return True
         if self.backend != "cuda" or facts.pypi is None:
             return False
-        return self.major is None or self.major == major_version(facts.pypi)
+        return self.major in (None, major_version(facts.pypi))
+
+    def other_build(self, minor: str, facts: TorchFacts) -> str | None:
+        """The newest CUDA release of the builds beside PyPI's that are such a torch."""
+        if not self._takes(minor) or self.old_strings or facts.old_strings:
+            return None
+        fitting = [one for one in facts.toolkits["cuda"] if major_version(one) == self.major]
+        return max(fitting, key=version_numbers) if self.backend == "cuda" and fitting else None
+
+    def _takes(self, minor: str) -> bool:
+        return self.told and (not self.range or range_contains(self.range, f"{minor}.99"))
 
     def describe(self) -> str:
         """What it is told by, e.g. "CUDA 12, strings of before GCC 5"."""
@@ -159,7 +172,8 @@ def with_one_fix(
     """
     torch = case.machine.torch
     own = [finding for finding in findings if finding.of_torch]
-    if torch is None or not own or (len(own) == 1 and own[0].name != "backend"):
+    alone = len(own) == 1 and own[0].name not in ("backend", "library")
+    if torch is None or not own or alone:
         return tuple(findings)
     fix = _fix(own[0], bond_of(case.package, natives, torch), case.machine, torch, case.package)
     return tuple(dataclasses.replace(one, fix=fix) if one.of_torch else one for one in findings)
@@ -173,16 +187,18 @@ def _fix(first: Diagnosis, bond: Bond, machine: Machine, torch: Torch, package: 
     other = first.name == "backend" and bond.backend != "cuda"
     if usual in known or (usual and usual not in torch_releases()) or other:
         return first.fix
-    keep = f"install a wheel for it: {install_command(package.name)}"
+    keep = f"keep torch {torch.version} and install a wheel for it: {install_command(package.name)}"
     if known:
-        minor = next(iter(known))
-        return (
-            f"`pip install 'torch=={minor}.*'` brings PyPI's, which it fits{bond.describe()}; or "
-            f"keep torch {torch.version} and {keep}"
-        )
+        command = f"`pip install 'torch=={next(iter(known))}.*'` brings PyPI's, which it fits"
+        return f"{command}{bond.describe()}; or {keep}"
+    for minor, facts in reversed(torch_releases().items()):
+        if release := bond.other_build(minor, facts):
+            address = f"{PYTORCH}/{ToolkitRelease('cuda', release).name}"
+            command = f"`pip install --force-reinstall 'torch=={minor}.*' --index-url {address}`"
+            return f"{command} brings one that it fits{bond.describe()}; or {keep}"
     return (
-        f"install a wheel for torch {torch.version}: {install_command(package.name)}; no torch of "
-        "PyPI is known that this one fits"
+        f"install a wheel for torch {torch.version}: {install_command(package.name)}; no torch is "
+        "known that this one fits"
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from torchwheel.arch.model import BRANDS
+from torchwheel.doctor.remedies import PYTORCH
 from torchwheel.index.note import WheelNeeds
 from torchwheel.install.choose import Accepted, Judgement, Rejected, torch_to_install
 from torchwheel.install.environment import Environment
@@ -14,7 +15,6 @@ from torchwheel.validate.gpu_rules import describe_driver
 from torchwheel.validate.torch_rules import describe_torch
 
 SCHEMA = 1
-_INDEX = "https://download.pytorch.org/whl"
 
 
 def choice_text(choice: Choice, environment: Environment, *, why: bool) -> str:
@@ -96,7 +96,7 @@ def no_torch(choice: Choice) -> str | None:
     if found is None:
         return None
     torch, group = found
-    index = f" --index-url {_INDEX}/{group}" if group else ""
+    index = f" --index-url {PYTORCH}/{group}" if group else ""
     return (
         f"{choice.project}: expected torch{torch}, for {choice.ranked[0].candidate.file}; found no "
         f"torch, which this command never installs; `pip install 'torch{torch}'{index}`, then run "

@@ -54,12 +54,22 @@ def test_after_that_the_doctor_does_not_lead_back():
     assert "torchwheel install demo --index URL" in verdict.fix
 
 
-def test_where_no_torch_of_pypi_fits_another_wheel_is_the_fix():
+def test_pytorchs_own_index_has_builds_that_pypi_has_not():
+    made = foreign("libcudart.so.12", absent=("libcudart.so.12",), torch="==2.11.*")
+    verdict = judge(case(made, torch=CUDA_TORCH))
+    assert verdict.fix == (
+        "`pip install --force-reinstall 'torch==2.11.*' --index-url "
+        "https://download.pytorch.org/whl/cu129` brings one that it fits (CUDA 12); or keep torch "
+        "2.11.0+cu130 and install a wheel for it: `torchwheel install demo --index URL`"
+    )
+
+
+def test_where_no_torch_fits_another_wheel_is_the_fix():
     made = foreign("libcudart.so.11", NEWER, absent=("libcudart.so.11",))
     verdict = judge(case(made, torch=CPU_TORCH, **NO_GPU))
     assert verdict.fix == (
-        "install a wheel for torch 2.11.0+cpu: `torchwheel install demo --index URL`; no torch of "
-        "PyPI is known that this one fits"
+        "install a wheel for torch 2.11.0+cpu: `torchwheel install demo --index URL`; no torch is "
+        "known that this one fits"
     )
 
 
