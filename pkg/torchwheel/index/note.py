@@ -55,8 +55,9 @@ class WheelNeeds:
         """The needs of each library with kernels, or of the one without, for torchwheel's rules.
 
         Where the flavour is unknown, the rules of torch's C++ API hold, which are the stricter.
+        The kernels of a universal wheel know no torch, as those of a stable one.
         """
-        abi = self.abi or "aten"
+        abi = "stable" if self.abi == "universal" else self.abi or "aten"
         if not self.kernels:
             return (LibraryNeeds(abi),)
         return tuple(

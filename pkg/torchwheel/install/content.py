@@ -49,11 +49,14 @@ def read_content(
     torch = environment.torch
     if torch is None:
         return ()
-    loader = Loader(environment.python, torch.folder, environ)
     cpu = CpuTime()
     with tempfile.TemporaryDirectory(prefix="torchwheel-") as folder:
+        libraries = list(_libraries(wheel, Path(folder)))
+        if not libraries:
+            return ()
+        loader = Loader(environment.python, torch.folder, environ)
         found = []
-        for path, member in _libraries(wheel, Path(folder)):
+        for path, member in libraries:
             cpu.check()
             try:
                 library = read_library(path, member)

@@ -6,6 +6,7 @@ whoever registers it would be installed.
 
 import dataclasses
 import hashlib
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -164,8 +165,7 @@ def plan(
         trust: whose wheels are believed.
         dependencies: whether requirements are looked at.
     """
-    folder = private_folder() / "wheels"
-    folder.mkdir()
+    folder = Path(tempfile.mkdtemp(prefix="wheels-", dir=private_folder()))
     downloads = [_download(first, environment, folder, fetch, trust)]
     others: dict[str, Requirement] = {}
     known = {canonicalize_name(name): version for name, version in environment.installed.items()}
