@@ -191,7 +191,7 @@ def _fix(first: Diagnosis, bond: Bond, machine: Machine, torch: Torch, package: 
     if known:
         command = f"`pip install 'torch=={next(iter(known))}.*'` brings PyPI's, which it fits"
         return f"{command}{bond.describe()}; or {keep}"
-    for minor, facts in reversed(torch_releases().items()):
+    for minor, facts in reversed(list(torch_releases().items())):
         if release := bond.other_build(minor, facts):
             address = f"{PYTORCH}/{ToolkitRelease('cuda', release).name}"
             command = f"`pip install --force-reinstall 'torch=={minor}.*' --index-url {address}`"
@@ -205,7 +205,7 @@ def _fix(first: Diagnosis, bond: Bond, machine: Machine, torch: Torch, package: 
 def _fitting(bond: Bond, machine: Machine) -> Iterator[tuple[str, TorchFacts]]:
     """The torch minors that fit as PyPI has them for this Python, the newest first."""
     python = minor_version(machine.python)
-    for minor, facts in reversed(torch_releases().items()):
+    for minor, facts in reversed(list(torch_releases().items())):
         if python in facts.pythons and bond.fits(minor, facts):
             yield minor, facts
 
