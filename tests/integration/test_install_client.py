@@ -174,6 +174,42 @@ def test_a_file_of_other_bytes_is_not_installed(index, environment, torchwheel, 
     assert versions(python) == {"torch": "2.6.0+cu124"}
 
 
+@pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc on PATH")
+@pytest.mark.parametrize(
+    ("symbol", "says"),
+    [
+        ("_ZN3c1015GetCPUAllocatorEv", None),
+        ("_ZN3c106detail14torchCheckFailEPKcS2_jRKSs", "strings: expected a torch with the"),
+        ("_ZNK3c106SymInt6sym_neERKS0_", "symbols: expected a torch that has c10::SymInt::sym_ne"),
+    ],
+)
+def test_the_libraries_of_a_wheel_that_says_nothing(
+    environment, torchwheel, tmp_path, symbol, says
+):
+    python = environment(None)
+    (site,) = (tmp_path / "venv").glob("lib/python3*/site-packages")
+    setups.link(["torch"], site)
+    code = f"extern void {symbol}(void); void call(void) {{ {symbol}(); }}\n"
+    (tmp_path / "demo.c").write_text(code)
+    library = tmp_path / "demo.so"
+    links = [f"-L{setups.TORCH / 'lib'}", "-lc10", "-Wl,--unresolved-symbols=ignore-all"]
+    command = ["gcc", "-shared", "-fPIC", "demo.c", "-o", library, *links]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    wheel = wheelmaker.make_wheel(
+        tmp_path / "dist",
+        tag=f"{OWN}-{OWN}-linux_{platform.machine()}",
+        files={"demo/__init__.py": b"", "demo/_C.so": library.read_bytes()},
+        claims=None,
+        requires=(),
+    )
+    build_index([IndexedWheel(wheel, ("simple",))], tmp_path / "index")
+    index = f"{(tmp_path / 'index').as_uri()}/simple"
+    done = torchwheel("install", "demo", "--index", index, "--python", python, cwd=tmp_path)
+    assert done.returncode == int(says is not None), done.stderr
+    assert (says or "installed by uv") in done.stderr
+    assert ("demo" in versions(python)) == (says is None)
+
+
 def test_pip_takes_no_wheel_from_the_document_of_all(address, environment, tmp_path):
     """It names every wheel for some torch by its version alone."""
     python = environment("2.6.0+cu124", "12.4", pip=True)

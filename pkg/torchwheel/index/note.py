@@ -24,7 +24,7 @@ class Kernels:
 
     Attributes:
         backend: whose GPUs it is for.
-        release: of the toolkit, e.g. "13.0"; "13" where a name says no more.
+        release: of the toolkit, e.g. "13.0"; "13" where a name says no more; empty if unknown.
         archs: the GPUs; empty if they are not known.
     """
 
@@ -61,7 +61,7 @@ class WheelNeeds:
         if not self.kernels:
             return (LibraryNeeds(abi),)
         return tuple(
-            LibraryNeeds(abi, "", kernels.backend, kernels.release, kernels.archs)
+            LibraryNeeds(abi, "", kernels.backend, kernels.release or None, kernels.archs)
             for kernels in self.kernels
         )
 

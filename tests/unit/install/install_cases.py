@@ -11,14 +11,7 @@ from packaging.utils import parse_wheel_filename
 import wheelmaker
 from torchwheel.arch.devices import Gpu
 from torchwheel.arch.model import parse
-from torchwheel.index.note import (
-    KEY,
-    IndexNote,
-    Kernels,
-    WheelNeeds,
-    needs_of_claims,
-    note_json,
-)
+from torchwheel.index.note import KEY, IndexNote, needs_of_claims, note_json
 from torchwheel.install.choose import Accepted, Judgement, judge
 from torchwheel.install.environment import Environment
 from torchwheel.install.fetch import Answer
@@ -125,6 +118,3 @@ class Pages:
 
     def file(self, url: str, target: Path, sha256: str, size: int | None) -> None:
         target.write_bytes(self.files[url])
-
-
-__all__ = ["Kernels", "WheelNeeds"]

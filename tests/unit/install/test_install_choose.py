@@ -9,7 +9,7 @@ from packaging.specifiers import SpecifierSet
 import wheelmaker
 from torchwheel.arch.devices import Gpu
 from torchwheel.arch.model import parse
-from torchwheel.index.note import needs_of_claims
+from torchwheel.index.note import Kernels, WheelNeeds, needs_of_claims
 from torchwheel.install.choose import Accepted, best, judge, torch_to_install
 from torchwheel.machine.facts import Driver
 
@@ -27,6 +27,7 @@ FITS = candidate("1.0+cu130torch2.11")
         (candidate("1.0+rocm7.2torch2.11"), {}, ["backend"]),
         (candidate("1.0+cpu"), {}, ["backend"]),
         (candidate("1.0+cputorch2.11"), {"torch": "2.11.0+cpu"}, []),
+        (candidate("1.0", needs=WheelNeeds("aten", (), (Kernels("cuda", ""),))), {}, []),
         (FITS, {"torch": "2.11.0+cpu"}, ["backend"]),
         (FITS, {"torch": None}, []),
         (candidate("1.0+rocm7.2torch2.11"), {"torch": None}, ["backend"]),
