@@ -46,6 +46,23 @@ def cpu_torch_ordinary(bench):
     bench.install(bench.compiled(code, cuda), claims=claims)
 
 
+@row("a torch for CPUs, and an extension for a CUDA that its release on PyPI has not")
+def cpu_torch_other_cuda(bench):
+    bench.setup.add_torch()
+    runtime = bench.stub("libcudart.so.12", "cudaMalloc")
+    code = calling("cudaMalloc", "_ZN3c106detail14torchCheckFailEPKcS2_jRKSs")
+    bench.install(bench.compiled(code, runtime), claims=wheelmaker.PURE, requires=("torch>=2.5.1",))
+
+
+@row("a torch for CPUs, and libraries for CUDA that the import can do without", status=0)
+def cpu_torch_optional(bench):
+    bench.setup.add_torch()
+    cuda = bench.stub("libc10_cuda.so", "_ZN3c104cuda14current_deviceEv")
+    code = calling("aoti_torch_get_current_cuda_stream", "_ZN3c104cuda14current_deviceEv")
+    claims, imports = wheelmaker.PURE, "import torch\n"
+    bench.install(bench.compiled(code, cuda), code=imports, claims=claims)
+
+
 @row("a torch for ROCm, a wheel for CUDA")
 def rocm_torch(bench):
     bench.setup.add_torch(__version__=f"{RELEASE}+rocm6.4", hip="6.4.43482")

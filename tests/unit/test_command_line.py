@@ -71,6 +71,7 @@ def test_verify_needs_an_extra_of_its_own(tmp_path):
         ("index serve .", "is not an index"),
         ("inspect no_such_package_anywhere", "found neither"),
         ("smoke x-1-py3-none-any.whl --tests .", "no such file"),
+        ("install demo --index file:///nowhere", "expected the project demo, found none"),
     ],
 )
 def test_the_rest_needs_no_extra(tmp_path, call, says):

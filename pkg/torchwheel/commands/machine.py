@@ -1,4 +1,4 @@
-"""Commands about this machine and what is installed on it: toolkit, doctor, new, jit, cache."""
+"""Commands about this machine: toolkit, doctor, install, new, jit, cache."""
 
 import argparse
 from pathlib import Path
@@ -45,6 +45,42 @@ def doctor(options: argparse.Namespace) -> int:
     from torchwheel.doctor.examine import run_doctor
 
     return run_doctor(options)
+
+
+@command(
+    "install",
+    "Install the wheel of an index that fits this machine and its torch, which stays as it is.",
+    option("name", help='the project, e.g. "demo" or "demo==1.0.0"'),
+    option(
+        "--index",
+        required=True,
+        metavar="URL",
+        help="the index: https://, file://, or http:// on loopback",
+    ),
+    option(
+        "--python", type=Path, metavar="PATH", help="the environment's Python (default: this one)"
+    ),
+    option("--dry-run", action="store_true", help="choose, and change nothing"),
+    option("--why", action="store_true", help="list each other wheel with why not; change nothing"),
+    option("--json", action="store_true", help="print the judgements as JSON"),
+    option(
+        "--installer",
+        choices=["pip", "uv"],
+        help="what installs (default: the environment's pip, else uv)",
+    ),
+    option("--no-deps", action="store_true", help="leave the wheel's other requirements alone"),
+    option(
+        "--repository",
+        help="who must have signed the wheel: OWNER/NAME, or an address (default: an attestation "
+        "that the index offers is verified, whoever signed)",
+    ),
+    option("--trusted-root", help='file with the root of trust, or "latest"'),
+)
+def install(options: argparse.Namespace) -> int:
+    """Choose a wheel and install it."""
+    from torchwheel.install.run import run_install
+
+    return run_install(options)
 
 
 @command(
@@ -130,4 +166,4 @@ def cache_prune(options: argparse.Namespace) -> int:
 
 cache = group("cache", "List or prune the libraries built just in time.", cache_list, cache_prune)
 
-COMMANDS = (toolkit, doctor, new_project, jit, cache)
+COMMANDS = (toolkit, doctor, install, new_project, jit, cache)

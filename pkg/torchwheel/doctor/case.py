@@ -75,11 +75,14 @@ class Diagnosis:
         name: the rule's name, e.g. "glibc".
         says: one sentence without a full stop.
         fix: a command in backquotes, or a sentence if no command fixes it.
+        of_torch: whether it comes of the installed torch, so that another one, or another wheel,
+            clears it.
     """
 
     name: str
     says: str
     fix: str
+    of_torch: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

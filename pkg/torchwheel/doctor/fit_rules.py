@@ -8,6 +8,7 @@ from torchwheel.claims import Claims, LibraryNeeds
 from torchwheel.doctor.case import Case, Diagnosis, Package
 from torchwheel.doctor.library_rules import libraries_to_judge
 from torchwheel.doctor.native import NativeLibrary, sort_archs
+from torchwheel.doctor.remedies import comes_with_other_torch, is_idle
 from torchwheel.machine.facts import HiddenGpus, Machine, SilentDriver, Torch
 from torchwheel.validate.checks import load_findings
 from torchwheel.validate.findings import Finding
@@ -42,7 +43,16 @@ def mismatched_library(case: Case) -> Iterator[Diagnosis]:
             filter(None, (n.glibc for n in natives)), key=version_numbers, default=None
         ),
     )
-    yield from (diagnosis_of(f) for f in findings if f.blocks or _matters(f, machine))
+    lacking = package.imported.how != "imported" and any(
+        comes_with_other_torch(soname, machine.torch)
+        for native in natives
+        for soname in (native.links.absent if native.links else ())
+    )
+    for finding in findings:
+        if finding.rule == "backend" and is_idle(case):
+            continue
+        if finding.blocks or lacking or _matters(finding, machine):
+            yield diagnosis_of(finding)
 
 
 def needs_torch(package: Package) -> bool:
@@ -81,7 +91,10 @@ def needs_of_binary(
 def diagnosis_of(finding: Finding) -> Diagnosis:
     """A finding of torchwheel.validate as the doctor's diagnosis."""
     return Diagnosis(
-        finding.rule, f"expected {finding.expected}; found {finding.found}", finding.fix
+        finding.rule,
+        f"expected {finding.expected}; found {finding.found}",
+        finding.fix,
+        of_torch=finding.rule in ("torch", "backend", "toolkit-torch"),
     )
 
 

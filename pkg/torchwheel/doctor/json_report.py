@@ -29,7 +29,8 @@ def report_json(report: Report) -> str:
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
-    return {"ok": verdict.ok, **_plain(verdict)}
+    findings = [{"name": one.name, "says": one.says, "fix": one.fix} for one in verdict.findings]
+    return {"ok": verdict.ok, "findings": findings, "says": verdict.says, "fix": verdict.fix}
 
 
 def _package(package: Package) -> dict[str, Any]:

@@ -1,16 +1,20 @@
 """Findings about native libraries: what they need that this system lacks."""
 
-import re
 from collections.abc import Iterator
 
 from torchwheel.doctor.case import Case, Diagnosis, Package
 from torchwheel.doctor.installation_rules import reinstall_command
 from torchwheel.doctor.native import NativeLibrary
+from torchwheel.doctor.remedies import (
+    OLD_STRING,
+    comes_with_other_torch,
+    is_idle,
+    is_of_gpu,
+)
 from torchwheel.inspect.elf import SHIMS, is_cxx, qualified_name
 from torchwheel.text import join_names
+from torchwheel.validate.torch_rules import install_command
 
-_OLD_STRING = re.compile(r"(?<=[KREPi])Ss")
-"""std::string in the mangled names of GCC before release 5."""
 _MAX_NAMES = 2
 
 
@@ -41,11 +45,15 @@ def missing_libraries(case: Case) -> Iterator[Diagnosis]:
     """A library that it needs is not installed."""
     for native in _unloaded_libraries(case):
         for soname, asker in sorted(native.links.absent.items() if native.links else ()):
+            of_torch = comes_with_other_torch(soname, case.machine.torch)
+            if of_torch and is_idle(case):
+                continue
             who = native.name if asker == native.path.name else f"{asker}, for {native.name},"
             yield Diagnosis(
                 "library",
                 f"{who} asks for {soname}, which is not on this system",
                 f"install what has {soname}, or add its folder to LD_LIBRARY_PATH",
+                of_torch=of_torch,
             )
 
 
@@ -68,6 +76,8 @@ def missing_symbols(case: Case) -> Iterator[Diagnosis]:
     torch = case.machine.torch
     for native in _unloaded_libraries(case):
         names = native.links.undefined if native.links else frozenset[str]()
+        if torch and torch.backend != native.backend and is_idle(case):
+            names = frozenset(name for name in names if not is_of_gpu(name))
         if not names:
             continue
         if elsewhere := native.links.elsewhere if native.links else None:
@@ -80,14 +90,16 @@ def missing_symbols(case: Case) -> Iterator[Diagnosis]:
         elif of_torch := {name for name in names if is_cxx(name) or name.startswith(SHIMS)}:
             version = torch.version if torch else "?"
             why = "another torch"
-            if torch and not torch.old_abi and any(map(_OLD_STRING.search, of_torch)):
+            if torch and not torch.old_abi and any(map(OLD_STRING.search, of_torch)):
                 why += ", one with the strings of before GCC 5 (_GLIBCXX_USE_CXX11_ABI=0)"
             named = _first_names(of_torch)
             yield Diagnosis(
                 "symbols",
                 f"{native.name} was built for {why}: torch {version} has no {named}",
-                f"install the wheel for torch {torch.minor if torch else '?'}, or build it here: "
+                f"install the wheel for torch {torch.minor if torch else '?'} "
+                f"({install_command(case.package.name)} picks it), or build it here: "
                 f"{_rebuild_command(case.package)}",
+                of_torch=True,
             )
         else:
             yield Diagnosis(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from torchwheel.arch.devices import Gpu
 from torchwheel.doctor import build_rules, fit_rules, installation_rules, library_rules
 from torchwheel.doctor.case import Case, Diagnosis, Verdict
+from torchwheel.doctor.remedies import with_one_fix
 from torchwheel.machine.facts import Machine
 from torchwheel.runtime.status import ExtensionStatus
 from torchwheel.text import join_names
@@ -44,7 +45,8 @@ def judge(case: Case) -> Verdict:
     """
     ignored = findings_.ignored_rules(case.environ)
     unique = dict.fromkeys(finding for rule in RULES for finding in rule(case))
-    findings = tuple(finding for finding in unique if finding.name not in ignored)
+    remaining = [finding for finding in unique if finding.name not in ignored]
+    findings = with_one_fix(remaining, case, library_rules.libraries_to_judge(case.package))
     title = case.package.title
     if findings:
         return Verdict(findings, f"{title}: {findings[0].says}", findings[0].fix)

@@ -20,11 +20,13 @@ from torchwheel.index.groups import (
     is_of_torch,
     kind_of,
 )
+from torchwheel.index.note import ALL
 from torchwheel.index.store import Store, is_absolute
 from torchwheel.index.withdrawals import ProjectStatus, Withdrawals
 
 FILES = "files"
 """The folder of the wheels that lie beside an index, so no group can have this name."""
+_RESERVED = (FILES, ALL)
 _PLATFORM = re.compile(r"^(many|musl)?linux(_?\d+)*_")
 _PART = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")
 
@@ -73,7 +75,7 @@ class File:
         wheel = self.wheel
         fields = (wheel.file, wheel.version, wheel.sha256, wheel.size, wheel.metadata_sha256)
         links = (self.folder, wheel.provenance, wheel.requires_python, wheel.uploaded)
-        return hashlib.sha256(repr((*fields, *links)).encode()).digest()
+        return hashlib.sha256(repr((*fields, *links, wheel.claims)).encode()).digest()
 
     @functools.cached_property
     def is_absolute(self) -> bool:
@@ -251,9 +253,28 @@ def _group(name: str, files: Sequence[File], others: Mapping[File, _Others]) -> 
     return IndexGroup(name, {key: tuple(projects[key]) for key in sorted(projects)}, yanked)
 
 
+def group_of_all(groups: Iterable[IndexGroup]) -> IndexGroup:
+    """The wheels of all groups in one; those that need a certain torch by their version alone."""
+    found: dict[str, dict[str, File]] = defaultdict(dict)
+    for group in groups:
+        for project, files in group.projects.items():
+            found[project].update({file.wheel.file: file for file in files})
+    projects: dict[str, tuple[File, ...]] = {}
+    yanked: dict[str, str] = {}
+    for project, by_name in sorted(found.items()):
+        ordered = [by_name[name] for name in sorted(by_name)]
+        projects[project] = tuple(sorted(ordered, key=lambda file: file.version, reverse=True))
+        for file in ordered:
+            if file.withdrawn:
+                yanked[file.wheel.file] = file.withdrawn
+            elif file.for_some_torch:
+                yanked[file.wheel.file] = file.why_by_version_alone
+    return IndexGroup(ALL, projects, yanked)
+
+
 def _check_group_name(name: str) -> None:
     parts = name.split("/")
-    if parts[0] == FILES or not all(_PART.fullmatch(part) for part in parts):
+    if parts[0] in _RESERVED or not all(_PART.fullmatch(part) for part in parts):
         raise UsageError(f"{name!r} is no name of an index group; expected e.g. cu130/torch2.11")
 
 

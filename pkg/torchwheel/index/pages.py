@@ -10,8 +10,9 @@ from pathlib import Path
 
 import jinja2
 
-from torchwheel.index.contents import File, Index, IndexGroup
+from torchwheel.index.contents import File, Index, IndexGroup, group_of_all
 from torchwheel.index.front import fronts
+from torchwheel.index.note import KEY, IndexNote, needs_of_claims, note_json
 from torchwheel.index.withdrawals import ProjectStatus
 from torchwheel.text import size_text
 
@@ -56,6 +57,11 @@ def index_pages(index: Index) -> Iterator[Page]:
         yield _whole(f"{group.name}/index.json", json.dumps(listing, indent=1) + "\n")
         for project in group.projects:
             yield from _project_pages(index, group, project, entry)
+    whole = group_of_all(index.groups)
+    for project in whole.projects:
+        # A document alone: it is for `torchwheel install`, and pip has the groups.
+        *_, document = _project_pages(index, whole, project, entry)
+        yield document
 
 
 def _whole(path: str, text: str) -> Page:
@@ -138,6 +144,7 @@ def _entry(file: File, root: str, why: str | None) -> _Entry:
         "data-dist-info-metadata": metadata,
         "yanked": why or False,
         **({"provenance": file.provenance} if file.provenance else {}),
+        **_note(file),
     }
     attributes = {
         "href": f"{address}#sha256={wheel.sha256}",
@@ -157,6 +164,14 @@ def _entry(file: File, root: str, why: str | None) -> _Entry:
     ]
     row = "".join(f"<td>{cell}</td>" for cell in cells)
     return _Entry(f"<tr>{row}</tr>", json.dumps(document))
+
+
+def _note(file: File) -> dict[str, object]:
+    """What `torchwheel install` goes by. Keys with an underscore are the index's own (PEP 691)."""
+    claims = file.wheel.claims
+    if claims is None:
+        return {}
+    return {KEY: note_json(IndexNote(needs_of_claims(claims), file.withdrawn is not None))}
 
 
 def _note_html(file: File, why: str | None) -> str:

@@ -40,7 +40,7 @@ def find_driver(backend: Backend) -> Driver | Absent:
 def find_machine(environ: Mapping[str, str] = os.environ) -> Machine:
     """Find every fact but whether torch can be imported. It never fails."""
     torch, problem = split_absent(find_torch())
-    backend, driver = _driver_for_torch(torch)
+    backend, driver = driver_for_torch(torch)
     return dataclasses.replace(
         _machine_without_toolkits(torch, backend, driver, environ),
         torch_problem=problem,
@@ -97,7 +97,7 @@ def _gpus_problem(visible: VisibleGpus) -> Absent | None:
     return Absent(visible.why)
 
 
-def _driver_for_torch(torch: Torch | None) -> tuple[Backend, Driver | Absent]:
+def driver_for_torch(torch: Torch | None) -> tuple[Backend, Driver | Absent]:
     """The driver for torch's backend; for a torch without one, the driver of any GPU."""
     if torch and torch.backend:
         return torch.backend, find_driver(torch.backend)

@@ -11,11 +11,15 @@ from torchwheel.versions import version_numbers
 
 @dataclasses.dataclass(frozen=True)
 class TorchFacts:
-    """The toolkits and Pythons that a torch minor was published for."""
+    """The toolkits and Pythons that a torch minor was published for, and what PyPI has of it."""
 
     toolkits: Mapping[Backend, tuple[str, ...]]
     """Releases of CUDA and ROCm, e.g. {"cuda": ("12.6", "13.0"), …}."""
     pythons: tuple[str, ...]
+    pypi: str | None = None
+    """The release of CUDA that PyPI's build for Linux has."""
+    old_strings: bool = False
+    """Whether PyPI's build has libstdc++'s strings of before GCC 5."""
 
     def majors(self, backend: Backend) -> tuple[int, ...]:
         """The major releases; the minors of a major are compatible with each other."""
@@ -29,6 +33,8 @@ def torch_releases() -> Mapping[str, TorchFacts]:
         minor: TorchFacts(
             toolkits={"cuda": tuple(facts["cuda"]), "rocm": tuple(facts["rocm"])},
             pythons=tuple(facts["pythons"]),
+            pypi=facts["pypi"],
+            old_strings=facts.get("old_strings", False),
         )
         for minor, facts in data.read("torch_releases.json").items()
         if minor != "comment"

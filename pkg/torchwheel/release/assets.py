@@ -16,14 +16,13 @@ from packaging.version import InvalidVersion, Version
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import sha256
+from torchwheel.index.store import ATTESTATION
 from torchwheel.inspect.wheel import Wheel, read_wheel
 from torchwheel.release import forge
 from torchwheel.release.forge import Asset, ForgeRelease
 from torchwheel.text import join_names
 from torchwheel.toolkit.index import find_files
 
-ATTESTATION = "attestation.sigstore.json"
-"""The asset with the attestation of all others."""
 _CATALOGUE = "catalogue.json"
 _ATTEMPTS = 4
 _PAUSE = 5.0

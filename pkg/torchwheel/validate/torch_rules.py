@@ -173,5 +173,10 @@ def toolkit_mismatch(
 
 
 def other_wheel(package: str) -> str:
-    """Words for another wheel of the package, and how to list them."""
-    return f"a wheel of {package} (`pip index versions {package}` lists them)"
+    """Words for another wheel of the package, and how to get it."""
+    return f"a wheel of {package} ({install_command(package)} picks it)"
+
+
+def install_command(package: str) -> str:
+    """The command that picks the wheel of a package for the installed torch."""
+    return f"`torchwheel install {package} --index URL`"

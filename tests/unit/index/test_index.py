@@ -59,7 +59,7 @@ def test_the_files_of_an_index(index: Path) -> None:
         for kind in ("html", "json")
     }
     beside = {f"files/{name}{end}" for name in wheels for end in ("", ".metadata")}
-    assert found == {"index.html", "pages.json"} | pages | beside
+    assert found == {"index.html", "pages.json", "all/demo/index.json"} | pages | beside
 
 
 @pytest.mark.parametrize("group", ["cu130", "cu130/torch2.11"])
@@ -93,6 +93,35 @@ def test_the_document_says_what_the_page_says(index: Path) -> None:
         assert link["data-core-metadata"] == f"sha256={file['core-metadata']['sha256']}"
         assert file["requires-python"] == ">=3.10"
         assert file["size"] == (page / unquote(file["url"])).stat().st_size
+
+
+def test_one_document_has_the_wheels_of_all_groups(index: Path) -> None:
+    page = index / "all" / "demo"
+    document = json.loads((page / "index.json").read_text())
+    names = [file["filename"] for file in document["files"]]
+    assert names == [NAME, "demo-1.0.0-py3-none-any.whl", "demo-0.9-py3-none-any.whl"]
+    for file in document["files"]:
+        assert (page / unquote(file["url"])).is_file()
+    binary, pure, _ = document["files"]
+    assert binary["yanked"].startswith("it needs torch>=2.11")
+    assert binary["_torchwheel"] == {
+        "schema": 1,
+        "needs": {
+            "abi": "stable",
+            "torch": [">=2.11"],
+            "kernels": [{"backend": "cuda", "release": "13.0", "archs": ["8.0", "9.0"]}],
+            "for_cpu": False,
+            "old_abi": None,
+        },
+        "withdrawn": False,
+    }
+    assert (pure["yanked"], pure["_torchwheel"]["needs"]["abi"]) == (False, "pure")
+
+
+@pytest.mark.parametrize("group", ["all", "all/x", "files"])
+def test_no_group_has_the_name_of_a_folder_of_the_index(tmp_path: Path, group: str) -> None:
+    with pytest.raises(UsageError, match="is no name of an index group"):
+        build_index([IndexedWheel(make_wheel(tmp_path / "dist"), (group,))], tmp_path / "index")
 
 
 def test_metadata_files_are_the_wheels_own(index: Path) -> None:

@@ -1,0 +1,173 @@
+"""Verifies who made a wheel that an index offers, by the attestation that comes with it.
+
+That is PEP 740's provenance, or, of our own releases, the bundle beside the wheel. To verify takes
+`torchwheel[evidence]`; to look for an attestation takes the base alone.
+"""
+
+import dataclasses
+import json
+from pathlib import Path
+from urllib.parse import urljoin
+
+from torchwheel.errors import MalformedError, TorchwheelError
+from torchwheel.index.store import ATTESTATION
+from torchwheel.install.fetch import Fetch
+from torchwheel.install.page import Candidate
+from torchwheel.json_files import parse_json
+from torchwheel.text import escape
+
+_INTOTO = "application/vnd.in-toto+json"
+_BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+_MOST = 100
+_ACCEPT = "application/vnd.pypi.integrity.v1+json, application/json"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Material:
+    certificate: str
+    transparency_entries: tuple[dict[str, object], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Envelope:
+    statement: str
+    signature: str
+
+
+@dataclasses.dataclass(frozen=True)
+class _Attestation:
+    verification_material: _Material
+    envelope: _Envelope
+
+
+@dataclasses.dataclass(frozen=True)
+class _Publisher:
+    attestations: tuple[_Attestation, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Provenance:
+    """PEP 740's provenance, as far as it is read."""
+
+    attestation_bundles: tuple[_Publisher, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """What is known of a wheel's maker.
+
+    Attributes:
+        verified: whether an attestation was verified.
+        says: who signed, or why nothing was verified.
+    """
+
+    verified: bool
+    says: str
+
+
+def find_bundles(candidate: Candidate, folder: Path, fetch: Fetch) -> tuple[Path, ...]:
+    """Write the attestations that an index offers for a wheel to `folder`, as sigstore bundles."""
+    if candidate.provenance:
+        answer = fetch.page(candidate.provenance, _ACCEPT)
+        if answer is None:
+            says = "expected the provenance that the index names, found none"
+            raise TorchwheelError(f"{escape(candidate.provenance)}: {says}")
+        path = folder / "provenance.sigstore.jsonl"
+        path.write_text(bundles_of_provenance(answer.body, candidate.provenance), encoding="utf-8")
+        return (path,)
+    if candidate.described:
+        answer = fetch.page(urljoin(candidate.url, ATTESTATION), _ACCEPT)
+        if answer is not None:
+            path = folder / ATTESTATION
+            path.write_bytes(answer.body)
+            return (path,)
+    return ()
+
+
+def bundles_of_provenance(content: bytes, where: str) -> str:
+    """The attestations of a PEP 740 provenance as sigstore bundles, one a line."""
+    provenance = parse_json(content, _Provenance, where, others=True)
+    found = [one for of in provenance.attestation_bundles for one in of.attestations]
+    if not 0 < len(found) <= _MOST:
+        reason = f"expected 1 to {_MOST} attestations, found {len(found)}"
+        raise MalformedError(where, reason)
+    return "".join(f"{json.dumps(_bundle(one))}\n" for one in found)
+
+
+def _bundle(attestation: _Attestation) -> dict[str, object]:
+    material, envelope = attestation.verification_material, attestation.envelope
+    return {
+        "mediaType": _BUNDLE,
+        "verificationMaterial": {
+            "certificate": {"rawBytes": material.certificate},
+            "tlogEntries": list(material.transparency_entries),
+        },
+        "dsseEnvelope": {
+            "payload": envelope.statement,
+            "payloadType": _INTOTO,
+            "signatures": [{"sig": envelope.signature}],
+        },
+    }
+
+
+def verify_signature(
+    path: Path,
+    candidate: Candidate,
+    fetch: Fetch,
+    folder: Path,
+    *,
+    repository: str | None,
+    trusted_root: str | None,
+) -> Signature:
+    """Verify a downloaded wheel.
+
+    Args:
+        path: the wheel.
+        candidate: what the index says of it.
+        fetch: where attestations come from.
+        folder: where they may be written.
+        repository: whose workflow must have signed at a tag; then a wheel without is an error. If
+            it is not given, any signer's attestation is verified, and the signer is named.
+        trusted_root: a file, or "latest".
+
+    Raises:
+        TorchwheelError: an attestation that does not hold, or none of the repository.
+        ModuleNotFoundError: `repository` was given, and torchwheel[evidence] is not installed.
+    """
+    bundles = find_bundles(candidate, folder, fetch)
+    if not bundles:
+        if repository is None:
+            return Signature(False, "the index offers no attestation")
+        says = f"expected an attestation by {repository}, found none in the index"
+        raise TorchwheelError(f"{escape(path.name)}: {says}; nothing was installed")
+    try:
+        from torchwheel.evidence.bundles import open_verifier  # noqa: PLC0415 - of the extra
+    except ModuleNotFoundError:
+        if repository is not None:
+            raise
+        return Signature(False, 'not verified: `pip install "torchwheel[evidence]"` verifies it')
+    from torchwheel.evidence.policy import (  # noqa: PLC0415 - of the extra
+        RELEASES,
+        Policy,
+        judge_signer,
+        repository_address,
+    )
+    from torchwheel.matrix.sections import ISSUER  # noqa: PLC0415 - of the extra
+
+    read = open_verifier(trusted_root).read
+    subject = (path.name, candidate.sha256)
+    own = [one for bundle in bundles for one in read(bundle) if subject in one.subjects]
+    if not own:
+        says = "expected an attestation of this name and hash, found those of others"
+        raise TorchwheelError(f"{escape(path.name)}: {says}; nothing was installed")
+    signer = own[0].signer
+    who = f"{signer.repository}, {signer.workflow_path}, {signer.ref}"
+    if repository is None:
+        return Signature(True, f"{who}; --repository makes it a condition")
+    policy = Policy(repository_address(repository), ISSUER, {}, None, RELEASES)
+    faults = [
+        [check.says for check in judge_signer(one.signer, policy) if not check.ok] for one in own
+    ]
+    if wrong := min(faults, key=len):
+        raise TorchwheelError(f"{escape(path.name)}: {'; '.join(wrong)}; nothing was installed")
+    return Signature(True, who)

@@ -1,0 +1,277 @@
+"""Chooses a wheel: each one is Accepted or Rejected for an environment, and the best is taken.
+
+Pure functions. The rules are those that hold when a library is loaded (`torchwheel.validate`).
+"""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from torchwheel.arch.model import backend_of
+from torchwheel.arch.runs import machine_code_runs_on, runs_on
+from torchwheel.claims import LibraryNeeds
+from torchwheel.index.note import WheelNeeds
+from torchwheel.install.environment import Environment
+from torchwheel.install.page import Candidate
+from torchwheel.text import join_names
+from torchwheel.validate.gpu_rules import check_code, check_driver, tag_floor
+from torchwheel.validate.torch_rules import (
+    check_backend,
+    check_built_with,
+    describe_torch,
+    range_contains,
+)
+from torchwheel.versions import minor_version, version_numbers
+
+
+@dataclasses.dataclass(frozen=True)
+class Reason:
+    """Why a wheel does not fit.
+
+    Attributes:
+        rule: a short name, e.g. "torch".
+        expected: what the wheel is for.
+        found: what is here.
+    """
+
+    rule: str
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: expected {self.expected}; found {self.found}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Accepted:
+    """A wheel that fits.
+
+    Attributes:
+        candidate: the wheel.
+        needs: its needs, with what its metadata adds.
+        notes: what is of less use here, e.g. a GPU without code.
+    """
+
+    candidate: Candidate
+    needs: WheelNeeds
+    notes: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Rejected:
+    """A wheel that does not fit, and every reason."""
+
+    candidate: Candidate
+    reasons: tuple[Reason, ...]
+
+
+Judgement = Accepted | Rejected
+
+
+def judge(
+    candidate: Candidate,
+    environment: Environment,
+    wanted: SpecifierSet,
+    needs: WheelNeeds | None = None,
+) -> Judgement:
+    """Whether a wheel fits an environment.
+
+    Args:
+        candidate: the wheel.
+        environment: without a torch, all else decides.
+        wanted: the versions that are asked for.
+        needs: the wheel's needs, if more is known than the candidate says.
+    """
+    needs = needs or candidate.needs
+    reasons = [
+        *_offer_reasons(candidate, wanted),
+        *_python_reasons(candidate, environment),
+        *_torch_reasons(needs, environment),
+    ]
+    per_library = [_library_reasons(library, environment) for library in needs.libraries()]
+    # One library that fits is enough. A wheel for every torch runs without any.
+    blocking, notes = min(per_library, key=lambda pair: (len(pair[0]), len(pair[1])))
+    if needs.abi == "universal":
+        blocking, notes = [], [*map(str, blocking), *notes]
+    if _lacks_gpu_code(needs, environment):
+        notes.append("it has no GPU code")
+    reasons += blocking
+    if reasons:
+        return Rejected(candidate, tuple(reasons))
+    return Accepted(candidate, needs, tuple(notes))
+
+
+def _offer_reasons(candidate: Candidate, wanted: SpecifierSet) -> Iterable[Reason]:
+    version = candidate.version
+    if not wanted.contains(version, prereleases=True):
+        yield Reason("version", f"{wanted}", str(version))
+    elif version.is_prerelease and not (wanted.prereleases or _is_named(version, wanted)):
+        yield Reason("version", "a final release", f"{version}, which must be named")
+    if candidate.sha256 is None:
+        yield Reason("hash", "a sha256 in the index", "none, so its bytes cannot be verified")
+    if candidate.withdrawn is not None and not _is_named(version, wanted):
+        yield Reason("withdrawn", "a wheel that is offered", f"withdrawn: {candidate.withdrawn}")
+
+
+def _is_named(version: Version, wanted: SpecifierSet) -> bool:
+    """Whether a version is named in full: "==1.0.0+cu130"."""
+    return any(one.operator in ("==", "===") and one.version == str(version) for one in wanted)
+
+
+def _python_reasons(candidate: Candidate, environment: Environment) -> Iterable[Reason]:
+    own = environment.implementation
+    here = f"{own} {environment.version}"
+    python = candidate.requires_python
+    if python is not None and not python.contains(environment.version, prereleases=True):
+        yield Reason("python", f"Python {python}", here)
+        return
+    names = sorted(map(str, candidate.tags))
+    if not set(names).isdisjoint(environment.tags):
+        return
+    known = {tag.rpartition("-")[0] for tag in environment.tags}
+    pairs = {f"{tag.interpreter}-{tag.abi}" for tag in candidate.tags}
+    if known.isdisjoint(pairs):
+        yield Reason("python", join_names(sorted(pairs)), here)
+        return
+    platforms = sorted(tag.platform for tag in candidate.tags)
+    floor, glibc = tag_floor(platforms), environment.glibc
+    machine = environment.platform.partition("_")[2]
+    if floor and any(name.endswith(machine) for name in platforms):
+        found = f"glibc {glibc}" if glibc else "a C library that is not glibc"
+        yield Reason("glibc", f"glibc {floor} or later", found)
+    else:
+        yield Reason("platform", join_names(platforms), environment.platform)
+
+
+def _torch_reasons(needs: WheelNeeds, environment: Environment) -> Iterable[Reason]:
+    torch = environment.torch
+    if torch is None:
+        return
+    if needs.torch and not any(range_contains(one, torch.version) for one in needs.torch):
+        ranges = " or ".join(f"torch{one}" for one in needs.torch)
+        yield Reason("torch", ranges, f"torch {torch.version}")
+    if needs.old_abi is not None and needs.old_abi != torch.old_abi:
+        yield Reason("strings", f"a torch with {_strings(needs.old_abi)}", _strings(torch.old_abi))
+    if needs.for_cpu and torch.backend:
+        yield Reason("backend", "a torch for CPUs only", describe_torch(torch))
+
+
+def _lacks_gpu_code(needs: WheelNeeds, environment: Environment) -> bool:
+    """Whether a native wheel is known to have no code for the GPUs that torch is for."""
+    torch = environment.torch
+    return needs.abi in ("aten", "stable") and not needs.kernels and bool(torch and torch.backend)
+
+
+def _strings(old: bool) -> str:
+    return "the strings of before GCC 5" if old else "the strings of GCC 5 and later"
+
+
+def _library_reasons(
+    needs: LibraryNeeds, environment: Environment
+) -> tuple[list[Reason], list[str]]:
+    """What keeps a library from its use here, and what makes it of less use."""
+    torch, driver, gpus = environment.torch, environment.driver, environment.gpus
+    findings = []
+    if torch is not None:
+        findings += [check_backend(needs, torch, "it"), check_built_with(needs, torch, "it")]
+    elif needs.backend and gpus and backend_of(gpus[0].arch) != needs.backend:
+        return [Reason("backend", f"a GPU for {needs.backend}", gpus[0].name)], []
+    if needs.backend and needs.toolkit_version:
+        findings.append(check_driver(needs.backend, needs.toolkit_version, driver))
+        if needs.archs:
+            findings += check_code(needs, needs.toolkit_version, gpus, driver, "{}")
+    present = [finding for finding in findings if finding is not None]
+    reasons = [Reason(one.rule, one.expected, one.found) for one in present if one.blocks]
+    return reasons, [
+        f"{one.rule}: expected {one.expected}; found {one.found}"
+        for one in present
+        if not one.blocks
+    ]
+
+
+def best(judgements: Iterable[Judgement], environment: Environment) -> list[Accepted]:
+    """The wheels that fit, the best first: the newest release, then the closest fit."""
+    order = {tag: at for at, tag in reversed(list(enumerate(environment.tags)))}
+    accepted = [one for one in judgements if isinstance(one, Accepted)]
+    # Names decide last, so that equal indexes give equal answers.
+    accepted.sort(key=lambda one: one.candidate.file)
+    accepted.sort(key=lambda one: _rank(one, environment, order), reverse=True)
+    return accepted
+
+
+def _rank(
+    accepted: Accepted, environment: Environment, order: dict[str, int]
+) -> tuple[object, ...]:
+    candidate, needs = accepted.candidate, accepted.needs
+    tag = min((order.get(str(tag), len(order)) for tag in candidate.tags), default=len(order))
+    return (
+        Version(candidate.version.public),
+        _backend_fit(needs, environment),
+        max((_code_fit(library, environment) for library in needs.libraries()), default=0),
+        _newest_torch(needs) if environment.torch is None else (),
+        max((_toolkit_fit(library, environment) for library in needs.libraries()), default=(0,)),
+        ("pure", "universal", None, "stable", "aten").index(needs.abi),
+        -tag,
+        candidate.build,
+        candidate.version,
+    )
+
+
+def _backend_fit(needs: WheelNeeds, environment: Environment) -> int:
+    """Kernels for the GPUs that torch is for; without such a torch, no idle kernels."""
+    torch, gpus = environment.torch, environment.gpus
+    backend = torch.backend if torch else backend_of(gpus[0].arch) if gpus else None
+    if backend is not None:
+        return int(any(kernels.backend == backend for kernels in needs.kernels))
+    if needs.abi in ("pure", "universal"):
+        return 2 if needs.abi == "universal" else 1
+    return 0 if needs.kernels else 3
+
+
+def _code_fit(needs: LibraryNeeds, environment: Environment) -> int:
+    """3: machine code for every GPU here; 2: PTX for some; 1: not known; 0: none."""
+    gpus = [gpu for gpu in environment.gpus if backend_of(gpu.arch) == needs.backend]
+    if not gpus or not needs.archs:
+        return 1
+    if all(any(machine_code_runs_on(arch, gpu.arch) for arch in needs.archs) for gpu in gpus):
+        return 3
+    return 2 if all(any(runs_on(arch, gpu.arch) for arch in needs.archs) for gpu in gpus) else 0
+
+
+def _toolkit_fit(needs: LibraryNeeds, environment: Environment) -> tuple[int, ...]:
+    """The release of torch's toolkit is the closest; without torch, the newest one."""
+    torch, release = environment.torch, needs.toolkit_version or ""
+    if torch is None:
+        return version_numbers(release) or (0,)
+    built = torch.built_with(needs.backend) or ""
+    if not release or not built:
+        return (0,)
+    same = minor_version(release) == minor_version(built)
+    return (2 if same else int(version_numbers(release)[:1] == version_numbers(built)[:1]),)
+
+
+def _newest_torch(needs: WheelNeeds) -> tuple[int, ...]:
+    """The newest floor of its ranges of torch."""
+    floors = (version_numbers(one.lstrip("=<>~!")) for one in needs.torch)
+    return max(floors, default=())
+
+
+def torch_to_install(accepted: Sequence[Accepted]) -> tuple[str, str | None] | None:
+    """The torch that the best wheel needs where there is none: its range and its toolkit.
+
+    None if it is not known that it needs one.
+    """
+    if not accepted or not accepted[0].needs.torch:
+        return None
+    needs = accepted[0].needs
+    newest = max(needs.torch, key=lambda one: version_numbers(one.lstrip("=<>~!")))
+    if needs.abi in ("pure", "universal", "stable"):
+        return newest, None
+    for kernels in needs.kernels:
+        numbers = version_numbers(kernels.release)
+        prefix = "cu" if kernels.backend == "cuda" else "rocm"
+        joined = ("" if prefix == "cu" else ".").join(map(str, numbers[:2]))
+        return newest, f"{prefix}{joined}" if len(numbers) > 1 else None
+    return newest, "cpu" if needs.for_cpu else None

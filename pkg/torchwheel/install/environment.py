@@ -1,0 +1,148 @@
+"""The facts of an environment that decide which wheel fits: another Python's, or this one's."""
+
+import dataclasses
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import packaging
+
+from torchwheel import process
+from torchwheel.arch.devices import Gpu, visible_gpus
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.json_files import last_line, parse_json
+from torchwheel.machine import probe
+from torchwheel.machine.discovery import driver_for_torch
+from torchwheel.machine.facts import Absent, Driver, Torch, split_absent
+from torchwheel.machine.torch import read_torch
+from torchwheel.text import quote
+
+# Runs in the other Python, 3.9 or later. Its own packages come before ours.
+_ASK = """
+import sys
+sys.path[:] = [entry for entry in sys.path if entry]
+import importlib.metadata, importlib.util, json, platform, sysconfig
+try:
+    spec = importlib.util.find_spec("torch")
+except (ImportError, ValueError, AttributeError):
+    spec = None
+installed = {}
+for found in importlib.metadata.distributions():
+    name, version = found.metadata["Name"], found.version
+    if name and version:
+        installed.setdefault(str(name), str(version))
+sys.path.append(sys.argv[1])
+from packaging import markers, tags
+print(json.dumps({
+    "version": platform.python_version(),
+    "implementation": platform.python_implementation(),
+    "platform": sysconfig.get_platform().replace("-", "_").replace(".", "_"),
+    "torch": spec.origin if spec else None,
+    "tags": [str(tag) for tag in tags.sys_tags()],
+    "markers": {k: str(v) for k, v in markers.default_environment().items()},
+    "installed": installed,
+}))
+"""
+_SECONDS = 60
+_MOST_TAGS = 20_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Environment:
+    """An environment that a wheel is chosen for.
+
+    Attributes:
+        python: its program.
+        version: e.g. "3.12.3".
+        implementation: e.g. "CPython".
+        platform: e.g. "linux_x86_64".
+        tags: the tags of wheels that it takes, the best first.
+        markers: the variables of environment markers.
+        installed: versions of the installed distributions, by name.
+        glibc: e.g. "2.36"; None if the C library is another.
+        torch: None if it is not installed; `torch_problem` says why.
+        driver: None if it is missing; `driver_problem` says why.
+        gpus: the visible GPUs; `gpus_problem` says why there are none.
+    """
+
+    python: Path
+    version: str
+    implementation: str
+    platform: str
+    tags: tuple[str, ...]
+    markers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    installed: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    glibc: str | None = None
+    torch: Torch | None = None
+    torch_problem: Absent | None = None
+    driver: Driver | None = None
+    driver_problem: Absent | None = None
+    gpus: tuple[Gpu, ...] = ()
+    gpus_problem: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Told:
+    """What the other Python prints."""
+
+    version: str
+    implementation: str
+    platform: str
+    torch: str | None
+    tags: tuple[str, ...]
+    markers: dict[str, str]
+    installed: dict[str, str]
+
+
+def find_environment(
+    python: Path | None = None, environ: Mapping[str, str] = os.environ
+) -> Environment:
+    """The facts of the environment of a Python, by default the running one.
+
+    Raises:
+        UsageError: the program is no Python, or an old one.
+    """
+    program = python or Path(sys.executable)
+    told = _ask(program)
+    found = _torch_of(told.torch)
+    torch, problem = split_absent(found)
+    backend, answered = driver_for_torch(torch)
+    driver, driver_problem = split_absent(answered)
+    gpus = visible_gpus(backend, environ)
+    return Environment(
+        python=program,
+        version=told.version,
+        implementation=told.implementation,
+        platform=told.platform,
+        tags=told.tags[:_MOST_TAGS],
+        markers=told.markers,
+        installed=told.installed,
+        glibc=split_absent(probe.glibc_version())[0],
+        torch=torch,
+        torch_problem=problem,
+        driver=driver,
+        driver_problem=driver_problem,
+        gpus=gpus.gpus,
+        gpus_problem=gpus.why,
+    )
+
+
+def _torch_of(origin: str | None) -> Torch | Absent:
+    return read_torch(Path(origin).parent) if origin else Absent("torch is not installed")
+
+
+def _ask(program: Path) -> _Told:
+    ours = Path(packaging.__file__).parents[1]
+    doing = f"{program}: expected a Python of 3.9 or later"
+    try:
+        # In the root, no file of the working folder is in the way of a module.
+        done = process.run([program.absolute(), "-c", _ASK, ours], cwd="/", timeout=_SECONDS)
+    except process.NotRunError as error:
+        raise UsageError(f"{doing}, found one that {error.reason}; name another") from None
+    if done.status:
+        raise UsageError(f"{doing}, found {quote(done.reason())}; name another")
+    try:
+        return parse_json(last_line(done.output), _Told, str(program), others=True)
+    except TorchwheelError as error:
+        raise UsageError(f"{doing}: {error}") from None

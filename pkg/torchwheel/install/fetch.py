@@ -1,0 +1,250 @@
+"""Fetches pages and files of an index: bounded, from https, http on loopback, or file://."""
+
+import dataclasses
+import hashlib
+import http.client
+import ipaddress
+import os
+import ssl
+import stat
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from email.message import Message
+from pathlib import Path
+from typing import IO, Protocol
+from urllib.parse import unquote, urljoin, urlsplit
+
+from torchwheel import __version__
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.json_files import MAX_BYTES
+from torchwheel.os_errors import explain
+from torchwheel.text import quote, shorten_line, size_text
+
+MOST_OF_FILE = 8 << 30
+"""Bytes of a wheel; the greatest of torch itself have 3 GB."""
+_REDIRECTS = 5
+_SECONDS = 30.0
+"""A server may be silent for so long."""
+_SECONDS_OF_PAGE = 120.0
+_BLOCK = 1 << 20
+_AGENT = f"torchwheel/{__version__}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """A page: where it came from after redirects, its content type, its bytes."""
+
+    url: str
+    kind: str
+    body: bytes
+
+
+class Fetch(Protocol):
+    """Where the pages and files of an index come from."""
+
+    def page(self, url: str, accept: str) -> Answer | None:
+        """A page; None if there is none."""
+
+    def file(self, url: str, target: Path, sha256: str, size: int | None) -> None:
+        """Write a file to `target`; it has this hash and size, or nothing is written."""
+
+
+def check_address(url: str, via: str | None = None) -> None:
+    """Raise unless an address may be read, and may be reached from `via`.
+
+    A page of a server must not lead to a file of this machine or to a service on loopback.
+    """
+    scheme = _scheme(url)
+    if scheme is None:
+        raise UsageError(
+            f"{_shown(url)}: expected https://, file:// or, on loopback, http://; name such an "
+            "address, without a user"
+        )
+    if via is None:
+        return
+    came = _scheme(via)
+    allowed = {"https": {"https"}, "http": {"https", "http"}, "file": {"https", "http", "file"}}
+    if scheme not in allowed[came or "https"]:
+        raise TorchwheelError(
+            f"{_shown(via)}: expected links to {' or '.join(sorted(allowed[came or 'https']))}, "
+            f"found {_shown(url)}; report it to the authors of the index"
+        )
+
+
+def _scheme(url: str) -> str | None:
+    """The scheme of an address that may be read; None of another."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return None
+    if not url.isprintable() or parts.username is not None or parts.password is not None:
+        return None
+    if parts.scheme == "https":
+        return "https" if host else None
+    if parts.scheme == "http":
+        return "http" if _is_loopback(host) else None
+    is_file = parts.scheme == "file" and host in ("", "localhost") and port is None
+    return "file" if is_file else None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _shown(url: str) -> str:
+    return quote(shorten_line(url))[1:-1]
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows few redirects, each to an address that the page before may lead to."""
+
+    max_redirections = _REDIRECTS
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage | Message,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        """Check the address, then do as the base does."""
+        check_address(newurl, req.full_url)
+        return super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]
+
+
+class Fetcher:
+    """Fetches over the network and from files."""
+
+    def __init__(self) -> None:
+        context = ssl.create_default_context()
+        self._open = urllib.request.build_opener(
+            _Redirects(), urllib.request.HTTPSHandler(context=context)
+        ).open
+
+    def page(self, url: str, accept: str) -> Answer | None:
+        """A page; None if there is none.
+
+        Raises:
+            TorchwheelError: one line: it cannot be had, or is too large.
+        """
+        check_address(url)
+        if _scheme(url) == "file":
+            return _page_of_folder(url)
+        deadline = time.monotonic() + _SECONDS_OF_PAGE
+        request = urllib.request.Request(url, headers={"Accept": accept, "User-Agent": _AGENT})  # noqa: S310 - checked
+        try:
+            with self._open(request, timeout=_SECONDS) as answer:
+                body = b"".join(_bounded(answer, url, MAX_BYTES, deadline))
+                kind = answer.headers.get_content_type()
+                return Answer(answer.geturl(), kind, body)
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code in (404, 410):
+                    return None
+                raise _failed(url, f"status {error.code}") from None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise _failed(url, _reason(error)) from None
+
+    def file(self, url: str, target: Path, sha256: str, size: int | None) -> None:
+        """Write a file to `target`, a new file in a folder of ours.
+
+        Raises:
+            TorchwheelError: one line: it cannot be had, or is not the file that the index names.
+        """
+        check_address(url)
+        most = size if size is not None else MOST_OF_FILE
+        digest = hashlib.sha256()
+        try:
+            with self._source(url) as source, target.open("xb") as file:
+                for block in _bounded(source, url, min(most, MOST_OF_FILE), None):
+                    digest.update(block)
+                    file.write(block)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise _failed(url, f"status {error.code}") from None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise _failed(url, _reason(error)) from None
+        found = digest.hexdigest()
+        if found != sha256:
+            target.unlink()
+            says = f"expected sha256 {sha256}, as the index says, found {found}"
+            raise TorchwheelError(f"{_shown(url)}: {says}; nothing was installed")
+
+    def _source(self, url: str) -> IO[bytes]:
+        if _scheme(url) == "file":
+            return _open_file(_path(url))
+        request = urllib.request.Request(url, headers={"User-Agent": _AGENT})  # noqa: S310 - checked
+        answer: IO[bytes] = self._open(request, timeout=_SECONDS)
+        return answer
+
+
+def link(page: str, address: str) -> str:
+    """The absolute address of a link on a page; it must be one that may be reached from there."""
+    try:
+        target = urljoin(page, address)
+    except ValueError:
+        target = address
+    check_address(target, page)
+    return target
+
+
+def _bounded(source: IO[bytes], url: str, most: int, deadline: float | None) -> Iterator[bytes]:
+    """The blocks of a source of at most so many bytes."""
+    left = most
+    while block := source.read(min(_BLOCK, left + 1)):
+        left -= len(block)
+        if left < 0:
+            raise TorchwheelError(f"{_shown(url)}: expected at most {size_text(most)}, found more")
+        if deadline is not None and time.monotonic() > deadline:
+            raise TorchwheelError(f"{_shown(url)}: expected all of it in time, found too little")
+        yield block
+
+
+def _path(url: str) -> Path:
+    return Path(unquote(urlsplit(url).path))
+
+
+def _page_of_folder(url: str) -> Answer | None:
+    """The document or the page of a folder, or a file."""
+    path = _path(url)
+    names = ("index.json", "index.html") if url.endswith("/") else ("",)
+    for name in names:
+        file = path / name if name else path
+        try:
+            with _open_file(file) as source:
+                body = b"".join(_bounded(source, url, MAX_BYTES, None))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise TorchwheelError(explain(error)) from None
+        kind = "application/json" if file.suffix == ".json" else "text/html"
+        return Answer(url, kind, body)
+    return None
+
+
+def _open_file(path: Path) -> IO[bytes]:
+    """Open a regular file; another is an OSError, and a pipe is not waited for."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise FileNotFoundError(2, os.strerror(2), str(path))
+    return os.fdopen(handle, "rb")
+
+
+def _failed(url: str, found: str) -> TorchwheelError:
+    return TorchwheelError(f"{_shown(url)}: expected an answer, found {found}; try again later")
+
+
+def _reason(error: Exception) -> str:
+    cause = error.reason if isinstance(error, urllib.error.URLError) else error
+    if isinstance(cause, Exception):
+        return explain(cause)
+    return shorten_line(quote(str(cause))[1:-1])

@@ -1,0 +1,279 @@
+"""Plans an installation: the wheel of each project that the index offers, and what is left to pip.
+
+A project that the index offers is taken from there alone. Its name may be free elsewhere, and
+whoever registers it would be installed.
+"""
+
+import dataclasses
+import hashlib
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import NormalizedName, canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.files import private_folder
+from torchwheel.index.note import WheelNeeds, needs_of_claims
+from torchwheel.install.attestation import Signature, verify_signature
+from torchwheel.install.choose import Accepted, Judgement, Reason, Rejected, best, judge
+from torchwheel.install.content import missing_symbols, read_content
+from torchwheel.install.environment import Environment
+from torchwheel.install.fetch import Fetch
+from torchwheel.install.metadata import TORCH, WheelMetadata, parse_metadata, read_metadata
+from torchwheel.install.page import Candidate, find_page
+from torchwheel.text import quote
+
+_MOST_METADATA = 50
+"""METADATA files of one project that are read before one wheel is taken."""
+_MOST_PROJECTS = 50
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """The judgements on a project's wheels.
+
+    Attributes:
+        project: its normalised name.
+        url: the page that was read.
+        judgements: one of each wheel, in the order of the page.
+        ranked: the wheels that fit, the best first.
+    """
+
+    project: NormalizedName
+    url: str
+    judgements: tuple[Judgement, ...]
+    ranked: tuple[Accepted, ...]
+
+    @property
+    def rejected(self) -> tuple[Rejected, ...]:
+        """The wheels that do not fit."""
+        return tuple(one for one in self.judgements if isinstance(one, Rejected))
+
+
+def parse_wanted(text: str) -> Requirement:
+    """What the user asks for: NAME, or NAME==V and the like."""
+    try:
+        wanted = Requirement(text)
+    except ValueError:
+        wanted = None
+    if wanted is None or wanted.url or wanted.marker or wanted.extras:
+        raise UsageError(f'expected e.g. "demo" or "demo==1.0.0", found {quote(text)}')
+    if canonicalize_name(wanted.name) == TORCH:
+        raise UsageError("torch: expected an extension; torch itself is for pip or uv to install")
+    return wanted
+
+
+def choose(index: str, wanted: Requirement, environment: Environment, fetch: Fetch) -> Choice:
+    """Judge every wheel of a project.
+
+    Raises:
+        TorchwheelError: the index has no such project, or its page cannot be read.
+    """
+    project = canonicalize_name(wanted.name)
+    page = find_page(index, project, fetch)
+    if page is None:
+        raise TorchwheelError(f"{index}: expected the project {project}, found none; check --index")
+    specifier = wanted.specifier
+    judged = {one: judge(one, environment, specifier) for one in page.candidates}
+    if not specifier.prereleases and all(one.version.is_prerelease for one in judged):
+        specifier = SpecifierSet(str(specifier), prereleases=True)
+        judged = {one: judge(one, environment, specifier) for one in page.candidates}
+    for candidate, judgement in _with_metadata(judged, environment, specifier, fetch):
+        judged[candidate] = judgement
+    ranked = best(judged.values(), environment)
+    return Choice(project, page.url, tuple(judged.values()), tuple(ranked))
+
+
+def _with_metadata(
+    judged: Mapping[Candidate, Judgement],
+    environment: Environment,
+    wanted: SpecifierSet,
+    fetch: Fetch,
+) -> Iterator[tuple[Candidate, Judgement]]:
+    """Judge anew the wheels of whose torch nothing is known, the best first, until one fits."""
+    for accepted in best(judged.values(), environment)[:_MOST_METADATA]:
+        candidate, needs = accepted.candidate, accepted.needs
+        if needs.torch or candidate.described or candidate.metadata is None:
+            return
+        url, digest = candidate.metadata
+        answer = fetch.page(url, "*/*")
+        if answer is None:
+            return
+        if digest is not None and hashlib.sha256(answer.body).hexdigest() != digest:
+            raise TorchwheelError(f"{url}: expected sha256 {digest}, as the index says")
+        found = parse_metadata(answer.body, candidate, url).torch_range(environment.markers)
+        if not found:
+            return
+        needs = dataclasses.replace(needs, torch=(found,))
+        judgement = judge(candidate, environment, wanted, needs)
+        yield candidate, judgement
+        if isinstance(judgement, Accepted):
+            return
+
+
+@dataclasses.dataclass(frozen=True)
+class Download:
+    """A wheel that was downloaded and verified."""
+
+    wheel: Accepted
+    path: Path
+    metadata: WheelMetadata
+    signature: Signature
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What will be installed.
+
+    Attributes:
+        downloads: verified wheels of the index; the first is the one that was asked for.
+        others: requirements that the index does not offer and that are not installed yet.
+    """
+
+    downloads: tuple[Download, ...]
+    others: tuple[Requirement, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Trust:
+    """Whose wheels are believed: `repository` must have signed them, if it is given."""
+
+    repository: str | None = None
+    trusted_root: str | None = None
+
+
+def plan(
+    index: str,
+    first: Accepted,
+    environment: Environment,
+    fetch: Fetch,
+    trust: Trust,
+    *,
+    dependencies: bool = True,
+) -> Plan:
+    """Download and verify a wheel, and those of its requirements that the index offers.
+
+    Args:
+        index: the address of the index.
+        first: the wheel that was chosen.
+        environment: what is installed there is not installed again.
+        fetch: where files come from.
+        trust: whose wheels are believed.
+        dependencies: whether requirements are looked at.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="wheels-", dir=private_folder()))
+    downloads = [_download(first, environment, folder, fetch, trust)]
+    others: dict[str, Requirement] = {}
+    known = {canonicalize_name(name): version for name, version in environment.installed.items()}
+    known |= {_project(first): str(first.candidate.version)}
+    at = 0
+    while dependencies and at < len(downloads):
+        for requirement in downloads[at].metadata.needed(environment.markers):
+            name = canonicalize_name(requirement.name)
+            if name == TORCH or _is_met(requirement, known.get(name)):
+                continue
+            requirement.marker = None
+            found = _offered(index, requirement, environment, fetch)
+            if found is None:
+                others[str(requirement)] = requirement
+                continue
+            if len(downloads) == _MOST_PROJECTS or any(
+                _project(d.wheel) == name for d in downloads
+            ):
+                says = f"expected one {name} for all, found that {requirement} asks for another"
+                raise TorchwheelError(f"{index}: {says}")
+            downloads.append(_download(found, environment, folder, fetch, trust))
+            known[name] = str(found.candidate.version)
+        at += 1
+    return Plan(tuple(downloads), tuple(others.values()))
+
+
+def _project(accepted: Accepted) -> NormalizedName:
+    return canonicalize_name(accepted.candidate.file.partition("-")[0])
+
+
+def _is_met(requirement: Requirement, version: str | None) -> bool:
+    try:
+        return version is not None and requirement.specifier.contains(
+            Version(version), prereleases=True
+        )
+    except InvalidVersion:
+        return False
+
+
+def _offered(
+    index: str, requirement: Requirement, environment: Environment, fetch: Fetch
+) -> Accepted | None:
+    """The best wheel of a requirement, if the index offers the project at all."""
+    if requirement.url or find_page(index, canonicalize_name(requirement.name), fetch) is None:
+        return None
+    choice = choose(index, requirement, environment, fetch)
+    if not choice.ranked:
+        raise TorchwheelError(f"{choice.url}: expected a wheel for {requirement}, found none here")
+    return choice.ranked[0]
+
+
+def _download(
+    accepted: Accepted, environment: Environment, folder: Path, fetch: Fetch, trust: Trust
+) -> Download:
+    """Download a wheel; verify its hash, its maker, and that it is what the index says."""
+    candidate = accepted.candidate
+    path = folder / candidate.file
+    fetch.file(candidate.url, path, candidate.sha256 or "", candidate.size)
+    signature = verify_signature(
+        path,
+        candidate,
+        fetch,
+        private_folder(),
+        repository=trust.repository,
+        trusted_root=trust.trusted_root,
+    )
+    metadata = read_metadata(path, candidate)
+    _check_content(accepted, path, metadata, environment)
+    return Download(accepted, path, metadata, signature)
+
+
+def _check_content(
+    accepted: Accepted, path: Path, metadata: WheelMetadata, environment: Environment
+) -> None:
+    """Raise if a wheel needs something else than the index says of it, or than is here."""
+    candidate = accepted.candidate
+    claims = metadata.claims
+    if candidate.described and claims is not None and needs_of_claims(claims) != candidate.needs:
+        says = "expected claims as the index says, found others"
+        raise TorchwheelError(f"{candidate.file}: {says}; report it to the authors of the index")
+    needs = needs_of_claims(claims) if claims else accepted.needs
+    required = metadata.torch_range(environment.markers)
+    if required and not claims:
+        needs = dataclasses.replace(needs, torch=(required,))
+    reasons = _reasons(candidate, environment, needs)
+    if not reasons and claims is None:
+        reasons = _reasons_of_libraries(candidate, path, environment)
+    if reasons:
+        raise TorchwheelError(f"{candidate.file}: {reasons[0]}; nothing was installed")
+
+
+def _reasons(
+    candidate: Candidate, environment: Environment, needs: WheelNeeds
+) -> tuple[Reason, ...]:
+    named = SpecifierSet(f"=={candidate.version}")
+    judgement = judge(candidate, environment, named, needs)
+    return judgement.reasons if isinstance(judgement, Rejected) else ()
+
+
+def _reasons_of_libraries(
+    candidate: Candidate, path: Path, environment: Environment
+) -> tuple[Reason, ...]:
+    """Why no library of a wheel can be loaded; of the one with the fewest reasons."""
+    per_library = [
+        (
+            *_reasons(candidate, environment, content.needs),
+            *missing_symbols(content, environment),
+        )
+        for content in read_content(path, environment)
+    ]
+    return min(per_library, key=len, default=())

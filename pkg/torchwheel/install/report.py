@@ -1,0 +1,165 @@
+"""What `torchwheel install` found, as text and as JSON."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from torchwheel.arch.model import BRANDS
+from torchwheel.doctor.remedies import PYTORCH
+from torchwheel.index.note import WheelNeeds
+from torchwheel.install.choose import Accepted, Judgement, Rejected, torch_to_install
+from torchwheel.install.environment import Environment
+from torchwheel.install.plan import Choice, Plan
+from torchwheel.text import escape, hanging_lines, join_names, size_text
+from torchwheel.validate.gpu_rules import describe_driver
+from torchwheel.validate.torch_rules import describe_torch
+
+SCHEMA = 1
+
+
+def choice_text(choice: Choice, environment: Environment, *, why: bool) -> str:
+    """The facts of the machine, the wheel that is taken, and with `why` every other one."""
+    lines = [*_facts(environment), *_row("index", _counts(choice))]
+    if choice.ranked:
+        lines += _wheel_lines("takes", choice.ranked[0])
+    if why:
+        for accepted in choice.ranked[1:]:
+            lines += _row("fits", escape(accepted.candidate.file))
+        for rejected in choice.rejected:
+            lines += _row("rejected", escape(rejected.candidate.file))
+            for reason in rejected.reasons:
+                lines += hanging_lines(" " * 13, escape(str(reason)))
+    return "\n".join(lines)
+
+
+def _facts(environment: Environment) -> Iterator[str]:
+    own = environment.implementation
+    name = "Python" if own == "CPython" else own
+    yield from _row(name, f"{environment.version}, {environment.python}")
+    glibc = f", glibc {environment.glibc}" if environment.glibc else ""
+    yield from _row("system", f"{environment.platform}{glibc}")
+    torch = environment.torch
+    text = describe_torch(torch).removeprefix("torch ") if torch else "none"
+    yield from _row("torch", text)
+    driver, problem = environment.driver, environment.driver_problem
+    text = describe_driver(driver).removeprefix("driver ") if driver else f"none: {problem}"
+    yield from _row("driver", text)
+    for gpu in environment.gpus:
+        yield from _row("GPU", f"{gpu.index}: {gpu.name}, {gpu.arch}")
+
+
+def _row(name: str, text: str) -> list[str]:
+    return hanging_lines(f"{name:<11}", escape(text))
+
+
+def _counts(choice: Choice) -> str:
+    fits = len(choice.ranked)
+    return f"{choice.url}: wheels: {len(choice.judgements)}, of which fit: {fits}"
+
+
+def _wheel_lines(name: str, accepted: Accepted) -> Iterator[str]:
+    candidate = accepted.candidate
+    size = f", {size_text(candidate.size)}" if candidate.size is not None else ""
+    yield from _row(name, f"{candidate.file}{size}")
+    yield from _row("  needs", _needs_text(accepted.needs, candidate.described))
+    for note in accepted.notes:
+        yield from _row("  note", note)
+
+
+def _needs_text(needs: WheelNeeds, described: bool) -> str:
+    kernels = [
+        f"{BRANDS[one.backend]} {one.release}"
+        + (f" for {' '.join(map(str, one.archs))}" if one.archs else "")
+        for one in needs.kernels
+    ]
+    parts = [" or ".join(f"torch{one}" for one in needs.torch), join_names(kernels)]
+    text = "; ".join(part for part in parts if part)
+    if described:
+        return text or "no torch"
+    return f"{text}, by its name and metadata" if text else "unknown: its name says nothing"
+
+
+def none_fits(choice: Choice) -> str:
+    """One line: no wheel fits, and why the closest does not."""
+    if not choice.judgements:
+        return f"{choice.url}: expected wheels of {choice.project}, found none"
+    closest = min(choice.rejected, key=lambda one: (len(one.reasons), one.candidate.file))
+    return (
+        f"{choice.project}: expected a wheel that fits, found none of {len(choice.judgements)}; "
+        f"the closest is {closest.candidate.file}: {closest.reasons[0]} (--why lists all)"
+    )
+
+
+def no_torch(choice: Choice) -> str | None:
+    """One line: the torch to install first; None if the best wheel is known to need none."""
+    found = torch_to_install(choice.ranked)
+    if found is None:
+        return None
+    torch, group = found
+    index = f" --index-url {PYTORCH}/{group}" if group else ""
+    return (
+        f"{choice.project}: expected torch{torch}, for {choice.ranked[0].candidate.file}; found no "
+        f"torch, which this command never installs; `pip install 'torch{torch}'{index}`, then run "
+        "again"
+    )
+
+
+def choice_json(choice: Choice, environment: Environment, plan: Plan | None) -> str:
+    """One object, byte-stable for equal facts."""
+    torch, driver = environment.torch, environment.driver
+    machine = {
+        "python": environment.version,
+        "program": str(environment.python),
+        "platform": environment.platform,
+        "glibc": environment.glibc,
+        "torch": torch and {"version": torch.version, "cuda": torch.cuda, "hip": torch.hip},
+        "driver": driver and {"backend": driver.backend, "version": driver.version},
+        "gpus": [
+            {"index": gpu.index, "name": gpu.name, "arch": str(gpu.arch)}
+            for gpu in environment.gpus
+        ],
+    }
+    chosen = choice.ranked[0] if choice.ranked else None
+    document = {
+        "schema": SCHEMA,
+        "project": choice.project,
+        "index": choice.url,
+        "machine": machine,
+        "chosen": chosen and _wheel_json(chosen),
+        "installed": plan and [_installed(plan, at) for at in range(len(plan.downloads))],
+        "others": [str(one) for one in plan.others] if plan else [],
+        "wheels": [_wheel_json(one) for one in _ordered(choice)],
+    }
+    return json.dumps(document, indent=1)
+
+
+def _ordered(choice: Choice) -> Sequence[Judgement]:
+    return (*choice.ranked, *choice.rejected)
+
+
+def _wheel_json(judgement: Judgement) -> dict[str, Any]:
+    candidate = judgement.candidate
+    rejected = isinstance(judgement, Rejected)
+    return {
+        "file": candidate.file,
+        "version": str(candidate.version),
+        "url": candidate.url,
+        "sha256": candidate.sha256,
+        "described": candidate.described,
+        "accepted": not rejected,
+        "notes": [] if isinstance(judgement, Rejected) else list(judgement.notes),
+        "reasons": [
+            {"rule": one.rule, "expected": one.expected, "found": one.found}
+            for one in (judgement.reasons if isinstance(judgement, Rejected) else ())
+        ],
+    }
+
+
+def _installed(plan: Plan, at: int) -> dict[str, Any]:
+    download = plan.downloads[at]
+    return {
+        "file": download.wheel.candidate.file,
+        "sha256": download.wheel.candidate.sha256,
+        "verified": download.signature.verified,
+        "signature": download.signature.says,
+    }

@@ -1,0 +1,66 @@
+"""`torchwheel install NAME[==V] --index URL`: choose, download, verify, install."""
+
+import argparse
+
+from torchwheel.console import Progress, Quiet, Terminal
+from torchwheel.errors import TorchwheelError
+from torchwheel.files import private_folder
+from torchwheel.install import installer, report
+from torchwheel.install.environment import Environment, find_environment
+from torchwheel.install.fetch import Fetcher, check_address
+from torchwheel.install.plan import Choice, Plan, Trust, choose, parse_wanted, plan
+from torchwheel.text import escape
+
+
+def run_install(options: argparse.Namespace) -> int:
+    """Carry out the command. Exit status: 0 if a wheel fits and, unless asked not to, is there."""
+    wanted = parse_wanted(options.name)
+    check_address(options.index)
+    environment, fetch = find_environment(options.python), Fetcher()
+    choice = choose(options.index, wanted, environment, fetch)
+    dry = options.dry_run or options.why
+    if not options.json:
+        print(report.choice_text(choice, environment, why=options.why), flush=True)
+    done = None
+    problem = None if choice.ranked else report.none_fits(choice)
+    if problem is None and not environment.torch:
+        problem = report.no_torch(choice)
+    if problem is None and not dry:
+        with Terminal().live_line() as live:
+            done = _install(options, choice, environment, fetch, Quiet() if options.json else live)
+    if options.json:
+        print(report.choice_json(choice, environment, done))
+    if problem:
+        raise TorchwheelError(problem)
+    return 0
+
+
+def _install(
+    options: argparse.Namespace,
+    choice: Choice,
+    environment: Environment,
+    fetch: Fetcher,
+    progress: Progress,
+) -> Plan:
+    program = installer.find_installer(environment, options.installer)
+    progress.step(f"download {choice.ranked[0].candidate.file}")
+    made = plan(
+        options.index,
+        choice.ranked[0],
+        environment,
+        fetch,
+        Trust(options.repository, options.trusted_root),
+        dependencies=not options.no_deps,
+    )
+    for download in made.downloads:
+        state = "verified" if download.signature.verified else "not signed"
+        progress.say(f"{download.path.name}: {state}: {escape(download.signature.says)}")
+    # What may fail comes first, so that nothing is installed that lacks a requirement.
+    if made.others:
+        progress.step(f"{program.name} install {' '.join(map(str, made.others))}")
+        installer.install_others(program, made.others, environment, private_folder())
+    progress.step(f"{program.name} install {choice.ranked[0].candidate.file}")
+    wheels = [(download.wheel.candidate, download.path) for download in made.downloads]
+    installer.install_files(program, wheels, private_folder())
+    progress.say(f"installed by {program.name}: {', '.join(w.file for w, _ in wheels)}")
+    return made

@@ -1,0 +1,223 @@
+"""`torchwheel install` takes the right wheel of a served index, with pip and with uv."""
+
+import json
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import setups
+import wheelmaker
+from torchwheel.claims import Claims
+from torchwheel.index.build import IndexedWheel, build_index
+from torchwheel.index.contents import all_groups
+from torchwheel.index.groups import groups_of
+from torchwheel.index.serve import serve_in_background
+from torchwheel.machine import probe
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(not isinstance(probe.glibc_version(), str), reason="needs glibc"),
+]
+OWN = f"cp3{sys.version_info.minor}"
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    """An index of an ordinary project: a wheel for each torch, toolkit and Python."""
+    folder = tmp_path_factory.mktemp("index")
+    built = []
+    for torch in ("2.6", "2.11", "2.13"):
+        for python in (OWN, "cp39"):
+            claims = [
+                wheelmaker.stable(
+                    variant=f"{name}-torch{torch}-{python}",
+                    abi="aten",
+                    torch_release=torch,
+                    toolkit=name,
+                    toolkit_version=release,
+                )
+                for name, release in (("cu124", "12.4"), ("cu130", "13.0"))
+            ]
+            built += [(torch, python, one) for one in claims]
+            built.append((torch, python, Claims(f"cpu-torch{torch}-{python}", "aten", torch)))
+    wheels = [
+        wheelmaker.make_wheel(
+            folder / "dist",
+            version=f"1.0.0+{claims.local}",
+            tag=f"{python}-{python}-manylinux_2_17_{platform.machine()}",
+            claims=claims,
+            requires=(f"torch=={torch}.*", "helper>=1"),
+        )
+        for torch, python, claims in built
+    ]
+    groups = groups_of([claims for _, _, claims in built])
+    helper = wheelmaker.make_wheel(
+        folder / "dist", name="helper", version="1.2", claims=None, requires=()
+    )
+    files = [IndexedWheel(*pair) for pair in zip(wheels, groups, strict=True)]
+    build_index([*files, IndexedWheel(helper, all_groups(groups))], folder / "index")
+    return folder / "index"
+
+
+@pytest.fixture(scope="module")
+def address(index):
+    with serve_in_background(index) as found:
+        yield found
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """Makes an environment, with the files of a torch that are read."""
+
+    def make(torch: str | None, cuda: str | None = None, *, pip: bool = False) -> Path:
+        venv = [sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"]
+        subprocess.run(venv, check=True)
+        (site,) = (tmp_path / "venv").glob("lib/python3*/site-packages")
+        if pip:
+            setups.link(["pip"], site)
+        if torch:
+            (site / "torch").mkdir()
+            (site / "torch" / "__init__.py").touch()
+            text = f"__version__ = {torch!r}\ncuda = {cuda!r}\nhip = None\n"
+            (site / "torch" / "version.py").write_text(text)
+            info = site / f"torch-{torch}.dist-info"
+            info.mkdir()
+            (info / "METADATA").write_text(
+                f"Metadata-Version: 2.1\nName: torch\nVersion: {torch}\n"
+            )
+        return tmp_path / "venv" / "bin" / "python"
+
+    return make
+
+
+def versions(python: Path) -> dict[str, str]:
+    code = (
+        "import importlib.metadata as m, json; "
+        "print(json.dumps({d.metadata['Name']: d.version for d in m.distributions()}))"
+    )
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    return {name: found[name] for name in ("demo", "helper", "torch") if name in found}
+
+
+@pytest.mark.parametrize(
+    ("torch", "cuda", "pip", "local"),
+    [
+        ("2.6.0+cu124", "12.4", True, "cu124torch2.6"),
+        ("2.13.0+cu130", "13.0", False, "cu130torch2.13"),
+        ("2.11.0+cpu", None, False, "cputorch2.11"),
+    ],
+)
+def test_the_wheel_for_the_torch_that_is_there(
+    address, environment, torchwheel, tmp_path, torch, cuda, pip, local
+):
+    python = environment(torch, cuda, pip=pip)
+    done = torchwheel("install", "demo", "--index", address, "--python", python, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"takes      demo-1.0.0+{local}-{OWN}-{OWN}-" in done.stdout
+    assert f"installed by {'pip' if pip else 'uv'}: demo-1.0.0+{local}" in done.stderr
+    assert versions(python) == {"demo": f"1.0.0+{local}", "helper": "1.2", "torch": torch}
+
+
+def test_a_torch_that_no_wheel_is_for_and_no_torch(address, environment, torchwheel, tmp_path):
+    python = environment("2.12.0+cu130", "13.0")
+    here = ("demo", "--index", address, "--python", python)
+    done = torchwheel("install", *here, cwd=tmp_path)
+    assert (done.returncode, done.stdout.count("takes")) == (1, 0)
+    assert done.stderr.startswith("torchwheel: demo: expected a wheel that fits, found none of 18")
+    shutil.rmtree(tmp_path / "venv")
+    environment(None)
+    done = torchwheel("install", *here, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "found no torch, which this command never installs; `pip install 'torch==2.13.*'" in (
+        done.stderr
+    )
+    assert versions(python) == {}
+
+
+def test_a_dry_run_says_why_and_changes_nothing(index, environment, torchwheel, tmp_path):
+    python = environment("2.6.0+cu124", "12.4")
+    here = ("demo==1.0.0", "--index", index.as_uri(), "--python", python, "--why")
+    done = torchwheel("install", *here, "--json", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    document = json.loads(done.stdout)
+    assert document["chosen"]["version"] == "1.0.0+cu124torch2.6"
+    assert document["installed"] is None
+    reasons = {
+        one["version"]: [reason["rule"] for reason in one["reasons"]]
+        for one in document["wheels"]
+        if f"-{OWN}-" in one["file"]
+    }
+    assert reasons["1.0.0+cu130torch2.6"] == ["toolkit-torch"]
+    assert reasons["1.0.0+cu130torch2.13"] == ["torch", "toolkit-torch"]
+    text = torchwheel("install", *here, cwd=tmp_path).stdout
+    assert text.count("rejected   demo-") == 16
+    assert versions(python) == {"torch": "2.6.0+cu124"}
+
+
+def test_a_file_of_other_bytes_is_not_installed(index, environment, torchwheel, tmp_path):
+    copy = shutil.copytree(index, tmp_path / "index")
+    (wheel,) = copy.glob(f"files/demo-1.0.0+cu124torch2.6-{OWN}-*.whl")
+    wheel.unlink()
+    wheel.write_bytes(b"x" * (index / "files" / wheel.name).stat().st_size)
+    python = environment("2.6.0+cu124", "12.4")
+    here = ("install", "demo", "--index", copy.as_uri(), "--python", python)
+    done = torchwheel(*here, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "as the index says, found" in done.stderr
+    done = torchwheel(*here, "--repository", "owner/demo", cwd=tmp_path)
+    assert done.returncode == 1
+    assert versions(python) == {"torch": "2.6.0+cu124"}
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc on PATH")
+@pytest.mark.parametrize(
+    ("symbol", "says"),
+    [
+        ("_ZN3c1015GetCPUAllocatorEv", None),
+        ("_ZN3c106detail14torchCheckFailEPKcS2_jRKSs", "strings: expected a torch with the"),
+        ("_ZNK3c106SymInt6sym_neERKS0_", "symbols: expected a torch that has c10::SymInt::sym_ne"),
+    ],
+)
+def test_the_libraries_of_a_wheel_that_says_nothing(
+    environment, torchwheel, tmp_path, symbol, says
+):
+    python = environment(None)
+    (site,) = (tmp_path / "venv").glob("lib/python3*/site-packages")
+    setups.link(["torch"], site)
+    code = f"extern void {symbol}(void); void call(void) {{ {symbol}(); }}\n"
+    (tmp_path / "demo.c").write_text(code)
+    library = tmp_path / "demo.so"
+    links = [f"-L{setups.TORCH / 'lib'}", "-lc10", "-Wl,--unresolved-symbols=ignore-all"]
+    command = ["gcc", "-shared", "-fPIC", "demo.c", "-o", library, *links]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    wheel = wheelmaker.make_wheel(
+        tmp_path / "dist",
+        tag=f"{OWN}-{OWN}-linux_{platform.machine()}",
+        files={"demo/__init__.py": b"", "demo/_C.so": library.read_bytes()},
+        claims=None,
+        requires=(),
+    )
+    build_index([IndexedWheel(wheel, ("simple",))], tmp_path / "index")
+    index = f"{(tmp_path / 'index').as_uri()}/simple"
+    done = torchwheel("install", "demo", "--index", index, "--python", python, cwd=tmp_path)
+    assert done.returncode == int(says is not None), done.stderr
+    assert (says or "installed by uv") in done.stderr
+    assert ("demo" in versions(python)) == (says is None)
+
+
+def test_pip_takes_no_wheel_from_the_document_of_all(address, environment, tmp_path):
+    """It names every wheel for some torch by its version alone."""
+    python = environment("2.6.0+cu124", "12.4", pip=True)
+    done = subprocess.run(
+        [python, "-m", "pip", "install", "--dry-run", "--index-url", f"{address}/all", "demo"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert versions(python) == {"torch": "2.6.0+cu124"}

@@ -1,0 +1,138 @@
+"""The attestation that an index offers for a wheel is verified, or nothing is installed."""
+
+import dataclasses
+import json
+import sys
+
+import pytest
+from install_cases import Pages, candidate
+
+import signing
+from torchwheel.errors import TorchwheelError
+from torchwheel.files import sha256
+from torchwheel.install.attestation import verify_signature
+from torchwheel.json_files import MalformedError
+
+JOB = signing.Job(
+    "https://github.com/owner/demo",
+    ".github/workflows/release.yml",
+    "0123456789abcdef0123456789abcdef01234567",
+)
+BESIDE = "https://host/attestation.sigstore.json"
+PROVENANCE = "https://host/demo.provenance"
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return signing.open_root(tmp_path_factory.mktemp("roots") / "ours")
+
+
+@pytest.fixture
+def wheel(tmp_path):
+    path = tmp_path / candidate("1.0+cu130torch2.11").file
+    path.write_bytes(b"a wheel")
+    return path
+
+
+def bundle(root, wheel, job=JOB):
+    return signing.bundle(root, job, signing.statement(signing.subjects_of([wheel]), job))
+
+
+def provenance(content):
+    """A bundle as PEP 740 has it."""
+    envelope = content["dsseEnvelope"]
+    material = content["verificationMaterial"]
+    return {
+        "version": 1,
+        "attestation_bundles": [
+            {
+                "publisher": {"kind": "GitHub"},
+                "attestations": [
+                    {
+                        "version": 1,
+                        "verification_material": {
+                            "certificate": material["certificate"]["rawBytes"],
+                            "transparency_entries": material["tlogEntries"],
+                        },
+                        "envelope": {
+                            "statement": envelope["payload"],
+                            "signature": envelope["signatures"][0]["sig"],
+                        },
+                    }
+                ],
+            }
+        ],
+    }
+
+
+def verify(wheel, root, tmp_path, pages, repository="owner/demo", **changes):
+    folder = tmp_path / "own"
+    folder.mkdir(exist_ok=True)
+    one = candidate("1.0+cu130torch2.11", **{"sha256": sha256(wheel), **changes})
+    return verify_signature(
+        wheel,
+        one,
+        Pages({address: json.dumps(content) for address, content in pages.items()}),
+        folder,
+        repository=repository,
+        trusted_root=str(root.trusted_root),
+    )
+
+
+@pytest.mark.parametrize("repository", ["owner/demo", None])
+def test_the_bundle_beside_a_wheel_of_our_index(wheel, root, tmp_path, repository):
+    pages = {BESIDE: bundle(root, wheel)}
+    signature = verify(wheel, root, tmp_path, pages, repository, described=True)
+    assert signature.verified
+    assert signature.says.startswith("https://github.com/owner/demo, .github/workflows/release.yml")
+
+
+def test_the_provenance_of_pep_740(wheel, root, tmp_path):
+    pages = {PROVENANCE: provenance(bundle(root, wheel))}
+    assert verify(wheel, root, tmp_path, pages, provenance=PROVENANCE).verified
+
+
+def refused(says, *arguments, **changes):
+    with pytest.raises(TorchwheelError, match=says):
+        verify(*arguments, **changes)
+
+
+def test_what_is_refused(wheel, root, tmp_path):
+    good = bundle(root, wheel)
+    here = (wheel, root, tmp_path)
+    other = dataclasses.replace(JOB, repository="https://github.com/mallory/demo")
+    branch = dataclasses.replace(JOB, ref="refs/heads/main")
+    named = {"provenance": PROVENANCE}
+    theirs = {PROVENANCE: provenance(bundle(root, wheel, other))}
+    refused("expected repository", *here, theirs, **named)
+    theirs = {PROVENANCE: provenance(bundle(root, wheel, branch))}
+    refused("expected ref", *here, theirs, **named)
+    refused("expected an attestation by owner/demo, found none", *here, {})
+    refused("expected the provenance that the index names, found none", *here, {}, **named)
+    forged = provenance(good)
+    forged["attestation_bundles"][0]["attestations"][0]["envelope"]["signature"] = "AAAA"
+    refused("does not verify", *here, {PROVENANCE: forged}, **named)
+    refused("does not verify", *here, {PROVENANCE: forged}, None, **named)
+    wheel.write_bytes(b"another wheel")
+    refused("expected an attestation of this name and hash", *here, {BESIDE: good}, described=True)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [{}, [], {"attestation_bundles": []}, {"attestation_bundles": [{"attestations": [{}]}]}],
+)
+def test_a_malformed_provenance(wheel, root, tmp_path, content):
+    with pytest.raises(MalformedError):
+        verify(wheel, root, tmp_path, {PROVENANCE: content}, provenance=PROVENANCE)
+
+
+def test_without_an_attestation_or_without_the_extra(wheel, root, tmp_path, monkeypatch):
+    signature = verify(wheel, root, tmp_path, {}, None)
+    assert (signature.verified, signature.says) == (False, "the index offers no attestation")
+    monkeypatch.setitem(sys.modules, "torchwheel.evidence.bundles", None)
+    pages = {BESIDE: bundle(root, wheel)}
+    signature = verify(wheel, root, tmp_path, pages, None, described=True)
+    assert not signature.verified
+    assert 'pip install "torchwheel[evidence]"' in signature.says
+    with pytest.raises(ModuleNotFoundError):
+        verify(wheel, root, tmp_path, pages, described=True)

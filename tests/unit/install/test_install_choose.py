@@ -1,0 +1,164 @@
+"""Each wheel is accepted, or rejected with every reason; the best of those that fit is taken."""
+
+import dataclasses
+
+import pytest
+from install_cases import ANY, ENVIRONMENT, WITHOUT_GPU, candidate, described, environment, judged
+from packaging.specifiers import SpecifierSet
+
+import wheelmaker
+from torchwheel.arch.devices import Gpu
+from torchwheel.arch.model import parse
+from torchwheel.index.note import Kernels, WheelNeeds, needs_of_claims
+from torchwheel.install.choose import Accepted, best, judge, torch_to_install
+from torchwheel.machine.facts import Driver
+
+FITS = candidate("1.0+cu130torch2.11")
+
+
+@pytest.mark.parametrize(
+    ("one", "here", "why"),
+    [
+        (FITS, {}, []),
+        (candidate("1.0+cu130torch2.12"), {}, ["torch"]),
+        (candidate("1.0+cu124torch2.11"), {}, ["toolkit-torch"]),
+        (candidate("1.0+cu124torch2.6"), {}, ["torch", "toolkit-torch"]),
+        (candidate("1.0+cu13torch2.11"), {}, []),
+        (candidate("1.0+rocm7.2torch2.11"), {}, ["backend"]),
+        (candidate("1.0+cpu"), {}, ["backend"]),
+        (candidate("1.0+cputorch2.11"), {"torch": "2.11.0+cpu"}, []),
+        (candidate("1.0", needs=WheelNeeds("aten", (), (Kernels("cuda", ""),))), {}, []),
+        (FITS, {"torch": "2.11.0+cpu"}, ["backend"]),
+        (FITS, {"torch": None}, []),
+        (candidate("1.0+rocm7.2torch2.11"), {"torch": None}, ["backend"]),
+        (candidate("1.0+cu12torch2.6cxx11abiFALSE"), {"torch": "2.6.0+cu124"}, ["strings"]),
+        (
+            candidate("1.0+cu12torch2.6cxx11abiFALSE"),
+            {"torch": "2.6.0+cu124", "old_abi": True},
+            [],
+        ),
+        (candidate("1.0+cu130torch2.11", "cp311-cp311"), {}, ["python"]),
+        (candidate("1.0+cu130torch2.11", requires_python=SpecifierSet(">=3.13")), {}, ["python"]),
+        (candidate("1.0+cu130torch2.11", platform="manylinux_2_39_x86_64"), {}, ["glibc"]),
+        (candidate("1.0+cu130torch2.11", platform="manylinux_2_28_aarch64"), {}, ["platform"]),
+        (candidate("1.0+cu130torch2.11", platform="win_amd64"), {}, ["platform"]),
+        (candidate("1.0+cu130torch2.11", sha256=None), {}, ["hash"]),
+        (candidate("1.0+cu130torch2.11", withdrawn="wrong results"), {}, ["withdrawn"]),
+        (candidate("1.1rc1+cu130torch2.11"), {}, ["version"]),
+        (FITS, {"driver": Driver("cuda", "535.104.05", "12.2")}, ["driver"]),
+        (described("1.0+cu130", wheelmaker.stable(archs=("8.0",))), {}, ["archs"]),
+        (described("1.0+cu130", wheelmaker.stable(archs=("8.0+PTX",))), {}, []),
+        (described("1.0+cu130", wheelmaker.stable()), {"torch": "2.8.0+cu128"}, ["torch"]),
+        (described("1.0+cu130", wheelmaker.stable()), {"torch": "2.12.0+cu126"}, []),
+        (described("1.0+cu130", wheelmaker.stable()), {"torch": "2.11.0+cpu"}, []),
+        (described("1.0", wheelmaker.universal()), {"torch": "2.7.0+cu128"}, ["torch"]),
+        (described("1.0", wheelmaker.universal()), {"torch": "2.6.0+cpu"}, []),
+        (described("1.0", wheelmaker.universal(["rocm 6.4"])), {}, []),
+        (described("1.0", wheelmaker.PURE, platform="any"), {}, []),
+    ],
+    ids=lambda value: value.file if hasattr(value, "file") else "",
+)
+def test_a_wheel(one, here, why):
+    assert judged(one, environment(**here)) == why
+
+
+def test_a_version_that_is_named_in_full_may_be_withdrawn_or_a_candidate():
+    assert judged(candidate("1.0+cu130torch2.11", withdrawn="x"), wanted="==1.0") == ["withdrawn"]
+    named = "==1.0+cu130torch2.11"
+    assert judged(candidate("1.0+cu130torch2.11", withdrawn="x"), wanted=named) == []
+    assert judged(candidate("2.0rc1"), wanted="==2.0rc1") == []
+    assert judged(candidate("2.0"), wanted="==1.0") == ["version"]
+
+
+def test_every_reason_is_named():
+    one = candidate("1.0+cu124torch2.6cxx11abiFALSE", "cp310-cp310")
+    verdict = judge(one, ENVIRONMENT, SpecifierSet(">=2"))
+    assert [str(reason) for reason in verdict.reasons] == [
+        "version: expected >=2; found 1.0+cu124torch2.6cxx11abifalse",
+        "python: expected cp310-cp310; found CPython 3.12.3",
+        "torch: expected torch==2.6.*; found torch 2.11.0+cu130",
+        "strings: expected a torch with the strings of before GCC 5; "
+        "found the strings of GCC 5 and later",
+        "toolkit-torch: expected CUDA 13, that of torch 2.11.0+cu130, built with CUDA 13.0 "
+        "(torch's C++ API hands out structures of its own CUDA runtime); "
+        "found a library built with CUDA 12.4",
+    ]
+
+
+def order(here, *candidates):
+    found = best([judge(one, here, ANY) for one in candidates], here)
+    return [str(one.candidate.version) for one in found]
+
+
+UNIVERSAL = described("1.0", wheelmaker.universal(("cuda 13.0",), ("2.11",)))
+PURE = described("1.0", wheelmaker.PURE, platform="any")
+STABLE = described("1.0+cu130", wheelmaker.stable())
+STABLE132 = described("1.0+cu132", wheelmaker.stable(toolkit="cu132", toolkit_version="13.2"))
+CPU = candidate("1.0+cputorch2.11")
+
+
+@pytest.mark.parametrize(
+    ("here", "candidates", "expected"),
+    [
+        ({}, [PURE, UNIVERSAL, STABLE, FITS], ["1.0+cu130", "1.0+cu130torch2.11", "1.0"]),
+        ({}, [candidate("0.9+cu130torch2.11"), PURE], ["1.0", "0.9+cu130torch2.11"]),
+        ({"torch": "2.11.0+cpu"}, [STABLE, PURE, UNIVERSAL, CPU], ["1.0+cputorch2.11", "1.0"]),
+        (
+            {"torch": "2.13.0+cu132", "driver": Driver("cuda", "590.1", "13.2")},
+            [STABLE, STABLE132],
+            ["1.0+cu132", "1.0+cu130"],
+        ),
+        (
+            {"torch": None},
+            [candidate("1.0+cu130torch2.11"), candidate("1.0+cu130torch2.12"), CPU],
+            ["1.0+cu130torch2.12", "1.0+cu130torch2.11", "1.0+cputorch2.11"],
+        ),
+    ],
+)
+def test_the_best(here, candidates, expected):
+    assert order(environment(**here), *candidates)[: len(expected)] == expected
+    assert order(environment(**here), *reversed(candidates))[: len(expected)] == expected
+
+
+def test_machine_code_for_the_gpu_comes_before_ptx():
+    ptx = described("1.0+cu130", wheelmaker.stable(archs=("8.0+PTX",)), "cp312-cp312")
+    code = described("1.0+cu130", wheelmaker.stable(archs=("9.0",)))
+    found = best([judge(one, ENVIRONMENT, ANY) for one in (ptx, code)], ENVIRONMENT)
+    assert [one.candidate for one in found] == [code, ptx]
+
+
+def test_a_gpu_without_code_is_a_note_if_another_has_code():
+    old = Gpu(1, "Tesla P100", parse("6.0"))
+    here = dataclasses.replace(ENVIRONMENT, gpus=(*ENVIRONMENT.gpus, old))
+    verdict = judge(STABLE, here, ANY)
+    assert isinstance(verdict, Accepted)
+    assert verdict.notes == ("archs: expected code for GPU 1 (Tesla P100, 6.0); found 8.0 9.0",)
+
+
+def test_without_gpus_the_torch_decides():
+    here = environment(**WITHOUT_GPU)
+    assert order(here, CPU, FITS, candidate("1.0+cpu")) == ["1.0+cu130torch2.11"]
+
+
+@pytest.mark.parametrize(
+    ("one", "torch"),
+    [
+        (FITS, ("==2.11.*", "cu130")),
+        (candidate("1.0+cu13torch2.11"), ("==2.11.*", None)),
+        (candidate("1.0+cputorch2.11"), ("==2.11.*", "cpu")),
+        (candidate("1.0+rocm7.2torch2.11"), ("==2.11.*", "rocm7.2")),
+        (STABLE, (">=2.11", None)),
+        (candidate("1.0"), None),
+    ],
+)
+def test_the_torch_to_install_first(one, torch):
+    assert torch_to_install([Accepted(one, one.needs)]) == torch
+
+
+def test_the_needs_of_claims():
+    needs = needs_of_claims(wheelmaker.universal(("cuda 12.4", "rocm 6.4")))
+    assert needs.torch == ("==2.6.*", ">=2.11")
+    assert [(one.backend, one.release) for one in needs.kernels] == [
+        ("cuda", "12.4"),
+        ("rocm", "6.4"),
+    ]

@@ -1,0 +1,134 @@
+"""The page of a project: our JSON, others' JSON, HTML; and what is hostile."""
+
+import random
+
+import pytest
+from install_cases import DIGEST, Pages, document, entry, note
+
+import jsonmutator
+import wheelmaker
+from torchwheel.errors import MalformedError, TorchwheelError
+from torchwheel.index.note import needs_of_claims
+from torchwheel.install.page import find_page
+
+INDEX = "https://host/index"
+HERE = f"{INDEX}/demo/"
+FILE = "demo-1.0+cu130torch2.11-cp312-cp312-manylinux_2_28_x86_64.whl"
+
+
+def candidates(text: str):
+    return find_page(INDEX, "demo", Pages({HERE: text})).candidates
+
+
+def test_the_note_of_our_index_is_believed_before_the_name():
+    claims = wheelmaker.stable(archs=("8.0", "9.0+PTX"))
+    (own,) = candidates(document(entry(FILE, **note(claims))))
+    assert (own.described, own.needs) == (True, needs_of_claims(claims))
+    (other,) = candidates(document(entry(FILE)))
+    assert (other.described, other.needs.torch) == (False, ("==2.11.*",))
+    # An index of a later torchwheel: its names still say something.
+    (later,) = candidates(document(entry(FILE, **note(schema=2))))
+    assert later == other
+
+
+def test_what_is_offered_by_its_version_alone_is_not_withdrawn():
+    (own,) = candidates(document(entry(FILE, yanked="it needs torch", **note())))
+    assert own.withdrawn is None
+    (own,) = candidates(document(entry(FILE, yanked="wrong", **note(withdrawn=True))))
+    assert own.withdrawn == "wrong"
+    (other,) = candidates(document(entry(FILE, yanked="wrong")))
+    assert other.withdrawn == "wrong"
+    (other,) = candidates(document(entry(FILE, yanked=True)))
+    assert other.withdrawn == "no reason given"
+
+
+def test_addresses_are_absolute():
+    (one,) = candidates(
+        document(entry(FILE, **{"core-metadata": {"sha256": DIGEST}, "provenance": "/p.json"}))
+    )
+    assert one.url == f"https://host/files/{FILE}"
+    assert one.metadata == (f"{one.url}.metadata", DIGEST)
+    assert one.provenance == "https://host/p.json"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "demo-1.0.tar.gz",
+        "demo-1.0-py3-none-any.zip",
+        "other-1.0-py3-none-any.whl",
+        "demo-one-py3-none-any.whl",
+        "demo.whl",
+        "../demo-1.0-py3-none-any.whl",
+        "demo-1.0-py3-none-any.whl\n.whl",
+        f"demo-1.0-{'.'.join(['py3'] * 99)}-{'.'.join(['none'] * 99)}-any.whl",
+    ],
+)
+def test_what_is_no_wheel_of_the_project_is_skipped(name):
+    assert candidates(document(entry(name))) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (document(name="torch"), 'name: expected demo, found "torch"'),
+        ("{", "expected JSON"),
+        ('{"name": "demo"}', 'expected key "files", found none'),
+        (document({"filename": FILE}), "files[0]: expected a filename and a url, found none"),
+        (document(entry(FILE, url=3)), "files[0]: url: expected text"),
+        (document(entry(FILE, hashes={"sha256": "x"})), "hashes.sha256: expected 64 hex digits"),
+        (document(entry(FILE, size=-1)), "size: expected a number of bytes"),
+        (document(entry(FILE, size=True)), "size: expected a number of bytes"),
+        (document(entry(FILE, **note(needs={"abi": "x"}))), "_torchwheel: needs.abi: expected"),
+        (document(entry(FILE, **note(withdrawn=1))), "_torchwheel: withdrawn: expected true or"),
+        (document(*[entry(FILE)] * 20_001), "files: expected at most 20000, found 20001"),
+    ],
+)
+def test_a_malformed_document_is_one_line(text, says):
+    with pytest.raises(MalformedError) as caught:
+        candidates(text)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "http://127.0.0.1/x", "ftp://host/x"])
+def test_a_page_leads_nowhere_on_this_machine(url):
+    with pytest.raises(TorchwheelError):
+        candidates(document(entry(FILE, url=url)))
+    with pytest.raises(TorchwheelError):
+        candidates(document(entry(FILE, provenance=url)))
+
+
+def test_a_page_of_html():
+    page = f"""<a href="x/{FILE.replace("+", "%2B")}#sha256={DIGEST}"
+        data-requires-python="&gt;=3.10" data-core-metadata="sha256={DIGEST}">x</a>
+        <a href="y/demo-2.0-py3-none-any.whl" data-yanked="">y</a><a>z</a>"""
+    first, second = candidates(page)
+    assert (first.file, first.sha256) == (FILE, DIGEST)
+    assert first.url == f"{HERE}x/{FILE.replace('+', '%2B')}"
+    assert str(first.requires_python) == ">=3.10"
+    assert first.metadata == (f"{first.url}.metadata", DIGEST)
+    assert (second.sha256, second.withdrawn) == (None, "no reason given")
+
+
+def test_where_a_page_is_looked_for():
+    root = Pages({f"{INDEX}/all/demo/index.json": document(entry(FILE, url=FILE))})
+    page = find_page(f"{INDEX}/", "demo", root)
+    assert page.candidates[0].url == f"{INDEX}/all/demo/{FILE}"
+    # A plain host: the document lies beside the page.
+    plain = Pages({HERE: "<a>", f"{HERE}index.json": document(entry(FILE, url=FILE))})
+    assert len(find_page(INDEX, "demo", plain).candidates) == 1
+    assert find_page(INDEX, "demo", Pages({})) is None
+
+
+def test_no_document_breaks_it():
+    good = document(entry(FILE, size=3, yanked="x", **note()))
+    lines = []
+    for seed in range(300):
+        content = jsonmutator.mutated(good, random.Random(seed))
+        try:
+            find_page(INDEX, "demo", Pages({HERE: content}))
+        except TorchwheelError as error:
+            lines.append(str(error))
+    assert len(lines) > 50
+    assert not [line for line in lines if "\n" in line]

@@ -1,0 +1,180 @@
+"""From the page to verified files: metadata, claims, requirements, and an index that lies."""
+
+import dataclasses
+import hashlib
+from pathlib import Path
+
+import pytest
+from install_cases import ENVIRONMENT, Pages, document, entry, environment, note
+from packaging.requirements import Requirement
+
+import wheelmaker
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.files import own_temporary_files
+from torchwheel.install.metadata import read_metadata
+from torchwheel.install.plan import Trust, choose, parse_wanted, plan
+from torchwheel.install.report import choice_json, choice_text, no_torch, none_fits
+
+INDEX = "https://host/index"
+STABLE = wheelmaker.stable(archs=("9.0",))
+TAG = "py3-none-manylinux_2_28_x86_64"
+
+
+class Index:
+    """Wheels on pages of an index."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.fetch = Pages({})
+        self.entries: dict[str, list[dict[str, object]]] = {}
+
+    def add(self, *, of=None, say=None, metadata=False, **fields) -> None:
+        """Offer a wheel; `say` are the claims that the index names, by default its own."""
+        claims = fields.setdefault("claims", STABLE if of is None else of)
+        path = wheelmaker.make_wheel(self.folder, **fields)
+        data, project = path.read_bytes(), fields.get("name", "demo")
+        told = entry(path.name, hashes={"sha256": hashlib.sha256(data).hexdigest()})
+        if claims is not None:
+            told |= note(say or claims)
+        if metadata:
+            told["core-metadata"] = True
+            content = wheelmaker.metadata(project, fields["version"], fields["requires"])
+            self.fetch.pages[f"https://host/files/{path.name}.metadata"] = content
+        self.fetch.files[f"https://host/files/{path.name}"] = data
+        self.entries.setdefault(project, []).append(told)
+        text = document(*self.entries[project], name=project)
+        self.fetch.pages[f"{INDEX}/{project}/"] = text.replace("../../files", "https://host/files")
+
+    def plan(self, here=ENVIRONMENT, wanted="demo", **options):
+        choice = choose(INDEX, Requirement(wanted), here, self.fetch)
+        return plan(INDEX, choice.ranked[0], here, self.fetch, Trust(), **options)
+
+
+@pytest.fixture
+def index(tmp_path):
+    with own_temporary_files():
+        yield Index(tmp_path)
+
+
+def test_requirements_come_from_the_index_or_are_left_to_pip(index):
+    requires = ["torch>=2.11", "helper>=1", "einops>=0.3", "numpy; extra == 'test'", "tqdm"]
+    index.add(version="1.0+cu130", tag=TAG, requires=requires)
+    index.add(of=None, name="helper", version="1.1", claims=None, requires=["other"])
+    index.add(of=None, name="other", version="2", claims=None, requires=[])
+    here = environment(installed={"TQDM": "4.0"})
+    made = index.plan(here)
+    assert [one.path.name for one in made.downloads] == [
+        f"demo-1.0+cu130-{TAG}.whl",
+        "helper-1.1-py3-none-any.whl",
+        "other-2-py3-none-any.whl",
+    ]
+    assert [str(one) for one in made.others] == ["einops>=0.3"]
+
+
+def test_no_deps(index):
+    index.add(version="1.0+cu130", tag=TAG, requires=["torch>=2.11", "einops"])
+    assert index.plan(dependencies=False).others == ()
+
+
+def test_what_is_installed_is_left(index):
+    index.add(version="1.0+cu130", tag=TAG, requires=["helper>=1"])
+    index.add(name="helper", version="1.1", claims=None, requires=[])
+    assert len(index.plan(environment(installed={"helper": "1.0"})).downloads) == 1
+    assert len(index.plan(environment(installed={"helper": "0.9"})).downloads) == 2
+
+
+def test_two_versions_of_a_requirement(index):
+    index.add(version="1.0+cu130", tag=TAG, requires=["helper==1", "second"])
+    index.add(name="helper", version="1", claims=None, requires=[])
+    index.add(name="helper", version="2", claims=None, requires=[])
+    index.add(name="second", version="1", claims=None, requires=["helper==2"])
+    with pytest.raises(TorchwheelError, match="expected one helper for all, found that helper==2"):
+        index.plan()
+
+
+def test_an_index_that_says_other_claims_than_the_wheel(index):
+    index.add(version="1.0+cu130", tag=TAG, claims=wheelmaker.stable(archs=("8.0",)), say=STABLE)
+    with pytest.raises(TorchwheelError, match="expected claims as the index says, found others"):
+        index.plan()
+
+
+@pytest.mark.parametrize("metadata", [True, False])
+def test_metadata_names_the_torch_that_a_name_does_not(index, metadata):
+    for version, torch in (("1.0", "==2.11.*"), ("1.1", "==2.12.*")):
+        requires = [f"torch{torch}"]
+        index.add(version=version, tag=TAG, claims=None, requires=requires, metadata=metadata)
+    if metadata:
+        assert index.plan().downloads[0].path.name.startswith("demo-1.0-")
+        choice = choose(INDEX, Requirement("demo"), ENVIRONMENT, index.fetch)
+        (rejected,) = choice.rejected
+        assert str(rejected.reasons[0]) == (
+            "torch: expected torch==2.12.*; found torch 2.11.0+cu130"
+        )
+    else:
+        with pytest.raises(TorchwheelError, match=r"torch: expected torch==2.12.\*; found torch"):
+            index.plan()
+
+
+def test_metadata_of_another_wheel(index):
+    index.add(version="1.0", tag=TAG, claims=None, requires=["torch"], metadata=True)
+    key = next(key for key in index.fetch.pages if key.endswith(".metadata"))
+    index.fetch.pages[key] = wheelmaker.metadata("demo", "2.0", [])
+    with pytest.raises(TorchwheelError, match=r'expected demo 1.0, as the file is named, found "d'):
+        choose(INDEX, Requirement("demo"), ENVIRONMENT, index.fetch)
+
+
+def test_candidates_of_a_release_are_taken_if_there_is_nothing_else(index):
+    index.add(version="1.0rc1", tag=TAG, claims=None, requires=[])
+    assert index.plan().downloads[0].path.name.startswith("demo-1.0rc1")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "demo[x]", "demo @ https://h/x.whl", "demo; x", "-r x", "to/r"]
+)
+def test_what_can_be_asked_for(text):
+    with pytest.raises(UsageError, match=r"^expected e\.g\."):
+        parse_wanted(text)
+
+
+def test_torch_is_not_asked_for():
+    with pytest.raises(UsageError, match="torch itself is for pip"):
+        parse_wanted("Torch==2.11")
+
+
+def test_an_index_without_the_project(index):
+    with pytest.raises(TorchwheelError, match="expected the project demo, found none"):
+        choose(INDEX, Requirement("demo"), ENVIRONMENT, index.fetch)
+
+
+def test_a_wheel_with_two_metadata_files_is_refused(index, tmp_path):
+    def bend(members):
+        members["other-1.dist-info/METADATA"] = b""
+
+    index.add(version="1.0", tag=TAG, claims=None, requires=[], bend=bend)
+    with pytest.raises(TorchwheelError, match="expected one METADATA, found 2"):
+        index.plan()
+
+
+def test_the_report_says_what_is_taken_and_why_not_the_others(index):
+    index.add(version="1.0+cu130", tag=TAG)
+    claims = wheelmaker.stable(toolkit="cu132", toolkit_version="13.2", torch_release="2.12")
+    index.add(version="1.0+cu132", tag=TAG, claims=claims, requires=["torch>=2.12"])
+    choice = choose(INDEX, Requirement("demo"), ENVIRONMENT, index.fetch)
+    text = choice_text(choice, ENVIRONMENT, why=True)
+    assert f"takes      demo-1.0+cu130-{TAG}.whl" in text
+    assert "  needs    torch>=2.11; CUDA 13.0 for 9.0" in text
+    assert f"rejected   demo-1.0+cu132-{TAG}.whl" in text
+    assert "torch: expected torch>=2.12; found torch 2.11.0+cu130" in text
+    assert choice_json(choice, ENVIRONMENT, None) == choice_json(choice, ENVIRONMENT, None)
+    without = dataclasses.replace(ENVIRONMENT, torch=None)
+    says = no_torch(choose(INDEX, Requirement("demo==1.0+cu130"), without, index.fetch))
+    assert says is not None
+    assert "`pip install 'torch>=2.11'`, then run again" in says
+    none = choose(INDEX, Requirement("demo==3"), ENVIRONMENT, index.fetch)
+    assert none_fits(none).startswith("demo: expected a wheel that fits, found none of 2; the ")
+
+
+def test_claims_of_the_file_are_read(index, tmp_path):
+    index.add(version="1.0+cu130", tag=TAG)
+    (download,) = index.plan().downloads
+    assert read_metadata(download.path, download.wheel.candidate).claims == STABLE
