@@ -82,7 +82,7 @@ class Registry:
 
 
 def registry_of(matrix: Matrix, root: Path, environ: Mapping[str, str] = os.environ) -> Registry:
-    """The registry of TORCHWHEEL_IMAGES, else of the matrix, with the lock in its folder of recipes."""
+    """The registry of TORCHWHEEL_IMAGES, else of the matrix; its lock is beside the recipes."""
     containers = matrix.containers
     named = environ.get(VARIABLE) or (containers.registry if containers else None)
     try:
