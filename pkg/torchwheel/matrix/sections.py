@@ -117,7 +117,10 @@ Labels = Annotated[tuple[RunnerLabel, ...], Field(min_length=1)]
 class Containers(Section):
     """The container images that wheels are built in."""
 
-    recipes: Annotated[RelativePath, Field(description="Folder of the image recipes.")] = "docker"
+    recipes: Annotated[
+        RelativePath | None,
+        Field(description="Folder of image recipes of your own; default: torchwheel's."),
+    ] = None
     base: Annotated[
         SuiteName, Field(description="Debian release whose C library the wheels are linked with.")
     ]

@@ -12,14 +12,6 @@ from workflow_files import ROOT, Files, jobs, steps
 from torchwheel.scaffold.new import render_project
 
 WHEELS, INDEX = (f".github/workflows/{name}.yml" for name in ("wheels", "index"))
-RECIPES = (
-    "cuda-toolkit.sh",
-    "cuda.Dockerfile",
-    "debian.Dockerfile",
-    "expect-versions.sh",
-    "python.Dockerfile",
-    "requirements.txt",
-)
 CHECKS = {
     check.__name__: check
     for check in (
@@ -77,11 +69,7 @@ def test_wheels_are_built_in_containers_and_released_by_a_tag_alone(files):
     assert set(files.workflows[WHEELS]["on"]) == {"push", "pull_request", "workflow_dispatch"}
 
 
-def test_recipes_and_locks_are_ours(project):
-    for name in RECIPES:
-        assert project[f"docker/{name}"] == (ROOT / "docker" / name).read_text(), (
-            f"copy {name} anew"
-        )
+def test_the_lock_of_nox_is_ours(project):
     ours = (ROOT / ".github" / "actions" / "nox" / "requirements.txt").read_text()
     assert project[".github/requirements.txt"] == ours
 
