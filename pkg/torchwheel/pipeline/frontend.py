@@ -31,7 +31,8 @@ _ERROR = re.compile(r"(torchwheel: |error: |E   |\w*Error: )")
 # Error lines that give no reason: a compiler failed.
 _COMPILER_FAILED = re.compile(r"error: command .* failed|RuntimeError: Error compiling objects")
 _COMPILER_ERROR = re.compile(
-    r"\S[^:(]*[:(]\d+[^ ]* (fatal )?error\b|nvcc (fatal|error)|ptxas .*(fatal|error)|\S*/ld: "
+    r"ninja: error: |nvcc (fatal|error)|ptxas .*(fatal|error)|\S*/ld: "
+    r"|\S[^:(]*[:(]\d+[^ ]* (fatal )?error\b"
 )
 
 
