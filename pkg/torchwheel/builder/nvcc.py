@@ -16,6 +16,11 @@ _COMPILES = ("-c", "--compile", "-dc", "--device-c", "-dw", "--device-w")
 FAILED = 1
 
 
+def guard(python: str, archs: str, by: str, compiler: Sequence[str]) -> "list[str]":
+    """The command that runs `compiler` through this file; its arguments follow."""
+    return [python, "-S", "-E", __file__, archs, by, *compiler, "--"]
+
+
 def split(arguments: Sequence[str]) -> "tuple[list[str], list[str]]":
     """The options that name archs, and the other arguments."""
     named: list[str] = []

@@ -44,7 +44,9 @@ def failure_reason(log: Path, otherwise: str) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     errors = [line for line in lines if _ERROR.match(line)]
     if errors and _COMPILER_FAILED.match(errors[-1]):
-        errors += [line for line in lines if _COMPILER_ERROR.match(line)][:1]
+        # Our own nvcc says why it compiled nothing; else the compiler's first error counts.
+        own = [line for line in errors if line.startswith("torchwheel: ")]
+        errors += own[:1] or [line for line in lines if _COMPILER_ERROR.match(line)][:1]
     return (
         (errors[-1] if errors else otherwise).removeprefix("error: ").removeprefix("torchwheel: ")
     )

@@ -82,9 +82,9 @@ def prepare(variant: Path, project: Path) -> None:
     constraint = variant / TORCH
     write_text(constraint, plan.torch + "\n")
     _install([*_declared(project), *plan.requires], constraint)
-    nvcc_call = [*plan.launcher, str(plan.toolkit / "bin" / "nvcc")]
-    guard = [sys.executable, "-S", "-E", nvcc.__file__, plan.archs, plan.archs_by, *nvcc_call, "--"]
-    assemble_cuda_home(CUDA_HOME, plan.toolkit, ENVIRONMENT, guard)
+    compiler = [*plan.launcher, str(plan.toolkit / "bin" / "nvcc")]
+    held = nvcc.guard(sys.executable, plan.archs, plan.archs_by, compiler)
+    assemble_cuda_home(CUDA_HOME, plan.toolkit, ENVIRONMENT, held)
     if plan.launcher:
         write_script(CXX, [*plan.launcher, "/usr/bin/g++"])
     else:

@@ -166,7 +166,8 @@ def _build_and_try(
             report = run.dist / "smoke" / f"{variant.id}.json"
             write_text(report, smoke_record.dump_smoke(record))
             junit = run.variant_folder(variant) / JUNIT
-            write_text(report.with_suffix(".xml"), junit.read_text(encoding="utf-8"))
+            if record.sources:  # else it was imported alone
+                write_text(report.with_suffix(".xml"), junit.read_text(encoding="utf-8"))
     if run.twice and variant.native:
         with clock.step("twice"):
             _reproduce(run, variant, image, result.wheel, out)

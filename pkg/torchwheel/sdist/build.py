@@ -10,6 +10,7 @@ from pathlib import Path
 
 from packaging.utils import parse_wheel_filename
 
+from torchwheel.builder import nvcc
 from torchwheel.check.audit import may_borrow
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import GateResult
@@ -166,6 +167,7 @@ class _Confined:
         compiler = self.setup.host.path
         read = [
             *(*python_folders(), self.cache, self.folder, compiler, compiler.resolve()),
+            Path(nvcc.__file__),
             *(Path(program).parent for program in launcher),
             *(path for path in (self.setup.toolkit,) if path),
         ]

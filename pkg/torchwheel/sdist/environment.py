@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import ninja
 from torchwheel.arch.lists import arch_list
 from torchwheel.arch.model import Arch
 from torchwheel.builder import environment as variables
+from torchwheel.builder import nvcc
 from torchwheel.builder.build import BYTES_PER_COMPILER, parallel_jobs
 from torchwheel.console import Progress
 from torchwheel.matrix.variants import Variant
@@ -75,8 +77,11 @@ def prepare_build(
         with clock.step("toolkit"):
             root = provide(toolkit, toolkit.archs, PLATFORM, host, cache, progress)
         site = environment.site_of(base)
-        nvcc = [*request.launcher, str(root / "bin" / "nvcc")]
-        home = assemble_cuda_home(folder / "cuda", root, site, nvcc)
+        compiler = [*request.launcher, str(root / "bin" / "nvcc")]
+        # The program itself: in the sandbox a virtual environment's link would lead nowhere.
+        python = os.path.realpath(sys.executable)
+        held = nvcc.guard(python, arch_list(toolkit.archs), "environment", compiler)
+        home = assemble_cuda_home(folder / "cuda", root, site, held)
     cxx = host.path
     if request.launcher:
         cxx = write_script(folder / "cxx" / cxx.name, [*request.launcher, str(cxx)])

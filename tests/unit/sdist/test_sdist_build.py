@@ -142,6 +142,20 @@ def test_a_compilers_line_is_a_step(line, says):
             "ModuleNotFoundError: No module named 'numpy'",
         ),
         (["a.cpp:3:1: error: x", "torchwheel: it is thus"], "it is thus"),
+        (
+            [
+                "torchwheel: setup.py hard-codes the archs 7.5",
+                "RuntimeError: Error compiling objects for extension",
+            ],
+            "setup.py hard-codes the archs 7.5",
+        ),
+        (
+            [
+                "ninja: error: build.ninja:31: multiple rules generate a.o",
+                "RuntimeError: Error compiling objects for extension",
+            ],
+            "ninja: error: build.ninja:31: multiple rules generate a.o",
+        ),
         (["building"], "otherwise"),
     ],
 )
