@@ -55,7 +55,7 @@ def test_its_wheel_is_built_against_its_torch_stamped_tried_and_proven(plus, whe
     again = wheels()
     assert (again.returncode, again.stderr.count("nothing to do")) == (0, 1)
 
-    # What follows needs the build environment again, but compiles one file at most.
+    # What follows installs torch again, but compiles one file at most.
     matrix = plus / "matrix.yaml"
     text = matrix.read_text()
     matrix.write_text(text.replace("build: {", 'build: {environment: {PLUS_ARCHS: "75 90"}, '))

@@ -124,7 +124,7 @@ def settings(options: ContainerOptions) -> dict[str, object]:
     }
     if options.own:
         table["before-build"] = f"{_INSIDE} account start && {_INSIDE} prepare {{project}}"
-        # The requirements are in the build environment, which is on PYTHONPATH.
+        # The requirements are in a folder on PYTHONPATH, where the frontend does not look.
         table["build-frontend"] = {
             "name": "build[uv]",
             "args": ["--no-isolation", "--skip-dependency-check"],
@@ -199,7 +199,7 @@ things.
 def headers_of(run: Run, variant: Variant) -> Path:
     """The folder with the headers of the torch that a native variant is built for."""
     if variant.ordinary:
-        return run.cache  # its build environment has torch itself
+        return run.cache  # torch itself is installed for it
     return torch_headers(variant.torch_release, run.cache, run.progress)
 
 

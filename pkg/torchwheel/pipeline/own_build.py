@@ -26,8 +26,8 @@ from torchwheel.pipeline.inside import PLAN
 from torchwheel.toolkit.cuda_home import assemble_cuda_home, write_script
 
 ENVIRONMENT = Path("/tmp/build-env")  # noqa: S108 - in the container
-"""The build environment: torch and the build requirements. Its path is the same for every Python,
-so that compile commands are equal and a compiler cache serves all."""
+"""The folder of torch and the build requirements. Its path is the same for every Python, so that
+compile commands are equal and a compiler cache serves all."""
 CUDA_HOME = Path("/tmp/cuda")  # noqa: S108 - in the container
 CXX = Path("/tmp/compilers/g++")  # noqa: S108 - in the container
 TORCH, TORCH_FACTS = "torch.txt", "torch.json"
@@ -72,7 +72,7 @@ class _TorchFacts:
 
 
 def prepare(variant: Path, project: Path) -> None:
-    """Make the build environment, the compilers and CUDA_HOME of a build.
+    """Install torch and the build requirements; make the compilers and CUDA_HOME of a build.
 
     Args:
         variant: the variant's folder, with the plan.
@@ -130,7 +130,7 @@ def _dynamic(project: Path, settings: Mapping[str, str]) -> Sequence[str]:
 
 
 def _python(arguments: Sequence[str], doing: str) -> str:
-    """What a Python with the build environment prints."""
+    """What a Python that sees the build requirements prints."""
     done = process.run([sys.executable, *arguments])
     if done.status:
         # A backend's error is followed by that of the frontend that called it.
