@@ -16,6 +16,7 @@ from packaging.utils import parse_sdist_filename
 from torchwheel.console import Progress
 from torchwheel.files import path_inside, sha256
 from torchwheel.inspect.wheel import Wheel, is_library, read_wheel
+from torchwheel.matrix.rules import WHEEL_SUFFIX
 from torchwheel.matrix.sections import Matrix
 from torchwheel.pipeline.bundled import EPOCH
 from torchwheel.pipeline.frontend import build_sdist, build_wheel
@@ -52,7 +53,9 @@ def make_sdists(matrix: Matrix, root: Path, scratch: Path, progress: Progress) -
         progress: reports each step to the user.
     """
     made: list[Sdist] = []
-    for number, name in enumerate((matrix.project.source, *matrix.project.bundled)):
+    # A package that is there as a wheel has its sources elsewhere.
+    folders = [name for name in matrix.project.bundled if not name.endswith(WHEEL_SUFFIX)]
+    for number, name in enumerate((matrix.project.source, *folders)):
         progress.step(f"sdist: {name}")
         folder = scratch / str(number)
         folder.mkdir()
