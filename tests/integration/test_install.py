@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from torchwheel.index.serve import serve_in_background
-from torchwheel.sdist.archive import unpack
+from torchwheel.inspect.sdist import unpack
 
 pytestmark = pytest.mark.integration
 

@@ -60,9 +60,10 @@ def smoke(options: argparse.Namespace) -> int:
         from torchwheel.matrix.load import load
         from torchwheel.smoke.environment import default_torch
 
-        section = load(options.matrix).smoke
-        tests, requires = options.matrix.parent / section.tests, section.requires
-        torch = torch or default_torch(read_wheel(options.wheel), section.torch)
+        matrix = load(options.matrix)
+        section = matrix.smoke
+        tests, requires = options.matrix.parent / (section.tests or ""), section.requires
+        torch = torch or (section.torch and default_torch(read_wheel(options.wheel), section.torch))
     file = options.record or Path("dist", "smoke", f"{options.wheel.name}.json")
     with Terminal().live_line() as progress:
         record = smoke(

@@ -22,7 +22,7 @@ from torchwheel.image.registry import registry_of
 from torchwheel.json_files import read_json
 from torchwheel.matrix.variants import Variant, python_tag
 from torchwheel.pipeline import cibuildwheel as cibw
-from torchwheel.pipeline import inside
+from torchwheel.pipeline import inside, own_build
 from torchwheel.pipeline.cibuildwheel import (
     BUNDLED,
     OWN,
@@ -34,6 +34,7 @@ from torchwheel.pipeline.cibuildwheel import (
 )
 from torchwheel.pipeline.frontend import failure_reason
 from torchwheel.pipeline.inputs import NATIVE, claims_of
+from torchwheel.pipeline.project import tests_folder
 from torchwheel.pipeline.run import Run
 from torchwheel.pipeline.sources import stage
 from torchwheel.shards import Shard
@@ -63,6 +64,8 @@ def build_in_container(
     for name in (inside.PROBE, inside.JUNIT, *map(inside.usage_file, inside.STEPS)):
         (folder / name).unlink(missing_ok=True)
     write_text(folder / inside.CLAIMS, claims_file.dumps(claims_of(variant)))
+    if variant.ordinary:
+        write_text(folder / inside.PLAN, own_build.dump_plan(cibw.plan_of(run, variant)))
     options = options_of(run, variant, engine, image, headers_of(run, variant))
     if not smoke:
         options = dataclasses.replace(options, tests=None)
@@ -85,7 +88,8 @@ def build_in_container(
     if status or len(finished) != 1:
         raise program_error(f"{_reason(folder, log, status)} (all of it in {log})")
     (wheel,) = finished
-    return wheel, _smoke_record(run, wheel, folder, status) if options.tests else None
+    tried = options.tests is not None
+    return wheel, _smoke_record(run, wheel, folder, status, options.tests) if tried else None
 
 
 def _give_volumes(engine: Engine, volumes: Iterable[tuple[str, str, str]]) -> None:
@@ -136,11 +140,14 @@ def compile_in_container(
     return folder / NATIVE / OBJECTS
 
 
-def _smoke_record(run: Run, wheel: Path, folder: Path, status: int) -> SmokeRecord:
-    sources = digest_of_tests(run.root / run.matrix.smoke.tests)
-    return record_from_files(
-        wheel, run.bundled, folder / inside.PROBE, folder / inside.JUNIT, sources, status
-    )
+def _smoke_record(
+    run: Run, wheel: Path, folder: Path, status: int, tests: str | None
+) -> SmokeRecord:
+    sources, report = "", None
+    if tests and (suite := tests_folder(run.matrix, run.root, run.source)):
+        sources = digest_of_tests(suite)
+        report = folder / inside.JUNIT
+    return record_from_files(wheel, run.bundled, folder / inside.PROBE, report, sources, status)
 
 
 def _reason(folder: Path, log: Path, status: int) -> str:
@@ -214,7 +221,8 @@ exec python3 "$@"
 def smoke_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> SmokeRecord | None:
     """Run the smoke tests by emulation; returns their record, None without an emulator."""
     image = emulated_image(run.matrix, variant, run.root)
-    if image is None or not (_HANDLERS / _HANDLER[variant.platform]).exists():
+    tests = run.matrix.smoke.tests
+    if image is None or tests is None or not (_HANDLERS / _HANDLER[variant.platform]).exists():
         return None
     registry = registry_of(run.matrix, run.root)
     built = ensure_image(engine, image, run.cache, run.progress, registry)
@@ -224,7 +232,7 @@ def smoke_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> S
     volumes = (
         OWN,
         *((str(path), f"/wheels/{path.name}", "ro") for path in (wheel, *run.bundled)),
-        (str((run.root / run.matrix.smoke.tests).resolve()), "/smoke", "ro"),
+        (str((run.root / tests).resolve()), "/smoke", "ro"),
         (str(folder), VARIANT, "rw"),
     )
     names = (run.matrix.project.name, *(path.name.split("-")[0] for path in run.bundled))
@@ -238,4 +246,4 @@ def smoke_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> S
     command += names
     log = folder / "emulated.log"
     status = 0 if engine.succeeds(command, log) else 1
-    return _smoke_record(run, wheel, folder, status)
+    return _smoke_record(run, wheel, folder, status, tests)

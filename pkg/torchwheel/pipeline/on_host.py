@@ -95,6 +95,7 @@ def build_and_finish(
 def container_reason(variant: Variant) -> str | None:
     """Why only a container can build a variant; None if this machine can."""
     reasons = {
+        "an ordinary project": variant.ordinary,
         "the aten flavour": variant.abi == "aten" and variant.part is None,
         "ROCm": variant.toolkit is not None and variant.toolkit.backend == "rocm",
         "a toolkit of packages": variant.toolkit is not None and bool(variant.toolkit.packages),
@@ -189,6 +190,8 @@ def smoke_on_host(run: Run, variant: Variant, wheel: Path, clock: Clock) -> Smok
     """Run the smoke tests of a wheel in a clean environment; returns their record."""
     run.progress.step(f"{variant.id}: smoke")
     settings = run.matrix.smoke
+    if settings.tests is None:
+        raise UsageError(f"{variant.id}: matrix.yaml has no smoke.tests; expected their folder")
     record = run.dist / "smoke" / f"{variant.id}.json"
     with clock.step("smoke"):
         return smoke(

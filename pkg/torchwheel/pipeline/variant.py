@@ -211,10 +211,10 @@ def _reproduce(
 def elsewhere(run: Run, variant: Variant) -> Iterator[Run]:
     """The same run with a copy of the project in another folder, and without caches."""
     with tempfile.TemporaryDirectory(prefix="torchwheel-again-") as folder:
-        root = Path(folder).resolve()
-        stage(run.source, root / run.matrix.project.source)
+        source = Path(folder).resolve() / "project"
+        stage(run.source, source)
         # The cached folders belong to the project's folder: for this copy they are empty.
-        again = dataclasses.replace(run, root=root, launcher=())
+        again = dataclasses.replace(run, source=source, launcher=())
         try:
             yield again
         finally:

@@ -9,7 +9,7 @@ from pathlib import Path
 from torchwheel.arch import lists
 from torchwheel.arch.devices import visible_gpus
 from torchwheel.arch.model import Arch, parse
-from torchwheel.builder.build import parallel_jobs
+from torchwheel.builder.build import BYTES_PER_COMPILER, parallel_jobs
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import remove_leftovers, write_text
@@ -23,6 +23,7 @@ from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline import on_host, records, report
 from torchwheel.pipeline.bundled import build_bundled
 from torchwheel.pipeline.frontend import find_launcher
+from torchwheel.pipeline.project import project_folder
 from torchwheel.pipeline.records import BuildRecord, WheelsRequest
 from torchwheel.pipeline.report import index_wheels, install_command
 from torchwheel.pipeline.run import Run
@@ -77,17 +78,19 @@ def wheels(
     with hold_lock(dist / records.FOLDER / "lock", busy):
         _remove_leftovers(dist)
         records.save_request(dist, request)
-        source = (root / matrix.project.source).resolve()
+        cache = cache_folder()
+        source = project_folder(matrix, root, cache, progress)
         run = Run(
             matrix=matrix,
             root=root,
+            source=source,
             dist=dist,
-            cache=cache_folder(),
+            cache=cache,
             sources=source_digest(source),
             launcher=find_launcher() if launcher else (),
             progress=progress,
             engine=engine,
-            jobs=jobs_each(variants, at_once, parallel_jobs()),
+            jobs=jobs_each(variants, at_once, _jobs(variants)),
             twice=twice,
             bundled=build_bundled(root, matrix.project.bundled, dist, progress),
             tracked=source_digest(source, tracked=True),
@@ -122,6 +125,13 @@ def _build_all(run: Run, variants: Sequence[Variant], at_once: int) -> tuple[str
     if failed:
         parts.append("\n".join(f"failed: {name}: {error}" for name, error in failed.items()))
     return "\n\n".join(parts), int(bool(failed))
+
+
+def _jobs(variants: Sequence[Variant]) -> int:
+    """The compilers that may run side by side."""
+    if any(variant.ordinary for variant in variants):
+        return parallel_jobs(bytes_per_job=BYTES_PER_COMPILER)
+    return parallel_jobs()
 
 
 def _archs_for(archs: Sequence[str], toolkit: ToolkitSection) -> tuple[Arch, ...]:

@@ -20,6 +20,7 @@ from torchwheel.console import Progress
 from torchwheel.errors import MissingModuleError, TorchwheelError
 from torchwheel.files import sha256, write_atomically, write_text
 from torchwheel.inspect.elf import read_library
+from torchwheel.inspect.sdist import unpack
 from torchwheel.inspect.wheel import Wheel, extract, read_wheel
 from torchwheel.pipeline.inputs import claims_of
 from torchwheel.pipeline.on_host import HostBuild, build_and_finish
@@ -27,12 +28,10 @@ from torchwheel.pipeline.proof import check_gates, keep_rejected
 from torchwheel.pipeline.records import BuildRecord, record_wheel
 from torchwheel.pipeline.report import report_table
 from torchwheel.pipeline.run import Clock
-from torchwheel.sdist.archive import unpack
 from torchwheel.sdist.environment import (
     BuildSetup,
     RequirementsInstaller,
     prepare_build,
-    write_script,
 )
 from torchwheel.sdist.request import LOG, SdistRequest, check_request, hold_build_folder
 from torchwheel.sdist.sandbox import (
@@ -47,6 +46,7 @@ from torchwheel.smoke import environment
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.importing import import_names, run_probe
 from torchwheel.smoke.record import ImportRecord, MachineRecord
+from torchwheel.toolkit.cuda_home import write_script
 
 SCHEMA = 1
 _COUNT = re.compile(r"\[\d+/\d+\]")

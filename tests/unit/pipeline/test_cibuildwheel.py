@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 def options_for(name, tmp_path, monkeypatch, environ=None, user=0, room=1 << 40):
     matrix = load(Path(__file__).parents[1] / "matrix" / "full.yaml")
     engine = Engine("podman", {})
-    run = Run(matrix, ROOT, tmp_path / "dist", tmp_path / "cache", "", (), Quiet(), engine, 2)
+    run = Run(matrix, ROOT, ROOT, tmp_path / "dist", tmp_path / "cache", "", (), Quiet(), engine, 2)
     (tmp_path / "cache").mkdir(exist_ok=True)
     monkeypatch.setattr(cibuildwheel.os, "geteuid", lambda: user)
     monkeypatch.setattr(cibuildwheel.os, "getegid", lambda: user)
