@@ -12,6 +12,7 @@ from torchwheel.arch.model import CudaArch
 from torchwheel.arch.toolkit_releases import ToolkitRelease
 from torchwheel.errors import UsageError
 from torchwheel.files import write_atomically
+from torchwheel.matrix.document import MatrixError
 from torchwheel.matrix.load import parse
 from torchwheel.matrix.torch_releases import torch_releases
 from torchwheel.scaffold.foreign import ForeignProject
@@ -139,30 +140,41 @@ def matrix_text(project: ForeignProject, source: str) -> str:
     values = {
         "package": project.name,
         "project": project.name,
-        "source": json.dumps(source),
+        "source": _yaml(source),
         "python": "python: abi3" if project.setup.limited_api else "",
         "toolkit": ToolkitRelease("cuda", CUDA).name,
         "cuda": CUDA,
         "toolkits": f"[{ToolkitRelease('cuda', CUDA).name}]",
-        "archs": json.dumps(archs),
+        "archs": _yaml(archs),
         "archs_by": archs_by,
-        "requires": json.dumps(project.build_requires),
-        "environment": json.dumps({o.name: o.on for o in project.setup.variables if o.forces}),
+        "requires": _yaml(project.build_requires),
+        "environment": _yaml({o.name: o.on for o in project.setup.variables if o.forces}),
         "switches": [
             f"{one.name} (setup.py:{one.line})"
             for one in project.setup.variables
             if not one.forces and one.name.isidentifier()
         ],
-        "imports": json.dumps(project.imports),
-        "tests": json.dumps(project.tests) if project.tests else None,
-        "test_requires": json.dumps(("pytest", *project.test_requires)),
-        "torch": {minor: json.dumps(pythons) for minor, pythons in minors.items()},
+        "imports": _yaml(project.imports),
+        "tests": _yaml(project.tests) if project.tests else None,
+        "test_requires": _yaml(("pytest", *project.test_requires)),
+        "torch": {minor: _yaml(pythons) for minor, pythons in minors.items()},
         "first": _first_variant(project, minors),
         "notes": [escape(one) for one in project.notes],
     }
     text = render_templates("adopted", values)["matrix.yaml"]
-    parse(text, "matrix.yaml")
+    try:
+        parse(text, "matrix.yaml")
+    except MatrixError as error:
+        first = str(error).splitlines()[0]
+        raise UsageError(
+            f"{project.name}: expected what a matrix can say, found: {first}; nothing was written"
+        ) from error
     return text
+
+
+def _yaml(value: object) -> str:
+    """A value as JSON, which YAML is; but YAML knows no characters in two halves."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _archs(project: ForeignProject) -> tuple[list[str], str]:
