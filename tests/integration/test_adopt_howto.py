@@ -1,4 +1,4 @@
-"""docs/adopt.md, followed to the letter on a foreign tree, and the torchwheel that a tree carries."""
+"""docs/adopt.md, followed to the letter on a foreign tree with the torchwheel that it carries."""
 
 import json
 import os
