@@ -10,7 +10,6 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 
-_CODE = re.compile(r"(?:sm|compute|lto)_[0-9]+[a-z]?")
 _OPTIONS = ("-gencode", "--generate-code")
 _ARCH_OPTIONS = ("-arch", "--gpu-architecture", "-code", "--gpu-code")
 _COMPILES = ("-c", "--compile", "-dc", "--device-c", "-dw", "--device-w")
@@ -33,16 +32,19 @@ def split(arguments: Sequence[str]) -> "tuple[list[str], list[str]]":
 
 def codes_in(named: Sequence[str]) -> "set[str]":
     """What the options ask for: "sm_80" is machine code, "compute_90" is PTX."""
-    text = " ".join(named)
-    # -gencode arch=compute_80,code=[sm_80,compute_80]: the arch is no code of the result.
-    wanted = re.findall(r"code=[\"'\[]*([^\s\"'\]]+)", text)
-    found = {code for part in wanted for code in _CODE.findall(part)}
-    if not wanted:
-        words = [word for word in re.split(r"[\s=,]", text) if not word.startswith("-")]
-        found = {word for word in words if word}
-        # -arch=sm_80 alone makes machine code, and PTX too.
-        found |= {word.replace("sm_", "compute_") for word in found}
-    return found
+    archs: set[str] = set()
+    codes: set[str] = set()
+    rest = iter(named)
+    for option in rest:
+        name, equals, value = option.partition("=")
+        value = value if equals else next(rest, "")
+        if name in _OPTIONS:
+            # arch=compute_80,code=[sm_80,compute_80]: the arch is no code of the result.
+            value = value.partition("code=")[2]
+        found = codes if name in (*_OPTIONS, "-code", "--gpu-code") else archs
+        found |= {word for word in re.split(r"[\s\"'\[\],]+", value) if word}
+    # -arch=sm_80 alone makes machine code, and PTX too.
+    return codes or archs | {word.replace("sm_", "compute_") for word in archs}
 
 
 def codes_of(archs: str) -> "set[str]":

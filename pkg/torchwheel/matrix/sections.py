@@ -280,7 +280,7 @@ class Exclusion(Section):
     reason: Annotated[str, Field(min_length=1)]
 
 
-AllowedGate = Literal["archs", "content", "platform-tag", "runtime", "torch-symbols"]
+AllowedGate = Literal["archs", "content", "runtime", "torch-symbols"]
 ArchsBy = Literal["environment", "declared", "replaced"]
 
 

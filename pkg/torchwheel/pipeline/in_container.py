@@ -32,7 +32,7 @@ from torchwheel.pipeline.cibuildwheel import (
     headers_of,
     options_of,
 )
-from torchwheel.pipeline.frontend import failure_reason
+from torchwheel.pipeline.frontend import compile_step, failure_reason
 from torchwheel.pipeline.inputs import NATIVE, claims_of
 from torchwheel.pipeline.project import tests_folder
 from torchwheel.pipeline.run import Run
@@ -180,6 +180,8 @@ def _cibuildwheel(
 
     def show_step(line: str) -> None:
         text = line.strip()
+        if variant.ordinary and (step := compile_step(text)):
+            text = f"{step}..."
         if is_progress(line) or text.endswith("..."):
             run.progress.step(f"{variant.id}: {text}")
 

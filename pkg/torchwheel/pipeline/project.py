@@ -23,6 +23,7 @@ from torchwheel.toolkit.cache import make_once
 from torchwheel.toolkit.sdists import download_sdist, find_sdist
 
 _FETCH_SECONDS = 900
+_FATAL = re.compile(r"^(fatal|error): ")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 # Submodules may name any program as their transport; hooks of a fetched tree are never run.
 _GIT = (
@@ -91,7 +92,7 @@ def _download(source: ProjectSource, project: Project, cache: Path, progress: Pr
     file = find_sdist(source.place, source.version)
     path = download_sdist(file, project.sha256, trusted_folder(kept))
     if not project.sha256:
-        progress.say(f"{path.name}: not pinned; under project, write  sha256: {sha256(path)}")
+        progress.say(f'{path.name}: not pinned; under project, write  sha256: "{sha256(path)}"')
     return path
 
 
@@ -164,5 +165,5 @@ def _run(source: ProjectSource, arguments: list[str]) -> str:
     except process.NotRunError as error:
         raise TorchwheelError(f"{source.place}: {error}") from error
     if done.status:
-        raise program_error(f"{source.place}@{source.version}: {done.reason()}")
+        raise program_error(f"{source.place}@{source.version}: {done.reason(_FATAL, first=True)}")
     return done.output

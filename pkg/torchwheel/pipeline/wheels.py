@@ -13,7 +13,7 @@ from torchwheel.builder.build import BYTES_PER_COMPILER, parallel_jobs
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import remove_leftovers, write_text
-from torchwheel.image.engine import find_engine
+from torchwheel.image.engine import Engine, find_engine
 from torchwheel.image.reaper import reap_containers
 from torchwheel.lock import hold_lock, say_waiting
 from torchwheel.matrix.load import load
@@ -87,7 +87,7 @@ def wheels(
             dist=dist,
             cache=cache,
             sources=source_digest(source),
-            launcher=find_launcher() if launcher else (),
+            launcher=_launcher(engine) if launcher else (),
             progress=progress,
             engine=engine,
             jobs=jobs_each(variants, at_once, _jobs(variants)),
@@ -125,6 +125,11 @@ def _build_all(run: Run, variants: Sequence[Variant], at_once: int) -> tuple[str
     if failed:
         parts.append("\n".join(f"failed: {name}: {error}" for name, error in failed.items()))
     return "\n\n".join(parts), int(bool(failed))
+
+
+def _launcher(engine: Engine | None) -> tuple[str, ...]:
+    """The compiler launcher of this machine, or the one that every image has."""
+    return ("sccache",) if engine else find_launcher()
 
 
 def _jobs(variants: Sequence[Variant]) -> int:

@@ -2,13 +2,11 @@
 
 import contextlib
 import dataclasses
-import itertools
 import json
-import re
 import shlex
 import shutil
 from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from packaging.utils import parse_wheel_filename
 
@@ -22,6 +20,7 @@ from torchwheel.files import sha256, write_atomically, write_text
 from torchwheel.inspect.elf import read_library
 from torchwheel.inspect.sdist import unpack
 from torchwheel.inspect.wheel import Wheel, extract, read_wheel
+from torchwheel.pipeline.frontend import compile_step
 from torchwheel.pipeline.inputs import claims_of
 from torchwheel.pipeline.on_host import HostBuild, build_and_finish
 from torchwheel.pipeline.proof import check_gates, keep_rejected
@@ -49,8 +48,6 @@ from torchwheel.smoke.record import ImportRecord, MachineRecord
 from torchwheel.toolkit.cuda_home import write_script
 
 SCHEMA = 1
-_COUNT = re.compile(r"\[\d+/\d+\]")
-_SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,17 +206,6 @@ def _build(
     with _explain_undeclared(), temporary_files_in(confined.temporary):
         progress.step(f"building {source.name} for {setup.variant.id}")
         return build_and_finish(project, lambda built: _claims(built, setup), folder, clock)
-
-
-def compile_step(line: str) -> str | None:
-    """E.g. "[2/9] compiling x.cu", of a compiler's command or ninja's line; None of other lines."""
-    words = line.split()
-    inputs = [word for option, word in itertools.pairwise(words) if option == "-c"]
-    source = next((word for word in inputs if word.endswith(_SOURCES)), None)
-    if source is None:
-        return None
-    count = f"{words[0]} " if _COUNT.fullmatch(words[0]) else ""
-    return f"{count}compiling {PurePath(source).name}"
 
 
 @contextlib.contextmanager

@@ -7,9 +7,8 @@ import pytest
 
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError
-from torchwheel.pipeline.frontend import failure_reason
+from torchwheel.pipeline.frontend import compile_step, failure_reason
 from torchwheel.pipeline.repair import pack, stamp
-from torchwheel.sdist.build import compile_step
 from torchwheel.sdist.request import LOCK, LOG, hold_build_folder
 from torchwheel.sdist.torch import import_torch
 from torchwheel.smoke.environment import Environment
