@@ -16,7 +16,7 @@ from torchwheel.matrix.document import MatrixError
 from torchwheel.matrix.load import parse
 from torchwheel.matrix.torch_releases import torch_releases
 from torchwheel.scaffold.foreign import ForeignProject
-from torchwheel.scaffold.templates import carried_files, render_templates
+from torchwheel.scaffold.templates import CARRIED, carried_files, render_templates
 from torchwheel.text import escape, join_names
 from torchwheel.versions import version_numbers
 
@@ -50,7 +50,10 @@ def project_files(project: ForeignProject, source: str, wheel: Path) -> Mapping[
         wheel: torchwheel's own, which the project carries.
     """
     values = {"project": project.name, "package": project.name, "first_session": "matrix"}
-    texts = {**render_templates("shared", values), "matrix.yaml": matrix_text(project, source)}
+    texts = {
+        **render_templates("shared", values),
+        "matrix.yaml": matrix_text(project, source, wheel.name),
+    }
     encoded = {path: text.encode() for path, text in texts.items()}
     return {**encoded, **carried_files(wheel)}
 
@@ -133,14 +136,21 @@ def report(project: ForeignProject, folder: Path, planned: Sequence[PlannedFile]
     return "\n".join([*lines, *(f"{one.action:<16} {folder / one.path}" for one in planned)])
 
 
-def matrix_text(project: ForeignProject, source: str) -> str:
-    """matrix.yaml of a project, which holds what was read and says what was not."""
+def matrix_text(project: ForeignProject, source: str, wheel: str) -> str:
+    """matrix.yaml of a project: what was read of it, and a comment for each thing that was not.
+
+    Args:
+        project: the project.
+        source: where builds find it.
+        wheel: the name of the torchwheel that it carries.
+    """
     archs, archs_by = _archs(project)
     minors = _torch_minors(project)
     values = {
         "package": project.name,
         "project": project.name,
         "source": _yaml(source),
+        "carried": f"{CARRIED}/{wheel}",
         "python": "python: abi3" if project.setup.limited_api else "",
         "toolkit": ToolkitRelease("cuda", CUDA).name,
         "cuda": CUDA,

@@ -56,6 +56,13 @@ def test_the_matrix_has_what_the_project_says(foreign, wheel):
     assert "DEMO_NO_QUESTIONS (setup.py:8)" in (foreign / "matrix.yaml").read_text()
 
 
+def test_its_index_offers_torchwheel_once_a_line_is_no_comment(foreign, wheel):
+    adopt(foreign, wheel)
+    file = foreign / "matrix.yaml"
+    file.write_text(file.read_text().replace("  # bundled: ", "  bundled: "))
+    assert load(file).project.bundled == (f".torchwheel/{wheel.name}",)
+
+
 def test_the_matrix_resolves_at_once(foreign, wheel):
     adopt(foreign, wheel)
     matrix = load(foreign / "matrix.yaml")
@@ -78,7 +85,7 @@ def test_the_matrix_resolves_at_once(foreign, wheel):
 def test_what_another_setup_script_gives(tmp_path, old, new, key, value):
     assert old in SETUP
     folder = write_foreign_project(tmp_path / "foreign", setup=SETUP.replace(old, new))
-    matrix = yaml.safe_load(matrix_text(read_project(folder), "."))
+    matrix = yaml.safe_load(matrix_text(read_project(folder), ".", "torchwheel-1-py3-none-any.whl"))
     assert matrix["build"][key] == (["packaging"] if value is None else value)
 
 
@@ -87,7 +94,9 @@ def test_abi3_is_one_wheel_for_every_python(tmp_path):
         "cmdclass=", "options={'bdist_wheel': {'py_limited_api': 'cp311'}}, cmdclass="
     )
     folder = write_foreign_project(tmp_path / "foreign", setup=api)
-    matrix = parse(matrix_text(read_project(folder), "."), "matrix.yaml")
+    matrix = parse(
+        matrix_text(read_project(folder), ".", "torchwheel-1-py3-none-any.whl"), "matrix.yaml"
+    )
     assert {variant.id.rpartition("-")[2] for variant in select(matrix, ["release"])} == {"abi3"}
 
 
@@ -100,7 +109,7 @@ def test_without_an_arch_of_its_own_the_environment_decides(tmp_path):
         one + " pass" if one.startswith("if torch") else one for one in text.splitlines()
     )
     folder = write_foreign_project(tmp_path / "foreign", setup=text)
-    matrix = yaml.safe_load(matrix_text(read_project(folder), "."))
+    matrix = yaml.safe_load(matrix_text(read_project(folder), ".", "torchwheel-1-py3-none-any.whl"))
     assert matrix["build"]["archs_by"] == "environment"
     assert "9.0" in matrix["toolkits"]["cu130"]["archs"]
 
@@ -206,7 +215,9 @@ def test_whatever_a_project_says_gives_a_matrix_or_one_line(tmp_path_factory, na
     )
     (folder / "setup.py").write_text(text, encoding="utf-8", errors="replace")
     try:
-        matrix = yaml.safe_load(matrix_text(read_project(folder), "."))
+        matrix = yaml.safe_load(
+            matrix_text(read_project(folder), ".", "torchwheel-1-py3-none-any.whl")
+        )
     except UsageError as error:
         lines = str(error).splitlines()
     else:
