@@ -13,6 +13,7 @@ from torchwheel.cli import main
 from torchwheel.errors import UsageError
 from torchwheel.matrix.load import load, parse
 from torchwheel.matrix.variants import select
+from torchwheel.pipeline.wheels import can_build_twice
 from torchwheel.scaffold.adopt import matrix_text, plan, project_files, report, write_files
 from torchwheel.scaffold.foreign import read_project
 from torchwheel.scaffold.new import new_project
@@ -61,6 +62,15 @@ def test_its_index_offers_torchwheel_once_a_line_is_no_comment(foreign, wheel):
     file = foreign / "matrix.yaml"
     file.write_text(file.read_text().replace("  # bundled: ", "  bundled: "))
     assert load(file).project.bundled == (f".torchwheel/{wheel.name}",)
+
+
+def test_it_is_built_twice_only_if_the_matrix_says_so(foreign, wheel):
+    """Workflows ask for it everywhere; a foreign build seldom gives equal bytes."""
+    adopt(foreign, wheel)
+    file = foreign / "matrix.yaml"
+    assert not can_build_twice(load(file))
+    file.write_text(file.read_text() + "\ngates: {reproducible: true}\n")
+    assert can_build_twice(load(file))
 
 
 def test_the_matrix_resolves_at_once(foreign, wheel):
