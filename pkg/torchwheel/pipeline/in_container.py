@@ -41,7 +41,7 @@ from torchwheel.shards import Shard
 from torchwheel.smoke import results
 from torchwheel.smoke.importing import arguments_of_tests, probe_source
 from torchwheel.smoke.record import SmokeRecord
-from torchwheel.smoke.results import record_from_files
+from torchwheel.smoke.results import read_probe, record_from_files
 from torchwheel.smoke.suite import digest_of_tests
 
 
@@ -151,7 +151,11 @@ def _smoke_record(
 
 
 def _reason(folder: Path, log: Path, status: int) -> str:
-    """The first test that failed; if none did, the line of the log that names the error."""
+    """The first import or test that failed; if none did, the line of the log with the error."""
+    with contextlib.suppress(OSError, TorchwheelError):
+        for package in read_probe(folder / inside.PROBE).imported:
+            if package.error:
+                return f"smoke: import {package.name}: {package.error}"
     with contextlib.suppress(OSError, TorchwheelError):
         for test in results.parse_junit((folder / inside.JUNIT).read_text(encoding="utf-8")):
             if test.outcome == "failed":

@@ -95,7 +95,6 @@ def build_and_finish(
 def container_reason(variant: Variant) -> str | None:
     """Why only a container can build a variant; None if this machine can."""
     reasons = {
-        "an ordinary project": variant.ordinary,
         "the aten flavour": variant.abi == "aten" and variant.part is None,
         "ROCm": variant.toolkit is not None and variant.toolkit.backend == "rocm",
         "a toolkit of packages": variant.toolkit is not None and bool(variant.toolkit.packages),

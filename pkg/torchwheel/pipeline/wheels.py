@@ -66,7 +66,8 @@ def wheels(
     matrix = load(matrix_file)
     matrix = with_archs(matrix, select(matrix, names), request.archs)
     variants = select(matrix, names)
-    engine = find_engine() if request.container else None
+    contained = request.container or any(variant.ordinary for variant in variants)
+    engine = find_engine() if contained else None
     if engine is None:
         for variant in variants:
             on_host.check_buildable(variant)

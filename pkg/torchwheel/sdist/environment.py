@@ -62,9 +62,9 @@ def prepare_build(
 ) -> BuildSetup:
     """Install torch, provide the toolkit, and make the environment of the build in `folder`."""
     with clock.step("torch"):
-        release = request.torch or newest_torch()
+        pinned, options = torch_requirement(request)
         # With pytest it is the environment that smoke tests with this torch use, too.
-        base = environment.base_environment(cache, ("pytest", f"torch=={release}"), progress)
+        base = environment.base_environment(cache, ("pytest", pinned), progress, options=options)
         env = environment.layered_environment(base, folder / "env")
         torch = import_torch(env, folder)
     toolkit = None
@@ -86,6 +86,18 @@ def prepare_build(
     environ |= request.variables
     variant = sdist_variant(torch, toolkit)
     return BuildSetup(variant, torch, base, env, host, jobs, environ, root)
+
+
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+"""PyTorch's own index of CPU torches; PyPI's torch is for CUDA, with 5 GB of its libraries."""
+
+
+def torch_requirement(request: SdistRequest) -> tuple[str, tuple[str, ...]]:
+    """The requirement on torch, and pip's options to find it: without CUDA it is a CPU torch."""
+    release = request.torch or newest_torch()
+    if request.cpu and "+" not in release:
+        return f"torch=={release}+cpu", (f"--extra-index-url={CPU_INDEX}",)
+    return f"torch=={release}", ()
 
 
 @dataclasses.dataclass(frozen=True)
