@@ -99,6 +99,13 @@ def test_what_another_setup_script_gives(tmp_path, old, new, key, value):
     assert matrix["build"][key] == (["packaging"] if value is None else value)
 
 
+def test_archs_of_a_later_release_of_cuda_are_left_out(tmp_path):
+    later = SETUP.replace('>= Version("12.8")', '>= Version("13.2")')
+    folder = write_foreign_project(tmp_path / "foreign", setup=later)
+    matrix = yaml.safe_load(matrix_text(read_project(folder), ".", "torchwheel-1-py3-none-any.whl"))
+    assert matrix["toolkits"]["cu130"]["archs"] == ["8.0"]
+
+
 def test_abi3_is_one_wheel_for_every_python(tmp_path):
     api = SETUP.replace(
         "cmdclass=", "options={'bdist_wheel': {'py_limited_api': 'cp311'}}, cmdclass="
