@@ -188,7 +188,10 @@ class Project(Section):
     ] = ()
     bundled: Annotated[
         tuple[RelativePath, ...],
-        Field(description="Folders of pure-Python distributions of this repository it requires."),
+        Field(
+            description="Folders, or wheels, of pure-Python distributions in this repository that "
+            "it requires."
+        ),
     ] = ()
 
 

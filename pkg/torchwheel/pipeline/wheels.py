@@ -54,7 +54,8 @@ def wheels(
         progress: reports each step to the user.
         launcher: use sccache if it is on the PATH.
         at_once: variants built at a time; None for as many as cores and memory allow.
-        twice: build each native variant a second time and compare the bytes.
+        twice: build each native variant a second time and compare the bytes; an ordinary project
+            only if `gates.reproducible` asks for it.
         kernels: a folder of `torchwheel kernels`; its objects are linked where they serve.
         kernels_only: fail where they do not serve.
 
@@ -92,7 +93,7 @@ def wheels(
             progress=progress,
             engine=engine,
             jobs=jobs_each(variants, at_once, _jobs(variants)),
-            twice=twice,
+            twice=twice and can_build_twice(matrix),
             bundled=build_bundled(root, matrix.project.bundled, dist, progress),
             tracked=source_digest(source, tracked=True),
             kernels=Path(os.path.realpath(kernels)) if kernels else None,
@@ -180,6 +181,14 @@ def _remove_leftovers(dist: Path) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
     for folder in (dist, dist / records.FOLDER, dist / "smoke"):
         remove_leftovers(folder)
+
+
+def can_build_twice(matrix: Matrix) -> bool:
+    """Whether a second build must give the same bytes.
+
+    The build of an ordinary project is its author's: few give equal bytes, and many take hours.
+    """
+    return matrix.gates.reproducible or matrix.abis.ordinary is None
 
 
 def _install_commands(
