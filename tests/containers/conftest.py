@@ -15,6 +15,8 @@ from torchwheel.image.recipes import BaseImage
 from torchwheel.toolkit.cache import cache_folder
 
 ROOT = Path(__file__).parents[2]
+# Extensions that tests build.
+collect_ignore = ["plus", "foreign"]
 TINY = ROOT / "tests" / "integration" / "tiny"
 
 

@@ -1,6 +1,7 @@
 """Somebody else's extension, with a matrix.yaml beside its setup.py, in its container."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from torchwheel.files import sha256
 
 pytestmark = pytest.mark.containers
 PLUS = Path(__file__).parent / "plus"
+FOREIGN = Path(__file__).parent / "foreign"
+OPT_IN = "TORCHWHEEL_TEST_FOREIGN"
 VARIANT = "cu130-torch2.13-cp311"
 
 
@@ -67,3 +70,24 @@ def test_its_wheel_is_built_against_its_torch_stamped_tried_and_proven(plus, whe
     ) in done.stdout
     # Nothing of a failed build is published, and the earlier wheel is not its.
     assert f"{VARIANT}: FAILED" in done.stderr
+
+
+@pytest.mark.skipif(
+    not os.environ.get(OPT_IN), reason=f"installs four torches and compiles for an hour: {OPT_IN}=1"
+)
+@pytest.mark.parametrize("project", ["causal-conv1d", "torch-scatter"])
+def test_projects_of_others_become_wheels_for_every_torch_python_and_toolkit(
+    tmp_path, environ, base, project
+):
+    assert base
+    folder = shutil.copytree(FOREIGN / project, tmp_path / project)
+    command = [sys.executable, "-m", "torchwheel.cli", "wheels"]
+    done = subprocess.run(
+        command, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=14400
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    wheels = sorted((folder / "dist").glob("*.whl"))
+    assert len(wheels) == 4
+    for wheel in wheels:
+        results = run_gates(wheel, Limits(512))
+        assert all(result.ok for result in results), results

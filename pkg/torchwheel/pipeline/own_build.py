@@ -109,6 +109,8 @@ def _declared(project: Path) -> Sequence[str]:
     return sorted(builder.build_system_requires)
 
 
+SECONDS = 900
+"""After these a setup.py that only names its requirements counts as one that hangs."""
 _ERROR = re.compile(r"[\w.]*(Error|Exception)(: |$)")
 _DYNAMIC = """
 import json, sys, build
@@ -131,7 +133,10 @@ def _dynamic(project: Path, settings: Mapping[str, str]) -> Sequence[str]:
 
 def _python(arguments: Sequence[str], doing: str) -> str:
     """What a Python that sees the build requirements prints."""
-    done = process.run([sys.executable, *arguments])
+    try:
+        done = process.run([sys.executable, *arguments], timeout=SECONDS)
+    except process.NotRunError as error:
+        raise TorchwheelError(f"{doing}: {error.reason}") from error
     if done.status:
         # A backend's error is followed by that of the frontend that called it.
         errors = [line for line in done.errors.splitlines() if _ERROR.match(line)]
