@@ -114,7 +114,7 @@ SECONDS = 900
 _ERROR = re.compile(r"[\w.]*(Error|Exception)(: |$)")
 _DYNAMIC = """
 import json, sys, build
-settings = json.loads(sys.argv[2])
+settings = dict(text.split("=", 1) for text in sys.argv[2:])
 builder = build.ProjectBuilder(sys.argv[1])
 print(json.dumps(sorted(builder.get_requires_for_build("wheel", settings))))
 """
@@ -122,9 +122,9 @@ print(json.dumps(sorted(builder.get_requires_for_build("wheel", settings))))
 
 def _dynamic(project: Path, settings: Mapping[str, str]) -> Sequence[str]:
     """The build requirements that the project's backend adds, by running it."""
-    text = json.dumps(dict(settings))
     doing = "the project's build backend"
-    output = _python(["-c", _DYNAMIC, str(project), text], doing)
+    words = [f"{name}={value}" for name, value in settings.items()]
+    output = _python(["-c", _DYNAMIC, str(project), *words], doing)
     try:
         return parse_json(last_line(output), tuple[str, ...], doing)
     except MalformedError as error:

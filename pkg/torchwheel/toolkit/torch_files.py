@@ -32,7 +32,7 @@ class TorchFile:
     @property
     def requirement(self) -> str:
         """A line of a requirements file that takes this file and no other."""
-        return f"torch=={self.version} --hash=sha256:{self.sha256}"
+        return f"torch==={self.version} --hash=sha256:{self.sha256}"
 
 
 def torch_file(
@@ -61,4 +61,8 @@ def _look_up(minor: str, python: str, platform: str, progress: Progress) -> Torc
     wanted = f"torch=={locked.version}" if locked else f"torch=={minor}.*"
     progress.step(f"{wanted}: looking it up for Python {python}")
     (file,) = find_files([wanted], platform, python)
+    public, _, local = file.version.partition("+")
+    if local.startswith("cpu"):
+        # Another index or a folder offers it beside PyPI's, and pip takes it for the newer one.
+        (file,) = find_files([f"torch==={public}"], platform, python)
     return TorchFile(file.version, file.sha256)

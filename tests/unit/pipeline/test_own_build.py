@@ -18,7 +18,7 @@ from torchwheel.toolkit.torch_files import TorchFile, torch_file
 from wheelmaker import make_wheel
 
 PLAN = OwnBuildPlan(
-    torch="torch==2.13.0 --hash=sha256:00",
+    torch="torch===2.13.0 --hash=sha256:00",
     requires=("ninja",),
     settings={"a": "b"},
     archs="9.0",
@@ -80,8 +80,18 @@ def test_a_torch_that_is_not_locked_is_looked_up_once(tmp_path, monkeypatch):
     for _ in range(2):
         file = torch_file("2.12", "3.12", "linux_x86_64", tmp_path, Quiet())
         assert file == TorchFile("2.12.1", "ab" * 32)
-    assert file.requirement == f"torch==2.12.1 --hash=sha256:{'ab' * 32}"
+    assert file.requirement == f"torch===2.12.1 --hash=sha256:{'ab' * 32}"
     assert asked == [("torch==2.12.*", "linux_x86_64", "3.12")]
+
+
+def test_a_cpu_torch_of_another_index_is_not_the_one(tmp_path, monkeypatch):
+    def find(requirements, platform, python):
+        version = "2.12.1" if requirements == ["torch===2.12.1"] else "2.12.1+cpu"
+        return [IndexedFile("torch", version, "https://h.test/t.whl", "ab" * 32)]
+
+    monkeypatch.setattr(torch_files, "find_files", find)
+    file = torch_file("2.12", "3.12", "linux_x86_64", tmp_path, Quiet())
+    assert file.version == "2.12.1"
 
 
 def test_a_locked_torch_is_the_one_of_the_lock(tmp_path, monkeypatch):
