@@ -13,7 +13,7 @@ nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["wheels", "tests"]
 
 TORCHWHEEL = ("-e", "pkg/torchwheel[pipeline,evidence]")
-PIPELINE_LOCK = "pipeline.lock.txt"
+PIPELINE_LOCK = "pkg/torchwheel/data/pipeline.lock.txt"
 # The release the suite runs on; the stable library is built for a lower one.
 TORCH = "torch==2.13.0"
 # One worker a core; a worker that runs out of tests takes half of another's.
@@ -186,7 +186,8 @@ def lock(session: nox.Session) -> None:
     pyproject = "pkg/torchwheel/pyproject.toml"
     groups = [f"--group={name}" for name in ("build", "tests", "lint", "workflows")]
     extras = ("--extra", "pipeline", "--extra", "evidence", pyproject)
-    hashed, nox_action, docker = "--generate-hashes", ".github/actions/nox/", "docker/"
+    hashed, nox_action = "--generate-hashes", ".github/actions/nox/"
+    docker = "pkg/torchwheel/data/docker/"
     for output, *arguments in (
         (CONSTRAINTS, "--upgrade", *groups, *extras),
         (PIPELINE_LOCK, hashed, "--constraint", CONSTRAINTS, "--group=build", *extras),

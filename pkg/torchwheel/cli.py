@@ -1,8 +1,11 @@
 """The command line: `torchwheel COMMAND`."""
 
 import argparse
+import importlib.metadata
 import sys
 from collections.abc import Sequence
+
+from packaging.requirements import Requirement
 
 from torchwheel import __version__
 from torchwheel.arguments import Command, add_commands
@@ -52,9 +55,25 @@ def _carry_out(command: Command, options: argparse.Namespace) -> int:
         missing = (error.name or "").partition(".")[0]
         if missing in ("", "torchwheel"):
             raise
-        extra = EXTRAS.get(missing, "pipeline")
-        fix = f'run `pip install "torchwheel[{extra}]"`'
+        wanted = requirements_of(EXTRAS.get(missing, "pipeline"))
+        names = " ".join(f'"{one}"' for one in wanted)
+        fix = f"run `{sys.executable} -m pip install {names}`"
         raise TorchwheelError(f"{command.name} needs {missing}: {fix}") from error
+
+
+def requirements_of(extra: str) -> list[str]:
+    """What an extra of torchwheel consists of.
+
+    They are named one by one: with "torchwheel[…]" pip might take the name torchwheel from an index
+    where it is not ours.
+    """
+    every = map(Requirement, importlib.metadata.requires("torchwheel") or ())
+    return [
+        f"{one.name}{one.specifier}"
+        for one in every
+        if one.marker and one.marker.evaluate({"extra": extra})
+        if not one.marker.evaluate({"extra": ""})
+    ]
 
 
 if __name__ == "__main__":

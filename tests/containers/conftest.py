@@ -15,6 +15,8 @@ from torchwheel.image.recipes import BaseImage
 from torchwheel.toolkit.cache import cache_folder
 
 ROOT = Path(__file__).parents[2]
+# Extensions that tests build.
+collect_ignore = ["plus", "foreign"]
 TINY = ROOT / "tests" / "integration" / "tiny"
 
 
@@ -71,9 +73,9 @@ def tiny_in(base) -> Callable[[Path], Path]:
 
     def copy(folder: Path) -> Path:
         shutil.copytree(TINY, folder)
-        shutil.copytree(ROOT / "docker", folder / "docker")
+        shutil.copytree(ROOT / "pkg" / "torchwheel" / "data" / "docker", folder / "docker")
         with (folder / "matrix.yaml").open("a") as matrix:
-            matrix.write('containers: {base: bullseye, python: "3.11"}\n')
+            matrix.write('containers: {recipes: docker, base: bullseye, python: "3.11"}\n')
         return folder
 
     return copy

@@ -57,7 +57,9 @@ def image_with_torch(engine, toolkit):
     """The image that builds for a toolkit, with that Debian's own CPU torch."""
     (universal,) = select(MATRIX, ["universal"])
     (kernels,) = (part for part in universal.parts if part.library == toolkit)
-    recipe = recipes.read_recipe(ROOT / "docker" / "emulated.Dockerfile")
+    recipe = recipes.read_recipe(
+        ROOT / "pkg" / "torchwheel" / "data" / "docker" / "emulated.Dockerfile"
+    )
     built = recipes.image_of(MATRIX, kernels, ROOT)
     image = recipes.Image(f"smoke-{toolkit}", recipe, {}, {}, {"BASE_IMAGE": built})
     try:

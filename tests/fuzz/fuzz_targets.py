@@ -34,6 +34,7 @@ from torchwheel.inspect import cuda, elf, hip
 from torchwheel.inspect.fatbin import read_fatbin
 from torchwheel.inspect.gpu_code import read_gpu_code
 from torchwheel.inspect.inspection import inspect_wheel
+from torchwheel.inspect.sdist import unpack
 from torchwheel.inspect.targets import read_targets
 from torchwheel.inspect.wheel import extract, read_wheel
 from torchwheel.inspect.window import CpuTime, Window
@@ -42,7 +43,6 @@ from torchwheel.matrix.load import load
 from torchwheel.pipeline import records
 from torchwheel.release.artifacts import read_artifacts
 from torchwheel.release.report import first_uploads
-from torchwheel.sdist.archive import unpack
 from torchwheel.smoke.results import record_from_files
 from torchwheel.toolkit import lock
 from wheelmaker import make_wheel

@@ -17,6 +17,8 @@ from torchwheel.matrix.torch_releases import torch_releases
 
 pytestmark = pytest.mark.integration
 
+# What the wheels need of ours, in every command of pip.
+BUNDLED = ' "torchwheel==0.1.0"'
 QUIET = "--disable-quic --no-first-run --disable-background-networking --disable-component-update"
 MACHINES = {
     "x86_64": ("x86_64-unknown-linux-gnu", "manylinux_2_17_x86_64"),
@@ -77,10 +79,11 @@ def commands(page: str) -> list[tuple[str, str, list[str]]]:
 
 def question(command: str, address: str, file: str) -> Question:
     """What a command asks for on the machine that a file is for."""
-    *program, option, index, wanted = shlex.split(command)
-    assert (program, option) in (
-        (["pip", "install"], "--extra-index-url"),
-        (["uv", "pip", "install"], "--index"),
+    first, *others = command.split(" && ")
+    *program, option, index, wanted = shlex.split(first.removesuffix(BUNDLED))
+    assert (program, option, others) in (
+        (["pip", "install", "--no-deps"], "--index-url", [f'pip install "{wanted}"{BUNDLED}']),
+        (["uv", "pip", "install"], "--index", []),
     )
     assert index.startswith(f"{address}/index/")
     group = urlsplit(index).path.removeprefix("/index/").strip("/")

@@ -87,12 +87,12 @@ def test_the_default_selection_gives_proven_wheels_and_an_index(made):
 
 def test_the_printed_command_installs_the_wheel(made, tmp_path):
     _, done = made
-    command = re.search(r"pip install --extra-index-url (\S+) \"(tiny==\S+cu130)\"", done.stdout)
+    command = re.search(r"--no-deps --index-url (\S+) \"(tiny==\S+cu130)\" &&", done.stdout)
     assert command is not None, done.stdout
     target = tmp_path / "site"
     subprocess.run(
         [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target)]
-        + ["--extra-index-url", command[1], command[2]],
+        + ["--index-url", command[1], command[2]],
         check=True,
         stdin=subprocess.DEVNULL,
     )

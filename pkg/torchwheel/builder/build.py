@@ -20,6 +20,8 @@ Objects = Mapping[tuple[str, str], Path]
 # Measured: a torch-free kernel file peaks at 0.2 GB an arch, and four archs are compiled at a time;
 # the binding at 0.2 GB.
 BYTES_PER_JOB = 1 << 30
+BYTES_PER_COMPILER = 3 << 30
+"""Measured: a compiler needs 1.5 to 3 GB for a file that includes torch/extension.h."""
 
 
 def parallel_jobs(

@@ -8,7 +8,7 @@ from torchwheel.claims import Claims, LibraryNeeds
 from torchwheel.inspect.elf import GpuCode
 
 
-def archs(facts: WheelFacts, _: Limits) -> str:
+def archs(facts: WheelFacts, limits: Limits) -> str:
     """Found archs = claimed archs, PTX where +PTX, every kernel in each of them."""
     claims, libraries = facts.claims, facts.libraries.read()
     if claims.abi == "pure":
@@ -22,21 +22,33 @@ def archs(facts: WheelFacts, _: Limits) -> str:
         if code := found | set(map(str, claims.archs)):
             raise GateError(f"no backend is claimed, but code for {', '.join(sorted(code))}")
         return "no code for a GPU, none claimed"
-    return _judge(claims.needs, _all_code(facts))
+    return _judge(claims.needs, *_split(facts, limits))
+
+
+def _split(facts: WheelFacts, limits: Limits) -> tuple[list[GpuCode], list[str]]:
+    """All GPU code, and the kernels that need not be there for every arch, as declared."""
+    partial = [
+        kernel
+        for library, modules in facts.gpu_code.read().items()
+        if limits.reason("archs", library)
+        for module in modules
+        for kernel in module.kernels
+    ]
+    return _all_code(facts), partial
 
 
 def _all_code(facts: WheelFacts) -> list[GpuCode]:
     return [module for modules in facts.gpu_code.read().values() for module in modules]
 
 
-def _judge(needs: LibraryNeeds, code: Sequence[GpuCode]) -> str:
+def _judge(needs: LibraryNeeds, code: Sequence[GpuCode], partial: Sequence[str] = ()) -> str:
     """Compare the claims about one library, or about all of a wheel, with the code."""
     if not needs.archs:
         raise GateError("a binary wheel must claim the archs it is built for; got none")
     others = [str(arch) for arch in needs.archs if backend_of(arch) != needs.backend]
     if others:
         raise GateError(f"archs of backend {needs.backend} expected, got {', '.join(others)}")
-    return compare(needs.archs, code)
+    return compare(needs.archs, code, partial)
 
 
 def _archs_of_parts(claims: Claims, code: Mapping[str, tuple[GpuCode, ...]]) -> str:
@@ -59,8 +71,14 @@ def _archs_of_parts(claims: Claims, code: Mapping[str, tuple[GpuCode, ...]]) -> 
     return "; ".join(lines)
 
 
-def compare(claimed: Sequence[Arch], code: Sequence[GpuCode]) -> str:
-    """Compare the claimed archs with the modules of GPU code in the wheel's libraries."""
+def compare(claimed: Sequence[Arch], code: Sequence[GpuCode], partial: Sequence[str] = ()) -> str:
+    """Compare the claimed archs with the modules of GPU code in the wheel's libraries.
+
+    Args:
+        claimed: the archs.
+        code: the modules.
+        partial: kernels that are declared to be for some of the archs.
+    """
     kernels, ptx = _kernels_by_arch(code), {module.arch for module in code if module.kind == "ptx"}
     claimed_code = {arch.in_binary for arch in claimed}
     claimed_ptx = {arch.in_binary for arch in claimed if arch.ptx}
@@ -74,13 +92,16 @@ def compare(claimed: Sequence[Arch], code: Sequence[GpuCode]) -> str:
     ]
     if faults:
         raise GateError("; ".join(faults))
-    _require_every_kernel(kernels)
-    _require_all_ptx(code, claimed_ptx)
-    count = len(next(iter(kernels.values())))
+    everywhere = {arch: names.difference(partial) for arch, names in kernels.items()}
+    _require_every_kernel(everywhere)
+    if not partial:
+        _require_all_ptx(code, claimed_ptx)
+    count = len(next(iter(everywhere.values())))
     text = " ".join(_names(claimed_code)) + "".join(
         f" + PTX {name}" for name in _names(claimed_ptx)
     )
-    return f"{text}, {count} kernels in each"
+    some = len({*partial}.intersection(*[set[str]().union(*kernels.values())]))
+    return f"{text}, {count} kernels in each" + (f", {some} in some by declaration" if some else "")
 
 
 def _in_order(archs_: Iterable[Arch]) -> list[Arch]:

@@ -16,6 +16,10 @@ from torchwheel.data import read
 from torchwheel.inspect.elf import Library
 from torchwheel.versions import major_version, version_numbers
 
+DRIVER = frozenset({"libcuda.so.1", "libnvidia-ml.so.1"})
+"""Libraries of the GPU's driver: a wheel that needs them loads on machines with a GPU alone, which
+its project must declare."""
+
 
 @functools.cache
 def _table() -> dict[str, Any]:
@@ -55,8 +59,8 @@ def _row(name_: str, needs: LibraryNeeds) -> Iterator[str]:
 
 
 def provided_by_torch(claims: Claims) -> frozenset[str]:
-    """Allowed libraries that torch or the GPU's runtime provides, not the system."""
-    return allowed_libraries(claims) - frozenset(_table()["system"]["needed"])
+    """Libraries that torch, the GPU's runtime or its driver provides, not the system."""
+    return allowed_libraries(claims).union(DRIVER) - frozenset(_table()["system"]["needed"])
 
 
 def reason_for(part: str) -> str:

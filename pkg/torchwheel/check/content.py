@@ -2,7 +2,7 @@
 
 import configparser
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from packaging.utils import canonicalize_name
@@ -19,7 +19,7 @@ _AT_START = ("sitecustomize", "usercustomize")
 def content(facts: WheelFacts, limits: Limits) -> str:
     """Every file belongs to the project, and nothing runs or is installed beside its packages."""
     wheel, libraries = facts.wheel.read(), facts.libraries.read()
-    require_content(wheel, limits.project)
+    require_content(wheel, limits.project, lambda name: bool(limits.reason("content", name)))
     for library in libraries:
         if not is_library(library.name):
             raise GateError(f"{library.name}: is machine code, and its name is no library's")
@@ -28,21 +28,26 @@ def content(facts: WheelFacts, limits: Limits) -> str:
     return f"{join_names(tops)}, {len(libraries)} libraries{known}"
 
 
-def require_content(wheel: Wheel, declared: Declared | None) -> None:
+def require_content(
+    wheel: Wheel, declared: Declared | None, allowed: Callable[[str], bool] = lambda _: False
+) -> None:
     """Raise a GateError at the first file that is none of the project's.
 
     Args:
         wheel: the wheel.
         declared: the project; None if its sources are not at hand. Then no package may have the
             name of a requirement or of a module of Python.
+        allowed: whether a file is declared as meant.
     """
     if wheel.build:
         raise GateError(f"its file name has the build tag {wheel.build}; none expected")
     for member in wheel.members:
         if fault := _fault_of(member, wheel, declared):
+            if allowed(member):
+                continue
             raise GateError(f"{member}: {fault}")
     for member in wheel.executable:
-        if not is_library(member):
+        if not is_library(member) and not allowed(member):
             raise GateError(f"{member}: is executable; only libraries are")
     _require_entry_points(wheel, declared)
 

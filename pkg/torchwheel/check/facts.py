@@ -1,6 +1,7 @@
 """Reads the facts that the gates judge, once per wheel."""
 
 import dataclasses
+import fnmatch
 import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,6 +21,15 @@ from torchwheel.inspect.window import CpuTime
 
 
 @dataclasses.dataclass(frozen=True)
+class Allowed:
+    """A finding of a gate that the project means: in the libraries of a pattern, and why."""
+
+    gate: str
+    library: str
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Limits:
     """Limits of the gates."""
 
@@ -28,6 +38,15 @@ class Limits:
     """The newest C library a wheel may need, "2.28"; None for any."""
     project: Declared | None = None
     """The project that the wheel is of; None if its sources are not at hand."""
+    allowed: tuple[Allowed, ...] = ()
+    """The findings that the project means."""
+
+    def reason(self, gate: str, library: str) -> str | None:
+        """Why a finding of a gate in a library is meant; None if it is not."""
+        for one in self.allowed:
+            if one.gate == gate and fnmatch.fnmatchcase(library, one.library):
+                return one.reason
+        return None
 
 
 T = TypeVar("T")

@@ -1,16 +1,20 @@
 """Gates `platform-tag`, `runtime` and `torch-symbols`: what libraries need of system and torch."""
 
+import itertools
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from torchwheel.check import torch_symbols as tables
 from torchwheel.check.audit import (
+    DRIVER,
     allowed_for_part,
     allowed_libraries,
     optional_symbol,
     reason_for,
 )
 from torchwheel.check.facts import GateError, Limits, WheelFacts
+from torchwheel.check.limited_api import python_faults
 from torchwheel.claims import Claims, Part
 from torchwheel.inspect.elf import SHIMS, Library, UndefinedSymbol, is_cxx
 from torchwheel.validate.gpu_rules import tag_floor
@@ -40,15 +44,20 @@ def platform_tag(facts: WheelFacts, limits: Limits) -> str:
     return f"{audit.tag}: {because}"
 
 
-def runtime(facts: WheelFacts, _: Limits) -> str:
+def runtime(facts: WheelFacts, limits: Limits) -> str:
     """Every NEEDED soname is in the table (data/runtime.json) or in the wheel itself."""
     claims, libraries = facts.claims, facts.libraries.read()
     own = {library.soname or PurePosixPath(library.name).name for library in libraries}
     permitted = allowed_libraries(claims) | own
+    meant: list[str] = []
     for library in libraries:
         part = claims.part_of(library.name)
         allowed = allowed_for_part(part) if part else permitted
-        if outside := sorted(set(library.needed) - allowed):
+        outside = sorted(set(library.needed) - allowed)
+        because = limits.reason("runtime", library.name)
+        if outside and because and DRIVER.issuperset(outside):
+            meant.append(f"{', '.join(outside)} in {library.name} is meant: {because}")
+        elif outside:
             reason = _why_not(claims, part) if claims.abi != "pure" else "it is pure"
             raise GateError(
                 f"{library.name} needs {', '.join(outside)}, which is not allowed: {reason}"
@@ -56,7 +65,8 @@ def runtime(facts: WheelFacts, _: Limits) -> str:
     if unused := set(claims.borrowed) - {name for lib in libraries for name in lib.needed}:
         raise GateError(f"claims to need {', '.join(sorted(unused))} of torch, but does not")
     needed = sorted({name for library in libraries for name in library.needed} - own)
-    return f"needs {', '.join(needed)}" if needed else "needs nothing"
+    text = f"needs {', '.join(needed)}" if needed else "needs nothing"
+    return "; ".join([text, *meant])
 
 
 def _why_not(claims: Claims, part: Part | None) -> str:
@@ -68,6 +78,7 @@ def _why_not(claims: Claims, part: Part | None) -> str:
 CPU = "libtorch_cpu.so"
 """The library whose symbols every torch has, a CPU-only one too."""
 NAMED = 4
+_OF_DRIVER = re.compile("(cu|nvml)[A-Z]")
 _OF_PYTHON = "THP"
 """The prefix of libtorch_python's C names."""
 # torch's libraries contain and export what newer releases of libstdc++ added. An extension that is
@@ -75,7 +86,7 @@ _OF_PYTHON = "THP"
 _STD = ("_ZNSt", "_ZNKSt", "_ZSt")
 
 
-def torch_symbols(facts: WheelFacts, _: Limits) -> str:
+def torch_symbols(facts: WheelFacts, limits: Limits) -> str:
     """Every undefined symbol has a known provider; a stable wheel needs no C++ symbol of torch."""
     claims, libraries = facts.claims, facts.libraries.read()
     if claims.abi == "pure":
@@ -86,14 +97,26 @@ def torch_symbols(facts: WheelFacts, _: Limits) -> str:
     if claims.parts:
         return _symbols_of_parts(claims, libraries)
     unversioned = {s for lib in libraries for s in lib.undefined if s.version is None}
-    _refuse(
-        _stable_faults(claims.torch_release, unversioned)
-        if claims.abi == "stable"
-        else _aten_faults(unversioned)
-    )
+    if claims.abi == "stable":
+        _refuse(_stable_faults(claims.torch_release, unversioned))
+    else:
+        judged = {s for lib in libraries for s in _judged_symbols(lib, limits)}
+        tags = {(tag.interpreter, tag.abi) for tag in facts.wheel.read().tags}
+        names = {symbol.name for symbol in unversioned}
+        _refuse(itertools.chain(_aten_faults(judged), python_faults(tags, names)))
     used = sum(symbol.name.startswith(SHIMS) for symbol in unversioned)
     since = claims.torch_range if claims.abi == "aten" else claims.torch_release
     return f"{used} C symbols of torch, all in {since}"
+
+
+def _judged_symbols(library: Library, limits: Limits) -> Iterator[UndefinedSymbol]:
+    """The unversioned symbols that torch or Python must have: the driver's are not among them."""
+    if limits.reason("torch-symbols", library.name):
+        return
+    driver = {*library.needed} & DRIVER and limits.reason("runtime", library.name)
+    for symbol in library.undefined:
+        if symbol.version is None and not (driver and _OF_DRIVER.match(symbol.name)):
+            yield symbol
 
 
 def _refuse(faults: Iterator[str]) -> None:

@@ -1,5 +1,7 @@
 """Gate `metadata`: file name, METADATA, WHEEL and claims agree."""
 
+import re
+
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -38,18 +40,22 @@ def _text(tags: frozenset[object]) -> str:
     return " ".join(sorted(str(tag) for tag in tags))
 
 
+_PAIRS = re.compile(r"(?P<python>cp3\d+)-(?P=python)|cp3\d+-abi3|py3-none")
+
+
 def _require_interpreter(wheel: Wheel, claims: Claims) -> None:
-    """A stable or pure wheel serves every Python 3; an aten wheel exactly one CPython."""
-    pairs = sorted({(tag.interpreter, tag.abi) for tag in wheel.tags})
-    right = (
-        len(pairs) == 1 and pairs[0][0] == pairs[0][1] and pairs[0][0].startswith("cp3")
-        if claims.abi == "aten"
-        else pairs == [("py3", "none")]
-    )
+    """A stable or pure wheel serves every Python 3; an aten wheel one CPython, or more.
+
+    Gate `torch-symbols` proves by its symbols that it does.
+    """
+    pairs = sorted({"-".join((tag.interpreter, tag.abi)) for tag in wheel.tags})
+    aten = claims.abi == "aten"
+    right = len(pairs) == 1 and _PAIRS.fullmatch(pairs[0]) if aten else pairs == ["py3-none"]
     if not right:
-        expected = "one cp3x-cp3x" if claims.abi == "aten" else "py3-none"
-        got = ", ".join("-".join(pair) for pair in pairs)
-        raise GateError(f"file name of an {claims.abi} wheel: {expected} expected, got {got}")
+        expected = "one cp3x-cp3x, cp3x-abi3 or py3-none" if aten else "py3-none"
+        raise GateError(
+            f"file name of an {claims.abi} wheel: {expected} expected, got {', '.join(pairs)}"
+        )
 
 
 def _require_parts(wheel: Wheel, claims: Claims) -> None:

@@ -1,4 +1,4 @@
-"""Commands about this machine: toolkit, doctor, install, new, jit, cache."""
+"""Commands about this machine and its projects: toolkit, doctor, install, new, adopt, jit, cache."""
 
 import argparse
 from pathlib import Path
@@ -91,10 +91,58 @@ def install(options: argparse.Namespace) -> int:
 )
 def new_project(options: argparse.Namespace) -> int:
     """Write the folder of a new extension."""
+    import tempfile
+
+    from torchwheel.pipeline.own_wheel import own_wheel
     from torchwheel.scaffold.new import new_project
 
-    folder = new_project(options.name, options.folder)
-    print(f"{folder}: written. Next:\n  cd {folder}\n  pip install nox\n  nox")
+    with tempfile.TemporaryDirectory(prefix="torchwheel-") as scratch:
+        folder = new_project(options.name, options.folder, own_wheel(Path(scratch)))
+    print(f"{folder}: written. Next:\n  cd {folder}\n  {_NOX}\n  nox")
+    return 0
+
+
+# By hash, as the workflows install it.
+_NOX = "pip install --require-hashes -r .github/actions/nox/requirements.txt"
+
+
+@command(
+    "adopt",
+    "Give an existing extension its matrix, sessions and workflows; its setup.py is read, not run.",
+    option("folder", type=Path, help="the project's folder: setup.py or pyproject.toml is in it"),
+    option("--into", type=Path, help="the folder that gets the files (default: the project's)"),
+    option(
+        "--source",
+        default="",
+        help='with --into: where builds find the project, "NAME==VERSION" or "git+https://…@REF"',
+    ),
+    option("--name", default="", help="the project's name, where its files do not spell it out"),
+    option(
+        "--replace",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help='a file that may be replaced, or "all"; may be repeated',
+    ),
+)
+def adopt(options: argparse.Namespace) -> int:
+    """Read a foreign project and write the files that build and release it."""
+    import tempfile
+
+    from torchwheel.pipeline.own_wheel import own_wheel
+    from torchwheel.scaffold.adopt import plan, project_files, report, write_files
+    from torchwheel.scaffold.foreign import read_project
+
+    if bool(options.into) != bool(options.source):
+        raise UsageError("adopt: expected --into and --source together, found one; pass both")
+    project = read_project(options.folder, options.name)
+    into = options.into or options.folder
+    with tempfile.TemporaryDirectory(prefix="torchwheel-") as scratch:
+        wheel = own_wheel(Path(scratch))
+        planned = plan(into, project_files(project, options.source or ".", wheel), options.replace)
+        write_files(into, planned)
+    print(report(project, into, planned))
+    print(f"Next:\n  cd {into}\n  {_NOX}\n  nox -s matrix")
     return 0
 
 
@@ -166,4 +214,4 @@ def cache_prune(options: argparse.Namespace) -> int:
 
 cache = group("cache", "List or prune the libraries built just in time.", cache_list, cache_prune)
 
-COMMANDS = (toolkit, doctor, install, new_project, jit, cache)
+COMMANDS = (toolkit, doctor, install, new_project, adopt, jit, cache)

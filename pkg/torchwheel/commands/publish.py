@@ -91,15 +91,20 @@ def smoke(options: argparse.Namespace) -> int:
 
     tests, torch = options.tests, options.torch
     requires: tuple[str, ...] = ("pytest",)
+    imports: tuple[str, ...] = ()
     if tests is None:
         # With --tests the matrix is not read: an offline GPU machine has no YAML parser.
         from torchwheel.inspect.wheel import read_wheel
         from torchwheel.matrix.load import load
+        from torchwheel.pipeline.project import project_folder, tests_folder
         from torchwheel.smoke.environment import default_torch
 
-        section = load(options.matrix).smoke
-        tests, requires = options.matrix.parent / section.tests, section.requires
-        torch = torch or default_torch(read_wheel(options.wheel), section.torch)
+        matrix = load(options.matrix)
+        section, root = matrix.smoke, options.matrix.resolve().parent
+        source = project_folder(matrix, root, cache_folder(), Terminal())
+        tests, requires = tests_folder(matrix, root, source), section.requires
+        imports = matrix.own_build.imports
+        torch = torch or (section.torch and default_torch(read_wheel(options.wheel), section.torch))
     file = options.record or Path("dist", "smoke", f"{options.wheel.name}.json")
     with Terminal().live_line() as progress:
         record = smoke(
@@ -113,6 +118,7 @@ def smoke(options: argparse.Namespace) -> int:
             junit=options.junit or file.with_suffix(".xml"),
             cache=cache_folder(),
             progress=progress,
+            imports=imports,
         )
     print(f"{record_text(record)}record: {file}")
     return int(not record.ok)
@@ -144,17 +150,19 @@ def smoke(options: argparse.Namespace) -> int:
 def compat(options: argparse.Namespace) -> int:
     """Run the smoke tests of a wheel with each torch and print a table."""
     from torchwheel.matrix.load import load
+    from torchwheel.pipeline.project import project_folder, tests_folder
     from torchwheel.smoke.compat import compat, compat_text
     from torchwheel.smoke.interpreter import find_interpreter, running_interpreter
     from torchwheel.toolkit.cache import cache_folder
 
-    matrix = load(options.matrix)
+    matrix, root = load(options.matrix), options.matrix.resolve().parent
+    source = project_folder(matrix, root, cache_folder(), Terminal())
     pythons = [find_interpreter(name) for name in options.python or ()]
     with Terminal().live_line() as progress:
         rows = compat(
             options.wheel,
             options.torch or [f"{minor}.0" for minor in matrix.torch],
-            tests=options.matrix.parent / matrix.smoke.tests,
+            tests=tests_folder(matrix, root, source),
             requires=matrix.smoke.requires,
             record=options.record,
             progress=progress,

@@ -6,7 +6,7 @@ import platform
 from collections.abc import Container, Mapping
 from pathlib import Path
 
-from torchwheel.data import read
+from torchwheel.data import FOLDER, read
 from torchwheel.errors import UsageError
 from torchwheel.image.snapshots import service_of
 from torchwheel.matrix.sections import Containers, Matrix, Toolkit
@@ -222,6 +222,11 @@ def _toolkit_args(toolkit: Toolkit) -> Mapping[str, str]:
     }
 
 
+def recipes_folder(containers: Containers, root: Path) -> Path:
+    """The folder of the image recipes: that of the matrix, else the one in this package."""
+    return root / containers.recipes if containers.recipes else FOLDER / "docker"
+
+
 def read_recipe(path: Path) -> str:
     """The text of a recipe or of a file beside it."""
     try:
@@ -265,7 +270,7 @@ def image_of(matrix: Matrix, variant: Variant, root: Path, machine: str | None =
             f'{variant.id}: toolkit {toolkit.name} has the source "system", which is the host\'s '
             "own; in a container it is one of pypi, distribution, vendor"
         )
-    recipes = root / containers.recipes
+    recipes = recipes_folder(containers, root)
     if toolkit.backend == "rocm":
         return rocm_image(containers, toolkit, recipes, python_of(matrix, variant))
     cross = is_cross(variant, machine)
@@ -285,7 +290,7 @@ def emulated_image(matrix: Matrix, variant: Variant, root: Path) -> Image | None
     if containers.emulated is None or not is_cross(variant):
         return None
     machine = _MACHINES[variant.platform]
-    recipes = root / containers.recipes
+    recipes = recipes_folder(containers, root)
     return Image(
         name=f"smoke-{containers.emulated}-{machine}",
         recipe=read_recipe(recipes / "emulated.Dockerfile"),

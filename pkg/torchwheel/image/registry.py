@@ -82,14 +82,15 @@ class Registry:
 
 
 def registry_of(matrix: Matrix, root: Path, environ: Mapping[str, str] = os.environ) -> Registry:
-    """The registry of TORCHWHEEL_IMAGES, else of the matrix, with the lock beside the recipes."""
+    """The registry of TORCHWHEEL_IMAGES, else of the matrix; its lock is beside the recipes."""
     containers = matrix.containers
     named = environ.get(VARIABLE) or (containers.registry if containers else None)
     try:
         address = REGISTRY.check(named) if named else None
     except ValueError as error:
         raise UsageError(f"{VARIABLE}: {error}") from None
-    return Registry(address, root / (containers.recipes if containers else "docker") / LOCK)
+    recipes = containers.recipes if containers else None
+    return Registry(address, root / (recipes or "docker") / LOCK)
 
 
 def pull_image(engine: Engine, pinned: str, reference: str, digest: str) -> None:

@@ -29,6 +29,7 @@ class InstallCommand:
         requirement: what to install from it, e.g. "fusedops==1.0.0".
         files: the wheel that this installs, by machine: "x86_64", or `ANY`.
         small: whether the wheel serves this torch alone.
+        bundled: the bundled packages that it needs, e.g. "torchwheel==0.1.0".
     """
 
     toolkit: str
@@ -38,6 +39,7 @@ class InstallCommand:
     requirement: str
     files: Mapping[str, str]
     small: bool
+    bundled: tuple[str, ...] = ()
 
     def text(self, installer: str, address: str) -> str:
         """The command, of pip or uv.
@@ -46,8 +48,31 @@ class InstallCommand:
             installer: "pip" or "uv".
             address: of the index's root, with a slash at its end.
         """
-        option = {"pip": "pip install --extra-index-url", "uv": "uv pip install --index"}[installer]
-        return f'{option} {address}{self.group}/ "{self.requirement}"'
+        index = f"{address}{self.group}/"
+        if installer == "uv":
+            # uv takes a name from the first index that has it, and this is the first.
+            return f'uv pip install --index {index} "{self.requirement}"'
+        return pip_command(index, (self.requirement, *self.bundled))
+
+
+def pip_command(index: str, requirements: Sequence[str]) -> str:
+    """The command by which pip installs requirements that an index has, and what they need.
+
+    pip has no order of indexes. So the first call asks this index alone, and the second, which
+    finds these installed, asks the usual index for the rest: nobody else can offer their names.
+    """
+    wanted = " ".join(f'"{one}"' for one in requirements)
+    return f"pip install --no-deps --index-url {index} {wanted} && pip install {wanted}"
+
+
+def bundled_requirements(group: IndexGroup) -> tuple[str, ...]:
+    """The bundled packages of a group, each at its newest version."""
+    newest: dict[str, File] = {}
+    for files in group.projects.values():
+        for file in files:
+            if file.kind is None and not file.is_withdrawn:
+                newest.setdefault(file.wheel.project, file)
+    return tuple(f"{name}=={file.wheel.version}" for name, file in sorted(newest.items()))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +164,10 @@ def _choices(index: Index, project: str, files: Sequence[File]) -> Iterator[Inst
                 by_machine.update(dict.fromkeys(machines, file.wheel.file))
         toolkit, torch = (str(build.toolkit), build.torch) if build else ("CPU", ANY)
         for (python, requirement, small), by_machine in found.items():
-            yield InstallCommand(toolkit, torch, python, group.name, requirement, by_machine, small)
+            yield InstallCommand(
+                *(toolkit, torch, python, group.name, requirement, by_machine, small),
+                bundled=bundled_requirements(group),
+            )
 
 
 def _offered(group: IndexGroup, files: Sequence[File]) -> Sequence[File]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import jinja2
 
 from torchwheel.index.contents import File, Index, IndexGroup, group_of_all
-from torchwheel.index.front import fronts
+from torchwheel.index.front import bundled_requirements, fronts, pip_command
 from torchwheel.index.note import KEY, IndexNote, needs_of_claims, note_json
 from torchwheel.index.withdrawals import ProjectStatus
 from torchwheel.text import size_text
@@ -83,7 +83,9 @@ def _project_pages(
             for file, why in zip(files, notes, strict=True)
         ]
 
-    digest = hashlib.sha256(repr((_renderer(), group.name, project, status)).encode())
+    digest = hashlib.sha256(
+        repr((_renderer(), group.name, _requirements(group, project), status)).encode()
+    )
     for file, why in zip(files, notes, strict=True):
         digest.update(file.digest)
         digest.update(repr((why, file.withdrawn is not None)).encode())
@@ -111,7 +113,17 @@ def _html(
         project=project,
         status=status,
         rows="\n".join(entry.row for entry in entries),
+        command=pip_command(_ADDRESS, _requirements(group, project)).partition(_ADDRESS),
     )
+
+
+_ADDRESS = "ADDRESS_OF_THE_FOLDER_ABOVE"
+
+
+def _requirements(group: IndexGroup, project: str) -> list[str]:
+    """The project and the bundled packages of its group."""
+    others = bundled_requirements(group)
+    return [project, *(one for one in others if one.partition("==")[0] != project)]
 
 
 def _json(

@@ -152,6 +152,44 @@ RelativePath = Annotated[
         (".", "tests/smoke"),
     ),
 ]
+SourceText = Annotated[
+    str,
+    Form(
+        "a path inside the project, a release or a git reference",
+        r"git\+(https|file)://[^@\s]+@[A-Za-z0-9_][A-Za-z0-9._/-]*"
+        r"|(?!git\+)(?!(.*/)?\.\.(/|$))[^/\\\s][^\\\r\n]*",
+        (".", "name==1.0", "git+https://host/path@v1.0"),
+    ),
+]
+Sha256 = Annotated[str, Form("a SHA-256 in hex", r"[0-9a-f]{64}", ("9b7d8ec8" + "0" * 56,))]
+ImportPath = Annotated[
+    str,
+    Form(
+        "a module's name in Python",
+        r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*",
+        ("fusedops", "fusedops.ops"),
+    ),
+]
+# What torchwheel sets itself would be replaced: what is built would not be what is said.
+EnvironmentVariable = Annotated[
+    str,
+    Form(
+        "a variable of the project's own",
+        r"(?!(TORCHWHEEL_\w+|TORCH_CUDA_ARCH_LIST|CUDA_HOME|PATH|PYTHONPATH|HOME)$)"
+        r"[A-Za-z_][A-Za-z0-9_]*",
+        ("FORCE_BUILD",),
+    ),
+]
+# cibuildwheel expands them as a shell does.
+EnvironmentValue = Annotated[
+    str, Form("a plain value", r"[^\x00-\x1f\x7f$`\\\"']*", ("TRUE", "-O2"))
+]
+SettingName = Annotated[
+    str, Form("a setting's name", r"[A-Za-z-][A-Za-z0-9_.-]*", ("cmake.define.WITH_X",))
+]
+GatePattern = Annotated[
+    str, Form("a path in the wheel, or a pattern", r"[^/\s\\][^\s\\]*", ("*.so", "name/_C.so"))
+]
 RepositoryAddress = Annotated[
     str,
     Form(

@@ -38,7 +38,7 @@ class KernelBuild:
 
 def kernels_id(matrix: Matrix, variant: Variant) -> str | None:
     """The id of the kernels that a variant or a part links; None if it links none."""
-    if variant.toolkit is None or variant.part in _FRONT_ENDS:
+    if variant.toolkit is None or variant.ordinary or variant.part in _FRONT_ENDS:
         return None
     usual = variant.platform == matrix.platforms[0]
     return variant.toolkit.name if usual else f"{variant.toolkit.name}-{variant.platform}"

@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from torchwheel.matrix.document import Document, MatrixError, Problem, read_document
 from torchwheel.matrix.rules import bundled_exist, findings
-from torchwheel.matrix.sections import Matrix
+from torchwheel.matrix.sections import USUAL_CONTAINERS, Matrix
 from torchwheel.text import KeyPath, nearest, quote, shorten
 
 _EXPECTED = {
@@ -29,12 +29,15 @@ _EXPECTED = {
 def build_matrix(document: Document) -> Matrix | list[Problem]:
     """The model, or the problems of the data."""
     try:
-        return Matrix.model_validate(document.data)
+        matrix = Matrix.model_validate(document.data)
     except ValidationError as error:
         errors = error.errors(include_url=False)
         # pydantic also calls a list empty whose entries are all wrong.
         relevant = (d for d in errors if not (d["type"] == "too_short" and d["input"]))
         return [_problem(document, details) for details in relevant]
+    if matrix.abis.ordinary and matrix.containers is None:
+        return matrix.model_copy(update={"containers": USUAL_CONTAINERS})
+    return matrix
 
 
 def _problem(document: Document, details: ErrorDetails) -> Problem:

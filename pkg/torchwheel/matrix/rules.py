@@ -6,6 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 from torchwheel.matrix.document import MatrixFinding
+from torchwheel.matrix.ordinary_rules import ordinary_alone, smoke_declared, source_possible
 from torchwheel.matrix.runners import runners_complete
 from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.toolkit_rules import (
@@ -19,10 +20,11 @@ from torchwheel.matrix.variants import all_variants, exclusion
 from torchwheel.text import KeyPath, nearest, quote
 
 PROJECT = "pyproject.toml"
+WHEEL_SUFFIX = ".whl"
 
 
 def bundled_exist(matrix: Matrix, root: Path) -> Iterator[MatrixFinding]:
-    """Each folder lies below `root`, the folder of matrix.yaml, and can be built."""
+    """Each folder or wheel lies below `root`, the folder of matrix.yaml, and can be taken."""
     seen = [(root / matrix.project.source).resolve()]
     for i, name in enumerate(matrix.project.bundled):
         folder = (root / name).resolve()
@@ -34,6 +36,8 @@ def bundled_exist(matrix: Matrix, root: Path) -> Iterator[MatrixFinding]:
 def _fault(folder: Path, root: Path, seen: Collection[Path]) -> str | None:
     if not folder.is_relative_to(root):
         return f"leads out of the project, to {folder}"
+    if folder.name.endswith(WHEEL_SUFFIX):
+        return None if folder.is_file() else "is no file; expected the wheel of a distribution"
     if not folder.is_dir():
         return f"is no folder; expected that of a distribution, with its {PROJECT}"
     if not (folder / PROJECT).is_file():
@@ -102,6 +106,9 @@ def _duplicates(path: KeyPath, items: Sequence[str]) -> Iterator[MatrixFinding]:
 
 RULES: tuple[MatrixRule, ...] = (
     no_duplicates,
+    ordinary_alone,
+    source_possible,
+    smoke_declared,
     abis_declared,
     toolkits_possible,
     torches_known,

@@ -8,11 +8,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from torchwheel.arch.model import Backend
 from torchwheel.arch.toolkit_releases import ToolkitRelease
-from torchwheel.claims import Abi, NativeAbi
+from torchwheel.claims import Abi
 from torchwheel.matrix.forms import (
+    EnvironmentValue,
+    EnvironmentVariable,
     ExactVersion,
+    GatePattern,
     GlibcVersion,
     ImportName,
+    ImportPath,
     IssuerAddress,
     MatrixArch,
     PackageName,
@@ -26,7 +30,10 @@ from torchwheel.matrix.forms import (
     RunnerLabel,
     SelectionName,
     ServiceAddress,
+    SettingName,
+    Sha256,
     SnapshotDate,
+    SourceText,
     Specifiers,
     SuiteName,
     ToolkitName,
@@ -40,6 +47,7 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
+ToolkitAbi = Literal["stable", "aten", "ordinary"]
 Source = Literal["pypi", "system", "distribution", "vendor"]
 
 
@@ -78,7 +86,7 @@ class ToolkitSection(Section):
     backend: Backend
     version: Annotated[Release, Field(description='Release, e.g. "13.0".')]
     abis: Annotated[
-        tuple[NativeAbi, ...],
+        tuple[ToolkitAbi, ...],
         Field(description="Flavours of its own wheels; none if universal wheels alone use it."),
     ]
     archs: Annotated[
@@ -109,7 +117,10 @@ Labels = Annotated[tuple[RunnerLabel, ...], Field(min_length=1)]
 class Containers(Section):
     """The container images that wheels are built in."""
 
-    recipes: Annotated[RelativePath, Field(description="Folder of the image recipes.")] = "docker"
+    recipes: Annotated[
+        RelativePath | None,
+        Field(description="Folder of image recipes of your own; default: torchwheel's."),
+    ] = None
     base: Annotated[
         SuiteName, Field(description="Debian release whose C library the wheels are linked with.")
     ]
@@ -138,6 +149,10 @@ class Containers(Section):
     ] = None
 
 
+USUAL_CONTAINERS = Containers(base="bullseye", python="3.11", glibc="2.28")
+"""The containers of an ordinary project that declares none: torch's own wheels need that glibc."""
+
+
 class Machines(Section):
     """CI's machines for the wheels of one platform, by the labels of their runners."""
 
@@ -157,14 +172,26 @@ class Project(Section):
     """The extension that is built."""
 
     name: ProjectName
-    source: Annotated[RelativePath, Field(description="Folder of its pyproject.toml.")] = "."
+    source: Annotated[
+        SourceText,
+        Field(
+            description="Folder of its pyproject.toml; with abis.ordinary also an sdist's path, "
+            "git+https://HOST/PATH@REF, or NAME==VERSION of the package index."
+        ),
+    ] = "."
+    sha256: Annotated[
+        Sha256 | None, Field(description="Hash of the sdist, where the source is one.")
+    ] = None
     packages: Annotated[
         tuple[ImportName, ...],
         Field(description="Its top packages, where the name of the project is not the only one."),
     ] = ()
     bundled: Annotated[
         tuple[RelativePath, ...],
-        Field(description="Folders of pure-Python distributions of this repository it requires."),
+        Field(
+            description="Folders, or wheels, of pure-Python distributions in this repository that "
+            "it requires."
+        ),
     ] = ()
 
 
@@ -181,6 +208,24 @@ class AtenAbi(Section):
         Release | None,
         Field(description="Newest torch minor it is built for; later ones are left to stable."),
     ] = None
+
+
+WheelPython = Literal["each", "abi3", "any"]
+
+
+class OrdinaryAbi(Section):
+    """torch's C++ API through the project's own build: a wheel for each torch minor and toolkit."""
+
+    through: Annotated[
+        Release | None, Field(description="Newest torch minor it is built for; default: all.")
+    ] = None
+    python: Annotated[
+        WheelPython,
+        Field(
+            description="The Pythons of a wheel: each CPython has its own; abi3: one wheel of the "
+            "limited API serves all; any: one wheel without Python's symbols does."
+        ),
+    ] = "each"
 
 
 class Universal(Section):
@@ -204,6 +249,10 @@ class Abis(Section):
     stable: Annotated[
         TorchFloor | None,
         Field(description="libtorch stable ABI: one binary for each torch from the floor on."),
+    ] = None
+    ordinary: Annotated[
+        OrdinaryAbi | None,
+        Field(description="The project's own build, against the torch of each release; alone."),
     ] = None
     aten: Annotated[
         AtenAbi | None,
@@ -231,11 +280,60 @@ class Exclusion(Section):
     reason: Annotated[str, Field(min_length=1)]
 
 
+AllowedGate = Literal["archs", "content", "runtime", "torch-symbols"]
+ArchsBy = Literal["environment", "declared", "replaced"]
+
+
+class Allowance(Section):
+    """A finding of a gate that is meant, and why."""
+
+    gate: Annotated[AllowedGate, Field(description="The gate.")]
+    library: Annotated[GatePattern, Field(description='A path in the wheel, or a pattern: "*.so".')]
+    reason: Annotated[str, Field(min_length=1)]
+
+
+class OwnBuild(Section):
+    """How the own build of an ordinary project is called."""
+
+    requires: Annotated[
+        tuple[RequirementText, ...],
+        Field(description="Build requirements that the project does not declare."),
+    ] = ()
+    environment: Annotated[
+        Mapping[EnvironmentVariable, EnvironmentValue],
+        Field(description="Variables for its setup.py."),
+    ] = {}
+    config_settings: Annotated[
+        Mapping[SettingName, EnvironmentValue],
+        Field(description="Settings for its build backend (PEP 517)."),
+    ] = {}
+    imports: Annotated[
+        tuple[ImportPath, ...],
+        Field(description="What a smoke test imports; default: the packages of the wheel."),
+    ] = ()
+    tests: Annotated[
+        RelativePath | None, Field(description="Folder of the project with tests for a GPU.")
+    ] = None
+    archs_by: Annotated[
+        ArchsBy,
+        Field(
+            description="environment: TORCH_CUDA_ARCH_LIST decides. declared: setup.py hard-codes "
+            "the archs, and the matrix lists the same. replaced: setup.py hard-codes archs, and "
+            "the compiler gets those of the matrix instead."
+        ),
+    ] = "environment"
+    allow: Annotated[
+        tuple[Allowance, ...], Field(description="Findings of gates that are meant.")
+    ] = ()
+
+
 class Smoke(Section):
     """How a finished wheel is tried out in a clean environment."""
 
-    tests: Annotated[RelativePath, Field(description="Folder of the smoke tests.")]
-    torch: Annotated[ExactVersion, Field(description="torch they run with, where none is given.")]
+    tests: Annotated[RelativePath | None, Field(description="Folder of the smoke tests.")] = None
+    torch: Annotated[
+        ExactVersion | None, Field(description="torch they run with, where none is given.")
+    ] = None
     requires: Annotated[
         tuple[RequirementText, ...], Field(description="What they need beside torch.")
     ] = ()
@@ -248,7 +346,7 @@ class Smoke(Section):
 class Gates(Section):
     """Limits a wheel must keep."""
 
-    max_size_mib: Annotated[int, Field(gt=0)]
+    max_size_mib: Annotated[int, Field(gt=0)] = 512
     max_universal_mib: Annotated[int, Field(gt=0, description="For a universal wheel.")] = 25
     reproducible: Annotated[
         bool,
@@ -294,6 +392,9 @@ class Matrix(Section):
     schema_: Annotated[Literal[1], Field(alias="schema", description="Version of this format.")]
     project: Project
     abis: Abis
+    build: Annotated[
+        OwnBuild | None, Field(description="The project's own build; with abis.ordinary.")
+    ] = None
     toolkits: Mapping[ToolkitName, ToolkitSection]
     torch: Annotated[
         Mapping[Release, TorchRelease],
@@ -304,18 +405,23 @@ class Matrix(Section):
     selections: Annotated[
         Mapping[SelectionName, Annotated[tuple[VariantPattern, ...], Field(min_length=1)]],
         Field(description="Names for sets of variants, as ids or patterns of ids."),
-    ]
+    ] = {}
     exclude: tuple[Exclusion, ...] = ()
     runners: Annotated[
         Mapping[WheelPlatform, Machines],
         Field(description="CI's machines by platform; a GPU that is not named is not waited for."),
     ] = {}
-    smoke: Smoke
-    gates: Gates
+    smoke: Smoke = Smoke()
+    gates: Gates = Gates()
     evidence: Annotated[
         EvidenceSection | None,
         Field(description="Whose signatures a release believes; without it nothing is signed."),
     ] = None
+
+    @property
+    def own_build(self) -> OwnBuild:
+        """How an ordinary project's build is called."""
+        return self.build or OwnBuild()
 
     def toolkit(self, name: str) -> Toolkit:
         """The toolkit of that name."""

@@ -25,8 +25,8 @@ def abis_declared(matrix: Matrix) -> Iterator[MatrixFinding]:
             path: KeyPath = ("toolkits", name, "abis", i)
             if getattr(matrix.abis, abi) is None:
                 yield path, f'"{abi}" is not declared under abis'
-            elif abi == "aten" and not aten_releases(matrix, name):
-                yield path, f"no release under torch lists {name}; add it there or drop aten"
+            elif abi != "stable" and not aten_releases(matrix, name):
+                yield path, f"no release under torch lists {name}; add it there or drop {abi}"
 
 
 def toolkits_possible(matrix: Matrix) -> Iterator[MatrixFinding]:
@@ -181,7 +181,7 @@ def _serves(matrix: Matrix, minor: str, toolkit: ToolkitSection) -> bool:
     if not toolkit.abis:
         return False
     if (
-        "aten" in toolkit.abis
+        {"aten", "ordinary"} & set(toolkit.abis)
         or floor is None
         or floor.torch not in torch_releases.torch_releases()
     ):

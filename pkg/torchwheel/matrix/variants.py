@@ -6,7 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from torchwheel.claims import Abi, PartKind, local_version, torch_range
 from torchwheel.errors import UsageError
-from torchwheel.matrix.sections import Exclusion, Matrix, Platform, Toolkit, WheelPlatform
+from torchwheel.matrix.sections import (
+    Exclusion,
+    Matrix,
+    Platform,
+    Toolkit,
+    WheelPlatform,
+    WheelPython,
+)
 from torchwheel.text import join_names, nearest, quote
 from torchwheel.versions import version_numbers
 
@@ -24,13 +31,15 @@ class Variant:
     """The oldest torch minor it is for (stable, pure) or the only one (aten), e.g. "2.11". A
     native wheel is built with the headers of this release."""
     python_tag: str
-    """"py3" or "cp312"."""
+    """"py3", "cp312", or "abi3" for every CPython from the one that the wheel names."""
     platform: WheelPlatform
     """"any" for pure."""
     part: PartKind | None = None
     """What it is in a universal wheel; None for a wheel of its own."""
     parts: "tuple[Variant, ...]" = ()
     """The variants that a universal wheel is made of."""
+    ordinary: bool = False
+    """Whether the project's own build makes it, against the torch of its release."""
 
     @property
     def native(self) -> bool:
@@ -101,8 +110,9 @@ def exclusion(matrix: Matrix, variant_id: str) -> Exclusion | None:
 
 
 def aten_releases(matrix: Matrix, toolkit: str) -> tuple[str, ...]:
-    """The torch minors for which a toolkit builds the aten flavour."""
-    newest = matrix.abis.aten.through if matrix.abis.aten else None
+    """The torch minors for which a toolkit builds the flavour aten, or an ordinary project."""
+    flavour = matrix.abis.aten or matrix.abis.ordinary
+    newest = flavour.through if flavour else None
     return tuple(
         minor
         for minor, release in matrix.torch.items()
@@ -123,6 +133,8 @@ def _native(matrix: Matrix) -> Iterator[Variant]:
                     for python in matrix.torch[minor].pythons:
                         for platform in matrix.platforms:
                             yield _aten(matrix, toolkit, minor, python, platform)
+            if abi == "ordinary" and matrix.abis.ordinary:
+                yield from _ordinary(matrix, toolkit, matrix.abis.ordinary.python)
 
 
 def _stable(matrix: Matrix, toolkit: Toolkit, floor: str, platform: Platform) -> Variant:
@@ -146,6 +158,19 @@ def _aten(matrix: Matrix, toolkit: Toolkit, minor: str, python: str, platform: P
         python_tag=tag,
         platform=platform,
     )
+
+
+def _ordinary(matrix: Matrix, toolkit: Toolkit, serves: WheelPython) -> Iterator[Variant]:
+    """An aten variant for each torch and Python, or for each torch where one serves all Pythons."""
+    for minor in aten_releases(matrix, toolkit.name):
+        for python in matrix.torch[minor].pythons[: None if serves == "each" else 1]:
+            for platform in matrix.platforms:
+                variant = _aten(matrix, toolkit, minor, python, platform)
+                if serves != "each":
+                    tag = "abi3" if serves == "abi3" else "py3"
+                    name = f"{toolkit.name}-torch{minor}-{tag}{_suffix(matrix, platform)}"
+                    variant = dataclasses.replace(variant, id=name, python_tag=tag)
+                yield dataclasses.replace(variant, ordinary=True)
 
 
 def _universal(matrix: Matrix) -> Iterator[Variant]:
@@ -216,6 +241,10 @@ def _suffix(matrix: Matrix, platform: Platform) -> str:
     return "" if platform == matrix.platforms[0] else f"-{platform}"
 
 
+# What these names stand for where the matrix has no such selection.
+_USUAL_SELECTIONS = dict.fromkeys(("default", "release", "all"), ("*",))
+
+
 def select(matrix: Matrix, names: Sequence[str]) -> tuple[Variant, ...]:
     """The variants that the names stand for, in the order of the matrix, each once.
 
@@ -229,7 +258,7 @@ def select(matrix: Matrix, names: Sequence[str]) -> tuple[Variant, ...]:
     variants = resolve(matrix)
     ids: set[str] = set()
     for name in names:
-        patterns = matrix.selections.get(name, (name,))
+        patterns = matrix.selections.get(name) or _USUAL_SELECTIONS.get(name, (name,))
         matches = {variant.id for variant in variants if _matches(variant.id, patterns)}
         if not matches:
             raise UsageError(_no_match(matrix, variants, name))

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,9 +11,10 @@ from pathlib import Path
 from torchwheel import __version__
 from torchwheel.console import Progress
 from torchwheel.errors import MalformedError
-from torchwheel.files import discard, make_folder_atomically, sha256_by_name, write_text
+from torchwheel.files import discard, make_folder_atomically, sha256, sha256_by_name, write_text
 from torchwheel.inspect.wheel import read_bundled
 from torchwheel.json_files import read_json
+from torchwheel.matrix.rules import WHEEL_SUFFIX
 from torchwheel.pipeline import records
 from torchwheel.pipeline.frontend import build_wheel
 from torchwheel.pipeline.repair import repack
@@ -39,7 +41,7 @@ def build_bundled(
 
     Args:
         root: the folder of matrix.yaml.
-        folders: folders of the distributions, as the matrix names them.
+        folders: folders of the distributions, or their wheels, as the matrix names them.
         dist: the output folder; the caller holds its lock.
         progress: reports each step to the user.
     """
@@ -49,8 +51,11 @@ def build_bundled(
         if folders:
             with make_folder_atomically(target) as temporary:
                 for name in folders:
+                    if name.endswith(WHEEL_SUFFIX):
+                        read_bundled(Path(shutil.copy(root / name, temporary)))
+                        continue
                     progress.step(f"bundled package {name}: building")
-                    _build(root / name, temporary, state.with_suffix(".log"))
+                    build_pure(root / name, temporary, state.with_suffix(".log"))
         else:
             discard(target)
         hashes = sha256_by_name(target.glob("*.whl"))
@@ -58,19 +63,26 @@ def build_bundled(
     return tuple(sorted(target.glob("*.whl")))
 
 
-def _build(folder: Path, out: Path, log: Path) -> None:
+def build_pure(folder: Path, out: Path, log: Path) -> Path:
+    """Build the pure-Python distribution of a folder into `out`; equal sources give equal bytes."""
     # Below dist, where the next run removes the folder of a killed run.
     with tempfile.TemporaryDirectory(prefix="making-", dir=log.parent) as scratch:
         # A copy of its sources alone: other files of the folder stay out of the wheel.
         source = Path(scratch, folder.name)
         stage(folder, source)
         wheel = build_wheel(source, EPOCH, Path(scratch, "built"), log, lambda _: None)
-        read_bundled(repack(wheel, out))
+        packed = repack(wheel, out)
+        read_bundled(packed)
+        return packed
 
 
 def _key(root: Path, folders: Sequence[str]) -> str:
-    inputs = [__version__, *((name, source_digest(root / name)) for name in folders)]
+    inputs = [__version__, *((name, _content_digest(root / name)) for name in folders)]
     return hashlib.sha256(repr(inputs).encode()).hexdigest()
+
+
+def _content_digest(path: Path) -> str:
+    return sha256(path) if path.name.endswith(WHEEL_SUFFIX) else source_digest(path)
 
 
 def _is_current(state: Path, key: str, target: Path) -> bool:

@@ -5,9 +5,11 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from torchwheel.arch.lists import arch_list
+from torchwheel.arch.model import Arch
 from torchwheel.console import Progress
 from torchwheel.errors import UsageError
 from torchwheel.image.build import BuiltImage, describe_image
@@ -16,8 +18,16 @@ from torchwheel.image.recipes import image_of, is_cross, python_of
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, python_tag, select
 from torchwheel.ownership import closed_folder
-from torchwheel.pipeline import inside
-from torchwheel.pipeline.inputs import NATIVE, BuildPaths, build_environment, kernels_only
+from torchwheel.pipeline import inside, own_build
+from torchwheel.pipeline.inputs import (
+    NATIVE,
+    BuildPaths,
+    build_environment,
+    kernels_only,
+    torch_requirement,
+)
+from torchwheel.pipeline.own_build import OwnBuildPlan
+from torchwheel.pipeline.project import project_folder
 from torchwheel.pipeline.records import WheelsRequest
 from torchwheel.pipeline.run import Run
 from torchwheel.smoke.importing import arguments_of_tests
@@ -61,10 +71,14 @@ class ContainerOptions:
         forwarded: names of variables that are handed through; their values are written nowhere.
         environment: variables of the build and of the tests.
         project: name of the distribution.
-        tests: folder of the smoke tests; None if the wheel is tried elsewhere.
+        tests: folder of the smoke tests; empty for imports alone, None if the wheel is tried
+            elsewhere.
         chosen_tests: the files of that folder that run; all if empty.
         requires: installed before the wheel: torch, pytest.
         bundled: whether the wheels in BUNDLED are installed before it.
+        imports: what is imported, in place of the packages of the wheel.
+        own: whether the project's own build makes the wheel, and not torchwheel's builder.
+        settings: of the project's build backend.
     """
 
     engine: str
@@ -80,6 +94,9 @@ class ContainerOptions:
     requires: tuple[str, ...]
     chosen_tests: tuple[str, ...] = ()
     bundled: bool = False
+    imports: tuple[str, ...] = ()
+    own: bool = False
+    settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def identifier(self) -> str:
@@ -105,6 +122,15 @@ def settings(options: ContainerOptions) -> dict[str, object]:
         "before-build": f"{_INSIDE} account start",
         "repair-wheel-command": f"{_INSIDE} finish {{wheel}} {{dest_dir}}",
     }
+    if options.own:
+        table["before-build"] = f"{_INSIDE} account start && {_INSIDE} prepare {{project}}"
+        # The requirements are in a folder on PYTHONPATH, where the frontend does not look.
+        table["build-frontend"] = {
+            "name": "build[uv]",
+            "args": ["--no-isolation", "--skip-dependency-check"],
+        }
+        if options.settings:
+            table["config-settings"] = dict(options.settings)
     if options.tests is not None:
         # torch first: the wheel's own range would install the newest. Bundled packages come from
         # files, so that no index can replace them by name.
@@ -112,18 +138,19 @@ def settings(options: ContainerOptions) -> dict[str, object]:
         table |= {
             "test-environment": _TEST_ENVIRONMENT,
             "before-test": install + f" {BUNDLED}/*.whl" * options.bundled,
-            "test-sources": [options.tests],
-            "test-command": " && ".join(
-                _test_commands(options.project, options.tests, options.chosen_tests)
-            ),
+            **({"test-sources": [options.tests]} if options.tests else {}),
+            "test-command": " && ".join(_test_commands(options)),
         }
     return table
 
 
-def _test_commands(project: str, tests: str, chosen: Sequence[str]) -> Sequence[str]:
-    arguments = arguments_of_tests(inside.VARIANT / inside.JUNIT, tests, chosen)
+def _test_commands(options: ContainerOptions) -> Sequence[str]:
+    arguments = [f"--import={name}" for name in options.imports]
+    if options.tests:
+        report = inside.VARIANT / inside.JUNIT
+        arguments += arguments_of_tests(report, options.tests, options.chosen_tests)
     return (
-        f"{_INSIDE_TESTS} {shlex.join(['test', project, *arguments])}",
+        f"{_INSIDE_TESTS} {shlex.join(['test', options.project, *arguments])}",
         f"{_INSIDE_TESTS} account test",
     )
 
@@ -171,6 +198,8 @@ things.
 
 def headers_of(run: Run, variant: Variant) -> Path:
     """The folder with the headers of the torch that a native variant is built for."""
+    if variant.ordinary:
+        return run.cache  # torch itself is installed for it
     return torch_headers(variant.torch_release, run.cache, run.progress)
 
 
@@ -186,6 +215,8 @@ def options_of(
     toolkit = variant.toolkit
     if toolkit is None:
         raise UsageError(f"{variant.id}: has no native code, so it is built on the host")
+    if variant.ordinary:
+        return _options_of_own_build(run, variant, engine, image, environ)
     volumes: list[Volume] = [
         OWN,
         (str(torch), TORCH, "ro"),
@@ -212,15 +243,10 @@ def options_of(
         # registered and, without a GPU, do not run. Otherwise such a wheel refuses to load.
         environment[findings.VARIABLE] = "backend"
     cross = is_cross(variant)
-    if not cross and shutil.disk_usage(run.cache).free < _CACHE_SPACE:
-        environment["UV_NO_CACHE"] = "1"
-    elif not cross:
-        # The user of the container owns what is in it, so nobody else enters it.
-        uv = closed_folder(run.cache / "containers") / "uv"
-        uv.mkdir(exist_ok=True)
-        volumes.append((str(uv), UV_CACHE, "rw"))
-        # Links, not copies: a CUDA torch has 5 GB.
-        environment |= {"UV_CACHE_DIR": UV_CACHE, "UV_LINK_MODE": "symlink"}
+    if not cross:
+        cached, settings = _uv_cache(run.cache, _CACHE_SPACE)
+        volumes += cached
+        environment |= settings
     bundled = bool(run.matrix.project.bundled) and not cross
     if bundled:
         volumes.append((str(run.dist / BUNDLED_FOLDER), BUNDLED, "ro"))
@@ -248,6 +274,104 @@ def options_of(
         chosen_tests=smoke.without_gpu,
         bundled=bundled,
     )
+
+
+def _uv_cache(cache: Path, space: int) -> tuple[list[Volume], dict[str, str]]:
+    """Uv's cache for containers; none where the disk has less than `space` bytes free."""
+    if shutil.disk_usage(cache).free < space:
+        return [], {"UV_NO_CACHE": "1"}
+    # The user of the container owns what is in it, so nobody else enters it.
+    uv = closed_folder(cache / "containers") / "uv"
+    uv.mkdir(exist_ok=True)
+    # Links, not copies: a CUDA torch has 5 GB.
+    return [(str(uv), UV_CACHE, "rw")], {"UV_CACHE_DIR": UV_CACHE, "UV_LINK_MODE": "symlink"}
+
+
+def plan_of(run: Run, variant: Variant) -> OwnBuildPlan:
+    """What the container needs to know of an ordinary project's build."""
+    build, ordinary, toolkit = run.matrix.own_build, run.matrix.abis.ordinary, variant.toolkit
+    return OwnBuildPlan(
+        torch=torch_requirement(run, variant) or "torch",
+        requires=build.requires,
+        settings=build.config_settings,
+        archs=arch_list(toolkit.archs) if toolkit else "",
+        archs_by=build.archs_by,
+        toolkit=Path("/usr/local/cuda"),
+        launcher=("sccache",) if run.launcher else (),
+        python=ordinary.python if ordinary else "each",
+    )
+
+
+def _options_of_own_build(
+    run: Run, variant: Variant, engine: Engine, image: BuiltImage, environ: Mapping[str, str]
+) -> ContainerOptions:
+    """The options of an ordinary project's build, against the torch of its release."""
+    toolkit, build = variant.toolkit, run.matrix.own_build
+    if toolkit is None or toolkit.backend != "cuda" or is_cross(variant):
+        raise UsageError(
+            f"{variant.id}: an ordinary project is built for CUDA, on a machine of its platform; "
+            "take it out under exclude"
+        )
+    cached, settings = _uv_cache(run.cache, 0)
+    index_volumes, index = index_options(environ)
+    volumes: list[Volume] = [
+        OWN,
+        (str(run.variant_folder(variant)), VARIANT, "rw"),
+        (str(run.shared_folder(toolkit, image.compilers)), SHARED, "rw"),
+        *cached,
+        *index_volumes,
+    ]
+    forwarded = _compiler_cache(environ)
+    cuda, own = str(own_build.CUDA_HOME), str(own_build.ENVIRONMENT)
+    environment = {
+        **build.environment,
+        "PYTHONPATH": f"{TORCHWHEEL}:{own}",
+        # cibuildwheel wants its Python first.
+        "PATH": f"$PATH:{cuda}/bin:{own}/bin",
+        "MAX_JOBS": str(run.jobs),
+        "CUDA_HOME": cuda,
+        "CUDACXX": f"{cuda}/bin/nvcc",
+        "CXX": str(own_build.CXX),
+        "TORCH_CUDA_ARCH_LIST": arch_list(toolkit.archs),
+        "CUDAARCHS": cmake_archs(toolkit.archs),
+        # Many projects build for CUDA only if torch.cuda.is_available(); most heed this variable.
+        "FORCE_CUDA": build.environment.get("FORCE_CUDA", "1"),
+        # torch 2.13 and later adds sccache itself; one launcher is enough.
+        "TORCH_NO_COMPILER_WRAPPER": "1",
+        "SCCACHE_SERVER_UDS": "/tmp/sccache.sock",  # noqa: S108 - in the container
+        **({} if forwarded else {"SCCACHE_DIR": f"{SHARED}/sccache", "SCCACHE_CACHE_SIZE": "5G"}),
+        **settings,
+        **index,
+    }
+    smoke = run.matrix.smoke
+    # Its tests are for a GPU, which no container has: there the imports show that it loads.
+    tests = build.tests if build.tests and smoke.without_gpu else ""
+    return ContainerOptions(
+        engine=engine.name,
+        run=run.id,
+        image=image.reference,
+        python=python_of(run.matrix, variant),
+        volumes=tuple(volumes),
+        user=tuple(engine.user_options()),
+        forwarded=forwarded,
+        environment=environment,
+        project=run.matrix.project.name,
+        tests=tests,
+        requires=("--requirement", f"{VARIANT}/{own_build.TORCH}", *smoke.requires),
+        chosen_tests=smoke.without_gpu,
+        imports=build.imports,
+        own=True,
+        settings=build.config_settings,
+    )
+
+
+def cmake_archs(archs: Iterable[Arch]) -> str:
+    """An arch list as CMake writes it: "80-real;90-real;90-virtual"."""
+    words = []
+    for arch in archs:
+        number = arch.in_binary.binary_name.removeprefix("sm_")
+        words += [f"{number}-real", *([f"{number}-virtual"] if arch.ptx else [])]
+    return ";".join(words)
 
 
 def _compiler_cache(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -303,7 +427,9 @@ def show_options(matrix_file: Path, request: WheelsRequest, dist: Path, progress
     native = [build for variant in variants for build in variant.builds]
     if not native:
         raise UsageError("none of these variants has native code: nothing is built in a container")
-    run = Run(matrix, root, dist.resolve(), cache_folder(), "", (), progress, engine)
+    cache = cache_folder()
+    source = project_folder(matrix, root, cache, progress)
+    run = Run(matrix, root, source, dist.resolve(), cache, "", (), progress, engine)
     parts = []
     for variant in native:
         built = describe_image(engine, image_of(matrix, variant, root))

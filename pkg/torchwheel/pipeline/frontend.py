@@ -1,5 +1,6 @@
 """A build frontend: builds the wheel or the sdist of any project through PEP 517."""
 
+import itertools
 import os
 import re
 import shutil
@@ -8,7 +9,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Literal
 
 import build
@@ -30,7 +31,8 @@ _ERROR = re.compile(r"(torchwheel: |error: |E   |\w*Error: )")
 # Error lines that give no reason: a compiler failed.
 _COMPILER_FAILED = re.compile(r"error: command .* failed|RuntimeError: Error compiling objects")
 _COMPILER_ERROR = re.compile(
-    r"\S[^:(]*[:(]\d+[^ ]* (fatal )?error\b|nvcc (fatal|error)|ptxas .*(fatal|error)|\S*/ld: "
+    r"ninja: error: |nvcc (fatal|error)|ptxas .*(fatal|error)|\S*/ld: "
+    r"|\S[^:(]*[:(]\d+[^ ]* (fatal )?error\b"
 )
 
 
@@ -42,10 +44,27 @@ def failure_reason(log: Path, otherwise: str) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     errors = [line for line in lines if _ERROR.match(line)]
     if errors and _COMPILER_FAILED.match(errors[-1]):
-        errors += [line for line in lines if _COMPILER_ERROR.match(line)][:1]
+        # Our own nvcc says why it compiled nothing; else the compiler's first error counts.
+        own = [line for line in errors if line.startswith("torchwheel: ")]
+        errors += own[:1] or [line for line in lines if _COMPILER_ERROR.match(line)][:1]
     return (
         (errors[-1] if errors else otherwise).removeprefix("error: ").removeprefix("torchwheel: ")
     )
+
+
+_COUNT = re.compile(r"\[\d+/\d+\]")
+_SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
+
+
+def compile_step(line: str) -> str | None:
+    """E.g. "[2/9] compiling x.cu", of a compiler's command or ninja's line; None of other lines."""
+    words = line.split()
+    inputs = [word for option, word in itertools.pairwise(words) if option == "-c"]
+    source = next((word for word in inputs if word.endswith(_SOURCES)), None)
+    if source is None:
+        return None
+    count = f"{words[0]} " if _COUNT.fullmatch(words[0]) else ""
+    return f"{count}compiling {PurePath(source).name}"
 
 
 def check_requirements(builder: build.ProjectBuilder) -> None:

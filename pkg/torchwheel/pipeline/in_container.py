@@ -22,7 +22,7 @@ from torchwheel.image.registry import registry_of
 from torchwheel.json_files import read_json
 from torchwheel.matrix.variants import Variant, python_tag
 from torchwheel.pipeline import cibuildwheel as cibw
-from torchwheel.pipeline import inside
+from torchwheel.pipeline import inside, own_build
 from torchwheel.pipeline.cibuildwheel import (
     BUNDLED,
     OWN,
@@ -32,15 +32,16 @@ from torchwheel.pipeline.cibuildwheel import (
     headers_of,
     options_of,
 )
-from torchwheel.pipeline.frontend import failure_reason
+from torchwheel.pipeline.frontend import compile_step, failure_reason
 from torchwheel.pipeline.inputs import NATIVE, claims_of
+from torchwheel.pipeline.project import tests_folder
 from torchwheel.pipeline.run import Run
 from torchwheel.pipeline.sources import stage
 from torchwheel.shards import Shard
 from torchwheel.smoke import results
 from torchwheel.smoke.importing import arguments_of_tests, probe_source
 from torchwheel.smoke.record import SmokeRecord
-from torchwheel.smoke.results import record_from_files
+from torchwheel.smoke.results import read_probe, record_from_files
 from torchwheel.smoke.suite import digest_of_tests
 
 
@@ -63,6 +64,8 @@ def build_in_container(
     for name in (inside.PROBE, inside.JUNIT, *map(inside.usage_file, inside.STEPS)):
         (folder / name).unlink(missing_ok=True)
     write_text(folder / inside.CLAIMS, claims_file.dumps(claims_of(variant)))
+    if variant.ordinary:
+        write_text(folder / inside.PLAN, own_build.dump_plan(cibw.plan_of(run, variant)))
     options = options_of(run, variant, engine, image, headers_of(run, variant))
     if not smoke:
         options = dataclasses.replace(options, tests=None)
@@ -85,7 +88,8 @@ def build_in_container(
     if status or len(finished) != 1:
         raise program_error(f"{_reason(folder, log, status)} (all of it in {log})")
     (wheel,) = finished
-    return wheel, _smoke_record(run, wheel, folder, status) if options.tests else None
+    tried = options.tests is not None
+    return wheel, _smoke_record(run, wheel, folder, status, options.tests) if tried else None
 
 
 def _give_volumes(engine: Engine, volumes: Iterable[tuple[str, str, str]]) -> None:
@@ -136,15 +140,22 @@ def compile_in_container(
     return folder / NATIVE / OBJECTS
 
 
-def _smoke_record(run: Run, wheel: Path, folder: Path, status: int) -> SmokeRecord:
-    sources = digest_of_tests(run.root / run.matrix.smoke.tests)
-    return record_from_files(
-        wheel, run.bundled, folder / inside.PROBE, folder / inside.JUNIT, sources, status
-    )
+def _smoke_record(
+    run: Run, wheel: Path, folder: Path, status: int, tests: str | None
+) -> SmokeRecord:
+    sources, report = "", None
+    if tests and (suite := tests_folder(run.matrix, run.root, run.source)):
+        sources = digest_of_tests(suite)
+        report = folder / inside.JUNIT
+    return record_from_files(wheel, run.bundled, folder / inside.PROBE, report, sources, status)
 
 
 def _reason(folder: Path, log: Path, status: int) -> str:
-    """The first test that failed; if none did, the line of the log that names the error."""
+    """The first import or test that failed; if none did, the line of the log with the error."""
+    with contextlib.suppress(OSError, TorchwheelError):
+        for package in read_probe(folder / inside.PROBE).imported:
+            if package.error:
+                return f"smoke: import {package.name}: {package.error}"
     with contextlib.suppress(OSError, TorchwheelError):
         for test in results.parse_junit((folder / inside.JUNIT).read_text(encoding="utf-8")):
             if test.outcome == "failed":
@@ -173,6 +184,8 @@ def _cibuildwheel(
 
     def show_step(line: str) -> None:
         text = line.strip()
+        if variant.ordinary and (step := compile_step(text)):
+            text = f"{step}..."
         if is_progress(line) or text.endswith("..."):
             run.progress.step(f"{variant.id}: {text}")
 
@@ -214,7 +227,8 @@ exec python3 "$@"
 def smoke_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> SmokeRecord | None:
     """Run the smoke tests by emulation; returns their record, None without an emulator."""
     image = emulated_image(run.matrix, variant, run.root)
-    if image is None or not (_HANDLERS / _HANDLER[variant.platform]).exists():
+    tests = run.matrix.smoke.tests
+    if image is None or tests is None or not (_HANDLERS / _HANDLER[variant.platform]).exists():
         return None
     registry = registry_of(run.matrix, run.root)
     built = ensure_image(engine, image, run.cache, run.progress, registry)
@@ -224,7 +238,7 @@ def smoke_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> S
     volumes = (
         OWN,
         *((str(path), f"/wheels/{path.name}", "ro") for path in (wheel, *run.bundled)),
-        (str((run.root / run.matrix.smoke.tests).resolve()), "/smoke", "ro"),
+        (str((run.root / tests).resolve()), "/smoke", "ro"),
         (str(folder), VARIANT, "rw"),
     )
     names = (run.matrix.project.name, *(path.name.split("-")[0] for path in run.bundled))
@@ -238,4 +252,4 @@ def smoke_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> S
     command += names
     log = folder / "emulated.log"
     status = 0 if engine.succeeds(command, log) else 1
-    return _smoke_record(run, wheel, folder, status)
+    return _smoke_record(run, wheel, folder, status, tests)

@@ -7,20 +7,24 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from torchwheel import __version__
 from torchwheel import claims as claims_file
 from torchwheel.arch.lists import arch_list
 from torchwheel.builder import environment
 from torchwheel.builder.recipe import own_sources_digest
-from torchwheel.check.declared import read_declared
-from torchwheel.check.facts import Limits
+from torchwheel.check.declared import Declared, read_declared
+from torchwheel.check.facts import Allowed, Limits
 from torchwheel.claims import DLPACK_SINCE, Abi, Claims, Part
 from torchwheel.files import sha256_by_name
+from torchwheel.image.recipes import python_of
 from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.kernel_artifacts import digests
 from torchwheel.pipeline.run import Run
 from torchwheel.toolkit.lock import components
+from torchwheel.toolkit.torch_files import torch_file
 
 NATIVE = "native"
 """Folder for the objects of a variant, in its cached folder."""
@@ -152,8 +156,27 @@ def limits_of(matrix: Matrix, root: Path, abi: Abi, glibc: str | None) -> Limits
         glibc: the newest C library that it may need; None for any.
     """
     project = matrix.project
-    declared = read_declared(root / project.source, project.name, project.packages)
-    return Limits(matrix.gates.size_of(abi), glibc, declared)
+    size = matrix.gates.size_of(abi)
+    if matrix.abis.ordinary:
+        # What its build packs is known from the build alone, unless the matrix says it.
+        name = canonicalize_name(project.name)
+        own = Declared(name, project.packages) if project.packages else None
+        return Limits(size, glibc, own, allowances_of(matrix))
+    return Limits(size, glibc, read_declared(root / project.source, project.name, project.packages))
+
+
+def allowances_of(matrix: Matrix) -> tuple[Allowed, ...]:
+    """The findings of gates that the matrix declares as meant."""
+    return tuple(Allowed(one.gate, one.library, one.reason) for one in matrix.own_build.allow)
+
+
+def torch_requirement(run: Run, variant: Variant) -> str | None:
+    """The file of torch that an ordinary project is built against."""
+    if not variant.ordinary:
+        return None
+    python = python_of(run.matrix, variant)
+    file = torch_file(variant.torch_release, python, variant.platform, run.cache, run.progress)
+    return file.requirement
 
 
 def cache_key(run: Run, variant: Variant, builder: Sequence[str]) -> str:
@@ -176,6 +199,8 @@ def cache_key(run: Run, variant: Variant, builder: Sequence[str]) -> str:
         "components": [dataclasses.asdict(component) for component in locked],
         "builder": list(builder),
         "switches": environment.operator_switches(os.environ) if variant.native else {},
+        "build": run.matrix.build.model_dump(mode="json") if run.matrix.build else None,
+        "torch": torch_requirement(run, variant),
         "smoke": run.matrix.smoke.model_dump(mode="json"),
         "gates": run.matrix.gates.model_dump(mode="json"),
         "glibc": newest_glibc(run, variant),

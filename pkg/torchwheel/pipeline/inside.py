@@ -54,6 +54,8 @@ def _number(path: Path) -> int | None:
 VARIANT = Path("/variant")
 BUNDLED = Path("/bundled")
 CLAIMS = "claims.json"
+PLAN = "own-build.json"
+"""Of an ordinary project: what its own build needs to know."""
 PROBE = "probe.json"
 JUNIT = "junit.xml"
 STEPS = ("start", "build", "repair", "test")
@@ -74,6 +76,11 @@ def finish(wheel: Path, out: Path, folder: Path = VARIANT) -> Path:
     """Repair a built wheel, write its claims into it and count what both steps used."""
     account("build", folder)
     claims = claims_file.loads((folder / CLAIMS).read_text(encoding="utf-8"), CLAIMS)
+    if (folder / PLAN).exists():
+        # It imports more than the image of every toolkit has.
+        from torchwheel.pipeline import own_build  # noqa: PLC0415
+
+        claims = own_build.claims_of_built(wheel, claims, folder)
     finished = finish_wheel(wheel, claims, out)
     account("repair", folder)
     return finished
@@ -102,10 +109,16 @@ def main(arguments: Sequence[str]) -> int:
                 finish(Path(wheel), Path(out))
             case ["test", project, *more]:
                 run_tests(project, more)
+            case ["prepare", project]:
+                from torchwheel.pipeline import own_build  # noqa: PLC0415
+
+                own_build.prepare(VARIANT, Path(project))
             case ["account", step]:
                 account(step)
             case _:
-                raise UsageError("expected finish WHEEL FOLDER | test PROJECT … | account STEP")
+                raise UsageError(
+                    "expected finish WHEEL FOLDER | test PROJECT … | account STEP | prepare FOLDER"
+                )
     except TorchwheelError as error:
         print(f"torchwheel: {error}", file=sys.stderr)
         return error.status

@@ -31,6 +31,7 @@ from torchwheel.pipeline.kernel_artifacts import (
     verify_objects,
     write_manifest,
 )
+from torchwheel.pipeline.project import project_folder
 from torchwheel.pipeline.run import Run
 from torchwheel.pipeline.variant import compiler_of, elsewhere
 from torchwheel.pipeline.wheels import with_archs
@@ -79,11 +80,13 @@ def kernels(
     engine = find_engine() if request.container else None
     out = Path(os.path.realpath(out))
     out.mkdir(parents=True, exist_ok=True)
+    root, cache = matrix_file.resolve().parent, cache_folder()
     run = Run(
         matrix=matrix,
-        root=matrix_file.resolve().parent,
+        root=root,
+        source=project_folder(matrix, root, cache, progress),
         dist=out,
-        cache=cache_folder(),
+        cache=cache,
         sources="",
         launcher=find_launcher() if launcher else (),
         progress=progress,
@@ -171,7 +174,7 @@ def _compile_again(
 ) -> None:
     """Compile again, elsewhere and without caches; raise if an object differs."""
     with elsewhere(run, variants[0]) as again:
-        objects = again.root / "objects"
+        objects = again.source.parent / "objects"
         objects.mkdir()
         second = compile_objects(again, variants, shard, objects)
     for one, other in zip(first, second, strict=True):

@@ -189,6 +189,8 @@ def smoke_on_host(run: Run, variant: Variant, wheel: Path, clock: Clock) -> Smok
     """Run the smoke tests of a wheel in a clean environment; returns their record."""
     run.progress.step(f"{variant.id}: smoke")
     settings = run.matrix.smoke
+    if settings.tests is None:
+        raise UsageError(f"{variant.id}: matrix.yaml has no smoke.tests; expected their folder")
     record = run.dist / "smoke" / f"{variant.id}.json"
     with clock.step("smoke"):
         return smoke(

@@ -119,8 +119,12 @@ def take_flags(
 
 def repack(wheel: Path, out: Path) -> Path:
     """A copy of `wheel` in `out`, without claims; equal inputs give equal bytes everywhere."""
-    members = wheel_members(wheel)
-    return _write_packed(members, dist_info_of(members, wheel.name), out / wheel.name)
+    return repack_members(wheel_members(wheel), out / wheel.name)
+
+
+def repack_members(members: dict[str, bytes], target: Path) -> Path:
+    """Write a wheel of these files; its RECORD is made anew."""
+    return _write_packed(members, dist_info_of(members, target.name), target)
 
 
 def wheel_members(wheel: Path) -> dict[str, bytes]:

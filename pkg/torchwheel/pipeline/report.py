@@ -9,6 +9,7 @@ from torchwheel.claims import Claims
 from torchwheel.files import sha256_by_name
 from torchwheel.index.build import IndexedWheel, build_index
 from torchwheel.index.contents import all_groups
+from torchwheel.index.front import pip_command
 from torchwheel.index.groups import groups_of
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.pipeline import records
@@ -58,10 +59,10 @@ def report_json(outcomes: Sequence[Outcome]) -> str:
 
 def install_command(project: str, record: BuildRecord, group: str, index: Path) -> str:
     """The pip command that installs a wheel of the index."""
-    version = record.file.split("-")[1]
-    return (
-        f'pip install --extra-index-url {(index / group).resolve().as_uri()} "{project}=={version}"'
-    )
+    parts = (name.split("-") for name in sorted(record.bundled))
+    bundled = [f"{name.replace('_', '-')}=={version}" for name, version, *_ in parts]
+    wanted = (f"{project}=={record.file.split('-')[1]}", *bundled)
+    return pip_command((index / group).resolve().as_uri(), wanted)
 
 
 def index_wheels(run: Run, index: Path) -> Mapping[str, tuple[str, ...]]:

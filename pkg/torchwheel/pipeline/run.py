@@ -40,6 +40,7 @@ class Run:
     Attributes:
         matrix: the matrix.
         root: the folder of matrix.yaml.
+        source: the folder of the project's sources.
         dist: the output folder.
         cache: torchwheel's cache folder.
         sources: digest of the project's files.
@@ -57,6 +58,7 @@ class Run:
 
     matrix: Matrix
     root: Path
+    source: Path
     dist: Path
     cache: Path
     sources: str
@@ -75,11 +77,6 @@ class Run:
     def id(self) -> str:
         """Label of the containers that runs with this output folder start."""
         return run_id(self.dist)
-
-    @property
-    def source(self) -> Path:
-        """The project's folder."""
-        return (self.root / self.matrix.project.source).resolve()
 
     def variant_folder(self, variant: Variant) -> Path:
         """The cached folder of `variant`: its objects, its build log."""

@@ -166,7 +166,8 @@ def _build_and_try(
             report = run.dist / "smoke" / f"{variant.id}.json"
             write_text(report, smoke_record.dump_smoke(record))
             junit = run.variant_folder(variant) / JUNIT
-            write_text(report.with_suffix(".xml"), junit.read_text(encoding="utf-8"))
+            if record.sources:  # else it was imported alone
+                write_text(report.with_suffix(".xml"), junit.read_text(encoding="utf-8"))
     if run.twice and variant.native:
         with clock.step("twice"):
             _reproduce(run, variant, image, result.wheel, out)
@@ -211,10 +212,10 @@ def _reproduce(
 def elsewhere(run: Run, variant: Variant) -> Iterator[Run]:
     """The same run with a copy of the project in another folder, and without caches."""
     with tempfile.TemporaryDirectory(prefix="torchwheel-again-") as folder:
-        root = Path(folder).resolve()
-        stage(run.source, root / run.matrix.project.source)
+        source = Path(folder).resolve() / "project"
+        stage(run.source, source)
         # The cached folders belong to the project's folder: for this copy they are empty.
-        again = dataclasses.replace(run, root=root, launcher=())
+        again = dataclasses.replace(run, source=source, launcher=())
         try:
             yield again
         finally:

@@ -9,11 +9,11 @@ from pathlib import Path
 from torchwheel.arch import lists
 from torchwheel.arch.devices import visible_gpus
 from torchwheel.arch.model import Arch, parse
-from torchwheel.builder.build import parallel_jobs
+from torchwheel.builder.build import BYTES_PER_COMPILER, parallel_jobs
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import remove_leftovers, write_text
-from torchwheel.image.engine import find_engine
+from torchwheel.image.engine import Engine, find_engine
 from torchwheel.image.reaper import reap_containers
 from torchwheel.lock import hold_lock, say_waiting
 from torchwheel.matrix.load import load
@@ -23,6 +23,7 @@ from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline import on_host, records, report
 from torchwheel.pipeline.bundled import build_bundled
 from torchwheel.pipeline.frontend import find_launcher
+from torchwheel.pipeline.project import project_folder
 from torchwheel.pipeline.records import BuildRecord, WheelsRequest
 from torchwheel.pipeline.report import index_wheels, install_command
 from torchwheel.pipeline.run import Run
@@ -53,7 +54,8 @@ def wheels(
         progress: reports each step to the user.
         launcher: use sccache if it is on the PATH.
         at_once: variants built at a time; None for as many as cores and memory allow.
-        twice: build each native variant a second time and compare the bytes.
+        twice: build each native variant a second time and compare the bytes; an ordinary project
+            only if `gates.reproducible` asks for it.
         kernels: a folder of `torchwheel kernels`; its objects are linked where they serve.
         kernels_only: fail where they do not serve.
 
@@ -64,7 +66,8 @@ def wheels(
     matrix = load(matrix_file)
     matrix = with_archs(matrix, select(matrix, names), request.archs)
     variants = select(matrix, names)
-    engine = find_engine() if request.container else None
+    contained = request.container or any(variant.ordinary for variant in variants)
+    engine = find_engine() if contained else None
     if engine is None:
         for variant in variants:
             on_host.check_buildable(variant)
@@ -77,18 +80,20 @@ def wheels(
     with hold_lock(dist / records.FOLDER / "lock", busy):
         _remove_leftovers(dist)
         records.save_request(dist, request)
-        source = (root / matrix.project.source).resolve()
+        cache = cache_folder()
+        source = project_folder(matrix, root, cache, progress)
         run = Run(
             matrix=matrix,
             root=root,
+            source=source,
             dist=dist,
-            cache=cache_folder(),
+            cache=cache,
             sources=source_digest(source),
-            launcher=find_launcher() if launcher else (),
+            launcher=_launcher(engine) if launcher else (),
             progress=progress,
             engine=engine,
-            jobs=jobs_each(variants, at_once, parallel_jobs()),
-            twice=twice,
+            jobs=jobs_each(variants, at_once, _jobs(variants)),
+            twice=twice and can_build_twice(matrix),
             bundled=build_bundled(root, matrix.project.bundled, dist, progress),
             tracked=source_digest(source, tracked=True),
             kernels=Path(os.path.realpath(kernels)) if kernels else None,
@@ -122,6 +127,18 @@ def _build_all(run: Run, variants: Sequence[Variant], at_once: int) -> tuple[str
     if failed:
         parts.append("\n".join(f"failed: {name}: {error}" for name, error in failed.items()))
     return "\n\n".join(parts), int(bool(failed))
+
+
+def _launcher(engine: Engine | None) -> tuple[str, ...]:
+    """The compiler launcher of this machine, or the one that every image has."""
+    return ("sccache",) if engine else find_launcher()
+
+
+def _jobs(variants: Sequence[Variant]) -> int:
+    """The compilers that may run side by side."""
+    if any(variant.ordinary for variant in variants):
+        return parallel_jobs(bytes_per_job=BYTES_PER_COMPILER)
+    return parallel_jobs()
 
 
 def _archs_for(archs: Sequence[str], toolkit: ToolkitSection) -> tuple[Arch, ...]:
@@ -164,6 +181,14 @@ def _remove_leftovers(dist: Path) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
     for folder in (dist, dist / records.FOLDER, dist / "smoke"):
         remove_leftovers(folder)
+
+
+def can_build_twice(matrix: Matrix) -> bool:
+    """Whether a second build must give the same bytes.
+
+    The build of an ordinary project is its author's: few give equal bytes, and many take hours.
+    """
+    return matrix.gates.reproducible or matrix.abis.ordinary is None
 
 
 def _install_commands(

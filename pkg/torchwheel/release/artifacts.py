@@ -19,6 +19,7 @@ from torchwheel.files import sha256
 from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.wheel import Wheel, read_bundled
 from torchwheel.json_files import read_json
+from torchwheel.matrix.rules import WHEEL_SUFFIX
 from torchwheel.matrix.sections import Matrix
 from torchwheel.os_errors import explain
 from torchwheel.pipeline import records as build_record
@@ -90,7 +91,8 @@ def check_bundled(matrix: Matrix, root: Path, bundled: Sequence[BundledWheel]) -
 
     Args:
         matrix: the matrix.
-        root: its folder. Each bundled package has its name in a pyproject.toml below it.
+        root: its folder. Each bundled package has its name in a pyproject.toml below it, or is a
+            wheel there.
         bundled: the packages of the release.
     """
     folders = matrix.project.bundled
@@ -98,8 +100,12 @@ def check_bundled(matrix: Matrix, root: Path, bundled: Sequence[BundledWheel]) -
         found = join_names(package.path.name for package in bundled) or "none"
         expected = f"one for each of {join_names(folders)}" if folders else "none"
         yield f"bundled packages: {found}; expected {expected}"
-    expected_names = {one.name: one for one in (read_declared(root / name) for name in folders)}
+    wheels = {sha256(root / name) for name in folders if name.endswith(WHEEL_SUFFIX)}
+    sources = [name for name in folders if not name.endswith(WHEEL_SUFFIX)]
+    expected_names = {one.name: one for one in (read_declared(root / name) for name in sources)}
     for package in bundled:
+        if package.sha256 in wheels:
+            continue
         declared = expected_names.get(package.wheel.name)
         if declared is None:
             names = join_names(expected_names) or "none"

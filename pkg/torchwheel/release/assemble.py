@@ -120,7 +120,7 @@ def assemble(
     _raise(out, faults)
     with tempfile.TemporaryDirectory() as scratch:
         sdists = make_sdists(matrix, root, Path(scratch), progress)
-        _raise(out, list(sdist_faults(sdists, cases, bundled)))
+        _raise(out, list(sdist_faults(sdists, cases, bundled, ordinary=bool(matrix.abis.ordinary))))
         uploaded = report.first_uploads(
             [*(case.candidate for case in cases), *bundled], out, published
         )

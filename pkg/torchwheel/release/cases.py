@@ -5,14 +5,17 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from torchwheel.console import Quiet
 from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import Variant
+from torchwheel.pipeline.project import project_folder, tests_folder
 from torchwheel.pipeline.records import BuildRecord
 from torchwheel.pipeline.sources import commit_time, source_digest
 from torchwheel.release.artifacts import Artifacts, BundledWheel, Candidate
 from torchwheel.smoke.record import SmokeRecord
 from torchwheel.smoke.suite import Suite, read_suite
 from torchwheel.text import join_names
+from torchwheel.toolkit.cache import cache_folder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,10 +51,12 @@ class ReleaseSources:
 
 def read_sources(matrix: Matrix, root: Path) -> ReleaseSources:
     """Read the sources of a release; `root` is the folder of the matrix."""
+    source = project_folder(matrix, root, cache_folder(), Quiet())
+    tests = tests_folder(matrix, root, source)
     return ReleaseSources(
         matrix,
-        read_suite(root / matrix.smoke.tests),
-        source_digest((root / matrix.project.source).resolve(), tracked=True),
+        read_suite(tests) if tests else Suite("", {}),
+        source_digest(source, tracked=True),
         commit_time(root),
         time.time(),
     )

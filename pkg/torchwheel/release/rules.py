@@ -110,7 +110,9 @@ def smoke_records_match(_: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
     if not case.smokes:
         yield "no smoke record; one expected"
     for record in case.smokes:
-        verdict, _reason = smokes.judge_smoke(record.machine, record.imported, record.tests, 0)
+        verdict, _reason = smokes.judge_smoke(
+            record.machine, record.imported, record.tests, 0, tested=bool(record.sources)
+        )
         if record.sha256 != case.candidate.sha256:
             yield f"sha256 {case.candidate.sha256}; a smoke record says {record.sha256}"
         elif not record.ok:
@@ -152,12 +154,15 @@ def torch_claimed(_: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
 def tests_complete(sources: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
     """Every smoke run collected each test of these sources that the matrix names for it."""
     suite, settings = sources.suite, sources.matrix.smoke
+    tests = settings.tests or sources.matrix.own_build.tests
+    if tests is None:
+        return  # an ordinary project that is imported alone
     if not suite.functions:
-        yield f"{settings.tests} holds no smoke test here; expected those that its records name"
+        yield f"{tests} holds no smoke test here; expected those that its records name"
         return
     for record in case.smokes:
         if record.sources != suite.digest:
-            yield f"was smoke-tested with other tests than {settings.tests} holds here; {_AGAIN}"
+            yield f"was smoke-tested with other tests than {tests} holds here; {_AGAIN}"
             continue
         ran = {file.name: file for file in record.tests.files}
         for name in suite.files(() if record.machine.gpu else settings.without_gpu):
@@ -166,7 +171,7 @@ def tests_complete(sources: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
             if missing:
                 yield (
                     f"a smoke record has no test {name}::{missing[0]}, which "
-                    f"{settings.tests} holds; {_AGAIN}"
+                    f"{tests} holds; {_AGAIN}"
                 )
             elif record.machine.gpu and not ran[name].counts.passed:
                 yield f"no test of {name} passed on the GPU; expected at least one of them"

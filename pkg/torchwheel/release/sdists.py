@@ -16,6 +16,7 @@ from packaging.utils import parse_sdist_filename
 from torchwheel.console import Progress
 from torchwheel.files import path_inside, sha256
 from torchwheel.inspect.wheel import Wheel, is_library, read_wheel
+from torchwheel.matrix.rules import WHEEL_SUFFIX
 from torchwheel.matrix.sections import Matrix
 from torchwheel.pipeline.bundled import EPOCH
 from torchwheel.pipeline.frontend import build_sdist, build_wheel
@@ -45,6 +46,9 @@ class Sdist:
 def make_sdists(matrix: Matrix, root: Path, scratch: Path, progress: Progress) -> list[Sdist]:
     """Build the sdist of the project, then those of the bundled packages.
 
+    An ordinary project has none here: its setup.py is foreign code that wants a torch, and its own
+    author publishes its sdist.
+
     Args:
         matrix: the matrix.
         root: its folder.
@@ -52,7 +56,10 @@ def make_sdists(matrix: Matrix, root: Path, scratch: Path, progress: Progress) -
         progress: reports each step to the user.
     """
     made: list[Sdist] = []
-    for number, name in enumerate((matrix.project.source, *matrix.project.bundled)):
+    # A package that is there as a wheel has its sources elsewhere.
+    folders = [name for name in matrix.project.bundled if not name.endswith(WHEEL_SUFFIX)]
+    own = () if matrix.abis.ordinary else (matrix.project.source,)
+    for number, name in enumerate((*own, *folders)):
         progress.step(f"sdist: {name}")
         folder = scratch / str(number)
         folder.mkdir()
@@ -72,18 +79,35 @@ def make_sdists(matrix: Matrix, root: Path, scratch: Path, progress: Progress) -
 
 
 def sdist_faults(
-    sdists: Sequence[Sdist], cases: Sequence[ReleaseCase], bundled: Sequence[BundledWheel]
+    sdists: Sequence[Sdist],
+    cases: Sequence[ReleaseCase],
+    bundled: Sequence[BundledWheel],
+    *,
+    ordinary: bool = False,
 ) -> Iterator[str]:
     """A line for each sdist that is of another version, or gives another wheel, than the release's.
 
     Where there is a pure wheel, every wheel has the files that the sdist gives, beside libraries.
 
     Args:
-        sdists: of the project first.
+        sdists: of the project first, unless it is an ordinary one.
         cases: the variants of the release.
         bundled: its bundled packages.
+        ordinary: whether the project is.
     """
-    own, *others = sdists
+    others = sdists if ordinary else sdists[1:]
+    if not ordinary:
+        yield from _faults_of_project(sdists[0], cases)
+    published = {package.path.name: package.sha256 for package in bundled}
+    for sdist in others:
+        packed = sdist.source.parent / "packed"
+        packed.mkdir()
+        wheel = repack(_built(sdist), packed)
+        if published.get(wheel.name) != sha256(wheel):
+            yield f"{sdist.path.name}: gives another wheel than {wheel.name} here; {_SOURCES}"
+
+
+def _faults_of_project(own: Sdist, cases: Sequence[ReleaseCase]) -> Iterator[str]:
     for case in cases:
         if own.version != case.candidate.wheel.version.public:
             yield (
@@ -97,13 +121,6 @@ def sdist_faults(
             if name := _first_difference(files, _files(released)):
                 other = f"gives another wheel than {released.path.name}: {quote(name)} differs"
                 yield f"{own.path.name}: {other}; {_SOURCES}"
-    published = {package.path.name: package.sha256 for package in bundled}
-    for sdist in others:
-        packed = sdist.source.parent / "packed"
-        packed.mkdir()
-        wheel = repack(_built(sdist), packed)
-        if published.get(wheel.name) != sha256(wheel):
-            yield f"{sdist.path.name}: gives another wheel than {wheel.name} here; {_SOURCES}"
 
 
 _SOURCES = "assemble from the sources that the wheels were built from"

@@ -6,27 +6,27 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import jinja2
-
 from torchwheel import __version__
 from torchwheel.builder.extension import STABLE_SINCE
 from torchwheel.errors import UsageError
-from torchwheel.files import make_folder_atomically
+from torchwheel.files import make_folder_atomically, sha256
 from torchwheel.matrix.torch_releases import torch_releases
+from torchwheel.scaffold.templates import CARRIED, carried_files, render_templates
 from torchwheel.text import quote
 from torchwheel.versions import version_numbers
 
-_TEMPLATE = Path(__file__).parent / "template"
-# The suffix hides templates from tools that read this package's Python files. The prefix stands for
-# a dot: setuptools leaves names that begin with a dot out of the package.
-_TEMPLATE_SUFFIX, _HIDDEN_PREFIX = ".in", "dot_"
 _CUDA_MAJOR = 13
 # Any torch from the floor on would do; this one installs in seconds.
 _SMOKE_TORCH = "2.13.0"
 
 
-def new_project(name: str, where: Path) -> Path:
+def new_project(name: str, where: Path, wheel: Path) -> Path:
     """Write the project `name` into the folder `where / name`; returns that folder.
+
+    Args:
+        name: of the project.
+        where: the folder in which its folder is made.
+        wheel: torchwheel's own, which the project carries.
 
     Raises:
         UsageError: the name is unsuitable, or the folder exists.
@@ -36,10 +36,10 @@ def new_project(name: str, where: Path) -> Path:
     if folder.exists():
         raise UsageError(f"{folder}: is there already; take another name, or --folder")
     with make_folder_atomically(folder) as temporary:
-        for path, text in render_project(name, package).items():
+        for path, content in render_project(name, package, wheel).items():
             target = temporary / path
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
+            target.write_bytes(content)
     return folder
 
 
@@ -56,41 +56,29 @@ def package_name(name: str) -> str:
     return package
 
 
-def render_project(project: str, package: str) -> Mapping[str, str]:
-    """The project's files: text by path."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATE),
-        autoescape=False,  # noqa: S701 - no page: source text
-        undefined=jinja2.StrictUndefined,
-        keep_trailing_newline=True,
-        trim_blocks=True,
-        # Workflows do not use these delimiters; C++ has them around attributes alone.
-        variable_start_string="[[",
-        variable_end_string="]]",
-        block_start_string="[%",
-        block_end_string="%]",
-        comment_start_string="[#",
-        comment_end_string="#]",
-    )
+def render_project(project: str, package: str, wheel: Path) -> Mapping[str, bytes]:
+    """The project's files by path; `wheel` is torchwheel's, which the project carries."""
     values = {
         "project": project,
         "package": package,
         "torchwheel": __version__,
+        "next_torchwheel": _next_minor(__version__),
+        "carried": f"{CARRIED}/{wheel.name}",
+        "carried_sha256": sha256(wheel),
+        "first_session": "wheels",
         "torch": _served_torch_releases(),
         "smoke_torch": _SMOKE_TORCH,
     }
-    names = environment.list_templates([_TEMPLATE_SUFFIX.removeprefix(".")])
+    texts = {**render_templates("shared", values), **render_templates("new", values)}
     return {
-        _target_path(name, package): environment.get_template(name).render(values) for name in names
+        **{path: text.encode() for path, text in texts.items()},
+        **carried_files(wheel),
     }
 
 
-def _target_path(name: str, package: str) -> str:
-    parts = [
-        re.sub(f"^{_HIDDEN_PREFIX}", ".", part)
-        for part in name.removesuffix(_TEMPLATE_SUFFIX).split("/")
-    ]
-    return "/".join(package if part == "NAME" else part for part in parts)
+def _next_minor(version: str) -> str:
+    major, minor, *_ = version_numbers(version)
+    return f"{major}.{minor + 1}"
 
 
 def _served_torch_releases() -> dict[str, str]:

@@ -2,16 +2,15 @@
 
 import contextlib
 import dataclasses
-import itertools
 import json
-import re
 import shlex
 import shutil
 from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from packaging.utils import parse_wheel_filename
 
+from torchwheel.builder import nvcc
 from torchwheel.check.audit import may_borrow
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import GateResult
@@ -20,19 +19,19 @@ from torchwheel.console import Progress
 from torchwheel.errors import MissingModuleError, TorchwheelError
 from torchwheel.files import sha256, write_atomically, write_text
 from torchwheel.inspect.elf import read_library
+from torchwheel.inspect.sdist import unpack
 from torchwheel.inspect.wheel import Wheel, extract, read_wheel
+from torchwheel.pipeline.frontend import compile_step
 from torchwheel.pipeline.inputs import claims_of
 from torchwheel.pipeline.on_host import HostBuild, build_and_finish
 from torchwheel.pipeline.proof import check_gates, keep_rejected
 from torchwheel.pipeline.records import BuildRecord, record_wheel
 from torchwheel.pipeline.report import report_table
 from torchwheel.pipeline.run import Clock
-from torchwheel.sdist.archive import unpack
 from torchwheel.sdist.environment import (
     BuildSetup,
     RequirementsInstaller,
     prepare_build,
-    write_script,
 )
 from torchwheel.sdist.request import LOG, SdistRequest, check_request, hold_build_folder
 from torchwheel.sdist.sandbox import (
@@ -47,10 +46,9 @@ from torchwheel.smoke import environment
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.importing import import_names, run_probe
 from torchwheel.smoke.record import ImportRecord, MachineRecord
+from torchwheel.toolkit.cuda_home import write_script
 
 SCHEMA = 1
-_COUNT = re.compile(r"\[\d+/\d+\]")
-_SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,6 +167,7 @@ class _Confined:
         compiler = self.setup.host.path
         read = [
             *(*python_folders(), self.cache, self.folder, compiler, compiler.resolve()),
+            Path(nvcc.__file__),
             *(Path(program).parent for program in launcher),
             *(path for path in (self.setup.toolkit,) if path),
         ]
@@ -209,17 +208,6 @@ def _build(
     with _explain_undeclared(), temporary_files_in(confined.temporary):
         progress.step(f"building {source.name} for {setup.variant.id}")
         return build_and_finish(project, lambda built: _claims(built, setup), folder, clock)
-
-
-def compile_step(line: str) -> str | None:
-    """E.g. "[2/9] compiling x.cu", of a compiler's command or ninja's line; None of other lines."""
-    words = line.split()
-    inputs = [word for option, word in itertools.pairwise(words) if option == "-c"]
-    source = next((word for word in inputs if word.endswith(_SOURCES)), None)
-    if source is None:
-        return None
-    count = f"{words[0]} " if _COUNT.fullmatch(words[0]) else ""
-    return f"{count}compiling {PurePath(source).name}"
 
 
 @contextlib.contextmanager

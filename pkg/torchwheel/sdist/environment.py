@@ -2,8 +2,8 @@
 
 import dataclasses
 import os
-import shlex
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import build
@@ -12,9 +12,9 @@ import ninja
 from torchwheel.arch.lists import arch_list
 from torchwheel.arch.model import Arch
 from torchwheel.builder import environment as variables
-from torchwheel.builder.build import parallel_jobs
+from torchwheel.builder import nvcc
+from torchwheel.builder.build import BYTES_PER_COMPILER, parallel_jobs
 from torchwheel.console import Progress
-from torchwheel.files import make_executable
 from torchwheel.matrix.variants import Variant
 from torchwheel.pip import pip_install
 from torchwheel.pipeline.run import Clock
@@ -29,12 +29,9 @@ from torchwheel.sdist.torch import (
 )
 from torchwheel.smoke import environment
 from torchwheel.smoke.environment import Environment
+from torchwheel.toolkit.cuda_home import assemble_cuda_home, write_script
 from torchwheel.toolkit.host import HostCompiler, host_compiler
-from torchwheel.toolkit.provide import link_plain_names, provide
-
-BYTES_PER_COMPILER = 3 << 30
-"""Measured: a compiler needs 1.5 to 3 GB for a file that includes torch/extension.h."""
-_MERGED = ("bin", "include", "lib", "lib64")
+from torchwheel.toolkit.provide import provide
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,9 +64,9 @@ def prepare_build(
 ) -> BuildSetup:
     """Install torch, provide the toolkit, and make the environment of the build in `folder`."""
     with clock.step("torch"):
-        release = request.torch or newest_torch()
+        pinned, options = torch_requirement(request)
         # With pytest it is the environment that smoke tests with this torch use, too.
-        base = environment.base_environment(cache, ("pytest", f"torch=={release}"), progress)
+        base = environment.base_environment(cache, ("pytest", pinned), progress, options=options)
         env = environment.layered_environment(base, folder / "env")
         torch = import_torch(env, folder)
     toolkit = None
@@ -80,7 +77,11 @@ def prepare_build(
         with clock.step("toolkit"):
             root = provide(toolkit, toolkit.archs, PLATFORM, host, cache, progress)
         site = environment.site_of(base)
-        home = assemble_cuda_home(folder / "cuda", root, site, request.launcher)
+        compiler = [*request.launcher, str(root / "bin" / "nvcc")]
+        # The program itself: in the sandbox a virtual environment's link would lead nowhere.
+        python = os.path.realpath(sys.executable)
+        held = nvcc.guard(python, arch_list(toolkit.archs), "environment", compiler)
+        home = assemble_cuda_home(folder / "cuda", root, site, held)
     cxx = host.path
     if request.launcher:
         cxx = write_script(folder / "cxx" / cxx.name, [*request.launcher, str(cxx)])
@@ -90,6 +91,18 @@ def prepare_build(
     environ |= request.variables
     variant = sdist_variant(torch, toolkit)
     return BuildSetup(variant, torch, base, env, host, jobs, environ, root)
+
+
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+"""PyTorch's own index of CPU torches; PyPI's torch is for CUDA, with 5 GB of its libraries."""
+
+
+def torch_requirement(request: SdistRequest) -> tuple[str, tuple[str, ...]]:
+    """The requirement on torch, and pip's options to find it: without CUDA it is a CPU torch."""
+    release = request.torch or newest_torch()
+    if request.cpu and "+" not in release:
+        return f"torch=={release}+cpu", (f"--extra-index-url={CPU_INDEX}",)
+    return f"torch=={release}", ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,46 +187,3 @@ def _cuda(
         # no GPU; most of these projects heed this variable.
         "FORCE_CUDA": environ.get("FORCE_CUDA") or "1",
     }
-
-
-def assemble_cuda_home(target: Path, toolkit: Path, site: Path, launcher: Sequence[str]) -> Path:
-    """Link a toolkit and the CUDA libraries of torch into one folder; returns CUDA_HOME.
-
-    Args:
-        target: the new folder.
-        toolkit: the verified toolkit.
-        site: site-packages of the environment that holds torch.
-        launcher: put in front of nvcc, e.g. ("sccache",).
-    """
-    if toolkit == Path("/usr"):
-        # A distribution's toolkit is complete, and its headers must not precede the C++ library's.
-        return toolkit
-    libraries = sorted((site / "nvidia").glob("*"))
-    _link(target, (path for path in toolkit.iterdir() if path.name not in _MERGED))
-    for name in ("include", "lib64"):
-        for folder in (toolkit / name, *(path / name.removesuffix("64") for path in libraries)):
-            if folder.is_dir():
-                _link(target / name, folder.iterdir())
-    (target / "lib").symlink_to("lib64")
-    link_plain_names(target / "lib64")
-    # nvcc looks for its files beside the path it was called by, so it must not be a link.
-    write_script(target / "bin" / "nvcc", [*launcher, str(toolkit / "bin" / "nvcc")])
-    _link(target / "bin", (toolkit / "bin").iterdir())
-    return target
-
-
-def write_script(path: Path, command: Sequence[str]) -> Path:
-    """Write a program that runs `command` with its own arguments appended."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n', encoding="utf-8")
-    make_executable(path)
-    return path
-
-
-def _link(folder: Path, paths: Iterable[Path]) -> None:
-    """Link `paths` into `folder`; a name that exists there stays."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for path in paths:
-        link = folder / path.name
-        if not link.is_symlink() and not link.exists():
-            link.symlink_to(path)

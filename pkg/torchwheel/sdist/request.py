@@ -11,9 +11,9 @@ from pathlib import Path
 from torchwheel.console import Progress
 from torchwheel.errors import UsageError
 from torchwheel.files import explain_full_disk, sha256
+from torchwheel.inspect.sdist import PROJECT, is_project
 from torchwheel.lock import hold_lock, say_waiting
 from torchwheel.ownership import closed_folder
-from torchwheel.sdist.archive import PROJECT, is_project
 from torchwheel.sdist.sandbox import SandboxMode
 from torchwheel.text import quote
 

@@ -69,8 +69,11 @@ def base_environment(
     requires: Sequence[str],
     progress: Progress,
     python: Interpreter | None = None,
+    options: Sequence[str] = (),
 ) -> Path:
     """A cached venv with the packages `requires`, made once per Python and set of packages.
+
+    `options` are pip's, e.g. another index.
 
     Raises:
         UntrustedError: others could have put something into it.
@@ -83,7 +86,7 @@ def base_environment(
         with hold_folder_lock(folder, busy), files.explain_full_disk(folder):
             if not (folder / COMPLETE).is_file():
                 progress.step(f"smoke environment: {' '.join(requires)}")
-                _make_base(folder, requires, python)
+                _make_base(folder, requires, python, options)
     check_tree(folder)
     return folder
 
@@ -96,11 +99,13 @@ def base_folder_name(requires: Sequence[str], python: Interpreter | None = None)
     return hashlib.sha256(key.encode()).hexdigest()[:16]
 
 
-def _make_base(folder: Path, requires: Sequence[str], python: Interpreter) -> None:
+def _make_base(
+    folder: Path, requires: Sequence[str], python: Interpreter, options: Sequence[str]
+) -> None:
     files.discard(folder)
     program = _make_venv(folder, python)
     doing = f"cannot install {' '.join(requires)}"
-    pip_install(program, requires, offline=False, doing=doing)
+    pip_install(program, [*options, *requires], offline=False, doing=doing)
     close_to_others(folder)
     # A power cut must not keep the marker alone.
     files.sync_tree(folder)

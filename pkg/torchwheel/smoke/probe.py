@@ -131,6 +131,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--torch", action="store_true", help="print the facts of torch alone")
     parser.add_argument("--of", action="store_true", help="names are those of distributions")
+    parser.add_argument(
+        "--import", dest="imports", action="append", help="in place of the first name's packages"
+    )
     parser.add_argument("--facts", help="write the facts to this file, instead of stdout")
     parser.add_argument("--tests", help="then run the tests in this folder")
     parser.add_argument("--without-gpu", action="append", default=[], help="its files for no GPU")
@@ -144,6 +147,9 @@ def main() -> None:
     if options.of:
         site = str(importlib.metadata.distribution(options.names[0]).locate_file(""))
         packages = [name for one in options.names for name in packages_of(one)]
+        if options.imports:
+            others = [name for one in options.names[1:] for name in packages_of(one)]
+            packages = [*options.imports, *others]
     import torch  # noqa: PLC0415 - this file is also read where there is no torch
 
     libc, version = platform.libc_ver()

@@ -9,7 +9,7 @@ from typing import Literal
 SCHEMA = 2
 
 Outcome = Literal["passed", "failed", "skipped"]
-Verdict = Literal["passed", "failed", "passed, not run on a GPU"]
+Verdict = Literal["passed", "failed", "passed, not run on a GPU", "imported, not run on a GPU"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,7 +138,7 @@ class SmokeRecord:
     imported: tuple[ImportRecord, ...]
     tests: TestReport
     sources: str
-    """Hex SHA-256 of the smoke tests' folder."""
+    """Hex SHA-256 of the smoke tests' folder; empty if the packages were imported alone."""
     operators: dict[str, dict[str, str]]
     """By package: the way that each operator family ran, as torchwheel.runtime says it."""
     verdict: Verdict
@@ -154,11 +154,25 @@ class SmokeRecord:
 
 
 def judge_smoke(
-    machine: MachineRecord, imported: tuple[ImportRecord, ...], tests: TestReport, status: int
+    machine: MachineRecord,
+    imported: tuple[ImportRecord, ...],
+    tests: TestReport,
+    status: int,
+    *,
+    tested: bool = True,
 ) -> tuple[Verdict, str | None]:
-    """The verdict and, if it is "failed", why. `status` is pytest's exit status."""
-    if why := _failure(imported, tests, status):
-        return "failed", why
+    """The verdict and, if it is "failed", why.
+
+    `status` is pytest's exit status. A run that is not `tested` imports the packages alone.
+    """
+    if not tested:
+        broken = next((package for package in imported if package.error), None)
+        if broken or not imported or status:
+            why = f"import {broken.name}: {broken.error}" if broken else f"exit status {status}"
+            return "failed", why
+        return "imported, not run on a GPU", None
+    if failure := _failure(imported, tests, status):
+        return "failed", failure
     return ("passed" if machine.gpu else "passed, not run on a GPU"), None
 
 

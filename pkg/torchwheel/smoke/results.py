@@ -127,11 +127,11 @@ def record_of(
         bundled: the wheels that were installed with it.
         facts: what the run says of itself.
         results: its tests.
-        sources: digest of the folder of its tests.
+        sources: digest of the folder of its tests; empty if it was imported alone.
         status: pytest's exit status.
     """
     tests = summarize(results)
-    verdict, why = judge_smoke(facts.machine, facts.imported, tests, status)
+    verdict, why = judge_smoke(facts.machine, facts.imported, tests, status, tested=bool(sources))
     return SmokeRecord(
         wheel=wheel.name,
         sha256=files.sha256(wheel),
@@ -149,12 +149,20 @@ def record_of(
 
 
 def record_from_files(
-    wheel: Path, bundled: Iterable[Path], probe: Path, report: Path, sources: str, status: int
+    wheel: Path,
+    bundled: Iterable[Path],
+    probe: Path,
+    report: Path | None,
+    sources: str,
+    status: int,
 ) -> SmokeRecord:
-    """The record of a run in a container, from the probe's output and pytest's JUnit file."""
+    """The record of a run in a container, from the probe's output and pytest's JUnit file.
+
+    Without a JUnit file the wheel was imported alone.
+    """
     try:
         facts = read_probe(probe)
-        tests = parse_junit(report.read_text(encoding="utf-8"))
+        tests = parse_junit(report.read_text(encoding="utf-8")) if report else ()
     except (OSError, UnicodeDecodeError, TorchwheelError) as error:
         raise TorchwheelError(
             f"{wheel.name}: its tests left no report: {explain(error)}"

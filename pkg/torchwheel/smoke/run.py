@@ -23,7 +23,7 @@ OUTPUT_LINES = 30
 def smoke(
     wheel: Path,
     *,
-    tests: Path,
+    tests: Path | None,
     torch: str | None,
     requires: Sequence[str],
     bundled: Sequence[Path],
@@ -34,12 +34,14 @@ def smoke(
     progress: Progress,
     without_gpu: Sequence[str] = (),
     python: Interpreter | None = None,
+    imports: Sequence[str] = (),
 ) -> SmokeRecord:
     """Install a wheel and its bundled packages, run its tests on them, write the record.
 
     Args:
         wheel: The file to try.
-        tests: The extension's folder of smoke tests; a copy of it is run.
+        tests: The extension's folder of smoke tests; a copy of it is run. None to import the
+            packages alone.
         torch: The torch release of the clean environment; None for one that the wheel requires.
         requires: Requirements of the tests besides torch.
         bundled: Wheels that are published with it and installed with it.
@@ -50,14 +52,16 @@ def smoke(
         progress: Where to report.
         without_gpu: Test files that run if torch finds no GPU; all if empty.
         python: The Python of the clean environment; the running one if not given.
+        imports: Names to import in place of the wheel's packages.
 
     Returns:
         The record; its `ok` is the verdict.
     """
-    if not tests.is_dir():
+    if tests is not None and not tests.is_dir():
         raise UsageError(f"a folder of smoke tests expected at {tests}, which is none")
     wheels = [read_wheel(path) for path in (wheel, *bundled)]
-    packages = [name for installed in wheels for name in import_names(installed)]
+    packages = [name for installed in wheels[1:] for name in import_names(installed)]
+    packages = [*(imports or import_names(wheels[0])), *packages]
     with tempfile.TemporaryDirectory(prefix="torchwheel-smoke-") as folder:
         temporary = Path(folder).resolve()
         if here:
@@ -69,15 +73,16 @@ def smoke(
             progress.step("smoke: installing the wheel")
             env = environment.clean_environment(wheels, base, temporary, python)
         cwd = temporary / "run"
-        sources = digest_of_tests(tests)
-        # The tests run outside the source tree, so that they cannot import from it.
-        shutil.copytree(
-            tests, cwd / tests.resolve().name, ignore=shutil.ignore_patterns("__pycache__")
-        )
+        sources, report, arguments = "", cwd / "junit.xml", []
+        cwd.mkdir()
         (cwd / "pytest.ini").write_text("[pytest]\n")
-        progress.step(f"smoke: importing {', '.join(packages)}, running {tests.name}")
-        report = cwd / "junit.xml"
-        arguments = arguments_of_tests(report, tests.resolve().name, without_gpu)
+        if tests is not None:
+            sources, name = digest_of_tests(tests), tests.resolve().name
+            # They run outside the source tree, so that they cannot import from it.
+            shutil.copytree(tests, cwd / name, ignore=shutil.ignore_patterns("__pycache__"))
+            arguments = arguments_of_tests(report, name, without_gpu)
+        ran = f", running {tests.name}" if tests else ""
+        progress.step(f"smoke: importing {', '.join(packages)}{ran}")
         facts, done = run_probe(env, packages, cwd, arguments)
         if done.status:
             for line in (done.output + done.errors).splitlines()[-OUTPUT_LINES:]:

@@ -5,19 +5,24 @@ no binding includes (ATen/Config.h, sleef.h, caffe2/core/macros.h) and, up to to
 CUDA's, because PyPI's aarch64 wheel was built without CUDA then.
 """
 
+import contextlib
 import csv
+import dataclasses
 import hashlib
+import json
 import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 from torchwheel.console import Progress
-from torchwheel.errors import TorchwheelError
-from torchwheel.files import path_inside, record_hash
+from torchwheel.errors import MalformedError, TorchwheelError, UsageError
+from torchwheel.files import path_inside, record_hash, write_text
+from torchwheel.json_files import read_json
+from torchwheel.ownership import trusted_folder
 from torchwheel.toolkit.cache import make_once
 from torchwheel.toolkit.index import download, find_files, target_options
-from torchwheel.toolkit.lock import TORCH_PYTHON, TorchSource, torch_source
+from torchwheel.toolkit.lock import TORCH_PYTHON, TorchSource, look_up_torch, torch_source
 from torchwheel.toolkit.remote import NoRangesError, RemoteArchive
 
 _INCLUDE = "torch/include/"
@@ -30,7 +35,7 @@ def torch_headers(minor: str, cache: Path, progress: Progress) -> Path:
 
     They have the wheel's paths and are fetched unless the cache has them.
     """
-    source = torch_source(minor)
+    source = _source(minor, cache, progress)
     root = cache / "torch" / f"torch-{source.version}-{source.record_sha256[:16]}"
     make_once(
         root,
@@ -40,6 +45,20 @@ def torch_headers(minor: str, cache: Path, progress: Progress) -> Path:
         busy=f"torch {source.version}: another run reads its headers",
     )
     return root
+
+
+def _source(minor: str, cache: Path, progress: Progress) -> TorchSource:
+    """The source of the headers: the lock's, or read off the index once and kept in the cache."""
+    with contextlib.suppress(UsageError):
+        return torch_source(minor)
+    kept = trusted_folder(cache / "torch") / f"headers-{minor}.json"
+    try:
+        return read_json(kept, TorchSource)
+    except (OSError, MalformedError):
+        progress.step(f"torch {minor}: not in the lock, looking it up")
+        found = look_up_torch(f"{minor}.*")
+        write_text(kept, json.dumps(dataclasses.asdict(found)) + "\n")
+        return found
 
 
 def _fetch_headers(source: TorchSource, target: Path) -> None:

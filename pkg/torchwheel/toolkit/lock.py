@@ -123,8 +123,10 @@ def _lock_cuda(version: str) -> list[Component]:
     ]
 
 
-def _lock_torch(version: str) -> TorchSource:
+def look_up_torch(version: str) -> TorchSource:
+    """The header source of a release ("2.12.1", or "2.12.*" for the newest), off the index."""
     file = find_files([f"torch=={version}"], PLATFORMS[0], TORCH_PYTHON)[0]
+    version = file.version
     archive = RemoteArchive(file.url)
     record = archive.read(f"torch-{version}.dist-info/RECORD")
     return TorchSource(version, PLATFORMS[0], file.sha256, hashlib.sha256(record).hexdigest())
@@ -142,7 +144,7 @@ def main(argv: list[str] | None = None) -> int:
     for version in options.cuda:
         lock.cuda[version] = tuple(_lock_cuda(version))
     for version in options.torch:
-        lock.torch[".".join(version.split(".")[:2])] = _lock_torch(version)
+        lock.torch[".".join(version.split(".")[:2])] = look_up_torch(version)
     content = json.dumps(dataclasses.asdict(lock), indent=1, sort_keys=True)
     write_text(FOLDER / FILE, content + "\n")
     return 0

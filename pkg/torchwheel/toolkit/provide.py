@@ -18,6 +18,7 @@ from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import make_executable, path_inside, write_text
 from torchwheel.ownership import trusted_path
 from torchwheel.toolkit.cache import make_once
+from torchwheel.toolkit.cuda_home import link_plain_names
 from torchwheel.toolkit.host import HostCompiler, check_bounds
 from torchwheel.toolkit.index import download, target_options
 from torchwheel.toolkit.lock import Component, components, pinned_requirements
@@ -80,14 +81,6 @@ def _add_links(root: Path) -> None:
     """Add the links that tools expect and the wheels lack."""
     (root / "lib64").symlink_to("lib")
     link_plain_names(root / "lib")
-
-
-def link_plain_names(folder: Path) -> None:
-    """Link each library under the linker's name for it: libcudart.so to libcudart.so.13."""
-    for library in sorted(folder.glob("lib*.so.*")):
-        plain = library.with_name(library.name.partition(".so")[0] + ".so")
-        if not plain.exists():
-            plain.symlink_to(library.name)
 
 
 _DEFAULT_ROOT = Path("/usr/local/cuda")

@@ -10,6 +10,7 @@ import tempfile
 import urllib.request
 import zipfile
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import IO
 
 from torchwheel.errors import TorchwheelError
@@ -25,9 +26,9 @@ class NoRangesError(TorchwheelError):
     """The server does not answer range requests; the caller must download the whole file."""
 
 
-def _context() -> ssl.SSLContext:
-    """Trust the certificates that pip trusts."""
-    return ssl.create_default_context(cafile=ca_bundle())
+def trusting(bundle: Path | None) -> ssl.SSLContext:
+    """A context that trusts a file of certificates; the system's if there is none."""
+    return ssl.create_default_context(cafile=bundle)
 
 
 class RemoteArchive:
@@ -35,7 +36,7 @@ class RemoteArchive:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._context = _context()
+        self._context = trusting(ca_bundle())
         self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as self
         head, size = self._get(f"bytes=-{_TAIL}")
         self._file.truncate(size)

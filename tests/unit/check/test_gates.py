@@ -4,12 +4,14 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from packaging.metadata import Metadata, RawMetadata
 from packaging.tags import parse_tag
+from packaging.version import Version
 
 from torchwheel.arch.model import parse
 from torchwheel.check import gates
 from torchwheel.check.audit import Audit, symbol_causes
-from torchwheel.check.facts import Fact, Limits, WheelFacts, fact
+from torchwheel.check.facts import Allowed, Fact, Limits, WheelFacts, fact
 from torchwheel.check.gates import GATES, GateResult, all_passed, gates_text, judge, run_gates
 from torchwheel.claims import Claims
 from torchwheel.inspect.elf import GpuCode, Library, UndefinedSymbol
@@ -386,9 +388,79 @@ def test_causes_are_the_versions_a_stricter_policy_lacks() -> None:
     )
 
 
-def test_aten_symbols(facts: WheelFacts) -> None:
+def tagged(facts: WheelFacts, pair: str) -> WheelFacts:
+    """The facts as of an aten wheel for these Pythons."""
     claims = Claims("cu130-torch2.11-cp312", "aten", "2.11", "cuda", "cu130", "13.0", CLAIMS.archs)
-    aten = changed(facts, claims=claims)
+    tags = parse_tag(f"{pair}-manylinux_2_34_x86_64")
+    version = Version(f"1.0.0+{claims.local}")
+    metadata = RawMetadata(metadata_version="2.4", name="demo", version=str(version))
+    metadata["requires_dist"] = ["torch==2.11.*"]
+    read = Metadata.from_raw(metadata)
+    return changed(facts, claims=claims, tags=tags, wheel_tags=tags, version=version, metadata=read)
+
+
+@pytest.mark.parametrize(
+    ("pair", "symbol", "fault"),
+    [
+        ("cp312-cp312", "_PyThreadState_UncheckedGet", None),
+        ("cp39-abi3", "PyErr_Clear", None),
+        ("cp39-abi3", "PyType_FromModuleAndSpec", "is in the limited API since Python 3.10"),
+        ("cp310-abi3", "PyType_FromModuleAndSpec", None),
+        ("cp39-abi3", "_PyThreadState_UncheckedGet", "is not in Python's limited API"),
+        ("py3-none", "PyErr_Clear", "is a symbol of Python; a wheel tagged none may use none"),
+        ("py3-none", "_ZN2at4_ops3add4callE", None),
+    ],
+)
+def test_a_wheel_for_many_pythons_is_proven_by_its_symbols(
+    facts: WheelFacts, pair: str, symbol: str, fault: str | None
+) -> None:
+    found = failed(with_symbol(tagged(facts, pair), UndefinedSymbol(symbol)))
+    assert "metadata" not in found
+    assert (found.get("torch-symbols") is None) == (fault is None)
+    assert fault is None or fault in found["torch-symbols"]
+
+
+@pytest.mark.parametrize("pair", ["cp39-none", "cp312-cp311", "py3-abi3"])
+def test_other_pythons_are_refused(facts: WheelFacts, pair: str) -> None:
+    found = failed(tagged(facts, pair))["metadata"]
+    assert "one cp3x-cp3x, cp3x-abi3 or py3-none expected" in found
+
+
+def meant(gate: str, library: str = "demo/*.so") -> Limits:
+    return dataclasses.replace(LIMITS, allowed=(Allowed(gate, library, "it is so"),))
+
+
+def test_the_driver_is_needed_by_declaration_alone(facts: WheelFacts) -> None:
+    driver = with_library(
+        facts,
+        needed=("libtorch.so", "libcuda.so.1"),
+        undefined=(*SYMBOLS, UndefinedSymbol("cuTensorMapEncodeTiled")),
+    )
+    driver = dataclasses.replace(tagged(facts, "cp312-cp312"), libraries=driver.libraries)
+    assert "libcuda.so.1" in failed(driver)["runtime"]
+    assert "cuTensorMapEncodeTiled" in failed(driver)["torch-symbols"]
+    assert not {"runtime", "torch-symbols"} & set(failed(driver, meant("runtime")))
+    assert "runtime" in failed(driver, meant("runtime", "demo/_D.so"))
+    says = {result.name: result.says for result in judge(driver, meant("runtime"))}["runtime"]
+    assert says.endswith("libcuda.so.1 in demo/_C.so is meant: it is so")
+    other = with_library(facts, needed=("libtorch.so", "libcuda.so.1", "libcurl.so.4"))
+    assert "libcurl.so.4" in failed(other, meant("runtime"))["runtime"]
+
+
+def test_kernels_are_for_some_archs_by_declaration_alone(facts: WheelFacts) -> None:
+    extra = GpuCode("sass", parse("9.0a"), (*KERNELS, "_Z5hopper"))
+    some = dataclasses.replace(facts, gpu_code=Fact({"demo/_C.so": (CODE[0], extra, CODE[2])}))
+    assert "sm_80 lacks 1 kernels" in only(some, "archs")
+    says = {result.name: result.says for result in judge(some, meant("archs"))}["archs"]
+    assert says == "sm_80 sm_90a + PTX sm_90a, 0 kernels in each, 3 in some by declaration"
+    assert "archs" in failed(some, meant("archs", "demo/_D.so"))
+    unclaimed = (*CODE, GpuCode("sass", parse("10.0"), KERNELS))
+    more = dataclasses.replace(facts, gpu_code=Fact({"demo/_C.so": unclaimed}))
+    assert "machine code not claimed: sm_100" in failed(more, meant("archs"))["archs"]
+
+
+def test_aten_symbols(facts: WheelFacts) -> None:
+    aten = tagged(facts, "cp312-cp312")
     good = with_symbol(
         with_symbol(aten, UndefinedSymbol("_ZN2at4_ops3add4callE")), UndefinedSymbol("PyErr_Clear")
     )

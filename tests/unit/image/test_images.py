@@ -87,14 +87,27 @@ def test_the_python_of_a_variant(matrix):
     assert python_of(matrix, variant(matrix, "cu130-stable")) == matrix.containers.python
 
 
+def test_recipes_are_those_of_the_matrix_else_torchwheels_own(matrix, tmp_path):
+    stable = variant(matrix, "cu130-stable")
+    here = image_of(matrix, stable, tmp_path)
+    ours = ROOT / "pkg" / "torchwheel" / "data" / "docker"
+    assert here.recipe == (ours / "cuda.Dockerfile").read_text()
+    shutil.copytree(ours, tmp_path / "recipes")
+    (tmp_path / "recipes" / "cuda.Dockerfile").write_text("FROM scratch\n")
+    own = matrix.containers.model_copy(update={"recipes": "recipes"})
+    changed = image_of(matrix.model_copy(update={"containers": own}), stable, tmp_path)
+    assert changed.recipe == "FROM scratch\n"
+
+
 def test_what_has_no_image_is_one_line(matrix, tmp_path):
     with pytest.raises(UsageError, match="pure: has no native code"):
         image_of(matrix, variant(matrix, "pure"), ROOT)
     stable = variant(matrix, "cu130-stable")
     with pytest.raises(UsageError, match=r'has no section "containers"; expected e\.g\.'):
         image_of(matrix.model_copy(update={"containers": None}), stable, ROOT)
+    own = matrix.containers.model_copy(update={"recipes": "recipes"})
     with pytest.raises(UsageError, match=r"requirements\.txt: No such file .*containers\.recipes"):
-        image_of(matrix, stable, tmp_path)
+        image_of(matrix.model_copy(update={"containers": own}), stable, tmp_path)
     system = stable.toolkit.model_copy(update={"source": "system"})
     with pytest.raises(UsageError, match='has the source "system", which is the host'):
         image_of(matrix, dataclasses.replace(stable, toolkit=system), ROOT)
@@ -131,5 +144,5 @@ def test_every_argument_an_image_gets_is_in_its_recipe(matrix):
 def test_recipe_scripts_are_well_formed(tmp_path):
     import subprocess
 
-    for script in (ROOT / "docker").glob("*.sh"):
+    for script in (ROOT / "pkg" / "torchwheel" / "data" / "docker").glob("*.sh"):
         subprocess.run(["bash", "-n", str(script)], check=True)

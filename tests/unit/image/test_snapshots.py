@@ -65,13 +65,15 @@ def test_todays_packages_are_taken_only_if_they_are_asked_for(matrix, monkeypatc
     undated = containers.model_copy(update={"snapshot": None})
     assert service_of(undated, {}) is None
     monkeypatch.setenv("TORCHWHEEL_SNAPSHOTS", "http://m.test/a")
-    mirrored = debian(containers, ROOT / "docker", "sid")
+    mirrored = debian(containers, ROOT / "pkg" / "torchwheel" / "data" / "docker", "sid")
     assert (mirrored.args, mirrored.mirrors) == (
         {"SNAPSHOT": containers.snapshot},
         {"SNAPSHOTS": "http://m.test/a"},
     )
     monkeypatch.setenv("TORCHWHEEL_SNAPSHOTS", "none")
-    assert debian(containers, ROOT / "docker", "sid") == BaseImage("sid")
+    assert debian(containers, ROOT / "pkg" / "torchwheel" / "data" / "docker", "sid") == BaseImage(
+        "sid"
+    )
 
 
 def test_every_stage_of_an_image_is_of_its_day(matrix, monkeypatch):
@@ -116,7 +118,7 @@ def test_a_package_of_another_version_is_one_line(tmp_path, call, says):
     )
     apt.chmod(0o755)
     done = subprocess.run(
-        ["bash", "-c", f"set -f; bash {ROOT}/docker/expect-versions.sh {call}"],
+        ["bash", "-c", f"set -f; bash {ROOT}/pkg/torchwheel/data/docker/expect-versions.sh {call}"],
         env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
         capture_output=True,
         text=True,

@@ -144,7 +144,8 @@ def test_lists_of_projects_and_groups(index: Path) -> None:
 def test_a_person_sees_command_size_and_hash(index: Path) -> None:
     text = (index / "cpu" / "demo" / "index.html").read_text()
     wheel = index / "files" / "demo-1.0.0-py3-none-any.whl"
-    assert "pip install --extra-index-url" in text
+    assert "--extra-index-url" not in text
+    assert "pip install --no-deps --index-url" in text
     assert f"{wheel.stat().st_size / 1024:.1f} KiB" in text
     assert text.index("demo-1.0.0-") < text.index("demo-0.9-")
 

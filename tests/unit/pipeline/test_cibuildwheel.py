@@ -19,10 +19,12 @@ from torchwheel.pipeline.run import Run
 ROOT = Path(__file__).parents[3]
 
 
-def options_for(name, tmp_path, monkeypatch, environ=None, user=0, room=1 << 40):
-    matrix = load(Path(__file__).parents[1] / "matrix" / "full.yaml")
+def options_for(
+    name, tmp_path, monkeypatch, environ=None, user=0, room=1 << 40, matrix_name="full.yaml"
+):
+    matrix = load(Path(__file__).parents[1] / "matrix" / matrix_name)
     engine = Engine("podman", {})
-    run = Run(matrix, ROOT, tmp_path / "dist", tmp_path / "cache", "", (), Quiet(), engine, 2)
+    run = Run(matrix, ROOT, ROOT, tmp_path / "dist", tmp_path / "cache", "", (), Quiet(), engine, 2)
     (tmp_path / "cache").mkdir(exist_ok=True)
     monkeypatch.setattr(cibuildwheel.os, "geteuid", lambda: user)
     monkeypatch.setattr(cibuildwheel.os, "getegid", lambda: user)
@@ -49,6 +51,17 @@ def test_what_is_generated(name, tmp_path, monkeypatch, golden):
     text = options_toml(options_for(name, tmp_path, monkeypatch)).replace(str(tmp_path), "TMP")
     text = text.replace(str(ROOT), "ROOT")
     golden(f"{name}.toml", re.sub(r"(fusedops|run=|shared)[-]?[0-9a-f]{12,16}", r"\1…", text))
+
+
+def test_an_ordinary_projects_build_is_its_own(tmp_path, monkeypatch, golden):
+    made = options_for(
+        "cu130-torch2.13-cp312", tmp_path, monkeypatch, room=0, matrix_name="ordinary.yaml"
+    )
+    text = options_toml(made).replace(str(tmp_path), "TMP").replace(str(ROOT), "ROOT")
+    golden("ordinary.toml", re.sub(r"(conv|run=|shared)[-]?[0-9a-f]{12,16}", r"\1…", text))
+    table = settings(made)
+    assert "test-sources" not in table  # the imports alone: its tests are for a GPU
+    assert "--import=conv" in table["test-command"]
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="tomllib is of Python 3.11")

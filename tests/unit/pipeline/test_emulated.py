@@ -39,7 +39,7 @@ def test_the_container_may_write_its_report(name, tmp_path, monkeypatch):
     matrix = load(ROOT / "matrix.yaml")
     engine = Engine("podman", {})
     (tmp_path / "cache").mkdir()
-    run = Run(matrix, ROOT, tmp_path / "dist", tmp_path / "cache", "", (), Quiet(), engine, 2)
+    run = Run(matrix, ROOT, ROOT, tmp_path / "dist", tmp_path / "cache", "", (), Quiet(), engine, 2)
     variant = next(one for one in resolve(matrix) if one.id == name)
     wheel = tmp_path / "demo.whl"
     assert in_container.smoke_emulated(run, variant, engine, wheel) == "record"

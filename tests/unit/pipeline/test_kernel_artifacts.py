@@ -197,7 +197,7 @@ def test_a_wheel_of_linked_kernels_was_built_twice_if_they_were(tmp_path, twice,
     artifacts = tuple(
         KernelArtifact(tmp_path, Manifest(INPUTS, "1/1", value, ()), "ab") for value in compiled
     )
-    run = Run(matrix, tmp_path, tmp_path, tmp_path, "", (), Quiet(), twice=twice)
+    run = Run(matrix, tmp_path, tmp_path, tmp_path, tmp_path, "", (), Quiet(), twice=twice)
     run = dataclasses.replace(run, linked={variant.id: artifacts})
     assert built_twice(run, variant) == (twice and all(compiled))
 
@@ -206,7 +206,7 @@ def test_a_container_sees_the_artifacts_and_may_be_forbidden_to_compile(tmp_path
     matrix = load(MATRIX)
     (variant,) = select(matrix, ["cu130-stable"])
     shards = [make(tmp_path, shard=shard) for shard in ("1/2", "2/2")]
-    run = Run(matrix, tmp_path, tmp_path / "dist", tmp_path / "cache", "", (), Quiet())
+    run = Run(matrix, tmp_path, tmp_path, tmp_path / "dist", tmp_path / "cache", "", (), Quiet())
     linked = {variant.id: choose_artifacts(tmp_path, INPUTS)}
     image = BuiltImage("image", "0123", "4567")
 
@@ -228,7 +228,7 @@ def test_kernels_of_another_run_build_the_wheel_again(tmp_path):
     matrix = load(MATRIX)
     (variant,) = select(matrix, ["cu130-stable"])
     make(tmp_path)
-    run = Run(matrix, tmp_path, tmp_path, tmp_path, "", (), Quiet())
+    run = Run(matrix, tmp_path, tmp_path, tmp_path, tmp_path, "", (), Quiet())
     linked = {variant.id: choose_artifacts(tmp_path, INPUTS)}
     keys = [cache_key(one, variant, []) for one in (run, dataclasses.replace(run, linked=linked))]
     assert keys[0] != keys[1]

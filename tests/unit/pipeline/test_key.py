@@ -14,7 +14,7 @@ MATRIX = Path(__file__).parents[1] / "matrix" / "full.yaml"
 
 
 def test_bundled_are_in_the_key_by_name_and_bytes(tmp_path):
-    run = Run(load(MATRIX), tmp_path, tmp_path, tmp_path, "digest", (), Quiet())
+    run = Run(load(MATRIX), tmp_path, tmp_path, tmp_path, tmp_path, "digest", (), Quiet())
     (variant,) = select(run.matrix, ["pure"])
     helper = tmp_path / "helper-1-py3-none-any.whl"
     keys = {cache_key(run, variant, [])}
@@ -27,14 +27,14 @@ def test_bundled_are_in_the_key_by_name_and_bytes(tmp_path):
 def test_the_tests_without_a_gpu_are_in_the_key(tmp_path):
     matrix = load(MATRIX)
     smoke = matrix.smoke.model_copy(update={"without_gpu": ("test_load.py",)})
-    run = Run(matrix, tmp_path, tmp_path, tmp_path, "digest", (), Quiet())
+    run = Run(matrix, tmp_path, tmp_path, tmp_path, tmp_path, "digest", (), Quiet())
     chosen = dataclasses.replace(run, matrix=matrix.model_copy(update={"smoke": smoke}))
     for variant in select(matrix, ["pure", "cu130-stable"]):
         assert cache_key(run, variant, []) != cache_key(chosen, variant, [])
 
 
 def test_torchwheels_own_headers_are_in_the_key(tmp_path, monkeypatch):
-    run = Run(load(MATRIX), tmp_path, tmp_path, tmp_path, "digest", (), Quiet())
+    run = Run(load(MATRIX), tmp_path, tmp_path, tmp_path, tmp_path, "digest", (), Quiet())
     (variant,) = select(run.matrix, ["cu130-stable"])
     monkeypatch.setattr(recipe, "INCLUDE", tmp_path)
     keys = {cache_key(run, variant, [])}

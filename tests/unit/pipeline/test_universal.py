@@ -40,7 +40,7 @@ class Heard(Quiet):
 
 def run_of(folder: Path, engine: Engine | None = None) -> tuple[Run, Heard]:
     heard = Heard()
-    return Run(MATRIX, folder, folder, folder, "digest", (), heard, engine), heard
+    return Run(MATRIX, folder, folder, folder, folder, "digest", (), heard, engine), heard
 
 
 def kernels(variant: Variant) -> list[str]:

@@ -21,7 +21,7 @@ def artifacts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Artifacts:
     sdist = Sdist(tmp_path / "demo-1.0.0.tar.gz", tmp_path / "demo-1.0.0")
     sdist.path.write_bytes(b"sources")
     monkeypatch.setattr(assemble, "make_sdists", lambda *_: [sdist])
-    monkeypatch.setattr(assemble, "sdist_faults", lambda *_: [])
+    monkeypatch.setattr(assemble, "sdist_faults", lambda *_, **__: [])
     write_project(tmp_path)
     made = Artifacts(tmp_path / "artifacts", tmp_path / "matrix.yaml")
     native = make_wheel(

@@ -19,9 +19,11 @@ HELPER = "helper-0.1-py3-none-any.whl"
 NATIVE, PURE = "cu130-stable", "pure"
 
 
+HELPER_WHEEL = {"name": "helper", "version": "0.1", "claims": None, "requires": ()}
+
+
 def add_helper(folder: Path, **wheel: object) -> Path:
-    made = {"name": "helper", "version": "0.1", "claims": None, "requires": (), **wheel}
-    return make_wheel(folder / "bundled", **made)  # type: ignore[arg-type]
+    return make_wheel(folder / "bundled", **{**HELPER_WHEEL, **wheel})  # type: ignore[arg-type]
 
 
 def add_variants(made: Artifacts, version: str = "1.0.0") -> None:
@@ -168,3 +170,25 @@ def test_a_published_name_keeps_its_bytes(artifacts, out, tmp_path):
     assert f"bundled/{HELPER}: expected sha256 " in line
     assert ", as v1.0.0 published this name, found " in line
     assert line.endswith("; raise its version")
+
+
+@pytest.fixture
+def carried(artifacts: Artifacts) -> Path:
+    """The project carries the bundled package as a wheel, and has no sources of it."""
+    text = artifacts.matrix.read_text()
+    artifacts.matrix.write_text(text.replace("bundled: [helper]", f"bundled: [{HELPER}]"))
+    shutil.rmtree(artifacts.matrix.parent / "helper")
+    wheel = next(artifacts.root.rglob(HELPER))
+    return Path(shutil.copy(wheel, artifacts.matrix.parent))
+
+
+def test_a_carried_wheel_is_released_as_it_is(artifacts, carried, out):
+    run(artifacts, out)
+    assert (out / HELPER).read_bytes() == carried.read_bytes()
+    assert HELPER in (out / "SHA256SUMS").read_text()
+
+
+def test_another_wheel_than_the_carried_one_is_refused(artifacts, carried, out):
+    make_wheel(carried.parent, **HELPER_WHEEL, files={"helper/__init__.py": b"other = 1\n"})
+    faults = refused(artifacts, out)
+    assert any("a bundled package named helper; expected none" in line for line in faults)

@@ -3,20 +3,31 @@
 import ast
 import re
 import runpy
-from pathlib import Path
 
 import pytest
-import yaml
 
 from torchwheel.builder.extension import STABLE_SINCE
 from torchwheel.errors import UsageError
+from torchwheel.files import sha256
 from torchwheel.matrix.load import load
 from torchwheel.matrix.torch_releases import torch_releases
 from torchwheel.matrix.variants import select
 from torchwheel.scaffold.new import new_project, package_name, render_project
 from torchwheel.versions import version_numbers
 
-ROOT = Path(__file__).parents[3]
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Stands for torchwheel's own wheel; only its name and its bytes are used."""
+    path = tmp_path_factory.mktemp("own") / "torchwheel-0.1.0-py3-none-any.whl"
+    path.write_bytes(b"a wheel")
+    return path
+
+
+@pytest.fixture(scope="module")
+def files(wheel):
+    every = render_project("my-kernels", "my_kernels", wheel)
+    return {path: data.decode() for path, data in every.items() if not path.endswith(".whl")}
 
 
 @pytest.mark.parametrize(
@@ -30,22 +41,22 @@ def test_a_name_is_a_package(name, package):
     "name",
     ["", "My", "1st", "a b", "../x", "a/b", "-a", "a-", "class", "json", "torch", "tests", "ü"],
 )
-def test_a_name_that_cannot_be_one_is_one_line(name, tmp_path):
+def test_a_name_that_cannot_be_one_is_one_line(name, tmp_path, wheel):
     with pytest.raises(UsageError) as caught:
-        new_project(name, tmp_path)
+        new_project(name, tmp_path, wheel)
     assert len(str(caught.value).splitlines()) == 1
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_is_there_is_left_alone(tmp_path):
+def test_a_folder_that_is_there_is_left_alone(tmp_path, wheel):
     (tmp_path / "mine").mkdir()
     with pytest.raises(UsageError, match="is there already"):
-        new_project("mine", tmp_path)
+        new_project("mine", tmp_path, wheel)
     assert not list((tmp_path / "mine").iterdir())
 
 
-def test_the_matrix_resolves(tmp_path):
-    folder = new_project("my-kernels", tmp_path)
+def test_the_matrix_resolves(tmp_path, wheel):
+    folder = new_project("my-kernels", tmp_path, wheel)
     matrix = load(folder / "matrix.yaml")
     assert [variant.id for variant in select(matrix, ["default"])] == ["universal", "pure"]
     assert [variant.id for variant in select(matrix, ["release"])] == [
@@ -54,8 +65,8 @@ def test_the_matrix_resolves(tmp_path):
     assert (folder / matrix.smoke.tests).is_dir()
 
 
-def test_the_default_wheel_serves_every_torch(tmp_path):
-    matrix = load(new_project("my-kernels", tmp_path) / "matrix.yaml")
+def test_the_default_wheel_serves_every_torch(tmp_path, wheel):
+    matrix = load(new_project("my-kernels", tmp_path, wheel) / "matrix.yaml")
     (universal,) = select(matrix, ["universal"])
     front_ends = {part.torch_release for part in universal.parts if part.part == "front_end"}
     older = {
@@ -67,8 +78,8 @@ def test_the_default_wheel_serves_every_torch(tmp_path):
     assert universal.torch_range == f">={matrix.abis.pure.torch}"
 
 
-def test_the_description_names_files_that_are_there(tmp_path):
-    folder = new_project("my-kernels", tmp_path)
+def test_the_description_names_files_that_are_there(tmp_path, wheel):
+    folder = new_project("my-kernels", tmp_path, wheel)
     extension = runpy.run_path(str(folder / "my_kernels" / "extension.py"))["EXTENSION"]
     (operator,) = extension.operators
     assert set(operator.bindings) == {"stable", "aten"}
@@ -76,22 +87,33 @@ def test_the_description_names_files_that_are_there(tmp_path):
     assert all((folder / extension.sources / file).is_file() for file in files)
 
 
-def test_every_python_file_parses_and_nothing_is_left_to_fill_in():
-    files = render_project("my-kernels", "my_kernels")
+def test_every_python_file_parses_and_nothing_is_left_to_fill_in(files):
     for path, text in files.items():
-        assert not re.search(r"\[\[ | \]\]|\[%|NAME", text), path
+        assert not re.search(r"\[\[ | \]\]|\[%|(?<!OWNER/)NAME", text), path
         assert "dot_" not in path
         if path.endswith(".py"):
             ast.parse(text)
-    assert {"my_kernels/__init__.py", ".gitignore", ".github/workflows/wheels.yml"} <= set(files)
+    assert {"my_kernels/__init__.py", ".gitignore", ".github/workflows/release.yml"} <= set(files)
 
 
-def test_the_workflows_use_the_pins_of_ours():
-    files = render_project("my-kernels", "my_kernels")
-    ours = "".join(path.read_text() for path in (ROOT / ".github").rglob("*.yml"))
-    for name in ("wheels", "index"):
-        workflow = files[f".github/workflows/{name}.yml"]
-        uses = re.findall(r"uses: (.*)", workflow)
-        assert uses
-        assert all(f"uses: {one}\n" in ours for one in uses)
-        assert yaml.safe_load(workflow)["permissions"] == {}
+def test_the_torchwheel_of_a_project_is_pinned_by_its_hash(files, wheel):
+    digest = sha256(wheel)
+    lock = files[".torchwheel/requirements.txt"]
+    assert f"./.torchwheel/{wheel.name} \\\n    --hash=sha256:{digest}\n" in lock
+    assert digest in files[".torchwheel/build_backend.py"]
+    # Whatever else is installed is named with its hashes, and never torchwheel.
+    named = re.findall(r"^([A-Za-z]\S*?)==.*\\\n    --hash=sha256:", lock, re.MULTILINE)
+    every = re.findall(r"^([A-Za-z][\w.-]*)", lock, re.MULTILINE)
+    assert set(named) == set(every)
+    assert len(set(named)) > 30
+    assert "torchwheel" not in named
+
+
+def test_the_matrix_offers_it_in_the_index(tmp_path, wheel):
+    folder = new_project("my-kernels", tmp_path, wheel)
+    matrix = load(folder / "matrix.yaml")
+    assert matrix.project.bundled == (f".torchwheel/{wheel.name}",)
+    assert (folder / matrix.project.bundled[0]).read_bytes() == wheel.read_bytes()
+    (folder / matrix.project.bundled[0]).unlink()
+    with pytest.raises(UsageError, match="is no file; expected the wheel of a distribution"):
+        load(folder / "matrix.yaml")

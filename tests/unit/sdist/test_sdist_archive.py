@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.inspect import budgets
-from torchwheel.sdist import archive as archive_
-from torchwheel.sdist.archive import unpack
+from torchwheel.inspect import sdist as archive_
+from torchwheel.inspect.sdist import unpack
 
 KINDS = {
     "file": tarfile.REGTYPE,
@@ -207,7 +207,7 @@ def test_a_long_name_that_asks_for_much_memory_is_one_line(tmp_path):
     archive.write_bytes(header.tobuf(tarfile.GNU_FORMAT) + bytes(10240))
     script = (
         "import resource, sys; from pathlib import Path;"
-        "from torchwheel.sdist.archive import unpack;"
+        "from torchwheel.inspect.sdist import unpack;"
         "resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30));"
         "unpack(Path(sys.argv[1]), Path(sys.argv[2]))"
     )

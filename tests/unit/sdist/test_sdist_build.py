@@ -7,13 +7,12 @@ import pytest
 
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError
-from torchwheel.pipeline.frontend import failure_reason
+from torchwheel.pipeline.frontend import compile_step, failure_reason
 from torchwheel.pipeline.repair import pack, stamp
-from torchwheel.sdist.build import compile_step
-from torchwheel.sdist.environment import assemble_cuda_home
 from torchwheel.sdist.request import LOCK, LOG, hold_build_folder
 from torchwheel.sdist.torch import import_torch
 from torchwheel.smoke.environment import Environment
+from torchwheel.toolkit.cuda_home import assemble_cuda_home
 
 
 def tree(root: Path, *files: str) -> Path:
@@ -85,7 +84,8 @@ def test_a_cuda_home_has_the_toolkit_and_what_torch_was_installed_with(tmp_path,
 
 @pytest.mark.parametrize("launcher", [(), ("env", "X=a b")])
 def test_nvcc_is_called_where_it_lies(tmp_path, toolkit, site, launcher):
-    home = assemble_cuda_home(tmp_path / "home", toolkit, site, launcher)
+    nvcc = (*launcher, str(toolkit / "bin" / "nvcc"))
+    home = assemble_cuda_home(tmp_path / "home", toolkit, site, nvcc)
     done = subprocess.run(
         [str(home / "bin" / "nvcc"), "-c", "a b.cu"], capture_output=True, text=True, check=True
     )
@@ -142,6 +142,20 @@ def test_a_compilers_line_is_a_step(line, says):
             "ModuleNotFoundError: No module named 'numpy'",
         ),
         (["a.cpp:3:1: error: x", "torchwheel: it is thus"], "it is thus"),
+        (
+            [
+                "torchwheel: setup.py hard-codes the archs 7.5",
+                "RuntimeError: Error compiling objects for extension",
+            ],
+            "setup.py hard-codes the archs 7.5",
+        ),
+        (
+            [
+                "ninja: error: build.ninja:31: multiple rules generate a.o",
+                "RuntimeError: Error compiling objects for extension",
+            ],
+            "ninja: error: build.ninja:31: multiple rules generate a.o",
+        ),
         (["building"], "otherwise"),
     ],
 )

@@ -12,7 +12,7 @@ from torchwheel.machine.facts import Torch
 from torchwheel.matrix.sections import HostCompilerBounds as HostBounds
 from torchwheel.matrix.sections import Toolkit
 from torchwheel.pipeline.inputs import claims_of
-from torchwheel.sdist.environment import sdist_environment
+from torchwheel.sdist.environment import sdist_environment, torch_requirement
 from torchwheel.sdist.request import SdistRequest, check_request
 from torchwheel.sdist.torch import (
     PYTHON,
@@ -195,3 +195,18 @@ def test_calls_that_differ_build_in_folders_of_their_own(tmp_path):
     ]
     assert len({one.key() for one in (request, *others)}) == 6
     assert dataclasses.replace(request, dist=tmp_path / "dist").key() == request.key()
+
+
+@pytest.mark.parametrize(
+    ("torch", "cpu", "pinned"),
+    [
+        ("2.13.0", True, "torch==2.13.0+cpu"),
+        ("2.13.0+cpu", True, "torch==2.13.0+cpu"),
+        ("2.13.0", False, "torch==2.13.0"),
+    ],
+)
+def test_without_cuda_a_cpu_torch_is_installed(tmp_path, torch, cpu, pinned):
+    request = SdistRequest(tmp_path, tmp_path, torch=torch, cpu=cpu)
+    requirement, options = torch_requirement(request)
+    assert requirement == pinned
+    assert bool(options) == (cpu and "+" not in torch)

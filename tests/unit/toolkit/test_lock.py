@@ -151,6 +151,25 @@ def test_a_torchs_folder_has_its_headers_and_what_says_its_abi(served, tmp_path)
     assert found == {"torch/include/a.h", config}
 
 
+def test_the_headers_of_a_torch_that_is_not_locked_are_looked_up_once(
+    served, tmp_path, monkeypatch
+):
+    files = {"torch/include/a.h": b"a", "torch/share/cmake/Torch/TorchConfig.cmake": b"abi"}
+    served(files)
+    asked = []
+
+    def look_up(version):
+        asked.append(version)
+        return source_of(record_of(files))
+
+    monkeypatch.setattr(headers, "torch_source", lock.torch_source)
+    monkeypatch.setattr(headers, "look_up_torch", look_up)
+    for _ in range(2):
+        root = headers.torch_headers("9.9", tmp_path, Quiet())
+        assert (root / "torch/include/a.h").read_bytes() == b"a"
+    assert asked == ["9.9.*"]
+
+
 def test_a_torch_of_other_bytes_than_the_locks_is_not_read(tmp_path, served, monkeypatch):
     served({"torch/include/a.h": b"a"})
     other = IndexedFile("torch", "9.9", "http://t/t.whl", "0" * 64)

@@ -1,4 +1,4 @@
-"""What `torchwheel new` writes for CI holds the same rules as our own workflows."""
+"""What `torchwheel new` and `adopt` write for CI holds the same rules as our own workflows."""
 
 import re
 
@@ -9,17 +9,9 @@ import check_uses
 import pytest
 from workflow_files import ROOT, Files, jobs, steps
 
-from torchwheel.scaffold.new import render_project
+from torchwheel.scaffold.templates import render_templates
 
-WHEELS, INDEX = (f".github/workflows/{name}.yml" for name in ("wheels", "index"))
-RECIPES = (
-    "cuda-toolkit.sh",
-    "cuda.Dockerfile",
-    "debian.Dockerfile",
-    "expect-versions.sh",
-    "python.Dockerfile",
-    "requirements.txt",
-)
+RELEASE = ".github/workflows/release.yml"
 CHECKS = {
     check.__name__: check
     for check in (
@@ -34,12 +26,20 @@ CHECKS = {
         check_order.pages_are_deployed_from_the_branch,
     )
 }
-INSTALL = "python -m pip install --require-hashes --requirement .github/requirements.txt"
+# What is the same in every project, byte for byte.
+COPIES = (
+    ".github/workflows/wheels.yml",
+    ".github/workflows/smoke.yml",
+    ".github/workflows/index.yml",
+    ".github/actions/nox/action.yml",
+    ".github/actions/nox/requirements.txt",
+)
 
 
 @pytest.fixture(scope="module")
 def project():
-    return render_project("my-kernels", "my_kernels")
+    values = {"project": "my-kernels", "package": "my_kernels", "first_session": "matrix"}
+    return render_templates("shared", values)
 
 
 @pytest.fixture(scope="module")
@@ -48,42 +48,45 @@ def files(project):
 
 
 @pytest.mark.parametrize("check", CHECKS)
-def test_the_workflows_of_a_new_project_hold(files, check):
+def test_the_workflows_of_a_project_hold(files, check):
     assert list(CHECKS[check](files)) == []
 
 
-def test_both_workflows_are_read(files):
-    assert set(files.texts) == {WHEELS, INDEX}
+@pytest.mark.parametrize("path", COPIES)
+def test_reusable_workflows_and_the_action_are_ours(project, path):
+    assert project[path] == (ROOT / path).read_text(), f"copy {path} anew"
 
 
-def test_each_run_is_a_session_of_the_project_or_installs_nox_by_hash(files, project):
+def without(text, job):
+    """A workflow without one of its jobs."""
+    return re.sub(rf"(?ms)^  {job}:\n.*?(?=^  \w+:\n|\Z)", "", text)
+
+
+def test_the_release_is_ours_without_our_tests_and_pypi(project):
+    ours = without(without((ROOT / RELEASE).read_text(), "ci"), "pypi")
+    ours = ours.replace("needs: [ci, wheels, smoke]", "needs: [wheels, smoke]")
+    assert project[RELEASE] == ours.replace("needs: pypi", "needs: index"), f"copy {RELEASE} anew"
+
+
+def test_each_run_is_a_session_of_the_project(files, project):
     runs = {
         step["run"]
         for document in files.workflows.values()
         for step in steps(document)
         if "run" in step
     }
-    assert INSTALL in runs
-    sessions = {re.match(r"nox -s (\S+)", run)[1] for run in runs - {INSTALL}}
+    runs = {run for run in runs if not run.startswith("python -m pip install --require-hashes")}
+    sessions = {re.match(r"nox -s (\S+)", run)[1] for run in runs}
+    assert len(sessions) > 9
     assert sessions <= set(re.findall(r"^def (\w+)\(session", project["noxfile.py"], re.MULTILINE))
 
 
-def test_wheels_are_built_in_containers_and_released_by_a_tag_alone(files):
-    every = jobs(files.workflows[WHEELS])
-    assert any("--container" in step.get("run", "") for step in every["wheels"]["steps"])
+def test_what_is_published_was_assembled_and_only_a_tag_publishes(files):
+    every = jobs(files.workflows[RELEASE])
+    assert {"wheels", "smoke", "assemble", "attest", "assets", "index", "published"} == set(every)
     assert [name for name, job in every.items() if "if" in job] == ["attest"]
-    for name in ("assets", "index"):
+    for name in ("assets", "index", "published"):
         assert "attest" in check_order._all_needs(every, name)
-    assert set(files.workflows[WHEELS]["on"]) == {"push", "pull_request", "workflow_dispatch"}
-
-
-def test_recipes_and_locks_are_ours(project):
-    for name in RECIPES:
-        assert project[f"docker/{name}"] == (ROOT / "docker" / name).read_text(), (
-            f"copy {name} anew"
-        )
-    ours = (ROOT / ".github" / "actions" / "nox" / "requirements.txt").read_text()
-    assert project[".github/requirements.txt"] == ours
 
 
 def test_sessions_that_are_not_of_torchwheel_are_ours(project):

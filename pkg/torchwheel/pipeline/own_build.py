@@ -1,0 +1,191 @@
+"""The steps of an ordinary project's build that run in the container, before and after its own.
+
+Containers import this module: the packages of docker/requirements.txt are present there.
+"""
+
+import dataclasses
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name, parse_wheel_filename
+
+from torchwheel import process
+from torchwheel.builder import nvcc
+from torchwheel.check.audit import may_borrow
+from torchwheel.claims import Claims
+from torchwheel.errors import MalformedError, TorchwheelError, program_error
+from torchwheel.files import write_text
+from torchwheel.inspect.elf import read_library
+from torchwheel.inspect.wheel import extract, read_wheel
+from torchwheel.json_files import last_line, parse_json, read_json
+from torchwheel.pipeline.inside import PLAN
+from torchwheel.toolkit.cuda_home import assemble_cuda_home, write_script
+
+ENVIRONMENT = Path("/tmp/build-env")  # noqa: S108 - in the container
+"""The folder of torch and the build requirements. Its path is the same for every Python, so that
+compile commands are equal and a compiler cache serves all."""
+CUDA_HOME = Path("/tmp/cuda")  # noqa: S108 - in the container
+CXX = Path("/tmp/compilers/g++")  # noqa: S108 - in the container
+TORCH, TORCH_FACTS = "torch.txt", "torch.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnBuildPlan:
+    """What the container needs to know of an ordinary project's build.
+
+    Attributes:
+        torch: the requirement on torch, exact and with the hash of its file.
+        requires: build requirements that the project does not declare.
+        settings: of its build backend.
+        archs: the arch list; empty without a GPU toolkit.
+        archs_by: whether TORCH_CUDA_ARCH_LIST or setup.py decides on them.
+        toolkit: the toolkit's folder.
+        launcher: the compiler launcher.
+        python: the Pythons that a wheel is for: "each", "abi3" or "any".
+    """
+
+    torch: str
+    requires: tuple[str, ...]
+    settings: Mapping[str, str]
+    archs: str
+    archs_by: str
+    toolkit: Path
+    launcher: tuple[str, ...]
+    python: str
+
+
+def dump_plan(plan: OwnBuildPlan) -> str:
+    """The plan as JSON."""
+    return json.dumps({**dataclasses.asdict(plan), "toolkit": str(plan.toolkit)}, indent=1) + "\n"
+
+
+@dataclasses.dataclass(frozen=True)
+class _TorchFacts:
+    """What is used of the facts that probe.py prints of the torch that it imported."""
+
+    version: str
+    loaded: tuple[str, ...]
+
+
+def prepare(variant: Path, project: Path) -> None:
+    """Install torch and the build requirements; make the compilers and CUDA_HOME of a build.
+
+    Args:
+        variant: the variant's folder, with the plan.
+        project: the project's sources.
+    """
+    plan = read_json(variant / PLAN, OwnBuildPlan)
+    constraint = variant / TORCH
+    write_text(constraint, plan.torch + "\n")
+    _install([*_declared(project), *plan.requires], constraint)
+    compiler = [*plan.launcher, str(plan.toolkit / "bin" / "nvcc")]
+    held = nvcc.guard(sys.executable, plan.archs, plan.archs_by, compiler)
+    assemble_cuda_home(CUDA_HOME, plan.toolkit, ENVIRONMENT, held)
+    if plan.launcher:
+        write_script(CXX, [*plan.launcher, "/usr/bin/g++"])
+    else:
+        CXX.parent.mkdir(parents=True, exist_ok=True)
+        CXX.symlink_to("/usr/bin/g++")
+    # setup.py runs for it, and may ask the compiler for its release.
+    if missing := _dynamic(project, plan.settings):
+        _install(missing, constraint)
+    source = (Path(__file__).parent.parent / "smoke" / "probe.py").read_text(encoding="utf-8")
+    facts = _python(["-c", source, "--torch"], "importing torch")
+    write_text(variant / TORCH_FACTS, last_line(facts) + "\n")
+
+
+def _declared(project: Path) -> Sequence[str]:
+    """The build requirements of pyproject.toml; those of setuptools without one."""
+    import build  # noqa: PLC0415 - this module is also read where only its names are needed
+
+    try:
+        builder = build.ProjectBuilder(project)
+    except build.BuildException as error:
+        raise TorchwheelError(f"{project.name}: {' '.join(str(error).split())}") from error
+    return sorted(builder.build_system_requires)
+
+
+SECONDS = 900
+"""After these a setup.py that only names its requirements counts as one that hangs."""
+_ERROR = re.compile(r"[\w.]*(Error|Exception)(: |$)")
+_DYNAMIC = """
+import json, sys, build
+settings = dict(text.split("=", 1) for text in sys.argv[2:])
+builder = build.ProjectBuilder(sys.argv[1])
+print(json.dumps(sorted(builder.get_requires_for_build("wheel", settings))))
+"""
+
+
+def _dynamic(project: Path, settings: Mapping[str, str]) -> Sequence[str]:
+    """The build requirements that the project's backend adds, by running it."""
+    doing = "the project's build backend"
+    words = [f"{name}={value}" for name, value in settings.items()]
+    output = _python(["-c", _DYNAMIC, str(project), *words], doing)
+    try:
+        return parse_json(last_line(output), tuple[str, ...], doing)
+    except MalformedError as error:
+        raise TorchwheelError(f"{doing}: {error.reason}") from error
+
+
+def _python(arguments: Sequence[str], doing: str) -> str:
+    """What a Python that sees the build requirements prints."""
+    try:
+        done = process.run([sys.executable, *arguments], timeout=SECONDS)
+    except process.NotRunError as error:
+        raise TorchwheelError(f"{doing}: {error.reason}") from error
+    if done.status:
+        # A backend's error is followed by that of the frontend that called it.
+        errors = [line for line in done.errors.splitlines() if _ERROR.match(line)]
+        reason = errors[0] if errors else done.last_words("it said nothing")
+        raise program_error(f"{doing}: {reason}")
+    return done.output
+
+
+def _install(requirements: Sequence[str], torch: Path) -> None:
+    """Install requirements beside torch, which stays at its release; links to uv's cache."""
+    others = [text for text in requirements if canonicalize_name(Requirement(text).name) != "torch"]
+    command = ["uv", "pip", "install", "--quiet", "--target", str(ENVIRONMENT)]
+    command += ["--python", sys.executable, "--requirement", str(torch), *others]
+    done = process.run(command)
+    if done.status:
+        said = " ".join((done.errors or done.output).split())
+        # uv draws a box around its reasons.
+        reason = re.sub(r"[^\x20-\x7e]+ ?", "", said)[-600:]
+        raise program_error(f"build requirements beside {torch.read_text().split()[0]}: {reason}")
+
+
+def claims_of_built(wheel: Path, claims: Claims, variant: Path) -> Claims:
+    """The claims of a built wheel: it borrows the libraries that its torch has loaded."""
+    facts = read_json(variant / TORCH_FACTS, _TorchFacts, others=True)
+    plan = read_json(variant / PLAN, OwnBuildPlan)
+    require_pythons(wheel.name, plan.python)
+    with extract(read_wheel(wheel)) as files:
+        libraries = [read_library(file.path, file.member) for file in files]
+    if not libraries:
+        raise TorchwheelError(
+            f"{wheel.name}: no library in it: setup.py found nothing to compile; name the variable "
+            "that forces a build in build.environment"
+        )
+    needed = {name for library in libraries for name in library.needed}
+    borrowed = tuple(sorted(name for name in needed & {*facts.loaded} if may_borrow(name, claims)))
+    local = parse_wheel_filename(wheel.name)[1].local
+    return dataclasses.replace(claims, project_local=local, borrowed=borrowed)
+
+
+_TAGS = {"each": r"cp3\d+-cp3\d+", "abi3": r"cp3\d+-abi3", "any": r"py3-none"}
+
+
+def require_pythons(wheel: str, serves: str) -> None:
+    """Raise if a built wheel is for other Pythons than the matrix says."""
+    tags = "-".join(wheel.split("-")[-3:-1])
+    if not re.fullmatch(_TAGS[serves], tags):
+        found = next((name for name, form in _TAGS.items() if re.fullmatch(form, tags)), None)
+        do = f"say abis.ordinary.python: {found}" if found else "no wheel is tagged so"
+        raise TorchwheelError(
+            f"{wheel}: is tagged {tags}; abis.ordinary.python: {serves} expects "
+            f"{_TAGS[serves].replace(chr(92) + 'd+', 'x')}; {do}"
+        )

@@ -1,0 +1,233 @@
+"""`torchwheel adopt`: gives a foreign project its matrix, sessions and workflows."""
+
+import dataclasses
+import json
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from packaging.version import Version
+
+from torchwheel.arch.model import CudaArch
+from torchwheel.arch.toolkit_releases import ToolkitRelease
+from torchwheel.errors import UsageError
+from torchwheel.files import write_atomically
+from torchwheel.matrix.document import MatrixError
+from torchwheel.matrix.load import parse
+from torchwheel.matrix.torch_releases import torch_releases
+from torchwheel.scaffold.foreign import ForeignProject
+from torchwheel.scaffold.templates import CARRIED, carried_files, render_templates
+from torchwheel.text import escape, join_names
+from torchwheel.versions import version_numbers
+
+CUDA = "13.0"
+"""The toolkit of a new matrix: PyPI has it, so that no root and no container is needed."""
+_ARCHS = ("7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0+PTX")
+_TORCH_MINORS = 2
+# The newest Python that an image can be made with here.
+_NEWEST_PYTHON = "3.14"
+_USUAL_PYTHON = "3.12"
+_IGNORED = ("/dist/", "/.nox/", "/release/")
+
+Action = Literal["written", "unchanged", "replaced", "extended"]
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedFile:
+    """A file of the adopted project, and what its writing does to the one that is there."""
+
+    path: str
+    content: bytes
+    action: Action
+
+
+def project_files(project: ForeignProject, source: str, wheel: Path) -> Mapping[str, bytes]:
+    """The files that a project is given, by path.
+
+    Args:
+        project: the project.
+        source: where the matrix finds it: ".", "NAME==VERSION" or "git+https://…@REF".
+        wheel: torchwheel's own, which the project carries.
+    """
+    values = {"project": project.name, "package": project.name, "first_session": "matrix"}
+    texts = {
+        **render_templates("shared", values),
+        "matrix.yaml": matrix_text(project, source, wheel.name),
+    }
+    encoded = {path: text.encode() for path, text in texts.items()}
+    return {**encoded, **carried_files(wheel)}
+
+
+def plan(folder: Path, files: Mapping[str, bytes], replace: Collection[str]) -> list[PlannedFile]:
+    """What writing `files` into a folder does.
+
+    Args:
+        folder: the project's.
+        files: content by path.
+        replace: paths that may be replaced; "all" allows every one.
+
+    Raises:
+        UsageError: a file is there with other content; nothing was written.
+    """
+    planned: list[PlannedFile] = []
+    in_the_way: list[str] = []
+    for path, content in sorted(files.items()):
+        target = folder / path
+        if not target.exists():
+            planned.append(PlannedFile(path, content, "written"))
+        elif not target.is_file() or target.is_symlink():
+            in_the_way.append(path)
+        elif target.read_bytes() == content:
+            planned.append(PlannedFile(path, content, "unchanged"))
+        elif path in replace or "all" in replace:
+            planned.append(PlannedFile(path, content, "replaced"))
+        else:
+            in_the_way.append(path)
+    if in_the_way:
+        options = " ".join(f"--replace {path}" for path in in_the_way)
+        raise UsageError(
+            f"{folder}: expected none of {join_names(in_the_way)}, found other files of these "
+            f"names; nothing was written. Move them away, or pass {options}"
+        )
+    return [*planned, *_ignore(folder)]
+
+
+def _ignore(folder: Path) -> Sequence[PlannedFile]:
+    """.gitignore with the outputs of the sessions, which are no sources."""
+    file = folder / ".gitignore"
+    before = file.read_bytes() if file.is_file() else b""
+    lines = before.decode(errors="replace").splitlines()
+    missing = [one for one in _IGNORED if one not in lines and one.strip("/") not in lines]
+    if not missing:
+        return ()
+    gap = b"\n" if before and not before.endswith(b"\n") else b""
+    content = before + gap + "".join(f"{one}\n" for one in missing).encode()
+    return [PlannedFile(".gitignore", content, "extended" if before else "written")]
+
+
+def write_files(folder: Path, planned: Sequence[PlannedFile]) -> None:
+    """Write the files of a plan, each completely or not at all."""
+    for one in planned:
+        if one.action != "unchanged":
+            with write_atomically(folder / one.path) as temporary:
+                temporary.write_bytes(one.content)
+
+
+def report(project: ForeignProject, folder: Path, planned: Sequence[PlannedFile]) -> str:
+    """What was read of a project, what could not be read, and what was done to each file."""
+    setup = project.setup
+    archs = " ".join(str(one.arch) for one in setup.archs) or "none; TORCH_CUDA_ARCH_LIST decides"
+    forced = " ".join(f"{one.name}={one.on}" for one in setup.variables if one.forces) or "none"
+    names = [one.name or f"one in line {one.line}" for one in setup.extensions]
+    rows = (
+        ("project", f"{project.name}, built by {project.backend}"),
+        ("extensions", ", ".join(names) or "none spelled out"),
+        ("archs", f"hard-coded: {archs}"),
+        ("build variables", forced),
+        ("wheel", "abi3: one for every Python" if setup.limited_api else "one for each Python"),
+        ("packages", " ".join(project.imports) or "none found: fill in build.imports"),
+        ("tests", project.tests or "none found: the wheel is tried by its imports"),
+        ("requirements", " ".join(project.build_requires) or "as declared"),
+    )
+    lines = [f"{name:<16} {escape(value)}" for name, value in rows]
+    if not project.cuda:
+        lines.append(f"{'CUDA':<16} no CUDA source was found; is this an extension for GPUs?")
+    lines += [f"{'not read':<16} {escape(note)}" for note in project.notes]
+    return "\n".join([*lines, *(f"{one.action:<16} {folder / one.path}" for one in planned)])
+
+
+def matrix_text(project: ForeignProject, source: str, wheel: str) -> str:
+    """matrix.yaml of a project: what was read of it, and a comment for each thing that was not.
+
+    Args:
+        project: the project.
+        source: where builds find it.
+        wheel: the name of the torchwheel that it carries.
+    """
+    archs, archs_by = _archs(project)
+    minors = _torch_minors(project)
+    values = {
+        "package": project.name,
+        "project": project.name,
+        "source": _yaml(source),
+        "carried": f"{CARRIED}/{wheel}",
+        "python": "python: abi3" if project.setup.limited_api else "",
+        "toolkit": ToolkitRelease("cuda", CUDA).name,
+        "cuda": CUDA,
+        "toolkits": f"[{ToolkitRelease('cuda', CUDA).name}]",
+        "archs": _yaml(archs),
+        "archs_by": archs_by,
+        "requires": _yaml(project.build_requires),
+        "environment": _yaml({o.name: o.on for o in project.setup.variables if o.forces}),
+        "switches": [
+            f"{one.name} (setup.py:{one.line})"
+            for one in project.setup.variables
+            if not one.forces and one.name.isidentifier()
+        ],
+        "imports": _yaml(project.imports),
+        "tests": _yaml(project.tests) if project.tests else None,
+        "test_requires": _yaml(("pytest", *project.test_requires)),
+        "torch": {minor: _yaml(pythons) for minor, pythons in minors.items()},
+        "first": _first_variant(project, minors),
+        "notes": [escape(one) for one in project.notes],
+    }
+    text = render_templates("adopted", values)["matrix.yaml"]
+    try:
+        parse(text, "matrix.yaml")
+    except MatrixError as error:
+        first = str(error).splitlines()[0]
+        raise UsageError(
+            f"{project.name}: expected what a matrix can say, found: {first}; nothing was written"
+        ) from error
+    return text
+
+
+def _yaml(value: object) -> str:
+    """A value as JSON, which YAML is; but YAML knows no characters in two halves."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _archs(project: ForeignProject) -> tuple[list[str], str]:
+    """The archs of the matrix, and who decides about them."""
+    hard_coded = [one.arch for one in project.setup.archs if one.is_for(CUDA)]
+    if not hard_coded:
+        return list(_ARCHS), "environment"
+    able = {
+        arch.in_binary for arch in ToolkitRelease("cuda", CUDA).archs if isinstance(arch, CudaArch)
+    }
+    kept: dict[CudaArch, bool] = {}
+    for arch in hard_coded:
+        if arch.in_binary in able:
+            kept[arch.in_binary] = kept.get(arch.in_binary, False) or arch.ptx
+    if not kept:
+        return list(_ARCHS), "replaced"
+    archs = [str(arch.with_ptx(ptx)) for arch, ptx in sorted(kept.items())]
+    return archs, "declared" if any(arch.suffix for arch in kept) else "replaced"
+
+
+def _torch_minors(project: ForeignProject) -> dict[str, list[str]]:
+    """The newest torch minors that the project wants, each with the Pythons of both."""
+    major = version_numbers(CUDA)[0]
+    found: dict[str, list[str]] = {}
+    for minor, facts in reversed(list(torch_releases().items())):
+        pythons = [
+            one
+            for one in facts.pythons
+            if project.python.contains(f"{one}.99") and Version(one) <= Version(_NEWEST_PYTHON)
+        ]
+        fits = project.torch.contains(f"{minor}.0") or project.torch.contains(f"{minor}.99")
+        if major in facts.majors("cuda") and pythons and fits and len(found) < _TORCH_MINORS:
+            found[minor] = pythons
+    if not found:
+        raise UsageError(
+            f"{project.name}: wants torch{project.torch} and Python {project.python}; expected one "
+            f"that was published for CUDA {major}: write the torch by hand, or pass --torch"
+        )
+    return dict(reversed(found.items()))
+
+
+def _first_variant(project: ForeignProject, minors: Mapping[str, Sequence[str]]) -> str:
+    minor, pythons = list(minors.items())[-1]
+    usual = _USUAL_PYTHON if _USUAL_PYTHON in pythons else pythons[-1]
+    python = "abi3" if project.setup.limited_api else f"cp{usual.replace('.', '')}"
+    return f"{ToolkitRelease('cuda', CUDA).name}-torch{minor}-{python}"

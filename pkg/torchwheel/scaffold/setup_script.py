@@ -1,0 +1,502 @@
+"""Reads a setup.py that is never run: extensions, archs, variables, requirements.
+
+What only a run would tell is listed as unread, with its line.
+"""
+
+import ast
+import dataclasses
+import re
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from torchwheel.arch.model import CudaArch
+from torchwheel.errors import UsageError
+from torchwheel.os_errors import explain
+from torchwheel.scaffold.constants import Constants, UnreadableError, dotted_name
+from torchwheel.text import shorten
+from torchwheel.versions import version_numbers
+
+NAME = "setup.py"
+LARGEST = 1 << 20
+_KINDS = frozenset(
+    {"CUDAExtension", "CppExtension", "SyclExtension", "Extension", "CMakeExtension"}
+)
+# A flag such as `arch=compute_90,code=[sm_90,compute_90]`, `-arch=sm_80` or `--gpu-architecture=…`.
+_CODE = re.compile(r"(?<!\w)(code|arch|gpu-architecture|gpu-code)=(?:\[([\w,]+)\]|(\w+))")
+_NUMBER = re.compile(r"(sm|compute|lto)_([1-9][0-9]?)([0-9])([af]?)\Z")
+_RELEASE = re.compile(r"[1-9][0-9]?(\.[0-9]+)?\Z")
+
+
+@dataclasses.dataclass(frozen=True)
+class Unread:
+    """A place of the file whose meaning only a run would tell."""
+
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{NAME}:{self.line}: {self.text}"
+
+
+@dataclasses.dataclass(frozen=True)
+class DeclaredExtension:
+    """A native extension; its name and sources are None where only a run would tell them."""
+
+    kind: str
+    line: int
+    name: str | None
+    sources: tuple[str, ...] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class HardCodedArch:
+    """An arch in the file's own compiler flags, and the CUDA releases that get it."""
+
+    arch: CudaArch
+    since: tuple[int, ...] = ()
+    before: tuple[int, ...] = ()
+
+    def is_for(self, release: str) -> bool:
+        """Whether a build with this CUDA release compiles for it."""
+        numbers = version_numbers(release)
+        return (not self.since or numbers >= self.since) and (
+            not self.before or numbers < self.before
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class BuildVariable:
+    """An environment variable that the file reads, and the text that turns it on."""
+
+    name: str
+    line: int
+    on: str
+
+    @property
+    def forces(self) -> bool:
+        """Whether it makes the build compile, where it would download or skip."""
+        words = set(re.split("[_-]", self.name.upper()))
+        return "FORCE" in words and bool(words & _COMPILES) and not words & _OTHERWISE
+
+
+_COMPILES = frozenset({"BUILD", "CUDA", "COMPILE", "GPU"})
+_OTHERWISE = frozenset({"ABI", "CPU", "CXX11", "NO", "ONLY", "SKIP"})
+
+
+@dataclasses.dataclass(frozen=True)
+class SetupFacts:
+    """What a setup.py says.
+
+    Attributes:
+        name: the distribution's; None if only a run tells.
+        extensions: in the order of the file.
+        archs: in its own compiler flags.
+        own_archs: whether the file sets TORCH_CUDA_ARCH_LIST itself.
+        variables: that it reads.
+        limited_api: the oldest Python of an abi3 wheel, e.g. "cp39"; "abi3" if it is not named.
+        modules: that it imports, beside the standard library.
+        requires: of the package, as far as they are spelled out.
+        extras: further requirements.
+        python: `python_requires`.
+        packages: its packages, if they are listed.
+        where: the folder of the packages, "." or e.g. "src".
+        ninja: False if the build says that it does without.
+        unread: what only a run would tell.
+    """
+
+    name: str | None = None
+    extensions: tuple[DeclaredExtension, ...] = ()
+    archs: tuple[HardCodedArch, ...] = ()
+    own_archs: bool = False
+    variables: tuple[BuildVariable, ...] = ()
+    limited_api: str | None = None
+    modules: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    extras: tuple[str, ...] = ()
+    python: str | None = None
+    packages: tuple[str, ...] | None = None
+    where: str = "."
+    ninja: bool = True
+    unread: tuple[Unread, ...] = ()
+
+
+def read_setup(folder: Path) -> SetupFacts:
+    """Read the setup.py of a project, which may have none.
+
+    Raises:
+        UsageError: it cannot be read, or is not Python.
+    """
+    file = folder / NAME
+    try:
+        if not file.exists():
+            return SetupFacts()
+        with file.open("rb") as opened:
+            content = opened.read(LARGEST + 1)
+    except OSError as error:
+        raise UsageError(explain(error)) from error
+    if len(content) > LARGEST:
+        raise UsageError(f"{file}: expected at most {LARGEST} bytes, found more")
+    return facts_of(content, folder, str(file))
+
+
+def facts_of(content: bytes, folder: Path, where: str = NAME) -> SetupFacts:
+    """The facts of a setup.py's text; `folder` has the files that its patterns name."""
+    try:
+        with warnings.catch_warnings():
+            # An odd escape in a foreign file is nothing for our user.
+            warnings.simplefilter("ignore")
+            tree = ast.parse(content)
+        return _Reader(tree, folder).facts()
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        place = f"{where}:{line}" if line else where
+        reason = shorten(error.msg if isinstance(error, SyntaxError) else str(error))
+        raise UsageError(
+            f"{place}: expected Python {sys.version_info[0]}.{sys.version_info[1]}, found: {reason}"
+        ) from error
+    except (RecursionError, MemoryError) as error:
+        raise UsageError(f"{where}: expected a build script, found one nested too deep") from error
+
+
+class _Reader:
+    def __init__(self, tree: ast.Module, folder: Path) -> None:
+        self.tree = tree
+        self.constants = Constants(tree, folder)
+        self.unread: list[Unread] = []
+        self.parents = {
+            child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)
+        }
+        self.nodes = sorted(self.parents, key=lambda node: getattr(node, "lineno", 0))
+        self.aliases = dict(self._aliases())
+
+    def facts(self) -> SetupFacts:
+        keywords = self._setup_keywords()
+        archs = tuple(dict.fromkeys(self._archs()))
+        extensions = tuple(self._extensions())
+        variables = {one.name: one for one in reversed(list(self._variables()))}
+        extras = self._optional("extras_require", keywords)
+        return SetupFacts(
+            name=self._text("name", keywords),
+            extensions=extensions,
+            archs=archs,
+            own_archs=self._sets_arch_list(),
+            variables=tuple(sorted(variables.values(), key=lambda one: one.line)),
+            limited_api=self._limited_api(),
+            modules=tuple(sorted(set(self._modules()))),
+            requires=tuple(self._requirements("install_requires", keywords)),
+            extras=tuple(self._extras(extras)) if extras else (),
+            python=self._text("python_requires", keywords),
+            packages=self._packages(keywords),
+            where=self._where(keywords),
+            ninja=not self._without_ninja(),
+            unread=tuple(dict.fromkeys(sorted(self.unread, key=lambda one: one.line))),
+        )
+
+    def _note(self, node: ast.AST, text: str) -> None:
+        self.unread.append(Unread(getattr(node, "lineno", 1), text))
+
+    def _calls(self) -> Iterator[tuple[str, ast.Call]]:
+        for node in self.nodes:
+            if isinstance(node, ast.Call):
+                yield self.constants.full_name(node.func), node
+
+    # setup(…)
+
+    def _setup_keywords(self) -> Mapping[str, ast.expr]:
+        calls = [call for name, call in self._calls() if name.rpartition(".")[2] == "setup"]
+        if not calls:
+            return {}
+        if len(calls) > 1:
+            self._note(calls[1], "setup() is called more than once; the last call was read")
+        for one in calls[-1].keywords:
+            if one.arg is None:
+                self._note(one.value, "arguments of setup() are in a variable")
+        return {one.arg: one.value for one in calls[-1].keywords if one.arg}
+
+    def _text(self, key: str, keywords: Mapping[str, ast.expr]) -> str | None:
+        if (node := keywords.get(key)) is None:
+            return None
+        try:
+            return self.constants.text(node)
+        except UnreadableError:
+            self._note(node, f"{key} of setup() is not spelled out")
+            return None
+
+    def _requirements(self, key: str, keywords: Mapping[str, ast.expr]) -> Sequence[str]:
+        if (node := keywords.get(key)) is None:
+            return ()
+        try:
+            return self.constants.texts(node)
+        except UnreadableError:
+            self._note(node, f"{key} of setup() is not spelled out")
+            return ()
+
+    def _optional(self, key: str, keywords: Mapping[str, ast.expr]) -> ast.Dict | None:
+        node = keywords.get(key)
+        return node if isinstance(node, ast.Dict) else None
+
+    def _extras(self, extras: ast.Dict) -> Iterator[str]:
+        for node in extras.values:
+            try:
+                yield from self.constants.texts(node)
+            except UnreadableError:
+                continue
+
+    def _packages(self, keywords: Mapping[str, ast.expr]) -> tuple[str, ...] | None:
+        node = keywords.get("packages")
+        if node is None or isinstance(node, ast.Call):
+            return None
+        try:
+            return tuple(self.constants.texts(node))
+        except UnreadableError:
+            self._note(node, "packages of setup() are not spelled out")
+            return None
+
+    def _where(self, keywords: Mapping[str, ast.expr]) -> str:
+        """The folder in which packages are looked for."""
+        node = keywords.get("packages")
+        places = list(node.args[:1]) if isinstance(node, ast.Call) else []
+        if isinstance(node, ast.Call):
+            places += [one.value for one in node.keywords if one.arg == "where"]
+        folders = self._optional("package_dir", keywords)
+        if folders:
+            pairs = zip(folders.keys, folders.values, strict=True)
+            places += [v for k, v in pairs if isinstance(k, ast.Constant) and k.value == ""]
+        for place in places:
+            try:
+                return self.constants.text(place)
+            except UnreadableError:
+                self._note(place, "the folder of the packages is not spelled out")
+        return "."
+
+    def _limited_api(self) -> str | None:
+        for node in self.nodes:
+            if isinstance(node, ast.Dict):
+                for key, value in zip(node.keys, node.values, strict=True):
+                    named = isinstance(key, ast.Constant) and key.value == "py_limited_api"
+                    if named and isinstance(value, ast.Constant) and isinstance(value.value, str):
+                        return value.value
+        for _, call in self._calls():
+            for one in call.keywords:
+                if one.arg == "py_limited_api" and not (
+                    isinstance(one.value, ast.Constant) and one.value.value is False
+                ):
+                    return "abi3"
+        return None
+
+    # Extensions
+
+    def _aliases(self) -> Iterator[tuple[str, str]]:
+        """Variables that stand for a class of extensions: `E = CppExtension if … else …`."""
+        for node in self.nodes:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                kinds = {
+                    dotted_name(one).rpartition(".")[2]
+                    for one in ast.walk(node.value)
+                    if isinstance(one, ast.Name | ast.Attribute)
+                } & _KINDS
+                if kinds and not any(isinstance(one, ast.Call) for one in ast.walk(node.value)):
+                    cuda = "CUDAExtension" in kinds
+                    yield node.targets[0].id, "CUDAExtension" if cuda else kinds.pop()
+
+    def _extensions(self) -> Iterator[DeclaredExtension]:
+        for name, call in self._calls():
+            own = dotted_name(call.func)
+            kind = self.aliases.get(own) or name.rpartition(".")[2]
+            if kind not in _KINDS:
+                continue
+            named = {one.arg: one.value for one in call.keywords if one.arg}
+            first, second = [*call.args, None, None][:2]
+            title, sources = named.get("name", first), named.get("sources", second)
+            try:
+                text = self.constants.text(title) if title else None
+            except UnreadableError:
+                text = None
+            try:
+                files = tuple(self.constants.texts(sources)) if sources else None
+            except UnreadableError:
+                files = None
+            if text is None:
+                self._note(call, f"the name of a {kind} is not spelled out")
+            if files is None and kind != "CMakeExtension":
+                self._note(call, f"the sources of a {kind} are not spelled out")
+            yield DeclaredExtension(kind, call.lineno, text, files)
+
+    def _without_ninja(self) -> bool:
+        return any(
+            one.arg == "use_ninja" and isinstance(one.value, ast.Constant) and not one.value.value
+            for _, call in self._calls()
+            for one in call.keywords
+        )
+
+    # Archs
+
+    def _archs(self) -> Iterator[HardCodedArch]:
+        for node in self.nodes:
+            if isinstance(node, ast.JoinedStr):
+                texts = [one.value for one in node.values if isinstance(one, ast.Constant)]
+                if any(isinstance(text, str) and _is_open(text) for text in texts):
+                    self._note(node, "an arch of -gencode is not spelled out")
+                continue
+            if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+                continue
+            if isinstance(self.parents.get(node), ast.Expr | ast.JoinedStr):
+                continue
+            archs = tuple(_archs_in(node.value))
+            if archs:
+                since, before = self._releases(node)
+                yield from (HardCodedArch(arch, since, before) for arch in archs)
+
+    def _releases(self, node: ast.AST) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The CUDA releases for which the conditions around a place hold."""
+        since: tuple[int, ...] = ()
+        before: tuple[int, ...] = ()
+        child, parent = node, self.parents.get(node)
+        while parent is not None:
+            if isinstance(parent, ast.If) and child is not parent.test:
+                first, last = self._bounds(parent.test)
+                if child in parent.orelse:
+                    first, last = ((), first) if first and not last else ((), ())
+                since = max(since, first)
+                before = min(before or last, last or before)
+            child, parent = parent, self.parents.get(parent)
+        return since, before
+
+    def _bounds(self, test: ast.expr) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The first release, and the first one too late, that a condition names."""
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+            bounds = [self._bounds(one) for one in test.values]
+            lasts = [last for _, last in bounds if last]
+            return max(first for first, _ in bounds), min(lasts, default=())
+        if isinstance(test, ast.Compare) and len(test.ops) == 1:
+            release = _release_of(test.comparators[0])
+            if release and isinstance(test.ops[0], ast.GtE | ast.Gt):
+                return release, ()
+            if release and isinstance(test.ops[0], ast.Lt):
+                return (), release
+        if isinstance(test, ast.Compare | ast.Call) and not self._is_plain(test):
+            self._note(test, "archs are under a condition that was not read")
+        return (), ()
+
+    def _is_plain(self, test: ast.expr) -> bool:
+        """Whether a condition asks for a tool or a switch, and not for an arch."""
+        inner = [*ast.walk(test)]
+        asks = any(self.constants.full_name(one) in _READERS for one in inner)
+        return asks or (
+            isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is | ast.IsNot)
+        )
+
+    def _sets_arch_list(self) -> bool:
+        for node in self.nodes:
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+                key = node.slice
+                if isinstance(key, ast.Constant) and key.value == "TORCH_CUDA_ARCH_LIST":
+                    return self.constants.full_name(node.value) == "os.environ"
+        return False
+
+    # Variables
+
+    def _variables(self) -> Iterator[BuildVariable]:
+        for node in self.nodes:
+            if isinstance(node, ast.Call) and node.args:
+                if self.constants.full_name(node.func) not in _READERS:
+                    continue
+                key: ast.expr = node.args[0]
+                default = node.args[1] if len(node.args) > 1 else None
+            elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
+                if self.constants.full_name(node.value) != "os.environ":
+                    continue
+                key, default = node.slice, None
+            else:
+                continue
+            try:
+                name = self.constants.text(key)
+            except UnreadableError:
+                self._note(node, "the name of an environment variable is not spelled out")
+                continue
+            yield BuildVariable(name, node.lineno, self._on_value(node, default))
+
+    def _on_value(self, node: ast.AST, default: ast.expr | None) -> str:
+        """The text that turns a variable on: what it is compared with, else like its default."""
+        parent = self.parents.get(node)
+        while isinstance(parent, ast.Attribute | ast.Call) and len(ast.dump(parent)) < 2000:
+            parent = self.parents.get(parent)
+        if isinstance(parent, ast.Compare):
+            for one in ast.walk(parent.comparators[0]):
+                if isinstance(one, ast.Constant) and isinstance(one.value, str):
+                    return one.value
+        if isinstance(default, ast.Constant) and isinstance(default.value, str):
+            for off, on in _ON.items():
+                if default.value == off:
+                    return on
+        return "1"
+
+    def _modules(self) -> Iterator[str]:
+        for node in self.nodes:
+            if isinstance(node, ast.Import):
+                names = [one.name for one in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names = [node.module]
+            else:
+                continue
+            for name in names:
+                top = name.partition(".")[0]
+                if top not in sys.stdlib_module_names and not self._is_optional(node):
+                    yield top
+
+    def _is_optional(self, node: ast.AST) -> bool:
+        """Whether the file goes on without the module."""
+        parent = self.parents.get(node)
+        while parent is not None:
+            if isinstance(parent, ast.Try) and parent.handlers:
+                return True
+            parent = self.parents.get(parent)
+        return False
+
+
+_READERS = frozenset({"os.getenv", "os.environ.get"})
+_ON = {"FALSE": "TRUE", "False": "True", "false": "true", "OFF": "ON", "no": "yes", "NO": "YES"}
+
+
+def _is_open(text: str) -> bool:
+    """Whether a piece of text ends where an arch's number would begin."""
+    return bool(re.search(r"(sm|compute)_\Z", text))
+
+
+def _archs_in(text: str) -> Iterator[CudaArch]:
+    """The archs that a compiler flag names, PTX as `+PTX` of its arch."""
+    machine: list[CudaArch] = []
+    ptx: list[CudaArch] = []
+    flags = [(one[1], (one[2] or one[3]).split(",")) for one in _CODE.finditer(text)]
+    has_code = any(kind.endswith("code") for kind, _ in flags)
+    for kind, names in flags:
+        if has_code and not kind.endswith("code"):
+            continue  # `arch=` beside `code=` says what is compiled, not what is kept.
+        for name in names:
+            found = _NUMBER.match(name)
+            if found is None:
+                continue
+            suffix: Literal["", "a", "f"] = "a" if found[4] == "a" else "f" if found[4] else ""
+            arch = CudaArch(int(found[2]), int(found[3]), suffix)
+            (machine if found[1] == "sm" else ptx).append(arch)
+            if not has_code:
+                ptx.append(arch)  # nvcc keeps PTX of what `-arch` alone names.
+    for arch in dict.fromkeys([*machine, *ptx]):
+        yield arch.with_ptx(arch in ptx)
+
+
+def _release_of(node: ast.expr) -> tuple[int, ...] | None:
+    """The release that a condition compares with: Version("12.8"), "12.8", 12.8 or (12, 8)."""
+    if isinstance(node, ast.Call) and len(node.args) == 1:
+        node = node.args[0]
+    if isinstance(node, ast.Tuple):
+        numbers = [one.value for one in node.elts if isinstance(one, ast.Constant)]
+        whole = tuple(number for number in numbers if isinstance(number, int))
+        return whole if len(whole) == len(node.elts) and len(whole) > 1 else None
+    if not isinstance(node, ast.Constant) or not isinstance(node.value, str | float):
+        return None
+    text = str(node.value)
+    return version_numbers(text) if _RELEASE.match(text) else None

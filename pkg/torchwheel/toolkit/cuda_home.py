@@ -1,0 +1,63 @@
+"""A CUDA_HOME for a project's own build: a toolkit with the CUDA libraries of torch.
+
+Standard library only: containers import this module.
+"""
+
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from torchwheel.files import make_executable
+
+_MERGED = ("bin", "include", "lib", "lib64")
+
+
+def assemble_cuda_home(target: Path, toolkit: Path, site: Path, nvcc: Sequence[str]) -> Path:
+    """Link a toolkit and the CUDA libraries of torch into one folder; returns CUDA_HOME.
+
+    Args:
+        target: the new folder.
+        toolkit: the verified toolkit.
+        site: site-packages of the environment that holds torch.
+        nvcc: the command that its bin/nvcc runs: the compiler, after launchers.
+    """
+    if toolkit == Path("/usr"):
+        # A distribution's toolkit is complete, and its headers must not precede the C++ library's.
+        return toolkit
+    libraries = sorted((site / "nvidia").glob("*"))
+    _link(target, (path for path in toolkit.iterdir() if path.name not in _MERGED))
+    for name in ("include", "lib64"):
+        for folder in (toolkit / name, *(path / name.removesuffix("64") for path in libraries)):
+            if folder.is_dir():
+                _link(target / name, folder.iterdir())
+    (target / "lib").symlink_to("lib64")
+    link_plain_names(target / "lib64")
+    # nvcc looks for its files beside the path it was called by, so it must not be a link.
+    write_script(target / "bin" / "nvcc", nvcc)
+    _link(target / "bin", (toolkit / "bin").iterdir())
+    return target
+
+
+def link_plain_names(folder: Path) -> None:
+    """Link each library under the linker's name for it: libcudart.so to libcudart.so.13."""
+    for library in sorted(folder.glob("lib*.so.*")):
+        plain = library.with_name(library.name.partition(".so")[0] + ".so")
+        if not plain.exists():
+            plain.symlink_to(library.name)
+
+
+def write_script(path: Path, command: Sequence[str]) -> Path:
+    """Write a program that runs `command` with its own arguments appended."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n', encoding="utf-8")
+    make_executable(path)
+    return path
+
+
+def _link(folder: Path, paths: Iterable[Path]) -> None:
+    """Link `paths` into `folder`; a name that exists there stays."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in paths:
+        link = folder / path.name
+        if not link.is_symlink() and not link.exists():
+            link.symlink_to(path)

@@ -1,0 +1,93 @@
+"""Somebody else's extension, with a matrix.yaml beside its setup.py, in its container."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from torchwheel.check.facts import Limits
+from torchwheel.check.gates import run_gates
+from torchwheel.files import sha256
+
+pytestmark = pytest.mark.containers
+PLUS = Path(__file__).parent / "plus"
+FOREIGN = Path(__file__).parent / "foreign"
+OPT_IN = "TORCHWHEEL_TEST_FOREIGN"
+VARIANT = "cu130-torch2.13-cp311"
+
+
+@pytest.fixture
+def plus(tmp_path, base):
+    assert base
+    return shutil.copytree(PLUS, tmp_path / "plus")
+
+
+@pytest.fixture
+def wheels(environ, plus):
+    def run(*arguments):
+        command = [sys.executable, "-m", "torchwheel.cli", "wheels", "--container", *arguments]
+        return subprocess.run(
+            command,
+            cwd=plus,
+            env=environ,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=1800,
+        )
+
+    return run
+
+
+def test_its_wheel_is_built_against_its_torch_stamped_tried_and_proven(plus, wheels):
+    done = wheels()
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = (plus / "dist").glob("*.whl")
+    assert wheel.name.startswith("plus-1.0+cu130torch2.13-cp311-cp311-manylinux")
+    assert all(result.ok for result in run_gates(wheel, Limits(1)))
+    record = json.loads((plus / "dist" / ".torchwheel" / f"{VARIANT}.json").read_text())
+    assert record["sha256"] == sha256(wheel)
+    assert record["smoke"] == "passed, not run on a GPU"
+    smoke = json.loads((plus / "dist" / "smoke" / f"{VARIANT}.json").read_text())
+    assert smoke["machine"]["torch"] == "2.13.0+cu130"
+    assert [package["file"] for package in smoke["imported"]] == ["plus/__init__.py"]
+    again = wheels()
+    assert (again.returncode, again.stderr.count("nothing to do")) == (0, 1)
+
+    # What follows installs torch again, but compiles one file at most.
+    matrix = plus / "matrix.yaml"
+    text = matrix.read_text()
+    matrix.write_text(text.replace("build: {", 'build: {environment: {PLUS_ARCHS: "75 90"}, '))
+    done = wheels()
+    assert done.returncode == 1
+    assert (
+        "setup.py hard-codes the archs 7.5;9.0; expected those of TORCH_CUDA_ARCH_LIST, "
+        '8.0;9.0+PTX; pass --archs "7.5;9.0", or say in matrix.yaml build.archs_by: replaced'
+    ) in done.stdout
+    # Nothing of a failed build is published, and the earlier wheel is not its.
+    assert f"{VARIANT}: FAILED" in done.stderr
+
+
+@pytest.mark.skipif(
+    not os.environ.get(OPT_IN), reason=f"installs four torches and compiles for an hour: {OPT_IN}=1"
+)
+@pytest.mark.parametrize("project", ["causal-conv1d", "torch-scatter"])
+def test_projects_of_others_become_wheels_for_every_torch_python_and_toolkit(
+    tmp_path, environ, base, project
+):
+    assert base
+    folder = shutil.copytree(FOREIGN / project, tmp_path / project)
+    command = [sys.executable, "-m", "torchwheel.cli", "wheels"]
+    done = subprocess.run(
+        command, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=14400
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    wheels = sorted((folder / "dist").glob("*.whl"))
+    assert len(wheels) == 4
+    for wheel in wheels:
+        results = run_gates(wheel, Limits(512))
+        assert all(result.ok for result in results), results

@@ -1,0 +1,91 @@
+"""docs/adopt.md, followed to the letter on a foreign tree with the torchwheel that it carries."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from foreign_project import write_foreign_project
+from torchwheel.files import sha256
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).parents[2]
+# The documented commands are run as they stand; torchwheel is the one of this tree.
+SCRIPT = """\
+#!/bin/sh
+PYTHONPATH={pkg} exec {python} -m torchwheel.cli "$@"
+"""
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+    """The variables of somebody who has torchwheel, and a pip of their own."""
+    folder = tmp_path_factory.mktemp("author")
+    subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
+    binaries = folder / "venv" / "bin"
+    script = binaries / "torchwheel"
+    script.write_text(SCRIPT.format(pkg=ROOT / "pkg", python=sys.executable))
+    script.chmod(0o755)
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return {**kept, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}"}
+
+
+def commands(heading: str) -> list[str]:
+    """The commands of the first block below a heading of docs/adopt.md."""
+    text = (ROOT / "docs" / "adopt.md").read_text(encoding="utf-8")
+    section = text.partition(f"\n## {heading}\n")[2]
+    block = re.search(r"^```sh\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+    assert block is not None
+    return block[1].splitlines()
+
+
+def run(command: str, folder: Path, environment: dict[str, str], status: int = 0) -> str:
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_an_adopted_tree_shows_its_matrix_at_once(tmp_path, environment):
+    foreign = write_foreign_project(tmp_path / "foreign")
+    adopt, nox, matrix = commands("Adopt")
+    said = run(adopt, foreign, environment)
+    # What is printed as the next step is what is documented.
+    assert [line.strip() for line in said.splitlines()[-2:]] == [nox, matrix]
+    run(nox, foreign, environment)
+    assert re.search(r"^cu130-torch\S+-cp312 ", run(matrix, foreign, environment), re.MULTILINE)
+    # What the session runs is the torchwheel in the tree: a file, by its hash.
+    (carried,) = (foreign / ".torchwheel").glob("*.whl")
+    (origin,) = (foreign / ".nox" / "matrix").rglob("torchwheel-*.dist-info/direct_url.json")
+    installed = json.loads(origin.read_text())
+    assert installed["url"] == carried.as_uri()
+    assert installed["archive_info"]["hashes"] == {"sha256": sha256(carried)}
+    # Another wheel of that name is refused.
+    carried.write_bytes(carried.read_bytes() + b"\0")
+    lock = foreign / ".torchwheel" / "requirements.txt"
+    lock.write_text(lock.read_text() + "\n")
+    refused = run(matrix, foreign, environment, status=1)
+    assert "DO NOT MATCH THE HASHES" in refused
+
+
+def test_a_new_project_is_installed_with_the_torchwheel_that_it_carries(tmp_path, environment):
+    run("torchwheel new my-kernels", tmp_path, environment)
+    folder = tmp_path / "my-kernels"
+    # Without its requirements, torch among them: what is built with is the point here.
+    run("pip install --no-deps --target site .", folder, environment)
+    assert (folder / "site" / "my_kernels" / "extension.py").is_file()
+    (carried,) = (folder / ".torchwheel").glob("*.whl")
+    backend = (folder / ".torchwheel" / "build_backend.py").read_text()
+    assert sha256(carried) in backend

@@ -1,0 +1,95 @@
+"""The nvcc that holds the archs of a build."""
+
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchwheel.builder import nvcc
+
+HARD = ("-gencode", "arch=compute_53,code=sm_53", "-gencode=arch=compute_90,code=sm_90")
+
+
+def call(archs: str, by: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """The guard with an `echo` for a compiler."""
+    command = [sys.executable, nvcc.__file__, archs, by, "echo", "nvcc", "--", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_archs_that_setup_py_hard_codes_stop_the_first_file():
+    done = call("8.0;9.0+PTX", "environment", "-c", "a.cu", *HARD)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "torchwheel: setup.py hard-codes the archs 5.3;9.0; expected those of "
+        'TORCH_CUDA_ARCH_LIST, 8.0;9.0+PTX; pass --archs "5.3;9.0", or say in matrix.yaml '
+        "build.archs_by: replaced\n"
+    )
+
+
+def test_archs_that_are_the_matrix_own_are_compiled():
+    done = call("5.3;9.0", "environment", "-c", "a.cu", *HARD)
+    assert done.stdout == " ".join(["nvcc -c a.cu", *HARD]) + "\n"
+
+
+def test_hard_coded_archs_are_replaced_on_request():
+    done = call("8.0;9.0+PTX", "replaced", "-c", "a.cu", "-O3", *HARD, "-o", "a.o")
+    assert done.stdout == (
+        "nvcc -c a.cu -O3 -o a.o -gencode=arch=compute_80,code=sm_80 "
+        "-gencode=arch=compute_90,code=sm_90 -gencode=arch=compute_90,code=compute_90\n"
+    )
+
+
+def test_a_file_may_have_fewer_of_the_declared_archs_but_no_others():
+    assert call("5.3;8.0;9.0", "declared", "-c", "a.cu", *HARD).returncode == 0
+    done = call("8.0;9.0", "declared", "-c", "a.cu", *HARD)
+    assert done.returncode == 1
+    assert done.stderr.startswith("torchwheel: setup.py compiles for 5.3, which the arch list 8.0")
+
+
+@pytest.mark.parametrize("arguments", [("--version",), ("-dlink", "a.o", *HARD), ("-c", "a.cu")])
+def test_calls_that_compile_for_no_named_arch_pass(arguments):
+    assert call("8.0", "environment", *arguments).stdout == " ".join(["nvcc", *arguments]) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "codes"),
+    [
+        (["-gencode", "arch=compute_90a,code=sm_90a"], {"sm_90a"}),
+        (["--generate-code=arch=compute_80,code=[compute_80,sm_80]"], {"sm_80", "compute_80"}),
+        (['-gencode=arch=compute_80,code="sm_80,compute_80"'], {"sm_80", "compute_80"}),
+        (["-arch=sm_86"], {"sm_86", "compute_86"}),
+        (["-arch", "native"], {"native"}),
+        (["-arch=compute_80", "-code=sm_80,sm_86"], {"sm_80", "sm_86"}),
+    ],
+)
+def test_the_ways_to_name_archs(options, codes):
+    named, others = nvcc.split([*options, "-c", "a.cu"])
+    assert (nvcc.codes_in(named), others) == (codes, ["-c", "a.cu"])
+
+
+ARCHS = st.lists(
+    st.tuples(st.integers(50, 121), st.sampled_from(["", "a", "f"]), st.booleans()),
+    min_size=1,
+    unique_by=lambda arch: arch[:2],
+).map(
+    lambda archs: ";".join(
+        f"{number // 10}.{number % 10}{suffix}{'+PTX' * ptx}" for number, suffix, ptx in archs
+    )
+)
+
+
+@given(ARCHS)
+def test_what_replaces_is_what_is_expected(archs):
+    options = list(nvcc.options_of(archs))
+    assert nvcc.codes_in(options) == nvcc.codes_of(archs)
+    assert nvcc.fault_of(nvcc.codes_in(options), archs, "environment") is None
+    assert sorted(nvcc.arch_list_of(nvcc.codes_of(archs)).split(";")) == sorted(archs.split(";"))
+
+
+@given(st.lists(st.text(max_size=12), max_size=8))
+def test_any_arguments_are_read(arguments):
+    named, others = nvcc.split(arguments)
+    assert nvcc.codes_in(named) is not None
+    assert len(named) + len(others) in (len(arguments), len(arguments) + 1)

@@ -1,0 +1,156 @@
+"""The flavour `ordinary`: a project's own build, a variant for each torch, Python and toolkit."""
+
+from pathlib import Path
+
+import pytest
+
+from torchwheel.matrix.document import MatrixError
+from torchwheel.matrix.load import load, parse
+from torchwheel.matrix.project_source import ProjectSource, parse_source
+from torchwheel.matrix.render import matrix_text
+from torchwheel.matrix.variants import resolve, select
+
+HERE = Path(__file__).parent
+TEXT = (HERE / "ordinary.yaml").read_text()
+MATRIX = load(HERE / "ordinary.yaml")
+
+
+def ids(text: str) -> list[str]:
+    return [variant.id for variant in resolve(parse(text, "matrix.yaml"))]
+
+
+def lines_of(text: str) -> list[str]:
+    with pytest.raises(MatrixError) as caught:
+        parse(text, "matrix.yaml")
+    return str(caught.value).splitlines()
+
+
+def test_a_variant_for_each_torch_python_and_toolkit():
+    assert ids(TEXT) == [
+        *("cu124-torch2.6-cp311", "cu124-torch2.6-cp312"),
+        *("cu130-torch2.13-cp311", "cu130-torch2.13-cp312"),
+    ]
+    variant = select(MATRIX, ["cu130-torch2.13-cp312"])[0]
+    assert (variant.abi, variant.ordinary, variant.native) == ("aten", True, True)
+    assert (variant.local, variant.torch_range) == ("cu130torch2.13", "==2.13.*")
+
+
+@pytest.mark.parametrize(("python", "tag"), [("abi3", "abi3"), ("any", "py3")])
+def test_a_wheel_for_many_pythons_is_built_once_for_each_torch(python, tag):
+    text = TEXT.replace("ordinary: {}", f"ordinary: {{python: {python}}}")
+    assert ids(text) == [f"cu124-torch2.6-{tag}", f"cu130-torch2.13-{tag}"]
+    assert {variant.python for variant in resolve(parse(text, "m"))} == {None}
+
+
+def test_later_torch_releases_are_left_out_on_request():
+    text = TEXT.replace("ordinary: {}", 'ordinary: {through: "2.6"}')
+    assert lines_of(text) == [
+        "matrix.yaml:24: toolkits.cu130.abis[0]: no release under torch lists cu130; add it there "
+        "or drop ordinary"
+    ]
+
+
+def test_what_is_left_out_has_defaults():
+    assert select(MATRIX, ["all"]) == select(MATRIX, ["default"]) == resolve(MATRIX)
+    assert MATRIX.gates.max_size_mib == 512
+    assert (MATRIX.containers.base, MATRIX.containers.glibc) == ("bullseye", "2.28")
+    assert "4 of 4 variants" in matrix_text(MATRIX, resolve(MATRIX), "table")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        (
+            "ordinary: {}",
+            'ordinary: {}, pure: {torch: "2.6"}',
+            "matrix.yaml:5: abis.pure: goes with torchwheel's builder, and abis.ordinary with the "
+            "project's own; expected one of them",
+        ),
+        (
+            "build:",
+            "smoke: {tests: tests}\nbuild:",
+            "matrix.yaml:6: smoke.tests: of an ordinary project are build.tests; expected them "
+            "there",
+        ),
+        (
+            "  archs_by: replaced",
+            "  archs_by: guessed",
+            'matrix.yaml:9: build.archs_by: "guessed" came; expected "environment", "declared" or '
+            '"replaced"',
+        ),
+        (
+            'FORCE_BUILD: "TRUE"',
+            'TORCH_CUDA_ARCH_LIST: "9.0"',
+            'matrix.yaml:7: build.environment.TORCH_CUDA_ARCH_LIST: "TORCH_CUDA_ARCH_LIST" is not '
+            'a variable of the project\'s own; expected e.g. "FORCE_BUILD"',
+        ),
+        (
+            'FORCE_BUILD: "TRUE"',
+            'FORCE_BUILD: "$(id)"',
+            'matrix.yaml:7: build.environment.FORCE_BUILD: "$(id)" is not a plain value; expected '
+            'e.g. "TRUE" or "-O2"',
+        ),
+        (
+            "  archs_by: replaced",
+            "  allow: [{gate: size, library: '*', reason: big}]",
+            'matrix.yaml:9: build.allow[0].gate: "size" came; expected "archs", "content", '
+            '"runtime" or "torch-symbols"',
+        ),
+        (
+            "source: conv==1.5.2",
+            "source: git+ssh://host/x@main",
+            'matrix.yaml:4: project.source: "git+ssh://host/x@main" is not a path inside the '
+            'project, a release or a git reference; expected e.g. "." or "name==1.0" or '
+            '"git+https://host/path@v1.0"',
+        ),
+        (
+            "source: conv==1.5.2",
+            "source: conv\n  sha256: '" + "0" * 64 + "'",
+            "matrix.yaml:5: project.sha256: is the hash of an sdist; expected a source "
+            "NAME==VERSION or a file",
+        ),
+    ],
+)
+def test_line(old, new, line):
+    assert TEXT.count(old) == 1
+    assert lines_of(TEXT.replace(old, new)) == [line]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        (
+            "platforms:",
+            "build: {requires: [ninja]}\nplatforms:",
+            "matrix.yaml:11: build: says how a project's own build is called; expected "
+            "ordinary: {} under abis",
+        ),
+        (
+            "source: .",
+            "source: conv==1.0",
+            'matrix.yaml:3: project.source: "conv==1.0" is no folder; such a source goes with '
+            "abis.ordinary",
+        ),
+        ("tests: tests/smoke, ", "", 'matrix.yaml:13: smoke: key "tests" is missing'),
+    ],
+)
+def test_other_projects_need_what_they_did(old, new, line):
+    small = (HERE / "small.yaml").read_text()
+    assert small.count(old) == 1
+    assert lines_of(small.replace(old, new)) == [line]
+
+
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [
+        (".", ProjectSource("folder", ".")),
+        ("ext/conv", ProjectSource("folder", "ext/conv")),
+        ("ext/conv-1.0.tar.gz", ProjectSource("sdist", "ext/conv-1.0.tar.gz")),
+        ("causal-conv1d==1.5.2", ProjectSource("release", "causal-conv1d", "1.5.2")),
+        ("git+https://h.test/a/b@v1", ProjectSource("git", "https://h.test/a/b", "v1")),
+        # A reference that begins with a dash would be an option of git.
+        ("git+https://h.test/a@-x", ProjectSource("folder", "git+https://h.test/a@-x")),
+    ],
+)
+def test_the_places_of_sources(text, source):
+    assert parse_source(text) == source

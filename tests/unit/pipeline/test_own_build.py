@@ -1,0 +1,151 @@
+"""What surrounds an ordinary project's own build."""
+
+import dataclasses
+import json
+
+import pytest
+
+from torchwheel.claims import Claims
+from torchwheel.console import Quiet
+from torchwheel.errors import TorchwheelError
+from torchwheel.json_files import read_json
+from torchwheel.pipeline import inside, own_build
+from torchwheel.pipeline.own_build import OwnBuildPlan, dump_plan, require_pythons
+from torchwheel.smoke.record import ImportRecord, MachineRecord, TestReport, judge_smoke
+from torchwheel.toolkit import torch_files
+from torchwheel.toolkit.index import IndexedFile
+from torchwheel.toolkit.torch_files import TorchFile, torch_file
+from wheelmaker import make_wheel
+
+PLAN = OwnBuildPlan(
+    torch="torch===2.13.0 --hash=sha256:00",
+    requires=("ninja",),
+    settings={"a": "b"},
+    archs="9.0",
+    archs_by="environment",
+    toolkit="/usr/local/cuda",
+    launcher=("sccache",),
+    python="each",
+)
+CLAIMS = Claims("cu130-torch2.13-cp312", "aten", "2.13", "cuda", "cu130", "13.0", ())
+
+
+def test_a_plan_is_read_as_it_was_written(tmp_path):
+    (tmp_path / "plan").write_text(dump_plan(PLAN))
+    read = read_json(tmp_path / "plan", OwnBuildPlan)
+    assert dataclasses.replace(read, toolkit=str(read.toolkit)) == PLAN
+
+
+@pytest.mark.parametrize(
+    ("serves", "tags", "do"),
+    [
+        ("each", "cp312-cp312", None),
+        ("abi3", "cp39-abi3", None),
+        ("any", "py3-none", None),
+        ("each", "cp39-abi3", "say abis.ordinary.python: abi3"),
+        ("abi3", "cp312-cp312", "say abis.ordinary.python: each"),
+        ("each", "py3-none", "say abis.ordinary.python: any"),
+        ("any", "pp310-pypy310_pp73", "no wheel is tagged so"),
+    ],
+)
+def test_a_wheel_for_other_pythons_is_refused(serves, tags, do):
+    wheel = f"conv-1.0-{tags}-linux_x86_64.whl"
+    if do is None:
+        require_pythons(wheel, serves)
+    else:
+        with pytest.raises(TorchwheelError, match=rf"is tagged {tags}; .*{serves} .*; {do}$"):
+            require_pythons(wheel, serves)
+
+
+def test_a_build_that_compiled_nothing_is_refused(tmp_path):
+    (tmp_path / inside.PLAN).write_text(dump_plan(dataclasses.replace(PLAN, python="any")))
+    facts = {"version": "2.13.0", "loaded": ["libcudart.so.13"], "cuda": "13.0"}
+    (tmp_path / own_build.TORCH_FACTS).write_text(json.dumps(facts))
+    wheel = make_wheel(tmp_path, claims=None)
+    with pytest.raises(TorchwheelError, match=r"no library in it: setup.py found nothing to comp"):
+        own_build.claims_of_built(wheel, CLAIMS, tmp_path)
+
+
+def found(version, asked):
+    def find(requirements, platform, python):
+        asked.append((*requirements, platform, python))
+        return [IndexedFile("torch", version, "https://h.test/t.whl", "ab" * 32)]
+
+    return find
+
+
+def test_a_torch_that_is_not_locked_is_looked_up_once(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(torch_files, "find_files", found("2.12.1", asked))
+    for _ in range(2):
+        file = torch_file("2.12", "3.12", "linux_x86_64", tmp_path, Quiet())
+        assert file == TorchFile("2.12.1", "ab" * 32)
+    assert file.requirement == f"torch===2.12.1 --hash=sha256:{'ab' * 32}"
+    assert asked == [("torch==2.12.*", "linux_x86_64", "3.12")]
+
+
+def test_a_cpu_torch_of_another_index_is_not_the_one(tmp_path, monkeypatch):
+    def find(requirements, platform, python):
+        version = "2.12.1" if requirements == ["torch===2.12.1"] else "2.12.1+cpu"
+        return [IndexedFile("torch", version, "https://h.test/t.whl", "ab" * 32)]
+
+    monkeypatch.setattr(torch_files, "find_files", find)
+    file = torch_file("2.12", "3.12", "linux_x86_64", tmp_path, Quiet())
+    assert file.version == "2.12.1"
+
+
+def test_a_locked_torch_is_the_one_of_the_lock(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(torch_files, "find_files", found("2.11.0", asked))
+    with pytest.raises(TorchwheelError, match=r"expected torch 2\.11\.0 with sha256 .* the lock"):
+        torch_file("2.11", "3.12", "linux_x86_64", tmp_path, Quiet())
+    assert asked == [("torch==2.11.0", "linux_x86_64", "3.12")]
+    # The lock has the file of one Python.
+    assert torch_file("2.11", "3.11", "linux_x86_64", tmp_path, Quiet()).version == "2.11.0"
+
+
+MACHINE = MachineRecord("3.12.1", "linux_x86_64", "2.31", "2.13.0", "13.0", None, None)
+
+
+def test_a_wheel_may_be_imported_alone():
+    good, bad = ImportRecord("conv", "conv/__init__.py"), ImportRecord("conv", None, "ImportError")
+    said = judge_smoke(MACHINE, (good,), TestReport(), 0, tested=False)
+    assert said == ("imported, not run on a GPU", None)
+    said = judge_smoke(MACHINE, (good, bad), TestReport(), 0, tested=False)
+    assert said == ("failed", "import conv: ImportError")
+    assert judge_smoke(MACHINE, (), TestReport(), 0, tested=False)[0] == "failed"
+    assert judge_smoke(MACHINE, (good,), TestReport(), 1, tested=False)[0] == "failed"
+    # With a suite, a run without a test fails as before.
+    assert judge_smoke(MACHINE, (good,), TestReport(), 0)[0] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("setup", "says"),
+    [
+        ("input('Which CUDA? ')", "EOFError: EOF when reading a line"),
+        (
+            "import nothing_of_the_kind",
+            "ModuleNotFoundError: No module named 'nothing_of_the_kind'",
+        ),
+        ("open('/proc/outside', 'w')", "No such file or directory: '/proc/outside'"),
+        ("import time; time.sleep(60)", "gave no answer in 5 s"),
+        ("raise SystemExit(3)", "BuildBackendException: Backend subprocess exited when trying to"),
+    ],
+)
+def test_a_setup_py_that_prompts_hangs_or_lacks_something_is_one_line(
+    tmp_path, monkeypatch, setup, says
+):
+    (tmp_path / "setup.py").write_text(f"{setup}\nfrom setuptools import setup\nsetup()\n")
+    monkeypatch.setattr(own_build, "SECONDS", 5 if "sleep" in setup else 60)
+    with pytest.raises(TorchwheelError) as caught:
+        own_build._dynamic(tmp_path, {})
+    assert str(caught.value).startswith("the project's build backend: ")
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_requirements_of_a_backend_are_read(tmp_path):
+    (tmp_path / "setup.py").write_text(
+        "print('hello')\nfrom setuptools import setup\nsetup(setup_requires=['ninja>=1.11'])\n"
+    )
+    assert own_build._dynamic(tmp_path, {}) == ("ninja>=1.11",)

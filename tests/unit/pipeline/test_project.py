@@ -1,0 +1,123 @@
+"""The sources of a project: a folder, an sdist, a release or a git reference."""
+
+import io
+import subprocess
+import tarfile
+
+import pytest
+
+from torchwheel.console import Quiet
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.files import sha256
+from torchwheel.matrix.load import parse
+from torchwheel.pipeline import project
+from torchwheel.pipeline.project import project_folder
+
+# It would tell on itself.
+SETUP = "raise SystemExit('setup.py was run')\n"
+MATRIX = """
+schema: 1
+project: {{name: conv, source: "{source}"{more}}}
+abis: {{ordinary: {{}}}}
+build: {{tests: tests}}
+toolkits:
+  cu130: {{backend: cuda, version: "13.0", abis: [ordinary], archs: ["9.0"], source: pypi}}
+torch: {{"2.11": {{toolkits: [cu130], pythons: ["3.12"]}}}}
+platforms: [linux_x86_64]
+"""
+
+
+class Heard(Quiet):
+    def __init__(self):
+        self.said = []
+
+    def say(self, text):
+        self.said.append(text)
+
+
+def folder_of(tmp_path, source, more="", heard=None):
+    matrix = parse(MATRIX.format(source=source, more=more), "matrix.yaml")
+    return project_folder(matrix, tmp_path, tmp_path / "cache", heard or Quiet())
+
+
+@pytest.fixture
+def sdist(tmp_path):
+    path = tmp_path / "conv-1.0.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        for name, text in (("setup.py", SETUP), ("csrc/a.cu", "// a")):
+            member = tarfile.TarInfo(f"conv-1.0/{name}")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return path
+
+
+def test_a_folder_is_taken_as_it_is(tmp_path):
+    (tmp_path / "ext").mkdir()
+    with pytest.raises(UsageError, match=r"expected pyproject.toml or setup.py in it, found"):
+        folder_of(tmp_path, "ext")
+    (tmp_path / "ext" / "setup.py").write_text(SETUP)
+    assert folder_of(tmp_path, "ext") == tmp_path / "ext"
+
+
+def test_an_sdist_is_unpacked_once_and_not_run(tmp_path, sdist):
+    folder = folder_of(tmp_path, sdist.name)
+    assert (folder / "setup.py").read_text() == SETUP
+    assert [path.name for path in sorted(folder.iterdir())] == ["csrc", "setup.py"]
+    before = (folder / "setup.py").stat().st_ino
+    assert folder_of(tmp_path, sdist.name) == folder
+    assert (folder / "setup.py").stat().st_ino == before
+
+
+def test_an_sdist_of_another_hash_is_not_unpacked(tmp_path, sdist):
+    pin = f", sha256: '{'0' * 64}'"
+    with pytest.raises(TorchwheelError, match=r"^hash mismatch: .*conv-1\.0\.tar\.gz: expected"):
+        folder_of(tmp_path, sdist.name, pin)
+    assert not (tmp_path / "cache").exists()
+    assert folder_of(tmp_path, sdist.name, f", sha256: '{sha256(sdist)}'").is_dir()
+    with pytest.raises(UsageError, match=r"expected an sdist, found no such file"):
+        folder_of(tmp_path, "other-1.0.tar.gz")
+
+
+def test_a_release_is_downloaded_and_its_hash_is_said(tmp_path, sdist, monkeypatch):
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    heard = Heard()
+    folder = folder_of(tmp_path, "conv==1.0", heard=heard)
+    assert (folder / "setup.py").read_text() == SETUP
+    pin = f'sha256: "{sha256(sdist)}"'
+    assert heard.said == [f"conv-1.0.tar.gz: not pinned; under project, write  {pin}"]
+    # A pinned one that is in the cache needs no index.
+    sdist.unlink()
+    monkeypatch.setenv("PIP_FIND_LINKS", "")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1")
+    assert folder_of(tmp_path, "conv==1.0", f", {pin}") == folder
+
+
+def git(folder, *arguments):
+    env = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    command = ["git", *env, "-C", str(folder), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_a_git_reference_is_fetched_without_gits_own_files(tmp_path):
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    git(repository, "init", "--quiet", "--initial-branch=main")
+    git(repository, "config", "uploadpack.allowAnySHA1InWant", "true")
+    (repository / "setup.py").write_text(SETUP)
+    git(repository, "add", ".")
+    git(repository, "commit", "--quiet", "-m", "a")
+    git(repository, "tag", "-a", "v1", "-m", "v1")
+    commit = git(repository, "rev-parse", "HEAD")
+    place = f"git+file://{repository}"
+    folder = folder_of(tmp_path, f"{place}@v1")
+    assert [path.name for path in folder.iterdir()] == ["setup.py"]
+    assert folder_of(tmp_path, f"{place}@main") == folder_of(tmp_path, f"{place}@{commit}")
+    with pytest.raises(UsageError, match=r'expected a branch or tag "v2", found none'):
+        folder_of(tmp_path, f"{place}@v2")
+    with pytest.raises(TorchwheelError, match=r"/none@v1: .*does not appear to be a git repo"):
+        folder_of(tmp_path, f"git+file://{tmp_path}/none@v1")
+
+
+def test_the_tests_of_an_ordinary_project_are_its_own(tmp_path):
+    matrix = parse(MATRIX.format(source="ext", more=""), "matrix.yaml")
+    assert project.tests_folder(matrix, tmp_path, tmp_path / "ext") == tmp_path / "ext" / "tests"

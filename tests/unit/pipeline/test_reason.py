@@ -1,0 +1,25 @@
+"""Why a container's build failed, as one line."""
+
+import json
+
+from torchwheel.pipeline import in_container, inside
+
+
+def test_an_import_that_fails_is_named_before_the_tests_that_it_broke(tmp_path):
+    machine = dict.fromkeys(("python", "platform", "torch"), "1") | dict.fromkeys(
+        ("glibc", "cuda", "hip", "gpu")
+    )
+    error = "ImportError: dynamic module does not define module export function (PyInit__C)"
+    imported = [{"name": "conv._C", "file": None, "error": error}]
+    facts = {"machine": machine, "site": str(tmp_path), "imported": imported}
+    (tmp_path / inside.PROBE).write_text(json.dumps(facts))
+    (tmp_path / inside.JUNIT).write_text(
+        '<testsuite><testcase classname="" name="tests.test_conv">'
+        '<error message="collection failure"/></testcase></testsuite>'
+    )
+    log = tmp_path / "build.log"
+    log.write_text("error: cibuildwheel failed\n")
+    assert in_container._reason(tmp_path, log, 1) == f"smoke: import conv._C: {error}"
+    (tmp_path / inside.PROBE).unlink()
+    said = in_container._reason(tmp_path, log, 1)
+    assert said == "smoke: tests.test_conv: collection failure"

@@ -1,0 +1,242 @@
+"""What `torchwheel adopt` makes of a foreign project."""
+
+import json
+import re
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foreign_project import FILES, SETUP, write_foreign_project
+from torchwheel.cli import main
+from torchwheel.errors import UsageError
+from torchwheel.matrix.load import load, parse
+from torchwheel.matrix.variants import select
+from torchwheel.pipeline.wheels import can_build_twice
+from torchwheel.scaffold.adopt import matrix_text, plan, project_files, report, write_files
+from torchwheel.scaffold.foreign import read_project
+from torchwheel.scaffold.new import new_project
+
+
+@pytest.fixture
+def foreign(tmp_path):
+    return write_foreign_project(tmp_path / "foreign")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Stands for torchwheel's own wheel; only its name and its bytes are used."""
+    path = tmp_path_factory.mktemp("own") / "torchwheel-0.1.0-py3-none-any.whl"
+    path.write_bytes(b"a wheel")
+    return path
+
+
+def adopt(folder, wheel, *replace):
+    files = project_files(read_project(folder), ".", wheel)
+    planned = plan(folder, files, replace)
+    write_files(folder, planned)
+    return {one.path: one.action for one in planned}
+
+
+def test_the_matrix_has_what_the_project_says(foreign, wheel):
+    adopt(foreign, wheel)
+    matrix = yaml.safe_load((foreign / "matrix.yaml").read_text())
+    assert matrix["project"] == {"name": "foreign-demo", "source": "."}
+    assert matrix["abis"] == {"ordinary": {}}
+    assert matrix["build"] == {
+        "requires": ["ninja", "packaging"],
+        "environment": {"DEMO_FORCE_BUILD": "TRUE"},
+        "imports": ["foreign_demo"],
+        "tests": "tests",
+        "archs_by": "replaced",
+    }
+    assert matrix["toolkits"]["cu130"]["archs"] == ["8.0", "12.0+PTX"]
+    assert matrix["smoke"] == {"requires": ["pytest", "einops", "numpy"]}
+    assert all("3.10" not in one["pythons"] for one in matrix["torch"].values())
+    assert "DEMO_NO_QUESTIONS (setup.py:8)" in (foreign / "matrix.yaml").read_text()
+
+
+def test_its_index_offers_torchwheel_once_a_line_is_no_comment(foreign, wheel):
+    adopt(foreign, wheel)
+    file = foreign / "matrix.yaml"
+    file.write_text(file.read_text().replace("  # bundled: ", "  bundled: "))
+    assert load(file).project.bundled == (f".torchwheel/{wheel.name}",)
+
+
+def test_it_is_built_twice_only_if_the_matrix_says_so(foreign, wheel):
+    """Workflows ask for it everywhere; a foreign build seldom gives equal bytes."""
+    adopt(foreign, wheel)
+    file = foreign / "matrix.yaml"
+    assert not can_build_twice(load(file))
+    file.write_text(file.read_text() + "\ngates: {reproducible: true}\n")
+    assert can_build_twice(load(file))
+
+
+def test_the_matrix_resolves_at_once(foreign, wheel):
+    adopt(foreign, wheel)
+    matrix = load(foreign / "matrix.yaml")
+    (first,) = select(matrix, ["default"])
+    assert first.id.startswith("cu130-torch")
+    assert len(select(matrix, ["release"])) == 8
+    assert select(matrix, ["pull-request"]) == select(matrix, ["default"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "value"),
+    [
+        ("code=sm_80", "code=sm_90a", "archs_by", "declared"),
+        ("compute_80,code=sm_80", "compute_XX", "archs_by", "replaced"),
+        ('packages=find_packages(exclude=["tests"])', "packages=['a', 'a.b']", "imports", ["a"]),
+        ("from packaging.version import Version", "", "requires", ["ninja"]),
+        ("BuildExtension}", "BuildExtension.with_options(use_ninja=False)}", "requires", None),
+    ],
+)
+def test_what_another_setup_script_gives(tmp_path, old, new, key, value):
+    assert old in SETUP
+    folder = write_foreign_project(tmp_path / "foreign", setup=SETUP.replace(old, new))
+    matrix = yaml.safe_load(matrix_text(read_project(folder), ".", "torchwheel-1-py3-none-any.whl"))
+    assert matrix["build"][key] == (["packaging"] if value is None else value)
+
+
+def test_archs_of_a_later_release_of_cuda_are_left_out(tmp_path):
+    later = SETUP.replace('>= Version("12.8")', '>= Version("13.2")')
+    folder = write_foreign_project(tmp_path / "foreign", setup=later)
+    matrix = yaml.safe_load(matrix_text(read_project(folder), ".", "torchwheel-1-py3-none-any.whl"))
+    assert matrix["toolkits"]["cu130"]["archs"] == ["8.0"]
+
+
+def test_abi3_is_one_wheel_for_every_python(tmp_path):
+    api = SETUP.replace(
+        "cmdclass=", "options={'bdist_wheel': {'py_limited_api': 'cp311'}}, cmdclass="
+    )
+    folder = write_foreign_project(tmp_path / "foreign", setup=api)
+    matrix = parse(
+        matrix_text(read_project(folder), ".", "torchwheel-1-py3-none-any.whl"), "matrix.yaml"
+    )
+    assert {variant.id.rpartition("-")[2] for variant in select(matrix, ["release"])} == {"abi3"}
+
+
+def test_without_an_arch_of_its_own_the_environment_decides(tmp_path):
+    text = "\n".join(line for line in SETUP.splitlines() if "-gencode" not in line)
+    text = text.replace("if torch", "flags = []\nif 0: pass\nif torch").replace(
+        ":\nif 0", ": pass\nif 0"
+    )
+    text = "\n".join(
+        one + " pass" if one.startswith("if torch") else one for one in text.splitlines()
+    )
+    folder = write_foreign_project(tmp_path / "foreign", setup=text)
+    matrix = yaml.safe_load(matrix_text(read_project(folder), ".", "torchwheel-1-py3-none-any.whl"))
+    assert matrix["build"]["archs_by"] == "environment"
+    assert "9.0" in matrix["toolkits"]["cu130"]["archs"]
+
+
+def test_nothing_of_the_author_is_overwritten(foreign, wheel):
+    (foreign / "noxfile.py").write_text("mine\n")
+    (foreign / ".github" / "workflows").mkdir(parents=True)
+    (foreign / ".github" / "workflows" / "release.yml").write_text("mine\n")
+    before = {path: path.read_bytes() for path in foreign.rglob("*") if path.is_file()}
+    with pytest.raises(UsageError, match=r"\.github/workflows/release\.yml.*noxfile\.py") as caught:
+        adopt(foreign, wheel)
+    assert len(str(caught.value).splitlines()) == 1
+    assert {path: path.read_bytes() for path in foreign.rglob("*") if path.is_file()} == before
+    done = adopt(foreign, wheel, "noxfile.py", ".github/workflows/release.yml")
+    assert done["noxfile.py"] == "replaced"
+    assert done["matrix.yaml"] == "written"
+    for name, text in FILES.items():
+        assert (foreign / name).read_text().startswith(text), name
+
+
+def test_a_link_is_not_written_through(foreign, wheel, tmp_path):
+    (tmp_path / "outside").write_text("mine\n")
+    (foreign / "noxfile.py").symlink_to(tmp_path / "outside")
+    with pytest.raises(UsageError, match=r"noxfile\.py"):
+        adopt(foreign, wheel, "all")
+    assert (tmp_path / "outside").read_text() == "mine\n"
+
+
+def test_a_second_time_there_is_nothing_to_do(foreign, wheel):
+    assert set(adopt(foreign, wheel).values()) == {"written", "extended"}
+    assert set(adopt(foreign, wheel).values()) == {"unchanged"}
+
+
+def test_ignored_wheels_do_not_hide_the_carried_one(foreign, wheel):
+    adopt(foreign, wheel)
+    assert (foreign / ".torchwheel" / ".gitignore").read_text().endswith("!*.whl\n")
+    assert (foreign / ".gitignore").read_text().startswith(FILES[".gitignore"])
+
+
+def test_a_new_project_gets_the_same_files(foreign, wheel, tmp_path):
+    adopt(foreign, wheel)
+    made = new_project("foreign-demo", tmp_path / "new", wheel)
+    for name in ("release", "wheels", "smoke", "index"):
+        path = f".github/workflows/{name}.yml"
+        assert (made / path).read_bytes() == (foreign / path).read_bytes()
+    same = ("noxfile.py", ".torchwheel/requirements.txt", ".github/actions/nox/action.yml")
+    for path in same:
+        ours, theirs = ((folder / path).read_text() for folder in (made, foreign))
+        assert ours.replace('["wheels"]', '["matrix"]') == theirs
+
+
+def test_the_report_says_what_was_read_and_what_was_not(foreign):
+    (foreign / "setup.py").write_text(SETUP.replace('version="1.2"', "name=NAME()"))
+    text = SETUP.replace('["csrc/demo.cu"]', "sources()").replace(
+        "import torch\n", "import torch, odd\n"
+    )
+    (foreign / "setup.py").write_text(text)
+    project = read_project(foreign)
+    says = report(project, foreign, [])
+    assert "build variables  DEMO_FORCE_BUILD=TRUE" in says
+    assert (
+        "not read         setup.py:24: the sources of a CUDAExtension are not spelled out" in says
+    )
+    # The name of a module is no proof of a distribution's: nobody is told to install it.
+    assert "setup.py imports odd: add its distribution to build.requires" in says
+    assert "odd" not in project.build_requires
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("pyproject.toml", "[project\n", r"pyproject\.toml: expected TOML, found "),
+        ("setup.cfg", "no section\n", r"setup\.cfg: expected an INI file, found "),
+        ("setup.py", "setup(name=f())\n", "expected the project's name"),
+        ("setup.py", "setup(\n", r"setup\.py:1: expected Python"),
+        ("pyproject.toml", '[project]\nname = "../x"\n', "expected the project's name"),
+        ("pyproject.toml", '[project]\nname = "x"\ndependencies = ["torch<2"]\n', "wants torch<2"),
+    ],
+)
+def test_a_project_that_cannot_be_read_is_one_line(foreign, capsys, name, content, says):
+    (foreign / name).write_text(content)
+    if "torch<2" in content:
+        (foreign / "setup.py").write_text("setup()\n")
+    assert main(["adopt", str(foreign)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.search(says, line)
+    assert not (foreign / "matrix.yaml").exists()
+
+
+def test_a_folder_without_a_project_is_one_line(tmp_path, capsys):
+    assert main(["adopt", str(tmp_path)]) == 2
+    assert "expected a setup.py or a pyproject.toml, found neither" in capsys.readouterr().err
+    assert main(["adopt", str(tmp_path), "--into", str(tmp_path / "a")]) == 2
+    assert "expected --into and --source together" in capsys.readouterr().err
+
+
+@given(st.text(max_size=30), st.text(max_size=30), st.text(max_size=30))
+def test_whatever_a_project_says_gives_a_matrix_or_one_line(tmp_path_factory, name, value, note):
+    folder = tmp_path_factory.mktemp("any")
+    text = (
+        f"import os\nx = os.getenv('FORCE_CUDA') == {value!r}\ny = os.getenv({note!r})\n"
+        f"setup(name='demo', packages=[{name!r}], ext_modules=[CUDAExtension({name!r}, z)])\n"
+    )
+    (folder / "setup.py").write_text(text, encoding="utf-8", errors="replace")
+    try:
+        matrix = yaml.safe_load(
+            matrix_text(read_project(folder), ".", "torchwheel-1-py3-none-any.whl")
+        )
+    except UsageError as error:
+        lines = str(error).splitlines()
+    else:
+        lines = [json.dumps(matrix["build"]["environment"].get("FORCE_CUDA"))]
+    assert len(lines) == 1

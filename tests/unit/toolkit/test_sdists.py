@@ -1,0 +1,119 @@
+"""An sdist is found on the index and taken by its hash; none of its code is run."""
+
+import contextlib
+import hashlib
+import http.server
+import json
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.toolkit import sdists
+from torchwheel.toolkit.sdists import SdistFile, download_sdist, find_sdist, read_url
+
+DATA = b"the sdist"
+DIGEST = hashlib.sha256(DATA).hexdigest()
+
+
+@pytest.fixture
+def served(tmp_path):
+    """An index on loopback: its address, and the answers by path, which a test may change."""
+    answers = {}
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            kind, body = answers.get(self.path, ("text/plain", None))
+            self.send_response(404 if body is None else 200)
+            self.send_header("Content-Type", kind)
+            self.end_headers()
+            self.wfile.write(body or b"")
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}", answers
+    server.shutdown()
+    server.server_close()
+
+
+def page(*files):
+    return json.dumps({"meta": {"api-version": "1.0"}, "name": "x", "files": files}).encode()
+
+
+def entry(name, digest=DIGEST):
+    return {"filename": name, "url": f"../../f/{name}", "hashes": {"sha256": digest}, "size": 3}
+
+
+JSON = "application/vnd.pypi.simple.v1+json"
+
+
+def test_the_sdist_of_a_release_is_found_among_its_files(served):
+    address, answers = served
+    names = ("my_conv-1.0.tar.gz", "my_conv-1.5.2.zip", "my_conv-1.5.2.tar.gz", "x-1.5.2.tar.gz")
+    wheel = "my_conv-1.5.2-py3-none-any.whl"
+    answers["/simple/my-conv/"] = (JSON, page(entry(wheel), *map(entry, names)))
+    found = find_sdist("My.Conv", "1.5.2", {"PIP_INDEX_URL": f"{address}/simple/"})
+    url = f"{address}/f/my_conv-1.5.2.tar.gz"
+    assert found == SdistFile("my_conv-1.5.2.tar.gz", url, DIGEST)
+
+
+def test_an_older_index_has_pages_in_html(served):
+    address, answers = served
+    link = f'<a href="/f/conv-2.0.tar.gz#sha256={DIGEST}">x</a> <a>no</a><a href="y">'
+    answers["/conv/"] = ("text/html", link.encode())
+    found = find_sdist("conv", "2.0", {"PIP_INDEX_URL": address})
+    assert found == SdistFile("conv-2.0.tar.gz", f"{address}/f/conv-2.0.tar.gz", DIGEST)
+
+
+def test_a_release_without_an_sdist_is_one_line(served):
+    address, answers = served
+    answers["/conv/"] = (JSON, page(entry("conv-1.0-py3-none-any.whl")))
+    with pytest.raises(UsageError, match=r"^conv==1\.0: expected an sdist on http.*, found none"):
+        find_sdist("conv", "1.0", {"PIP_INDEX_URL": address})
+
+
+def test_a_folder_of_find_links_precedes_the_index(tmp_path):
+    (tmp_path / "conv-1.0.tar.gz").write_bytes(DATA)
+    found = find_sdist("conv", "1.0", {"PIP_FIND_LINKS": f"/none {tmp_path}"})
+    assert found.sha256 == DIGEST
+    assert download_sdist(found, None, tmp_path / "to").read_bytes() == DATA
+
+
+@pytest.mark.parametrize(
+    ("said", "expected", "by"),
+    [
+        ("0" * 64, None, "the index"),
+        (DIGEST, "0" * 64, "project.sha256"),
+    ],
+)
+def test_another_file_is_not_taken(served, tmp_path, said, expected, by):
+    address, answers = served
+    answers["/f"] = ("application/gzip", DATA)
+    file = SdistFile("conv-1.0.tar.gz", f"{address}/f", said)
+    with pytest.raises(TorchwheelError, match=rf"^hash mismatch: conv-1\.0.* by {by}, found "):
+        download_sdist(file, expected, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_page_may_not_be_endless_or_of_another_kind(served):
+    address, answers = served
+    answers["/big"] = ("text/html", b"x" * 11)
+    assert read_url(f"{address}/big", 11)[0] == b"x" * 11
+    with pytest.raises(TorchwheelError, match="at most 10 bytes, found more"):
+        read_url(f"{address}/big", 10)
+    with pytest.raises(TorchwheelError, match="cannot be read: HTTP Error 404"):
+        read_url(f"{address}/none", 10)
+    with pytest.raises(UsageError, match='expected https, http or file, found "ftp"'):
+        read_url("ftp://host/x", 10)
+
+
+@given(st.one_of(st.binary(max_size=200), st.text(max_size=200).map(str.encode)))
+def test_any_page_is_read_or_refused(body):
+    assert all(file.name is not None for file in sdists._of_html(body, "https://h.test/x/"))
+    with contextlib.suppress(TorchwheelError):
+        list(sdists._of_json(body, "https://h.test/x/"))
