@@ -1,6 +1,5 @@
 """Our names on an index where somebody else has registered them: none of theirs is installed."""
 
-import json
 import os
 import re
 import subprocess
@@ -18,18 +17,35 @@ pytestmark = pytest.mark.integration
 
 # Names that no index has.
 PROJECT, HELPER, OTHER = "kernels_of_nobody", "torchwheel_of_nobody", "other_of_nobody"
+
+
+def later_build(members: dict[str, bytes]) -> None:
+    """Gives a wheel a build tag, which installers prefer to none."""
+    (name,) = (one for one in members if one.endswith("/WHEEL"))
+    members[name] = members[name].replace(b"Tag: 9-", b"Build: 9\nTag: ")
+
+
+LATER_BUILD = {"tag": "9-py3-none-any", "bend": later_build}
 WANTED = (f"{PROJECT}==1.0.0", f"{HELPER}==0.1.0")
 
 
 @pytest.fixture(scope="module")
 def indexes(tmp_path_factory):
-    """Our index, and one like PyPI where somebody has the names of ours at higher versions."""
+    """Our index, and one like PyPI where somebody offers our names: later builds and versions."""
     folder = tmp_path_factory.mktemp("names")
     needs = (f"{HELPER}>=0.1,<0.2", OTHER)
 
     def made(where, *wheels):
         (folder / where).mkdir()
-        paths = [make_wheel(folder / where, claims=None, **wheel) for wheel in wheels]
+        paths = [
+            make_wheel(
+                folder / where,
+                claims=None,
+                files={f"{wheel['name']}/__init__.py": f"OF = {where!r}\n".encode()},
+                **wheel,
+            )
+            for wheel in wheels
+        ]
         build_index([IndexedWheel(path, ("cpu",)) for path in paths], folder / where / "index")
 
     made(
@@ -39,7 +55,8 @@ def indexes(tmp_path_factory):
     )
     made(
         "public",
-        {"name": PROJECT, "version": "1.0.0", "requires": needs},
+        {"name": PROJECT, "version": "1.0.0", "requires": needs, **LATER_BUILD},
+        {"name": HELPER, "version": "0.1.0", "requires": (), **LATER_BUILD},
         {"name": HELPER, "version": "0.1.9", "requires": ()},
         {"name": OTHER, "version": "3.0", "requires": ()},
     )
@@ -63,29 +80,26 @@ def install(tmp_path, indexes):
         "PIP_CONFIG_FILE": os.devnull,
     }
 
-    def run(command: str) -> dict[str, str]:
+    def run(command: str) -> list[str]:
+        """Whose the project, the helper and the other package are that it installs."""
         subprocess.run(["bash", "-c", command], check=True, env=env, cwd=tmp_path)
-        listed = subprocess.run(
-            [python, "-m", "pip", "list", "--format", "json"],
-            check=True,
-            env=env,
-            capture_output=True,
-            text=True,
+        script = (
+            f"import {PROJECT}, {HELPER}, {OTHER}; print({PROJECT}.OF, {HELPER}.OF, {OTHER}.OF)"
         )
-        return {one["name"].replace("-", "_"): one["version"] for one in json.loads(listed.stdout)}
+        done = subprocess.run([python, "-c", script], check=True, capture_output=True, text=True)
+        return done.stdout.split()
 
     return run
 
 
 def test_an_extra_index_is_no_protection(install, indexes):
-    """What was printed before: pip takes the higher version, whoever offers it."""
+    """What was printed before: pip takes the later build or version, whoever offers it."""
     found = install(f'pip install --extra-index-url {indexes[0]} "{WANTED[0]}"')
-    assert found[HELPER] == "0.1.9"
+    assert found == ["public", "public", "public"]
 
 
 def test_the_printed_command_takes_ours_and_the_rest_from_the_usual_index(install, indexes):
-    found = install(pip_command(indexes[0], WANTED))
-    assert (found[PROJECT], found[HELPER], found[OTHER]) == ("1.0.0", "0.1.0", "3.0")
+    assert install(pip_command(indexes[0], WANTED)) == ["ours", "ours", "public"]
 
 
 def test_what_is_printed_and_documented_asks_no_index_for_torchwheel_by_name():
