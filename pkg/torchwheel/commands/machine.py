@@ -1,4 +1,4 @@
-"""Commands about this machine and its projects: toolkit, doctor, install, new, adopt, jit, cache."""
+"""Commands about this machine and its projects, from toolkit and doctor to new and adopt."""
 
 import argparse
 from pathlib import Path
