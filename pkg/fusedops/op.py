@@ -4,9 +4,11 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fusedops.autograd import Autograd
+from fusedops.kinds import check_strided
 
 
 def like_first(first: Tensor, *_: object, **__: object) -> Tensor:
@@ -33,6 +35,8 @@ class Op:
         rows: Arguments that may have any leading dimensions. vmap adds the batch to them as one
             more and calls the operator once; if another argument is batched, it calls the operator
             for each element of the batch. None: vmap cannot take the operator.
+        over_arguments: A result may be written over an argument of its shape: each element depends
+            on the elements at its place alone.
         public: This package has a function of that name, with an entry point for each type.
     """
 
@@ -43,6 +47,7 @@ class Op:
     result: Callable[..., Any] = like_first
     autograd: Autograd | None = None
     rows: tuple[str, ...] | None = None
+    over_arguments: bool = False
     public: bool = True
 
     @property
@@ -52,10 +57,19 @@ class Op:
 
     def with_check(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function that checks the operator's arguments, then gives them to `function`."""
-        name, check = self.name, self.check
+        name, check, schema = self.name, self.check, self.schema
 
         def call(*args: object, **keywords: object) -> Any:  # noqa: ANN401 - what function returns
+            for index, arg in enumerate(args):
+                if isinstance(arg, Tensor) and arg.layout is not torch.strided:
+                    check_strided(name, _argument(schema, index), arg)
             check(name, *args, **keywords)
             return function(*args, **keywords)
 
         return call
+
+
+def _argument(schema: str, index: int) -> str:
+    """The name of a positional argument."""
+    arguments = schema.partition("(")[2].split(", ")
+    return arguments[index].split()[-1].partition("=")[0].rstrip(")")
