@@ -28,7 +28,11 @@ class Outputs {
   ~Outputs() { current() = before_; }
 
   static Outputs*& current() {
+#if defined(FUSEDOPS_MODEL)  // where thread_local is the blocks' shared memory
+    static Outputs* call = nullptr;
+#else
     static thread_local Outputs* call = nullptr;
+#endif
     return call;
   }
 
@@ -90,8 +94,7 @@ struct Call<Name, kFunction, Tensor, std::index_sequence<kIndex...>, Parameters.
 
   static void call(Parameters... args, Out<kIndex>... outs, const std::optional<Tensor>& memory) {
     const Tensor* const results[] = {&outs...};
-    const Outputs<Tensor> entered(Name::value(), results, sizeof...(kIndex),
-                                  memory ? &*memory : nullptr);
+    Outputs<Tensor> entered(Name::value(), results, sizeof...(kIndex), memory ? &*memory : nullptr);
     kFunction(args...);
   }
 };

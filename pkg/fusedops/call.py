@@ -42,9 +42,7 @@ def call(
     at when the call has failed.
     """
     if is_compiling():
-        if out is not None:
-            return call_into(op, args, keywords, out)
-        return op(*args, **keywords)
+        return op(*args, **keywords) if out is None else call_into(op, args, keywords, out)
     try:
         if out is not None or workspace is not None:
             return call_into(op, args, keywords, out, workspace)

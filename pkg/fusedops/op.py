@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fusedops.autograd import Autograd
-from fusedops.kinds import check_strided
+from fusedops.kinds import check_kind, check_strided
 
 
 def like_first(first: Tensor, *_: object, **__: object) -> Tensor:
@@ -57,19 +57,25 @@ class Op:
 
     def with_check(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function that checks the operator's arguments, then gives them to `function`."""
-        name, check, schema = self.name, self.check, self.schema
+        name, check, tensors = self.name, self.check, self._tensors()
 
         def call(*args: object, **keywords: object) -> Any:  # noqa: ANN401 - what function returns
-            for index, arg in enumerate(args):
-                if isinstance(arg, Tensor) and arg.layout is not torch.strided:
-                    check_strided(name, _argument(schema, index), arg)
+            for arg, (argument, optional) in zip(args, tensors, strict=False):
+                if isinstance(arg, Tensor):
+                    if arg.layout is not torch.strided:
+                        check_strided(name, argument, arg)
+                elif not optional:  # torch takes None for a tensor
+                    check_kind(name, argument, arg)
             check(name, *args, **keywords)
             return function(*args, **keywords)
 
         return call
 
-
-def _argument(schema: str, index: int) -> str:
-    """The name of a positional argument."""
-    arguments = schema.partition("(")[2].split(", ")
-    return arguments[index].split()[-1].partition("=")[0].rstrip(")")
+    def _tensors(self) -> list[tuple[str, bool]]:
+        """Name of each argument that can be given by position, and whether it may be no tensor."""
+        arguments = self.schema[self.schema.index("(") + 1 : self.schema.rindex(") -> ")]
+        positional = arguments.partition(", *")[0].split(", ")
+        return [
+            (name.partition("=")[0], not kind.startswith("Tensor") or kind.endswith("?"))
+            for kind, name in (argument.split() for argument in positional)
+        ]

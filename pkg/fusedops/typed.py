@@ -15,7 +15,7 @@ call the operator.
 from collections.abc import Callable
 from inspect import Parameter, Signature
 from types import BuiltinFunctionType, ModuleType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -27,7 +27,7 @@ from fusedops.autograd import any_requires_grad, forward_mode, written_arguments
 from fusedops.extension import EXTENSION
 from fusedops.kinds import refuse_kinds
 from fusedops.op import Op
-from fusedops.outputs import call_into
+from fusedops.outputs import Out, call_into
 from fusedops.registry import NAMESPACE, OPS
 from torchwheel import runtime
 
@@ -71,7 +71,7 @@ def call_by_type(function: Callable[P, T], *args: P.args, **keywords: P.kwargs) 
     first = args[0]
     workspace = keywords.pop("workspace", None)
     if workspace is not None:
-        return function(*args, **keywords, workspace=workspace)
+        return function(*args, **keywords, workspace=workspace)  # type: ignore[arg-type]
     if (
         type(first) is Tensor
         and not torch.is_grad_enabled()
@@ -157,7 +157,7 @@ def _python_entry_point(op: Op, name: str, dtype: torch.dtype) -> EntryPoint:
         try:
             if out is not None:
                 args = _by_position(call._schema, args, keywords)
-                return call_into(packet, args, keywords, out, name=name)
+                return call_into(packet, args, keywords, cast("Out", out), name=name)
             result = call(*args, **keywords)
         except Exception:
             refuse_kinds(call, args, keywords, name)

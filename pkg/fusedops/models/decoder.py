@@ -1,6 +1,7 @@
 """A decoder-only model: embeddings, blocks, logits; a prompt, then a token at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +38,7 @@ class Decoder(nn.Module):
         """
         sizes, like = self.sizes, self.ends.tokens
         before, after = self.ends.results(batch)
+        blocks = cast("Iterable[GptBlock | LlamaBlock]", self.blocks)
         if tokens > sizes.max_tokens:
             raise ValueError(
                 f"workspace: tokens: expected at most {sizes.max_tokens} (the model's positions), "
@@ -51,7 +53,7 @@ class Decoder(nn.Module):
             max_tokens=tokens,
             dtype=like.dtype,
             device=like.device,
-            results=before + max(after, *(block.results(batch) for block in self.blocks)),
+            results=before + max(after, *(block.results(batch) for block in blocks)),
         )
 
     @torch.no_grad()

@@ -87,7 +87,8 @@ def softmax_context(
     Raises:
         ValueError: An argument is not as above, or the workspace has no room for the tokens; the
             message says how many fit.
-        RuntimeError: A gradient is asked for; the workspace has been released.
+        RuntimeError: A gradient is asked for; torch.jit.trace is tracing; the workspace has been
+            released.
     """
     check_kind(_OP, "qkv", qkv)
     kv_heads = _sizes_of(workspace).kv_heads if kv_heads is None else kv_heads
@@ -95,7 +96,7 @@ def softmax_context(
     head_dim = check_qkv(_OP, qkv, heads, kv_heads)
     check_rotary(_OP, head_dim, rotary_dim, rotary_style, theta)
     _check_workspace(workspace, qkv, layer_id, heads, kv_heads, head_dim)
-    _refuse_gradients(qkv, mask, alibi)
+    _refuse_modes(qkv, mask, alibi)
     batch, tokens, _ = qkv.shape
     if batch == 0 or tokens == 0:
         return qkv.new_empty(batch, tokens, heads * head_dim)
@@ -181,7 +182,12 @@ def _host_counts(qkv: Tensor) -> bool:
     return not (qkv.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
-def _refuse_gradients(*tensors: Tensor | None) -> None:
+def _refuse_modes(*tensors: Tensor | None) -> None:
+    if torch._C._get_tracing_state() is not None:
+        raise RuntimeError(
+            f"{_OP}: a trace of torch.jit.trace does not count the workspace's tokens; use "
+            "torch.compile or a CUDA graph"
+        )
     if torch.is_grad_enabled() and any_requires_grad(*tensors):
         raise RuntimeError(
             f"{_OP}: writes to a KV cache, so it has no gradient; call it under torch.no_grad()"

@@ -5,7 +5,7 @@ A product is summed in float32 (float64 for float64) and rounded once.
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -240,7 +240,7 @@ def mlp_gradients(
     v = call(ops.vector_matmul, x, weight)
     if activation not in PLAIN:
         forward, backward = ops.gated_activation, ops.gated_activation_backward
-        form = {"kind": activation}
+        form: dict[str, Any] = {"kind": activation}
     elif activation == "relu":
         forward, backward, form = ops.bias_relu, ops.bias_relu_backward, {}
     else:
