@@ -123,7 +123,7 @@ def test_functions_that_are_no_operators(wrong, anywhere):
 
 
 def test_a_workspace_that_is_none(anywhere):
-    with pytest.raises(TypeError, match="^softmax_context: workspace: expected a Workspace, found"):
+    with pytest.raises(TypeError, match=r"^softmax_context: workspace: expected a Workspace"):
         fusedops.softmax_context(
             torch.ones(1, 1, 48, device=anywhere), workspace=None, layer_id=0, heads=2
         )
@@ -193,7 +193,7 @@ def test_a_trace_with_out_and_with_a_workspace(anywhere):
 def test_a_trace_of_what_keeps_a_cache_is_refused(anywhere):
     workspace = fusedops.Workspace(16, 2, 2, 1, 2, 10, torch.float32, anywhere)
     for tokens in (1, 3):
-        with pytest.raises(RuntimeError, match="^softmax_context: a trace of torch.jit.trace does"):
+        with pytest.raises(RuntimeError, match=r"^softmax_context: a trace of torch"):
             torch.jit.trace(
                 lambda x: fusedops.softmax_context(x, workspace=workspace, layer_id=0, heads=2),
                 (torch.ones(2, tokens, 48, device=anywhere),),

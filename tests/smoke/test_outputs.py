@@ -227,9 +227,9 @@ def test_too_little_room_is_an_error(anywhere):
         fusedops.vector_add(x, x, workspace=make_workspace(anywhere, 0))
     with pytest.raises(ValueError, match="Workspace: results: expected 0 or more bytes, found -1"):
         make_workspace(anywhere, -1)
+    workspace = make_workspace(anywhere)
+    workspace.release()
     with pytest.raises(RuntimeError, match="it has been released"):
-        workspace = make_workspace(anywhere)
-        workspace.release()
         fusedops.vector_add(x, x, workspace=workspace)
 
 
