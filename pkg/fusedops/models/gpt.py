@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
@@ -103,18 +102,16 @@ class GptEnds(WeightsModule):
     def results(self, batch: int) -> tuple[int, int]:
         """Bytes of a workspace before the blocks, and after them."""
         width, dtype = self.tokens.shape[1], self.tokens.dtype
-        before = rows_bytes(batch, dtype, width, width) + rows_bytes(batch, torch.int32, 1)
-        return before, rows_bytes(batch, dtype, width, self.head.shape[1])
+        after = rows_bytes(batch, dtype, width, self.head.shape[1])
+        return rows_bytes(batch, dtype, width, width), after
 
     def embed(self, ids: Tensor, positions: Tensor, results: Workspace | None) -> Tensor:
         """Token ids [B, S] at positions [B, S] or [S] as hidden states [B, S, N]."""
+        table = self.positions[self.first_position :]
         if results:
-            rows = results.take("embedding", positions.shape, positions.dtype)
-            torch.add(positions, self.first_position, out=rows)
             hidden = embedding_in(results, self.tokens, ids)
-            return hidden.add_(embedding_in(results, self.positions, rows))
-        learned = F.embedding(positions + self.first_position, self.positions)
-        return F.embedding(ids, self.tokens) + learned
+            return hidden.add_(embedding_in(results, table, positions))
+        return F.embedding(ids, self.tokens) + F.embedding(positions, table)
 
     def logits(self, hidden: Tensor, results: Workspace | None) -> Tensor:
         """Hidden states [B, N] as logits [B, vocabulary]."""
