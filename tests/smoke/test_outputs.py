@@ -10,6 +10,10 @@ from torch.autograd import forward_ad
 import fusedops
 from fusedops.registry import OPS
 
+OWN_ACTIVATION = {
+    f"{name}{end}" for name in ("mlp_gemm", "fused_gemm_gelu") for end in ("", "_int8")
+}
+"""Without a workspace the BLAS library may apply the activation, to another rounding."""
 OVER = {op.name for op in OPS if op.over_arguments}
 
 
@@ -188,7 +192,12 @@ def test_results_go_to_the_workspace(case, dtype, anywhere):
     args = case.inputs(case.small[-1], dtype, anywhere)
     expected = outputs(call(case, copies(args)))
     found = outputs(call(case, copies(args), workspace=workspace))
-    assert all(torch.equal(*both) for both in zip(found, expected, strict=True))
+    for one, other in zip(found, expected, strict=True):
+        if case.op in OWN_ACTIVATION:
+            apart = (one.double() - other.double()).norm()
+            assert apart <= 4 * torch.finfo(dtype).eps * other.double().norm()
+        else:
+            assert torch.equal(one, other)
     made = found[: results(case)]
     assert all(inside(one, workspace.memory.results) for one in made)
     assert all(one.data_ptr() % 256 == 0 for one in made)
