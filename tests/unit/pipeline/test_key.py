@@ -45,7 +45,7 @@ def test_torchwheels_own_headers_are_in_the_key(tmp_path, monkeypatch):
 
 
 def test_an_operator_that_is_switched_off_is_in_the_key(tmp_path, monkeypatch):
-    run = Run(load(MATRIX), tmp_path, tmp_path, tmp_path, "digest", (), Quiet())
+    run = Run(load(MATRIX), tmp_path, tmp_path, tmp_path, tmp_path, "digest", (), Quiet())
     (variant,) = select(run.matrix, ["cu130-stable"])
     paths = BuildPaths("/toolkit", "/torch", "/build", "/shared")
     keys, switches = set(), {}
