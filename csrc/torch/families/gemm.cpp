@@ -39,10 +39,8 @@ struct Gemm : GemmNorm {
     const ops::Product call = ops::check_einsum(op, in.argument, by.argument);
     check_on_gpu(op, in.argument);
     const Api::Guard guard(in.view.device.index);
-    // One column is a row as it lies; as a transpose, BLAS libraries read the weight more slowly.
-    const Matrix form =
-        call.rows == 1 ? matrix_of(1, call.inner) : transposed(matrix_of(call.inner, call.rows));
-    const Tensor columns = Blas::matrix(Api::contiguous(q), form);
+    const Tensor columns =
+        Blas::matrix(Api::contiguous(q), transposed(matrix_of(call.inner, call.rows)));
     // Reading the transpose costs the BLAS library up to four times as much where its columns are
     // not whole vectors. Then a contiguous copy is faster.
     const bool vectors = call.rows * element_size(call.dtype) % kVectorBytes == 0;
