@@ -1,7 +1,7 @@
 """Layer norm and RMS norm, with what is added before them."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -11,9 +11,6 @@ from fusedops.arithmetic import narrow, sum_over_rows, widen
 from fusedops.autograd import NO_SECOND_DERIVATIVE, Autograd, Context, Gradients, sum_to_row
 from fusedops.call import call, ops
 from fusedops.op import Op
-
-if TYPE_CHECKING:
-    from fusedops.workspace import Workspace
 
 __all__ = [
     "layer_norm",
@@ -60,15 +57,7 @@ def _two_like_first(first: Tensor, *_: object, **__: object) -> tuple[Tensor, Te
     return first.new_empty(first.shape), first.new_empty(first.shape)
 
 
-def layer_norm(
-    x: Tensor,
-    gamma: Tensor,
-    beta: Tensor,
-    *,
-    eps: float = 1e-5,
-    out: Tensor | None = None,
-    workspace: "Workspace | None" = None,
-) -> Tensor:
+def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, *, eps: float = 1e-5) -> Tensor:
     """Compute LN(x) = (x - mean) / sqrt(variance + eps) * gamma + beta, row by row.
 
     Mean and variance are over the last dimension, the variance that of the whole row (over N, not
@@ -84,9 +73,6 @@ def layer_norm(
         gamma: Shape [N]; dtype and device of `x`.
         beta: Shape [N]; dtype and device of `x`.
         eps: Added to the variance.
-        out: Tensor for the result, contiguous and on 16 bytes, for inference. It shares no memory
-            with an argument.
-        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor of the shape and dtype of `x`.
@@ -94,9 +80,7 @@ def layer_norm(
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast(
-        "Tensor", call(ops.layer_norm, x, gamma, beta, eps=eps, out=out, workspace=workspace)
-    )
+    return cast("Tensor", call(ops.layer_norm, x, gamma, beta, eps=eps))
 
 
 def _check_layer_norm(op: str, x: Tensor, gamma: Tensor, beta: Tensor, **_: object) -> None:
@@ -123,15 +107,7 @@ LAYER_NORM = Op(
 
 
 def layer_norm_residual(
-    x: Tensor,
-    bias: Tensor,
-    residual: Tensor,
-    gamma: Tensor,
-    beta: Tensor,
-    *,
-    eps: float = 1e-5,
-    out: Tensor | None = None,
-    workspace: "Workspace | None" = None,
+    x: Tensor, bias: Tensor, residual: Tensor, gamma: Tensor, beta: Tensor, *, eps: float = 1e-5
 ) -> Tensor:
     """Compute LN(x + bias + residual), row by row: see `layer_norm`.
 
@@ -145,9 +121,6 @@ def layer_norm_residual(
         gamma: Shape [N]; dtype and device of `x`.
         beta: Shape [N]; dtype and device of `x`.
         eps: Added to the variance.
-        out: Tensor for the result, contiguous and on 16 bytes, for inference. It shares no memory
-            with an argument.
-        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor of the shape and dtype of `x`.
@@ -156,9 +129,7 @@ def layer_norm_residual(
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
     op = ops.layer_norm_residual
-    return cast(
-        "Tensor", call(op, x, bias, residual, gamma, beta, eps=eps, out=out, workspace=workspace)
-    )
+    return cast("Tensor", call(op, x, bias, residual, gamma, beta, eps=eps))
 
 
 def _check_layer_norm_residual(
@@ -193,15 +164,7 @@ LAYER_NORM_RESIDUAL = Op(
 
 
 def layer_norm_residual_store(
-    x: Tensor,
-    bias: Tensor,
-    residual: Tensor,
-    gamma: Tensor,
-    beta: Tensor,
-    *,
-    eps: float = 1e-5,
-    out: tuple[Tensor, Tensor] | None = None,
-    workspace: "Workspace | None" = None,
+    x: Tensor, bias: Tensor, residual: Tensor, gamma: Tensor, beta: Tensor, *, eps: float = 1e-5
 ) -> tuple[Tensor, Tensor]:
     """Compute LN(s) and s = x + bias + residual, row by row: see `layer_norm`.
 
@@ -215,9 +178,6 @@ def layer_norm_residual_store(
         gamma: Shape [N]; dtype and device of `x`.
         beta: Shape [N]; dtype and device of `x`.
         eps: Added to the variance.
-        out: Tensors for the results, contiguous and on 16 bytes, for inference. They share no
-            memory with an argument or each other.
-        workspace: Memory for the results, if there is no `out`, and for temporaries.
 
     Returns:
         The norm and the sum, new contiguous tensors of the shape and dtype of `x`.
@@ -226,10 +186,7 @@ def layer_norm_residual_store(
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
     op = ops.layer_norm_residual_store
-    return cast(
-        "tuple[Tensor, Tensor]",
-        call(op, x, bias, residual, gamma, beta, eps=eps, out=out, workspace=workspace),
-    )
+    return cast("tuple[Tensor, Tensor]", call(op, x, bias, residual, gamma, beta, eps=eps))
 
 
 def layer_norm_residual_store_reference(
@@ -261,14 +218,7 @@ LAYER_NORM_RESIDUAL_STORE = Op(
 )
 
 
-def rms_norm(
-    x: Tensor,
-    gamma: Tensor,
-    *,
-    eps: float = 1e-6,
-    out: Tensor | None = None,
-    workspace: "Workspace | None" = None,
-) -> Tensor:
+def rms_norm(x: Tensor, gamma: Tensor, *, eps: float = 1e-6) -> Tensor:
     """Compute RMS(x) = x / sqrt(mean(x^2) + eps) * gamma, row by row.
 
     The mean is over the last dimension: Zhang & Sennrich, "Root Mean Square Layer Normalization",
@@ -281,9 +231,6 @@ def rms_norm(
         x: Shape [..., N], at least one dimension; float32, float16, bfloat16 or float64.
         gamma: Shape [N]; dtype and device of `x`.
         eps: Added to the mean square.
-        out: Tensor for the result, contiguous and on 16 bytes, for inference. It shares no memory
-            with an argument.
-        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor of the shape and dtype of `x`.
@@ -291,7 +238,7 @@ def rms_norm(
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(ops.rms_norm, x, gamma, eps=eps, out=out, workspace=workspace))
+    return cast("Tensor", call(ops.rms_norm, x, gamma, eps=eps))
 
 
 def _check_rms_norm(op: str, x: Tensor, gamma: Tensor, **_: object) -> None:
@@ -318,13 +265,7 @@ RMS_NORM = Op(
 
 
 def pre_rms_norm(
-    x: Tensor,
-    residual: Tensor,
-    gamma: Tensor,
-    *,
-    eps: float = 1e-6,
-    out: tuple[Tensor, Tensor] | None = None,
-    workspace: "Workspace | None" = None,
+    x: Tensor, residual: Tensor, gamma: Tensor, *, eps: float = 1e-6
 ) -> tuple[Tensor, Tensor]:
     """Compute RMS(s) and s = x + residual, row by row: see `rms_norm`.
 
@@ -336,9 +277,6 @@ def pre_rms_norm(
         residual: Shape, dtype and device of `x`.
         gamma: Shape [N]; dtype and device of `x`.
         eps: Added to the mean square.
-        out: Tensors for the results, contiguous and on 16 bytes, for inference. They share no
-            memory with an argument or each other.
-        workspace: Memory for the results, if there is no `out`, and for temporaries.
 
     Returns:
         The norm and the sum, new contiguous tensors of the shape and dtype of `x`.
@@ -347,9 +285,7 @@ def pre_rms_norm(
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
     op = ops.pre_rms_norm
-    return cast(
-        "tuple[Tensor, Tensor]", call(op, x, residual, gamma, eps=eps, out=out, workspace=workspace)
-    )
+    return cast("tuple[Tensor, Tensor]", call(op, x, residual, gamma, eps=eps))
 
 
 def _check_pre_rms_norm(op: str, x: Tensor, residual: Tensor, gamma: Tensor, **_: object) -> None:

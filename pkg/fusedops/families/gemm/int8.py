@@ -1,7 +1,7 @@
 """The products with int8 weights. The references dequantize the weights first."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from torch import Tensor
 
@@ -29,9 +29,6 @@ from fusedops.families.gemm.qkv import (
 )
 from fusedops.families.gemm.weights import int8_check, product_and_norm_result, product_result
 from fusedops.op import Op
-
-if TYPE_CHECKING:
-    from fusedops.workspace import Workspace
 
 
 def _dequantize_first(dense: Callable[..., Any], *weights: int) -> Callable[..., Any]:
@@ -65,14 +62,7 @@ def _refuse_gradient(ctx: Context, *grads: Tensor | None) -> Gradients:
 _NO_GRADIENT = Autograd(_refuse_gradient, save_keywords)
 
 
-def vector_matmul_int8(
-    x: Tensor,
-    weight: Tensor,
-    scale: Tensor,
-    *,
-    out: Tensor | None = None,
-    workspace: "Workspace | None" = None,
-) -> Tensor:
+def vector_matmul_int8(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     """Compute x weight, of int8 numbers and a scale for each group of the weight's rows.
 
     Element [k, m] of the weight counts as weight[k, m] * scale[k // (K / groups)]; `quantize` makes
@@ -87,9 +77,6 @@ def vector_matmul_int8(
         x: Shape [..., K], at least one dimension; float32, float16 or bfloat16.
         weight: int8 [K, M] on the device of `x`.
         scale: float32 [groups], groups a divisor of K; on the device of `x`.
-        out: Tensor for the result, contiguous and on 16 bytes, for inference. It shares no memory
-            with an argument.
-        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor [..., M] of the dtype of `x`.
@@ -97,9 +84,7 @@ def vector_matmul_int8(
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast(
-        "Tensor", call(ops.vector_matmul_int8, x, weight, scale, out=out, workspace=workspace)
-    )
+    return cast("Tensor", call(ops.vector_matmul_int8, x, weight, scale))
 
 
 VECTOR_MATMUL_INT8 = Op(
@@ -113,13 +98,7 @@ VECTOR_MATMUL_INT8 = Op(
 
 
 def linear_layer_int8(
-    x: Tensor,
-    weight: Tensor,
-    scale: Tensor,
-    bias: Tensor | None = None,
-    *,
-    out: Tensor | None = None,
-    workspace: "Workspace | None" = None,
+    x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None = None
 ) -> Tensor:
     """Compute x weight + bias: `linear_layer` with an int8 weight (see `vector_matmul_int8`).
 
@@ -128,9 +107,6 @@ def linear_layer_int8(
         weight: int8 [K, M] on the device of `x`.
         scale: float32 [groups], groups a divisor of K; on the device of `x`.
         bias: Shape [M]; dtype and device of `x`.
-        out: Tensor for the result, contiguous and on 16 bytes, for inference. It shares no memory
-            with an argument.
-        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor [..., M] of the dtype of `x`.
@@ -138,9 +114,7 @@ def linear_layer_int8(
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast(
-        "Tensor", call(ops.linear_layer_int8, x, weight, scale, bias, out=out, workspace=workspace)
-    )
+    return cast("Tensor", call(ops.linear_layer_int8, x, weight, scale, bias))
 
 
 LINEAR_LAYER_INT8 = Op(
@@ -154,15 +128,7 @@ LINEAR_LAYER_INT8 = Op(
 
 
 def fused_gemm_gelu_int8(
-    x: Tensor,
-    weight: Tensor,
-    scale: Tensor,
-    bias: Tensor,
-    weight2: Tensor,
-    scale2: Tensor,
-    *,
-    out: Tensor | None = None,
-    workspace: "Workspace | None" = None,
+    x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, weight2: Tensor, scale2: Tensor
 ) -> Tensor:
     """Compute GELU(x weight + bias) weight2: `fused_gemm_gelu` with int8 weights.
 
@@ -175,9 +141,6 @@ def fused_gemm_gelu_int8(
         bias: Shape [F]; dtype and device of `x`.
         weight2: int8 [F, M] on the device of `x`.
         scale2: float32 [groups], groups a divisor of F; on the device of `x`.
-        out: Tensor for the result, contiguous and on 16 bytes, for inference. It shares no memory
-            with an argument.
-        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor [..., M] of the dtype of `x`.
@@ -186,9 +149,7 @@ def fused_gemm_gelu_int8(
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
     op = ops.fused_gemm_gelu_int8
-    return cast(
-        "Tensor", call(op, x, weight, scale, bias, weight2, scale2, out=out, workspace=workspace)
-    )
+    return cast("Tensor", call(op, x, weight, scale, bias, weight2, scale2))
 
 
 FUSED_GEMM_GELU_INT8 = Op(
@@ -211,8 +172,6 @@ def qkv_gemm_int8(
     beta: Tensor,
     *,
     eps: float = 1e-5,
-    out: tuple[Tensor, Tensor] | None = None,
-    workspace: "Workspace | None" = None,
 ) -> tuple[Tensor, Tensor]:
     """Compute u = LN(x), and u weight + bias: `qkv_gemm` with an int8 weight.
 
@@ -226,9 +185,6 @@ def qkv_gemm_int8(
         gamma: Shape [K]; dtype and device of `x`.
         beta: Shape [K]; dtype and device of `x`.
         eps: Added to the variance.
-        out: Tensors for the results, contiguous and on 16 bytes, for inference. They share no
-            memory with an argument or each other.
-        workspace: Memory for the results, if there is no `out`, and for temporaries.
 
     Returns:
         The product [..., M] and u [..., K], new contiguous tensors of the dtype of `x`.
@@ -237,10 +193,7 @@ def qkv_gemm_int8(
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
     op = ops.qkv_gemm_int8
-    return cast(
-        "tuple[Tensor, Tensor]",
-        call(op, x, weight, scale, bias, gamma, beta, eps=eps, out=out, workspace=workspace),
-    )
+    return cast("tuple[Tensor, Tensor]", call(op, x, weight, scale, bias, gamma, beta, eps=eps))
 
 
 QKV_GEMM_INT8 = Op(
@@ -255,14 +208,7 @@ QKV_GEMM_INT8 = Op(
 
 
 def rms_qkv_gemm_int8(
-    x: Tensor,
-    weight: Tensor,
-    scale: Tensor,
-    gamma: Tensor,
-    *,
-    eps: float = 1e-6,
-    out: tuple[Tensor, Tensor] | None = None,
-    workspace: "Workspace | None" = None,
+    x: Tensor, weight: Tensor, scale: Tensor, gamma: Tensor, *, eps: float = 1e-6
 ) -> tuple[Tensor, Tensor]:
     """Compute u = RMS(x), and u weight: `rms_qkv_gemm` with an int8 weight.
 
@@ -274,9 +220,6 @@ def rms_qkv_gemm_int8(
         scale: float32 [groups], groups a divisor of K; on the device of `x`.
         gamma: Shape [K]; dtype and device of `x`.
         eps: Added to the mean square.
-        out: Tensors for the results, contiguous and on 16 bytes, for inference. They share no
-            memory with an argument or each other.
-        workspace: Memory for the results, if there is no `out`, and for temporaries.
 
     Returns:
         The product [..., M] and u [..., K], new contiguous tensors of the dtype of `x`.
@@ -285,10 +228,7 @@ def rms_qkv_gemm_int8(
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
     op = ops.rms_qkv_gemm_int8
-    return cast(
-        "tuple[Tensor, Tensor]",
-        call(op, x, weight, scale, gamma, eps=eps, out=out, workspace=workspace),
-    )
+    return cast("tuple[Tensor, Tensor]", call(op, x, weight, scale, gamma, eps=eps))
 
 
 RMS_QKV_GEMM_INT8 = Op(
@@ -318,8 +258,6 @@ def mlp_gemm_int8(
     pre_ln: bool = True,
     mlp_after_attn: bool = True,
     activation: str = "gelu",
-    out: tuple[Tensor, Tensor] | None = None,
-    workspace: "Workspace | None" = None,
 ) -> tuple[Tensor, Tensor]:
     """Compute an MLP of a normalised sum: `mlp_gemm` with int8 weights.
 
@@ -340,9 +278,6 @@ def mlp_gemm_int8(
         pre_ln: As in `mlp_gemm`.
         mlp_after_attn: As in `mlp_gemm`.
         activation: As in `mlp_gemm`.
-        out: Tensors for the results, contiguous and on 16 bytes, for inference. They share no
-            memory with an argument or each other.
-        workspace: Memory for the results, if there is no `out`, and for temporaries.
 
     Returns:
         The product [..., M] and u [..., K], new contiguous tensors of the dtype of `x`.
@@ -357,8 +292,6 @@ def mlp_gemm_int8(
         pre_ln=pre_ln,
         mlp_after_attn=mlp_after_attn,
         activation=activation,
-        out=out,
-        workspace=workspace,
     )
     return cast("tuple[Tensor, Tensor]", result)
 
@@ -386,8 +319,6 @@ def rms_mlp_gemm_int8(
     *,
     eps: float = 1e-6,
     activation: str = "swiglu",
-    out: Tensor | None = None,
-    workspace: "Workspace | None" = None,
 ) -> tuple[Tensor, Tensor]:
     """Add x to `residual` in place, and compute an MLP of its norm: `rms_mlp_gemm`, int8 weights.
 
@@ -403,9 +334,6 @@ def rms_mlp_gemm_int8(
         gamma: Shape [K]; dtype and device of `x`.
         eps: Added to the mean square.
         activation: As in `mlp_gemm`.
-        out: Tensor for the product, contiguous and on 16 bytes, for inference. It shares no memory
-            with an argument.
-        workspace: Memory for the product, if there is no `out`, and for temporaries.
 
     Returns:
         The product, a new contiguous tensor [..., M] of the dtype of `x`, and `residual`.
@@ -418,8 +346,6 @@ def rms_mlp_gemm_int8(
         *(ops.rms_mlp_gemm_int8, x, residual, weight, scale, weight2, scale2, gamma),
         eps=eps,
         activation=activation,
-        out=out,
-        workspace=workspace,
     )
     return product, residual
 

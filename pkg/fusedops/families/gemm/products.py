@@ -5,7 +5,7 @@ A product is summed in float32 (float64 for float64) and rounded once.
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -26,20 +26,11 @@ from fusedops.families.gemm.weights import (
 )
 from fusedops.op import Op
 
-if TYPE_CHECKING:
-    from fusedops.workspace import Workspace
-
 PLAIN = ("gelu", "gelu_erf", "relu")
 """The activations of an MLP that are not gated."""
 
 
-def vector_matmul(
-    x: Tensor,
-    weight: Tensor,
-    *,
-    out: Tensor | None = None,
-    workspace: "Workspace | None" = None,
-) -> Tensor:
+def vector_matmul(x: Tensor, weight: Tensor) -> Tensor:
     """Compute x weight.
 
     The sum is float32 (float64 for float64; TF32 where torch is told to use it), rounded once. Any
@@ -51,9 +42,6 @@ def vector_matmul(
     Args:
         x: Shape [..., K], at least one dimension; float32, float16, bfloat16 or float64.
         weight: Shape [K, M]; dtype and device of `x`. That of torch.nn.Linear is its transpose.
-        out: Tensor for the result, contiguous and on 16 bytes, for inference. It shares no memory
-            with an argument.
-        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor [..., M] of the dtype of `x`.
@@ -61,7 +49,7 @@ def vector_matmul(
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(ops.vector_matmul, x, weight, out=out, workspace=workspace))
+    return cast("Tensor", call(ops.vector_matmul, x, weight))
 
 
 def check_linear(op: str, x: Tensor, weight: Weight, bias: Tensor | None = None) -> None:
@@ -104,14 +92,7 @@ VECTOR_MATMUL = Op(
 )
 
 
-def linear_layer(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    *,
-    out: Tensor | None = None,
-    workspace: "Workspace | None" = None,
-) -> Tensor:
+def linear_layer(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Compute x weight + bias: see `vector_matmul`. The bias is added before the rounding.
 
     Differentiable in all tensors, any number of times.
@@ -120,9 +101,6 @@ def linear_layer(
         x: Shape [..., K], at least one dimension; float32, float16, bfloat16 or float64.
         weight: Shape [K, M]; dtype and device of `x`.
         bias: Shape [M]; dtype and device of `x`.
-        out: Tensor for the result, contiguous and on 16 bytes, for inference. It shares no memory
-            with an argument.
-        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor [..., M] of the dtype of `x`.
@@ -130,7 +108,7 @@ def linear_layer(
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(ops.linear_layer, x, weight, bias, out=out, workspace=workspace))
+    return cast("Tensor", call(ops.linear_layer, x, weight, bias))
 
 
 def linear_layer_reference(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -162,15 +140,7 @@ LINEAR_LAYER = Op(
 )
 
 
-def fused_gemm_gelu(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    weight2: Tensor,
-    *,
-    out: Tensor | None = None,
-    workspace: "Workspace | None" = None,
-) -> Tensor:
+def fused_gemm_gelu(x: Tensor, weight: Tensor, bias: Tensor, weight2: Tensor) -> Tensor:
     """Compute GELU(x weight + bias) weight2, with the tanh form of GELU: see `bias_gelu`.
 
     What is between the products has the dtype of `x`: it is rounded once, after GELU, or also
@@ -183,9 +153,6 @@ def fused_gemm_gelu(
         weight: Shape [K, F]; dtype and device of `x`.
         bias: Shape [F]; dtype and device of `x`.
         weight2: Shape [F, M]; dtype and device of `x`.
-        out: Tensor for the result, contiguous and on 16 bytes, for inference. It shares no memory
-            with an argument.
-        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor [..., M] of the dtype of `x`.
@@ -193,9 +160,7 @@ def fused_gemm_gelu(
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast(
-        "Tensor", call(ops.fused_gemm_gelu, x, weight, bias, weight2, out=out, workspace=workspace)
-    )
+    return cast("Tensor", call(ops.fused_gemm_gelu, x, weight, bias, weight2))
 
 
 def check_gemm_gelu(op: str, x: Tensor, weight: Weight, bias: Tensor, weight2: Weight) -> None:
@@ -240,7 +205,7 @@ def mlp_gradients(
     v = call(ops.vector_matmul, x, weight)
     if activation not in PLAIN:
         forward, backward = ops.gated_activation, ops.gated_activation_backward
-        form: dict[str, Any] = {"kind": activation}
+        form = {"kind": activation}
     elif activation == "relu":
         forward, backward, form = ops.bias_relu, ops.bias_relu_backward, {}
     else:
@@ -268,13 +233,7 @@ FUSED_GEMM_GELU = Op(
 )
 
 
-def einsum_sec_sm_ecm(
-    q: Tensor,
-    weight: Tensor,
-    *,
-    out: Tensor | None = None,
-    workspace: "Workspace | None" = None,
-) -> Tensor:
+def einsum_sec_sm_ecm(q: Tensor, weight: Tensor) -> Tensor:
     """Compute the sum over s of q[s, e, c] weight[s, m]: tokens s go to places c of experts e.
 
     It is torch.einsum("sec,sm->ecm", q, weight) (Lepikhin et al., "GShard", 2020), as one product
@@ -285,9 +244,6 @@ def einsum_sec_sm_ecm(
     Args:
         q: Shape [S, E, C]; float32, float16, bfloat16 or float64.
         weight: Shape [S, M]; dtype and device of `q`.
-        out: Tensor for the result, contiguous and on 16 bytes, for inference. It shares no memory
-            with an argument.
-        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor [E, C, M] of the dtype of `q`.
@@ -295,7 +251,7 @@ def einsum_sec_sm_ecm(
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(ops.einsum_sec_sm_ecm, q, weight, out=out, workspace=workspace))
+    return cast("Tensor", call(ops.einsum_sec_sm_ecm, q, weight))
 
 
 def _check_einsum(op: str, q: Tensor, weight: Weight) -> None:
