@@ -145,7 +145,7 @@ def verify_signature(
     except ModuleNotFoundError:
         if repository is not None:
             raise
-        return Signature(False, 'not verified: `pip install "torchwheel[evidence]"` verifies it')
+        return Signature(False, "not verified: the extra `evidence` (sigstore) is not installed")
     from torchwheel.evidence.policy import (  # noqa: PLC0415 - of the extra
         RELEASES,
         Policy,

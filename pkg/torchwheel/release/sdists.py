@@ -7,6 +7,7 @@ import dataclasses
 import gzip
 import io
 import re
+import shutil
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -101,6 +102,7 @@ def sdist_faults(
     published = {package.path.name: package.sha256 for package in bundled}
     for sdist in others:
         packed = sdist.source.parent / "packed"
+        shutil.rmtree(packed, ignore_errors=True)
         packed.mkdir()
         wheel = repack(_built(sdist), packed)
         if published.get(wheel.name) != sha256(wheel):
