@@ -6,7 +6,7 @@ Standard library only where an extension's import reaches it.
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from torchwheel.errors import UsageError
 
@@ -67,7 +67,8 @@ class Probe:
     cpu: tuple[str, ...] = ()
 
 
-_TOOLKIT = re.compile(r"(cuda|rocm)((?:[<>=!~]=?|===).+)?")
+# Patterns are compiled when they are needed: an import has no use for them.
+_TOOLKIT = r"(cuda|rocm)((?:[<>=!~]=?|===).+)?"
 
 
 def flags_of_toolkit(by_toolkit: Mapping[str, Flags], release: "ToolkitRelease") -> Flags:
@@ -81,7 +82,7 @@ def flags_of_toolkit(by_toolkit: Mapping[str, Flags], release: "ToolkitRelease")
 
     flags = NO_FLAGS
     for condition, further in by_toolkit.items():
-        found = _TOOLKIT.fullmatch(condition.replace(" ", ""))
+        found = re.fullmatch(_TOOLKIT, condition.replace(" ", ""))
         try:
             releases = SpecifierSet(found[2] or "") if found else None
         except InvalidSpecifier:
@@ -96,74 +97,69 @@ def flags_of_toolkit(by_toolkit: Mapping[str, Flags], release: "ToolkitRelease")
     return flags
 
 
-@dataclasses.dataclass(frozen=True)
-class _Refusal:
+class _Refusal(NamedTuple):
     """Flags that an extension must not give: a pattern, the reason, and what to do."""
 
-    pattern: re.Pattern[str]
+    pattern: str
     why: str
     do: str
 
 
-def _refusal(pattern: str, why: str, do: str) -> _Refusal:
-    return _Refusal(re.compile(pattern), why, do)
-
-
 # docs/runtime.md has what was measured.
 _REFUSALS = (
-    _refusal(
+    _Refusal(
         r"@.*|-(optf|-options-file)(=.*)?",
         "reads further flags from a file that no check and no cache key sees",
         "name the flags themselves",
     ),
-    _refusal(
+    _Refusal(
         r"-static-(libstdc\+\+|libgcc)|-static",
         "the ABI flavour decides what is static",
         "take it out",
     ),
-    _refusal(
+    _Refusal(
         r"-G|--device-debug|-lineinfo|--generate-line-info",
         "the library would name folders of this machine, and no gate could read its GPU code",
         "take it out",
     ),
-    _refusal(
+    _Refusal(
         r"-(arch|gencode|code)(=.*)?|--(gpu-architecture|gpu-code|generate-code|offload-arch)(=.*)?",
         "the wheel would have other GPU code than it claims",
         "name archs in the matrix or in TORCH_CUDA_ARCH_LIST, PYTORCH_ROCM_ARCH",
     ),
-    _refusal(
+    _Refusal(
         r"-m(arch|tune|cpu)=native",
         "other machines may have another CPU than the one that builds",
         "name the features in a Probe with `cpu`",
     ),
-    _refusal(
+    _Refusal(
         r"-D_GLIBCXX_USE_CXX11_ABI(=.*)?",
         "the C++ ABI is torch's",
         "take it out",
     ),
-    _refusal(
+    _Refusal(
         r"-fsanitize(=.*)?",
         "the library would need a sanitizer's runtime, which a wheel cannot bring",
         "take it out",
     ),
-    _refusal(
+    _Refusal(
         r"-lcudart(_static)?|-?-cudart(=.*)?",
         "CUDA's runtime is linked already, as a static library",
         "take it out",
     ),
-    _refusal(
+    _Refusal(
         r"(-Wl,)?(-+rpath|-R)([=,].*)?|--version-script.*|-soname.*|-h,.*",
         "the loader and the gates go by the library's own name, exports and run path",
         "take it out",
     ),
-    _refusal(
+    _Refusal(
         r"-[coxESM]|-M[MFDGPQT]+|-o.+|--(output-file|compile|shared|dryrun|keep)(=.*)?|-shared",
         "it says what the build makes, which the recipe decides",
         "take it out",
     ),
 )
-_NESTED = re.compile(r"-(?:Wl,|Wa,|Xcompiler=|Xlinker=|-compiler-options=|-linker-options=)(.*)")
-_NAME = re.compile(r"[\w.+-]+", re.ASCII)
+_NESTED = r"-(?:Wl,|Wa,|Xcompiler=|Xlinker=|-compiler-options=|-linker-options=)(.*)"
+_NAME = r"(?a:[\w.+-]+)"
 
 
 def check_flags(flags: Flags, where: str) -> None:
@@ -190,7 +186,7 @@ def check_flags(flags: Flags, where: str) -> None:
 def _check_word(word: str, place: str) -> None:
     for piece in (word, *_pieces(word)):
         for refusal in _REFUSALS:
-            if refusal.pattern.fullmatch(piece):
+            if re.fullmatch(refusal.pattern, piece):
                 raise UsageError(
                     f"{place}: expected a flag that keeps the gates, found {word!r}: "
                     f"{refusal.why}; {refusal.do}"
@@ -199,13 +195,13 @@ def _check_word(word: str, place: str) -> None:
 
 def _pieces(word: str) -> Iterator[str]:
     """The flags in a word that passes them on, e.g. -Wl,-z,now."""
-    if found := _NESTED.fullmatch(word):
+    if found := re.fullmatch(_NESTED, word):
         yield found[1]
         yield from found[1].split(",")
 
 
 def _check_library(name: str, place: str) -> None:
-    if not _NAME.fullmatch(name) or name.startswith("-"):
+    if not re.fullmatch(_NAME, name) or name.startswith("-"):
         raise UsageError(
             f'{place}: expected the name of a library, found {name!r}; write "aio" for libaio.so'
         )
