@@ -286,8 +286,8 @@ gpu::Status map_any_rows(const OperandsOf<T, F>& operands, const F& f, std::int6
   // and two inputs are slower.
   constexpr bool kOne = F::kInputs == 1 && F::kPitch == 1 && !F::kOptional;
   if constexpr (kMapsWholeRows<T> && kOne && !std::is_same_v<T, half>) {
-    // 64 Ki below the limit: the last block counts past the elements.
-    if (direct && cols >= V && elements < (std::int64_t{1} << 31) - (1 << 16)) {
+    // 64 Ki more: the last block counts past the elements.
+    if (direct && cols >= V && is_narrow(elements + (1 << 16))) {
       return with_across<T, F>(vectors, [&](auto across) {
         const int threads = block_threads(ceil_div(vectors, across.value));
         return overlap::launch(&one_input_kernel<T, F, across.value>,
