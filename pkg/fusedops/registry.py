@@ -3,12 +3,14 @@
 from importlib import import_module
 
 import torch
+from torch._ops import OpOverload
 from torch.library import Library
 
 from fusedops.arithmetic import without_autocast
 from fusedops.autograd import autograd_kernel, inference_kernel
 from fusedops.extension import EXTENSION
 from fusedops.op import Op
+from fusedops.outputs import add_outs, copying_kernel, schema_with_outs
 from fusedops.transforms import add_gradient, vmap_rule
 
 NAMESPACE = "fusedops"
@@ -26,7 +28,13 @@ _LIBRARY = Library(NAMESPACE, "DEF")
 
 def families() -> dict[str, list[str]]:
     """Names of the operators, by family. Each has a native kernel."""
-    return {family: [op.name for op in page.OPS] for family, page in PAGES.items()}
+    return {
+        family: [
+            *(op.name for op in page.OPS),
+            *(f"{op.name}_out" for op in page.OPS if op.public),
+        ]
+        for family, page in PAGES.items()
+    }
 
 
 def public_functions() -> list[str]:
@@ -57,3 +65,15 @@ def register() -> None:
         if op.rows is not None:
             rule = vmap_rule(overload, op.rows)
             torch.library.register_vmap(f"{NAMESPACE}::{op.name}", rule, lib=_LIBRARY)
+        if op.public:
+            _register_outs(op, overload)
+
+
+def _register_outs(op: Op, overload: OpOverload) -> None:
+    """Register the operator X_out, which writes the results of X to tensors."""
+    name = f"{op.name}_out"
+    _LIBRARY.define(schema_with_outs(op.schema))
+    _LIBRARY.impl(name, copying_kernel(overload), "CompositeExplicitAutograd")
+    into = getattr(getattr(torch.ops, NAMESPACE), name).default
+    _LIBRARY.impl(name, inference_kernel(into), "Autograd")
+    add_outs(overload, into, op.result, over_arguments=op.over_arguments)
