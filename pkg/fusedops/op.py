@@ -57,9 +57,12 @@ class Op:
 
     def with_check(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function that checks the operator's arguments, then gives them to `function`."""
-        name, check, tensors = self.name, self.check, self._tensors()
+        name, check = self.name, self.check
+        tensors: list[tuple[str, bool]] = []  # read at the first call, not at every import
 
         def call(*args: object, **keywords: object) -> Any:  # noqa: ANN401 - what function returns
+            if not tensors:
+                tensors.extend(self._tensors())
             for arg, (argument, optional) in zip(args, tensors, strict=False):
                 if isinstance(arg, Tensor):
                     if arg.layout is not torch.strided:

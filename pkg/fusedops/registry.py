@@ -1,16 +1,17 @@
 """All operators, in the order of the extension's families, and their registration with torch."""
 
+from collections.abc import Callable
 from importlib import import_module
+from typing import Any, cast
 
 import torch
-from torch._ops import OpOverload
 from torch.library import Library
 
 from fusedops.arithmetic import without_autocast
 from fusedops.autograd import autograd_kernel, inference_kernel
 from fusedops.extension import EXTENSION
 from fusedops.op import Op
-from fusedops.outputs import add_outs, copying_kernel, schema_with_outs
+from fusedops.outputs import add_outs, schema_with_outs
 from fusedops.transforms import add_gradient, vmap_rule
 
 NAMESPACE = "fusedops"
@@ -51,9 +52,8 @@ def register() -> None:
     """
     for op in OPS:
         _LIBRARY.define(op.schema, tags=(torch.Tag.pt2_compliant_tag,))
-        _LIBRARY.impl(
-            op.name, op.with_check(without_autocast(op.reference)), "CompositeExplicitAutograd"
-        )
+        reference = op.with_check(without_autocast(op.reference))
+        _LIBRARY.impl(op.name, reference, "CompositeExplicitAutograd")
         _LIBRARY.impl(op.name, op.with_check(op.result), "Meta")
         overload = getattr(getattr(torch.ops, NAMESPACE), op.name).default
         if op.autograd:
@@ -66,14 +66,17 @@ def register() -> None:
             rule = vmap_rule(overload, op.rows)
             torch.library.register_vmap(f"{NAMESPACE}::{op.name}", rule, lib=_LIBRARY)
         if op.public:
-            _register_outs(op, overload)
+            _register_outs(op, reference)
 
 
-def _register_outs(op: Op, overload: OpOverload) -> None:
-    """Register the operator X_out, which writes the results of X to tensors."""
-    name = f"{op.name}_out"
-    _LIBRARY.define(schema_with_outs(op.schema))
-    _LIBRARY.impl(name, copying_kernel(overload), "CompositeExplicitAutograd")
-    into = getattr(getattr(torch.ops, NAMESPACE), name).default
-    _LIBRARY.impl(name, inference_kernel(into), "Autograd")
-    add_outs(overload, into, op.result, over_arguments=op.over_arguments)
+def _register_outs(op: Op, reference: Callable[..., Any]) -> None:
+    """Register the operator X_out, which writes the results of X to tensors.
+
+    It is done below Library's own methods: Library.define looks for an operator of that name
+    first, which takes as long as the definition.
+    """
+    name, library = f"{op.name}_out", cast("Any", _LIBRARY.m)
+    copy, guard = add_outs(NAMESPACE, op, reference)
+    library.define(schema_with_outs(op.schema), "", ())
+    library.impl(name, "CompositeExplicitAutograd", copy, False)
+    library.impl(name, "Autograd", guard, False)

@@ -138,6 +138,11 @@ def _python_entry_point(op: Op, name: str, dtype: torch.dtype) -> EntryPoint:
     call, packet = _overload(op), getattr(getattr(torch.ops, NAMESPACE), op.name)
     parameters = list(map(_parameter, call._schema.arguments))
     first = parameters[0].name
+    positional = [
+        (argument.name, argument.default_value)
+        for argument in call._schema.arguments
+        if not argument.kwarg_only
+    ]
     written = written_arguments(call)
     if not written:
         parameters.append(Parameter("out", Parameter.KEYWORD_ONLY, default=None))
@@ -156,7 +161,8 @@ def _python_entry_point(op: Op, name: str, dtype: torch.dtype) -> EntryPoint:
             )
         try:
             if out is not None:
-                args = _by_position(call._schema, args, keywords)
+                rest = positional[len(args) :]
+                args = *args, *(keywords.pop(argument, value) for argument, value in rest)
                 return call_into(packet, args, keywords, cast("Out", out), name=name)
             result = call(*args, **keywords)
         except Exception:
@@ -173,16 +179,6 @@ def _python_entry_point(op: Op, name: str, dtype: torch.dtype) -> EntryPoint:
     entry_point.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     entry_point.__doc__ = f"{op.name} of {checks.dtype_name(dtype)} tensors, without a gradient."
     return entry_point
-
-
-def _by_position(
-    schema: Any,  # noqa: ANN401 - a torch.FunctionSchema
-    args: tuple[object, ...],
-    keywords: dict[str, object],
-) -> tuple[object, ...]:
-    """The arguments that can be given by position, which are taken out of `keywords`."""
-    rest = [argument for argument in schema.arguments if not argument.kwarg_only][len(args) :]
-    return *args, *(keywords.pop(argument.name, argument.default_value) for argument in rest)
 
 
 def _parameter(argument: Any) -> Parameter:  # noqa: ANN401 - of a torch.FunctionSchema

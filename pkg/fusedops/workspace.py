@@ -106,6 +106,7 @@ class Workspace:
         self._tokens = 0
         self._used = 0
         self._taken: dict[tuple[int, torch.Size, torch.dtype], Tensor] = {}
+        self._rests: dict[int, Tensor] = {}
         self._memory: Memory | None = None
         self.retake()
 
@@ -177,8 +178,11 @@ class Workspace:
         return made
 
     def rest(self) -> Tensor:
-        """What no result takes, for temporaries."""
-        return self.memory.results[self._used :]
+        """What no result takes, for temporaries. Like those of results, a tensor is made once."""
+        results = self.memory.results
+        if (made := self._rests.get(self._used)) is None:
+            made = self._rests[self._used] = results[self._used :]
+        return made
 
     def count(self, tokens: int) -> None:
         """Count tokens that are taken without the host's knowing, e.g. by a graph's replay.
@@ -212,6 +216,7 @@ class Workspace:
         """Give up the memory. It is freed once no result of it is left."""
         self._memory = None
         self._taken.clear()
+        self._rests.clear()
         self._tokens = self._used = 0
 
     def retake(self) -> None:

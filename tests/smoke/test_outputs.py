@@ -1,10 +1,13 @@
 """out= and workspace= of the operators' functions: the same bits, in memory of the caller."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from cases import CASES
 from cases.case import copies, outputs
 from exact import by_case, by_dtype
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 
 import fusedops
@@ -45,6 +48,45 @@ def test_results_go_to_the_callers_tensors(case, dtype, anywhere):
         assert all(one is out for one, out in zip(found, outs, strict=False))
         assert all(torch.equal(*both) for both in zip(found, expected, strict=True))
         assert all(one._version > before for one, before in zip(outs, versions, strict=True))
+
+
+@by_case
+@pytest.mark.parametrize("kind", ["meta", "fake"])
+def test_results_without_memory(case, kind):
+    args = case.inputs(case.small[-1], torch.float32, torch.device("cpu"))
+    mode = FakeTensorMode() if kind == "fake" else nullcontext()
+    make = mode.from_tensor if kind == "fake" else lambda tensor: tensor.to("meta")
+    args = [make(arg) if isinstance(arg, torch.Tensor) else arg for arg in args]
+    with mode:
+        outs = tuple(map(torch.empty_like, outputs(call(case, args))[: results(case)]))
+        found = outputs(call(case, args, out=out_of(outs)))
+    assert all(one is out for one, out in zip(found, outs, strict=False))
+
+
+@by_case
+def test_the_form_of_an_operator_is_an_operator_too(case, anywhere):
+    args = case.inputs(case.small[-1], torch.float32, anywhere)
+    into = getattr(torch.ops.fusedops, f"{case.op}_out")
+    own = {argument.name for argument in into.default._schema.arguments}
+    names = sorted(name for name in own if name.startswith("out") and name != "output")
+    expected = outputs(call(case, copies(args)))
+    outs = tuple(map(torch.empty_like, expected[: results(case)]))
+    keywords = {**case.keywords, **dict(zip(names, outs, strict=True))}
+    assert into(*copies(args), **keywords) is None
+    assert all(torch.equal(*both) for both in zip(outs, expected, strict=False))
+    assert all(one._version for one in outs)
+    asking = [arg.clone().requires_grad_() if arg is args[0] else arg for arg in args]
+    with pytest.raises(RuntimeError, match="a result in given memory has no gradient"):
+        into(*asking, **keywords)
+
+
+def test_a_refused_call_writes_to_nothing(anywhere):
+    case = next(case for case in CASES if case.op == "rms_mlp_gemm")
+    args = case.inputs(case.small[-1], torch.float32, anywhere)
+    own = copies(args)
+    with pytest.raises(ValueError, match="rms_mlp_gemm: out: expected shape"):
+        call(case, own, out=torch.empty(3, device=anywhere))
+    assert all(torch.equal(*both) for both in zip(own, args, strict=True))
 
 
 @by_case
