@@ -25,6 +25,8 @@ OPS: tuple[Op, ...] = tuple(op for page in PAGES.values() for op in page.OPS)
 
 # A Library undoes its registrations when it is collected, so it lives as long as the module.
 _LIBRARY = Library(NAMESPACE, "DEF")
+# torch's own part of it: every import of the package makes 300 registrations.
+_BELOW = cast("Any", _LIBRARY.m)
 
 
 def families() -> dict[str, list[str]]:
@@ -51,17 +53,17 @@ def register() -> None:
     line of each operator, for a message, at every import.
     """
     for op in OPS:
-        _LIBRARY.define(op.schema, tags=(torch.Tag.pt2_compliant_tag,))
+        _define(op.schema, torch.Tag.pt2_compliant_tag)
         reference = op.with_check(without_autocast(op.reference))
-        _LIBRARY.impl(op.name, reference, "CompositeExplicitAutograd")
-        _LIBRARY.impl(op.name, op.with_check(op.result), "Meta")
+        _impl(op.name, reference, "CompositeExplicitAutograd")
+        _impl(op.name, op.with_check(op.result), "Meta")
         overload = getattr(getattr(torch.ops, NAMESPACE), op.name).default
         if op.autograd:
             add_gradient(overload, op.autograd)
             kernel = autograd_kernel(overload, op.autograd)
-            _LIBRARY.impl(op.name, kernel, "Autograd", with_keyset=True)
+            _impl(op.name, kernel, "Autograd", with_keyset=True)
         elif overload._schema.is_mutable:
-            _LIBRARY.impl(op.name, inference_kernel(overload), "Autograd")
+            _impl(op.name, inference_kernel(overload), "Autograd")
         if op.rows is not None:
             rule = vmap_rule(overload, op.rows)
             torch.library.register_vmap(f"{NAMESPACE}::{op.name}", rule, lib=_LIBRARY)
@@ -70,13 +72,19 @@ def register() -> None:
 
 
 def _register_outs(op: Op, reference: Callable[..., Any]) -> None:
-    """Register the operator X_out, which writes the results of X to tensors.
-
-    It is done below Library's own methods: Library.define looks for an operator of that name
-    first, which takes as long as the definition.
-    """
-    name, library = f"{op.name}_out", cast("Any", _LIBRARY.m)
+    """Register the operator X_out, which writes the results of X to tensors."""
+    name = f"{op.name}_out"
     copy, guard = add_outs(NAMESPACE, op, reference)
-    library.define(schema_with_outs(op.schema), "", ())
-    library.impl(name, "CompositeExplicitAutograd", copy, False)
-    library.impl(name, "Autograd", guard, False)
+    _define(schema_with_outs(op.schema))
+    _impl(name, copy, "CompositeExplicitAutograd")
+    _impl(name, guard, "Autograd")
+
+
+def _define(schema: str, *tags: torch.Tag) -> None:
+    """Library.define, without its search for an operator of that name, which takes as long."""
+    _BELOW.define(schema, "", tags)
+
+
+def _impl(name: str, kernel: Callable[..., Any], key: str, *, with_keyset: bool = False) -> None:
+    """Library.impl, without its record of what is registered."""
+    _BELOW.impl(name, key, kernel, with_keyset)
