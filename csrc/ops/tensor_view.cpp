@@ -33,6 +33,16 @@ std::int64_t rows_of(const TensorView& tensor) {
   return cols == 0 ? 0 : elements_of(tensor) / cols;
 }
 
+bool is_contiguous(const TensorView& tensor) {
+  std::int64_t expected = 1;
+  for (std::int64_t at = tensor.dim; at-- > 0;) {
+    if (tensor.sizes[at] == 0) return true;
+    if (tensor.sizes[at] != 1 && tensor.strides[at] != expected) return false;
+    expected *= tensor.sizes[at];
+  }
+  return true;
+}
+
 bool has_unit_stride(const TensorView& tensor) {
   return tensor.sizes[tensor.dim - 1] <= 1 || tensor.strides[tensor.dim - 1] == 1;
 }

@@ -29,6 +29,8 @@ std::int64_t elements_of(const TensorView& tensor);
 // The rows along the last dimension; 0 if the tensor has no elements. It has at least one
 // dimension.
 std::int64_t rows_of(const TensorView& tensor);
+// Whether the elements lie one after the other, in order.
+bool is_contiguous(const TensorView& tensor);
 // Whether the elements along the last dimension are neighbours.
 bool has_unit_stride(const TensorView& tensor);
 bool has_dtype(const TensorView& tensor, const char* name);

@@ -61,6 +61,19 @@ void check_row_like(const char* op, const Argument& a, const Argument& like) {
   check_row(op, a, like);
 }
 
+void check_out(const char* op, const TensorView& out, const TensorView& expected) {
+  if (!same_shape(out, expected)) fail(op, "out", "shape " + shape_of(expected), shape_of(out));
+  if (!has_dtype(out, expected.dtype_name)) {
+    fail(op, "out", std::string("dtype ") + expected.dtype_name, out.dtype_name);
+  }
+  if (!same_device(out, expected)) {
+    fail(op, "out", "device " + to_string(expected.device), to_string(out.device));
+  }
+  if (!is_contiguous(out) || !aligned(out.data)) {
+    fail(op, "out", "contiguous memory that starts on 16 bytes", "strides " + strides_of(out));
+  }
+}
+
 void check_launch(const char* op, const Gpu& on, gpu::Status status) {
   if (status == gpu::kSuccess) return;
   throw Error(std::string(op) +

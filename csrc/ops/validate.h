@@ -44,6 +44,9 @@ void check_alike(const char* op, const Argument& a, const Argument& like);
 void check_row(const char* op, const Argument& a, const Argument& like);
 // The same dtype and device too.
 void check_row_like(const char* op, const Argument& a, const Argument& like);
+// `out`, which the caller gave for a result, must have the sizes, dtype and device of `expected`,
+// and the memory that kernels write to.
+void check_out(const char* op, const TensorView& out, const TensorView& expected);
 // Throws if the GPU's runtime refused a launch.
 void check_launch(const char* op, const Gpu& on, gpu::Status status);
 

@@ -6,12 +6,17 @@
 //                       lives), view(tensor) -> TensorView, contiguous(tensor), clone(tensor),
 //                       empty_like(tensor) and empty(like, sizes, dtype) for an operator's results,
 //                       in their order, empty_bytes(like, count) for everything else,
-//                       data(tensor), current_stream(gpu);
+//                       data(tensor), current_stream(gpu); torch's two flavours also
+//                       temporary(like, sizes, dtype), and has_memory(): whether the caller gave
+//                       memory for temporaries;
 //   FUSEDOPS_FAMILY     registers a family's operators, with torch for the CUDA key, which is HIP's
 //                       too:
 //                         FUSEDOPS_FAMILY(vector_add, m) {
-//                           m.impl("vector_add", FUSEDOPS_BOX(&VectorAdd::vector_add));
+//                           FUSEDOPS_OPERATOR(m, "vector_add", &VectorAdd::vector_add);
 //                         }
+//                       FUSEDOPS_OPERATOR also registers vector_add_out (torch/outputs.h); one that
+//                       writes to its arguments, or computes a gradient, has
+//                       m.impl("NAME", FUSEDOPS_BOX(&Family::name)) alone.
 //
 // The operators' schemas are defined in Python, on the family's page: fusedops/families/NAME.py.
 #pragma once

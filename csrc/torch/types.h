@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "ops/gpu.h"
 #include "ops/tensor_view.h"
@@ -94,6 +95,16 @@ TensorView view_of(const Tensor& tensor, [[maybe_unused]] int device_index) {
           static_cast<std::int64_t>(sizes.size()),
           device,
           tensor.strides().data()};
+}
+
+// The view of a result that is on the device of `like`: its sizes and dtype, without memory.
+template <class Scalar>
+TensorView view_of_result(TensorView like, const std::vector<std::int64_t>& sizes, Scalar scalar) {
+  like.sizes = sizes.data();
+  like.dim = static_cast<std::int64_t>(sizes.size());
+  like.dtype = dtype_of(scalar);
+  like.dtype_name = dtype_name_of(scalar);
+  return like;
 }
 
 // torch's current stream on a GPU.

@@ -1,7 +1,7 @@
 """How the public functions call operators that autograd knows."""
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._C import _are_functorch_transforms_active as transforms_active
@@ -12,13 +12,24 @@ from torch.autograd.graph import increment_version
 from torch.compiler import is_compiling
 
 from fusedops.autograd import asks_for_gradients, forward_mode, written_arguments
+from fusedops.kinds import refuse_kinds
+from fusedops.outputs import Out, call_into
 from fusedops.transforms import call_transformed
+
+if TYPE_CHECKING:
+    from fusedops.workspace import Workspace
 
 ops = torch.ops.fusedops
 AUTOGRAD = torch._C.DispatchKey.AutogradFunctionality
 
 
-def call(op: OpOverloadPacket, *args: object, **keywords: object) -> Any:  # noqa: ANN401
+def call(
+    op: OpOverloadPacket,
+    *args: object,
+    out: Out | None = None,
+    workspace: "Workspace | None" = None,
+    **keywords: object,
+) -> Any:  # noqa: ANN401 - a tensor or a tuple of them
     """Call `op`, of torch.ops.fusedops, past its Autograd kernel where no gradient is wanted.
 
     The operators' kernels for the Autograd key are written in Python. Without a gradient they have
@@ -27,22 +38,31 @@ def call(op: OpOverloadPacket, *args: object, **keywords: object) -> Any:  # noq
     that requires a gradient, or have a tangent.
 
     Excluding the key by hand takes half of the time of torch's context manager for it. The packet's
-    function takes two thirds of the time of its __call__.
+    function takes two thirds of the time of its __call__. What a tensor argument must be is looked
+    at when the call has failed.
     """
-    if transforms_active() and not is_compiling():
-        return call_transformed(op, *args, **keywords)
-    if is_compiling() or forward_mode() or (torch.is_grad_enabled() and asks_for_gradients(*args)):
-        return op(*args, **keywords)
-    if excluded(AUTOGRAD):  # by torch.inference_mode, or a call around this one
-        return op._op(*args, **keywords)
+    if is_compiling():
+        return op(*args, **keywords) if out is None else call_into(op, args, keywords, out)
     try:
-        exclude(AUTOGRAD, True)
-        return op._op(*args, **keywords)
-    finally:
-        exclude(AUTOGRAD, False)
+        if out is not None or workspace is not None:
+            return call_into(op, args, keywords, out, workspace)
+        if transforms_active():
+            return call_transformed(op, *args, **keywords)
+        if forward_mode() or (torch.is_grad_enabled() and asks_for_gradients(*args)):
+            return op(*args, **keywords)
+        if excluded(AUTOGRAD):  # by torch.inference_mode, or a call around this one
+            return op._op(*args, **keywords)
+        try:
+            exclude(AUTOGRAD, True)
+            return op._op(*args, **keywords)
+        finally:
+            exclude(AUTOGRAD, False)
+    except Exception:
+        refuse_kinds(op.default, args, keywords)
+        raise
 
 
-def call_in_place(op: OpOverloadPacket, *args: Any, **keywords: object) -> Any:  # noqa: ANN401
+def call_in_place(op: OpOverloadPacket, *args: Any, **keywords: Any) -> Any:  # noqa: ANN401
     """Call an in-place operator and bump the version counters of the tensors it writes."""
     result = call(op, *args, **keywords)
     if not is_compiling():

@@ -120,7 +120,9 @@ def mask_of_kind(op: str, mask: Tensor | None, kind: str | None) -> Tensor | Non
 
 def slopes(alibi: Tensor | None) -> Tensor | None:
     """A view [H] of slopes that broadcast to scores, [H, 1, 1] or [1, H, 1, 1]; else alibi."""
-    if alibi is None or alibi.dim() < 3 or alibi.numel() != alibi.shape[-3]:
+    if alibi is None or not isinstance(alibi, Tensor) or alibi.is_nested:
+        return alibi
+    if alibi.dim() < 3 or alibi.numel() != alibi.shape[-3]:
         return alibi
     return alibi.flatten()
 

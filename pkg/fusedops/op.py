@@ -4,9 +4,11 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fusedops.autograd import Autograd
+from fusedops.kinds import check_kind, check_strided
 
 
 def like_first(first: Tensor, *_: object, **__: object) -> Tensor:
@@ -33,6 +35,8 @@ class Op:
         rows: Arguments that may have any leading dimensions. vmap adds the batch to them as one
             more and calls the operator once; if another argument is batched, it calls the operator
             for each element of the batch. None: vmap cannot take the operator.
+        over_arguments: A result may be written over an argument of its shape: each element depends
+            on the elements at its place alone.
         public: This package has a function of that name, with an entry point for each type.
     """
 
@@ -43,6 +47,7 @@ class Op:
     result: Callable[..., Any] = like_first
     autograd: Autograd | None = None
     rows: tuple[str, ...] | None = None
+    over_arguments: bool = False
     public: bool = True
 
     @property
@@ -53,9 +58,27 @@ class Op:
     def with_check(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function that checks the operator's arguments, then gives them to `function`."""
         name, check = self.name, self.check
+        tensors: list[tuple[str, bool]] = []  # read at the first call, not at every import
 
         def call(*args: object, **keywords: object) -> Any:  # noqa: ANN401 - what function returns
+            if not tensors:
+                tensors.extend(self._tensors())
+            for arg, (argument, optional) in zip(args, tensors, strict=False):
+                if isinstance(arg, Tensor):
+                    if arg.layout is not torch.strided:
+                        check_strided(name, argument, arg)
+                elif not optional:  # torch takes None for a tensor
+                    check_kind(name, argument, arg)
             check(name, *args, **keywords)
             return function(*args, **keywords)
 
         return call
+
+    def _tensors(self) -> list[tuple[str, bool]]:
+        """Name of each argument that can be given by position, and whether it may be no tensor."""
+        arguments = self.schema[self.schema.index("(") + 1 : self.schema.rindex(") -> ")]
+        positional = arguments.partition(", *")[0].split(", ")
+        return [
+            (name.partition("=")[0], not kind.startswith("Tensor") or kind.endswith("?"))
+            for kind, name in (argument.split() for argument in positional)
+        ]

@@ -2,8 +2,7 @@
 
 An entry point takes the arguments of its operator and computes the same, without a gradient. The
 tensors that the operator writes to come after its results. One that writes to no argument takes
-`out=`: a tensor, or a tuple of as many as there are results, contiguous and on 16 bytes, which
-overlaps no argument.
+`out=`, by the rules of the operators' own functions (docs/ops/README.md).
 
 There are three kinds. A universal wheel's extension module over DLPack calls a kernel without
 torch's dispatcher, from torch 2.10 on and in every CPython with a GIL; it takes the arrays of any
@@ -16,7 +15,7 @@ call the operator.
 from collections.abc import Callable
 from inspect import Parameter, Signature
 from types import BuiltinFunctionType, ModuleType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -26,7 +25,9 @@ from torch.compiler import is_compiling
 from fusedops import checks
 from fusedops.autograd import any_requires_grad, forward_mode, written_arguments
 from fusedops.extension import EXTENSION
+from fusedops.kinds import refuse_kinds
 from fusedops.op import Op
+from fusedops.outputs import Out, call_into
 from fusedops.registry import NAMESPACE, OPS
 from torchwheel import runtime
 
@@ -64,9 +65,13 @@ def entry_point(name: str, module: ModuleType | None) -> EntryPoint | None:
 def call_by_type(function: Callable[P, T], *args: P.args, **keywords: P.kwargs) -> T:
     """Call an operator's public function, or its entry point over DLPack if that takes the call.
 
-    For inference code whose tensors are alike: the others are as plain as the first.
+    For inference code whose tensors are alike: the others are as plain as the first. An entry point
+    takes no workspace.
     """
     first = args[0]
+    workspace = keywords.pop("workspace", None)
+    if workspace is not None:
+        return function(*args, **keywords, workspace=workspace)  # type: ignore[arg-type]
     if (
         type(first) is Tensor
         and not torch.is_grad_enabled()
@@ -118,6 +123,7 @@ def _dlpack_entry_point(op: Op, suffix: str, module: ModuleType, python: EntryPo
         suffix,
         arguments,
         len(schema.returns),
+        op.over_arguments,
         f"{python.__name__}{signature}\n--\n\n{python.__doc__}",
         python,
     )
@@ -129,9 +135,14 @@ def _overload(op: Op) -> Any:  # noqa: ANN401 - a torch._ops.OpOverload
 
 
 def _python_entry_point(op: Op, name: str, dtype: torch.dtype) -> EntryPoint:
-    call = _overload(op)
+    call, packet = _overload(op), getattr(getattr(torch.ops, NAMESPACE), op.name)
     parameters = list(map(_parameter, call._schema.arguments))
     first = parameters[0].name
+    positional = [
+        (argument.name, argument.default_value)
+        for argument in call._schema.arguments
+        if not argument.kwarg_only
+    ]
     written = written_arguments(call)
     if not written:
         parameters.append(Parameter("out", Parameter.KEYWORD_ONLY, default=None))
@@ -148,9 +159,17 @@ def _python_entry_point(op: Op, name: str, dtype: torch.dtype) -> EntryPoint:
                 f"{name}: has no gradient; call fusedops.{op.name}, or call this one under "
                 "torch.no_grad()"
             )
-        result = call(*args, **keywords)
+        try:
+            if out is not None:
+                rest = positional[len(args) :]
+                args = *args, *(keywords.pop(argument, value) for argument, value in rest)
+                return call_into(packet, args, keywords, cast("Out", out), name=name)
+            result = call(*args, **keywords)
+        except Exception:
+            refuse_kinds(call, args, keywords, name)
+            raise
         if not written:
-            return result if out is None else copy_results(name, result, out)
+            return result
         results = (result,) if isinstance(result, Tensor) else result or ()
         return *results, *(
             args[index] if index < len(args) else keywords[argument] for index, argument in written
@@ -160,31 +179,6 @@ def _python_entry_point(op: Op, name: str, dtype: torch.dtype) -> EntryPoint:
     entry_point.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     entry_point.__doc__ = f"{op.name} of {checks.dtype_name(dtype)} tensors, without a gradient."
     return entry_point
-
-
-def copy_results(name: str, result: Any, out: Any) -> Any:  # noqa: ANN401 - a tensor or a tuple of them
-    """Copy an operator's results to the tensors `out` of the caller, and return those.
-
-    For the ways whose kernels write to new tensors; the module over DLPack checks the same.
-    """
-    results = (result,) if isinstance(result, Tensor) else result
-    outs = out if isinstance(out, tuple) and len(results) > 1 else (out,)
-    if len(outs) != len(results) or not all(isinstance(one, Tensor) for one in outs):
-        expected = f"a tuple of {len(results)} tensors" if len(results) > 1 else "a torch.Tensor"
-        raise TypeError(f"{name}: out: expected {expected}, found {type(out).__name__}")
-    for one, made in zip(outs, results, strict=True):
-        if one.shape != made.shape:
-            checks.fail(name, "out", f"shape {list(made.shape)}", list(one.shape))
-        if one.dtype != made.dtype:
-            expected, found = map(checks.dtype_name, (made.dtype, one.dtype))
-            checks.fail(name, "out", f"dtype {expected}", found)
-        if one.device != made.device:
-            checks.fail(name, "out", f"device {made.device}", one.device)
-        if not one.is_contiguous() or one.data_ptr() % 16:
-            expected = "contiguous memory that starts on 16 bytes"
-            checks.fail(name, "out", expected, f"strides {list(one.stride())}")
-        one.copy_(made)
-    return out
 
 
 def _parameter(argument: Any) -> Parameter:  # noqa: ANN401 - of a torch.FunctionSchema

@@ -16,6 +16,7 @@ from fusedops.workspace_layout import (
     Region,
     Sizes,
     layout_of,
+    round_up,
 )
 
 
@@ -29,6 +30,7 @@ class Memory:
     positions: Tensor
     counters: Tensor
     partials: Tensor
+    results: Tensor
 
 
 class Workspace:
@@ -38,6 +40,12 @@ class Workspace:
     on 256 bytes, and their results are tensors over those regions, without a copy: **the next step
     of the same workspace overwrites them**. Such a tensor keeps the memory alive, so using it after
     `release()` is safe.
+
+    Every operator takes `workspace=`. Its results then follow each other in the region "results",
+    which has `results` bytes, and its temporaries lie behind them. A result lives until `rewind`
+    gives up its place: call it at the beginning of each step, or of each layer. Nothing is
+    allocated, and too little room is an error. An argument that a kernel cannot read where it lies
+    is copied all the same, to memory of torch's.
 
     Nothing is shared between two workspaces: two models, streams or devices want one each. As with
     any tensor, a workspace made on one stream may be used on another once that one waits for the
@@ -59,6 +67,7 @@ class Workspace:
         max_tokens: int,
         dtype: torch.dtype = torch.float16,
         device: torch.device | str = "cuda",
+        results: int = 0,
     ) -> None:
         """Take the memory.
 
@@ -72,6 +81,7 @@ class Workspace:
             max_tokens: tokens of a sequence at most, prompt and steps together.
             dtype: float32, float16 or bfloat16.
             device: where it is to be.
+            results: bytes for results and temporaries of operators that are given the workspace.
 
         Raises:
             ValueError: a size is not as above.
@@ -88,11 +98,15 @@ class Workspace:
                 max_tokens,
                 dtype,
                 _processors(self.device),
+                results,
             ),
             hidden,
         )
         self.layout: Layout = layout_of(self.sizes)
         self._tokens = 0
+        self._used = 0
+        self._taken: dict[tuple[int, torch.Size, torch.dtype], Tensor] = {}
+        self._rests: dict[int, Tensor] = {}
         self._memory: Memory | None = None
         self.retake()
 
@@ -124,6 +138,52 @@ class Workspace:
             raise RuntimeError("Workspace: it has been released; retake() takes memory anew")
         return self._memory
 
+    @property
+    def used(self) -> int:
+        """Bytes of the region "results" that results take."""
+        return self._used
+
+    def rewind(self, to: int = 0) -> None:
+        """Give up the place of all results since `used` was `to`: the next ones overwrite them.
+
+        Raises:
+            ValueError: `to` is more than what is used.
+        """
+        if not 0 <= to <= self._used:
+            checks.fail("Workspace.rewind", "to", f"0 to {self._used} (bytes in use)", to)
+        self._used = to
+
+    def take(self, op: str, shape: torch.Size, dtype: torch.dtype) -> Tensor:
+        """A tensor for the next result; `op` is the operator, for the message.
+
+        The tensors of a step are made once: the next step takes the same ones.
+
+        Raises:
+            ValueError: there is no room for it.
+        """
+        region = self.memory.results
+        begin, size = self._used, shape.numel() * dtype.itemsize
+        if begin + size > self.sizes.results:
+            room = self.sizes.results - begin
+            checks.fail(
+                op,
+                "workspace",
+                f"room for {size} bytes of a result",
+                f"{room} of {self.sizes.results}; call rewind(), or make it with more results",
+            )
+        key = begin, shape, dtype
+        if (made := self._taken.get(key)) is None:
+            made = self._taken[key] = region[begin : begin + size].view(dtype).view(shape)
+        self._used = begin + round_up(size, ALIGNMENT)
+        return made
+
+    def rest(self) -> Tensor:
+        """What no result takes, for temporaries. Like those of results, a tensor is made once."""
+        results = self.memory.results
+        if (made := self._rests.get(self._used)) is None:
+            made = self._rests[self._used] = results[self._used :]
+        return made
+
     def count(self, tokens: int) -> None:
         """Count tokens that are taken without the host's knowing, e.g. by a graph's replay.
 
@@ -150,12 +210,14 @@ class Workspace:
         """Forget all sequences: the next token is each one's first."""
         self.memory.positions.zero_()
         self.memory.counters.zero_()
-        self._tokens = 0
+        self._tokens = self._used = 0
 
     def release(self) -> None:
         """Give up the memory. It is freed once no result of it is left."""
         self._memory = None
-        self._tokens = 0
+        self._taken.clear()
+        self._rests.clear()
+        self._tokens = self._used = 0
 
     def retake(self) -> None:
         """Take memory anew, with no sequences; what was held before is given up first."""
@@ -182,7 +244,7 @@ class Workspace:
         if self.sizes.row != self.sizes.head_dim:  # the padding of a head must add nothing
             for layer in (*keys, *values):
                 layer.zero_()
-        names = ("context", "positions", "counters", "partials")
+        names = ("context", "positions", "counters", "partials", "results")
         return Memory(keys, values, *(parts[name][0] for name in names))
 
 
@@ -215,6 +277,8 @@ def _processors(device: torch.device) -> int:
 
 
 def _check_sizes(sizes: Sizes, hidden: int) -> Sizes:
+    if sizes.results < 0:
+        checks.fail("Workspace", "results", "0 or more bytes", sizes.results)
     for name in ("heads", "kv_heads", "layers", "max_batch", "max_tokens"):
         if getattr(sizes, name) < 1:
             checks.fail("Workspace", name, "at least 1", getattr(sizes, name))

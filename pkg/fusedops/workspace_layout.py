@@ -46,6 +46,7 @@ class Sizes:
         max_tokens: tokens of a sequence.
         dtype: of keys, values and results.
         processors: of the device that count for splitting work; 0 for a CPU.
+        results: bytes for results and temporaries of operators that are given the workspace.
     """
 
     heads: int
@@ -56,6 +57,7 @@ class Sizes:
     max_tokens: int
     dtype: torch.dtype
     processors: int
+    results: int = 0
 
     @property
     def row(self) -> int:
@@ -142,6 +144,7 @@ def layout_of(sizes: Sizes) -> Layout:
         ("positions", (sizes.max_batch,), torch.int32, 1),
         ("counters", (counters,), torch.int32, 1),
         ("partials", (BLOCKS_PER_PROCESSOR * sizes.processors * partial,), torch.float32, 1),
+        ("results", (sizes.results,), torch.uint8, 1),
     )
     regions: list[Region] = []
     offset = 0

@@ -31,6 +31,9 @@ QUICK = (
     f"{SMOKE}/test_gemm.py::test_activations_of_few_rows",
     f"{SMOKE}/test_gemm.py::test_int8_weights",
     f"{SMOKE}/test_gemm.py::test_one_element_of_x_picks_a_row_of_the_weight",
+    f"{SMOKE}/test_outputs.py::test_results_go_to_the_callers_tensors",
+    f"{SMOKE}/test_outputs.py::test_a_result_may_replace_an_argument",
+    f"{SMOKE}/test_decode_step.py::test_a_step_allocates_nothing",
     f"{HERE}/emulated_shapes.py",
 )
 """What every seed runs."""

@@ -53,9 +53,10 @@ def parameters(function):
 
 
 def expected_parameters(op):
-    """Those of the operator's function, and out= if it writes to no argument."""
+    """Those of the schema, and out= if it writes to no argument."""
     ours = parameters(getattr(fusedops, op.name))
-    return ours if writes(op.name) else [*ours, ("out", Parameter.KEYWORD_ONLY, None)]
+    declared = ours[: len(getattr(torch.ops.fusedops, op.name).default._schema.arguments)]
+    return declared if writes(op.name) else [*declared, ("out", Parameter.KEYWORD_ONLY, None)]
 
 
 def writes(op):

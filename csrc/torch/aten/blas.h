@@ -31,7 +31,7 @@ struct Blas {
   }
 
   static Tensor zeros(const Tensor& like, std::int64_t count, DType dtype) {
-    return like.new_zeros({count}, like.options().dtype(scalar_of<at::ScalarType>(dtype)));
+    return Api::temporary(like, {count}, dtype).zero_();
   }
 
   static void copy(const Tensor& to, const Tensor& from) { to.copy_(from); }

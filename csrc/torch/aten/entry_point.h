@@ -75,6 +75,7 @@ class EntryPoint {
     if (args.size() > positional_) refuse_more(args.size());
     Value values[kMostArguments];
     const py::object out = takes_out_ ? out_of(keywords) : py::object();
+    if (out && !out.is_none()) return in_python()(*args, **keywords);
     std::size_t named = out ? 1 : 0;
     for (std::size_t i = 0; i < op_.arguments.size(); ++i) {
       const Argument& argument = op_.arguments[i];
@@ -88,12 +89,15 @@ class EntryPoint {
       values[i] = object ? value_of(name_, argument, object) : Value{};
     }
     if (named < keywords.size()) refuse_unknown(keywords);
-    const py::object results = results_of(call(op_, type_, values));
-    if (!out || out.is_none()) return results;
-    return py::module_::import("fusedops.typed").attr("copy_results")(name_, results, out);
+    return results_of(call(op_, type_, values));
   }
 
  private:
+  // The entry point of this name in Python, which knows the rules of out=.
+  py::object in_python() const {
+    return py::module_::import("fusedops.typed").attr("entry_point")(name_, py::none());
+  }
+
   PyObject* look_up(const py::kwargs& keywords, std::size_t i) const {
     if (keywords.empty()) return nullptr;
     return PyDict_GetItemWithError(keywords.ptr(), PyTuple_GET_ITEM(names_.ptr(), i));

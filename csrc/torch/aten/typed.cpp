@@ -126,7 +126,9 @@ Kernel kernel_of(const Registered& registered) {
 }
 
 std::optional<Operator> operator_of(const Kernel& kernel) {
-  if (ends_with(kernel.name, "_backward") || ends_with(kernel.name, "_")) return std::nullopt;
+  for (const char* end : {"_backward", "_out", "_"}) {
+    if (ends_with(kernel.name, end)) return std::nullopt;
+  }
   auto arguments = arguments_of(kernel.schema);
   if (!arguments || !gives_tensors(kernel.schema)) return std::nullopt;
   const auto first = std::find_if(arguments->begin(), arguments->end(), [](const Argument& one) {

@@ -91,8 +91,11 @@ struct Call {
 
 Call*& current_call();
 
-bool is_contiguous(const DLTensor& view);
 TensorView view_of(const Array& array);
+// Whether two arrays lie in the same bytes in part, from their first to their last.
+bool share_memory(const Array& a, const Array& b);
+// Whether they are contiguous, of one dtype and shape, and in the same memory.
+bool same_memory(const Array& a, const Array& b);
 Array contiguous(const Array& array);
 Array clone(const Array& array);
 Array empty_like(const Array& array);

@@ -79,23 +79,13 @@ Array allocated(DLTensor prototype) {
 
 // The next of the arrays that the caller gave for the results.
 Array next_out(const std::int64_t* sizes, std::int64_t dim, const DLDataType& dtype) {
-  const char* const op = current_call()->name;
   const Array& out = current_call()->outs[current_call()->next_out++];
-  const TensorView found = view_of(out);
-  TensorView expected = found;
+  TensorView expected = view_of(out);
   expected.sizes = sizes;
   expected.dim = dim;
+  expected.dtype_name = name_of(dtype);
   expected.device = device_of(current_call()->device);
-  if (!same_shape(found, expected)) fail(op, "out", "shape " + shape_of(expected), shape_of(found));
-  if (!has_dtype(found, name_of(dtype))) {
-    fail(op, "out", std::string("dtype ") + name_of(dtype), found.dtype_name);
-  }
-  if (!same_device(found, expected)) {
-    fail(op, "out", "device " + to_string(expected.device), to_string(found.device));
-  }
-  if (!is_contiguous(out.view()) || !aligned(out.data())) {
-    fail(op, "out", "contiguous memory that starts on 16 bytes", "strides " + strides_of(found));
-  }
+  check_out(current_call()->name, view_of(out), expected);
   return out;
 }
 
@@ -107,24 +97,36 @@ Call*& current_call() {
   return call;
 }
 
-bool is_contiguous(const DLTensor& view) {
-  std::int64_t expected = 1;
-  for (int at = view.ndim; at-- > 0;) {
-    if (view.shape[at] == 0) return true;
-    if (view.shape[at] != 1 && view.strides[at] != expected) return false;
-    expected *= view.shape[at];
-  }
-  return true;
-}
-
 TensorView view_of(const Array& array) {
   const DLTensor& view = array.view();
   return {array.data(), dtype_of(view.dtype),   name_of(view.dtype), view.shape,
           view.ndim,    device_of(view.device), view.strides};
 }
 
+bool share_memory(const Array& a, const Array& b) {
+  const auto bytes = [](const Array& array) {
+    const DLTensor& view = array.view();
+    std::int64_t reach = 1;
+    for (int at = 0; at < view.ndim; ++at) {
+      if (view.shape[at] == 0) return std::int64_t{0};
+      reach += (view.shape[at] - 1) * view.strides[at];
+    }
+    return reach * view.dtype.bits / 8;
+  };
+  const auto begin = [](const Array& array) { return static_cast<const char*>(array.data()); };
+  const TensorView one = view_of(a), other = view_of(b);
+  return same_device(one, other) && begin(a) < begin(b) + bytes(b) &&
+         begin(b) < begin(a) + bytes(a);
+}
+
+bool same_memory(const Array& a, const Array& b) {
+  const TensorView one = view_of(a), other = view_of(b);
+  return one.data == other.data && same_shape(one, other) && is_contiguous(one) &&
+         is_contiguous(other) && has_dtype(one, other.dtype_name);
+}
+
 Array contiguous(const Array& array) {
-  return is_contiguous(array.view()) ? array : method(array, "contiguous", "a contiguous array");
+  return is_contiguous(view_of(array)) ? array : method(array, "contiguous", "a contiguous array");
 }
 
 Array clone(const Array& array) {

@@ -122,7 +122,7 @@ bool requires_grad(PyObject* tensor) {
 }
 
 bool is_negative_view(const Array& tensor) {
-  if (is_contiguous(tensor.view()) && elements_of(view_of(tensor)) != 1) return false;
+  if (is_contiguous(view_of(tensor)) && elements_of(view_of(tensor)) != 1) return false;
   return is_true(Object(checked(PyObject_CallMethod(tensor.object().get(), "is_neg", ""))));
 }
 

@@ -35,6 +35,7 @@ struct EntryPoint {
   std::string op;
   std::string help;
   const Type& type;
+  bool over_arguments;  // a result may replace an argument of its shape
   Kernel kernel;
   std::vector<Argument> arguments;
   std::size_t positional;  // so many can be given by position
@@ -187,6 +188,28 @@ const Array* add_outs(const EntryPoint& of, Arrays& arrays, PyObject* out) {
   return first;
 }
 
+// No result may share memory with an argument, unless it replaces it, or with another. The words
+// are those of fusedops/outputs.py.
+void check_memory(const EntryPoint& of, const Array* outs,
+                  const std::array<Value, kMostArguments>& values) {
+  const int results = of.kernel.results;
+  for (int i = 0; i < results; ++i) {
+    for (int j = 0; j < i; ++j) {
+      if (share_memory(outs[i], outs[j])) {
+        fail(of.name.c_str(), "out", "tensors that share no memory", "two that do");
+      }
+    }
+    for (std::size_t a = 0; a < of.arguments.size(); ++a) {
+      const Array* const array = of.kernel.kinds[a] == Kind::tensor ? values[a].array : nullptr;
+      if (!array || !share_memory(outs[i], *array)) continue;
+      if (of.over_arguments && same_memory(outs[i], *array)) continue;
+      fail(of.name.c_str(), "out",
+           of.over_arguments ? "memory of its own, or all of an argument's" : "memory of its own",
+           "memory that it shares with " + of.arguments[a].text);
+    }
+  }
+}
+
 Object call(const EntryPoint& of, const Bound& bound) {
   Arrays arrays(of);
   std::array<Value, kMostArguments> values;
@@ -214,6 +237,7 @@ Object call(const EntryPoint& of, const Bound& bound) {
     fail(of.name.c_str(), first_name, std::string("dtype ") + of.type.name, view.dtype_name);
   }
   const Array* const outs = add_outs(of, arrays, bound.out);
+  if (outs) check_memory(of, outs, values);
   Call current{of.name.c_str(), first->framework(), first->view().device, outs};
   const Entered entered(current);
   Object result(of.kernel.call(values.data()));
@@ -312,16 +336,16 @@ const Kernel* kernel_of(const std::string& op) {
   return nullptr;
 }
 
-// entry_point(op, suffix, arguments, results, help, slow): the function, or None if there is no
-// kernel for it here.
+// entry_point(op, suffix, arguments, results, over_arguments, help, slow): the function, or None if
+// there is no kernel for it here.
 PyObject* entry_point(PyObject*, PyObject* args) {
   return guarded([&]() -> PyObject* {
     static std::deque<EntryPoint> all;  // a deque does not move its elements
     const char *op = nullptr, *suffix = nullptr, *help = nullptr;
     PyObject *list = nullptr, *slow = nullptr;
-    int results = 0;
-    if (!PyArg_ParseTuple(args, "ssO!isO", &op, &suffix, &PyTuple_Type, &list, &results, &help,
-                          &slow)) {
+    int results = 0, over_arguments = 0;
+    if (!PyArg_ParseTuple(args, "ssO!ipsO", &op, &suffix, &PyTuple_Type, &list, &results,
+                          &over_arguments, &help, &slow)) {
       return nullptr;
     }
     const Kernel* const kernel = kernel_of(op);
@@ -335,8 +359,16 @@ PyObject* entry_point(PyObject*, PyObject* args) {
       throw Error(std::string(op) + ": expected the schema of the module's kernel, found " +
                   std::to_string(count) + " arguments and " + std::to_string(results) + " results");
     }
-    EntryPoint& made = all.emplace_back(
-        EntryPoint{std::string(op) + "_" + suffix, op, help, *type, *kernel, {}, 0, nullptr, {}});
+    EntryPoint& made = all.emplace_back(EntryPoint{std::string(op) + "_" + suffix,
+                                                   op,
+                                                   help,
+                                                   *type,
+                                                   over_arguments != 0,
+                                                   *kernel,
+                                                   {},
+                                                   0,
+                                                   nullptr,
+                                                   {}});
     made.arguments = arguments_of(made, list);
     for (const Argument& argument : made.arguments) made.positional += !argument.keyword_only;
     made.slow = Object::borrowed(slow).release();

@@ -134,6 +134,8 @@ struct AddFamily {
 
 #define FUSEDOPS_BOX(function) \
   ::fusedops::dlpack::Box<(function)> {}
+// X_out is X, called with out=.
+#define FUSEDOPS_OPERATOR(m, name, function) (m).impl(name, FUSEDOPS_BOX(function))
 #define FUSEDOPS_FAMILY(family, m)                                             \
   static void register_##family(::fusedops::dlpack::Registrar& m);             \
   static const ::fusedops::dlpack::AddFamily add_##family(&register_##family); \

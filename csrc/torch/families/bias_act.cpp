@@ -64,9 +64,9 @@ struct BiasAct {
 };
 
 FUSEDOPS_FAMILY(bias_act, m) {
-  m.impl("bias_add", FUSEDOPS_BOX(&BiasAct::bias_add));
-  m.impl("bias_relu", FUSEDOPS_BOX(&BiasAct::bias_relu));
-  m.impl("bias_gelu", FUSEDOPS_BOX(&BiasAct::bias_gelu));
+  FUSEDOPS_OPERATOR(m, "bias_add", &BiasAct::bias_add);
+  FUSEDOPS_OPERATOR(m, "bias_relu", &BiasAct::bias_relu);
+  FUSEDOPS_OPERATOR(m, "bias_gelu", &BiasAct::bias_gelu);
   m.impl("bias_relu_backward", FUSEDOPS_BOX(&BiasAct::bias_relu_backward));
   m.impl("bias_gelu_backward", FUSEDOPS_BOX(&BiasAct::bias_gelu_backward));
 }

@@ -48,7 +48,7 @@ struct Gated {
 };
 
 FUSEDOPS_FAMILY(gated, m) {
-  m.impl("gated_activation", FUSEDOPS_BOX(&Gated::gated_activation));
+  FUSEDOPS_OPERATOR(m, "gated_activation", &Gated::gated_activation);
   m.impl("gated_activation_backward", FUSEDOPS_BOX(&Gated::gated_activation_backward));
 }
 

@@ -45,8 +45,10 @@ struct Gemm : GemmNorm {
     // not whole vectors. Then a contiguous copy is faster.
     const bool vectors = call.rows * element_size(call.dtype) % kVectorBytes == 0;
     const Tensor transpose = vectors ? columns : Api::contiguous(columns);
-    return Products::plain(call, {in.view.sizes[1], in.view.sizes[2], call.width}, transpose,
-                           weight);
+    const Tensor out =
+        Api::empty(transpose, {in.view.sizes[1], in.view.sizes[2], call.width}, call.dtype);
+    Products::multiply(call, out, transpose, weight, std::nullopt);
+    return out;
   }
 
  private:
@@ -60,8 +62,9 @@ struct Gemm : GemmNorm {
     }
     check_on_gpu(op, in.argument);
     const Api::Guard guard(in.view.device.index);
-    return Products::product(op, call, ops::sizes_like(in.view, call.width),
-                             Products::matrix(call, x), by, bias);
+    const Tensor out = Api::empty(x, ops::sizes_like(in.view, call.width), call.dtype);
+    Products::product(op, call, out, Products::matrix(call, x), by, bias);
+    return out;
   }
 
   static Tensor gemm_gelu(const char* op, const Tensor& x, const Tensor& weight,
@@ -76,26 +79,28 @@ struct Gemm : GemmNorm {
         ops::check_next(op, first, in.argument, down.checked(), up.checked());
     check_on_gpu(op, in.argument);
     const Api::Guard guard(in.view.device.index);
-    return Products::both(op, first, second, in.view, Products::matrix(first, x), up, bias, down);
+    const Tensor out = Api::empty(x, ops::sizes_like(in.view, second.width), second.dtype);
+    Products::both(op, first, second, out, Products::matrix(first, x), up, bias, down);
+    return out;
   }
 };
 
 FUSEDOPS_FAMILY(gemm, m) {
-  m.impl("vector_matmul", FUSEDOPS_BOX(&Gemm::vector_matmul));
-  m.impl("linear_layer", FUSEDOPS_BOX(&Gemm::linear_layer));
-  m.impl("fused_gemm_gelu", FUSEDOPS_BOX(&Gemm::fused_gemm_gelu));
-  m.impl("einsum_sec_sm_ecm", FUSEDOPS_BOX(&Gemm::einsum_sec_sm_ecm));
-  m.impl("qkv_gemm", FUSEDOPS_BOX(&Gemm::qkv_gemm));
-  m.impl("rms_qkv_gemm", FUSEDOPS_BOX(&Gemm::rms_qkv_gemm));
-  m.impl("mlp_gemm", FUSEDOPS_BOX(&Gemm::mlp_gemm));
-  m.impl("rms_mlp_gemm", FUSEDOPS_BOX(&Gemm::rms_mlp_gemm));
-  m.impl("vector_matmul_int8", FUSEDOPS_BOX(&Gemm::vector_matmul_int8));
-  m.impl("linear_layer_int8", FUSEDOPS_BOX(&Gemm::linear_layer_int8));
-  m.impl("fused_gemm_gelu_int8", FUSEDOPS_BOX(&Gemm::fused_gemm_gelu_int8));
-  m.impl("qkv_gemm_int8", FUSEDOPS_BOX(&Gemm::qkv_gemm_int8));
-  m.impl("rms_qkv_gemm_int8", FUSEDOPS_BOX(&Gemm::rms_qkv_gemm_int8));
-  m.impl("mlp_gemm_int8", FUSEDOPS_BOX(&Gemm::mlp_gemm_int8));
-  m.impl("rms_mlp_gemm_int8", FUSEDOPS_BOX(&Gemm::rms_mlp_gemm_int8));
+  FUSEDOPS_OPERATOR(m, "vector_matmul", &Gemm::vector_matmul);
+  FUSEDOPS_OPERATOR(m, "linear_layer", &Gemm::linear_layer);
+  FUSEDOPS_OPERATOR(m, "fused_gemm_gelu", &Gemm::fused_gemm_gelu);
+  FUSEDOPS_OPERATOR(m, "einsum_sec_sm_ecm", &Gemm::einsum_sec_sm_ecm);
+  FUSEDOPS_OPERATOR(m, "qkv_gemm", &Gemm::qkv_gemm);
+  FUSEDOPS_OPERATOR(m, "rms_qkv_gemm", &Gemm::rms_qkv_gemm);
+  FUSEDOPS_OPERATOR(m, "mlp_gemm", &Gemm::mlp_gemm);
+  FUSEDOPS_OPERATOR(m, "rms_mlp_gemm", &Gemm::rms_mlp_gemm);
+  FUSEDOPS_OPERATOR(m, "vector_matmul_int8", &Gemm::vector_matmul_int8);
+  FUSEDOPS_OPERATOR(m, "linear_layer_int8", &Gemm::linear_layer_int8);
+  FUSEDOPS_OPERATOR(m, "fused_gemm_gelu_int8", &Gemm::fused_gemm_gelu_int8);
+  FUSEDOPS_OPERATOR(m, "qkv_gemm_int8", &Gemm::qkv_gemm_int8);
+  FUSEDOPS_OPERATOR(m, "rms_qkv_gemm_int8", &Gemm::rms_qkv_gemm_int8);
+  FUSEDOPS_OPERATOR(m, "mlp_gemm_int8", &Gemm::mlp_gemm_int8);
+  FUSEDOPS_OPERATOR(m, "rms_mlp_gemm_int8", &Gemm::rms_mlp_gemm_int8);
 }
 
 }  // namespace fusedops

@@ -78,9 +78,10 @@ struct GemmNorm {
     check_on_gpu(op, in.argument);
     const Api::Guard guard(in.view.device.index);
     const Tensor from = on_16_bytes(x);
-    const Tensor u = normed(op, norm, from, {}, {}, gamma, beta, nullptr);
-    const Tensor y = Products::product(op, call, ops::sizes_like(in.view, call.width),
-                                       Products::matrix(call, u), weight, bias);
+    const Tensor y = Api::empty(from, ops::sizes_like(in.view, call.width), call.dtype);
+    const Tensor u = Api::empty_like(from);
+    normed(op, norm, u, from, {}, {}, gamma, beta, nullptr);
+    Products::product(op, call, y, Products::matrix(call, u), weight, bias);
     return {y, u};
   }
 
@@ -100,11 +101,15 @@ struct GemmNorm {
     check_on_gpu(op, in.argument);
     const Api::Guard guard(in.view.device.index);
     const Tensor from = on_16_bytes(residual);
-    const Tensor u = mlp_after_attn
-                         ? normed(op, norm, on_16_bytes(x), input_bias, from, gamma, beta, nullptr)
-                         : normed(op, norm, from, {}, {}, gamma, beta, nullptr);
-    return {Products::both(op, first, second, in.view, Products::matrix(first, u), up, bias, down),
-            u};
+    const Tensor y = Api::empty(from, ops::sizes_like(in.view, second.width), second.dtype);
+    const Tensor u = Api::empty_like(from);
+    if (mlp_after_attn) {
+      normed(op, norm, u, on_16_bytes(x), input_bias, from, gamma, beta, nullptr);
+    } else {
+      normed(op, norm, u, from, {}, {}, gamma, beta, nullptr);
+    }
+    Products::both(op, first, second, y, Products::matrix(first, u), up, bias, down);
+    return {y, u};
   }
 
   static Tensor rms_mlp(const char* op, const Tensor& x, const Tensor& residual, const Factor& up,
@@ -120,24 +125,25 @@ struct GemmNorm {
     check_on_gpu(op, in.argument);
     const Api::Guard guard(in.view.device.index);
     const Tensor sum = on_16_bytes(residual);
-    const Tensor u = normed(op, norm, on_16_bytes(x), {}, sum, gamma, {}, Api::data(sum));
+    const Tensor y = Api::empty(sum, ops::sizes_like(in.view, second.width), second.dtype);
+    const Tensor u = Api::temporary(sum, ops::sizes_like(in.view, first.inner), first.dtype);
+    normed(op, norm, u, on_16_bytes(x), {}, sum, gamma, {}, Api::data(sum));
     if (Api::data(sum) != more.view.data) Blas::copy(residual, sum);
-    return Products::both(op, first, second, in.view, Products::matrix(first, u), up, {}, down);
+    Products::both(op, first, second, y, Products::matrix(first, u), up, {}, down);
+    return y;
   }
 
-  // The norm of x [+ bias + residual]. The sum is stored in `sum` unless that is null. x and
+  // The norm of x [+ bias + residual], in u. The sum is stored in `sum` unless that is null. x and
   // residual are contiguous and start on 16 bytes.
-  static Tensor normed(const char* op, const kernels::Norm& call, const Tensor& x,
-                       const OptionalTensor& bias, const OptionalTensor& residual,
-                       const Tensor& gamma, const OptionalTensor& beta, void* sum) {
+  static void normed(const char* op, const kernels::Norm& call, const Tensor& u, const Tensor& x,
+                     const OptionalTensor& bias, const OptionalTensor& residual,
+                     const Tensor& gamma, const OptionalTensor& beta, void* sum) {
     const Tensor scale = on_16_bytes(gamma);
     const OptionalTensor row = on_16_bytes_if(bias), shift = on_16_bytes_if(beta);
-    Tensor u = Api::empty_like(x);
     ops::norm(op, call,
               {Api::data(x), data_of(row), data_of(residual), Api::data(scale), data_of(shift),
                Api::data(u), sum},
               gpu_of(Api::view(x)));
-    return u;
   }
 };
 

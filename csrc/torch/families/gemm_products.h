@@ -30,26 +30,39 @@ struct Factor {
 };
 
 struct Products {
-  using Sizes = std::vector<std::int64_t>;
-
   // x[..., K] as a matrix; a copy only where a view is impossible.
   static Tensor matrix(const ops::Product& call, const Tensor& x) {
     if (x.dim() == 2 && !may_be_skinny(call)) return x;
     return as_matrix(Api::contiguous(x), call.rows, call.inner);
   }
 
-  // The result of `call` for a matrix and a weight, as a new tensor of these sizes. An operation
-  // that follows the product may need a second tensor in between.
-  static Tensor product(const char* op, const ops::Product& call, const Sizes& sizes,
-                        const Tensor& a, const Factor& factor,
-                        const OptionalTensor& bias = std::nullopt) {
-    if (!may_be_skinny(call) && has_epilogue(call, a)) {
-      return epilogue(call, a, weight_of(op, call, factor), bias);
+  // The product of a matrix and a weight, and of what follows it, in `out`.
+  static void product(const char* op, const ops::Product& call, const Tensor& out, const Tensor& a,
+                      const Factor& factor, const OptionalTensor& bias = std::nullopt) {
+    if (may_be_skinny(call) && try_skinny(op, call, out, a, factor, bias)) return;
+    by_blas(op, call, out, a, weight_of(op, call, factor), bias);
+  }
+
+  // The first product, multiplied by a second weight, in `out`.
+  static void both(const char* op, const ops::Product& first, const ops::Product& second,
+                   const Tensor& out, const Tensor& a, const Factor& up, const OptionalTensor& bias,
+                   const Factor& down) {
+    product(op, second, out, hidden(op, first, a, up, bias), down);
+  }
+
+  static void multiply(const ops::Product& call, const Tensor& out, const Tensor& a,
+                       const Tensor& weight, const OptionalTensor& bias) {
+    Tensor rows = as_matrix(out, call.rows, call.width);
+    if (bias) {
+      Blas::addmm(rows, *bias, a, weight);
+    } else {
+      Blas::mm(rows, a, weight);
     }
-    const Tensor out = Api::empty(a, sizes, call.dtype);
-    if (may_be_skinny(call) && try_skinny(op, call, out, a, factor, bias)) return out;
-    const Tensor weight = weight_of(op, call, factor);
-    if (has_epilogue(call, a)) return epilogue(call, a, weight, bias);
+  }
+
+ private:
+  static void by_blas(const char* op, const ops::Product& call, const Tensor& out, const Tensor& a,
+                      const Tensor& weight, const OptionalTensor& bias) {
     if (call.follow.gated) {
       gated(op, call, out, a, weight, bias);
     } else if (call.follow.activation != Activation::identity) {
@@ -57,26 +70,8 @@ struct Products {
     } else {
       multiply(call, out, a, weight, bias);
     }
-    return out;
   }
 
-  // The result of the first product, multiplied by a second weight. It has the sizes of `like`
-  // except for the last.
-  static Tensor both(const char* op, const ops::Product& first, const ops::Product& second,
-                     const TensorView& like, const Tensor& a, const Factor& up,
-                     const OptionalTensor& bias, const Factor& down) {
-    const Tensor hidden = product(op, first, {first.rows, first.cols()}, a, up, bias);
-    return product(op, second, ops::sizes_like(like, second.width), hidden, down);
-  }
-
-  static Tensor plain(const ops::Product& call, const Sizes& sizes, const Tensor& a,
-                      const Tensor& weight) {
-    const Tensor out = Api::empty(a, sizes, call.dtype);
-    multiply(call, out, a, weight, std::nullopt);
-    return out;
-  }
-
- private:
   static bool may_be_skinny(const ops::Product& call) {
     return call.rows <= kernels::kSkinnyRows && element_size(call.dtype) == 2;
   }
@@ -95,14 +90,20 @@ struct Products {
     return ops::try_skinny_gemm(op, call, factor.weight.view, tensors, gpu_of(Api::view(a)));
   }
 
-  static void multiply(const ops::Product& call, const Tensor& out, const Tensor& a,
-                       const Tensor& weight, const OptionalTensor& bias) {
-    Tensor rows = as_matrix(out, call.rows, call.width);
-    if (bias) {
-      Blas::addmm(rows, *bias, a, weight);
-    } else {
-      Blas::mm(rows, a, weight);
+  // The product that an MLP has between its weights, in a temporary.
+  static Tensor hidden(const char* op, const ops::Product& call, const Tensor& a,
+                       const Factor& factor, const OptionalTensor& bias) {
+    OptionalTensor out;
+    const auto make = [&] { out = Api::temporary(a, {call.rows, call.cols()}, call.dtype); };
+    if (may_be_skinny(call)) {
+      make();
+      if (try_skinny(op, call, *out, a, factor, bias)) return *out;
     }
+    const Tensor weight = weight_of(op, call, factor);
+    if (has_epilogue(call, a)) return epilogue(call, a, weight, bias);
+    if (!out) make();
+    by_blas(op, call, *out, a, weight, bias);
+    return *out;
   }
 
   static Tensor weight_of(const char* op, const ops::Product& call, const Factor& factor) {
@@ -113,7 +114,7 @@ struct Products {
     const Tensor weight = on_16_bytes(factor.weight.tensor);
     const Tensor scale = Api::contiguous(factor.scale->tensor);
     const std::int64_t elements = call.inner * call.width;
-    Tensor out = Api::empty(weight, {call.inner, call.width}, call.dtype);
+    Tensor out = Api::temporary(weight, {call.inner, call.width}, call.dtype);
     ops::dequantize(op, {call.dtype, false, elements, elements / call.groups}, Api::data(out),
                     Api::data(weight), Api::data(scale), gpu_of(Api::view(weight)));
     return out;
@@ -131,7 +132,8 @@ struct Products {
 
   static void activated(const char* op, const ops::Product& call, const Tensor& out,
                         const Tensor& a, const Tensor& weight, const OptionalTensor& bias) {
-    const Tensor v = plain(call, {call.rows, call.width}, a, weight);
+    const Tensor v = Api::temporary(a, {call.rows, call.width}, call.dtype);
+    multiply(call, v, a, weight, std::nullopt);
     const Tensor b = bias_of(call, a, bias);
     ops::bias_act(op, {call.dtype, call.follow.activation, call.rows, call.width}, Api::data(out),
                   Api::data(v), Api::data(b), gpu_of(Api::view(a)));
@@ -139,7 +141,8 @@ struct Products {
 
   static void gated(const char* op, const ops::Product& call, const Tensor& out, const Tensor& a,
                     const Tensor& weight, const OptionalTensor& bias) {
-    const Tensor v = plain(call, {call.rows, call.width}, a, weight);
+    const Tensor v = Api::temporary(a, {call.rows, call.width}, call.dtype);
+    multiply(call, v, a, weight, std::nullopt);
     const OptionalTensor b = contiguous_if(bias);
     ops::gated(op, {call.dtype, call.follow.activation, call.rows, call.cols()}, Api::data(out),
                Api::data(v), data_of(b), gpu_of(Api::view(a)));
@@ -164,7 +167,7 @@ struct Products {
 
   static bool product_of_nan_is_nan(const Gpu& on, const Tensor& like, DType dtype) {
     constexpr std::int64_t size = 32;
-    const Tensor nan = Api::empty(like, {size, size}, dtype);
+    const Tensor nan = Api::temporary(like, {size, size}, dtype);
     const std::int64_t bytes = size * size * element_size(dtype);
     gpu::Status status = FUSEDOPS_KERNEL(on, fill_with_nan)(Api::data(nan), bytes, on.stream);
     if (status != gpu::kSuccess) return false;
@@ -177,13 +180,13 @@ struct Products {
 
   // Whether the BLAS library applies the activation itself, as accurately as our kernels: its GELU
   // has too few digits for float32. torch passes the activation on only if no dimension is 1, and
-  // drops it if there is nothing to sum.
+  // drops it if there is nothing to sum. It allocates the result.
   static bool has_epilogue(const ops::Product& call, const Tensor& a) {
     const bool known =
         call.follow.activation == Activation::relu ||
         (call.follow.activation == Activation::gelu_tanh && element_size(call.dtype) == 2);
-    return known && !call.follow.gated && call.dtype != DType::float64 && call.rows > 1 &&
-           call.inner > 1 && call.width > 1 && Blas::has_addmm_activation() &&
+    return known && !Api::has_memory() && !call.follow.gated && call.dtype != DType::float64 &&
+           call.rows > 1 && call.inner > 1 && call.width > 1 && Blas::has_addmm_activation() &&
            (call.follow.activation != Activation::relu || relu_keeps_nan(call, a));
   }
 };

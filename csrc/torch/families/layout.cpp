@@ -34,8 +34,8 @@ struct Layout {
 };
 
 FUSEDOPS_FAMILY(layout, m) {
-  m.impl("add_padding", FUSEDOPS_BOX(&Layout::add_padding));
-  m.impl("pad_transform", FUSEDOPS_BOX(&Layout::pad_transform));
+  FUSEDOPS_OPERATOR(m, "add_padding", &Layout::add_padding);
+  FUSEDOPS_OPERATOR(m, "pad_transform", &Layout::pad_transform);
 }
 
 }  // namespace fusedops

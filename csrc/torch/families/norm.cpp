@@ -97,11 +97,11 @@ struct Norm {
 };
 
 FUSEDOPS_FAMILY(norm, m) {
-  m.impl("layer_norm", FUSEDOPS_BOX(&Norm::layer_norm));
-  m.impl("layer_norm_residual", FUSEDOPS_BOX(&Norm::layer_norm_residual));
-  m.impl("layer_norm_residual_store", FUSEDOPS_BOX(&Norm::layer_norm_residual_store));
-  m.impl("rms_norm", FUSEDOPS_BOX(&Norm::rms_norm));
-  m.impl("pre_rms_norm", FUSEDOPS_BOX(&Norm::pre_rms_norm));
+  FUSEDOPS_OPERATOR(m, "layer_norm", &Norm::layer_norm);
+  FUSEDOPS_OPERATOR(m, "layer_norm_residual", &Norm::layer_norm_residual);
+  FUSEDOPS_OPERATOR(m, "layer_norm_residual_store", &Norm::layer_norm_residual_store);
+  FUSEDOPS_OPERATOR(m, "rms_norm", &Norm::rms_norm);
+  FUSEDOPS_OPERATOR(m, "pre_rms_norm", &Norm::pre_rms_norm);
   m.impl("layer_norm_backward", FUSEDOPS_BOX(&Norm::layer_norm_backward));
   m.impl("rms_norm_backward", FUSEDOPS_BOX(&Norm::rms_norm_backward));
 }

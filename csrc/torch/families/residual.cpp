@@ -55,9 +55,9 @@ struct Residual {
 };
 
 FUSEDOPS_FAMILY(residual, m) {
-  m.impl("bias_residual", FUSEDOPS_BOX(&Residual::bias_residual));
-  m.impl("residual_add_bias", FUSEDOPS_BOX(&Residual::residual_add_bias));
-  m.impl("moe_res_matmul", FUSEDOPS_BOX(&Residual::moe_res_matmul));
+  FUSEDOPS_OPERATOR(m, "bias_residual", &Residual::bias_residual);
+  FUSEDOPS_OPERATOR(m, "residual_add_bias", &Residual::residual_add_bias);
+  FUSEDOPS_OPERATOR(m, "moe_res_matmul", &Residual::moe_res_matmul);
 }
 
 }  // namespace fusedops

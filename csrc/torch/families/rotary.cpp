@@ -84,7 +84,7 @@ struct Rotary {
 };
 
 FUSEDOPS_FAMILY(rotary, m) {
-  m.impl("apply_rotary_pos_emb", FUSEDOPS_BOX(&Rotary::apply_rotary_pos_emb));
+  FUSEDOPS_OPERATOR(m, "apply_rotary_pos_emb", &Rotary::apply_rotary_pos_emb);
   m.impl("apply_rotary_pos_emb_", FUSEDOPS_BOX(&Rotary::apply_rotary_pos_emb_));
   m.impl("apply_rotary_pos_emb_backward", FUSEDOPS_BOX(&Rotary::apply_rotary_pos_emb_backward));
 }

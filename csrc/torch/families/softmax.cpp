@@ -48,7 +48,7 @@ struct Softmax {
 };
 
 FUSEDOPS_FAMILY(softmax, m) {
-  m.impl("softmax", FUSEDOPS_BOX(&Softmax::softmax));
+  FUSEDOPS_OPERATOR(m, "softmax", &Softmax::softmax);
   m.impl("softmax_backward", FUSEDOPS_BOX(&Softmax::softmax_backward));
 }
 

@@ -19,6 +19,6 @@ struct VectorAdd {
   }
 };
 
-FUSEDOPS_FAMILY(vector_add, m) { m.impl("vector_add", FUSEDOPS_BOX(&VectorAdd::vector_add)); }
+FUSEDOPS_FAMILY(vector_add, m) { FUSEDOPS_OPERATOR(m, "vector_add", &VectorAdd::vector_add); }
 
 }  // namespace fusedops

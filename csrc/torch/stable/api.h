@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ops/validate.h"
+#include "torch/outputs.h"
 #include "torch/types.h"
 
 #if defined(FUSEDOPS_MODEL)  // csrc/platform/cpu: the operators of a modelled GPU, for CPU tensors
@@ -56,11 +57,28 @@ struct Api {
 
   // `tensor` must be contiguous.
   static Tensor empty_like(const Tensor& tensor) {
+    if (auto* to = Outputs<Tensor>::current()) return to->next(view, view(tensor));
     return empty_strided(tensor, tensor.sizes(), tensor.strides(), tensor.scalar_type());
   }
 
   static Tensor empty(const Tensor& like, const std::vector<std::int64_t>& sizes, DType dtype) {
+    if (auto* to = Outputs<Tensor>::current()) {
+      return to->next(view, view_of_result(view(like), sizes, scalar_of<Scalar>(dtype)));
+    }
     return empty_strided(like, sizes, contiguous_strides(sizes), scalar_of<Scalar>(dtype));
+  }
+
+  static Tensor temporary(const Tensor& like, const std::vector<std::int64_t>& sizes, DType dtype) {
+    const auto strides = contiguous_strides(sizes);
+    const auto scalar = scalar_of<Scalar>(dtype);
+    if (!has_memory()) return empty_strided(like, sizes, strides, scalar);
+    return over(Outputs<Tensor>::current()->take(sizes, dtype), sizes, strides, scalar);
+  }
+
+  // Whether temporaries lie in memory of the caller.
+  static bool has_memory() {
+    const auto* const to = Outputs<Tensor>::current();
+    return to && to->memory();
   }
 
   static Tensor empty_bytes(const Tensor& like, std::int64_t count) {
@@ -83,16 +101,34 @@ struct Api {
     return strides;
   }
 
+  // A tensor over the caller's memory, `offset` bytes from its beginning.
+  static Tensor over(std::int64_t offset, Sizes sizes, Sizes strides, Scalar scalar) {
+    const Tensor& memory = *Outputs<Tensor>::current()->memory();
+    AtenTensorHandle made = nullptr;
+    TORCH_ERROR_CODE_CHECK(aoti_torch_create_tensor_from_blob(
+        static_cast<char*>(memory.data_ptr()) + offset, static_cast<std::int64_t>(sizes.size()),
+        sizes.data(), strides.data(), 0, dtype_code(scalar), device_type(memory),
+        memory.get_device_index(), &made));
+    return Tensor(made);
+  }
+
+  static std::int32_t dtype_code(Scalar scalar) {
+    return torch::stable::detail::to<std::int32_t>(torch::stable::detail::from(scalar));
+  }
+
+  static std::int32_t device_type(const Tensor& tensor) {
+    std::int32_t type = 0;
+    TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(tensor.get(), &type));
+    return type;
+  }
+
   // torch::stable::empty_like and new_empty look up their operator by name at each call; this does
   // not.
   static Tensor empty_strided(const Tensor& like, Sizes sizes, Sizes strides, Scalar scalar) {
-    std::int32_t device_type = 0;
-    TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device_type));
-    const auto dtype = torch::stable::detail::to<std::int32_t>(torch::stable::detail::from(scalar));
     AtenTensorHandle made = nullptr;
-    TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<std::int64_t>(sizes.size()),
-                                                    sizes.data(), strides.data(), dtype,
-                                                    device_type, like.get_device_index(), &made));
+    TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(
+        static_cast<std::int64_t>(sizes.size()), sizes.data(), strides.data(), dtype_code(scalar),
+        device_type(like), like.get_device_index(), &made));
     return Tensor(made);
   }
 };

@@ -35,7 +35,8 @@ struct Blas {
   }
 
   static Tensor zeros(const Tensor& like, std::int64_t count, DType dtype) {
-    return torch::stable::new_zeros(like, {count}, scalar_of<Api::Scalar>(dtype));
+    Tensor made = Api::temporary(like, {count}, dtype);
+    return torch::stable::zero_(made);
   }
 
   static void copy(Tensor to, const Tensor& from) { torch::stable::copy_(to, from); }

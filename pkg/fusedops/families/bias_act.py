@@ -1,6 +1,6 @@
 """A bias along the last dimension, and an activation: operators of x[..., N] and bias[N]."""
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor
@@ -18,6 +18,9 @@ from fusedops.autograd import (
 from fusedops.call import call, ops
 from fusedops.op import Op
 
+if TYPE_CHECKING:
+    from fusedops.workspace import Workspace
+
 __all__ = ["bias_add", "bias_gelu", "bias_relu"]
 
 
@@ -29,7 +32,13 @@ def _check_bias(op: str, x: Tensor, bias: Tensor, *, approximate: str = "tanh") 
     checks.check_row_like(op, "bias", bias, "x", x)
 
 
-def bias_add(x: Tensor, bias: Tensor) -> Tensor:
+def bias_add(
+    x: Tensor,
+    bias: Tensor,
+    *,
+    out: Tensor | None = None,
+    workspace: "Workspace | None" = None,
+) -> Tensor:
     """Compute x + bias, the bias along the last dimension.
 
     Differentiable in `x` and `bias`.
@@ -37,6 +46,9 @@ def bias_add(x: Tensor, bias: Tensor) -> Tensor:
     Args:
         x: Shape [..., N], at least one dimension; float32, float16, bfloat16 or float64.
         bias: Shape [N]; dtype and device of `x`.
+        out: Tensor for the result, contiguous and on 16 bytes, for inference. It may be an argument
+            of its shape, and shares no other memory with one.
+        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor of the shape and dtype of `x`.
@@ -44,7 +56,7 @@ def bias_add(x: Tensor, bias: Tensor) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(ops.bias_add, x, bias))
+    return cast("Tensor", call(ops.bias_add, x, bias, out=out, workspace=workspace))
 
 
 def bias_add_reference(x: Tensor, bias: Tensor) -> Tensor:
@@ -62,11 +74,18 @@ BIAS_ADD = Op(
     check=_check_bias,
     reference=bias_add_reference,
     autograd=Autograd(_bias_add_gradients, save_keywords),
+    over_arguments=True,
     rows=("x",),
 )
 
 
-def bias_relu(x: Tensor, bias: Tensor) -> Tensor:
+def bias_relu(
+    x: Tensor,
+    bias: Tensor,
+    *,
+    out: Tensor | None = None,
+    workspace: "Workspace | None" = None,
+) -> Tensor:
     """Compute max(x + bias, 0), the bias along the last dimension.
 
     Differentiable in `x` and `bias`; the slope at 0 is 0. NaN stays NaN.
@@ -74,6 +93,9 @@ def bias_relu(x: Tensor, bias: Tensor) -> Tensor:
     Args:
         x: Shape [..., N], at least one dimension; float32, float16, bfloat16 or float64.
         bias: Shape [N]; dtype and device of `x`.
+        out: Tensor for the result, contiguous and on 16 bytes, for inference. It may be an argument
+            of its shape, and shares no other memory with one.
+        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor of the shape and dtype of `x`.
@@ -81,7 +103,7 @@ def bias_relu(x: Tensor, bias: Tensor) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(ops.bias_relu, x, bias))
+    return cast("Tensor", call(ops.bias_relu, x, bias, out=out, workspace=workspace))
 
 
 def bias_relu_reference(x: Tensor, bias: Tensor) -> Tensor:
@@ -99,11 +121,19 @@ BIAS_RELU = Op(
     check=_check_bias,
     reference=bias_relu_reference,
     autograd=Autograd(_bias_relu_gradients),
+    over_arguments=True,
     rows=("x",),
 )
 
 
-def bias_gelu(x: Tensor, bias: Tensor, *, approximate: str = "tanh") -> Tensor:
+def bias_gelu(
+    x: Tensor,
+    bias: Tensor,
+    *,
+    approximate: str = "tanh",
+    out: Tensor | None = None,
+    workspace: "Workspace | None" = None,
+) -> Tensor:
     """Compute GELU(x + bias), the bias along the last dimension.
 
     With v = x + bias, `approximate="tanh"` is 0.5 v (1 + tanh(sqrt(2/pi) (v + 0.044715 v^3))) and
@@ -118,6 +148,9 @@ def bias_gelu(x: Tensor, bias: Tensor, *, approximate: str = "tanh") -> Tensor:
         x: Shape [..., N], at least one dimension; float32, float16, bfloat16 or float64.
         bias: Shape [N]; dtype and device of `x`.
         approximate: "tanh" or "none".
+        out: Tensor for the result, contiguous and on 16 bytes, for inference. It may be an argument
+            of its shape, and shares no other memory with one.
+        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor of the shape and dtype of `x`.
@@ -126,7 +159,10 @@ def bias_gelu(x: Tensor, bias: Tensor, *, approximate: str = "tanh") -> Tensor:
         ValueError: A dtype, device or shape is not as above, or `approximate` is another word
             (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(ops.bias_gelu, x, bias, approximate=approximate))
+    return cast(
+        "Tensor",
+        call(ops.bias_gelu, x, bias, approximate=approximate, out=out, workspace=workspace),
+    )
 
 
 def bias_gelu_reference(x: Tensor, bias: Tensor, *, approximate: str = "tanh") -> Tensor:
@@ -144,6 +180,7 @@ BIAS_GELU = Op(
     check=_check_bias,
     reference=bias_gelu_reference,
     autograd=Autograd(_bias_gelu_gradients),
+    over_arguments=True,
     rows=("x",),
 )
 

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 
 from fusedops import checks
+from fusedops.call import call, ops
+from fusedops.kinds import check_kind
 from fusedops.op import Op
 
 __all__ = ["dequantize", "dequantize_bf16", "dequantize_fp16", "dequantize_fp32", "quantize"]
@@ -31,7 +33,7 @@ def dequantize(weight: Tensor, scale: Tensor, *, dtype: torch.dtype = torch.floa
     Raises:
         ValueError: An argument is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", torch.ops.fusedops.dequantize(weight, scale, dtype=dtype))
+    return cast("Tensor", call(ops.dequantize, weight, scale, dtype=dtype))
 
 
 def dequantize_fp32(weight: Tensor, scale: Tensor) -> Tensor:
@@ -123,6 +125,7 @@ def quantize(weight: Tensor, groups: int, *, bits: int = 8) -> tuple[Tensor, Ten
     op = "quantize"
     if bits not in _LARGEST:
         checks.fail(op, "bits", "8 or 4", bits)
+    check_kind(op, "weight", weight)
     checks.check_floating(op, "weight", weight)
     if weight.dim() != 2:
         checks.fail(op, "weight", "2 dimensions", list(weight.shape))

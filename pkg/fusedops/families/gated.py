@@ -1,6 +1,6 @@
 """A gated linear unit: one half of the columns times an activation of the other half."""
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor
@@ -11,13 +11,23 @@ from fusedops.autograd import NO_SECOND_DERIVATIVE, Autograd, Context, Gradients
 from fusedops.call import call, ops
 from fusedops.op import Op
 
+if TYPE_CHECKING:
+    from fusedops.workspace import Workspace
+
 __all__ = ["gated_activation"]
 
 KINDS = ("geglu", "geglu_erf", "swiglu", "reglu")
 _GELU_FORMS = {"geglu": "tanh", "geglu_erf": "none"}
 
 
-def gated_activation(x: Tensor, bias: Tensor | None = None, *, kind: str) -> Tensor:
+def gated_activation(
+    x: Tensor,
+    bias: Tensor | None = None,
+    *,
+    kind: str,
+    out: Tensor | None = None,
+    workspace: "Workspace | None" = None,
+) -> Tensor:
     """Compute (x1 + b1) * g(x2 + b2), a gated linear unit.
 
     x1, the value, is the first half of the columns of `x`, and x2, the gate, the second; b1 and b2
@@ -39,6 +49,9 @@ def gated_activation(x: Tensor, bias: Tensor | None = None, *, kind: str) -> Ten
             that keep the gate in the first half need it moved, e.g. in the weights once.
         bias: Shape [2N]; dtype and device of `x`. None adds nothing.
         kind: "geglu", "geglu_erf", "swiglu" or "reglu".
+        out: Tensor for the result, contiguous and on 16 bytes, for inference. It shares no memory
+            with an argument.
+        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor [..., N] of the dtype of `x`.
@@ -47,7 +60,9 @@ def gated_activation(x: Tensor, bias: Tensor | None = None, *, kind: str) -> Ten
         ValueError: A dtype, device or shape is not as above, or `kind` is another word
             (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(ops.gated_activation, x, bias, kind=kind))
+    return cast(
+        "Tensor", call(ops.gated_activation, x, bias, kind=kind, out=out, workspace=workspace)
+    )
 
 
 def _check_gated_activation(op: str, x: Tensor, bias: Tensor | None = None, *, kind: str) -> None:

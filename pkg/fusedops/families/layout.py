@@ -1,6 +1,6 @@
 """Heads padded with zeros and laid out for attention."""
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor
 
@@ -8,6 +8,9 @@ from fusedops import checks
 from fusedops.autograd import Autograd, Context, Gradients
 from fusedops.call import call, ops
 from fusedops.op import Op
+
+if TYPE_CHECKING:
+    from fusedops.workspace import Workspace
 
 __all__ = ["add_padding", "pad_transform"]
 
@@ -34,7 +37,12 @@ def _save_width(
     ctx.keywords = {"width": inputs[0].shape[-1], **(keyword_only_inputs or {})}
 
 
-def add_padding(x: Tensor) -> Tensor:
+def add_padding(
+    x: Tensor,
+    *,
+    out: Tensor | None = None,
+    workspace: "Workspace | None" = None,
+) -> Tensor:
     """Append zeros to heads, up to 32, 64 or 128 elements, whichever is the next.
 
     For attention kernels that are made for those sizes. Scores of padded queries and keys are those
@@ -44,6 +52,9 @@ def add_padding(x: Tensor) -> Tensor:
         x: Shape [..., D], at least one dimension, D at most 128; float32, float16, bfloat16 or
             float64. Read where it lies if its dimensions before the last two have one stride, e.g.
             q of a packed qkv tensor as [B, S, H, D]; else copied.
+        out: Tensor for the result, contiguous and on 16 bytes, for inference. It shares no memory
+            with an argument.
+        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor [..., Dp] of the dtype of `x`.
@@ -51,7 +62,7 @@ def add_padding(x: Tensor) -> Tensor:
     Raises:
         ValueError: `x` is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(ops.add_padding, x))
+    return cast("Tensor", call(ops.add_padding, x, out=out, workspace=workspace))
 
 
 def _check_add_padding(op: str, x: Tensor) -> None:
@@ -84,7 +95,13 @@ ADD_PADDING = Op(
 )
 
 
-def pad_transform(x: Tensor, *, heads: int) -> Tensor:
+def pad_transform(
+    x: Tensor,
+    *,
+    heads: int,
+    out: Tensor | None = None,
+    workspace: "Workspace | None" = None,
+) -> Tensor:
     """Part a projection into heads, each padded with zeros as add_padding does, before the tokens.
 
     One pass instead of view, pad, transpose and contiguous. Differentiable in `x`.
@@ -94,6 +111,9 @@ def pad_transform(x: Tensor, *, heads: int) -> Tensor:
             it lies if its elements along the last dimension are neighbours, e.g. a third of a
             packed qkv tensor; else copied.
         heads: H, how many heads a token has.
+        out: Tensor for the result, contiguous and on 16 bytes, for inference. It shares no memory
+            with an argument.
+        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor [B, H, S, Dp] of the dtype of `x`, Dp being 32, 64 or 128.
@@ -101,7 +121,7 @@ def pad_transform(x: Tensor, *, heads: int) -> Tensor:
     Raises:
         ValueError: An argument is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(ops.pad_transform, x, heads=heads))
+    return cast("Tensor", call(ops.pad_transform, x, heads=heads, out=out, workspace=workspace))
 
 
 def _check_pad_transform(op: str, x: Tensor, *, heads: int) -> None:

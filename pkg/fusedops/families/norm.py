@@ -1,7 +1,7 @@
 """Layer norm and RMS norm, with what is added before them."""
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -11,6 +11,9 @@ from fusedops.arithmetic import narrow, sum_over_rows, widen
 from fusedops.autograd import NO_SECOND_DERIVATIVE, Autograd, Context, Gradients, sum_to_row
 from fusedops.call import call, ops
 from fusedops.op import Op
+
+if TYPE_CHECKING:
+    from fusedops.workspace import Workspace
 
 __all__ = [
     "layer_norm",
@@ -57,7 +60,15 @@ def _two_like_first(first: Tensor, *_: object, **__: object) -> tuple[Tensor, Te
     return first.new_empty(first.shape), first.new_empty(first.shape)
 
 
-def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, *, eps: float = 1e-5) -> Tensor:
+def layer_norm(
+    x: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    *,
+    eps: float = 1e-5,
+    out: Tensor | None = None,
+    workspace: "Workspace | None" = None,
+) -> Tensor:
     """Compute LN(x) = (x - mean) / sqrt(variance + eps) * gamma + beta, row by row.
 
     Mean and variance are over the last dimension, the variance that of the whole row (over N, not
@@ -73,6 +84,9 @@ def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, *, eps: float = 1e-5) -> 
         gamma: Shape [N]; dtype and device of `x`.
         beta: Shape [N]; dtype and device of `x`.
         eps: Added to the variance.
+        out: Tensor for the result, contiguous and on 16 bytes, for inference. It shares no memory
+            with an argument.
+        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor of the shape and dtype of `x`.
@@ -80,7 +94,9 @@ def layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, *, eps: float = 1e-5) -> 
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(ops.layer_norm, x, gamma, beta, eps=eps))
+    return cast(
+        "Tensor", call(ops.layer_norm, x, gamma, beta, eps=eps, out=out, workspace=workspace)
+    )
 
 
 def _check_layer_norm(op: str, x: Tensor, gamma: Tensor, beta: Tensor, **_: object) -> None:
@@ -107,7 +123,15 @@ LAYER_NORM = Op(
 
 
 def layer_norm_residual(
-    x: Tensor, bias: Tensor, residual: Tensor, gamma: Tensor, beta: Tensor, *, eps: float = 1e-5
+    x: Tensor,
+    bias: Tensor,
+    residual: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    *,
+    eps: float = 1e-5,
+    out: Tensor | None = None,
+    workspace: "Workspace | None" = None,
 ) -> Tensor:
     """Compute LN(x + bias + residual), row by row: see `layer_norm`.
 
@@ -121,6 +145,9 @@ def layer_norm_residual(
         gamma: Shape [N]; dtype and device of `x`.
         beta: Shape [N]; dtype and device of `x`.
         eps: Added to the variance.
+        out: Tensor for the result, contiguous and on 16 bytes, for inference. It shares no memory
+            with an argument.
+        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor of the shape and dtype of `x`.
@@ -129,7 +156,9 @@ def layer_norm_residual(
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
     op = ops.layer_norm_residual
-    return cast("Tensor", call(op, x, bias, residual, gamma, beta, eps=eps))
+    return cast(
+        "Tensor", call(op, x, bias, residual, gamma, beta, eps=eps, out=out, workspace=workspace)
+    )
 
 
 def _check_layer_norm_residual(
@@ -164,7 +193,15 @@ LAYER_NORM_RESIDUAL = Op(
 
 
 def layer_norm_residual_store(
-    x: Tensor, bias: Tensor, residual: Tensor, gamma: Tensor, beta: Tensor, *, eps: float = 1e-5
+    x: Tensor,
+    bias: Tensor,
+    residual: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    *,
+    eps: float = 1e-5,
+    out: tuple[Tensor, Tensor] | None = None,
+    workspace: "Workspace | None" = None,
 ) -> tuple[Tensor, Tensor]:
     """Compute LN(s) and s = x + bias + residual, row by row: see `layer_norm`.
 
@@ -178,6 +215,9 @@ def layer_norm_residual_store(
         gamma: Shape [N]; dtype and device of `x`.
         beta: Shape [N]; dtype and device of `x`.
         eps: Added to the variance.
+        out: Tensors for the results, contiguous and on 16 bytes, for inference. They share no
+            memory with an argument or each other.
+        workspace: Memory for the results, if there is no `out`, and for temporaries.
 
     Returns:
         The norm and the sum, new contiguous tensors of the shape and dtype of `x`.
@@ -186,7 +226,10 @@ def layer_norm_residual_store(
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
     op = ops.layer_norm_residual_store
-    return cast("tuple[Tensor, Tensor]", call(op, x, bias, residual, gamma, beta, eps=eps))
+    return cast(
+        "tuple[Tensor, Tensor]",
+        call(op, x, bias, residual, gamma, beta, eps=eps, out=out, workspace=workspace),
+    )
 
 
 def layer_norm_residual_store_reference(
@@ -218,7 +261,14 @@ LAYER_NORM_RESIDUAL_STORE = Op(
 )
 
 
-def rms_norm(x: Tensor, gamma: Tensor, *, eps: float = 1e-6) -> Tensor:
+def rms_norm(
+    x: Tensor,
+    gamma: Tensor,
+    *,
+    eps: float = 1e-6,
+    out: Tensor | None = None,
+    workspace: "Workspace | None" = None,
+) -> Tensor:
     """Compute RMS(x) = x / sqrt(mean(x^2) + eps) * gamma, row by row.
 
     The mean is over the last dimension: Zhang & Sennrich, "Root Mean Square Layer Normalization",
@@ -231,6 +281,9 @@ def rms_norm(x: Tensor, gamma: Tensor, *, eps: float = 1e-6) -> Tensor:
         x: Shape [..., N], at least one dimension; float32, float16, bfloat16 or float64.
         gamma: Shape [N]; dtype and device of `x`.
         eps: Added to the mean square.
+        out: Tensor for the result, contiguous and on 16 bytes, for inference. It shares no memory
+            with an argument.
+        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor of the shape and dtype of `x`.
@@ -238,7 +291,7 @@ def rms_norm(x: Tensor, gamma: Tensor, *, eps: float = 1e-6) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(ops.rms_norm, x, gamma, eps=eps))
+    return cast("Tensor", call(ops.rms_norm, x, gamma, eps=eps, out=out, workspace=workspace))
 
 
 def _check_rms_norm(op: str, x: Tensor, gamma: Tensor, **_: object) -> None:
@@ -265,7 +318,13 @@ RMS_NORM = Op(
 
 
 def pre_rms_norm(
-    x: Tensor, residual: Tensor, gamma: Tensor, *, eps: float = 1e-6
+    x: Tensor,
+    residual: Tensor,
+    gamma: Tensor,
+    *,
+    eps: float = 1e-6,
+    out: tuple[Tensor, Tensor] | None = None,
+    workspace: "Workspace | None" = None,
 ) -> tuple[Tensor, Tensor]:
     """Compute RMS(s) and s = x + residual, row by row: see `rms_norm`.
 
@@ -277,6 +336,9 @@ def pre_rms_norm(
         residual: Shape, dtype and device of `x`.
         gamma: Shape [N]; dtype and device of `x`.
         eps: Added to the mean square.
+        out: Tensors for the results, contiguous and on 16 bytes, for inference. They share no
+            memory with an argument or each other.
+        workspace: Memory for the results, if there is no `out`, and for temporaries.
 
     Returns:
         The norm and the sum, new contiguous tensors of the shape and dtype of `x`.
@@ -285,7 +347,9 @@ def pre_rms_norm(
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
     op = ops.pre_rms_norm
-    return cast("tuple[Tensor, Tensor]", call(op, x, residual, gamma, eps=eps))
+    return cast(
+        "tuple[Tensor, Tensor]", call(op, x, residual, gamma, eps=eps, out=out, workspace=workspace)
+    )
 
 
 def _check_pre_rms_norm(op: str, x: Tensor, residual: Tensor, gamma: Tensor, **_: object) -> None:

@@ -1,6 +1,6 @@
 """Sums with a residual, and rows along the last dimension."""
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor
@@ -11,10 +11,20 @@ from fusedops.autograd import Autograd, Context, Gradients, save_keywords, sum_t
 from fusedops.call import call, ops
 from fusedops.op import Op
 
+if TYPE_CHECKING:
+    from fusedops.workspace import Workspace
+
 __all__ = ["bias_residual", "moe_res_matmul", "residual_add_bias"]
 
 
-def bias_residual(x: Tensor, residual: Tensor, bias: Tensor) -> Tensor:
+def bias_residual(
+    x: Tensor,
+    residual: Tensor,
+    bias: Tensor,
+    *,
+    out: Tensor | None = None,
+    workspace: "Workspace | None" = None,
+) -> Tensor:
     """Compute x + bias + residual, the bias along the last dimension.
 
     Arithmetic is float32 (float64 for float64), rounded once. Differentiable in all three.
@@ -23,6 +33,9 @@ def bias_residual(x: Tensor, residual: Tensor, bias: Tensor) -> Tensor:
         x: Shape [..., N], at least one dimension; float32, float16, bfloat16 or float64.
         residual: Shape, dtype and device of `x`.
         bias: Shape [N]; dtype and device of `x`.
+        out: Tensor for the result, contiguous and on 16 bytes, for inference. It may be an argument
+            of its shape, and shares no other memory with one.
+        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor of the shape and dtype of `x`.
@@ -30,7 +43,7 @@ def bias_residual(x: Tensor, residual: Tensor, bias: Tensor) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(ops.bias_residual, x, residual, bias))
+    return cast("Tensor", call(ops.bias_residual, x, residual, bias, out=out, workspace=workspace))
 
 
 def _check_bias_residual(op: str, x: Tensor, residual: Tensor, bias: Tensor) -> None:
@@ -54,6 +67,7 @@ BIAS_RESIDUAL = Op(
     check=_check_bias_residual,
     reference=bias_residual_reference,
     autograd=Autograd(_bias_residual_gradients, save_keywords),
+    over_arguments=True,
     rows=("x", "residual"),
 )
 
@@ -69,6 +83,8 @@ def residual_add_bias(
     mlp_after_attn: bool = True,
     add_bias: bool = True,
     preln: bool = True,
+    out: Tensor | None = None,
+    workspace: "Workspace | None" = None,
 ) -> Tensor:
     """Add up the parts of a transformer's block at its end.
 
@@ -94,6 +110,9 @@ def residual_add_bias(
         mlp_after_attn: The MLP follows the attention.
         add_bias: Add `attention_bias` in the last form.
         preln: The norms come before the attention and the MLP.
+        out: Tensor for the result, contiguous and on 16 bytes, for inference. It may be an argument
+            of its shape, and shares no other memory with one.
+        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor of the shape and dtype of `hidden`.
@@ -113,6 +132,8 @@ def residual_add_bias(
         mlp_after_attn=mlp_after_attn,
         add_bias=add_bias,
         preln=preln,
+        out=out,
+        workspace=workspace,
     )
     return cast("Tensor", result)
 
@@ -197,11 +218,19 @@ RESIDUAL_ADD_BIAS = Op(
     check=_check_residual_add_bias,
     reference=residual_add_bias_reference,
     autograd=Autograd(_residual_add_bias_gradients, save_keywords),
+    over_arguments=True,
     rows=("hidden", "residual", "attention"),
 )
 
 
-def moe_res_matmul(residual: Tensor, coef: Tensor, output: Tensor) -> Tensor:
+def moe_res_matmul(
+    residual: Tensor,
+    coef: Tensor,
+    output: Tensor,
+    *,
+    out: Tensor | None = None,
+    workspace: "Workspace | None" = None,
+) -> Tensor:
     """Mix an MLP's and its experts' results: output * coef[N:] + residual * coef[:N].
 
     The coefficients are along the last dimension. For residual mixtures of experts (Rajbhandari et
@@ -212,6 +241,9 @@ def moe_res_matmul(residual: Tensor, coef: Tensor, output: Tensor) -> Tensor:
         residual: Shape [..., N], at least one dimension; float32, float16, bfloat16 or float64.
         coef: Shape [2N]; dtype and device of `residual`.
         output: Shape, dtype and device of `residual`.
+        out: Tensor for the result, contiguous and on 16 bytes, for inference. It may be an argument
+            of its shape, and shares no other memory with one.
+        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor of the shape and dtype of `residual`.
@@ -219,7 +251,9 @@ def moe_res_matmul(residual: Tensor, coef: Tensor, output: Tensor) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(ops.moe_res_matmul, residual, coef, output))
+    return cast(
+        "Tensor", call(ops.moe_res_matmul, residual, coef, output, out=out, workspace=workspace)
+    )
 
 
 def _check_moe_res_matmul(op: str, residual: Tensor, coef: Tensor, output: Tensor) -> None:
@@ -249,6 +283,7 @@ MOE_RES_MATMUL = Op(
     check=_check_moe_res_matmul,
     reference=moe_res_matmul_reference,
     autograd=Autograd(_moe_res_matmul_gradients),
+    over_arguments=True,
     rows=("residual", "output"),
 )
 

@@ -2,7 +2,7 @@
 
 import math
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -12,6 +12,9 @@ from fusedops.arithmetic import narrow, widen
 from fusedops.autograd import Autograd, Context, Gradients
 from fusedops.call import call, call_in_place, ops
 from fusedops.op import Op, no_result
+
+if TYPE_CHECKING:
+    from fusedops.workspace import Workspace
 
 __all__ = ["apply_rotary_pos_emb", "apply_rotary_pos_emb_"]
 
@@ -25,6 +28,8 @@ def apply_rotary_pos_emb(
     offset: int = 0,
     style: str = "half",
     theta: float = 10000.0,
+    out: tuple[Tensor, Tensor] | None = None,
+    workspace: "Workspace | None" = None,
 ) -> tuple[Tensor, Tensor]:
     """Rotate pairs of elements of queries and keys by angles that grow with their positions.
 
@@ -48,6 +53,9 @@ def apply_rotary_pos_emb(
         offset: Added to every position.
         style: "half" or "interleaved".
         theta: Base of the frequencies.
+        out: Tensors for the results, contiguous and on 16 bytes, for inference. They share no
+            memory with an argument or each other.
+        workspace: Memory for the results, if there is no `out`, and for temporaries.
 
     Returns:
         New contiguous tensors of the shapes and dtype of `q` and `k`.
@@ -57,7 +65,16 @@ def apply_rotary_pos_emb(
     """
     op = ops.apply_rotary_pos_emb
     result = call(
-        op, q, k, positions, rotary_dim=rotary_dim, offset=offset, style=style, theta=theta
+        op,
+        q,
+        k,
+        positions,
+        rotary_dim=rotary_dim,
+        offset=offset,
+        style=style,
+        theta=theta,
+        out=out,
+        workspace=workspace,
     )
     return cast("tuple[Tensor, Tensor]", result)
 

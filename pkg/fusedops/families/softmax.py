@@ -1,7 +1,7 @@
 """Masked softmax of attention scores."""
 
 import math
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -11,6 +11,9 @@ from fusedops.arithmetic import narrow, widen
 from fusedops.autograd import NO_SECOND_DERIVATIVE, Autograd, Context, Gradients
 from fusedops.call import call, ops
 from fusedops.op import Op
+
+if TYPE_CHECKING:
+    from fusedops.workspace import Workspace
 
 __all__ = ["softmax"]
 
@@ -26,6 +29,8 @@ def softmax(
     head_offset: int = 0,
     mp_size: int = 1,
     mask_kind: str | None = None,
+    out: Tensor | None = None,
+    workspace: "Workspace | None" = None,
 ) -> Tensor:
     """Compute the softmax over the keys of scale * scores + alibi + mask.
 
@@ -68,6 +73,9 @@ def softmax(
         mp_size: How many ranks share the heads of `alibi`.
         mask_kind: None, "padding" for a mask [B, L], "queries" for one [Sq, L], or "decoder" for
             one of three or four dimensions.
+        out: Tensor for the result, contiguous and on 16 bytes, for inference. It shares no memory
+            with an argument.
+        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor of the shape and dtype of `scores`.
@@ -77,7 +85,7 @@ def softmax(
             kernel).
         RuntimeError: A gradient of `mask` or `alibi` is asked for.
     """
-    one_head = scores.dim() == 3
+    one_head = isinstance(scores, Tensor) and scores.dim() == 3
     result = call(
         ops.softmax,
         scores.unsqueeze(1) if one_head else scores,
@@ -88,7 +96,11 @@ def softmax(
         scale=scale,
         head_offset=head_offset,
         mp_size=mp_size,
+        out=out.unsqueeze(1) if one_head and isinstance(out, Tensor) else out,
+        workspace=workspace,
     )
+    if out is not None:
+        return out
     return cast("Tensor", result.squeeze(1) if one_head else result)
 
 

@@ -1,6 +1,7 @@
 """A decoder-only model: embeddings, blocks, logits; a prompt, then a token at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +37,8 @@ class Decoder(nn.Module):
             ValueError: more tokens than the model has positions for.
         """
         sizes, like = self.sizes, self.ends.tokens
+        before, after = self.ends.results(batch)
+        blocks = cast("Iterable[GptBlock | LlamaBlock]", self.blocks)
         if tokens > sizes.max_tokens:
             raise ValueError(
                 f"workspace: tokens: expected at most {sizes.max_tokens} (the model's positions), "
@@ -50,6 +53,7 @@ class Decoder(nn.Module):
             max_tokens=tokens,
             dtype=like.dtype,
             device=like.device,
+            results=before + max(after, *(block.results(batch) for block in blocks)),
         )
 
     @torch.no_grad()
@@ -61,17 +65,24 @@ class Decoder(nn.Module):
             workspace: of `self.workspace`, the same for all steps of the sequences.
 
         Returns:
-            Logits of the next token, [B, vocabulary], in the model's dtype.
+            Logits of the next token, [B, vocabulary], in the model's dtype. A step allocates
+            nothing: its logits lie in the workspace, and the next step overwrites them.
         """
         tokens = ids.shape[1]
+        in_place = tokens == 1 and workspace.sizes.results > 0
+        results = workspace if in_place and not torch.compiler.is_compiling() else None
+        workspace.rewind()
         if tokens == 1:
             positions = workspace.positions[: ids.shape[0], None]
         else:
             positions = torch.arange(tokens, device=ids.device)
-        hidden = self.ends.embed(ids, positions)
+        hidden = self.ends.embed(ids, positions, results)
+        kept = workspace.used
         for layer_id, block in enumerate(self.blocks):
-            hidden = block(hidden, workspace, layer_id)
-        return self.ends.logits(hidden[:, -1])
+            workspace.rewind(kept)
+            hidden = block(hidden, workspace, layer_id, results)
+        workspace.rewind(kept)
+        return self.ends.logits(hidden[:, -1], results)
 
     @torch.no_grad()
     def generate(self, ids: Tensor, max_new_tokens: int) -> Tensor:
@@ -127,4 +138,4 @@ class Step:
 
     def _next(self) -> None:
         logits = self._model(self._token, self._workspace)
-        self._token.copy_(logits.argmax(-1, keepdim=True))
+        torch.argmax(logits, -1, keepdim=True, out=self._token)

@@ -9,7 +9,7 @@ from fusedops.families.attention import softmax_context
 from fusedops.families.gemm import mlp_gemm, qkv_gemm, vector_matmul
 from fusedops.families.norm import layer_norm
 from fusedops.families.residual import residual_add_bias
-from fusedops.models.parts import ModelSizes, WeightsModule
+from fusedops.models.parts import ModelSizes, WeightsModule, embedding_in, rows_bytes
 from fusedops.typed import call_by_type
 from fusedops.workspace import Workspace
 
@@ -39,10 +39,21 @@ class GptBlock(WeightsModule):
         super().__init__(weights)
         self.sizes, self.activation = sizes, activation
 
-    def forward(self, hidden: Tensor, workspace: Workspace, layer_id: int) -> Tensor:
-        """One block; the result has the shape of `hidden` [B, S, N]."""
+    def results(self, batch: int) -> int:
+        """Bytes of a workspace for the results and temporaries of a step."""
+        width, inner = self.qkv.shape[0], self.up.shape[1]
+        return rows_bytes(batch, self.qkv.dtype, self.qkv.shape[1], *(width,) * 4, inner, inner)
+
+    def forward(
+        self, hidden: Tensor, workspace: Workspace, layer_id: int, results: Workspace | None
+    ) -> Tensor:
+        """One block, in place of `hidden` [B, S, N]; `results` is where the rest lies, if given."""
         sizes = self.sizes
-        qkv, _ = qkv_gemm(hidden, self.qkv, self.qkv_bias, self.gamma, self.beta, eps=sizes.eps)
+        qkv, _ = qkv_gemm(
+            *(hidden, self.qkv, self.qkv_bias, self.gamma, self.beta),
+            eps=sizes.eps,
+            workspace=results,
+        )
         context = softmax_context(
             qkv,
             workspace=workspace,
@@ -50,7 +61,7 @@ class GptBlock(WeightsModule):
             heads=sizes.heads,
             kv_heads=sizes.kv_heads,
         )
-        attention = vector_matmul(context, self.out)
+        attention = vector_matmul(context, self.out, workspace=results)
         mlp, _ = mlp_gemm(
             attention,
             hidden,
@@ -62,9 +73,10 @@ class GptBlock(WeightsModule):
             self.mlp_beta,
             eps=sizes.eps,
             activation=self.activation,
+            workspace=results,
         )
         return call_by_type(
-            residual_add_bias, mlp, hidden, attention, self.out_bias, self.down_bias
+            residual_add_bias, mlp, hidden, attention, self.out_bias, self.down_bias, out=hidden
         )
 
 
@@ -87,12 +99,23 @@ class GptEnds(WeightsModule):
         super().__init__(weights)
         self.sizes, self.first_position = sizes, first_position
 
-    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
-        """Token ids [B, S] at positions [B, S] or [S] as hidden states [B, S, N]."""
-        learned = F.embedding(positions + self.first_position, self.positions)
-        return F.embedding(ids, self.tokens) + learned
+    def results(self, batch: int) -> tuple[int, int]:
+        """Bytes of a workspace before the blocks, and after them."""
+        width, dtype = self.tokens.shape[1], self.tokens.dtype
+        after = rows_bytes(batch, dtype, width, self.head.shape[1])
+        return rows_bytes(batch, dtype, width, width), after
 
-    def logits(self, hidden: Tensor) -> Tensor:
+    def embed(self, ids: Tensor, positions: Tensor, results: Workspace | None) -> Tensor:
+        """Token ids [B, S] at positions [B, S] or [S] as hidden states [B, S, N]."""
+        table = self.positions[self.first_position :]
+        if results:
+            hidden = embedding_in(results, self.tokens, ids)
+            return hidden.add_(embedding_in(results, table, positions))
+        return F.embedding(ids, self.tokens) + F.embedding(positions, table)
+
+    def logits(self, hidden: Tensor, results: Workspace | None) -> Tensor:
         """Hidden states [B, N] as logits [B, vocabulary]."""
-        normed = call_by_type(layer_norm, hidden, self.gamma, self.beta, eps=self.sizes.eps)
-        return vector_matmul(normed, self.head)
+        normed = call_by_type(
+            layer_norm, hidden, self.gamma, self.beta, eps=self.sizes.eps, workspace=results
+        )
+        return vector_matmul(normed, self.head, workspace=results)

@@ -9,7 +9,7 @@ from fusedops.families.attention import softmax_context
 from fusedops.families.gemm import rms_mlp_gemm, rms_qkv_gemm, vector_matmul
 from fusedops.families.norm import rms_norm
 from fusedops.families.vector_add import vector_add
-from fusedops.models.parts import ModelSizes, WeightsModule
+from fusedops.models.parts import ModelSizes, WeightsModule, embedding_in, rows_bytes
 from fusedops.typed import call_by_type
 from fusedops.workspace import Workspace
 
@@ -34,10 +34,18 @@ class LlamaBlock(WeightsModule):
         super().__init__(weights)
         self.sizes, self.theta = sizes, theta
 
-    def forward(self, hidden: Tensor, workspace: Workspace, layer_id: int) -> Tensor:
-        """One block; the result has the shape of `hidden` [B, S, N]."""
+    def results(self, batch: int) -> int:
+        """Bytes of a workspace for the results and temporaries of a step."""
+        width = self.qkv.shape[0]
+        made = (self.qkv.shape[1], *(width,) * 4, self.up.shape[1], self.down.shape[0])
+        return rows_bytes(batch, self.qkv.dtype, *made)
+
+    def forward(
+        self, hidden: Tensor, workspace: Workspace, layer_id: int, results: Workspace | None
+    ) -> Tensor:
+        """One block, in place of `hidden` [B, S, N]; `results` is where the rest lies, if given."""
         sizes = self.sizes
-        qkv, _ = rms_qkv_gemm(hidden, self.qkv, self.gamma, eps=sizes.eps)
+        qkv, _ = rms_qkv_gemm(hidden, self.qkv, self.gamma, eps=sizes.eps, workspace=results)
         context = softmax_context(
             qkv,
             workspace=workspace,
@@ -48,7 +56,7 @@ class LlamaBlock(WeightsModule):
             rotary_style="half",
             theta=self.theta,
         )
-        attention = vector_matmul(context, self.out)
+        attention = vector_matmul(context, self.out, workspace=results)
         mlp, hidden = rms_mlp_gemm(
             attention,
             hidden,
@@ -57,8 +65,9 @@ class LlamaBlock(WeightsModule):
             self.mlp_gamma,
             eps=sizes.eps,
             activation="swiglu",
+            workspace=results,
         )
-        return call_by_type(vector_add, mlp, hidden)
+        return call_by_type(vector_add, mlp, hidden, out=hidden)
 
 
 class LlamaEnds(WeightsModule):
@@ -72,12 +81,18 @@ class LlamaEnds(WeightsModule):
         super().__init__(weights)
         self.sizes = sizes
 
-    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
+    def results(self, batch: int) -> tuple[int, int]:
+        """Bytes of a workspace before the blocks, and after them."""
+        width, dtype = self.tokens.shape[1], self.tokens.dtype
+        after = rows_bytes(batch, dtype, width, self.head.shape[1])
+        return rows_bytes(batch, dtype, width), after
+
+    def embed(self, ids: Tensor, positions: Tensor, results: Workspace | None) -> Tensor:
         """Token ids [B, S] as hidden states [B, S, N]; positions are the blocks' concern."""
         del positions
-        return F.embedding(ids, self.tokens)
+        return embedding_in(results, self.tokens, ids) if results else F.embedding(ids, self.tokens)
 
-    def logits(self, hidden: Tensor) -> Tensor:
+    def logits(self, hidden: Tensor, results: Workspace | None) -> Tensor:
         """Hidden states [B, N] as logits [B, vocabulary]."""
-        normed = call_by_type(rms_norm, hidden, self.gamma, eps=self.sizes.eps)
-        return vector_matmul(normed, self.head)
+        normed = call_by_type(rms_norm, hidden, self.gamma, eps=self.sizes.eps, workspace=results)
+        return vector_matmul(normed, self.head, workspace=results)

@@ -3,7 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
+
+from fusedops.workspace import Workspace
+from fusedops.workspace_layout import ALIGNMENT, round_up
 
 
 @dataclass(frozen=True)
@@ -41,3 +45,16 @@ class WeightsModule(nn.Module):
             )
         for name, tensor in weights.items():
             self.register_buffer(name, None if tensor is None else tensor.detach())
+
+
+def rows_bytes(batch: int, dtype: torch.dtype, *widths: int) -> int:
+    """Bytes that a workspace needs for matrices of `batch` rows, of these widths."""
+    return sum(round_up(batch * width * dtype.itemsize, ALIGNMENT) for width in widths)
+
+
+def embedding_in(workspace: Workspace, table: Tensor, ids: Tensor) -> Tensor:
+    """The rows of a table for ids [B, 1], as [B, 1, N] in the workspace."""
+    shape = torch.Size((*ids.shape, table.shape[1]))
+    rows = workspace.take("embedding", shape, table.dtype)
+    torch.index_select(table, 0, ids.reshape(-1), out=rows.view(-1, table.shape[1]))
+    return rows

@@ -99,8 +99,9 @@ def test_out_that_does_not_fit_is_refused(out, says):
 def test_a_module_over_dlpack_gets_the_schema_and_the_way_in_python():
     made = {}
 
-    def entry_point_of(op, suffix, arguments, results, text, python):
+    def entry_point_of(op, suffix, arguments, results, over_arguments, text, python):
         made[op] = (suffix, arguments, results, text, python)
+        assert over_arguments is False
         return len if op == "pre_rms_norm" else None
 
     module = SimpleNamespace(entry_point=entry_point_of)

@@ -11,9 +11,11 @@ from fusedops.call import call_in_place, ops
 from fusedops.families.attention.prompt import attend, check_prompt
 from fusedops.families.attention.step import check_qkv, check_rotary, split_heads
 from fusedops.families.rotary import apply_rotary_pos_emb
+from fusedops.kinds import check_kind
 
 if TYPE_CHECKING:
     from fusedops.workspace import Workspace
+    from fusedops.workspace_layout import Sizes
 
 _OP = "softmax_context"
 
@@ -85,14 +87,16 @@ def softmax_context(
     Raises:
         ValueError: An argument is not as above, or the workspace has no room for the tokens; the
             message says how many fit.
-        RuntimeError: A gradient is asked for; the workspace has been released.
+        RuntimeError: A gradient is asked for; torch.jit.trace is tracing; the workspace has been
+            released.
     """
-    kv_heads = workspace.sizes.kv_heads if kv_heads is None else kv_heads
+    check_kind(_OP, "qkv", qkv)
+    kv_heads = _sizes_of(workspace).kv_heads if kv_heads is None else kv_heads
     mask, alibi = checks.mask_of_kind(_OP, mask, mask_kind), checks.slopes(alibi)
     head_dim = check_qkv(_OP, qkv, heads, kv_heads)
     check_rotary(_OP, head_dim, rotary_dim, rotary_style, theta)
     _check_workspace(workspace, qkv, layer_id, heads, kv_heads, head_dim)
-    _refuse_gradients(qkv, mask, alibi)
+    _refuse_modes(qkv, mask, alibi)
     batch, tokens, _ = qkv.shape
     if batch == 0 or tokens == 0:
         return qkv.new_empty(batch, tokens, heads * head_dim)
@@ -153,9 +157,18 @@ def softmax_context_bf16(qkv: Tensor, *args: Tensor | None, **keywords: object) 
     return _of_dtype(torch.bfloat16, "bf16", qkv, *args, **keywords)
 
 
+def _sizes_of(workspace: "Workspace") -> "Sizes":
+    try:
+        return workspace.sizes
+    except AttributeError:
+        found = type(workspace).__name__
+        raise TypeError(f"{_OP}: workspace: expected a Workspace, found {found}") from None
+
+
 def _of_dtype(
     dtype: torch.dtype, suffix: str, qkv: Tensor, *args: Tensor | None, **keywords: object
 ) -> Tensor:
+    check_kind(f"{_OP}_{suffix}", "qkv", qkv)
     if qkv.dtype != dtype:
         expected = f"dtype {checks.dtype_name(dtype)}"
         checks.fail(f"{_OP}_{suffix}", "qkv", expected, checks.dtype_name(qkv.dtype))
@@ -169,7 +182,12 @@ def _host_counts(qkv: Tensor) -> bool:
     return not (qkv.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
-def _refuse_gradients(*tensors: Tensor | None) -> None:
+def _refuse_modes(*tensors: Tensor | None) -> None:
+    if torch._C._get_tracing_state() is not None:
+        raise RuntimeError(
+            f"{_OP}: a trace of torch.jit.trace does not count the workspace's tokens; use "
+            "torch.compile or a CUDA graph"
+        )
     if torch.is_grad_enabled() and any_requires_grad(*tensors):
         raise RuntimeError(
             f"{_OP}: writes to a KV cache, so it has no gradient; call it under torch.no_grad()"
@@ -179,7 +197,7 @@ def _refuse_gradients(*tensors: Tensor | None) -> None:
 def _check_workspace(
     workspace: "Workspace", qkv: Tensor, layer_id: int, heads: int, kv_heads: int, head_dim: int
 ) -> None:
-    sizes = workspace.sizes
+    sizes = _sizes_of(workspace)
     if heads != sizes.heads:
         checks.fail(_OP, "heads", f"{sizes.heads} (the workspace's)", heads)
     if kv_heads != sizes.kv_heads:

@@ -1,7 +1,7 @@
 """The products with int8 weights. The references dequantize the weights first."""
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor
 
@@ -29,6 +29,9 @@ from fusedops.families.gemm.qkv import (
 )
 from fusedops.families.gemm.weights import int8_check, product_and_norm_result, product_result
 from fusedops.op import Op
+
+if TYPE_CHECKING:
+    from fusedops.workspace import Workspace
 
 
 def _dequantize_first(dense: Callable[..., Any], *weights: int) -> Callable[..., Any]:
@@ -62,7 +65,14 @@ def _refuse_gradient(ctx: Context, *grads: Tensor | None) -> Gradients:
 _NO_GRADIENT = Autograd(_refuse_gradient, save_keywords)
 
 
-def vector_matmul_int8(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
+def vector_matmul_int8(
+    x: Tensor,
+    weight: Tensor,
+    scale: Tensor,
+    *,
+    out: Tensor | None = None,
+    workspace: "Workspace | None" = None,
+) -> Tensor:
     """Compute x weight, of int8 numbers and a scale for each group of the weight's rows.
 
     Element [k, m] of the weight counts as weight[k, m] * scale[k // (K / groups)]; `quantize` makes
@@ -77,6 +87,9 @@ def vector_matmul_int8(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
         x: Shape [..., K], at least one dimension; float32, float16 or bfloat16.
         weight: int8 [K, M] on the device of `x`.
         scale: float32 [groups], groups a divisor of K; on the device of `x`.
+        out: Tensor for the result, contiguous and on 16 bytes, for inference. It shares no memory
+            with an argument.
+        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor [..., M] of the dtype of `x`.
@@ -84,7 +97,9 @@ def vector_matmul_int8(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(ops.vector_matmul_int8, x, weight, scale))
+    return cast(
+        "Tensor", call(ops.vector_matmul_int8, x, weight, scale, out=out, workspace=workspace)
+    )
 
 
 VECTOR_MATMUL_INT8 = Op(
@@ -98,7 +113,13 @@ VECTOR_MATMUL_INT8 = Op(
 
 
 def linear_layer_int8(
-    x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor | None = None
+    x: Tensor,
+    weight: Tensor,
+    scale: Tensor,
+    bias: Tensor | None = None,
+    *,
+    out: Tensor | None = None,
+    workspace: "Workspace | None" = None,
 ) -> Tensor:
     """Compute x weight + bias: `linear_layer` with an int8 weight (see `vector_matmul_int8`).
 
@@ -107,6 +128,9 @@ def linear_layer_int8(
         weight: int8 [K, M] on the device of `x`.
         scale: float32 [groups], groups a divisor of K; on the device of `x`.
         bias: Shape [M]; dtype and device of `x`.
+        out: Tensor for the result, contiguous and on 16 bytes, for inference. It shares no memory
+            with an argument.
+        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor [..., M] of the dtype of `x`.
@@ -114,7 +138,9 @@ def linear_layer_int8(
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(ops.linear_layer_int8, x, weight, scale, bias))
+    return cast(
+        "Tensor", call(ops.linear_layer_int8, x, weight, scale, bias, out=out, workspace=workspace)
+    )
 
 
 LINEAR_LAYER_INT8 = Op(
@@ -128,7 +154,15 @@ LINEAR_LAYER_INT8 = Op(
 
 
 def fused_gemm_gelu_int8(
-    x: Tensor, weight: Tensor, scale: Tensor, bias: Tensor, weight2: Tensor, scale2: Tensor
+    x: Tensor,
+    weight: Tensor,
+    scale: Tensor,
+    bias: Tensor,
+    weight2: Tensor,
+    scale2: Tensor,
+    *,
+    out: Tensor | None = None,
+    workspace: "Workspace | None" = None,
 ) -> Tensor:
     """Compute GELU(x weight + bias) weight2: `fused_gemm_gelu` with int8 weights.
 
@@ -141,6 +175,9 @@ def fused_gemm_gelu_int8(
         bias: Shape [F]; dtype and device of `x`.
         weight2: int8 [F, M] on the device of `x`.
         scale2: float32 [groups], groups a divisor of F; on the device of `x`.
+        out: Tensor for the result, contiguous and on 16 bytes, for inference. It shares no memory
+            with an argument.
+        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor [..., M] of the dtype of `x`.
@@ -149,7 +186,9 @@ def fused_gemm_gelu_int8(
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
     op = ops.fused_gemm_gelu_int8
-    return cast("Tensor", call(op, x, weight, scale, bias, weight2, scale2))
+    return cast(
+        "Tensor", call(op, x, weight, scale, bias, weight2, scale2, out=out, workspace=workspace)
+    )
 
 
 FUSED_GEMM_GELU_INT8 = Op(
@@ -172,6 +211,8 @@ def qkv_gemm_int8(
     beta: Tensor,
     *,
     eps: float = 1e-5,
+    out: tuple[Tensor, Tensor] | None = None,
+    workspace: "Workspace | None" = None,
 ) -> tuple[Tensor, Tensor]:
     """Compute u = LN(x), and u weight + bias: `qkv_gemm` with an int8 weight.
 
@@ -185,6 +226,9 @@ def qkv_gemm_int8(
         gamma: Shape [K]; dtype and device of `x`.
         beta: Shape [K]; dtype and device of `x`.
         eps: Added to the variance.
+        out: Tensors for the results, contiguous and on 16 bytes, for inference. They share no
+            memory with an argument or each other.
+        workspace: Memory for the results, if there is no `out`, and for temporaries.
 
     Returns:
         The product [..., M] and u [..., K], new contiguous tensors of the dtype of `x`.
@@ -193,7 +237,10 @@ def qkv_gemm_int8(
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
     op = ops.qkv_gemm_int8
-    return cast("tuple[Tensor, Tensor]", call(op, x, weight, scale, bias, gamma, beta, eps=eps))
+    return cast(
+        "tuple[Tensor, Tensor]",
+        call(op, x, weight, scale, bias, gamma, beta, eps=eps, out=out, workspace=workspace),
+    )
 
 
 QKV_GEMM_INT8 = Op(
@@ -208,7 +255,14 @@ QKV_GEMM_INT8 = Op(
 
 
 def rms_qkv_gemm_int8(
-    x: Tensor, weight: Tensor, scale: Tensor, gamma: Tensor, *, eps: float = 1e-6
+    x: Tensor,
+    weight: Tensor,
+    scale: Tensor,
+    gamma: Tensor,
+    *,
+    eps: float = 1e-6,
+    out: tuple[Tensor, Tensor] | None = None,
+    workspace: "Workspace | None" = None,
 ) -> tuple[Tensor, Tensor]:
     """Compute u = RMS(x), and u weight: `rms_qkv_gemm` with an int8 weight.
 
@@ -220,6 +274,9 @@ def rms_qkv_gemm_int8(
         scale: float32 [groups], groups a divisor of K; on the device of `x`.
         gamma: Shape [K]; dtype and device of `x`.
         eps: Added to the mean square.
+        out: Tensors for the results, contiguous and on 16 bytes, for inference. They share no
+            memory with an argument or each other.
+        workspace: Memory for the results, if there is no `out`, and for temporaries.
 
     Returns:
         The product [..., M] and u [..., K], new contiguous tensors of the dtype of `x`.
@@ -228,7 +285,10 @@ def rms_qkv_gemm_int8(
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
     op = ops.rms_qkv_gemm_int8
-    return cast("tuple[Tensor, Tensor]", call(op, x, weight, scale, gamma, eps=eps))
+    return cast(
+        "tuple[Tensor, Tensor]",
+        call(op, x, weight, scale, gamma, eps=eps, out=out, workspace=workspace),
+    )
 
 
 RMS_QKV_GEMM_INT8 = Op(
@@ -258,6 +318,8 @@ def mlp_gemm_int8(
     pre_ln: bool = True,
     mlp_after_attn: bool = True,
     activation: str = "gelu",
+    out: tuple[Tensor, Tensor] | None = None,
+    workspace: "Workspace | None" = None,
 ) -> tuple[Tensor, Tensor]:
     """Compute an MLP of a normalised sum: `mlp_gemm` with int8 weights.
 
@@ -278,6 +340,9 @@ def mlp_gemm_int8(
         pre_ln: As in `mlp_gemm`.
         mlp_after_attn: As in `mlp_gemm`.
         activation: As in `mlp_gemm`.
+        out: Tensors for the results, contiguous and on 16 bytes, for inference. They share no
+            memory with an argument or each other.
+        workspace: Memory for the results, if there is no `out`, and for temporaries.
 
     Returns:
         The product [..., M] and u [..., K], new contiguous tensors of the dtype of `x`.
@@ -292,6 +357,8 @@ def mlp_gemm_int8(
         pre_ln=pre_ln,
         mlp_after_attn=mlp_after_attn,
         activation=activation,
+        out=out,
+        workspace=workspace,
     )
     return cast("tuple[Tensor, Tensor]", result)
 
@@ -319,6 +386,8 @@ def rms_mlp_gemm_int8(
     *,
     eps: float = 1e-6,
     activation: str = "swiglu",
+    out: Tensor | None = None,
+    workspace: "Workspace | None" = None,
 ) -> tuple[Tensor, Tensor]:
     """Add x to `residual` in place, and compute an MLP of its norm: `rms_mlp_gemm`, int8 weights.
 
@@ -334,6 +403,9 @@ def rms_mlp_gemm_int8(
         gamma: Shape [K]; dtype and device of `x`.
         eps: Added to the mean square.
         activation: As in `mlp_gemm`.
+        out: Tensor for the product, contiguous and on 16 bytes, for inference. It shares no memory
+            with an argument.
+        workspace: Memory for the product, if there is no `out`, and for temporaries.
 
     Returns:
         The product, a new contiguous tensor [..., M] of the dtype of `x`, and `residual`.
@@ -346,6 +418,8 @@ def rms_mlp_gemm_int8(
         *(ops.rms_mlp_gemm_int8, x, residual, weight, scale, weight2, scale2, gamma),
         eps=eps,
         activation=activation,
+        out=out,
+        workspace=workspace,
     )
     return product, residual
 

@@ -1,6 +1,6 @@
 """A transformer's MLP: a norm of a sum, a product, an activation, a product."""
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from torch import Tensor
 
@@ -27,6 +27,9 @@ from fusedops.families.norm import (
 )
 from fusedops.op import Op
 
+if TYPE_CHECKING:
+    from fusedops.workspace import Workspace
+
 
 def mlp_gemm(
     x: Tensor,
@@ -42,6 +45,8 @@ def mlp_gemm(
     pre_ln: bool = True,
     mlp_after_attn: bool = True,
     activation: str = "gelu",
+    out: tuple[Tensor, Tensor] | None = None,
+    workspace: "Workspace | None" = None,
 ) -> tuple[Tensor, Tensor]:
     """Compute an MLP of a normalised sum: f(u weight + bias) weight2 and u.
 
@@ -69,6 +74,9 @@ def mlp_gemm(
             here; `residual_add_bias` is where they differ.
         mlp_after_attn: Whether the MLP follows the attention or stands beside it (GPT-J).
         activation: "gelu", "gelu_erf", "relu", "geglu", "geglu_erf", "swiglu" or "reglu".
+        out: Tensors for the results, contiguous and on 16 bytes, for inference. They share no
+            memory with an argument or each other.
+        workspace: Memory for the results, if there is no `out`, and for temporaries.
 
     Returns:
         The product [..., M] and u [..., K], new contiguous tensors of the dtype of `x`.
@@ -83,6 +91,8 @@ def mlp_gemm(
         pre_ln=pre_ln,
         mlp_after_attn=mlp_after_attn,
         activation=activation,
+        out=out,
+        workspace=workspace,
     )
     return cast("tuple[Tensor, Tensor]", result)
 
@@ -191,6 +201,8 @@ def rms_mlp_gemm(
     *,
     eps: float = 1e-6,
     activation: str = "swiglu",
+    out: Tensor | None = None,
+    workspace: "Workspace | None" = None,
 ) -> tuple[Tensor, Tensor]:
     """Add x to `residual` in place, and compute an MLP of its norm: f(u weight) weight2.
 
@@ -206,6 +218,9 @@ def rms_mlp_gemm(
         gamma: Shape [K]; dtype and device of `x`.
         eps: Added to the mean square.
         activation: "gelu", "gelu_erf", "relu", "geglu", "geglu_erf", "swiglu" or "reglu".
+        out: Tensor for the product, contiguous and on 16 bytes, for inference. It shares no memory
+            with an argument.
+        workspace: Memory for the product, if there is no `out`, and for temporaries.
 
     Returns:
         The product, a new contiguous tensor [..., M] of the dtype of `x`, and `residual`.
@@ -218,6 +233,8 @@ def rms_mlp_gemm(
         *(ops.rms_mlp_gemm, x, residual, weight, weight2, gamma),
         eps=eps,
         activation=activation,
+        out=out,
+        workspace=workspace,
     )
     return product, residual
 

@@ -5,7 +5,7 @@ A product is summed in float32 (float64 for float64) and rounded once.
 
 import math
 from collections.abc import Sequence
-from typing import cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -26,11 +26,20 @@ from fusedops.families.gemm.weights import (
 )
 from fusedops.op import Op
 
+if TYPE_CHECKING:
+    from fusedops.workspace import Workspace
+
 PLAIN = ("gelu", "gelu_erf", "relu")
 """The activations of an MLP that are not gated."""
 
 
-def vector_matmul(x: Tensor, weight: Tensor) -> Tensor:
+def vector_matmul(
+    x: Tensor,
+    weight: Tensor,
+    *,
+    out: Tensor | None = None,
+    workspace: "Workspace | None" = None,
+) -> Tensor:
     """Compute x weight.
 
     The sum is float32 (float64 for float64; TF32 where torch is told to use it), rounded once. Any
@@ -42,6 +51,9 @@ def vector_matmul(x: Tensor, weight: Tensor) -> Tensor:
     Args:
         x: Shape [..., K], at least one dimension; float32, float16, bfloat16 or float64.
         weight: Shape [K, M]; dtype and device of `x`. That of torch.nn.Linear is its transpose.
+        out: Tensor for the result, contiguous and on 16 bytes, for inference. It shares no memory
+            with an argument.
+        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor [..., M] of the dtype of `x`.
@@ -49,7 +61,7 @@ def vector_matmul(x: Tensor, weight: Tensor) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(ops.vector_matmul, x, weight))
+    return cast("Tensor", call(ops.vector_matmul, x, weight, out=out, workspace=workspace))
 
 
 def check_linear(op: str, x: Tensor, weight: Weight, bias: Tensor | None = None) -> None:
@@ -92,7 +104,14 @@ VECTOR_MATMUL = Op(
 )
 
 
-def linear_layer(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def linear_layer(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    out: Tensor | None = None,
+    workspace: "Workspace | None" = None,
+) -> Tensor:
     """Compute x weight + bias: see `vector_matmul`. The bias is added before the rounding.
 
     Differentiable in all tensors, any number of times.
@@ -101,6 +120,9 @@ def linear_layer(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
         x: Shape [..., K], at least one dimension; float32, float16, bfloat16 or float64.
         weight: Shape [K, M]; dtype and device of `x`.
         bias: Shape [M]; dtype and device of `x`.
+        out: Tensor for the result, contiguous and on 16 bytes, for inference. It shares no memory
+            with an argument.
+        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor [..., M] of the dtype of `x`.
@@ -108,7 +130,7 @@ def linear_layer(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(ops.linear_layer, x, weight, bias))
+    return cast("Tensor", call(ops.linear_layer, x, weight, bias, out=out, workspace=workspace))
 
 
 def linear_layer_reference(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -140,7 +162,15 @@ LINEAR_LAYER = Op(
 )
 
 
-def fused_gemm_gelu(x: Tensor, weight: Tensor, bias: Tensor, weight2: Tensor) -> Tensor:
+def fused_gemm_gelu(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    weight2: Tensor,
+    *,
+    out: Tensor | None = None,
+    workspace: "Workspace | None" = None,
+) -> Tensor:
     """Compute GELU(x weight + bias) weight2, with the tanh form of GELU: see `bias_gelu`.
 
     What is between the products has the dtype of `x`: it is rounded once, after GELU, or also
@@ -153,6 +183,9 @@ def fused_gemm_gelu(x: Tensor, weight: Tensor, bias: Tensor, weight2: Tensor) ->
         weight: Shape [K, F]; dtype and device of `x`.
         bias: Shape [F]; dtype and device of `x`.
         weight2: Shape [F, M]; dtype and device of `x`.
+        out: Tensor for the result, contiguous and on 16 bytes, for inference. It shares no memory
+            with an argument.
+        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor [..., M] of the dtype of `x`.
@@ -160,7 +193,9 @@ def fused_gemm_gelu(x: Tensor, weight: Tensor, bias: Tensor, weight2: Tensor) ->
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(ops.fused_gemm_gelu, x, weight, bias, weight2))
+    return cast(
+        "Tensor", call(ops.fused_gemm_gelu, x, weight, bias, weight2, out=out, workspace=workspace)
+    )
 
 
 def check_gemm_gelu(op: str, x: Tensor, weight: Weight, bias: Tensor, weight2: Weight) -> None:
@@ -205,7 +240,7 @@ def mlp_gradients(
     v = call(ops.vector_matmul, x, weight)
     if activation not in PLAIN:
         forward, backward = ops.gated_activation, ops.gated_activation_backward
-        form = {"kind": activation}
+        form: dict[str, Any] = {"kind": activation}
     elif activation == "relu":
         forward, backward, form = ops.bias_relu, ops.bias_relu_backward, {}
     else:
@@ -233,7 +268,13 @@ FUSED_GEMM_GELU = Op(
 )
 
 
-def einsum_sec_sm_ecm(q: Tensor, weight: Tensor) -> Tensor:
+def einsum_sec_sm_ecm(
+    q: Tensor,
+    weight: Tensor,
+    *,
+    out: Tensor | None = None,
+    workspace: "Workspace | None" = None,
+) -> Tensor:
     """Compute the sum over s of q[s, e, c] weight[s, m]: tokens s go to places c of experts e.
 
     It is torch.einsum("sec,sm->ecm", q, weight) (Lepikhin et al., "GShard", 2020), as one product
@@ -244,6 +285,9 @@ def einsum_sec_sm_ecm(q: Tensor, weight: Tensor) -> Tensor:
     Args:
         q: Shape [S, E, C]; float32, float16, bfloat16 or float64.
         weight: Shape [S, M]; dtype and device of `q`.
+        out: Tensor for the result, contiguous and on 16 bytes, for inference. It shares no memory
+            with an argument.
+        workspace: Memory for the result, if there is no `out`, and for temporaries.
 
     Returns:
         A new contiguous tensor [E, C, M] of the dtype of `q`.
@@ -251,7 +295,7 @@ def einsum_sec_sm_ecm(q: Tensor, weight: Tensor) -> Tensor:
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    return cast("Tensor", call(ops.einsum_sec_sm_ecm, q, weight))
+    return cast("Tensor", call(ops.einsum_sec_sm_ecm, q, weight, out=out, workspace=workspace))
 
 
 def _check_einsum(op: str, q: Tensor, weight: Weight) -> None:

@@ -1,6 +1,6 @@
 """A transformer's projection to queries, keys and values: a norm, then a product."""
 
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor
 
@@ -15,6 +15,9 @@ from fusedops.families.gemm.products import (
 from fusedops.families.gemm.weights import Weight, dense_check, product_and_norm_result
 from fusedops.families.norm import check_norm, layer_norm_reference, rms_norm_reference
 from fusedops.op import Op
+
+if TYPE_CHECKING:
+    from fusedops.workspace import Workspace
 
 
 def save_with_norm(
@@ -62,6 +65,8 @@ def qkv_gemm(
     beta: Tensor,
     *,
     eps: float = 1e-5,
+    out: tuple[Tensor, Tensor] | None = None,
+    workspace: "Workspace | None" = None,
 ) -> tuple[Tensor, Tensor]:
     """Compute u = LN(x), and u weight + bias: see `layer_norm` and `linear_layer`.
 
@@ -74,6 +79,9 @@ def qkv_gemm(
         gamma: Shape [K]; dtype and device of `x`.
         beta: Shape [K]; dtype and device of `x`.
         eps: Added to the variance.
+        out: Tensors for the results, contiguous and on 16 bytes, for inference. They share no
+            memory with an argument or each other.
+        workspace: Memory for the results, if there is no `out`, and for temporaries.
 
     Returns:
         The product [..., M] and u [..., K], new contiguous tensors of the dtype of `x`.
@@ -81,7 +89,7 @@ def qkv_gemm(
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    result = call(ops.qkv_gemm, x, weight, bias, gamma, beta, eps=eps)
+    result = call(ops.qkv_gemm, x, weight, bias, gamma, beta, eps=eps, out=out, workspace=workspace)
     return cast("tuple[Tensor, Tensor]", result)
 
 
@@ -136,7 +144,13 @@ QKV_GEMM = Op(
 
 
 def rms_qkv_gemm(
-    x: Tensor, weight: Tensor, gamma: Tensor, *, eps: float = 1e-6
+    x: Tensor,
+    weight: Tensor,
+    gamma: Tensor,
+    *,
+    eps: float = 1e-6,
+    out: tuple[Tensor, Tensor] | None = None,
+    workspace: "Workspace | None" = None,
 ) -> tuple[Tensor, Tensor]:
     """Compute u = RMS(x), and u weight: see `rms_norm` and `vector_matmul`.
 
@@ -147,6 +161,9 @@ def rms_qkv_gemm(
         weight: Shape [K, M]; dtype and device of `x`.
         gamma: Shape [K]; dtype and device of `x`.
         eps: Added to the mean square.
+        out: Tensors for the results, contiguous and on 16 bytes, for inference. They share no
+            memory with an argument or each other.
+        workspace: Memory for the results, if there is no `out`, and for temporaries.
 
     Returns:
         The product [..., M] and u [..., K], new contiguous tensors of the dtype of `x`.
@@ -154,7 +171,7 @@ def rms_qkv_gemm(
     Raises:
         ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
     """
-    result = call(ops.rms_qkv_gemm, x, weight, gamma, eps=eps)
+    result = call(ops.rms_qkv_gemm, x, weight, gamma, eps=eps, out=out, workspace=workspace)
     return cast("tuple[Tensor, Tensor]", result)
 
 

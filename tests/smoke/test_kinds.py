@@ -1,0 +1,214 @@
+"""What is no tensor that the operators take is refused in one sentence; torch.jit.trace works."""
+
+import pytest
+import torch
+import torch.distributed
+from cases import CASES, PRIVATE
+from cases.case import copies, outputs
+from exact import by_case
+
+import fusedops
+
+FORMS = ("vector_add", "bias_gelu", "rms_norm", "qkv_gemm", "vector_matmul_int8")
+
+
+def required(args):
+    """Index of each argument that is a tensor."""
+    return [index for index, arg in enumerate(args) if torch.is_tensor(arg)]
+
+
+def argument_of(op, index):
+    return getattr(torch.ops.fusedops, op).default._schema.arguments[index]
+
+
+def name_of(op, index):
+    return argument_of(op, index).name
+
+
+def is_optional(op, index):
+    return isinstance(argument_of(op, index).real_type, torch.OptionalType)
+
+
+def with_one(args, index, value):
+    return [value if at == index else arg for at, arg in enumerate(copies(args))]
+
+
+def sparse(tensor):
+    return tensor.to_sparse()
+
+
+def compressed(tensor):
+    return (tensor if tensor.dim() > 1 else tensor[None]).to_sparse_csr()
+
+
+def nested(tensor):
+    return torch.nested.nested_tensor([tensor, tensor], layout=torch.strided)
+
+
+def jagged(tensor):
+    rows = tensor if tensor.dim() > 0 else tensor[None]
+    return torch.nested.nested_tensor([rows, rows[:1]], layout=torch.jagged)
+
+
+WRONG = {
+    "None": (lambda tensor: None, r"expected a torch\.Tensor, found NoneType$"),
+    "a list": (lambda tensor: [tensor], r"expected a torch\.Tensor, found list$"),
+    "COO": (sparse, r"expected a tensor with strides, found .* sparse_coo; call to_dense\(\)$"),
+    "CSR": (compressed, r"expected a tensor with strides, found .* sparse_csr; call to_dense\(\)$"),
+    "nested": (nested, r"expected a tensor with strides, found a nested tensor; call to_padded_"),
+    "jagged": (jagged, r"expected a tensor with strides, found a nested tensor; call to_padded_"),
+}
+by_wrong = pytest.mark.parametrize("wrong", WRONG)
+quiet = pytest.mark.filterwarnings("ignore")  # torch's own: prototypes
+
+
+@quiet
+@by_wrong
+@by_case
+def test_every_tensor_of_every_operator(case, wrong, anywhere):
+    make, says = WRONG[wrong]
+    args, function = case.inputs(case.tiny, torch.float32, anywhere), getattr(fusedops, case.op)
+    for index in required(args):
+        if (wrong == "None" and is_optional(case.op, index)) or (
+            wrong == "CSR" and args[index].dim() > 3
+        ):
+            continue
+        value = make(args[index])
+        for keywords in ({}, {"workspace": fusedops.Workspace(8, 1, 1, 1, 1, 1, device=anywhere)}):
+            with pytest.raises(TypeError, match=f"^{case.op}: {name_of(case.op, index)}: {says}"):
+                function(*with_one(args, index, value), **case.keywords, **keywords)
+
+
+@quiet
+@pytest.mark.parametrize("wrong", ["None", "COO", "nested"])
+@pytest.mark.parametrize("op", FORMS)
+def test_entry_points_by_type(op, wrong, for_typed):
+    make, _ = WRONG[wrong]
+    case = next(case for case in CASES if case.op == op)
+    args = case.inputs(case.tiny, torch.float32, for_typed)
+    function = getattr(fusedops, f"{op}_fp32")
+    for index in required(args):
+        if wrong == "None" and is_optional(op, index):
+            continue
+        with pytest.raises((TypeError, RuntimeError)) as caught:
+            function(*with_one(args, index, make(args[index])), **case.keywords)
+        assert f"{op}_fp32: {name_of(op, index)}: " in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+@quiet
+@by_wrong
+def test_functions_that_are_no_operators(wrong, anywhere):
+    make, says = WRONG[wrong]
+    workspace = fusedops.Workspace(16, 2, 2, 1, 2, 10, torch.float32, anywhere)
+    how = {"workspace": workspace, "layer_id": 0, "heads": 2}
+    x = torch.ones(2, 2, 48, device=anywhere)
+    heads = torch.ones(1, 3, 2, 8, device=anywhere)
+    matrix = torch.ones(4, 6, device=anywhere)
+    numbers, scale = fusedops.quantize(matrix, 2)
+    for name, call, tensor in (
+        ("softmax_context: qkv", lambda t: fusedops.softmax_context(t, **how), x),
+        ("softmax_context_fp32: qkv", lambda t: fusedops.softmax_context_fp32(t, **how), x),
+        ("quantize: weight", lambda t: fusedops.quantize(t, 2), matrix),
+        ("dequantize: weight", lambda t: fusedops.dequantize(t, scale), numbers),
+        ("dequantize: scale", lambda t: fusedops.dequantize_fp16(numbers, t), scale),
+        (
+            "apply_rotary_pos_emb_: q",
+            lambda t: fusedops.apply_rotary_pos_emb_(t, heads, rotary_dim=8),
+            heads,
+        ),
+    ):
+        with pytest.raises(TypeError, match=f"^{name}: {says}"):
+            call(make(tensor))
+
+
+def test_a_workspace_that_is_none(anywhere):
+    with pytest.raises(TypeError, match=r"^softmax_context: workspace: expected a Workspace"):
+        fusedops.softmax_context(
+            torch.ones(1, 1, 48, device=anywhere), workspace=None, layer_id=0, heads=2
+        )
+
+
+@pytest.fixture
+def mesh(anywhere):
+    distributed = torch.distributed
+    if not distributed.is_available() or distributed.is_initialized():
+        pytest.skip("no group of processes can be made")
+    from torch.distributed.device_mesh import init_device_mesh
+
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    yield init_device_mesh(anywhere.type, (1,))
+    distributed.destroy_process_group()
+
+
+@quiet
+def test_distributed_tensors(mesh, anywhere):
+    from torch.distributed.tensor import DTensor, Replicate
+
+    for case in CASES:
+        args = case.inputs(case.tiny, torch.float32, anywhere)
+        for index in required(args):
+            spread = DTensor.from_local(args[index], mesh, [Replicate()])
+            says = (
+                f"^{case.op}: {name_of(case.op, index)}: expected a tensor of this process, found"
+            )
+            with pytest.raises(TypeError, match=says):
+                getattr(fusedops, case.op)(*with_one(args, index, spread), **case.keywords)
+
+
+@quiet
+@by_case
+def test_a_trace_gives_the_operators_bits(case, anywhere):
+    args, others = (case.inputs(case.small[-1], torch.float32, anywhere) for _ in range(2))
+    at = required(args)
+
+    def function(*tensors):
+        whole = list(args)
+        for index, tensor in zip(at, tensors, strict=True):
+            whole[index] = tensor
+        return outputs(case.ours(*whole))
+
+    with torch.no_grad():
+        traced = torch.jit.trace(function, copies([args[i] for i in at]), check_trace=False)
+        expected = outputs(case.ours(*copies([*others])))
+        found = traced(*copies([others[i] for i in at]))
+    assert all(torch.equal(*both) for both in zip(outputs(found), expected, strict=True))
+
+
+@quiet
+def test_a_trace_with_out_and_with_a_workspace(anywhere):
+    x = torch.randn(3, 8, device=anywhere)
+    out = torch.empty_like(x)
+    workspace = fusedops.Workspace(8, 1, 1, 1, 1, 1, torch.float32, anywhere, results=4096)
+    trace = torch.jit.trace
+    into = trace(lambda x, out: fusedops.vector_add(x, x, out=out), (x, out), check_trace=False)
+    into(3 * x, out)
+    assert torch.equal(out, 6 * x)
+    plain = trace(lambda x: fusedops.vector_add(x, x, workspace=workspace), (x,), check_trace=False)
+    assert torch.equal(plain(3 * x), 6 * x)
+    assert workspace.used == 0
+
+
+@quiet
+def test_a_trace_of_what_keeps_a_cache_is_refused(anywhere):
+    workspace = fusedops.Workspace(16, 2, 2, 1, 2, 10, torch.float32, anywhere)
+    for tokens in (1, 3):
+        with pytest.raises(RuntimeError, match=r"^softmax_context: a trace of torch"):
+            torch.jit.trace(
+                lambda x: fusedops.softmax_context(x, workspace=workspace, layer_id=0, heads=2),
+                (torch.ones(2, tokens, 48, device=anywhere),),
+            )
+
+
+@quiet
+@pytest.mark.parametrize("name", PRIVATE)
+def test_operators_that_are_not_public(name, anywhere):
+    """Called as torch.ops.fusedops has them: from the reference, for a tensor without strides."""
+    args, keywords = PRIVATE[name](anywhere)
+    operator = getattr(torch.ops.fusedops, name)
+    for index in required(args):
+        if args[index].dim() == 0:
+            continue
+        says = rf"{name}: {name_of(name, index)}: expected a tensor with strides, found"
+        with torch.no_grad(), pytest.raises((TypeError, RuntimeError), match=says):
+            operator(*with_one(args, index, args[index].to_sparse()), **keywords)
