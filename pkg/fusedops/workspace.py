@@ -9,15 +9,8 @@ from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
 from fusedops import checks
-from fusedops.workspace_layout import (
-    ALIGNMENT,
-    MAX_HEAD_DIM,
-    Layout,
-    Region,
-    Sizes,
-    layout_of,
-    round_up,
-)
+from fusedops.families.attention.cache import MAX_HEAD_DIM, round_up
+from fusedops.workspace_layout import ALIGNMENT, Layout, Region, Sizes, layout_of
 
 
 @dataclass(frozen=True)

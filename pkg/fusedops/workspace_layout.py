@@ -1,7 +1,4 @@
-"""The layout of a workspace: its sizes, and the offsets of its regions.
-
-The decode kernel says how the cache and its counters are laid out (csrc/kernels/attention.h).
-"""
+"""The layout of a workspace: its sizes, and the offsets of its regions."""
 
 from dataclasses import dataclass
 from math import prod
@@ -9,28 +6,15 @@ from math import prod
 import torch
 
 from fusedops import checks
+from fusedops.families.attention.cache import (
+    HEADS_PER_BLOCK,
+    cache_row,
+    counters_of_step,
+    round_up,
+)
 
-MAX_HEAD_DIM = 256
-VECTOR = 16  # bytes that a kernel reads at once; a head of the cache is padded to a multiple
-HEADS_PER_BLOCK = 8  # query heads that a block computes together
 ALIGNMENT = 256  # bytes; of every region and of every part of a region
 BLOCKS_PER_PROCESSOR = 8  # that may leave partial results, at most
-
-
-def cache_row(head_dim: int, dtype: torch.dtype) -> int:
-    """Elements of a head in the cache, padded to whole vectors."""
-    return round_up(head_dim * dtype.itemsize, VECTOR) // dtype.itemsize
-
-
-def counters_of_step(batch: int, heads: int, kv_heads: int) -> int:
-    """Counters of a step: one for each group of heads that a block computes, one a sequence."""
-    chunks = -(-(heads // kv_heads) // HEADS_PER_BLOCK)
-    return batch * (kv_heads * chunks + 1)
-
-
-def round_up(size: int, step: int) -> int:
-    """`size`, or the next multiple of `step`."""
-    return -(-size // step) * step
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from fusedops.families.attention.cache import round_up
 from fusedops.workspace import Workspace
-from fusedops.workspace_layout import ALIGNMENT, round_up
+from fusedops.workspace_layout import ALIGNMENT
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from torch import Tensor
 
 from fusedops import checks
 from fusedops.arithmetic import widen
+from fusedops.families.attention.cache import MAX_HEAD_DIM, cache_row, counters_of_step
 from fusedops.families.rotary import (
     apply_rotary_pos_emb_reference,
     check_style,
     check_theta,
 )
 from fusedops.op import Op, no_result
-from fusedops.workspace_layout import MAX_HEAD_DIM, cache_row, counters_of_step
 
 
 def _check_softmax_context_step(
