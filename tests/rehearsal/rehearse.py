@@ -18,9 +18,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from rehearsal.executor import BRANCH, Event, Lost, Run
 from rehearsal.forge import RequestFault
 from rehearsal.public import public_faults
+from rehearsal.runs import BRANCH, Event, Lost, Run
 from rehearsal.setting import RELEASE, Form, Setting, setting
 
 QUICK = Form(("pure",), clean=False, smoke=("test_load.py",))

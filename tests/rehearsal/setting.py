@@ -17,9 +17,12 @@ from typing import Any
 
 import yaml
 
-from rehearsal.executor import BRANCH, HERE, Event, Executor, Machine
-from rehearsal.forge import SIGNER, Forge, serve
+from rehearsal.executor import Executor
+from rehearsal.forge import SIGNER, Forge
+from rehearsal.forge_server import serve
+from rehearsal.runs import BRANCH, Event, Machine
 
+HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 REPOSITORY = "owner/fusedops"
 RELEASE = ".github/workflows/release.yml"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rehearsal.executor import Event, Lost
 from rehearsal.forge import RequestFault
+from rehearsal.runs import Event, Lost
 from rehearsal.toy import ATTEST, DEPLOY, DOWNLOAD, PACK, UPLOAD, toy
 from rehearsal.workflow import WorkflowError
 

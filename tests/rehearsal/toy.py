@@ -7,8 +7,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from rehearsal.executor import Event, Executor, Machine
-from rehearsal.forge import Forge, serve
+from rehearsal.executor import Executor
+from rehearsal.forge import Forge
+from rehearsal.forge_server import serve
+from rehearsal.runs import Event, Machine
 from rehearsal.setting import STAND_INS
 
 HERE = Path(__file__).parent

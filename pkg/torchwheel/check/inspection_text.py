@@ -62,13 +62,13 @@ def _claimed(case: NamedCase) -> Iterator[str]:
     claims = case.claims
     if claims.torch is not None:
         yield f"torch{claims.torch}"
-    if claims.torch_minor:
-        yield f"built for torch {claims.torch_minor}"
+    if claims.local.torch:
+        yield f"built for torch {claims.local.torch}"
     yield from (f"CUDA {claims.cuda}",) if claims.cuda else ()
-    yield from (f"ROCm {claims.rocm}",) if claims.rocm else ()
-    yield from ("for CPUs",) if claims.cpu else ()
-    if claims.new_strings is not None:
-        yield f"{'new' if claims.new_strings else 'old'} std::string"
+    yield from (f"ROCm {claims.local.rocm}",) if claims.local.rocm else ()
+    yield from ("for CPUs",) if claims.local.cpu else ()
+    if claims.local.new_strings is not None:
+        yield f"{'new' if claims.local.new_strings else 'old'} std::string"
 
 
 def _library_rows(case: NamedCase, library: LibraryFacts) -> Iterator[tuple[str, str]]:
@@ -152,11 +152,11 @@ def inspection_json(case: NamedCase, findings: Sequence[GateFinding]) -> str:
             "abis": claims.abis,
             "platforms": claims.platforms,
             "torch": None if claims.torch is None else str(claims.torch),
-            "torch_minor": claims.torch_minor,
+            "torch_minor": claims.local.torch,
             "cuda": claims.cuda,
-            "rocm": claims.rocm,
-            "cpu": claims.cpu,
-            "new_strings": claims.new_strings,
+            "rocm": claims.local.rocm,
+            "cpu": claims.local.cpu,
+            "new_strings": claims.local.new_strings,
         },
         "torch_releases_known": case.table.releases,
         "libraries": [_library_json(case, library) for library in facts.libraries],

@@ -8,11 +8,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from torchwheel.inspect.inspection import Inspection
+from torchwheel.inspect.local_version import SAYS_NOTHING, LocalVersion, read_local_version
 
-_CUDA = re.compile(r"cu(?:da)?(\d{2})(\d?)(?![\d.])")
-_ROCM = re.compile(r"rocm(\d)\.?(\d{0,2})")
-_TORCH = re.compile(r"(?:torch|pt)(\d)\.?(\d{1,2})")
-_STRINGS = re.compile(r"cxx11abi(true|false)")
 _CUDA_PACKAGE = re.compile(r"nvidia-cuda-runtime(?:-cu(\d\d))?")
 
 
@@ -24,22 +21,16 @@ class NamedClaims:
         interpreters, abis, platforms: parts of the tags of the file name, or of WHEEL for an
             installed package.
         torch: the range of Requires-Dist.
-        torch_minor: the torch in the local version, e.g. "2.8" of "+cu126torch2.8".
+        local: what the local version says.
         cuda: the CUDA in the local version or in a requirement, e.g. "12.6", or "12".
-        rocm: the ROCm in the local version.
-        cpu: whether the local version says that it is for CPUs.
-        new_strings: whether the local version says that std::string is the new one (cxx11abiTRUE).
     """
 
     interpreters: tuple[str, ...] = ()
     abis: tuple[str, ...] = ()
     platforms: tuple[str, ...] = ()
     torch: SpecifierSet | None = None
-    torch_minor: str | None = None
+    local: LocalVersion = SAYS_NOTHING
     cuda: str | None = None
-    rocm: str | None = None
-    cpu: bool = False
-    new_strings: bool | None = None
 
 
 def claims_of(inspection: Inspection) -> NamedClaims:
@@ -47,23 +38,18 @@ def claims_of(inspection: Inspection) -> NamedClaims:
     named, metadata = inspection.named, inspection.metadata
     tags = (named.tags if named else inspection.wheel_tags) or ()
     version = named.version if named else metadata.version if metadata else None
-    local = (version.local if version else None) or ""
+    said = read_local_version(version)
     requires = (metadata.requires_dist if metadata else None) or []
     on_torch = [
         r for r in requires if canonicalize_name(r.name) == "torch" and not _extra(r.marker)
     ]
-    cuda, rocm = _CUDA.search(local), _ROCM.search(local)
-    torch, strings = _TORCH.search(local), _STRINGS.search(local)
     return NamedClaims(
         interpreters=_parts(tag.interpreter for tag in tags),
         abis=_parts(tag.abi for tag in tags),
         platforms=_parts(tag.platform for tag in tags),
         torch=on_torch[0].specifier if on_torch else None,
-        torch_minor=f"{torch[1]}.{torch[2]}" if torch else None,
-        cuda=_release(cuda[1], cuda[2]) if cuda else _required_cuda(r.name for r in requires),
-        rocm=_release(rocm[1], rocm[2]) if rocm else None,
-        cpu=re.match(r"cpu(?![a-z])", local) is not None,
-        new_strings=strings[1] == "true" if strings else None,
+        local=said,
+        cuda=said.cuda or _required_cuda(r.name for r in requires),
     )
 
 
@@ -73,10 +59,6 @@ def _extra(marker: object) -> bool:
 
 def _parts(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(set(values)))
-
-
-def _release(major: str, minor: str) -> str:
-    return f"{major}.{minor}" if minor else major
 
 
 def _required_cuda(names: Iterable[str]) -> str | None:

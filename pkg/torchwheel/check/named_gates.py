@@ -140,8 +140,8 @@ def gpu_code(case: NamedCase) -> Iterator[GateFinding]:
             )
     unread = any(library.problem or library.targets_problem for library in libraries)
     found = frozenset(backend for library in libraries for backend in library.backends)
-    pairs: tuple[tuple[Backend, str | None], ...] = (("cuda", claims.cuda), ("rocm", claims.rocm))
-    for backend, claimed in pairs:
+    releases: dict[Backend, str | None] = {"cuda": claims.cuda, "rocm": claims.local.rocm}
+    for backend, claimed in releases.items():
         others = found - {backend}
         # A requirement on CUDA's runtime may serve a library that is not in this wheel.
         if claimed and others and backend not in found:
@@ -149,7 +149,7 @@ def gpu_code(case: NamedCase) -> Iterator[GateFinding]:
             yield GateFinding("gpu-code", f"is for {BRANDS[backend]} {claimed}, has {brand} code")
         elif claimed and _is_local(case) and not found and not unread:
             yield GateFinding("gpu-code", f"is for {BRANDS[backend]} {claimed}, has no GPU code")
-    if claims.cpu and found:
+    if claims.local.cpu and found:
         yield GateFinding("gpu-code", "is for CPUs by its version, and has code for GPUs")
 
 
@@ -170,7 +170,7 @@ def torch_symbols(case: NamedCase) -> Iterator[GateFinding]:
             yield GateFinding("torch-symbols", f"needs {names}, which no {known} has", place=name)
         lacking = dict(fit.lacking)
         claimed = [release for release in table.releases if _allows(claims, release)]
-        if claims.new_strings and "2.6" in claimed:
+        if claims.local.new_strings and "2.6" in claimed:
             # PyPI's has the old strings, so this wheel is for another build of it.
             claimed.remove("2.6")
         if wrong := [release for release in claimed if release in lacking]:
@@ -181,7 +181,7 @@ def torch_symbols(case: NamedCase) -> Iterator[GateFinding]:
                 f"{_names((first,))} is not in {wrong[0]}",
                 place=name,
             )
-        claimed_strings = {True: "new", False: "old", None: None}[claims.new_strings]
+        claimed_strings = {True: "new", False: "old", None: None}[claims.local.new_strings]
         if claimed_strings and fit.strings and claimed_strings != fit.strings:
             yield GateFinding(
                 "torch-symbols",
@@ -200,20 +200,21 @@ def _claims_of_library(case: NamedCase, name: str) -> NamedClaims:
     if part is None or not part.torch_release:
         return case.claims
     own = SpecifierSet(part.needs.torch_range)
-    return dataclasses.replace(case.claims, torch=own, torch_minor=None)
+    local = dataclasses.replace(case.claims.local, torch=None)
+    return dataclasses.replace(case.claims, torch=own, local=local)
 
 
 def _allows(claims: NamedClaims, release: str) -> bool:
     """Whether a wheel says that it is for a torch minor; not if it says nothing."""
-    if claims.torch_minor:
-        return release == claims.torch_minor
+    if claims.local.torch:
+        return release == claims.local.torch
     if claims.torch is None or not str(claims.torch):
         return False
     return any(claims.torch.contains(f"{release}.{patch}") for patch in range(3))
 
 
 def _range(claims: NamedClaims) -> str:
-    return "its version" if claims.torch_minor else f"torch{claims.torch}"
+    return "its version" if claims.local.torch else f"torch{claims.torch}"
 
 
 def _names(symbols: tuple[str, ...]) -> str:
@@ -294,7 +295,7 @@ def _is_provided(name: str) -> bool:
 
 def _runtime_findings(case: NamedCase, library: LibraryFacts) -> Iterator[GateFinding]:
     for found in library.runtimes:
-        claimed = case.claims.cuda if found.backend == "cuda" else case.claims.rocm
+        claimed = case.claims.cuda if found.backend == "cuda" else case.claims.local.rocm
         if found.how == "grafted":
             yield GateFinding(
                 "runtime",

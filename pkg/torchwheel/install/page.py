@@ -18,11 +18,11 @@ from packaging.utils import (
 from packaging.version import Version
 
 from torchwheel.errors import MalformedError, TorchwheelError
-from torchwheel.index.note import ALL, KEY, IndexNote, WheelNeeds, read_note
+from torchwheel.index.note import ALL, KEY, IndexNote, Kernels, WheelNeeds, read_note
 from torchwheel.inspect.archive import WheelError
+from torchwheel.inspect.local_version import read_local_version
 from torchwheel.inspect.wheel import require_few_tags
 from torchwheel.install.fetch import Answer, Fetch, link
-from torchwheel.install.names import needs_of_name
 from torchwheel.json_files import parse_json
 from torchwheel.text import quote
 
@@ -180,6 +180,20 @@ def _candidate(
         withdrawn=_withdrawn(entry.get("yanked"), note),
         metadata=_metadata(entry, address.partition("#")[0]),
         provenance=link(page, provenance) if provenance else None,
+    )
+
+
+def needs_of_name(version: Version) -> WheelNeeds:
+    """What a wheel needs, by its local version."""
+    said = read_local_version(version)
+    kernels = [Kernels("cuda", said.cuda)] if said.cuda else []
+    kernels += [Kernels("rocm", said.rocm)] if said.rocm else []
+    return WheelNeeds(
+        abi="aten" if said.torch else None,
+        torch=(f"=={said.torch}.*",) if said.torch else (),
+        kernels=tuple(kernels),
+        for_cpu=said.cpu,
+        old_abi=None if said.new_strings is None else not said.new_strings,
     )
 
 

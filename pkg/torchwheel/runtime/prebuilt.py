@@ -12,19 +12,21 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from torchwheel import claims
 from torchwheel.builder.extension import LIBRARIES, Extension
 from torchwheel.errors import TorchwheelError
 from torchwheel.runtime.status import Refusal
 
-if TYPE_CHECKING:  # an import asks for no GPU
+if TYPE_CHECKING:  # an import asks for no GPU, and reads no claims
     from torchwheel.arch.devices import Gpu
     from torchwheel.arch.model import Arch, Backend
+    from torchwheel.claims import Claims
     from torchwheel.loadable import LoadableFile
 
 
-def installed_claims(distribution: str) -> claims.Claims | None:
+def installed_claims(distribution: str) -> "Claims | None":
     """The claims of an installed wheel; None without claims, e.g. for a source tree."""
+    from torchwheel import claims  # noqa: PLC0415 - costs nothing until needed
+
     try:
         text = metadata.distribution(distribution).read_text(claims.FILE)
     except metadata.PackageNotFoundError:

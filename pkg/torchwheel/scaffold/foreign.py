@@ -16,7 +16,8 @@ from packaging.utils import canonicalize_name
 
 from torchwheel.errors import UsageError
 from torchwheel.os_errors import explain
-from torchwheel.scaffold.setup_script import LARGEST, SetupFacts, read_setup
+from torchwheel.scaffold.setup_facts import SetupFacts
+from torchwheel.scaffold.setup_script import LARGEST, read_setup
 from torchwheel.text import escape
 
 if sys.version_info >= (3, 11):

@@ -9,7 +9,7 @@ from packaging.utils import parse_wheel_filename
 
 from torchwheel.arch.model import parse
 from torchwheel.check import named_gates
-from torchwheel.check.named_claims import NamedClaims, claims_of
+from torchwheel.check.named_claims import claims_of
 from torchwheel.check.named_gates import NAMED_GATES, NamedCase, case_of, findings_of
 from torchwheel.check.run import judge_named
 from torchwheel.check.torch_exports import ExportTable, hash_of
@@ -74,24 +74,9 @@ def test_a_right_wheel() -> None:
     assert findings_of(case()) == ()
 
 
-@pytest.mark.parametrize(
-    ("file", "expected"),
-    [
-        (FILE, {"cuda": "12.6", "torch_minor": "2.8"}),
-        (
-            "f-2.8.3+cu12torch2.6cxx11abiFALSE-cp312-cp312-linux_x86_64.whl",
-            {"cuda": "12", "torch_minor": "2.6", "new_strings": False},
-        ),
-        ("s-2.1+pt28cu126-cp312-cp312-linux_x86_64.whl", {"cuda": "12.6", "torch_minor": "2.8"}),
-        ("d-1+rocm6.4-py3-none-linux_x86_64.whl", {"rocm": "6.4"}),
-        ("d-1+cpu-py3-none-linux_x86_64.whl", {"cpu": True}),
-        ("d-1-py3-none-any.whl", {}),
-    ],
-)  # fmt: skip
-def test_what_names_say(file: str, expected: dict[str, object]) -> None:
-    claims = case(file=file).claims
-    blank = NamedClaims(claims.interpreters, claims.abis, claims.platforms, claims.torch)
-    assert claims == dataclasses.replace(blank, **expected)  # type: ignore[arg-type]
+def test_cuda_is_that_of_the_version_else_of_a_requirement() -> None:
+    assert case(file=FILE).claims.cuda == case(file=FILE).claims.local.cuda == "12.6"
+    assert case(file="d-1-py3-none-any.whl").claims.cuda is None
 
 
 @pytest.mark.parametrize(

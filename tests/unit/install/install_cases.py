@@ -15,8 +15,7 @@ from torchwheel.index.note import KEY, IndexNote, needs_of_claims, note_json
 from torchwheel.install.choose import Accepted, Judgement, judge
 from torchwheel.install.environment import Environment
 from torchwheel.install.fetch import Answer
-from torchwheel.install.names import needs_of_name
-from torchwheel.install.page import JSON, Candidate
+from torchwheel.install.page import JSON, Candidate, needs_of_name
 from torchwheel.machine.facts import Driver, Torch
 
 SITE = Path("/venv/lib/python3.12/site-packages")

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from torchwheel.index.note import Kernels, WheelNeeds
-from torchwheel.install.names import needs_of_name
+from torchwheel.inspect.local_version import LocalVersion, read_local_version
+from torchwheel.install.page import needs_of_name
 
 
 def aten(torch, kernels=(), **more):
@@ -41,6 +42,11 @@ CU124, CU13, CU12 = Kernels("cuda", "12.4"), Kernels("cuda", "13.0"), Kernels("c
 )
 def test_a_name(local, needs):
     assert needs_of_name(Version(f"1.0.0+{local}")) == needs
+
+
+def test_a_version_for_a_gpu_is_not_for_cpus():
+    assert read_local_version(Version("1+cpu.cu126")) == LocalVersion(cuda="12.6")
+    assert read_local_version(None) == LocalVersion()
 
 
 def test_a_version_without_a_local_part_says_nothing():

@@ -4,39 +4,54 @@ Projects have no common form, so words that several of them use are looked for. 
 not say stays unknown.
 """
 
+import dataclasses
 import re
 
 from packaging.version import Version
-
-from torchwheel.index.note import Kernels, WheelNeeds
 
 # Versions in lower case; `.` is the only separator that is left in them.
 _TORCH = re.compile(r"(?:torch|pt)(\d{1,3})(?:\.(\d{1,2}))?(?!\d)", re.ASCII)
 _CUDA = re.compile(r"(?<![a-z])cu(?:da)?(\d{2,3})(?:\.(\d))?(?!\d)", re.ASCII)
 _ROCM = re.compile(r"(?<![a-z])rocm(\d{1,3})(?:\.(\d{1,2}))?(?!\d)", re.ASCII)
 _CPU = re.compile(r"(?<![a-z])cpu")
-_ABI = re.compile(r"cxx11abi(true|false|[01])(?![a-z0-9])")
+_STRINGS = re.compile(r"cxx11abi(true|false|[01])(?![a-z0-9])")
 _MOST_MINOR = 40
 """torch251 is 2.5.1, torch211 is 2.11: no torch has a greater minor than this."""
 
 
-def needs_of_name(version: Version) -> WheelNeeds:
-    """What the local version says that the wheel needs."""
-    local = version.local or ""
-    kernels: list[Kernels] = []
-    if found := _CUDA.search(local):
-        kernels.append(Kernels("cuda", _cuda_release(found[1], found[2])))
-    if found := _ROCM.search(local):
-        kernels.append(Kernels("rocm", _rocm_release(found[1], found[2])))
-    torch = _TORCH.search(local)
-    minor = _torch_minor(torch[1], torch[2]) if torch else None
-    abi = _ABI.search(local)
-    return WheelNeeds(
-        abi="aten" if minor else None,
-        torch=(f"=={minor}.*",) if minor else (),
-        kernels=tuple(kernels),
-        for_cpu=not kernels and _CPU.search(local) is not None,
-        old_abi=abi[1] in ("false", "0") if abi else None,
+@dataclasses.dataclass(frozen=True)
+class LocalVersion:
+    """What a wheel is for, by its local version; None for what that does not say.
+
+    Attributes:
+        torch: the minor release, e.g. "2.6".
+        cuda: the release, e.g. "12.4"; "12" where no more is said.
+        rocm: the release, as that of CUDA.
+        cpu: whether it is for CPUs, and not for a GPU.
+        new_strings: whether std::string is the one since GCC 5 (cxx11abiTRUE).
+    """
+
+    torch: str | None = None
+    cuda: str | None = None
+    rocm: str | None = None
+    cpu: bool = False
+    new_strings: bool | None = None
+
+
+SAYS_NOTHING = LocalVersion()
+
+
+def read_local_version(version: Version | None) -> LocalVersion:
+    """What the local part of a version says."""
+    local = (version.local if version else None) or ""
+    cuda, rocm = _CUDA.search(local), _ROCM.search(local)
+    torch, strings = _TORCH.search(local), _STRINGS.search(local)
+    return LocalVersion(
+        torch=_torch_minor(torch[1], torch[2]) if torch else None,
+        cuda=_cuda_release(cuda[1], cuda[2]) if cuda else None,
+        rocm=_rocm_release(rocm[1], rocm[2]) if rocm else None,
+        cpu=not cuda and not rocm and _CPU.search(local) is not None,
+        new_strings=strings[1] in ("true", "1") if strings else None,
     )
 
 
