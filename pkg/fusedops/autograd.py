@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NoReturn, Protocol
 
 import torch
@@ -118,6 +119,7 @@ def refuse_forward_mode(op: str) -> NoReturn:
     )
 
 
+@cache
 def written_arguments(op: OpOverload) -> list[tuple[int, str]]:
     """Index and name of each argument that the operator writes to, by its schema."""
     return [
@@ -127,7 +129,7 @@ def written_arguments(op: OpOverload) -> list[tuple[int, str]]:
     ]
 
 
-def autograd_kernel(op: OpOverload, autograd: Autograd) -> Kernel:
+def autograd_kernel(name: str, find: Callable[[], OpOverload], autograd: Autograd) -> Kernel:
     """The kernel that torch.library.register_autograd would register, built at the first gradient.
 
     Most processes want no gradient, and building the kernels of all operators takes longer than the
@@ -137,7 +139,8 @@ def autograd_kernel(op: OpOverload, autograd: Autograd) -> Kernel:
 
     def call(keyset: Any, *args: Any, **keywords: Any) -> Any:  # noqa: ANN401 - torch's own types
         nonlocal kernel
-        refuse_tangents(op._opname, *args, **keywords)
+        refuse_tangents(name, *args, **keywords)
+        op = find()
         if not (torch.is_grad_enabled() and asks_for_gradients(*args)):
             with torch._C._AutoDispatchBelowAutograd():
                 return op(*args, **keywords)
@@ -150,15 +153,13 @@ def autograd_kernel(op: OpOverload, autograd: Autograd) -> Kernel:
     return call
 
 
-def inference_kernel(op: OpOverload) -> Kernel:
+def inference_kernel(name: str, find: Callable[[], OpOverload]) -> Kernel:
     """The kernel of an operator that writes to its arguments and has no gradient.
 
     It raises RuntimeError if an argument requires a gradient. After the call it bumps the version
     counters of the tensors it wrote, so that an operator that saved one of them for its own
     gradient finds out.
     """
-    written = [index for index, _ in written_arguments(op)]
-    name = op._opname
 
     def call(*args: Any, **keywords: Any) -> Any:  # noqa: ANN401 - what the operator returns
         refuse_tangents(name, *args, **keywords)
@@ -168,8 +169,8 @@ def inference_kernel(op: OpOverload) -> Kernel:
                 "torch.no_grad()"
             )
         with torch._C._AutoDispatchBelowAutograd():
-            result = op(*args, **keywords)
-        torch.autograd.graph.increment_version(args[index] for index in written)
+            result = find()(*args, **keywords)
+        torch.autograd.graph.increment_version(args[i] for i, _ in written_arguments(find()))
         return result
 
     return call

@@ -55,6 +55,11 @@ class Op:
         """The name, as torch and the native library know it."""
         return self.schema.partition("(")[0]
 
+    @property
+    def writes(self) -> bool:
+        """Whether it writes to an argument."""
+        return "!" in self.schema
+
     def with_check(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function that checks the operator's arguments, then gives them to `function`."""
         name, check = self.name, self.check

@@ -56,14 +56,12 @@ class _Form:
         call: X_out, without the checks of torch.ops.
         names: its arguments for the results.
         arguments: the names of all its arguments, in order.
-        writes: X writes to an argument.
     """
 
     def __init__(self, op: Op, packet: OpOverloadPacket) -> None:
         self.op, self.call = op, packet._op
         self.names = _names(op.schema)
         self.arguments = [one.name for one in packet.default._schema.arguments]
-        self.writes = "!" in op.schema
 
 
 @cache
@@ -160,7 +158,7 @@ def call_into(
         _refuse_gradient(name, argument)
     if out is not None:
         _check_memory(name, form, args, outs)
-        if form.writes:  # a call that fails writes to nothing
+        if form.op.writes:  # a call that fails writes to nothing
             check_outs(name, outs, _results(form, op, args, keywords))
     elif workspace is not None:
         made = _results(form, op, args, keywords)

@@ -1,10 +1,12 @@
 """All operators, in the order of the extension's families, and their registration with torch."""
 
 from collections.abc import Callable
+from functools import cache, partial
 from importlib import import_module
 from typing import Any, cast
 
 import torch
+from torch._ops import OpOverload
 from torch.library import Library
 
 from fusedops.arithmetic import without_autocast
@@ -57,15 +59,15 @@ def register() -> None:
         reference = op.with_check(without_autocast(op.reference))
         _impl(op.name, reference, "CompositeExplicitAutograd")
         _impl(op.name, op.with_check(op.result), "Meta")
-        overload = getattr(getattr(torch.ops, NAMESPACE), op.name).default
+        find = partial(_overload, op.name)
         if op.autograd:
-            add_gradient(overload, op.autograd)
-            kernel = autograd_kernel(overload, op.autograd)
+            add_gradient(op.name, find, op.autograd)
+            kernel = autograd_kernel(op.name, find, op.autograd)
             _impl(op.name, kernel, "Autograd", with_keyset=True)
-        elif overload._schema.is_mutable:
-            _impl(op.name, inference_kernel(overload), "Autograd")
+        elif op.writes:
+            _impl(op.name, inference_kernel(op.name, find), "Autograd")
         if op.rows is not None:
-            rule = vmap_rule(overload, op.rows)
+            rule = vmap_rule(find, op.rows)
             torch.library.register_vmap(f"{NAMESPACE}::{op.name}", rule, lib=_LIBRARY)
         if op.public:
             _register_outs(op, reference)
@@ -78,6 +80,13 @@ def _register_outs(op: Op, reference: Callable[..., Any]) -> None:
     _define(schema_with_outs(op.schema))
     _impl(name, copy, "CompositeExplicitAutograd")
     _impl(name, guard, "Autograd")
+
+
+@cache
+def _overload(name: str) -> OpOverload:
+    """An operator as torch.ops has it: it is made when it is first needed, not at every import."""
+    overload: OpOverload = getattr(getattr(torch.ops, NAMESPACE), name).default
+    return overload
 
 
 def _define(schema: str, *tags: torch.Tag) -> None:

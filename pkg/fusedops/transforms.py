@@ -15,13 +15,13 @@ from torch._ops import OpOverload, OpOverloadPacket
 
 from fusedops.autograd import Autograd, Context, refuse_forward_mode
 
-_GRADIENTS: dict[str, tuple[OpOverload, Autograd]] = {}
+_GRADIENTS: dict[str, tuple[Callable[[], OpOverload], Autograd]] = {}
 """By the operator's name; of those that have a gradient."""
 
 
-def add_gradient(op: OpOverload, autograd: Autograd) -> None:
+def add_gradient(name: str, find: Callable[[], OpOverload], autograd: Autograd) -> None:
     """Let `call_transformed` find how gradients flow through an operator."""
-    _GRADIENTS[op._opname] = op, autograd
+    _GRADIENTS[name] = find, autograd
 
 
 @cache
@@ -29,7 +29,8 @@ def _function(name: str) -> type[torch.autograd.Function] | None:
     """The autograd.Function of an operator, made at its first call; None if it has no gradient."""
     if name not in _GRADIENTS:
         return None
-    op, autograd = _GRADIENTS[name]
+    find, autograd = _GRADIENTS[name]
+    op = find()
     gradients = autograd.backward_without_autocast
 
     def forward(*args: Any) -> Any:  # noqa: ANN401 - what the operator takes and returns
@@ -69,9 +70,10 @@ def call_transformed(op: OpOverloadPacket, *args: object, **keywords: object) ->
     return function.apply(*args, partial(op, **keywords))
 
 
-def vmap_rule(op: OpOverload, rows: tuple[str, ...]) -> Callable[..., tuple[Any, Any]]:
+def vmap_rule(
+    find: Callable[[], OpOverload], rows: tuple[str, ...]
+) -> Callable[..., tuple[Any, Any]]:
     """The rule that torch.library.register_vmap takes; see `Op.rows`."""
-    names = [argument.name for argument in op._schema.arguments]
 
     def rule(
         info: Any,  # noqa: ANN401 - a private type of torch's
@@ -79,7 +81,8 @@ def vmap_rule(op: OpOverload, rows: tuple[str, ...]) -> Callable[..., tuple[Any,
         *args: object,
         **keywords: object,
     ) -> tuple[Any, Any]:
-        size = info.batch_size
+        op, size = find(), info.batch_size
+        names = [argument.name for argument in op._schema.arguments]
         batched = {name for name, dim in zip(names, dims, strict=False) if dim is not None}
         if batched <= set(rows):
             batch_first = [
