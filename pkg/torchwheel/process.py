@@ -331,21 +331,26 @@ def _adopt_orphans(adopt: bool) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(adopt), 0, 0, 0)
 
 
-def _running_below(parent: int) -> list[int]:
-    """The running processes below `parent`, as /proc shows them.
+def _running_below(parent: int, sessions: set[int]) -> list[int]:
+    """The running processes of `sessions` below `parent`, as /proc shows them.
 
-    Those in a session of their own are left out, but for servers: they end by themselves.
+    The sessions of servers are added to `sessions`: a compiler may outlive the server that runs it.
     """
-    children: dict[int, list[int]] = {}
+    running: list[tuple[int, int, int]] = []
     for name in os.listdir("/proc") if Path("/proc/self/stat").exists() else ():  # noqa: PTH208
         with contextlib.suppress(OSError, ValueError):
             text = Path("/proc", name, "stat").read_text("utf-8", "replace")
             # The program's name, in parentheses, may have any character.
             head, _, fields = text.rpartition(")")
             state, above, _, session, *_ = fields.split()
-            ours = int(session) == os.getsid(0) or head.endswith(_SERVERS)
-            if state != "Z" and ours:
-                children.setdefault(int(above), []).append(int(name))
+            if state != "Z":
+                running.append((int(name), int(above), int(session)))
+                # Only those below `parent` are taken: another user's server is not.
+                sessions |= {int(session)} if head.endswith(_SERVERS) else set()
+    children: dict[int, list[int]] = {}
+    for process, above, session in running:
+        if session in sessions:
+            children.setdefault(above, []).append(process)
     found = children.get(parent, [])
     for process in found:
         found += children.get(process, [])
@@ -355,8 +360,10 @@ def _running_below(parent: int) -> list[int]:
 def _end_programs() -> None:
     """Ask all programs below this process to end; kill those that still run after a while."""
     asked: set[int] = set()
+    # What has another session ends by itself.
+    sessions = {os.getsid(0)}
     begun = time.monotonic()
-    while running := _running_below(os.getpid()):
+    while running := _running_below(os.getpid(), sessions):
         late = time.monotonic() - begun > _GRACE
         for process in running:
             if late or process not in asked:
