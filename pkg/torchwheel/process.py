@@ -212,7 +212,7 @@ def stream_terminal(
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 1000, 0, 0))
     with os.fdopen(ours, "rb", buffering=0) as terminal:
         try:
-            process = _started(_ending_with_parent(command), its, env=env)
+            process = _started(ending_with_parent(command), its, env=env)
         finally:
             os.close(its)
         with _running(process):
@@ -221,8 +221,8 @@ def stream_terminal(
     return process.returncode
 
 
-def _ending_with_parent(command: Sequence[Argument]) -> Sequence[Argument]:
-    """The command, with a start that has Linux end it with this process where that can be done.
+def ending_with_parent(command: Sequence[Argument]) -> Sequence[Argument]:
+    """The command, with a start that has Linux end it with this thread where that can be done.
 
     A function that the child calls before it starts the program would do the same, but may hang
     where this process has threads, and copies the memory map of a large process.
@@ -348,9 +348,9 @@ def _running_below(parent: int, sessions: set[int]) -> list[int]:
                 # Only those below `parent` are taken: another user's server is not.
                 sessions |= {int(session)} if head.endswith(_SERVERS) else set()
     children: dict[int, list[int]] = {}
-    for process, above, session in running:
-        if session in sessions:
-            children.setdefault(above, []).append(process)
+    for process, its_parent, its_session in running:
+        if its_session in sessions:
+            children.setdefault(its_parent, []).append(process)
     found = children.get(parent, [])
     for process in found:
         found += children.get(process, [])
