@@ -14,8 +14,9 @@ from torchwheel.matrix.torch_releases import torch_releases
 from torchwheel.pipeline.frontend import build_wheel
 from torchwheel.pipeline.run import Clock
 from torchwheel.sdist import own_ninja
+from torchwheel.sdist.compiler_cache import CacheUse
 from torchwheel.sdist.confined import ConfinedBuild, confine
-from torchwheel.sdist.own_ninja import CacheUse, Work, read_cache_use, read_records
+from torchwheel.sdist.own_ninja import Work, read_cache_use, read_records
 from torchwheel.sdist.request import SdistRequest, check_request, hold_build_folder
 from torchwheel.sdist.shard_lists import FOLDER, BuildIdentity, ShardList, write_list
 from torchwheel.sdist.steps import StepRecord
@@ -111,7 +112,7 @@ class DividedSteps:
             )
         return found
 
-    def cache_use(self) -> CacheUse | None:
+    def cache_use(self) -> CacheUse:
         """How often the compiler cache had an object."""
         return read_cache_use(self.folder)
 
@@ -143,13 +144,13 @@ def compile_shard(
     with _confined(request, cache, progress) as confined:
         steps = DividedSteps(confined, "shard", shard)
         steps.run(progress)
-        records, use = steps.records(), steps.cache_use()
+        records = steps.records()
         listed = ShardList(
             build=identity_of(confined),
             shard=str(shard),
             steps=tuple(record.name for record in records),
             objects={record.name: record.sha256 for record in records if record.sha256},
-            hits=use.hits if use else 0,
+            hits=steps.cache_use().hits,
         )
     return write_list(listed, request.dist / FOLDER), listed
 

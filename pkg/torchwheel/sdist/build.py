@@ -26,11 +26,18 @@ from torchwheel.pipeline.report import report_table
 from torchwheel.pipeline.run import Clock
 from torchwheel.sdist.big_build import DividedSteps, identity_of
 from torchwheel.sdist.cluster import check_cluster
+from torchwheel.sdist.compiler_cache import CacheUse
 from torchwheel.sdist.confined import ConfinedBuild, confine
 from torchwheel.sdist.environment import BuildSetup, RequirementsInstaller
-from torchwheel.sdist.own_ninja import CacheUse
+from torchwheel.sdist.own_ninja import write_compiled
 from torchwheel.sdist.request import SdistRequest, check_request, hold_build_folder
-from torchwheel.sdist.shard_lists import ShardList, check_identity, check_objects, read_lists
+from torchwheel.sdist.shard_lists import (
+    ShardList,
+    check_identity,
+    check_steps,
+    objects_of,
+    read_lists,
+)
 from torchwheel.smoke import environment
 from torchwheel.smoke.importing import import_names, run_probe
 from torchwheel.smoke.record import ImportRecord, MachineRecord
@@ -145,10 +152,12 @@ def _build(
             return build_and_finish(project, lambda b: _claims(b, setup), folder, clock), None
     steps = DividedSteps(confined, "link")
     steps.folder.mkdir()
+    if lists:
+        write_compiled(objects_of(lists), steps.folder)
 
     def claims_of_built(wheel: Path) -> Claims:
         if lists:
-            check_objects(lists, steps.records())
+            check_steps(lists, steps.records())
         return _claims(wheel, setup)
 
     with confined.project(progress, [steps.folder], steps.replace_ninja) as project:

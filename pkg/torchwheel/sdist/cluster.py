@@ -17,7 +17,7 @@ from torchwheel import process
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.json_files import parse_json
 from torchwheel.sdist.cluster_step import StepCall, StepResult, dump_call
-from torchwheel.sdist.steps import Step
+from torchwheel.sdist.steps import CompiledObject, Step
 from torchwheel.text import quote
 
 _ADDRESS = re.compile(r"(tcp|tls)://[\w.\[\]:-]+:\d+", re.ASCII)
@@ -49,15 +49,15 @@ def _connected(address: str) -> Any:  # noqa: ANN401 - Dask is not there for who
         raise TorchwheelError(f"--on {address}: {reason}; start `dask scheduler`") from error
 
 
-def compile_steps(address: str, steps: Sequence[Step], launcher: str) -> dict[str, str]:
-    """Compile steps on the workers; returns the sha256 of each object by the name of its step.
+def compile_steps(address: str, steps: Sequence[Step], launcher: str) -> dict[str, CompiledObject]:
+    """Compile steps on the workers; returns the objects by the names of the steps.
 
     Raises:
         TorchwheelError: a step failed, or worker after worker died of it.
     """
     # The server of this build is not that of a worker's machine.
     environ = {name: text for name, text in os.environ.items() if name != "SCCACHE_SERVER_UDS"}
-    hashes: dict[str, str] = {}
+    compiled: dict[str, CompiledObject] = {}
     with _connected(address) as client:
         from distributed import as_completed  # noqa: PLC0415 - an extra
 
@@ -79,8 +79,8 @@ def compile_steps(address: str, steps: Sequence[Step], launcher: str) -> dict[st
             if result.sha256 is None:
                 print(result.output, flush=True)
                 raise TorchwheelError(f"{step.name}: its compiler failed on a worker")
-            hashes[step.name] = result.sha256
-    return hashes
+            compiled[step.name] = CompiledObject(result.sha256, "a worker")
+    return compiled
 
 
 def run_on_worker(call: str) -> str:

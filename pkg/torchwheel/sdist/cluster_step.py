@@ -11,7 +11,7 @@ from torchwheel import process
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import sha256
 from torchwheel.json_files import parse_json
-from torchwheel.sdist.compiler_cache import own_server
+from torchwheel.sdist.compiler_cache import own_server, wait_for_writes
 from torchwheel.sdist.steps import Step
 
 
@@ -69,6 +69,8 @@ def _compile(call: StepCall) -> StepResult:
     output.parent.mkdir(parents=True, exist_ok=True)
     with own_server([call.launcher], call.environ) as environ:
         done = process.run(step.command, cwd=folder, env=environ, merge=True)
+        if done.status == 0 and wait_for_writes([call.launcher], environ).failed:
+            raise TorchwheelError(f"{step.name}: the compiler cache does not take its object")
     if done.status:
         return StepResult(None, done.output)
     found = sha256(output)

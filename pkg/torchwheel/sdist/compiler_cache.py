@@ -5,11 +5,13 @@ import dataclasses
 import os
 import re
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel import process
 from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.json_files import parse_json
 from torchwheel.text import quote
 
 _SHARED = {"SCCACHE_DIRECT": "false"}
@@ -17,6 +19,8 @@ _SHARED = {"SCCACHE_DIRECT": "false"}
 looks for headers in, which differ between Pythons."""
 _BUCKET = re.compile(r"s3://([a-z0-9][a-z0-9.-]+)(?:/([\w./-]*))?", re.ASCII)
 _SOCKET = "s"
+_FILES = ("C/C++", "CUDA")
+_WRITE_SECONDS, _POLL = 120, 0.05
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +36,49 @@ class CompilerCache:
     text: str
     folder: Path | None
     variables: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class CacheUse:
+    """What a server did for the compilers of a build.
+
+    Attributes:
+        hits: compilers that did not run, as the object was there.
+        misses: compilers that ran.
+        failed: objects of these that the cache did not take.
+    """
+
+    hits: int = 0
+    misses: int = 0
+    failed: int = 0
+
+    def __add__(self, other: "CacheUse") -> "CacheUse":
+        """What two servers did."""
+        return CacheUse(
+            self.hits + other.hits, self.misses + other.misses, self.failed + other.failed
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Counts:
+    """A count for each language."""
+
+    counts: Mapping[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Statistics:
+    """What is read of sccache's statistics."""
+
+    cache_hits: _Counts
+    cache_misses: _Counts
+    cache_writes: int
+    cache_write_errors: int
+
+
+@dataclasses.dataclass(frozen=True)
+class _Shown:
+    stats: _Statistics
 
 
 def parse_cache(text: str) -> CompilerCache:
@@ -84,3 +131,23 @@ def own_server(launcher: Sequence[str], variables: Mapping[str, str]) -> Iterato
             # It writes its last objects before it ends. A run that was stopped starts no program.
             with contextlib.suppress(process.NotRunError):
                 process.run([*launcher, "--stop-server"], env=env)
+
+
+def wait_for_writes(launcher: Sequence[str], environ: Mapping[str, str]) -> CacheUse:
+    """What the server did, when all its objects are in the cache.
+
+    A compiler ends before its object is written, and a server that ends writes no more.
+    """
+    end = time.monotonic() + _WRITE_SECONDS
+    while True:
+        command = [*launcher, "--show-stats", "--stats-format", "json"]
+        done = process.run(command, env=environ)
+        done.require("sccache --show-stats")
+        found = parse_json(done.output, _Shown, "sccache --show-stats", others=True).stats
+        hits, misses = found.cache_hits.counts, found.cache_misses.counts
+        late = time.monotonic() > end
+        if late or found.cache_writes + found.cache_write_errors >= sum(misses.values()):
+            # nvcc's own parts (PTX, machine code) count apart.
+            there, compiled = (sum(kind.get(name, 0) for name in _FILES) for kind in (hits, misses))
+            return CacheUse(there, compiled, sum(misses.values()) - found.cache_writes)
+        time.sleep(_POLL)

@@ -16,16 +16,25 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import sha256, write_text
 from torchwheel.json_files import read_json
+from torchwheel.sdist.compiler_cache import CacheUse, wait_for_writes
 from torchwheel.sdist.includes import IncludeReader
-from torchwheel.sdist.steps import Graph, Step, StepRecord, include_folders, read_graph
-from torchwheel.sdist.steps import steps_of_shard as of_shard
+from torchwheel.sdist.steps import (
+    CompiledObject,
+    Graph,
+    Step,
+    StepRecord,
+    check_objects,
+    include_folders,
+    read_graph,
+    steps_of_shard,
+)
 from torchwheel.shards import Shard, parse_shard
 
 Work = Literal["plan", "shard", "link"]
@@ -34,21 +43,7 @@ Work = Literal["plan", "shard", "link"]
 _START = "import sys; sys.path[:0] = sys.argv.pop(1).split(':'); from {} import main; main()"
 _WHOLE = re.compile(r"-v|--verbose|-j\d*|\d+")
 """The words of a call that makes the whole graph of the current folder."""
-_STATISTICS = "cache.json"
-_LANGUAGES = ("C/C++", "CUDA")
-
-
-@dataclasses.dataclass(frozen=True)
-class CacheUse:
-    """How often a compiler cache had the object.
-
-    Attributes:
-        hits: compilers that did not run, as the object was there.
-        misses: compilers that ran, and whose object is there now.
-    """
-
-    hits: int
-    misses: int
+_STATISTICS, _COMPILED = "cache.json", "compiled.json"
 
 
 def command(
@@ -86,10 +81,22 @@ def read_records(folder: Path) -> list[StepRecord]:
     return [step for file in files for step in read_json(file, tuple[StepRecord, ...])]
 
 
-def read_cache_use(folder: Path) -> CacheUse | None:
-    """How often the build's compiler cache had the object; None without a cache or a graph."""
+def write_compiled(compiled: Mapping[str, CompiledObject], folder: Path) -> None:
+    """Write what other jobs compiled, which the objects that are linked must be."""
+    found = {name: dataclasses.asdict(one) for name, one in compiled.items()}
+    write_text(folder / _COMPILED, json.dumps(found))
+
+
+def read_compiled(folder: Path) -> Mapping[str, CompiledObject]:
+    """What other jobs compiled; nothing if none did."""
+    file = folder / _COMPILED
+    return read_json(file, dict[str, CompiledObject]) if file.exists() else {}
+
+
+def read_cache_use(folder: Path) -> CacheUse:
+    """How often the build's compiler cache had the object, so far."""
     file = folder / _STATISTICS
-    return read_json(file, CacheUse) if file.exists() else None
+    return read_json(file, CacheUse) if file.exists() else CacheUse()
 
 
 def main() -> None:
@@ -128,7 +135,7 @@ def _make(options: argparse.Namespace, call: Sequence[str]) -> int:
     if graph is None:
         return subprocess.run([options.ninja, *call], check=False).returncode
     own = _own_steps(options, graph)
-    compiled: dict[str, str] = {}
+    compiled = read_compiled(options.folder)
     if options.on:
         from torchwheel.sdist.cluster import compile_steps  # noqa: PLC0415 - needs Dask
 
@@ -140,12 +147,8 @@ def _make(options: argparse.Namespace, call: Sequence[str]) -> int:
         if status:
             return status
     hashes = {step.name: sha256(Path(step.folder, step.output)) for step in own}
-    for name, digest in compiled.items():
-        if hashes[name] != digest:
-            raise TorchwheelError(
-                f"{name}: expected the object that a worker compiled, found another one in the "
-                "compiler cache; use a cache that nobody else writes to"
-            )
+    if compiled:
+        check_objects(hashes, compiled)
     if options.work != "link":
         others = [step.output for step in graph.steps if step not in own]
         _write_empty([*others, *graph.linked], options.compiler)
@@ -153,7 +156,20 @@ def _make(options: argparse.Namespace, call: Sequence[str]) -> int:
     text = json.dumps([dataclasses.asdict(record) for record in records], indent=1)
     write_text(options.folder / f"graph-{number:03}.json", text + "\n")
     if options.launcher:
-        _write_statistics(options.launcher, options.folder)
+        use = wait_for_writes([options.launcher], os.environ)
+        if use.failed and options.work == "shard":
+            raise TorchwheelError(
+                f"{use.failed} objects of this shard are not in the compiler cache, which does not "
+                "take them; is it full, or for reading alone?"
+            )
+        if options.on:
+            # A server knows the files of a folder as they were when it started; the next graph's
+            # are written there by the servers of workers.
+            subprocess.run(
+                [options.launcher, "--stop-server"], stdout=subprocess.DEVNULL, check=False
+            )
+            use += read_cache_use(options.folder)
+        write_text(options.folder / _STATISTICS, json.dumps(dataclasses.asdict(use)))
     return 0
 
 
@@ -162,7 +178,7 @@ def _own_steps(options: argparse.Namespace, graph: Graph) -> Sequence[Step]:
         return []
     if options.work == "link":
         return graph.steps
-    return of_shard(graph.steps, options.shard, len(read_records(options.folder)))
+    return steps_of_shard(graph.steps, options.shard, len(read_records(options.folder)))
 
 
 def _records(graph: Graph, hashes: dict[str, str], *, ask_python: bool) -> list[StepRecord]:
@@ -187,20 +203,3 @@ def _write_empty(outputs: Iterable[str], compiler: str) -> None:
     for output in outputs:
         Path(output).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(empty, output)
-
-
-def _write_statistics(launcher: str, folder: Path) -> None:
-    asked = [launcher, "--show-stats", "--stats-format", "json"]
-    done = subprocess.run(asked, stdout=subprocess.PIPE, check=False)
-    if done.returncode == 0:
-        write_text(folder / _STATISTICS, json.dumps(dataclasses.asdict(_cache_use(done.stdout))))
-
-
-def _cache_use(text: bytes) -> CacheUse:
-    """What sccache's statistics say of whole compilations; nvcc's own parts count for none."""
-    found = json.loads(text)["stats"]
-    hits, misses = (
-        sum(found[kind]["counts"].get(language, 0) for language in _LANGUAGES)
-        for kind in ("cache_hits", "cache_misses")
-    )
-    return CacheUse(hits, misses)

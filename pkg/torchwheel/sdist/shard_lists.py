@@ -13,7 +13,7 @@ from pathlib import Path
 from torchwheel.errors import MalformedError, TorchwheelError
 from torchwheel.files import write_text
 from torchwheel.json_files import read_json
-from torchwheel.sdist.steps import StepRecord
+from torchwheel.sdist.steps import CompiledObject, StepRecord
 from torchwheel.shards import Shard, parse_shard
 from torchwheel.text import join_names
 
@@ -129,24 +129,21 @@ def check_identity(lists: Sequence[ShardList], build: BuildIdentity) -> None:
         )
 
 
-def check_objects(lists: Sequence[ShardList], records: Sequence[StepRecord]) -> None:
-    """Raise unless the objects that are linked are those that the shards compiled."""
-    steps = tuple(record.name for record in records)
-    if steps != lists[0].steps:
-        differing = sorted(set(steps) ^ set(lists[0].steps)) or ["their order"]
+def objects_of(lists: Sequence[ShardList]) -> dict[str, CompiledObject]:
+    """What the shards compiled, by the names of the steps."""
+    return {
+        name: CompiledObject(digest, f"shard {one.shard}")
+        for one in lists
+        for name, digest in one.objects.items()
+    }
+
+
+def check_steps(lists: Sequence[ShardList], records: Sequence[StepRecord]) -> None:
+    """Raise unless the steps that were linked are those of the shards."""
+    steps, expected = tuple(record.name for record in records), lists[0].steps
+    if steps != expected:
+        differing = sorted(set(steps) ^ set(expected)) or ["their order"]
         raise TorchwheelError(
-            f"--from-shards: expected the {len(lists[0].steps)} steps of the shards, found "
+            f"--from-shards: expected the {len(expected)} steps of the shards, found "
             f"{len(steps)}; they differ in {differing[0]}; compile the shards of these sources"
         )
-    owners = {name: one for one in lists for name in one.objects}
-    for record in records:
-        owner = owners.get(record.name)
-        if owner is None:
-            raise TorchwheelError(f"{record.name}: no shard compiled it; compile them again")
-        expected, found = owner.objects[record.name], record.sha256 or "none"
-        if found != expected:
-            raise TorchwheelError(
-                f"{record.name}: expected the object of shard {owner.shard}, sha256 "
-                f"{expected[:12]}, found {found[:12]}: the cache gave another one, or had lost it; "
-                f"compile this shard again, into a cache that nobody else writes to"
-            )

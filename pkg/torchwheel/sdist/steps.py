@@ -7,10 +7,11 @@ know. Standard library and torchwheel alone: a project's build runs this, see ow
 import dataclasses
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
+from torchwheel.errors import TorchwheelError
 from torchwheel.json_files import parse_json
 from torchwheel.shards import Shard
 
@@ -67,6 +68,19 @@ class StepRecord:
 
 
 @dataclasses.dataclass(frozen=True)
+class CompiledObject:
+    """An object as it was when another job compiled it.
+
+    Attributes:
+        sha256: its hash.
+        by: who compiled it, e.g. "shard 2/3".
+    """
+
+    sha256: str
+    by: str
+
+
+@dataclasses.dataclass(frozen=True)
 class _Entry:
     """What is read of an entry of `ninja -t compdb`."""
 
@@ -109,6 +123,23 @@ def steps_of_shard(steps: Sequence[Step], shard: Shard, earlier: int) -> list[St
     """
     turns = islice(shard.take(earlier + len(steps)), earlier, None)
     return [step for step, own in zip(steps, turns, strict=True) if own]
+
+
+def check_objects(found: Mapping[str, str], compiled: Mapping[str, CompiledObject]) -> None:
+    """Raise unless objects are those that other jobs compiled; `found` has their hashes."""
+    for name, digest in found.items():
+        expected = compiled.get(name)
+        if expected is None:
+            raise TorchwheelError(
+                f"{name}: expected it among the steps of the shards, found it in none; compile the "
+                "shards of these sources"
+            )
+        if digest != expected.sha256:
+            raise TorchwheelError(
+                f"{name}: expected the object that {expected.by} compiled, sha256 "
+                f"{expected.sha256[:12]}, found {digest[:12]}: the compiler cache gave another "
+                "one, or had lost it; compile it again, into a cache that nobody else writes to"
+            )
 
 
 def include_folders(command: Sequence[str]) -> list[Path]:

@@ -16,11 +16,18 @@ from torchwheel.sdist.shard_lists import (
     BuildIdentity,
     ShardList,
     check_identity,
-    check_objects,
+    check_steps,
+    objects_of,
     read_lists,
     write_list,
 )
-from torchwheel.sdist.steps import StepRecord, include_folders, read_graph, steps_of_shard
+from torchwheel.sdist.steps import (
+    StepRecord,
+    check_objects,
+    include_folders,
+    read_graph,
+    steps_of_shard,
+)
 from torchwheel.shards import Shard
 
 
@@ -113,7 +120,8 @@ def test_lists_come_back_in_the_order_of_shards(tmp_path):
     lists = read_lists(tmp_path)
     assert lists == (listed(1), listed(2))
     check_identity(lists, BUILD)
-    check_objects(lists, records())
+    check_steps(lists, records())
+    check_objects({record.name: record.sha256 for record in records()}, objects_of(lists))
 
 
 def test_a_lost_shard_is_named(tmp_path):
@@ -148,17 +156,17 @@ def test_shards_of_other_options_are_refused():
 
 
 def test_an_object_that_the_cache_exchanged_is_refused():
-    with pytest.raises(TorchwheelError, match=r"0/b.o: .* of shard 2/2, sha256 bbbb.*found aaaa"):
-        check_objects([listed(1), listed(2)], records(b="a"))
+    compiled = objects_of([listed(1), listed(2)])
+    found = {record.name: record.sha256 for record in records(b="a")}
+    with pytest.raises(TorchwheelError, match=r"0/b.o: .* shard 2/2 .*sha256 bbbb.*found aaaa"):
+        check_objects(found, compiled)
+    with pytest.raises(TorchwheelError, match=r"0/x.o: .* found it in none"):
+        check_objects({"0/x.o": "a"}, compiled)
 
 
-def test_other_steps_and_objects_of_nobody_are_refused():
-    lists = [listed(1), listed(2)]
-    with pytest.raises(TorchwheelError, match="3 steps of the shards, found 2; they differ in 0/c"):
-        check_objects(lists, records()[:2])
-    lists[1] = listed(2, objects={})
-    with pytest.raises(TorchwheelError, match=r"0/b.o: no shard compiled it"):
-        check_objects(lists, records())
+def test_other_steps_than_those_of_the_shards_are_refused():
+    with pytest.raises(TorchwheelError, match=r"3 steps of .*, found 2; they differ in 0/c.o"):
+        check_steps([listed(1), listed(2)], records()[:2])
 
 
 def test_a_cache_is_a_folder_or_behind_a_network(tmp_path, monkeypatch):
