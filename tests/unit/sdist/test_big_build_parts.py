@@ -188,6 +188,7 @@ def test_what_needs_the_network_or_a_cache_says_so(tmp_path):
     request = SdistRequest(tmp_path, tmp_path, launcher=("sccache",), on="tcp://h:1")
     with pytest.raises(UsageError, match=r"--on: .* add --cache"):
         check_request(request)
+    assert request.network_reason() == "other machines compile it"
     request = dataclasses.replace(request, on=None, cache=parse_cache("redis://h:1"))
     assert request.network_reason() == "its compiler cache is behind the network"
     assert dataclasses.replace(request, cache=parse_cache("x")).network_reason() is None
