@@ -223,15 +223,3 @@ def test_the_end_of_a_build_is_that_of_its_compilers(project, cache, tmp_path, s
     assert not runs(compiler)
     assert not servers_of(tmp_path / "objects")
     assert not list(tmp_path.glob("**/*.whl"))
-
-
-def test_a_cluster_and_a_cache_that_are_not_there(project, tmp_path, torchwheel):
-    nobody = f"127.0.0.1:{free_port()}"
-    call = ("build", project, *CPU)
-    if importlib.util.find_spec("distributed"):
-        line = one_line(torchwheel(*call, "--cache", "x", "--on", f"tcp://{nobody}", cwd=tmp_path))
-        assert line.endswith(
-            f"--on tcp://{nobody}: no scheduler answers there; start `dask scheduler`"
-        )
-    line = one_line(torchwheel(*call, "--cache", f"redis://{nobody}", cwd=tmp_path))
-    assert "its server does not start: " in line

@@ -67,7 +67,7 @@ def _compile(call: StepCall) -> StepResult:
     folder, output = Path(step.folder), Path(step.folder, step.output)
     here = folder.exists()
     output.parent.mkdir(parents=True, exist_ok=True)
-    with own_server([call.launcher], call.environ) as environ:
+    with own_server([call.launcher], call.environ, "the compiler cache") as environ:
         done = process.run(step.command, cwd=folder, env=environ, merge=True)
         if done.status == 0 and wait_for_writes([call.launcher], environ).failed:
             raise TorchwheelError(f"{step.name}: the compiler cache does not take its object")

@@ -106,11 +106,14 @@ def folder_cache(folder: Path, size: str) -> CompilerCache:
 
 
 @contextlib.contextmanager
-def own_server(launcher: Sequence[str], variables: Mapping[str, str]) -> Iterator[dict[str, str]]:
+def own_server(
+    launcher: Sequence[str], variables: Mapping[str, str], place: str
+) -> Iterator[dict[str, str]]:
     """A server of sccache for the block; gives the variables by which compilers find it.
 
     A server that runs already has another cache, and goes on with the compilers of a build that was
-    stopped. This one ends with the block, or with the programs of this run.
+    stopped. This one ends with the block, or with the programs of this run. `place` is the cache as
+    an error names it.
 
     Raises:
         TorchwheelError: the cache cannot be reached.
@@ -124,7 +127,7 @@ def own_server(launcher: Sequence[str], variables: Mapping[str, str]) -> Iterato
         started = process.run([*launcher, "--start-server"], env=env)
         if started.status:
             reason = started.reason(re.compile("error|caused by", re.IGNORECASE))
-            raise TorchwheelError(f"{launcher[0]}: its server does not start: {reason}")
+            raise TorchwheelError(f"{place}: sccache cannot use it: {reason}")
         try:
             yield mine
         finally:

@@ -130,9 +130,11 @@ def confine(
     """Prepare a build in its empty folder; the server of its compiler cache ends with the block."""
     setup = prepare_build(request, folder, cache, progress, clock)
     sandbox = _sandbox(request, setup, folder, progress)
-    named = request.cache.variables if request.cache else {}
+    named, place = {}, "the compiler cache"
+    if request.cache:
+        named, place = dict(request.cache.variables), f"--cache {request.cache.text}"
     # The sandbox has a server of its own: in it no other can be reached.
-    with own_server(() if sandbox else request.launcher, named) as variables:
+    with own_server(() if sandbox else request.launcher, named, place) as variables:
         setup = dataclasses.replace(setup, environ={**setup.environ, **variables})
         yield ConfinedBuild(request, setup, folder, cache, sandbox)
 
