@@ -6,6 +6,7 @@ on loopback, and their wheels are stubs with real names, tags, claims and requir
 
 import dataclasses
 import json
+import os
 import re
 import subprocess
 import sys
@@ -163,7 +164,8 @@ class Installers:
                 self.folder / "report.json",
             ],
             input=json.dumps(calls),
-            env={"PYTHONPATH": str(self.folder / "pip")},
+            # Without the configuration of the machine, which may hold torch back.
+            env={"PYTHONPATH": str(self.folder / "pip"), "PIP_CONFIG_FILE": os.devnull},
             capture_output=True,
             text=True,
             check=True,
