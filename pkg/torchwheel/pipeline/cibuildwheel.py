@@ -244,7 +244,7 @@ def options_of(
         environment[findings.VARIABLE] = "backend"
     cross = is_cross(variant)
     if not cross:
-        cached, settings = _uv_cache(run.cache, _CACHE_SPACE)
+        cached, settings = _uv_cache(run.cache, _CACHE_SPACE, engine)
         volumes += cached
         environment |= settings
     bundled = bool(run.matrix.project.bundled) and not cross
@@ -276,12 +276,13 @@ def options_of(
     )
 
 
-def _uv_cache(cache: Path, space: int) -> tuple[list[Volume], dict[str, str]]:
+def _uv_cache(cache: Path, space: int, engine: Engine) -> tuple[list[Volume], dict[str, str]]:
     """Uv's cache for containers; none where the disk has less than `space` bytes free."""
     if shutil.disk_usage(cache).free < space:
         return [], {"UV_NO_CACHE": "1"}
-    # The user of the container owns what is in it, so nobody else enters it.
-    uv = closed_folder(cache / "containers") / "uv"
+    # The user of the container owns what is in it, so nobody else enters it, and another user of
+    # containers gets another one.
+    uv = closed_folder(cache / "containers") / f"uv-{engine.user[0]}"
     uv.mkdir(exist_ok=True)
     # Links, not copies: a CUDA torch has 5 GB.
     return [(str(uv), UV_CACHE, "rw")], {"UV_CACHE_DIR": UV_CACHE, "UV_LINK_MODE": "symlink"}
@@ -312,7 +313,7 @@ def _options_of_own_build(
             f"{variant.id}: an ordinary project is built for CUDA, on a machine of its platform; "
             "take it out under exclude"
         )
-    cached, settings = _uv_cache(run.cache, 0)
+    cached, settings = _uv_cache(run.cache, 0, engine)
     index_volumes, index = index_options(environ)
     volumes: list[Volume] = [
         OWN,
