@@ -142,7 +142,10 @@ def test_a_small_disk_keeps_no_torch_between_variants(tmp_path, monkeypatch):
 
 def test_a_user_who_is_not_root_owns_what_is_written(tmp_path, monkeypatch):
     made = options_for("cu130-stable", tmp_path, monkeypatch, user=1234)
-    assert "--user=1234:1234" in settings(made)["container-engine"]["create-args"]
+    create = settings(made)["container-engine"]["create-args"]
+    assert "--user=1234:1234" in create
+    # Another user's packages could not be written.
+    assert "/containers/uv-1234:/cache/uv:rw" in " ".join(create)
 
 
 def test_what_pip_is_told_reaches_the_container(tmp_path, monkeypatch):
