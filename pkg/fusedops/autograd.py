@@ -168,9 +168,10 @@ def inference_kernel(name: str, find: Callable[[], OpOverload]) -> Kernel:
                 f"{name}: writes to its arguments, so it has no gradient; call it under "
                 "torch.no_grad()"
             )
+        op = find()
         with torch._C._AutoDispatchBelowAutograd():
-            result = find()(*args, **keywords)
-        torch.autograd.graph.increment_version(args[i] for i, _ in written_arguments(find()))
+            result = op(*args, **keywords)
+        torch.autograd.graph.increment_version(args[index] for index, _ in written_arguments(op))
         return result
 
     return call
