@@ -46,6 +46,7 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, default=Path("kernels.json"), help="the record")
     parser.add_argument("--resume", type=Path, help="a record: its cells are kept, not timed again")
+    parser.add_argument("--behind", type=Path, help="a record: the cells alone that it loses")
     parser.add_argument("--wheel", type=Path, help="the installed wheel, for its sha256")
     parser.add_argument("--colour", action="store_true", help="red even if this is no terminal")
     return parser.parse_args()
@@ -69,6 +70,7 @@ def begun(options: argparse.Namespace, deadline: float) -> Run:
         workers=options.workers,
         out=options.out,
         resumed=record.read(options.resume) if options.resume else record.Record([]),
+        behind=record.read(options.behind).lost if options.behind else None,
         found=record.Record([facts]),
         deadline=deadline,
         colour=options.colour or sys.stdout.isatty(),

@@ -10,6 +10,9 @@ TOLERANCE = 1.02
 LATE = "not compiled in time"
 YARDSTICKS = ("ours", "copy")
 
+Key = tuple[str, ...]
+"""Names a cell: family, operator, way, dtype, shape."""
+
 
 def short(value: float) -> str:
     """Three digits, and never an exponent."""
@@ -49,7 +52,7 @@ class Row:
     run: int = 0
 
     @property
-    def key(self) -> tuple[str, ...]:
+    def key(self) -> Key:
         """Names the cell."""
         return (self.family, self.op, self.way, self.dtype, self.shape)
 
@@ -133,6 +136,11 @@ class Record:
         """In order."""
         return list(dict.fromkeys(row.family for row in self.rows))
 
+    @property
+    def lost(self) -> frozenset[Key]:
+        """The cells in which a peer is ahead, or ours is wrong."""
+        return frozenset(row.key for row in self.rows if row.loses)
+
     def of_family(self, name: str) -> "Record":
         """The part that speaks of one family."""
         return replace(
@@ -149,7 +157,7 @@ def merged(records: Iterable[Record]) -> Record:
         ValueError: they are of different GPUs or versions of torch.
     """
     about: list[Mapping[str, Any]] = []
-    rows: dict[tuple[str, ...], Row] = {}
+    rows: dict[Key, Row] = {}
     host: dict[tuple[str, ...], HostTime] = {}
     for record in records:
         at = len(about)

@@ -30,6 +30,7 @@ class Run:
         workers: processes that compile ahead.
         out: where the record goes, after every cell.
         resumed: what an earlier run found.
+        behind: no cells but these; None for all.
         found: what this one found; its only `about` entry is there from the start.
         deadline: of time.monotonic.
         colour: lost cells are red.
@@ -41,6 +42,7 @@ class Run:
     workers: int
     out: Path
     resumed: record.Record
+    behind: frozenset[record.Key] | None
     found: record.Record
     deadline: float
     colour: bool
@@ -90,7 +92,7 @@ class Run:
                 continue
             for case in operator.cases(self.choice):
                 key = (family.name, case.op, case.way, case.dtype_name, case.shape_name)
-                if key not in done:
+                if key not in done and (self.behind is None or key in self.behind):
                     yield place, case
 
     def _compile(self, family: Family, cells: Cells, seconds: float) -> list[dict[str, str]]:

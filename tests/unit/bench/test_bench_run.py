@@ -56,6 +56,7 @@ def a_run(tmp_path):
             "workers": 0,
             "out": tmp_path / "out.json",
             "resumed": Record([]),
+            "behind": None,
             "found": Record([ABOUT]),
             "deadline": time.monotonic() + 1000,
             "colour": False,
@@ -64,6 +65,18 @@ def a_run(tmp_path):
         return module.Run(**(facts | changes))
 
     return make
+
+
+def test_a_run_of_lost_cells_times_no_other(a_run, measured):
+    a_run().families([FAMILY])
+    slow = {"ours": timing(60.0), "eager": timing(50.0)}
+    first, *others = read(a_run().out).rows
+    lost = Record([ABOUT], [replace(first, times=slow), *others]).lost
+    measured.clear()
+
+    a_run(behind=lost).families([FAMILY])
+
+    assert [cell[1:3] for cell in measured] == [(first.dtype, first.shape)]
 
 
 def test_every_cell_is_timed_printed_and_written(a_run, measured, capsys):
