@@ -13,7 +13,8 @@ import pytest
 
 import torchwheel
 from torchwheel.machine import probe
-from torchwheel.machine.discovery import find_driver, find_machine
+from torchwheel.machine.discovery import find_machine
+from torchwheel.machine.driver import find_driver
 from torchwheel.machine.facts import Absent, Driver, Torch
 from torchwheel.machine.toolkits import ToolkitParts, cuda_toolkits, toolkit_parts
 from torchwheel.machine.torch import find_torch

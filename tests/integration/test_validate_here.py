@@ -18,7 +18,7 @@ from torchwheel.pip import run_pip
 from torchwheel.toolkit.host import HostCompiler
 from torchwheel.toolkit.lock import components
 from torchwheel.validate import torch_rules
-from torchwheel.validate.checks import build_findings
+from torchwheel.validate.before_build import build_findings
 
 pytestmark = pytest.mark.integration
 STABLE = LibraryNeeds("stable", ">=2.11", "cuda", "13.0", (parse("9.0"),))

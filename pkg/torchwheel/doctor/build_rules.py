@@ -15,7 +15,7 @@ from torchwheel.doctor.installation_rules import reinstall_command
 from torchwheel.errors import TorchwheelError
 from torchwheel.machine.facts import InstalledToolkit, Machine, Torch
 from torchwheel.runtime.local_target import DOWNLOAD_VARIABLE
-from torchwheel.validate.checks import build_findings, preferred_toolkit
+from torchwheel.validate.before_build import build_findings, preferred_toolkit
 from torchwheel.validate.toolkit_rules import check_two_toolkits
 from torchwheel.versions import version_numbers
 

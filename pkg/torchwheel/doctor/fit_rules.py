@@ -10,7 +10,7 @@ from torchwheel.doctor.library_rules import libraries_to_judge
 from torchwheel.doctor.native import NativeLibrary, sort_archs
 from torchwheel.doctor.remedies import comes_with_other_torch, is_idle
 from torchwheel.machine.facts import HiddenGpus, Machine, SilentDriver, Torch
-from torchwheel.validate.checks import load_findings
+from torchwheel.validate.at_load import load_findings
 from torchwheel.validate.findings import Finding
 from torchwheel.versions import version_numbers
 

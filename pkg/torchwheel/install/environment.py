@@ -13,7 +13,7 @@ from torchwheel.arch.devices import Gpu, visible_gpus
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.json_files import last_line, parse_json
 from torchwheel.machine import probe
-from torchwheel.machine.discovery import driver_for_torch
+from torchwheel.machine.driver import driver_for_torch
 from torchwheel.machine.facts import Absent, Driver, Torch, split_absent
 from torchwheel.machine.torch import read_torch
 from torchwheel.text import quote

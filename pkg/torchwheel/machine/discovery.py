@@ -4,37 +4,22 @@ import dataclasses
 import os
 from collections.abc import Mapping
 
-from torchwheel.arch import drivers
 from torchwheel.arch.devices import VisibleGpus, visible_gpus
 from torchwheel.arch.model import Backend
 from torchwheel.errors import TorchwheelError
 from torchwheel.machine import probe
+from torchwheel.machine.driver import driver_for_torch, find_driver
 from torchwheel.machine.facts import (
     Absent,
     Driver,
     HiddenGpus,
     Machine,
-    SilentDriver,
     Torch,
     split_absent,
 )
 from torchwheel.machine.toolkits import cuda_toolkits, rocm_toolkits
 from torchwheel.machine.torch import find_torch
 from torchwheel.toolkit.host import HostCompiler, NoCompilerError, host_compiler
-
-
-def find_driver(backend: Backend) -> Driver | Absent:
-    """The driver of a backend's GPUs. NVIDIA's takes some ten milliseconds to answer."""
-    if backend == "rocm":
-        release = drivers.amd_driver()
-        return Driver("rocm", release) if release else Absent("no AMD GPU driver")
-    try:
-        driver = drivers.nvidia_driver()
-    except drivers.DriverError as error:
-        if error.installed:
-            return SilentDriver(str(error), error.problem, error.fix)
-        return Absent(str(error))
-    return Driver("cuda", driver.release, driver.cuda)
 
 
 def find_machine(environ: Mapping[str, str] = os.environ) -> Machine:
@@ -95,15 +80,3 @@ def _gpus_problem(visible: VisibleGpus) -> Absent | None:
     if visible.hidden_by:
         return HiddenGpus(visible.why, visible.hidden_by)
     return Absent(visible.why)
-
-
-def driver_for_torch(torch: Torch | None) -> tuple[Backend, Driver | Absent]:
-    """The driver for torch's backend; for a torch without one, the driver of any GPU."""
-    if torch and torch.backend:
-        return torch.backend, find_driver(torch.backend)
-    nvidia, amd = find_driver("cuda"), find_driver("rocm")
-    if isinstance(nvidia, Driver):
-        return "cuda", nvidia
-    if isinstance(amd, Driver):
-        return "rocm", amd
-    return "cuda", Absent(f"{nvidia.reason}; {amd.reason}")

@@ -5,12 +5,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchwheel import process
 from torchwheel.machine.facts import Absent
 
 
 def program_output(command: Sequence[str], seconds: float = 20) -> str | Absent:
     """Both output streams of a program; if it fails, the last line of its output."""
+    from torchwheel import process  # noqa: PLC0415 - a first call starts no program
+
     name = Path(command[0]).name
     try:
         done = process.run(command, merge=True, timeout=seconds)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from torchwheel.arch.runs import machine_code_runs_on, runs_on
 from torchwheel.claims import Part
 from torchwheel.text import join_names
-from torchwheel.validate.checks import load_findings
+from torchwheel.validate.at_load import load_findings
 from torchwheel.validate.gpu_rules import describe_gpu
 from torchwheel.versions import version_numbers
 

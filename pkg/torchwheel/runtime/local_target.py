@@ -25,7 +25,7 @@ from torchwheel.machine.probe import program_output
 from torchwheel.machine.torch import find_torch
 from torchwheel.toolkit.cache import cache_folder
 from torchwheel.toolkit.host import HostCompiler
-from torchwheel.validate.checks import build_findings, preferred_toolkit
+from torchwheel.validate.before_build import build_findings, preferred_toolkit
 from torchwheel.validate.findings import enforce
 from torchwheel.versions import tool_version, version_numbers
 

@@ -17,7 +17,7 @@ from torchwheel.claims import Claims, Part
 from torchwheel.errors import TorchwheelError
 from torchwheel.loadable import LoadableFile, open_loadable
 from torchwheel.machine import probe
-from torchwheel.machine.discovery import find_driver
+from torchwheel.machine.driver import find_driver
 from torchwheel.machine.facts import Absent, Torch, split_absent
 from torchwheel.machine.torch import find_torch
 from torchwheel.runtime.choice import (
@@ -39,7 +39,7 @@ from torchwheel.runtime.prebuilt import (
 )
 from torchwheel.runtime.status import WAY_TEXTS
 from torchwheel.text import join_names
-from torchwheel.validate.checks import load_findings
+from torchwheel.validate.at_load import load_findings
 from torchwheel.validate.findings import drop_ignored, ignored_rules
 from torchwheel.validate.gpu_rules import describe_gpu
 

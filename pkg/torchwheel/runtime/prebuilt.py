@@ -47,10 +47,10 @@ def load_problem(extension: Extension, *, ask_driver: bool) -> str | None:
         return None
     from torchwheel.arch.devices import visible_gpus  # noqa: PLC0415 - for installed wheels alone
     from torchwheel.machine import probe  # noqa: PLC0415
-    from torchwheel.machine.discovery import find_driver  # noqa: PLC0415
+    from torchwheel.machine.driver import find_driver  # noqa: PLC0415
     from torchwheel.machine.facts import split_absent  # noqa: PLC0415
     from torchwheel.machine.torch import find_torch  # noqa: PLC0415
-    from torchwheel.validate.checks import load_findings  # noqa: PLC0415
+    from torchwheel.validate.at_load import load_findings  # noqa: PLC0415
     from torchwheel.validate.findings import drop_ignored  # noqa: PLC0415
 
     asked = claimed.backend if ask_driver else None

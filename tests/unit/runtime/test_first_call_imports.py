@@ -6,7 +6,8 @@ import sys
 SCRIPT = """
 import sys
 import torchwheel.runtime.parts
-heavy = {"packaging", "rich", "filelock", "elftools", "pydantic", "ninja"}
+heavy = {"packaging", "rich", "filelock", "elftools", "pydantic", "ninja", "subprocess"}
+heavy |= {"torchwheel.toolkit", "torchwheel.machine.toolkits", "torchwheel.arch.lists"}
 print(sorted(heavy & set(sys.modules)))
 """
 

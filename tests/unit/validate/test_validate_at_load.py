@@ -24,7 +24,7 @@ from facts_of_machines import (
 )
 
 from torchwheel.machine.facts import Driver, Torch
-from torchwheel.validate.checks import load_findings
+from torchwheel.validate.at_load import load_findings
 from torchwheel.validate.findings import MEANINGS, RULES, Finding
 from torchwheel.validate.gpu_rules import tag_floor
 

@@ -29,7 +29,7 @@ from facts_of_machines import (
 
 from torchwheel.machine.facts import Absent, InstalledToolkit
 from torchwheel.machine.toolkits import pip_install_command
-from torchwheel.validate.checks import build_findings, preferred_toolkit
+from torchwheel.validate.before_build import build_findings, preferred_toolkit
 from torchwheel.validate.toolkit_rules import check_two_toolkits
 
 

@@ -1,28 +1,19 @@
-"""Applies the rules to a machine: before a build, and when a library is loaded."""
+"""Applies the rules to a machine before a build."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from torchwheel.arch.lists import VARIABLES
 from torchwheel.claims import LibraryNeeds
 from torchwheel.machine.facts import InstalledToolkit, Machine, Torch
 from torchwheel.validate.findings import Finding
-from torchwheel.validate.gpu_rules import check_code, check_driver, check_glibc
+from torchwheel.validate.gpu_rules import check_code, check_driver
 from torchwheel.validate.toolkit_rules import (
     check_host_compiler,
     check_toolkit,
     check_toolkit_torch,
 )
-from torchwheel.validate.torch_rules import check_backend, check_built_with, check_torch_range
+from torchwheel.validate.torch_rules import check_backend, check_torch_range
 from torchwheel.versions import minor_version
-
-if TYPE_CHECKING:
-    from torchwheel.arch.devices import Gpu
-    from torchwheel.machine.facts import Driver
-
-_OTHER_WHEEL = "install a wheel with code for {} (without one, the first call builds it)"
 
 
 def build_findings(
@@ -82,39 +73,3 @@ def preferred_toolkit(
     release = minor_version((torch and torch.built_with(needs.backend)) or "")
     same = [toolkit for toolkit in fitting if torch and toolkit.release == release]
     return next(iter([*same, *fitting, *candidates]), None)
-
-
-def load_findings(
-    needs: LibraryNeeds,
-    torch: Torch | None,
-    glibc: str | None,
-    driver: Driver | None = None,
-    gpus: Sequence[Gpu] = (),
-    *,
-    package: str,
-    glibc_floor: str | None = None,
-) -> tuple[Finding, ...]:
-    """The rules that do not hold when a library is loaded, the gravest first.
-
-    The facts of torch and of the C library suffice and cost microseconds. To ask for a driver and
-    for GPUs takes milliseconds and must not happen before a fork: the doctor does it.
-
-    Args:
-        needs: those of the library.
-        torch: None if there is none.
-        glibc: the version of glibc; None if the C library is another.
-        driver: the GPUs' driver, if the caller has asked for it.
-        gpus: the visible GPUs, if the caller has asked for them.
-        package: the distribution's name, for the advice.
-        glibc_floor: the oldest glibc of the wheel's tag (`gpu_rules.tag_floor`), if it is known.
-    """
-    findings = [
-        check_glibc(glibc_floor, glibc, package),
-        check_torch_range(needs, torch, package),
-    ]
-    if torch is not None:
-        findings += [check_backend(needs, torch, package), check_built_with(needs, torch, package)]
-    if needs.backend and needs.toolkit_version and (driver or gpus):
-        findings.append(check_driver(needs.backend, needs.toolkit_version, driver))
-        findings += check_code(needs, needs.toolkit_version, gpus, driver, _OTHER_WHEEL)
-    return tuple(finding for finding in findings if finding is not None)
