@@ -75,6 +75,19 @@ def build_index(wheels: Sequence[IndexedWheel], out: Path) -> None:
         synced |= _write_pages(index, temporary, out)
 
 
+@contextlib.contextmanager
+def _without_collector() -> Iterator[None]:
+    """Pause the collector of cycles. Catalogues are many objects without one: it took a fifth."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@_without_collector()  # until the catalogues are freed, or it looks through them at the end
 def build_index_of_releases(
     places: Sequence[Path],
     store: Store,
@@ -95,28 +108,15 @@ def build_index_of_releases(
         A line that says how much is in it.
     """
     withdrawals = read_withdrawals(yanked)
-    with _without_collector():
-        catalogues = read_catalogues(places, believed)
-        if not catalogues:
-            found = f"expected a {FILE} of a release, found none; download it"
-            raise UsageError(f"{join_names(map(str, places))}: {found}")
-        index = index_of(catalogues, store, withdrawals)
-        write_index(index, out)
-    wheels = {name for group in index.groups for name in group.files}
+    catalogues = read_catalogues(places, believed)
+    if not catalogues:
+        found = f"expected a {FILE} of a release, found none; download it"
+        raise UsageError(f"{join_names(map(str, places))}: {found}")
+    index = index_of(catalogues, store, withdrawals)
+    write_index(index, out)
+    wheels = set().union(*(of for group in index.groups for of in group.projects.values()))
     counts = f"releases: {len(catalogues)}, wheels: {len(wheels)}, groups: {len(index.groups)}"
     return f"{out}: {counts}"
-
-
-@contextlib.contextmanager
-def _without_collector() -> Iterator[None]:
-    """Pause the collector of cycles. Catalogues are many objects without one: it took a fifth."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def write_index(index: Index, out: Path) -> None:

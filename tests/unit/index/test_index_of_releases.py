@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from torchwheel.arch.model import parse
 from torchwheel.cli import main
 from torchwheel.errors import UsageError
 from torchwheel.index.build import write_index
@@ -285,6 +286,33 @@ def test_a_page_is_written_anew_for_each_fact_that_it_shows(
     assert expected != pages(releases)
     for path, text in expected.items():
         assert (tmp_path / "i" / path).read_text() == text
+
+
+def test_a_page_is_written_anew_for_what_its_notes_say(
+    releases: list[Catalogue], tmp_path: Path
+) -> None:
+    wide, small, helper = releases[1].wheels
+    assert small.claims
+    claims = dataclasses.replace(small.claims, archs=(parse("7.5"),))
+    wheels = (wide, dataclasses.replace(small, claims=claims), helper)
+    other = [releases[0], dataclasses.replace(releases[1], wheels=wheels)]
+    yanked = files(pages(other))[small.file]["yanked"]
+    assert yanked, "it is offered by its version alone"
+    # Withdrawn for this very reason, it has the same row and another note.
+    same = f"yanked: {{{small.file}: {json.dumps(yanked)}}}"
+    another = f"yanked: {{{small.file}: wrong}}"
+    for made, text in ((releases, ""), (other, ""), (other, same), (other, another)):
+        index = index_of(made, Store(ASSETS), parse_withdrawals(f"schema: 1\n{text}", ""))
+        write_index(index, tmp_path / "i")
+        for page in index_pages(index):
+            assert (tmp_path / "i" / page.path).read_text() == page.text()
+
+
+def test_the_front_page_shows_the_newest_version(tmp_path: Path) -> None:
+    two = [release(tmp_path / tag, tag, day) for day, tag in ((1, "1.9.0"), (2, "1.10.0"))]
+    front = pages(two)["index.html"]
+    assert "demo==1.10.0" in front
+    assert "demo==1.9.0" not in front
 
 
 @pytest.mark.parametrize("text", ["[]", '{"index.html": 5}', '{"index.html": "0"}', "{"])
