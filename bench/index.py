@@ -10,6 +10,7 @@ import argparse
 import dataclasses
 import datetime
 import hashlib
+import itertools
 import json
 import os
 import platform
@@ -38,6 +39,8 @@ from torchwheel.text import table_rows
 ROOT = Path(__file__).resolve().parents[1]
 ADDRESS = "https://github.com/OWNER/fusedops/releases/download/{tag}"
 DAY = 86400
+RUNS = 5
+"""Of one wheel more: the one with the least CPU seconds counts."""
 
 
 def release(number: int, variants: Sequence[Variant]) -> Catalogue:
@@ -140,12 +143,15 @@ def measure(wheels: int, folder: Path) -> dict[str, dict[str, float]]:
             subprocess.run(["rm", "-r", folder / "index"], check=True)
     found[f"{wheels} wheels"] = build(folder)
     found["nothing new"] = build(folder)
+    numbers = itertools.count()
     for variant in ("cu130-stable", "universal"):
         (added,) = select(load(ROOT / "matrix.yaml"), [variant])
-        version = f"2.{len(found)}.0"
-        one = wheel(added, version, "2028-01-01T00:00:00Z")
-        write(catalogues, Catalogue("fusedops", f"v{version}", (one,)))
-        found[f"one more: {variant}"] = build(folder)
+        runs = []
+        for version in (f"2.{next(numbers)}.0" for _ in range(RUNS)):
+            one = wheel(added, version, "2028-01-01T00:00:00Z")
+            write(catalogues, Catalogue("fusedops", f"v{version}", (one,)))
+            runs.append(build(folder))
+        found[f"one more: {variant}"] = min(runs, key=lambda run: run["CPU seconds"])
     return found
 
 

@@ -6,6 +6,7 @@ universal wheel has several libraries, each with its own claims: `Part`.
 """
 
 import dataclasses
+import functools
 import json
 from typing import Literal
 
@@ -137,6 +138,14 @@ class Claims:
     borrowed: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
     flags: tuple[LibraryFlags, ...] = ()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        """The hash of all fields, made once: the wheels of many releases share their claims."""
+        return hash(tuple(getattr(self, field.name) for field in dataclasses.fields(self)))
 
     @property
     def torch_range(self) -> str:

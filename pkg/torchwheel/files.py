@@ -16,7 +16,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -39,7 +39,7 @@ def sha256(path: Path) -> str:
 def sha256_of(file: IO[bytes]) -> str:
     """Hex SHA-256 of an open file, from its position on."""
     digest = hashlib.sha256()
-    while block := file.read(1 << 20):
+    while block := file.read(1 << 16):  # a larger one is not in the processor's cache any more
         digest.update(block)
     return digest.hexdigest()
 
@@ -278,13 +278,19 @@ def make_executable(path: Path) -> None:
     path.chmod(mode | (mode & 0o444) >> 2)
 
 
-def sync_tree(path: Path) -> None:
-    """Write a file, or a folder with all that is in it, to the disk: a power cut keeps it."""
+def sync_tree(path: Path, synced: Collection[Path] = ()) -> None:
+    """Write a file, or a folder with all that is in it, to the disk: a power cut keeps it.
+
+    Files in `synced` are left out: the disk has their content already. Their names are kept by
+    the sync of their folder.
+    """
     if path.is_dir():
         with os.scandir(path) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False):
-                    sync_tree(Path(entry.path))
+                    inner = Path(entry.path)
+                    if inner not in synced:
+                        sync_tree(inner, synced)
     _sync(path)
 
 
@@ -302,13 +308,13 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def move_into_place(source: Path, target: Path) -> None:
+def move_into_place(source: Path, target: Path, synced: Collection[Path] = ()) -> None:
     """Sync a finished file or folder and rename it to `target`, on the same disk.
 
     A power cut or a kill leaves the old `target` or the new one. Another folder that has the name
-    is replaced and removed.
+    is replaced and removed. `synced`: see `sync_tree`.
     """
-    sync_tree(source)
+    sync_tree(source, synced)
     old = None
     try:
         source.replace(target)
@@ -367,14 +373,19 @@ def write_text(target: Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def make_folder_atomically(target: Path) -> Iterator[Path]:
-    """Yield a temporary folder beside `target`; it replaces `target` after the block."""
-    with _write_aside(target, _make_folder) as temporary:
+def make_folder_atomically(target: Path, synced: Collection[Path] = ()) -> Iterator[Path]:
+    """Yield a temporary folder beside `target`; it replaces `target` after the block.
+
+    The block may add to `synced` files of the folder that need no sync; see `sync_tree`.
+    """
+    with _write_aside(target, _make_folder, synced) as temporary:
         yield temporary
 
 
 @contextlib.contextmanager
-def _write_aside(target: Path, make: Callable[[Path], int]) -> Iterator[Path]:
+def _write_aside(
+    target: Path, make: Callable[[Path], int], synced: Collection[Path] = ()
+) -> Iterator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(target.parent, target.name)
     with (
@@ -383,6 +394,6 @@ def _write_aside(target: Path, make: Callable[[Path], int]) -> Iterator[Path]:
     ):
         try:
             yield temporary
-            move_into_place(temporary, target)
+            move_into_place(temporary, target, synced)
         finally:
             _remove(temporary)

@@ -14,7 +14,7 @@ import os
 import stat
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, TypeVar, cast
 
@@ -26,6 +26,7 @@ T = TypeVar("T")
 MAX_BYTES = 8 << 20
 _MAX_DEPTH = 32
 _MAX_DIGITS = 18
+_MAX_SHARED = 1000
 _KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 _FILE_NAME = "the name of a file"
 
@@ -45,6 +46,7 @@ def read_json(
     others: bool = False,
     complete: bool = False,
     readers: TextReaders | None = None,
+    shared: frozenset[type] = frozenset(),
 ) -> T:
     """Read a file; see `parse_json`.
 
@@ -62,6 +64,7 @@ def read_json(
         others=others,
         complete=complete,
         readers=readers,
+        shared=shared,
     )
 
 
@@ -91,6 +94,7 @@ def parse_json(
     others: bool = False,
     complete: bool = False,
     readers: TextReaders | None = None,
+    shared: frozenset[type] = frozenset(),
 ) -> T:
     """Read JSON as a value of type `kind`.
 
@@ -104,6 +108,8 @@ def parse_json(
         others: whether objects may have keys that are no fields, as in files of other programs.
         complete: whether a field with a default must be there too.
         readers: types of fields that are written as text, beside Path.
+        shared: frozen dataclasses of which many values are equal, as in all files that are read.
+            They are converted once.
 
     Raises:
         MalformedError: one line: place, what was expected, what was found, what to do.
@@ -112,10 +118,14 @@ def parse_json(
         value = _decode(content)
         if schema is not None:
             value = _without_schema(value, schema)
-        convert = _Converters(others, complete, {Path: _path, **(readers or {})})
-        return cast("T", convert.to(kind)(value))
+        readers_of = tuple((readers or {}).items())
+        convert = _converter(cast("Hashable", kind), others, complete, readers_of, shared)
+        return cast("T", convert(value))
     except _Unexpected as error:
         raise MalformedError(escape(where), str(error), do) from None
+    except RecursionError:
+        found = f"expected at most {_MAX_DEPTH} levels, found more"
+        raise MalformedError(escape(where), found, do) from None
 
 
 def last_line(output: str) -> str:
@@ -155,8 +165,6 @@ def _decode(content: str | bytes) -> object:
     except json.JSONDecodeError as error:
         found = f"at line {error.lineno}, column {error.colno}: {error.msg}"
         raise _unexpected("JSON", found) from None
-    except RecursionError:
-        raise _unexpected(f"at most {_MAX_DEPTH} levels", "more") from None
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -227,14 +235,29 @@ def _fields(kind: Any) -> Mapping[str, tuple[object, bool]]:  # noqa: ANN401 - a
 _Convert = Callable[[object], object]
 
 
+# An index reads hundreds of files of one type.
+@functools.lru_cache(maxsize=100)
+def _converter(
+    kind: Hashable,
+    others: bool,
+    complete: bool,
+    readers: tuple[tuple[object, Callable[[str], object]], ...],
+    shared: frozenset[type],
+) -> _Convert:
+    return _Converters(others, complete, {Path: _path, **dict(readers)}, shared).to(kind)
+
+
 class _Converters:
     """Makes functions that convert decoded JSON to a type. A catalogue has many values of few."""
 
     # No dataclass: to make one takes an import of an extension half a millisecond.
-    def __init__(self, others: bool, complete: bool, readers: TextReaders) -> None:
+    def __init__(
+        self, others: bool, complete: bool, readers: TextReaders, shared: frozenset[type]
+    ) -> None:
         self.others = others
         self.complete = complete
         self.readers = readers
+        self.shared = shared
         self.known: dict[Any, _Convert] = {}
 
     def to(self, kind: Any) -> _Convert:  # noqa: ANN401 - any type
@@ -251,7 +274,8 @@ class _Converters:
         if kind is object or kind is Any:
             return _any
         if dataclasses.is_dataclass(kind):
-            return self._record(kind)
+            convert = self._record(kind)
+            return _share(convert) if kind in self.shared else convert
         return self._generic(kind)
 
     def _record(self, kind: Any) -> _Convert:  # noqa: ANN401 - any dataclass
@@ -301,6 +325,21 @@ class _Converters:
         if origin is tuple and inner[-1] is not Ellipsis:
             return functools.partial(_fixed, [self.to(of) for of in inner])
         return functools.partial(_sequence, origin, self.to(inner[0]))
+
+
+def _share(convert: _Convert) -> _Convert:
+    """The same function, which gives one object for equal JSON."""
+    known: dict[str, object] = {}
+
+    def shared(value: object) -> object:
+        text = repr(value)  # it tells 1 from 1.0 and from true
+        if text not in known:
+            if len(known) == _MAX_SHARED:
+                known.clear()
+            known[text] = convert(value)
+        return known[text]
+
+    return shared
 
 
 def _read_text(read: Callable[[str], object], value: object) -> object:

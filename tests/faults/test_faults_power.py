@@ -1,13 +1,15 @@
 """A power cut at any moment of a write leaves the old content or the new, whole."""
 
+import random
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from powercut import Tree, below, record, states, without_a_cut
+from powercut import Disk, Tree, below, record, states, without_a_cut
 
+from torchwheel.index.build import IndexedWheel, build_index
 from wheelmaker import make_wheel
 
 pytestmark = pytest.mark.integration
@@ -93,7 +95,24 @@ def visible(tree: Tree) -> Tree:
 def test_a_power_cut_leaves_the_old_or_the_new(folder, what, chance):
     if what in ("file", "wheel"):
         as_file(folder)
-    disk = recorded(folder, PROGRAMS[what])
+    old_or_new(recorded(folder, PROGRAMS[what]), chance)
+
+
+@pytest.mark.usefixtures("strace")
+def test_a_power_cut_keeps_the_pages_that_two_indexes_share(folder, chance):
+    first, _ = sorted(folder.glob("*.whl"))
+    build_index([IndexedWheel(first, ("cpu",))], folder / "target")
+    torn = folder / "target" / "cpu" / "index.json"
+    torn.write_bytes(bytes(torn.stat().st_size))
+    old, new = old_or_new(recorded(folder, PROGRAMS["index"]), chance)
+    same = {path for path, content in old.items() if content and new[path] == content}
+    assert "target/cpu/index.html" in same, "it is a link to the old page"
+    assert "target/cpu/index.json" not in same
+    assert "target/cpu/demo/index.json" not in same
+
+
+def old_or_new(disk: Disk, chance: random.Random) -> tuple[Tree, Tree]:
+    """What a reader takes before and after, which is all that a power cut may leave."""
     every = list(states(disk, chance))
     old, new = visible(every[0][1]), visible(every[-1][1])
     assert old != new == visible(without_a_cut(disk)), "the last state is synced"
@@ -102,6 +121,7 @@ def test_a_power_cut_leaves_the_old_or_the_new(folder, what, chance):
     assert not wrong, f"{len(wrong)} of {len(every)} states: {wrong[0]}"
     assert old in seen
     assert new in seen
+    return old, new
 
 
 @pytest.mark.usefixtures("strace")

@@ -181,6 +181,23 @@ def test_a_type_that_is_written_as_text():
     )
 
 
+def test_equal_values_of_a_shared_type_are_one_object():
+    def shared(text):
+        return parse_json(text, tuple[Inner, ...], "x", shared=frozenset({Inner}))
+
+    one, other, same = shared('[{"name": "a"}, {"name": "b"}, {"name": "a"}]')
+    assert (one, other) == (Inner("a"), Inner("b"))
+    assert one is same
+    (later,) = shared('[{"name": "a"}]')
+    assert later is one, "in another file"
+    for value in ("1.0", "true"):  # in Python they are equal to 1
+        with pytest.raises(MalformedError, match=rf"\[1\]\.size: .*found {value}"):
+            shared(f'[{{"name": "a", "size": 1}}, {{"name": "a", "size": {value}}}]')
+    for depth in range(900, 1000, 7):
+        with pytest.raises(MalformedError):
+            shared(f'[{{"name": {"[" * depth}{"]" * depth}}}]')
+
+
 @given(JSON.map(json.dumps) | st.text() | st.binary())
 def test_anything_is_read_or_malformed(content):
     for kind in (Outer, object, dict[str, int], tuple[Inner, ...]):

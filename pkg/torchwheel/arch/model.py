@@ -4,6 +4,7 @@ It imports the standard library only, because an extension's `setup.py` imports 
 """
 
 import dataclasses
+import functools
 import re
 from collections.abc import Mapping
 from typing import ClassVar, Literal
@@ -102,6 +103,7 @@ class RocmArch:
 Arch = CudaArch | RocmArch
 
 
+@functools.lru_cache(maxsize=1000)  # a catalogue names the same archs for each wheel
 def parse(text: str) -> Arch:
     """Read an arch; a ValueError says what an arch looks like."""
     if found := _CUDA.fullmatch(text):

@@ -4,10 +4,13 @@ import dataclasses
 import fnmatch
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from torchwheel.errors import UsageError
-from torchwheel.matrix.sections import EvidenceSection
 from torchwheel.text import escape, join_names, quote
+
+if TYPE_CHECKING:  # an index that asks for no signature reads no matrix
+    from torchwheel.matrix.sections import EvidenceSection
 
 GITHUB = "https://github.com"
 RELEASES = "refs/tags/*"
@@ -112,7 +115,7 @@ def _found(text: str) -> str:
 
 
 def policy_of(
-    section: EvidenceSection | None,
+    section: "EvidenceSection | None",
     where: str,
     *,
     repository: str | None = None,

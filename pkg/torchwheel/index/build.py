@@ -3,9 +3,11 @@
 import contextlib
 import dataclasses
 import gc
+import hashlib
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -22,7 +24,20 @@ from torchwheel.json_files import read_json
 from torchwheel.text import join_names
 
 PAGES = "pages.json"
-"""What each page is made of, so that the next run writes only those that change."""
+"""What each page is made of, and its own hash: the next run writes only pages that change."""
+
+
+@dataclasses.dataclass(frozen=True)
+class WrittenPage:
+    """A page of the index as it was written.
+
+    Attributes:
+        made_of: a hash of all that its text depends on.
+        sha256: of its bytes.
+    """
+
+    made_of: str
+    sha256: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,11 +69,25 @@ def build_index(wheels: Sequence[IndexedWheel], out: Path) -> None:
         sources[name], beside[f"{name}.metadata"] = own.path, wheel.metadata_bytes
         groups.setdefault(name, set()).update(own.groups)
     index = Index(group_files((file, groups[name]) for name, file in known.items()))
-    with files.make_folder_atomically(out) as temporary:
+    synced: set[Path] = set()
+    with files.make_folder_atomically(out, synced) as temporary:
         _write_store(temporary / FILES, sources, beside)
-        _write_pages(index, temporary, out)
+        synced |= _write_pages(index, temporary, out)
 
 
+@contextlib.contextmanager
+def _without_collector() -> Iterator[None]:
+    """Pause the collector of cycles. Catalogues are many objects without one: it took a fifth."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@_without_collector()  # until the catalogues are freed, or it looks through them at the end
 def build_index_of_releases(
     places: Sequence[Path],
     store: Store,
@@ -79,34 +108,22 @@ def build_index_of_releases(
         A line that says how much is in it.
     """
     withdrawals = read_withdrawals(yanked)
-    with _without_collector():
-        catalogues = read_catalogues(places, believed)
-        if not catalogues:
-            found = f"expected a {FILE} of a release, found none; download it"
-            raise UsageError(f"{join_names(map(str, places))}: {found}")
-        index = index_of(catalogues, store, withdrawals)
-        write_index(index, out)
-    wheels = {name for group in index.groups for name in group.files}
+    catalogues = read_catalogues(places, believed)
+    if not catalogues:
+        found = f"expected a {FILE} of a release, found none; download it"
+        raise UsageError(f"{join_names(map(str, places))}: {found}")
+    index = index_of(catalogues, store, withdrawals)
+    write_index(index, out)
+    wheels = set().union(*(of for group in index.groups for of in group.projects.values()))
     counts = f"releases: {len(catalogues)}, wheels: {len(wheels)}, groups: {len(index.groups)}"
     return f"{out}: {counts}"
 
 
-@contextlib.contextmanager
-def _without_collector() -> Iterator[None]:
-    """Pause the collector of cycles. Catalogues are many objects without one: it took a fifth."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
 def write_index(index: Index, out: Path) -> None:
     """Replace `out` with the pages of an index; its files lie in a store."""
-    with files.make_folder_atomically(out) as temporary:
-        _write_pages(index, temporary, out)
+    synced: set[Path] = set()
+    with files.make_folder_atomically(out, synced) as temporary:
+        synced |= _write_pages(index, temporary, out)
 
 
 def _write_store(folder: Path, wheels: Mapping[str, Path], beside: Mapping[str, bytes]) -> None:
@@ -120,25 +137,47 @@ def _write_store(folder: Path, wheels: Mapping[str, Path], beside: Mapping[str, 
         (folder / name).write_bytes(content)
 
 
-def _write_pages(index: Index, folder: Path, old: Path) -> None:
-    """Write the pages to `folder`; those that `old` has already become links to the old."""
+def _write_pages(index: Index, folder: Path, old: Path) -> set[Path]:
+    """Write the pages to `folder`; those that `old` has already become links to the old.
+
+    Returns:
+        The links, whose content needs no sync: `old` got its name when all in it was synced.
+    """
     known = _known_pages(old)
-    made_of: dict[str, str] = {}
+    written: dict[str, WrittenPage] = {}
+    linked: set[Path] = set()
     for page in index_pages(index):
         path = folder / page.path
-        made_of[page.path] = page.made_of
         path.parent.mkdir(parents=True, exist_ok=True)
-        if known.get(page.path) == page.made_of:
-            with contextlib.suppress(OSError):
-                os.link(old / page.path, path)
-                continue
-        path.write_bytes(page.text().encode())
-    (folder / PAGES).write_text(json.dumps(made_of, indent=1) + "\n", encoding="utf-8")
+        before = known.get(page.path)
+        if before and before.made_of == page.made_of and _link(old / page.path, path, before):
+            written[page.path] = before
+            linked.add(path)
+            continue
+        content = page.text().encode()
+        path.write_bytes(content)
+        written[page.path] = WrittenPage(page.made_of, hashlib.sha256(content).hexdigest())
+    text = json.dumps({path: vars(page) for path, page in written.items()}, indent=1)
+    (folder / PAGES).write_text(text + "\n", encoding="utf-8")
+    return linked
 
 
-def _known_pages(folder: Path) -> dict[str, str]:
-    """What each page of an index that was built before is made of."""
+def _link(old: Path, path: Path, expected: WrittenPage) -> bool:
+    """Make `path` a link to a page that was written before; False if that page has changed."""
     try:
-        return read_json(folder / PAGES, dict[str, str])
+        os.link(old, path)
+    except OSError:
+        return False
+    # The link is hashed, not the old name, which may lead elsewhere by now.
+    if stat.S_ISREG(path.lstat().st_mode) and files.sha256(path) == expected.sha256:
+        return True
+    path.unlink()  # else the new page would be written into the old index
+    return False
+
+
+def _known_pages(folder: Path) -> dict[str, WrittenPage]:
+    """The pages of an index that was built before."""
+    try:
+        return read_json(folder / PAGES, dict[str, WrittenPage])
     except (OSError, MalformedError):
         return {}

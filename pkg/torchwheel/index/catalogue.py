@@ -173,7 +173,13 @@ def read_catalogue(path: Path) -> Catalogue:
         MalformedError: one line: what was expected, what was found.
     """
     catalogue = read_json(
-        path, Catalogue, schema=SCHEMA, others=True, do=_DO, readers={Arch: parse}
+        path,
+        Catalogue,
+        schema=SCHEMA,
+        others=True,
+        do=_DO,
+        readers={Arch: parse},
+        shared=frozenset({Claims}),
     )
     for problem in _problems(catalogue):
         raise MalformedError(str(path), problem, _DO)

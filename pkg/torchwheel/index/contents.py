@@ -20,7 +20,7 @@ from torchwheel.index.groups import (
     is_of_torch,
     kind_of,
 )
-from torchwheel.index.note import ALL
+from torchwheel.index.note import ALL, note_text
 from torchwheel.index.store import Store, is_absolute
 from torchwheel.index.withdrawals import ProjectStatus, Withdrawals
 
@@ -65,17 +65,29 @@ class File:
         return Version(self.wheel.version)
 
     @functools.cached_property
+    def public(self) -> str:
+        """Its version without the local part."""
+        return self.wheel.version.partition("+")[0]  # it is normalised: a catalogue is held to that
+
+    @functools.cached_property
     def machines(self) -> frozenset[str]:
         """The machines of its platform tags: "x86_64", "any"."""
         return frozenset(_PLATFORM.sub("", tag.split("-")[2]) for tag in self.wheel.tags)
 
     @functools.cached_property
     def digest(self) -> bytes:
-        """A hash of all that a page says of it, but for a group's note."""
+        """A hash of all that a page says of it, but for what a group says."""
         wheel = self.wheel
         fields = (wheel.file, wheel.version, wheel.sha256, wheel.size, wheel.metadata_sha256)
         links = (self.folder, wheel.provenance, wheel.requires_python, wheel.uploaded)
-        return hashlib.sha256(repr((*fields, *links, wheel.claims)).encode()).digest()
+        shown = (*fields, *links, self.note, self.withdrawn is not None)
+        return hashlib.sha256(repr(shown).encode()).digest()
+
+    @functools.cached_property
+    def note(self) -> str:
+        """The note that `torchwheel install` goes by, as JSON; empty for a bundled package."""
+        claims = self.wheel.claims
+        return note_text(claims, self.withdrawn is not None) if claims else ""
 
     @functools.cached_property
     def is_absolute(self) -> bool:
@@ -85,7 +97,7 @@ class File:
     @functools.cached_property
     def address(self) -> str:
         """Its own address: the `+` of a local version is %2B in it."""
-        return f"{self.folder}/{quote(self.wheel.file)}"
+        return f"{self.folder}/{_quoted(self.wheel.file)}"
 
     @functools.cached_property
     def kind(self) -> WheelKind | None:
@@ -106,13 +118,18 @@ class File:
             f"replace another; name its version to install it: {wheel.project}=={wheel.version}"
         )
 
-    @property
+    @functools.cached_property
     def provenance(self) -> str | None:
         """The address of its PEP 740 provenance."""
         name = self.wheel.provenance
         # The PEP wants a secure origin, so a store beside the index has none.
         secure = self.folder.startswith("https://")
-        return f"{self.folder}/{quote(name)}" if name and secure else None
+        return f"{self.folder}/{_quoted(name)}" if name and secure else None
+
+
+def _quoted(name: str) -> str:
+    """The same as `quote(name)`, which is slow for a name with a `+`."""
+    return "%2B".join(map(quote, name.split("+")))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,10 +141,15 @@ class IndexGroup:
     yanked: Mapping[str, str]
     """By file name: why a file is offered to those who name its version, and to no others."""
 
-    @property
-    def files(self) -> tuple[str, ...]:
-        """The names of its files."""
-        return tuple(file.wheel.file for files in self.projects.values() for file in files)
+    @functools.cached_property
+    def bundled(self) -> tuple[str, ...]:
+        """Requirements of its bundled packages, each at its newest version."""
+        newest: dict[str, File] = {}
+        for files in self.projects.values():
+            for file in files:
+                if file.kind is None and not file.is_withdrawn:
+                    newest.setdefault(file.wheel.project, file)
+        return tuple(f"{name}=={file.wheel.version}" for name, file in sorted(newest.items()))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,21 +178,21 @@ def index_of(catalogues: Sequence[Catalogue], store: Store, withdrawals: Withdra
         [[wheel.claims for wheel in of.wheels if wheel.claims] for of in releases]
     )
     every = all_groups(names for of_each in groups for names in of_each)
-    files: dict[str, File] = {}
+    found: dict[str, tuple[CatalogueWheel, str]] = {}
     names_of: dict[str, set[str]] = {}
     for release, of_each in zip(releases, groups, strict=True):
         folder, own = store.folder(release.tag), iter(of_each)
         for wheel in release.wheels:
             names = next(own) if wheel.claims else every
             # A bundled package may be in several releases: its first address stays.
-            files.setdefault(wheel.file, File(wheel, folder))
+            found.setdefault(wheel.file, (wheel, folder))
             names_of.setdefault(wheel.file, set()).update(names)
-    wheels = [file.wheel for file in files.values()]
+    wheels = [wheel for wheel, _ in found.values()]
     withdrawals.check(wheels)
     yanked, removed = withdrawals.yanked_files(wheels), withdrawals.removed_files(wheels)
     known = (
-        (dataclasses.replace(file, withdrawn=yanked.get(name), removed=name in removed), names)
-        for (name, file), names in zip(files.items(), names_of.values(), strict=True)
+        (File(wheel, folder, withdrawn=yanked.get(name), removed=name in removed), names_of[name])
+        for name, (wheel, folder) in found.items()
     )
     return Index(group_files(known), withdrawals.projects)
 
@@ -208,17 +230,19 @@ def _others(files: Sequence[File]) -> Mapping[File, _Others]:
     of_version: dict[tuple[str, str], list[File]] = defaultdict(list)
     for file in files:
         if file.kind and file.kind.accepts_every_torch:
-            of_version[file.wheel.project, file.version.public].append(file)
-    found = {}
-    for file in files:
+            of_version[file.wheel.project, file.public].append(file)
+
+    @functools.cache  # the wheels of a release run on few machines
+    def others(project: str, public: str, machines: frozenset[str]) -> _Others:
         wide = [
             other
-            for other in of_version.get((file.wheel.project, file.version.public), ())
-            if file.machines <= other.machines or "any" in other.machines
+            for other in of_version.get((project, public), ())
+            if machines <= other.machines or "any" in other.machines
         ]
         kinds = frozenset(other.kind for other in wide if other.kind)
-        found[file] = _Others(kinds, bool(wide) and all(other.is_withdrawn for other in wide))
-    return found
+        return _Others(kinds, bool(wide) and all(other.is_withdrawn for other in wide))
+
+    return {file: others(file.wheel.project, file.public, file.machines) for file in files}
 
 
 def _listing(file: File, groups: Iterable[str], others: _Others) -> Iterable[str]:

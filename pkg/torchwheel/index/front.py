@@ -65,16 +65,6 @@ def pip_command(index: str, requirements: Sequence[str]) -> str:
     return f"pip install --no-deps --index-url {index} {wanted} && pip install {wanted}"
 
 
-def bundled_requirements(group: IndexGroup) -> tuple[str, ...]:
-    """The bundled packages of a group, each at its newest version."""
-    newest: dict[str, File] = {}
-    for files in group.projects.values():
-        for file in files:
-            if file.kind is None and not file.is_withdrawn:
-                newest.setdefault(file.wheel.project, file)
-    return tuple(f"{name}=={file.wheel.version}" for name, file in sorted(newest.items()))
-
-
 @dataclasses.dataclass(frozen=True)
 class WheelRow:
     """A wheel of the newest release, as the front page lists it."""
@@ -115,23 +105,22 @@ class Front:
         return tuple(dict.fromkeys(getattr(choice, field) for choice in self.choices))
 
 
-def fronts(index: Index) -> Iterator[Front]:
-    """A front for each project whose wheels have claims, of the newest version that is offered."""
-    by_project: dict[str, dict[str, File]] = {}
-    for group in index.groups:
-        for project, files in group.projects.items():
-            own = [file for file in files if file.wheel.claims and not file.is_withdrawn]
-            known = by_project.setdefault(project, {})
-            known.update({file.wheel.file: file for file in own})
-    for project, files_by_name in sorted(by_project.items()):
-        if files_by_name:
-            yield _front(index, project, tuple(files_by_name.values()))
+def fronts(index: Index, whole: IndexGroup) -> Iterator[Front]:
+    """A front for each project whose wheels have claims, of the newest version that is offered.
+
+    Args:
+        index: the index.
+        whole: all wheels of its groups.
+    """
+    for project, every in whole.projects.items():
+        if files := [file for file in every if file.wheel.claims and not file.is_withdrawn]:
+            yield _front(index, project, files)
 
 
 def _front(index: Index, project: str, every: Sequence[File]) -> Front:
     final = [file for file in every if not file.version.is_prerelease] or every
-    newest = max(file.version.public for file in final)
-    files = [file for file in every if file.version.public == newest]
+    newest = max(file.version for file in final).public
+    files = [file for file in every if file.public == newest]
     files.sort(key=lambda file: (_RANKS.get(file.kind.abi, 2) if file.kind else 3, file.wheel.file))
     return Front(
         project,
@@ -148,8 +137,8 @@ def _choices(index: Index, project: str, files: Sequence[File]) -> Iterator[Inst
     groups.sort(key=lambda group: _order(builds.get(group.name)))
     for group in groups:
         build = builds.get(group.name)
-        listed = set(group.files)
-        own = [file for file in files if file.wheel.file in listed]
+        listed = set(group.projects.get(project, ()))
+        own = [file for file in files if file in listed]
         # The wheels that pip takes for the version alone come first: the universal one, mostly.
         named = {file for file in own if file.wheel.file in group.yanked and file.version.local}
         wanted = [
@@ -166,7 +155,7 @@ def _choices(index: Index, project: str, files: Sequence[File]) -> Iterator[Inst
         for (python, requirement, small), by_machine in found.items():
             yield InstallCommand(
                 *(toolkit, torch, python, group.name, requirement, by_machine, small),
-                bundled=bundled_requirements(group),
+                bundled=group.bundled,
             )
 
 

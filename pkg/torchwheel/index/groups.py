@@ -72,6 +72,7 @@ class WheelKind(NamedTuple):
         return self.abi in ("pure", "universal")
 
 
+@functools.lru_cache(maxsize=10_000)
 def kind_of(claims: Claims) -> WheelKind:
     """The kind of a wheel, by its claims."""
     ranges, kernels = [claims.torch_range], [(claims.backend, claims.toolkit_version or "")]

@@ -4,6 +4,7 @@ PEP 691 leaves keys that begin with an underscore to the index, so other clients
 """
 
 import dataclasses
+import functools
 import json
 from typing import Any
 
@@ -100,6 +101,13 @@ def note_json(note: IndexNote) -> dict[str, Any]:
     for kernels, own in zip(needs["kernels"], note.needs.kernels, strict=True):
         kernels["archs"] = [str(arch) for arch in own.archs]
     return {"schema": SCHEMA, "needs": needs, "withdrawn": note.withdrawn}
+
+
+# Wheels of one variant need the same in each release.
+@functools.lru_cache(maxsize=10_000)
+def note_text(claims: Claims, withdrawn: bool) -> str:
+    """The note of a wheel with these claims, as JSON on one line."""
+    return json.dumps(note_json(IndexNote(needs_of_claims(claims), withdrawn)))
 
 
 def read_note(value: object, where: str) -> IndexNote | None:

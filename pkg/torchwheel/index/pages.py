@@ -5,14 +5,14 @@ import functools
 import hashlib
 import html
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import jinja2
 
 from torchwheel.index.contents import File, Index, IndexGroup, group_of_all
-from torchwheel.index.front import bundled_requirements, fronts, pip_command
-from torchwheel.index.note import KEY, IndexNote, needs_of_claims, note_json
+from torchwheel.index.front import fronts, pip_command
+from torchwheel.index.note import KEY
 from torchwheel.index.withdrawals import ProjectStatus
 from torchwheel.text import size_text
 
@@ -45,10 +45,12 @@ class Page:
 
 def index_pages(index: Index) -> Iterator[Page]:
     """Every page of an index."""
-    front = _template("front.html.j2").render(fronts=list(fronts(index)), groups=index.groups)
+    whole = group_of_all(index.groups)
+    shown = list(fronts(index, whole))
+    front = _template("front.html.j2").render(fronts=shown, groups=index.groups)
     yield _whole("index.html", front)
     # Most groups list the same files: an entry differs by the depth of its page and by its note.
-    entry = functools.cache(_entry)
+    list_files: _List = functools.cache(functools.partial(_Listing, entry=functools.cache(_entry)))
     for group in index.groups:
         meta = {"api-version": API_VERSION}
         listing = {"meta": meta, "projects": [{"name": name} for name in group.projects]}
@@ -56,11 +58,10 @@ def index_pages(index: Index) -> Iterator[Page]:
         yield _whole(f"{group.name}/index.html", page)
         yield _whole(f"{group.name}/index.json", json.dumps(listing, indent=1) + "\n")
         for project in group.projects:
-            yield from _project_pages(index, group, project, entry)
-    whole = group_of_all(index.groups)
+            yield from _project_pages(index, group, project, list_files)
     for project in whole.projects:
         # A document alone: it is for `torchwheel install`, and pip has the groups.
-        *_, document = _project_pages(index, whole, project, entry)
+        *_, document = _project_pages(index, whole, project, list_files)
         yield document
 
 
@@ -69,29 +70,63 @@ def _whole(path: str, text: str) -> Page:
     return Page(path, hashlib.sha256(text.encode()).hexdigest(), lambda: text)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Listing:
+    """The files that a page lists. Many groups list the same, which is then rendered once.
+
+    Attributes:
+        files: in their order.
+        yanked: why each is offered to nobody, or by its version alone; None if it is not so.
+        root: leads from the page to the root of the index.
+        entry: renders a file.
+    """
+
+    files: tuple[File, ...]
+    yanked: tuple[str | None, ...]
+    root: str
+    entry: Callable[[File, str, str | None], _Entry]
+
+    @functools.cached_property
+    def digest(self) -> bytes:
+        """A hash of all that a page says of the files."""
+        digest = hashlib.sha256(repr(self.yanked).encode())
+        digest.update(b"".join([file.digest for file in self.files]))
+        return digest.digest()
+
+    def _entries(self) -> list[_Entry]:
+        return [
+            self.entry(file, "" if file.is_absolute else self.root, why)
+            for file, why in zip(self.files, self.yanked, strict=True)
+        ]
+
+    @functools.cached_property
+    def rows(self) -> str:
+        """The rows of the table."""
+        return "\n".join([entry.row for entry in self._entries()])
+
+    @functools.cached_property
+    def json(self) -> str:
+        """The end of the JSON document: the versions and the files."""
+        versions = json.dumps(sorted({file.wheel.version for file in self.files}))
+        entries = ",\n".join([entry.json for entry in self._entries()])
+        return f'"versions": {versions}, "files": [\n{entries}\n]}}\n'
+
+
+_List = Callable[[tuple[File, ...], tuple[str | None, ...], str], _Listing]
+
+
 def _project_pages(
-    index: Index, group: IndexGroup, project: str, entry: Callable[[File, str, str | None], _Entry]
+    index: Index, group: IndexGroup, project: str, list_files: _List
 ) -> Iterator[Page]:
     status = index.statuses.get(project)
     files = () if status and status.state == "quarantined" else group.projects[project]
-    notes = [group.yanked.get(file.wheel.file) for file in files]
+    why_of = group.yanked.get
     root = "../" * (len(group.name.split("/")) + 1)
-
-    def entries() -> list[_Entry]:
-        return [
-            entry(file, "" if file.is_absolute else root, why)
-            for file, why in zip(files, notes, strict=True)
-        ]
-
-    digest = hashlib.sha256(
-        repr((_renderer(), group.name, _requirements(group, project), status)).encode()
-    )
-    for file, why in zip(files, notes, strict=True):
-        digest.update(file.digest)
-        digest.update(repr((why, file.withdrawn is not None)).encode())
-    folder, made_of = f"{group.name}/{project}", digest.hexdigest()
-    yield Page(f"{folder}/index.html", made_of, lambda: _html(group, project, entries(), status))
-    yield Page(f"{folder}/index.json", made_of, lambda: _json(project, files, entries(), status))
+    listed = list_files(files, tuple([why_of(file.wheel.file) for file in files]), root)
+    facts = (_renderer(), group.name, _requirements(group, project), status, listed.digest)
+    folder, made_of = f"{group.name}/{project}", hashlib.sha256(repr(facts).encode()).hexdigest()
+    yield Page(f"{folder}/index.html", made_of, lambda: _html(group, project, listed, status))
+    yield Page(f"{folder}/index.json", made_of, lambda: _json(project, listed, status))
 
 
 @functools.cache
@@ -104,15 +139,13 @@ def _renderer() -> str:
     return digest.hexdigest()
 
 
-def _html(
-    group: IndexGroup, project: str, entries: Sequence[_Entry], status: ProjectStatus | None
-) -> str:
+def _html(group: IndexGroup, project: str, listed: _Listing, status: ProjectStatus | None) -> str:
     return _template("project.html.j2").render(
         api_version=API_VERSION,
         group=group,
         project=project,
         status=status,
-        rows="\n".join(entry.row for entry in entries),
+        rows=listed.rows,
         command=pip_command(_ADDRESS, _requirements(group, project)).partition(_ADDRESS),
     )
 
@@ -122,22 +155,14 @@ _ADDRESS = "ADDRESS_OF_THE_FOLDER_ABOVE"
 
 def _requirements(group: IndexGroup, project: str) -> list[str]:
     """The project and the bundled packages of its group."""
-    others = bundled_requirements(group)
-    return [project, *(one for one in others if one.partition("==")[0] != project)]
+    return [project, *(one for one in group.bundled if one.partition("==")[0] != project)]
 
 
-def _json(
-    project: str,
-    files: Sequence[File],
-    entries: Sequence[_Entry],
-    status: ProjectStatus | None,
-) -> str:
+def _json(project: str, listed: _Listing, status: ProjectStatus | None) -> str:
     head: dict[str, object] = {"meta": {"api-version": API_VERSION}, "name": project}
     if status:
         head["project-status"] = {"status": status.state, "reason": status.reason}
-    head["versions"] = sorted({file.wheel.version for file in files})
-    files_text = ",\n".join(entry.json for entry in entries)
-    return f'{json.dumps(head)[:-1]}, "files": [\n{files_text}\n]}}\n'
+    return f"{json.dumps(head)[:-1]}, {listed.json}"
 
 
 def _entry(file: File, root: str, why: str | None) -> _Entry:
@@ -156,8 +181,10 @@ def _entry(file: File, root: str, why: str | None) -> _Entry:
         "data-dist-info-metadata": metadata,
         "yanked": why or False,
         **({"provenance": file.provenance} if file.provenance else {}),
-        **_note(file),
     }
+    text = json.dumps(document)
+    if file.note:  # keys with an underscore are the index's own (PEP 691)
+        text = f"{text[:-1]}, {json.dumps(KEY)}: {file.note}}}"
     attributes = {
         "href": f"{address}#sha256={wheel.sha256}",
         "data-requires-python": wheel.requires_python,
@@ -175,15 +202,7 @@ def _entry(file: File, root: str, why: str | None) -> _Entry:
         wheel.uploaded,
     ]
     row = "".join(f"<td>{cell}</td>" for cell in cells)
-    return _Entry(f"<tr>{row}</tr>", json.dumps(document))
-
-
-def _note(file: File) -> dict[str, object]:
-    """What `torchwheel install` goes by. Keys with an underscore are the index's own (PEP 691)."""
-    claims = file.wheel.claims
-    if claims is None:
-        return {}
-    return {KEY: note_json(IndexNote(needs_of_claims(claims), file.withdrawn is not None))}
+    return _Entry(f"<tr>{row}</tr>", text)
 
 
 def _note_html(file: File, why: str | None) -> str:

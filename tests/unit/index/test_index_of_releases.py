@@ -1,13 +1,17 @@
 """The index of several releases: links to their stores, what was withdrawn, and nothing else."""
 
+import contextlib
 import dataclasses
 import itertools
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from torchwheel.arch.model import parse
 from torchwheel.cli import main
 from torchwheel.errors import UsageError
 from torchwheel.index.build import write_index
@@ -210,6 +214,62 @@ def test_a_page_that_has_not_changed_is_the_old_file(
     }
 
 
+def _torn(page: Path) -> None:
+    page.write_bytes(page.read_bytes()[:-5])
+
+
+def _changed(page: Path) -> None:
+    page.write_bytes(page.read_bytes().replace(b"helper", b"hacker"))
+
+
+def _elsewhere(page: Path) -> None:
+    page.unlink()
+    page.symlink_to(page.with_name("index.html"))
+
+
+def _pipe(page: Path) -> None:
+    page.unlink()
+    os.mkfifo(page)
+
+
+def _away(page: Path) -> None:
+    page.unlink()
+
+
+@pytest.mark.parametrize("spoil", [_torn, _changed, _elsewhere, _pipe, _away])
+def test_an_old_page_is_taken_only_with_the_bytes_that_were_written(
+    releases: list[Catalogue], tmp_path: Path, spoil: Callable[[Path], None]
+) -> None:
+    index = index_of(releases, Store(ASSETS), parse_withdrawals("schema: 1", ""))
+    out, page = tmp_path / "i", Path(GROUP, "helper", "index.json")
+    write_index(index, out)
+    spoil(out / page)
+    with contextlib.suppress(FileNotFoundError):
+        os.link(out / page, tmp_path / "old", follow_symlinks=False)
+    spoiled = (tmp_path / "old").read_bytes() if (tmp_path / "old").is_file() else None
+    write_index(index, out)
+    assert not (out / page).is_symlink()
+    assert (out / page).read_text() == pages(releases)[str(page)]
+    if spoiled is not None:
+        assert (tmp_path / "old").read_bytes() == spoiled, "a reader of the old index has it open"
+
+
+def test_only_pages_that_the_disk_has_are_not_synced(
+    releases: list[Catalogue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    none = parse_withdrawals("schema: 1", "")
+    out = tmp_path / "i"
+    write_index(index_of(releases[:1], Store(ASSETS), none), out)
+    before = {path.stat().st_ino for path in out.rglob("*") if path.is_file()}
+    synced: set[int] = set()
+    sync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (synced.add(os.fstat(file).st_ino), sync(file)))
+    write_index(index_of(releases, Store(ASSETS), none), out)
+    after = {path.stat().st_ino for path in (out, *out.rglob("*"))}
+    assert after & before
+    assert synced & after == after - before
+
+
 @pytest.mark.parametrize(
     "change", ["size", "uploaded", "requires_python", "metadata_sha256", "provenance", "sha256"]
 )
@@ -228,7 +288,34 @@ def test_a_page_is_written_anew_for_each_fact_that_it_shows(
         assert (tmp_path / "i" / path).read_text() == text
 
 
-@pytest.mark.parametrize("text", ["[]", '{"index.html": 5}', "{"])
+def test_a_page_is_written_anew_for_what_its_notes_say(
+    releases: list[Catalogue], tmp_path: Path
+) -> None:
+    wide, small, helper = releases[1].wheels
+    assert small.claims
+    claims = dataclasses.replace(small.claims, archs=(parse("7.5"),))
+    wheels = (wide, dataclasses.replace(small, claims=claims), helper)
+    other = [releases[0], dataclasses.replace(releases[1], wheels=wheels)]
+    yanked = files(pages(other))[small.file]["yanked"]
+    assert yanked, "it is offered by its version alone"
+    # Withdrawn for this very reason, it has the same row and another note.
+    same = f"yanked: {{{small.file}: {json.dumps(yanked)}}}"
+    another = f"yanked: {{{small.file}: wrong}}"
+    for made, text in ((releases, ""), (other, ""), (other, same), (other, another)):
+        index = index_of(made, Store(ASSETS), parse_withdrawals(f"schema: 1\n{text}", ""))
+        write_index(index, tmp_path / "i")
+        for page in index_pages(index):
+            assert (tmp_path / "i" / page.path).read_text() == page.text()
+
+
+def test_the_front_page_shows_the_newest_version(tmp_path: Path) -> None:
+    two = [release(tmp_path / tag, tag, day) for day, tag in ((1, "1.9.0"), (2, "1.10.0"))]
+    front = pages(two)["index.html"]
+    assert "demo==1.10.0" in front
+    assert "demo==1.9.0" not in front
+
+
+@pytest.mark.parametrize("text", ["[]", '{"index.html": 5}', '{"index.html": "0"}', "{"])
 def test_a_malformed_list_of_pages_is_no_matter(
     releases: list[Catalogue], tmp_path: Path, text: str
 ) -> None:
