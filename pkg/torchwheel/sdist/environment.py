@@ -137,7 +137,8 @@ class RequirementsInstaller:
 
     def install_for_build(self, builder: build.ProjectBuilder) -> None:
         """Install the requirements of pyproject.toml, then those of the project's backend."""
-        self.install([*builder.build_system_requires, *self.more], "the build requirements")
+        if declared := [*builder.build_system_requires, *self.more]:
+            self.install(declared, "the build requirements")
         if requirements := builder.get_requires_for_build("wheel"):
             self.install(requirements, "the build requirements")
 

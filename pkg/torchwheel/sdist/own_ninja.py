@@ -14,12 +14,12 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
+from torchwheel import process
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import sha256, write_text
 from torchwheel.json_files import read_json
@@ -129,11 +129,10 @@ def _make(options: argparse.Namespace, call: Sequence[str]) -> int:
     number = len(list(options.folder.glob("graph-*.json")))
     graph = None
     if all(_WHOLE.fullmatch(word) for word in call):
-        asked = [options.ninja, "-t", "compdb"]
-        listed = subprocess.run(asked, stdout=subprocess.PIPE, check=False)
-        graph = read_graph(listed.stdout.decode(), number) if listed.returncode == 0 else None
+        listed = process.run([options.ninja, "-t", "compdb"])
+        graph = read_graph(listed.output, number) if listed.status == 0 else None
     if graph is None:
-        return subprocess.run([options.ninja, *call], check=False).returncode
+        return _run_ninja([options.ninja, *call])
     own = _own_steps(options, graph)
     compiled = read_compiled(options.folder)
     if options.on:
@@ -143,7 +142,7 @@ def _make(options: argparse.Namespace, call: Sequence[str]) -> int:
     if own:
         # Without a target ninja makes everything.
         targets = [] if options.work == "link" else [step.output for step in own]
-        status = subprocess.run([options.ninja, *call, *targets], check=False).returncode
+        status = _run_ninja([options.ninja, *call, *targets])
         if status:
             return status
     hashes = {step.name: sha256(Path(step.folder, step.output)) for step in own}
@@ -165,12 +164,16 @@ def _make(options: argparse.Namespace, call: Sequence[str]) -> int:
         if options.on:
             # A server knows the files of a folder as they were when it started; the next graph's
             # are written there by the servers of workers.
-            subprocess.run(
-                [options.launcher, "--stop-server"], stdout=subprocess.DEVNULL, check=False
-            )
+            process.run([options.launcher, "--stop-server"])
             use += read_cache_use(options.folder)
         write_text(options.folder / _STATISTICS, json.dumps(dataclasses.asdict(use)))
     return 0
+
+
+def _run_ninja(command: Sequence[str]) -> int:
+    """Run the real ninja, which prints as it goes; returns its exit status."""
+    with open(os.devnull, "w", encoding="utf-8") as nothing:  # noqa: PTH123 - a device
+        return process.stream(command, lambda line: print(line, flush=True), log=nothing)
 
 
 def _own_steps(options: argparse.Namespace, graph: Graph) -> Sequence[Step]:
@@ -199,7 +202,7 @@ def _records(graph: Graph, hashes: dict[str, str], *, ask_python: bool) -> list[
 def _write_empty(outputs: Iterable[str], compiler: str) -> None:
     """Write objects without any code, which a linker takes."""
     empty = Path("torchwheel-empty.o").absolute()
-    subprocess.run([compiler, "-x", "c++", "-c", "/dev/null", "-o", str(empty)], check=True)
+    process.run([compiler, "-x", "c++", "-c", "/dev/null", "-o", empty]).require("an empty object")
     for output in outputs:
         Path(output).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(empty, output)
