@@ -59,8 +59,8 @@ class DividedSteps:
         """Where the records of the steps are written."""
         return self.confined.folder / "steps"
 
-    def replace_ninja(self) -> None:
-        """Put our own ninja into the environment of the build."""
+    def replace_ninja(self, python: str) -> None:
+        """Put our own ninja into the environment of the build, whose Python is `python`."""
         setup, request = self.confined.setup, self.confined.request
         command = own_ninja.command(
             self.work,
@@ -76,6 +76,7 @@ class DividedSteps:
         program = setup.env.python.with_name("ninja")
         program.unlink(missing_ok=True)
         write_script(program, command)
+        own_ninja.check_starts(program, python)
 
     def run(self, progress: Progress) -> None:
         """Run setup.py; the wheel that comes out has empty objects in it, and is thrown away."""

@@ -75,14 +75,14 @@ class ConfinedBuild:
         self,
         progress: Progress,
         write: Sequence[Path] = (),
-        before: Callable[[], None] = lambda: None,
+        before: Callable[[str], None] = lambda _: None,
     ) -> Iterator[HostBuild]:
         """The project, and how this machine builds it; for the block.
 
         Args:
             progress: gets its steps.
             write: folders that it can write to, beside its own.
-            before: is called when its requirements are installed.
+            before: is called with its Python when its requirements are installed.
         """
         request, setup = self.request, self.setup
         source = request.source.resolve()
@@ -93,7 +93,7 @@ class ConfinedBuild:
 
         def prepare(builder: build.ProjectBuilder) -> None:
             installer.install_for_build(builder)
-            before()
+            before(builder.python_executable)
 
         folders = [source, self.folder / "built", *write]
         with _explain_undeclared(), temporary_files_in(self.temporary):

@@ -40,7 +40,8 @@ from torchwheel.shards import Shard, parse_shard
 Work = Literal["plan", "shard", "link"]
 """What is done with a graph: list its steps; compile a shard of them; compile all, to be linked."""
 
-_START = "import sys; sys.path[:0] = sys.argv.pop(1).split(':'); from {} import main; main()"
+_START = "import sys; sys.path += sys.argv.pop(1).split(':'); from {} import main; main()"
+_VERSION = "import os, sys; os.execv(sys.argv[1], [sys.argv[1], '--version'])"
 _WHOLE = re.compile(r"-v|--verbose|-j\d*|\d+")
 """The words of a call that makes the whole graph of the current folder."""
 _STATISTICS, _COMPILED = "cache.json", "compiled.json"
@@ -66,13 +67,23 @@ def command(
         shard: the part that is compiled, of "shard".
         on: address of a cluster that compiles before, of "link".
     """
-    # The program itself: in the sandbox a virtual environment's link would lead nowhere. What it
-    # imports is found without that environment, and without the variables of the build.
-    start = [os.path.realpath(sys.executable), "-S", "-E", "-c", _START.format(__name__)]
+    # The program itself: in the sandbox a virtual environment's link would lead nowhere. It finds
+    # torchwheel without that environment, whose import hook may be all that does (pip install -e).
+    start = [os.path.realpath(sys.executable), "-I", "-S", "-c", _START.format(__name__)]
+    folders = [str(Path(__file__).parents[2]), *(filter(None, sys.path) if on else ())]  # Dask
     options = ["--folder", str(folder), "--ninja", str(ninja), "--compiler", str(compiler)]
     options += ["--shard", str(shard), *(["--on", on] if on else [])]
     options += [f"--launcher={launcher[0]}"] if launcher else []
-    return [*start, ":".join(filter(None, sys.path)), work, *options, "--"]
+    return [*start, os.pathsep.join(folders), work, *options, "--"]
+
+
+def check_starts(program: Path, python: str) -> None:
+    """Raise unless `program`, which calls this one, starts where `python` does.
+
+    Without a ninja torch's BuildExtension compiles all files in another way, and says nothing.
+    """
+    done = process.run([python, "-c", _VERSION, program])
+    done.require("the ninja of a divided build does not start")
 
 
 def read_records(folder: Path) -> list[StepRecord]:
