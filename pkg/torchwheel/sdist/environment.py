@@ -68,7 +68,7 @@ def prepare_build(
         # With pytest it is the environment that smoke tests with this torch use, too.
         base = environment.base_environment(cache, ("pytest", pinned), progress, options=options)
         env = environment.layered_environment(base, folder / "env")
-        _link_packages(environment.site_of(base), folder / "packages", env)
+        share_torch(base, folder / "packages", env)
         torch = import_torch(env, folder)
     toolkit = None
     if not request.cpu:
@@ -94,17 +94,17 @@ def prepare_build(
     return BuildSetup(variant, torch, base, env, host, jobs, environ, root)
 
 
-def _link_packages(base: Path, target: Path, env: Environment) -> None:
-    """Have `env` find the packages of the base in a folder whose path no Python is in.
+def share_torch(base: Path, folder: Path, env: Environment) -> None:
+    """Have `env` find the torch of the base in `folder`, whose path names no Python.
 
     The paths of torch's headers get into objects (__FILE__). With equal paths all Pythons of a
     torch have equal objects of the sources without Python.h, and a compiler cache has them once.
+    pip sees no distribution there. It finds all of them in the base, which is not its to change.
     """
-    target.mkdir()
-    for package in base.iterdir():
-        (target / package.name).symlink_to(package)
+    folder.mkdir()
+    (folder / "torch").symlink_to(environment.site_of(base) / "torch")
     # In the order of their names, so this comes before base.pth.
-    (env.site / "above-base.pth").write_text(f"{target}\n", encoding="utf-8")
+    (env.site / "above-base.pth").write_text(f"{folder}\n", encoding="utf-8")
 
 
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
