@@ -17,6 +17,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from torchwheel.lock import hold_lock
+
 pytestmark = pytest.mark.integration
 
 HERE = Path(__file__).parent
@@ -73,14 +75,20 @@ def servers_of(objects: Path) -> list[psutil.Process]:
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory, cache):
-    """A folder with the project, the cache that two shards filled, and their lists."""
-    folder = tmp_path_factory.mktemp("shards")
-    shutil.copytree(HERE / "many", folder / "many")
-    for number in (1, 2):
-        command = [sys.executable, "-m", "torchwheel.cli", "build", "many", *CPU]
-        command += ["--cache", "objects", "--shard", f"{number}/2"]
-        environ = {**os.environ, "TORCHWHEEL_CACHE": str(cache)}
-        subprocess.run(command, cwd=folder, env=environ, check=True)
+    """A folder with the project, the cache that two shards filled, and their lists.
+
+    It is made once, though several workers of pytest need it.
+    """
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shards"
+    with hold_lock(folder.with_suffix(".lock"), lambda: None):
+        if len(list(folder.glob("dist/shards/*.json"))) < 2:
+            shutil.copytree(HERE / "many", folder / "many", dirs_exist_ok=True)
+            for number in (1, 2):
+                command = [sys.executable, "-m", "torchwheel.cli", "build", "many", *CPU]
+                command += ["--cache", "objects", "--shard", f"{number}/2"]
+                environ = {**os.environ, "TORCHWHEEL_CACHE": str(cache)}
+                subprocess.run(command, cwd=folder, env=environ, check=True)
     return folder
 
 
