@@ -2,6 +2,7 @@
 
 import os
 import threading
+import zipfile
 
 from torchwheel.console import Quiet
 from torchwheel.smoke import environment
@@ -11,6 +12,7 @@ from torchwheel.smoke.environment import (
     base_environment,
     base_folder_name,
 )
+from wheelmaker import make_wheel
 
 
 def test_another_build_of_a_required_wheel_is_another_environment(tmp_path):
@@ -41,3 +43,17 @@ def test_a_pipe_in_the_place_of_an_environment_is_not_waited_for(tmp_path, monke
     made.start()
     made.join(5)
     assert (folder / COMPLETE).is_file()
+
+
+def test_a_package_of_the_callers_path_is_installed_too(tmp_path, monkeypatch):
+    """Who uses the environment later has another PYTHONPATH, or none."""
+    wheels = [
+        make_wheel(tmp_path, name="demo", requires=("needed",)),
+        make_wheel(tmp_path, name="needed", requires=()),
+    ]
+    path = tmp_path / "path"
+    with zipfile.ZipFile(wheels[1]) as archive:
+        archive.extractall(path)
+    monkeypatch.setenv("PYTHONPATH", str(path))
+    base = base_environment(tmp_path / "cache", list(map(str, wheels)), Quiet())
+    assert {"demo", "needed"} <= {found.name for found in environment.site_of(base).iterdir()}
