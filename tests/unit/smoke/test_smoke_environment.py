@@ -8,6 +8,7 @@ from torchwheel.console import Quiet
 from torchwheel.smoke import environment
 from torchwheel.smoke.environment import (
     COMPLETE,
+    HEADER_TIME,
     _linked_wheels,
     base_environment,
     base_folder_name,
@@ -57,3 +58,12 @@ def test_a_package_of_the_callers_path_is_installed_too(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(path))
     base = base_environment(tmp_path / "cache", list(map(str, wheels)), Quiet())
     assert {"demo", "needed"} <= {found.name for found in environment.site_of(base).iterdir()}
+
+
+def test_torchs_headers_have_one_time(tmp_path):
+    """gcc takes equal files of one second for one file: what it reads depends on their times."""
+    files = {f"torch/include/{name}.h": b"#pragma once\n" for name in ("a", "c10/b")}
+    wheel = make_wheel(tmp_path, name="torch", requires=(), files=files)
+    base = base_environment(tmp_path / "cache", [str(wheel)], Quiet())
+    headers = [environment.site_of(base) / name for name in files]
+    assert [header.stat().st_mtime for header in headers] == [HEADER_TIME] * 2
