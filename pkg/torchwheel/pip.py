@@ -10,6 +10,8 @@ from torchwheel.errors import TorchwheelError, program_error
 from torchwheel.files import temporary_variables
 
 _SECONDS = 3600
+_OWN = ("PYTHONPATH", "PYTHONHOME")
+"""Variables that lead to packages of this process."""
 
 
 def run_pip(
@@ -37,6 +39,9 @@ def run_pip(
     command = [sys.executable, "-m", "pip", *target, "--disable-pip-version-check", "--no-input"]
     try:
         variables = {**(os.environ if env is None else env), **temporary_variables()}
+        if python:
+            # Else what they lead to counts as installed, and the environment lacks it.
+            variables = {name: text for name, text in variables.items() if name not in _OWN}
         done = process.run([*command, *arguments], env=variables, timeout=timeout)
     except process.NotRunError as error:
         raise TorchwheelError(f"{doing}: pip cannot be run: {error.reason}") from error
@@ -50,11 +55,7 @@ def pip_install(python: Path, arguments: Sequence[str], *, offline: bool, doing:
     env = None
     if offline:
         options += ["--no-index", "--no-cache-dir"]
-        env = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith("PIP_") and name not in ("PYTHONPATH", "PYTHONHOME")
-        }
+        env = {name: text for name, text in os.environ.items() if not name.startswith("PIP_")}
         # A config file could name links that --no-index does not switch off.
         env["PIP_CONFIG_FILE"] = os.devnull
     run_pip([*options, *arguments], doing, python=python, env=env, timeout=_SECONDS)

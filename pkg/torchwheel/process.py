@@ -212,7 +212,7 @@ def stream_terminal(
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 1000, 0, 0))
     with os.fdopen(ours, "rb", buffering=0) as terminal:
         try:
-            process = _started(_ending_with_parent(command), its, env=env)
+            process = _started(ending_with_parent(command), its, env=env)
         finally:
             os.close(its)
         with _running(process):
@@ -221,8 +221,8 @@ def stream_terminal(
     return process.returncode
 
 
-def _ending_with_parent(command: Sequence[Argument]) -> Sequence[Argument]:
-    """The command, with a start that has Linux end it with this process where that can be done.
+def ending_with_parent(command: Sequence[Argument]) -> Sequence[Argument]:
+    """The command, with a start that has Linux end it with this thread where that can be done.
 
     A function that the child calls before it starts the program would do the same, but may hang
     where this process has threads, and copies the memory map of a large process.
@@ -331,21 +331,26 @@ def _adopt_orphans(adopt: bool) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(adopt), 0, 0, 0)
 
 
-def _running_below(parent: int) -> list[int]:
-    """The running processes below `parent`, as /proc shows them.
+def _running_below(parent: int, sessions: set[int]) -> list[int]:
+    """The running processes of `sessions` below `parent`, as /proc shows them.
 
-    Those in a session of their own are left out, but for servers: they end by themselves.
+    The sessions of servers are added to `sessions`: a compiler may outlive the server that runs it.
     """
-    children: dict[int, list[int]] = {}
+    running: list[tuple[int, int, int]] = []
     for name in os.listdir("/proc") if Path("/proc/self/stat").exists() else ():  # noqa: PTH208
         with contextlib.suppress(OSError, ValueError):
             text = Path("/proc", name, "stat").read_text("utf-8", "replace")
             # The program's name, in parentheses, may have any character.
             head, _, fields = text.rpartition(")")
             state, above, _, session, *_ = fields.split()
-            ours = int(session) == os.getsid(0) or head.endswith(_SERVERS)
-            if state != "Z" and ours:
-                children.setdefault(int(above), []).append(int(name))
+            if state != "Z":
+                running.append((int(name), int(above), int(session)))
+                # Only those below `parent` are taken: another user's server is not.
+                sessions |= {int(session)} if head.endswith(_SERVERS) else set()
+    children: dict[int, list[int]] = {}
+    for process, its_parent, its_session in running:
+        if its_session in sessions:
+            children.setdefault(its_parent, []).append(process)
     found = children.get(parent, [])
     for process in found:
         found += children.get(process, [])
@@ -355,8 +360,10 @@ def _running_below(parent: int) -> list[int]:
 def _end_programs() -> None:
     """Ask all programs below this process to end; kill those that still run after a while."""
     asked: set[int] = set()
+    # What has another session ends by itself.
+    sessions = {os.getsid(0)}
     begun = time.monotonic()
-    while running := _running_below(os.getpid()):
+    while running := _running_below(os.getpid(), sessions):
         late = time.monotonic() - begun > _GRACE
         for process in running:
             if late or process not in asked:

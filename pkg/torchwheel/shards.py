@@ -13,7 +13,7 @@ from torchwheel.text import quote
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """One of the jobs that compile the kernels of a toolkit together: the second of three."""
+    """One of the jobs that compile kernels or a project's steps together: the second of three."""
 
     number: int = 1
     count: int = 1

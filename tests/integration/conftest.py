@@ -71,4 +71,4 @@ def torchwheel(cache):
     return run
 
 
-collect_ignore = ["tiny", "ordinary", "existing"]
+collect_ignore = ["tiny", "ordinary", "existing", "many"]

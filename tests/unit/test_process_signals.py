@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 # A command with a program that has one of its own, one that outlives its parent, one that
-# ignores the request to end, and a server as sccache's: a session of its own, its parent gone.
+# ignores the request to end, and servers as sccache's: a session of their own, their parents gone.
+# One of them runs a compiler.
 COMMAND = """
 import signal, sys, tempfile
 from pathlib import Path
@@ -31,6 +32,8 @@ sleep 600 & echo $! >> pids
 sh -c 'sleep 600 & echo $! >> pids'
 sh -c 'trap "" TERM; echo $$ >> pids; while :; do sleep 1; done' &
 setsid sh -c './sccache 600 & echo $! >> pids'
+setsid sh -c 'shell/sccache compile.sh &'
+while [ ! -e compiling ]; do sleep 0.01; done
 echo $$ >> pids
 touch ready
 wait
@@ -43,6 +46,13 @@ def compile(options):
     return 0
 
 sys.exit(main(["compile"], [compile]))
+"""
+
+COMPILE = """
+trap "exit 0" TERM
+echo $$ >> pids
+sh -c 'trap "" TERM; echo $$ >> pids; touch compiling; while :; do sleep 1; done' &
+wait
 """
 
 
@@ -59,6 +69,9 @@ def runs(process: int) -> bool:
 def folder(tmp_path):
     # The kernel names a process after its file.
     shutil.copy(shutil.which("sleep"), tmp_path / "sccache")
+    (tmp_path / "shell").mkdir()
+    shutil.copy(shutil.which("sh"), tmp_path / "shell" / "sccache")
+    (tmp_path / "compile.sh").write_text(COMPILE)
     return tmp_path
 
 
@@ -89,7 +102,7 @@ def test_a_signal_ends_programs_theirs_and_the_server_that_the_run_started(
         time.sleep(0.01)
     programs = [int(line) for line in (folder / "pids").read_text().split()]
     try:
-        assert len(programs) == 5
+        assert len(programs) == 7
         assert all(map(runs, programs))
         process.send_signal(number)
         _, err = process.communicate(timeout=30)

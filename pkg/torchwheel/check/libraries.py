@@ -83,7 +83,7 @@ _OF_PYTHON = "THP"
 """The prefix of libtorch_python's C names."""
 # torch's libraries contain and export what newer releases of libstdc++ added. An extension that is
 # linked with torch takes these symbols from there, without a version.
-_STD = ("_ZNSt", "_ZNKSt", "_ZSt")
+_STD = ("_ZSt", *(f"_ZN{const}{ref}St" for const in ("", "K") for ref in ("", "R", "O")))
 
 
 def torch_symbols(facts: WheelFacts, limits: Limits) -> str:

@@ -245,15 +245,49 @@ def base_images(options: argparse.Namespace) -> int:
         default=[],
         help="a variable for the project's setup.py; may be repeated",
     ),
+    option(
+        "--cache",
+        metavar="DIR|URL",
+        help="a compiler cache that builds share: a folder, redis://HOST:PORT or s3://BUCKET/PREFIX",
+    ),
+    one_of(
+        option(
+            "--plan",
+            metavar="SHARDS",
+            type=positive_number,
+            nargs="?",
+            const=1,
+            help="compile nothing; print the compile steps of each shard (default: of one)",
+        ),
+        option("--shard", help='compile a part of the steps into the cache: "2/3" of three jobs'),
+        option(
+            "--from-shards",
+            metavar="DIR",
+            type=Path,
+            help="link the objects of all shards, whose lists are in this folder",
+        ),
+        option(
+            "--on",
+            metavar="tcp://HOST:PORT",
+            help="compile the steps on the workers of this Dask scheduler, then link",
+        ),
+    ),
 )
 def build(options: argparse.Namespace) -> int:
     """Build a project that does not know torchwheel."""
     from torchwheel.pipeline.frontend import find_launcher
+    from torchwheel.sdist.big_build import compile_shard, plan_build, plan_text, shard_text
     from torchwheel.sdist.build import build_sdist, closing_text
+    from torchwheel.sdist.compiler_cache import parse_cache
     from torchwheel.sdist.request import SdistRequest
     from torchwheel.sdist.sandbox import parse_variables
+    from torchwheel.shards import parse_shard
     from torchwheel.toolkit.cache import cache_folder
 
+    shard = parse_shard(options.shard, "--shard") if options.shard else None
+    if (shard or options.from_shards) and not options.cache:
+        name = "--shard" if shard else "--from-shards"
+        raise UsageError(f"{name}: the objects of shards are in a cache: add --cache")
     request = SdistRequest(
         source=options.source,
         dist=options.dist,
@@ -267,9 +301,18 @@ def build(options: argparse.Namespace) -> int:
         launcher=() if options.no_launcher else find_launcher(),
         sandbox=options.sandbox,
         variables=parse_variables(options.variables, os.environ),
+        cache=parse_cache(options.cache) if options.cache else None,
+        on=options.on,
     )
     with Terminal().live_line() as progress:
-        record = build_sdist(request, cache_folder(), progress)
+        if options.plan:
+            plan = plan_build(request, cache_folder(), progress)
+            print(plan_text(plan, options.plan))
+            return 0
+        if shard:
+            print(shard_text(*compile_shard(request, shard, cache_folder(), progress)))
+            return 0
+        record = build_sdist(request, cache_folder(), progress, options.from_shards)
     print(closing_text(record, options.dist))
     return 0
 

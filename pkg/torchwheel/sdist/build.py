@@ -1,52 +1,46 @@
 """`torchwheel build`: from an sdist to a proven wheel and its record."""
 
-import contextlib
 import dataclasses
 import json
 import shlex
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from packaging.utils import parse_wheel_filename
 
-from torchwheel.builder import nvcc
 from torchwheel.check.audit import may_borrow
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import GateResult
 from torchwheel.claims import Claims
 from torchwheel.console import Progress
-from torchwheel.errors import MissingModuleError, TorchwheelError
+from torchwheel.errors import TorchwheelError
 from torchwheel.files import sha256, write_atomically, write_text
 from torchwheel.inspect.elf import read_library
-from torchwheel.inspect.sdist import unpack
 from torchwheel.inspect.wheel import Wheel, extract, read_wheel
-from torchwheel.pipeline.frontend import compile_step
 from torchwheel.pipeline.inputs import claims_of
-from torchwheel.pipeline.on_host import HostBuild, build_and_finish
+from torchwheel.pipeline.on_host import build_and_finish
 from torchwheel.pipeline.proof import check_gates, keep_rejected
 from torchwheel.pipeline.records import BuildRecord, record_wheel
 from torchwheel.pipeline.report import report_table
 from torchwheel.pipeline.run import Clock
-from torchwheel.sdist.environment import (
-    BuildSetup,
-    RequirementsInstaller,
-    prepare_build,
-)
-from torchwheel.sdist.request import LOG, SdistRequest, check_request, hold_build_folder
-from torchwheel.sdist.sandbox import (
-    Folders,
-    Sandbox,
-    compiler_cache,
-    find_sandbox,
-    python_folders,
-    temporary_files_in,
+from torchwheel.sdist.big_build import DividedSteps, identity_of
+from torchwheel.sdist.cluster import check_cluster
+from torchwheel.sdist.compiler_cache import CacheUse
+from torchwheel.sdist.confined import ConfinedBuild, confine
+from torchwheel.sdist.environment import BuildSetup, RequirementsInstaller
+from torchwheel.sdist.own_ninja import write_compiled
+from torchwheel.sdist.request import SdistRequest, check_request, hold_build_folder
+from torchwheel.sdist.shard_lists import (
+    ShardList,
+    check_identity,
+    check_steps,
+    objects_of,
+    read_lists,
 )
 from torchwheel.smoke import environment
-from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.importing import import_names, run_probe
 from torchwheel.smoke.record import ImportRecord, MachineRecord
-from torchwheel.toolkit.cuda_home import write_script
 
 SCHEMA = 1
 
@@ -68,6 +62,7 @@ class SdistRecord:
         imported: what was imported there.
         borrowed: libraries that it needs and torch loads.
         sandbox: what held the project's code; None if it ran with the user's rights.
+        cache: how often the compiler cache of --cache had an object.
     """
 
     source: str
@@ -82,6 +77,7 @@ class SdistRecord:
     imported: tuple[ImportRecord, ...]
     borrowed: tuple[str, ...]
     sandbox: str | None
+    cache: CacheUse | None
 
 
 def dump_record(record: SdistRecord) -> str:
@@ -92,25 +88,38 @@ def dump_record(record: SdistRecord) -> str:
 def closing_text(record: SdistRecord, dist: Path) -> str:
     """The table, and the command that installs the wheel."""
     table = report_table([record.wheel], [record.wheel.variant])
+    if use := record.cache:
+        table += f"\n  cache {use.hits} objects were there, {use.misses} were compiled"
     command = shlex.join(["pip", "install", str(dist / record.wheel.file)])
     return f"{table}\n\nTo install:\n  {command}"
 
 
-def build_sdist(request: SdistRequest, cache: Path, progress: Progress) -> SdistRecord:
-    """Build, repair, stamp, check and import a wheel, then put it and its record into `dist`."""
+def build_sdist(
+    request: SdistRequest, cache: Path, progress: Progress, shards: Path | None = None
+) -> SdistRecord:
+    """Build, repair, stamp, check and import a wheel, then put it and its record into `dist`.
+
+    `shards` is a folder with the lists of all shards of this build, whose objects are linked.
+    """
     check_request(request)
+    lists = read_lists(shards) if shards else ()
+    if request.on:
+        check_cluster(request.on)
     clock = Clock()
-    with hold_build_folder(cache / "build" / f"sdist-{request.key()}", progress) as folder:
-        with clock.step("total"):
-            setup = prepare_build(request, folder, cache, progress, clock)
-            sandbox = _sandbox(request, setup, folder, progress)
-            confined = _Confined(request, setup, folder, cache, sandbox)
-            wheel = _build(request, setup, confined, folder, progress, clock)
+    with hold_build_folder(request.build_folder(cache), progress) as folder:
+        with (
+            clock.step("total"),
+            confine(request, folder, cache, progress, clock) as confined,
+        ):
+            setup = confined.setup
+            if lists:
+                check_identity(lists, identity_of(confined))
+            wheel, use = _build(confined, lists, progress, clock)
             progress.step(f"gates and import of {wheel.name}")
             with clock.step("proof"), keep_rejected(wheel, request.dist):
                 gates = check_gates(wheel, Limits(request.max_size_mib))
                 facts = read_wheel(wheel)
-                machine, imported = _import_installed(request, setup, confined, facts)
+                machine, imported = _import_installed(confined, facts)
         key = request.key()
         record = SdistRecord(
             source=request.source.name,
@@ -125,6 +134,7 @@ def build_sdist(request: SdistRequest, cache: Path, progress: Progress) -> Sdist
             imported=imported,
             borrowed=facts.claims.borrowed if facts.claims else (),
             sandbox="bubblewrap" if confined.sandbox else None,
+            cache=use,
         )
         write_text(request.dist / f"{wheel.name}.json", dump_record(record))
         with write_atomically(request.dist / wheel.name) as temporary:
@@ -132,92 +142,27 @@ def build_sdist(request: SdistRequest, cache: Path, progress: Progress) -> Sdist
     return record
 
 
-def _sandbox(
-    request: SdistRequest, setup: BuildSetup, folder: Path, progress: Progress
-) -> Sandbox | None:
-    """The sandbox of the project's code; says why if there is none."""
-    found = find_sandbox(request.sandbox, folder / "sandbox", setup.environ)
-    if isinstance(found, Sandbox):
-        return found
-    if request.sandbox != "off":
-        progress.say(f"no sandbox: {request.source.name} runs with your rights: {found}")
-    return None
-
-
-@dataclasses.dataclass(frozen=True)
-class _Confined:
-    """Runs a Python in the sandbox, if there is one."""
-
-    request: SdistRequest
-    setup: BuildSetup
-    folder: Path
-    cache: Path
-    sandbox: Sandbox | None
-
-    @property
-    def temporary(self) -> Path | None:
-        """The folder for temporary files of the build and its frontend."""
-        return self.sandbox.temporary if self.sandbox else None
-
-    def python(self, env: Environment, write: Sequence[Path], launcher: Sequence[str] = ()) -> Path:
-        """A program that is `env`'s Python in the sandbox, with `write` as its own folders."""
-        if self.sandbox is None:
-            return env.python
-        objects = self.cache / "build" / f"sccache-{self.request.cache_key()}"
-        compiler = self.setup.host.path
-        read = [
-            *(*python_folders(), self.cache, self.folder, compiler, compiler.resolve()),
-            Path(nvcc.__file__),
-            *(Path(program).parent for program in launcher),
-            *(path for path in (self.setup.toolkit,) if path),
-        ]
-        folders = Folders(
-            read=read,
-            write=[*write, *([objects] if launcher else [])],
-            hidden=[self.cache / "build"],
-        )
-        # Beside the Python: the folder of the program that builds goes onto the PATH.
-        script = env.python.with_name("sandboxed-python")
-        more = compiler_cache(launcher, objects)
-        return write_script(script, self.sandbox.command(env.python, folders, launcher, more))
-
-
 def _build(
-    request: SdistRequest,
-    setup: BuildSetup,
-    confined: _Confined,
-    folder: Path,
-    progress: Progress,
-    clock: Clock,
-) -> Path:
-    """The finished wheel, below `folder`."""
-    source = request.source.resolve()
-    if source.is_file():
-        (folder / "source").mkdir()
-        source = unpack(source, folder / "source")
-    requirements = RequirementsInstaller(setup.env, setup.torch, folder, request.requires)
-    project = HostBuild(
-        source=source,
-        environ=setup.environ,
-        log=folder / LOG,
-        step=progress.step,
-        step_of=compile_step,
-        python=str(confined.python(setup.env, [source, folder / "built"], request.launcher)),
-        prepare=requirements.install_for_build,
-    )
-    with _explain_undeclared(), temporary_files_in(confined.temporary):
-        progress.step(f"building {source.name} for {setup.variant.id}")
-        return build_and_finish(project, lambda built: _claims(built, setup), folder, clock)
+    confined: ConfinedBuild, lists: Sequence[ShardList], progress: Progress, clock: Clock
+) -> tuple[Path, CacheUse | None]:
+    """The finished wheel, below the build's folder, and how often a named cache had an object."""
+    folder, setup = confined.folder, confined.setup
+    if confined.request.cache is None:
+        with confined.project(progress) as project:
+            return build_and_finish(project, lambda b: _claims(b, setup), folder, clock), None
+    steps = DividedSteps(confined, "link")
+    steps.folder.mkdir()
+    if lists:
+        write_compiled(objects_of(lists), steps.folder)
 
+    def claims_of_built(wheel: Path) -> Claims:
+        if lists:
+            check_steps(lists, steps.records())
+        return _claims(wheel, setup)
 
-@contextlib.contextmanager
-def _explain_undeclared() -> Iterator[None]:
-    """Name --with in the error of a build that lacks a module."""
-    try:
-        yield
-    except MissingModuleError as error:
-        text = "if the build needs what the project does not say, add --with REQUIREMENT"
-        raise MissingModuleError(f"{error}; {text}") from error
+    with confined.project(progress, [steps.folder], steps.replace_ninja) as project:
+        wheel = build_and_finish(project, claims_of_built, folder, clock)
+    return wheel, steps.cache_use()
 
 
 def _claims(wheel: Path, setup: BuildSetup) -> Claims:
@@ -235,17 +180,17 @@ def _claims(wheel: Path, setup: BuildSetup) -> Claims:
 
 
 def _import_installed(
-    request: SdistRequest, setup: BuildSetup, confined: _Confined, wheel: Wheel
+    confined: ConfinedBuild, wheel: Wheel
 ) -> tuple[MachineRecord, tuple[ImportRecord, ...]]:
     """Import a wheel in a clean environment over its torch; an import that fails is an error."""
-    folder = confined.folder / "proof"
+    setup, folder = confined.setup, confined.folder / "proof"
     cwd = folder / "imported" / "cwd"
     cwd.mkdir(parents=True)
     env = environment.layered_environment(setup.base, folder / "clean")
     # Its other requirements come from the index; torch stays.
     RequirementsInstaller(env, setup.torch, folder).install([str(wheel.path)], wheel.path.name)
     env = dataclasses.replace(env, python=confined.python(env, [cwd.parent]))
-    facts, _ = run_probe(env, request.imports or import_names(wheel), cwd)
+    facts, _ = run_probe(env, confined.request.imports or import_names(wheel), cwd)
     for package in facts.imported:
         if package.error:
             raise TorchwheelError(f"smoke: import {package.name}: {package.error}")

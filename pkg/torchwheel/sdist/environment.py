@@ -68,6 +68,7 @@ def prepare_build(
         # With pytest it is the environment that smoke tests with this torch use, too.
         base = environment.base_environment(cache, ("pytest", pinned), progress, options=options)
         env = environment.layered_environment(base, folder / "env")
+        share_torch(base, folder / "packages", env)
         torch = import_torch(env, folder)
     toolkit = None
     if not request.cpu:
@@ -91,6 +92,19 @@ def prepare_build(
     environ |= request.variables
     variant = sdist_variant(torch, toolkit)
     return BuildSetup(variant, torch, base, env, host, jobs, environ, root)
+
+
+def share_torch(base: Path, folder: Path, env: Environment) -> None:
+    """Have `env` find the torch of the base in `folder`, whose path names no Python.
+
+    The paths of torch's headers get into objects (__FILE__). With equal paths all Pythons of a
+    torch have equal objects of the sources without Python.h, and a compiler cache has them once.
+    pip sees no distribution there. It finds all of them in the base, which is not its to change.
+    """
+    folder.mkdir()
+    (folder / "torch").symlink_to(environment.site_of(base) / "torch")
+    # In the order of their names, so this comes before base.pth.
+    (env.site / "above-base.pth").write_text(f"{folder}\n", encoding="utf-8")
 
 
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
@@ -123,7 +137,8 @@ class RequirementsInstaller:
 
     def install_for_build(self, builder: build.ProjectBuilder) -> None:
         """Install the requirements of pyproject.toml, then those of the project's backend."""
-        self.install([*builder.build_system_requires, *self.more], "the build requirements")
+        if declared := [*builder.build_system_requires, *self.more]:
+            self.install(declared, "the build requirements")
         if requirements := builder.get_requires_for_build("wheel"):
             self.install(requirements, "the build requirements")
 

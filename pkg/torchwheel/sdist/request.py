@@ -14,6 +14,7 @@ from torchwheel.files import explain_full_disk, sha256
 from torchwheel.inspect.sdist import PROJECT, is_project
 from torchwheel.lock import hold_lock, say_waiting
 from torchwheel.ownership import closed_folder
+from torchwheel.sdist.compiler_cache import CompilerCache
 from torchwheel.sdist.sandbox import SandboxMode
 from torchwheel.text import quote
 
@@ -39,6 +40,8 @@ class SdistRequest:
         launcher: compiler launcher, e.g. ("sccache",).
         sandbox: whether the project's code runs in a sandbox.
         variables: variables of the project, for its setup.py.
+        cache: the compiler cache that it shares with other builds; None for one of its own.
+        on: the address of a cluster that compiles its steps, e.g. "tcp://10.0.0.5:8786".
     """
 
     source: Path
@@ -53,15 +56,28 @@ class SdistRequest:
     launcher: tuple[str, ...] = ()
     sandbox: SandboxMode = "auto"
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    cache: CompilerCache | None = None
+    on: str | None = None
 
     def key(self) -> str:
         """Name of the folder that this call builds in; equal calls share it."""
         inputs = (self._source_key(), self.torch, self.toolkit, self.archs, self.cpu)
         return hashlib.sha256(repr(inputs).encode()).hexdigest()[:12]
 
+    def build_folder(self, cache: Path) -> Path:
+        """The folder that this call builds in, below torchwheel's cache."""
+        return cache / "build" / f"sdist-{self.key()}"
+
     def cache_key(self) -> str:
         """Name of the compiler cache that builds of this project share in the sandbox."""
         return hashlib.sha256(self._source_key().encode()).hexdigest()[:12]
+
+    def network_reason(self) -> str | None:
+        """Why the build needs the network, which a sandbox has not; None if it does not."""
+        if self.on:
+            return "other machines compile it"
+        remote = self.cache is not None and self.cache.folder is None
+        return "its compiler cache is behind the network" if remote else None
 
     def _source_key(self) -> str:
         return sha256(self.source) if self.source.is_file() else str(self.source.resolve())
@@ -84,6 +100,13 @@ def check_request(request: SdistRequest) -> None:
             raise UsageError(f"{option} {quote(text)}: a release expected, e.g. {example}")
     if request.cpu and (request.toolkit or request.archs):
         raise UsageError("--cpu builds without CUDA: it goes without --toolkit and --archs")
+    if request.cache and not request.launcher:
+        raise UsageError(
+            "--cache: expected sccache on the PATH, found none; install it, and leave out "
+            "--no-launcher"
+        )
+    if request.on and not request.cache:
+        raise UsageError("--on: the workers leave their objects in a cache: add --cache")
 
 
 @contextlib.contextmanager

@@ -35,7 +35,6 @@ _VARIABLES = re.compile(
 """The variables of this process that a build gets."""
 _OWN_VARIABLES = ("DIST_EXTRA_CONFIG", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
 """Variables that a build frontend or a smoke test sets."""
-_CACHE_SIZE = "5G"
 _SECONDS = 30
 # sccache's server would be killed with the sandbox, before it has written the last objects.
 _STOP_SERVER = '"$@"; status=$?; "$0" --stop-server >/dev/null 2>&1; exit $status'
@@ -196,17 +195,6 @@ def python_folders() -> list[Path]:
     """What a Python of ours and a build frontend's hook need."""
     hooks = Path(pyproject_hooks.__file__ or "").parent
     return [Path(sys.base_prefix), Path(sys.base_exec_prefix), hooks]
-
-
-def compiler_cache(launcher: Sequence[str], folder: Path) -> dict[str, str]:
-    """The variables of a compiler cache that one project has for itself.
-
-    What the sandbox writes to a cache could be read by another project's build.
-    """
-    if not launcher:
-        return {}
-    folder.mkdir(parents=True, exist_ok=True)
-    return {"SCCACHE_DIR": str(folder), "SCCACHE_CACHE_SIZE": _CACHE_SIZE}
 
 
 def parse_variables(texts: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:

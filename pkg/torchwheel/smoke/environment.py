@@ -25,6 +25,10 @@ from torchwheel.toolkit.cache import hold_folder_lock
 TORCH = "torch"
 COMPLETE = "complete"
 """Marker file of a finished base; a venv cannot be renamed, so it is made in its own folder."""
+HEADER_TIME = 1_000_000_000
+"""When torch's headers were written, for all that compile with them."""
+_FORM = "2"
+"""What bases are made like; another form has other names."""
 _PYTHON_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "PYTEST_ADDOPTS", "PYTEST_PLUGINS", "VIRTUAL_ENV")
 
 
@@ -95,7 +99,7 @@ def base_folder_name(requires: Sequence[str], python: Interpreter | None = None)
     """The name of a base: a hash of its Python and its packages."""
     python = python or running_interpreter()
     linked = _linked_wheels(requires)
-    key = "\n".join([python.build, platform.machine(), *sorted(requires), *linked])
+    key = "\n".join([_FORM, python.build, platform.machine(), *sorted(requires), *linked])
     return hashlib.sha256(key.encode()).hexdigest()[:16]
 
 
@@ -106,10 +110,22 @@ def _make_base(
     program = _make_venv(folder, python)
     doing = f"cannot install {' '.join(requires)}"
     pip_install(program, [*options, *requires], offline=False, doing=doing)
+    _set_header_times(folder)
     close_to_others(folder)
     # A power cut must not keep the marker alone.
     files.sync_tree(folder)
     files.write_text(folder / COMPLETE, "\n".join(sorted(requires)) + "\n")
+
+
+def _set_header_times(folder: Path) -> None:
+    """Give torch's headers one time.
+
+    gcc takes headers with `#pragma once`, equal content and equal times for one. Else it depended
+    on the second in which pip wrote each what gcc reads, and whether a compiler cache has the
+    object that another machine or Python compiled.
+    """
+    for header in folder.glob("lib/python*/site-packages/torch/include/**/*.*"):
+        os.utime(header, (HEADER_TIME, HEADER_TIME))
 
 
 def _linked_wheels(requires: Sequence[str], environ: Mapping[str, str] = os.environ) -> list[str]:

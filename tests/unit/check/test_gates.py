@@ -469,6 +469,7 @@ def test_aten_symbols(facts: WheelFacts) -> None:
         *("THPVariableClass", "_ZN3c10lsERSoNS_10DeviceTypeE", "_ZN5torch7LibraryD1Ev"),
         *(
             "_ZNSt15__exception_ptr13exception_ptr9_M_addrefEv",
+            "_ZNKRSt7__cxx1119basic_ostringstreamIcSt11char_traitsIcESaIcEE3strEv",
             "_ZSt28__throw_bad_array_new_lengthv",
         ),
     ):

@@ -1,5 +1,6 @@
 """The sandbox's command, its variables, and what is said where there is none."""
 
+import dataclasses
 import itertools
 import os
 import shlex
@@ -9,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.sdist.compiler_cache import parse_cache
+from torchwheel.sdist.confined import compiler_cache
+from torchwheel.sdist.request import SdistRequest
 from torchwheel.sdist.sandbox import (
     Folders,
     Sandbox,
-    compiler_cache,
     find_sandbox,
     parse_variables,
     temporary_files_in,
@@ -73,10 +76,14 @@ def test_the_server_of_a_compiler_cache_ends_before_the_sandbox(tmp_path, sandbo
 
 
 def test_a_project_has_a_compiler_cache_of_its_own(tmp_path):
-    found = compiler_cache(("sccache",), tmp_path / "objects")
-    assert found["SCCACHE_DIR"] == str(tmp_path / "objects")
-    assert (tmp_path / "objects").is_dir()
-    assert compiler_cache((), tmp_path / "none") == {}
+    request = SdistRequest(tmp_path / "one", tmp_path)
+    found = compiler_cache(request, tmp_path)
+    assert found.folder == tmp_path / "build" / f"sccache-{request.cache_key()}"
+    assert found.variables["SCCACHE_DIR"] == str(found.folder)
+    other = dataclasses.replace(request, source=tmp_path / "other")
+    assert compiler_cache(other, tmp_path).folder != found.folder
+    named = dataclasses.replace(request, cache=parse_cache("redis://10.0.0.5:6379"))
+    assert compiler_cache(named, tmp_path) == named.cache
 
 
 def test_without_bwrap_a_line_says_so(tmp_path):

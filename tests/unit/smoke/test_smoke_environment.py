@@ -2,15 +2,18 @@
 
 import os
 import threading
+import zipfile
 
 from torchwheel.console import Quiet
 from torchwheel.smoke import environment
 from torchwheel.smoke.environment import (
     COMPLETE,
+    HEADER_TIME,
     _linked_wheels,
     base_environment,
     base_folder_name,
 )
+from wheelmaker import make_wheel
 
 
 def test_another_build_of_a_required_wheel_is_another_environment(tmp_path):
@@ -41,3 +44,26 @@ def test_a_pipe_in_the_place_of_an_environment_is_not_waited_for(tmp_path, monke
     made.start()
     made.join(5)
     assert (folder / COMPLETE).is_file()
+
+
+def test_a_package_of_the_callers_path_is_installed_too(tmp_path, monkeypatch):
+    """Who uses the environment later has another PYTHONPATH, or none."""
+    wheels = [
+        make_wheel(tmp_path, name="demo", requires=("needed",)),
+        make_wheel(tmp_path, name="needed", requires=()),
+    ]
+    path = tmp_path / "path"
+    with zipfile.ZipFile(wheels[1]) as archive:
+        archive.extractall(path)
+    monkeypatch.setenv("PYTHONPATH", str(path))
+    base = base_environment(tmp_path / "cache", list(map(str, wheels)), Quiet())
+    assert {"demo", "needed"} <= {found.name for found in environment.site_of(base).iterdir()}
+
+
+def test_torchs_headers_have_one_time(tmp_path):
+    """gcc takes equal files of one second for one file: what it reads depends on their times."""
+    files = {f"torch/include/{name}.h": b"#pragma once\n" for name in ("a", "c10/b")}
+    wheel = make_wheel(tmp_path, name="torch", requires=(), files=files)
+    base = base_environment(tmp_path / "cache", [str(wheel)], Quiet())
+    headers = [environment.site_of(base) / name for name in files]
+    assert [header.stat().st_mtime for header in headers] == [HEADER_TIME] * 2

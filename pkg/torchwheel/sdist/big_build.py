@@ -1,0 +1,200 @@
+"""A build in parts: its plan, one shard of its steps, and the `ninja` that divides them."""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import ninja
+
+from torchwheel.arch.lists import arch_list
+from torchwheel.console import Progress
+from torchwheel.errors import TorchwheelError
+from torchwheel.matrix.torch_releases import torch_releases
+from torchwheel.pipeline.frontend import build_wheel
+from torchwheel.pipeline.run import Clock
+from torchwheel.sdist import own_ninja
+from torchwheel.sdist.compiler_cache import CacheUse
+from torchwheel.sdist.confined import ConfinedBuild, confine
+from torchwheel.sdist.own_ninja import Work, read_cache_use, read_records
+from torchwheel.sdist.request import SdistRequest, check_request, hold_build_folder
+from torchwheel.sdist.shard_lists import FOLDER, BuildIdentity, ShardList, write_list
+from torchwheel.sdist.steps import StepRecord
+from torchwheel.shards import Shard
+from torchwheel.text import table_rows
+from torchwheel.toolkit.cuda_home import write_script
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The steps of a build.
+
+    Attributes:
+        variant: what the wheel is built for.
+        steps: all steps, in the order in which shards take turns.
+        pythons: the Pythons that its torch is published for.
+    """
+
+    variant: str
+    steps: tuple[StepRecord, ...]
+    pythons: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class DividedSteps:
+    """The steps of a build, while the project's setup.py runs.
+
+    Attributes:
+        confined: the build.
+        work: what is done with the steps.
+        shard: the part that is compiled.
+    """
+
+    confined: ConfinedBuild
+    work: Work
+    shard: Shard = dataclasses.field(default_factory=Shard)
+
+    @property
+    def folder(self) -> Path:
+        """Where the records of the steps are written."""
+        return self.confined.folder / "steps"
+
+    def replace_ninja(self, python: str) -> None:
+        """Put our own ninja into the environment of the build, whose Python is `python`."""
+        setup, request = self.confined.setup, self.confined.request
+        command = own_ninja.command(
+            self.work,
+            self.folder,
+            Path(ninja.BIN_DIR, "ninja"),
+            setup.host.path,
+            request.launcher,
+            self.shard,
+            request.on,
+        )
+        # Before PATH comes the folder of the Python that builds; the project may have installed a
+        # ninja there, which may be a link into a cache.
+        program = setup.env.python.with_name("ninja")
+        program.unlink(missing_ok=True)
+        write_script(program, command)
+        own_ninja.check_starts(program, python)
+
+    def run(self, progress: Progress) -> None:
+        """Run setup.py; the wheel that comes out has empty objects in it, and is thrown away."""
+        self.folder.mkdir()
+        built = self.confined.folder / "built"
+        built.mkdir()
+        with self.confined.project(progress, [self.folder], self.replace_ninja) as project:
+
+            def on_line(line: str) -> None:
+                if text := project.step_of(line):
+                    project.step(text)
+
+            build_wheel(
+                project.source,
+                project.environ,
+                built,
+                project.log,
+                on_line,
+                python=project.python,
+                prepare=project.prepare,
+            )
+
+    def records(self) -> tuple[StepRecord, ...]:
+        """The steps of the build.
+
+        Raises:
+            TorchwheelError: it has none.
+        """
+        found = tuple(read_records(self.folder))
+        if not found:
+            raise TorchwheelError(
+                f"{self.confined.request.source.name}: expected compile steps in a ninja graph of "
+                "torch's BuildExtension, found none; build it as a whole"
+            )
+        return found
+
+    def cache_use(self) -> CacheUse:
+        """How often the compiler cache had an object."""
+        return read_cache_use(self.folder)
+
+
+@contextlib.contextmanager
+def _confined(request: SdistRequest, cache: Path, progress: Progress) -> Iterator[ConfinedBuild]:
+    check_request(request)
+    with (
+        hold_build_folder(request.build_folder(cache), progress) as folder,
+        confine(request, folder, cache, progress, Clock()) as confined,
+    ):
+        yield confined
+
+
+def plan_build(request: SdistRequest, cache: Path, progress: Progress) -> Plan:
+    """Run setup.py without compiling anything; returns the steps."""
+    with _confined(request, cache, progress) as confined:
+        steps = DividedSteps(confined, "plan")
+        steps.run(progress)
+        setup = confined.setup
+        known = torch_releases().get(setup.torch.built.minor)
+        return Plan(setup.variant.id, steps.records(), tuple(known.pythons) if known else ())
+
+
+def compile_shard(
+    request: SdistRequest, shard: Shard, cache: Path, progress: Progress
+) -> tuple[Path, ShardList]:
+    """Compile a shard into the compiler cache; returns the list of its objects, and its file."""
+    with _confined(request, cache, progress) as confined:
+        steps = DividedSteps(confined, "shard", shard)
+        steps.run(progress)
+        records = steps.records()
+        listed = ShardList(
+            build=identity_of(confined),
+            shard=str(shard),
+            steps=tuple(record.name for record in records),
+            objects={record.name: record.sha256 for record in records if record.sha256},
+            hits=steps.cache_use().hits,
+        )
+    return write_list(listed, request.dist / FOLDER), listed
+
+
+def identity_of(confined: ConfinedBuild) -> BuildIdentity:
+    """What all shards of a build have in common."""
+    variant, torch = confined.setup.variant, confined.setup.torch.built
+    archs = arch_list(variant.toolkit.archs) if variant.toolkit else ""
+    return BuildIdentity(confined.request.source.name, variant.id, torch.version, archs)
+
+
+def plan_text(plan: Plan, count: int) -> str:
+    """The steps of each of `count` shards, and what several Pythons share."""
+    steps, with_python = plan.steps, [step for step in plan.steps if step.python]
+    rows = [("shard", "python", "step")]
+    for number in range(1, count + 1):
+        shard = Shard(number, count)
+        own = _chosen(steps, shard)
+        rows += [(str(shard), "Python.h" if step.python else "any", step.name) for step in own]
+    each, pythons = len(with_python), len(plan.pythons)
+    lines = table_rows("< < <", rows)
+    lines += [
+        "",
+        f"{plan.variant}: {len(steps)} steps in {count} shards, "
+        f"{len(steps) - each} without Python.h",
+    ]
+    if pythons:
+        objects = len(steps) - each + pythons * each
+        lines.append(
+            f"For the {pythons} Pythons of this torch: {objects} objects, "
+            f"{pythons * len(steps)} if none were shared"
+        )
+    return "\n".join(lines)
+
+
+def _chosen(steps: Sequence[StepRecord], shard: Shard) -> list[StepRecord]:
+    turns = shard.take(len(steps))
+    return [step for step, own in zip(steps, turns, strict=True) if own]
+
+
+def shard_text(file: Path, listed: ShardList) -> str:
+    """One line on what a shard compiled."""
+    return (
+        f"{file}: shard {listed.shard}: {len(listed.objects)} of {len(listed.steps)} objects in "
+        f"the cache, {listed.hits} of them were there"
+    )

@@ -1,0 +1,166 @@
+"""A project's build in its folder: what is prepared for it, and the sandbox of its code."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import build
+
+import torchwheel
+from torchwheel.console import Progress
+from torchwheel.errors import MissingModuleError, TorchwheelError
+from torchwheel.inspect.sdist import unpack
+from torchwheel.pipeline.frontend import compile_step
+from torchwheel.pipeline.on_host import HostBuild
+from torchwheel.pipeline.run import Clock
+from torchwheel.sdist.compiler_cache import CompilerCache, folder_cache, own_server
+from torchwheel.sdist.environment import BuildSetup, RequirementsInstaller, prepare_build
+from torchwheel.sdist.request import LOG, SdistRequest
+from torchwheel.sdist.sandbox import (
+    Folders,
+    Sandbox,
+    find_sandbox,
+    python_folders,
+    temporary_files_in,
+)
+from torchwheel.smoke.environment import Environment
+from torchwheel.toolkit.cuda_home import write_script
+
+_OWN_CACHE_SIZE = "5G"
+
+
+@dataclasses.dataclass(frozen=True)
+class ConfinedBuild:
+    """A build that is about to start.
+
+    Attributes:
+        request: the call.
+        setup: what is prepared for it.
+        folder: its folder.
+        cache: torchwheel's cache.
+        sandbox: what holds the project's code; None if it runs with the user's rights.
+    """
+
+    request: SdistRequest
+    setup: BuildSetup
+    folder: Path
+    cache: Path
+    sandbox: Sandbox | None
+
+    def python(self, env: Environment, write: Sequence[Path], launcher: Sequence[str] = ()) -> Path:
+        """A program that is `env`'s Python in the sandbox, with `write` as its own folders."""
+        if self.sandbox is None:
+            return env.python
+        objects = compiler_cache(self.request, self.cache)
+        if launcher and objects.folder:
+            objects.folder.mkdir(parents=True, exist_ok=True)
+            write = [*write, objects.folder]
+        compiler = self.setup.host.path
+        read = [
+            *(*python_folders(), self.cache, self.folder, compiler, compiler.resolve()),
+            # The guard of nvcc and the `ninja` of a divided build.
+            Path(torchwheel.__file__).parent,
+            *(Path(program).parent for program in launcher),
+            *(path for path in (self.setup.toolkit,) if path),
+        ]
+        folders = Folders(read=read, write=write, hidden=[self.cache / "build"])
+        # Beside the Python: the folder of the program that builds goes onto the PATH.
+        script = env.python.with_name("sandboxed-python")
+        more = objects.variables if launcher else {}
+        return write_script(script, self.sandbox.command(env.python, folders, launcher, more))
+
+    @contextlib.contextmanager
+    def project(
+        self,
+        progress: Progress,
+        write: Sequence[Path] = (),
+        before: Callable[[str], None] = lambda _: None,
+    ) -> Iterator[HostBuild]:
+        """The project, and how this machine builds it; for the block.
+
+        Args:
+            progress: gets its steps.
+            write: folders that it can write to, beside its own.
+            before: is called with its Python when its requirements are installed.
+        """
+        request, setup = self.request, self.setup
+        source = request.source.resolve()
+        if source.is_file():
+            (self.folder / "source").mkdir()
+            source = unpack(source, self.folder / "source")
+        installer = RequirementsInstaller(setup.env, setup.torch, self.folder, request.requires)
+
+        def prepare(builder: build.ProjectBuilder) -> None:
+            installer.install_for_build(builder)
+            before(builder.python_executable)
+
+        folders = [source, self.folder / "built", *write]
+        with _explain_undeclared(), temporary_files_in(self.temporary):
+            progress.step(f"building {source.name} for {setup.variant.id}")
+            yield HostBuild(
+                source=source,
+                environ=setup.environ,
+                log=self.folder / LOG,
+                step=progress.step,
+                step_of=compile_step,
+                python=str(self.python(setup.env, folders, request.launcher)),
+                prepare=prepare,
+            )
+
+    @property
+    def temporary(self) -> Path | None:
+        """The folder for temporary files of the build and its frontend."""
+        return self.sandbox.temporary if self.sandbox else None
+
+
+def compiler_cache(request: SdistRequest, cache: Path) -> CompilerCache:
+    """The compiler cache that is named, or one that a project has for itself.
+
+    What the sandbox writes to a cache could be read by another project's build.
+    """
+    own = cache / "build" / f"sccache-{request.cache_key()}"
+    return request.cache or folder_cache(own, _OWN_CACHE_SIZE)
+
+
+@contextlib.contextmanager
+def confine(
+    request: SdistRequest, folder: Path, cache: Path, progress: Progress, clock: Clock
+) -> Iterator[ConfinedBuild]:
+    """Prepare a build in its empty folder; the server of its compiler cache ends with the block."""
+    setup = prepare_build(request, folder, cache, progress, clock)
+    sandbox = _sandbox(request, setup, folder, progress)
+    named, place = {}, "the compiler cache"
+    if request.cache:
+        named, place = dict(request.cache.variables), f"--cache {request.cache.text}"
+    # The sandbox has a server of its own: in it no other can be reached.
+    with own_server(() if sandbox else request.launcher, named, place) as variables:
+        setup = dataclasses.replace(setup, environ={**setup.environ, **variables})
+        yield ConfinedBuild(request, setup, folder, cache, sandbox)
+
+
+def _sandbox(
+    request: SdistRequest, setup: BuildSetup, folder: Path, progress: Progress
+) -> Sandbox | None:
+    """The sandbox of the project's code; says why if there is none."""
+    if request.sandbox != "off" and (reason := request.network_reason()):
+        if request.sandbox == "require":
+            raise TorchwheelError(f"--sandbox require: expected a sandbox, found none: {reason}")
+        found: Sandbox | str = reason
+    else:
+        found = find_sandbox(request.sandbox, folder / "sandbox", setup.environ)
+    if isinstance(found, Sandbox):
+        return found
+    if request.sandbox != "off":
+        progress.say(f"no sandbox: {request.source.name} runs with your rights: {found}")
+    return None
+
+
+@contextlib.contextmanager
+def _explain_undeclared() -> Iterator[None]:
+    """Name --with in the error of a build that lacks a module."""
+    try:
+        yield
+    except MissingModuleError as error:
+        text = "if the build needs what the project does not say, add --with REQUIREMENT"
+        raise MissingModuleError(f"{error}; {text}") from error

@@ -1,0 +1,154 @@
+"""The compile steps of a project, as ninja lists them (`ninja -t compdb`).
+
+torch's BuildExtension writes one graph for each extension. Its steps are all that a shard needs to
+know. Standard library and torchwheel alone: a project's build runs this, see own_ninja.py.
+"""
+
+import dataclasses
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+
+from torchwheel.errors import TorchwheelError
+from torchwheel.json_files import parse_json
+from torchwheel.shards import Shard
+
+_OBJECT = ".o"
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One call of a compiler.
+
+    Attributes:
+        name: "0/csrc/a.o": the number of its graph, and the object's path in the graph's folder.
+        folder: where it runs.
+        source: the file that it compiles.
+        output: the object that it writes.
+        command: the call.
+    """
+
+    name: str
+    folder: str
+    source: str
+    output: str
+    command: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Graph:
+    """What one call of ninja makes.
+
+    Attributes:
+        steps: the steps that compile a source, by name.
+        linked: objects that are made of objects, e.g. by nvcc's device link.
+    """
+
+    steps: tuple[Step, ...]
+    linked: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class StepRecord:
+    """What is known of a step.
+
+    Attributes:
+        name: its name.
+        source: the name of the file that it compiles.
+        python: whether the source includes Python.h; None if nobody asked.
+        sha256: of its object; None if it was not compiled.
+    """
+
+    name: str
+    source: str
+    python: bool | None = None
+    sha256: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class CompiledObject:
+    """An object as it was when another job compiled it.
+
+    Attributes:
+        sha256: its hash.
+        by: who compiled it, e.g. "shard 2/3".
+    """
+
+    sha256: str
+    by: str
+
+
+@dataclasses.dataclass(frozen=True)
+class _Entry:
+    """What is read of an entry of `ninja -t compdb`."""
+
+    directory: str
+    command: str
+    file: str
+    output: str
+
+
+def read_graph(compdb: str, number: int) -> Graph | None:
+    """The graph that ninja lists; None if it makes anything else than objects.
+
+    Args:
+        compdb: what `ninja -t compdb` prints.
+        number: how many graphs came before.
+
+    Raises:
+        MalformedError: ninja printed something else.
+    """
+    entries = parse_json(compdb, tuple[_Entry, ...], "ninja -t compdb", others=True)
+    if not entries or not all(entry.output.endswith(_OBJECT) for entry in entries):
+        return None
+    steps = []
+    for entry in entries:
+        if not entry.file.endswith(_OBJECT):
+            path = os.path.relpath(Path(entry.directory, entry.output), entry.directory)
+            command = tuple(shlex.split(entry.command))
+            name = f"{number}/{path}"
+            steps.append(Step(name, entry.directory, entry.file, entry.output, command))
+    # A setup.py may list its sources in any order (glob): every job must divide them alike.
+    steps.sort(key=lambda step: step.name)
+    return Graph(tuple(steps), tuple(e.output for e in entries if e.file.endswith(_OBJECT)))
+
+
+def steps_of_shard(steps: Sequence[Step], shard: Shard, earlier: int) -> list[Step]:
+    """The steps of a graph that a shard compiles.
+
+    `earlier` steps were in the graphs before: shards take turns through all of them, as a project
+    may have many extensions of one file each.
+    """
+    turns = islice(shard.take(earlier + len(steps)), earlier, None)
+    return [step for step, own in zip(steps, turns, strict=True) if own]
+
+
+def check_objects(found: Mapping[str, str], compiled: Mapping[str, CompiledObject]) -> None:
+    """Raise unless objects are those that other jobs compiled; `found` has their hashes."""
+    for name, digest in found.items():
+        expected = compiled.get(name)
+        if expected is None:
+            raise TorchwheelError(
+                f"{name}: expected it among the steps of the shards, found it in none; compile the "
+                "shards of these sources"
+            )
+        if digest != expected.sha256:
+            raise TorchwheelError(
+                f"{name}: expected the object that {expected.by} compiled, sha256 "
+                f"{expected.sha256[:12]}, found {digest[:12]}: the compiler cache gave another "
+                "one, or had lost it; compile it again, into a cache that nobody else writes to"
+            )
+
+
+def include_folders(command: Sequence[str]) -> list[Path]:
+    """The folders in which a compiler's call looks for headers."""
+    found = []
+    rest = iter(command)
+    for word in rest:
+        for option in ("-isystem", "-I"):
+            if word.startswith(option):
+                found.append(Path(word.removeprefix(option) or next(rest, ".")))
+                break
+    return found

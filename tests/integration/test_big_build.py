@@ -1,0 +1,233 @@
+"""`torchwheel build` in parts: real torch, setup.py, ninja, g++, sccache and a Dask cluster."""
+
+import contextlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from torchwheel.lock import hold_lock
+
+pytestmark = pytest.mark.integration
+
+HERE = Path(__file__).parent
+# What the suite's smoke tests run with, so that nothing more is installed for these.
+CPU = ("--cpu", "--torch", "2.13.0")
+STEPS = ["0/many/module.o", "0/many/part.o", "0/many/slow.o", "1/many/second.o"]
+
+
+def one_line(done: subprocess.CompletedProcess[str]) -> str:
+    """The message of a call that failed as it should, without a traceback."""
+    assert done.returncode, done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+    (line,) = [one for one in done.stderr.splitlines() if one.startswith("torchwheel: ")]
+    return line
+
+
+def waited(condition, seconds: float = 120):
+    """The first true value of a condition."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return found
+
+
+def compilers_of(source: Path) -> list[psutil.Process]:
+    """The compilers that read a source, whoever started them."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.name() == "cc1plus" and str(source) in process.cmdline():
+                found.append(process)
+    return found
+
+
+def runs(process: psutil.Process) -> bool:
+    """Whether a process goes on; a zombie does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def servers_of(objects: Path) -> list[psutil.Process]:
+    """The servers of sccache whose cache is this folder."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            of_it = process.environ().get("SCCACHE_DIR") == str(objects)
+            if process.name() == "sccache" and of_it:
+                found.append(process)
+    return found
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory, cache):
+    """A folder with the project, the cache that two shards filled, and their lists.
+
+    It is made once, though several workers of pytest need it.
+    """
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shards"
+    with hold_lock(folder.with_suffix(".lock"), lambda: None):
+        if len(list(folder.glob("dist/shards/*.json"))) < 2:
+            shutil.copytree(HERE / "many", folder / "many", dirs_exist_ok=True)
+            for number in (1, 2):
+                command = [sys.executable, "-m", "torchwheel.cli", "build", "many", *CPU]
+                command += ["--cache", "objects", "--shard", f"{number}/2"]
+                environ = {**os.environ, "TORCHWHEEL_CACHE": str(cache)}
+                subprocess.run(command, cwd=folder, env=environ, check=True)
+    return folder
+
+
+def test_a_plan_lists_the_steps_and_what_pythons_share(compiled, torchwheel):
+    done = torchwheel("build", "many", *CPU, "--plan", "2", cwd=compiled)
+    assert done.returncode == 0, done.stderr
+    head, *rows = done.stdout.partition("\n\n")[0].splitlines()
+    assert head.split() == ["shard", "python", "step"]
+    assert [row.split() for row in rows] == [
+        ["1/2", "Python.h", STEPS[0]],
+        ["1/2", "any", STEPS[2]],
+        ["2/2", "any", STEPS[1]],
+        ["2/2", "Python.h", STEPS[3]],
+    ]
+    assert "4 steps in 2 shards, 2 without Python.h" in done.stdout
+    assert not list(compiled.glob("**/*.whl"))
+
+
+def test_one_job_links_what_the_shards_compiled(compiled, tmp_path, torchwheel):
+    lists = [json.loads(file.read_text()) for file in sorted(compiled.glob("dist/shards/*.json"))]
+    assert [sorted(one["objects"]) for one in lists] == [STEPS[::2], STEPS[1::2]]
+    assert all(one["steps"] == STEPS and one["hits"] == 0 for one in lists)
+    call = ("build", "many", *CPU, "--cache", "objects", "--dist", tmp_path)
+    done = torchwheel(*call, "--from-shards", "dist/shards", cwd=compiled)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (record,) = tmp_path.glob("*.whl.json")
+    assert json.loads(record.read_text())["cache"] == {"hits": 4, "misses": 0, "failed": 0}
+    assert "cache 4 objects were there, 0 were compiled" in done.stdout
+    assert len(list(tmp_path.glob("*.whl"))) == 1
+
+
+def test_a_lost_shard_and_a_cache_that_lies_publish_nothing(compiled, tmp_path, torchwheel):
+    shutil.copytree(compiled, tmp_path, dirs_exist_ok=True)
+    shards = tmp_path / "dist" / "shards"
+    call = ("build", compiled / "many", *CPU, "--cache", "objects", "--from-shards", shards)
+    # sccache believes its entries: each is given the content of another.
+    entries = sorted(path for path in (tmp_path / "objects").glob("?/?/*") if path.is_file())
+    contents = [path.read_bytes() for path in entries]
+    for path, content in zip(entries, contents[1:] + contents[:1], strict=True):
+        path.write_bytes(content)
+    line = one_line(torchwheel(*call, cwd=tmp_path))
+    assert re.search(
+        r"0/many/module\.o: expected the object that shard 1/2 compiled, sha256 \w{12}, found "
+        r"\w{12}: the compiler cache gave another one, or had lost it; ",
+        line,
+    )
+    next(shards.glob("*-1of2.json")).unlink()
+    line = one_line(torchwheel(*call, cwd=tmp_path))
+    assert line.endswith("1/2 is lost; run `torchwheel build … --shard 1/2` again")
+    assert not list(tmp_path.glob("**/*.whl"))
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project of its own, whose compilers are told from those of other tests."""
+    return Path(shutil.copytree(HERE / "many", tmp_path / "many"))
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+@pytest.fixture
+def cluster(tmp_path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """The address of a scheduler, and its three workers."""
+    address = f"tcp://127.0.0.1:{free_port()}"
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    dask = [sys.executable, "-m"]
+    port = address.rpartition(":")[2]
+    scheduler = [*dask, "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", port]
+    worker = [*dask, "distributed.cli.dask_worker", address, "--no-nanny", "--nthreads", "1"]
+    worker += ["--no-dashboard", "--local-directory", str(tmp_path / "workers")]
+    with contextlib.ExitStack() as stack:
+
+        def start(command: list[str]) -> subprocess.Popen[bytes]:
+            process = stack.enter_context(subprocess.Popen(command, **quiet))
+            stack.callback(process.kill)
+            return process
+
+        start([*scheduler, "--no-dashboard"])
+        yield address, [start(worker) for _ in range(3)]
+
+
+@contextlib.contextmanager
+def started(options: list[str], project: Path, cache: Path) -> Iterator[subprocess.Popen[str]]:
+    """A build that runs on, and is stopped with the block."""
+    command = [sys.executable, "-m", "torchwheel.cli", "build", str(project), *CPU, *options]
+    environ = {**os.environ, "TORCHWHEEL_CACHE": str(cache)}
+    with subprocess.Popen(
+        command,
+        cwd=project.parent,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as build:
+        try:
+            yield build
+        finally:
+            build.kill()
+
+
+# An installation without the extra has no Dask.
+@pytest.mark.skipif(importlib.util.find_spec("distributed") is None, reason="no Dask here")
+def test_a_cluster_compiles_though_a_worker_is_killed(project, cluster, cache, tmp_path):
+    address, workers = cluster
+    slow = project / "many" / "slow.cpp"
+
+    def busy() -> tuple[psutil.Process, subprocess.Popen[bytes]] | None:
+        """The compiler of the slow file, and the worker that runs it."""
+        for compiler in compilers_of(slow):
+            with contextlib.suppress(psutil.Error):
+                above = {parent.pid for parent in compiler.parents()}
+                return next(((compiler, worker) for worker in workers if worker.pid in above), None)
+        return None
+
+    with started(["--cache", "objects", "--on", address], project, cache) as build:
+        compiler, worker = waited(busy)
+        worker.kill()
+        waited(lambda: not runs(compiler), 10)
+        output, _ = build.communicate(timeout=300)
+    assert build.returncode == 0, output
+    (record,) = tmp_path.glob("dist/*.whl.json")
+    # The objects come from the cache: the one of the killed worker was compiled by another.
+    assert json.loads(record.read_text())["cache"] == {"hits": 4, "misses": 0, "failed": 0}
+    assert "no sandbox: many runs with your rights: other machines compile it" in output
+
+
+@pytest.mark.parametrize("sandbox", ["auto", "off"])
+def test_the_end_of_a_build_is_that_of_its_compilers(project, cache, tmp_path, sandbox):
+    options = ["--cache", "objects", "--sandbox", sandbox]
+    with started(options, project, cache) as build:
+        compiler = waited(lambda: compilers_of(project / "many" / "slow.cpp"))[0]
+        assert servers_of(tmp_path / "objects")
+        build.send_signal(signal.SIGTERM)
+        output, _ = build.communicate(timeout=30)
+    assert build.returncode == 1
+    assert "torchwheel: stopped; run again to go on" in output
+    assert not runs(compiler)
+    assert not servers_of(tmp_path / "objects")
+    assert not list(tmp_path.glob("**/*.whl"))

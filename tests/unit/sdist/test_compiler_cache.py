@@ -1,0 +1,76 @@
+"""A build's own server of sccache: how it starts and ends, and what is waited for."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from torchwheel.errors import TorchwheelError
+from torchwheel.sdist import cluster, compiler_cache
+from torchwheel.sdist.compiler_cache import CacheUse, own_server, wait_for_writes
+
+
+def sccache(path: Path, text: str) -> list[str]:
+    """A program in place of sccache: a script, which writes down how it is called."""
+    script = path / "sccache"
+    script.write_text(f'#!/bin/sh\necho "$1 $SCCACHE_DIR" >>{path}/calls\n{text}\n')
+    script.chmod(0o755)
+    return [str(script)]
+
+
+def test_a_build_has_a_server_of_its_own_which_ends_with_it(tmp_path):
+    launcher = sccache(tmp_path, "")
+    with own_server(launcher, {"SCCACHE_DIR": "/objects"}, "--cache x") as one:
+        assert one["SCCACHE_DIR"] == "/objects"
+        with own_server(launcher, {}, "--cache x") as other:
+            assert one["SCCACHE_SERVER_UDS"] != other["SCCACHE_SERVER_UDS"]
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert calls[0] == "--start-server /objects"
+    assert calls[-1] == "--stop-server /objects"
+    assert len(calls) == 4
+
+
+def test_a_cache_that_cannot_be_reached_is_one_line(tmp_path):
+    launcher = sccache(tmp_path, 'echo "sccache: error: no route" >&2; exit 2')
+    with (
+        pytest.raises(TorchwheelError, match=r"^--cache redis://h:1: .*: sccache: error: no route"),
+        own_server(launcher, {}, "--cache redis://h:1"),
+    ):
+        pass
+
+
+def statistics(writes: int, errors: int = 0) -> str:
+    counts = {"cache_hits": {"C/C++": 1, "PTX": 2}, "cache_misses": {"CUDA": 2, "CUBIN": 1}}
+    stats = {name: {"counts": found, "adv_counts": {}} for name, found in counts.items()}
+    return json.dumps(
+        {"stats": {**stats, "cache_writes": writes, "cache_write_errors": errors, "other": 1}}
+    )
+
+
+def test_all_objects_are_waited_for_and_those_that_were_not_taken_are_counted(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "first").write_text(statistics(1))
+    (tmp_path / "then").write_text(statistics(2, 1))
+    script = f"cd {tmp_path}; cat first; mv then first 2>/dev/null || true"
+    launcher = sccache(tmp_path, script)
+    assert wait_for_writes(launcher, {"PATH": "/usr/bin:/bin"}) == CacheUse(1, 2, 1)
+    assert len((tmp_path / "calls").read_text().splitlines()) == 2
+    # A server that is slower than that is not waited for any longer.
+    monkeypatch.setattr(compiler_cache, "_WRITE_SECONDS", 0.0)
+    (tmp_path / "first").write_text(statistics(0))
+    assert wait_for_writes(launcher, {"PATH": "/usr/bin:/bin"}) == CacheUse(1, 2, 3)
+    assert CacheUse(1, 2, 3) + CacheUse(1, 0, 0) == CacheUse(2, 2, 3)
+
+
+def test_a_cluster_that_does_not_answer_is_one_line(monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(cluster, "_SECONDS", 0.2)
+    with pytest.raises(TorchwheelError, match=r"^--on tcp://127.0.0.1:9: no scheduler answers"):
+        cluster.check_cluster("tcp://127.0.0.1:9")
+
+
+def test_without_dask_the_package_is_named(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "distributed", None)
+    with pytest.raises(TorchwheelError, match="--on: expected the package distributed, found none"):
+        cluster.check_cluster("tcp://127.0.0.1:9")
