@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import yaml
 
+from torchwheel.cli import main
 from torchwheel.console import Quiet
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import sha256
@@ -19,6 +21,7 @@ from wheelmaker import make_wheel
 
 pytestmark = pytest.mark.integration
 
+ROOT = Path(__file__).parents[2]
 TORCH = "2.13.0"
 # Those of the pipeline's tests: one environment serves both.
 REQUIRES = ["pytest"]
@@ -92,6 +95,28 @@ def test_some_tests_where_there_is_no_gpu(tmp_path: Path) -> None:
     other.write_text("def test_other(): pass\n")
     record = run(tmp_path, wheel, PASSING, here=False, without_gpu=["test_demo.py"])
     assert record.tests.counts.total == (2 if record.machine.gpu else 1)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch here")
+@pytest.mark.parametrize("own", [False, True], ids=["matrix", "folder"])
+def test_the_command_holds_to_the_matrix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    for name in ("test_demo.py", "test_other.py"):
+        (tmp_path / "smoke").mkdir(exist_ok=True)
+        (tmp_path / "smoke" / name).write_text("def test_passes(): pass\n")
+    matrix = yaml.safe_load((ROOT / "matrix.yaml").read_text())
+    matrix["smoke"] |= {"tests": "smoke", "without_gpu": ["test_demo.py"]}
+    del matrix["project"]["bundled"]
+    (tmp_path / "matrix.yaml").write_text(yaml.safe_dump(matrix))
+    wheel = make_wheel(tmp_path, requires=("torch>=2.6",))
+    monkeypatch.chdir(tmp_path)
+    tests = ["--tests", "smoke"] if own else ["--matrix", "matrix.yaml"]
+    assert main(["smoke", str(wheel), "--here", "--record", "record.json", *tests]) == 0
+    data = json.loads(Path("record.json").read_text())
+    ran = {file["name"] for file in data["tests"]["files"]}
+    every = own or data["machine"]["gpu"]
+    assert ran == ({"test_demo.py", "test_other.py"} if every else {"test_demo.py"})
 
 
 def test_passing(tmp_path: Path, here: bool, monkeypatch: pytest.MonkeyPatch) -> None:

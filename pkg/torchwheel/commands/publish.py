@@ -92,6 +92,7 @@ def smoke(options: argparse.Namespace) -> int:
     tests, torch = options.tests, options.torch
     requires: tuple[str, ...] = ("pytest",)
     imports: tuple[str, ...] = ()
+    without_gpu: tuple[str, ...] = ()
     if tests is None:
         # With --tests the matrix is not read: an offline GPU machine has no YAML parser.
         from torchwheel.inspect.wheel import read_wheel
@@ -103,7 +104,7 @@ def smoke(options: argparse.Namespace) -> int:
         section, root = matrix.smoke, options.matrix.resolve().parent
         source = project_folder(matrix, root, cache_folder(), Terminal())
         tests, requires = tests_folder(matrix, root, source), section.requires
-        imports = matrix.own_build.imports
+        imports, without_gpu = matrix.own_build.imports, section.without_gpu
         torch = torch or (section.torch and default_torch(read_wheel(options.wheel), section.torch))
     file = options.record or Path("dist", "smoke", f"{options.wheel.name}.json")
     with Terminal().live_line() as progress:
@@ -118,6 +119,7 @@ def smoke(options: argparse.Namespace) -> int:
             junit=options.junit or file.with_suffix(".xml"),
             cache=cache_folder(),
             progress=progress,
+            without_gpu=without_gpu,
             imports=imports,
         )
     print(f"{record_text(record)}record: {file}")
