@@ -63,6 +63,7 @@ class Case:
         vmap: it has a rule for vmap.
         rowwise: a row of the results depends on that row of the arguments alone.
         gradient_ulps: relative error of a gradient's norm, in ulps of the dtype.
+        kinked: a sum near 0 may be rounded to the other side of a kink, where its slope jumps.
         relative, absolute: what float32 arithmetic may add to half an ulp of the result's dtype.
         sum_ulps: what a long sum, and roundings before it, may add: in ulps of the dtype of the
             results' root mean square.
@@ -95,11 +96,16 @@ class Case:
     float32_ulps: float = 0.0
     float64_absolute: float = 0.0
     gradient_ulps: float = 8.0
+    kinked: bool = False
 
     @property
     def op(self) -> str:
         """The operator's name."""
         return self.name.split()[0]
+
+    def slope_error(self, scale: float) -> float:
+        """What a slope on the other side of a kink changes, in a gradient whose norm is `scale`."""
+        return min(4 / scale, 0.05) if self.kinked and scale else 0.0
 
     def ours(self, *args: Any) -> Any:
         """The call."""
