@@ -350,7 +350,10 @@ def test_a_low_mask_means_the_same_everywhere(low, dtype, anywhere):
         torch.testing.assert_close(exact[0], alike.flatten().expand(tokens, -1), atol=1e-6, rtol=0)
     workspace = fusedops.Workspace(heads * dim, heads, heads, 1, batch, 20, dtype, anywhere)
     how = {"workspace": workspace, "layer_id": 0, "heads": heads, "causal": False}
-    near = {"atol": 4 * torch.finfo(dtype).eps, "rtol": 4 * torch.finfo(dtype).eps}
+    # In float32 the scores' own roundings are most of it, times the spread of v.
+    near = dict.fromkeys(
+        ("atol", "rtol"), (32 if dtype == torch.float32 else 4) * torch.finfo(dtype).eps
+    )
     if low == -7e4:
         near["atol"] += 0.01  # the scores are rounded to 1/128
     with torch.no_grad():

@@ -17,10 +17,12 @@ _FINAL = re.compile(r"(\d+(?:\.\d+)*)(?:\+[a-z0-9.]+)?", re.ASCII)
 
 
 def range_contains(torch_range: str, version: str) -> bool:
-    """Whether a range such as ">=2.11" or "==2.6.*" contains a version such as "2.11.0+cu130".
+    """Whether a range such as ">=2.11" or "==2.6.*", or "" for any, contains "2.11.0+cu130".
 
     A pre-release counts as what it is: 2.12.0a0 comes before 2.12.
     """
+    if not torch_range:
+        return True
     final = _FINAL.fullmatch(version)
     if final and (floor := _AT_LEAST.fullmatch(torch_range)):
         return _without_zeros(final[1]) >= _without_zeros(floor[1])

@@ -21,6 +21,7 @@ RANGE = st.one_of(
     RELEASE.map(">={}".format),
     RELEASE.map("=={}.*".format),
     st.builds(">={},<{}".format, RELEASE, RELEASE),
+    st.just(""),
 )
 
 
@@ -61,5 +62,6 @@ def test_what_torchwheel_writes_is_read_without_packaging(monkeypatch):
     monkeypatch.setitem(sys.modules, "packaging.specifiers", None)
     assert range_contains(">=2.11", "2.13.0+cpu")
     assert range_contains("==2.6.*", "2.6.0+cu124")
+    assert range_contains("", "2.6.0+cu124")  # of a kernel library
     with pytest.raises(ImportError):
         range_contains(">=2.11,<3", "2.13.0+cpu")
