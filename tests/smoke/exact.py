@@ -98,3 +98,11 @@ def laid_out_otherwise(tensor: Tensor) -> Iterator[Tensor]:
     if tensor.dim() > 1:
         yield torch.cat([tensor, tensor], -1)[..., : tensor.shape[-1]]
         yield tensor.transpose(0, -1).contiguous().transpose(0, -1)
+
+
+def relative_error(actual: Tensor, exact: Tensor, scale: float = 0.0) -> float:
+    """Of the norm; `scale`, the size of what came in, is the least that an error is compared with.
+
+    The slope of GELU crosses 0, and a sum can cancel.
+    """
+    return (actual.double() - exact).norm().item() / max(exact.norm().item(), scale, 1e-30)
