@@ -55,6 +55,23 @@ class HostBuild:
     python: str = sys.executable
     prepare: Callable[[build.ProjectBuilder], None] = check_requirements
 
+    def build_into(self, out: Path) -> Path:
+        """Build the wheel into the folder `out`, and report its steps."""
+
+        def on_line(line: str) -> None:
+            if text := self.step_of(line):
+                self.step(text)
+
+        return build_wheel(
+            self.source,
+            self.environ,
+            out,
+            self.log,
+            on_line,
+            python=self.python,
+            prepare=self.prepare,
+        )
+
 
 def build_and_finish(
     project: HostBuild, claims_of_built: Callable[[Path], Claims], out: Path, clock: Clock
@@ -70,21 +87,8 @@ def build_and_finish(
     built_folder, finished_folder = out / "built", out / "finished"
     built_folder.mkdir()
     finished_folder.mkdir()
-
-    def on_line(line: str) -> None:
-        if text := project.step_of(line):
-            project.step(text)
-
     with clock.step("build"):
-        wheel = build_wheel(
-            project.source,
-            project.environ,
-            built_folder,
-            project.log,
-            on_line,
-            python=project.python,
-            prepare=project.prepare,
-        )
+        wheel = project.build_into(built_folder)
     with clock.step("repair"):
         claims = claims_of_built(wheel)
         if claims.abi != "pure":

@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import ninja
@@ -11,7 +11,7 @@ from torchwheel.arch.lists import arch_list
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError
 from torchwheel.matrix.torch_releases import torch_releases
-from torchwheel.pipeline.frontend import build_wheel
+from torchwheel.pipeline.on_host import HostBuild
 from torchwheel.pipeline.run import Clock
 from torchwheel.sdist import own_ninja
 from torchwheel.sdist.compiler_cache import CacheUse
@@ -19,14 +19,14 @@ from torchwheel.sdist.confined import ConfinedBuild, confine
 from torchwheel.sdist.own_ninja import Work, read_cache_use, read_records
 from torchwheel.sdist.request import SdistRequest, check_request, hold_build_folder
 from torchwheel.sdist.shard_lists import FOLDER, BuildIdentity, ShardList, write_list
-from torchwheel.sdist.steps import StepRecord
+from torchwheel.sdist.steps import StepRecord, steps_of_shard
 from torchwheel.shards import Shard
 from torchwheel.text import table_rows
 from torchwheel.toolkit.cuda_home import write_script
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class BuildPlan:
     """The steps of a build.
 
     Attributes:
@@ -59,7 +59,7 @@ class DividedSteps:
         """Where the records of the steps are written."""
         return self.confined.folder / "steps"
 
-    def replace_ninja(self, python: str) -> None:
+    def _replace_ninja(self, python: str) -> None:
         """Put our own ninja into the environment of the build, whose Python is `python`."""
         setup, request = self.confined.setup, self.confined.request
         command = own_ninja.command(
@@ -78,26 +78,19 @@ class DividedSteps:
         write_script(program, command)
         own_ninja.check_starts(program, python)
 
+    @contextlib.contextmanager
+    def project(self, progress: Progress) -> Iterator[HostBuild]:
+        """The project, whose setup.py calls our ninja; for the block."""
+        self.folder.mkdir()
+        with self.confined.project(progress, [self.folder], self._replace_ninja) as project:
+            yield project
+
     def run(self, progress: Progress) -> None:
         """Run setup.py; the wheel that comes out has empty objects in it, and is thrown away."""
-        self.folder.mkdir()
         built = self.confined.folder / "built"
         built.mkdir()
-        with self.confined.project(progress, [self.folder], self.replace_ninja) as project:
-
-            def on_line(line: str) -> None:
-                if text := project.step_of(line):
-                    project.step(text)
-
-            build_wheel(
-                project.source,
-                project.environ,
-                built,
-                project.log,
-                on_line,
-                python=project.python,
-                prepare=project.prepare,
-            )
+        with self.project(progress) as project:
+            project.build_into(built)
 
     def records(self) -> tuple[StepRecord, ...]:
         """The steps of the build.
@@ -128,14 +121,14 @@ def _confined(request: SdistRequest, cache: Path, progress: Progress) -> Iterato
         yield confined
 
 
-def plan_build(request: SdistRequest, cache: Path, progress: Progress) -> Plan:
+def plan_build(request: SdistRequest, cache: Path, progress: Progress) -> BuildPlan:
     """Run setup.py without compiling anything; returns the steps."""
     with _confined(request, cache, progress) as confined:
         steps = DividedSteps(confined, "plan")
         steps.run(progress)
         setup = confined.setup
         known = torch_releases().get(setup.torch.built.minor)
-        return Plan(setup.variant.id, steps.records(), tuple(known.pythons) if known else ())
+        return BuildPlan(setup.variant.id, steps.records(), tuple(known.pythons) if known else ())
 
 
 def compile_shard(
@@ -163,14 +156,16 @@ def identity_of(confined: ConfinedBuild) -> BuildIdentity:
     return BuildIdentity(confined.request.source.name, variant.id, torch.version, archs)
 
 
-def plan_text(plan: Plan, count: int) -> str:
+def plan_text(plan: BuildPlan, count: int) -> str:
     """The steps of each of `count` shards, and what several Pythons share."""
     steps, with_python = plan.steps, [step for step in plan.steps if step.python]
     rows = [("shard", "python", "step")]
     for number in range(1, count + 1):
         shard = Shard(number, count)
-        own = _chosen(steps, shard)
-        rows += [(str(shard), "Python.h" if step.python else "any", step.name) for step in own]
+        rows += [
+            (str(shard), "Python.h" if step.python else "any", step.name)
+            for step in steps_of_shard(steps, shard)
+        ]
     each, pythons = len(with_python), len(plan.pythons)
     lines = table_rows("< < <", rows)
     lines += [
@@ -185,11 +180,6 @@ def plan_text(plan: Plan, count: int) -> str:
             f"{pythons * len(steps)} if none were shared"
         )
     return "\n".join(lines)
-
-
-def _chosen(steps: Sequence[StepRecord], shard: Shard) -> list[StepRecord]:
-    turns = shard.take(len(steps))
-    return [step for step, own in zip(steps, turns, strict=True) if own]
 
 
 def shard_text(file: Path, listed: ShardList) -> str:

@@ -151,16 +151,15 @@ def _build(
         with confined.project(progress) as project:
             return build_and_finish(project, lambda b: _claims(b, setup), folder, clock), None
     steps = DividedSteps(confined, "link")
-    steps.folder.mkdir()
-    if lists:
-        write_compiled(objects_of(lists), steps.folder)
 
     def claims_of_built(wheel: Path) -> Claims:
         if lists:
             check_steps(lists, steps.records())
         return _claims(wheel, setup)
 
-    with confined.project(progress, [steps.folder], steps.replace_ninja) as project:
+    with steps.project(progress) as project:
+        if lists:
+            write_compiled(objects_of(lists), steps.folder)
         wheel = build_and_finish(project, claims_of_built, folder, clock)
     return wheel, steps.cache_use()
 

@@ -17,7 +17,7 @@ from torchwheel import process
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.json_files import parse_json
 from torchwheel.sdist.cluster_step import StepCall, StepResult, dump_call
-from torchwheel.sdist.steps import CompiledObject, Step
+from torchwheel.sdist.steps import CompileStep, ExpectedObject
 from torchwheel.text import quote
 
 _ADDRESS = re.compile(r"(tcp|tls)://[\w.\[\]:-]+:\d+", re.ASCII)
@@ -49,7 +49,9 @@ def _connected(address: str) -> Any:  # noqa: ANN401 - Dask is not there for who
         raise TorchwheelError(f"--on {address}: {reason}; start `dask scheduler`") from error
 
 
-def compile_steps(address: str, steps: Sequence[Step], launcher: str) -> dict[str, CompiledObject]:
+def compile_steps(
+    address: str, steps: Sequence[CompileStep], launcher: str
+) -> dict[str, ExpectedObject]:
     """Compile steps on the workers; returns the objects by the names of the steps.
 
     Raises:
@@ -57,7 +59,7 @@ def compile_steps(address: str, steps: Sequence[Step], launcher: str) -> dict[st
     """
     # The server of this build is not that of a worker's machine.
     environ = {name: text for name, text in os.environ.items() if name != "SCCACHE_SERVER_UDS"}
-    compiled: dict[str, CompiledObject] = {}
+    compiled: dict[str, ExpectedObject] = {}
     with _connected(address) as client:
         from distributed import as_completed  # noqa: PLC0415 - an extra
 
@@ -79,7 +81,7 @@ def compile_steps(address: str, steps: Sequence[Step], launcher: str) -> dict[st
             if result.sha256 is None:
                 print(result.output, flush=True)
                 raise TorchwheelError(f"{step.name}: its compiler failed on a worker")
-            compiled[step.name] = CompiledObject(result.sha256, "a worker")
+            compiled[step.name] = ExpectedObject(result.sha256, "a worker")
     return compiled
 
 

@@ -12,7 +12,7 @@ from torchwheel.errors import TorchwheelError
 from torchwheel.files import sha256
 from torchwheel.json_files import parse_json
 from torchwheel.sdist.compiler_cache import own_server, wait_for_writes
-from torchwheel.sdist.steps import Step
+from torchwheel.sdist.steps import CompileStep
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +25,7 @@ class StepCall:
         environ: the variables of the build.
     """
 
-    step: Step
+    step: CompileStep
     launcher: str
     environ: Mapping[str, str]
 

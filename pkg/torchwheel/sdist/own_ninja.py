@@ -26,9 +26,9 @@ from torchwheel.json_files import read_json
 from torchwheel.sdist.compiler_cache import CacheUse, wait_for_writes
 from torchwheel.sdist.includes import IncludeReader
 from torchwheel.sdist.steps import (
-    CompiledObject,
+    CompileStep,
+    ExpectedObject,
     Graph,
-    Step,
     StepRecord,
     check_objects,
     include_folders,
@@ -92,16 +92,16 @@ def read_records(folder: Path) -> list[StepRecord]:
     return [step for file in files for step in read_json(file, tuple[StepRecord, ...])]
 
 
-def write_compiled(compiled: Mapping[str, CompiledObject], folder: Path) -> None:
+def write_compiled(compiled: Mapping[str, ExpectedObject], folder: Path) -> None:
     """Write what other jobs compiled, which the objects that are linked must be."""
     found = {name: dataclasses.asdict(one) for name, one in compiled.items()}
     write_text(folder / _COMPILED, json.dumps(found))
 
 
-def read_compiled(folder: Path) -> Mapping[str, CompiledObject]:
+def read_compiled(folder: Path) -> Mapping[str, ExpectedObject]:
     """What other jobs compiled; nothing if none did."""
     file = folder / _COMPILED
-    return read_json(file, dict[str, CompiledObject]) if file.exists() else {}
+    return read_json(file, dict[str, ExpectedObject]) if file.exists() else {}
 
 
 def read_cache_use(folder: Path) -> CacheUse:
@@ -187,7 +187,7 @@ def _run_ninja(command: Sequence[str]) -> int:
         return process.stream(command, lambda line: print(line, flush=True), log=nothing)
 
 
-def _own_steps(options: argparse.Namespace, graph: Graph) -> Sequence[Step]:
+def _own_steps(options: argparse.Namespace, graph: Graph) -> Sequence[CompileStep]:
     if options.work == "plan":
         return []
     if options.work == "link":

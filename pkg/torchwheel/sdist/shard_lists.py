@@ -13,7 +13,7 @@ from pathlib import Path
 from torchwheel.errors import MalformedError, TorchwheelError
 from torchwheel.files import write_text
 from torchwheel.json_files import read_json
-from torchwheel.sdist.steps import CompiledObject, StepRecord
+from torchwheel.sdist.steps import ExpectedObject, StepRecord
 from torchwheel.shards import Shard, parse_shard
 from torchwheel.text import join_names
 
@@ -129,10 +129,10 @@ def check_identity(lists: Sequence[ShardList], build: BuildIdentity) -> None:
         )
 
 
-def objects_of(lists: Sequence[ShardList]) -> dict[str, CompiledObject]:
+def objects_of(lists: Sequence[ShardList]) -> dict[str, ExpectedObject]:
     """What the shards compiled, by the names of the steps."""
     return {
-        name: CompiledObject(digest, f"shard {one.shard}")
+        name: ExpectedObject(digest, f"shard {one.shard}")
         for one in lists
         for name, digest in one.objects.items()
     }

@@ -10,16 +10,18 @@ import shlex
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from torchwheel.errors import TorchwheelError
 from torchwheel.json_files import parse_json
 from torchwheel.shards import Shard
 
 _OBJECT = ".o"
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
-class Step:
+class CompileStep:
     """One call of a compiler.
 
     Attributes:
@@ -46,7 +48,7 @@ class Graph:
         linked: objects that are made of objects, e.g. by nvcc's device link.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[CompileStep, ...]
     linked: tuple[str, ...]
 
 
@@ -68,7 +70,7 @@ class StepRecord:
 
 
 @dataclasses.dataclass(frozen=True)
-class CompiledObject:
+class ExpectedObject:
     """An object as it was when another job compiled it.
 
     Attributes:
@@ -109,14 +111,14 @@ def read_graph(compdb: str, number: int) -> Graph | None:
             path = os.path.relpath(Path(entry.directory, entry.output), entry.directory)
             command = tuple(shlex.split(entry.command))
             name = f"{number}/{path}"
-            steps.append(Step(name, entry.directory, entry.file, entry.output, command))
+            steps.append(CompileStep(name, entry.directory, entry.file, entry.output, command))
     # A setup.py may list its sources in any order (glob): every job must divide them alike.
     steps.sort(key=lambda step: step.name)
     return Graph(tuple(steps), tuple(e.output for e in entries if e.file.endswith(_OBJECT)))
 
 
-def steps_of_shard(steps: Sequence[Step], shard: Shard, earlier: int) -> list[Step]:
-    """The steps of a graph that a shard compiles.
+def steps_of_shard(steps: Sequence[T], shard: Shard, earlier: int = 0) -> list[T]:
+    """The steps of a graph, or their records, that a shard compiles.
 
     `earlier` steps were in the graphs before: shards take turns through all of them, as a project
     may have many extensions of one file each.
@@ -125,7 +127,7 @@ def steps_of_shard(steps: Sequence[Step], shard: Shard, earlier: int) -> list[St
     return [step for step, own in zip(steps, turns, strict=True) if own]
 
 
-def check_objects(found: Mapping[str, str], compiled: Mapping[str, CompiledObject]) -> None:
+def check_objects(found: Mapping[str, str], compiled: Mapping[str, ExpectedObject]) -> None:
     """Raise unless objects are those that other jobs compiled; `found` has their hashes."""
     for name, digest in found.items():
         expected = compiled.get(name)

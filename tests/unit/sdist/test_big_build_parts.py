@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from torchwheel.errors import MalformedError, TorchwheelError, UsageError
-from torchwheel.sdist.big_build import Plan, plan_text
+from torchwheel.sdist.big_build import BuildPlan, plan_text
 from torchwheel.sdist.cluster import check_cluster
 from torchwheel.sdist.compiler_cache import parse_cache
 from torchwheel.sdist.includes import IncludeReader
@@ -204,7 +204,7 @@ def test_the_plan_counts_what_pythons_share():
         StepRecord("0/m.o", "m.cpp", True),
         StepRecord("1/b.o", "b.cu", False),
     )
-    text = plan_text(Plan("cu130-torch2.13-cp311", steps, ("3.10", "3.11")), 2)
+    text = plan_text(BuildPlan("cu130-torch2.13-cp311", steps, ("3.10", "3.11")), 2)
     assert text.splitlines() == [
         "shard  python    step",
         "1/2    any       0/a.o",
