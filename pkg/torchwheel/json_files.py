@@ -11,7 +11,6 @@ import functools
 import json
 import math
 import os
-import stat
 import types
 import typing
 from collections.abc import Callable, Hashable, Mapping
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, TypeVar, cast
 
 from torchwheel.errors import MalformedError
+from torchwheel.ownership import NotRegularError, open_regular
 from torchwheel.text import KeyPath, dotted_path, escape, quote
 
 T = TypeVar("T")
@@ -75,11 +75,11 @@ def read_bounded(path: Path, do: str = "") -> bytes:
         OSError: it cannot be read.
         MalformedError: it is no regular file.
     """
-    # Without O_NONBLOCK a named pipe would be waited for.
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise MalformedError(escape(str(path)), "expected a file, found a folder or a device", do)
+    try:
+        handle = open_regular(path)
+    except NotRegularError:
+        wrong = "expected a file, found a folder or a device"
+        raise MalformedError(escape(str(path)), wrong, do) from None
     with os.fdopen(handle, "rb") as file:
         return file.read(MAX_BYTES + 1)
 

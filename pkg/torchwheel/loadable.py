@@ -8,11 +8,9 @@ Standard library only: a first call on a GPU needs it.
 
 import contextlib
 import ctypes
-import errno
 import functools
 import os
 import shutil
-import stat
 import tempfile
 import weakref
 from collections.abc import Callable
@@ -21,7 +19,7 @@ from typing import IO, TypeVar
 
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import private_folder
-from torchwheel.ownership import UntrustedError, trusted_path, untrusted_because
+from torchwheel.ownership import UntrustedError, open_regular, trusted_path, untrusted_because
 
 _Loaded = TypeVar("_Loaded")
 _LOADED: list["LoadableFile"] = []
@@ -122,13 +120,8 @@ def open_loadable(path: Path) -> LoadableFile:
     Raises:
         OSError: it cannot be opened, or is no file.
     """
-    # A pipe would be waited for.
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    found = os.fstat(handle)
-    if not stat.S_ISREG(found.st_mode):
-        os.close(handle)
-        raise OSError(errno.EINVAL, "not a file", str(path))
-    if untrusted_because(found):
+    handle = open_regular(path)
+    if untrusted_because(os.fstat(handle)):
         with os.fdopen(handle, "rb") as file:
             handle = _empty_file(path.name)
             with os.fdopen(handle, "wb", closefd=False) as copy:

@@ -1,4 +1,4 @@
-"""Whose files are used: those that only this user and root can change.
+"""Which files are used: regular ones, and those that only this user and root can change.
 
 Programs and libraries of the cache run with this user's rights. So a folder of the cache is used
 only if it and every folder that leads to it belong to this user or root, and nobody else may write
@@ -36,6 +36,24 @@ class UntrustedError(TorchwheelError):
         self.path = path
         self.why = why
         self.fix = fix
+
+
+class NotRegularError(OSError):
+    """There is a folder, a pipe or a device where a file is expected."""
+
+
+def open_regular(path: Path) -> int:
+    """Open a file for reading; returns its descriptor. A pipe is not waited for.
+
+    Raises:
+        NotRegularError: it is no regular file.
+        OSError: it cannot be opened.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise NotRegularError(errno.EINVAL, "not a file", str(path))
+    return handle
 
 
 def untrusted_because(found: os.stat_result) -> str | None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from torchwheel import ownership
 from torchwheel.inspect import budgets
 from torchwheel.inspect.zip_records import DEFLATED, STORED, Member, WheelError, read_members
 
@@ -99,12 +100,10 @@ class Archive:
 def open_regular(path: Path) -> Iterator[IO[bytes]]:
     """Open a regular file for reading; neither a pipe nor a device is waited for."""
     try:
-        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        if not stat.S_ISREG(os.fstat(number).st_mode):
-            os.close(number)
-            raise WheelError(f"{path.name}: is no regular file")
-        with os.fdopen(number, "rb") as file:
+        with os.fdopen(ownership.open_regular(path), "rb") as file:
             yield file
+    except ownership.NotRegularError as error:
+        raise WheelError(f"{path.name}: is no regular file") from error
     except FileNotFoundError as error:
         raise WheelError(f"{path.name}: no such file in {path.parent}") from error
     except OSError as error:

@@ -6,7 +6,6 @@ import http.client
 import ipaddress
 import os
 import ssl
-import stat
 import time
 import urllib.error
 import urllib.request
@@ -20,6 +19,7 @@ from torchwheel import __version__
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.json_files import MAX_BYTES
 from torchwheel.os_errors import explain
+from torchwheel.ownership import NotRegularError, open_regular
 from torchwheel.text import quote, shorten_line, size_text
 
 MOST_OF_FILE = 8 << 30
@@ -180,7 +180,7 @@ class Fetcher:
 
     def _source(self, url: str) -> IO[bytes]:
         if _scheme(url) == "file":
-            return _open_file(_path(url))
+            return os.fdopen(open_regular(_path(url)), "rb")
         request = urllib.request.Request(url, headers={"User-Agent": _AGENT})  # noqa: S310 - checked
         answer: IO[bytes] = self._open(request, timeout=_SECONDS)
         return answer
@@ -219,24 +219,15 @@ def _page_of_folder(url: str) -> Answer | None:
     for name in names:
         file = path / name if name else path
         try:
-            with _open_file(file) as source:
+            with os.fdopen(open_regular(file), "rb") as source:
                 body = b"".join(_bounded(source, url, MAX_BYTES, None))
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, NotRegularError):
             continue
         except OSError as error:
             raise TorchwheelError(explain(error)) from None
         kind = "application/json" if file.suffix == ".json" else "text/html"
         return Answer(url, kind, body)
     return None
-
-
-def _open_file(path: Path) -> IO[bytes]:
-    """Open a regular file; another is an OSError, and a pipe is not waited for."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise FileNotFoundError(2, os.strerror(2), str(path))
-    return os.fdopen(handle, "rb")
 
 
 def _failed(url: str, found: str) -> TorchwheelError:
