@@ -1,6 +1,6 @@
-// The operators X_out, which write the results of X to tensors of the caller. They are X's own
-// functions: while one runs, the Api gives it the caller's tensors and memory where it would
-// allocate.
+// The operators X_out, which write the results of X to tensors of the caller. They run X's own
+// function: while it runs, the Api gives it the caller's tensors and memory where it would
+// allocate. An X_out takes X's arguments, the tensors for the results, and memory or None.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,12 @@ namespace fusedops {
 template <class Tensor>
 class Outputs {
  public:
-  // `memory`: bytes for temporaries; null: they are allocated.
-  Outputs(const char* op, const Tensor* const* results, int count, const Tensor* memory)
-      : op_(op), results_(results), count_(count), memory_(memory), before_(current()) {
-    current() = this;
-  }
+  // `memory`: bytes for temporaries; none: they are allocated.
+  Outputs(const char* op, std::vector<Tensor> results, std::optional<Tensor> memory)
+      : op_(op),
+        results_(std::move(results)),
+        memory_(std::move(memory)),
+        before_(std::exchange(current(), this)) {}
   Outputs(const Outputs&) = delete;
   ~Outputs() { current() = before_; }
 
@@ -36,13 +37,15 @@ class Outputs {
     return call;
   }
 
-  const Tensor* memory() const { return memory_; }
+  const Tensor* memory() const { return memory_ ? &*memory_ : nullptr; }
 
   // The tensor for the next result, which must be like `expected`.
   template <class View>
   const Tensor& next(const View& view, const TensorView& expected) {
-    if (next_ == count_) throw Error(std::string(op_) + ": makes more results than its schema has");
-    const Tensor& out = *results_[next_++];
+    if (next_ == results_.size()) {
+      throw Error(std::string(op_) + ": makes more results than its schema has");
+    }
+    const Tensor& out = results_[next_++];
     check_out(op_, view(out), expected);
     return out;
   }
@@ -62,62 +65,33 @@ class Outputs {
 
  private:
   const char* const op_;
-  const Tensor* const* const results_;
-  const int count_;
-  int next_ = 0;
-  const Tensor* const memory_;
+  const std::vector<Tensor> results_;
+  std::size_t next_ = 0;
+  const std::optional<Tensor> memory_;
   std::int64_t taken_ = 0;
   Outputs* const before_;
 };
 
-namespace outputs_detail {
-
-template <class Result>
-struct Results {
-  using Tensor = Result;
-  using Indices = std::index_sequence<0>;
-};
-
-template <class First, class... More>
-struct Results<std::tuple<First, More...>> {
-  using Tensor = First;
-  using Indices = std::index_sequence_for<First, More...>;
-};
-
-template <class Name, auto kFunction, class Tensor, class Indices, class... Parameters>
-struct Call;
-
-template <class Name, auto kFunction, class Tensor, std::size_t... kIndex, class... Parameters>
-struct Call<Name, kFunction, Tensor, std::index_sequence<kIndex...>, Parameters...> {
-  template <std::size_t>
-  using Out = const Tensor&;
-
-  static void call(Parameters... args, Out<kIndex>... outs, const std::optional<Tensor>& memory) {
-    const Tensor* const results[] = {&outs...};
-    Outputs<Tensor> entered(Name::value(), results, sizeof...(kIndex), memory ? &*memory : nullptr);
-    kFunction(args...);
-  }
-};
-
-}  // namespace outputs_detail
-
-// X_out for the function of X; Name::value() is "X".
-template <class Name, auto kFunction>
-struct WithOuts;
-
-template <class Name, class Result, class... Parameters, Result (*kFunction)(Parameters...)>
-struct WithOuts<Name, kFunction>
-    : outputs_detail::Call<Name, kFunction, typename outputs_detail::Results<Result>::Tensor,
-                           typename outputs_detail::Results<Result>::Indices, Parameters...> {};
+// How many tensors an operator's function returns.
+template <class Result, class... Parameters>
+constexpr std::size_t results_of(Result (*)(Parameters...)) {
+  return 1;
+}
+template <class... Results, class... Parameters>
+constexpr std::size_t results_of(std::tuple<Results...> (*)(Parameters...)) {
+  return sizeof...(Results);
+}
 
 }  // namespace fusedops
 
-// Registers X and X_out.
-#define FUSEDOPS_OPERATOR(m, name, function)                                              \
-  do {                                                                                    \
-    struct Name {                                                                         \
-      static const char* value() { return name; }                                         \
-    };                                                                                    \
-    (m).impl(name, FUSEDOPS_BOX(function));                                               \
-    (m).impl(name "_out", FUSEDOPS_BOX((&::fusedops::WithOuts<Name, (function)>::call))); \
+// Registers X and X_out. Each flavour has
+//   FUSEDOPS_BOX(function)           the function in the form in which torch calls it,
+//   FUSEDOPS_BOX_OUT(Name, function)  X_out in that form; Name::value() is "X".
+#define FUSEDOPS_OPERATOR(m, name, function)                 \
+  do {                                                       \
+    struct Name {                                            \
+      static const char* value() { return name; }            \
+    };                                                       \
+    (m).impl(name, FUSEDOPS_BOX(function));                  \
+    (m).impl(name "_out", FUSEDOPS_BOX_OUT(Name, function)); \
   } while (false)

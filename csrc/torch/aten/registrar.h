@@ -20,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include "torch/outputs.h"
+
 // Constructors that torch's headers call and that libstdc++.so has only since GCC 9
 // (GLIBCXX_3.4.26). A library brings its own, so that it loads wherever torch does.
 template std::basic_ostringstream<char>::basic_ostringstream();
@@ -89,6 +91,29 @@ c10::BoxedKernel box() {
   return c10::BoxedKernel::makeFromFunction<&Boxed<kFunction>::call>();
 }
 
+// X_out, by X's function.
+inline void call_into(const char* op, std::size_t results,
+                      void (*call)(const c10::OperatorHandle&, torch::jit::Stack*),
+                      const c10::OperatorHandle& handle, torch::jit::Stack& stack) {
+  auto memory = torch::jit::pop(stack).toOptional<at::Tensor>();
+  std::vector<at::Tensor> outs;
+  for (const c10::IValue& out : torch::jit::last(stack, results)) outs.push_back(out.toTensor());
+  torch::jit::drop(stack, results);
+  const Outputs<at::Tensor> entered(op, std::move(outs), std::move(memory));
+  call(handle, &stack);
+  torch::jit::drop(stack, results);
+}
+
+template <class Name, auto kFunction>
+void call_out(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
+  call_into(Name::value(), results_of(kFunction), &Boxed<kFunction>::call, handle, *stack);
+}
+
+template <class Name, auto kFunction>
+c10::BoxedKernel box_out() {
+  return c10::BoxedKernel::makeFromFunction<&call_out<Name, kFunction>>();
+}
+
 }  // namespace fusedops::boxed
 
 namespace fusedops {
@@ -129,6 +154,7 @@ struct AddFamily {
 }  // namespace fusedops
 
 #define FUSEDOPS_BOX(function) ::fusedops::boxed::box<(function)>()
+#define FUSEDOPS_BOX_OUT(Name, function) ::fusedops::boxed::box_out<Name, (function)>()
 
 #if defined(TORCH_EXTENSION_NAME)
 #define FUSEDOPS_FAMILY(family, m)                                     \

@@ -23,8 +23,30 @@
 #define FUSEDOPS_FAMILY(family, m) STABLE_TORCH_LIBRARY_IMPL(fusedops, CUDA, m)
 #endif
 #define FUSEDOPS_BOX(function) TORCH_BOX(function)
+#define FUSEDOPS_BOX_OUT(Name, function) \
+  (&::fusedops::call_out<Name, TORCH_BOX(function), results_of(function)>)
 
 namespace fusedops {
+
+// X_out, by X's function.
+inline void call_into(const char* op, std::uint64_t results,
+                      void (*call)(StableIValue*, std::uint64_t, std::uint64_t),
+                      StableIValue* stack, std::uint64_t arguments) {
+  using torch::stable::Tensor;
+  using torch::stable::detail::to;
+  const std::uint64_t own = arguments - results - 1;
+  std::vector<Tensor> outs;
+  for (std::uint64_t i = 0; i < results; ++i) outs.push_back(to<Tensor>(stack[own + i]));
+  auto memory = to<std::optional<Tensor>>(stack[own + results]);
+  const Outputs<Tensor> entered(op, std::move(outs), std::move(memory));
+  call(stack, own, results);
+  for (std::uint64_t i = 0; i < results; ++i) to<Tensor>(stack[i]);  // X_out returns nothing
+}
+
+template <class Name, auto* kCall, std::uint64_t kResults>
+void call_out(StableIValue* stack, std::uint64_t arguments, std::uint64_t) {
+  call_into(Name::value(), kResults, kCall, stack, arguments);
+}
 
 struct Api {
   using Tensor = torch::stable::Tensor;
