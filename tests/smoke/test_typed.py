@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import fusedops
 from fusedops.registry import OPS
+from fusedops.typed import call_by_type
 from torchwheel import runtime
 
 SUFFIXES = dict(zip(DTYPES, ("fp32", "fp16", "bf16", "fp64"), strict=True))
@@ -137,6 +138,47 @@ def test_what_only_the_dispatcher_can_take_is_refused_in_words(gpu):
     with forward_ad.dual_level(), pytest.raises(RuntimeError, match="forward-mode"):
         fusedops.bias_gelu_fp32(forward_ad.make_dual(x, x), x[0])
     assert torch.equal(fusedops.bias_gelu_fp32(x, x[0]), plain)
+
+
+def test_what_an_entry_point_is_not_for_is_refused_in_words(gpu):
+    x = torch.randn(4, 8, device=gpu)
+    asked = x.clone().requires_grad_()
+    with pytest.raises(RuntimeError, match=r"bias_gelu_fp32: has no gradient; call fusedops\.bias"):
+        fusedops.bias_gelu_fp32(asked, x[0])
+    with torch.no_grad():
+        assert torch.equal(fusedops.bias_gelu_fp32(asked, x[0]), fusedops.bias_gelu(x, x[0]))
+    with pytest.raises(
+        (RuntimeError, ValueError), match="x: expected dtype float16, found float32"
+    ):
+        fusedops.bias_gelu_fp16(x, x[0])
+
+
+def test_entry_points_run_on_the_current_stream(gpu):
+    x, bias = torch.randn(8, 64, device=gpu), torch.randn(64, device=gpu)
+    expected = fusedops.bias_gelu(x * 2, bias)
+    out = torch.empty_like(x)
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(50_000_000)  # what follows on another stream would be far ahead
+        doubled = x * 2
+        actual = fusedops.bias_gelu_fp32(doubled, bias)
+        fusedops.bias_gelu_fp32(doubled, bias, out=out)
+    stream.synchronize()
+    assert torch.equal(actual, expected)
+    assert torch.equal(out, expected)
+
+
+@pytest.mark.parametrize("by_type", [True, False])
+def test_a_converted_model_calls_by_type_outside_gradients(by_type, gpu):
+    if runtime.entry_points("fusedops") is None:
+        pytest.skip("no module over DLPack: another wheel than the universal one, or another torch")
+    x, gamma = torch.randn(4, 64, device=gpu), torch.randn(64, device=gpu)
+    with torch.set_grad_enabled(not by_type), torch.autograd.profiler.profile() as seen:
+        actual = call_by_type(fusedops.rms_norm, x, gamma)
+    dispatched = {event.key for event in seen.key_averages()} & {"fusedops::rms_norm"}
+    assert bool(dispatched) is not by_type
+    assert torch.equal(actual, fusedops.rms_norm(x, gamma))
 
 
 def test_entry_points_are_captured_in_a_graph(gpu):
