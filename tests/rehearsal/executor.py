@@ -1,6 +1,7 @@
 """Runs workflow files as the forge does: job by job, and again what failed."""
 
 import dataclasses
+import os
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,8 @@ from rehearsal.workflow import (
     combinations,
     read_workflow,
 )
+
+_GIT_CONFIG = Path(__file__).with_name("gitconfig")
 
 
 @dataclasses.dataclass
@@ -75,7 +78,7 @@ class Executor(Site):
     @property
     def head(self) -> str:
         """The commit of the default branch."""
-        return _git(self.source, "rev-parse", BRANCH)
+        return git(self.source, "rev-parse", BRANCH)
 
     def _slot(self, run: Run) -> int:
         """A runner that is free; the first has number 1."""
@@ -211,6 +214,15 @@ def _together(conclusions: Sequence[Conclusion]) -> Conclusion:
     return "success" if set(conclusions) == {"success"} else "skipped"
 
 
-def _git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-c", "safe.directory=*", "-C", str(folder), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+def git(folder: Path, *arguments: str) -> str:
+    """What git prints in a folder. The repositories may belong to the jobs' user."""
+    done = subprocess.run(
+        ["git", "-C", str(folder), *arguments],
+        env={**os.environ, "GIT_CONFIG_GLOBAL": str(_GIT_CONFIG)},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise RuntimeError(f"git {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout.strip()

@@ -160,7 +160,7 @@ def losses(run: Run, setting: Setting) -> list[Lost]:
 def rehearse(version: str, form: Form, root: Path, say: Callable[[str], None]) -> dict[str, Any]:
     """All of it; returns the log."""
     variables = {"SCCACHE_DISABLE": "1"}
-    if not form.clean:
+    if form.user is None and not form.clean:
         variables["TORCHWHEEL_CACHE"] = os.environ.get(
             "TORCHWHEEL_CACHE", str(Path.home() / ".cache" / "torchwheel")
         )
@@ -233,6 +233,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--here", action="store_true", help="as this user, whose home, caches and images are used"
     )
+    parser.add_argument(
+        "--warm", action="store_true", help="jobs keep their home, as on a machine of one's own"
+    )
     parser.add_argument("--variant", action="append", help="another variant; may be repeated")
     parser.add_argument("--record", type=Path, help="JSON file that gets the log")
     parser.add_argument("--keep", type=Path, help="an empty folder for all that is made")
@@ -243,8 +246,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not quick:
         # The stand-in of setup-python has the Python of the machine alone.
         form = dataclasses.replace(form, variants=(*form.variants, f"cu130-torch2.11-{_python()}"))
+    if options.warm or options.here:
+        form = dataclasses.replace(form, clean=False)
     if options.here:
-        form = dataclasses.replace(form, clean=False, user=None)
+        form = dataclasses.replace(form, user=None)
     if options.variant:
         form = dataclasses.replace(form, variants=tuple(options.variant))
     with tempfile.TemporaryDirectory(prefix="rehearsal-", ignore_cleanup_errors=True) as folder:

@@ -11,13 +11,13 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from rehearsal.executor import Executor
+from rehearsal.executor import Executor, git
 from rehearsal.forge import SIGNER, Forge
 from rehearsal.forge_server import serve
 from rehearsal.runs import BRANCH, Event, Machine
@@ -65,11 +65,11 @@ class Setting:
         for name, text in (files or {}).items():
             (work / name).write_text(text, encoding="utf-8")
         commit = _commit(work, f"Release {version}")
-        _git(work, "tag", "-f", f"v{version}")
-        _git(work, "push", "--quiet", "--force", "origin", BRANCH, f"v{version}")
+        git(work, "tag", "-f", f"v{version}")
+        git(work, "push", "--quiet", "--force", "origin", BRANCH, f"v{version}")
         self.forge.tags[f"v{version}"] = commit
-        _git(self.executor.tree, "fetch", "--quiet", "origin", commit)
-        _git(self.executor.tree, "checkout", "--quiet", "--detach", commit)
+        git(self.executor.tree, "fetch", "--quiet", "origin", commit)
+        git(self.executor.tree, "checkout", "--quiet", "--detach", commit)
         _give(self.executor.source, self.executor.machine.user)
         return Event("push", f"refs/tags/v{version}", commit)
 
@@ -119,7 +119,7 @@ def setting(root: Path, form: Form, variables: Mapping[str, str]) -> Iterator[Se
 def _seed(root: Path, form: Form) -> None:
     """A repository with the files of this one, for the variants of the form."""
     seed = root / "seed"
-    listed = _git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    listed = git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     for name in filter(None, listed.split("\0")):
         if (ROOT / name).is_file():
             (seed / name).parent.mkdir(parents=True, exist_ok=True)
@@ -131,10 +131,10 @@ def _seed(root: Path, form: Form) -> None:
     matrix = yaml.safe_load((seed / "matrix.yaml").read_text(encoding="utf-8"))
     (seed / "matrix.yaml").write_text(yaml.safe_dump(narrowed(matrix, form), sort_keys=False))
     subprocess.run(["git", "init", "--quiet", "--bare", str(root / "source.git")], check=True)
-    _git(seed, "init", "--quiet", f"--initial-branch={BRANCH}")
-    _git(seed, "remote", "add", "origin", str(root / "source.git"))
+    git(seed, "init", "--quiet", f"--initial-branch={BRANCH}")
+    git(seed, "remote", "add", "origin", str(root / "source.git"))
     _commit(seed, "Begin")
-    _git(seed, "push", "--quiet", "origin", BRANCH)
+    git(seed, "push", "--quiet", "origin", BRANCH)
     subprocess.run(
         ["git", "clone", "--quiet", str(root / "source.git"), str(root / "tree"), "-b", BRANCH],
         check=True,
@@ -207,18 +207,10 @@ def _extra_indexes() -> list[str]:
 
 
 def _commit(folder: Path, text: str) -> str:
-    _git(folder, "add", "--all", "--force")
+    git(folder, "add", "--all", "--force")
     who = ("-c", "user.name=rehearsal", "-c", "user.email=rehearsal@localhost")
-    _git(folder, *who, "commit", "--quiet", "--allow-empty", "-m", text)
-    return _git(folder, "rev-parse", "HEAD")
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    command: Sequence[str] = ["git", "-c", "safe.directory=*", "-C", str(folder), *arguments]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"git {' '.join(arguments)}: {done.stderr.strip()}")
-    return done.stdout.strip()
+    git(folder, *who, "commit", "--quiet", "--allow-empty", "-m", text)
+    return git(folder, "rev-parse", "HEAD")
 
 
 def _give(folder: Path, user: int | None) -> None:

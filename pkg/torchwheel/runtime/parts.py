@@ -8,6 +8,7 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from torchwheel.arch.devices import Gpu, visible_gpus
 from torchwheel.arch.model import Arch
@@ -250,7 +251,7 @@ def open_built(library: LoadableFile, interface: str) -> KernelLibrary:
     Raises:
         TorchwheelError: it is for another front end, or the loader refuses it.
     """
-    _require_interface(library.read(), library.path.name, interface)
+    _require_interface(_scan(library).interface, library.path.name, interface)
     return _open(library)
 
 
@@ -277,37 +278,57 @@ def verify_part(
     """
     try:
         library = open_loadable(package.parent / part.file)
-        data = library.read()
+        found = _scan(library)
     except OSError as error:
         raise TorchwheelError(f"{part.file}: cannot be read: {error.strerror}") from error
-    digest = hashlib.sha256(data).hexdigest()
-    if digest != part.sha256:
-        raise TorchwheelError(f"{part.file}: {replaced_text(part.sha256, digest, package.name)}")
-    if part.kind != "kernels" and _USE not in data:
+    if found.sha256 != part.sha256:
+        why = replaced_text(part.sha256, found.sha256, package.name)
+        raise TorchwheelError(f"{part.file}: {why}")
+    if part.kind != "kernels" and not found.takes_kernels:
         raise TorchwheelError(
             f"{part.file}: expected a front end that has torchwheel_use_kernels, found none; "
             f"reinstall {package.name}"
         )
-    return library, _require_interface(data, part.file, interface)
+    return library, _require_interface(found.interface, part.file, interface)
 
 
+_BLOCK, _LONGEST = 1 << 16, 128
 _USE = b"torchwheel_use_kernels\0"
 _INTERFACE = re.compile(rb"torchwheel_interface=(\w+)\0")
 
 
-def _require_interface(data: bytes, name: str, expected: str | None) -> str:
-    """The digest in a library of the headers that both sides were compiled with.
+class _Scan(NamedTuple):
+    """What the bytes of a library say.
 
-    Args:
-        data: the library's bytes.
-        name: its name, for the message.
-        expected: the front end's digest; None if any will do.
+    Attributes:
+        sha256: of all of them.
+        takes_kernels: whether it has the function that takes kernel libraries.
+        interface: the digest of the headers that both sides were compiled with, if it is there.
     """
-    match = _INTERFACE.search(data)
-    found = match[1].decode() if match else "none"
-    if match is None or expected not in (None, found):
+
+    sha256: str
+    takes_kernels: bool
+    interface: str | None
+
+
+def _scan(library: LoadableFile) -> _Scan:
+    """Read a library once, in blocks: its memory would take longer to get than to hash."""
+    digest, takes_kernels, interface, block = hashlib.sha256(), False, None, b""
+    with library.open() as file:
+        while new := file.read(_BLOCK):
+            digest.update(new)
+            block = block[-_LONGEST:] + new
+            takes_kernels = takes_kernels or _USE in block
+            interface = interface or _INTERFACE.search(block)
+    return _Scan(digest.hexdigest(), takes_kernels, interface[1].decode() if interface else None)
+
+
+def _require_interface(found: str | None, name: str, expected: str | None) -> str:
+    """The interface of the library `name`: the front end's, or any where None is expected."""
+    if found is None or expected not in (None, found):
         wanted = f"the front end's interface, {expected}" if expected else "an interface"
-        raise TorchwheelError(f"{name}: expected {wanted}, found {found}; use one version of both")
+        says = f"expected {wanted}, found {found or 'none'}; use one version of both"
+        raise TorchwheelError(f"{name}: {says}")
     return found
 
 
