@@ -37,8 +37,9 @@ def allowed_libraries(claims: Claims) -> frozenset[str]:
 
 def allowed_for_part(part: Part) -> frozenset[str]:
     """Sonames that a part of a universal wheel may need."""
-    # Only a front end knows torch.
-    return _needed(part.abi if part.kind == "front_end" else part.kind, part.needs)
+    # Only a front end knows torch, and none its Python module: it serves every Python.
+    known = _needed(part.abi if part.kind == "front_end" else part.kind, part.needs)
+    return known - {"libtorch_python.so"}
 
 
 def _needed(abi: str, needs: LibraryNeeds) -> frozenset[str]:

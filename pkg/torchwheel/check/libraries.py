@@ -81,6 +81,9 @@ NAMED = 4
 _OF_DRIVER = re.compile("(cu|nvml)[A-Z]")
 _OF_PYTHON = "THP"
 """The prefix of libtorch_python's C names."""
+_PYTHON = ("Py", "_Py")
+_OLDEST = ("cp310", "abi3")
+"""What entry points are compiled for."""
 # torch's libraries contain and export what newer releases of libstdc++ added. An extension that is
 # linked with torch takes these symbols from there, without a version.
 _STD = ("_ZSt", *(f"_ZN{const}{ref}St" for const in ("", "K") for ref in ("", "R", "O")))
@@ -141,17 +144,25 @@ def _symbols_of_parts(claims: Claims, libraries: Sequence[Library]) -> str:
 
 
 def _faults_of_part(part: Part, symbols: set[UndefinedSymbol]) -> Iterator[str]:
+    names = [symbol.name for symbol in symbols]
     if part.kind == "front_end" and part.torch_release:
         if part.abi == "aten":
-            return _aten_faults(symbols)
-        return _stable_faults(part.torch_release, symbols)
-    allowed = ("Py", "_Py") if part.kind == "entry_points" else ()
-    return (
-        f"{symbol.name} is undefined, and a library of {part.kind} may not ask torch for it"
-        for symbol in symbols
-        if not symbol.name.startswith(allowed)
-        and not (symbol.weak and optional_symbol(symbol.name))
-    )
+            yield from _aten_faults(symbols)
+        else:
+            yield from _stable_faults(part.torch_release, symbols)
+        for name in names:
+            if name.startswith(_PYTHON) or _OF_PYTHON in name:
+                yield f"{name} is for one Python; front ends of a universal wheel serve every Python"
+        return
+    allowed = _PYTHON if part.kind == "entry_points" else ()
+    for symbol in symbols:
+        optional = symbol.weak and optional_symbol(symbol.name)
+        if not symbol.name.startswith(allowed) and not optional:
+            yield (
+                f"{symbol.name} is undefined, and a library of {part.kind} may not ask torch for it"
+            )
+    if allowed:
+        yield from python_faults({_OLDEST}, names)
 
 
 def _stable_faults(release: str, symbols: set[UndefinedSymbol]) -> Iterator[str]:
@@ -188,6 +199,6 @@ def _aten_faults(symbols: set[UndefinedSymbol]) -> Iterator[str]:
         from_torch = is_cxx(symbol.name) or symbol.name.startswith(
             (*SHIMS, *_STD, _OF_PYTHON, "_ZTI", "_ZTV", "_ZTS", "_ZN8pybind11")
         )
-        from_python = symbol.name.startswith(("Py", "_Py"))
+        from_python = symbol.name.startswith(_PYTHON)
         if not (from_torch or from_python or (symbol.weak and optional_symbol(symbol.name))):
             yield f"{symbol.name} is undefined and neither torch nor Python is known to give it"

@@ -129,6 +129,7 @@ def test_code(facts, name, code, says):
         (ROCM, "libamdhip64.so.6"),
         (DLPACK, "libtorch.so"),
         (STABLE, "libtorch_cuda.so"),
+        (OLD, "libtorch_python.so"),
     ],
 )
 def test_a_library_needs_what_its_part_may_need(facts, name, needed):
@@ -143,6 +144,11 @@ def test_a_library_needs_what_its_part_may_need(facts, name, needed):
         (DLPACK, "torch_call_dispatcher", "may not ask torch for it"),
         (STABLE, "_ZN3c105ErrorC1Ev", "C++ symbol of torch"),
         (OLD, "cudaLaunchKernel", "neither torch nor Python"),
+        (OLD, "PyModule_Create2", "serve every Python"),
+        (OLD, "_Z16THPVariable_WrapN2at10TensorBaseE", "serve every Python"),
+        (STABLE, "PyErr_Occurred", "serve every Python"),
+        (DLPACK, "PyUnicode_AsUTF8", "not in Python's limited API, which cp310-abi3"),
+        (DLPACK, "PyObject_GetBuffer", "is in the limited API since Python 3.11, after cp310"),
     ],
 )
 def test_symbols(facts, name, symbol, says):
