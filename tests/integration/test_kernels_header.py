@@ -153,3 +153,37 @@ def test_a_front_end_of_old_strings_needs_the_libstdcxx_of_gcc_4_8(tmp_path):
     }
     assert needed
     assert max(needed) <= (3, 4, 19)
+
+
+PLAIN = """
+#include <torchwheel/kernels.h>
+#include <cstdint>
+#include <optional>
+#include <string>
+enum class Kind { one };
+struct Sizes { std::int64_t rows; double eps; Kind kind; };
+struct Declared;
+struct Virtual { virtual ~Virtual(); };
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "crosses"),
+    [
+        ("int f(const Sizes& sizes, void* y, const float* const* all, bool& set, Kind kind)", True),
+        ("Sizes f(Sizes sizes, const Sizes* more, const Declared* handle) noexcept", True),
+        ("void f()", True),
+        ("void f(const std::string& name)", False),
+        ("void f(const std::string* name)", False),
+        ("std::string f()", False),
+        ("void f(std::optional<std::string> name) noexcept", False),
+        ("void f(Virtual& object)", False),
+    ],
+)
+def test_what_an_exported_function_may_take_and_return(function, crosses, tmp_path):
+    source = tmp_path / "one.cpp"
+    source.write_text(f"{PLAIN}{function};\nTORCHWHEEL_EXPORT(f)\n", encoding="utf-8")
+    command = ["g++", *FLAGS, "-I", str(recipe.INCLUDE), "-fsyntax-only", str(source)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (done.returncode == 0) is crosses, done.stderr
+    assert crosses or "f: expected numbers, pointers and structs that are copied" in done.stderr

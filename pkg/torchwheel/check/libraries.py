@@ -152,7 +152,7 @@ def _faults_of_part(part: Part, symbols: set[UndefinedSymbol]) -> Iterator[str]:
             yield from _stable_faults(part.torch_release, symbols)
         for name in names:
             if name.startswith(_PYTHON) or _OF_PYTHON in name:
-                yield f"{name} is for one Python; front ends of a universal wheel serve every Python"
+                yield f"{name} is for one Python; a universal front end serves every Python"
         return
     allowed = _PYTHON if part.kind == "entry_points" else ()
     for symbol in symbols:

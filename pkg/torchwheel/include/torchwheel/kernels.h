@@ -2,7 +2,9 @@
 // the kernel libraries of a universal wheel. The source is the same for both.
 //
 // A file with kernels exports a host function after its definition. The function's header is the
-// interface of the kernel library: plain types, no exception, no object of libstdc++.
+// interface of the kernel library: numbers, pointers, and structs that are copied as bytes, so no
+// object of libstdc++. The compiler refuses another. No exception may leave the function: each side
+// has a copy of libstdc++ of its own.
 //
 //   int scale(float* y, const float* x, float factor, std::int64_t n, void* stream) { ... }
 //   TORCHWHEEL_EXPORT(scale)
@@ -21,7 +23,12 @@
 // INTERFACE in torchwheel/builder/recipe.py is the version of what this header puts into libraries.
 #pragma once
 
+#include <type_traits>
+
 #define TORCHWHEEL_EXPORT(name)                                                            \
+  static_assert(::torchwheel::detail::Crosses<decltype(&name)>::value, #name               \
+                ": expected numbers, pointers and structs that are copied as bytes, "      \
+                "found another type, which may not cross to another library");             \
   extern "C" {                                                                             \
   __attribute__((visibility("default"))) decltype(&name) torchwheel_kernel_##name = &name; \
   }
@@ -31,6 +38,32 @@
 namespace torchwheel {
 
 constexpr int kMostGpus = 64;  // of a process
+
+// What an exported function may take and return.
+namespace detail {
+
+// A struct that is only declared is not looked into.
+template <class T, class = void>
+struct Plain : std::true_type {};
+template <class T>
+struct Plain<T, std::enable_if_t<sizeof(T) != 0>>
+    : std::bool_constant<std::is_standard_layout_v<T> && std::is_trivially_copyable_v<T>> {};
+
+// By value, by reference, or by a pointer to it.
+
+template <class T>
+constexpr bool kCrosses = Plain<
+    std::remove_cv_t<std::remove_pointer_t<std::remove_cv_t<std::remove_reference_t<T>>>>>::value;
+
+template <class Function>
+struct Crosses : std::false_type {};
+template <class Result, class... Parameters>
+struct Crosses<Result (*)(Parameters...)>
+    : std::bool_constant<kCrosses<Result> && (kCrosses<Parameters> && ...)> {};
+template <class Result, class... Parameters>
+struct Crosses<Result (*)(Parameters...) noexcept> : Crosses<Result (*)(Parameters...)> {};
+
+}  // namespace detail
 
 }  // namespace torchwheel
 
