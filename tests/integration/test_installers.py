@@ -69,7 +69,7 @@ def test_an_installed_torch_is_never_changed(
     for_pip = [
         Question(torch, group)
         for torch, own in asked.items()
-        for group in dict.fromkeys((own[0], NEWEST))
+        for group in dict.fromkeys((PYPI, own[0], NEWEST))
     ]
     on_others = [
         Question(None, group, platform=platform)
@@ -116,8 +116,9 @@ def table_of(rows: Sequence[tuple[Question, str, Answer]]) -> str:
 def test_no_group_changes_torch(installers: Installers, groups: list[str]) -> None:
     questions = [Question("2.8.0+cu128", group) for group in groups]
     assert len(questions) > 50
-    for question, answer in zip(questions, installers.uv(questions), strict=True):
-        assert (answer.wheel, answer.torch) == (UNIVERSAL, "2.8.0+cu128"), question.group
+    for ask in (installers.uv, installers.pip):
+        for question, answer in zip(questions, ask(questions), strict=True):
+            assert (answer.wheel, answer.torch) == (UNIVERSAL, "2.8.0+cu128"), question.group
 
 
 def test_a_small_wheel_is_installed_by_its_version(installers: Installers) -> None:
