@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -12,7 +13,7 @@ from packaging.version import InvalidVersion, Version
 from torchwheel.arch.model import Arch, Backend, parse
 from torchwheel.arch.runs import runs_on
 from torchwheel.arch.toolkit_releases import arch_names
-from torchwheel.claims import Claims
+from torchwheel.claims import Claims, Part
 from torchwheel.errors import TorchwheelError
 from torchwheel.index.contents import utc_time
 from torchwheel.matrix.runners import PURE, gpu_runner
@@ -62,11 +63,25 @@ def name_and_tags(sources: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
 def claims_match(_: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
     """The wheel was built from this matrix."""
     claims, expected = _without_files(case.candidate.claims), claims_of(case.variant)
+    for what, found, value in _differences(claims, expected):
+        yield f"made from another matrix: {what} is {_text(found)}; expected {_text(value)}"
+
+
+def _differences(found: Claims | Part, expected: Claims | Part) -> Iterator[tuple[str, Any, Any]]:
+    """The fields that differ, with both values; those of parts one by one."""
     for field in dataclasses.fields(expected):
-        actual, value = getattr(claims, field.name), getattr(expected, field.name)
-        if actual != value:
-            text = f"{field.name} is {_text(actual)}; expected {_text(value)}"
-            yield f"made from another matrix: {text}"
+        one, other = getattr(found, field.name), getattr(expected, field.name)
+        if field.name != "parts":
+            if one != other:
+                yield field.name, one, other
+            continue
+        names, wanted = (tuple(part.name for part in parts) for parts in (one, other))
+        if names != wanted:
+            yield "the list of parts", names, wanted
+            continue
+        for part, like in zip(one, other, strict=True):
+            for name, *values in _differences(part, like):
+                yield f"{name} of {part.name}", *values
 
 
 def _without_files(claims: Claims) -> Claims:

@@ -6,17 +6,22 @@ import json
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from release_artifacts import CPU, H200, TAG, Artifacts, smoke_of
+from release_artifacts import CPU, H200, MATRIX, TAG, Artifacts, smoke_of
 
 from torchwheel.check.gates import GATES
 from torchwheel.cli import main
 from torchwheel.console import Quiet
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.index.catalogue import read_catalogue
+from torchwheel.matrix.load import load
+from torchwheel.matrix.variants import select
+from torchwheel.pipeline.inputs import claims_of
 from torchwheel.release import write
 from torchwheel.release.assemble import assemble
+from torchwheel.release.rules import claims_match
 from torchwheel.smoke.record import TestResult, summarize
 from wheelmaker import make_wheel, stable
 
@@ -559,3 +564,33 @@ def test_the_same_version_with_other_bytes_is_not_released_again(artifacts, out,
     ]
     with pytest.raises(TorchwheelError, match="none: expected a file or folder, found none"):
         run(artifacts, out, earlier=tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda parts: parts, []),
+        (
+            lambda parts: tuple(part for part in parts if part.name != "cu132"),
+            ["the list of parts is cu130, stable; expected cu130, cu132, stable"],
+        ),
+        (
+            lambda parts: (dataclasses.replace(parts[0], archs=parts[0].archs[:1]), *parts[1:]),
+            ["archs of cu130 is 8.0; expected 8.0, 9.0"],
+        ),
+    ],
+)
+def test_a_universal_wheel_has_the_parts_of_the_matrix(change, says, tmp_path):
+    text = MATRIX.replace("pure: {torch", "universal: {toolkits: [cu130, cu132]}, pure: {torch")
+    text = text.replace(
+        "toolkits:\n",
+        "toolkits:\n  cu132: {backend: cuda, version: '13.2', abis: [], archs: ['8.0', '9.0+PTX'],"
+        " source: pypi}\n",
+    )
+    (tmp_path / "matrix.yaml").write_text(text, encoding="utf-8")
+    (variant,) = select(load(tmp_path / "matrix.yaml"), ["universal"])
+    claims = claims_of(variant)
+    theirs = dataclasses.replace(claims, parts=change(claims.parts))
+    case = SimpleNamespace(variant=variant, candidate=SimpleNamespace(claims=theirs))
+    found = list(claims_match(None, case))
+    assert found == [f"made from another matrix: {line}" for line in says]
