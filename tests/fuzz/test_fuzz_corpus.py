@@ -32,3 +32,9 @@ def record(tmp_path_factory):
 def test_every_input_of_the_corpus_is_read_as_promised(record, name):
     assert record["targets"][name]["inputs"] == len(TARGETS[name].corpus())
     assert [fault for fault in record["faults"] if fault["target"] == name] == []
+
+
+def test_what_earlier_runs_found_is_in_it():
+    kept = {f"{path.parent.name}/{path.name}" for path in (HERE / "corpus").rglob("*")}
+    assert kept >= {"lock/line separator in a platform", "sdist/long name of 4 GiB"}
+    assert all(set(TARGETS[name].corpus().others) for name in ("lock", "sdist"))

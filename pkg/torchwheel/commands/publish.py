@@ -6,6 +6,7 @@ from pathlib import Path
 
 from torchwheel.arguments import GPU, MATRIX, command, group, option, port_number, positive_number
 from torchwheel.console import Terminal
+from torchwheel.errors import TorchwheelError
 
 TRUSTED_ROOT = option(
     "--trusted-root",
@@ -60,14 +61,21 @@ def inspect(options: argparse.Namespace) -> int:
     from torchwheel.inspect.inspection import inspect
 
     report = inspection_json if options.json else inspection_text
-    for number, subject in enumerate(options.subject):
-        case = case_of(inspect(subject))
-        print(
-            "\n" if number and not options.json else "",
-            report(case, findings_of(case)),
-            sep="",
-            end="",
-        )
+    refused: list[TorchwheelError] = []
+    separator = ""
+    for subject in options.subject:
+        try:
+            case = case_of(inspect(subject))
+            text = report(case, findings_of(case))
+        except TorchwheelError as error:
+            refused.append(error)
+            continue
+        print(separator, text, sep="", end="")
+        separator = "" if options.json else "\n"
+    if len(refused) > 1:
+        raise TorchwheelError("\n".join(map(str, refused)))
+    if refused:
+        raise refused[0]
     return 0
 
 

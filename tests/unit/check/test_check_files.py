@@ -72,6 +72,18 @@ def test_a_report_of_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "expected a file, or a package of this Python, found neither" in line
 
 
+def test_a_subject_that_is_refused_keeps_none_from_its_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "any.so").write_bytes(linked())
+    (tmp_path / "bad.whl").write_bytes(b"no zip")
+    path, bad = str(tmp_path / "any.so"), str(tmp_path / "bad.whl")
+    assert cli.main(["inspect", bad, path, bad]) == 1
+    out, err = capsys.readouterr()
+    assert out.startswith("any.so\n")
+    assert [line.count("bad.whl") for line in err.splitlines()] == [1, 1]
+
+
 def test_auto_claims_as_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, sarif, summary = wheel(tmp_path), tmp_path / "out.sarif", tmp_path / "summary.md"
     files = ["--sarif", str(sarif), "--summary", str(summary)]
