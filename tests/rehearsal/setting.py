@@ -101,7 +101,8 @@ def setting(root: Path, form: Form, variables: Mapping[str, str]) -> Iterator[Se
     forge.root.mkdir()
     server = serve(forge)
     trust = _trust(root)
-    machine = Machine(root, form.user, {**variables, **trust}, form.clean, sys.executable)
+    python = _python_with_twine(root, form.user)
+    machine = Machine(root, form.user, {**variables, **trust}, form.clean, python)
     with _index_server(packages) as pypi:
         # Where pip looks, beside the indexes of this machine.
         extra = " ".join([*_extra_indexes(), f"{pypi}/simple/"])
@@ -140,6 +141,18 @@ def _seed(root: Path, form: Form) -> None:
         check=True,
     )
     _give(root / "source.git", form.user)
+
+
+def _python_with_twine(root: Path, user: int | None) -> str:
+    """A Python that the jobs' user may run: this one may lie in a home that is closed to it."""
+    if user is None:
+        return sys.executable
+    folder = root / "twine"
+    subprocess.run(["/usr/bin/python3", "-m", "venv", str(folder)], check=True)
+    python = str(folder / "bin" / "python")
+    command = [python, "-m", "pip", "install", "--quiet", "-c", str(ROOT / "constraints.txt")]
+    subprocess.run([*command, "twine"], check=True)
+    return python
 
 
 def _trust(root: Path) -> dict[str, str]:
