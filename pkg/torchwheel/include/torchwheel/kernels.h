@@ -50,7 +50,6 @@ struct Plain<T, std::enable_if_t<!std::is_void_v<T> && sizeof(T) != 0>>
     : std::bool_constant<std::is_standard_layout_v<T> && std::is_trivially_copyable_v<T>> {};
 
 // By value, by reference, or by a pointer to it.
-
 template <class T>
 constexpr bool kCrosses = Plain<
     std::remove_cv_t<std::remove_pointer_t<std::remove_cv_t<std::remove_reference_t<T>>>>>::value;
