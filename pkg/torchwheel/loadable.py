@@ -121,7 +121,7 @@ def open_loadable(path: Path) -> LoadableFile:
         OSError: it cannot be opened, or is no file.
     """
     handle = open_regular(path)
-    if untrusted_because(os.fstat(handle)):
+    if untrusted_because(handle):
         with os.fdopen(handle, "rb") as file:
             handle = _empty_file(path.name)
             with os.fdopen(handle, "wb", closefd=False) as copy:

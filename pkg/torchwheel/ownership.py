@@ -56,9 +56,14 @@ def open_regular(path: Path) -> int:
     return handle
 
 
-def untrusted_because(found: os.stat_result) -> str | None:
-    """Why others can change a file or folder; None if only this user and root can."""
-    return _foreign_owner(found) or (_loose_text(found) if _others_may_write(found) else None)
+def untrusted_because(handle: int) -> str | None:
+    """Why others can change an open file or folder; None if only this user and root can."""
+    return _untrusted(handle, os.fstat(handle))
+
+
+def _untrusted(where: Path | str | int, found: os.stat_result) -> str | None:
+    loose = _others_may_write(where, found)
+    return _foreign_owner(found) or (_loose_text(found) if loose else None)
 
 
 def _foreign_owner(found: os.stat_result) -> str | None:
@@ -67,12 +72,22 @@ def _foreign_owner(found: os.stat_result) -> str | None:
     return f"belongs to user {found.st_uid}, you are {os.geteuid()}"
 
 
-def _others_may_write(found: os.stat_result) -> bool:
+def _others_may_write(where: Path | str | int, found: os.stat_result) -> bool:
     """Whether the mode lets others write; a link has no mode of its own."""
     if stat.S_ISLNK(found.st_mode):
         return False
-    group = found.st_mode & stat.S_IWGRP and not _is_private_group(found.st_gid)
+    group = found.st_mode & stat.S_IWGRP
+    if group and not _has_acl(where):
+        group = not _is_private_group(found.st_gid)
     return bool(group or found.st_mode & stat.S_IWOTH)
+
+
+def _has_acl(where: Path | str | int) -> bool:
+    """Whether there is an access control list: the group's bits are its mask then."""
+    try:
+        return bool(os.getxattr(where, "system.posix_acl_access"))
+    except (OSError, AttributeError):  # none there; a system without them
+        return False
 
 
 def _is_private_group(gid: int) -> bool:
@@ -145,7 +160,7 @@ def check_tree(folder: Path) -> None:
     """
     real, closed = _walk(folder, create=False)
     for path, found in _everything(real):
-        if why := _foreign_owner(found) if closed else untrusted_because(found):
+        if why := _foreign_owner(found) if closed else _untrusted(path, found):
             raise UntrustedError(Path(path), why, f"remove {real}, or {_ELSEWHERE}")
 
 
@@ -199,7 +214,7 @@ def _walk(path: Path, *, create: bool) -> tuple[Path, bool]:
     real, found = steps[-1]
     if why := _foreign_owner(found):
         raise UntrustedError(real, why)
-    if _others_may_write(found):
+    if _others_may_write(real, found):
         raise _loose(real, found)
     return real, any(not found.st_mode & _OTHERS_ENTER for _, found in steps)
 
@@ -219,7 +234,7 @@ def _check_parent(path: Path, found: os.stat_result) -> None:
     if (why := _foreign_owner(found)) and found.st_uid != Path("/").lstat().st_uid:
         raise UntrustedError(path, why)
     # In a folder like /tmp nobody can rename or remove what belongs to others.
-    if _others_may_write(found) and not found.st_mode & stat.S_ISVTX:
+    if _others_may_write(path, found) and not found.st_mode & stat.S_ISVTX:
         raise _loose(path, found)
 
 

@@ -5,6 +5,7 @@ import grp
 import os
 import pwd
 import stat
+import struct
 import tempfile
 from pathlib import Path
 
@@ -250,3 +251,20 @@ def test_a_user_or_group_without_an_entry_is_no_private_group(monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
     assert not ownership._is_private_group(1000)
+
+
+def test_a_user_that_an_access_control_list_names_is_another(monkeypatch, public):
+    """The list's mask is in the bits of the mode that are else the private group's."""
+    monkeypatch.setattr(ownership, "_is_private_group", lambda _: True)
+    folder = public / "cache"
+    folder.mkdir()
+    folder.chmod(0o775)
+    assert trusted_path(folder) == folder
+    entries = [(1, 7, -1), (2, 7, NOBODY), (4, 7, -1), (16, 7, -1), (32, 5, -1)]
+    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+    try:
+        os.setxattr(folder, "system.posix_acl_access", acl)
+    except (OSError, AttributeError):
+        pytest.skip("a file system without access control lists")
+    with pytest.raises(UntrustedError, match="others may write to it"):
+        trusted_path(folder)

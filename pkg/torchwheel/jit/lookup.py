@@ -97,9 +97,8 @@ def _open_owned(path: Path, inside: int | None, flags: int) -> int:
         if error.errno in _CORRUPT_REASONS:
             raise CorruptError(path, _CORRUPT_REASONS[error.errno]) from error
         raise
-    found = os.fstat(handle)
-    is_file = stat.S_ISREG(found.st_mode)
-    if why := untrusted_because(found) if flags or is_file else "not a file":
+    is_file = stat.S_ISREG(os.fstat(handle).st_mode)
+    if why := untrusted_because(handle) if flags or is_file else "not a file":
         os.close(handle)
         raise CorruptError(path, why)
     return handle
