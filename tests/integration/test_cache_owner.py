@@ -1,28 +1,37 @@
 """What another user puts into the cache is never run, and a cache that root made is only read."""
 
+import hashlib
 import multiprocessing
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from jitmaker import Told
+from torchwheel.builder import probes
 from torchwheel.errors import TorchwheelError
 from torchwheel.machine import probe
 from torchwheel.machine.toolkits import cuda_toolkits
+from torchwheel.matrix.project_source import ProjectSource
 from torchwheel.ownership import UntrustedError
+from torchwheel.pipeline.cibuildwheel import _uv_cache
+from torchwheel.pipeline.project import _download
+from torchwheel.pipeline.run import Run
 from torchwheel.smoke import environment
 from torchwheel.toolkit.cache import make_once
 from torchwheel.toolkit.lock import components
-from torchwheel.toolkit.provide import pypi_identity
+from torchwheel.toolkit.provide import _is_trusted, pypi_identity
+from torchwheel.toolkit.torch_files import torch_file
 
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
 NOBODY = 65534
+PARTS = ("toolkits", "smoke", "torch", "sdists", "containers", "build", "probes", "verified")
 
 
 @pytest.fixture
@@ -30,7 +39,7 @@ def public():
     """A folder that every user can enter, with a cache that every user can write to."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
-        for part in ("cache", "cache/toolkits", "cache/smoke"):
+        for part in ("cache", *(f"cache/{name}" for name in PARTS)):
             Path(name, part).mkdir()
             Path(name, part).chmod(0o777)
         yield Path(name)
@@ -83,7 +92,7 @@ def plant_toolkit(cache: Path, ran: Path) -> None:
 
 def close(cache: Path) -> None:
     """The owner notices that the cache was open; what was planted is still there."""
-    for folder in (cache, cache / "toolkits", cache / "smoke"):
+    for folder in (cache, *cache.iterdir()):
         folder.chmod(0o755)
 
 
@@ -143,6 +152,70 @@ def test_a_planted_smoke_environment_is_not_used(cache, public, ran, later):
     with pytest.raises(UntrustedError):
         use()
     assert ran.read_text() == ""
+
+
+def read_torch(cache: Path) -> None:
+    torch_file("2.11", "3.12", "linux_x86_64", cache, Told())
+
+
+def read_sdist(cache: Path) -> None:
+    project = SimpleNamespace(sha256=hashlib.sha256(b"planted").hexdigest())
+    _download(ProjectSource("release", "demo", "1.0"), project, cache, Told())
+
+
+def mount_packages(cache: Path) -> None:
+    _uv_cache(cache, 0, SimpleNamespace(user=(0, 0)))
+
+
+def link_objects(cache: Path) -> None:
+    matrix = SimpleNamespace(project=SimpleNamespace(name="demo"))
+    Run.cached_folder(SimpleNamespace(cache=cache, source=ROOT, matrix=matrix), "objects")
+
+
+def believe_a_marker(cache: Path) -> None:
+    assert _is_trusted(cache / "verified" / "planted")
+
+
+@pytest.mark.parametrize("later", [None, close])
+@pytest.mark.parametrize(
+    ("planted", "use"),
+    [
+        ("torch/torch-2.11-cp3.12-linux_x86_64.json", read_torch),
+        ("sdists/demo-1.0/demo-1.0.tar.gz", read_sdist),
+        ("containers/uv-0/planted", mount_packages),
+        ("build/demo-0/planted", link_objects),
+        ("verified/planted", believe_a_marker),
+    ],
+)
+def test_what_is_planted_elsewhere_in_the_cache_is_not_used(planted, use, later, cache):
+    def plant() -> None:
+        (cache / planted).parent.mkdir(parents=True, exist_ok=True)
+        (cache / planted).write_bytes(b"planted")
+
+    as_nobody(plant)
+    # Who owns the folder of a part is trusted no more than who owns the file in it.
+    os.chown(cache / planted.partition("/")[0], NOBODY if later else 0, -1)
+    if later:
+        later(cache)
+    with pytest.raises(UntrustedError):
+        use(cache)
+
+
+def test_a_planted_answer_of_a_compiler_is_not_believed(cache, monkeypatch):
+    target = SimpleNamespace(cxx="/usr/bin/c++", sysroot=None)
+    asked: list[object] = []
+    monkeypatch.setenv("TORCHWHEEL_CACHE", str(cache))
+    monkeypatch.setattr(probes, "_command", lambda *_: ["c++"])
+    monkeypatch.setattr(probes, "_compile", lambda *found: bool(asked.append(found)))
+    probe = SimpleNamespace(flags=SimpleNamespace(libraries=()), function="")
+    close(cache)
+    assert probes._holds(probe, target) is False
+    (answer,) = (cache / "probes").iterdir()
+    answer.unlink()
+    (cache / "probes").chmod(0o777)
+    as_nobody(lambda: answer.write_text("true"))
+    assert probes._holds(probe, target) is False
+    assert len(asked) == 2
 
 
 def test_what_is_made_under_an_open_umask_is_closed(cache):
