@@ -2,6 +2,7 @@
 
     nox -s bench -- pipeline --growth [--record docs/records/growth.json]
     python bench/growth.py DIST [--record FILE]    the parts of the universal wheel in DIST
+    python bench/growth.py RECORD                  the same, from a record of the second form
 
 The first variant of a toolkit compiles its kernels; each further torch or Python compiles its front
 end alone. The usual way is torch's CUDAExtension with torch/extension.h in every file, one build
@@ -270,8 +271,33 @@ def peer_files(releases: Mapping[str, TorchFacts], minors: Iterable[str]) -> dic
     return counts
 
 
+def sharing(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Sums over the parts as they are, and with a copy of all kernels for each front end.
+
+    CPU seconds are None if those of a part are not known.
+    """
+    front_ends = sum(row["kind"] == "front_end" for row in rows)
+    found: dict[str, Any] = {"front_ends": front_ends}
+    for name, copies in (("shared", 1), ("copied", front_ends)):
+        counted = [(row, copies if row["kind"] == "kernels" else 1) for row in rows]
+        known = all(row["cpu_seconds"] is not None for row in rows)
+        found[name] = {
+            "bytes_in_wheel": sum(row["bytes_in_wheel"] * count for row, count in counted),
+            "cpu_seconds": round(sum(row["cpu_seconds"] * count for row, count in counted), 3)
+            if known
+            else None,
+        }
+    return found
+
+
+def _sum_text(sums: Mapping[str, Any]) -> str:
+    seconds = sums["cpu_seconds"]
+    return size_text(sums["bytes_in_wheel"]) + ("" if seconds is None else f", {seconds:.0f} CPU s")
+
+
 def parts_text(rows: Sequence[Mapping[str, Any]], peers: Mapping[str, int]) -> str:
-    """The table of the parts, and the files that others need for the same torch releases."""
+    """The table of the parts, what sharing bought, and the files that others need instead."""
+    shares = sharing(rows)
     cells = [("part", "CPU s", "files", "installed", "in the wheel")]
     for row in rows:
         seconds = row["cpu_seconds"]
@@ -288,6 +314,8 @@ def parts_text(rows: Sequence[Mapping[str, Any]], peers: Mapping[str, int]) -> s
     return "\n".join(
         [
             *lines,
+            f"each kernel library once: {_sum_text(shares['shared'])}; in each of "
+            f"{shares['front_ends']} front ends: {_sum_text(shares['copied'])}",
             f"files for the same torch releases and Pythons, one for each release of a toolkit: "
             f"{peers['by_release']}, for each major release: {peers['by_major']}",
         ]
@@ -297,16 +325,25 @@ def parts_text(rows: Sequence[Mapping[str, Any]], peers: Mapping[str, int]) -> s
 def main() -> None:
     """Print and record what the parts of a universal wheel cost."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("dist", type=Path, help="folder of a `torchwheel wheels` run")
+    parser.add_argument(
+        "dist", type=Path, help="folder of a `torchwheel wheels` run, or a record of this command"
+    )
     parser.add_argument("--record", type=Path)
     options = parser.parse_args()
+    if options.dist.is_file():
+        if options.record:
+            parser.error(f"--record: {options.dist} is a record already; name the folder of a run")
+        found = json.loads(options.dist.read_text())
+        print(parts_text(found["universal"], found["files_of_peers"]))
+        return
     known = torch_releases()
     rows, peers = parts(options.dist), peer_files(known, known)
     print(parts_text(rows, peers))
     if options.record:
         from pipeline import write_record  # noqa: PLC0415 - pipeline.py imports this file
 
-        write_record(options.record, {"universal": rows, "files_of_peers": peers})
+        found = {"universal": rows, "sharing": sharing(rows), "files_of_peers": peers}
+        write_record(options.record, found)
 
 
 if __name__ == "__main__":
