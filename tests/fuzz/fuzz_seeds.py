@@ -315,6 +315,8 @@ def artifact_texts() -> Inputs:
             )
         ),
         *(DIGEST, {"demo": {"scale": "prebuilt"}}, "passed"),
+        variables={"TORCHWHEEL_CACHE": None, "TORCHWHEEL_LIBRARY": "cu124"},
+        choices={"demo": ("front end: stable",)},
     )
     return {"build": record_texts()["good"], "smoke": dump_smoke(record).encode()}
 

@@ -32,6 +32,7 @@ class Family:
     operator, way = "scale", "waiting"
 class Status:
     operators = [Family]
+    choices = ["front end: stable", "GPU 0 (H200, 9.0): cu124"]
 def load_now(package):
     Family.way = "prebuilt"
 def status_of(package):
@@ -158,11 +159,14 @@ def test_a_bundled_package_is_installed_with_it(
     assert record.bundled == {helper.name: sha256(helper)}
 
 
-def test_the_functions_and_the_ways_of_a_record(tmp_path: Path, here: bool) -> None:
+def test_the_functions_and_the_ways_of_a_record(
+    tmp_path: Path, here: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Those that the sources are said to hold ran, in classes and folders too; a family says how.
 
     The runtime stands for torchwheel's, which the wheel of an extension brings.
     """
+    monkeypatch.setenv("TORCHWHEEL_LIBRARY", "cu124")
     wheel = make_wheel(
         tmp_path,
         files={
@@ -187,6 +191,8 @@ def test_the_functions_and_the_ways_of_a_record(tmp_path: Path, here: bool) -> N
     assert record.tests.skipped == {"no [x]": 2}
     assert record.sources == suite.digest
     assert record.operators == {"demo": {"scale": "prebuilt"}}
+    assert record.choices == {"demo": ("front end: stable", "GPU 0 (H200, 9.0): cu124")}
+    assert record.variables["TORCHWHEEL_LIBRARY"] == "cu124"
 
 
 def test_failing(tmp_path: Path) -> None:

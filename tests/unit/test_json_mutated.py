@@ -69,6 +69,8 @@ SMOKE = smoke_record.SmokeRecord(
     verdict="passed",
     why=None,
     bundled={"other.whl": "cd"},
+    variables={"TORCHWHEEL_CACHE": None, "TORCHWHEEL_LIBRARY": "cu124"},
+    choices={"demo": ("front end: stable",)},
 )
 MANIFEST = kernel_artifacts.Manifest(
     kernel_artifacts.KernelInputs("cu124", "demo", "8.0", "12", "g++", "0.1.0", {"a.cu": "ab"}),

@@ -126,6 +126,27 @@ def ways_of(packages: "list[str]") -> "dict[str, dict[str, str]]":
     return found
 
 
+def choices_of(packages: "list[str]") -> "dict[str, list[str]]":
+    """By extension, the lines of its status on the front end and on the kernels of each GPU.
+
+    They are those of the process that ran the tests. A wheel with one library has none.
+    """
+    runtime = sys.modules.get("torchwheel.runtime")
+    if runtime is None:
+        return {}
+    statuses = {name: runtime.status_of(name) for name in packages}
+    return {name: list(status.choices) for name, status in statuses.items() if status is not None}
+
+
+def own_variables() -> "dict[str, str | None]":
+    """The TORCHWHEEL_ variables that are set; None for a value that names a folder or an address.
+
+    Those are of this machine alone, and the record may be published.
+    """
+    found = {name: os.environ[name] for name in os.environ if name.startswith("TORCHWHEEL_")}
+    return {name: None if "/" in found[name] else found[name] for name in sorted(found)}
+
+
 def main() -> None:
     """Do what the arguments say."""
     parser = argparse.ArgumentParser()
@@ -162,8 +183,9 @@ def main() -> None:
         "hip": torch.version.hip,
         "gpu": gpu_in_child(),
     }
+    variables = own_variables()  # a test may change them
     imports = [import_package(name) for name in packages]
-    facts = {"machine": machine, "site": site, "imported": imports}
+    facts = {"machine": machine, "site": site, "imported": imports, "variables": variables}
     if options.facts:
         Path(options.facts).write_text(json.dumps(facts), encoding="utf-8")
     else:
@@ -173,6 +195,7 @@ def main() -> None:
         status = run_tests(options.tests, options.without_gpu, options.junit, has_gpu=has_gpu)
         if options.facts:
             facts["operators"] = ways_of(packages)
+            facts["choices"] = choices_of(packages)
             Path(options.facts).write_text(json.dumps(facts), encoding="utf-8")
         sys.exit(status)
 

@@ -146,6 +146,14 @@ class SmokeRecord:
     """Of a failed run: the first fact that made it fail."""
     bundled: dict[str, str] = dataclasses.field(default_factory=dict)
     """Hex SHA-256 of the wheels that were installed with it, by their names."""
+    variables: dict[str, str | None] = dataclasses.field(default_factory=dict)
+    """The TORCHWHEEL_ variables that were set; None for a value that is a folder or an address."""
+    choices: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    """By package: the front end of a universal wheel that ran, and the kernel library of each GPU.
+
+    Lines of its status, for a person: no rule of a release reads them. Without a GPU no line names
+    a kernel library, and a package with one library has no lines.
+    """
 
     @property
     def ok(self) -> bool:
@@ -203,10 +211,15 @@ def record_text(record: SmokeRecord) -> str:
     """A few lines for a person."""
     counts = dataclasses.asdict(record.tests.counts)
     gpu = record.machine.gpu
+    variables = [
+        name if value is None else f"{name}={value}" for name, value in record.variables.items()
+    ]
     lines = [
         f"{record.wheel}: {record.verdict}" + (f": {record.why}" if record.why else ""),
         f"torch {record.machine.torch}, Python {record.machine.python}, "
         + (f"{gpu.name} ({gpu.arch}), driver {gpu.driver}" if gpu else "no GPU"),
+        *([f"set: {', '.join(variables)}"] if variables else ()),
+        *(f"{package}: {line}" for package, said in record.choices.items() for line in said),
         ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count) or "no tests",
         *sorted(f"skipped: {reason}" for reason in record.tests.skipped),
     ]

@@ -79,6 +79,8 @@ class _Probe:
     site: Path
     imported: tuple[_Imported, ...]
     operators: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
+    variables: dict[str, str | None] = dataclasses.field(default_factory=dict)
+    choices: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,11 +91,15 @@ class RunFacts:
         machine: where it ran.
         imported: the packages that it imported.
         operators: the way that each operator family of a package ran.
+        variables: torchwheel's environment variables.
+        choices: by package, what was chosen of a universal wheel's parts.
     """
 
     machine: MachineRecord
     imported: tuple[ImportRecord, ...]
     operators: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
+    variables: dict[str, str | None] = dataclasses.field(default_factory=dict)
+    choices: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
 
 def read_probe(facts: Path, site: Path | None = None) -> RunFacts:
@@ -109,7 +115,7 @@ def read_probe(facts: Path, site: Path | None = None) -> RunFacts:
     probe = read_json(facts, _Probe)
     folder = site or probe.site
     imported = tuple(_check_place(entry, folder) for entry in probe.imported)
-    return RunFacts(probe.machine, imported, probe.operators)
+    return RunFacts(probe.machine, imported, probe.operators, probe.variables, probe.choices)
 
 
 def record_of(
@@ -145,6 +151,8 @@ def record_of(
         verdict=verdict,
         why=why,
         bundled=files.sha256_by_name(bundled),
+        variables=facts.variables,
+        choices=facts.choices,
     )
 
 

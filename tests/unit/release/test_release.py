@@ -109,6 +109,25 @@ def test_the_catalogue_names_hashes_gates_and_machines(artifacts, out):
 
 
 @green
+def test_what_a_record_says_was_chosen_decides_nothing(artifacts, out, tmp_path):
+    """Nor is it missed: records of an earlier torchwheel have no such fields."""
+    text = run(artifacts, out)
+    says = {
+        "variables": {"TORCHWHEEL_LIBRARY": "cu124", "TORCHWHEEL_CACHE": None},
+        "choices": {"demo": ["GPU 0 (H200, 9.0): plain PyTorch"]},
+    }
+    files = sorted(artifacts.root.rglob("smoke/*.json"))
+    assert files
+    for changed in ({}, says):
+        for file in files:
+            record = json.loads(file.read_text())
+            for name in says:
+                record.pop(name, None)
+            file.write_text(json.dumps({**record, **changed}))
+        assert run(artifacts, tmp_path / f"with-{len(changed)}") == text
+
+
+@green
 def test_the_same_artifacts_give_the_same_bytes(artifacts, out, tmp_path, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767225600")
     run(artifacts, out)

@@ -96,6 +96,7 @@ def test_the_record_as_json() -> None:
         "skipped": {"no GPU": 1},
     }
     assert (data["sources"], data["operators"]) == ("cd", WAYS)
+    assert (data["variables"], data["choices"]) == ({}, {})
     assert RECORD.ok
     assert not dataclasses.replace(RECORD, verdict="failed").ok
 
@@ -106,6 +107,16 @@ def test_the_record_as_text() -> None:
         "torch 2.13.0, Python 3.11.7, NVIDIA H200 (9.0), driver 580.1",
         "2 passed, 1 skipped",
         "skipped: no GPU",
+    ]
+    chosen = dataclasses.replace(
+        RECORD,
+        variables={"TORCHWHEEL_CACHE": None, "TORCHWHEEL_LIBRARY": "cu124"},
+        choices={"demo": ("front end: stable", "GPU 0 (H200, 9.0): cu124"), "other": ()},
+    )
+    assert record_text(chosen).splitlines()[2:5] == [
+        "set: TORCHWHEEL_CACHE, TORCHWHEEL_LIBRARY=cu124",
+        "demo: front end: stable",
+        "demo: GPU 0 (H200, 9.0): cu124",
     ]
 
 

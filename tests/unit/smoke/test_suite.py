@@ -1,6 +1,7 @@
 """The sources of the smoke tests, and the ways that operators ran."""
 
 import dataclasses
+import os
 import sys
 import types
 from pathlib import Path
@@ -102,5 +103,25 @@ def test_the_ways_of_each_extension_are_asked_after_it_is_loaded(monkeypatch) ->
     ways = probe.ways_of(["demo", "other"])
     assert ways == {"demo": {"scale": "prebuilt", "add": "fallback"}}
     assert asked == ["demo", "other"]
+    assert probe.choices_of(["demo", "other"]) == {"demo": []}
     monkeypatch.delitem(sys.modules, "torchwheel.runtime")
     assert probe.ways_of(["demo"]) == {}
+    assert probe.choices_of(["demo"]) == {}
+
+
+def test_the_choices_of_a_universal_wheel_are_those_of_its_status(monkeypatch) -> None:
+    lines = ("front end: stable", "GPU 0 (H200, 9.0): cu124")
+    status = ExtensionStatus("demo", "auto", (), choices=lines)
+    runtime = types.SimpleNamespace(status_of={"demo": status}.get)
+    monkeypatch.setitem(sys.modules, "torchwheel.runtime", runtime)
+    assert probe.choices_of(["demo", "other"]) == {"demo": list(lines)}
+
+
+def test_variables_are_recorded_without_folders_and_addresses(monkeypatch) -> None:
+    for name in [name for name in os.environ if name.startswith("TORCHWHEEL_")]:
+        monkeypatch.delenv(name)
+    assert probe.own_variables() == {}
+    monkeypatch.setenv("TORCHWHEEL_LIBRARY", "cu124")
+    monkeypatch.setenv("TORCHWHEEL_CACHE", "/home/me/cache")
+    monkeypatch.setenv("OTHER", "x")
+    assert probe.own_variables() == {"TORCHWHEEL_CACHE": None, "TORCHWHEEL_LIBRARY": "cu124"}
