@@ -32,8 +32,8 @@ class EntryPoints:
 def import_entry_points(extension: Extension, package: Path) -> EntryPoints | None:
     """The module of the installed wheel; None if it has none, or none for this torch and Python.
 
-    A free-threaded CPython loads no module of the limited API, and torch has the exchange API since
-    2.10.
+    A free-threaded CPython crashes in a module of the limited API, and torch has the exchange API
+    since 2.10.
 
     Raises:
         Exception: it is not the file that was installed, or does not load.

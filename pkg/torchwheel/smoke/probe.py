@@ -17,6 +17,11 @@ import sysconfig
 from pathlib import Path
 
 
+def python_release() -> str:
+    """This Python's release: "3.13.5", or "3.13.5t" if it is free-threaded."""
+    return platform.python_version() + ("t" if sysconfig.get_config_var("Py_GIL_DISABLED") else "")
+
+
 def driver() -> str | None:
     """The GPU driver's version, from the driver itself or from the kernel's module."""
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
@@ -175,7 +180,7 @@ def main() -> None:
 
     libc, version = platform.libc_ver()
     machine = {
-        "python": platform.python_version(),
+        "python": python_release(),
         "platform": f"{platform.system().lower()}_{platform.machine()}",
         "glibc": version if libc == "glibc" else None,
         "torch": torch.__version__,

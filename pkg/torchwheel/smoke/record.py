@@ -115,7 +115,7 @@ class ImportRecord:
 
 @dataclasses.dataclass(frozen=True)
 class MachineRecord:
-    """The machine that the wheel ran on."""
+    """The machine that the wheel ran on; `python` is e.g. "3.13.5", free-threaded "3.13.5t"."""
 
     python: str
     platform: str

@@ -117,6 +117,13 @@ def test_the_choices_of_a_universal_wheel_are_those_of_its_status(monkeypatch) -
     assert probe.choices_of(["demo", "other"]) == {"demo": list(lines)}
 
 
+def test_a_free_threaded_python_is_named_as_its_program_is(monkeypatch) -> None:
+    monkeypatch.setattr(probe.platform, "python_version", lambda: "3.13.5")
+    for disabled, name in ((None, "3.13.5"), (0, "3.13.5"), (1, "3.13.5t")):
+        monkeypatch.setattr(probe.sysconfig, "get_config_var", {"Py_GIL_DISABLED": disabled}.get)
+        assert probe.python_release() == name
+
+
 def test_variables_are_recorded_without_folders_and_addresses(monkeypatch) -> None:
     for name in [name for name in os.environ if name.startswith("TORCHWHEEL_")]:
         monkeypatch.delenv(name)
