@@ -96,7 +96,8 @@ class Withdrawals:
         projects = {wheel.project for wheel in wheels}
         lines = [
             f"{self.where}:{entry.line}: {section}: expected a published wheel, found "
-            f"{quote(entry.names)}; {nearest(entry.names, published)}"
+            f"{quote(entry.names)}; {nearest(entry.names, published)}; remove the line if its "
+            "release is gone"
             for section, entries in (("yanked", self.yanked), ("removed", self.removed))
             for entry in entries
             if not entry.matches(wheels)

@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,20 @@ from torchwheel.arch.model import parse
 from torchwheel.cli import main
 from torchwheel.errors import UsageError
 from torchwheel.index.build import write_index
-from torchwheel.index.catalogue import Catalogue, CatalogueWheel, catalogue_text, read_wheel_entry
+from torchwheel.index.catalogue import (
+    Catalogue,
+    CatalogueWheel,
+    SmokeRun,
+    catalogue_text,
+    read_wheel_entry,
+)
 from torchwheel.index.contents import index_of
 from torchwheel.index.pages import index_pages
 from torchwheel.index.store import Store, store_of
 from torchwheel.index.withdrawals import parse_withdrawals
 from torchwheel.inspect.wheel import read_wheel
+from torchwheel.matrix.torch_releases import torch_releases
+from torchwheel.versions import version_numbers
 from wheelmaker import make_wheel, stable, universal
 
 TAG = "py3-none-manylinux_2_28_x86_64"
@@ -150,6 +159,42 @@ def test_a_withdrawn_version_moves_no_torch(releases: list[Catalogue]) -> None:
 def test_a_withdrawal_of_nothing_stops_the_index(releases: list[Catalogue]) -> None:
     with pytest.raises(UsageError, match="yanked: expected a published wheel, found"):
         pages(releases, "yanked: {demo==9: wrong}")
+
+
+def test_a_withdrawal_stops_no_later_release(tmp_path: Path, releases: list[Catalogue]) -> None:
+    later = [*releases, release(tmp_path / "later", "1.2.0", 3)]
+    for section in ("yanked", "removed"):
+        found = files(pages(later, f"{section}: {{demo==1.0.0: wrong}}"))
+        assert not found[f"demo-1.2.0-{TAG}.whl"]["yanked"]
+
+
+def test_the_front_page_shows_what_is_known_of_each_wheel(releases: list[Catalogue]) -> None:
+    wide, *others = releases[1].wheels
+    about = {"date": "2026-11-02T08:00:00Z", "verdict": "passed", "python": "3.12.1"}
+    machine = {"platform": "linux_x86_64", "torch": "2.13.0+cu130", "passed": 5551, "skipped": 76}
+    gpu = {"on_gpu": True, "gpu": "NVIDIA H200", "arch": "9.0", "driver": "580.1"}
+    tried = SmokeRun(record="universal.smoke-1.json", **about, **machine, **gpu)
+    wide = dataclasses.replace(
+        wide, gates=("record", "archs"), record="universal.build.json", smoke=(tried,), size=3 << 20
+    )
+    latest = dataclasses.replace(releases[1], wheels=(wide, *others))
+    front = pages([releases[0], latest])["index.html"]
+    store = "https://forge.example/o/demo/releases/download/v1.1.0"
+    for text in (
+        f'<a href="{store}/{wide.file}">universal</a>',
+        "3.0 MiB",
+        f'<a href="{store}/universal.build.json">2 ok</a>',
+        f'<a href="{store}/universal.smoke-1.json">',
+        "NVIDIA H200",
+        "5551 passed",
+    ):
+        assert text in front, text
+    rows = re.findall(r"<tr><td>([\d.]+)</td><td>([^<]*)</td>\n<td>(.*?)</td></tr>", front)
+    served = {torch: (by, re.findall(r'href="([^"]+)"', builds)) for torch, by, builds in rows}
+    assert list(served) == [
+        minor for minor in torch_releases() if version_numbers(minor) >= (2, 11)
+    ]
+    assert served["2.11"] == ("stable", ["cu130/torch2.11/"])
 
 
 def test_a_removed_file_is_not_listed(releases: list[Catalogue]) -> None:
