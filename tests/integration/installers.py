@@ -4,13 +4,14 @@ Every environment is a Python without packages, or with the metadata of one torc
 on loopback, and their wheels are stubs with real names, tags, claims and requirements.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pip
@@ -101,6 +102,20 @@ def stub(folder: Path, variant: Variant, release: str = "1.0.0") -> Path:
         claims=claims_of(variant),
         requires=requires,
     )
+
+
+@contextlib.contextmanager
+def plain_server(folder: Path) -> Iterator[str]:
+    """The address of `python -m http.server` on a free port of loopback."""
+    command = [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1"]
+    with subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as server:
+        try:
+            assert server.stdout
+            yield re.findall(r"http://[\d.:]+", server.stdout.readline())[0]
+        finally:
+            server.terminate()
 
 
 class Installers:

@@ -4,10 +4,8 @@ The index and the store of the wheels are two servers, `python -m http.server`. 
 ones with the names, tags, claims and requirements of every variant that the matrix releases.
 """
 
-import contextlib
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import uv
-from installers import ROOT, UPLOADED, stub
+from installers import ROOT, UPLOADED, plain_server, stub
 
 from torchwheel.cli import main
 from torchwheel.index.build import IndexedWheel, build_index
@@ -31,20 +29,6 @@ VERSIONS = [f"1.{number}.0" for number in range(20)]
 NEWEST, BEFORE = VERSIONS[-1], VERSIONS[-2]
 GROUP = "cu130/torch2.11"
 POETRY = "poetry==2.5.1"
-
-
-@contextlib.contextmanager
-def plain_server(folder: Path) -> Iterator[str]:
-    """The address of `python -m http.server` on a free port of loopback."""
-    command = [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1"]
-    with subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as server:
-        try:
-            assert server.stdout
-            yield re.findall(r"http://[\d.:]+", server.stdout.readline())[0]
-        finally:
-            server.terminate()
 
 
 def write_release(store: Path, earlier: Path, version: str, variants: Sequence[Variant]) -> None:

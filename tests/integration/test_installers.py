@@ -6,7 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from installers import PYPI, ROOT, UPLOADED, Answer, Installers, Question, make_indexes
+from installers import (
+    PYPI,
+    ROOT,
+    UPLOADED,
+    Answer,
+    Installers,
+    Question,
+    make_indexes,
+    plain_server,
+)
 
 from torchwheel.index.groups import torch_builds
 from torchwheel.index.serve import serve_in_background
@@ -119,6 +128,20 @@ def test_no_group_changes_torch(installers: Installers, groups: list[str]) -> No
     for ask in (installers.uv, installers.pip):
         for question, answer in zip(questions, ask(questions), strict=True):
             assert (answer.wheel, answer.torch) == (UNIVERSAL, "2.8.0+cu128"), question.group
+
+
+def test_plain_pages_change_no_torch_either(out: Path, tmp_path: Path) -> None:
+    questions = [
+        Question(torch, group)
+        for torch in (None, "2.6.0+cu124", "2.8.0+cu128", "2.11.0+rocm7.2")
+        for group in (PYPI, "cu130/torch2.11", "cu130", OLDEST)
+    ]
+    with plain_server(out) as address:
+        plain = Installers(tmp_path, address)
+        for ask in (plain.uv, plain.pip):
+            for question, answer in zip(questions, ask(questions), strict=True):
+                expected = (UNIVERSAL, question.torch or TORCHES[-1])
+                assert (answer.wheel, answer.torch) == expected, f"{question}: {answer.says}"
 
 
 def test_a_small_wheel_is_installed_by_its_version(installers: Installers) -> None:
