@@ -167,19 +167,20 @@ struct Virtual { virtual ~Virtual(); };
 """
 
 
-@pytest.mark.parametrize(
-    ("function", "crosses"),
-    [
-        ("int f(const Sizes& sizes, void* y, const float* const* all, bool& set, Kind kind)", True),
-        ("Sizes f(Sizes sizes, const Sizes* more, const Declared* handle) noexcept", True),
-        ("void f()", True),
-        ("void f(const std::string& name)", False),
-        ("void f(const std::string* name)", False),
-        ("std::string f()", False),
-        ("void f(std::optional<std::string> name) noexcept", False),
-        ("void f(Virtual& object)", False),
-    ],
-)
+CROSSES = [
+    ("int f(const Sizes& sizes, void* y, const float* const* all, bool& set, Kind kind)", True),
+    ("Sizes f(Sizes sizes, const Sizes* more, const Declared* handle) noexcept", True),
+    ("void f()", True),
+    ("void f(void (*call)(void*), void* to)", True),
+    ("void f(const std::string& name)", False),
+    ("void f(const std::string* name)", False),
+    ("std::string f()", False),
+    ("void f(std::optional<std::string> name) noexcept", False),
+    ("void f(Virtual& object)", False),
+]
+
+
+@pytest.mark.parametrize(("function", "crosses"), CROSSES)
 def test_what_an_exported_function_may_take_and_return(function, crosses, tmp_path):
     source = tmp_path / "one.cpp"
     source.write_text(f"{PLAIN}{function};\nTORCHWHEEL_EXPORT(f)\n", encoding="utf-8")
@@ -187,3 +188,20 @@ def test_what_an_exported_function_may_take_and_return(function, crosses, tmp_pa
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert (done.returncode == 0) is crosses, done.stderr
     assert crosses or "f: expected numbers, pointers and structs that are copied" in done.stderr
+
+
+@pytest.mark.parametrize("crosses", [True, False])
+def test_nvcc_says_the_same(crosses, nvcc, tmp_path):
+    functions = [function for function, known in CROSSES if known is crosses]
+    source = tmp_path / "all.cu"
+    lines = [PLAIN]
+    for number, function in enumerate(functions):
+        name = f"f{number}"
+        lines += [f"{function.replace('f(', f'{name}(', 1)};", f"TORCHWHEEL_EXPORT({name})"]
+    source.write_text("\n".join(lines), encoding="utf-8")
+    command = [nvcc, "-std=c++17", "-I", str(recipe.INCLUDE), "--cuda", str(source)]
+    command += ["-o", str(tmp_path / "all.ii")]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    refused = re.findall(r"error: .*(f\d): expected numbers", done.stderr)
+    assert refused == ([] if crosses else [f"f{n}" for n in range(len(functions))]), done.stderr
+    assert (done.returncode == 0) is crosses, done.stderr

@@ -42,11 +42,11 @@ constexpr int kMostGpus = 64;  // of a process
 // What an exported function may take and return.
 namespace detail {
 
-// A struct that is only declared is not looked into. (Some compilers know the size of void.)
+// A struct that is only declared is not looked into. (nvcc gives void and functions a size.)
 template <class T, class = void>
 struct Plain : std::true_type {};
 template <class T>
-struct Plain<T, std::enable_if_t<!std::is_void_v<T> && sizeof(T) != 0>>
+struct Plain<T, std::enable_if_t<std::is_object_v<T> && sizeof(T) != 0>>
     : std::bool_constant<std::is_standard_layout_v<T> && std::is_trivially_copyable_v<T>> {};
 
 // By value, by reference, or by a pointer to it.
