@@ -189,6 +189,11 @@ def test_the_front_page_shows_what_is_known_of_each_wheel(releases: list[Catalog
         "5551 passed",
     ):
         assert text in front, text
+    # Of wheels without records and front ends there is nothing to say.
+    small = pages([dataclasses.replace(releases[1], wheels=tuple(others))])["index.html"]
+    for title in ("Gates", "Smoke tests", "Front end"):
+        assert f"<th>{title}</th>" in front
+        assert f"<th>{title}</th>" not in small
     rows = re.findall(r"<tr><td>([\d.]+)</td><td>([^<]*)</td>\n<td>(.*?)</td></tr>", front)
     served = {torch: (by, re.findall(r'href="([^"]+)"', builds)) for torch, by, builds in rows}
     assert list(served) == [
