@@ -91,17 +91,18 @@ c10::BoxedKernel box() {
   return c10::BoxedKernel::makeFromFunction<&Boxed<kFunction>::call>();
 }
 
-// X_out, by X's function.
+// X_out, by X's function. torch::jit::last and pop of torch 2.6 would need libstdc++ of GCC 5.
 inline void call_into(const char* op, std::size_t results,
                       void (*call)(const c10::OperatorHandle&, torch::jit::Stack*),
                       const c10::OperatorHandle& handle, torch::jit::Stack& stack) {
-  auto memory = torch::jit::pop(stack).toOptional<at::Tensor>();
+  auto memory = stack.back().toOptional<at::Tensor>();
+  stack.pop_back();
   std::vector<at::Tensor> outs;
-  for (const c10::IValue& out : torch::jit::last(stack, results)) outs.push_back(out.toTensor());
-  torch::jit::drop(stack, results);
+  for (auto out = stack.end() - results; out != stack.end(); ++out) outs.push_back(out->toTensor());
+  stack.resize(stack.size() - results);
   const Outputs<at::Tensor> entered(op, std::move(outs), std::move(memory));
   call(handle, &stack);
-  torch::jit::drop(stack, results);
+  stack.resize(stack.size() - results);
 }
 
 template <class Name, auto kFunction>
