@@ -11,6 +11,7 @@ Standard library only: a first call on a GPU needs it.
 import errno
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -83,11 +84,20 @@ def _others_may_write(where: Path | str | int, found: os.stat_result) -> bool:
 
 
 def _has_acl(where: Path | str | int) -> bool:
-    """Whether there is an access control list: the group's bits are its mask then."""
-    try:
-        return bool(os.getxattr(where, "system.posix_acl_access"))
-    except (OSError, AttributeError):  # none there; a system without them
+    """Whether there is an access control list: the group's bits are its mask then.
+
+    A folder may also have one for what is made in it.
+    """
+    if sys.platform != "linux":  # others have no getxattr
         return False
+    for name in ("system.posix_acl_access", "system.posix_acl_default"):
+        try:
+            os.getxattr(where, name)
+        except OSError as error:
+            if error.errno in (errno.ENODATA, errno.ENOTSUP):
+                continue  # it has none, or its file system knows none
+        return True
+    return False
 
 
 def _is_private_group(gid: int) -> bool:

@@ -6,6 +6,7 @@ import os
 import pwd
 import stat
 import struct
+import sys
 import tempfile
 from pathlib import Path
 
@@ -253,18 +254,53 @@ def test_a_user_or_group_without_an_entry_is_no_private_group(monkeypatch):
     assert not ownership._is_private_group(1000)
 
 
-def test_a_user_that_an_access_control_list_names_is_another(monkeypatch, public):
-    """The list's mask is in the bits of the mode that are else the private group's."""
+@pytest.fixture
+def private_groups(monkeypatch):
+    """The group of every file has this user alone."""
     monkeypatch.setattr(ownership, "_is_private_group", lambda _: True)
-    folder = public / "cache"
-    folder.mkdir()
-    folder.chmod(0o775)
-    assert trusted_path(folder) == folder
-    entries = [(1, 7, -1), (2, 7, NOBODY), (4, 7, -1), (16, 7, -1), (32, 5, -1)]
-    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+
+
+def set_acl(path: Path, name: str) -> None:
+    """Give a file or folder an ACL that lets user nobody write: `setfacl -m u:nobody:rwx`."""
+    # Tag, permissions and user of each entry: owner, named user, group, mask, others.
+    entries = [(1, 7, -1), (2, 7, NOBODY), (4, 5, -1), (16, 7, -1), (32, 5, -1)]
+    packed = b"".join(struct.pack("<HHi", *entry) for entry in entries)
     try:
-        os.setxattr(folder, "system.posix_acl_access", acl)
-    except (OSError, AttributeError):
-        pytest.skip("a file system without access control lists")
-    with pytest.raises(UntrustedError, match="others may write to it"):
-        trusted_path(folder)
+        os.setxattr(path, f"system.posix_acl_{name}", struct.pack("<I", 2) + packed)
+    except OSError as error:
+        if error.errno != errno.ENOTSUP:
+            raise
+        pytest.skip("the file system has no ACLs")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="POSIX ACLs are read on Linux")
+@pytest.mark.usefixtures("private_groups")
+@pytest.mark.parametrize("name", ["access", "default"])
+@pytest.mark.parametrize("place", ["cache", "."])
+def test_with_an_acl_a_group_of_ones_own_is_not_all_that_may_write(public, name, place):
+    folder = public / "parent" / "cache"
+    folder.mkdir(parents=True)
+    changed = (folder.parent / place).resolve()
+    changed.chmod(0o775)
+    assert trusted_path(folder) == folder
+    set_acl(changed, name)
+    for use in (trusted_path, trusted_folder, closed_folder, check_tree):
+        with pytest.raises(UntrustedError, match=r"\(mode 0775\); run `chmod go-w") as refused:
+            use(folder)
+        assert refused.value.path == changed
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="POSIX ACLs are read on Linux")
+@pytest.mark.usefixtures("private_groups")
+def test_an_acl_counts_on_a_file_of_a_tree_and_on_an_open_one(tree):
+    nvcc = tree / "bin" / "nvcc"
+    nvcc.chmod(0o775)
+    check_tree(tree)
+    set_acl(nvcc, "access")
+    with pytest.raises(UntrustedError, match=r"\(mode 0775\)"):
+        check_tree(tree)
+    with nvcc.open() as file:
+        assert ownership.untrusted_because(file.fileno())
+    # The remedy takes the right to write away from all that the ACL names.
+    nvcc.chmod(0o755)
+    check_tree(tree)
