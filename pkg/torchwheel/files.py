@@ -64,13 +64,18 @@ def path_inside(folder: Path, member: str, archive: str) -> Path:
 
 @contextlib.contextmanager
 def explain_full_disk(where: Path) -> Iterator[None]:
-    """Turn an error about a full disk, here or in a program that was run, into one line."""
+    """Turn an error about a full disk, here or in a program that was run, into one line.
+
+    One about the limit on a file's size, which Python raises without a path, gets the path `where`.
+    """
     full = f"no space left on the disk of {where} or the temporary folder: free some and run again"
     try:
         yield
     except (OSError, TorchwheelError) as error:
         if _is_full_disk(error):
             raise DiskFullError(full) from error
+        if isinstance(error, OSError) and error.errno == errno.EFBIG and error.filename is None:
+            error.filename = str(where)
         raise
 
 

@@ -27,6 +27,11 @@ _WORDS: Mapping[int, tuple[str, str, str]] = {
     errno.EROFS: ("a place that can be written", "a read-only file system", _ELSEWHERE),
     errno.ENOSPC: ("space on the disk", "none left", _FREE),
     errno.EDQUOT: ("space in this user's quota", "none left", _FREE),
+    errno.EFBIG: (
+        "room below the limit on the size of a file",
+        "a larger file",
+        "raise it with `ulimit -f unlimited`, or write to another disk",
+    ),
     errno.ENOTDIR: ("a folder", "a file in the path", f"remove the file, or {_ELSEWHERE}"),
     errno.EISDIR: ("a file", "a folder", f"remove the folder, or {_ELSEWHERE}"),
     errno.EEXIST: ("a folder, or nothing", "a file or a link", f"remove it, or {_ELSEWHERE}"),

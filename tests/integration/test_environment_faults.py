@@ -250,6 +250,23 @@ def test_output_that_cannot_be_written(tiny, text, status, errors):
     assert done.stderr.count(b"\n") == (1 if errors else 0)
 
 
+@pytest.mark.parametrize(
+    ("call", "place"),
+    [
+        ("wheels pure --dist out", "{tiny}/out/.torchwheel"),
+        ("toolkit cu130", "{tiny}/cache/toolkits"),
+    ],
+)
+def test_a_limit_on_the_size_of_files_is_one_line(tiny, call, place):
+    done = shell(f"ulimit -f 0; tw {call}", tiny, TORCHWHEEL_CACHE=str(tiny / "cache"))
+    (line,) = (line for line in done.stderr.decode().splitlines() if line.startswith("torchwheel"))
+    assert done.returncode == 1
+    assert line.startswith(
+        f"torchwheel: {place.format(tiny=tiny)}: expected room below the limit on the size of a "
+        "file, found a larger file; raise it with `ulimit -f unlimited`"
+    )
+
+
 ASCII = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}
 
 

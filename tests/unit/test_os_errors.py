@@ -24,6 +24,7 @@ def of(number: int, path: object = "/a/b") -> OSError:
         (errno.EROFS, "expected a place that can be written, found a read-only file system; name"),
         (errno.ENOSPC, "expected space on the disk, found none left; free some and run again"),
         (errno.EDQUOT, "expected space in this user's quota, found none left; free some and run"),
+        (errno.EFBIG, "expected room below the limit on the size of a file, found a larger file; "),
         (errno.ENOTDIR, "expected a folder, found a file in the path; remove the file, or name"),
         (
             errno.ELOOP,

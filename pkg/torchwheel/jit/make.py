@@ -26,6 +26,7 @@ from torchwheel.jit.lookup import check_or_discard, find_library
 from torchwheel.jit.store import prune_cache
 from torchwheel.loadable import LoadableFile
 from torchwheel.lock import hold_lock
+from torchwheel.os_errors import explain
 from torchwheel.ownership import UntrustedError, trusted_path
 from torchwheel.text import size_cap
 
@@ -82,7 +83,7 @@ def _system_errors_as_one_line(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise TorchwheelError(f"{error.filename or folder}: {error.strerror or error}") from error
+        raise TorchwheelError(explain(error, str(folder))) from error
 
 
 def _can_write(folder: Path, name: str, progress: "Progress") -> bool:
