@@ -62,6 +62,10 @@ class NotRunError(TorchwheelError):
         self.reason = reason
 
 
+class TimedOutError(NotRunError):
+    """A program was killed, as it gave no answer in time."""
+
+
 @dataclasses.dataclass(frozen=True)
 class ProcessResult:
     """How a program ended.
@@ -131,7 +135,8 @@ def run(
         undecodable: how bytes that are not UTF-8 become text.
 
     Raises:
-        NotRunError: it does not start, or does not end in time.
+        NotRunError: it does not start.
+        TimedOutError: it does not end in time.
     """
     _refuse_while_ending(command)
     with log.open("wb") if log else contextlib.nullcontext() as file:
@@ -149,7 +154,7 @@ def run(
         except OSError as error:
             raise _not_started(command, error) from error
         except subprocess.TimeoutExpired as error:
-            raise NotRunError(command[0], f"gave no answer in {timeout:.0f} s") from error
+            raise TimedOutError(command[0], f"gave no answer in {timeout:.0f} s") from error
     output = log.read_bytes() if log else done.stdout
     return ProcessResult(
         done.returncode,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from torchwheel import process
+from torchwheel.errors import TorchwheelError
 from torchwheel.files import path_inside
 
 _OUTPUTS = {"build", "dist"}
@@ -14,6 +15,7 @@ _NEVER_SOURCES = {"__pycache__", "node_modules"}
 
 # A checkout's own configuration can name programs, which git would start: to watch the files, after
 # a change of the index, to fetch what a partial clone lacks. Listing files needs none of them.
+# core.excludesFile stays as it is: the user's own patterns keep an editor's files out of a build.
 _GIT = ("git", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
 _GIT_VARIABLES = {
     "GIT_ALLOW_PROTOCOL": "none",
@@ -21,6 +23,8 @@ _GIT_VARIABLES = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
 }
+_GIT_SECONDS = 60
+"""Time limit of a git command: a named pipe as core.excludesFile or .gitignore has no end."""
 
 
 def source_files(folder: Path, *, tracked: bool = False) -> list[Path]:
@@ -65,12 +69,22 @@ def _git_files(folder: Path, tracked: bool) -> list[Path]:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """The output of a git command in a folder; empty where it fails."""
+    """The output of a git command in a folder; empty where it fails.
+
+    Raises:
+        TorchwheelError: it does not end in time.
+    """
     command = [*_GIT, "-C", str(folder), *arguments]
+    variables = {**os.environ, **_GIT_VARIABLES}
     try:
         done = process.run(
-            command, env={**os.environ, **_GIT_VARIABLES}, undecodable="surrogateescape"
+            command, env=variables, timeout=_GIT_SECONDS, undecodable="surrogateescape"
         )
+    except process.TimedOutError as error:
+        raise TorchwheelError(
+            f"{folder}: git {arguments[0]}: expected an answer in {_GIT_SECONDS} s, found none; "
+            "look for a pipe or a slow disk among .gitignore and the files that .git/config names"
+        ) from error
     except process.NotRunError:
         return ""
     return "" if done.status else done.output

@@ -240,7 +240,10 @@ def test_any_other_error_of_the_system_is_one_line(folder):
     def build(work):
         return work.folder / "none.so"
 
-    with pytest.raises(TorchwheelError, match=r"^\S+none\.so: expected a file or folder, found none; check the path$"):
+    with pytest.raises(
+        TorchwheelError,
+        match=r"^\S+none\.so: expected a file or folder, found none; check the path$",
+    ):
         make_library(folder, wanted(), build, Told())
 
 

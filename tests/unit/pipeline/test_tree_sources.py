@@ -1,9 +1,12 @@
 """The files of a checkout are listed, and nothing that its configuration names is started."""
 
+import os
 import subprocess
 
 import pytest
 
+from torchwheel.errors import TorchwheelError
+from torchwheel.pipeline import sources
 from torchwheel.pipeline.sources import source_files, stage
 
 PROGRAMS = """
@@ -70,3 +73,34 @@ def test_staging_a_checkout_starts_none_either(checkout, tmp_path):
     stage(checkout, tmp_path / "copy")
     assert (tmp_path / "copy/csrc/one.cu").read_text() == "text"
     assert not (checkout.parent / "started").exists()
+
+
+def excludes_file(checkout):
+    subprocess.run(
+        ["git", "-C", checkout, "config", "core.excludesFile", checkout / "pipe"], check=True
+    )
+    return checkout / "pipe"
+
+
+def gitignore_of_a_folder(checkout):
+    return checkout / "csrc/.gitignore"
+
+
+@pytest.mark.parametrize("place", [excludes_file, gitignore_of_a_folder])
+def test_a_pipe_that_git_waits_for_is_one_line(checkout, place, monkeypatch):
+    os.mkfifo(place(checkout))
+    monkeypatch.setattr(sources, "_GIT_SECONDS", 1)
+    with pytest.raises(TorchwheelError) as error:
+        source_files(checkout)
+    assert str(error.value) == (
+        f"{checkout}: git ls-files: expected an answer in 1 s, found none; look for a pipe or a "
+        "slow disk among .gitignore and the files that .git/config names"
+    )
+    assert source_files(checkout, tracked=True)
+
+
+def test_the_users_own_file_of_patterns_hides_files(checkout):
+    patterns = checkout.parent / "patterns"
+    patterns.write_text("new.*\n")
+    subprocess.run(["git", "-C", checkout, "config", "core.excludesFile", patterns], check=True)
+    assert checkout / "new.py" not in source_files(checkout)
