@@ -5,14 +5,20 @@ only if it and every folder that leads to it belong to this user or root, and no
 to them. The check goes from the root folder down. So others cannot replace what has passed, and it
 may be used by its path.
 
+`find_program` holds programs on the PATH to nearly the same.
+
 Standard library only: a first call on a GPU needs it.
 """
 
+import contextlib
+import dataclasses
 import errno
+import functools
 import os
+import shutil
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from torchwheel.errors import TorchwheelError
@@ -37,6 +43,24 @@ class UntrustedError(TorchwheelError):
         self.path = path
         self.why = why
         self.fix = fix
+
+
+@dataclasses.dataclass(frozen=True)
+class _Trust:
+    """What may be used beside that of this user and root.
+
+    Attributes:
+        owners: users whose files and folders may be used.
+        folders: folders that may lead to what is used, whoever can write to them.
+        elsewhere: what to do, if another user could have written a file or folder.
+    """
+
+    owners: frozenset[int] = frozenset()
+    folders: frozenset[Path] = frozenset()
+    elsewhere: str = _ELSEWHERE
+
+
+_NOBODY_ELSE = _Trust()
 
 
 class NotRegularError(OSError):
@@ -67,8 +91,8 @@ def _untrusted(where: Path | str | int, found: os.stat_result) -> str | None:
     return _foreign_owner(found) or (_loose_text(found) if loose else None)
 
 
-def _foreign_owner(found: os.stat_result) -> str | None:
-    if found.st_uid in (os.geteuid(), 0):
+def _foreign_owner(found: os.stat_result, trust: _Trust = _NOBODY_ELSE) -> str | None:
+    if found.st_uid in (os.geteuid(), 0) or found.st_uid in trust.owners:
         return None
     return f"belongs to user {found.st_uid}, you are {os.geteuid()}"
 
@@ -127,6 +151,47 @@ def trusted_path(path: Path, *, create: bool = False) -> Path:
     return _walk(path, create=create)[0]
 
 
+def find_program(name: str, path: str | None, skip: Callable[[UntrustedError], None]) -> str | None:
+    """The first program of that name on the PATH that others cannot exchange, if there is one.
+
+    Whoever can change Python, torchwheel or the system's shell could run code here without it. So
+    their owners are believed, as of a tool cache of CI, and so are the folders that lead to them.
+
+    Args:
+        name: the program's name.
+        path: folders as PATH has them; None for this process's PATH.
+        skip: gets the reason for each program of that name that others can exchange.
+    """
+    owners, folders = _who_can_change_python()
+    places = os.environ.get("PATH", os.defpath) if path is None else path
+    for place in places.split(os.pathsep):
+        if found := shutil.which(name, path=place or os.curdir):
+            trust = _Trust(owners, folders, f"take {place or 'the current folder'} off the PATH")
+            try:
+                _walk(Path(found), trust=trust)
+            except UntrustedError as error:
+                why = f"is not used: {error.path}: {error.why}"
+                skip(UntrustedError(Path(found), why, error.fix))
+            except OSError:
+                continue
+            else:
+                return found
+    return None
+
+
+@functools.cache
+def _who_can_change_python() -> tuple[frozenset[int], frozenset[Path]]:
+    """Owners of Python, torchwheel and the system's shell, and the folders that lead to them."""
+    owners: set[int] = set()
+    folders: set[Path] = set()
+    for name in (__file__, os.__file__, sys.executable, "/bin/sh"):
+        with contextlib.suppress(OSError):
+            file = Path(os.path.realpath(name))
+            owners.add(file.stat().st_uid)
+            folders.update(file.parents)
+    return frozenset(owners), frozenset(folders)
+
+
 def trusted_folder(folder: Path) -> Path:
     """Like `trusted_path`, with an error of torchwheel's own for a folder that cannot be created.
 
@@ -148,7 +213,7 @@ def closed_folder(folder: Path) -> Path:
         TorchwheelError: it cannot be created.
     """
     real = trusted_folder(folder)
-    if not _walk(real, create=False)[1]:
+    if not _walk(real)[1]:
         check_tree(real)
         real.chmod(0o700)
     return real
@@ -168,7 +233,7 @@ def check_tree(folder: Path) -> None:
     Raises:
         UntrustedError: another user could have written some of it.
     """
-    real, closed = _walk(folder, create=False)
+    real, closed = _walk(folder)
     for path, found in _everything(real):
         if why := _foreign_owner(found) if closed else _untrusted(path, found):
             raise UntrustedError(Path(path), why, f"remove {real}, or {_ELSEWHERE}")
@@ -197,11 +262,11 @@ def _loose_text(found: os.stat_result) -> str:
     return f"others may write to it (mode {stat.S_IMODE(found.st_mode):04o})"
 
 
-def _walk(path: Path, *, create: bool) -> tuple[Path, bool]:
+def _walk(path: Path, *, create: bool = False, trust: _Trust = _NOBODY_ELSE) -> tuple[Path, bool]:
     """The real path, and whether nobody else can enter it or a folder that leads to it."""
     root = Path("/")
     steps = [(root, root.lstat())]
-    _check_parent(*steps[-1])
+    _check_parent(*steps[-1], trust)
     names = list(reversed(path.absolute().parts[1:]))
     links = 0
     while names:
@@ -210,7 +275,7 @@ def _walk(path: Path, *, create: bool) -> tuple[Path, bool]:
             continue
         step = steps[-1][0] / name
         found = _stat_or_create(step) if create else step.lstat()
-        _check_parent(step, found)
+        _check_parent(step, found, trust)
         if stat.S_ISLNK(found.st_mode):
             target, links = step.readlink(), links + 1
             if links > _MAX_LINKS:
@@ -222,10 +287,10 @@ def _walk(path: Path, *, create: bool) -> tuple[Path, bool]:
         else:
             raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(step))
     real, found = steps[-1]
-    if why := _foreign_owner(found):
-        raise UntrustedError(real, why)
+    if why := _foreign_owner(found, trust):
+        raise UntrustedError(real, why, trust.elsewhere)
     if _others_may_write(real, found):
-        raise _loose(real, found)
+        raise _loose(real, found, trust)
     return real, any(not found.st_mode & _OTHERS_ENTER for _, found in steps)
 
 
@@ -238,15 +303,18 @@ def _stat_or_create(folder: Path) -> os.stat_result:
         return folder.lstat()
 
 
-def _check_parent(path: Path, found: os.stat_result) -> None:
+def _check_parent(path: Path, found: os.stat_result, trust: _Trust) -> None:
     """Raise an UntrustedError if others can replace what is in a folder, or where a link leads."""
+    if path in trust.folders:
+        return
     # In a user namespace the host's root has no number, but it owns the root folder.
-    if (why := _foreign_owner(found)) and found.st_uid != Path("/").lstat().st_uid:
-        raise UntrustedError(path, why)
+    if (why := _foreign_owner(found, trust)) and found.st_uid != Path("/").lstat().st_uid:
+        raise UntrustedError(path, why, trust.elsewhere)
     # In a folder like /tmp nobody can rename or remove what belongs to others.
     if _others_may_write(path, found) and not found.st_mode & stat.S_ISVTX:
-        raise _loose(path, found)
+        raise _loose(path, found, trust)
 
 
-def _loose(path: Path, found: os.stat_result) -> UntrustedError:
-    return UntrustedError(path, _loose_text(found), f"run `chmod go-w {path}`, or {_ELSEWHERE}")
+def _loose(path: Path, found: os.stat_result, trust: _Trust) -> UntrustedError:
+    fix = f"run `chmod go-w {path}`, or {trust.elsewhere}"
+    return UntrustedError(path, _loose_text(found), fix)

@@ -147,7 +147,7 @@ def attempts():
 
 
 def test_code_of_others_reaches_no_network_home_or_file_of_mine(plain, tmp_path, torchwheel):
-    found = find_sandbox("auto", tmp_path, ())
+    found = find_sandbox("auto", tmp_path, (), print)
     if isinstance(found, str):
         pytest.skip(f"no sandbox here: {found}")
     home = tmp_path / "home"

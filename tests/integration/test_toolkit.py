@@ -46,14 +46,14 @@ def test_the_provisioned_toolkit_is_one_release_and_compiles_every_arch(cuda):
 
 
 def test_the_toolkit_is_found_as_a_system_one_by_cuda_home(cuda):
-    root, identity = provide.locate_system({"CUDA_HOME": str(cuda), "PATH": ""})
+    root, identity = provide.locate_system(print, {"CUDA_HOME": str(cuda), "PATH": ""})
     assert root == cuda.resolve()
     assert len(identity) == 16
 
 
 def test_a_cuda_home_without_nvcc_is_named(tmp_path):
     with pytest.raises(TorchwheelError, match="has no bin/nvcc"):
-        provide.locate_system({"CUDA_HOME": str(tmp_path)})
+        provide.locate_system(print, {"CUDA_HOME": str(tmp_path)})
 
 
 def test_a_toolkit_of_another_release_is_named(cuda):

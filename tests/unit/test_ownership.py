@@ -19,6 +19,7 @@ from torchwheel.ownership import (
     check_tree,
     close_to_others,
     closed_folder,
+    find_program,
     trusted_folder,
     trusted_path,
 )
@@ -304,3 +305,82 @@ def test_an_acl_counts_on_a_file_of_a_tree_and_on_an_open_one(tree):
     # The remedy takes the right to write away from all that the ACL names.
     nvcc.chmod(0o755)
     check_tree(tree)
+
+
+def program(path: Path, text: str = "exit 0") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def theirs(tool: Path) -> str:
+    give_away(tool)
+    return f"{tool}: belongs to user {NOBODY}, you are 0; take {tool.parent} off the PATH"
+
+
+def in_their_folder(tool: Path) -> str:
+    give_away(tool.parent)
+    folder = tool.parent
+    return f"{folder}: belongs to user {NOBODY}, you are 0; take {folder} off the PATH"
+
+
+def open_file(tool: Path) -> str:
+    tool.chmod(0o777)
+    fix = f"run `chmod go-w {tool}`, or take {tool.parent} off the PATH"
+    return f"{tool}: others may write to it (mode 0777); {fix}"
+
+
+def in_an_open_folder(tool: Path) -> str:
+    tool.parent.chmod(0o777)
+    fix = f"run `chmod go-w {tool.parent}`, or take {tool.parent} off the PATH"
+    return f"{tool.parent}: others may write to it (mode 0777); {fix}"
+
+
+def a_link_into_an_open_folder(tool: Path) -> str:
+    away = program(tool.parent.with_name("away") / "tool")
+    tool.unlink()
+    tool.symlink_to(away)
+    away.parent.chmod(0o777)
+    fix = f"run `chmod go-w {away.parent}`, or take {tool.parent} off the PATH"
+    return f"{away.parent}: others may write to it (mode 0777); {fix}"
+
+
+PLANTED = (theirs, in_their_folder, open_file, in_an_open_folder, a_link_into_an_open_folder)
+
+
+@pytest.mark.parametrize("plant", PLANTED)
+def test_a_program_that_others_can_exchange_is_skipped_and_the_next_is_found(public, plant):
+    planted = program(public / "planted" / "tool")
+    good = program(public / "good" / "tool")
+    line = plant(planted)
+    said = []
+    path = os.pathsep.join(map(str, (public / "none", planted.parent, good.parent)))
+    assert find_program("tool", path, lambda error: said.append(str(error))) == str(good)
+    assert said == [f"{planted}: is not used: {line}"]
+    assert find_program("tool", str(planted.parent), said.append) is None
+
+
+def test_a_tool_beside_python_may_be_of_its_owner(public, monkeypatch):
+    """A tool cache of CI and a conda of an image belong to another user than the job's."""
+    cache = public / "toolcache"
+    python, tool = program(cache / "python" / "bin" / "python"), program(cache / "tool" / "tool")
+    for path in (cache, *cache.rglob("*")):
+        give_away(path)
+    cache.chmod(0o777)
+    said = []
+    assert find_program("tool", str(tool.parent), said.append) is None
+    monkeypatch.setattr(sys, "executable", str(python))
+    ownership._who_can_change_python.cache_clear()
+    try:
+        assert find_program("tool", str(tool.parent), said.append) == str(tool)
+    finally:
+        ownership._who_can_change_python.cache_clear()
+    assert len(said) == 1
+
+
+def test_ones_own_tools_are_found_through_links(public):
+    tool = program(public / "shims" / "real" / "tool")
+    (public / "bin").mkdir()
+    (public / "bin" / "tool").symlink_to(tool)
+    assert find_program("tool", str(public / "bin"), print) == str(public / "bin" / "tool")

@@ -58,7 +58,7 @@ def _find_toolkit(environ: Mapping[str, str], progress: Progress) -> tuple[Path,
     asked = environ.get(environment.TOOLKIT)
     if environ.get(environment.CUDA_HOME) or not asked:
         try:
-            root, _ = locate_system(environ)
+            root, _ = locate_system(progress.say, environ)
         except TorchwheelError:
             if environ.get(environment.CUDA_HOME):
                 raise

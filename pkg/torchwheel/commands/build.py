@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from torchwheel.arguments import GPU, MATRIX, command, one_of, option, positive_number
-from torchwheel.console import Terminal
+from torchwheel.console import Terminal, print_error
 from torchwheel.errors import UsageError
 
 DIST = option("--dist", type=Path, default=Path("dist"), help="the output folder")
@@ -298,7 +298,7 @@ def build(options: argparse.Namespace) -> int:
         imports=tuple(options.imports),
         requires=tuple(options.requires),
         max_size_mib=options.max_size,
-        launcher=() if options.no_launcher else find_launcher(),
+        launcher=() if options.no_launcher else find_launcher(print_error),
         sandbox=options.sandbox,
         variables=parse_variables(options.variables, os.environ),
         cache=parse_cache(options.cache) if options.cache else None,

@@ -2,17 +2,17 @@
 
 import dataclasses
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from torchwheel.arch.model import Backend
 from torchwheel.errors import TorchwheelError
 from torchwheel.machine import probe
 from torchwheel.machine.facts import Absent, InstalledToolkit
 from torchwheel.machine.probe import file_text, is_file, program_output, real_path
-from torchwheel.ownership import UntrustedError, check_tree
+from torchwheel.ownership import UntrustedError, check_tree, find_program
 from torchwheel.toolkit.cache import cache_path
 from torchwheel.versions import hip_version, minor_version, tool_version, version_numbers
 
@@ -163,22 +163,32 @@ def cuda_toolkits(
         cache: the cache folder, which has the toolkits that torchwheel provisioned.
     """
     seen: set[Path] = set()
-    for root, where in _cuda_roots(environ, sys.path if site is None else site, cache or _cache()):
+    skipped: list[UntrustedError] = []
+    nvcc = find_program("nvcc", environ.get("PATH", os.defpath), skipped.append)
+    site, cache = sys.path if site is None else site, cache or _cache()
+    for root, where in _cuda_roots(environ, nvcc, site, cache):
         resolved = real_path(root)
         if resolved not in seen:
             seen.add(resolved)
             found = _untrusted(root) if where == _CACHE else None
             found = found or toolkit_parts(resolved)
             yield InstalledToolkit("cuda", resolved, found.release, where, found.problem, found.fix)
+    yield from (_skipped("cuda", error) for error in skipped)
+
+
+def _skipped(backend: Backend, error: UntrustedError) -> InstalledToolkit:
+    """The toolkit of a compiler on the PATH that others can exchange."""
+    where = f"{error.path.name} on the PATH, skipped"
+    return InstalledToolkit(backend, error.path.parents[1], "", where, error.why, error.fix)
 
 
 def _cuda_roots(
-    environ: Mapping[str, str], site: Sequence[str], cache: Path
+    environ: Mapping[str, str], nvcc: str | None, site: Sequence[str], cache: Path
 ) -> Iterator[tuple[Path, str]]:
     """Candidate folders and how each was found. A wrong CUDA_HOME counts, to be reported."""
     if environ.get("CUDA_HOME"):
         yield Path(environ["CUDA_HOME"]), "CUDA_HOME"
-    if nvcc := shutil.which("nvcc", path=environ.get("PATH", os.defpath)):
+    if nvcc:
         yield _root_of(Path(nvcc)), "nvcc on the PATH"
     found = [(USUAL_CUDA, str(USUAL_CUDA))]
     found += [
@@ -243,17 +253,20 @@ USUAL_ROCM = Path("/opt/rocm")
 def rocm_toolkits(environ: Mapping[str, str] = os.environ) -> Iterator[InstalledToolkit]:
     """Find ROCm toolkits one after another, each folder once. No program is started."""
     seen: set[Path] = set()
-    for root, where in _rocm_roots(environ):
+    skipped: list[UntrustedError] = []
+    hipcc = find_program("hipcc", environ.get("PATH", os.defpath), skipped.append)
+    for root, where in _rocm_roots(environ, hipcc):
         resolved = real_path(root)
         if resolved not in seen:
             seen.add(resolved)
             yield _rocm_toolkit(resolved, where)
+    yield from (_skipped("rocm", error) for error in skipped)
 
 
-def _rocm_roots(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+def _rocm_roots(environ: Mapping[str, str], hipcc: str | None) -> Iterator[tuple[Path, str]]:
     if environ.get("ROCM_PATH"):
         yield Path(environ["ROCM_PATH"]), "ROCM_PATH"
-    if hipcc := shutil.which("hipcc", path=environ.get("PATH", os.defpath)):
+    if hipcc:
         root = real_path(Path(hipcc)).parent.parent
         # AMD's packages once had it in /opt/rocm/hip/bin.
         yield root.parent if root.name == "hip" else root, "hipcc on the PATH"

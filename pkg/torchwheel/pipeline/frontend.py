@@ -3,7 +3,6 @@
 import itertools
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,13 +16,18 @@ import pyproject_hooks
 
 from torchwheel import process
 from torchwheel.errors import UsageError, program_error
+from torchwheel.ownership import find_program
 from torchwheel.pipeline.repair import path_with_scripts
 from torchwheel.text import escape, quote
 
 
-def find_launcher() -> tuple[str, ...]:
-    """The compiler launcher: sccache if it is on the PATH, else none."""
-    program = shutil.which("sccache")
+def find_launcher(say: Callable[[str], None]) -> tuple[str, ...]:
+    """The compiler launcher: sccache if it is on the PATH, else none.
+
+    Args:
+        say: reports an sccache that is not used, as others can exchange it.
+    """
+    program = find_program("sccache", None, lambda error: say(str(error)))
     return (program,) if program else ()
 
 

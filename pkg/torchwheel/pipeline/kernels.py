@@ -88,7 +88,7 @@ def kernels(
         dist=out,
         cache=cache,
         sources="",
-        launcher=find_launcher() if launcher else (),
+        launcher=find_launcher(progress.say) if launcher else (),
         progress=progress,
         engine=engine,
         jobs=parallel_jobs(),

@@ -89,7 +89,7 @@ def wheels(
             dist=dist,
             cache=cache,
             sources=source_digest(source),
-            launcher=_launcher(engine) if launcher else (),
+            launcher=_launcher(engine, progress) if launcher else (),
             progress=progress,
             engine=engine,
             jobs=jobs_each(variants, at_once, _jobs(variants)),
@@ -129,9 +129,9 @@ def _build_all(run: Run, variants: Sequence[Variant], at_once: int) -> tuple[str
     return "\n\n".join(parts), int(bool(failed))
 
 
-def _launcher(engine: Engine | None) -> tuple[str, ...]:
+def _launcher(engine: Engine | None, progress: Progress) -> tuple[str, ...]:
     """The compiler launcher of this machine, or the one that every image has."""
-    return ("sccache",) if engine else find_launcher()
+    return ("sccache",) if engine else find_launcher(progress.say)
 
 
 def _jobs(variants: Sequence[Variant]) -> int:

@@ -148,7 +148,7 @@ def _sandbox(
             raise TorchwheelError(f"--sandbox require: expected a sandbox, found none: {reason}")
         found: Sandbox | str = reason
     else:
-        found = find_sandbox(request.sandbox, folder / "sandbox", setup.environ)
+        found = find_sandbox(request.sandbox, folder / "sandbox", setup.environ, progress.say)
     if isinstance(found, Sandbox):
         return found
     if request.sandbox != "off":

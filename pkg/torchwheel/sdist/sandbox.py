@@ -8,10 +8,9 @@ import contextlib
 import dataclasses
 import os
 import re
-import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -19,6 +18,7 @@ import pyproject_hooks
 
 from torchwheel import process
 from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.ownership import UntrustedError, find_program
 
 SandboxMode = Literal["auto", "require", "off"]
 MODES: tuple[SandboxMode, ...] = get_args(SandboxMode)
@@ -144,6 +144,7 @@ def find_sandbox(
     mode: SandboxMode,
     scratch: Path,
     variables: Iterable[str],
+    say: Callable[[str], None],
     environ: Mapping[str, str] = os.environ,
 ) -> Sandbox | str:
     """The sandbox of this machine, or the reason why there is none.
@@ -152,12 +153,17 @@ def find_sandbox(
         mode: "require" makes the reason an error; "off" looks for none.
         scratch: a folder for the sandbox's home and its temporary files.
         variables: names of variables beside the usual ones that a program gets.
+        say: reports a bwrap that others can exchange, if another one is used.
         environ: the variables of this process.
     """
     if mode == "off":
         return "--sandbox off"
-    reason = "bwrap is not on the PATH; install bubblewrap"
-    if bwrap := shutil.which("bwrap", path=environ.get("PATH")):
+    skipped: list[UntrustedError] = []
+    bwrap = find_program("bwrap", environ.get("PATH"), skipped.append)
+    reason = str(skipped[0]) if skipped else "bwrap is not on the PATH; install bubblewrap"
+    if bwrap:
+        for error in skipped:
+            say(str(error))
         if (reason := _probe(bwrap)) == "":
             usual = {name for name in environ if _VARIABLES.fullmatch(name)}
             return Sandbox(bwrap, scratch, frozenset({*usual, *_OWN_VARIABLES, *variables}))

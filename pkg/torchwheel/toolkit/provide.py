@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from torchwheel.arch.model import Arch
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import make_executable, path_inside, write_text
-from torchwheel.ownership import trusted_path
+from torchwheel.ownership import find_program, trusted_path
 from torchwheel.toolkit.cache import make_once
 from torchwheel.toolkit.cuda_home import link_plain_names
 from torchwheel.toolkit.host import HostCompiler, check_bounds
@@ -86,11 +86,18 @@ def _add_links(root: Path) -> None:
 _DEFAULT_ROOT = Path("/usr/local/cuda")
 
 
-def locate_system(environ: Mapping[str, str] = os.environ) -> tuple[Path, str]:
-    """The toolkit's folder and identity: CUDA_HOME, else nvcc's on the PATH, else the default."""
+def locate_system(
+    say: Callable[[str], None], environ: Mapping[str, str] = os.environ
+) -> tuple[Path, str]:
+    """The toolkit's folder and identity: CUDA_HOME, else nvcc's on the PATH, else the default.
+
+    Args:
+        say: reports an nvcc that is not used, as others can exchange it.
+        environ: has CUDA_HOME and PATH.
+    """
     for where, root in (
         ("CUDA_HOME", Path(environ["CUDA_HOME"]) if environ.get("CUDA_HOME") else None),
-        ("nvcc on the PATH", _nvcc_root(environ)),
+        ("nvcc on the PATH", None if environ.get("CUDA_HOME") else _nvcc_root(environ, say)),
         (str(_DEFAULT_ROOT), _DEFAULT_ROOT),
     ):
         if root is None:
@@ -106,8 +113,8 @@ def locate_system(environ: Mapping[str, str] = os.environ) -> tuple[Path, str]:
     )
 
 
-def _nvcc_root(environ: Mapping[str, str]) -> Path | None:
-    nvcc = shutil.which("nvcc", path=environ.get("PATH"))
+def _nvcc_root(environ: Mapping[str, str], say: Callable[[str], None]) -> Path | None:
+    nvcc = find_program("nvcc", environ.get("PATH"), lambda error: say(str(error)))
     return Path(nvcc).resolve().parent.parent if nvcc else None
 
 
@@ -135,7 +142,7 @@ def provide(
     if toolkit.source == "pypi":
         root, identity = provision_pypi(toolkit.version, platform, cache, progress)
     elif toolkit.source == "system":
-        root, identity = locate_system()
+        root, identity = locate_system(progress.say)
     else:
         raise UsageError(
             f"toolkit {toolkit.name}: source {toolkit.source!r} is built in a container only"

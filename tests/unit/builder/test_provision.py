@@ -20,7 +20,7 @@ ALONE = {environment.ABI: "stable"}
 def machine(tmp_path, monkeypatch):
     """A machine with a C++ compiler and nothing else; the folder of what is provisioned."""
 
-    def no_system(_environ):
+    def no_system(*_):
         raise TorchwheelError("no CUDA toolkit here")
 
     monkeypatch.setenv("TORCHWHEEL_CACHE", str(tmp_path / "cache"))
@@ -65,7 +65,7 @@ def test_what_is_named_is_taken(machine):
 
 def test_an_installed_toolkit_comes_first(machine, monkeypatch):
     asked = []
-    monkeypatch.setattr(provision, "locate_system", lambda _: (Path("/usr/cuda"), "id"))
+    monkeypatch.setattr(provision, "locate_system", lambda *_: (Path("/usr/cuda"), "id"))
     monkeypatch.setattr(provision, "nvcc_release", lambda _: "12.4")
     monkeypatch.setattr(provision, "agreed_release", lambda *of: asked.append(of))
     found = complete({environment.ARCH_LIST: "9.0"})

@@ -10,6 +10,7 @@ from torchwheel.machine import toolkits as of_cuda
 from torchwheel.machine import toolkits as of_rocm
 from torchwheel.machine.facts import Absent, InstalledToolkit
 from torchwheel.machine.toolkits import ToolkitParts, pip_install_command, toolkit_parts
+from torchwheel.toolkit.provide import locate_system
 
 PLATFORM = probe.platform_tag()
 HIP = "#define HIP_VERSION_MAJOR 6\n#define HIP_VERSION_MINOR 4\n"
@@ -239,3 +240,31 @@ def test_a_wrong_rocm_path_is_found_all_the_same(found, tmp_path):
 def test_a_folder_that_may_not_be_read_holds_nothing(found, tmp_path):
     cuda(tmp_path / "usual").chmod(0)
     assert found() == []
+
+
+@pytest.mark.parametrize(("make", "variable"), [(cuda, "CUDA_HOME"), (rocm, "ROCM_PATH")])
+def test_a_compiler_that_others_can_exchange_is_named_and_not_started(
+    found, tmp_path, make, variable
+):
+    planted, good = make(tmp_path / "planted"), make(tmp_path / "good")
+    name = "nvcc" if make is cuda else "hipcc"
+    script(planted / "bin" / name, f"touch {tmp_path}/started")
+    (planted / "bin").chmod(0o777)
+    path = f"{planted}/bin:{good}/bin"
+    first, skipped = found(PATH=path)
+    assert (first.root, first.problem) == (good, None)
+    assert (skipped.root, skipped.where) == (planted, f"{name} on the PATH, skipped")
+    assert skipped.problem.startswith(f"is not used: {planted}/bin: others may write to it")
+    assert skipped.fix.endswith(f"or take {planted}/bin off the PATH")
+    assert not (tmp_path / "started").exists()
+    # A variable is the user's word.
+    assert found(PATH="", **{variable: planted})[0].where == variable
+
+
+def test_a_compiler_that_others_can_exchange_is_no_toolkit_of_the_system(tmp_path):
+    planted, good = cuda(tmp_path / "planted"), cuda(tmp_path / "good")
+    (planted / "bin").chmod(0o777)
+    said = []
+    root, _ = locate_system(said.append, {"PATH": f"{planted}/bin:{good}/bin"})
+    assert root == good
+    assert [text.startswith(f"{planted}/bin/nvcc: is not used: ") for text in said] == [True]

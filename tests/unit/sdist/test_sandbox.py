@@ -89,16 +89,31 @@ def test_a_project_has_a_compiler_cache_of_its_own(tmp_path):
 def test_without_bwrap_a_line_says_so(tmp_path):
     environ = {"PATH": str(tmp_path)}
     reason = "bwrap is not on the PATH; install bubblewrap"
-    assert find_sandbox("auto", tmp_path, (), environ) == reason
+    assert find_sandbox("auto", tmp_path, (), print, environ) == reason
     with pytest.raises(TorchwheelError, match=f"expected a sandbox, found none: {reason}"):
-        find_sandbox("require", tmp_path, (), environ)
-    assert find_sandbox("off", tmp_path, (), environ) == "--sandbox off"
+        find_sandbox("require", tmp_path, (), print, environ)
+    assert find_sandbox("off", tmp_path, (), print, environ) == "--sandbox off"
 
 
 def test_a_bwrap_that_may_not_make_one_is_none(tmp_path):
     program(tmp_path / "bin/bwrap", "echo 'bwrap: No permissions' >&2; exit 1")
-    found = find_sandbox("auto", tmp_path, (), {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"})
+    found = find_sandbox("auto", tmp_path, (), print, {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"})
     assert found == "bwrap does not work here: bwrap: No permissions"
+
+
+def test_a_planted_bwrap_makes_no_sandbox(tmp_path):
+    program(tmp_path / "planted/bwrap", "exit 0")
+    (tmp_path / "planted").chmod(0o777)
+    environ = {"PATH": f"{tmp_path}/planted"}
+    line = f"{tmp_path}/planted/bwrap: is not used: {tmp_path}/planted: others may write to it"
+    with pytest.raises(TorchwheelError, match=f"found none: {line}"):
+        find_sandbox("require", tmp_path, (), print, environ)
+    program(tmp_path / "bin/bwrap", "exit 0")
+    said = []
+    environ["PATH"] += f":{tmp_path}/bin"
+    found = find_sandbox("require", tmp_path, (), said.append, environ)
+    assert found.bwrap == f"{tmp_path}/bin/bwrap"
+    assert [text.startswith(line) for text in said] == [True]
 
 
 def test_a_build_gets_the_usual_variables_and_those_that_are_named(tmp_path):
@@ -110,7 +125,7 @@ def test_a_build_gets_the_usual_variables_and_those_that_are_named(tmp_path):
         "SSH_AUTH_SOCK": "",
         "PIP_INDEX_URL": "",
     }
-    found = find_sandbox("auto", tmp_path, ["MY_FLAG"], {**environ, **secrets})
+    found = find_sandbox("auto", tmp_path, ["MY_FLAG"], print, {**environ, **secrets})
     assert isinstance(found, Sandbox)
     assert {"MY_FLAG", *environ} <= found.variables
     assert not found.variables & secrets.keys()

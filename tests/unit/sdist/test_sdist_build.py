@@ -7,7 +7,7 @@ import pytest
 
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError
-from torchwheel.pipeline.frontend import compile_step, failure_reason
+from torchwheel.pipeline.frontend import compile_step, failure_reason, find_launcher
 from torchwheel.pipeline.repair import pack, stamp
 from torchwheel.sdist.request import LOCK, LOG, hold_build_folder
 from torchwheel.sdist.torch import import_torch
@@ -213,3 +213,16 @@ def test_a_local_version_of_its_own_comes_before_ours(tmp_path):
     assert made.name == "ext-1.2+git.5.cu130torch2.11-cp311-cp311-linux_x86_64.whl"
     with pytest.raises(TorchwheelError, match=r"has the local version 'git\.5' already"):
         stamp(wheel, Claims("v", "aten", "2.11", toolkit="cu130"), tmp_path / "out")
+
+
+def test_a_planted_sccache_is_no_launcher(tmp_path, monkeypatch):
+    for name in ("planted", "good"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "sccache").touch(0o755)
+    (tmp_path / "planted").chmod(0o777)
+    monkeypatch.setenv("PATH", f"{tmp_path}/planted:{tmp_path}/good")
+    said = []
+    assert find_launcher(said.append) == (f"{tmp_path}/good/sccache",)
+    assert [text.startswith(f"{tmp_path}/planted/sccache: is not used: ") for text in said] == [
+        True
+    ]
