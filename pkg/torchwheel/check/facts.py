@@ -104,8 +104,7 @@ def read_facts(path: Path, program: Path | None = None) -> WheelFacts:
     """Read a wheel's facts; `program` is the cuobjdump to ask, looked for if none is given."""
     wheel = fact(lambda: read_wheel(path))
     if wheel.fault is not None:
-        missing = f"not judged: {wheel.fault}"
-        return WheelFacts(wheel, Fact(fault=missing), Fact(fault=missing), Fact(fault=missing))
+        return WheelFacts(wheel, Fact(), Fact(), Fact())
     with extract(wheel.read()) as files:
         libraries = fact(lambda: _libraries(files))
         return WheelFacts(

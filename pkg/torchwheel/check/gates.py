@@ -1,7 +1,7 @@
 """The gates in order, and one run of them over a wheel."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel.check.archs import archs
@@ -62,7 +62,18 @@ def judge(
     facts: WheelFacts, limits: Limits, gates: Mapping[str, Gate] = GATES
 ) -> tuple[GateResult, ...]:
     """The verdict of every gate on facts already read."""
+    if facts.wheel.fault is not None:
+        return not_judged(gates, " ".join(facts.wheel.fault.split()))
     return tuple(_result(name, gate, facts, limits) for name, gate in gates.items())
+
+
+def not_judged(gates: Iterable[str], fault: str) -> tuple[GateResult, ...]:
+    """The verdict on a wheel that cannot be read: no gate holds, and the first says why."""
+    first, *others = gates
+    return (
+        GateResult(first, False, fault),
+        *(GateResult(name, False, "not judged") for name in others),
+    )
 
 
 def faults(results: Sequence[GateResult]) -> str:

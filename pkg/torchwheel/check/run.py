@@ -5,13 +5,13 @@ from pathlib import Path
 
 from torchwheel import __version__, files
 from torchwheel.check.facts import Limits
-from torchwheel.check.gates import GATES, GateResult, gates_text, run_gates
+from torchwheel.check.gates import GATES, GateResult, gates_text, not_judged, run_gates
 from torchwheel.check.named_gates import NAMED_GATES, GateFinding, case_of
 from torchwheel.check.sarif import sarif_text, summary_text
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.inspect.inspection import inspect_wheel
 from torchwheel.os_errors import explain
-from torchwheel.text import escape
+from torchwheel.text import escape, shorten_line
 
 MAX_SIZE_MIB = 64
 _MOST_SAID = 3
@@ -77,8 +77,8 @@ def judge_named(
     try:
         case = case_of(inspect_wheel(wheel))
     except TorchwheelError as error:
-        findings = tuple(GateFinding(name, f"not judged: {error}") for name in NAMED_GATES)
-        return tuple(GateResult(f.gate, False, f.says) for f in findings), findings
+        unread = not_judged(NAMED_GATES, shorten_line(str(error)))
+        return unread, tuple(GateFinding(result.name, result.says) for result in unread)
     results: list[GateResult] = []
     everything: list[GateFinding] = []
     for name, gate in NAMED_GATES.items():

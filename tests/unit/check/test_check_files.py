@@ -117,6 +117,21 @@ def test_claims_of_the_file_as_sarif(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert [rule["id"] for rule in content["runs"][0]["tool"]["driver"]["rules"]] == list(GATES)
 
 
+@pytest.mark.parametrize("claims", ["file", "auto"])
+def test_the_refusal_of_a_wheel_that_cannot_be_read_is_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], claims: str
+) -> None:
+    path = tmp_path / "demo-1.0.0-py3-none-any.whl"
+    path.write_text("no archive")
+    out = tmp_path / "found.sarif"
+    assert cli.main(["check", "--claims", claims, "--sarif", str(out), str(path)]) == 1
+    name, first, *others = capsys.readouterr().out.splitlines()
+    assert name == path.name
+    assert first.endswith(f"  {path.name}: not a whole zip archive (cut short?): no end record")
+    assert {line.split(maxsplit=2)[2] for line in others} == {"not judged"}
+    assert out.read_text().count("not a whole zip archive") == 1
+
+
 def test_a_summary_that_cannot_be_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

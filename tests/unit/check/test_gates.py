@@ -107,6 +107,7 @@ def test_a_broken_wheel_fails_every_gate_and_names_the_fact(tmp_path: Path) -> N
     assert [result.name for result in results] == list(GATES)
     assert not any(result.ok for result in results)
     assert "not a whole zip archive" in results[0].says
+    assert {result.says for result in results[1:]} == {"not judged"}
 
 
 def test_a_wheel_without_claims_fails_every_gate_that_compares(facts: WheelFacts) -> None:
