@@ -115,11 +115,25 @@ def test_the_doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (endless / "RECORD").symlink_to("/dev/zero")
     part = ".".join(f"a{number}" for number in range(300))
     (tags / "WHEEL").write_text(f"Root-Is-Purelib: true\nTag: {part}-{part}-{part}\n")
+    hung = b"import time\nwhile True: time.sleep(1)\n"
+    for name in ("hangs", "hangs_too"):
+        install(site, make_wheel(tmp_path / name, name=name, files={f"{name}/__init__.py": hung}))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), *sys.path]))
     status, output = run(tmp_path, "doctor", "demo", "endless", "tags")
     assert status == 1
     for name in hostile.LIBRARIES:
         assert name in output
+    status, output = run(tmp_path, "doctor", "hangs", "hangs_too")
+    assert status == 1
+    assert "import hangs did not end in 35 s" in " ".join(output.split())
+    os.mkfifo(tags / "entry_points.txt")  # which the import of any torch reads
+    for names in ((), ("tags",)):
+        status, output = run(tmp_path, "doctor", *names)
+        words = " ".join(output.split())
+        assert status == 1
+        assert '"tags-1.0.0.dist-info/entry_points.txt" is no regular file' in words
+        assert f"rm -r {tags}" in words.replace("` ", "")
+        assert "force-reinstall torch" not in words
 
 
 def install(site: Path, wheel: Path) -> Path:

@@ -2,6 +2,8 @@
 
 from torchwheel.arguments import option, positive_number
 
+SECONDS = 35
+"""Time limit of an import: with it the doctor ends within a minute, whatever the package does."""
 HELP = "Explain what packages here run on, and what fixes them."
 OPTIONS = (
     option(
@@ -11,7 +13,7 @@ OPTIONS = (
     option(
         "--seconds",
         type=positive_number,
-        default=120,
-        help="time limit of an import (default: 120)",
+        default=SECONDS,
+        help=f"time limit of an import (default: {SECONDS})",
     ),
 )

@@ -9,6 +9,7 @@ import difflib
 import email.parser
 import email.policy
 import re
+import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from email.message import Message
@@ -43,6 +44,7 @@ class DistInfo:
             does not require torch.
         tags: its wheel tags; empty if WHEEL has none.
         problems: files that are missing or malformed, a line each.
+        irregular: what is no file in the folder, as a pipe: whoever reads it may wait for ever.
     """
 
     name: str
@@ -53,6 +55,7 @@ class DistInfo:
     torch: str | None = None
     tags: frozenset[Tag] = frozenset()
     problems: tuple[str, ...] = ()
+    irregular: tuple[Path, ...] = ()
 
 
 def read_dist_info(folder: Path) -> DistInfo:
@@ -71,7 +74,22 @@ def read_dist_info(folder: Path) -> DistInfo:
         torch=_torch_range(metadata),
         tags=_read_tags(folder, problems),
         problems=tuple(problems),
+        irregular=tuple(sorted(filter(_is_irregular, folder.glob("*")))),
     )
+
+
+def _is_irregular(path: Path) -> bool:
+    """Whether there is a pipe, a device or a socket, or a link to one."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def irregular_entry_points(folders: Iterable[Path]) -> list[Path]:
+    """The entry_points.txt that the import of torch waits for: it reads those of every package."""
+    return [path for folder in folders if _is_irregular(path := folder / "entry_points.txt")]
 
 
 def _safe_word(text: str) -> str:
@@ -82,6 +100,8 @@ def _safe_word(text: str) -> str:
 def _read_text(folder: Path, name: str, problems: list[str] | None = None) -> str | None:
     """The text of a file; None if it cannot be read, which is added to `problems` if given."""
     try:
+        if _is_irregular(folder / name):  # DistInfo.irregular has it
+            return None
         if not (folder / name).exists():
             if problems is not None:
                 problems.append(f"{folder.name} has no {name}")

@@ -10,9 +10,10 @@ from pathlib import Path
 from torchwheel.arch.model import Backend
 from torchwheel.arguments import command_parser
 from torchwheel.console import Progress, Quiet, Terminal, prepare_output, run_command
-from torchwheel.doctor import HELP, OPTIONS, caches, dist_info
+from torchwheel.doctor import HELP, OPTIONS, SECONDS, caches, dist_info
 from torchwheel.doctor.case import Case, Package, Report
-from torchwheel.doctor.importing import SECONDS, import_package
+from torchwheel.doctor.importing import import_package
+from torchwheel.doctor.installation_rules import irregular_text, replace_command
 from torchwheel.doctor.json_report import report_json
 from torchwheel.doctor.loader import Loader
 from torchwheel.doctor.native import NativeLibrary, read_native
@@ -20,9 +21,11 @@ from torchwheel.doctor.text_report import report_text
 from torchwheel.doctor.verdict import judge, judge_machine
 from torchwheel.inspect.window import CpuTime
 from torchwheel.machine.discovery import find_machine
-from torchwheel.machine.facts import Machine
+from torchwheel.machine.facts import Machine, Unanswered
 from torchwheel.machine.torch import import_problem
 
+_SHORT_SECONDS = 5
+"""Time limit of an import after one that hung, or where it is known what it may wait for."""
 _OWN_PREFIX = "TORCHWHEEL_"
 _OTHER_VARIABLES = (
     *("CUDA_HOME", "ROCM_PATH", "CXX", "TORCH_CUDA_ARCH_LIST", "PYTORCH_ROCM_ARCH"),
@@ -89,12 +92,22 @@ def examine_packages(
     """
     progress.step("Python, torch, driver, GPUs, compilers, toolkits")
     machine, cache = find_machine(), caches.examine_cache()
-    selected = names or dist_info.distributions_with_claims(dist_info.dist_infos())
-    packages = [examine_package(name, machine, progress, seconds=seconds) for name in selected]
+    folders = dist_info.dist_infos()
+    waited_for = dist_info.irregular_entry_points(folders)
+    limit = min(seconds, _SHORT_SECONDS) if waited_for else seconds
+    packages: list[Package] = []
+    for name in names or dist_info.distributions_with_claims(folders):
+        packages.append(examine_package(name, machine, progress, seconds=limit))
+        if packages[-1].imported.how == "hung":
+            limit = min(limit, _SHORT_SECONDS)
     # An import of torch takes seconds, so an import of a package that includes it is enough.
     if machine.torch and not any(package.imported.torch for package in packages):
         progress.step("import torch")
-        machine = dataclasses.replace(machine, torch_problem=import_problem())
+        problem = import_problem(limit)
+        if isinstance(problem, Unanswered) and waited_for:
+            says = f"{problem.reason}; {irregular_text(waited_for[0])}"
+            problem = Unanswered(says, replace_command(waited_for[0].parent))
+        machine = dataclasses.replace(machine, torch_problem=problem)
     hardware = backends_on_pci_bus()
     verdicts = [judge(Case(machine, cache, package, hardware, os.environ)) for package in packages]
     return Report(

@@ -9,7 +9,7 @@ from torchwheel.doctor.case import Case, Diagnosis, Package
 from torchwheel.doctor.library_rules import libraries_to_judge
 from torchwheel.doctor.native import NativeLibrary, sort_archs
 from torchwheel.doctor.remedies import comes_with_other_torch, is_idle
-from torchwheel.machine.facts import HiddenGpus, Machine, SilentDriver, Torch
+from torchwheel.machine.facts import HiddenGpus, Machine, SilentDriver, Torch, Unanswered
 from torchwheel.validate.at_load import load_findings
 from torchwheel.validate.findings import Finding
 from torchwheel.versions import version_numbers
@@ -20,8 +20,17 @@ def broken_torch(case: Case) -> Iterator[Diagnosis]:
     machine = case.machine
     if needs_torch(case.package) and machine.torch_problem and machine.torch:
         release = machine.torch.version.partition("+")[0]
-        fix = f"`pip install --force-reinstall torch=={release}`"
-        yield Diagnosis("torch-works", str(machine.torch_problem), fix)
+        yield Diagnosis(
+            "torch-works", str(machine.torch_problem), torch_fix(machine, f"=={release}")
+        )
+
+
+def torch_fix(machine: Machine, release: str = "") -> str:
+    """How to make torch work; installing it again is no help against what its import waits for."""
+    problem = machine.torch_problem
+    if isinstance(problem, Unanswered) and problem.fix:
+        return problem.fix
+    return f"`pip install --force-reinstall torch{release}`"
 
 
 def mismatched_library(case: Case) -> Iterator[Diagnosis]:

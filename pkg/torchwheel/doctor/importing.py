@@ -13,15 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from torchwheel.doctor import SECONDS
 from torchwheel.errors import MalformedError
 from torchwheel.json_files import parse_json
 from torchwheel.runtime.status import ExtensionStatus
 
 ImportOutcome = Literal["imported", "raised", "killed", "left", "hung", "not found"]
 
-SECONDS = 120
-"""Time limit: the first import of torch from a slow disk takes a minute."""
-_GRACE_SECONDS = 10
+_GRACE_SECONDS = 3
 _CHILD = Path(__file__).with_name("import_child.py")
 _MAX_BYTES = 1 << 20
 _FRAME = re.compile(r'^  File "(.*)", line (\d+) in ', re.MULTILINE)

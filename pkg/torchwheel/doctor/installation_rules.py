@@ -3,10 +3,12 @@
 import shlex
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 from packaging.tags import sys_tags
 
 from torchwheel.doctor.case import Case, Diagnosis, Package
+from torchwheel.doctor.dist_info import SUFFIX
 from torchwheel.text import join_names, quote
 
 
@@ -41,6 +43,9 @@ def incomplete(case: Case) -> Iterator[Diagnosis]:
     """Files are missing or cut short, or the metadata is malformed."""
     package = case.package
     if package.info:
+        for path in package.info.irregular:
+            says = f"the installation is damaged: {irregular_text(path)}"
+            yield Diagnosis("complete", says, replace_command(path.parent))
         for problem in package.info.problems:
             yield Diagnosis(
                 "complete", f"the installation is damaged: {problem}", reinstall_command(package)
@@ -89,6 +94,22 @@ def reinstall_command(package: Package, pip: str = "pip") -> str:
     return f"`{pip} install --force-reinstall --no-deps {requirement}`"
 
 
+def irregular_text(path: Path) -> str:
+    """What is said of a pipe or a device in a dist-info folder."""
+    return (
+        f"{quote(f'{path.parent.name}/{path.name}')} is no regular file: its reader may never end"
+    )
+
+
+def replace_command(folder: Path) -> str:
+    """The commands that make a dist-info folder anew, which pip cannot read."""
+    requirement = folder.name.removesuffix(SUFFIX).replace("-", "==", 1)
+    return (
+        f"`rm -r {shlex.quote(str(folder))}`, then "
+        f"`pip install --no-deps {shlex.quote(requirement)}`"
+    )
+
+
 _FAULTHANDLER = "-X faulthandler "
 
 
@@ -128,7 +149,7 @@ def failed_import(case: Case) -> Iterator[Diagnosis]:
         "import",
         f"import {package.module} {says}{where}",
         f"`python {options}-c 'import {package.module}'` shows more, for the authors of "
-        f"{package.name}",
+        f"{package.name}" + ("; --seconds gives it more time" if done.how == "hung" else ""),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from torchwheel.arch.model import CudaArch, RocmArch
 from torchwheel.doctor.caches import CorruptLibrary
 from torchwheel.doctor.case import Package, Report, Verdict
+from torchwheel.doctor.installation_rules import irregular_text
 from torchwheel.doctor.native import NativeLibrary
 from torchwheel.machine.facts import Absent
 
@@ -42,7 +43,7 @@ def _package(package: Package) -> dict[str, Any]:
         "version": info.version if info else None,
         "claims": _plain(info.claims) if info else None,
         "requires_torch": info.torch if info else None,
-        "problems": list(info.problems) if info else [],
+        "problems": [*info.problems, *map(irregular_text, info.irregular)] if info else [],
         "import": {
             "how": package.imported.how,
             "words": list(package.imported.words),

@@ -56,8 +56,8 @@ def judge(case: Case) -> Verdict:
 def judge_machine(machine: Machine) -> Verdict:
     """The verdict on a machine without a package."""
     if machine.torch_problem:
-        reinstall = "`pip install --force-reinstall torch`"
-        finding = Diagnosis("torch", str(machine.torch_problem), reinstall)
+        fix = fit_rules.torch_fix(machine)
+        finding = Diagnosis("torch", str(machine.torch_problem), fix)
         return Verdict((finding,), finding.says, finding.fix)
     return Verdict(
         (),

@@ -23,6 +23,17 @@ class Absent:
 
 
 @dataclasses.dataclass(frozen=True)
+class Unanswered(Absent):
+    """A program that gave no answer in time.
+
+    Attributes:
+        fix: what to do; empty if that is not known.
+    """
+
+    fix: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
 class SilentDriver(Absent):
     """A GPU driver that is installed and does not answer.
 

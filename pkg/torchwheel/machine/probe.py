@@ -5,16 +5,21 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchwheel.machine.facts import Absent
+from torchwheel.machine.facts import Absent, Unanswered
 
 
 def program_output(command: Sequence[str], seconds: float = 20) -> str | Absent:
-    """Both output streams of a program; if it fails, the last line of its output."""
+    """Both output streams of a program; if it fails, the last line of its output.
+
+    Unanswered if it did not end in time.
+    """
     from torchwheel import process  # noqa: PLC0415 - a first call starts no program
 
     name = Path(command[0]).name
     try:
         done = process.run(command, merge=True, timeout=seconds)
+    except process.TimedOutError as error:
+        return Unanswered(f"{name} {error.reason}")
     except process.NotRunError as error:
         return Absent(f"{name} {error.reason}")
     if done.status < 0:

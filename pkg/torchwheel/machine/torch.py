@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from torchwheel.machine.facts import Absent, Torch
+from torchwheel.machine.facts import Absent, Torch, Unanswered
 from torchwheel.machine.probe import file_text, program_output
 
 _IMPORT_TORCH = "import sys; sys.path[:] = sys.argv[1:]; import torch"
@@ -65,12 +65,17 @@ def string_constants(source: str) -> dict[str, str]:
     return found
 
 
-def import_problem() -> Absent | None:
+def import_problem(seconds: float = _SECONDS) -> Absent | None:
     """Why torch cannot be imported; None if it can. Starts a Python, which takes seconds."""
     loaded = sys.modules.get("torch")
     if loaded is not None and _torch_of_module(loaded):
         return None
-    answer = program_output([sys.executable, "-c", _IMPORT_TORCH, *sys.path], seconds=_SECONDS)
+    answer = program_output([sys.executable, "-c", _IMPORT_TORCH, *sys.path], seconds=seconds)
+    if isinstance(answer, Unanswered):
+        return Unanswered(
+            f"torch cannot be imported: {answer.reason}",
+            "stop `python -c 'import torch'` with Ctrl-C to see what it waits for",
+        )
     if isinstance(answer, Absent):
         return Absent(f"torch cannot be imported: {answer.reason}")
     return None

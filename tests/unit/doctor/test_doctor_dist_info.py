@@ -44,6 +44,28 @@ def test_malformed_files_are_reported_and_the_rest_is_read(tmp_path, files, prob
     assert (info.name, info.version) == ("demo", "1.0.0")
 
 
+def irregular(folder, name, kind):
+    (folder / name).unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(folder / name)
+    else:
+        (folder / name).symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+@pytest.mark.parametrize(
+    "name", ["METADATA", "RECORD", "WHEEL", "top_level.txt", "entry_points.txt"]
+)
+def test_what_is_no_file_is_told_once_and_not_read(tmp_path, name, kind):
+    folder = put(tmp_path)
+    irregular(folder, name, kind)
+    info = dist_info.read_dist_info(folder)
+    assert (info.name, info.version) == ("demo", "1.0.0")
+    assert (info.irregular, info.problems) == ((folder / name,), ())
+    waited_for = [folder / name] if name == "entry_points.txt" else []
+    assert dist_info.irregular_entry_points([folder]) == waited_for
+
+
 def test_a_name_cannot_make_a_command_another(tmp_path):
     folder = put(tmp_path, METADATA=b"Name: demo; rm -rf ~\nVersion: -1 $(x)\n")
     info = dist_info.read_dist_info(folder)

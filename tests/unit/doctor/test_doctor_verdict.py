@@ -26,7 +26,7 @@ from torchwheel.doctor.verdict import judge, judge_machine
 from torchwheel.errors import UsageError
 from torchwheel.inspect.elf import GpuCode
 from torchwheel.jit.key import CacheKey
-from torchwheel.machine.facts import Absent, Driver, HiddenGpus, SilentDriver
+from torchwheel.machine.facts import Absent, Driver, HiddenGpus, SilentDriver, Unanswered
 from torchwheel.runtime.status import Refusal
 
 RAISED = ImportResult(
@@ -324,3 +324,23 @@ def test_a_machine_without_a_package():
     assert judge_machine(case().machine).ok
     broken = judge_machine(case(torch=None, torch_problem=Absent("torch is not installed")).machine)
     assert (broken.ok, broken.says) == (False, "torch is not installed")
+
+
+def test_a_pipe_in_a_dist_info_is_replaced_as_pip_cannot_read_it():
+    info = dataclasses.replace(
+        package().info, irregular=(SITE / "demo-1.0.0+cu130.dist-info/entry_points.txt",)
+    )
+    verdict = judge(case(package(info=info)))
+    assert names(verdict) == ["complete"]
+    assert 'damaged: "demo-1.0.0+cu130.dist-info/entry_points.txt" is no regular' in verdict.says
+    assert verdict.fix == (
+        f"`rm -r {SITE}/demo-1.0.0+cu130.dist-info`, then `pip install --no-deps demo==1.0.0+cu130`"
+    )
+
+
+def test_a_torch_that_gave_no_answer_is_not_installed_again():
+    waits = case(torch_problem=Unanswered("gave no answer in 5 s", "look"))
+    assert (judge(waits).fix, judge_machine(waits.machine).fix) == ("look", "look")
+    broken = case(torch_problem=Absent("torch is broken"))
+    for fix in (judge(broken).fix, judge_machine(broken.machine).fix):
+        assert fix.startswith("`pip install --force-reinstall torch")

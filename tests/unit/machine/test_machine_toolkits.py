@@ -8,7 +8,7 @@ from torchwheel.errors import TorchwheelError
 from torchwheel.machine import probe
 from torchwheel.machine import toolkits as of_cuda
 from torchwheel.machine import toolkits as of_rocm
-from torchwheel.machine.facts import Absent, InstalledToolkit
+from torchwheel.machine.facts import InstalledToolkit, Unanswered
 from torchwheel.machine.toolkits import ToolkitParts, pip_install_command, toolkit_parts
 from torchwheel.toolkit.provide import locate_system
 
@@ -188,7 +188,9 @@ def test_a_cache_that_no_path_leads_to_has_no_toolkit(found, tmp_path, name):
 
 def test_a_tool_that_hangs_is_not_waited_for(tmp_path):
     slow = script(tmp_path / "slow", "sleep 60")
-    assert probe.program_output([str(slow)], seconds=0.2) == Absent("slow gave no answer in 0 s")
+    assert probe.program_output([str(slow)], seconds=0.2) == Unanswered(
+        "slow gave no answer in 0 s"
+    )
 
 
 def test_the_command_for_a_whole_toolkit_pins_every_wheel():
