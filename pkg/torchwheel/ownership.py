@@ -81,6 +81,15 @@ def open_regular(path: Path) -> int:
     return handle
 
 
+def is_irregular(path: Path) -> bool:
+    """Whether there is a pipe, a device or a socket, or a link to one: its reader may never end."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
 def untrusted_because(handle: int) -> str | None:
     """Why others can change an open file or folder; None if only this user and root can."""
     return _untrusted(handle, os.fstat(handle))

@@ -9,7 +9,6 @@ import difflib
 import email.parser
 import email.policy
 import re
-import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from email.message import Message
@@ -25,6 +24,7 @@ from torchwheel.errors import TorchwheelError
 from torchwheel.inspect import budgets, wheel
 from torchwheel.inspect.archive import WheelError, open_regular
 from torchwheel.inspect.wheel import ELF_MAGIC
+from torchwheel.ownership import is_irregular
 from torchwheel.text import quote
 
 SUFFIX = ".dist-info"
@@ -74,22 +74,13 @@ def read_dist_info(folder: Path) -> DistInfo:
         torch=_torch_range(metadata),
         tags=_read_tags(folder, problems),
         problems=tuple(problems),
-        irregular=tuple(sorted(filter(_is_irregular, folder.glob("*")))),
+        irregular=tuple(sorted(filter(is_irregular, folder.glob("*")))),
     )
-
-
-def _is_irregular(path: Path) -> bool:
-    """Whether there is a pipe, a device or a socket, or a link to one."""
-    try:
-        mode = path.stat().st_mode
-    except OSError:
-        return False
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def irregular_entry_points(folders: Iterable[Path]) -> list[Path]:
     """The entry_points.txt that the import of torch waits for: it reads those of every package."""
-    return [path for folder in folders if _is_irregular(path := folder / "entry_points.txt")]
+    return [path for folder in folders if is_irregular(path := folder / "entry_points.txt")]
 
 
 def _safe_word(text: str) -> str:
@@ -100,7 +91,7 @@ def _safe_word(text: str) -> str:
 def _read_text(folder: Path, name: str, problems: list[str] | None = None) -> str | None:
     """The text of a file; None if it cannot be read, which is added to `problems` if given."""
     try:
-        if _is_irregular(folder / name):  # DistInfo.irregular has it
+        if is_irregular(folder / name):  # DistInfo.irregular has it
             return None
         if not (folder / name).exists():
             if problems is not None:

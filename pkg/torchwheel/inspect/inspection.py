@@ -10,6 +10,8 @@ import contextlib
 import dataclasses
 import hashlib
 import importlib.metadata
+import shlex
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,6 +40,7 @@ from torchwheel.inspect.wheel import (
     require_few_tags,
     verify_record,
 )
+from torchwheel.ownership import is_irregular
 from torchwheel.text import nearest, quote
 
 _ZIP_MAGIC = b"PK\3\4"
@@ -122,8 +125,20 @@ def inspect_library(path: Path) -> Inspection:
     return Inspection(path.name, "library", facts.size, facts.size, (path.name,), (facts,))
 
 
+def _refuse_irregular_metadata() -> None:
+    """Python reads these files of every package, to find the one of a name."""
+    for entry in sys.path:
+        for name in ("METADATA", "RECORD", "WHEEL", "top_level.txt"):
+            for path in filter(is_irregular, Path(entry or ".").glob(f"*.dist-info/{name}")):
+                raise WheelError(
+                    f"{path}: expected a file, found a pipe or a device; "
+                    f"`rm -r {shlex.quote(str(path.parent))}`, then install that package again"
+                )
+
+
 def inspect_package(name: str) -> Inspection:
     """Read an installed package by the name of its distribution, or of a module of it."""
+    _refuse_irregular_metadata()
     modules = importlib.metadata.packages_distributions()
     known = {str(d.metadata["Name"]).lower() for d in importlib.metadata.distributions()}
     try:

@@ -1,6 +1,7 @@
 """Anybody's wheel, package or library: its facts, and its faults as facts."""
 
 import contextlib
+import os
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from elfmaker import cubin, fatbin, linked, module
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.inspect import budgets
 from torchwheel.inspect.archive import WheelError
-from torchwheel.inspect.inspection import inspect, inspect_wheel
+from torchwheel.inspect.inspection import inspect, inspect_package, inspect_wheel
 from torchwheel.inspect.library_facts import GpuRuntime, find_runtimes
 from wheelmaker import make_wheel
 
@@ -67,6 +68,20 @@ def test_facts_of_an_installed_package() -> None:
     assert inspect("yaml").title == found.title
     with pytest.raises(UsageError, match="found neither; did you mean"):
         inspect("pyyamll")
+
+
+@pytest.mark.parametrize("name", ["METADATA", "RECORD", "WHEEL", "top_level.txt"])
+def test_a_pipe_in_the_metadata_of_any_package_is_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    folder = tmp_path / "other-1.0.dist-info"
+    folder.mkdir()
+    os.mkfifo(folder / name)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(
+        WheelError, match=f"/{name}: expected a file, found a pipe or a device; `rm"
+    ):
+        inspect_package("pytest")
 
 
 def test_the_runtimes_of_libraries() -> None:
