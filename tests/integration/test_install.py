@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from torchwheel.index.serve import serve_in_background
+from torchwheel.inspect.elf import read_library, versions_needed
 from torchwheel.inspect.sdist import unpack
+from torchwheel.inspect.wheel import extract, read_wheel
 
 pytestmark = pytest.mark.integration
 
@@ -40,7 +42,23 @@ def dist(torchwheel, tmp_path):
     return folder
 
 
+def newest_libstdcxx(wheel):
+    """The newest release of libstdc++'s symbols that a library of the wheel needs, as numbers."""
+    with extract(read_wheel(wheel)) as files:
+        needed = [
+            tuple(map(int, found.removeprefix("GLIBCXX_").split(".")))
+            for file in files
+            for versions in versions_needed(read_library(file.path)).values()
+            for found in versions
+            if found.startswith("GLIBCXX_")
+        ]
+    return max(needed, default=(3, 4))
+
+
 def test_pip_installs_fusedops_from_the_served_index_and_it_runs(dist, tmp_path):
+    (universal,) = dist.glob("fusedops-*-py3-none-manylinux*.whl")
+    # With the compiler's own headers too: manylinux_2_17 has the symbols of GCC 4.8.
+    assert newest_libstdcxx(universal) <= (3, 4, 19)
     # A pip from 23.2 on, which alone asks for the metadata.
     subprocess.run([sys.executable, "-m", "venv", "--upgrade-deps", tmp_path / "venv"], check=True)
     python = tmp_path / "venv" / "bin" / "python"
