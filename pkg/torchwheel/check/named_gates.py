@@ -24,7 +24,7 @@ from torchwheel.data import read
 from torchwheel.inspect.elf import qualified_name
 from torchwheel.inspect.inspection import Inspection
 from torchwheel.inspect.library_facts import LibraryFacts
-from torchwheel.text import join_names, quote, shorten, shorten_line
+from torchwheel.text import escape, join_names, quote, shorten, shorten_line
 from torchwheel.validate.gpu_rules import tag_floor
 from torchwheel.versions import major_version, version_numbers
 
@@ -38,7 +38,7 @@ class GateFinding:
 
     Attributes:
         gate: the gate's name, e.g. "torch-symbols".
-        says: one sentence without a full stop; a long one is cut in its middle.
+        says: one printable sentence without a full stop; a long one is cut in its middle.
         level: a gate with an error does not hold.
         place: the file in the wheel; empty for the wheel as a whole.
     """
@@ -49,9 +49,10 @@ class GateFinding:
     place: str = ""
 
     def __post_init__(self) -> None:
-        # A hostile wheel may have thousands of tags, or names of thousands of characters.
-        object.__setattr__(self, "says", shorten_line(self.says))
-        object.__setattr__(self, "place", shorten_line(self.place))
+        # A hostile wheel may have thousands of tags, or names of thousands of characters. What is
+        # escaped is longer, so it is cut afterwards.
+        object.__setattr__(self, "says", shorten_line(escape(self.says)))
+        object.__setattr__(self, "place", shorten_line(escape(self.place)))
 
     def __str__(self) -> str:
         return f"{self.place}: {self.says}" if self.place else self.says

@@ -103,5 +103,5 @@ def _result(name: str, found: Sequence[GateFinding]) -> GateResult:
     errors = [finding for finding in found if finding.level == "error"]
     said = errors or found
     more = f"; and {len(said) - _MOST_SAID} more" if len(said) > _MOST_SAID else ""
-    text = escape("; ".join(map(str, said[:_MOST_SAID])) + more)
+    text = "; ".join(map(str, said[:_MOST_SAID])) + more
     return GateResult(name, not errors, text or "holds")

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote as quote_address
 
 from torchwheel.check.named_gates import GateFinding
-from torchwheel.text import escape
+from torchwheel.text import escape, shorten_line
 
 _SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -56,7 +56,7 @@ def _result(wheel: str, finding: GateFinding, names: Sequence[str]) -> dict[str,
         "ruleId": finding.gate,
         "ruleIndex": names.index(finding.gate),
         "level": finding.level,
-        "message": {"text": escape(str(finding))},
+        "message": {"text": str(finding)},
         "locations": [location],
     }
 
@@ -77,5 +77,5 @@ def summary_text(results: Results, gates: Mapping[str, str]) -> str:
 
 def _cell(text: str) -> str:
     """A text of a hostile file as plain text of Markdown: nothing in it is a link or a tag."""
-    plain = escape(text)
+    plain = shorten_line(escape(text))
     return "".join(f"\\{c}" if c in "\\`*_{}[]<>()#+!|~@" else c for c in plain)

@@ -288,6 +288,10 @@ def parse_wheel_file(text: str) -> tuple[frozenset[Tag], bool]:
     return tags, purelib == "true"
 
 
+_TAG = re.compile(r"[\w.]+-[\w.]+-[\w.]+", re.ASCII)
+"""The characters of a tag; packaging takes any in the last two of its three parts."""
+
+
 def read_tags(values: Sequence[str]) -> frozenset[Tag]:
     """The tags of WHEEL's lines, each multiplied out; a WheelError if they are none or too many."""
     lines = [str(value).strip() for value in values]
@@ -295,6 +299,8 @@ def read_tags(values: Sequence[str]) -> frozenset[Tag]:
     tags: set[Tag] = set()
     for text in lines:
         try:
+            if not _TAG.fullmatch(text):
+                raise ValueError("other characters")
             tags |= parse_tag(text)
         except ValueError as error:
             raise WheelError(f"WHEEL: {shorten(text)!r} is not a tag") from error

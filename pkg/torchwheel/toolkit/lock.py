@@ -15,7 +15,7 @@ from torchwheel.console import run_command
 from torchwheel.data import FOLDER, read_as
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import write_text
-from torchwheel.text import quote
+from torchwheel.text import join_names, quote
 from torchwheel.toolkit.index import find_files
 from torchwheel.toolkit.remote import RemoteArchive
 
@@ -39,10 +39,9 @@ class Component:
     def hash_for(self, platform: str) -> str:
         """The sha256 of its file for a platform."""
         if platform not in self.sha256:
-            found = ", ".join(map(quote, self.sha256)) or "none"
             raise TorchwheelError(
-                f"{FILE}: {quote(self.project)}: expected a sha256 for {platform}, found {found}; "
-                "renew the lock"
+                f"{FILE}: {quote(self.project)}: expected a sha256 for {platform}, "
+                f"found {_quoted(self.sha256)}; renew the lock"
             )
         return self.sha256[platform]
 
@@ -80,7 +79,7 @@ def components(version: str) -> tuple[Component, ...]:
     known = read_lock().cuda
     if version not in known:
         raise UsageError(
-            f"CUDA {version} is not in the toolkit lock (it has {', '.join(known)}): "
+            f"CUDA {version} is not in the toolkit lock (it has {_quoted(known)}): "
             f"run `python -m torchwheel.toolkit.lock {version}`, or use `source: system`"
         )
     return known[version]
@@ -96,10 +95,14 @@ def torch_source(minor: str) -> TorchSource:
     known = read_lock().torch
     if minor not in known:
         raise UsageError(
-            f"torch {minor} has no header source in the toolkit lock (it has {', '.join(known)}): "
+            f"torch {minor} has no header source in the toolkit lock (it has {_quoted(known)}): "
             f"run `python -m torchwheel.toolkit.lock --torch {minor}.0`"
         )
     return known[minor]
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return join_names(map(quote, names)) or "none"
 
 
 def _lock_cuda(version: str) -> list[Component]:

@@ -166,6 +166,14 @@ def test_any_finding_is_valid_sarif_and_plain_markdown(
     assert all(line.isprintable() for line in lines)
 
 
+@pytest.mark.parametrize("character", ["\x1b", "*", "\U000e0001", "\\"])
+def test_a_long_finding_is_cut_as_it_is_written(character: str) -> None:
+    finding = GateFinding("metadata", character * 5000, place=character * 5000)
+    assert len(str(finding)) < 2000
+    text = summary_text({"demo.whl": [finding]}, GATE_TEXTS)
+    assert max(map(len, text.split("\n"))) < 2000
+
+
 @pytest.mark.parametrize("name", sorted({*GATES, *NAMED_GATES}))
 def test_each_gate_has_a_section_of_the_page(name: str) -> None:
     sections = (ROOT / PAGE).read_text().split("\n## ")[1:]

@@ -159,6 +159,7 @@ def test_record_that_does_not_hold(tmp_path: Path, change: object, fact: str) ->
         ("WHEEL", b"Wheel-Version: 1.0\nTag: py3-none-any\n", "Root-Is-Purelib must be"),
         ("WHEEL", b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\n", "names no Tag"),
         ("WHEEL", b"Root-Is-Purelib: true\nTag: py3\n", "'py3' is not a tag"),
+        ("WHEEL", b"Root-Is-Purelib: true\nTag: py3-none-any\x1b[2J\n", "is not a tag"),
         ("WHEEL", b"\xff\xfe", "WHEEL is not UTF-8"),
         ("torchwheel.json", b"{}", "not a torchwheel claims file"),
     ],
