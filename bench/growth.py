@@ -277,10 +277,10 @@ def sharing(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     CPU seconds are None if those of a part are not known.
     """
     front_ends = sum(row["kind"] == "front_end" for row in rows)
+    known = all(row["cpu_seconds"] is not None for row in rows)
     found: dict[str, Any] = {"front_ends": front_ends}
     for name, copies in (("shared", 1), ("copied", front_ends)):
         counted = [(row, copies if row["kind"] == "kernels" else 1) for row in rows]
-        known = all(row["cpu_seconds"] is not None for row in rows)
         found[name] = {
             "bytes_in_wheel": sum(row["bytes_in_wheel"] * count for row, count in counted),
             "cpu_seconds": round(sum(row["cpu_seconds"] * count for row, count in counted), 3)

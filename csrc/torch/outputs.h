@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "ops/validate.h"
+#include "torch/types.h"
 
 namespace fusedops {
 
@@ -71,16 +71,6 @@ class Outputs {
   std::int64_t taken_ = 0;
   Outputs* const before_;
 };
-
-// How many tensors an operator's function returns.
-template <class Result, class... Parameters>
-constexpr std::size_t results_of(Result (*)(Parameters...)) {
-  return 1;
-}
-template <class... Results, class... Parameters>
-constexpr std::size_t results_of(std::tuple<Results...> (*)(Parameters...)) {
-  return sizeof...(Results);
-}
 
 }  // namespace fusedops
 

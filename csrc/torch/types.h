@@ -2,8 +2,11 @@
 // both of torch's C++ APIs: torch::stable and ATen.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "ops/gpu.h"
@@ -121,6 +124,16 @@ inline gpu::Stream current_stream_of([[maybe_unused]] int gpu) {
   }
   return stream;
 #endif
+}
+
+// How many tensors an operator's function returns.
+template <class Result, class... Parameters>
+constexpr std::size_t results_of(Result (*)(Parameters...)) {
+  return std::is_void_v<Result> ? 0 : 1;
+}
+template <class... Results, class... Parameters>
+constexpr std::size_t results_of(std::tuple<Results...> (*)(Parameters...)) {
+  return sizeof...(Results);
 }
 
 }  // namespace fusedops

@@ -10,6 +10,7 @@ import pytest
 from doctor_bench import BUILDS, Bench
 from doctor_row import CUDA_TORCH, row
 
+import programmaker
 from jitmaker import Builds, Told, make_library, wanted
 
 
@@ -44,11 +45,7 @@ def _fails(bench: Bench) -> bool:
 
 
 def program(bench: Bench, name: str, text: str) -> Path:
-    path = bench.folder / "stand-in" / "bin" / name
-    path.parent.mkdir(parents=True)
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
+    return programmaker.program(bench.folder / "stand-in" / "bin" / name, text)
 
 
 @row("to be built: no compiler")

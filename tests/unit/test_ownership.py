@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from programmaker import program
 from torchwheel import ownership
 from torchwheel.errors import TorchwheelError
 from torchwheel.ownership import (
@@ -305,13 +306,6 @@ def test_an_acl_counts_on_a_file_of_a_tree_and_on_an_open_one(tree):
     # The remedy takes the right to write away from all that the ACL names.
     nvcc.chmod(0o755)
     check_tree(tree)
-
-
-def program(path: Path, text: str = "exit 0") -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
 
 
 def theirs(tool: Path) -> str:

@@ -12,6 +12,7 @@
 
 #include "torch/dlpack/api.h"
 #include "torch/entry_points.h"
+#include "torch/types.h"
 
 namespace fusedops::dlpack {
 
@@ -54,13 +55,6 @@ PyObject* pack(const std::tuple<Arrays...>& results) {
       results);
 }
 
-template <class Result>
-constexpr int kResults = 0;
-template <>
-constexpr int kResults<Array> = 1;
-template <class... Arrays>
-constexpr int kResults<std::tuple<Arrays...>> = sizeof...(Arrays);
-
 template <auto kFunction>
 struct Boxed;
 
@@ -99,14 +93,10 @@ struct Kernel {
 
 template <auto kFunction>
 struct Box {
-  template <class Result, class... Parameters>
-  static constexpr int results_of(Result (*)(Parameters...)) {
-    return kResults<Result>;
-  }
   static constexpr Kernel kernel(const char* name) {
     using Function = Boxed<kFunction>;
     return {name, &Function::call, Function::kKinds.data(), Function::kKinds.size(),
-            results_of(kFunction)};
+            static_cast<int>(results_of(kFunction))};
   }
 };
 

@@ -14,7 +14,7 @@ from torchwheel.check.audit import (
     reason_for,
 )
 from torchwheel.check.facts import GateError, Limits, WheelFacts
-from torchwheel.check.limited_api import python_faults
+from torchwheel.check.limited_api import PREFIXES, python_faults
 from torchwheel.claims import Claims, Part
 from torchwheel.inspect.elf import SHIMS, Library, UndefinedSymbol, is_cxx
 from torchwheel.validate.gpu_rules import tag_floor
@@ -81,7 +81,6 @@ NAMED = 4
 _OF_DRIVER = re.compile("(cu|nvml)[A-Z]")
 _OF_PYTHON = "THP"
 """The prefix of libtorch_python's C names."""
-_PYTHON = ("Py", "_Py")
 _OLDEST = ("cp310", "abi3")
 """What entry points are compiled for."""
 # torch's libraries contain and export what newer releases of libstdc++ added. An extension that is
@@ -151,10 +150,10 @@ def _faults_of_part(part: Part, symbols: set[UndefinedSymbol]) -> Iterator[str]:
         else:
             yield from _stable_faults(part.torch_release, symbols)
         for name in names:
-            if name.startswith(_PYTHON) or _OF_PYTHON in name:
+            if name.startswith(PREFIXES) or _OF_PYTHON in name:
                 yield f"{name} is for one Python; a universal front end serves every Python"
         return
-    allowed = _PYTHON if part.kind == "entry_points" else ()
+    allowed = PREFIXES if part.kind == "entry_points" else ()
     for symbol in symbols:
         optional = symbol.weak and optional_symbol(symbol.name)
         if not symbol.name.startswith(allowed) and not optional:
@@ -199,6 +198,6 @@ def _aten_faults(symbols: set[UndefinedSymbol]) -> Iterator[str]:
         from_torch = is_cxx(symbol.name) or symbol.name.startswith(
             (*SHIMS, *_STD, _OF_PYTHON, "_ZTI", "_ZTV", "_ZTS", "_ZN8pybind11")
         )
-        from_python = symbol.name.startswith(_PYTHON)
+        from_python = symbol.name.startswith(PREFIXES)
         if not (from_torch or from_python or (symbol.weak and optional_symbol(symbol.name))):
             yield f"{symbol.name} is undefined and neither torch nor Python is known to give it"

@@ -13,7 +13,8 @@ from torchwheel import data, files
 from torchwheel.versions import version_numbers
 
 FILE = "limited_api.json"
-_PYTHON = ("Py", "_Py")
+PREFIXES = ("Py", "_Py")
+"""Of the names of Python's C symbols."""
 
 
 @functools.cache
@@ -31,7 +32,7 @@ def python_faults(tags: Iterable[tuple[str, str]], symbols: Iterable[str]) -> It
         symbols: the undefined symbols of its libraries.
     """
     pairs = set(tags)
-    used = sorted({name for name in symbols if name.startswith(_PYTHON)})
+    used = sorted({name for name in symbols if name.startswith(PREFIXES)})
     if any(abi == "none" for _, abi in pairs):
         for name in used:
             yield f"{name} is a symbol of Python; a wheel tagged none may use none"

@@ -1,18 +1,11 @@
 import os
-import stat
 
 import pytest
 
+from programmaker import program
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.image import engine as engines
 from torchwheel.image.engine import Engine, find_engine
-
-
-def program(folder, name, text):
-    path = folder / name
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
 
 
 @pytest.fixture
@@ -29,15 +22,15 @@ def found():
 
 
 def test_docker_is_taken_where_its_server_answers(path):
-    program(path, "docker", "echo 28.0")
-    program(path, "podman", "")
+    program(path / "docker", "echo 28.0")
+    program(path / "podman", "")
     assert found() == "docker"
 
 
 @pytest.mark.parametrize("silent", ["exit 1", "echo ''"])
 def test_podman_is_taken_where_docker_has_no_server(path, silent):
-    program(path, "docker", silent)
-    program(path, "podman", "")
+    program(path / "docker", silent)
+    program(path / "podman", "")
     assert found() == "podman"
 
 
@@ -47,8 +40,8 @@ def test_none_is_one_line_with_the_way_out(path):
 
 
 def test_the_variable_decides(path):
-    program(path, "docker", "exit 1")
-    program(path, "podman", "")
+    program(path / "docker", "exit 1")
+    program(path / "podman", "")
     wanted = {"PATH": os.environ["PATH"], engines.VARIABLE: "docker"}
     assert find_engine(wanted).name == "docker"
     with pytest.raises(UsageError, match="TORCHWHEEL_ENGINE=lxc: docker or podman expected"):
@@ -84,12 +77,12 @@ def test_the_user_of_a_container_is_who_started_it(monkeypatch, rootless, uid, u
 
 def test_an_engine_without_root_is_seen(path, monkeypatch):
     program(
-        path, "docker", """[ "$1" = info ] && echo '["name=seccomp","name=rootless"]'; echo 1"""
+        path / "docker", """[ "$1" = info ] && echo '["name=seccomp","name=rootless"]'; echo 1"""
     )
     assert find_engine({"PATH": os.environ["PATH"]}).rootless
-    program(path, "docker", """[ "$1" = info ] && echo '["name=seccomp"]'; echo 1""")
+    program(path / "docker", """[ "$1" = info ] && echo '["name=seccomp"]'; echo 1""")
     assert not find_engine({"PATH": os.environ["PATH"]}).rootless
-    program(path, "podman", "")
+    program(path / "podman", "")
     monkeypatch.setattr(engines, "_is_restricted", lambda _: False)
     for uid in (0, 1001):
         monkeypatch.setattr(os, "geteuid", lambda uid=uid: uid)
@@ -104,7 +97,7 @@ def test_settings_of_the_users_own_are_left_alone(monkeypatch):
 
 
 def test_a_failure_is_the_line_that_says_why(path, tmp_path):
-    program(path, "podman", "echo step 1; echo 'E: no package x'; echo 'exit status 100'; exit 1")
+    program(path / "podman", "echo step 1; echo 'E: no package x'; echo 'exit status 100'; exit 1")
     with pytest.raises(TorchwheelError, match=r"^image a: podman: E: no package x$"):
         Engine("podman", {}).call(["build"], "image a")
     log = tmp_path / "log"
@@ -117,8 +110,7 @@ def test_a_failure_is_the_line_that_says_why(path, tmp_path):
 def test_what_a_recipe_says_itself_comes_before_the_engines_words(path, before):
     line = "packages: expected hipcc 6.4.*, found 7.2 in this Debian; pull it"
     program(
-        path,
-        "podman",
+        path / "podman",
         f"""echo 'STEP 2/3: RUN x || echo "rocm: expected HIP, found none"'; echo '{before}{line}'
         echo 'Error: building at STEP "RUN x: expected a, found b": exit status 1'; exit 1""",
     )
@@ -128,7 +120,7 @@ def test_what_a_recipe_says_itself_comes_before_the_engines_words(path, before):
 
 def test_only_containers_of_the_run_are_removed(path, tmp_path):
     said = tmp_path / "said"
-    program(path, "podman", f'echo "$@" >> {said}; [ "$1" = ps ] && echo one two; exit 0')
+    program(path / "podman", f'echo "$@" >> {said}; [ "$1" = ps ] && echo one two; exit 0')
     Engine("podman", {}).remove_containers("run-1")
     listed, killed, removed = said.read_text().splitlines()
     assert killed == "kill one two"

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from programmaker import program
 from torchwheel.arch.model import CudaArch, parse
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect import cuda
@@ -112,13 +113,6 @@ def test_what_is_printed_is_read_back(
         ("sass" if kind == "elf" else "ptx", arch, tuple(sorted(kernels)) if kind == "elf" else ())
         for kind, arch, kernels in modules
     ]
-
-
-def program(path: Path, body: str = "") -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{body}\n")
-    path.chmod(0o755)
-    return path
 
 
 def no_package(name: str) -> None:

@@ -2,8 +2,9 @@ import os
 from pathlib import Path
 
 import pytest
-from toolkit_folders import cuda, script, wheels
+from toolkit_folders import cuda, wheels
 
+from programmaker import program
 from torchwheel.errors import TorchwheelError
 from torchwheel.machine import probe
 from torchwheel.machine import toolkits as of_cuda
@@ -83,12 +84,12 @@ def test_a_wrong_cuda_home_is_found_all_the_same(found, tmp_path):
 def test_a_script_that_calls_nvcc_leads_to_the_toolkit(found, tmp_path):
     root = cuda(tmp_path / "cuda")
     says = f"echo '#$ _SPACE_= '; echo '#$ _HERE_={root}/bin'"
-    script(tmp_path / "bin/nvcc", says)
+    program(tmp_path / "bin/nvcc", says)
     assert [one.root for one in found(PATH=tmp_path / "bin")] == [root]
 
 
 def test_a_script_that_says_nothing_is_no_toolkit(found, tmp_path):
-    script(tmp_path / "bin/nvcc", "exit 1")
+    program(tmp_path / "bin/nvcc", "exit 1")
     (one,) = found(PATH=tmp_path / "bin")
     assert (one.root, one.problem) == (tmp_path, "nvcc failed with status 1")
 
@@ -154,11 +155,11 @@ def test_a_toolkit_laid_out_for_targets_is_whole(tmp_path):
 
 def test_tools_that_fail_tell_why(tmp_path):
     root = cuda(tmp_path)
-    script(root / "nvvm/bin/cicc", "echo 'cannot open libc'; exit 1")
+    program(root / "nvvm/bin/cicc", "echo 'cannot open libc'; exit 1")
     assert toolkit_parts(root).problem == "cannot open libc"
-    script(root / "nvvm/bin/cicc", "exit 0")
+    program(root / "nvvm/bin/cicc", "exit 0")
     assert toolkit_parts(root).problem == "cicc makes no PTX"
-    script(root / "bin/ptxas", "echo 1.0")
+    program(root / "bin/ptxas", "echo 1.0")
     assert toolkit_parts(root).problem == "ptxas names no release of CUDA"
     (root / "bin/nvcc").write_text("no program")
     assert toolkit_parts(root).problem == "nvcc does not start: Exec format error"
@@ -187,7 +188,7 @@ def test_a_cache_that_no_path_leads_to_has_no_toolkit(found, tmp_path, name):
 
 
 def test_a_tool_that_hangs_is_not_waited_for(tmp_path):
-    slow = script(tmp_path / "slow", "sleep 60")
+    slow = program(tmp_path / "slow", "sleep 60")
     assert probe.program_output([str(slow)], seconds=0.2) == Unanswered(
         "slow gave no answer in 0 s"
     )
@@ -201,7 +202,7 @@ def test_the_command_for_a_whole_toolkit_pins_every_wheel():
 
 
 def rocm(root: Path, header: str | None = HIP) -> Path:
-    script(root / "bin/hipcc")
+    program(root / "bin/hipcc")
     if header is not None:
         (root / "include/hip").mkdir(parents=True)
         (root / "include/hip/hip_version.h").write_text(header)
@@ -219,7 +220,7 @@ def test_every_rocm_in_the_order_of_preference(found, tmp_path):
 
 def test_hipcc_in_a_folder_of_hips_own(found, tmp_path):
     root = rocm(tmp_path / "rocm-5.0")
-    script(root / "hip/bin/hipcc")
+    program(root / "hip/bin/hipcc")
     assert [one.root for one in found(PATH=root / "hip/bin")] == [root]
 
 
@@ -250,7 +251,7 @@ def test_a_compiler_that_others_can_exchange_is_named_and_not_started(
 ):
     planted, good = make(tmp_path / "planted"), make(tmp_path / "good")
     name = "nvcc" if make is cuda else "hipcc"
-    script(planted / "bin" / name, f"touch {tmp_path}/started")
+    program(planted / "bin" / name, f"touch {tmp_path}/started")
     (planted / "bin").chmod(0o777)
     path = f"{planted}/bin:{good}/bin"
     first, skipped = found(PATH=path)

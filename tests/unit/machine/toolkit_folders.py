@@ -2,19 +2,14 @@
 
 from pathlib import Path
 
+from programmaker import program
+
 FILES = (
     "include/cuda_runtime.h",
     "include/crt/host_config.h",
     "include/cccl/nv/target",
     "lib64/libcudart_static.a",
 )
-
-
-def script(path: Path, *lines: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(["#!/bin/sh", *lines]) + "\n")
-    path.chmod(0o755)
-    return path
 
 
 def told(release: str) -> str:
@@ -25,9 +20,9 @@ def told(release: str) -> str:
 def cuda(root: Path, nvcc: str = "13.0.88", ptxas: str | None = None, nvvm: str | None = None):
     """A toolkit; its other parts are of nvcc's release unless said."""
     for tool, release in (("nvcc", nvcc), ("ptxas", ptxas or nvcc)):
-        script(root / "bin" / tool, f"echo '{told(release)}'")
+        program(root / "bin" / tool, f"echo '{told(release)}'")
     write_last = f"for out; do :; done; echo '// {told(nvvm or nvcc)}' > \"$out\""
-    script(root / "nvvm/bin/cicc", write_last)
+    program(root / "nvvm/bin/cicc", write_last)
     (root / "bin/nvcc.profile").touch()
     for name in FILES:
         (root / name).parent.mkdir(parents=True, exist_ok=True)

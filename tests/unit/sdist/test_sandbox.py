@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from programmaker import program
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.sdist.compiler_cache import parse_cache
 from torchwheel.sdist.confined import compiler_cache
@@ -20,13 +21,6 @@ from torchwheel.sdist.sandbox import (
     parse_variables,
     temporary_files_in,
 )
-
-
-def program(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
 
 
 def options(command: list[str], option: str) -> list[str]:
