@@ -186,13 +186,15 @@ def lock(session: nox.Session) -> None:
     pyproject = "pkg/torchwheel/pyproject.toml"
     groups = [f"--group={name}" for name in ("build", "tests", "lint", "workflows")]
     extras = ("--extra", "pipeline", "--extra", "evidence", pyproject)
-    hashed, nox_action = "--generate-hashes", ".github/actions/nox/"
+    # An older pip refuses a project of which another wants an extra that its line does not name.
+    hashed = ("--generate-hashes", "--no-strip-extras")
+    nox_action = ".github/actions/nox/"
     docker = "pkg/torchwheel/data/docker/"
     for output, *arguments in (
         (CONSTRAINTS, "--upgrade", *groups, *extras),
-        (PIPELINE_LOCK, hashed, "--constraint", CONSTRAINTS, "--group=build", *extras),
+        (PIPELINE_LOCK, *hashed, "--constraint", CONSTRAINTS, "--group=build", *extras),
         *(
-            (f"{folder}requirements.txt", hashed, "--upgrade", f"{folder}requirements.in")
+            (f"{folder}requirements.txt", *hashed, "--upgrade", f"{folder}requirements.in")
             for folder in (nox_action, docker)
         ),
     ):

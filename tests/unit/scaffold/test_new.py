@@ -102,7 +102,7 @@ def test_the_torchwheel_of_a_project_is_pinned_by_its_hash(files, wheel):
     assert f"./.torchwheel/{wheel.name} \\\n    --hash=sha256:{digest}\n" in lock
     assert digest in files[".torchwheel/build_backend.py"]
     # Whatever else is installed is named with its hashes, and never torchwheel.
-    named = re.findall(r"^([A-Za-z]\S*?)==.*\\\n    --hash=sha256:", lock, re.MULTILINE)
+    named = re.findall(r"^([A-Za-z][\w.-]*)\S*==.*\\\n    --hash=sha256:", lock, re.MULTILINE)
     every = re.findall(r"^([A-Za-z][\w.-]*)", lock, re.MULTILINE)
     assert set(named) == set(every)
     assert len(set(named)) > 30

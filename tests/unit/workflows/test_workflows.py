@@ -1,6 +1,7 @@
 """Checks of the workflows: references exist, published wheels are proven. Each check can fail."""
 
 import re
+from importlib import metadata
 from pathlib import Path
 
 import check_order
@@ -9,6 +10,8 @@ import check_runs
 import check_uses
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from workflow_files import ROOT, committed, jobs, references
 
 from torchwheel.matrix.load import load
@@ -103,10 +106,13 @@ LOCKS = {
 }
 
 
+PINNED = r"^([a-z][^\s[]*)\S*==(\S+)"
+
+
 def pins(lock):
     """The versions of each package of a lock, by its name; uv writes one line for each marker."""
     found: dict[str, set[str]] = {}
-    for name, version in re.findall(r"^([a-z]\S*)==(\S+)", (ROOT / lock).read_text(), re.MULTILINE):
+    for name, version in re.findall(PINNED, (ROOT / lock).read_text(), re.MULTILINE):
         found.setdefault(name, set()).add(version)
     return found
 
@@ -114,9 +120,26 @@ def pins(lock):
 @pytest.mark.parametrize("lock", LOCKS)
 def test_what_a_release_installs_is_pinned_by_hash(lock):
     text = (ROOT / lock).read_text()
-    hashed = re.findall(r"^(\S+)==\S+ .*\\\n    --hash=sha256:[0-9a-f]{64}", text, re.MULTILINE)
-    assert set(hashed) == set(pins(lock))
-    assert set(LOCKS[lock]) <= set(hashed)
+    found = re.findall(PINNED + r" .*\\\n    --hash=sha256:[0-9a-f]{64}", text, re.MULTILINE)
+    hashed = {name for name, _ in found}
+    assert hashed == set(pins(lock))
+    assert set(LOCKS[lock]) <= hashed
+
+
+def test_the_lock_names_the_extras_that_its_projects_want():
+    """An older pip refuses the others."""
+    lock = "pkg/torchwheel/data/pipeline.lock.txt"
+    wanted = {
+        (canonicalize_name(requirement.name), extra)
+        for name in pins(lock).keys() & {d.name.lower() for d in metadata.distributions()}
+        for requirement in map(Requirement, metadata.requires(name) or ())
+        for extra in requirement.extras
+        if not requirement.marker or requirement.marker.evaluate({"extra": ""})
+    }
+    assert ("pydantic", "email") in wanted
+    lines = (ROOT / lock).read_text().splitlines()
+    named = tuple(f"{name}[{extra}]==" for name, extra in wanted)
+    assert {start for start in named if not any(line.startswith(start) for line in lines)} == set()
 
 
 def test_a_release_is_made_with_the_versions_that_were_tested():
