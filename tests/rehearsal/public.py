@@ -24,7 +24,8 @@ def public_faults(setting: Setting) -> Iterator[str]:
 
 def _release_faults(forge: Forge) -> Iterator[str]:
     for release in forge.releases:
-        if release.draft:
+        # One that somebody made by hand is of no tag that was pushed.
+        if release.draft or release.tag not in forge.tags:
             continue
         for name, about in release.assets.items():
             if about["state"] != "uploaded":

@@ -18,7 +18,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from rehearsal.forge import RequestFault
+from rehearsal.forge import Release, RequestFault
 from rehearsal.public import public_faults
 from rehearsal.runs import BRANCH, Event, Lost, Run
 from rehearsal.setting import RELEASE, Form, Setting, setting
@@ -30,9 +30,14 @@ HALFWAY = (
     Lost("assets", "Publish the assets", request=".whl.metadata"),
     Lost("assets", "Publish the assets", request="PATCH /releases"),
     Lost("index", "Rebuild the index from the default branch", request="POST /dispatches"),
+    Lost("build", "Build the index"),
+    Lost("deploy", "Publish the index", request="POST /pages"),
     Lost("pypi", "Publish what PyPI takes", seconds=4),
 )
-"""Runners that are lost while they publish, at a request to the forge or after seconds."""
+"""Runners that are lost while they publish, at a request to the forge or after seconds; those of
+index.yml too, which the release starts."""
+BY_HAND = "v0.0.1"
+"""The tag of a release that somebody made by hand, without a file."""
 RUNNER = 1001
 """The user of a hosted runner."""
 _CHECKED_ELSEWHERE = frozenset({"ci"})
@@ -169,6 +174,7 @@ def rehearse(version: str, form: Form, root: Path, say: Callable[[str], None]) -
         made.executor.say = say
         rehearsal = Rehearsal(made, say)
         rehearsal.note(f"rehearsing {version}", variants=form.variants, user=form.user)
+        made.forge.releases.append(Release(made.forge.number(), BY_HAND, draft=False))
         event = made.tag(version)
         run = rehearsal.release(event)
         first = made.public()
@@ -202,6 +208,8 @@ def faults() -> list[RequestFault]:
         RequestFault("cut", "POST /artifacts"),
         RequestFault("500", "POST /attestations", 3),
         RequestFault("hide", "GET /artifacts smoke-"),
+        RequestFault("500", r"GET .*/releases/download/.*/catalogue\.json$"),
+        RequestFault("flip", r"GET .*/releases/download/.*/catalogue\.json$"),
         RequestFault("flip", r"GET /artifacts/\d"),
         RequestFault("500", "POST /releases"),
         RequestFault("cut", r"PUT .*\.whl$"),
