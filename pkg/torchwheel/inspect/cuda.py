@@ -111,7 +111,7 @@ _SYMBOL = re.compile(
 _KERNEL = re.compile(r"(?:STT_)?FUNC\s.*\s(?:STO_|[A-Z_]+\|)?ENTRY(?:\|[A-Z_|]+)?\s+(?:U\s+)?(\S+)")
 _FIELD = re.compile(
     r"=+|symbols:|compressed|code version = .*|host = .*|compile_size = .*|ptxasOptions =.*"
-    r"|identifier: .*|has debug info|producer = .*"
+    r"|identifier(:| =) .*|has debug info|producer = .*"
 )
 
 

@@ -115,6 +115,12 @@ def test_what_is_printed_is_read_back(
     ]
 
 
+@pytest.mark.parametrize("line", ["identifier: a.cu", "identifier = /project/csrc/a.cu"])
+def test_the_source_of_a_module_is_no_fault(line: str) -> None:
+    (code,) = parse_symbols(f"Fatbin elf code:\n================\narch = sm_90\n{line}\n")
+    assert code.arch.binary_name == "sm_90"
+
+
 def no_package(name: str) -> None:
     raise importlib.metadata.PackageNotFoundError(name)
 

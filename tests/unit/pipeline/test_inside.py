@@ -39,3 +39,9 @@ def test_the_steps_import_only_packages_that_a_container_has():
     done = subprocess.run([sys.executable, "-c", IMPORT], stdout=subprocess.PIPE, check=True)
     foreign = set(json.loads(done.stdout)) - sys.stdlib_module_names
     assert foreign <= {"torchwheel", "packaging"}
+
+
+def test_the_tests_need_no_package_but_those_of_the_wheel():
+    """torch requires no packaging, and neither does torch-scatter."""
+    blocked = "import sys; sys.modules['packaging'] = None; import torchwheel.pipeline.inside"
+    subprocess.run([sys.executable, "-c", blocked], check=True)
