@@ -85,7 +85,10 @@ _OLDEST = ("cp310", "abi3")
 """What entry points are compiled for."""
 # torch's libraries contain and export what newer releases of libstdc++ added. An extension that is
 # linked with torch takes these symbols from there, without a version.
-_STD = ("_ZSt", *(f"_ZN{const}{ref}St" for const in ("", "K") for ref in ("", "R", "O")))
+_STD = (
+    *("_ZSt", "_Znw", "_Zna", "_Zdl", "_Zda"),
+    *(f"_ZN{const}{ref}St" for const in ("", "K") for ref in ("", "R", "O")),
+)
 
 
 def torch_symbols(facts: WheelFacts, limits: Limits) -> str:
