@@ -472,7 +472,7 @@ def test_aten_symbols(facts: WheelFacts) -> None:
             "_ZNSt15__exception_ptr13exception_ptr9_M_addrefEv",
             "_ZNKRSt7__cxx1119basic_ostringstreamIcSt11char_traitsIcESaIcEE3strEv",
             "_ZSt28__throw_bad_array_new_lengthv",
-            # Operators delete that know the size: torch 2.6 defines them, gcc's library does since 5.
+            # Operators delete that know the size: torch 2.6 defines them itself.
             *("_ZdlPvm", "_ZdaPvm", "_ZdlPvSt11align_val_t"),
         ),
     ):
