@@ -66,9 +66,9 @@ gpu::Status launch_skinny(const GemmSkinny& call, const GemmSkinnyTensors& tenso
     }
     using Short = Columns<T, true, 1>;
     if (columns_of(call) > kAtOnce) return launch(by_columns<Short>, Short::kPlaces, 1);
-    using Low = Columns<T, true, 2, 1>;
-    if (call.rows <= kRows) return launch(by_columns<Low>, Low::kPlaces, 1);
   }
+  using Low = Columns<T, kInt8, 2, 1>;
+  if (call.rows <= kRows) return launch(by_columns<Low>, Low::kPlaces, 1);
   using Long = Columns<T, kInt8, 2>;
   return launch(by_columns<Long>, Long::kPlaces, 1);
 }
