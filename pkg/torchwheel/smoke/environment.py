@@ -6,6 +6,7 @@ import hashlib
 import os
 import platform
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from packaging.utils import canonicalize_name
 from torchwheel import files, process
 from torchwheel.console import Progress
 from torchwheel.inspect.wheel import Wheel
-from torchwheel.lock import say_waiting
+from torchwheel.lock import LockBusyError, fail_if_busy, say_waiting
 from torchwheel.ownership import check_tree, close_to_others, trusted_folder
 from torchwheel.pip import pip_install
 from torchwheel.smoke.interpreter import Interpreter, running_interpreter
@@ -27,6 +28,8 @@ COMPLETE = "complete"
 """Marker file of a finished base; a venv cannot be renamed, so it is made in its own folder."""
 HEADER_TIME = 1_000_000_000
 """When torch's headers were written, for all that compile with them."""
+UNUSED = 3 * 86400.0
+"""Seconds after which an unused base is removed; it has a torch, which takes gigabytes."""
 _FORM = "2"
 """What bases are made like; another form has other names."""
 _PYTHON_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "PYTEST_ADDOPTS", "PYTEST_PLUGINS", "VIRTUAL_ENV")
@@ -91,8 +94,21 @@ def base_environment(
             if not (folder / COMPLETE).is_file():
                 progress.step(f"smoke environment: {' '.join(requires)}")
                 _make_base(folder, requires, python, options)
+                _discard_unused(folder)
     check_tree(folder)
+    with contextlib.suppress(OSError):  # a cache of root's, which others may read
+        os.utime(folder / COMPLETE)
     return folder
+
+
+def _discard_unused(made: Path) -> None:
+    """Remove the bases beside `made` that nobody has used for long."""
+    oldest = time.time() - UNUSED
+    for marker in made.parent.glob(f"*/{COMPLETE}"):
+        with contextlib.suppress(OSError, LockBusyError):
+            if marker.stat().st_mtime < oldest:
+                with hold_folder_lock(marker.parent, fail_if_busy):
+                    files.discard(marker.parent)
 
 
 def base_folder_name(requires: Sequence[str], python: Interpreter | None = None) -> str:

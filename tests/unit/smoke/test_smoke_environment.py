@@ -60,6 +60,20 @@ def test_a_package_of_the_callers_path_is_installed_too(tmp_path, monkeypatch):
     assert {"demo", "needed"} <= {found.name for found in environment.site_of(base).iterdir()}
 
 
+def test_environments_that_nobody_uses_make_room(tmp_path, monkeypatch):
+    monkeypatch.setattr(environment, "_make_venv", lambda path, _python: path.mkdir())
+    monkeypatch.setattr(environment, "pip_install", lambda *_, **__: None)
+    kept, unused, used = (base_environment(tmp_path, [name], Quiet()) for name in "abc")
+    for folder in (unused, used):
+        os.utime(folder / COMPLETE, (0, 0))
+    assert base_environment(tmp_path, ["c"], Quiet()) == used
+    made = base_environment(tmp_path, ["d"], Quiet())
+    assert sorted(path.parent for path in tmp_path.glob(f"smoke/*/{COMPLETE}")) == sorted(
+        [kept, used, made]
+    )
+    assert not unused.exists()
+
+
 def test_torchs_headers_have_one_time(tmp_path):
     """gcc takes equal files of one second for one file: what it reads depends on their times."""
     files = {f"torch/include/{name}.h": b"#pragma once\n" for name in ("a", "c10/b")}
