@@ -26,6 +26,18 @@ SESSIONS = (
 
 Inputs = Mapping[str, Any]
 
+_TWINE = """
+import os, sys
+from twine import repository
+from twine.__main__ import main
+server = sys.argv.pop(1)
+os.environ["TWINE_REPOSITORY_URL"] = repository.WAREHOUSE = f"{server}/"
+repository.LEGACY_PYPI = f"{server}/legacy/"
+sys.exit(main())
+"""
+"""twine skips existing files on PyPI alone, which it knows by its address. Where it looks first, it
+finds no list of them, as that of PyPI may be old; so it sees them by the answer to the upload."""
+
 
 def checkout(inputs: Inputs) -> dict[str, str]:
     """The commit of the run, alone, without credentials. The workspace is emptied by the runner."""
@@ -117,18 +129,13 @@ def deploy_pages(inputs: Inputs) -> dict[str, str]:
 
 
 def pypi_publish(inputs: Inputs) -> dict[str, str]:
-    """Checks and uploads with twine. With `skip-existing` a name that is there is left alone."""
-    folder, server = Path(inputs["packages-dir"]), os.environ["REHEARSAL_PYPI"]
-    twine = [os.environ["REHEARSAL_PYTHON"], "-m", "twine"]
-    files = sorted(map(str, folder.iterdir()))
+    """Checks and uploads with twine, by the commands of the action."""
+    files = sorted(map(str, Path(inputs["packages-dir"]).iterdir()))
+    twine = [os.environ["REHEARSAL_PYTHON"], "-c", _TWINE, os.environ["REHEARSAL_PYPI"]]
+    login = ("--username", "__token__", "--password", os.environ["REHEARSAL_TOKEN"])
+    existing = ("--skip-existing",) if _is_true(inputs.get("skip-existing")) else ()
     _run(*twine, "check", *files)
-    for file in files:
-        there = _is_published(server, Path(file).name)
-        if there and _is_true(inputs.get("skip-existing")):
-            print(f"Skipping {Path(file).name} because it appears to already exist")
-            continue
-        login = ("--username", "__token__", "--password", os.environ["REHEARSAL_TOKEN"])
-        _run(*twine, "upload", "--disable-progress-bar", "--repository-url", server, *login, file)
+    _run(*twine, "upload", "--disable-progress-bar", *login, *existing, *files)
     return {}
 
 
@@ -187,17 +194,6 @@ def _any(pattern: str) -> list[str]:
     """A pattern `{a,b}` as its alternatives."""
     braces = re.fullmatch(r"\{(.*)\}", pattern)
     return braces[1].split(",") if braces else [pattern]
-
-
-def _is_published(server: str, name: str) -> bool:
-    project = re.sub(r"[-_.]+", "-", re.split(r"-\d", name)[0]).lower()
-    listing = subprocess.run(
-        ["curl", "--silent", "--fail", "--noproxy", "*", f"{server}/simple/{project}/"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return f">{name}<" in listing.stdout
 
 
 def _is_true(value: object) -> bool:

@@ -32,8 +32,8 @@ class RequestFault:
     """A fault of the next `count` requests whose method and path match `request`.
 
     `kind`: "500" answers with an error; "cut" breaks off while the body is sent; "lost" does all
-    and breaks off before the answer; "flip" changes a byte of the answer; "hide" leaves an artifact
-    out of a list, whose name ends the request.
+    and breaks off before the answer; "flip" changes a byte of the answer, or of an upload to the
+    package index; "hide" leaves an artifact out of a list, whose name ends the request.
     """
 
     kind: str

@@ -32,10 +32,10 @@ HALFWAY = (
     Lost("index", "Rebuild the index from the default branch", request="POST /dispatches"),
     Lost("build", "Build the index"),
     Lost("deploy", "Publish the index", request="POST /pages"),
-    Lost("pypi", "Publish what PyPI takes", seconds=4),
+    Lost("pypi", "Publish what PyPI takes", request="POST /pypi/"),
 )
-"""Runners that are lost while they publish, at a request to the forge or after seconds; those of
-index.yml too, which the release starts."""
+"""Runners that are lost while they publish, at a request; those of index.yml too, which the release
+starts."""
 BY_HAND = "v0.0.1"
 """The tag of a release that somebody made by hand, without a file."""
 RUNNER = 1001
@@ -217,6 +217,11 @@ def faults() -> list[RequestFault]:
         RequestFault("500", "PATCH /releases"),
         RequestFault("500", "POST /dispatches"),
         RequestFault("500", "POST /pages", 3),
+        RequestFault("500", r"POST /pypi/.*\.whl$", 5),
+        RequestFault("cut", r"POST /pypi/.*\.whl$"),
+        RequestFault("flip", r"POST /pypi/.*\.whl$"),
+        RequestFault("lost", r"POST /pypi/.*\.whl$"),
+        RequestFault("cut", r"POST /pypi/.*\.tar\.gz$"),
     ]
 
 

@@ -5,12 +5,8 @@ import dataclasses
 import hashlib
 import os
 import shutil
-import socket
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +16,7 @@ import yaml
 from rehearsal.executor import Executor, git
 from rehearsal.forge import SIGNER, Forge
 from rehearsal.forge_server import serve
+from rehearsal.pypi import index_server
 from rehearsal.runs import BRANCH, Event, Machine
 
 HERE = Path(__file__).parent
@@ -103,7 +100,7 @@ def setting(root: Path, form: Form, variables: Mapping[str, str]) -> Iterator[Se
     trust = _trust(root)
     python = _python_with_twine(root, form.user)
     machine = Machine(root, form.user, {**variables, **trust}, form.clean, python)
-    with _index_server(packages) as pypi:
+    with index_server(packages, forge) as pypi:
         # Where pip looks, beside the indexes of this machine.
         extra = " ".join([*_extra_indexes(), f"{pypi}/simple/"])
         machine = dataclasses.replace(
@@ -186,29 +183,6 @@ def set_version(pyproject: Path, version: str) -> None:
     at = next(n for n, line in enumerate(lines) if line.startswith("version = "))
     lines[at] = f'version = "{version}"\n'
     pyproject.write_text("".join(lines), encoding="utf-8")
-
-
-@contextlib.contextmanager
-def _index_server(packages: Path) -> Iterator[str]:
-    """A real package index that takes uploads, and no file of a name that it has."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "pypiserver", "run", "--port", str(port)]
-    command += ["--interface", "127.0.0.1", "--disable-fallback", "-P", ".", "-a", "."]
-    command += ["--hash-algo", "sha256", str(packages)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    address = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(200):
-            with contextlib.suppress(OSError, urllib.error.URLError):
-                urllib.request.urlopen(address, timeout=5).close()
-                break
-            time.sleep(0.1)
-        yield address
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def _extra_indexes() -> list[str]:
