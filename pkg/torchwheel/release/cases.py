@@ -11,7 +11,7 @@ from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.project import project_folder, tests_folder
 from torchwheel.pipeline.records import BuildRecord
 from torchwheel.pipeline.sources import commit_time, source_digest
-from torchwheel.release.artifacts import Artifacts, BundledWheel, Candidate
+from torchwheel.release.artifacts import Artifacts, BundledWheel, Candidate, RecordFile
 from torchwheel.smoke.record import SmokeRecord
 from torchwheel.smoke.suite import Suite, read_suite
 from torchwheel.text import join_names
@@ -25,9 +25,14 @@ class ReleaseCase:
     variant: Variant
     candidate: Candidate
     builds: tuple[BuildRecord, ...]
-    smokes: tuple[SmokeRecord, ...]
+    smoke_files: tuple[RecordFile[SmokeRecord], ...]
     bundled: Mapping[str, str]
     """Hex SHA-256 by file name."""
+
+    @property
+    def smokes(self) -> tuple[SmokeRecord, ...]:
+        """The records of its smoke runs."""
+        return tuple(file.record for file in self.smoke_files)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +79,7 @@ def release_cases(
             variant=variant,
             candidate=own[0],
             builds=tuple(f.record for f in artifacts.builds if f.record.variant == variant.id),
-            smokes=tuple(f.record for f in artifacts.smokes if f.record.wheel == own[0].path.name),
+            smoke_files=tuple(f for f in artifacts.smokes if f.record.wheel == own[0].path.name),
             bundled={package.path.name: package.sha256 for package in bundled},
         )
         for variant in selected

@@ -29,6 +29,7 @@ _NONE = smokes.Counts()
 _RUNTIME = "torchwheel"
 """The distribution that loads an extension and knows what its operators run on."""
 _AGAIN = "smoke-test this wheel again"
+_SET_CLOCK = f"set the clock of that machine, and {_AGAIN}"
 _REBUILD = "build it from these"
 
 ReleaseRule = Callable[[ReleaseSources, ReleaseCase], Iterator[str]]
@@ -194,15 +195,19 @@ def tests_complete(sources: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
 
 def dates_possible(sources: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
     """Every smoke run was after the commit of the sources, and before now."""
-    for record in case.smokes:
-        seconds = _seconds(record.date)
+    now = utc_time(sources.now)
+    for file in case.smoke_files:
+        date, seconds = file.record.date, _seconds(file.record.date)
         if seconds is None:
-            yield f"was smoke-tested at {quote(record.date)}; expected e.g. {utc_time(sources.now)}"
+            yield f"{file.path}: was smoke-tested at {quote(date)}; expected e.g. {now}"
         elif seconds > sources.now + CLOCK_SKEW:
-            yield f"was smoke-tested at {record.date}, which is later than now; {_AGAIN}"
+            yield f"{file.path}: was smoke-tested at {date}, later than now, {now}; {_SET_CLOCK}"
         elif sources.committed and seconds + CLOCK_SKEW < sources.committed:
             commit = utc_time(sources.committed)
-            yield f"was smoke-tested at {record.date}, before the commit of {commit}; {_AGAIN}"
+            yield (
+                f"{file.path}: was smoke-tested at {date}, before the commit of {commit}; "
+                f"{_SET_CLOCK}"
+            )
 
 
 def _seconds(date: str) -> float | None:
