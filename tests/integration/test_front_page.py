@@ -1,16 +1,23 @@
 """The front page in a browser: its selector, and what pip and uv make of each command it shows."""
 
 import html
+import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
+from importlib.metadata import distributions
+from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import pytest
+import uv
 from installers import Installers, Question, make_indexes
+from packaging.tags import sys_tags
+from packaging.utils import parse_wheel_filename
 
 from torchwheel.index.serve import serve_in_background
 from torchwheel.matrix.torch_releases import torch_releases
@@ -107,6 +114,61 @@ def test_each_command_installs_the_file_that_it_names(browse, installers: Instal
             if answer.wheel != file
         }
         assert not wrong
+
+
+def fits_here(file: str) -> bool:
+    """Whether this Python takes a wheel."""
+    return not parse_wheel_filename(file)[3].isdisjoint(sys_tags())
+
+
+class Shell:
+    """Runs lines in an environment whose package index is that of the test, with no cache."""
+
+    def __init__(self, folder: Path, address: str) -> None:
+        subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+        (self.site,) = (folder / "venv").glob("lib/python3*/site-packages")
+        self.own = set(self.site.iterdir())
+        pypi = f"{address}/pypi/simple/"
+        programs = (folder / "venv" / "bin", Path(uv.find_uv_bin()).parent)
+        self.environ = {
+            "PATH": ":".join(map(str, (*programs, "/usr/bin", "/bin"))),
+            "VIRTUAL_ENV": str(folder / "venv"),
+            "HOME": str(folder),
+            **{"PIP_CONFIG_FILE": os.devnull, "PIP_INDEX_URL": pypi, "PIP_NO_CACHE_DIR": "1"},
+            **{"UV_NO_CONFIG": "1", "UV_DEFAULT_INDEX": pypi, "UV_NO_CACHE": "1"},
+        }
+
+    def installs(self, line: str) -> tuple[str, set[str], set[str]]:
+        """Version and tags of the fusedops that a line installs; all projects that are there."""
+        for path in set(self.site.iterdir()) - self.own:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        done = subprocess.run(
+            ["bash", "-c", line], env=self.environ, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+        found = {d.name: d for d in distributions(path=[str(self.site)])}
+        tags = re.findall(r"^Tag: (\S+)$", found["fusedops"].read_text("WHEEL") or "", re.M)
+        return found["fusedops"].version, set(tags), set(found)
+
+
+def test_the_line_itself_installs_the_file_that_it_names(
+    installers: Installers, tmp_path: Path
+) -> None:
+    """Of the lines for this machine, one for each installer, requirement and file."""
+    page = served(installers).replace("ADDRESS_OF_THIS_PAGE/", f"{installers.address}/index/")
+    lines = {
+        (installer, re.findall('"fusedops[^"]*"', line)[0], file): line
+        for *shown, files in commands(page)
+        for file in filter(fits_here, files)
+        for installer, line in zip(("pip", "uv"), shown, strict=True)
+    }
+    assert len(lines) >= 8
+    shell = Shell(tmp_path, installers.address)
+    for (_, _, file), line in lines.items():
+        version, tags, projects = shell.installs(line)
+        _, right, _, own = parse_wheel_filename(file)
+        assert (version, tags) == (str(right), set(map(str, own))), line
+        assert projects >= {"fusedops", "torchwheel", "torch"}, line
 
 
 def answers(page: str) -> list[str]:
