@@ -1,8 +1,9 @@
 """Rehearses a release: `python -m rehearsal.rehearse VERSION`, by `nox -s rehearse -- VERSION`.
 
 A tag becomes a release on a forge on loopback, by the workflow files' own steps, and each wheel is
-installed from the index and from the package index. In the next release every job loses its runner
-once and runs again. In the last one the forge and the network fail at each kind of request.
+installed from the index and from the package index. The next tag is released twice from the same
+state: undisturbed, and then while every job loses its runner once and runs again. In the last
+release the forge and the network fail at each kind of request.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from rehearsal.differences import Differences, differences
 from rehearsal.forge import Release, RequestFault
 from rehearsal.public import public_faults
 from rehearsal.runs import BRANCH, Event, Lost, Run
@@ -84,10 +86,28 @@ class Rehearsal:
         self.note(f"{event.ref_name}: released", attempts=run.attempt)
         return run
 
-    def next(self, version: str, lost: Sequence[Lost], faults: Sequence[RequestFault]) -> None:
-        """Release a further version under losses and faults; what was public keeps its bytes."""
-        before = self.setting.public()
+    def twice(self, version: str, lost: Sequence[Lost]) -> Differences:
+        """Release a further version undisturbed, take it back, and release it under losses."""
         event = self.setting.tag(version)
+        restore, before = self.setting.save(), self.setting.public()
+        self.release(event)
+        undisturbed = {n: path.read_bytes() for n, path in self.setting.public_files().items()}
+        restore()
+        self.next(event, lost, [])
+        files = {n: path.read_bytes() for n, path in self.setting.public_files().items()}
+        found = differences(undisturbed, files)
+        if found.faults:
+            raise RehearsalError(f"{version}: lost runners changed\n" + "\n".join(found.faults))
+        new = [name for name, digest in self.setting.public().items() if before.get(name) != digest]
+        same = len(new) - len(found.allowed)
+        self.note(f"{same} of {len(new)} new files are the same as undisturbed")
+        for name, reasons in found.allowed.items():
+            self.say(f"           {name} differs by {', '.join(reasons)}")
+        return found
+
+    def next(self, event: Event, lost: Sequence[Lost], faults: Sequence[RequestFault]) -> None:
+        """Release a further version under losses and faults; what was public keeps its bytes."""
+        before, version = self.setting.public(), event.ref_name
         self.setting.forge.faults[:] = faults
         self.release(event, lost)
         if left := [fault for fault in self.setting.forge.faults if fault.count]:
@@ -99,11 +119,11 @@ class Rehearsal:
         what = "each job lost its runner once" if lost else "faults of the forge and the network"
         self.note(what, installed=len(install(self)))
 
-    def dry_run(self) -> None:
-        """A run by hand does all but publish."""
+    def dry_run(self, version: str) -> None:
+        """A run by hand, before there is a tag, does all but publish."""
         before, executor = self.setting.public(), self.setting.executor
-        inputs = {"selection": "pure"}
-        event = Event("workflow_dispatch", f"refs/heads/{BRANCH}", executor.head, inputs)
+        commit, inputs = self.setting.commit(version), {"selection": "pure"}
+        event = Event("workflow_dispatch", f"refs/heads/{BRANCH}", commit, inputs)
         run = executor.start(RELEASE, event)
         skipped = [key for key, result in run.results.items() if result.conclusion == "skipped"]
         if not run.ok or self.setting.public() != before:
@@ -184,9 +204,9 @@ def rehearse(version: str, form: Form, root: Path, say: Callable[[str], None]) -
         lost = losses(run, made)
         number = int(version[len(version.rstrip("0123456789")) :] or 0)
         base = version.rstrip("0123456789")
-        rehearsal.next(f"{base}{number + 1}", lost, [])
-        rehearsal.next(f"{base}{number + 2}", [], faults())
-        rehearsal.dry_run()
+        found = rehearsal.twice(f"{base}{number + 1}", lost)
+        rehearsal.next(made.tag(f"{base}{number + 2}"), [], faults())
+        rehearsal.dry_run(f"{base}{number + 3}")
         return {
             "schema": 1,
             "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -196,6 +216,7 @@ def rehearse(version: str, form: Form, root: Path, say: Callable[[str], None]) -
             "steps": [dataclasses.asdict(entry) for entry in made.executor.log],
             "public": first,
             "lost": [dataclasses.asdict(entry) for entry in lost],
+            "differences": dict(found.allowed),
             "faults": [dataclasses.asdict(fault) for fault in faults()],
         }
 

@@ -1,13 +1,15 @@
 """What a rehearsal needs: a repository with a tag, runners, a forge and a package index."""
 
 import contextlib
+import copy
 import dataclasses
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,29 +57,53 @@ class Setting:
     packages: Path
     root: Path
 
-    def tag(self, version: str, files: Mapping[str, str] | None = None) -> Event:
-        """Commit a version of the sources, push its tag; returns the event of that push."""
+    def commit(self, version: str) -> str:
+        """Commit a version of the sources and push it; returns the commit."""
         work = self.root / "seed"
         set_version(work / "pyproject.toml", version)
-        for name, text in (files or {}).items():
-            (work / name).write_text(text, encoding="utf-8")
         commit = _commit(work, f"Release {version}")
-        git(work, "tag", "-f", f"v{version}")
-        git(work, "push", "--quiet", "--force", "origin", BRANCH, f"v{version}")
-        self.forge.tags[f"v{version}"] = commit
+        git(work, "push", "--quiet", "origin", BRANCH)
         git(self.executor.tree, "fetch", "--quiet", "origin", commit)
         git(self.executor.tree, "checkout", "--quiet", "--detach", commit)
         _give(self.executor.source, self.executor.machine.user)
+        return commit
+
+    def tag(self, version: str) -> Event:
+        """Commit a version of the sources, push its tag; returns the event of that push."""
+        commit = self.forge.tags[f"v{version}"] = self.commit(version)
+        git(self.root / "seed", "tag", f"v{version}")
+        git(self.root / "seed", "push", "--quiet", "origin", f"v{version}")
+        _give(self.executor.source, self.executor.machine.user)
         return Event("push", f"refs/tags/v{version}", commit)
 
-    def public(self) -> dict[str, str]:
-        """The sha256 of everything that is public, by a name that tells where it is."""
+    def public_files(self) -> dict[str, Path]:
+        """Everything that is public, by a name that tells where it is."""
         files = {f"asset {tag} {name}": path for tag, name, path in self.forge.published()}
         if self.forge.pages.exists():
             for path in sorted(p for p in self.forge.pages.rglob("*") if p.is_file()):
                 files[f"page {path.relative_to(self.forge.pages)}"] = path
-        files |= {f"pypi {path.name}": path for path in sorted(self.packages.iterdir())}
-        return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
+        return files | {f"pypi {path.name}": path for path in sorted(self.packages.iterdir())}
+
+    def public(self) -> dict[str, str]:
+        """The sha256 of everything that is public."""
+        files = self.public_files().items()
+        return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files}
+
+    def save(self) -> Callable[[], None]:
+        """Returns what makes the public as it is now: takes back the releases in between."""
+        pages = Path(tempfile.mkdtemp(dir=self.root)) / "pages"
+        shutil.copytree(self.forge.pages, pages)
+        releases = copy.deepcopy(self.forge.releases)
+        packages = set(self.packages.iterdir())
+
+        def restore() -> None:
+            shutil.rmtree(self.forge.pages)
+            shutil.copytree(pages, self.forge.pages)
+            self.forge.releases[:] = releases
+            for path in set(self.packages.iterdir()) - packages:
+                path.unlink()
+
+        return restore
 
 
 @contextlib.contextmanager
