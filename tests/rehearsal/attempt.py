@@ -223,6 +223,7 @@ class Attempt:
             **passed,
             **machine.variables,
             **facts,
+            **_clock(machine.root, self.site.clocks.get(self.key, 0)),
             "GITHUB_SERVER_URL": self.site.forge.address,
             "PATH": ":".join(path),
             "HOME": str(self.home),
@@ -272,6 +273,17 @@ class _Watch:
             self.timer.cancel()
         if self.lost:
             self.forge.seen = lambda _: None
+
+
+def _clock(root: Path, ahead: int) -> dict[str, str]:
+    """Variables that let every program see a clock which is `ahead` by seconds."""
+    if not ahead:
+        return {}
+    library = root / "clock.so"
+    if not library.exists():
+        source = Path(__file__).with_name("clock.c")
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    return {"LD_PRELOAD": str(library), "CLOCK_AHEAD": str(ahead)}
 
 
 def end_machine(workspace: Path) -> None:

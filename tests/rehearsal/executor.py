@@ -45,9 +45,11 @@ class Executor(Site):
         self.again(run)
         return run
 
-    def again(self, run: Run) -> None:
-        """Run the jobs that did not succeed: the first time all of them."""
+    def again(self, run: Run, anew: Sequence[str] = ()) -> None:
+        """Run the jobs that did not succeed, the first time all of them; and those of `anew`."""
         run.attempt += 1
+        for key in anew:
+            del run.results[key]
         workflow = read_workflow(self.tree, run.path)
         about = {"workflow": run.path.rpartition("/")[2], "databaseId": run.id, "conclusion": ""}
         github = self._github(run)

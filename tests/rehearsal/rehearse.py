@@ -3,7 +3,7 @@
 A tag becomes a release on a forge on loopback, by the workflow files' own steps, and each wheel is
 installed from the index and from the package index. The next tag is released twice from the same
 state: undisturbed, and then while every job loses its runner once and runs again. In the last
-release the forge and the network fail at each kind of request.
+release the forge and the network fail at each kind of request. Then clocks are wrong.
 """
 
 import argparse
@@ -38,6 +38,9 @@ HALFWAY = (
 )
 """Runners that are lost while they publish, at a request; those of index.yml too, which the release
 starts."""
+SMOKE = "smoke.smoke[pure]"
+CLOCKS = {240: "", 3600: "later than now", -3600: "before the commit of", 0: ""}
+"""Seconds that the clock of the job SMOKE is ahead, in this order; why its record is refused."""
 BY_HAND = "v0.0.1"
 """The tag of a release that somebody made by hand, without a file."""
 RUNNER = 1001
@@ -119,7 +122,7 @@ class Rehearsal:
         what = "each job lost its runner once" if lost else "faults of the forge and the network"
         self.note(what, installed=len(install(self)))
 
-    def dry_run(self, version: str) -> None:
+    def dry_run(self, version: str) -> Run:
         """A run by hand, before there is a tag, does all but publish."""
         before, executor = self.setting.public(), self.setting.executor
         commit, inputs = self.setting.commit(version), {"selection": "pure"}
@@ -129,6 +132,24 @@ class Rehearsal:
         if not run.ok or self.setting.public() != before:
             raise RehearsalError(f"the dry run failed or published: {run.results}")
         self.note("dry run", skipped=skipped)
+        return run
+
+    def clocks(self, run: Run) -> list[dict[str, Any]]:
+        """Try the wheel of a run again where the clock is wrong: minutes are taken, hours not."""
+        executor, tried = self.setting.executor, []
+        for ahead, expected in CLOCKS.items():
+            executor.clocks[SMOKE] = ahead
+            executor.again(run, [SMOKE, "assemble"])
+            log = executor.machine.root / "logs" / f"{run.id}.assemble.{run.attempt}.log"
+            said = [line for line in log.read_text().splitlines() if "was smoke-tested at" in line]
+            if run.ok != (not expected) or len(said) != len(run.failed):
+                raise RehearsalError(f"a clock {ahead} s ahead: {run.failed}, {said}")
+            if expected and expected not in said[0]:
+                raise RehearsalError(f"a clock {ahead} s ahead: expected {expected}, found {said}")
+            verdict = said[0].strip() if said else "taken"
+            self.note(f"a clock {ahead} s ahead: {verdict}")
+            tried.append({"ahead": ahead, "verdict": verdict})
+        return tried
 
 
 def install(rehearsal: Rehearsal) -> list[str]:
@@ -206,7 +227,7 @@ def rehearse(version: str, form: Form, root: Path, say: Callable[[str], None]) -
         base = version.rstrip("0123456789")
         found = rehearsal.twice(f"{base}{number + 1}", lost)
         rehearsal.next(made.tag(f"{base}{number + 2}"), [], faults())
-        rehearsal.dry_run(f"{base}{number + 3}")
+        clocks = rehearsal.clocks(rehearsal.dry_run(f"{base}{number + 3}"))
         return {
             "schema": 1,
             "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -217,6 +238,7 @@ def rehearse(version: str, form: Form, root: Path, say: Callable[[str], None]) -
             "public": first,
             "lost": [dataclasses.asdict(entry) for entry in lost],
             "differences": dict(found.allowed),
+            "clocks": clocks,
             "faults": [dataclasses.asdict(fault) for fault in faults()],
         }
 

@@ -115,6 +115,7 @@ class Site:
         machine: their runners.
         pypi: the address of the package index to publish to.
         lost: runners that will be lost, each once.
+        clocks: seconds that the clock of a job's runner is ahead, by the key of the job.
         log: of each step.
         say: reports each step.
     """
@@ -125,5 +126,6 @@ class Site:
     machine: Machine
     pypi: str = ""
     lost: list[Lost] = dataclasses.field(default_factory=list)
+    clocks: dict[str, int] = dataclasses.field(default_factory=dict)
     log: list[StepLog] = dataclasses.field(default_factory=list)
     say: Callable[[str], None] = lambda _: None

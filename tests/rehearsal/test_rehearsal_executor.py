@@ -1,5 +1,7 @@
 """The executor does what the forge does, also where that breaks a release."""
 
+import time
+
 import pytest
 
 from rehearsal.forge import RequestFault
@@ -185,3 +187,24 @@ def test_an_artifact_with_a_changed_byte_is_refused(tmp_path):
     with toy(tmp_path, workflow({"job": job})) as (run, event):
         run.forge.faults.append(RequestFault("flip", r"GET /artifacts/\d"))
         assert not run.start(PATH, event).ok
+
+
+@pytest.mark.parametrize("ahead", [3600, -3600])
+def test_a_runner_may_have_another_clock_than_this_machine(tmp_path, ahead):
+    steps_ = "    steps:\n" + steps(
+        "{run: 'python3 -c \"import time; print(time.time())\" > ../now; date +%s >> ../now'}"
+    )
+    with toy(tmp_path, workflow({"job": steps_})) as (run, event):
+        run.clocks["job"] = ahead
+        assert run.start(PATH, event).ok
+    (file,) = tmp_path.glob("runner-1/work/toy/now")
+    for seconds in map(float, file.read_text().split()):
+        assert seconds == pytest.approx(time.time() + ahead, abs=60)
+
+
+def test_a_job_that_succeeded_runs_again_if_it_is_asked_for(tmp_path):
+    job = "    steps:\n" + steps("{run: 'true'}")
+    with toy(tmp_path, workflow({"one": job, "two": job})) as (run, event):
+        done = run.start(PATH, event)
+        run.again(done, ["two"])
+    assert [entry.job for entry in run.log] == ["one", "two", "two"]
