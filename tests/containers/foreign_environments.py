@@ -20,6 +20,7 @@ from packaging.utils import parse_wheel_filename
 from torchwheel.index.serve import serve_in_background
 
 PKG = Path(__file__).parents[2] / "pkg"
+UV = (sys.executable, "-m", "uv")
 TOOLS = ("packaging", "psutil", "pyelftools", "rich", "ninja")  # torchwheel's own requirements
 
 
@@ -57,10 +58,10 @@ def environment(case: Case, folder: Path) -> Path:
     root = folder / f"torch{case.torch}-cp{case.python.replace('.', '')}"
     python = root / "bin" / "python"
     if not python.exists():
-        run(["uv", "venv", "--quiet", "--seed", "--python", case.python, str(root)])
+        run([*UV, "venv", "--quiet", "--seed", "--python", case.python, str(root)])
         torch = f"torch=={case.torch}.*"
-        run(["uv", "pip", "install", "--quiet", "--python", str(python), torch, "numpy"])
-    run(["uv", "pip", "install", "--quiet", "--python", str(python), *TOOLS])
+        run([*UV, "pip", "install", "--quiet", "--python", str(python), torch, "numpy"])
+    run([*UV, "pip", "install", "--quiet", "--python", str(python), *TOOLS])
     return python
 
 
@@ -90,7 +91,7 @@ def check(case: Case, python: Path, address: str) -> None:
     ours = [str(python), "-m", "torchwheel.cli", "install", case.name, "--index", address]
     # The folder of torchwheel alone: the environment's packages are its own.
     found = json.loads(run([*ours, "--json"], PYTHONPATH=str(PKG)))
-    assert found["chosen"] == case.wheel.name
+    assert found["chosen"]["file"] == case.wheel.name
     package = case.name.replace("-", "_")
     imported = run([str(python), "-c", f"import torch, {package}; print({package}.__file__)"])
     assert str(python.parents[1]) in imported
