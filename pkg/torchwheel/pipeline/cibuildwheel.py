@@ -121,6 +121,9 @@ def settings(options: ContainerOptions) -> dict[str, object]:
         "environment": dict(options.environment),
         "before-build": f"{_INSIDE} account start",
         "repair-wheel-command": f"{_INSIDE} finish {{wheel}} {{dest_dir}}",
+        # Gate torch-symbols holds an abi3 wheel to the limited API; cibuildwheel would install
+        # another program for it, here and by its name.
+        "audit-command": "",
     }
     if options.own:
         table["before-build"] = f"{_INSIDE} account start && {_INSIDE} prepare {{project}}"

@@ -30,6 +30,7 @@ ENVIRONMENT = Path("/tmp/build-env")  # noqa: S108 - in the container
 compile commands are equal and a compiler cache serves all."""
 CUDA_HOME = Path("/tmp/cuda")  # noqa: S108 - in the container
 CXX = Path("/tmp/compilers/g++")  # noqa: S108 - in the container
+_COMPILER = Path("/usr/bin/g++")
 TORCH, TORCH_FACTS = "torch.txt", "torch.json"
 
 
@@ -84,12 +85,12 @@ def prepare(variant: Path, project: Path) -> None:
     _install([*_declared(project), *plan.requires], constraint)
     compiler = [*plan.launcher, str(plan.toolkit / "bin" / "nvcc")]
     held = nvcc.guard(sys.executable, plan.archs, plan.archs_by, compiler)
-    assemble_cuda_home(CUDA_HOME, plan.toolkit, ENVIRONMENT, held)
+    assemble_cuda_home(CUDA_HOME, plan.toolkit, ENVIRONMENT, held, _COMPILER)
     if plan.launcher:
-        write_script(CXX, [*plan.launcher, "/usr/bin/g++"])
+        write_script(CXX, [*plan.launcher, str(_COMPILER)])
     else:
         CXX.parent.mkdir(parents=True, exist_ok=True)
-        CXX.symlink_to("/usr/bin/g++")
+        CXX.symlink_to(_COMPILER)
     # setup.py runs for it, and may ask the compiler for its release.
     if missing := _dynamic(project, plan.settings):
         _install(missing, constraint)

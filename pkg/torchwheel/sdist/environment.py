@@ -82,7 +82,7 @@ def prepare_build(
         # The program itself: in the sandbox a virtual environment's link would lead nowhere.
         python = os.path.realpath(sys.executable)
         held = nvcc.guard(python, arch_list(toolkit.archs), "environment", compiler)
-        home = assemble_cuda_home(folder / "cuda", root, site, held)
+        home = assemble_cuda_home(folder / "cuda", root, site, held, host.path)
     cxx = host.path
     if request.launcher:
         cxx = write_script(folder / "cxx" / cxx.name, [*request.launcher, str(cxx)])

@@ -3,16 +3,24 @@
 Standard library only: containers import this module.
 """
 
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from torchwheel.files import make_executable
+from torchwheel import process
+from torchwheel.files import make_executable, write_text
 
 _MERGED = ("bin", "include", "lib", "lib64")
 
 
-def assemble_cuda_home(target: Path, toolkit: Path, site: Path, nvcc: Sequence[str]) -> Path:
+DRIVER_STUB = Path("lib64", "stubs", "libcuda.so")
+_DRIVER_CALL = re.compile(r"^\s*CUresult\s+(cu\w+)\s*\(", re.ASCII | re.MULTILINE)
+
+
+def assemble_cuda_home(
+    target: Path, toolkit: Path, site: Path, nvcc: Sequence[str], cxx: Path
+) -> Path:
     """Link a toolkit and the CUDA libraries of torch into one folder; returns CUDA_HOME.
 
     Args:
@@ -20,6 +28,7 @@ def assemble_cuda_home(target: Path, toolkit: Path, site: Path, nvcc: Sequence[s
         toolkit: the verified toolkit.
         site: site-packages of the environment that holds torch.
         nvcc: the command that its bin/nvcc runs: the compiler, after launchers.
+        cxx: a C++ compiler.
     """
     if toolkit == Path("/usr"):
         # A distribution's toolkit is complete, and its headers must not precede the C++ library's.
@@ -32,10 +41,31 @@ def assemble_cuda_home(target: Path, toolkit: Path, site: Path, nvcc: Sequence[s
                 _link(target / name, folder.iterdir())
     (target / "lib").symlink_to("lib64")
     link_plain_names(target / "lib64")
+    _make_driver_stub(target, cxx)
     # nvcc looks for its files beside the path it was called by, so it must not be a link.
     write_script(target / "bin" / "nvcc", nvcc)
     _link(target / "bin", (toolkit / "bin").iterdir())
     return target
+
+
+def _make_driver_stub(home: Path, cxx: Path) -> None:
+    """Make what stands for the driver's library when a project links `-lcuda`.
+
+    The library itself is on machines with a GPU alone. NVIDIA's own toolkit has such a file; PyPI's
+    and the one that is unpacked from packages have none. Its functions are those of cuda.h.
+    """
+    header, stub = home / "include" / "cuda.h", home / DRIVER_STUB
+    if not header.exists() or stub.parent.exists():
+        return
+    stub.parent.mkdir()
+    # The header gives many functions the name of their newest version, by macros.
+    listed = process.run([cxx, "-E", "-P", "-x", "c++", header])
+    listed.require(f"the functions of {header}")
+    names = sorted(set(_DRIVER_CALL.findall(listed.output)))
+    source = stub.with_suffix(".cpp")
+    write_text(source, "".join(f'extern "C" void {name}() {{}}\n' for name in names))
+    options = ["-shared", "-nostdlib", "-Wl,-soname,libcuda.so.1", "-o"]
+    process.run([cxx, *options, stub, source]).require(f"a stub of {stub.name}")
 
 
 def link_plain_names(folder: Path) -> None:

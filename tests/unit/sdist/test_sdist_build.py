@@ -7,12 +7,22 @@ import pytest
 
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError
+from torchwheel.inspect.elf import read_library
 from torchwheel.pipeline.frontend import compile_step, failure_reason, find_launcher
 from torchwheel.pipeline.repair import pack, stamp
 from torchwheel.sdist.request import LOCK, LOG, hold_build_folder
 from torchwheel.sdist.torch import import_torch
 from torchwheel.smoke.environment import Environment
-from torchwheel.toolkit.cuda_home import assemble_cuda_home
+from torchwheel.toolkit.cuda_home import DRIVER_STUB, assemble_cuda_home
+
+CXX = Path("/usr/bin/g++")
+CUDA_H = """\
+typedef int CUresult;
+#define CUDAAPI
+#define cuMemFree cuMemFree_v2
+CUresult CUDAAPI cuInit(unsigned int flags);
+CUresult CUDAAPI cuMemFree(unsigned long long pointer);
+"""
 
 
 def tree(root: Path, *files: str) -> Path:
@@ -56,7 +66,7 @@ def site(tmp_path):
 
 
 def test_a_cuda_home_has_the_toolkit_and_what_torch_was_installed_with(tmp_path, toolkit, site):
-    home = assemble_cuda_home(tmp_path / "home", toolkit, site, ())
+    home = assemble_cuda_home(tmp_path / "home", toolkit, site, (), CXX)
     read = {
         name: (home / name).read_text()
         for name in (
@@ -82,10 +92,30 @@ def test_a_cuda_home_has_the_toolkit_and_what_torch_was_installed_with(tmp_path,
     ]
 
 
+def test_a_project_links_the_drivers_library_where_no_driver_is(tmp_path, toolkit, site):
+    (toolkit / "include" / "cuda.h").write_text(CUDA_H)
+    home = assemble_cuda_home(tmp_path / "home", toolkit, site, (), CXX)
+    source, library = tmp_path / "a.cpp", tmp_path / "a.so"
+    source.write_text(
+        f'extern "C" {{\n{CUDA_H}int start() {{ return cuInit(0) + cuMemFree(0); }}\n}}\n'
+    )
+    # Each function has to be found, not only the library.
+    call = [CXX, "-shared", "-fPIC", "-nostdlib", "-Wl,--no-undefined,--no-as-needed", source]
+    subprocess.run([*call, f"-L{home}/lib64/stubs", "-lcuda", "-o", library], check=True)
+    assert "libcuda.so.1" in read_library(library, library.name).needed
+
+
+def test_the_driver_stub_of_a_toolkit_stays(tmp_path, toolkit, site):
+    (toolkit / "include" / "cuda.h").write_text(CUDA_H)
+    tree(toolkit, "lib/stubs/libcuda.so")
+    home = assemble_cuda_home(tmp_path / "home", toolkit, site, (), CXX)
+    assert (home / DRIVER_STUB).read_text() == "toolkit/lib/stubs/libcuda.so"
+
+
 @pytest.mark.parametrize("launcher", [(), ("env", "X=a b")])
 def test_nvcc_is_called_where_it_lies(tmp_path, toolkit, site, launcher):
     nvcc = (*launcher, str(toolkit / "bin" / "nvcc"))
-    home = assemble_cuda_home(tmp_path / "home", toolkit, site, nvcc)
+    home = assemble_cuda_home(tmp_path / "home", toolkit, site, nvcc, CXX)
     done = subprocess.run(
         [str(home / "bin" / "nvcc"), "-c", "a b.cu"], capture_output=True, text=True, check=True
     )
@@ -93,7 +123,7 @@ def test_nvcc_is_called_where_it_lies(tmp_path, toolkit, site, launcher):
 
 
 def test_a_distributions_toolkit_is_taken_as_it_is(tmp_path, site):
-    assert assemble_cuda_home(tmp_path / "home", Path("/usr"), site, ()) == Path("/usr")
+    assert assemble_cuda_home(tmp_path / "home", Path("/usr"), site, (), CXX) == Path("/usr")
     assert not (tmp_path / "home").exists()
 
 
