@@ -19,10 +19,13 @@ def archs(facts: WheelFacts, limits: Limits) -> str:
         return _archs_of_parts(claims, facts.gpu_code.read())
     if claims.backend is None:
         found = {module.arch.binary_name for module in _all_code(facts)}
-        if code := found | set(map(str, claims.archs)):
-            raise GateError(f"no backend is claimed, but code for {', '.join(sorted(code))}")
+        if names := found | set(map(str, claims.archs)):
+            raise GateError(f"no backend is claimed, but code for {', '.join(sorted(names))}")
         return "no code for a GPU, none claimed"
-    return _judge(claims.needs, *_split(facts, limits))
+    code, partial = _split(facts, limits)
+    if not code and all(limits.reason("archs", library.name) for library in libraries):
+        return f"no code for a GPU by declaration: {limits.reason('archs', libraries[0].name)}"
+    return _judge(claims.needs, code, partial)
 
 
 def _split(facts: WheelFacts, limits: Limits) -> tuple[list[GpuCode], list[str]]:

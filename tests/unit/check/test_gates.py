@@ -477,8 +477,11 @@ def test_aten_symbols(facts: WheelFacts) -> None:
         ),
     ):
         assert "torch-symbols" not in failed(with_symbol(aten, UndefinedSymbol(name))), name
-    asks_for_threads = UndefinedSymbol("__pthread_key_create", weak=True)
-    assert "torch-symbols" not in failed(with_symbol(aten, asks_for_threads))
+    for name in ("__pthread_key_create", "pthread_once"):
+        # The second is asked for by a libstdc++ that is linked in.
+        asks_for_threads = UndefinedSymbol(name, weak=True)
+        assert "torch-symbols" not in failed(with_symbol(aten, asks_for_threads)), name
+        assert "torch-symbols" in failed(with_symbol(aten, UndefinedSymbol(name))), name
     assert "torch-symbols" in failed(with_symbol(aten, UndefinedSymbol("cudaLaunchKernel")))
 
 
@@ -487,3 +490,11 @@ def test_the_table_has_each_gate_once() -> None:
         *("record", "content", "metadata", "archs"),
         *("torch-symbols", "runtime", "platform-tag", "size"),
     ]
+
+
+def test_a_wheel_has_no_gpu_code_by_declaration_alone(facts: WheelFacts) -> None:
+    none = dataclasses.replace(facts, gpu_code=Fact({"demo/_C.so": ()}))
+    assert "claimed, but no machine code with a kernel for" in only(none, "archs")
+    assert "claimed, but no machine" in only(none, "archs", meant("archs", "demo/_D.so"))
+    says = {result.name: result.says for result in judge(none, meant("archs"))}["archs"]
+    assert says == "no code for a GPU by declaration: it is so"

@@ -99,6 +99,13 @@ def test_gpu_code(changes: dict[str, object], says: str) -> None:
     assert said(case(changed(**changes)), "gpu-code") == [says]
 
 
+def test_what_calls_the_driver_itself_may_have_no_gpu_code() -> None:
+    found = findings_of(case(changed(targets=(), needed=("libcudart.so.12", "libcuda.so.1"))))
+    assert [f"{one.level} {one}" for one in found if one.gate == "gpu-code"] == [
+        "warning is for CUDA 12.6, has no GPU code"
+    ]
+
+
 def test_a_wheel_for_cpus_has_no_gpu_code() -> None:
     file = "demo-1.0+cpu-cp312-cp312-manylinux_2_28_x86_64.whl"
     says = ["error is for CPUs by its version, and has code for GPUs"]
