@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from torchwheel.matrix.document import MatrixFinding
 from torchwheel.matrix.project_source import parse_source
 from torchwheel.matrix.sections import Matrix
-from torchwheel.text import quote
+from torchwheel.text import nearest, quote
 
 
 def ordinary_alone(matrix: Matrix) -> Iterator[MatrixFinding]:
@@ -24,6 +24,14 @@ def ordinary_alone(matrix: Matrix) -> Iterator[MatrixFinding]:
                 "goes with torchwheel's builder, and abis.ordinary with the project's own; "
                 "expected one of them",
             )
+
+
+def toolkits_exist(matrix: Matrix) -> Iterator[MatrixFinding]:
+    """Variables of a toolkit are of one that the matrix has."""
+    for name in matrix.own_build.toolkit_environment:
+        if name not in matrix.toolkits:
+            known = nearest(name, matrix.toolkits)
+            yield ("build", "toolkit_environment", name), f"is no toolkit of the matrix; {known}"
 
 
 def source_possible(matrix: Matrix) -> Iterator[MatrixFinding]:

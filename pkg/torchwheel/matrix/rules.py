@@ -6,7 +6,12 @@ from itertools import chain
 from pathlib import Path
 
 from torchwheel.matrix.document import MatrixFinding
-from torchwheel.matrix.ordinary_rules import ordinary_alone, smoke_declared, source_possible
+from torchwheel.matrix.ordinary_rules import (
+    ordinary_alone,
+    smoke_declared,
+    source_possible,
+    toolkits_exist,
+)
 from torchwheel.matrix.runners import runners_complete
 from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.toolkit_rules import (
@@ -107,6 +112,7 @@ def _duplicates(path: KeyPath, items: Sequence[str]) -> Iterator[MatrixFinding]:
 RULES: tuple[MatrixRule, ...] = (
     no_duplicates,
     ordinary_alone,
+    toolkits_exist,
     source_possible,
     smoke_declared,
     abis_declared,

@@ -303,6 +303,10 @@ class OwnBuild(Section):
         Mapping[EnvironmentVariable, EnvironmentValue],
         Field(description="Variables for its setup.py."),
     ] = {}
+    toolkit_environment: Annotated[
+        Mapping[ToolkitName, Mapping[EnvironmentVariable, EnvironmentValue]],
+        Field(description="Variables that differ between toolkits, by the toolkit's name."),
+    ] = {}
     config_settings: Annotated[
         Mapping[SettingName, EnvironmentValue],
         Field(description="Settings for its build backend (PEP 517)."),
@@ -325,6 +329,10 @@ class OwnBuild(Section):
     allow: Annotated[
         tuple[Allowance, ...], Field(description="Findings of gates that are meant.")
     ] = ()
+
+    def environment_for(self, toolkit: str) -> Mapping[str, str]:
+        """The variables of its setup.py in a build with a toolkit."""
+        return {**self.environment, **self.toolkit_environment.get(toolkit, {})}
 
 
 class Smoke(Section):

@@ -326,9 +326,10 @@ def _options_of_own_build(
         *index_volumes,
     ]
     forwarded = _compiler_cache(environ)
+    project = build.environment_for(toolkit.name)
     cuda, own = str(own_build.CUDA_HOME), str(own_build.ENVIRONMENT)
     environment = {
-        **build.environment,
+        **project,
         "PYTHONPATH": f"{TORCHWHEEL}:{own}",
         # cibuildwheel wants its Python first.
         "PATH": f"$PATH:{cuda}/bin:{own}/bin",
@@ -339,7 +340,7 @@ def _options_of_own_build(
         "TORCH_CUDA_ARCH_LIST": arch_list(toolkit.archs),
         "CUDAARCHS": cmake_archs(toolkit.archs),
         # Many projects build for CUDA only if torch.cuda.is_available(); most heed this variable.
-        "FORCE_CUDA": build.environment.get("FORCE_CUDA", "1"),
+        "FORCE_CUDA": project.get("FORCE_CUDA", "1"),
         # torch 2.13 and later adds sccache itself; one launcher is enough.
         "TORCH_NO_COMPILER_WRAPPER": "1",
         "SCCACHE_SERVER_UDS": "/tmp/sccache.sock",  # noqa: S108 - in the container

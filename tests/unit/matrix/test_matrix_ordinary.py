@@ -97,6 +97,12 @@ def test_what_is_left_out_has_defaults():
             '"runtime" or "torch-symbols"',
         ),
         (
+            "  archs_by: replaced",
+            "  toolkit_environment: {cu131: {MAJOR: '13'}}",
+            "matrix.yaml:9: build.toolkit_environment.cu131: is no toolkit of the matrix; did you "
+            'mean "cu130" or "cu124"?',
+        ),
+        (
             "source: conv==1.5.2",
             "source: git+ssh://host/x@main",
             'matrix.yaml:4: project.source: "git+ssh://host/x@main" is not a path inside the '

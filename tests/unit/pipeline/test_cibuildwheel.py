@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torchwheel.console import Quiet
 from torchwheel.image.build import BuiltImage
 from torchwheel.image.engine import Engine
-from torchwheel.matrix.load import load
+from torchwheel.matrix.load import load, parse
 from torchwheel.matrix.variants import resolve
 from torchwheel.pipeline import cibuildwheel
 from torchwheel.pipeline.cibuildwheel import ContainerOptions, options_toml, settings
@@ -62,6 +62,14 @@ def test_an_ordinary_projects_build_is_its_own(tmp_path, monkeypatch, golden):
     table = settings(made)
     assert "test-sources" not in table  # the imports alone: its tests are for a GPU
     assert "--import=conv" in table["test-command"]
+
+
+def test_a_toolkit_has_variables_of_its_own(tmp_path):
+    text = (ROOT / "tests" / "unit" / "matrix" / "ordinary.yaml").read_text()
+    more = '  toolkit_environment: {cu130: {MAJOR: "13", FORCE_BUILD: "1"}}\n  archs_by'
+    build = parse(text.replace("  archs_by", more), "matrix.yaml").own_build
+    assert build.environment_for("cu130") == {"MAJOR": "13", "FORCE_BUILD": "1"}
+    assert build.environment_for("cu124") == {"FORCE_BUILD": "TRUE"}
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="tomllib is of Python 3.11")
