@@ -278,10 +278,10 @@ def build(options: argparse.Namespace) -> int:
     from torchwheel.pipeline.frontend import find_launcher
     from torchwheel.sdist.big_build import compile_shard, plan_build, plan_text, shard_text
     from torchwheel.sdist.build import build_sdist, closing_text
-    from torchwheel.sdist.compiler_cache import parse_cache
     from torchwheel.sdist.request import SdistRequest
     from torchwheel.sdist.sandbox import parse_variables
     from torchwheel.shards import parse_shard
+    from torchwheel.steps.compiler_cache import parse_cache
     from torchwheel.toolkit.cache import cache_folder
 
     shard = parse_shard(options.shard, "--shard") if options.shard else None

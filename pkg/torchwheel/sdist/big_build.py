@@ -13,14 +13,14 @@ from torchwheel.errors import TorchwheelError
 from torchwheel.matrix.torch_releases import torch_releases
 from torchwheel.pipeline.on_host import HostBuild
 from torchwheel.pipeline.run import Clock
-from torchwheel.sdist import own_ninja
-from torchwheel.sdist.compiler_cache import CacheUse
 from torchwheel.sdist.confined import ConfinedBuild, confine
-from torchwheel.sdist.own_ninja import Work, read_cache_use, read_records
 from torchwheel.sdist.request import SdistRequest, check_request, hold_build_folder
-from torchwheel.sdist.shard_lists import FOLDER, BuildIdentity, ShardList, write_list
-from torchwheel.sdist.steps import StepRecord, steps_of_shard
 from torchwheel.shards import Shard
+from torchwheel.steps import own_ninja
+from torchwheel.steps.compiler_cache import CacheUse
+from torchwheel.steps.graph import StepRecord, steps_of_shard
+from torchwheel.steps.own_ninja import Work, read_cache_use, read_records
+from torchwheel.steps.shard_lists import FOLDER, BuildIdentity, ShardList, write_list
 from torchwheel.text import table_rows
 from torchwheel.toolkit.cuda_home import write_script
 

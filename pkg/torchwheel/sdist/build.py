@@ -25,22 +25,22 @@ from torchwheel.pipeline.records import BuildRecord, record_wheel
 from torchwheel.pipeline.report import report_table
 from torchwheel.pipeline.run import Clock
 from torchwheel.sdist.big_build import DividedSteps, identity_of
-from torchwheel.sdist.cluster import check_cluster
-from torchwheel.sdist.compiler_cache import CacheUse
 from torchwheel.sdist.confined import ConfinedBuild, confine
 from torchwheel.sdist.environment import BuildSetup, RequirementsInstaller
-from torchwheel.sdist.own_ninja import write_compiled
 from torchwheel.sdist.request import SdistRequest, check_request, hold_build_folder
-from torchwheel.sdist.shard_lists import (
+from torchwheel.smoke import environment
+from torchwheel.smoke.importing import import_names, run_probe
+from torchwheel.smoke.record import ImportRecord, MachineRecord
+from torchwheel.steps.cluster import check_cluster
+from torchwheel.steps.compiler_cache import CacheUse
+from torchwheel.steps.own_ninja import write_compiled
+from torchwheel.steps.shard_lists import (
     ShardList,
     check_identity,
     check_steps,
     objects_of,
     read_lists,
 )
-from torchwheel.smoke import environment
-from torchwheel.smoke.importing import import_names, run_probe
-from torchwheel.smoke.record import ImportRecord, MachineRecord
 
 SCHEMA = 1
 

@@ -14,7 +14,6 @@ from torchwheel.inspect.sdist import unpack
 from torchwheel.pipeline.frontend import compile_step
 from torchwheel.pipeline.on_host import HostBuild
 from torchwheel.pipeline.run import Clock
-from torchwheel.sdist.compiler_cache import CompilerCache, folder_cache, own_server
 from torchwheel.sdist.environment import BuildSetup, RequirementsInstaller, prepare_build
 from torchwheel.sdist.request import LOG, SdistRequest
 from torchwheel.sdist.sandbox import (
@@ -25,6 +24,7 @@ from torchwheel.sdist.sandbox import (
     temporary_files_in,
 )
 from torchwheel.smoke.environment import Environment
+from torchwheel.steps.compiler_cache import CompilerCache, folder_cache, own_server
 from torchwheel.toolkit.cuda_home import write_script
 
 _OWN_CACHE_SIZE = "5G"

@@ -14,8 +14,8 @@ from torchwheel.files import explain_full_disk, sha256
 from torchwheel.inspect.sdist import PROJECT, is_project
 from torchwheel.lock import hold_lock, say_waiting
 from torchwheel.ownership import closed_folder
-from torchwheel.sdist.compiler_cache import CompilerCache
 from torchwheel.sdist.sandbox import SandboxMode
+from torchwheel.steps.compiler_cache import CompilerCache
 from torchwheel.text import quote
 
 LOCK, LOG = "lock", "build.log"

@@ -8,11 +8,19 @@ import pytest
 
 from torchwheel.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel.sdist.big_build import BuildPlan, plan_text
-from torchwheel.sdist.cluster import check_cluster
-from torchwheel.sdist.compiler_cache import parse_cache
-from torchwheel.sdist.includes import IncludeReader
 from torchwheel.sdist.request import SdistRequest, check_request
-from torchwheel.sdist.shard_lists import (
+from torchwheel.shards import Shard
+from torchwheel.steps.cluster import check_cluster
+from torchwheel.steps.compiler_cache import parse_cache
+from torchwheel.steps.graph import (
+    StepRecord,
+    check_objects,
+    include_folders,
+    read_graph,
+    steps_of_shard,
+)
+from torchwheel.steps.includes import IncludeReader
+from torchwheel.steps.shard_lists import (
     BuildIdentity,
     ShardList,
     check_identity,
@@ -21,14 +29,6 @@ from torchwheel.sdist.shard_lists import (
     read_lists,
     write_list,
 )
-from torchwheel.sdist.steps import (
-    StepRecord,
-    check_objects,
-    include_folders,
-    read_graph,
-    steps_of_shard,
-)
-from torchwheel.shards import Shard
 
 
 def entry(output: str, file: str = "/src/a.cpp", command: str = "g++ -c a.cpp") -> dict[str, str]:

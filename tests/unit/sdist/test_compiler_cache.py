@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from torchwheel.errors import TorchwheelError
-from torchwheel.sdist import cluster, compiler_cache
-from torchwheel.sdist.compiler_cache import CacheUse, own_server, wait_for_writes
+from torchwheel.steps import cluster, compiler_cache
+from torchwheel.steps.compiler_cache import CacheUse, own_server, wait_for_writes
 
 
 def sccache(path: Path, text: str) -> list[str]:

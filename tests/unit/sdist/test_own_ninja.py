@@ -8,8 +8,8 @@ import pytest
 
 from torchwheel import process
 from torchwheel.errors import TorchwheelError
-from torchwheel.sdist import own_ninja
 from torchwheel.shards import Shard
+from torchwheel.steps import own_ninja
 from torchwheel.toolkit.cuda_home import write_script
 
 REAL = Path(ninja.BIN_DIR, "ninja")

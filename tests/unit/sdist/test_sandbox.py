@@ -11,7 +11,6 @@ import pytest
 
 from programmaker import program
 from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.sdist.compiler_cache import parse_cache
 from torchwheel.sdist.confined import compiler_cache
 from torchwheel.sdist.request import SdistRequest
 from torchwheel.sdist.sandbox import (
@@ -21,6 +20,7 @@ from torchwheel.sdist.sandbox import (
     parse_variables,
     temporary_files_in,
 )
+from torchwheel.steps.compiler_cache import parse_cache
 
 
 def options(command: list[str], option: str) -> list[str]:

@@ -23,9 +23,9 @@ from torchwheel import process
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import sha256, write_text
 from torchwheel.json_files import read_json
-from torchwheel.sdist.compiler_cache import CacheUse, wait_for_writes
-from torchwheel.sdist.includes import IncludeReader
-from torchwheel.sdist.steps import (
+from torchwheel.shards import Shard, parse_shard
+from torchwheel.steps.compiler_cache import CacheUse, wait_for_writes
+from torchwheel.steps.graph import (
     CompileStep,
     ExpectedObject,
     Graph,
@@ -35,7 +35,7 @@ from torchwheel.sdist.steps import (
     read_graph,
     steps_of_shard,
 )
-from torchwheel.shards import Shard, parse_shard
+from torchwheel.steps.includes import IncludeReader
 
 Work = Literal["plan", "shard", "link"]
 """What is done with a graph: list its steps; compile a shard of them; compile all, to be linked."""
@@ -147,7 +147,7 @@ def _make(options: argparse.Namespace, call: Sequence[str]) -> int:
     own = _own_steps(options, graph)
     compiled = read_compiled(options.folder)
     if options.on:
-        from torchwheel.sdist.cluster import compile_steps  # noqa: PLC0415 - needs Dask
+        from torchwheel.steps.cluster import compile_steps  # noqa: PLC0415 - needs Dask
 
         compiled = compile_steps(options.on, own, options.launcher)
     if own:

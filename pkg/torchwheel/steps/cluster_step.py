@@ -1,4 +1,4 @@
-"""One step on a worker of a cluster: `python -m torchwheel.sdist.cluster_step` reads it as JSON."""
+"""One step on a worker of a cluster: `python -m torchwheel.steps.cluster_step` reads it as JSON."""
 
 import contextlib
 import dataclasses
@@ -11,8 +11,8 @@ from torchwheel import process
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import sha256
 from torchwheel.json_files import parse_json
-from torchwheel.sdist.compiler_cache import own_server, wait_for_writes
-from torchwheel.sdist.steps import CompileStep
+from torchwheel.steps.compiler_cache import own_server, wait_for_writes
+from torchwheel.steps.graph import CompileStep
 
 
 @dataclasses.dataclass(frozen=True)

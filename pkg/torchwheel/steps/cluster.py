@@ -16,8 +16,8 @@ from typing import Any
 from torchwheel import process
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.json_files import parse_json
-from torchwheel.sdist.cluster_step import StepCall, StepResult, dump_call
-from torchwheel.sdist.steps import CompileStep, ExpectedObject
+from torchwheel.steps.cluster_step import StepCall, StepResult, dump_call
+from torchwheel.steps.graph import CompileStep, ExpectedObject
 from torchwheel.text import quote
 
 _ADDRESS = re.compile(r"(tcp|tls)://[\w.\[\]:-]+:\d+", re.ASCII)
@@ -95,7 +95,7 @@ def run_on_worker(call: str) -> str:
     worker = get_worker()
     key = worker.get_current_task()
     # A process of its own: it finds the compilers of sccache's server, and ends them.
-    command = [sys.executable, "-m", "torchwheel.sdist.cluster_step"]
+    command = [sys.executable, "-m", "torchwheel.steps.cluster_step"]
     text: str | None = call
     stopped = False
     with subprocess.Popen(

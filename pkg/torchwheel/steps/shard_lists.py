@@ -13,8 +13,8 @@ from pathlib import Path
 from torchwheel.errors import MalformedError, TorchwheelError
 from torchwheel.files import write_text
 from torchwheel.json_files import read_json
-from torchwheel.sdist.steps import ExpectedObject, StepRecord
 from torchwheel.shards import Shard, parse_shard
+from torchwheel.steps.graph import ExpectedObject, StepRecord
 from torchwheel.text import join_names
 
 SCHEMA = 1

@@ -1,0 +1,1 @@
+"""Compile steps of a project that is not ours: listed, divided among jobs, found in a cache."""
