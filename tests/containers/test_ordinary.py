@@ -1,5 +1,6 @@
 """Somebody else's extension, with a matrix.yaml beside its setup.py, in its container."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -72,6 +73,54 @@ def test_its_wheel_is_built_against_its_torch_stamped_tried_and_proven(plus, whe
     ) in done.stdout
     # Nothing of a failed build is published, and the earlier wheel is not its.
     assert f"{VARIANT}: FAILED" in done.stderr
+
+
+def test_one_job_links_what_the_jobs_of_two_shards_compiled(plus, environ):
+    matrix = plus / "matrix.yaml"
+    text = matrix.read_text().replace('"2.13"', '"2.11"')
+    matrix.write_text(text.replace("build: {", "build: {shards: 2, "))
+    variant = VARIANT.replace("2.13", "2.11")
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "torchwheel.cli", *arguments, variant]
+        return subprocess.run(
+            command,
+            cwd=plus,
+            env=environ,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=1800,
+        )
+
+    link = ("wheels", "--container", "--twice", "--kernels", "dist/kernels", "--kernels-only")
+    for number in (1, 2):
+        done = run("kernels", "--container", "--twice", "--shard", f"{number}/2")
+        assert done.returncode == 0, done.stdout + done.stderr
+        if number == 1:
+            lost = run(*link)
+            assert lost.returncode == 1
+            assert f"expected all shards of {variant}, found 1/2" in lost.stdout
+    manifests = [json.loads(file.read_text()) for file in plus.glob("dist/kernels/*/manifest.json")]
+    outputs = sorted(entry["output"] for one in manifests for entry in one["objects"])
+    assert outputs == ["0/csrc/add.o", "0/csrc/module.o"]
+
+    done = run(*link)
+    assert done.returncode == 0, done.stdout + done.stderr
+    record = json.loads((plus / "dist" / ".torchwheel" / f"{variant}.json").read_text())
+    assert len(record["kernels"]) == 2
+    assert record["smoke"] == "passed, not run on a GPU"
+    key = hashlib.sha256(os.fsencode(plus)).hexdigest()[:12]
+    build = Path(environ["TORCHWHEEL_CACHE"], "build", f"plus-{key}", f"{variant}-contained")
+    log = (build / "build.log").read_text()
+    assert "torchwheel: 2 objects of other jobs, none compiled" in log
+    assert "add.cu -o" not in log
+
+    object_ = next(plus.glob("dist/kernels/*/*.o"))
+    object_.write_bytes(b"another")
+    done = run(*link)
+    assert done.returncode == 1
+    assert f"{object_}: expected " in done.stdout
 
 
 @pytest.mark.skipif(

@@ -143,7 +143,11 @@ def wheels(options: argparse.Namespace) -> int:
     "kernels",
     "Compile the kernels of toolkits once, for all wheels that link them.",
     MATRIX,
-    option("toolkit", nargs="+", help="toolkits, e.g. cu124 or cu130-linux_aarch64, or patterns"),
+    option(
+        "toolkit",
+        nargs="+",
+        help="toolkits, e.g. cu124 or cu130-linux_aarch64; of an ordinary project variants",
+    ),
     option(
         "--out", type=Path, default=Path("dist/kernels"), help="the output folder (dist/kernels)"
     ),

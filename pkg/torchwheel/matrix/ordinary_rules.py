@@ -26,6 +26,15 @@ def ordinary_alone(matrix: Matrix) -> Iterator[MatrixFinding]:
             )
 
 
+def built_once(matrix: Matrix) -> Iterator[MatrixFinding]:
+    """A wheel of shards is built once."""
+    if matrix.own_build.shards > 1 and matrix.gates.reproducible:
+        yield (
+            ("build", "shards"),
+            "divides a build, and gates.reproducible wants two whole ones; expected one of them",
+        )
+
+
 def toolkits_exist(matrix: Matrix) -> Iterator[MatrixFinding]:
     """Variables of a toolkit are of one that the matrix has."""
     for name in matrix.own_build.toolkit_environment:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from torchwheel.matrix.document import MatrixFinding
 from torchwheel.matrix.ordinary_rules import (
+    built_once,
     ordinary_alone,
     smoke_declared,
     source_possible,
@@ -113,6 +114,7 @@ RULES: tuple[MatrixRule, ...] = (
     no_duplicates,
     ordinary_alone,
     toolkits_exist,
+    built_once,
     source_possible,
     smoke_declared,
     abis_declared,

@@ -329,6 +329,10 @@ class OwnBuild(Section):
     allow: Annotated[
         tuple[Allowance, ...], Field(description="Findings of gates that are meant.")
     ] = ()
+    shards: Annotated[
+        int,
+        Field(ge=1, le=99, description="CI's jobs that compile a variant; one more links it."),
+    ] = 1
 
     def environment_for(self, toolkit: str) -> Mapping[str, str]:
         """The variables of its setup.py in a build with a toolkit."""

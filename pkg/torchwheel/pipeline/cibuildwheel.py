@@ -7,6 +7,7 @@ import shlex
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from torchwheel.arch.lists import arch_list
 from torchwheel.arch.model import Arch
@@ -30,6 +31,7 @@ from torchwheel.pipeline.own_build import OwnBuildPlan
 from torchwheel.pipeline.project import project_folder
 from torchwheel.pipeline.records import WheelsRequest
 from torchwheel.pipeline.run import Run
+from torchwheel.shards import Shard
 from torchwheel.smoke.importing import arguments_of_tests
 from torchwheel.smoke.requirements import BUNDLED_FOLDER
 from torchwheel.toolkit.cache import cache_folder
@@ -226,10 +228,7 @@ def options_of(
         (str(run.variant_folder(variant)), VARIANT, "rw"),
         (str(run.shared_folder(toolkit, image.compilers)), SHARED, "rw"),
     ]
-    linked = [
-        (str(artifact.folder), f"{KERNELS}/{artifact.folder.name}", "ro")
-        for artifact in run.linked.get(variant.id, ())
-    ]
+    linked = _linked_volumes(run, variant)
     volumes += linked
     forwarded = _compiler_cache(environ)
     paths = dataclasses.replace(
@@ -279,6 +278,14 @@ def options_of(
     )
 
 
+def _linked_volumes(run: Run, variant: Variant) -> list[Volume]:
+    """The artifacts whose objects a variant links."""
+    return [
+        (str(artifact.folder), f"{KERNELS}/{artifact.folder.name}", "ro")
+        for artifact in run.linked.get(variant.id, ())
+    ]
+
+
 def _uv_cache(cache: Path, space: int, engine: Engine) -> tuple[list[Volume], dict[str, str]]:
     """Uv's cache for containers; none where the disk has less than `space` bytes free."""
     if shutil.disk_usage(cache).free < space:
@@ -291,8 +298,9 @@ def _uv_cache(cache: Path, space: int, engine: Engine) -> tuple[list[Volume], di
     return [(str(uv), UV_CACHE, "rw")], {"UV_CACHE_DIR": UV_CACHE, "UV_LINK_MODE": "symlink"}
 
 
-def plan_of(run: Run, variant: Variant) -> OwnBuildPlan:
-    """What the container needs to know of an ordinary project's build."""
+def plan_of(run: Run, variant: Variant, shard: Shard | None = None) -> OwnBuildPlan:
+    """What the container needs to know of an ordinary project's build, or of a shard of it."""
+    linked: Literal["link", ""] = "link" if run.linked.get(variant.id) else ""
     build, ordinary, toolkit = run.matrix.own_build, run.matrix.abis.ordinary, variant.toolkit
     return OwnBuildPlan(
         torch=torch_requirement(run, variant) or "torch",
@@ -303,6 +311,8 @@ def plan_of(run: Run, variant: Variant) -> OwnBuildPlan:
         toolkit=Path("/usr/local/cuda"),
         launcher=("sccache",) if run.launcher else (),
         python=ordinary.python if ordinary else "each",
+        work="shard" if shard else linked,
+        shard=str(shard or Shard()),
     )
 
 
@@ -324,6 +334,7 @@ def _options_of_own_build(
         (str(run.shared_folder(toolkit, image.compilers)), SHARED, "rw"),
         *cached,
         *index_volumes,
+        *_linked_volumes(run, variant),
     ]
     forwarded = _compiler_cache(environ)
     project = build.environment_for(toolkit.name)
@@ -332,7 +343,7 @@ def _options_of_own_build(
         **project,
         "PYTHONPATH": f"{TORCHWHEEL}:{own}",
         # cibuildwheel wants its Python first.
-        "PATH": f"$PATH:{cuda}/bin:{own}/bin",
+        "PATH": f"{own_build.NINJA.parent}:$PATH:{cuda}/bin:{own}/bin",
         "MAX_JOBS": str(run.jobs),
         "CUDA_HOME": cuda,
         "CUDACXX": f"{cuda}/bin/nvcc",

@@ -22,7 +22,7 @@ from torchwheel.image.registry import registry_of
 from torchwheel.json_files import read_json
 from torchwheel.matrix.variants import Variant, python_tag
 from torchwheel.pipeline import cibuildwheel as cibw
-from torchwheel.pipeline import inside, own_build
+from torchwheel.pipeline import inside, own_build, own_shards
 from torchwheel.pipeline.cibuildwheel import (
     BUNDLED,
     OWN,
@@ -64,8 +64,12 @@ def build_in_container(
     for name in (inside.PROBE, inside.JUNIT, *map(inside.usage_file, inside.STEPS)):
         (folder / name).unlink(missing_ok=True)
     write_text(folder / inside.CLAIMS, claims_file.dumps(claims_of(variant)))
+    linked = run.linked.get(variant.id, ())
     if variant.ordinary:
         write_text(folder / inside.PLAN, own_build.dump_plan(cibw.plan_of(run, variant)))
+        steps = own_shards.empty_steps(folder, engine)
+        if linked:
+            own_shards.carry(linked, cibw.KERNELS, steps)
     options = options_of(run, variant, engine, image, headers_of(run, variant))
     if not smoke:
         options = dataclasses.replace(options, tests=None)
@@ -88,6 +92,8 @@ def build_in_container(
     if status or len(finished) != 1:
         raise program_error(f"{_reason(folder, log, status)} (all of it in {log})")
     (wheel,) = finished
+    if variant.ordinary and linked:
+        own_shards.check_taken(linked, steps)
     tried = options.tests is not None
     return wheel, _smoke_record(run, wheel, folder, status, options.tests) if tried else None
 
@@ -108,6 +114,18 @@ python -m torchwheel.pipeline.inside account start
 python -m build --wheel --no-isolation --outdir /tmp/wheel {PROJECT}
 python -m torchwheel.pipeline.inside account build
 """
+# Its arguments: the tag of the Python, and the settings of the build backend.
+_COMPILE_OWN = f"""
+set -e
+export PATH={own_build.NINJA.parent}:/opt/python/$1-$1/bin:$PATH
+export PATH=$PATH:{own_build.CUDA_HOME}/bin:{own_build.ENVIRONMENT}/bin
+shift
+python -m torchwheel.pipeline.inside account start
+python -m torchwheel.pipeline.inside prepare {PROJECT}
+cd {PROJECT}
+python -m build . --wheel --no-isolation --skip-dependency-check --outdir /tmp/wheel "$@"
+python -m torchwheel.pipeline.inside account build
+"""
 
 
 def compile_in_container(
@@ -115,9 +133,13 @@ def compile_in_container(
 ) -> Path:
     """Compile a shard of what the variants of a toolkit share; returns the folder of the objects.
 
-    `out` is an empty folder, for files that are not needed afterwards.
+    Of an ordinary project it is a shard of the steps of one variant. `out` is an empty folder, for
+    files that are not needed afterwards.
     """
     folder = run.variant_folder(variant)
+    if variant.ordinary:
+        write_text(folder / inside.PLAN, own_build.dump_plan(cibw.plan_of(run, variant, shard)))
+        own_shards.empty_steps(folder, engine)
     options = options_of(run, variant, engine, image, headers_of(run, variant))
     project = out / "project"
     stage(run.source, project)
@@ -131,12 +153,18 @@ def compile_in_container(
     command += options.user
     command += [f"--env={name}" for name in options.forwarded]
     environment = {**options.environment, SHARD: str(shard), "PYTHONUNBUFFERED": "1"}
+    if variant.ordinary:
+        del environment["PATH"]  # the script sets it: cibuildwheel alone knows $PATH
     command += [f"--env={name}={value}" for name, value in environment.items()]
-    command += [image.reference, "bash", "-c", _COMPILE, "compile", python_tag(options.python)]
+    script = _COMPILE_OWN if variant.ordinary else _COMPILE
+    command += [image.reference, "bash", "-c", script, "compile", python_tag(options.python)]
+    command += [f"--config-setting={name}={value}" for name, value in options.settings.items()]
     log = folder / "build.log"
     if not engine.succeeds(command, log):
         reason = failure_reason(log, "the container ended with an error")
         raise program_error(f"{reason} (all of it in {log})")
+    if variant.ordinary:
+        return own_shards.compiled_objects(run.matrix.project.name, folder / inside.DIVIDED)
     return folder / NATIVE / OBJECTS
 
 

@@ -179,6 +179,16 @@ def torch_requirement(run: Run, variant: Variant) -> str | None:
     return file.requirement
 
 
+def own_inputs(run: Run, variant: Variant) -> str:
+    """What decides the objects of an ordinary project beside its sources; empty for others."""
+    if not variant.ordinary:
+        return ""
+    section = run.matrix.own_build.model_dump(
+        mode="json", exclude={"allow", "imports", "shards", "tests"}
+    )
+    return f"{torch_requirement(run, variant)} {json.dumps(section, sort_keys=True)}"
+
+
 def cache_key(run: Run, variant: Variant, builder: Sequence[str]) -> str:
     """Hash of every input that can change the wheel of `variant` or its checks.
 

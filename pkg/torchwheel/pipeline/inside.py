@@ -55,6 +55,8 @@ BUNDLED = Path("/bundled")
 CLAIMS = "claims.json"
 PLAN = "own-build.json"
 """Of an ordinary project: what its own build needs to know."""
+DIVIDED = "divided"
+"""Folder of an ordinary project's steps and objects, where jobs divide its build."""
 PROBE = "probe.json"
 JUNIT = "junit.xml"
 STEPS = ("start", "build", "repair", "test")

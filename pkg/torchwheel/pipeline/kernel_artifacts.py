@@ -43,7 +43,9 @@ class KernelInputs:
         toolkit: hash of the toolkit's section of the matrix, and of its locked components.
         compiler: the host's compiler, or the part of the image that compilers see.
         torchwheel: its version, and a hash of its own sources.
-        sources: hash of each file of the project that a compiler can read.
+        build: what decides an ordinary project's build, and its torch; empty for others.
+        sources: hash of each file of the project that a compiler can read, of an ordinary project
+            of each file.
     """
 
     kernels: str
@@ -52,6 +54,7 @@ class KernelInputs:
     toolkit: str
     compiler: str
     torchwheel: str
+    build: str
     sources: dict[str, str]
 
     @property
@@ -91,7 +94,7 @@ def _hash(value: object) -> str:
 
 
 def kernel_inputs(
-    build: KernelBuild, project: str, source: Path, compiler: Sequence[str]
+    build: KernelBuild, project: str, source: Path, compiler: Sequence[str], own: str = ""
 ) -> KernelInputs:
     """The inputs of a build's kernels.
 
@@ -100,6 +103,7 @@ def kernel_inputs(
         project: name of the distribution.
         source: the project's folder.
         compiler: what names the compiler or the image.
+        own: what decides an ordinary project's build, and its torch.
     """
     toolkit = build.toolkit
     locked = components(toolkit.version) if toolkit.source == "pypi" else ()
@@ -112,10 +116,11 @@ def kernel_inputs(
         ),
         compiler=" ".join(compiler),
         torchwheel=f"{__version__} {own_sources_digest()}",
+        build=own,
         sources={
             path.relative_to(source).as_posix(): sha256(path)
             for path in source_files(source)
-            if path.suffix in _NATIVE
+            if own or path.suffix in _NATIVE
         },
     )
 

@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchwheel.builder.build import parallel_jobs
 from torchwheel.builder.objects import MANIFEST, CompiledObject, ObjectList
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
@@ -21,7 +20,7 @@ from torchwheel.matrix.kernel_builds import KernelBuild, compiled_variants, sele
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline import in_container, on_host
-from torchwheel.pipeline.frontend import find_launcher
+from torchwheel.pipeline.inputs import own_inputs
 from torchwheel.pipeline.kernel_artifacts import (
     KernelInputs,
     Manifest,
@@ -34,7 +33,7 @@ from torchwheel.pipeline.kernel_artifacts import (
 from torchwheel.pipeline.project import project_folder
 from torchwheel.pipeline.run import Run
 from torchwheel.pipeline.variant import compiler_of, elsewhere
-from torchwheel.pipeline.wheels import with_archs
+from torchwheel.pipeline.wheels import can_build_twice, jobs_of, launcher_of, with_archs
 from torchwheel.shards import Shard
 from torchwheel.toolkit.cache import cache_folder
 
@@ -77,7 +76,10 @@ def kernels(
         matrix, [variant for build in chosen for variant in build.variants], request.archs
     )
     builds = select_kernels(matrix, request.toolkits)
-    engine = find_engine() if request.container else None
+    ordinary = matrix.abis.ordinary is not None
+    engine = find_engine() if request.container or ordinary else None
+    request = dataclasses.replace(request, twice=request.twice and can_build_twice(matrix))
+    compiled = [variant for build in builds for variant in build.variants]
     out = Path(os.path.realpath(out))
     out.mkdir(parents=True, exist_ok=True)
     root, cache = matrix_file.resolve().parent, cache_folder()
@@ -88,10 +90,10 @@ def kernels(
         dist=out,
         cache=cache,
         sources="",
-        launcher=find_launcher(progress.say) if launcher else (),
+        launcher=launcher_of(engine if ordinary else None, progress) if launcher else (),
         progress=progress,
         engine=engine,
-        jobs=parallel_jobs(),
+        jobs=jobs_of(compiled),
     )
     busy = say_waiting(progress.say, f"another run writes to {out}")
     with (
@@ -103,9 +105,8 @@ def kernels(
 
 def _bring_up_to_date(run: Run, build: KernelBuild, request: KernelsRequest) -> str:
     variants = _compiled_here(run, build)
-    inputs = kernel_inputs(
-        build, run.matrix.project.name, run.source, compiler_of(run, variants[0])
-    )
+    name, own = run.matrix.project.name, own_inputs(run, variants[0])
+    inputs = kernel_inputs(build, name, run.source, compiler_of(run, variants[0]), own)
     folder = run.dist / folder_name(inputs, request.shard)
     if _is_complete(folder, inputs, request):
         return f"kept      {folder}"

@@ -6,9 +6,11 @@ Containers import this module: the packages of docker/requirements.txt are prese
 import dataclasses
 import json
 import re
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
@@ -22,7 +24,9 @@ from torchwheel.files import write_text
 from torchwheel.inspect.elf import read_library
 from torchwheel.inspect.wheel import extract, read_wheel
 from torchwheel.json_files import last_line, parse_json, read_json
-from torchwheel.pipeline.inside import PLAN
+from torchwheel.pipeline.inside import DIVIDED, PLAN
+from torchwheel.shards import parse_shard
+from torchwheel.steps import own_ninja
 from torchwheel.toolkit.cuda_home import assemble_cuda_home, write_script
 
 ENVIRONMENT = Path("/tmp/build-env")  # noqa: S108 - in the container
@@ -30,6 +34,7 @@ ENVIRONMENT = Path("/tmp/build-env")  # noqa: S108 - in the container
 compile commands are equal and a compiler cache serves all."""
 CUDA_HOME = Path("/tmp/cuda")  # noqa: S108 - in the container
 CXX = Path("/tmp/compilers/g++")  # noqa: S108 - in the container
+NINJA = Path("/tmp/ninja/ninja")  # noqa: S108 - in the container
 _COMPILER = Path("/usr/bin/g++")
 TORCH, TORCH_FACTS = "torch.txt", "torch.json"
 
@@ -47,6 +52,9 @@ class OwnBuildPlan:
         toolkit: the toolkit's folder.
         launcher: the compiler launcher.
         python: the Pythons that a wheel is for: "each", "abi3" or "any".
+        work: "shard" to compile a part of the steps, "link" to link what other jobs compiled;
+            empty for a build as a whole.
+        shard: the part, e.g. "2/3".
     """
 
     torch: str
@@ -57,6 +65,8 @@ class OwnBuildPlan:
     toolkit: Path
     launcher: tuple[str, ...]
     python: str
+    work: Literal["", "shard", "link"] = ""
+    shard: str = "1/1"
 
 
 def dump_plan(plan: OwnBuildPlan) -> str:
@@ -94,9 +104,31 @@ def prepare(variant: Path, project: Path) -> None:
     # setup.py runs for it, and may ask the compiler for its release.
     if missing := _dynamic(project, plan.settings):
         _install(missing, constraint)
+    if plan.work:
+        _replace_ninja(plan, variant / DIVIDED)
     source = (Path(__file__).parent.parent / "smoke" / "probe.py").read_text(encoding="utf-8")
     facts = _python(["-c", source, "--torch"], "importing torch")
     write_text(variant / TORCH_FACTS, last_line(facts) + "\n")
+
+
+def _replace_ninja(plan: OwnBuildPlan, steps: Path) -> None:
+    """Put the `ninja` that divides the steps of a build before the real one."""
+    found = sorted(path.name for path in ENVIRONMENT.glob("*.dist-info"))
+    write_text(steps / own_ninja.REQUIREMENTS, "\n".join(found) + "\n")
+    real = shutil.which("ninja")
+    if real is None:
+        raise TorchwheelError("expected a ninja on the PATH of the container, found none")
+    command = own_ninja.command(
+        "shard" if plan.work == "shard" else "link",
+        steps,
+        Path(real),
+        _COMPILER,
+        plan.launcher,
+        parse_shard(plan.shard, "shard"),
+        None,
+        keep=True,
+    )
+    own_ninja.check_starts(write_script(NINJA, command), sys.executable)
 
 
 def _declared(project: Path) -> Sequence[str]:

@@ -14,7 +14,7 @@ from torchwheel.image.recipes import is_cross
 from torchwheel.matrix.kernel_builds import kernel_builds
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline import in_container, on_host, records
-from torchwheel.pipeline.inputs import cache_key, limits_of, newest_glibc
+from torchwheel.pipeline.inputs import cache_key, limits_of, newest_glibc, own_inputs
 from torchwheel.pipeline.inside import JUNIT
 from torchwheel.pipeline.kernel_artifacts import (
     KernelArtifact,
@@ -118,9 +118,8 @@ def _with_kernels(run: Run, variant: Variant) -> Run:
     linked: dict[str, tuple[KernelArtifact, ...]] = {}
     for build in kernel_builds(run.matrix, [variant]):
         for linking in build.variants:
-            inputs = kernel_inputs(
-                build, run.matrix.project.name, run.source, compiler_of(run, linking)
-            )
+            name, own = run.matrix.project.name, own_inputs(run, linking)
+            inputs = kernel_inputs(build, name, run.source, compiler_of(run, linking), own)
             try:
                 linked[linking.id] = choose_artifacts(run.kernels, inputs)
             except UsageError:

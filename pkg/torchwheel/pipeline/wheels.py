@@ -89,10 +89,10 @@ def wheels(
             dist=dist,
             cache=cache,
             sources=source_digest(source),
-            launcher=_launcher(engine, progress) if launcher else (),
+            launcher=launcher_of(engine, progress) if launcher else (),
             progress=progress,
             engine=engine,
-            jobs=jobs_each(variants, at_once, _jobs(variants)),
+            jobs=jobs_each(variants, at_once, jobs_of(variants)),
             twice=twice and can_build_twice(matrix),
             bundled=build_bundled(root, matrix.project.bundled, dist, progress),
             tracked=source_digest(source, tracked=True),
@@ -129,12 +129,12 @@ def _build_all(run: Run, variants: Sequence[Variant], at_once: int) -> tuple[str
     return "\n\n".join(parts), int(bool(failed))
 
 
-def _launcher(engine: Engine | None, progress: Progress) -> tuple[str, ...]:
+def launcher_of(engine: Engine | None, progress: Progress) -> tuple[str, ...]:
     """The compiler launcher of this machine, or the one that every image has."""
     return ("sccache",) if engine else find_launcher(progress.say)
 
 
-def _jobs(variants: Sequence[Variant]) -> int:
+def jobs_of(variants: Sequence[Variant]) -> int:
     """The compilers that may run side by side."""
     if any(variant.ordinary for variant in variants):
         return parallel_jobs(bytes_per_job=BYTES_PER_COMPILER)

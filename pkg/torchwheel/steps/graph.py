@@ -5,6 +5,7 @@ know. Standard library and torchwheel alone: a project's build runs this, see ow
 """
 
 import dataclasses
+import hashlib
 import os
 import shlex
 from collections.abc import Mapping, Sequence
@@ -46,10 +47,12 @@ class Graph:
     Attributes:
         steps: the steps that compile a source, by name.
         linked: objects that are made of objects, e.g. by nvcc's device link.
+        link_commands: the calls that make these.
     """
 
     steps: tuple[CompileStep, ...]
     linked: tuple[str, ...]
+    link_commands: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,12 +64,14 @@ class StepRecord:
         source: the name of the file that it compiles.
         python: whether the source includes Python.h; None if nobody asked.
         sha256: of its object; None if it was not compiled.
+        command: hash of its call and of the build requirements; None if nobody asked.
     """
 
     name: str
     source: str
     python: bool | None = None
     sha256: str | None = None
+    command: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,10 +81,14 @@ class ExpectedObject:
     Attributes:
         sha256: its hash.
         by: who compiled it, e.g. "shard 2/3".
+        file: the object itself, where it was carried; None if a compiler cache has it.
+        command: the `command` of its record.
     """
 
     sha256: str
     by: str
+    file: str | None = None
+    command: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +123,10 @@ def read_graph(compdb: str, number: int) -> Graph | None:
             steps.append(CompileStep(name, entry.directory, entry.file, entry.output, command))
     # A setup.py may list its sources in any order (glob): every job must divide them alike.
     steps.sort(key=lambda step: step.name)
-    return Graph(tuple(steps), tuple(e.output for e in entries if e.file.endswith(_OBJECT)))
+    links = [entry for entry in entries if entry.file.endswith(_OBJECT)]
+    return Graph(
+        tuple(steps), tuple(e.output for e in links), tuple(entry.command for entry in links)
+    )
 
 
 def steps_of_shard(steps: Sequence[T], shard: Shard, earlier: int = 0) -> list[T]:
@@ -127,15 +139,43 @@ def steps_of_shard(steps: Sequence[T], shard: Shard, earlier: int = 0) -> list[T
     return [step for step, own in zip(steps, turns, strict=True) if own]
 
 
+def command_hash(step: CompileStep, requirements: str) -> str:
+    """Hash of a step's call, and of the build requirements whose headers it may read."""
+    return hashlib.sha256("\n".join([*step.command, requirements]).encode()).hexdigest()
+
+
+def carried_object(
+    step: CompileStep, requirements: str, compiled: Mapping[str, ExpectedObject]
+) -> ExpectedObject:
+    """The object of a step that another job compiled by the same call.
+
+    Raises:
+        TorchwheelError: none did.
+    """
+    found = compiled.get(step.name)
+    if found is None:
+        raise _not_of_shards(step.name)
+    if found.command != command_hash(step, requirements):
+        raise TorchwheelError(
+            f"{step.name}: expected the call and the build requirements that {found.by} compiled "
+            "it with, found others; compile the shards of this build again"
+        )
+    return found
+
+
+def _not_of_shards(name: str) -> TorchwheelError:
+    return TorchwheelError(
+        f"{name}: expected it among the steps of the shards, found it in none; compile the "
+        "shards of these sources"
+    )
+
+
 def check_objects(found: Mapping[str, str], compiled: Mapping[str, ExpectedObject]) -> None:
     """Raise unless objects are those that other jobs compiled; `found` has their hashes."""
     for name, digest in found.items():
         expected = compiled.get(name)
         if expected is None:
-            raise TorchwheelError(
-                f"{name}: expected it among the steps of the shards, found it in none; compile the "
-                "shards of these sources"
-            )
+            raise _not_of_shards(name)
         if digest != expected.sha256:
             raise TorchwheelError(
                 f"{name}: expected the object that {expected.by} compiled, sha256 "

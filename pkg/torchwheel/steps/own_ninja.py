@@ -30,7 +30,9 @@ from torchwheel.steps.graph import (
     ExpectedObject,
     Graph,
     StepRecord,
+    carried_object,
     check_objects,
+    command_hash,
     include_folders,
     read_graph,
     steps_of_shard,
@@ -44,6 +46,8 @@ _START = "import sys; sys.path += sys.argv.pop(1).split(':'); from {} import mai
 _VERSION = "import os, sys; os.execv(sys.argv[1], [sys.argv[1], '--version'])"
 _WHOLE = re.compile(r"-v|--verbose|-j\d*|\d+")
 """The words of a call that makes the whole graph of the current folder."""
+REQUIREMENTS = "requirements.txt"
+"""The build requirements, by name and version, where the folder of the records has them."""
 _STATISTICS, _COMPILED = "cache.json", "compiled.json"
 
 
@@ -55,6 +59,8 @@ def command(
     launcher: Sequence[str],
     shard: Shard,
     on: str | None,
+    *,
+    keep: bool = False,
 ) -> list[str]:
     """The command that runs this program; ninja's arguments follow.
 
@@ -66,6 +72,7 @@ def command(
         launcher: the compiler launcher of the build.
         shard: the part that is compiled, of "shard".
         on: address of a cluster that compiles before, of "link".
+        keep: copy the objects of a shard to its records, to be carried to the job that links.
     """
     # The program itself: in the sandbox a virtual environment's link would lead nowhere. It finds
     # torchwheel without that environment, whose import hook may be all that does (pip install -e).
@@ -74,6 +81,7 @@ def command(
     options = ["--folder", str(folder), "--ninja", str(ninja), "--compiler", str(compiler)]
     options += ["--shard", str(shard), *(["--on", on] if on else [])]
     options += [f"--launcher={launcher[0]}"] if launcher else []
+    options += ["--keep"] if keep else []
     return [*start, os.pathsep.join(folders), work, *options, "--"]
 
 
@@ -132,6 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--launcher")
     parser.add_argument("--shard", type=lambda text: parse_shard(text, "--shard"), required=True)
     parser.add_argument("--on")
+    parser.add_argument("--keep", action="store_true")
     return parser
 
 
@@ -143,46 +152,86 @@ def _make(options: argparse.Namespace, call: Sequence[str]) -> int:
         listed = process.run([options.ninja, "-t", "compdb"])
         graph = read_graph(listed.output, number) if listed.status == 0 else None
     if graph is None:
-        return _run_ninja([options.ninja, *call])
+        return _run([options.ninja, *call])
     own = _own_steps(options, graph)
     compiled = read_compiled(options.folder)
     if options.on:
         from torchwheel.steps.cluster import compile_steps  # noqa: PLC0415 - needs Dask
 
         compiled = compile_steps(options.on, own, options.launcher)
-    if own:
+    status = 0
+    if any(one.file for one in compiled.values()):
+        status = _take_carried(graph, compiled, options.folder)
+    elif own:
         # Without a target ninja makes everything.
         targets = [] if options.work == "link" else [step.output for step in own]
-        status = _run_ninja([options.ninja, *call, *targets])
-        if status:
-            return status
+        status = _run([options.ninja, *call, *targets])
+    if status:
+        return status
     hashes = {step.name: sha256(Path(step.folder, step.output)) for step in own}
+    if options.keep and options.work == "shard":
+        for step in own:
+            file = options.folder / object_file(hashes[step.name])
+            shutil.copyfile(Path(step.folder, step.output), file)
     if compiled:
         check_objects(hashes, compiled)
     if options.work != "link":
         others = [step.output for step in graph.steps if step not in own]
         _write_empty([*others, *graph.linked], options.compiler)
-    records = _records(graph, hashes, ask_python=options.work == "plan")
+    requirements = _requirements(options.folder) if options.keep else None
+    records = _records(graph, hashes, requirements, ask_python=options.work == "plan")
     text = json.dumps([dataclasses.asdict(record) for record in records], indent=1)
     write_text(options.folder / f"graph-{number:03}.json", text + "\n")
-    if options.launcher:
-        use = wait_for_writes([options.launcher], os.environ)
-        if use.failed and options.work == "shard":
-            raise TorchwheelError(
-                f"{use.failed} objects of this shard are not in the compiler cache, which does not "
-                "take them; is it full, or for reading alone?"
-            )
-        if options.on:
-            # A server knows the files of a folder as they were when it started; the next graph's
-            # are written there by the servers of workers.
-            process.run([options.launcher, "--stop-server"])
-            use += read_cache_use(options.folder)
-        write_text(options.folder / _STATISTICS, json.dumps(dataclasses.asdict(use)))
+    if options.launcher and not options.keep:
+        _count_cache_use(options)
     return 0
 
 
-def _run_ninja(command: Sequence[str]) -> int:
-    """Run the real ninja, which prints as it goes; returns its exit status."""
+def _count_cache_use(options: argparse.Namespace) -> None:
+    """Wait until the objects are in the compiler cache, and write down how often it had one."""
+    use = wait_for_writes([options.launcher], os.environ)
+    if use.failed and options.work == "shard":
+        raise TorchwheelError(
+            f"{use.failed} objects of this shard are not in the compiler cache, which does not "
+            "take them; is it full, or for reading alone?"
+        )
+    if options.on:
+        # A server knows the files of a folder as they were when it started; the next graph's
+        # are written there by the servers of workers.
+        process.run([options.launcher, "--stop-server"])
+        use += read_cache_use(options.folder)
+    write_text(options.folder / _STATISTICS, json.dumps(dataclasses.asdict(use)))
+
+
+def object_file(digest: str) -> str:
+    """Name of the file of an object that is carried."""
+    return f"{digest}.o"
+
+
+def _requirements(folder: Path) -> str:
+    file = folder / REQUIREMENTS
+    return file.read_text(encoding="utf-8") if file.exists() else ""
+
+
+def _take_carried(graph: Graph, compiled: Mapping[str, ExpectedObject], folder: Path) -> int:
+    """Put the objects of other jobs where the compiler would; returns the status of a link."""
+    requirements = _requirements(folder)
+    for step in graph.steps:
+        found = carried_object(step, requirements, compiled)
+        target = Path(step.folder, step.output)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(str(found.file), target)
+        check_objects({step.name: sha256(target)}, compiled)
+    print(f"torchwheel: {len(graph.steps)} objects of other jobs, none compiled", flush=True)
+    for command in graph.link_commands:
+        # As ninja would, which does not know that these objects are finished.
+        if status := _run(["/bin/sh", "-c", command]):
+            return status
+    return 0
+
+
+def _run(command: Sequence[str]) -> int:
+    """Run a program, which prints as it goes; returns its exit status."""
     with open(os.devnull, "w", encoding="utf-8") as nothing:  # noqa: PTH123 - a device
         return process.stream(command, lambda line: print(line, flush=True), log=nothing)
 
@@ -195,7 +244,9 @@ def _own_steps(options: argparse.Namespace, graph: Graph) -> Sequence[CompileSte
     return steps_of_shard(graph.steps, options.shard, len(read_records(options.folder)))
 
 
-def _records(graph: Graph, hashes: dict[str, str], *, ask_python: bool) -> list[StepRecord]:
+def _records(
+    graph: Graph, hashes: dict[str, str], requirements: str | None, *, ask_python: bool
+) -> list[StepRecord]:
     reader = IncludeReader()
     return [
         StepRecord(
@@ -205,6 +256,7 @@ def _records(graph: Graph, hashes: dict[str, str], *, ask_python: bool) -> list[
             if ask_python
             else None,
             hashes.get(step.name),
+            None if requirements is None else command_hash(step, requirements),
         )
         for step in graph.steps
     ]

@@ -1,10 +1,13 @@
 """The flavour `ordinary`: a project's own build, a variant for each torch, Python and toolkit."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from torchwheel.errors import UsageError
 from torchwheel.matrix.document import MatrixError
+from torchwheel.matrix.kernel_builds import select_kernels
 from torchwheel.matrix.load import load, parse
 from torchwheel.matrix.project_source import ProjectSource, parse_source
 from torchwheel.matrix.render import matrix_text
@@ -48,6 +51,27 @@ def test_later_torch_releases_are_left_out_on_request():
         "matrix.yaml:24: toolkits.cu130.abis[0]: no release under torch lists cu130; add it there "
         "or drop ordinary"
     ]
+
+
+def test_jobs_compile_the_shards_of_a_variant_and_one_links_them():
+    more = "runners: {linux_x86_64: {build: [ubuntu-24.04]}}\n"
+    matrix = parse(TEXT.replace("  archs_by", "  shards: 3\n  archs_by") + more, "matrix.yaml")
+    variants = select(matrix, ["cu130-torch2.13-cp312", "cu130-torch2.13-cp311"])
+    jobs = json.loads(matrix_text(matrix, variants, "kernels"))["include"]
+    assert [(job["kernels"], job["shard"]) for job in jobs] == [
+        (variant.id, f"{number}/3") for variant in variants for number in (1, 2, 3)
+    ]
+    linking = json.loads(matrix_text(matrix, variants[:1], "github"))["include"][0]
+    artifacts = [job["artifact"] for job in jobs[:3]]
+    assert linking["kernels"] == f"{{{','.join(artifacts)}}}"
+    assert [one.id for one in select_kernels(matrix, ["*-cp312"])] == [
+        *("cu124-torch2.6-cp312", "cu130-torch2.13-cp312")
+    ]
+
+
+def test_without_shards_no_job_compiles_for_another():
+    with pytest.raises(UsageError, match=r"compiled as a whole; build.shards in matrix.yaml says"):
+        select_kernels(MATRIX, ["cu130-torch2.13-cp312"])
 
 
 def test_what_is_left_out_has_defaults():
@@ -95,6 +119,12 @@ def test_what_is_left_out_has_defaults():
             "  allow: [{gate: size, library: '*', reason: big}]",
             'matrix.yaml:9: build.allow[0].gate: "size" came; expected "archs", "content", '
             '"runtime" or "torch-symbols"',
+        ),
+        (
+            "  archs_by: replaced",
+            "  shards: 2\ngates: {reproducible: true}",
+            "matrix.yaml:9: build.shards: divides a build, and gates.reproducible wants two whole "
+            "ones; expected one of them",
         ),
         (
             "  archs_by: replaced",

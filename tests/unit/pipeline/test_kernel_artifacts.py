@@ -44,6 +44,7 @@ INPUTS = KernelInputs(
     toolkit="12",
     compiler="image 0123",
     torchwheel="0.1.0 ab",
+    build="",
     sources={"csrc/a.cu": "a" * 64, "csrc/a.h": "b" * 64},
 )
 
