@@ -498,3 +498,8 @@ def test_a_wheel_has_no_gpu_code_by_declaration_alone(facts: WheelFacts) -> None
     assert "claimed, but no machine" in only(none, "archs", meant("archs", "demo/_D.so"))
     says = {result.name: result.says for result in judge(none, meant("archs"))}["archs"]
     assert says == "no code for a GPU by declaration: it is so"
+    (library,) = none.libraries.read()
+    second = dataclasses.replace(library, name="demo/_D.so")
+    both = dataclasses.replace(none, libraries=Fact((library, second)))
+    assert "claimed, but no machine" in failed(both, meant("archs", "demo/_C.so"))["archs"]
+    assert "archs" not in failed(both, meant("archs"))
