@@ -21,6 +21,8 @@ from torchwheel.index.serve import serve_in_background
 
 PKG = Path(__file__).parents[2] / "pkg"
 UV = (sys.executable, "-m", "uv")
+LATER = "3.12"
+"""For a wheel of the limited API: a later Python than its own."""
 TOOLS = ("packaging", "psutil", "pyelftools", "rich", "ninja")  # torchwheel's own requirements
 
 
@@ -49,8 +51,10 @@ def cases(dist: Path) -> Iterator[Case]:
     for wheel in sorted(dist.glob("*.whl")):
         _, version, _, tags = parse_wheel_filename(wheel.name)
         toolkit, _, torch = str(version.local).partition("torch")
-        digits = next(iter(tags)).interpreter.removeprefix("cp")
-        yield Case(wheel, f"{digits[0]}.{digits[1:]}", torch, toolkit)
+        tag = next(iter(tags))
+        digits = tag.interpreter.removeprefix("cp")
+        python = f"{digits[0]}.{digits[1:]}" if tag.abi == tag.interpreter else LATER
+        yield Case(wheel, python, torch, toolkit)
 
 
 def environment(case: Case, folder: Path) -> Path:

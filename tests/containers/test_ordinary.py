@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from foreign_environments import check_all
 
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
@@ -145,3 +146,4 @@ def test_projects_of_others_become_wheels_for_every_torch_python_and_toolkit(
     for wheel in wheels:
         results = run_gates(wheel, limits)
         assert all(result.ok for result in results), results
+    assert check_all(folder / "dist", tmp_path / "environments") == count
