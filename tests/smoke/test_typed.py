@@ -38,6 +38,23 @@ def test_an_entry_point_gives_its_operators_bits(case, dtype, gpu):
         assert all(torch.equal(one, other) for one, other in zip(actual, expected, strict=True))
 
 
+@pytest.mark.filterwarnings("ignore")  # torch's own: prototypes
+@pytest.mark.parametrize("wrong", ["sparse", "nested"])
+def test_a_tensor_without_strides_is_refused_by_name_on_a_cpu_too(wrong, anywhere):
+    x = torch.ones(3, 4, device=anywhere)
+    found = x.to_sparse() if wrong == "sparse" else torch.nested.nested_tensor([x, x])
+    for call, name in (
+        (lambda: fusedops.vector_add_fp32(found, x), "vector_add_fp32: a: "),
+        (lambda: fusedops.vector_add_fp32(x, found), "vector_add_fp32: "),
+        (lambda: fusedops.rms_norm_fp32(found, x[0]), "rms_norm_fp32: x: "),
+        (lambda: fusedops.vector_matmul_fp32(found, x.T), "vector_matmul_fp32: x: "),
+    ):
+        with pytest.raises((TypeError, RuntimeError)) as caught:
+            call()
+        assert str(caught.value).startswith(name)
+        assert "\n" not in str(caught.value)
+
+
 def test_the_module_has_every_operator_for_every_type():
     module = fusedops.status().module
     if module is None:

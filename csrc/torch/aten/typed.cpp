@@ -189,15 +189,26 @@ torch::jit::Stack stack_of(const Operator& op, const Value* values) {
   return stack;
 }
 
+// What a tensor without strides is, for a message; null for one with strides.
+const char* kind_without_strides(const c10::TensorImpl& tensor) {
+  if (tensor.is_nested()) return "a nested tensor; call to_padded_tensor()";
+  return tensor.layout() == c10::kStrided ? nullptr : "a sparse tensor; call to_dense()";
+}
+
 bool wants_gradient(const c10::IValue& value) {
   return value.isTensor() && value.toTensor().requires_grad();
 }
 
-// The dispatcher is bypassed, so the type is checked here, and a gradient is refused, of either
-// mode: torch would drop it. So is a view whose memory holds the negatives of its values
-// (z.conj().imag): the dispatcher would resolve it.
+// The dispatcher is bypassed, so the type is checked here, and a tensor without strides is refused.
+// So is a gradient, of either mode: torch would drop it. So is a view whose memory holds the
+// negatives of its values (z.conj().imag): the dispatcher would resolve it.
 void check(const Operator& op, const Type& type, const torch::jit::Stack& stack) {
   const auto name = [&] { return std::string(op.name) + "_" + type.suffix; };
+  for (std::size_t i = 0; i < stack.size(); ++i) {
+    if (!stack[i].isTensor()) continue;
+    const char* const found = kind_without_strides(*stack[i].toTensor().unsafeGetTensorImpl());
+    if (found) fail(name().c_str(), op.arguments[i].name, "a tensor with strides", found);
+  }
   const auto scalar = stack[op.first].toTensor().scalar_type();
   if (dtype_of(scalar) != type.dtype) {
     fail(name().c_str(), op.arguments[op.first].name, std::string("dtype ") + type.name,
