@@ -5,7 +5,7 @@ does not change it.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -23,6 +23,15 @@ _WITH_AUTOCAST = tuple(
 )
 
 
+def _device_of(args: Sequence[object]) -> str:
+    """The type of the first tensor's device."""
+    # No next(…, default): torch.compile of torch 2.8 cannot trace it.
+    for arg in args:
+        if isinstance(arg, Tensor):
+            return arg.device.type
+    return "meta"
+
+
 def without_autocast(function: Callable[..., T]) -> Callable[..., T]:
     """The function with autocast off for the device of its first tensor.
 
@@ -31,7 +40,7 @@ def without_autocast(function: Callable[..., T]) -> Callable[..., T]:
 
     @functools.wraps(function)
     def call(*args: Any, **keywords: Any) -> T:  # noqa: ANN401 - what function takes
-        device = next((arg.device.type for arg in args if isinstance(arg, Tensor)), "meta")
+        device = _device_of(args)
         if device not in _WITH_AUTOCAST or not torch.is_autocast_enabled(device):
             return function(*args, **keywords)
         with torch.autocast(device, enabled=False):

@@ -89,8 +89,9 @@ def check_mask(
     check_device(op, "mask", mask, like_name, like)
     batch, heads, queries, keys = sizes
     shapes = ((batch, keys), (batch, queries, keys), (batch, heads, queries, keys))
-    full = next((shape for shape in shapes if len(shape) == mask.dim()), None)
-    if full is None or not all(map(_fits, mask.shape, full)):
+    # No next(…, default): torch.compile of torch 2.8 cannot trace it.
+    full = [shape for shape in shapes if len(shape) == mask.dim()]
+    if not full or not all(map(_fits, mask.shape, full[0])):
         expected = "shape {}, {} or {}, any of them 1".format(*map(_shape_text, shapes))
         fail(op, "mask", expected, list(mask.shape))
 

@@ -8,6 +8,9 @@ import torch
 import fusedops
 from torchwheel import runtime
 
+# Else torch 2.7 and 2.8 allocate at each product with a bias (docs/ops/attention.md).
+os.environ.setdefault("TORCH_CUBLASLT_UNIFIED_WORKSPACE", "1")
+
 
 @pytest.fixture(autouse=True)
 def fresh_inputs() -> None:

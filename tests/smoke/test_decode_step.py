@@ -147,6 +147,8 @@ def has_kernels(device):
 def test_a_step_allocates_nothing(kind, batch, dtype, anywhere):
     if not has_kernels(anywhere):
         pytest.skip("no kernels for the CPU: the references allocate")
+    if kind != "llama" and torch.__version__.startswith("2.6."):
+        pytest.skip("torch 2.6 allocates memory for cuBLASLt at each product with a bias")
     model = MODELS[kind](anywhere, dtype)
     workspace = model.workspace(batch, TOKENS)
     tokens = [torch.randint(WORDS, (batch, 1), device=anywhere) for _ in range(6)]
