@@ -90,8 +90,8 @@ def check_mask(
     batch, heads, queries, keys = sizes
     shapes = ((batch, keys), (batch, queries, keys), (batch, heads, queries, keys))
     # No next(…, default): torch.compile of torch 2.8 cannot trace it.
-    full = [shape for shape in shapes if len(shape) == mask.dim()]
-    if not full or not all(map(_fits, mask.shape, full[0])):
+    full = {len(shape): shape for shape in shapes}.get(mask.dim())
+    if full is None or not all(map(_fits, mask.shape, full)):
         expected = "shape {}, {} or {}, any of them 1".format(*map(_shape_text, shapes))
         fail(op, "mask", expected, list(mask.shape))
 

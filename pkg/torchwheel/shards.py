@@ -31,6 +31,11 @@ class Shard:
         return f"-{self.number}of{self.count}" if self.count > 1 else ""
 
 
+def object_file(digest: str) -> str:
+    """Name of the file of an object that a job gives to others, by the hash of its bytes."""
+    return f"{digest}.o"
+
+
 def parse_shard(text: str, where: str) -> Shard:
     """A shard from "2/3"; `where` names the text in the error for anything else."""
     found = re.fullmatch(r"([1-9]\d{0,2})/([1-9]\d{0,2})", text, re.ASCII)

@@ -30,21 +30,23 @@ def plus(tmp_path, base):
     return shutil.copytree(PLUS, tmp_path / "plus")
 
 
+def torchwheel(folder, environ, *arguments, timeout=1800):
+    """A finished call of torchwheel in a project's folder."""
+    command = [sys.executable, "-m", "torchwheel.cli", *arguments]
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout,
+    )
+
+
 @pytest.fixture
 def wheels(environ, plus):
-    def run(*arguments):
-        command = [sys.executable, "-m", "torchwheel.cli", "wheels", "--container", *arguments]
-        return subprocess.run(
-            command,
-            cwd=plus,
-            env=environ,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=1800,
-        )
-
-    return run
+    return lambda: torchwheel(plus, environ, "wheels", "--container")
 
 
 def test_its_wheel_is_built_against_its_torch_stamped_tried_and_proven(plus, wheels):
@@ -82,17 +84,8 @@ def test_one_job_links_what_the_jobs_of_two_shards_compiled(plus, environ):
     matrix.write_text(text.replace("build: {", "build: {shards: 2, "))
     variant = VARIANT.replace("2.13", "2.11")
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "torchwheel.cli", *arguments, variant]
-        return subprocess.run(
-            command,
-            cwd=plus,
-            env=environ,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=1800,
-        )
+    def run(*arguments):
+        return torchwheel(plus, environ, *arguments, variant)
 
     link = ("wheels", "--container", "--twice", "--kernels", "dist/kernels", "--kernels-only")
     for number in (1, 2):
@@ -135,10 +128,7 @@ def test_projects_of_others_become_wheels_for_every_torch_python_and_toolkit(
 ):
     assert base
     folder = shutil.copytree(FOREIGN / project, tmp_path / project)
-    command = [sys.executable, "-m", "torchwheel.cli", "wheels"]
-    done = subprocess.run(
-        command, cwd=folder, env=environ, capture_output=True, text=True, check=False, timeout=14400
-    )
+    done = torchwheel(folder, environ, "wheels", timeout=14400)
     assert done.returncode == 0, done.stdout + done.stderr
     wheels = sorted((folder / "dist").glob("*.whl"))
     assert len(wheels) == count

@@ -9,7 +9,7 @@ import dataclasses
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel import process
@@ -19,7 +19,7 @@ from torchwheel.builder.recipe import Recipe
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import make_folder_atomically, sha256
 from torchwheel.json_files import FileName, read_json
-from torchwheel.shards import Shard
+from torchwheel.shards import Shard, object_file
 
 MANIFEST = "manifest.json"
 SCHEMA = 1
@@ -44,7 +44,7 @@ class CompiledObject:
     @property
     def file(self) -> str:
         """Name of its file."""
-        return f"{self.sha256}.o"
+        return object_file(self.sha256)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +52,11 @@ class ObjectList:
     """The part of a manifest that a build reads."""
 
     objects: tuple[CompiledObject, ...]
+
+
+def object_list_text(objects: Iterable[CompiledObject]) -> str:
+    """The content of MANIFEST where a build leaves objects."""
+    return json.dumps(dataclasses.asdict(ObjectList(tuple(objects))), indent=1) + "\n"
 
 
 def compile_shared(
@@ -103,8 +108,7 @@ def collect_objects(
             )
             stripped.replace(temporary / entry.file)
             listed.append(entry)
-        text = json.dumps(dataclasses.asdict(ObjectList(tuple(listed))), indent=1) + "\n"
-        (temporary / MANIFEST).write_text(text, encoding="utf-8")
+        (temporary / MANIFEST).write_text(object_list_text(listed), encoding="utf-8")
 
 
 def _strip_program(cxx: str) -> str:

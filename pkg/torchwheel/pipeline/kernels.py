@@ -20,19 +20,17 @@ from torchwheel.matrix.kernel_builds import KernelBuild, compiled_variants, sele
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline import in_container, on_host
-from torchwheel.pipeline.inputs import own_inputs
 from torchwheel.pipeline.kernel_artifacts import (
     KernelInputs,
     Manifest,
     folder_name,
-    kernel_inputs,
     read_artifact,
     verify_objects,
     write_manifest,
 )
 from torchwheel.pipeline.project import project_folder
 from torchwheel.pipeline.run import Run
-from torchwheel.pipeline.variant import compiler_of, elsewhere
+from torchwheel.pipeline.variant import elsewhere, inputs_of_kernels
 from torchwheel.pipeline.wheels import can_build_twice, jobs_of, launcher_of, with_archs
 from torchwheel.shards import Shard
 from torchwheel.toolkit.cache import cache_folder
@@ -105,8 +103,7 @@ def kernels(
 
 def _bring_up_to_date(run: Run, build: KernelBuild, request: KernelsRequest) -> str:
     variants = _compiled_here(run, build)
-    name, own = run.matrix.project.name, own_inputs(run, variants[0])
-    inputs = kernel_inputs(build, name, run.source, compiler_of(run, variants[0]), own)
+    inputs = inputs_of_kernels(run, build, variants[0])
     folder = run.dist / folder_name(inputs, request.shard)
     if _is_complete(folder, inputs, request):
         return f"kept      {folder}"

@@ -105,13 +105,13 @@ def prepare(variant: Path, project: Path) -> None:
     if missing := _dynamic(project, plan.settings):
         _install(missing, constraint)
     if plan.work:
-        _replace_ninja(plan, variant / DIVIDED)
+        _replace_ninja(plan, plan.work, variant / DIVIDED)
     source = (Path(__file__).parent.parent / "smoke" / "probe.py").read_text(encoding="utf-8")
     facts = _python(["-c", source, "--torch"], "importing torch")
     write_text(variant / TORCH_FACTS, last_line(facts) + "\n")
 
 
-def _replace_ninja(plan: OwnBuildPlan, steps: Path) -> None:
+def _replace_ninja(plan: OwnBuildPlan, work: own_ninja.Work, steps: Path) -> None:
     """Put the `ninja` that divides the steps of a build before the real one."""
     found = sorted(path.name for path in ENVIRONMENT.glob("*.dist-info"))
     write_text(steps / own_ninja.REQUIREMENTS, "\n".join(found) + "\n")
@@ -119,7 +119,7 @@ def _replace_ninja(plan: OwnBuildPlan, steps: Path) -> None:
     if real is None:
         raise TorchwheelError("expected a ninja on the PATH of the container, found none")
     command = own_ninja.command(
-        "shard" if plan.work == "shard" else "link",
+        work,
         steps,
         Path(real),
         _COMPILER,

@@ -4,13 +4,11 @@ The `ninja` of a divided build (steps/own_ninja.py) runs in the container and le
 objects in the variant's folder. An artifact of `torchwheel kernels` carries them.
 """
 
-import dataclasses
-import json
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from torchwheel.builder.objects import MANIFEST, CompiledObject, ObjectList
+from torchwheel.builder.objects import MANIFEST, CompiledObject, object_list_text
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import write_text
 from torchwheel.image.engine import Engine
@@ -43,13 +41,12 @@ def compiled_objects(project: str, steps: Path) -> Path:
             f"{project}: expected compile steps in a ninja graph of torch's BuildExtension, found "
             "none; take build.shards out of matrix.yaml"
         )
-    objects = tuple(
+    objects = (
         CompiledObject(_GROUP, record.name, record.command or "", record.sha256)
         for record in records
         if record.sha256
     )
-    listed = json.dumps(dataclasses.asdict(ObjectList(objects)))
-    write_text(steps / MANIFEST, listed + "\n")
+    write_text(steps / MANIFEST, object_list_text(objects))
     return steps
 
 

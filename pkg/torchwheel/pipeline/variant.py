@@ -11,13 +11,14 @@ from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import explain_full_disk, move_into_place, sha256_by_name, write_text
 from torchwheel.image.build import BuiltImage
 from torchwheel.image.recipes import is_cross
-from torchwheel.matrix.kernel_builds import kernel_builds
+from torchwheel.matrix.kernel_builds import KernelBuild, kernel_builds
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline import in_container, on_host, records
 from torchwheel.pipeline.inputs import cache_key, limits_of, newest_glibc, own_inputs
 from torchwheel.pipeline.inside import JUNIT
 from torchwheel.pipeline.kernel_artifacts import (
     KernelArtifact,
+    KernelInputs,
     choose_artifacts,
     digests,
     kernel_inputs,
@@ -107,6 +108,12 @@ def compiler_of(run: Run, variant: Variant) -> Sequence[str]:
     return ["image", image.compilers] if image else on_host.compiler_facts(variant)
 
 
+def inputs_of_kernels(run: Run, build: KernelBuild, variant: Variant) -> KernelInputs:
+    """The inputs of a build's kernels, as `variant` links them."""
+    name, compiler = run.matrix.project.name, compiler_of(run, variant)
+    return kernel_inputs(build, name, run.source, compiler, own_inputs(run, variant))
+
+
 def _with_kernels(run: Run, variant: Variant) -> Run:
     """The run with the compiled kernels that `variant` and its parts link.
 
@@ -118,8 +125,7 @@ def _with_kernels(run: Run, variant: Variant) -> Run:
     linked: dict[str, tuple[KernelArtifact, ...]] = {}
     for build in kernel_builds(run.matrix, [variant]):
         for linking in build.variants:
-            name, own = run.matrix.project.name, own_inputs(run, linking)
-            inputs = kernel_inputs(build, name, run.source, compiler_of(run, linking), own)
+            inputs = inputs_of_kernels(run, build, linking)
             try:
                 linked[linking.id] = choose_artifacts(run.kernels, inputs)
             except UsageError:

@@ -23,7 +23,7 @@ from torchwheel import process
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import sha256, write_text
 from torchwheel.json_files import read_json
-from torchwheel.shards import Shard, parse_shard
+from torchwheel.shards import Shard, object_file, parse_shard
 from torchwheel.steps.compiler_cache import CacheUse, wait_for_writes
 from torchwheel.steps.graph import (
     CompileStep,
@@ -201,11 +201,6 @@ def _count_cache_use(options: argparse.Namespace) -> None:
         process.run([options.launcher, "--stop-server"])
         use += read_cache_use(options.folder)
     write_text(options.folder / _STATISTICS, json.dumps(dataclasses.asdict(use)))
-
-
-def object_file(digest: str) -> str:
-    """Name of the file of an object that is carried."""
-    return f"{digest}.o"
 
 
 def _requirements(folder: Path) -> str:

@@ -12,8 +12,6 @@ from torchwheel import process
 from torchwheel.files import make_executable, write_text
 
 _MERGED = ("bin", "include", "lib", "lib64")
-
-
 DRIVER_STUB = Path("lib64", "stubs", "libcuda.so")
 _DRIVER_CALL = re.compile(r"^\s*CUresult\s+(cu\w+)\s*\(", re.ASCII | re.MULTILINE)
 

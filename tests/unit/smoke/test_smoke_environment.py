@@ -72,6 +72,10 @@ def test_environments_that_nobody_uses_make_room(tmp_path, monkeypatch):
         [kept, used, made]
     )
     assert not unused.exists()
+    os.utime(made / COMPLETE, (0, 0))
+    made.parent.chmod(0o755)  # a cache that is shared on purpose
+    base_environment(tmp_path, ["e"], Quiet())
+    assert made.exists()
 
 
 def test_torchs_headers_have_one_time(tmp_path):
