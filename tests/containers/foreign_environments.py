@@ -5,6 +5,7 @@
 For each wheel: a virtual environment with its Python and its torch of PyPI, in FOLDER/TORCH-PYTHON
 (one that is there is used), an index served from the dist, and in the environment pip and
 `torchwheel install`, which must take that wheel. Then the package is imported.
+uv must find the Pythons: on the PATH, or where it can download them.
 """
 
 import json
