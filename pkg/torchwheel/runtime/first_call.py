@@ -10,9 +10,21 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-_KERNELS: list[Callable[..., object]] = []
-"""Every kernel in Python. The dispatcher has no lock: another thread may be about to call a kernel
-that was just removed. So none is freed here; torch frees its own part of it all the same."""
+_KEPT: list[object] = []
+"""Every kernel in Python that was removed: the function, and what torch has of it. The dispatcher
+has no lock: a thread may have looked a kernel up, and wait for the GIL to call it."""
+
+
+def _keep(name: str, key: str, kernel: Callable[..., object]) -> None:
+    """Keep a kernel in Python that is about to be removed.
+
+    torch before 2.9 gives out nothing that keeps its part alive. There a thread that is so far may
+    read what was freed.
+    """
+    import torch  # noqa: PLC0415 - see prebuilt.load_library
+
+    of_torch = getattr(torch.library, "get_kernel", None)
+    _KEPT.append((kernel, of_torch(name, key) if of_torch else None))
 
 
 class _Call:
@@ -66,12 +78,13 @@ class _Gate:
             return self.route(call) if reaches_one else call.make_below()
 
         self.route = route
+        self._name, self._kernel = f"{namespace}::{op}", kernel
         self._library = Library(namespace, "IMPL")
-        _KERNELS.append(kernel)
         self._library.impl(op, kernel, "BackendSelect", with_keyset=True)
 
     def remove(self) -> None:
         """Remove the kernel."""
+        _keep(self._name, "BackendSelect", self._kernel)
         self._library._destroy()
 
 
@@ -101,8 +114,9 @@ class FirstCall:
         self._lock = threading.RLock()
         self._exchanging = False
         self._library: Library | None = Library(namespace, "IMPL")
-        for op in ops:
-            self._library.impl(op, self._python_kernel(namespace, op), key)
+        self._kernels = {op: self._python_kernel(namespace, op) for op in ops}
+        for op, kernel in self._kernels.items():
+            self._library.impl(op, kernel, key)
 
     def settle(self) -> None:
         """Obtain and load the library, if that was not done; other threads wait."""
@@ -114,6 +128,8 @@ class FirstCall:
                     gate = _Gate(self._namespace, op, self._key, self._wait)
                     _CLOSED[self._namespace, op] = gate
                 # The dispatcher takes one kernel for each key.
+                for op, kernel in self._kernels.items():
+                    _keep(f"{self._namespace}::{op}", self._key, kernel)
                 self._library._destroy()
                 self._library = None
                 try:
@@ -138,7 +154,6 @@ class FirstCall:
 
             return getattr(getattr(torch.ops, namespace), op)(*arguments, **keywords)
 
-        _KERNELS.append(python_kernel)
         return python_kernel
 
 

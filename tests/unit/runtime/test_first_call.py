@@ -1,8 +1,11 @@
 """Stand-ins: built once, by whoever calls first, and then out of the way."""
 
 import itertools
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -126,3 +129,12 @@ def test_a_library_that_fails_to_load_holds_nobody_back(ops):
         double(torch.ones(1))
     assert double(torch.ones(1)).item() == 0
     assert not torch._C._dispatch_has_kernel_for_dispatch_key(f"{ops}::double", "BackendSelect")
+
+
+@pytest.mark.skipif(
+    not hasattr(torch.library, "get_kernel"), reason="torch before 2.9 keeps no kernel"
+)
+def test_a_thread_that_has_reached_a_kernel_can_call_it_after_its_removal():
+    program = Path(__file__).with_name("removed_kernels.py")
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "[2.0, 2.0]\n"), done.stderr
