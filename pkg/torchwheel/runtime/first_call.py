@@ -1,34 +1,23 @@
-"""Builds operators at their first call on a GPU.
+"""Loads or builds operators at their first call on a GPU.
 
-A kernel in Python is registered in place of the native one. Its first call obtains the operator's
-library, removes the Python kernel, loads the library and makes the call again. Without a library,
-the dispatcher then finds the composite default of the operator, which is plain PyTorch. Calls of
-other threads wait at a gate until the exchange is complete.
+A kernel in Python, an interceptor, is registered for each operator. The first call on a GPU obtains
+the operator's library, loads it, removes the interceptor and makes the call again. Without a
+library, the dispatcher then finds the composite default of the operator, which is plain PyTorch.
+Calls of other threads wait in the interceptor until the library is loaded.
 """
 
 import threading
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 _KEPT: list[object] = []
-"""Every kernel in Python that was removed: the function, and what torch has of it. The dispatcher
-has no lock: a thread may have looked a kernel up, and wait for the GIL to call it."""
-
-
-def _keep(name: str, key: str, kernel: Callable[..., object]) -> None:
-    """Keep a kernel in Python that is about to be removed.
-
-    torch before 2.9 gives out nothing that keeps its part alive. There a thread that is so far may
-    read what was freed.
-    """
-    import torch  # noqa: PLC0415 - see prebuilt.load_library
-
-    of_torch = getattr(torch.library, "get_kernel", None)
-    _KEPT.append((kernel, of_torch(name, key) if of_torch else None))
+"""The kernels of all interceptors that were removed. The dispatcher has no lock: a thread may have
+looked one up, and wait for the GIL to call it."""
 
 
 class _Call:
-    """A call at a gate: the operator's overload, and the keys that are left below the gate.
+    """A call in an interceptor: the operator's overload, and the keys that are left below.
 
     No dataclass: it would take the import of a package a third of a millisecond.
     """
@@ -44,7 +33,7 @@ class _Call:
         self.arguments, self.keywords = arguments, keywords
 
     def make_below(self) -> object:
-        """Make it on the kernels below the gate."""
+        """Make it on the kernels below."""
         return self.overload.redispatch(self.below, *self.arguments, **self.keywords)
 
     def make_again(self) -> object:
@@ -52,7 +41,7 @@ class _Call:
         return self.overload(*self.arguments, **self.keywords)
 
 
-class _Gate:
+class _Interceptor:
     """A kernel in Python of one operator at the BackendSelect key.
 
     Every call passes that key, above the backend's key and below autograd.
@@ -61,108 +50,120 @@ class _Gate:
         route: makes a call on the backend.
     """
 
-    def __init__(self, namespace: str, op: str, key: str, route: Callable[[_Call], object]) -> None:
+    route: Callable[[_Call], object]
+
+    def __init__(self, namespace: str, op: str, key: str) -> None:
         """Register the kernel; `key` is the backend's dispatch key."""
         import torch  # noqa: PLC0415 - see prebuilt.load_library
-        from torch.library import Library  # noqa: PLC0415
 
         keys_of_torch = torch._C.DispatchKey
         native, meta = getattr(keys_of_torch, key), keys_of_torch.Meta
         below = torch._C._dispatch_keyset_full_after(keys_of_torch.BackendSelect)
-        overload = getattr(getattr(torch.ops, namespace), op).default
+        self._namespace, self._op = namespace, op
 
         def kernel(keys: Any, *arguments: object, **keywords: object) -> object:  # noqa: ANN401
+            overload = getattr(getattr(torch.ops, namespace), op).default
             call = _Call(overload, keys & below, arguments, keywords)
             # Tensors without data, of torch.compile for instance, reach no kernel.
             reaches_one = keys.has(native) and not keys.has(meta)
             return self.route(call) if reaches_one else call.make_below()
 
-        self.route = route
-        self._name, self._kernel = f"{namespace}::{op}", kernel
-        self._library = Library(namespace, "IMPL")
-        self._library.impl(op, kernel, "BackendSelect", with_keyset=True)
+        self._registration = self._register(kernel, with_keyset=True)
+
+    def _register(self, kernel: Callable[..., object], *, with_keyset: bool) -> Any:  # noqa: ANN401
+        """Register a kernel, which torch.library.Library does in ten times the time.
+
+        Returns:
+            What keeps the kernel registered.
+        """
+        import torch  # noqa: PLC0415
+
+        registration: Any = torch._C._dispatch_library("IMPL", self._namespace, "", __file__, 0)
+        registration.impl(self._op, "BackendSelect", kernel, with_keyset)
+        return registration
 
     def remove(self) -> None:
-        """Remove the kernel."""
-        _keep(self._name, "BackendSelect", self._kernel)
-        self._library._destroy()
+        """Let calls pass by the kernel, which is kept for threads that have looked it up."""
+        import torch  # noqa: PLC0415
+        from torch.library import fallthrough_kernel  # noqa: PLC0415
+
+        if hasattr(torch.library, "get_kernel"):
+            name = f"{self._namespace}::{self._op}"
+            _KEPT.append(torch.library.get_kernel(name, "BackendSelect"))
+            self._registration.reset()
+            return
+        # torch before 2.9 frees what is not registered any more, so it stays, below another.
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*operators may also be overridden", UserWarning)
+            _KEPT.append(
+                (self._registration, self._register(fallthrough_kernel, with_keyset=False))
+            )
 
 
-_CLOSED: dict[tuple[str, str], _Gate] = {}
-"""The gates at which calls wait, by namespace and operator."""
+_CLOSED: dict[tuple[str, str], _Interceptor] = {}
+"""The interceptors where calls wait, by namespace and operator."""
+
+
+def _take_interceptors(
+    namespace: str, ops: Sequence[str], key: str, route: Callable[[_Call], object]
+) -> Mapping[tuple[str, str], _Interceptor]:
+    """Interceptors with that route: those where calls wait for a library, or new ones."""
+    interceptors = {}
+    for op in ops:
+        interceptor = _CLOSED.pop((namespace, op), None) or _Interceptor(namespace, op, key)
+        interceptor.route = route
+        interceptors[namespace, op] = interceptor
+    return interceptors
 
 
 class FirstCall:
-    """Python kernels for the operators of one family, until the first call."""
+    """The interceptors of the operators of one family, until the first call."""
 
     def __init__(
         self, namespace: str, ops: Sequence[str], key: str, obtain: Callable[[], Callable[[], None]]
     ) -> None:
-        """Register the Python kernels.
+        """Make the interceptors.
 
         Args:
             namespace: the operators' namespace.
             ops: their names. The operators are already defined.
             key: the dispatch key of the native kernels.
             obtain: obtains the library, once, while other threads wait. It returns the function
-                that loads it, which is called when the Python kernels are removed.
+                that loads it.
         """
-        from torch.library import Library  # noqa: PLC0415 - see prebuilt.load_library
-
-        self._namespace, self._ops, self._key = namespace, ops, key
         self._obtain = obtain
         self._lock = threading.RLock()
-        self._exchanging = False
-        self._library: Library | None = Library(namespace, "IMPL")
-        self._kernels = {op: self._python_kernel(namespace, op) for op in ops}
-        for op, kernel in self._kernels.items():
-            self._library.impl(op, kernel, key)
+        self._is_settled = self._is_loading = False
+        self._interceptors = _take_interceptors(namespace, ops, key, self._route)
 
     def settle(self) -> None:
         """Obtain and load the library, if that was not done; other threads wait."""
         with self._lock:
-            if self._library is not None:
+            if not self._is_settled:
                 load = self._obtain()
-                self._exchanging = True
-                for op in self._ops:
-                    gate = _Gate(self._namespace, op, self._key, self._wait)
-                    _CLOSED[self._namespace, op] = gate
-                # The dispatcher takes one kernel for each key.
-                for op, kernel in self._kernels.items():
-                    _keep(f"{self._namespace}::{op}", self._key, kernel)
-                self._library._destroy()
-                self._library = None
+                self._is_settled = self._is_loading = True
+                _CLOSED.update(self._interceptors)
                 try:
                     load()
                 finally:
-                    self._exchanging = False
-                    for op in self._ops:
-                        if closed := _CLOSED.pop((self._namespace, op), None):
+                    self._is_loading = False
+                    for op in self._interceptors:
+                        if closed := _CLOSED.pop(op, None):
                             closed.remove()
 
-    def _wait(self, call: _Call) -> object:
-        """Make a call of another thread when the exchange is complete."""
+    def _route(self, call: _Call) -> object:
         with self._lock:
-            if self._exchanging:  # this thread loads the library
+            if self._is_loading:  # this thread loads the library
                 return call.make_below()
-        return call.make_again()
-
-    def _python_kernel(self, namespace: str, op: str) -> Callable[..., object]:
-        def python_kernel(*arguments: object, **keywords: object) -> object:
             self.settle()
-            import torch  # noqa: PLC0415
-
-            return getattr(getattr(torch.ops, namespace), op)(*arguments, **keywords)
-
-        return python_kernel
+        return call.make_again()
 
 
 class Router:
     """Decides what an operator family runs on, on each GPU that has no prebuilt kernels of it.
 
-    It stands at a gate, and takes over the one at which calls wait while the library is loaded. The
-    first call on such a GPU has kernels built; without them, calls on that GPU run in plain
-    PyTorch, beside GPUs that have kernels. When every GPU has kernels, it steps aside.
+    The first call on such a GPU has kernels built; without them, calls on that GPU run in plain
+    PyTorch, beside GPUs that have kernels. When every GPU has kernels, it removes its interceptors.
     """
 
     def __init__(
@@ -173,7 +174,7 @@ class Router:
         kinds: Mapping[int, object],
         decide: Callable[[int], bool],
     ) -> None:
-        """Take the gates of the family.
+        """Take the interceptors of the family.
 
         Args:
             namespace: the operators' namespace.
@@ -191,11 +192,7 @@ class Router:
         self._plain: set[object] = set()
         self._decide = decide
         self._lock = threading.RLock()
-        self._gates: list[_Gate] = []
-        for op in ops:
-            if gate := _CLOSED.pop((namespace, op), None):
-                gate.route = self._route
-            self._gates.append(gate or _Gate(namespace, op, key, self._route))
+        self._interceptors = _take_interceptors(namespace, ops, key, self._route)
 
     def settle(self) -> None:
         """Decide for every GPU, without a call."""
@@ -215,8 +212,8 @@ class Router:
                 return False
             self._kinds = {index: other for index, other in self._kinds.items() if other != kind}
             if not self._kinds:
-                for gate in self._gates:
-                    gate.remove()
+                for interceptor in self._interceptors.values():
+                    interceptor.remove()
             return True
 
     def _route(self, call: _Call) -> object:

@@ -1,4 +1,4 @@
-"""Stand-ins: built once, by whoever calls first, and then out of the way."""
+"""Interceptors: kernels are built once, by whoever calls first, and then out of the way."""
 
 import itertools
 import subprocess
@@ -94,7 +94,7 @@ def test_threads_wait_for_the_one_that_builds(ops):
     assert len(made) == 1
 
 
-def test_only_the_key_is_stood_in_for(ops):
+def test_calls_of_another_backend_pass(ops):
     FirstCall(ops, ("double",), "CUDA", lambda: pytest.fail("nobody called it on a GPU"))
     assert getattr(torch.ops, ops).double(torch.ones(2)).tolist() == [0.0, 0.0]
 
@@ -131,10 +131,7 @@ def test_a_library_that_fails_to_load_holds_nobody_back(ops):
     assert not torch._C._dispatch_has_kernel_for_dispatch_key(f"{ops}::double", "BackendSelect")
 
 
-@pytest.mark.skipif(
-    not hasattr(torch.library, "get_kernel"), reason="torch before 2.9 keeps no kernel"
-)
-def test_a_thread_that_has_reached_a_kernel_can_call_it_after_its_removal():
-    program = Path(__file__).with_name("removed_kernels.py")
+def test_a_thread_in_an_interceptor_can_go_on_after_its_removal():
+    program = Path(__file__).with_name("removed_interceptor.py")
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "[2.0, 2.0]\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "2.0\n"), done.stderr
