@@ -73,7 +73,9 @@ SMOKE = smoke_record.SmokeRecord(
     choices={"demo": ("front end: stable",)},
 )
 MANIFEST = kernel_artifacts.Manifest(
-    kernel_artifacts.KernelInputs("cu124", "demo", "8.0", "12", "g++", "0.1.0", "", {"a.cu": "ab"}),
+    kernel_artifacts.KernelInputs(
+        "cu124", "demo", "8.0", "12", "g++", "0.1.0", "", "", {"a.cu": "ab"}
+    ),
     "1/1",
     True,
     (CompiledObject("device", "a.cu.o", "cd", "ef"),),

@@ -9,11 +9,13 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel import __version__
 from torchwheel.arch.lists import arch_list
+from torchwheel.builder.environment import operator_switches
 from torchwheel.builder.objects import MANIFEST, SCHEMA, CompiledObject
 from torchwheel.builder.recipe import own_sources_digest
 from torchwheel.errors import MalformedError, TorchwheelError, UsageError
@@ -30,6 +32,8 @@ _NATIVE = {
     *(".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".def", ".h", ".hh", ".hip", ".hpp", ".hxx"),
     *(".inc", ".inl", ".ipp"),
 }
+# A file that defines an Extension: its flags and macros are in the commands.
+_EXTENSION = re.compile(rb"^EXTENSION\b *[:=]", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,8 +48,9 @@ class KernelInputs:
         compiler: the host's compiler, or the part of the image that compilers see.
         torchwheel: its version, and a hash of its own sources.
         build: what decides an ordinary project's build, and its torch; empty for others.
-        sources: hash of each file of the project that a compiler can read, of an ordinary project
-            of each file.
+        switches: the variables that leave operators out, e.g. "DEMO_BUILD_OP_SCALE=0".
+        sources: hash of each file of the project that a compiler can read or that defines its
+            Extension, of an ordinary project of each file.
     """
 
     kernels: str
@@ -55,6 +60,7 @@ class KernelInputs:
     compiler: str
     torchwheel: str
     build: str
+    switches: str
     sources: dict[str, str]
 
     @property
@@ -117,12 +123,19 @@ def kernel_inputs(
         compiler=" ".join(compiler),
         torchwheel=f"{__version__} {own_sources_digest()}",
         build=own,
+        switches=" ".join(
+            f"{name}={value}" for name, value in operator_switches(os.environ).items()
+        ),
         sources={
             path.relative_to(source).as_posix(): sha256(path)
             for path in source_files(source)
-            if own or path.suffix in _NATIVE
+            if own or path.suffix in _NATIVE or _defines_extension(path)
         },
     )
+
+
+def _defines_extension(path: Path) -> bool:
+    return path.suffix == ".py" and bool(_EXTENSION.search(path.read_bytes()))
 
 
 def folder_name(inputs: KernelInputs, shard: Shard) -> str:

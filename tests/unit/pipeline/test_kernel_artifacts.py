@@ -45,6 +45,7 @@ INPUTS = KernelInputs(
     compiler="image 0123",
     torchwheel="0.1.0 ab",
     build="",
+    switches="",
     sources={"csrc/a.cu": "a" * 64, "csrc/a.h": "b" * 64},
 )
 
@@ -109,6 +110,7 @@ def test_all_shards_are_needed_and_are_chosen_in_order(tmp_path):
         ({"compiler": "g++ 12"}, 'expected kernels of the compiler "image 0123", found "g++ 12"; '),
         ({"toolkit": "34"}, 'expected kernels of the toolkit "12", found "34"; '),
         ({"torchwheel": "0.2.0"}, 'the torchwheel "0.1.0 ab", found "0.2.0"; '),
+        ({"switches": "DEMO_BUILD_OP_A=0"}, 'the switches "", found "DEMO_BUILD_OP_A=0"; '),
         (
             {"sources": {**INPUTS.sources, "csrc/a.cu": "c" * 64}},
             f'expected kernels of "csrc/a.cu" {"a" * 16}, found "csrc/a.cu" {"c" * 16}; ',
@@ -265,5 +267,24 @@ def test_each_input_is_in_the_name(tmp_path, monkeypatch):
     monkeypatch.undo()
     (tmp_path / "a.h").write_text("other")
     keys.append(inputs_of(tmp_path).key)
-    assert len(set(keys)) == 7
+    for value in ("0", "1"):
+        monkeypatch.setenv("DEMO_BUILD_OP_SCALE", value)
+        keys.append(inputs_of(tmp_path).key)
+    assert len(set(keys)) == 9
     assert folder_name(first, Shard(2, 3)) == f"cu130-{first.key[:16]}-2of3"
+
+
+def test_the_flags_of_the_extension_are_an_input_and_other_python_is_none(tmp_path):
+    for name in ("a.cu", "extension.py", "ops.py"):
+        (tmp_path / name).write_text("from demo.extension import EXTENSION\n")
+    without = inputs_of(tmp_path)
+    assert sorted(without.sources) == ["a.cu"]
+    keys = {without.key}
+    for flag in ("-O2", "--use_fast_math"):
+        (tmp_path / "extension.py").write_text(f"EXTENSION = Extension(flags=Flags(('{flag}',)))\n")
+        made = inputs_of(tmp_path)
+        assert sorted(made.sources) == ["a.cu", "extension.py"]
+        keys.add(made.key)
+    assert len(keys) == 3
+    (tmp_path / "ops.py").write_text("other\n")
+    assert inputs_of(tmp_path) == made
