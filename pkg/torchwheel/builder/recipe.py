@@ -248,12 +248,13 @@ def make_recipe(extension: Extension, sources: Sources, target: Target) -> Recip
     """The build of the extension's `sources` for `target`."""
     backend = _BACKENDS[target.toolkit.backend](target)
     flavour = _flavour(extension, target)
+    flags = extension.flags_for(target.toolkit.release, target.probes)
     if target.part in _FRONT_ENDS:
+        flags = dataclasses.replace(flags, cuda=(), hip=())  # they have no device code
         # They know no GPU's runtime. libstdc++.a refers weakly to pthread's functions, for which
         # --as-needed alone would name no library.
         link = ("-Wl,--no-as-needed", "-lpthread", "-Wl,--as-needed", "-ldl")
         backend = dataclasses.replace(backend, headers=(), link=link)
-    flags = extension.flags_for(target.toolkit.release, target.probes)
     groups = object_groups(extension, sources, target, backend, flavour, flags)
     libraries = tuple(str(target.source / file) for file in sources.libraries)
     return Recipe(groups, target, backend, flavour, flags, libraries, extension.verbose)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from targets import CUDA_ATEN, CUDA_STABLE, EXTENSION, ROCM_STABLE, sources
+from targets import CUDA_ATEN, CUDA_STABLE, EVERY, EXTENSION, PY312, ROCM_STABLE, sources
 
 from torchwheel.arch.toolkit_releases import ToolkitRelease
 from torchwheel.builder import environment
@@ -50,7 +50,32 @@ def test_each_language_gets_its_own_flags():
     assert device.index("-O3") < device.index("--use_fast_math")
     # After the builder's own, so that they win.
     assert host.index("-std=c++17") < host.index("-O3")
-    assert set(commands(CUDA_ATEN)["C++ aten.cpp"]) >= {"-O3"}
+
+
+ORDINARY = dataclasses.replace(FLAGGED, ordinary=True)
+TARGETS = {
+    **{name: (FLAGGED, target) for name, target in EVERY.items()},
+    # A build at first use, with a torch that is older than the stable ABI.
+    "cuda-aten-jit": (FLAGGED, dataclasses.replace(CUDA_ATEN, python=None)),
+    "cuda-ordinary": (ORDINARY, CUDA_ATEN),
+    "rocm-ordinary": (ORDINARY, dataclasses.replace(ROCM_STABLE, abi="aten", python=PY312)),
+}
+
+
+@pytest.mark.parametrize(("extension", "target"), TARGETS.values(), ids=TARGETS)
+def test_every_flavour_gets_them_in_every_command(extension, target):
+    own = {"C++": "-O3", "CUDA": "--use_fast_math", "HIP": "-ffast-math", "link": "-laio"}
+    languages = set()
+    for label, command in commands(target, extension).items():
+        language = label.split()[0]
+        expected = {own[language]} if language in own else set()  # stubs have none
+        # gcc's -O3 is also the builder's own for device code.
+        found = {"--use_fast_math", "-ffast-math", "-laio"}.intersection(command)
+        found |= {"-O3"}.intersection(command) if language == "C++" else set()
+        assert found == expected, label
+        languages.add(language)
+    device = "HIP" if target.toolkit.backend == "rocm" else "CUDA"
+    assert languages == {"C++", device, "link", "stub"}
 
 
 def test_each_toolkit_gets_its_own_flags():

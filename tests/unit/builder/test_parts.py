@@ -9,6 +9,7 @@ from targets import CUDA_ATEN_OLD, CUDA_STABLE, EXTENSION
 from torchwheel.builder import environment
 from torchwheel.builder import recipe as recipes
 from torchwheel.builder.extension import Extension, Operator, Split
+from torchwheel.builder.flags import Flags
 from torchwheel.builder.recipe import Recipe, make_recipe
 from torchwheel.builder.sources import sources_of
 from torchwheel.builder.target import Target
@@ -58,9 +59,9 @@ def project(tmp_path):
     return tmp_path
 
 
-def recipe_of(target: Target, project: Path) -> Recipe:
+def recipe_of(target: Target, project: Path, extension: Extension = DIVIDED) -> Recipe:
     target = dataclasses.replace(target, source=project)
-    return make_recipe(DIVIDED, sources_of(DIVIDED, target), target)
+    return make_recipe(extension, sources_of(extension, target), target)
 
 
 def compiled(recipe: Recipe, project: Path) -> set[str]:
@@ -108,6 +109,26 @@ def test_only_kernels_know_the_gpus_runtime(project):
             if word.startswith("/cuda")
         ]
         assert bool(words) is (target is KERNELS), words
+
+
+def test_each_part_claims_the_flags_that_its_commands_have(project):
+    flags = Flags(cxx=("-O3",), cuda=("--use_fast_math",), link=("-Wl,-z,now",))
+    flagged = dataclasses.replace(DIVIDED, flags=flags)
+    everywhere = ("cxx: -O3", "link: -Wl,-z,now")
+    for target in (STABLE, OLD, DLPACK):
+        recipe = recipe_of(target, project, flagged)
+        assert recipe.flag_texts() == everywhere
+        assert all("-O3" in command for command in commands(recipe))
+    recipe = recipe_of(KERNELS, project, flagged)
+    assert set(recipe.flag_texts()) == {"cuda: --use_fast_math", *everywhere}
+    fast = ["--use_fast_math" in command for command in commands(recipe)]
+    assert fast == ["nvcc" in command[1] for command in commands(recipe)]
+
+
+def commands(recipe: Recipe) -> list[tuple[str, ...]]:
+    """Its compile commands, but for the one of torchwheel's own file."""
+    steps = [step for group in recipe.groups.values() for step in group]
+    return [step.command for step in steps if not step.inputs[0].endswith("interface.c")]
 
 
 def test_only_front_ends_need_torch(project):
