@@ -70,20 +70,30 @@ def plan(library: Library) -> Plan:
     """The build of a library."""
     operators = [one for one in EXTENSION.operators if one.name in (library.families or [one.name])]
     csrc = library.source / EXTENSION.sources
-    own = [f"-I{csrc}", f"-I{library.source}/pkg/torchwheel/include"]
+    own = [f"-D{name}={value}" for name, value in EXTENSION.macros.items()]
+    own += [f"-I{csrc / folder}" for folder in EXTENSION.include_dirs]
+    own += [f"-I{library.source}/pkg/torchwheel/include"]
+    # g++ has no other flags of nvcc or hipcc.
+    given = EXTENSION.flags.cuda if library.model.startswith("sm_") else EXTENSION.flags.hip
+    device = [word for word in given if word.startswith("-D")]
+    host = (*HOST, *EXTENSION.flags.cxx)
     release = ".".join(torch.__version__.split(".")[:2])
     number = [int(part) for part in release.split(".")]
     version = f"-DTORCH_TARGET_VERSION=0x{number[0]:02x}{number[1]:02x}000000000000"
     for_torch = [version, "-DUSE_CUDA", *(f"-isystem{path}" for path in include_paths())]
     model = model_flags(library.model)
     groups = (
-        ("host", [*EXTENSION.host, *(file for one in operators for file in one.host)], HOST),
+        ("host", [*EXTENSION.host, *(file for one in operators for file in one.host)], host),
         (
             "torch",
             [file for one in operators for file in one.bindings["stable"]],
-            (*HOST, *for_torch),
+            (*host, *for_torch),
         ),
-        (library.model, [file for one in operators for file in one.device], (*WATCHED, *model)),
+        (
+            library.model,
+            [file for one in operators for file in one.device],
+            (*WATCHED, *model, *device),
+        ),
         (library.model, ["platform/cpu/*.cpp"], ("-O2", *model)),
     )
     steps: dict[str, Step] = {}

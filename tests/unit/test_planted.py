@@ -1,5 +1,6 @@
 """The faults that `nox -s planted` plants, and the models they name."""
 
+import dataclasses
 import re
 import sys
 from pathlib import Path
@@ -11,10 +12,12 @@ sys.path.insert(0, str(ROOT / "tests" / "emulation"))
 
 pytest.importorskip("torch", reason="torch is not installed")
 
+import model_library  # noqa: E402
 from model_library import MODELS, Library, model_flags, plan, reaches  # noqa: E402
 from planted import load, misplaced  # noqa: E402
 
 from fusedops.registry import families  # noqa: E402
+from torchwheel.builder import Flags  # noqa: E402
 
 CSRC = ROOT / "csrc"
 
@@ -48,6 +51,22 @@ def test_the_host_side_is_compiled_once_for_all_models():
     one, other = (plan(Library(model, ("norm",))) for model in ("sm_90", "gfx90a"))
     shared = {step.output for step in one.steps} & {step.output for step in other.steps}
     assert {name.split("/")[0] for name in shared} == {"host", "torch"}
+
+
+def test_the_extensions_macros_and_flags_are_in_the_commands(monkeypatch):
+    flags = Flags(cxx=("-O3",), cuda=("-DTILE=64", "--use_fast_math"), hip=("-DWAVES=2",))
+    changes = {"flags": flags, "macros": {"ANSWER": "42"}, "include_dirs": (".", "third_party")}
+    monkeypatch.setattr(
+        model_library, "EXTENSION", dataclasses.replace(model_library.EXTENSION, **changes)
+    )
+    own = {"-O3", "-DTILE=64", "--use_fast_math", "-DWAVES=2", "-DANSWER=42"}
+    for model, macro in (("sm_90", "-DTILE=64"), ("gfx90a", "-DWAVES=2")):
+        made = plan(Library(model, ("norm",)))
+        found = {step.output: own.intersection(step.command) for step in made.steps[:-1]}
+        assert found[f"{model}/kernels/norm.cu.o"] == {macro, "-DANSWER=42"}
+        assert found["torch/torch/families/norm.cpp.o"] == {"-O3", "-DANSWER=42"}
+        assert found["host/ops/norm.cpp.o"] == {"-O3", "-DANSWER=42"}
+        assert all(f"-I{CSRC}/third_party" in step.command for step in made.steps[:-1])
 
 
 def test_a_changed_header_reaches_what_includes_it():
