@@ -13,12 +13,13 @@ from torchwheel.console import Progress, Quiet, Terminal, prepare_output, run_co
 from torchwheel.doctor import HELP, OPTIONS, SECONDS, caches, dist_info
 from torchwheel.doctor.case import Case, Package, Report
 from torchwheel.doctor.importing import import_package
-from torchwheel.doctor.installation_rules import irregular_text, replace_command
+from torchwheel.doctor.installation_rules import irregular_text
 from torchwheel.doctor.json_report import report_json
 from torchwheel.doctor.loader import Loader
 from torchwheel.doctor.native import NativeLibrary, read_native
 from torchwheel.doctor.text_report import report_text
 from torchwheel.doctor.verdict import judge, judge_machine
+from torchwheel.inspect.inspection import replace_command
 from torchwheel.inspect.window import CpuTime
 from torchwheel.machine.discovery import find_machine
 from torchwheel.machine.facts import Machine, Unanswered

@@ -8,7 +8,7 @@ from pathlib import Path
 from packaging.tags import sys_tags
 
 from torchwheel.doctor.case import Case, Diagnosis, Package
-from torchwheel.doctor.dist_info import SUFFIX
+from torchwheel.inspect.inspection import replace_command
 from torchwheel.text import join_names, quote
 
 
@@ -98,15 +98,6 @@ def irregular_text(path: Path) -> str:
     """What is said of a pipe or a device in a dist-info folder."""
     return (
         f"{quote(f'{path.parent.name}/{path.name}')} is no regular file: its reader may never end"
-    )
-
-
-def replace_command(folder: Path) -> str:
-    """The commands that make a dist-info folder anew, which pip cannot read."""
-    requirement = folder.name.removesuffix(SUFFIX).replace("-", "==", 1)
-    return (
-        f"`rm -r {shlex.quote(str(folder))}`, then "
-        f"`pip install --no-deps {shlex.quote(requirement)}`"
     )
 
 

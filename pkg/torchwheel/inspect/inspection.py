@@ -132,8 +132,17 @@ def _refuse_irregular_metadata() -> None:
             for path in filter(is_irregular, Path(entry or ".").glob(f"*.dist-info/{name}")):
                 raise WheelError(
                     f"{path}: expected a file, found a pipe or a device; "
-                    f"`rm -r {shlex.quote(str(path.parent))}`, then install that package again"
+                    f"{replace_command(path.parent)}"
                 )
+
+
+def replace_command(folder: Path) -> str:
+    """The commands that make a dist-info folder anew, which pip cannot read."""
+    requirement = folder.name.removesuffix(".dist-info").replace("-", "==", 1)
+    return (
+        f"`rm -r {shlex.quote(str(folder))}`, then "
+        f"`pip install --no-deps {shlex.quote(requirement)}`"
+    )
 
 
 def inspect_package(name: str) -> Inspection:
