@@ -23,7 +23,7 @@ from torchwheel.files import private_folder, sha256
 from torchwheel.jit.make import make_library
 from torchwheel.loadable import open_loadable
 from torchwheel.machine import probe
-from torchwheel.machine.toolkits import cuda_toolkits
+from torchwheel.machine.toolkits import find_toolkits
 from torchwheel.runtime.parts import verify_part
 from torchwheel.smoke import environment
 from torchwheel.toolkit.cache import make_once
@@ -91,7 +91,9 @@ class Victim:
         return "used"
 
     def discover(self, cache: Path) -> str:
-        found = [kit for kit in cuda_toolkits({"PATH": ""}, (), cache) if "cache" in kit.where]
+        found = [
+            kit for kit in find_toolkits("cuda", {"PATH": ""}, (), cache) if "cache" in kit.where
+        ]
         return "refused" if any("others" in str(kit.problem) for kit in found) else "used"
 
     def use_environment(self, cache: Path) -> str:

@@ -15,7 +15,7 @@ from jitmaker import Told
 from torchwheel.builder import probes
 from torchwheel.errors import TorchwheelError
 from torchwheel.machine import probe
-from torchwheel.machine.toolkits import cuda_toolkits
+from torchwheel.machine.toolkits import find_toolkits
 from torchwheel.matrix.project_source import ProjectSource
 from torchwheel.ownership import UntrustedError
 from torchwheel.pipeline.cibuildwheel import _uv_cache
@@ -123,7 +123,7 @@ def test_a_planted_compiler_is_not_found_for_a_jit_build(cache, ran, later):
     plant_toolkit(cache, ran)
     if later:
         later(cache)
-    found = [kit for kit in cuda_toolkits({}, (), cache) if kit.root.is_relative_to(cache)]
+    found = [kit for kit in find_toolkits("cuda", {}, (), cache) if kit.root.is_relative_to(cache)]
     assert ran.read_text() == ""
     assert [kit.release for kit in found] == [""]
     assert all(kit.problem and kit.fix for kit in found)

@@ -16,7 +16,7 @@ from torchwheel.machine import probe
 from torchwheel.machine.discovery import find_machine
 from torchwheel.machine.driver import find_driver
 from torchwheel.machine.facts import Absent, Driver, Torch
-from torchwheel.machine.toolkits import ToolkitParts, cuda_toolkits, toolkit_parts
+from torchwheel.machine.toolkits import ToolkitParts, find_toolkits, toolkit_parts
 from torchwheel.machine.torch import find_torch
 from torchwheel.validate.torch_rules import host_bounds
 
@@ -70,7 +70,7 @@ def test_glibc_is_what_the_loader_says():
 def test_the_provisioned_toolkit_is_whole(nvcc):
     root = nvcc.parent.parent
     assert toolkit_parts(root) == ToolkitParts("13.0")
-    found = [one for one in cuda_toolkits() if one.root == root.resolve()]
+    found = [one for one in find_toolkits("cuda") if one.root == root.resolve()]
     assert [(one.release, one.problem) for one in found] == [("13.0", None)]
 
 
@@ -81,7 +81,7 @@ def test_the_toolkit_on_the_path_is_the_one_that_nvcc_runs_in(nvcc, tmp_path):
     script.write_text(f'#!/bin/sh\nexec {nvcc} "$@"\n')
     script.chmod(0o755)
     environ = {"PATH": f"{script.parent}:{os.environ['PATH']}"}
-    first = next(cuda_toolkits(environ, site=[], cache=tmp_path))
+    first = next(find_toolkits("cuda", environ, site=[], cache=tmp_path))
     assert (first.root, first.where) == (nvcc.parent.parent.resolve(), "nvcc on the PATH")
 
 

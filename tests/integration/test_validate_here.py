@@ -13,7 +13,7 @@ from torchwheel.arch.model import parse
 from torchwheel.claims import LibraryNeeds
 from torchwheel.machine.discovery import find_host
 from torchwheel.machine.facts import InstalledToolkit, Machine, Torch
-from torchwheel.machine.toolkits import cuda_toolkits
+from torchwheel.machine.toolkits import find_toolkits
 from torchwheel.pip import run_pip
 from torchwheel.toolkit.host import HostCompiler
 from torchwheel.toolkit.lock import components
@@ -58,7 +58,7 @@ def pip(root: Path, *arguments: str) -> None:
 
 def only(root: Path, tmp_path: Path) -> InstalledToolkit:
     (site,) = root.glob("lib/python3*/site-packages")
-    (found,) = cuda_toolkits({"PATH": ""}, [str(site)], tmp_path)
+    (found,) = find_toolkits("cuda", {"PATH": ""}, [str(site)], tmp_path)
     return found
 
 

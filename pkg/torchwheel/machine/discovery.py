@@ -17,7 +17,7 @@ from torchwheel.machine.facts import (
     Torch,
     split_absent,
 )
-from torchwheel.machine.toolkits import cuda_toolkits, rocm_toolkits
+from torchwheel.machine.toolkits import find_toolkits
 from torchwheel.machine.torch import find_torch
 from torchwheel.toolkit.host import HostCompiler, NoCompilerError, host_compiler
 
@@ -29,16 +29,15 @@ def find_machine(environ: Mapping[str, str] = os.environ) -> Machine:
     return dataclasses.replace(
         _machine_without_toolkits(torch, backend, driver, environ),
         torch_problem=problem,
-        toolkits=(*cuda_toolkits(environ), *rocm_toolkits(environ)),
+        toolkits=(*find_toolkits("cuda", environ), *find_toolkits("rocm", environ)),
     )
 
 
 def find_machine_for_build(torch: Torch, backend: Backend, environ: Mapping[str, str]) -> Machine:
     """The facts that decide whether this torch's extension can be built for `backend`."""
-    toolkits = rocm_toolkits(environ) if backend == "rocm" else cuda_toolkits(environ)
     return dataclasses.replace(
         _machine_without_toolkits(torch, backend, find_driver(backend), environ),
-        toolkits=tuple(toolkits),
+        toolkits=tuple(find_toolkits(backend, environ)),
     )
 
 

@@ -147,39 +147,47 @@ def _fix(root: Path, nvcc: str, *names: str) -> str:
 
 
 USUAL_CUDA = Path("/usr/local/cuda")
+USUAL_ROCM = Path("/opt/rocm")
+_COMPILERS: Mapping[Backend, str] = {"cuda": "nvcc", "rocm": "hipcc"}
 _CACHE = "torchwheel's cache"
 
 
-def cuda_toolkits(
+def find_toolkits(
+    backend: Backend,
     environ: Mapping[str, str] = os.environ,
     site: Sequence[str] | None = None,
     cache: Path | None = None,
 ) -> Iterator[InstalledToolkit]:
-    """Find CUDA toolkits one after another, each folder once; 0.1 s for each.
+    """Find the toolkits of a backend one after another, each folder once.
+
+    One of CUDA takes 0.1 s; of ROCm no program is started.
 
     Args:
-        environ: has CUDA_HOME and PATH.
-        site: folders where pip may have installed one; sys.path by default.
+        backend: CUDA or ROCm.
+        environ: has CUDA_HOME or ROCM_PATH, and PATH.
+        site: folders where pip may have installed one of CUDA; sys.path by default.
         cache: the cache folder, which has the toolkits that torchwheel provisioned.
     """
     seen: set[Path] = set()
     skipped: list[UntrustedError] = []
-    nvcc = find_program("nvcc", environ.get("PATH", os.defpath), skipped.append)
-    site, cache = sys.path if site is None else site, cache or _cache()
-    for root, where in _cuda_roots(environ, nvcc, site, cache):
+    program = _COMPILERS[backend]
+    compiler = find_program(program, environ.get("PATH", os.defpath), skipped.append)
+    if backend == "rocm":
+        roots = _rocm_roots(environ, compiler)
+    else:
+        site, cache = sys.path if site is None else site, cache or _cache()
+        roots = _cuda_roots(environ, compiler, site, cache)
+    for root, where in roots:
         resolved = real_path(root)
         if resolved not in seen:
             seen.add(resolved)
-            found = _untrusted(root) if where == _CACHE else None
-            found = found or toolkit_parts(resolved)
-            yield InstalledToolkit("cuda", resolved, found.release, where, found.problem, found.fix)
-    yield from (_skipped("cuda", error) for error in skipped)
-
-
-def _skipped(backend: Backend, error: UntrustedError) -> InstalledToolkit:
-    """The toolkit of a compiler on the PATH that others can exchange."""
-    where = f"{error.path.name} on the PATH, skipped"
-    return InstalledToolkit(backend, error.path.parents[1], "", where, error.why, error.fix)
+            parts = _rocm_parts(resolved) if backend == "rocm" else _cuda_parts(root, where)
+            yield InstalledToolkit(
+                backend, resolved, parts.release, where, parts.problem, parts.fix
+            )
+    for error in skipped:  # a compiler on the PATH that others can exchange
+        where = f"{program} on the PATH, skipped"
+        yield InstalledToolkit(backend, error.path.parents[1], "", where, error.why, error.fix)
 
 
 def _cuda_roots(
@@ -208,15 +216,16 @@ def _cache() -> Path:
         return Path(os.devnull)
 
 
-def _untrusted(root: Path) -> ToolkitParts | None:
-    """Why no program of a toolkit in torchwheel's cache may be started; None if they may."""
+def _cuda_parts(root: Path, where: str) -> ToolkitParts:
+    """The parts of a toolkit; those of torchwheel's cache are read if nobody else wrote there."""
     try:
-        check_tree(root)
+        if where == _CACHE:
+            check_tree(root)
     except UntrustedError as error:
         return ToolkitParts("", f"{error.path}: {error.why}", error.fix)
     except OSError as error:
         return ToolkitParts("", f"{error.filename or root}: {error.strerror}")
-    return None
+    return toolkit_parts(real_path(root))
 
 
 def _newest_first(folders: Iterable[Path]) -> list[Path]:
@@ -247,22 +256,6 @@ def _root_of(nvcc: Path) -> Path:
     return binary.parent.parent
 
 
-USUAL_ROCM = Path("/opt/rocm")
-
-
-def rocm_toolkits(environ: Mapping[str, str] = os.environ) -> Iterator[InstalledToolkit]:
-    """Find ROCm toolkits one after another, each folder once. No program is started."""
-    seen: set[Path] = set()
-    skipped: list[UntrustedError] = []
-    hipcc = find_program("hipcc", environ.get("PATH", os.defpath), skipped.append)
-    for root, where in _rocm_roots(environ, hipcc):
-        resolved = real_path(root)
-        if resolved not in seen:
-            seen.add(resolved)
-            yield _rocm_toolkit(resolved, where)
-    yield from (_skipped("rocm", error) for error in skipped)
-
-
 def _rocm_roots(environ: Mapping[str, str], hipcc: str | None) -> Iterator[tuple[Path, str]]:
     if environ.get("ROCM_PATH"):
         yield Path(environ["ROCM_PATH"]), "ROCM_PATH"
@@ -274,7 +267,7 @@ def _rocm_roots(environ: Mapping[str, str], hipcc: str | None) -> Iterator[tuple
         yield USUAL_ROCM, str(USUAL_ROCM)
 
 
-def _rocm_toolkit(root: Path, where: str) -> InstalledToolkit:
+def _rocm_parts(root: Path) -> ToolkitParts:
     header = root / "include" / "hip" / "hip_version.h"
     text = file_text(header)
     release = "" if isinstance(text, Absent) else hip_version(text) or ""
@@ -284,4 +277,4 @@ def _rocm_toolkit(root: Path, where: str) -> InstalledToolkit:
     elif not release:
         problem = text.reason if isinstance(text, Absent) else f"{header} tells no release"
     fix = "set ROCM_PATH to a ROCm with hipcc and HIP's headers" if problem else None
-    return InstalledToolkit("rocm", root, release, where, problem, fix)
+    return ToolkitParts(release, problem, fix)

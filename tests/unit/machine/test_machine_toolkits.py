@@ -6,11 +6,14 @@ from toolkit_folders import cuda, wheels
 
 from programmaker import program
 from torchwheel.errors import TorchwheelError
-from torchwheel.machine import probe
-from torchwheel.machine import toolkits as of_cuda
-from torchwheel.machine import toolkits as of_rocm
+from torchwheel.machine import probe, toolkits
 from torchwheel.machine.facts import InstalledToolkit, Unanswered
-from torchwheel.machine.toolkits import ToolkitParts, pip_install_command, toolkit_parts
+from torchwheel.machine.toolkits import (
+    ToolkitParts,
+    find_toolkits,
+    pip_install_command,
+    toolkit_parts,
+)
 from torchwheel.toolkit.provide import locate_system
 
 PLATFORM = probe.platform_tag()
@@ -20,14 +23,14 @@ HIP = "#define HIP_VERSION_MAJOR 6\n#define HIP_VERSION_MINOR 4\n"
 @pytest.fixture
 def found(tmp_path, monkeypatch):
     """What is found with these variables, in an otherwise empty world."""
-    monkeypatch.setattr(of_cuda, "USUAL_CUDA", tmp_path / "usual")
-    monkeypatch.setattr(of_rocm, "USUAL_ROCM", tmp_path / "rocm")
+    monkeypatch.setattr(toolkits, "USUAL_CUDA", tmp_path / "usual")
+    monkeypatch.setattr(toolkits, "USUAL_ROCM", tmp_path / "rocm")
 
     def find(site=(), **environ: object) -> list[InstalledToolkit]:
         told = {"PATH": "", **{name: str(value) for name, value in environ.items()}}
         return [
-            *of_cuda.cuda_toolkits(told, [str(folder) for folder in site], tmp_path / "cache"),
-            *of_rocm.rocm_toolkits(told),
+            *find_toolkits("cuda", told, list(map(str, site)), tmp_path / "cache"),
+            *find_toolkits("rocm", told),
         ]
 
     return find
@@ -177,14 +180,14 @@ def test_a_user_without_a_home_has_no_cache(found, monkeypatch):
     def nowhere():
         raise TorchwheelError("home folder: expected HOME, found none")
 
-    monkeypatch.setattr(of_cuda, "cache_path", nowhere)
-    assert list(of_cuda.cuda_toolkits({"PATH": ""}, [])) == []
+    monkeypatch.setattr(toolkits, "cache_path", nowhere)
+    assert list(find_toolkits("cuda", {"PATH": ""}, [])) == []
 
 
 @pytest.mark.parametrize("name", ["x" * 5000, "ring/cache"])
 def test_a_cache_that_no_path_leads_to_has_no_toolkit(found, tmp_path, name):
     (tmp_path / "ring").symlink_to("ring")
-    assert list(of_cuda.cuda_toolkits({"PATH": ""}, [], tmp_path / name)) == []
+    assert list(find_toolkits("cuda", {"PATH": ""}, [], tmp_path / name)) == []
 
 
 def test_a_tool_that_hangs_is_not_waited_for(tmp_path):
