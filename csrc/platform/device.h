@@ -57,32 +57,28 @@ Status allow_shared(Kernel* kernel, int bytes) {
 #endif
 }
 
-// Whether the GPU has tensor cores (tensor_core.h) and asynchronous copies (shared.h).
-inline bool has_tensor_cores() {
+// The major number of the compute capability; 0 on AMD's GPUs, or if there is none.
+inline int major_capability() {
 #if defined(FUSEDOPS_MODEL)
-  return model::gpu().major >= 8;
+  return model::gpu().major;
 #elif defined(__HIP_PLATFORM_AMD__)
-  return false;
+  return 0;
 #else
   int device = 0, major = 0;
-  return cudaGetDevice(&device) == kSuccess &&
-         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == kSuccess &&
-         major >= 8;
+  const bool found =
+      cudaGetDevice(&device) == kSuccess &&
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == kSuccess;
+  return found ? major : 0;
 #endif
 }
 
+// Whether the GPU has tensor cores (tensor_core.h) and asynchronous copies (shared.h).
+inline bool has_tensor_cores() { return major_capability() >= 8; }
+
 // Whether the GPU has clusters (cluster.h).
 inline bool has_clusters() {
-#if defined(FUSEDOPS_MODEL)
-  return model::gpu().major == 9 || model::gpu().major == 10;
-#elif defined(__HIP_PLATFORM_AMD__)
-  return false;
-#else
-  int device = 0, major = 0;
-  return cudaGetDevice(&device) == kSuccess &&
-         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == kSuccess &&
-         (major == 9 || major == 10);
-#endif
+  const int major = major_capability();
+  return major == 9 || major == 10;
 }
 
 }  // namespace fusedops::gpu
