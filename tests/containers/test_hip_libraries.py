@@ -22,7 +22,7 @@ from torchwheel.image.engine import volume_options
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
-from torchwheel.pipeline.cibuildwheel import index_options
+from torchwheel.pipeline.container_options import index_options
 from torchwheel.smoke.requirements import bundled_with
 from torchwheel.toolkit.cache import cache_folder
 

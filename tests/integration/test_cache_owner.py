@@ -18,7 +18,7 @@ from torchwheel.machine import probe
 from torchwheel.machine.toolkits import find_toolkits
 from torchwheel.matrix.project_source import ProjectSource
 from torchwheel.ownership import UntrustedError
-from torchwheel.pipeline.cibuildwheel import _uv_cache
+from torchwheel.pipeline.container_options import _uv_cache
 from torchwheel.pipeline.project import _download
 from torchwheel.pipeline.run import Run
 from torchwheel.smoke import environment

@@ -29,9 +29,8 @@ from torchwheel.pipeline.cibuildwheel import (
     PROJECT,
     TORCHWHEEL,
     VARIANT,
-    headers_of,
-    options_of,
 )
+from torchwheel.pipeline.container_options import headers_of, options_of, plan_of
 from torchwheel.pipeline.frontend import compile_step, failure_reason
 from torchwheel.pipeline.inputs import NATIVE, claims_of
 from torchwheel.pipeline.project import tests_folder
@@ -66,7 +65,7 @@ def build_in_container(
     write_text(folder / inside.CLAIMS, claims_file.dumps(claims_of(variant)))
     linked = run.linked.get(variant.id, ())
     if variant.ordinary:
-        write_text(folder / inside.PLAN, own_build.dump_plan(cibw.plan_of(run, variant)))
+        write_text(folder / inside.PLAN, own_build.dump_plan(plan_of(run, variant)))
         steps = own_shards.empty_steps(folder, engine)
         if linked:
             own_shards.carry(linked, cibw.KERNELS, steps)
@@ -138,7 +137,7 @@ def compile_in_container(
     """
     folder = run.variant_folder(variant)
     if variant.ordinary:
-        write_text(folder / inside.PLAN, own_build.dump_plan(cibw.plan_of(run, variant, shard)))
+        write_text(folder / inside.PLAN, own_build.dump_plan(plan_of(run, variant, shard)))
         own_shards.empty_steps(folder, engine)
     options = options_of(run, variant, engine, image, headers_of(run, variant))
     project = out / "project"

@@ -12,7 +12,7 @@ from torchwheel.image.build import BuiltImage
 from torchwheel.image.engine import Engine
 from torchwheel.matrix.load import load, parse
 from torchwheel.matrix.variants import resolve
-from torchwheel.pipeline import cibuildwheel
+from torchwheel.pipeline import container_options
 from torchwheel.pipeline.cibuildwheel import ContainerOptions, options_toml, settings
 from torchwheel.pipeline.run import Run
 
@@ -26,14 +26,14 @@ def options_for(
     engine = Engine("podman", {})
     run = Run(matrix, ROOT, ROOT, tmp_path / "dist", tmp_path / "cache", "", (), Quiet(), engine, 2)
     (tmp_path / "cache").mkdir(exist_ok=True)
-    monkeypatch.setattr(cibuildwheel.os, "geteuid", lambda: user)
-    monkeypatch.setattr(cibuildwheel.os, "getegid", lambda: user)
+    monkeypatch.setattr(container_options.os, "geteuid", lambda: user)
+    monkeypatch.setattr(container_options.os, "getegid", lambda: user)
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     disk = type("Disk", (), {"free": room})
-    monkeypatch.setattr(cibuildwheel.shutil, "disk_usage", lambda _: disk)
+    monkeypatch.setattr(container_options.shutil, "disk_usage", lambda _: disk)
     variant = next(one for one in resolve(matrix) if one.id == name)
     image = BuiltImage("localhost/torchwheel/image:0123", "0123", "4567")
-    return cibuildwheel.options_of(
+    return container_options.options_of(
         run, variant, engine, image, tmp_path / "cache" / "torch", environ or {}
     )
 

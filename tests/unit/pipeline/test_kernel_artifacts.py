@@ -19,7 +19,7 @@ from torchwheel.matrix.kernel_builds import select_kernels
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
 from torchwheel.pipeline import kernel_artifacts
-from torchwheel.pipeline.cibuildwheel import options_of
+from torchwheel.pipeline.container_options import options_of
 from torchwheel.pipeline.inputs import cache_key
 from torchwheel.pipeline.kernel_artifacts import (
     KernelArtifact,

@@ -1,0 +1,327 @@
+"""What the container of a variant is given: volumes, variables, caches, the plan of its build."""
+
+import dataclasses
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Literal
+
+from torchwheel.arch.lists import arch_list
+from torchwheel.arch.model import Arch
+from torchwheel.console import Progress
+from torchwheel.errors import UsageError
+from torchwheel.image.build import BuiltImage, describe_image
+from torchwheel.image.engine import Engine, Volume, find_engine
+from torchwheel.image.recipes import image_of, is_cross, python_of
+from torchwheel.matrix.load import load
+from torchwheel.matrix.variants import Variant, select
+from torchwheel.ownership import closed_folder
+from torchwheel.pipeline import own_build
+from torchwheel.pipeline.cibuildwheel import (
+    BUNDLED,
+    CA_BUNDLE,
+    KERNELS,
+    OWN,
+    SHARED,
+    TORCH,
+    TORCHWHEEL,
+    UV_CACHE,
+    VARIANT,
+    ContainerOptions,
+    options_toml,
+)
+from torchwheel.pipeline.inputs import (
+    NATIVE,
+    BuildPaths,
+    build_environment,
+    kernels_only,
+    torch_requirement,
+)
+from torchwheel.pipeline.own_build import OwnBuildPlan
+from torchwheel.pipeline.project import project_folder
+from torchwheel.pipeline.records import WheelsRequest
+from torchwheel.pipeline.run import Run
+from torchwheel.shards import Shard
+from torchwheel.smoke.requirements import BUNDLED_FOLDER
+from torchwheel.toolkit.cache import cache_folder
+from torchwheel.toolkit.headers import torch_headers
+from torchwheel.toolkit.index import ca_bundle
+from torchwheel.validate import findings
+
+# A CUDA torch has 5 GB, one for each Python. With less free space nothing is cached.
+_CACHE_SPACE = 32 << 30
+# The variables that name pip's indexes, and uv's names for them.
+_INDEX_VARIABLES = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL": "UV_INDEX"}
+COMPILER_CACHES: Mapping[str, tuple[str, ...]] = {
+    "SCCACHE_BUCKET": (
+        *("SCCACHE_ENDPOINT", "SCCACHE_REGION", "SCCACHE_S3_KEY_PREFIX", "SCCACHE_S3_USE_SSL"),
+        *("SCCACHE_S3_NO_CREDENTIALS", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+        "AWS_SESSION_TOKEN",
+    ),
+    "SCCACHE_REDIS_ENDPOINT": (
+        *("SCCACHE_REDIS_USERNAME", "SCCACHE_REDIS_PASSWORD", "SCCACHE_REDIS_DB"),
+        *("SCCACHE_REDIS_EXPIRATION", "SCCACHE_REDIS_KEY_PREFIX"),
+    ),
+    "SCCACHE_MEMCACHED": ("SCCACHE_MEMCACHED_EXPIRATION", "SCCACHE_MEMCACHED_KEY_PREFIX"),
+}
+"""The variable that names a compiler cache, and those that configure it.
+
+A container gets no others: a build runs code of many authors, and a machine may have keys for other
+things.
+"""
+
+
+def headers_of(run: Run, variant: Variant) -> Path:
+    """The folder with the headers of the torch that a native variant is built for."""
+    if variant.ordinary:
+        return run.cache  # torch itself is installed for it
+    return torch_headers(variant.torch_release, run.cache, run.progress)
+
+
+def options_of(
+    run: Run,
+    variant: Variant,
+    engine: Engine,
+    image: BuiltImage,
+    torch: Path,
+    environ: Mapping[str, str] = os.environ,
+) -> ContainerOptions:
+    """The options that build one variant; `torch` is the folder of its torch's headers."""
+    toolkit = variant.toolkit
+    if toolkit is None:
+        raise UsageError(f"{variant.id}: has no native code, so it is built on the host")
+    if variant.ordinary:
+        return _options_of_own_build(run, variant, engine, image, environ)
+    volumes: list[Volume] = [
+        OWN,
+        (str(torch), TORCH, "ro"),
+        (str(run.variant_folder(variant)), VARIANT, "rw"),
+        (str(run.shared_folder(toolkit, image.compilers)), SHARED, "rw"),
+    ]
+    linked = _linked_volumes(run, variant)
+    volumes += linked
+    forwarded = _compiler_cache(environ)
+    paths = dataclasses.replace(
+        _build_paths(variant), kernels=tuple(inside for _, inside, _ in linked)
+    )
+    environment = {
+        "PYTHONPATH": TORCHWHEEL,
+        "MAX_JOBS": str(run.jobs),
+        **build_environment(variant, paths, "sccache" if forwarded else ""),
+        **kernels_only(run),
+    }
+    if toolkit.backend == "rocm":
+        # PyPI has no torch for ROCm, so the wheel is tried in a torch for CUDA: its kernels are
+        # registered and, without a GPU, do not run. Otherwise such a wheel refuses to load.
+        environment[findings.VARIABLE] = "backend"
+    cross = is_cross(variant)
+    if not cross:
+        cached, settings = _uv_cache(run.cache, _CACHE_SPACE, engine)
+        volumes += cached
+        environment |= settings
+    bundled = bool(run.matrix.project.bundled) and not cross
+    if bundled:
+        volumes.append((str(run.dist / BUNDLED_FOLDER), BUNDLED, "ro"))
+    more_volumes, more = index_options(environ)
+    if forwarded:
+        # A server of the container's own: on the host's network another server may have the usual
+        # port, and it cannot read these files.
+        environment["SCCACHE_SERVER_UDS"] = "/tmp/sccache.sock"  # noqa: S108 - in the container
+    smoke = run.matrix.smoke
+    torch_pin = (
+        f"torch=={smoke.torch}" if variant.abi == "stable" else f"torch{variant.torch_range}"
+    )
+    return ContainerOptions(
+        engine=engine.name,
+        run=run.id,
+        image=image.reference,
+        python=python_of(run.matrix, variant),
+        volumes=(*volumes, *more_volumes),
+        user=tuple(engine.user_options()),
+        forwarded=forwarded,
+        environment={**environment, **more},
+        project=run.matrix.project.name,
+        tests=None if cross else smoke.tests,
+        requires=(torch_pin, *smoke.requires),
+        chosen_tests=smoke.without_gpu,
+        bundled=bundled,
+    )
+
+
+def _linked_volumes(run: Run, variant: Variant) -> list[Volume]:
+    """The artifacts whose objects a variant links."""
+    return [
+        (str(artifact.folder), f"{KERNELS}/{artifact.folder.name}", "ro")
+        for artifact in run.linked.get(variant.id, ())
+    ]
+
+
+def _uv_cache(cache: Path, space: int, engine: Engine) -> tuple[list[Volume], dict[str, str]]:
+    """Uv's cache for containers; none where the disk has less than `space` bytes free."""
+    if shutil.disk_usage(cache).free < space:
+        return [], {"UV_NO_CACHE": "1"}
+    # The user of the container owns what is in it, so nobody else enters it, and another user of
+    # containers gets another one.
+    uv = closed_folder(cache / "containers") / f"uv-{engine.user[0]}"
+    uv.mkdir(exist_ok=True)
+    # Links, not copies: a CUDA torch has 5 GB.
+    return [(str(uv), UV_CACHE, "rw")], {"UV_CACHE_DIR": UV_CACHE, "UV_LINK_MODE": "symlink"}
+
+
+def plan_of(run: Run, variant: Variant, shard: Shard | None = None) -> OwnBuildPlan:
+    """What the container needs to know of an ordinary project's build, or of a shard of it."""
+    linked: Literal["link", ""] = "link" if run.linked.get(variant.id) else ""
+    build, ordinary, toolkit = run.matrix.own_build, run.matrix.abis.ordinary, variant.toolkit
+    return OwnBuildPlan(
+        torch=torch_requirement(run, variant) or "torch",
+        requires=build.requires,
+        settings=build.config_settings,
+        archs=arch_list(toolkit.archs) if toolkit else "",
+        archs_by=build.archs_by,
+        toolkit=Path("/usr/local/cuda"),
+        launcher=("sccache",) if run.launcher else (),
+        python=ordinary.python if ordinary else "each",
+        work="shard" if shard else linked,
+        shard=str(shard or Shard()),
+    )
+
+
+def _options_of_own_build(
+    run: Run, variant: Variant, engine: Engine, image: BuiltImage, environ: Mapping[str, str]
+) -> ContainerOptions:
+    """The options of an ordinary project's build, against the torch of its release."""
+    toolkit, build = variant.toolkit, run.matrix.own_build
+    if toolkit is None or toolkit.backend != "cuda" or is_cross(variant):
+        raise UsageError(
+            f"{variant.id}: an ordinary project is built for CUDA, on a machine of its platform; "
+            "take it out under exclude"
+        )
+    cached, settings = _uv_cache(run.cache, 0, engine)
+    index_volumes, index = index_options(environ)
+    volumes: list[Volume] = [
+        OWN,
+        (str(run.variant_folder(variant)), VARIANT, "rw"),
+        (str(run.shared_folder(toolkit, image.compilers)), SHARED, "rw"),
+        *cached,
+        *index_volumes,
+        *_linked_volumes(run, variant),
+    ]
+    forwarded = _compiler_cache(environ)
+    project = build.environment_for(toolkit.name)
+    cuda, own = str(own_build.CUDA_HOME), str(own_build.ENVIRONMENT)
+    environment = {
+        **project,
+        "PYTHONPATH": f"{TORCHWHEEL}:{own}",
+        # cibuildwheel wants its Python first.
+        "PATH": f"{own_build.NINJA.parent}:$PATH:{cuda}/bin:{own}/bin",
+        "MAX_JOBS": str(run.jobs),
+        "CUDA_HOME": cuda,
+        "CUDACXX": f"{cuda}/bin/nvcc",
+        "CXX": str(own_build.CXX),
+        "TORCH_CUDA_ARCH_LIST": arch_list(toolkit.archs),
+        "CUDAARCHS": cmake_archs(toolkit.archs),
+        # Many projects build for CUDA only if torch.cuda.is_available(); most heed this variable.
+        "FORCE_CUDA": project.get("FORCE_CUDA", "1"),
+        # torch 2.13 and later adds sccache itself; one launcher is enough.
+        "TORCH_NO_COMPILER_WRAPPER": "1",
+        "SCCACHE_SERVER_UDS": "/tmp/sccache.sock",  # noqa: S108 - in the container
+        **({} if forwarded else {"SCCACHE_DIR": f"{SHARED}/sccache", "SCCACHE_CACHE_SIZE": "5G"}),
+        **settings,
+        **index,
+    }
+    smoke = run.matrix.smoke
+    # Its tests are for a GPU, which no container has: there the imports show that it loads.
+    tests = build.tests if build.tests and smoke.without_gpu else ""
+    return ContainerOptions(
+        engine=engine.name,
+        run=run.id,
+        image=image.reference,
+        python=python_of(run.matrix, variant),
+        volumes=tuple(volumes),
+        user=tuple(engine.user_options()),
+        forwarded=forwarded,
+        environment=environment,
+        project=run.matrix.project.name,
+        tests=tests,
+        requires=("--requirement", f"{VARIANT}/{own_build.TORCH}", *smoke.requires),
+        chosen_tests=smoke.without_gpu,
+        imports=build.imports,
+        own=True,
+        settings=build.config_settings,
+    )
+
+
+def cmake_archs(archs: Iterable[Arch]) -> str:
+    """An arch list as CMake writes it: "80-real;90-real;90-virtual"."""
+    words = []
+    for arch in archs:
+        number = arch.in_binary.binary_name.removeprefix("sm_")
+        words += [f"{number}-real", *([f"{number}-virtual"] if arch.ptx else [])]
+    return ";".join(words)
+
+
+def _compiler_cache(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Names of the variables of a compiler cache that machines share; none without such a cache.
+
+    CI leaves variables empty that it does not set.
+    """
+    named = {name: others for name, others in COMPILER_CACHES.items() if environ.get(name)}
+    names = sorted({*named, *(other for others in named.values() for other in others)})
+    return tuple(name for name in names if environ.get(name))
+
+
+def _build_paths(variant: Variant) -> BuildPaths:
+    rocm = variant.toolkit is not None and variant.toolkit.backend == "rocm"
+    return BuildPaths(
+        toolkit="/opt/rocm" if rocm else "/usr/local/cuda",
+        torch=TORCH,
+        build=f"{VARIANT}/{NATIVE}",
+        shared=SHARED,
+        sysroot="/opt/sysroot" if rocm else None,
+        cxx=_compiler(rocm=rocm, cross=is_cross(variant)),
+    )
+
+
+def _compiler(*, rocm: bool, cross: bool) -> str | None:
+    """The host compiler of an image; None for its g++."""
+    if rocm:
+        return "/opt/rocm/llvm/bin/clang++"
+    return "aarch64-linux-gnu-g++" if cross else None
+
+
+def index_options(environ: Mapping[str, str]) -> tuple[list[Volume], dict[str, str]]:
+    """This machine's settings of pip, for uv in the container: indexes, folders, certificates."""
+    volumes: list[Volume] = []
+    uv_environ = {uv: environ[pip] for pip, uv in _INDEX_VARIABLES.items() if environ.get(pip)}
+    links = [
+        folder for folder in environ.get("PIP_FIND_LINKS", "").split() if Path(folder).is_dir()
+    ]
+    if links:
+        volumes += [(folder, folder, "ro") for folder in links]
+        uv_environ["UV_FIND_LINKS"] = ",".join(links)
+    if bundle := ca_bundle(environ):
+        volumes.append((str(bundle), CA_BUNDLE, "ro"))
+        uv_environ["SSL_CERT_FILE"] = CA_BUNDLE
+    return volumes, uv_environ
+
+
+def show_options(matrix_file: Path, request: WheelsRequest, dist: Path, progress: Progress) -> str:
+    """The options of the native variants of `request`, as one TOML table each."""
+    matrix = load(matrix_file)
+    engine, root = find_engine(), matrix_file.resolve().parent
+    variants = select(matrix, request.variants or ("default",))
+    native = [build for variant in variants for build in variant.builds]
+    if not native:
+        raise UsageError("none of these variants has native code: nothing is built in a container")
+    cache = cache_folder()
+    source = project_folder(matrix, root, cache, progress)
+    run = Run(matrix, root, source, dist.resolve(), cache, "", (), progress, engine)
+    parts = []
+    for variant in native:
+        built = describe_image(engine, image_of(matrix, variant, root))
+        options = options_of(run, variant, engine, built, headers_of(run, variant))
+        parts.append(
+            f"# {variant.id}: cibuildwheel --only {options.identifier}\n{options_toml(options)}"
+        )
+    return "\n".join(parts)
