@@ -61,7 +61,7 @@ _NEEDED_NAME = struct.Struct("<IHHII")
 _DEFINED_NAME = struct.Struct("<II")
 
 
-class Section(NamedTuple):
+class SectionHeader(NamedTuple):
     """A section header."""
 
     name: str
@@ -149,7 +149,7 @@ class ElfFile:
         self._segments = self._table(_SEGMENT, segments_at, segments, segment_size, "segments")
         found = self._read_sections(sections_at, sections, section_size)
         self._headers = self._named(found, names)
-        self.sections: dict[str, Section] = {}
+        self.sections: dict[str, SectionHeader] = {}
         for section in self._headers:
             self.sections.setdefault(section.name, section)
 
@@ -182,7 +182,7 @@ class ElfFile:
             count = _SECTION.unpack(self._read(at, _SECTION.size))[5]
         return self._table(_SECTION, at, count, size, "sections")
 
-    def _named(self, rows: list[tuple[int, ...]], names: int) -> list[Section]:
+    def _named(self, rows: list[tuple[int, ...]], names: int) -> list[SectionHeader]:
         if names == 0xFFFF and rows:
             names = rows[0][6]
         if not rows or names >= len(rows):
@@ -192,7 +192,9 @@ class ElfFile:
         for name, kind, _, address, offset, size, link, info, _, _ in rows:
             if kind not in (0, _NOBITS) and offset + size > self._size:
                 raise _MalformedError("a section leads out of it (cut short?)")
-            found.append(Section(_text(strings, name), kind, address, offset, size, link, info))
+            found.append(
+                SectionHeader(_text(strings, name), kind, address, offset, size, link, info)
+            )
         return found
 
     def section(self, name: str, most: int) -> bytes | None:
@@ -207,12 +209,12 @@ class ElfFile:
             return Window(self._file, 0, 0)
         return Window(self._file, section.offset, section.size)
 
-    def _data(self, section: Section, most: int) -> bytes:
+    def _data(self, section: SectionHeader, most: int) -> bytes:
         if section.size > most:
             raise _MalformedError(f"{section.name}: {section.size} bytes; at most {most} expected")
         return self._read(section.offset, section.size) if section.kind != _NOBITS else b""
 
-    def _linked(self, section: Section) -> bytes:
+    def _linked(self, section: SectionHeader) -> bytes:
         """The strings that a section names."""
         if section.link >= len(self._headers):
             raise _MalformedError(f"{section.name} has no strings")

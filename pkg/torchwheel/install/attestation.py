@@ -12,7 +12,7 @@ from urllib.parse import urljoin
 from torchwheel.errors import MalformedError, TorchwheelError
 from torchwheel.index.store import ATTESTATION
 from torchwheel.install.fetch import Fetch
-from torchwheel.install.page import Candidate
+from torchwheel.install.page import OfferedWheel
 from torchwheel.json_files import parse_json
 from torchwheel.text import escape
 
@@ -65,7 +65,7 @@ class Signature:
     says: str
 
 
-def find_bundles(candidate: Candidate, folder: Path, fetch: Fetch) -> tuple[Path, ...]:
+def find_bundles(candidate: OfferedWheel, folder: Path, fetch: Fetch) -> tuple[Path, ...]:
     """Write the attestations that an index offers for a wheel to `folder`, as sigstore bundles."""
     if candidate.provenance:
         answer = fetch.page(candidate.provenance, _ACCEPT)
@@ -112,7 +112,7 @@ def _bundle(attestation: _Attestation) -> dict[str, object]:
 
 def verify_signature(
     path: Path,
-    candidate: Candidate,
+    candidate: OfferedWheel,
     fetch: Fetch,
     folder: Path,
     *,

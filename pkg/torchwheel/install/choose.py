@@ -13,8 +13,8 @@ from torchwheel.arch.model import backend_of
 from torchwheel.arch.runs import machine_code_runs_on, runs_on
 from torchwheel.claims import LibraryNeeds
 from torchwheel.index.note import WheelNeeds
-from torchwheel.install.environment import Environment
-from torchwheel.install.page import Candidate
+from torchwheel.install.environment import TargetEnvironment
+from torchwheel.install.page import OfferedWheel
 from torchwheel.text import join_names
 from torchwheel.validate.gpu_rules import check_code, check_driver, tag_floor
 from torchwheel.validate.torch_rules import (
@@ -54,7 +54,7 @@ class Accepted:
         notes: what is of less use here, e.g. a GPU without code.
     """
 
-    candidate: Candidate
+    candidate: OfferedWheel
     needs: WheelNeeds
     notes: tuple[str, ...] = ()
 
@@ -63,7 +63,7 @@ class Accepted:
 class Rejected:
     """A wheel that does not fit, and every reason."""
 
-    candidate: Candidate
+    candidate: OfferedWheel
     reasons: tuple[Reason, ...]
 
 
@@ -71,8 +71,8 @@ Judgement = Accepted | Rejected
 
 
 def judge(
-    candidate: Candidate,
-    environment: Environment,
+    candidate: OfferedWheel,
+    environment: TargetEnvironment,
     wanted: SpecifierSet,
     needs: WheelNeeds | None = None,
 ) -> Judgement:
@@ -103,7 +103,7 @@ def judge(
     return Accepted(candidate, needs, tuple(notes))
 
 
-def _offer_reasons(candidate: Candidate, wanted: SpecifierSet) -> Iterable[Reason]:
+def _offer_reasons(candidate: OfferedWheel, wanted: SpecifierSet) -> Iterable[Reason]:
     version = candidate.version
     if not wanted.contains(version, prereleases=True):
         yield Reason("version", f"{wanted}", str(version))
@@ -120,7 +120,7 @@ def _is_named(version: Version, wanted: SpecifierSet) -> bool:
     return any(one.operator in ("==", "===") and one.version == str(version) for one in wanted)
 
 
-def _python_reasons(candidate: Candidate, environment: Environment) -> Iterable[Reason]:
+def _python_reasons(candidate: OfferedWheel, environment: TargetEnvironment) -> Iterable[Reason]:
     own = environment.implementation
     here = f"{own} {environment.version}"
     python = candidate.requires_python
@@ -145,7 +145,7 @@ def _python_reasons(candidate: Candidate, environment: Environment) -> Iterable[
         yield Reason("platform", join_names(platforms), environment.platform)
 
 
-def _torch_reasons(needs: WheelNeeds, environment: Environment) -> Iterable[Reason]:
+def _torch_reasons(needs: WheelNeeds, environment: TargetEnvironment) -> Iterable[Reason]:
     torch = environment.torch
     if torch is None:
         return
@@ -158,7 +158,7 @@ def _torch_reasons(needs: WheelNeeds, environment: Environment) -> Iterable[Reas
         yield Reason("backend", "a torch for CPUs only", describe_torch(torch))
 
 
-def _lacks_gpu_code(needs: WheelNeeds, environment: Environment) -> bool:
+def _lacks_gpu_code(needs: WheelNeeds, environment: TargetEnvironment) -> bool:
     """Whether a native wheel is known to have no code for the GPUs that torch is for."""
     torch = environment.torch
     return needs.abi in ("aten", "stable") and not needs.kernels and bool(torch and torch.backend)
@@ -169,7 +169,7 @@ def _strings(old: bool) -> str:
 
 
 def _library_reasons(
-    needs: LibraryNeeds, environment: Environment
+    needs: LibraryNeeds, environment: TargetEnvironment
 ) -> tuple[list[Reason], list[str]]:
     """What keeps a library from its use here, and what makes it of less use."""
     torch, driver, gpus = environment.torch, environment.driver, environment.gpus
@@ -191,7 +191,7 @@ def _library_reasons(
     ]
 
 
-def best(judgements: Iterable[Judgement], environment: Environment) -> list[Accepted]:
+def best(judgements: Iterable[Judgement], environment: TargetEnvironment) -> list[Accepted]:
     """The wheels that fit, the best first: the newest release, then the closest fit."""
     order = {tag: at for at, tag in reversed(list(enumerate(environment.tags)))}
     accepted = [one for one in judgements if isinstance(one, Accepted)]
@@ -202,7 +202,7 @@ def best(judgements: Iterable[Judgement], environment: Environment) -> list[Acce
 
 
 def _rank(
-    accepted: Accepted, environment: Environment, order: dict[str, int]
+    accepted: Accepted, environment: TargetEnvironment, order: dict[str, int]
 ) -> tuple[object, ...]:
     candidate, needs = accepted.candidate, accepted.needs
     tag = min((order.get(str(tag), len(order)) for tag in candidate.tags), default=len(order))
@@ -219,7 +219,7 @@ def _rank(
     )
 
 
-def _backend_fit(needs: WheelNeeds, environment: Environment) -> int:
+def _backend_fit(needs: WheelNeeds, environment: TargetEnvironment) -> int:
     """Kernels for the GPUs that torch is for; without such a torch, no idle kernels."""
     torch, gpus = environment.torch, environment.gpus
     backend = torch.backend if torch else backend_of(gpus[0].arch) if gpus else None
@@ -230,7 +230,7 @@ def _backend_fit(needs: WheelNeeds, environment: Environment) -> int:
     return 0 if needs.kernels else 3
 
 
-def _code_fit(needs: LibraryNeeds, environment: Environment) -> int:
+def _code_fit(needs: LibraryNeeds, environment: TargetEnvironment) -> int:
     """3: machine code for every GPU here; 2: PTX for some; 1: not known; 0: none."""
     gpus = [gpu for gpu in environment.gpus if backend_of(gpu.arch) == needs.backend]
     if not gpus or not needs.archs:
@@ -240,7 +240,7 @@ def _code_fit(needs: LibraryNeeds, environment: Environment) -> int:
     return 2 if all(any(runs_on(arch, gpu.arch) for arch in needs.archs) for gpu in gpus) else 0
 
 
-def _toolkit_fit(needs: LibraryNeeds, environment: Environment) -> tuple[int, ...]:
+def _toolkit_fit(needs: LibraryNeeds, environment: TargetEnvironment) -> tuple[int, ...]:
     """The release of torch's toolkit is the closest; without torch, the newest one."""
     torch, release = environment.torch, needs.toolkit_version or ""
     if torch is None:

@@ -18,7 +18,7 @@ from torchwheel.inspect.elf import SHIMS, is_cxx, qualified_name, read_library
 from torchwheel.inspect.wheel import ELF_MAGIC, is_library
 from torchwheel.inspect.window import CpuTime
 from torchwheel.install.choose import Reason
-from torchwheel.install.environment import Environment
+from torchwheel.install.environment import TargetEnvironment
 
 _NEW_STRING = "NSt7__cxx1112basic_string"
 _MAJOR = re.compile(r"\.so\.(\d{1,3})")
@@ -40,7 +40,7 @@ class LibraryContent:
 
 
 def read_content(
-    wheel: Path, environment: Environment, environ: Mapping[str, str] = os.environ
+    wheel: Path, environment: TargetEnvironment, environ: Mapping[str, str] = os.environ
 ) -> tuple[LibraryContent, ...]:
     """What the libraries of a wheel that use torch need, each by itself.
 
@@ -103,7 +103,7 @@ def _content(native: NativeLibrary, symbols: list[str]) -> LibraryContent:
     )
 
 
-def missing_symbols(content: LibraryContent, environment: Environment) -> Iterator[Reason]:
+def missing_symbols(content: LibraryContent, environment: TargetEnvironment) -> Iterator[Reason]:
     """Why a library whose other needs are met cannot be loaded by the installed torch."""
     torch = environment.torch
     if not content.missing or torch is None:

@@ -49,7 +49,7 @@ _MOST_TAGS = 20_000
 
 
 @dataclasses.dataclass(frozen=True)
-class Environment:
+class TargetEnvironment:
     """An environment that a wheel is chosen for.
 
     Attributes:
@@ -97,7 +97,7 @@ class _Told:
 
 def find_environment(
     python: Path | None = None, environ: Mapping[str, str] = os.environ
-) -> Environment:
+) -> TargetEnvironment:
     """The facts of the environment of a Python, by default the running one.
 
     Raises:
@@ -110,7 +110,7 @@ def find_environment(
     backend, answered = driver_for_torch(torch)
     driver, driver_problem = split_absent(answered)
     gpus = visible_gpus(backend, environ)
-    return Environment(
+    return TargetEnvironment(
         python=program,
         version=told.version,
         implementation=told.implementation,

@@ -14,8 +14,8 @@ from packaging.requirements import Requirement
 from torchwheel import process
 from torchwheel.errors import TorchwheelError, UsageError, program_error
 from torchwheel.files import temporary_variables
-from torchwheel.install.environment import Environment
-from torchwheel.install.page import Candidate
+from torchwheel.install.environment import TargetEnvironment
+from torchwheel.install.page import OfferedWheel
 from torchwheel.pip import pip_reason
 
 Name = Literal["pip", "uv"]
@@ -35,7 +35,7 @@ class Installer:
     command: tuple[str, ...]
 
 
-def find_installer(environment: Environment, wanted: Name | None = None) -> Installer:
+def find_installer(environment: TargetEnvironment, wanted: Name | None = None) -> Installer:
     """The installer for an environment: its own pip, else uv, else the pip beside torchwheel.
 
     Raises:
@@ -61,7 +61,7 @@ def _path() -> str:
 
 
 def install_files(
-    installer: Installer, wheels: Sequence[tuple[Candidate, Path]], folder: Path
+    installer: Installer, wheels: Sequence[tuple[OfferedWheel, Path]], folder: Path
 ) -> None:
     """Install wheels that were downloaded and verified, and nothing else.
 
@@ -88,7 +88,7 @@ def install_files(
 def install_others(
     installer: Installer,
     requirements: Sequence[Requirement],
-    environment: Environment,
+    environment: TargetEnvironment,
     folder: Path,
 ) -> None:
     """Install requirements that the index does not offer, from where the installer is set up.

@@ -17,7 +17,7 @@ from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect import budgets
 from torchwheel.inspect.archive import open_archive
-from torchwheel.install.page import Candidate
+from torchwheel.install.page import OfferedWheel
 from torchwheel.text import escape, quote
 
 TORCH = "torch"
@@ -49,7 +49,7 @@ class WheelMetadata:
                 continue
 
 
-def parse_metadata(content: bytes, candidate: Candidate, where: str) -> WheelMetadata:
+def parse_metadata(content: bytes, candidate: OfferedWheel, where: str) -> WheelMetadata:
     """Read METADATA and compare it with the file's name.
 
     Raises:
@@ -72,7 +72,7 @@ def parse_metadata(content: bytes, candidate: Candidate, where: str) -> WheelMet
     return WheelMetadata(tuple(_requirement(str(line), where) for line in lines))
 
 
-def read_metadata(path: Path, candidate: Candidate) -> WheelMetadata:
+def read_metadata(path: Path, candidate: OfferedWheel) -> WheelMetadata:
     """Read METADATA and the claims of a wheel's file, whose archive is checked first."""
     with open_archive(path) as archive:
         names = [name for name in archive.members if _METADATA.fullmatch(name)]

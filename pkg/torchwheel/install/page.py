@@ -34,7 +34,7 @@ _DO = "report it to the authors of the index"
 
 
 @dataclasses.dataclass(frozen=True)
-class Candidate:
+class OfferedWheel:
     """A wheel that an index offers.
 
     Attributes:
@@ -74,7 +74,7 @@ class ProjectPage:
 
     project: NormalizedName
     url: str
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[OfferedWheel, ...]
 
 
 def find_page(index: str, project: NormalizedName, fetch: Fetch) -> ProjectPage | None:
@@ -111,7 +111,7 @@ class _Document:
     files: tuple[dict[str, object], ...]
 
 
-def _of_json(answer: Answer, project: NormalizedName) -> Iterator[Candidate]:
+def _of_json(answer: Answer, project: NormalizedName) -> Iterator[OfferedWheel]:
     document = parse_json(answer.body, _Document, answer.url, others=True, do=_DO)
     if canonicalize_name(document.name) != project:
         reason = f"name: expected {project}, found {quote(document.name)}"
@@ -145,7 +145,7 @@ def _candidate(
     page: str,
     project: NormalizedName,
     where: str,
-) -> Iterator[Candidate]:
+) -> Iterator[OfferedWheel]:
     """The wheel of an entry; nothing if it is no wheel of the project, e.g. an sdist."""
     if not name.endswith(".whl") or not name.isprintable() or "/" in name:
         return
@@ -166,7 +166,7 @@ def _candidate(
     note: IndexNote | None = read_note(entry.get(KEY), where)
     address = link(page, url)
     provenance = _text(entry, "provenance", where)
-    yield Candidate(
+    yield OfferedWheel(
         file=name,
         version=version,
         build=build,
@@ -221,7 +221,7 @@ def _specifiers(text: str | None) -> SpecifierSet | None:
         return None
 
 
-def _of_html(answer: Answer, project: NormalizedName) -> Iterator[Candidate]:
+def _of_html(answer: Answer, project: NormalizedName) -> Iterator[OfferedWheel]:
     try:
         text = answer.body.decode("utf-8")
     except UnicodeDecodeError:

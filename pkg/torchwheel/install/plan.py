@@ -21,10 +21,10 @@ from torchwheel.index.note import WheelNeeds, needs_of_claims
 from torchwheel.install.attestation import Signature, verify_signature
 from torchwheel.install.choose import Accepted, Judgement, Reason, Rejected, best, judge
 from torchwheel.install.content import missing_symbols, read_content
-from torchwheel.install.environment import Environment
+from torchwheel.install.environment import TargetEnvironment
 from torchwheel.install.fetch import Fetch
 from torchwheel.install.metadata import TORCH, WheelMetadata, parse_metadata, read_metadata
-from torchwheel.install.page import Candidate, find_page
+from torchwheel.install.page import OfferedWheel, find_page
 from torchwheel.text import quote
 
 _MOST_METADATA = 50
@@ -33,20 +33,20 @@ _MOST_PROJECTS = 50
 
 
 @dataclasses.dataclass(frozen=True)
-class Choice:
+class Ranking:
     """The judgements on a project's wheels.
 
     Attributes:
         project: its normalised name.
         url: the page that was read.
         judgements: one of each wheel, in the order of the page.
-        ranked: the wheels that fit, the best first.
+        accepted: the wheels that fit, the best first.
     """
 
     project: NormalizedName
     url: str
     judgements: tuple[Judgement, ...]
-    ranked: tuple[Accepted, ...]
+    accepted: tuple[Accepted, ...]
 
     @property
     def rejected(self) -> tuple[Rejected, ...]:
@@ -67,7 +67,9 @@ def parse_wanted(text: str) -> Requirement:
     return wanted
 
 
-def choose(index: str, wanted: Requirement, environment: Environment, fetch: Fetch) -> Choice:
+def choose(
+    index: str, wanted: Requirement, environment: TargetEnvironment, fetch: Fetch
+) -> Ranking:
     """Judge every wheel of a project.
 
     Raises:
@@ -84,16 +86,16 @@ def choose(index: str, wanted: Requirement, environment: Environment, fetch: Fet
         judged = {one: judge(one, environment, specifier) for one in page.candidates}
     for candidate, judgement in _with_metadata(judged, environment, specifier, fetch):
         judged[candidate] = judgement
-    ranked = best(judged.values(), environment)
-    return Choice(project, page.url, tuple(judged.values()), tuple(ranked))
+    accepted = best(judged.values(), environment)
+    return Ranking(project, page.url, tuple(judged.values()), tuple(accepted))
 
 
 def _with_metadata(
-    judged: Mapping[Candidate, Judgement],
-    environment: Environment,
+    judged: Mapping[OfferedWheel, Judgement],
+    environment: TargetEnvironment,
     wanted: SpecifierSet,
     fetch: Fetch,
-) -> Iterator[tuple[Candidate, Judgement]]:
+) -> Iterator[tuple[OfferedWheel, Judgement]]:
     """Judge anew the wheels of whose torch nothing is known, the best first, until one fits."""
     for accepted in best(judged.values(), environment)[:_MOST_METADATA]:
         candidate, needs = accepted.candidate, accepted.needs
@@ -126,7 +128,7 @@ class Download:
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class InstallPlan:
     """What will be installed.
 
     Attributes:
@@ -149,12 +151,12 @@ class Trust:
 def plan(
     index: str,
     first: Accepted,
-    environment: Environment,
+    environment: TargetEnvironment,
     fetch: Fetch,
     trust: Trust,
     *,
     dependencies: bool = True,
-) -> Plan:
+) -> InstallPlan:
     """Download and verify a wheel, and those of its requirements that the index offers.
 
     Args:
@@ -189,7 +191,7 @@ def plan(
             downloads.append(_download(found, environment, folder, fetch, trust))
             known[name] = str(found.candidate.version)
         at += 1
-    return Plan(tuple(downloads), tuple(others.values()))
+    return InstallPlan(tuple(downloads), tuple(others.values()))
 
 
 def _project(accepted: Accepted) -> NormalizedName:
@@ -206,19 +208,19 @@ def _is_met(requirement: Requirement, version: str | None) -> bool:
 
 
 def _offered(
-    index: str, requirement: Requirement, environment: Environment, fetch: Fetch
+    index: str, requirement: Requirement, environment: TargetEnvironment, fetch: Fetch
 ) -> Accepted | None:
     """The best wheel of a requirement, if the index offers the project at all."""
     if requirement.url or find_page(index, canonicalize_name(requirement.name), fetch) is None:
         return None
-    choice = choose(index, requirement, environment, fetch)
-    if not choice.ranked:
-        raise TorchwheelError(f"{choice.url}: expected a wheel for {requirement}, found none here")
-    return choice.ranked[0]
+    ranking = choose(index, requirement, environment, fetch)
+    if not ranking.accepted:
+        raise TorchwheelError(f"{ranking.url}: expected a wheel for {requirement}, found none here")
+    return ranking.accepted[0]
 
 
 def _download(
-    accepted: Accepted, environment: Environment, folder: Path, fetch: Fetch, trust: Trust
+    accepted: Accepted, environment: TargetEnvironment, folder: Path, fetch: Fetch, trust: Trust
 ) -> Download:
     """Download a wheel; verify its hash, its maker, and that it is what the index says."""
     candidate = accepted.candidate
@@ -238,7 +240,7 @@ def _download(
 
 
 def _check_content(
-    accepted: Accepted, path: Path, metadata: WheelMetadata, environment: Environment
+    accepted: Accepted, path: Path, metadata: WheelMetadata, environment: TargetEnvironment
 ) -> None:
     """Raise if a wheel needs something else than the index says of it, or than is here."""
     candidate = accepted.candidate
@@ -258,7 +260,7 @@ def _check_content(
 
 
 def _reasons(
-    candidate: Candidate, environment: Environment, needs: WheelNeeds
+    candidate: OfferedWheel, environment: TargetEnvironment, needs: WheelNeeds
 ) -> tuple[Reason, ...]:
     named = SpecifierSet(f"=={candidate.version}")
     judgement = judge(candidate, environment, named, needs)
@@ -266,7 +268,7 @@ def _reasons(
 
 
 def _reasons_of_libraries(
-    candidate: Candidate, path: Path, environment: Environment
+    candidate: OfferedWheel, path: Path, environment: TargetEnvironment
 ) -> tuple[Reason, ...]:
     """Why no library of a wheel can be loaded; of the one with the fewest reasons."""
     per_library = [

@@ -8,8 +8,8 @@ from torchwheel.arch.model import BRANDS
 from torchwheel.doctor.remedies import PYTORCH
 from torchwheel.index.note import WheelNeeds
 from torchwheel.install.choose import Accepted, Judgement, Rejected, torch_to_install
-from torchwheel.install.environment import Environment
-from torchwheel.install.plan import Choice, Plan
+from torchwheel.install.environment import TargetEnvironment
+from torchwheel.install.plan import InstallPlan, Ranking
 from torchwheel.text import escape, hanging_lines, join_names, size_text
 from torchwheel.validate.gpu_rules import describe_driver
 from torchwheel.validate.torch_rules import describe_torch
@@ -17,22 +17,22 @@ from torchwheel.validate.torch_rules import describe_torch
 SCHEMA = 1
 
 
-def choice_text(choice: Choice, environment: Environment, *, why: bool) -> str:
+def ranking_text(ranking: Ranking, environment: TargetEnvironment, *, why: bool) -> str:
     """The facts of the machine, the wheel that is taken, and with `why` every other one."""
-    lines = [*_facts(environment), *_row("index", _counts(choice))]
-    if choice.ranked:
-        lines += _wheel_lines("takes", choice.ranked[0])
+    lines = [*_facts(environment), *_row("index", _counts(ranking))]
+    if ranking.accepted:
+        lines += _wheel_lines("takes", ranking.accepted[0])
     if why:
-        for accepted in choice.ranked[1:]:
+        for accepted in ranking.accepted[1:]:
             lines += _row("fits", escape(accepted.candidate.file))
-        for rejected in choice.rejected:
+        for rejected in ranking.rejected:
             lines += _row("rejected", escape(rejected.candidate.file))
             for reason in rejected.reasons:
                 lines += hanging_lines(" " * 13, escape(str(reason)))
     return "\n".join(lines)
 
 
-def _facts(environment: Environment) -> Iterator[str]:
+def _facts(environment: TargetEnvironment) -> Iterator[str]:
     own = environment.implementation
     name = "Python" if own == "CPython" else own
     yield from _row(name, f"{environment.version}, {environment.python}")
@@ -52,9 +52,9 @@ def _row(name: str, text: str) -> list[str]:
     return hanging_lines(f"{name:<11}", escape(text))
 
 
-def _counts(choice: Choice) -> str:
-    fits = len(choice.ranked)
-    return f"{choice.url}: wheels: {len(choice.judgements)}, of which fit: {fits}"
+def _counts(ranking: Ranking) -> str:
+    fits = len(ranking.accepted)
+    return f"{ranking.url}: wheels: {len(ranking.judgements)}, of which fit: {fits}"
 
 
 def _wheel_lines(name: str, accepted: Accepted) -> Iterator[str]:
@@ -79,32 +79,32 @@ def _needs_text(needs: WheelNeeds, described: bool) -> str:
     return f"{text}, by its name and metadata" if text else "unknown: its name says nothing"
 
 
-def none_fits(choice: Choice) -> str:
+def none_fits(ranking: Ranking) -> str:
     """One line: no wheel fits, and why the closest does not."""
-    if not choice.judgements:
-        return f"{choice.url}: expected wheels of {choice.project}, found none"
-    closest = min(choice.rejected, key=lambda one: (len(one.reasons), one.candidate.file))
+    if not ranking.judgements:
+        return f"{ranking.url}: expected wheels of {ranking.project}, found none"
+    closest = min(ranking.rejected, key=lambda one: (len(one.reasons), one.candidate.file))
     return (
-        f"{choice.project}: expected a wheel that fits, found none of {len(choice.judgements)}; "
+        f"{ranking.project}: expected a wheel that fits, found none of {len(ranking.judgements)}; "
         f"the closest is {closest.candidate.file}: {closest.reasons[0]} (--why lists all)"
     )
 
 
-def no_torch(choice: Choice) -> str | None:
+def no_torch(ranking: Ranking) -> str | None:
     """One line: the torch to install first; None if the best wheel is known to need none."""
-    found = torch_to_install(choice.ranked)
+    found = torch_to_install(ranking.accepted)
     if found is None:
         return None
     torch, group = found
     index = f" --index-url {PYTORCH}/{group}" if group else ""
+    wheel = ranking.accepted[0].candidate.file
     return (
-        f"{choice.project}: expected torch{torch}, for {choice.ranked[0].candidate.file}; found no "
-        f"torch, which this command never installs; `pip install 'torch{torch}'{index}`, then run "
-        "again"
+        f"{ranking.project}: expected torch{torch}, for {wheel}; found no torch, which this "
+        f"command never installs; `pip install 'torch{torch}'{index}`, then run again"
     )
 
 
-def choice_json(choice: Choice, environment: Environment, plan: Plan | None) -> str:
+def ranking_json(ranking: Ranking, environment: TargetEnvironment, plan: InstallPlan | None) -> str:
     """One object, byte-stable for equal facts."""
     torch, driver = environment.torch, environment.driver
     machine = {
@@ -119,22 +119,22 @@ def choice_json(choice: Choice, environment: Environment, plan: Plan | None) -> 
             for gpu in environment.gpus
         ],
     }
-    chosen = choice.ranked[0] if choice.ranked else None
+    chosen = ranking.accepted[0] if ranking.accepted else None
     document = {
         "schema": SCHEMA,
-        "project": choice.project,
-        "index": choice.url,
+        "project": ranking.project,
+        "index": ranking.url,
         "machine": machine,
         "chosen": chosen and _wheel_json(chosen),
         "installed": plan and [_installed(plan, at) for at in range(len(plan.downloads))],
         "others": [str(one) for one in plan.others] if plan else [],
-        "wheels": [_wheel_json(one) for one in _ordered(choice)],
+        "wheels": [_wheel_json(one) for one in _ordered(ranking)],
     }
     return json.dumps(document, indent=1)
 
 
-def _ordered(choice: Choice) -> Sequence[Judgement]:
-    return (*choice.ranked, *choice.rejected)
+def _ordered(ranking: Ranking) -> Sequence[Judgement]:
+    return (*ranking.accepted, *ranking.rejected)
 
 
 def _wheel_json(judgement: Judgement) -> dict[str, Any]:
@@ -155,7 +155,7 @@ def _wheel_json(judgement: Judgement) -> dict[str, Any]:
     }
 
 
-def _installed(plan: Plan, at: int) -> dict[str, Any]:
+def _installed(plan: InstallPlan, at: int) -> dict[str, Any]:
     download = plan.downloads[at]
     return {
         "file": download.wheel.candidate.file,

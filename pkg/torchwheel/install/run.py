@@ -6,9 +6,9 @@ from torchwheel.console import Progress, Quiet, Terminal
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import private_folder
 from torchwheel.install import installer, report
-from torchwheel.install.environment import Environment, find_environment
+from torchwheel.install.environment import TargetEnvironment, find_environment
 from torchwheel.install.fetch import Fetcher, check_address
-from torchwheel.install.plan import Choice, Plan, Trust, choose, parse_wanted, plan
+from torchwheel.install.plan import InstallPlan, Ranking, Trust, choose, parse_wanted, plan
 from torchwheel.text import escape
 
 
@@ -17,19 +17,19 @@ def run_install(options: argparse.Namespace) -> int:
     wanted = parse_wanted(options.name)
     check_address(options.index)
     environment, fetch = find_environment(options.python), Fetcher()
-    choice = choose(options.index, wanted, environment, fetch)
+    ranking = choose(options.index, wanted, environment, fetch)
     dry = options.dry_run or options.why
     if not options.json:
-        print(report.choice_text(choice, environment, why=options.why), flush=True)
+        print(report.ranking_text(ranking, environment, why=options.why), flush=True)
     done = None
-    problem = None if choice.ranked else report.none_fits(choice)
+    problem = None if ranking.accepted else report.none_fits(ranking)
     if problem is None and not environment.torch:
-        problem = report.no_torch(choice)
+        problem = report.no_torch(ranking)
     if problem is None and not dry:
         with Terminal().live_line() as live:
-            done = _install(options, choice, environment, fetch, Quiet() if options.json else live)
+            done = _install(options, ranking, environment, fetch, Quiet() if options.json else live)
     if options.json:
-        print(report.choice_json(choice, environment, done))
+        print(report.ranking_json(ranking, environment, done))
     if problem:
         raise TorchwheelError(problem)
     return 0
@@ -37,16 +37,16 @@ def run_install(options: argparse.Namespace) -> int:
 
 def _install(
     options: argparse.Namespace,
-    choice: Choice,
-    environment: Environment,
+    ranking: Ranking,
+    environment: TargetEnvironment,
     fetch: Fetcher,
     progress: Progress,
-) -> Plan:
+) -> InstallPlan:
     program = installer.find_installer(environment, options.installer)
-    progress.step(f"download {choice.ranked[0].candidate.file}")
+    progress.step(f"download {ranking.accepted[0].candidate.file}")
     made = plan(
         options.index,
-        choice.ranked[0],
+        ranking.accepted[0],
         environment,
         fetch,
         Trust(options.repository, options.trusted_root),
@@ -59,7 +59,7 @@ def _install(
     if made.others:
         progress.step(f"{program.name} install {' '.join(map(str, made.others))}")
         installer.install_others(program, made.others, environment, private_folder())
-    progress.step(f"{program.name} install {choice.ranked[0].candidate.file}")
+    progress.step(f"{program.name} install {ranking.accepted[0].candidate.file}")
     wheels = [(download.wheel.candidate, download.path) for download in made.downloads]
     installer.install_files(program, wheels, private_folder())
     progress.say(f"installed by {program.name}: {', '.join(w.file for w, _ in wheels)}")

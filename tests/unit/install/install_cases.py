@@ -13,16 +13,16 @@ from torchwheel.arch.devices import Gpu
 from torchwheel.arch.model import parse
 from torchwheel.index.note import KEY, IndexNote, needs_of_claims, note_json
 from torchwheel.install.choose import Accepted, Judgement, judge
-from torchwheel.install.environment import Environment
+from torchwheel.install.environment import TargetEnvironment
 from torchwheel.install.fetch import Answer
-from torchwheel.install.page import JSON, Candidate, needs_of_name
+from torchwheel.install.page import JSON, OfferedWheel, needs_of_name
 from torchwheel.machine.facts import Driver, Torch
 
 SITE = Path("/venv/lib/python3.12/site-packages")
 ANY = SpecifierSet()
 DIGEST = "0" * 64
 PLATFORM = "manylinux_2_28_x86_64"
-ENVIRONMENT = Environment(
+ENVIRONMENT = TargetEnvironment(
     python=Path("/venv/bin/python"),
     version="3.12.3",
     implementation="CPython",
@@ -41,7 +41,7 @@ ENVIRONMENT = Environment(
 WITHOUT_GPU: dict[str, Any] = {"gpus": (), "driver": None}
 
 
-def environment(torch: str | None = "2.11.0+cu130", **changes: Any) -> Environment:
+def environment(torch: str | None = "2.11.0+cu130", **changes: Any) -> TargetEnvironment:
     """The environment with this torch, and `changes`."""
     found = None
     if torch:
@@ -52,7 +52,7 @@ def environment(torch: str | None = "2.11.0+cu130", **changes: Any) -> Environme
     return dataclasses.replace(ENVIRONMENT, torch=found, **changes)
 
 
-def candidate(version: str, tag: str = "cp312-cp312", **changes: Any) -> Candidate:
+def candidate(version: str, tag: str = "cp312-cp312", **changes: Any) -> OfferedWheel:
     """A wheel whose name says what it needs."""
     platform = changes.pop("platform", "any" if tag == "py3-none" else PLATFORM)
     file = f"demo-{version}-{tag}-{platform}.whl"
@@ -67,10 +67,10 @@ def candidate(version: str, tag: str = "cp312-cp312", **changes: Any) -> Candida
         "described": False,
         "sha256": DIGEST,
     }
-    return Candidate(**{**fields, **changes})
+    return OfferedWheel(**{**fields, **changes})
 
 
-def described(version: str, claims: Any, tag: str = "py3-none", **changes: Any) -> Candidate:
+def described(version: str, claims: Any, tag: str = "py3-none", **changes: Any) -> OfferedWheel:
     """A wheel of our own index."""
     platform = changes.pop("platform", PLATFORM)
     needs = needs_of_claims(claims)
@@ -82,7 +82,7 @@ def rules(judgement: Judgement) -> list[str]:
     return [] if isinstance(judgement, Accepted) else [one.rule for one in judgement.reasons]
 
 
-def judged(one: Candidate, here: Environment = ENVIRONMENT, wanted: str = "") -> list[str]:
+def judged(one: OfferedWheel, here: TargetEnvironment = ENVIRONMENT, wanted: str = "") -> list[str]:
     return rules(judge(one, here, SpecifierSet(wanted)))
 
 

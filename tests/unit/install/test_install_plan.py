@@ -13,7 +13,7 @@ from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import own_temporary_files
 from torchwheel.install.metadata import read_metadata
 from torchwheel.install.plan import Trust, choose, parse_wanted, plan
-from torchwheel.install.report import choice_json, choice_text, no_torch, none_fits
+from torchwheel.install.report import no_torch, none_fits, ranking_json, ranking_text
 
 INDEX = "https://host/index"
 STABLE = wheelmaker.stable(archs=("9.0",))
@@ -46,8 +46,8 @@ class Index:
         self.fetch.pages[f"{INDEX}/{project}/"] = text.replace("../../files", "https://host/files")
 
     def plan(self, here=ENVIRONMENT, wanted="demo", **options):
-        choice = choose(INDEX, Requirement(wanted), here, self.fetch)
-        return plan(INDEX, choice.ranked[0], here, self.fetch, Trust(), **options)
+        ranking = choose(INDEX, Requirement(wanted), here, self.fetch)
+        return plan(INDEX, ranking.accepted[0], here, self.fetch, Trust(), **options)
 
 
 @pytest.fixture
@@ -105,8 +105,8 @@ def test_metadata_names_the_torch_that_a_name_does_not(index, metadata):
         index.add(version=version, tag=TAG, claims=None, requires=requires, metadata=metadata)
     if metadata:
         assert index.plan().downloads[0].path.name.startswith("demo-1.0-")
-        choice = choose(INDEX, Requirement("demo"), ENVIRONMENT, index.fetch)
-        (rejected,) = choice.rejected
+        ranking = choose(INDEX, Requirement("demo"), ENVIRONMENT, index.fetch)
+        (rejected,) = ranking.rejected
         assert str(rejected.reasons[0]) == (
             "torch: expected torch==2.12.*; found torch 2.11.0+cu130"
         )
@@ -159,13 +159,13 @@ def test_the_report_says_what_is_taken_and_why_not_the_others(index):
     index.add(version="1.0+cu130", tag=TAG)
     claims = wheelmaker.stable(toolkit="cu132", toolkit_version="13.2", torch_release="2.12")
     index.add(version="1.0+cu132", tag=TAG, claims=claims, requires=["torch>=2.12"])
-    choice = choose(INDEX, Requirement("demo"), ENVIRONMENT, index.fetch)
-    text = choice_text(choice, ENVIRONMENT, why=True)
+    ranking = choose(INDEX, Requirement("demo"), ENVIRONMENT, index.fetch)
+    text = ranking_text(ranking, ENVIRONMENT, why=True)
     assert f"takes      demo-1.0+cu130-{TAG}.whl" in text
     assert "  needs    torch>=2.11; CUDA 13.0 for 9.0" in text
     assert f"rejected   demo-1.0+cu132-{TAG}.whl" in text
     assert "torch: expected torch>=2.12; found torch 2.11.0+cu130" in text
-    assert choice_json(choice, ENVIRONMENT, None) == choice_json(choice, ENVIRONMENT, None)
+    assert ranking_json(ranking, ENVIRONMENT, None) == ranking_json(ranking, ENVIRONMENT, None)
     without = dataclasses.replace(ENVIRONMENT, torch=None)
     says = no_torch(choose(INDEX, Requirement("demo==1.0+cu130"), without, index.fetch))
     assert says is not None
