@@ -6,16 +6,22 @@ result was wrong or a fault was found.
 """
 
 import argparse
+import datetime
+import json
 import os
+import platform
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "pkg")]
 
+import torch  # noqa: E402
 from model_library import MODELS, ROOT, Library, build, environment  # noqa: E402
 
 from fusedops.registry import families  # noqa: E402
@@ -68,6 +74,8 @@ def main(arguments: Sequence[str]) -> int:
         print(f"families: expected {', '.join(families())}, found {', '.join(sorted(unknown))}")
         return 2
     failed = False
+    models: dict[str, Any] = {}
+    record = {**about("emulate", arguments, options.jobs), "models": models}
     for model in options.model or (MODELS if whole else DEFAULT):
         begun = time.monotonic()
         library = build(Library(model, options.family), options.jobs, _say)
@@ -77,17 +85,53 @@ def main(arguments: Sequence[str]) -> int:
             done = subprocess.run(command, cwd=ROOT, env=variables(library, 0), check=False)
             failed |= done.returncode != 0
             continue
+        models[model] = {"built_seconds": round(built - begun), "seeds": {}}
         for seed in range(options.seed, options.seed + options.seeds):
             chosen = [word for family in options.family for word in ("--family", family)]
-            command = pytest_command(WHOLE if whole else QUICK, (*chosen, "-n", str(options.jobs)))
             print(f"{model}, seed {seed}", flush=True)
-            done = subprocess.run(command, cwd=ROOT, env=variables(library, seed), check=False)
-            failed |= done.returncode != 0
+            status, counts = _run(
+                library, seed, WHOLE if whole else QUICK, (*chosen, "-n", str(options.jobs))
+            )
+            failed |= status != 0
+            models[model]["seeds"][str(seed)] = counts
+            if options.record:  # after each seed: a night may end early
+                write_record(options.record, record)
         print(
             f"{model}: built in {built - begun:.0f} s, ran in {time.monotonic() - built:.0f} s",
             flush=True,
         )
     return int(failed)
+
+
+def _run(
+    library: Path, seed: int, tests: Sequence[str], options: Sequence[str]
+) -> tuple[int, dict[str, int]]:
+    """Runs tests with a library; returns pytest's exit status, and seconds and counts."""
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="emulate-") as folder:
+        file = Path(folder, "counts.json")
+        command = pytest_command(tests, (*options, f"--counts={file}"))
+        done = subprocess.run(command, cwd=ROOT, env=variables(library, seed), check=False)
+        counts = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    return done.returncode, {"seconds": round(time.monotonic() - begun), **counts}
+
+
+def about(session: str, arguments: Sequence[str], jobs: int) -> dict[str, Any]:
+    """The beginning of a record: the command, its day, and what decides its results."""
+    compiler = subprocess.run(["g++", "-dumpfullversion"], check=True, capture_output=True)
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "command": f"nox -s {session} -- {' '.join(arguments)}".rstrip(" -"),
+        "processes": jobs,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "compiler": f"g++ {compiler.stdout.decode().strip()}",
+    }
+
+
+def write_record(path: Path, record: dict[str, Any]) -> None:
+    """Writes a record as JSON."""
+    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -98,6 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", action="append", choices=MODELS, help="GPUs to model")
     parser.add_argument("--seeds", type=int, default=1, help="orders of threads to try")
     parser.add_argument("--seed", type=int, default=0, help="the first of them")
+    parser.add_argument("--record", type=Path, help="write what was run as JSON")
     parser.add_argument("--bits", help="write the results to a file, and check none")
     parser.add_argument("-j", "--jobs", type=int, default=2, help="processes side by side")
     return parser

@@ -1,7 +1,9 @@
 """A pytest plugin: the tests' operators run on the modelled GPU of FUSEDOPS_EMULATION."""
 
 import ctypes
+import json
 import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -18,6 +20,7 @@ COUNTS = pytest.StashKey[list[int]]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--family", action="append", help="only the tests of this family")
+    parser.addoption("--counts", type=Path, help="write the counts of tests and launches as JSON")
 
 
 def families_of(item: pytest.Item) -> set[str]:
@@ -61,6 +64,11 @@ def pytest_terminal_summary(terminalreporter) -> None:
     found = terminalreporter.config.stash.get(COUNTS, None) or own_counts()
     launches, blocks, switches = found
     name = _MODEL.fusedops_model_name().decode()
+    if file := terminalreporter.config.getoption("--counts"):
+        outcomes = ("passed", "skipped", "failed", "error")
+        counts = {one: len(terminalreporter.stats.get(one, ())) for one in outcomes}
+        counts |= {"launches": launches, "blocks": blocks, "switches": switches}
+        file.write_text(json.dumps(counts), encoding="utf-8")
     terminalreporter.write_line(
         f"{name}: {launches} launches, {blocks} blocks, {switches} switches of threads"
     )

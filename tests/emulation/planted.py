@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import yaml
-from emulate import HERE, ROOT, SMOKE, pytest_command, variables
+from emulate import HERE, ROOT, SMOKE, about, pytest_command, variables, write_record
 from model_library import Library, build, build_with
 
 PLANTED = HERE / "planted.yaml"
@@ -121,32 +121,41 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="planted", description=__doc__)
     parser.add_argument("pattern", nargs="*", default=["*"], help="names of faults")
     parser.add_argument("-j", "--jobs", type=int, default=2, help="faults side by side")
+    parser.add_argument("--record", type=Path, help="write what was found as JSON")
     options = parser.parse_args(arguments)
+    begun = time.monotonic()
+    record = about("planted", arguments, options.jobs)
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
-        return plant_all(options.pattern, options.jobs, Path(folder))
+        verdicts = plant_all(options.pattern, options.jobs, Path(folder))
+    missed = [name for name, (found, _) in verdicts.items() if not found]
+    seconds = time.monotonic() - begun
+    if verdicts:
+        print(f"{len(verdicts) - len(missed)} of {len(verdicts)} found in {seconds:.0f} s")
+    if options.record:
+        record |= {"seconds": round(seconds), "planted": len(verdicts), "missed": missed}
+        said = {name: says for name, (_, says) in verdicts.items()}
+        write_record(options.record, {**record, "found_by": said})
+    return int(bool(missed) or not verdicts)
 
 
-def plant_all(patterns: Sequence[str], jobs: int, folder: Path) -> int:
-    """Plants the faults whose names match; returns 1 if one was missed."""
+def plant_all(patterns: Sequence[str], jobs: int, folder: Path) -> dict[str, tuple[bool, str]]:
+    """Plants the faults whose names match; returns the verdict on each, none if one is lost."""
     chosen = [
         one for one in load() if any(fnmatch.fnmatch(one.name, pattern) for pattern in patterns)
     ]
     lost = [reason for one in chosen if (reason := misplaced(one))]
     if lost or not chosen:
         print("\n".join(lost or ["no fault has such a name"]))
-        return 1
-    begun = time.monotonic()
+        return {}
     for model, family in sorted({(one.model, one.family) for one in chosen}):
         build(Library(model, (family,)), jobs)
-    missed = 0
+    verdicts = {}
     with ThreadPoolExecutor(jobs) as pool:
-        verdicts = pool.map(lambda one: verdict(one, folder / one.name), chosen)
-        for one, (found, said) in zip(chosen, verdicts, strict=True):
-            missed += not found
+        results = pool.map(lambda one: verdict(one, folder / one.name), chosen)
+        for one, (found, said) in zip(chosen, results, strict=True):
+            verdicts[one.name] = found, said
             print(f"{'found' if found else 'MISSED'}  {one.name}: {said}", flush=True)
-    seconds = time.monotonic() - begun
-    print(f"{len(chosen) - missed} of {len(chosen)} found in {seconds:.0f} s")
-    return int(missed > 0)
+    return verdicts
 
 
 if __name__ == "__main__":
