@@ -201,3 +201,10 @@ def test_a_container_gets_the_variables_of_its_compiler_cache_and_no_other(tmp_p
     made = options_for("cu130-stable", tmp_path, monkeypatch, {**bucket, **keys, **others})
     assert made.forwarded == tuple(sorted({*bucket, "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}))
     assert options_for("cu130-stable", tmp_path, monkeypatch, {**keys, **others}).forwarded == ()
+
+
+def test_a_container_gets_the_switches_of_operators(tmp_path, monkeypatch):
+    monkeypatch.setenv("FUSEDOPS_BUILD_OP_NORM", "0")
+    for name in ("cu130-stable", "cu124-torch2.6-cp312", "rocm7.2-stable"):
+        environment = options_for(name, tmp_path, monkeypatch).environment
+        assert environment["FUSEDOPS_BUILD_OP_NORM"] == "0"
