@@ -125,10 +125,8 @@ def verify_files(
     for path, roles in files.items():
         try:
             found[path] = evidence.of(path, roles)
-        except OSError as error:
+        except (OSError, TorchwheelError) as error:
             faults.append(explain(error))
-        except TorchwheelError as error:
-            faults.append(str(error))
     if faults:
         raise TorchwheelError("\n".join(faults))
     return found

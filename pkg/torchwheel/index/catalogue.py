@@ -206,10 +206,8 @@ def read_catalogues(
     for path in paths:
         try:
             found.append(read_catalogue(path))
-        except OSError as error:
+        except (OSError, TorchwheelError) as error:
             faults.append(explain(error))
-        except TorchwheelError as error:
-            faults.append(str(error))
     if faults:
         raise TorchwheelError("\n".join(faults))
     return tuple(found)
