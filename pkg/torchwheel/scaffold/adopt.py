@@ -15,6 +15,7 @@ from torchwheel.files import write_atomically
 from torchwheel.matrix.document import MatrixError
 from torchwheel.matrix.load import parse
 from torchwheel.matrix.torch_releases import torch_releases
+from torchwheel.matrix.variants import python_tag
 from torchwheel.scaffold.foreign import ForeignProject
 from torchwheel.scaffold.templates import CARRIED, carried_files, render_templates
 from torchwheel.text import escape, join_names
@@ -124,7 +125,7 @@ def report(project: ForeignProject, folder: Path, planned: Sequence[PlannedFile]
         ("extensions", ", ".join(names) or "none spelled out"),
         ("archs", f"hard-coded: {archs}"),
         ("build variables", forced),
-        ("wheel", "abi3: one for every Python" if setup.limited_api else "one for each Python"),
+        ("wheel", str(project.tag)),
         ("packages", " ".join(project.imports) or "none found: fill in build.imports"),
         ("tests", project.tests or "none found: the wheel is tried by its imports"),
         ("requirements", " ".join(project.build_requires) or "as declared"),
@@ -145,13 +146,14 @@ def matrix_text(project: ForeignProject, source: str, wheel: str) -> str:
         wheel: the name of the torchwheel that it carries.
     """
     archs, archs_by = _archs(project)
+    python = project.tag.python
     minors = _torch_minors(project)
     values = {
         "package": project.name,
         "project": project.name,
         "source": _yaml(source),
         "carried": f"{CARRIED}/{wheel}",
-        "python": "python: abi3" if project.setup.limited_api else "",
+        "python": f"python: {python}" if python != "each" else "",
         "toolkit": ToolkitRelease("cuda", CUDA).name,
         "cuda": CUDA,
         "toolkits": f"[{ToolkitRelease('cuda', CUDA).name}]",
@@ -206,22 +208,31 @@ def _archs(project: ForeignProject) -> tuple[list[str], str]:
 
 
 def _torch_minors(project: ForeignProject) -> dict[str, list[str]]:
-    """The newest torch minors that the project wants, each with the Pythons of both."""
+    """The newest torch minors that the project wants, each with the Pythons that build wheels.
+
+    Those are the Pythons of both, or the oldest of them where one wheel serves all.
+    """
     major = version_numbers(CUDA)[0]
     found: dict[str, list[str]] = {}
     for minor, facts in reversed(list(torch_releases().items())):
         pythons = [
             one
             for one in facts.pythons
-            if project.python.contains(f"{one}.99") and Version(one) <= Version(_NEWEST_PYTHON)
+            if project.python.contains(f"{one}.99")
+            and Version(one) <= Version(_NEWEST_PYTHON)
+            # setuptools makes no abi3 wheel in an older Python than its tag names.
+            and Version(one) >= Version(project.tag.oldest or "3")
         ]
         fits = project.torch.contains(f"{minor}.0") or project.torch.contains(f"{minor}.99")
         if major in facts.majors("cuda") and pythons and fits and len(found) < _TORCH_MINORS:
-            found[minor] = pythons
+            found[minor] = pythons if project.tag.python == "each" else pythons[:1]
     if not found:
+        served = [one for one, facts in torch_releases().items() if major in facts.majors("cuda")]
+        oldest = f" from {project.tag.oldest} on" if project.tag.oldest else ""
         raise UsageError(
-            f"{project.name}: wants torch{project.torch} and Python {project.python}; expected one "
-            f"that was published for CUDA {major}: write the torch by hand, or pass --torch"
+            f"{project.name}: expected a torch that was published for CUDA {major}, {served[0]} to "
+            f"{served[-1]}, and a Python of it up to {_NEWEST_PYTHON}, found torch{project.torch} "
+            f"with Python{project.python}{oldest}; widen what the project requires"
         )
     return dict(reversed(found.items()))
 
@@ -229,5 +240,5 @@ def _torch_minors(project: ForeignProject) -> dict[str, list[str]]:
 def _first_variant(project: ForeignProject, minors: Mapping[str, Sequence[str]]) -> str:
     minor, pythons = list(minors.items())[-1]
     usual = _USUAL_PYTHON if _USUAL_PYTHON in pythons else pythons[-1]
-    python = "abi3" if project.setup.limited_api else f"cp{usual.replace('.', '')}"
-    return f"{ToolkitRelease('cuda', CUDA).name}-torch{minor}-{python}"
+    tag = {"each": python_tag(usual), "abi3": "abi3", "any": "py3"}[project.tag.python]
+    return f"{ToolkitRelease('cuda', CUDA).name}-torch{minor}-{tag}"

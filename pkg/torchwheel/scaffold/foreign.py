@@ -16,8 +16,9 @@ from packaging.utils import canonicalize_name
 
 from torchwheel.errors import UsageError
 from torchwheel.os_errors import explain
-from torchwheel.scaffold.setup_facts import SetupFacts
+from torchwheel.scaffold.setup_facts import NAME, SetupFacts
 from torchwheel.scaffold.setup_script import LARGEST, read_setup
+from torchwheel.scaffold.wheel_tag import WheelTag, tag_of_project
 from torchwheel.text import escape
 
 if sys.version_info >= (3, 11):
@@ -58,6 +59,7 @@ class ForeignProject:
     Attributes:
         name: the distribution's.
         setup: what its setup.py says.
+        tag: the Pythons that one of its wheels serves.
         backend: its build backend.
         build_requires: what the build needs that the project does not declare.
         imports: its top packages, or its modules.
@@ -71,6 +73,7 @@ class ForeignProject:
 
     name: str
     setup: SetupFacts
+    tag: WheelTag
     backend: str
     build_requires: tuple[str, ...]
     imports: tuple[str, ...]
@@ -119,10 +122,20 @@ def read_project(folder: Path, name: str = "") -> ForeignProject:
         sorted(test_modules - {"torch", "pytest", *imports}), [*requires, *extras]
     )
     notes += [f"{tests} imports {one}: add its distribution to smoke.requires" for one in unknown]
-    api = setup.limited_api or config.get("bdist_wheel", "py_limited_api", fallback=None)
+    tag, unknown = tag_of_project(setup.limited_api, setup.command_tag, config, tables)
+    notes += unknown
+    if tag.python == "each":
+        notes += [
+            f"{NAME}:{one.line}: an extension keeps to the limited API, but its wheel is tagged "
+            "for one Python; for a wheel that serves all, write python: abi3 and, under build, "
+            "config_settings: {--build-option: --py-limited-api=cp3X}"
+            for one in setup.extensions
+            if one.limited_api
+        ]
     return ForeignProject(
         name=_name(folder, setup, config, {**project, "name": name or project.get("name")}),
-        setup=dataclasses.replace(setup, limited_api=api),
+        setup=setup,
+        tag=tag,
         backend=str(build.get("build-backend", _SETUPTOOLS)),
         build_requires=tuple(one for one in needs if canonicalize_name(one) not in have),
         imports=imports,

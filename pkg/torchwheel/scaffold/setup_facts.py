@@ -27,12 +27,16 @@ class Unread:
 
 @dataclasses.dataclass(frozen=True)
 class DeclaredExtension:
-    """A native extension; its name and sources are None where only a run would tell them."""
+    """A native extension; its name and sources are None where only a run would tell them.
+
+    `limited_api` says whether its library keeps to Python's limited API.
+    """
 
     kind: str
     line: int
     name: str | None
     sources: tuple[str, ...] | None
+    limited_api: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +84,8 @@ class SetupFacts:
         archs: in its own compiler flags.
         own_archs: whether the file sets TORCH_CUDA_ARCH_LIST itself.
         variables: that it reads.
-        limited_api: the oldest Python of an abi3 wheel, e.g. "cp39"; "abi3" if it is not named.
+        limited_api: `py_limited_api` of the options of bdist_wheel, e.g. "cp39".
+        command_tag: the Python that a bdist_wheel of its own tags wheels with: "cp39", "py3".
         modules: that it imports, beside the standard library.
         requires: of the package, as far as they are spelled out.
         extras: further requirements.
@@ -97,6 +102,7 @@ class SetupFacts:
     own_archs: bool = False
     variables: tuple[BuildVariable, ...] = ()
     limited_api: str | None = None
+    command_tag: str | None = None
     modules: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     extras: tuple[str, ...] = ()

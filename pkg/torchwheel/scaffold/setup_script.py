@@ -23,6 +23,7 @@ from torchwheel.scaffold.setup_facts import (
     archs_in,
     is_open,
 )
+from torchwheel.scaffold.wheel_tag import command_in_script, option_in_script
 from torchwheel.text import shorten
 from torchwheel.versions import version_numbers
 
@@ -94,7 +95,8 @@ class _Reader:
             archs=archs,
             own_archs=self._sets_arch_list(),
             variables=tuple(sorted(variables.values(), key=lambda one: one.line)),
-            limited_api=self._limited_api(),
+            limited_api=option_in_script(self.nodes, self.constants, self._note),
+            command_tag=command_in_script(self.nodes, self.constants, self._note),
             modules=tuple(sorted(set(self._modules()))),
             requires=tuple(self._requirements("install_requires", keywords)),
             extras=tuple(self._extras(extras)) if extras else (),
@@ -182,21 +184,6 @@ class _Reader:
                 self._note(place, "the folder of the packages is not spelled out")
         return "."
 
-    def _limited_api(self) -> str | None:
-        for node in self.nodes:
-            if isinstance(node, ast.Dict):
-                for key, value in zip(node.keys, node.values, strict=True):
-                    named = isinstance(key, ast.Constant) and key.value == "py_limited_api"
-                    if named and isinstance(value, ast.Constant) and isinstance(value.value, str):
-                        return value.value
-        for _, call in self._calls():
-            for one in call.keywords:
-                if one.arg == "py_limited_api" and not (
-                    isinstance(one.value, ast.Constant) and one.value.value is False
-                ):
-                    return "abi3"
-        return None
-
     # Extensions
 
     def _aliases(self) -> Iterator[tuple[str, str]]:
@@ -233,7 +220,9 @@ class _Reader:
                 self._note(call, f"the name of a {kind} is not spelled out")
             if files is None and kind != "CMakeExtension":
                 self._note(call, f"the sources of a {kind} are not spelled out")
-            yield DeclaredExtension(kind, call.lineno, text, files)
+            limited = named.get("py_limited_api")
+            off = limited is None or (isinstance(limited, ast.Constant) and not limited.value)
+            yield DeclaredExtension(kind, call.lineno, text, files, not off)
 
     def _without_ninja(self) -> bool:
         return any(

@@ -203,7 +203,11 @@ def test_the_report_says_what_was_read_and_what_was_not(foreign):
         ("setup.py", "setup(name=f())\n", "expected the project's name"),
         ("setup.py", "setup(\n", r"setup\.py:1: expected Python"),
         ("pyproject.toml", '[project]\nname = "../x"\n', "expected the project's name"),
-        ("pyproject.toml", '[project]\nname = "x"\ndependencies = ["torch<2"]\n', "wants torch<2"),
+        (
+            "pyproject.toml",
+            '[project]\nname = "x"\ndependencies = ["torch<2"]\n',
+            "found torch<2 with Python; widen",
+        ),
     ],
 )
 def test_a_project_that_cannot_be_read_is_one_line(foreign, capsys, name, content, says):

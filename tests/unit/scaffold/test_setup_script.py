@@ -151,19 +151,6 @@ def test_variables_and_what_turns_them_on(read, line, name, on, forces):
     assert (found.name, found.on, found.forces) == (name, on, forces)
 
 
-@pytest.mark.parametrize(
-    ("call", "found"),
-    [
-        ('setup(options={"bdist_wheel": {"py_limited_api": "cp39"}})', "cp39"),
-        ('setup(ext_modules=[CUDAExtension("a", ["a.cu"], py_limited_api=True)])', "abi3"),
-        ('setup(ext_modules=[CUDAExtension("a", ["a.cu"], py_limited_api=False)])', None),
-        ("setup()", None),
-    ],
-)
-def test_the_limited_api(read, call, found):
-    assert read(f"{call}\n").limited_api == found
-
-
 def test_requirements_modules_packages(read):
     facts = read("""
         try:
