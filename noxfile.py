@@ -173,9 +173,10 @@ def workflows(session: nox.Session) -> None:
     }.items():
         found = sorted(map(str, Path(".github").glob(files)))
         session.run("check-jsonschema", "--builtin-schema", schema, *found)
-    # What `nox -s matrix -- --gitlab release` prints; a unit test holds it to the matrix.
-    pipeline = "tests/unit/matrix/golden/gitlab.json"
-    session.run("check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", pipeline)
+    # What `nox -s matrix -- --gitlab …` prints here and for a project in shards; unit tests hold
+    # the files to it.
+    pipelines = [f"tests/unit/matrix/golden/{name}.json" for name in ("gitlab", "gitlab-shards")]
+    session.run("check-jsonschema", "--builtin-schema", "vendor.gitlab-ci", *pipelines)
     session.run("zizmor", "--offline", "--strict-collection", "--persona=pedantic", ".github")
 
 

@@ -6,6 +6,7 @@ It is JSON, which is YAML too. Every step is the nox session that the workflows 
 import json
 from collections.abc import Sequence
 
+from torchwheel.errors import UsageError
 from torchwheel.matrix.kernel_builds import KernelBuild, kernel_builds
 from torchwheel.matrix.runners import build_runner, smoke_runner
 from torchwheel.matrix.sections import Matrix
@@ -17,6 +18,8 @@ _Job = dict[str, object]
 _NOX = "python3 -m pip install --require-hashes --requirement .github/actions/nox/requirements.txt"
 _KERNELS = "dist/kernels"
 _KEPT = "1 week"
+_MOST_NEEDS = 50
+"""The most jobs that GitLab lets one job need."""
 
 
 def gitlab_text(
@@ -28,7 +31,10 @@ def gitlab_text(
         matrix: the matrix.
         variants: what to build.
         selection: the words that selected them, for `assemble`.
-        shards: how many jobs compile the kernels of a toolkit.
+        shards: how many jobs compile the kernels of a toolkit, where the matrix does not say it.
+
+    Raises:
+        UsageError: a wheel is linked from more jobs than GitLab lets one need.
     """
     jobs: dict[str, _Job] = {}
     for build in kernel_builds(matrix, variants):
@@ -37,6 +43,11 @@ def gitlab_text(
     for variant in variants:
         builds = kernel_builds(matrix, [variant])
         linked = [name for build in builds for name in build.artifacts(shards)]
+        if len(linked) > _MOST_NEEDS:
+            raise UsageError(
+                f"{variant.id}: is linked from {len(linked)} jobs; expected at most {_MOST_NEEDS}, "
+                "which GitLab lets a job need: lower --shards, or build.shards of matrix.yaml"
+            )
         jobs[f"wheel-{variant.id}"] = _build_job(matrix, variant, linked)
     for variant in variants:
         jobs[f"smoke-{variant.id}"] = _smoke_job(matrix, variant)

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from torchwheel.cli import main
+from torchwheel.errors import UsageError
 from torchwheel.matrix.gitlab import gitlab_text
-from torchwheel.matrix.load import load
+from torchwheel.matrix.load import load, parse
 from torchwheel.matrix.variants import select
 
 MATRIX = Path(__file__).parents[3] / "matrix.yaml"
+ORDINARY = Path(__file__).parent / "ordinary.yaml"
 WORDS = {"stages", "default"}
 
 
@@ -47,6 +49,41 @@ def test_each_variant_is_built_from_its_kernels_and_tried():
         assert ("--kernels-only" in build["script"][0]) == bool(build["needs"])
         assert bool(build["needs"]) == variant.native
         assert all(name.endswith(("-1of2", "-2of2")) for name in build["needs"])
+
+
+def ordinary(shards):
+    """A project with a build of its own, whose variants are compiled by so many jobs."""
+    more = "runners: {linux_x86_64: {build: [ubuntu-24.04]}}\n"
+    text = ORDINARY.read_text().replace("  archs_by", f"  shards: {shards}\n  archs_by")
+    return parse(text + more, "matrix.yaml")
+
+
+def ordinary_text(shards):
+    matrix = ordinary(shards)
+    return gitlab_text(matrix, select(matrix, ["*-cp312"]), ["*-cp312"])
+
+
+def test_the_pipeline_of_a_project_in_shards(golden):
+    golden("gitlab-shards.json", ordinary_text(3))
+
+
+def test_jobs_compile_the_shards_of_each_variant_and_one_links_them():
+    made = jobs(json.loads(ordinary_text(3)))
+    for variant in ("cu124-torch2.6-cp312", "cu130-torch2.13-cp312"):
+        shards = [f"kernels-{variant}-{number}of3" for number in (1, 2, 3)]
+        assert made[f"wheel-{variant}"]["needs"] == shards
+        assert "--kernels-only" in made[f"wheel-{variant}"]["script"][0]
+        assert [made[name]["variables"] for name in shards] == [
+            {"SHARD": f"{number}/3", "KERNELS": variant} for number in (1, 2, 3)
+        ]
+    assert len(made) == 2 * (3 + 1 + 1) + 1
+    assert not [name for name in jobs(json.loads(ordinary_text(1))) if "kernels" in name]
+
+
+def test_more_jobs_than_one_may_need_are_one_line():
+    assert ordinary_text(50)
+    with pytest.raises(UsageError, match=r"^cu124-torch2.6-cp312: is linked from 51 jobs; expec"):
+        ordinary_text(51)
 
 
 def test_a_script_is_a_nox_session_and_takes_data_by_variables_alone():
