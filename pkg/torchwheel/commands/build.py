@@ -208,7 +208,7 @@ def base_images(options: argparse.Namespace) -> int:
 @command(
     "build",
     "Build a wheel of any extension for one torch, and prove it.",
-    option("source", type=Path, help="an sdist, or the folder of a project"),
+    option("source", help="an sdist, the folder of a project, or NAME==VERSION of the index"),
     DIST,
     option("--torch", help="the torch it is for, e.g. 2.11.0 (default: the newest)"),
     option("--toolkit", help="a CUDA release, e.g. 13.0 (default: torch's own)"),
@@ -282,7 +282,7 @@ def build(options: argparse.Namespace) -> int:
     from torchwheel.pipeline.frontend import find_launcher
     from torchwheel.sdist.big_build import compile_shard, plan_build, plan_text, shard_text
     from torchwheel.sdist.build import build_sdist, closing_text
-    from torchwheel.sdist.request import SdistRequest
+    from torchwheel.sdist.request import SdistRequest, find_source
     from torchwheel.sdist.sandbox import parse_variables
     from torchwheel.shards import parse_shard
     from torchwheel.steps.compiler_cache import parse_cache
@@ -292,8 +292,10 @@ def build(options: argparse.Namespace) -> int:
     if (shard or options.from_shards) and not options.cache:
         name = "--shard" if shard else "--from-shards"
         raise UsageError(f"{name}: the objects of shards are in a cache: add --cache")
+    with Terminal().live_line() as progress:
+        source = find_source(options.source, cache_folder(), progress)
     request = SdistRequest(
-        source=options.source,
+        source=source,
         dist=options.dist,
         torch=options.torch,
         toolkit=options.toolkit,

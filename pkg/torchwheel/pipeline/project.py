@@ -16,7 +16,7 @@ from torchwheel.errors import TorchwheelError, UsageError, program_error
 from torchwheel.files import sha256
 from torchwheel.inspect.sdist import PROJECT, is_project, unpack
 from torchwheel.matrix.project_source import ProjectSource, parse_source
-from torchwheel.matrix.sections import Matrix, Project
+from torchwheel.matrix.sections import Matrix
 from torchwheel.ownership import trusted_folder
 from torchwheel.text import quote
 from torchwheel.toolkit.cache import make_once
@@ -52,7 +52,10 @@ def project_folder(matrix: Matrix, root: Path, cache: Path, progress: Progress) 
         return _checkout(source, cache, progress)
     archive = root / source.place
     if source.kind == "release":
-        archive = _download(source, project, cache, progress)
+        archive = download_release(source, project.sha256, cache, progress)
+        if not project.sha256:
+            pin = f'under project, write  sha256: "{sha256(archive)}"'
+            progress.say(f"{archive.name}: not pinned; {pin}")
     if not archive.is_file():
         raise UsageError(f"project.source: {archive}: expected an sdist, found no such file")
     digest = sha256(archive)
@@ -80,20 +83,18 @@ def tests_folder(matrix: Matrix, root: Path, source: Path) -> Path | None:
     return root / matrix.smoke.tests if matrix.smoke.tests else None
 
 
-def _download(source: ProjectSource, project: Project, cache: Path, progress: Progress) -> Path:
-    """The sdist of a release, in the cache; a kept one is taken if the matrix pins its hash."""
-    folder = trusted_folder(cache / "sdists")
-    kept = folder / f"{source.place}-{source.version}"
-    if project.sha256:
+def download_release(
+    source: ProjectSource, pinned: str | None, cache: Path, progress: Progress
+) -> Path:
+    """The sdist of a release, in the cache; a kept one is taken if its hash is pinned."""
+    kept = trusted_folder(cache / "sdists") / f"{source.place}-{source.version}"
+    if pinned:
         for path in kept.glob("*") if kept.is_dir() else ():
-            if path.is_file() and sha256(path) == project.sha256:
+            if path.is_file() and sha256(path) == pinned:
                 return path
     progress.step(f"{source.place}=={source.version}: looking up its sdist")
     file = find_sdist(source.place, source.version)
-    path = download_sdist(file, project.sha256, trusted_folder(kept))
-    if not project.sha256:
-        progress.say(f'{path.name}: not pinned; under project, write  sha256: "{sha256(path)}"')
-    return path
+    return download_sdist(file, pinned, trusted_folder(kept))
 
 
 def _unpack(archive: Path, target: Path) -> None:

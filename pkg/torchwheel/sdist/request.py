@@ -13,7 +13,9 @@ from torchwheel.errors import UsageError
 from torchwheel.files import explain_full_disk, sha256
 from torchwheel.inspect.sdist import PROJECT, is_project
 from torchwheel.lock import hold_lock, say_waiting
+from torchwheel.matrix.project_source import parse_source
 from torchwheel.ownership import closed_folder
+from torchwheel.pipeline.project import download_release
 from torchwheel.sdist.sandbox import SandboxMode
 from torchwheel.steps.compiler_cache import CompilerCache
 from torchwheel.text import quote
@@ -83,11 +85,26 @@ class SdistRequest:
         return sha256(self.source) if self.source.is_file() else str(self.source.resolve())
 
 
+def find_source(text: str, cache: Path, progress: Progress) -> Path:
+    """The sdist or folder that a call names.
+
+    The sdist of a release (NAME==VERSION) is fetched into the cache. None of its code runs for it.
+    """
+    source = parse_source(text)
+    if source.kind != "release" or Path(text).exists():
+        return Path(text)
+    path = download_release(source, None, cache, progress)
+    progress.say(f"{path.name}: sha256 {sha256(path)}")
+    return path
+
+
 def check_request(request: SdistRequest) -> None:
     """Refuse a call that cannot be carried out, before anything is downloaded."""
     source = request.source
     if not source.exists():
-        raise UsageError(f"{source}: not found; an sdist or a project's folder expected")
+        raise UsageError(
+            f"{source}: not found; expected an sdist, a project's folder or NAME==VERSION"
+        )
     if source.is_dir() and not is_project(source):
         raise UsageError(f"{source}: {' or '.join(PROJECT)} expected in it")
     if source.suffix == ".whl":

@@ -12,6 +12,7 @@ from torchwheel.files import sha256
 from torchwheel.matrix.load import parse
 from torchwheel.pipeline import project
 from torchwheel.pipeline.project import project_folder
+from torchwheel.sdist.request import find_source
 
 # It would tell on itself.
 SETUP = "raise SystemExit('setup.py was run')\n"
@@ -90,6 +91,20 @@ def test_a_release_is_downloaded_and_its_hash_is_said(tmp_path, sdist, monkeypat
     monkeypatch.setenv("PIP_FIND_LINKS", "")
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1")
     assert folder_of(tmp_path, "conv==1.0", f", {pin}") == folder
+
+
+def test_torchwheel_build_takes_a_release_a_file_and_a_folder(tmp_path, sdist, monkeypatch):
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    heard = Heard()
+    found = find_source("conv==1.0", tmp_path / "cache", heard)
+    assert found == tmp_path / "cache" / "sdists" / "conv-1.0" / sdist.name
+    assert sha256(found) == sha256(sdist)
+    assert heard.said == [f"conv-1.0.tar.gz: sha256 {sha256(sdist)}"]
+    assert find_source(str(sdist), tmp_path / "cache", heard) == sdist
+    (tmp_path / "conv==2.0").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert find_source("conv==2.0", tmp_path / "cache", heard).is_dir()
+    assert len(heard.said) == 1
 
 
 def git(folder, *arguments):

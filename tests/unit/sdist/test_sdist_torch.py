@@ -162,7 +162,10 @@ def test_a_right_call_passes(tmp_path):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"source": Path("nonesuch")}, "nonesuch: not found; an sdist or a project's folder"),
+        (
+            {"source": Path("nonesuch")},
+            "nonesuch: not found; expected an sdist, a project's folder or NAME",
+        ),
         ({"source": Path("empty")}, r"empty: pyproject\.toml or setup\.py expected in it"),
         ({"source": Path("demo.whl")}, "a wheel is built already"),
         ({"torch": "2.11"}, '--torch "2.11": a release expected, e.g. 2.11.0'),
