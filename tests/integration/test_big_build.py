@@ -18,6 +18,12 @@ import psutil
 import pytest
 
 from torchwheel.lock import hold_lock
+from torchwheel.steps.compiler_cache import (
+    CacheUse,
+    folder_cache,
+    own_server,
+    wait_for_writes,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -194,6 +200,19 @@ def started(options: list[str], project: Path, cache: Path) -> Iterator[subproce
 
 # An installation without the extra has no Dask.
 @pytest.mark.skipif(importlib.util.find_spec("distributed") is None, reason="no Dask here")
+def test_the_compiler_cache_outlasts_a_step_of_any_length(tmp_path, monkeypatch):
+    """sccache ends after ten minutes without a call, though a compiler runs that long."""
+    monkeypatch.setenv("SCCACHE_IDLE_TIMEOUT", "1")
+    (tmp_path / "a.c").write_text("int a;\n")
+    variables = folder_cache(tmp_path / "objects", "1G").variables
+    with own_server(("sccache",), variables, "--cache objects") as mine:
+        environ = {**os.environ, **mine}
+        command = ["sccache", "gcc", "-c", "a.c", "-o", "a.o"]
+        subprocess.run(command, cwd=tmp_path, env=environ, check=True)
+        time.sleep(3)
+        assert wait_for_writes(("sccache",), environ) == CacheUse(misses=1)
+
+
 def test_a_cluster_compiles_though_a_worker_is_killed(project, cluster, cache, tmp_path):
     address, workers = cluster
     slow = project / "many" / "slow.cpp"

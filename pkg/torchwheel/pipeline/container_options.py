@@ -44,6 +44,7 @@ from torchwheel.pipeline.records import WheelsRequest
 from torchwheel.pipeline.run import Run
 from torchwheel.shards import Shard
 from torchwheel.smoke.requirements import BUNDLED_FOLDER
+from torchwheel.steps.compiler_cache import ENDLESS
 from torchwheel.toolkit.cache import cache_folder
 from torchwheel.toolkit.headers import torch_headers
 from torchwheel.toolkit.index import ca_bundle
@@ -51,6 +52,7 @@ from torchwheel.validate import findings
 
 # A CUDA torch has 5 GB, one for each Python. With less free space nothing is cached.
 _CACHE_SPACE = 32 << 30
+_SCCACHE = {"SCCACHE_SERVER_UDS": "/tmp/sccache.sock", **ENDLESS}  # noqa: S108 - in the container
 # The variables that name pip's indexes, and uv's names for them.
 _INDEX_VARIABLES = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL": "UV_INDEX"}
 COMPILER_CACHES: Mapping[str, tuple[str, ...]] = {
@@ -127,7 +129,7 @@ def options_of(
     if forwarded:
         # A server of the container's own: on the host's network another server may have the usual
         # port, and it cannot read these files.
-        environment["SCCACHE_SERVER_UDS"] = "/tmp/sccache.sock"  # noqa: S108 - in the container
+        environment |= _SCCACHE
     smoke = run.matrix.smoke
     torch_pin = (
         f"torch=={smoke.torch}" if variant.abi == "stable" else f"torch{variant.torch_range}"
@@ -225,7 +227,7 @@ def _options_of_own_build(
         "FORCE_CUDA": project.get("FORCE_CUDA", "1"),
         # torch 2.13 and later adds sccache itself; one launcher is enough.
         "TORCH_NO_COMPILER_WRAPPER": "1",
-        "SCCACHE_SERVER_UDS": "/tmp/sccache.sock",  # noqa: S108 - in the container
+        **_SCCACHE,
         **({} if forwarded else {"SCCACHE_DIR": f"{SHARED}/sccache", "SCCACHE_CACHE_SIZE": "5G"}),
         **settings,
         **index,

@@ -17,6 +17,9 @@ from torchwheel.text import quote
 _SHARED = {"SCCACHE_DIRECT": "false"}
 """What the compiler reads decides on a hit alone: not the folder that it runs in, nor those that it
 looks for headers in, which differ between Pythons."""
+ENDLESS = {"SCCACHE_IDLE_TIMEOUT": "0"}
+"""A server ends with its build, not ten minutes after the last call: a compiler may take longer,
+and would start again without the cache."""
 _BUCKET = re.compile(r"s3://([a-z0-9][a-z0-9.-]+)(?:/([\w./-]*))?", re.ASCII)
 _SOCKET = "s"
 _FILES = ("C/C++", "CUDA")
@@ -122,7 +125,7 @@ def own_server(
         yield {}
         return
     with tempfile.TemporaryDirectory(prefix="torchwheel-") as folder:
-        mine = {**variables, "SCCACHE_SERVER_UDS": str(Path(folder, _SOCKET))}
+        mine = {**variables, **ENDLESS, "SCCACHE_SERVER_UDS": str(Path(folder, _SOCKET))}
         env = {**os.environ, **mine}
         started = process.run([*launcher, "--start-server"], env=env)
         if started.status:
