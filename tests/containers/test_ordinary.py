@@ -71,7 +71,7 @@ def test_its_wheel_is_built_against_its_torch_stamped_tried_and_proven(plus, whe
     done = wheels()
     assert done.returncode == 1
     assert (
-        "setup.py hard-codes the archs 7.5;9.0; expected those of TORCH_CUDA_ARCH_LIST, "
+        "the project hard-codes the archs 7.5;9.0; expected those of TORCH_CUDA_ARCH_LIST, "
         '8.0;9.0+PTX; pass --archs "7.5;9.0", or say in matrix.yaml build.archs_by: replaced'
     ) in done.stdout
     # Nothing of a failed build is published, and the earlier wheel is not its.

@@ -71,4 +71,4 @@ def torchwheel(cache):
     return run
 
 
-collect_ignore = ["tiny", "ordinary", "existing", "many"]
+collect_ignore = ["tiny", "ordinary", "existing", "many", "cmake"]

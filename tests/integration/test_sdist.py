@@ -76,6 +76,18 @@ def one_line(done: subprocess.CompletedProcess[str], status: int) -> str:
     return line
 
 
+def said_by_installed(wheel: Path, call: str, tmp_path: Path, cache: Path) -> bytes:
+    """What a call prints where pip installed the wheel beside its torch."""
+    base = environment.base_environment(cache, ("pytest", f"torch=={TORCH}"), Quiet())
+    env = environment.layered_environment(base, tmp_path / "env")
+    install = [sys.executable, "-m", "pip", "--python", str(env.python), "install", "--quiet"]
+    subprocess.run([*install, str(wheel)], check=True)
+    said = subprocess.run(
+        [env.python, "-c", call], env=env.environ, cwd=tmp_path, stdout=subprocess.PIPE, check=True
+    )
+    return said.stdout
+
+
 def test_an_sdist_becomes_a_wheel_whose_gates_hold(project, tmp_path, torchwheel, cache):
     sdist = tmp_path / "scaled-0.3.tar.gz"
     with tarfile.open(sdist, "w:gz") as archive:
@@ -104,15 +116,8 @@ def test_an_sdist_becomes_a_wheel_whose_gates_hold(project, tmp_path, torchwheel
     assert command == f"  pip install dist/{wheel.name}"
     assert all(len(line) <= 80 for line in table)
     # Built for this torch, it runs with it, installed by the command that is printed.
-    base = environment.base_environment(cache, ("pytest", f"torch=={TORCH}"), Quiet())
-    env = environment.layered_environment(base, tmp_path / "env")
-    install = [sys.executable, "-m", "pip", "--python", str(env.python), "install", "--quiet"]
-    subprocess.run([*install, str(wheel)], check=True)
     call = "import torch, scaled; print(scaled.scale(torch.ones(2), 3).tolist())"
-    said = subprocess.run(
-        [env.python, "-c", call], env=env.environ, cwd=tmp_path, stdout=subprocess.PIPE, check=True
-    )
-    assert said.stdout == b"[3.0, 3.0]\n"
+    assert said_by_installed(wheel, call, tmp_path, cache) == b"[3.0, 3.0]\n"
 
 
 def test_a_folder_is_built_where_it_lies_and_stays_clean(plain, tmp_path, torchwheel):
@@ -123,6 +128,35 @@ def test_a_folder_is_built_where_it_lies_and_stays_clean(plain, tmp_path, torchw
     wheel = the_wheel(tmp_path / "out")
     assert wheel.name.startswith(f"plain-1.0+git.7.cputorch2.13-{TAG}-{TAG}-manylinux")
     assert sorted(path.name for path in plain.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "cuda",
+    [
+        False,
+        pytest.param(
+            True,
+            marks=pytest.mark.skipif(
+                not os.environ.get(OPT_IN), reason=f"installs 5 GB of torch: {OPT_IN}=1"
+            ),
+        ),
+    ],
+)
+def test_a_project_of_cmake_becomes_a_wheel(tmp_path, torchwheel, cache, cuda):
+    """scikit-build-core, `find_package(Torch)`, and a kernel where torch is one for CUDA."""
+    project = Path(shutil.copytree(Path(__file__).parent / "cmake", tmp_path / "cmake"))
+    target = ("--torch", TORCH, "--archs", "9.0") if cuda else CPU
+    done = torchwheel("build", project, *target, cwd=tmp_path, seconds=1800)
+    assert done.returncode == 0, done.stdout + done.stderr
+    wheel = the_wheel(tmp_path / "dist")
+    toolkit = "cu130" if cuda else "cpu"
+    # Its one library needs no Python, as wheel.py-api says.
+    assert wheel.name.startswith(f"halved-1.0+{toolkit}torch2.13-py3-none-manylinux_2_")
+    assert all(result.ok for result in run_gates(wheel, Limits(max_size_mib=10)))
+    if cuda:
+        return
+    call = "import torch, halved; print(halved.halved(torch.ones(2)).tolist())"
+    assert said_by_installed(wheel, call, tmp_path, cache) == b"[0.5, 0.5]\n"
 
 
 HOSTILE = """\
@@ -242,14 +276,8 @@ def test_a_hostile_archive_is_refused(tmp_path, torchwheel):
     not os.environ.get(OPT_IN), reason=f"installs 5 GB of torch and compiles 10 min: {OPT_IN}=1"
 )
 def test_torch_scatter_becomes_a_wheel_whose_gates_hold(tmp_path, torchwheel):
-    fetch = ["download", "--quiet", "--no-binary=:all:", "--no-deps", "--no-build-isolation"]
-    subprocess.run(
-        [sys.executable, "-m", "pip", *fetch, "torch-scatter==2.1.2", "--dest", str(tmp_path)],
-        check=True,
-    )
-    (sdist,) = tmp_path.glob("torch_scatter-*.tar.gz")
     options = ("--torch", "2.11.0", "--archs", "9.0")
-    done = torchwheel("build", sdist, *options, cwd=tmp_path, seconds=3600)
+    done = torchwheel("build", "torch-scatter==2.1.2", *options, cwd=tmp_path, seconds=3600)
     assert done.returncode == 0, done.stdout + done.stderr
     facts = read_wheel(the_wheel(tmp_path / "dist"))
     assert facts.claims is not None

@@ -141,6 +141,15 @@ def arch_list(archs: Iterable[Arch]) -> str:
     return ";".join(map(str, archs))
 
 
+def cmake_archs(archs: Iterable[Arch]) -> str:
+    """An arch list as CMake writes it, e.g. "80-real;90-real;90-virtual"."""
+    words = []
+    for arch in archs:
+        number = arch.in_binary.binary_name.removeprefix("sm_")
+        words += [f"{number}-real", *([f"{number}-virtual"] if arch.ptx else [])]
+    return ";".join(words)
+
+
 @dataclasses.dataclass(frozen=True)
 class NamedArchs:
     """An arch list and its source for messages, e.g. "--archs" or "matrix.yaml"."""

@@ -93,15 +93,15 @@ def fault_of(codes: "set[str]", archs: str, by: str) -> "str | None":
     if by == "declared":
         if more := codes - wanted:
             return (
-                f"setup.py compiles for {arch_list_of(more)}, which the arch list {archs} lacks; "
-                f'add them to the archs of the toolkit, or pass --archs "{found}"'
+                f"the project compiles for {arch_list_of(more)}, which the arch list {archs} "
+                f'lacks; add them to the archs of the toolkit, or pass --archs "{found}"'
             )
         return None
     if codes == wanted:
         return None
     return (
-        f"setup.py hard-codes the archs {found}; expected those of TORCH_CUDA_ARCH_LIST, {archs}; "
-        f'pass --archs "{found}", or say in matrix.yaml build.archs_by: replaced'
+        f"the project hard-codes the archs {found}; expected those of TORCH_CUDA_ARCH_LIST, "
+        f'{archs}; pass --archs "{found}", or say in matrix.yaml build.archs_by: replaced'
     )
 
 

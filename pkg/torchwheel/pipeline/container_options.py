@@ -3,12 +3,11 @@
 import dataclasses
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from torchwheel.arch.lists import arch_list
-from torchwheel.arch.model import Arch
+from torchwheel.arch.lists import arch_list, cmake_archs
 from torchwheel.console import Progress
 from torchwheel.errors import UsageError
 from torchwheel.image.build import BuiltImage, describe_image
@@ -252,15 +251,6 @@ def _options_of_own_build(
         own=True,
         settings=build.config_settings,
     )
-
-
-def cmake_archs(archs: Iterable[Arch]) -> str:
-    """An arch list as CMake writes it: "80-real;90-real;90-virtual"."""
-    words = []
-    for arch in archs:
-        number = arch.in_binary.binary_name.removeprefix("sm_")
-        words += [f"{number}-real", *([f"{number}-virtual"] if arch.ptx else [])]
-    return ";".join(words)
 
 
 def _compiler_cache(environ: Mapping[str, str]) -> tuple[str, ...]:

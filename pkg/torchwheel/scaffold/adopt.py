@@ -117,7 +117,8 @@ def write_files(folder: Path, planned: Sequence[PlannedFile]) -> None:
 def report(project: ForeignProject, folder: Path, planned: Sequence[PlannedFile]) -> str:
     """What was read of a project, what could not be read, and what was done to each file."""
     setup = project.setup
-    archs = " ".join(str(one.arch) for one in setup.archs) or "none; TORCH_CUDA_ARCH_LIST decides"
+    decides = "the project sets them" if project.own_archs else "TORCH_CUDA_ARCH_LIST decides"
+    archs = " ".join(str(one.arch) for one in setup.archs) or f"none; {decides}"
     forced = " ".join(f"{one.name}={one.on}" for one in setup.variables if one.forces) or "none"
     names = [one.name or f"one in line {one.line}" for one in setup.extensions]
     rows = (
@@ -133,6 +134,11 @@ def report(project: ForeignProject, folder: Path, planned: Sequence[PlannedFile]
     lines = [f"{name:<16} {escape(value)}" for name, value in rows]
     if not project.cuda:
         lines.append(f"{'CUDA':<16} no CUDA source was found; is this an extension for GPUs?")
+    if project.cmake:
+        lines.append(
+            f"{'CMake':<16} compiles it, for the archs of CUDAARCHS and TORCH_CUDA_ARCH_LIST; "
+            "build.shards cannot divide that"
+        )
     lines += [f"{'not read':<16} {escape(note)}" for note in project.notes]
     return "\n".join([*lines, *(f"{one.action:<16} {folder / one.path}" for one in planned)])
 
@@ -159,6 +165,7 @@ def matrix_text(project: ForeignProject, source: str, wheel: str) -> str:
         "toolkits": f"[{ToolkitRelease('cuda', CUDA).name}]",
         "archs": _yaml(archs),
         "archs_by": archs_by,
+        "divisible": not project.cmake,
         "requires": _yaml(project.build_requires),
         "environment": _yaml({o.name: o.on for o in project.setup.variables if o.forces}),
         "switches": [
@@ -193,7 +200,7 @@ def _archs(project: ForeignProject) -> tuple[list[str], str]:
     """The archs of the matrix, and who decides about them."""
     hard_coded = [one.arch for one in project.setup.archs if one.is_for(CUDA)]
     if not hard_coded:
-        return list(_ARCHS), "environment"
+        return list(_ARCHS), "replaced" if project.own_archs else "environment"
     able = {
         arch.in_binary for arch in ToolkitRelease("cuda", CUDA).archs if isinstance(arch, CudaArch)
     }

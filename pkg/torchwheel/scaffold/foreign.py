@@ -26,7 +26,12 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-_SETUPTOOLS = "setuptools.build_meta"
+_SETUPTOOLS, _SCIKIT_BUILD = "setuptools.build_meta", "scikit_build_core"
+_CMAKE = "CMakeLists.txt"
+# set(CMAKE_CUDA_ARCHITECTURES 80), set_target_properties(… CUDA_ARCHITECTURES 80)
+_SETS_ARCHS = re.compile(
+    r"^\s*set\w*\s*\([^#]*\b((CMAKE_)?CUDA_ARCHITECTURES|TORCH_CUDA_ARCH_LIST)\b", re.IGNORECASE
+)
 # Modules that a build environment has anyway.
 _GIVEN = frozenset({"torch", "setuptools", "pkg_resources", "distutils", "_distutils_hack"})
 # Distributions of modules that build scripts and tests import, where the names differ or agree. The
@@ -68,6 +73,8 @@ class ForeignProject:
         torch: the range of torch that it wants.
         python: the range of Python.
         cuda: whether it has CUDA sources.
+        cmake: whether CMake compiles them.
+        own_archs: whether its files set the archs, so that the environment does not decide.
         notes: what could not be read, and what to do.
     """
 
@@ -82,6 +89,8 @@ class ForeignProject:
     torch: SpecifierSet
     python: SpecifierSet
     cuda: bool
+    cmake: bool
+    own_archs: bool
     notes: tuple[str, ...]
 
 
@@ -132,11 +141,16 @@ def read_project(folder: Path, name: str = "") -> ForeignProject:
             for one in setup.extensions
             if one.limited_api
         ]
+    backend = str(build.get("build-backend", _SETUPTOOLS))
+    in_cmake = any("CMake" in one.kind for one in setup.extensions)
+    cmake = in_cmake or backend.startswith(_SCIKIT_BUILD)
+    sets_archs = list(_cmake_archs(folder / _CMAKE)) if cmake else []
+    notes += sets_archs
     return ForeignProject(
         name=_name(folder, setup, config, {**project, "name": name or project.get("name")}),
         setup=setup,
         tag=tag,
-        backend=str(build.get("build-backend", _SETUPTOOLS)),
+        backend=backend,
         build_requires=tuple(one for one in needs if canonicalize_name(one) not in have),
         imports=imports,
         tests=tests,
@@ -144,6 +158,8 @@ def read_project(folder: Path, name: str = "") -> ForeignProject:
         torch=_torch(requires),
         python=_range(project.get("requires-python") or setup.python or ""),
         cuda=any(one.kind == "CUDAExtension" for one in setup.extensions) or _has_cuda(folder),
+        cmake=cmake,
+        own_archs=setup.own_archs or bool(sets_archs),
         notes=tuple(dict.fromkeys(notes)),
     )
 
@@ -269,6 +285,17 @@ def _test_modules(folder: Path) -> set[str]:
 
 def _has_cuda(folder: Path) -> bool:
     return next(folder.rglob("*.cu"), None) is not None
+
+
+def _cmake_archs(file: Path) -> Iterator[str]:
+    """Lines of the project's CMake file that set archs themselves."""
+    try:
+        lines = _text(file).splitlines() if file.is_file() else []
+    except (OSError, ValueError):
+        lines = []  # CMake itself will say so.
+    for number, line in enumerate(lines, start=1):
+        if found := _SETS_ARCHS.match(line):
+            yield f"{file.name}:{number}: sets {found[1]}; nvcc gets the matrix's archs instead"
 
 
 def _requirements(texts: Iterable[str]) -> Iterator[Requirement]:

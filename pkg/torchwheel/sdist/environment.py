@@ -9,7 +9,7 @@ from pathlib import Path
 import build
 import ninja
 
-from torchwheel.arch.lists import arch_list
+from torchwheel.arch.lists import arch_list, cmake_archs
 from torchwheel.arch.model import Arch
 from torchwheel.builder import environment as variables
 from torchwheel.builder import nvcc
@@ -194,9 +194,13 @@ def sdist_environment(
 def _cuda(
     home: Path, archs: Iterable[Arch], host: HostCompiler, environ: Mapping[str, str]
 ) -> dict[str, str]:
+    chosen = tuple(archs)
     return {
         variables.CUDA_HOME: str(home),
-        variables.ARCH_LIST: arch_list(archs),
+        variables.ARCH_LIST: arch_list(chosen),
+        # CMake's. It compiles a file for these before it knows of torch.
+        "CUDACXX": str(home / "bin" / "nvcc"),
+        "CUDAARCHS": cmake_archs(chosen),
         "NVCC_CCBIN": str(host.path),
         # Many projects build for CUDA only if torch.cuda.is_available(). A build machine may have
         # no GPU; most of these projects heed this variable.

@@ -22,7 +22,7 @@ def test_archs_that_setup_py_hard_codes_stop_the_first_file():
     done = call("8.0;9.0+PTX", "environment", "-c", "a.cu", *HARD)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "torchwheel: setup.py hard-codes the archs 5.3;9.0; expected those of "
+        "torchwheel: the project hard-codes the archs 5.3;9.0; expected those of "
         'TORCH_CUDA_ARCH_LIST, 8.0;9.0+PTX; pass --archs "5.3;9.0", or say in matrix.yaml '
         "build.archs_by: replaced\n"
     )
@@ -45,7 +45,9 @@ def test_a_file_may_have_fewer_of_the_declared_archs_but_no_others():
     assert call("5.3;8.0;9.0", "declared", "-c", "a.cu", *HARD).returncode == 0
     done = call("8.0;9.0", "declared", "-c", "a.cu", *HARD)
     assert done.returncode == 1
-    assert done.stderr.startswith("torchwheel: setup.py compiles for 5.3, which the arch list 8.0")
+    assert done.stderr.startswith(
+        "torchwheel: the project compiles for 5.3, which the arch list 8.0"
+    )
 
 
 @pytest.mark.parametrize("arguments", [("--version",), ("-dlink", "a.o", *HARD), ("-c", "a.cu")])

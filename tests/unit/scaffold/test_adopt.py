@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 import yaml
@@ -17,6 +19,8 @@ from torchwheel.pipeline.wheels import can_build_twice
 from torchwheel.scaffold.adopt import matrix_text, plan, project_files, report, write_files
 from torchwheel.scaffold.foreign import read_project
 from torchwheel.scaffold.new import new_project
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -129,6 +133,55 @@ def test_without_an_arch_of_its_own_the_environment_decides(tmp_path):
     matrix = yaml.safe_load(matrix_text(read_project(folder), ".", "torchwheel-1-py3-none-any.whl"))
     assert matrix["build"]["archs_by"] == "environment"
     assert "9.0" in matrix["toolkits"]["cu130"]["archs"]
+
+
+def test_a_setup_script_that_sets_the_arch_list_has_it_replaced(tmp_path):
+    lines = [line for line in SETUP.splitlines() if "arch=" not in line and "Version(" not in line]
+    text = "\n".join(lines).replace('nvcc": flags', 'nvcc": []')
+    text = text.replace(
+        "FORCE_BUILD = ", 'os.environ["TORCH_CUDA_ARCH_LIST"] = "8.0"\nFORCE_BUILD = '
+    )
+    folder = write_foreign_project(tmp_path / "foreign", setup=text)
+    project = read_project(folder)
+    matrix = yaml.safe_load(matrix_text(project, ".", "torchwheel-1-py3-none-any.whl"))
+    assert matrix["build"]["archs_by"] == "replaced"
+    assert "hard-coded: none; the project sets them" in report(project, folder, [])
+
+
+@pytest.fixture
+def cmake(tmp_path):
+    """A project that scikit-build-core and CMake build."""
+    return Path(shutil.copytree(ROOT / "tests" / "integration" / "cmake", tmp_path / "cmake"))
+
+
+def test_a_project_of_cmake_is_built_as_a_whole(cmake):
+    project = read_project(cmake)
+    text = matrix_text(project, ".", "torchwheel-1-py3-none-any.whl")
+    matrix = parse(text, "matrix.yaml")
+    assert (project.cmake, project.cuda, project.imports) == (True, True, ("halved",))
+    assert matrix.own_build.archs_by == "environment"
+    assert "shards" not in text
+    assert "CMake            compiles it, for the archs of CUDAARCHS" in report(project, cmake, [])
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("set(CMAKE_CUDA_ARCHITECTURES 80 90)", "CMAKE_CUDA_ARCHITECTURES"),
+        ("  SET ( TORCH_CUDA_ARCH_LIST 8.0)", "TORCH_CUDA_ARCH_LIST"),
+        ('set_target_properties(_C PROPERTIES CUDA_ARCHITECTURES "80")', "CUDA_ARCHITECTURES"),
+        ("# set(CMAKE_CUDA_ARCHITECTURES 80)", None),
+        ("message(${CMAKE_CUDA_ARCHITECTURES})", None),
+    ],
+)
+def test_archs_that_cmake_files_set_are_replaced(cmake, line, found):
+    file = cmake / "CMakeLists.txt"
+    file.write_text(f"{line}\n{file.read_text()}")
+    project = read_project(cmake)
+    matrix = parse(matrix_text(project, ".", "torchwheel-1-py3-none-any.whl"), "matrix.yaml")
+    assert matrix.own_build.archs_by == ("replaced" if found else "environment")
+    says = f"CMakeLists.txt:1: sets {found}; nvcc gets the matrix's archs instead"
+    assert (says in project.notes) == bool(found)
 
 
 def test_nothing_of_the_author_is_overwritten(foreign, wheel):

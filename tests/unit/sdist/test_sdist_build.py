@@ -174,10 +174,10 @@ def test_a_compilers_line_is_a_step(line, says):
         (["a.cpp:3:1: error: x", "torchwheel: it is thus"], "it is thus"),
         (
             [
-                "torchwheel: setup.py hard-codes the archs 7.5",
+                "torchwheel: the project hard-codes the archs 7.5",
                 "RuntimeError: Error compiling objects for extension",
             ],
-            "setup.py hard-codes the archs 7.5",
+            "the project hard-codes the archs 7.5",
         ),
         (
             [

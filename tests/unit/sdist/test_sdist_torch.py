@@ -140,6 +140,11 @@ def test_setup_py_is_told_of_the_toolkit(environ, tmp_path):
     found = environ(Path("/cuda"))
     assert found["CUDA_HOME"] == "/cuda"
     assert found["TORCH_CUDA_ARCH_LIST"] == "8.0;9.0+PTX"
+    # CMake tries the compiler for these, before torch's own list counts.
+    assert (found["CUDAARCHS"], found["CUDACXX"]) == (
+        "80-real;90-real;90-virtual",
+        "/cuda/bin/nvcc",
+    )
     assert (found["CXX"], found["NVCC_CCBIN"]) == ("/cache/g++", "/usr/bin/g++")
     assert (found["MAX_JOBS"], found["FORCE_CUDA"]) == ("3", "1")
     assert found["PATH"].split(":")[:2] == ["/cuda/bin", "/bin"]
@@ -150,7 +155,7 @@ def test_setup_py_is_told_of_the_toolkit(environ, tmp_path):
 def test_without_cuda_it_is_told_of_none(environ):
     found = environ(None)
     assert found["FORCE_CUDA"] == "0"
-    assert found.keys().isdisjoint({"CUDA_HOME", "TORCH_CUDA_ARCH_LIST"})
+    assert found.keys().isdisjoint({"CUDA_HOME", "CUDAARCHS", "TORCH_CUDA_ARCH_LIST"})
 
 
 def test_a_right_call_passes(tmp_path):
