@@ -82,15 +82,31 @@ def write_project(folder: Path, *, cpu: bool) -> Path:
     return folder
 
 
+def adopt_orphans() -> None:
+    """Become the parent of servers that leave theirs, so that they are counted too."""
+    ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
 def cpu_seconds() -> float:
     """Of all processes that have ended below this one."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
-def run_job(name: str, python: str, options: Sequence[object], folder: Path) -> dict[str, Any]:
-    """Run `torchwheel build`; its times, and the objects that it compiled and found."""
-    command = [python, "-m", "torchwheel.cli", "build", "six", "--dist", f"dist/{name}"]
+def run_job(
+    name: str,
+    python: str,
+    options: Sequence[object],
+    folder: Path,
+    *,
+    source: str = "six",
+    before: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Run `torchwheel build`; its times, and the objects that it compiled and found.
+
+    `before` are the words of a program that runs the command.
+    """
+    command = [*before, python, "-m", "torchwheel.cli", "build", source, "--dist", f"dist/{name}"]
     path = os.pathsep.join([str(Path(python).parent), os.environ["PATH"]])
     environ = {**os.environ, "PATH": path}
     cpu, start = cpu_seconds(), time.monotonic()
@@ -124,8 +140,7 @@ def objects_of(dist: Path) -> tuple[int, int]:
 
 def measure(pythons: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
     """All jobs, one after the other."""
-    # Servers that leave their parent are counted too.
-    ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    adopt_orphans()
     target = ["--torch", options.torch, "--sandbox", "off"]
     target += ["--cpu"] if options.cpu else ["--archs", options.archs]
     versions = [version_of(python) for python in pythons]
