@@ -49,6 +49,8 @@ class Attempt:
 
     def __post_init__(self) -> None:
         event, job, machine = self.run.event, self.job, self.site.machine
+        # A pull request may come from a fork: its jobs read alone, and sign nothing.
+        reads = dict.fromkeys(job.permissions, "read")
         runner = machine.root / f"runner-{self.slot}"
         repository = self.site.forge.repository.rpartition("/")[2]
         self.workspace = runner / "work" / repository / repository
@@ -57,7 +59,7 @@ class Attempt:
         self.kept = machine.root / f"kept-{self.slot}"
         self.token = self.site.forge.issue(
             Token(
-                job.permissions,
+                reads if event.name == "pull_request" else job.permissions,
                 self.run.id,
                 self.run.attempt,
                 self.workflow.path,

@@ -53,7 +53,9 @@ class Executor(Site):
         workflow = read_workflow(self.tree, run.path)
         about = {"workflow": run.path.rpartition("/")[2], "databaseId": run.id, "conclusion": ""}
         github = self._github(run)
-        inputs = self._inputs(workflow, "workflow_dispatch", run.event.inputs)
+        by_hand = run.event.name == "workflow_dispatch"
+        # Another event gives no inputs, not even their defaults.
+        inputs = self._inputs(workflow, run.event.name, run.event.inputs) if by_hand else {}
         title = to_text(fill(workflow.run_name, {"github": github, "inputs": inputs}))
         with self.forge.lock:
             self.forge.runs = [r for r in self.forge.runs if r["databaseId"] != run.id]

@@ -3,9 +3,11 @@
 Only what the workflows here use is known; anything else is an error, never a guess.
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 _TOKEN = re.compile(
@@ -157,6 +159,8 @@ class _Parser:
         status = self.context.get("status", {})
         if name in status and not arguments:
             return status[name]
+        if name == "hashFiles" and "workspace" in self.context.get("github", {}):
+            return _hash(Path(self.context["github"]["workspace"]), arguments)
         if name not in FUNCTIONS:
             raise ExpressionError(f"no function {name!r} here")
         return FUNCTIONS[name](*arguments)
@@ -191,6 +195,13 @@ def _equal(one: object, other: object) -> bool:
     if isinstance(one, str) and isinstance(other, str):
         return one.lower() == other.lower()
     return one == other
+
+
+def _hash(workspace: Path, patterns: list[Any]) -> str:
+    """The hash of the files that match; the empty text without any."""
+    files = {path for pattern in patterns for path in workspace.glob(pattern) if path.is_file()}
+    content = b"".join(hashlib.sha256(path.read_bytes()).digest() for path in sorted(files))
+    return hashlib.sha256(content).hexdigest() if files else ""
 
 
 def _contains(where: Any, what: object) -> bool:

@@ -3,7 +3,8 @@
 A tag becomes a release on a forge on loopback, by the workflow files' own steps, and each wheel is
 installed from the index and from the package index. The next tag is released twice from the same
 state: undisturbed, and then while every job loses its runner once and runs again. In the last
-release the forge and the network fail at each kind of request. Then clocks are wrong.
+release the forge and the network fail at each kind of request. Dry runs publish nothing, and a job
+whose clock is wrong fails itself.
 """
 
 import argparse
@@ -38,9 +39,14 @@ HALFWAY = (
 )
 """Runners that are lost while they publish, at a request; those of index.yml too, which the release
 starts."""
-SMOKE = "smoke.smoke[pure]"
-CLOCKS = {240: "", 3600: "later than now", -3600: "before the commit of", 0: ""}
-"""Seconds that the clock of the job SMOKE is ahead, in this order; why its record is refused."""
+BUILD, SMOKE, ASSEMBLE = "wheels.build[pure]", "smoke.smoke[pure]", "assemble"
+CLOCKS = (
+    (SMOKE, 240, ""),
+    (SMOKE, 3600, "later than its signature"),
+    (SMOKE, -3600, "before the commit of"),
+    (BUILD, 3600, "later than its signature"),
+)
+"""A job, the seconds that its clock is ahead, and why it refuses its record; empty: it does not."""
 BY_HAND = "v0.0.1"
 """The tag of a release that somebody made by hand, without a file."""
 RUNNER = 1001
@@ -122,34 +128,53 @@ class Rehearsal:
         what = "each job lost its runner once" if lost else "faults of the forge and the network"
         self.note(what, installed=len(install(self)))
 
-    def dry_run(self, version: str) -> Run:
-        """A run by hand, before there is a tag, does all but publish."""
-        before, executor = self.setting.public(), self.setting.executor
-        commit, inputs = self.setting.commit(version), {"selection": "pure"}
-        event = Event("workflow_dispatch", f"refs/heads/{BRANCH}", commit, inputs)
-        run = executor.start(RELEASE, event)
+    def dry_run(self, event: Event) -> Run:
+        """A run without a tag does all but publish."""
+        before = self.setting.public()
+        run = self.setting.executor.start(RELEASE, event)
         skipped = [key for key, result in run.results.items() if result.conclusion == "skipped"]
         if not run.ok or self.setting.public() != before:
             raise RehearsalError(f"the dry run failed or published: {run.results}")
-        self.note("dry run", skipped=skipped)
+        self.note(f"dry run by {event.name}", skipped=skipped)
         return run
 
+    def missing_wheel(self, run: Run) -> None:
+        """Without a wheel that is selected a dry run fails."""
+        self.setting.forge.faults[:] = [RequestFault("hide", "GET /artifacts wheel-")]
+        self.setting.executor.again(run, [ASSEMBLE])
+        if run.failed != [ASSEMBLE] or not self.said(run, ASSEMBLE, "no wheel; it is selected"):
+            raise RehearsalError(f"a wheel is missing: {run.failed}")
+        self.note("the dry run failed without its wheel")
+
     def clocks(self, run: Run) -> list[dict[str, Any]]:
-        """Try the wheel of a run again where the clock is wrong: minutes are taken, hours not."""
+        """Repeat jobs of a run where the clock is wrong by minutes, then by an hour.
+
+        Minutes are taken. After an hour the job itself fails, so to repeat what failed is enough.
+        """
         executor, tried = self.setting.executor, []
-        for ahead, expected in CLOCKS.items():
-            executor.clocks[SMOKE] = ahead
-            executor.again(run, [SMOKE, "assemble"])
-            log = executor.machine.root / "logs" / f"{run.id}.assemble.{run.attempt}.log"
-            said = [line for line in log.read_text().splitlines() if "was smoke-tested at" in line]
-            if run.ok != (not expected) or len(said) != len(run.failed):
+        for job, ahead, expected in CLOCKS:
+            executor.clocks[job] = ahead
+            executor.again(run, [BUILD, SMOKE, ASSEMBLE] if job == BUILD else [SMOKE, ASSEMBLE])
+            said = self.said(run, job, "was smoke-tested at")
+            if run.failed != ([job] if expected else []) or len(said) != len(run.failed):
                 raise RehearsalError(f"a clock {ahead} s ahead: {run.failed}, {said}")
             if expected and expected not in said[0]:
                 raise RehearsalError(f"a clock {ahead} s ahead: expected {expected}, found {said}")
             verdict = said[0].strip() if said else "taken"
-            self.note(f"a clock {ahead} s ahead: {verdict}")
-            tried.append({"ahead": ahead, "verdict": verdict})
+            self.note(f"{job}, a clock {ahead} s ahead: {verdict}")
+            tried.append({"job": job, "ahead": ahead, "verdict": verdict})
+            del executor.clocks[job]
+            if expected:
+                executor.again(run)
+            if not run.ok:
+                raise RehearsalError(f"the clock is right again: {run.failed}")
         return tried
+
+    def said(self, run: Run, job: str, words: str) -> list[str]:
+        """The lines with these words in the log of a job's last attempt."""
+        logs = self.setting.executor.machine.root / "logs"
+        text = (logs / f"{run.id}.{job}.{run.attempt}.log").read_text()
+        return [line for line in text.splitlines() if words in line]
 
 
 def install(rehearsal: Rehearsal) -> list[str]:
@@ -227,7 +252,11 @@ def rehearse(version: str, form: Form, root: Path, say: Callable[[str], None]) -
         base = version.rstrip("0123456789")
         found = rehearsal.twice(f"{base}{number + 1}", lost)
         rehearsal.next(made.tag(f"{base}{number + 2}"), [], faults())
-        clocks = rehearsal.clocks(rehearsal.dry_run(f"{base}{number + 3}"))
+        commit = made.commit(f"{base}{number + 3}")
+        by_hand = Event("workflow_dispatch", f"refs/heads/{BRANCH}", commit, {"selection": "pure"})
+        clocks = rehearsal.clocks(rehearsal.dry_run(by_hand))
+        request = Event("pull_request", "refs/pull/1/merge", commit)
+        rehearsal.missing_wheel(rehearsal.dry_run(request))
         return {
             "schema": 1,
             "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),

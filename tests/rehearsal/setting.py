@@ -197,7 +197,7 @@ def narrowed(matrix: dict[str, Any], form: Form) -> dict[str, Any]:
         platform: {k: v for k, v in machines.items() if k not in ("cuda", "rocm")}
         for platform, machines in matrix["runners"].items()
     }
-    selections = {**matrix["selections"], "release": list(form.variants)}
+    selections = {**matrix["selections"], "release": list(form.variants), "pull-request": ["pure"]}
     smoke = {**matrix["smoke"], "without_gpu": list(form.smoke or matrix["smoke"]["without_gpu"])}
     changed = {"toolkits": toolkits, "runners": runners, "selections": selections, "smoke": smoke}
     return {**matrix, **changed}

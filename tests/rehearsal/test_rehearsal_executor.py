@@ -71,6 +71,22 @@ def test_a_step_needs_the_permission_of_its_job(tmp_path, permissions, ok):
         assert run.start(PATH, event).ok == ok
 
 
+def test_a_pull_request_signs_nothing_and_has_no_inputs(tmp_path):
+    pytest.importorskip("cryptography")
+    job = "    permissions: {id-token: write, attestations: write}\n    steps:\n" + steps(
+        "{run: 'echo x > f'}",
+        "{env: {X: '${{ inputs.x }}'}, run: 'test -z \"$X\"'}",
+        f"{{id: a, uses: '{ATTEST}', with: {{subject-path: f}}}}",
+    )
+    on = "{pull_request: , workflow_dispatch: {inputs: {x: {default: x}}}}"
+    said = []
+    with toy(tmp_path, workflow({"job": job}, on)) as (run, event):
+        run.say = said.append
+        assert not run.start(PATH, Event("pull_request", "refs/pull/1/merge", event.sha)).ok
+    assert "403: Resource not accessible by integration: id-token: write" in "".join(said)
+    assert [entry.conclusion for entry in run.log] == ["success", "success", "failure"]
+
+
 def test_a_called_workflow_has_no_more_permissions_than_its_caller(tmp_path):
     files = workflow(
         {"job": "    permissions: {id-token: write}\n    steps: []\n"}, "workflow_call"

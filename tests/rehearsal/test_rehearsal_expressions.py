@@ -48,6 +48,13 @@ def test_a_condition_needs_no_braces():
     assert not condition("${{ inputs.selection }}", CONTEXT)
 
 
+def test_files_that_match_have_a_hash(tmp_path):
+    (tmp_path / "a.json").write_text("{}")
+    context = {"github": {"workspace": str(tmp_path)}}
+    assert condition("hashFiles('*.json')", context)
+    assert not condition("hashFiles('*.xml')", context)
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "a b", "github.", "github[", "unknown", "hashFiles('x')", "'x", "(1", "1 <> 2", "&&"],

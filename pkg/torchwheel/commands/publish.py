@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from functools import partial
 from pathlib import Path
 
 from torchwheel.arguments import GPU, MATRIX, command, group, option, port_number, positive_number
@@ -253,6 +254,12 @@ def assemble(options: argparse.Namespace) -> int:
         help="the ref, or pattern of refs, that it must be made from (default: refs/tags/*)",
     ),
     option("--workflow", help="path of the workflow file that must have made it"),
+    option(
+        "--sources",
+        type=Path,
+        help="a checkout of the commit; each file is then the record of a smoke test, which must "
+        "have run after the commit and before the signature",
+    ),
     option("--issuer", help="who vouched for the job (default: GitHub Actions)"),
     TRUSTED_ROOT,
 )
@@ -262,6 +269,7 @@ def verify(options: argparse.Namespace) -> int:
     from torchwheel.evidence.policy import RELEASES, Policy, commit_hash, repository_address
     from torchwheel.evidence.verify import Expected, verify, verify_text
     from torchwheel.matrix.sections import ISSUER
+    from torchwheel.release.dates import judge_date
 
     policy = Policy(
         repository_address(options.repository),
@@ -270,7 +278,8 @@ def verify(options: argparse.Namespace) -> int:
         commit_hash(options.commit) if options.commit else None,
         options.ref or RELEASES,
     )
-    expected = Expected(policy, options.sha256, options.sums)
+    date = partial(judge_date, sources=options.sources) if options.sources else None
+    expected = Expected(policy, options.sha256, options.sums, date)
     verifier = open_verifier(options.trusted_root)
     status = 0
     for file in options.file:

@@ -1,7 +1,8 @@
 """`torchwheel verify`: the checks of one file, a line each."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 
 from torchwheel.errors import MalformedError, TorchwheelError
@@ -12,6 +13,9 @@ from torchwheel.json_files import FileName, parse_json, read_bounded
 from torchwheel.os_errors import explain
 from torchwheel.text import escape, quote, table_rows
 
+JudgeDate = Callable[[Path, datetime], EvidenceCheck]
+"""Holds the date in a file to the time of its signature."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Expected:
@@ -21,6 +25,7 @@ class Expected:
     sha256: str | None = None
     sums: Path | None = None
     """SHA256SUMS or catalogue.json of the release."""
+    date: JudgeDate | None = None
 
 
 def verify(
@@ -35,7 +40,7 @@ def verify(
         read: verifies a bundle.
 
     Raises:
-        TorchwheelError: the file cannot be read.
+        TorchwheelError: the file cannot be read, or has no date though one is expected.
     """
     if path.exists() and not path.is_file():
         raise TorchwheelError(f"{escape(str(path))}: expected a file, found a folder or a device")
@@ -62,6 +67,8 @@ def verify(
     time = f"{best.signed:%Y-%m-%d %H:%M} UTC"
     where = escape(str(best.bundle))
     checks.append(EvidenceCheck("signature", True, f"{where}, signed and logged {time}"))
+    if expected.date is not None:
+        checks.append(expected.date(path, best.signed))
     checks += says_of_signer
     run = f"{escape(best.signer.run)}, on a {escape(best.signer.runner)} runner"
     return (*checks, EvidenceCheck("run", True, run))

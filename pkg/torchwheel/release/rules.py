@@ -1,7 +1,6 @@
 """The rules that a wheel must meet before it is published; each fault is one line."""
 
 import dataclasses
-import datetime
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,21 +14,18 @@ from torchwheel.arch.runs import runs_on
 from torchwheel.arch.toolkit_releases import arch_names
 from torchwheel.claims import Claims, Part
 from torchwheel.errors import TorchwheelError
-from torchwheel.index.contents import utc_time
 from torchwheel.matrix.runners import PURE, gpu_runner
 from torchwheel.pipeline.inputs import claims_of
 from torchwheel.release.cases import ReleaseCase, ReleaseSources
+from torchwheel.release.dates import date_fault
 from torchwheel.smoke import record as smokes
 from torchwheel.smoke.importing import import_names
 from torchwheel.text import join_names, quote
 
-CLOCK_SKEW = 300.0
-"""Seconds that the clocks of two machines may differ."""
 _NONE = smokes.Counts()
 _RUNTIME = "torchwheel"
 """The distribution that loads an extension and knows what its operators run on."""
 _AGAIN = "smoke-test this wheel again"
-_SET_CLOCK = f"set the clock of that machine, and {_AGAIN}"
 _REBUILD = "build it from these"
 
 ReleaseRule = Callable[[ReleaseSources, ReleaseCase], Iterator[str]]
@@ -195,28 +191,9 @@ def tests_complete(sources: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
 
 def dates_possible(sources: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
     """Every smoke run was after the commit of the sources, and before now."""
-    now = utc_time(sources.now)
     for file in case.smoke_files:
-        date, seconds = file.record.date, _seconds(file.record.date)
-        if seconds is None:
-            yield f"{file.path}: was smoke-tested at {quote(date)}; expected e.g. {now}"
-        elif seconds > sources.now + CLOCK_SKEW:
-            yield f"{file.path}: was smoke-tested at {date}, later than now, {now}; {_SET_CLOCK}"
-        elif sources.committed and seconds + CLOCK_SKEW < sources.committed:
-            commit = utc_time(sources.committed)
-            yield (
-                f"{file.path}: was smoke-tested at {date}, before the commit of {commit}; "
-                f"{_SET_CLOCK}"
-            )
-
-
-def _seconds(date: str) -> float | None:
-    """Seconds since 1970; None for a text that is no date with a zone."""
-    try:
-        read = datetime.datetime.fromisoformat(date)
-        return read.timestamp() if read.tzinfo else None
-    except (ValueError, OverflowError):
-        return None
+        if fault := date_fault(file.record.date, sources.committed, sources.now):
+            yield f"{file.path}: {fault}"
 
 
 def bundled_match(_: ReleaseSources, case: ReleaseCase) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import subprocess
 from pathlib import Path
 
 from torchwheel.check.gates import GATES
@@ -143,3 +144,13 @@ class Artifacts:
 
     def edit(self, path: Path, **changes: object) -> None:
         path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def commit(a: Artifacts, date: str) -> None:
+    """Commit the folder of the matrix at a time."""
+    root = a.matrix.parent
+    (root / ".gitignore").write_text("artifacts\n")
+    author = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for command in (["init", "-q"], ["add", "."], [*author, "commit", "-q", "-m", "x"]):
+        env = {"GIT_COMMITTER_DATE": date, "PATH": "/usr/bin:/bin"}
+        subprocess.run(["git", "-C", str(root), *command], check=True, env=env)

@@ -1,11 +1,12 @@
 """With --commit a release takes only files that the right workflow signed at that commit."""
 
 import dataclasses
+import datetime
 import json
 from pathlib import Path
 
 import pytest
-from release_artifacts import H200, MATRIX, TAG, Artifacts, smoke_of
+from release_artifacts import H200, MATRIX, TAG, Artifacts, commit, smoke_of
 
 import signing
 from torchwheel.cli import main
@@ -351,3 +352,47 @@ def test_a_build_job_that_says_it_ran_on_a_gpu(signed, root, out):
         "wheel-cu130-stable/smoke/gpu.json: tests on a GPU (NVIDIA H200): expected a signature of "
         "smoke (.github/workflows/smoke.yml), found one of build (.github/workflows/wheels.yml)"
     ]
+
+
+COMMITTED = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.timezone.utc)
+SIGNED = COMMITTED + datetime.timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("date", "says"),
+    [
+        (COMMITTED - datetime.timedelta(minutes=4), ""),
+        (SIGNED + datetime.timedelta(minutes=4), ""),
+        (COMMITTED - datetime.timedelta(minutes=6), "before the commit of 2026-11-20T12:00:00Z"),
+        (SIGNED + datetime.timedelta(minutes=6), "later than its signature, 2026-11-20T13:00:00Z"),
+    ],
+)
+def test_the_job_of_a_record_refuses_its_date_as_assemble_would(
+    artifacts, root, monkeypatch, capsys, date, says
+):
+    """Else `assemble` fails in its place, and the jobs that failed are repeated in vain."""
+    monkeypatch.setenv("TORCHWHEEL_TRUSTED_ROOT", str(root.trusted_root))
+    commit(artifacts, COMMITTED.isoformat())
+    record = artifacts.smoke_file("pure")
+    artifacts.write_smoke("pure", smoke_of(artifacts.wheels["pure"], date=date.isoformat()))
+    bundle = record.with_name("pure.sigstore.json")
+    signing.sign_files(root, SMOKE, [record], bundle, at=SIGNED)
+    sources = artifacts.matrix.parent
+    call = ["verify", str(record), "--repository", "owner/demo", "--sources", str(sources)]
+    status = main(call)
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if " date  " in line]
+    if says:
+        advice = "set the clock of that machine, and smoke-test this wheel again"
+        says = f"was smoke-tested at {date.isoformat()}, {says}; {advice}"
+    assert (status, line.split(maxsplit=2)) == (
+        int(bool(says)),
+        ["FAILED" if says else "ok", "date", says or date.isoformat()],
+    )
+
+
+def test_only_a_record_of_a_smoke_test_has_a_date(artifacts, root, monkeypatch, capsys):
+    monkeypatch.setenv("TORCHWHEEL_TRUSTED_ROOT", str(root.trusted_root))
+    record = artifacts.build_file("pure")
+    signing.sign_files(root, BUILD, [record], record.with_name("pure.sigstore.json"))
+    assert main(["verify", str(record), "--repository", "owner/demo", "--sources", "."]) == 1
+    assert capsys.readouterr().err.startswith(f"torchwheel: {record}: not a smoke record: ")

@@ -7,14 +7,13 @@ import dataclasses
 import datetime
 import re
 import shutil
-import subprocess
 import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from release_artifacts import CPU, H200, TAG, Artifacts, smoke_of
+from release_artifacts import CPU, H200, TAG, Artifacts, commit, smoke_of
 
 from torchwheel.check.audit import Audit
 from torchwheel.check.facts import Fact, Limits, WheelFacts
@@ -330,16 +329,6 @@ def test_without_a_gpu_the_chosen_files_are_enough(artifacts):
     edited(NATIVE)(artifacts)
     line = f"{NATIVE}: a smoke record has no test test_gpu.py::test_c, which tests/smoke holds; "
     assert set(refused(artifacts)) == {line + AGAIN}
-
-
-def commit(a: Artifacts, date: str) -> None:
-    """Commit the folder of the matrix at a time."""
-    root = a.matrix.parent
-    (root / ".gitignore").write_text("artifacts\n")
-    author = ["-c", "user.name=a", "-c", "user.email=a@b"]
-    for command in (["init", "-q"], ["add", "."], [*author, "commit", "-q", "-m", "x"]):
-        env = {"GIT_COMMITTER_DATE": date, "PATH": "/usr/bin:/bin"}
-        subprocess.run(["git", "-C", str(root), *command], check=True, env=env)
 
 
 @pytest.mark.usefixtures("green_gates")

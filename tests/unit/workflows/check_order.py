@@ -11,6 +11,7 @@ from workflow_files import EXPRESSION, LOCAL, Files, jobs, local, needs
 UPLOAD, DOWNLOAD = "actions/upload-artifact", "actions/download-artifact"
 RELEASE = ".github/workflows/release.yml"
 INDEX = ".github/workflows/index.yml"
+ATTEST = "actions/attest-build-provenance"
 PYPI = "pypa/gh-action-pypi-publish"
 PACK, DEPLOY = "actions/upload-pages-artifact", "actions/deploy-pages"
 CHAIN = ("wheels", "smoke", "assemble", "attest", "assets", "index", "pypi", "published")
@@ -156,6 +157,16 @@ def jobs_can_run_again(files: Files) -> Iterator[str]:
             for inputs in _inputs(job, PYPI):
                 if inputs.get("skip-existing") is not True:
                     yield f"{path}: {name}: fails where PyPI has a file already"
+
+
+def records_are_dated(files: Files) -> Iterator[str]:
+    """A job that signs the record of a smoke test refuses a wrong date: it is the one to repeat."""
+    for path, document in files.workflows.items():
+        for name, job in jobs(document).items():
+            signs = any("/smoke/" in i.get("subject-path", "") for i in _inputs(job, ATTEST))
+            runs = " ".join(step.get("run", "") for step in job.get("steps", []))
+            if signs and not re.search(r"nox -s verify -- \S+/smoke/\S+ --sources ", runs):
+                yield f"{path}: {name}: signs a record and does not verify its date"
 
 
 def pages_are_deployed_from_the_branch(files: Files) -> Iterator[str]:

@@ -23,6 +23,7 @@ CHECKS = {
         check_references.no_secrets,
         check_order.artifacts_come_first,
         check_order.jobs_can_run_again,
+        check_order.records_are_dated,
         check_order.pages_are_deployed_from_the_branch,
     )
 }

@@ -38,6 +38,7 @@ CHECKS = {
         check_order.release_is_proven,
         check_order.dry_run_publishes_nothing,
         check_order.jobs_can_run_again,
+        check_order.records_are_dated,
         check_order.pages_are_deployed_from_the_branch,
         check_order.least_permissions,
     )

@@ -1,0 +1,65 @@
+"""When a smoke test can have run: after the commit of its sources, before a clock that is right."""
+
+import datetime
+from pathlib import Path
+
+from torchwheel.errors import MalformedError, TorchwheelError
+from torchwheel.evidence.policy import EvidenceCheck
+from torchwheel.index.contents import utc_time
+from torchwheel.json_files import read_json
+from torchwheel.pipeline.sources import commit_time
+from torchwheel.smoke.record import SCHEMA, SmokeRecord
+from torchwheel.text import escape, quote
+
+CLOCK_SKEW = 300.0
+"""Seconds that the clocks of two machines may differ."""
+_SET_CLOCK = "set the clock of that machine, and smoke-test this wheel again"
+
+
+def date_fault(date: str, committed: float | None, latest: float, clock: str = "now") -> str | None:
+    """Why a smoke test cannot have run at the date of its record; None if it can.
+
+    Args:
+        date: as the record has it.
+        committed: when the sources were, in seconds since 1970; None outside a checkout.
+        latest: a time after the test, likewise.
+        clock: what time that is.
+    """
+    seconds = _seconds(date)
+    if seconds is None:
+        return f"was smoke-tested at {quote(date)}; expected e.g. {utc_time(latest)}"
+    if seconds > latest + CLOCK_SKEW:
+        why = f"later than {clock}, {utc_time(latest)}"
+    elif committed and seconds + CLOCK_SKEW < committed:
+        why = f"before the commit of {utc_time(committed)}"
+    else:
+        return None
+    return f"was smoke-tested at {date}, {why}; {_SET_CLOCK}"
+
+
+def judge_date(path: Path, signed: datetime.datetime, sources: Path) -> EvidenceCheck:
+    """Hold the date of a smoke record to its signature, whose time no clock of its job has made.
+
+    Args:
+        path: the record.
+        signed: when it was signed.
+        sources: a checkout of the commit.
+
+    Raises:
+        TorchwheelError: the file is no smoke record.
+    """
+    try:
+        date = read_json(path, SmokeRecord, schema=SCHEMA).date
+    except MalformedError as error:
+        raise TorchwheelError(f"{escape(str(path))}: not a smoke record: {error.reason}") from None
+    fault = date_fault(date, commit_time(sources), signed.timestamp(), "its signature")
+    return EvidenceCheck("date", fault is None, fault or date)
+
+
+def _seconds(date: str) -> float | None:
+    """Seconds since 1970; None for a text that is no date with a zone."""
+    try:
+        read = datetime.datetime.fromisoformat(date)
+        return read.timestamp() if read.tzinfo else None
+    except (ValueError, OverflowError):
+        return None
