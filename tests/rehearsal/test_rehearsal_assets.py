@@ -12,7 +12,12 @@ from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.release import assets
 from torchwheel.release.assets import ATTESTATION, check_published, dispatch, publish_assets
 
-FILES = {"demo-1.0.0-py3-none-any.whl": b"wheel", "catalogue.json": b"{}", "SHA256SUMS": b"sums"}
+CATALOGUE = b'{"tag": "v1.0.0"}'
+FILES = {
+    "demo-1.0.0-py3-none-any.whl": b"wheel",
+    "catalogue.json": CATALOGUE,
+    "SHA256SUMS": b"sums",
+}
 
 
 @pytest.fixture
@@ -103,9 +108,10 @@ def test_a_draft_with_other_bytes_of_an_earlier_attempt_gets_those_of_this_one(f
     with pytest.raises(TorchwheelError):
         publish(folder)
     forge.faults.clear()
-    (folder / "catalogue.json").write_bytes(b"[]")
+    other = CATALOGUE + b"\n"
+    (folder / "catalogue.json").write_bytes(other)
     publish(folder)
-    assert digests(forge.releases[0]) == whole({**FILES, "catalogue.json": b"[]"})
+    assert digests(forge.releases[0]) == whole({**FILES, "catalogue.json": other})
 
 
 def test_a_file_that_nobody_assembled_is_not_published(forge, folder):
@@ -126,9 +132,9 @@ def test_a_file_that_was_deleted_by_hand_is_completed(forge, folder):
 
 
 def test_a_candidate_and_an_older_line_are_never_the_latest(forge, folder):
-    publish(folder, "v1.1.0rc1")
-    publish(folder, "v1.1.0")
-    publish(folder, "v1.0.0")
+    for tag in ("v1.1.0rc1", "v1.1.0", "v1.0.0"):
+        (folder / "catalogue.json").write_text(f'{{"tag": "{tag}"}}')
+        publish(folder, tag)
     found = {r.tag: (r.prerelease, r.latest) for r in forge.releases}
     assert found == {"v1.1.0rc1": (True, False), "v1.1.0": (False, True), "v1.0.0": (False, False)}
 
@@ -138,9 +144,19 @@ def test_a_candidate_and_an_older_line_are_never_the_latest(forge, folder):
     [("v2.0.0", "doesn't exist in the repo"), ("latest", 'expected e.g. "v1.0.0", found "latest"')],
 )
 def test_a_tag_that_is_none_is_a_line(forge, folder, tag, says):
+    (folder / "catalogue.json").write_text(f'{{"tag": "{tag}"}}')
     with pytest.raises(TorchwheelError, match=says) as caught:
         publish(folder, tag)
     assert len(str(caught.value).splitlines()) == 1
+    assert forge.releases == []
+
+
+def test_another_tag_than_that_of_the_catalogue_is_a_line(forge, folder):
+    """Of which an index makes links: to files that are nowhere."""
+    with pytest.raises(
+        UsageError, match=r'expected tag "v1.1.0", found "v1.0.0"; assemble the rel'
+    ):
+        publish(folder, "v1.1.0")
     assert forge.releases == []
 
 

@@ -18,9 +18,10 @@ from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import sha256
 from torchwheel.index.store import ATTESTATION
 from torchwheel.inspect.wheel import Wheel, read_wheel
+from torchwheel.json_files import read_json
 from torchwheel.release import forge
 from torchwheel.release.forge import Asset, ForgeRelease
-from torchwheel.text import join_names
+from torchwheel.text import join_names, quote
 from torchwheel.toolkit.index import find_files
 
 _CATALOGUE = "catalogue.json"
@@ -101,6 +102,7 @@ def publish_assets(tag: str, folder: Path, attestation: Path | None, progress: P
     """
     with tempfile.TemporaryDirectory() as scratch:
         files = _files(folder)
+        _require_tag(files[_CATALOGUE], tag)
         if attestation:
             # An asset has the name of its file.
             copy = Path(scratch, ATTESTATION)
@@ -214,6 +216,23 @@ def _check_index(wheels: Sequence[Wheel]) -> None:
                     f"{file.url}: expected the bytes of {pin} here, found sha256 {file.sha256}; "
                     "raise the version"
                 )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Tagged:
+    """A catalogue, as far as its tag goes."""
+
+    tag: str
+
+
+def _require_tag(catalogue: Path, tag: str) -> None:
+    """An index makes its links from the tag in the catalogue."""
+    found = read_json(catalogue, _Tagged, others=True).tag
+    if found != tag:
+        raise UsageError(
+            f"{catalogue}: expected tag {quote(tag)}, found {quote(found)}; "
+            f"assemble the release with --version {tag}"
+        )
 
 
 def _create(tag: str) -> None:
