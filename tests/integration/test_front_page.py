@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from importlib.metadata import distributions
 from pathlib import Path
@@ -15,6 +16,7 @@ from urllib.request import urlopen
 
 import pytest
 import uv
+from browser import QUIET, Page, browser
 from installers import Installers, Question, make_indexes
 from packaging.tags import sys_tags
 from packaging.utils import parse_wheel_filename
@@ -26,7 +28,6 @@ pytestmark = pytest.mark.integration
 
 # What the wheels need of ours, in every command of pip.
 BUNDLED = ' "torchwheel==0.1.0"'
-QUIET = "--disable-quic --no-first-run --disable-background-networking --disable-component-update"
 MACHINES = {
     "x86_64": ("x86_64-unknown-linux-gnu", "manylinux_2_17_x86_64"),
     "aarch64": ("aarch64-unknown-linux-gnu", "manylinux_2_17_aarch64"),
@@ -49,8 +50,8 @@ def served(installers: Installers) -> str:
 @pytest.fixture(scope="module")
 def browse(installers: Installers, tmp_path_factory: pytest.TempPathFactory):
     """Opens the front page in headless Chromium, runs a script, and gives the page's HTML."""
-    browser = shutil.which("chromium")
-    if browser is None:
+    program = shutil.which("chromium")
+    if program is None:
         pytest.skip("no chromium on PATH")
 
     def open_page(script: str = "", *options: str) -> str:
@@ -60,7 +61,7 @@ def browse(installers: Installers, tmp_path_factory: pytest.TempPathFactory):
         text = served(installers).replace("location.href", f'"{installers.address}/index/"')
         page.write_text(text.replace("</body>", f"<script>{script}</script></body>"))
         done = subprocess.run(
-            [browser, "--headless", "--no-sandbox", "--disable-gpu", *QUIET.split(), *options]
+            [program, "--headless", "--no-sandbox", "--disable-gpu", *QUIET.split(), *options]
             + [f"--user-data-dir={folder / 'profile'}", "--dump-dom", page.as_uri()],
             capture_output=True,
             text=True,
@@ -173,7 +174,7 @@ def test_the_line_itself_installs_the_file_that_it_names(
 
 def answers(page: str) -> list[str]:
     """The commands that the selector shows."""
-    (shown,) = re.findall(r'<div class="answer".*?</div>', page, re.S)
+    (shown,) = re.findall(r'<div class="answer".*?<p>', page, re.S)
     return [html.unescape(text) for text in re.findall(r"<pre[^>]*>(.*?)</pre>", shown, re.S)]
 
 
@@ -208,3 +209,52 @@ def test_without_scripts_every_command_is_there(installers: Installers) -> None:
     assert len(rows) > 60
     assert all("ADDRESS_OF_THIS_PAGE/" in pip for pip, _, _ in rows)
     assert "<form hidden>" in page
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with browser(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("scheme", "text"), [("light", "rgb(0, 0, 0)"), ("dark", "rgb(255, 255, 255)")]
+)
+def test_a_phone_shows_all_of_it_without_scrolling_sideways(
+    page: Page, installers: Installers, scheme: str, text: str
+) -> None:
+    page.open(f"{installers.address}/index/", width=360, scheme=scheme)
+    page.value("document.querySelectorAll('details').forEach(part => part.open = true)")
+    assert page.value("document.documentElement.scrollWidth") == 360
+    wider = "[...document.querySelectorAll('body *')].filter(e => e.scrollWidth > e.clientWidth + 1"
+    wider += " && getComputedStyle(e).display != 'inline').map(e => e.outerHTML.slice(0, 80))"
+    assert page.value(wider) == []
+    assert page.value("getComputedStyle(document.body).color") == text
+
+
+def test_the_keyboard_is_enough(page: Page, installers: Installers) -> None:
+    """To choose, to copy the command, and to open a list."""
+    page.open(f"{installers.address}/index/")
+    clipboard = ["clipboardReadWrite", "clipboardSanitizedWrite"]
+    page.ask("Browser.grantPermissions", permissions=clipboard, origin=installers.address)
+    focus = "document.activeElement"
+    page.press("Tab")
+    assert page.value(f"{focus}.name") == "installer"
+    page.press("ArrowDown")
+    for name in ("toolkit", "torch", "python"):
+        page.press("Tab")
+        assert page.value(f"{focus}.name") == name
+    page.press("Tab")
+    outline = f"getComputedStyle({focus}).outlineStyle"
+    assert page.value(f"[{focus}.textContent, {outline}]") == ["Copy", "solid"]
+    page.press("Enter")
+    deadline = time.monotonic() + 20
+    while page.value(f"{focus}.textContent") != "Copied":
+        assert time.monotonic() < deadline
+    copied = page.value("navigator.clipboard.readText()")
+    assert copied.startswith("uv pip install --index ")
+    assert copied == page.value("document.querySelector('.answer pre').textContent")
+    while page.value(f"{focus}.tagName") != "SUMMARY":
+        page.press("Tab")
+    page.press("Enter")
+    assert page.value(f"{focus}.parentElement.open")
