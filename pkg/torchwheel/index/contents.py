@@ -138,8 +138,8 @@ class IndexGroup:
 
     name: str
     projects: Mapping[str, tuple[File, ...]]
-    yanked: Mapping[str, str]
-    """By file name: why a file is offered to those who name its version, and to no others."""
+    yanked: Mapping[File, str]
+    """Why a file is offered to those who name its version, and to no others."""
 
     @functools.cached_property
     def bundled(self) -> tuple[str, ...]:
@@ -267,32 +267,32 @@ def _moves_torch(group: str, file: File, others: _Others) -> bool:
 def _group(name: str, files: Sequence[File], others: Mapping[File, _Others]) -> IndexGroup:
     _check_group_name(name)
     projects: dict[str, list[File]] = defaultdict(list)
-    yanked: dict[str, str] = {}
+    yanked: dict[File, str] = {}
     for file in files:
         projects[file.wheel.project].append(file)
         if file.withdrawn:
-            yanked[file.wheel.file] = file.withdrawn
+            yanked[file] = file.withdrawn
         elif file.for_some_torch and _moves_torch(name, file, others[file]):
-            yanked[file.wheel.file] = file.why_by_version_alone
+            yanked[file] = file.why_by_version_alone
     return IndexGroup(name, {key: tuple(projects[key]) for key in sorted(projects)}, yanked)
 
 
 def group_of_all(groups: Iterable[IndexGroup]) -> IndexGroup:
     """The wheels of all groups in one; those that need a certain torch by their version alone."""
-    found: dict[str, dict[str, File]] = defaultdict(dict)
+    found: dict[str, dict[File, None]] = defaultdict(dict)
     for group in groups:
         for project, files in group.projects.items():
-            found[project].update({file.wheel.file: file for file in files})
+            found[project].update(dict.fromkeys(files))
     projects: dict[str, tuple[File, ...]] = {}
-    yanked: dict[str, str] = {}
-    for project, by_name in sorted(found.items()):
-        ordered = [by_name[name] for name in sorted(by_name)]
+    yanked: dict[File, str] = {}
+    for project, every in sorted(found.items()):
+        ordered = sorted(every, key=lambda file: file.wheel.file)
         projects[project] = tuple(sorted(ordered, key=lambda file: file.version, reverse=True))
         for file in ordered:
             if file.withdrawn:
-                yanked[file.wheel.file] = file.withdrawn
+                yanked[file] = file.withdrawn
             elif file.for_some_torch:
-                yanked[file.wheel.file] = file.why_by_version_alone
+                yanked[file] = file.why_by_version_alone
     return IndexGroup(ALL, projects, yanked)
 
 

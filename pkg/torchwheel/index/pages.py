@@ -120,9 +120,8 @@ def _project_pages(
 ) -> Iterator[Page]:
     status = index.statuses.get(project)
     files = () if status and status.state == "quarantined" else group.projects[project]
-    why_of = group.yanked.get
     root = "../" * (len(group.name.split("/")) + 1)
-    listed = list_files(files, tuple([why_of(file.wheel.file) for file in files]), root)
+    listed = list_files(files, tuple(map(group.yanked.get, files)), root)
     facts = (_renderer(), group.name, _requirements(group, project), status, listed.digest)
     folder, made_of = f"{group.name}/{project}", hashlib.sha256(repr(facts).encode()).hexdigest()
     yield Page(f"{folder}/index.html", made_of, lambda: _html(group, project, listed, status))
