@@ -160,7 +160,7 @@ class Rehearsal:
                 raise RehearsalError(f"a clock {ahead} s ahead: {run.failed}, {said}")
             if expected and expected not in said[0]:
                 raise RehearsalError(f"a clock {ahead} s ahead: expected {expected}, found {said}")
-            verdict = said[0].strip() if said else "taken"
+            verdict = said[0][said[0].index("was ") :] if said else "taken"
             self.note(f"{job}, a clock {ahead} s ahead: {verdict}")
             tried.append({"job": job, "ahead": ahead, "verdict": verdict})
             del executor.clocks[job]
