@@ -49,7 +49,7 @@ WHOLE = (
     *(f"{SMOKE}/test_{name}.py" for name in ("dequantize", "residual", "gated")),
     f"{HERE}/emulated_shapes.py",
 )
-"""What `nox -s emulate -- all` runs, on every model: a night's work."""
+"""What `nox -s emulate -- all` runs, on every model."""
 
 
 def pytest_command(tests: Sequence[str], options: Sequence[str] = ()) -> list[str]:
