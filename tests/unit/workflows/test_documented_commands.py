@@ -20,6 +20,7 @@ COMMANDS = {entry.name: entry for one in cli.COMMANDS for entry in (one.commands
 
 def commands(text: str) -> Iterator[str]:
     """The commands of a page: spans of code, and lines of blocks without their comments."""
+    text = re.sub(r" *\\\n *", " ", text)
     yield from (" ".join(span.split()) for span in SPAN.findall(text))
     for fenced, indented in BLOCK.findall(text):
         yield from (re.split(r" +# ", line)[0] for line in LINE.findall(fenced or indented))
@@ -67,7 +68,7 @@ def test_the_commands_of_a_page_exist(page):
 def test_commands_are_found_and_may_be_wrong():
     page = "Call `nox -s verify --\nX --sums Y`.\n\n"
     page += "    torchwheel cheque x  # no\n    nox -s new -- x\n"
-    page += "```sh\ntorchwheel check x --max 3 | tail\n```\n"
+    page += "```sh\ntorchwheel check x \\\n  --max 3 | tail\n```\n"
     lines = list(commands(page))
     assert [fault(line) for line in lines] == [
         *(None, "no command cheque", "no session new", "no option --max"),
