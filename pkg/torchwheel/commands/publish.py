@@ -150,6 +150,11 @@ def smoke(options: argparse.Namespace) -> int:
         "them that it was published for (default: this Python)",
     ),
     option(
+        "--all-tests",
+        action="store_true",
+        help="run every test, not the files of smoke.without_gpu alone",
+    ),
+    option(
         "--keep",
         action="store_true",
         help="keep the environments in torchwheel's cache for another wheel, 5 GB each",
@@ -178,7 +183,7 @@ def compat(options: argparse.Namespace) -> int:
             record=options.record,
             progress=progress,
             pythons=pythons or [running_interpreter()],
-            without_gpu=matrix.smoke.without_gpu,
+            without_gpu=() if options.all_tests else matrix.smoke.without_gpu,
             cache=cache_folder() if options.keep else None,
         )
     print(f"{compat_text(rows)}record: {options.record}")
