@@ -16,8 +16,8 @@ pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
 FAMILY = "lerp"
-# Calls the operator for the GPU's key: its library is built for one arch, and the stand-in steps
-# aside. The kernel then refuses tensors of the CPU in its own words.
+# Calls the operator for the GPU's key: its library is built for one arch, and the interceptor is
+# removed. The kernel then refuses tensors of the CPU in its own words.
 CALL = f"""
 import json
 import torch
@@ -25,7 +25,7 @@ torch.version.cuda = "13.0"
 import fusedops
 gpu = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
 call = torch.ops.fusedops.{FAMILY}.default.redispatch
-call(gpu, torch.zeros(2), torch.ones(2), weight=0.25)
+call(gpu.add(torch._C.DispatchKey.BackendSelect), torch.zeros(2), torch.ones(2), weight=0.25)
 try:
     call(gpu, torch.zeros(2), torch.ones(2), weight=0.25)
     refusal = None

@@ -34,7 +34,7 @@ call = torch.ops.fusedops.vector_add.default.redispatch
 print("ready", flush=True)
 with warnings.catch_warnings(record=True) as heard:
     warnings.simplefilter("always")
-    first = call(gpu, torch.ones(2), torch.ones(2)).tolist()
+    first = call(gpu.add(torch._C.DispatchKey.BackendSelect), torch.ones(2), torch.ones(2)).tolist()
 try:
     call(gpu, torch.ones(2), torch.ones(2))
     native = None
