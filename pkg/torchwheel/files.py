@@ -16,7 +16,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -28,6 +28,8 @@ _PREVIOUS = ".previous"
 _SCRATCH = "torchwheel-"
 _DAY = 86400
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+_MANY = 256
+"""Files of a folder above which its disk is synced: one by one, each takes milliseconds."""
 
 
 def sha256(path: Path) -> str:
@@ -283,20 +285,38 @@ def make_executable(path: Path) -> None:
     path.chmod(mode | (mode & 0o444) >> 2)
 
 
-def sync_tree(path: Path, synced: Collection[Path] = ()) -> None:
-    """Write a file, or a folder with all that is in it, to the disk: a power cut keeps it.
+def sync_tree(path: Path) -> None:
+    """Write a file, or a folder with all that is in it, to the disk: a power cut keeps it."""
+    inside = list(_tree(path))
+    if len(inside) > _MANY and _sync_disk(path):
+        return
+    for one in inside:
+        _sync(one)
 
-    Files in `synced` are left out: the disk has their content already. Their names are kept by
-    the sync of their folder.
-    """
+
+def _tree(path: Path) -> Iterator[Path]:
+    """A file, or a folder after all that is in it."""
     if path.is_dir():
         with os.scandir(path) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False):
-                    inner = Path(entry.path)
-                    if inner not in synced:
-                        sync_tree(inner, synced)
-    _sync(path)
+                    yield from _tree(Path(entry.path))
+    yield path
+
+
+def _sync_disk(path: Path) -> bool:
+    """Write all that the disk of a folder still has to write; False if the system cannot."""
+    import ctypes  # noqa: PLC0415 - not for an import or a first call
+
+    try:
+        syncfs = ctypes.CDLL(None, use_errno=True).syncfs
+    except (AttributeError, OSError):  # macOS
+        return False
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return not syncfs(handle)
+    finally:
+        os.close(handle)
 
 
 def _sync(path: Path) -> None:
@@ -313,13 +333,13 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def move_into_place(source: Path, target: Path, synced: Collection[Path] = ()) -> None:
+def move_into_place(source: Path, target: Path) -> None:
     """Sync a finished file or folder and rename it to `target`, on the same disk.
 
     A power cut or a kill leaves the old `target` or the new one. Another folder that has the name
-    is replaced and removed. `synced`: see `sync_tree`.
+    is replaced and removed.
     """
-    sync_tree(source, synced)
+    sync_tree(source)
     old = None
     try:
         source.replace(target)
@@ -378,19 +398,14 @@ def write_text(target: Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def make_folder_atomically(target: Path, synced: Collection[Path] = ()) -> Iterator[Path]:
-    """Yield a temporary folder beside `target`; it replaces `target` after the block.
-
-    The block may add to `synced` files of the folder that need no sync; see `sync_tree`.
-    """
-    with _write_aside(target, _make_folder, synced) as temporary:
+def make_folder_atomically(target: Path) -> Iterator[Path]:
+    """Yield a temporary folder beside `target`; it replaces `target` after the block."""
+    with _write_aside(target, _make_folder) as temporary:
         yield temporary
 
 
 @contextlib.contextmanager
-def _write_aside(
-    target: Path, make: Callable[[Path], int], synced: Collection[Path] = ()
-) -> Iterator[Path]:
+def _write_aside(target: Path, make: Callable[[Path], int]) -> Iterator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(target.parent, target.name)
     with (
@@ -399,6 +414,6 @@ def _write_aside(
     ):
         try:
             yield temporary
-            move_into_place(temporary, target, synced)
+            move_into_place(temporary, target)
         finally:
             _remove(temporary)

@@ -2,7 +2,8 @@
 
 strace records what the program does to a folder. After a power cut at any moment, the disk has
 
-- all that was synced: the content of a file by fsync of the file, a name by fsync of its folder;
+- all that was synced: the content of a file by fsync of the file, a name by fsync of its folder,
+  both by syncfs of the disk;
 - any part of the rest, in any order. A rename is there or not, and an exchange too.
 
 A file that has content that was not synced is torn. This is less than any file system promises.
@@ -23,7 +24,7 @@ TORN = "torn"
 _CALLS = (
     "openat,open,creat,mkdir,mkdirat,rename,renameat,renameat2,link,linkat,symlink,symlinkat,"
     "unlink,unlinkat,rmdir,write,pwrite64,writev,sendfile,copy_file_range,ftruncate,fsync,"
-    "fdatasync"
+    "fdatasync,syncfs"
 )
 _CALL = re.compile(r"^(?:\d+ +)?(\w+)\((.*)\) += (-?\d+)(?:<(.*)>)?")
 _ARGUMENT = re.compile(r'(?:[\w-]+<([^>]*)>|"((?:[^"\\]|\\.)*)"(?:\.\.\.)?|([^,]+))(?:, |$)')
@@ -117,6 +118,9 @@ class Disk:
             number = self._number(arguments[0][0])
             if number is not None:
                 self.events.append(Event(synced=number))
+        elif call == "syncfs":
+            every = (*self.folders, *self.files)
+            self.events += [Event(synced=number) for number in every]
         elif call in ("openat", "open", "creat"):
             place = self._find(result or "")
             creates = place and ("O_CREAT" in match[2] or call == "creat")

@@ -29,6 +29,12 @@ with files.make_folder_atomically(root / "target") as folder:
     (folder / "b" / "c").mkdir(parents=True)
     (folder / "b" / "c" / "d").write_text("new")
 """,
+    "many": """
+files._MANY = 1
+with files.make_folder_atomically(root / "target") as folder:
+    for name in "abc":
+        (folder / name).write_text("new")
+""",
     "index": """
 from torchwheel.index.build import IndexedWheel, build_index
 build_index([IndexedWheel(path, ("cpu",)) for path in root.glob("*.whl")], root / "target")
@@ -91,7 +97,7 @@ def visible(tree: Tree) -> Tree:
 
 
 @pytest.mark.usefixtures("strace")
-@pytest.mark.parametrize("what", ["file", "folder", "index", "wheel", "sweep", "removed"])
+@pytest.mark.parametrize("what", ["file", "folder", "many", "index", "wheel", "sweep", "removed"])
 def test_a_power_cut_leaves_the_old_or_the_new(folder, what, chance):
     if what in ("file", "wheel"):
         as_file(folder)

@@ -69,10 +69,9 @@ def build_index(wheels: Sequence[IndexedWheel], out: Path) -> None:
         sources[name], beside[f"{name}.metadata"] = own.path, wheel.metadata_bytes
         groups.setdefault(name, set()).update(own.groups)
     index = Index(group_files((file, groups[name]) for name, file in known.items()))
-    synced: set[Path] = set()
-    with files.make_folder_atomically(out, synced) as temporary:
+    with files.make_folder_atomically(out) as temporary:
         _write_store(temporary / FILES, sources, beside)
-        synced |= _write_pages(index, temporary, out)
+        _write_pages(index, temporary, out)
 
 
 @contextlib.contextmanager
@@ -121,9 +120,8 @@ def build_index_of_releases(
 
 def write_index(index: Index, out: Path) -> None:
     """Replace `out` with the pages of an index; its files lie in a store."""
-    synced: set[Path] = set()
-    with files.make_folder_atomically(out, synced) as temporary:
-        synced |= _write_pages(index, temporary, out)
+    with files.make_folder_atomically(out) as temporary:
+        _write_pages(index, temporary, out)
 
 
 def _write_store(folder: Path, wheels: Mapping[str, Path], beside: Mapping[str, bytes]) -> None:
@@ -137,29 +135,22 @@ def _write_store(folder: Path, wheels: Mapping[str, Path], beside: Mapping[str, 
         (folder / name).write_bytes(content)
 
 
-def _write_pages(index: Index, folder: Path, old: Path) -> set[Path]:
-    """Write the pages to `folder`; those that `old` has already become links to the old.
-
-    Returns:
-        The links, whose content needs no sync: `old` got its name when all in it was synced.
-    """
+def _write_pages(index: Index, folder: Path, old: Path) -> None:
+    """Write the pages to `folder`; those that `old` has already become links to the old."""
     known = _known_pages(old)
     written: dict[str, WrittenPage] = {}
-    linked: set[Path] = set()
     for page in index_pages(index):
         path = folder / page.path
         path.parent.mkdir(parents=True, exist_ok=True)
         before = known.get(page.path)
         if before and before.made_of == page.made_of and _link(old / page.path, path, before):
             written[page.path] = before
-            linked.add(path)
             continue
         content = page.text().encode()
         path.write_bytes(content)
         written[page.path] = WrittenPage(page.made_of, hashlib.sha256(content).hexdigest())
     text = json.dumps({path: vars(page) for path, page in written.items()}, indent=1)
     (folder / PAGES).write_text(text + "\n", encoding="utf-8")
-    return linked
 
 
 def _link(old: Path, path: Path, expected: WrittenPage) -> bool:

@@ -306,22 +306,6 @@ def test_an_old_page_is_taken_only_with_the_bytes_that_were_written(
         assert (tmp_path / "old").read_bytes() == spoiled, "a reader of the old index has it open"
 
 
-def test_only_pages_that_the_disk_has_are_not_synced(
-    releases: list[Catalogue], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    none = parse_withdrawals("schema: 1", "")
-    out = tmp_path / "i"
-    write_index(index_of(releases[:1], Store(ASSETS), none), out)
-    before = {path.stat().st_ino for path in out.rglob("*") if path.is_file()}
-    synced: set[int] = set()
-    sync = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda file: (synced.add(os.fstat(file).st_ino), sync(file)))
-    write_index(index_of(releases, Store(ASSETS), none), out)
-    after = {path.stat().st_ino for path in (out, *out.rglob("*"))}
-    assert after & before
-    assert synced & after == after - before
-
-
 @pytest.mark.parametrize(
     "change", ["size", "uploaded", "requires_python", "metadata_sha256", "provenance", "sha256"]
 )
