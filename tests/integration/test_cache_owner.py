@@ -19,7 +19,7 @@ from torchwheel.machine.toolkits import find_toolkits
 from torchwheel.matrix.project_source import ProjectSource
 from torchwheel.ownership import UntrustedError
 from torchwheel.pipeline.container_options import _uv_cache
-from torchwheel.pipeline.project import _download
+from torchwheel.pipeline.project import download_release
 from torchwheel.pipeline.run import Run
 from torchwheel.smoke import environment
 from torchwheel.toolkit.cache import make_once
@@ -159,8 +159,8 @@ def read_torch(cache: Path) -> None:
 
 
 def read_sdist(cache: Path) -> None:
-    project = SimpleNamespace(sha256=hashlib.sha256(b"planted").hexdigest())
-    _download(ProjectSource("release", "demo", "1.0"), project, cache, Told())
+    pinned = hashlib.sha256(b"planted").hexdigest()
+    download_release(ProjectSource("release", "demo", "1.0"), pinned, cache, Told())
 
 
 def mount_packages(cache: Path) -> None:
