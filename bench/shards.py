@@ -16,7 +16,6 @@ have no sandbox: processes that are killed at its end would not be counted.
 import argparse
 import concurrent.futures
 import multiprocessing
-import re
 import resource
 import statistics
 import sys
@@ -28,7 +27,9 @@ from typing import Any
 from big_build import adopt_orphans, run_job, version_of
 from pipeline import write_record
 
+from torchwheel.errors import UsageError
 from torchwheel.files import sha256
+from torchwheel.shards import Shard, parse_shard
 from torchwheel.text import table_rows
 from torchwheel.toolkit.cache import cache_folder
 
@@ -47,15 +48,15 @@ def machine(folder: Path, name: str) -> list[str]:
 
 
 def run_shard(
-    python: str, version: str, shard: str, options: Sequence[str], source: Path, folder: Path
+    python: str, version: str, shard: Shard, options: Sequence[str], source: Path, folder: Path
 ) -> dict[str, Any]:
     """A shard as a job; its times, and the memory of its largest process."""
     adopt_orphans()
-    name = f"{version}-{shard.replace('/', 'of')}"
-    words = [*options, "--sandbox", "off", "--cache", "objects", "--shard", shard]
+    name = f"{version}{shard.suffix}"
+    words = [*options, "--sandbox", "off", "--cache", "objects", "--shard", str(shard)]
     job = run_job(name, python, words, folder, source=str(source), before=machine(folder, name))
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss >> 10
-    return {"python": version, "shard": shard, **job, "peak_mib": peak}
+    return {"python": version, "shard": str(shard), **job, "peak_mib": peak}
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -78,7 +79,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                     for shard in options.shards
                 ]
                 jobs += [one.result() for one in started]
-    steps = int(options.shards[0].partition("/")[2])
+    steps = options.shards[0].count
     return {
         "source": source.name,
         "sha256": sha256(source),
@@ -101,24 +102,21 @@ def cost_of_steps(jobs: Sequence[dict[str, Any]]) -> dict[str, float]:
     }
 
 
-def shard_text(text: str) -> str:
-    """A shard of the command line, e.g. "21/73"."""
-    if not re.fullmatch(r"[1-9][0-9]*/[1-9][0-9]*", text):
-        raise argparse.ArgumentTypeError(f"{text}: expected a shard such as 21/73")
-    return text
-
-
 def main() -> None:
     """Print and record it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("source", type=Path, help="an sdist")
     parser.add_argument("--python", nargs="+", required=True)
-    parser.add_argument("--shards", nargs="+", type=shard_text, required=True)
+    parser.add_argument("--shards", nargs="+", required=True)
     parser.add_argument("--record", type=Path)
     arguments = [*sys.argv[1:], "--"]
     end = arguments.index("--")
     options = parser.parse_args(arguments[:end])
     options.options = arguments[end + 1 : -1]
+    try:
+        options.shards = [parse_shard(text, "--shards") for text in options.shards]
+    except UsageError as error:
+        parser.error(str(error))
     found = measure(options)
     rows = [("Python", "shard", "compiled", "found", "CPU s", "s", "MiB")]
     keys = ("python", "shard", "compiled", "found", "cpu_seconds", "seconds", "peak_mib")

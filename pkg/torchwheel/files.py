@@ -306,17 +306,25 @@ def _tree(path: Path) -> Iterator[Path]:
 
 def _sync_disk(path: Path) -> bool:
     """Write all that the disk of a folder still has to write; False if the system cannot."""
-    import ctypes  # noqa: PLC0415 - not for an import or a first call
-
-    try:
-        syncfs = ctypes.CDLL(None, use_errno=True).syncfs
-    except (AttributeError, OSError):  # macOS
+    syncfs = _of_libc("syncfs")
+    if syncfs is None:
         return False
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return not syncfs(handle)
     finally:
         os.close(handle)
+
+
+def _of_libc(name: str) -> Callable[..., int] | None:
+    """A function of the C library that Python does not have; None if the system has none."""
+    import ctypes  # noqa: PLC0415 - the import of an extension comes here too, and needs none
+
+    try:
+        function: Callable[..., int] = getattr(ctypes.CDLL(None, use_errno=True), name)
+    except (AttributeError, OSError):  # macOS, musl, an old glibc
+        return None
+    return function
 
 
 def _sync(path: Path) -> None:
@@ -356,11 +364,8 @@ def move_into_place(source: Path, target: Path) -> None:
 
 def _exchange(one: Path, other: Path) -> bool:
     """Exchange two names in one step; False if the system or this disk cannot."""
-    import ctypes  # noqa: PLC0415 - the import of an extension comes here too, and exchanges nothing
-
-    try:
-        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
-    except (AttributeError, OSError):  # macOS, musl, an old glibc
+    renameat2 = _of_libc("renameat2")
+    if renameat2 is None:
         return False
     names = os.fsencode(one), os.fsencode(other)
     return not renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE)
