@@ -24,7 +24,7 @@ from kernelbench.record import write_text
 from torch import Tensor
 
 import fusedops
-from fusedops.models.decoder import Step
+from fusedops.models.decoder import DecodeStep
 
 MODELS: dict[str, Callable[[], transformers.PretrainedConfig]] = {
     "llama-1b": lambda: transformers.LlamaConfig(
@@ -116,7 +116,7 @@ def ours(model: transformers.PreTrainedModel, ids: Tensor, tokens: int) -> Calla
     decoder = fusedops.convert(model)
     workspace = decoder.workspace(ids.shape[0], ids.shape[1] + tokens)
     token = decoder(ids, workspace).argmax(-1, keepdim=True)
-    return Step(decoder, token, workspace)
+    return DecodeStep(decoder, token, workspace)
 
 
 def timed(step: Callable[[], None], steps: int) -> float:

@@ -7,7 +7,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 import fusedops
-from fusedops.models.decoder import Step
+from fusedops.models.decoder import DecodeStep
 from fusedops.models.gpt import GptBlock, GptEnds
 from fusedops.models.llama import LlamaBlock, LlamaEnds
 from fusedops.models.parts import ModelSizes
@@ -167,7 +167,7 @@ def test_a_step_of_generation_is_one_graph_and_allocates_nothing(counted_gpu):
     model = llama(counted_gpu, torch.bfloat16)
     workspace = model.workspace(2, TOKENS)
     token = torch.randint(WORDS, (2, 1), device=counted_gpu)
-    step = Step(model, token, workspace)
+    step = DecodeStep(model, token, workspace)
     first = [step().clone() for _ in range(3)]  # as it is, captured, replayed
     with allocations(counted_gpu) as found:
         for _ in range(4):

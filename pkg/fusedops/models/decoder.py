@@ -104,13 +104,13 @@ class Decoder(nn.Module):
         sequences[:, :length] = ids
         token = self(ids, workspace).argmax(-1, keepdim=True)
         sequences[:, length : length + 1] = token
-        step = Step(self, token, workspace)
+        step = DecodeStep(self, token, workspace)
         for at in range(length + 1, length + max_new_tokens):
             sequences[:, at : at + 1] = step()
         return sequences
 
 
-class Step:
+class DecodeStep:
     """Adds a token to each sequence at every call; the token is the next call's input.
 
     On a GPU the first call runs as it is, the second is captured in a CUDA graph, the others replay
