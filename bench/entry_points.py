@@ -11,7 +11,6 @@ import json
 import platform
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,9 @@ from torchwheel import runtime
 
 _ROWS, _COLS = 4, 256
 
+_Form = Callable[[Any], Callable[[], object]]
+_OutForm = Callable[[Any, Any], Callable[[], object]]
+
 
 def contestants() -> dict[str, Callable[[], object]]:
     """Calls on bfloat16 tensors, by name; `X out=` writes to a tensor that is there."""
@@ -34,27 +36,42 @@ def contestants() -> dict[str, Callable[[], object]]:
     x, residual, row = tensor(_ROWS, _COLS), tensor(_ROWS, _COLS), tensor(_COLS)
     gates, scores = tensor(_ROWS, 2 * _COLS), tensor(1, 2, 4, 64)
     q, k = tensor(1, 2, 4, 64), tensor(1, 2, 2, 64)
-    arguments: dict[str, tuple[tuple[torch.Tensor, ...], dict[str, Any]]] = {
-        "vector_add": ((x, residual), {}),
-        "bias_add": ((x, row), {}),
-        "bias_gelu": ((x, row), {}),
-        "gated_activation": ((gates,), {"kind": "swiglu"}),
-        "bias_residual": ((x, residual, row), {}),
-        "layer_norm": ((x, row, row), {}),
-        "rms_norm": ((x, row), {}),
-        "softmax": ((scores,), {}),
-        "apply_rotary_pos_emb": ((q, k), {"rotary_dim": 64}),
+    # A call as a user writes it, and the same with out=. functools.partial would add time for out=.
+    forms: dict[str, tuple[_Form, _OutForm]] = {
+        "vector_add": (
+            lambda f: lambda: f(x, residual),
+            lambda f, out: lambda: f(x, residual, out=out),
+        ),
+        "bias_add": (lambda f: lambda: f(x, row), lambda f, out: lambda: f(x, row, out=out)),
+        "bias_gelu": (lambda f: lambda: f(x, row), lambda f, out: lambda: f(x, row, out=out)),
+        "gated_activation": (
+            lambda f: lambda: f(gates, kind="swiglu"),
+            lambda f, out: lambda: f(gates, kind="swiglu", out=out),
+        ),
+        "bias_residual": (
+            lambda f: lambda: f(x, residual, row),
+            lambda f, out: lambda: f(x, residual, row, out=out),
+        ),
+        "layer_norm": (
+            lambda f: lambda: f(x, row, row),
+            lambda f, out: lambda: f(x, row, row, out=out),
+        ),
+        "rms_norm": (lambda f: lambda: f(x, row), lambda f, out: lambda: f(x, row, out=out)),
+        "softmax": (lambda f: lambda: f(scores), lambda f, out: lambda: f(scores, out=out)),
+        "apply_rotary_pos_emb": (
+            lambda f: lambda: f(q, k, rotary_dim=64),
+            lambda f, out: lambda: f(q, k, rotary_dim=64, out=out),
+        ),
     }
     calls: dict[str, Callable[[], object]] = {
-        "F.gelu": partial(F.gelu, x),
-        "torch.empty_like": partial(torch.empty_like, x),
+        "F.gelu": lambda: F.gelu(x),
+        "torch.empty_like": lambda: torch.empty_like(x),
     }
-    for name, (args, keywords) in arguments.items():
+    for name, (form, with_out) in forms.items():
         typed, function = getattr(fusedops, f"{name}_bf16"), getattr(fusedops, name)
-        out = typed(*args, **keywords)
-        calls[f"{name}_bf16"] = partial(typed, *args, **keywords)
-        calls[f"{name}_bf16 out="] = partial(typed, *args, **keywords, out=out)
-        calls[name] = partial(function, *args, **keywords)
+        calls[f"{name}_bf16"] = form(typed)
+        calls[f"{name}_bf16 out="] = with_out(typed, form(typed)())
+        calls[name] = form(function)
     return calls
 
 

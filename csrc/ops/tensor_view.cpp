@@ -12,6 +12,9 @@ std::string listed(const std::int64_t* numbers, std::int64_t count) {
   return text + "]";
 }
 
+// Most texts are the same literal, which needs no look at its letters.
+bool same_text(const char* a, const char* b) { return a == b || std::strcmp(a, b) == 0; }
+
 }  // namespace
 
 std::string to_string(const Device& device) {
@@ -48,11 +51,11 @@ bool has_unit_stride(const TensorView& tensor) {
 }
 
 bool has_dtype(const TensorView& tensor, const char* name) {
-  return std::strcmp(tensor.dtype_name, name) == 0;
+  return same_text(tensor.dtype_name, name);
 }
 
 bool same_device(const TensorView& a, const TensorView& b) {
-  return a.device.index == b.device.index && std::strcmp(a.device.type, b.device.type) == 0;
+  return a.device.index == b.device.index && same_text(a.device.type, b.device.type);
 }
 
 bool same_shape(const TensorView& a, const TensorView& b) {

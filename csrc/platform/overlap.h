@@ -51,6 +51,37 @@ struct Blocks {
   unsigned shared = 0;   // bytes of dynamic shared memory of a block
 };
 
+#if !defined(FUSEDOPS_MODEL) && !defined(__HIP_PLATFORM_AMD__)
+// Whether the GPU has compute capability 9.0 or more.
+inline gpu::Status is_90_or_more(int gpu, bool& is) {
+  int major = 0;
+  const auto status = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu);
+  is = major >= 9;
+  return status;
+}
+
+// Whether kernels on the current GPU may start early. Where all visible GPUs are alike, which is
+// asked once, a launch need not ask which is the current one.
+inline gpu::Status starts_early(bool& early) {
+  enum class Visible { all, none, some };
+  static const Visible visible = [] {
+    int count = 0, early_ones = 0;
+    if (cudaGetDeviceCount(&count) != cudaSuccess) return Visible::some;
+    for (int gpu = 0; gpu < count; ++gpu) {
+      bool is = false;
+      if (is_90_or_more(gpu, is) != gpu::kSuccess) return Visible::some;
+      early_ones += is;
+    }
+    return early_ones == count ? Visible::all : early_ones ? Visible::some : Visible::none;
+  }();
+  early = visible == Visible::all;
+  if (visible != Visible::some) return gpu::kSuccess;
+  int gpu = 0;
+  const auto status = cudaGetDevice(&gpu);
+  return status == cudaSuccess ? is_90_or_more(gpu, early) : gpu::Status{status};
+}
+#endif
+
 // Launches a kernel that begins with wait().
 template <class... Parameters, class... Arguments>
 gpu::Status launch(void (*kernel)(Parameters...), const Blocks& blocks,
@@ -60,12 +91,10 @@ gpu::Status launch(void (*kernel)(Parameters...), const Blocks& blocks,
   const model::Grid grid{blocks.grid, blocks.threads, blocks.cluster, blocks.shared, early};
   return model::launch(kernel, grid, arguments...);
 #elif !defined(__HIP_PLATFORM_AMD__)
-  int device = 0, major = 0;
-  gpu::Status status = cudaGetDevice(&device);
+  bool may_start_early = false;
+  const gpu::Status status = starts_early(may_start_early);
   if (status != gpu::kSuccess) return status;
-  status = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  if (status != gpu::kSuccess) return status;
-  if (major >= 9) {
+  if (may_start_early) {
     cudaLaunchAttribute with[2] = {};
     with[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     with[0].val.programmaticStreamSerializationAllowed = 1;

@@ -143,6 +143,7 @@ def test_what_only_the_dispatcher_can_take_is_refused_in_words(gpu):
     for refused, says in (
         (lambda: fusedops.bias_gelu_fp32(x.as_subclass(Subclass), x[0]), "subclass Subclass"),
         (lambda: torch.func.vmap(lambda row: fusedops.bias_gelu_fp32(row, x[0]))(x), "transform"),
+        (lambda: torch.func.functionalize(fusedops.bias_gelu_fp32)(x, x[0]), "transform"),
         (lambda: fusedops.bias_gelu_fp32(x.cpu(), x[0].cpu()), "a tensor on a GPU, found cpu"),
         (lambda: fusedops.bias_gelu_fp32(x, x[0].cpu()), "device cuda:0 .that of x., found cpu"),
         (lambda: fusedops.bias_gelu_fp32(negative, x[0]), "resolve_neg"),
@@ -155,6 +156,29 @@ def test_what_only_the_dispatcher_can_take_is_refused_in_words(gpu):
     with forward_ad.dual_level(), pytest.raises(RuntimeError, match="forward-mode"):
         fusedops.bias_gelu_fp32(forward_ad.make_dual(x, x), x[0])
     assert torch.equal(fusedops.bias_gelu_fp32(x, x[0]), plain)
+    # A tensor that the transform does not know is a constant of its function.
+    summed = torch.func.vmap(lambda row: row + fusedops.bias_gelu_fp32(x, x[0])[0])(x)
+    assert torch.equal(summed, x + plain[0])
+
+
+@pytest.mark.parametrize("made_inside", [False, True])
+def test_inference_mode(made_inside, gpu):
+    x, before = torch.randn(4, 8, device=gpu), torch.empty(4, 8, device=gpu)
+    with torch.inference_mode():
+        out = torch.empty_like(x) if made_inside else before
+        expected = fusedops.bias_gelu(x, x[0])
+        assert torch.equal(fusedops.bias_gelu_fp32(x, x[0], out=out), expected)
+        assert fusedops.bias_gelu_fp32(x, x[0]).is_inference()
+    assert before._version == (0 if made_inside else 1)
+
+
+def test_results_are_on_the_gpu_of_the_arguments(gpu, other_gpu):
+    x = torch.randn(4, 8, device=other_gpu)
+    with torch.cuda.device(gpu):
+        result = fusedops.bias_gelu_fp32(x, x[0])
+        assert torch.cuda.current_device() == gpu.index
+    assert result.device == x.device
+    assert torch.equal(result, fusedops.bias_gelu(x, x[0]))
 
 
 def test_what_an_entry_point_is_not_for_is_refused_in_words(gpu):

@@ -58,26 +58,22 @@ struct Framework {
   bool torch;
 };
 
-// An array: its Python object, and the object's own view of its memory.
+// An array: its Python object, and views of its memory, the framework's and ours.
 class Array {
  public:
   // Throws PythonError if the framework refuses.
-  Array(const Framework& framework, Object object)
-      : framework_(&framework), object_(std::move(object)) {
-    if (framework.api->dltensor_from_py_object_no_sync(object_.get(), &view_) != 0) {
-      throw PythonError();
-    }
-  }
+  Array(const Framework& framework, Object object);
 
   const Framework& framework() const { return *framework_; }
   const Object& object() const { return object_; }
-  const DLTensor& view() const { return view_; }
-  void* data() const { return static_cast<char*>(view_.data) + view_.byte_offset; }
+  const DLTensor& theirs() const { return theirs_; }
+  const TensorView& view() const { return view_; }
 
  private:
   const Framework* framework_;
   Object object_;
-  DLTensor view_;
+  DLTensor theirs_;
+  TensorView view_;
 };
 
 // What the Api needs to know of the call that this thread is in: current_call.
@@ -91,7 +87,6 @@ struct Call {
 
 Call*& current_call();
 
-TensorView view_of(const Array& array);
 // Whether two arrays lie in the same bytes in part, from their first to their last.
 bool share_memory(const Array& a, const Array& b);
 // Whether they are contiguous, of one dtype and shape, and in the same memory.
@@ -131,7 +126,7 @@ struct Api {
     const int before_;
   };
 
-  static TensorView view(const Tensor& tensor) { return dlpack::view_of(tensor); }
+  static const TensorView& view(const Tensor& tensor) { return tensor.view(); }
   static Tensor contiguous(const Tensor& tensor) { return dlpack::contiguous(tensor); }
   static Tensor clone(const Tensor& tensor) { return dlpack::clone(tensor); }
   static Tensor empty_like(const Tensor& tensor) { return dlpack::empty_like(tensor); }
@@ -141,7 +136,7 @@ struct Api {
   static Tensor empty_bytes(const Tensor& like, std::int64_t count) {
     return dlpack::empty_bytes(like, count);
   }
-  static void* data(const Tensor& tensor) { return tensor.data(); }
+  static void* data(const Tensor& tensor) { return tensor.view().data; }
 
   static gpu::Stream current_stream(int gpu) {
     const dlpack::Call& call = *dlpack::current_call();

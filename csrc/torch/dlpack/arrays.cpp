@@ -57,14 +57,13 @@ Device device_of(const DLDevice& device) {
 Array method(const Array& array, const char* name, const char* expected) {
   if (!array.framework().torch) {
     throw Error(std::string(current_call()->name) + ": expected " + expected + ", found strides " +
-                strides_of(view_of(array)));
+                strides_of(array.view()));
   }
   return {array.framework(), Object(checked(PyObject_CallMethod(array.object().get(), name, "")))};
 }
 
-// A new array of the current call's framework, made by its allocator.
-Array allocated(DLTensor prototype) {
-  const Framework& framework = current_call()->framework;
+// A new array of a framework, made by its allocator.
+Array allocated(const Framework& framework, DLTensor prototype) {
   const auto set_error = [](void*, const char*, const char* message) {
     PyErr_SetString(PyExc_RuntimeError, message);
   };
@@ -78,15 +77,25 @@ Array allocated(DLTensor prototype) {
 }
 
 // The next of the arrays that the caller gave for the results.
-Array next_out(const std::int64_t* sizes, std::int64_t dim, const DLDataType& dtype) {
-  const Array& out = current_call()->outs[current_call()->next_out++];
-  TensorView expected = view_of(out);
-  expected.sizes = sizes;
-  expected.dim = dim;
-  expected.dtype_name = name_of(dtype);
-  expected.device = device_of(current_call()->device);
-  check_out(current_call()->name, view_of(out), expected);
+const Array& next_out(Call& call, const DLTensor& like) {
+  const Array& out = call.outs[call.next_out++];
+  TensorView expected = out.view();
+  expected.sizes = like.shape;
+  expected.dim = like.ndim;
+  expected.dtype_name = name_of(like.dtype);
+  expected.device = device_of(call.device);
+  check_out(call.name, out.view(), expected);
   return out;
+}
+
+// An array for a result: contiguous, and of the prototype's shape and dtype.
+Array result(const Array& like, const DLTensor& prototype) {
+  Call& call = *current_call();
+  if (call.outs) return next_out(call, prototype);
+  if (like.framework().torch && call.framework.torch) {
+    return {like.framework(), torch_empty(prototype, like.view().dtype)};
+  }
+  return allocated(call.framework, prototype);
 }
 
 }  // namespace
@@ -97,74 +106,66 @@ Call*& current_call() {
   return call;
 }
 
-TensorView view_of(const Array& array) {
-  const DLTensor& view = array.view();
-  return {array.data(), dtype_of(view.dtype),   name_of(view.dtype), view.shape,
-          view.ndim,    device_of(view.device), view.strides};
+Array::Array(const Framework& framework, Object object)
+    : framework_(&framework), object_(std::move(object)) {
+  if (framework.api->dltensor_from_py_object_no_sync(object_.get(), &theirs_) != 0) {
+    throw PythonError();
+  }
+  void* const data = static_cast<char*>(theirs_.data) + theirs_.byte_offset;
+  view_ = {data,         dtype_of(theirs_.dtype),   name_of(theirs_.dtype), theirs_.shape,
+           theirs_.ndim, device_of(theirs_.device), theirs_.strides};
 }
 
 bool share_memory(const Array& a, const Array& b) {
   const auto bytes = [](const Array& array) {
-    const DLTensor& view = array.view();
+    const TensorView& view = array.view();
     std::int64_t reach = 1;
-    for (int at = 0; at < view.ndim; ++at) {
-      if (view.shape[at] == 0) return std::int64_t{0};
-      reach += (view.shape[at] - 1) * view.strides[at];
+    for (std::int64_t at = 0; at < view.dim; ++at) {
+      if (view.sizes[at] == 0) return std::int64_t{0};
+      reach += (view.sizes[at] - 1) * view.strides[at];
     }
-    return reach * view.dtype.bits / 8;
+    return reach * array.theirs().dtype.bits / 8;
   };
-  const auto begin = [](const Array& array) { return static_cast<const char*>(array.data()); };
-  const TensorView one = view_of(a), other = view_of(b);
-  return same_device(one, other) && begin(a) < begin(b) + bytes(b) &&
+  const auto begin = [](const Array& array) { return static_cast<const char*>(array.view().data); };
+  return same_device(a.view(), b.view()) && begin(a) < begin(b) + bytes(b) &&
          begin(b) < begin(a) + bytes(a);
 }
 
 bool same_memory(const Array& a, const Array& b) {
-  const TensorView one = view_of(a), other = view_of(b);
+  const TensorView &one = a.view(), &other = b.view();
   return one.data == other.data && same_shape(one, other) && is_contiguous(one) &&
          is_contiguous(other) && has_dtype(one, other.dtype_name);
 }
 
 Array contiguous(const Array& array) {
-  return is_contiguous(view_of(array)) ? array : method(array, "contiguous", "a contiguous array");
+  return is_contiguous(array.view()) ? array : method(array, "contiguous", "a contiguous array");
 }
 
 Array clone(const Array& array) {
   return method(array, "clone", "an array that starts on 16 bytes");
 }
 
-Array empty_like(const Array& array) {
-  const DLTensor& view = array.view();
-  if (current_call()->outs) return next_out(view.shape, view.ndim, view.dtype);
-  if (array.framework().torch && current_call()->framework.torch) {
-    return {array.framework(), torch_empty_like(array.object().get())};
-  }
-  return allocated(view);
-}
+Array empty_like(const Array& array) { return result(array, array.theirs()); }
 
 Array empty(const Array& like, const std::vector<std::int64_t>& sizes, DType dtype) {
-  DLTensor prototype = like.view();
-  if (dtype != dtype_of(prototype.dtype)) throw Error("fusedops: expected results of one dtype");
-  prototype.ndim = static_cast<std::int32_t>(sizes.size());
-  prototype.shape = const_cast<std::int64_t*>(sizes.data());
-  if (current_call()->outs) return next_out(prototype.shape, prototype.ndim, prototype.dtype);
-  if (like.framework().torch && current_call()->framework.torch) {
-    return {like.framework(), torch_new_empty(like.object().get(), sizes)};
-  }
+  if (dtype != like.view().dtype) throw Error("fusedops: expected results of one dtype");
   std::vector<std::int64_t> strides(sizes.size(), 1);
   for (std::size_t at = sizes.size(); at-- > 1;) strides[at - 1] = strides[at] * sizes[at];
+  DLTensor prototype = like.theirs();
+  prototype.ndim = static_cast<std::int32_t>(sizes.size());
+  prototype.shape = const_cast<std::int64_t*>(sizes.data());
   prototype.strides = strides.data();
-  return allocated(prototype);
+  return result(like, prototype);
 }
 
 Array empty_bytes(const Array& like, std::int64_t count) {
   std::int64_t stride = 1;
-  DLTensor prototype = like.view();
+  DLTensor prototype = like.theirs();
   prototype.dtype = {kDLUInt, 8, 1};
   prototype.ndim = 1;
   prototype.shape = &count;
   prototype.strides = &stride;
-  return allocated(prototype);
+  return allocated(current_call()->framework, prototype);
 }
 
 }  // namespace fusedops::dlpack

@@ -3,6 +3,8 @@
 #include <deque>
 #include <string>
 
+#include "torch/entry_points.h"
+
 namespace fusedops::dlpack {
 namespace {
 
@@ -12,13 +14,15 @@ constexpr const char* kApi = "__dlpack_c_exchange_api__";
 struct Torch {
   PyTypeObject* tensor;
   PyTypeObject* parameter;
-  PyObject* empty_like;
+  PyObject* empty_strided;  // on the current GPU
+  PyObject* dtypes[4];      // by DType
   PyObject* is_grad_enabled;
   PyObject* dispatch_modes;  // how many TorchDispatchModes are active
   PyObject* transforms;      // whether a transform of torch.func is active
   PyObject* forward_ad;      // the names of torch.autograd.forward_ad
   PyObject* level;           // of them: the level of its tangents, -1 without any
   PyObject* increment_version;
+  PyObject* is_inference;   // the tensor's method
   PyObject* requires_grad;  // the attribute's name
   const Framework* framework;
 };
@@ -64,7 +68,21 @@ const Framework& add(PyTypeObject* type, const DLPackExchangeAPI* api, bool is_t
 
 Object called(PyObject* function) { return Object(checked(PyObject_CallNoArgs(function))); }
 
+Object called(PyObject* function, PyObject* argument) {
+  return Object(checked(PyObject_CallFunctionObjArgs(function, argument, nullptr)));
+}
+
 bool is_true(const Object& object) { return object.get() != Py_False; }
+
+Object tuple_of(const std::int64_t* numbers, std::int32_t count) {
+  Object tuple(checked(PyTuple_New(count)));
+  for (std::int32_t i = 0; i < count; ++i) {
+    if (PyTuple_SetItem(tuple.get(), i, checked(PyLong_FromLongLong(numbers[i]))) != 0) {
+      throw PythonError();
+    }
+  }
+  return tuple;
+}
 
 }  // namespace
 
@@ -80,7 +98,12 @@ void import_torch() {
   const Object c(attribute(module.get(), "_C")), nn(attribute(module.get(), "nn"));
   torch.tensor = type_of(module.get(), "Tensor");
   torch.parameter = type_of(nn.get(), "Parameter");
-  torch.empty_like = attribute(module.get(), "empty_like");
+  torch.is_inference = attribute(reinterpret_cast<PyObject*>(torch.tensor), "is_inference");
+  const Object dynamo(attribute(c.get(), "_dynamo")), guards(attribute(dynamo.get(), "guards"));
+  torch.empty_strided = attribute(guards.get(), "_empty_strided_cuda");
+  for (const typed::Type& type : typed::kTypes) {
+    torch.dtypes[static_cast<int>(type.dtype)] = attribute(module.get(), type.name);
+  }
   torch.is_grad_enabled = attribute(module.get(), "is_grad_enabled");
   torch.dispatch_modes = attribute(c.get(), "_len_torch_dispatch_stack");
   torch.transforms = attribute(c.get(), "_are_functorch_transforms_active");
@@ -111,9 +134,10 @@ const Framework* framework_of(const char* name, PyObject* object) {
 
 bool mode_is_active() {
   PyObject* const level = checked(PyDict_GetItemWithError(torch.forward_ad, torch.level));
-  return PyLong_AsLong(level) >= 0 || is_true(called(torch.transforms)) ||
-         PyLong_AsLong(called(torch.dispatch_modes).get()) != 0;
+  return PyLong_AsLong(level) >= 0 || PyLong_AsLong(called(torch.dispatch_modes).get()) != 0;
 }
+
+bool transform_is_active() { return is_true(called(torch.transforms)); }
 
 bool grad_is_enabled() { return is_true(called(torch.is_grad_enabled)); }
 
@@ -122,26 +146,22 @@ bool requires_grad(PyObject* tensor) {
 }
 
 bool is_negative_view(const Array& tensor) {
-  if (is_contiguous(view_of(tensor)) && elements_of(view_of(tensor)) != 1) return false;
+  if (is_contiguous(tensor.view()) && elements_of(tensor.view()) != 1) return false;
   return is_true(Object(checked(PyObject_CallMethod(tensor.object().get(), "is_neg", ""))));
 }
 
 void increment_version(PyObject* tensor) {
+  if (is_true(called(torch.is_inference, tensor))) return;
   const Object tensors(checked(PyTuple_Pack(1, tensor)));
-  Object(checked(PyObject_CallFunctionObjArgs(torch.increment_version, tensors.get(), nullptr)));
+  called(torch.increment_version, tensors.get());
 }
 
-Object torch_empty_like(PyObject* tensor) {
-  return Object(checked(PyObject_CallFunctionObjArgs(torch.empty_like, tensor, nullptr)));
-}
-
-Object torch_new_empty(PyObject* like, const std::vector<std::int64_t>& sizes) {
-  const Object tuple(checked(PyTuple_New(static_cast<Py_ssize_t>(sizes.size()))));
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    PyObject* const size = checked(PyLong_FromLongLong(sizes[i]));
-    if (PyTuple_SetItem(tuple.get(), static_cast<Py_ssize_t>(i), size) != 0) throw PythonError();
-  }
-  return Object(checked(PyObject_CallMethod(like, "new_empty", "O", tuple.get())));
+Object torch_empty(const DLTensor& prototype, DType dtype) {
+  const Object sizes = tuple_of(prototype.shape, prototype.ndim),
+               strides = tuple_of(prototype.strides, prototype.ndim);
+  return Object(
+      checked(PyObject_CallFunctionObjArgs(torch.empty_strided, sizes.get(), strides.get(),
+                                           torch.dtypes[static_cast<int>(dtype)], nullptr)));
 }
 
 }  // namespace fusedops::dlpack

@@ -122,29 +122,36 @@ class Arrays {
     try {
       const Array& array = *new (at(count_)) Array(*framework, Object::borrowed(object));
       ++count_;
-      if (framework->torch && is_negative_view(array)) {
+      if (!framework->torch) return array;
+      if (is_negative_view(array)) {
         throw Error(of_.name + ": " + argument +
                     ": expected a tensor's own values, found a view of their negatives; call "
                     "resolve_neg()");
       }
-      return array;
+      if (array.view().data || elements_of(array.view()) == 0) return array;
+      PyErr_SetString(PyExc_RuntimeError, "expected a tensor with memory, found one without");
+      throw PythonError();
     } catch (const PythonError&) {
-      throw Error(of_.name + ": " + argument + ": " + first_line_of_error());
+      const std::string why = first_line_of_error();
+      if (framework->torch && transform_is_active()) refuse_unseen();
+      throw Error(of_.name + ": " + argument + ": " + why);
     }
   }
 
  private:
   Array* at(std::size_t i) { return reinterpret_cast<Array*>(storage_ + i * sizeof(Array)); }
 
+  [[noreturn]] void refuse_unseen() {
+    throw Error(of_.name +
+                ": a dispatch mode, a transform of torch.func or forward-mode differentiation is "
+                "active, which would not see this call; call fusedops." +
+                of_.op);
+  }
+
   void refuse_gradient(PyObject* tensor) {
     if (!checked_) {
       checked_ = true;
-      if (mode_is_active()) {
-        throw Error(of_.name +
-                    ": a dispatch mode, a transform of torch.func or forward-mode differentiation "
-                    "is active, which would not see this call; call fusedops." +
-                    of_.op);
-      }
+      if (mode_is_active()) refuse_unseen();
       grad_ = grad_is_enabled();
     }
     if (grad_ && requires_grad(tensor)) {
@@ -232,13 +239,13 @@ Object call(const EntryPoint& of, const Bound& bound) {
       refuse_value(of, argument.text, argument.optional, kind, object);
     }
   }
-  const TensorView view = view_of(*first);
+  const TensorView& view = first->view();
   if (view.dtype != of.type.dtype) {
     fail(of.name.c_str(), first_name, std::string("dtype ") + of.type.name, view.dtype_name);
   }
   const Array* const outs = add_outs(of, arrays, bound.out);
   if (outs) check_memory(of, outs, values);
-  Call current{of.name.c_str(), first->framework(), first->view().device, outs};
+  Call current{of.name.c_str(), first->framework(), first->theirs().device, outs};
   const Entered entered(current);
   Object result(of.kernel.call(values.data()));
   for (int i = 0; outs && i < of.kernel.results; ++i) {
@@ -279,10 +286,8 @@ PyObject* guarded(const Function& function) {
   return nullptr;
 }
 
-constexpr const char* kCapsule = "fusedops.entry_point";
-
 PyObject* python_call(PyObject* self, PyObject* const* args, Py_ssize_t given, PyObject* names) {
-  const auto& of = *static_cast<const EntryPoint*>(PyCapsule_GetPointer(self, kCapsule));
+  const auto& of = *static_cast<const EntryPoint*>(PyCapsule_GetPointer(self, nullptr));
   const auto count = static_cast<std::size_t>(given);
   return guarded([&]() -> PyObject* {
     try {
@@ -375,7 +380,7 @@ PyObject* entry_point(PyObject*, PyObject* args) {
     made.method = {made.name.c_str(),
                    reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&python_call)),
                    METH_FASTCALL | METH_KEYWORDS, made.help.c_str()};
-    const Object self(checked(PyCapsule_New(&made, kCapsule, nullptr)));
+    const Object self(checked(PyCapsule_New(&made, nullptr, nullptr)));
     return PyCFunction_NewEx(&made.method, self.get(), nullptr);
   });
 }
