@@ -14,16 +14,14 @@ call the operator.
 
 from collections.abc import Callable
 from inspect import Parameter, Signature
-from types import BuiltinFunctionType, ModuleType
-from typing import Any, ParamSpec, TypeVar, cast
+from types import ModuleType
+from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch._C import _are_functorch_transforms_active as transforms_active
-from torch.compiler import is_compiling
 
 from fusedops import checks
-from fusedops.autograd import any_requires_grad, forward_mode, written_arguments
+from fusedops.autograd import any_requires_grad, written_arguments
 from fusedops.extension import EXTENSION
 from fusedops.kinds import refuse_kinds
 from fusedops.op import Op
@@ -37,11 +35,8 @@ TYPES = {
     "bf16": torch.bfloat16,
     "fp64": torch.float64,
 }
-_SUFFIXES = {dtype: suffix for suffix, dtype in TYPES.items()}
 
 EntryPoint = Callable[..., Any]
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 def names() -> list[str]:
@@ -62,41 +57,15 @@ def entry_point(name: str, module: ModuleType | None) -> EntryPoint | None:
     return _dlpack_entry_point(op, suffix, over_dlpack, function) if over_dlpack else function
 
 
-def call_by_type(function: Callable[P, T], *args: P.args, **keywords: P.kwargs) -> T:
-    """Call an operator's public function, or its entry point over DLPack if that takes the call.
+def direct_call(name: str) -> EntryPoint | None:
+    """The direct call of an operator, DLPack's for tensors of any type; None if it has none.
 
-    For inference code whose tensors are alike: the others are as plain as the first. An entry point
-    takes no workspace.
+    It takes the operator's arguments and `out=`, and gives NotImplemented for a call that only the
+    dispatcher can take, or can refuse.
     """
-    first = args[0]
-    workspace = keywords.pop("workspace", None)
-    if workspace is not None:
-        return function(*args, **keywords, workspace=workspace)  # type: ignore[arg-type]
-    if (
-        type(first) is Tensor
-        and not torch.is_grad_enabled()
-        and not is_compiling()
-        and not transforms_active()
-        and not forward_mode()
-        and not torch._C._len_torch_dispatch_stack()
-    ):
-        direct = _direct(function.__name__, first.dtype, first.is_cuda)
-        if direct is not None:
-            return direct(*args, **keywords)  # type: ignore[no-any-return]
-    return function(*args, **keywords)
-
-
-_DIRECT: dict[tuple[str, torch.dtype, bool], EntryPoint | None] = {}
-
-
-def _direct(name: str, dtype: torch.dtype, on_gpu: bool) -> EntryPoint | None:
-    """The entry point of an operator for a dtype, if it is DLPack's."""
-    key = name, dtype, on_gpu
-    if key not in _DIRECT:
-        taken = on_gpu and dtype in _SUFFIXES
-        made = entry_point(f"{name}_{_SUFFIXES[dtype]}", None) if taken else None
-        _DIRECT[key] = made if isinstance(made, BuiltinFunctionType) else None
-    return _DIRECT[key]
+    op = next(op for op in OPS if op.name == name)
+    over_dlpack = None if op.writes else runtime.entry_points(EXTENSION.package)
+    return _over_dlpack(op, "", over_dlpack, None, "") if over_dlpack else None
 
 
 def _dlpack_entry_point(op: Op, suffix: str, module: ModuleType, python: EntryPoint) -> EntryPoint:
@@ -104,9 +73,16 @@ def _dlpack_entry_point(op: Op, suffix: str, module: ModuleType, python: EntryPo
 
     The module calls `python` on a GPU that it has no kernels for, so also at the first call there.
     """
-    schema = _overload(op)._schema
-    if schema.is_mutable:
+    if op.writes:
         return python
+    text = f"{python.__name__}{Signature.from_callable(python)}\n--\n\n{python.__doc__}"
+    return _over_dlpack(op, suffix, module, python, text) or python
+
+
+def _over_dlpack(
+    op: Op, suffix: str, module: ModuleType, python: EntryPoint | None, text: str
+) -> EntryPoint | None:
+    schema = _overload(op)._schema
     arguments = tuple(
         (
             argument.name,
@@ -117,17 +93,10 @@ def _dlpack_entry_point(op: Op, suffix: str, module: ModuleType, python: EntryPo
         )
         for argument in schema.arguments
     )
-    signature = Signature.from_callable(python)
     made = module.entry_point(
-        op.name,
-        suffix,
-        arguments,
-        len(schema.returns),
-        op.over_arguments,
-        f"{python.__name__}{signature}\n--\n\n{python.__doc__}",
-        python,
+        op.name, suffix, arguments, len(schema.returns), op.over_arguments, text, python
     )
-    return made or python
+    return cast("EntryPoint | None", made)
 
 
 def _overload(op: Op) -> Any:  # noqa: ANN401 - a torch._ops.OpOverload

@@ -14,7 +14,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import fusedops
 from fusedops.registry import OPS
-from fusedops.typed import call_by_type
 from torchwheel import runtime
 
 SUFFIXES = dict(zip(DTYPES, ("fp32", "fp16", "bf16", "fp64"), strict=True))
@@ -208,18 +207,6 @@ def test_entry_points_run_on_the_current_stream(gpu):
     stream.synchronize()
     assert torch.equal(actual, expected)
     assert torch.equal(out, expected)
-
-
-@pytest.mark.parametrize("by_type", [True, False])
-def test_a_converted_model_calls_by_type_outside_gradients(by_type, gpu):
-    if runtime.entry_points("fusedops") is None:
-        pytest.skip("no module over DLPack: another wheel than the universal one, or another torch")
-    x, gamma = torch.randn(4, 64, device=gpu), torch.randn(64, device=gpu)
-    with torch.set_grad_enabled(not by_type), torch.autograd.profiler.profile() as seen:
-        actual = call_by_type(fusedops.rms_norm, x, gamma)
-    dispatched = {event.key for event in seen.key_averages()} & {"fusedops::rms_norm"}
-    assert bool(dispatched) is not by_type
-    assert torch.equal(actual, fusedops.rms_norm(x, gamma))
 
 
 def test_entry_points_are_captured_in_a_graph(gpu):

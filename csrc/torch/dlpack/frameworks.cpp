@@ -18,6 +18,9 @@ struct Torch {
   PyObject* dtypes[4];      // by DType
   PyObject* is_grad_enabled;
   PyObject* dispatch_modes;  // how many TorchDispatchModes are active
+  PyObject* function_mode;   // whether a TorchFunctionMode is active
+  PyObject* profiler;        // whether one is
+  PyObject* tracing;         // whether torch.jit.trace is
   PyObject* transforms;      // whether a transform of torch.func is active
   PyObject* forward_ad;      // the names of torch.autograd.forward_ad
   PyObject* level;           // of them: the level of its tangents, -1 without any
@@ -106,6 +109,10 @@ void import_torch() {
   }
   torch.is_grad_enabled = attribute(module.get(), "is_grad_enabled");
   torch.dispatch_modes = attribute(c.get(), "_len_torch_dispatch_stack");
+  torch.function_mode = attribute(c.get(), "_is_torch_function_mode_enabled");
+  const Object autograd(attribute(c.get(), "_autograd"));
+  torch.profiler = attribute(autograd.get(), "_profiler_enabled");
+  torch.tracing = attribute(c.get(), "_is_tracing");
   torch.transforms = attribute(c.get(), "_are_functorch_transforms_active");
   const Object forward_ad(checked(PyImport_ImportModule("torch.autograd.forward_ad")));
   torch.forward_ad = attribute(forward_ad.get(), "__dict__");
@@ -116,6 +123,11 @@ void import_torch() {
   if (api == nullptr) throw Error("fusedops: this torch has no DLPack exchange API of version 1");
   torch.framework = &add(torch.tensor, api, true);
   add(torch.parameter, api, true);
+}
+
+bool is_tensor(PyObject* object) {
+  PyTypeObject* const type = Py_TYPE(object);
+  return type == torch.tensor || type == torch.parameter;
 }
 
 const Framework* framework_of(const char* name, PyObject* object) {
@@ -135,6 +147,11 @@ const Framework* framework_of(const char* name, PyObject* object) {
 bool mode_is_active() {
   PyObject* const level = checked(PyDict_GetItemWithError(torch.forward_ad, torch.level));
   return PyLong_AsLong(level) >= 0 || PyLong_AsLong(called(torch.dispatch_modes).get()) != 0;
+}
+
+bool call_is_watched() {
+  return is_true(called(torch.function_mode)) || is_true(called(torch.tracing)) ||
+         is_true(called(torch.profiler));
 }
 
 bool transform_is_active() { return is_true(called(torch.transforms)); }

@@ -20,9 +20,15 @@ const Framework* framework_of(const char* name, PyObject* object);
 // The name of a type, for an error message. Throws PythonError.
 std::string type_name(PyTypeObject* type);
 
+// Whether an object is a torch.Tensor or a Parameter, of no subclass.
+bool is_tensor(PyObject* object);
+
 // Whether a TorchDispatchMode or forward-mode differentiation is active. They see the operators
 // that the dispatcher runs, and so not this call.
 bool mode_is_active();
+// Whether torch.jit.trace, a profiler or a TorchFunctionMode is active. They see them too, but are
+// not looked for at a call by type: each look takes a fiftieth of its time.
+bool call_is_watched();
 // Whether a transform of torch.func is active. Its own tensors have no memory to give; for others
 // it makes no difference.
 bool transform_is_active();

@@ -10,7 +10,6 @@ from fusedops.families.gemm import mlp_gemm, qkv_gemm, vector_matmul
 from fusedops.families.norm import layer_norm
 from fusedops.families.residual import residual_add_bias
 from fusedops.models.parts import ModelSizes, WeightsModule, embedding_in, rows_bytes
-from fusedops.typed import call_by_type
 from fusedops.workspace import Workspace
 
 
@@ -75,9 +74,7 @@ class GptBlock(WeightsModule):
             activation=self.activation,
             workspace=results,
         )
-        return call_by_type(
-            residual_add_bias, mlp, hidden, attention, self.out_bias, self.down_bias, out=hidden
-        )
+        return residual_add_bias(mlp, hidden, attention, self.out_bias, self.down_bias, out=hidden)
 
 
 class GptEnds(WeightsModule):
@@ -115,7 +112,5 @@ class GptEnds(WeightsModule):
 
     def logits(self, hidden: Tensor, results: Workspace | None) -> Tensor:
         """Hidden states [B, N] as logits [B, vocabulary]."""
-        normed = call_by_type(
-            layer_norm, hidden, self.gamma, self.beta, eps=self.sizes.eps, workspace=results
-        )
+        normed = layer_norm(hidden, self.gamma, self.beta, eps=self.sizes.eps, workspace=results)
         return vector_matmul(normed, self.head, workspace=results)

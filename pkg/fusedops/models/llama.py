@@ -10,7 +10,6 @@ from fusedops.families.gemm import rms_mlp_gemm, rms_qkv_gemm, vector_matmul
 from fusedops.families.norm import rms_norm
 from fusedops.families.vector_add import vector_add
 from fusedops.models.parts import ModelSizes, WeightsModule, embedding_in, rows_bytes
-from fusedops.typed import call_by_type
 from fusedops.workspace import Workspace
 
 
@@ -67,7 +66,7 @@ class LlamaBlock(WeightsModule):
             activation="swiglu",
             workspace=results,
         )
-        return call_by_type(vector_add, mlp, hidden, out=hidden)
+        return vector_add(mlp, hidden, out=hidden)
 
 
 class LlamaEnds(WeightsModule):
@@ -94,5 +93,5 @@ class LlamaEnds(WeightsModule):
 
     def logits(self, hidden: Tensor, results: Workspace | None) -> Tensor:
         """Hidden states [B, N] as logits [B, vocabulary]."""
-        normed = call_by_type(rms_norm, hidden, self.gamma, eps=self.sizes.eps, workspace=results)
+        normed = rms_norm(hidden, self.gamma, eps=self.sizes.eps, workspace=results)
         return vector_matmul(normed, self.head, workspace=results)

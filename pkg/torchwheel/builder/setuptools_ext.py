@@ -36,7 +36,8 @@ def setup_arguments(project: Path, packages: str, description: str) -> dict[str,
     """Keyword arguments for `setuptools.setup`.
 
     Every wheel has the sources, so that it can be built at first use where no prebuilt library
-    serves; a native wheel has a library too.
+    serves; a native wheel has a library too. The wheel of a part has its library alone: nobody
+    installs it.
 
     Args:
         project: the folder of setup.py.
@@ -58,6 +59,8 @@ def setup_arguments(project: Path, packages: str, description: str) -> dict[str,
             suffix = target.python.suffix if target.python else None
             kind = _LibraryKind(target.platform, target.name, target.part, suffix)
             native = _native(extension, kind, lambda: target)
+            if target.part:
+                return {"packages": [], **native}
         else:
             native = {}
         return {**_with_sources(extension, project, packages), **native}

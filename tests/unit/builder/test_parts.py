@@ -11,6 +11,7 @@ from torchwheel.builder import recipe as recipes
 from torchwheel.builder.extension import Extension, Operator, Split
 from torchwheel.builder.flags import Flags
 from torchwheel.builder.recipe import Recipe, make_recipe
+from torchwheel.builder.setuptools_ext import setup_arguments
 from torchwheel.builder.sources import sources_of
 from torchwheel.builder.target import Target
 from torchwheel.errors import UsageError
@@ -84,6 +85,37 @@ def test_each_part_has_its_files(target, files, output, project):
     recipe = recipe_of(target, project)
     assert compiled(recipe, project) == files
     assert recipe.whole().outputs == (output,)
+
+
+@pytest.mark.parametrize(
+    ("part", "packages", "library"),
+    [
+        ("", ["pkg", "pkg._sources"], "pkg._lib.stable"),
+        ("front_end", [], "pkg._lib.front_end.stable"),
+    ],
+    ids=["whole", "part"],
+)
+def test_the_wheel_of_a_part_has_its_library_alone(part, packages, library, tmp_path, monkeypatch):
+    for folder in ("pkg", "csrc", "lib64"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "lib64" / "libcudart_static.a").touch()
+    (tmp_path / "pkg" / "__init__.py").write_text(
+        "from torchwheel.builder import Extension\nEXTENSION = Extension('pkg', 'csrc', ())\n"
+    )
+    environ = {
+        environment.ABI: "stable",
+        environment.PART: part,
+        environment.CUDA_HOME: str(tmp_path),
+        environment.TOOLKIT: "13.0",
+        environment.ARCH_LIST: "9.0",
+        environment.TORCH: str(tmp_path),
+        environment.TORCH_RELEASE: "2.11",
+    }
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    arguments = setup_arguments(tmp_path, ".", "pkg/__init__.py")
+    assert arguments["packages"] == packages
+    assert [module.name for module in arguments["ext_modules"]] == [library]
 
 
 def test_families_of_an_aten_front_end_are_one_unit(project):

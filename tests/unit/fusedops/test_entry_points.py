@@ -9,11 +9,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from cases import CASES  # noqa: E402
 from cases.case import copies, outputs  # noqa: E402
-from torch.autograd import forward_ad  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import fusedops  # noqa: E402
-from fusedops.typed import TYPES, entry_point, names  # noqa: E402
+from fusedops.typed import TYPES, direct_call, entry_point, names  # noqa: E402
 
 PYTHONS = {name: entry_point(name, None) for name in names()}
 CPU = torch.device("cpu")
@@ -118,49 +116,53 @@ def test_a_module_over_dlpack_gets_the_schema_and_the_way_in_python():
     assert text.startswith("pre_rms_norm_fp32(x, residual, gamma, *, eps=")
 
 
-class Mode(TorchDispatchMode):
-    """Sees operators and changes nothing."""
+@pytest.fixture
+def direct_calls(monkeypatch):
+    """The calls that a stand-in for bias_add's direct call got; it takes what has four columns."""
+    got = []
 
-    def __torch_dispatch__(self, function, types, args=(), keywords=None):
-        return function(*args, **(keywords or {}))
+    def direct(x, bias, **keywords):
+        got.append(keywords)
+        return x.neg() if x.shape[1] == 4 else NotImplemented
 
-
-class Subclass(torch.Tensor):
-    """A tensor of its own type."""
-
-
-def test_a_model_calls_by_type_where_nothing_needs_the_dispatcher(monkeypatch):
-    monkeypatch.setattr(fusedops.typed, "_direct", lambda *key: lambda *args: (key, args))
-    x = torch.ones(2, 3)
-    plain = fusedops.bias_add(x, x[0])
-
-    def call(first=x):
-        return fusedops.typed.call_by_type(fusedops.bias_add, first, x[0])
-
-    with torch.no_grad():
-        assert call()[0] == ("bias_add", torch.float32, False)
-        for by_dispatcher in (
-            lambda: call(x.as_subclass(Subclass)),
-            torch.compile(call, backend="eager"),
-            lambda: torch.func.vmap(lambda row: call(row[None])[0])(x),
-        ):
-            assert torch.equal(by_dispatcher(), plain)
-        with Mode():
-            assert torch.equal(call(), plain)
-        with forward_ad.dual_level():
-            assert torch.equal(call(), plain)
-    assert torch.equal(call(), plain)  # with gradients
+    monkeypatch.setattr(fusedops.call, "_DIRECT", {"fusedops::bias_add": direct})
+    return got
 
 
-def test_a_model_calls_by_type_only_what_the_module_over_dlpack_has(monkeypatch):
-    monkeypatch.setattr(fusedops.typed, "_DIRECT", {})
-    module = SimpleNamespace(entry_point=lambda op, *rest: len if op == "rms_norm" else None)
+def test_a_direct_call_passes_the_dispatcher(direct_calls):
+    x, other = torch.ones(2, 4), torch.ones(2, 3)
+    assert torch.equal(fusedops.bias_add(x, x[0]), -x)
+    out = torch.empty(2, 4)
+    fusedops.bias_add(x, x[0], out=out)
+    assert direct_calls == [{"out": None}, {"out": out}]
+    assert torch.equal(fusedops.bias_add(other, other[0]), other + 1)  # not taken
+    assert len(direct_calls) == 3
+
+
+def test_a_compiled_call_is_not_direct(direct_calls):
+    x = torch.ones(2, 4)
+    compiled = torch.compile(fusedops.bias_add, backend="eager", fullgraph=True)
+    assert torch.equal(compiled(x, x[0]), x + 1)
+    assert direct_calls == []
+
+
+def test_the_module_over_dlpack_is_asked_for_a_direct_call_once(monkeypatch):
+    made = []
+
+    def entry_point_of(op, suffix, *rest):
+        made.append((op, suffix))
+        return None if op == "bias_relu" else len
+
+    module = SimpleNamespace(entry_point=entry_point_of)
     monkeypatch.setattr(fusedops.typed.runtime, "entry_points", lambda package: module)
-    direct = fusedops.typed._direct
-    assert direct("rms_norm", torch.bfloat16, True) is len
-    assert direct("vector_matmul", torch.bfloat16, True) is None
-    assert direct("rms_norm", torch.bfloat16, False) is None
-    assert direct("rms_norm", torch.int8, True) is None
+    assert direct_call("bias_gelu") is len
+    assert direct_call("bias_relu") is None
+    assert direct_call("rms_mlp_gemm") is None  # it writes to an argument
+    assert made == [("bias_gelu", ""), ("bias_relu", "")]
+    monkeypatch.setattr(fusedops.call, "_DIRECT", {})
+    x = torch.ones(2, 4)
+    fusedops.bias_add(x, x[0])
+    assert fusedops.call._DIRECT == {}  # the module is not imported for a CPU
 
 
 def test_all_of_them_are_the_packages():

@@ -1,0 +1,307 @@
+#include "torch/dlpack/entry_point.h"
+
+#include <array>
+#include <new>
+#include <utility>
+
+#include "torch/dlpack/frameworks.h"
+#include "torch/read_value.h"
+
+namespace fusedops::dlpack {
+namespace {
+
+using typed::Kind;
+
+PyObject* out_name() {
+  static PyObject* const name = PyUnicode_InternFromString("out");
+  return name;
+}
+
+[[noreturn]] void refuse_call(const std::string& why) {
+  PyErr_SetString(PyExc_TypeError, why.c_str());
+  throw PythonError();
+}
+
+// The first line of Python's current error, which is cleared.
+std::string first_line_of_error() {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  const Object owned_type(type), owned_value(value), owned_traceback(traceback);
+  const Object text(value ? PyObject_Str(value) : nullptr);
+  const char* const all = text ? PyUnicode_AsUTF8AndSize(text.get(), nullptr) : nullptr;
+  PyErr_Clear();
+  const std::string whole = all ? all : "not taken by its framework";
+  return whole.substr(0, whole.find('\n'));
+}
+
+bool same_name(PyObject* a, PyObject* b) { return a == b || PyUnicode_Compare(a, b) == 0; }
+
+// The arguments of a call, in the order of the signature; null where none is given.
+struct Bound {
+  std::array<PyObject*, kMostArguments> objects{};
+  PyObject* out = nullptr;
+};
+
+// The errors are those that Python itself gives for a call that does not match the signature.
+Bound bind(const EntryPoint& of, const PythonCall& given) {
+  if (given.count > of.positional) {
+    refuse_call(of.name + "() takes " + std::to_string(of.positional) +
+                " positional arguments but " + std::to_string(given.count) + " were given");
+  }
+  Bound bound;
+  for (std::size_t i = 0; i < given.count; ++i) bound.objects[i] = given.args[i];
+  const Py_ssize_t named = given.names ? PyTuple_Size(given.names) : 0;
+  for (Py_ssize_t n = 0; n < named; ++n) {
+    PyObject* const name = PyTuple_GetItem(given.names, n);
+    PyObject** place = same_name(name, out_name()) ? &bound.out : nullptr;
+    for (std::size_t i = 0; !place && i < of.arguments.size(); ++i) {
+      if (same_name(name, of.arguments[i].name)) place = &bound.objects[i];
+    }
+    const auto quoted = [&] {
+      return std::string("'") + PyUnicode_AsUTF8AndSize(name, nullptr) + "'";
+    };
+    if (!place) refuse_call(of.name + "() got an unexpected keyword argument " + quoted());
+    if (*place) refuse_call(of.name + "() got multiple values for argument " + quoted());
+    *place = given.args[given.count + static_cast<std::size_t>(n)];
+  }
+  return bound;
+}
+
+// Whether an object is a plain tensor whose gradient is not asked for.
+bool is_plain(PyObject* object, bool grad) {
+  return is_tensor(object) && !(grad && requires_grad(object));
+}
+
+// Whether all arrays of a direct call are plain tensors, and nobody watches what torch runs.
+bool is_plain(const EntryPoint& of, const Bound& bound) {
+  if (mode_is_active() || call_is_watched()) return false;
+  const bool grad = grad_is_enabled();
+  for (std::size_t i = 0; i < of.arguments.size(); ++i) {
+    PyObject* const object = bound.objects[i];
+    if (of.kernel.kinds[i] != Kind::tensor || object == nullptr || object == Py_None) continue;
+    if (!is_plain(object, grad)) return false;
+  }
+  if (bound.out == nullptr || bound.out == Py_None) return true;
+  if (!PyTuple_Check(bound.out)) return is_plain(bound.out, grad);
+  for (Py_ssize_t i = 0; i < PyTuple_Size(bound.out); ++i) {
+    if (!is_plain(PyTuple_GetItem(bound.out, i), grad)) return false;
+  }
+  return true;
+}
+
+// Makes a call this thread's current one while it lives.
+class Entered {
+ public:
+  explicit Entered(Call& call) : before_(std::exchange(current_call(), &call)) {}
+  Entered(const Entered&) = delete;
+  ~Entered() { current_call() = before_; }
+
+ private:
+  Call* const before_;
+};
+
+// The arguments of a call as an operator's front end takes them, and the arrays for its results.
+class Arguments {
+ public:
+  explicit Arguments(const EntryPoint& of) : of_(of) {}
+  Arguments(const Arguments&) = delete;
+  ~Arguments() {
+    for (std::size_t i = 0; i < count_; ++i) at(i)->~Array();
+  }
+
+  // Throws Error or PythonError for what the entry point does not take. `plain`: is_plain of it.
+  void read(const Bound& bound, bool plain) {
+    plain_ = plain;
+    for (std::size_t i = 0; i < of_.arguments.size(); ++i) {
+      const Argument& argument = of_.arguments[i];
+      PyObject* const object = bound.objects[i];
+      const Kind kind = of_.kernel.kinds[i];
+      values_[i] = argument.value;
+      if (object == nullptr) {
+        if (argument.has_default) continue;
+        refuse_call(of_.name + "() missing required argument: '" + argument.text + "'");
+      }
+      if (object == Py_None && argument.optional) continue;
+      if (kind == Kind::tensor) {
+        values_[i].array = &add(argument.text, argument.optional, object);
+        if (!first_name_) first_name_ = argument.text.c_str();
+      } else if (!typed::read_value(kind, object, values_[i])) {
+        refuse_value(of_, argument.text, argument.optional, kind, object);
+      }
+    }
+    const TensorView& view = first().view();
+    if (of_.type && view.dtype != of_.type->dtype) {
+      fail(of_.name.c_str(), first_name_, std::string("dtype ") + of_.type->name, view.dtype_name);
+    }
+    add_outs(bound.out);
+    if (outs_) check_memory();
+  }
+
+  const Array& first() const { return *at(0); }
+
+  Object run() {
+    Call current{of_.name.c_str(), first().framework(), first().theirs().device, outs_};
+    const Entered entered(current);
+    Object result(of_.kernel.call(values_.data()));
+    for (int i = 0; outs_ && i < of_.kernel.results; ++i) {
+      if (outs_[i].framework().torch) increment_version(outs_[i].object().get());
+    }
+    return result;
+  }
+
+ private:
+  const Array* at(std::size_t i) const {
+    return reinterpret_cast<const Array*>(storage_ + i * sizeof(Array));
+  }
+
+  const Array& add(const std::string& argument, bool optional, PyObject* object) {
+    const Framework* const framework = framework_of(of_.name.c_str(), object);
+    if (!framework) refuse_value(of_, argument, optional, Kind::tensor, object);
+    if (framework->torch && !plain_) refuse_gradient(object);
+    try {
+      void* const place = storage_ + count_ * sizeof(Array);
+      const Array& array = *new (place) Array(*framework, Object::borrowed(object));
+      ++count_;
+      if (!framework->torch) return array;
+      if (is_negative_view(array)) {
+        throw Error(of_.name + ": " + argument +
+                    ": expected a tensor's own values, found a view of their negatives; call "
+                    "resolve_neg()");
+      }
+      if (array.view().data || elements_of(array.view()) == 0) return array;
+      PyErr_SetString(PyExc_RuntimeError, "expected a tensor with memory, found one without");
+      throw PythonError();
+    } catch (const PythonError&) {
+      const std::string why = first_line_of_error();
+      if (framework->torch && transform_is_active()) refuse_unseen();
+      throw Error(of_.name + ": " + argument + ": " + why);
+    }
+  }
+
+  [[noreturn]] void refuse_unseen() {
+    throw Error(of_.name +
+                ": a dispatch mode, a transform of torch.func or forward-mode differentiation is "
+                "active, which would not see this call; call fusedops." +
+                of_.op);
+  }
+
+  void refuse_gradient(PyObject* tensor) {
+    if (!checked_) {
+      checked_ = true;
+      if (mode_is_active()) refuse_unseen();
+      grad_ = grad_is_enabled();
+    }
+    if (grad_ && requires_grad(tensor)) {
+      throw Error(of_.name + ": has no gradient; call fusedops." + of_.op +
+                  ", or call this one under torch.no_grad()");
+    }
+  }
+
+  // The arrays that the caller gave for the results lie side by side, after the arguments.
+  void add_outs(PyObject* out) {
+    if (out == nullptr || out == Py_None) return;
+    const int results = of_.kernel.results;
+    outs_ = at(count_);
+    if (results == 1) {
+      add("out", true, out);
+      return;
+    }
+    if (!PyTuple_Check(out) || PyTuple_Size(out) != results) {
+      refuse_call(of_.name + ": out: expected a tuple of " + std::to_string(results) +
+                  " tensors, found " + type_name(Py_TYPE(out)));
+    }
+    for (int i = 0; i < results; ++i) add("out", true, PyTuple_GetItem(out, i));
+  }
+
+  // No result may share memory with an argument, unless it replaces it, or with another. The words
+  // are those of fusedops/outputs.py.
+  void check_memory() {
+    const int results = of_.kernel.results;
+    for (int i = 0; i < results; ++i) {
+      for (int j = 0; j < i; ++j) {
+        if (share_memory(outs_[i], outs_[j])) {
+          fail(of_.name.c_str(), "out", "tensors that share no memory", "two that do");
+        }
+      }
+      for (std::size_t a = 0; a < of_.arguments.size(); ++a) {
+        const bool is_array = of_.kernel.kinds[a] == Kind::tensor;
+        const Array* const array = is_array ? values_[a].array : nullptr;
+        if (!array || !share_memory(outs_[i], *array)) continue;
+        if (of_.over_arguments && same_memory(outs_[i], *array)) continue;
+        fail(
+            of_.name.c_str(), "out",
+            of_.over_arguments ? "memory of its own, or all of an argument's" : "memory of its own",
+            "memory that it shares with " + of_.arguments[a].text);
+      }
+    }
+  }
+
+  const EntryPoint& of_;
+  std::array<Value, kMostArguments> values_;
+  alignas(Array) unsigned char storage_[(kMostArguments + kMostResults) * sizeof(Array)];
+  std::size_t count_ = 0;
+  const Array* outs_ = nullptr;
+  const char* first_name_ = nullptr;
+  bool plain_ = false, checked_ = false, grad_ = false;
+};
+
+Object call_slow(const EntryPoint& of, const PythonCall& given) {
+  const Object positional(checked(PyTuple_New(static_cast<Py_ssize_t>(given.count))));
+  for (std::size_t i = 0; i < given.count; ++i) {
+    PyObject* const argument = Object::borrowed(given.args[i]).release();
+    if (PyTuple_SetItem(positional.get(), static_cast<Py_ssize_t>(i), argument) != 0) {
+      throw PythonError();
+    }
+  }
+  const Object keywords(checked(PyDict_New()));
+  const Py_ssize_t named = given.names ? PyTuple_Size(given.names) : 0;
+  for (Py_ssize_t n = 0; n < named; ++n) {
+    PyObject* const value = given.args[given.count + static_cast<std::size_t>(n)];
+    if (PyDict_SetItem(keywords.get(), PyTuple_GetItem(given.names, n), value) != 0)
+      throw PythonError();
+  }
+  return Object(checked(PyObject_Call(of.slow, positional.get(), keywords.get())));
+}
+
+}  // namespace
+
+void refuse_value(const EntryPoint& of, const std::string& argument, bool optional, Kind kind,
+                  PyObject* object) {
+  if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_TypeError)) throw PythonError();
+  PyErr_Clear();
+  refuse_call(of.name + ": " + argument + ": expected " + typed::described(kind) +
+              (optional ? " or None" : "") + ", found " + type_name(Py_TYPE(object)));
+}
+
+Object call_by_type(const EntryPoint& of, const PythonCall& given) {
+  Arguments arguments(of);
+  arguments.read(bind(of, given), false);
+  try {
+    return arguments.run();
+  } catch (const torchwheel::NoKernel&) {
+    // The first call on a GPU, where the loader chooses its kernels; or a GPU that has none.
+    return call_slow(of, given);
+  }
+}
+
+Object call_directly(const EntryPoint& of, const PythonCall& given) {
+  const Bound bound = bind(of, given);
+  if (!is_plain(of, bound)) return Object::borrowed(Py_NotImplemented);
+  Arguments arguments(of);
+  try {
+    arguments.read(bound, true);
+  } catch (const PythonError&) {
+    PyErr_Clear();
+    return Object::borrowed(Py_NotImplemented);
+  } catch (const Error&) {
+    return Object::borrowed(Py_NotImplemented);
+  }
+  if (arguments.first().view().device.index < 0) return Object::borrowed(Py_NotImplemented);
+  try {
+    return arguments.run();
+  } catch (const torchwheel::NoKernel&) {
+    return Object::borrowed(Py_NotImplemented);
+  }
+}
+
+}  // namespace fusedops::dlpack
