@@ -18,11 +18,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-# And the hashes of what has times in it: the catalogue, and the pages of an index.
-_TIMES = re.compile(
-    rb"\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)?|[0-9a-f]{64}  catalogue\.json"
-    rb"|\"made_of\": \"[0-9a-f]{64}\",\s+\"sha256\": \"[0-9a-f]{64}\""
-)
+# And the hash of what has times in it: the catalogue.
+_TIMES = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)?|[0-9a-f]{64}  catalogue\.json")
 _LEFT = (".temporary", ".previous", "making-", "torchwheel-", "pip-", "tmp")
 
 

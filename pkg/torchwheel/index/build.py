@@ -3,8 +3,6 @@
 import contextlib
 import dataclasses
 import gc
-import hashlib
-import json
 import os
 import shutil
 import stat
@@ -12,32 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel import files
-from torchwheel.errors import MalformedError, UsageError
+from torchwheel.errors import UsageError
 from torchwheel.evidence.files import Believed
 from torchwheel.index.catalogue import FILE, read_catalogues, read_wheel_entry
-from torchwheel.index.contents import FILES, File, Index, group_files, index_of, utc_time
+from torchwheel.index.contents import FILES, File, Index, index_files, index_of, utc_time
 from torchwheel.index.pages import index_pages
 from torchwheel.index.store import Store
 from torchwheel.index.withdrawals import read_withdrawals
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.json_files import read_json
 from torchwheel.text import join_names
-
-PAGES = "pages.json"
-"""What each page is made of, and its own hash: the next run writes only pages that change."""
-
-
-@dataclasses.dataclass(frozen=True)
-class WrittenPage:
-    """A page of the index as it was written.
-
-    Attributes:
-        made_of: a hash of all that its text depends on.
-        sha256: of its bytes.
-    """
-
-    made_of: str
-    sha256: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +49,7 @@ def build_index(wheels: Sequence[IndexedWheel], out: Path) -> None:
             )
         sources[name], beside[f"{name}.metadata"] = own.path, wheel.metadata_bytes
         groups.setdefault(name, set()).update(own.groups)
-    index = Index(group_files((file, groups[name]) for name, file in known.items()))
+    index = index_files((file, tuple(sorted(groups[name]))) for name, file in known.items())
     with files.make_folder_atomically(out) as temporary:
         _write_store(temporary / FILES, sources, beside)
         _write_pages(index, temporary, out)
@@ -113,8 +94,8 @@ def build_index_of_releases(
         raise UsageError(f"{join_names(map(str, places))}: {found}")
     index = index_of(catalogues, store, withdrawals)
     write_index(index, out)
-    wheels = set().union(*(of for group in index.groups for of in group.projects.values()))
-    counts = f"releases: {len(catalogues)}, wheels: {len(wheels)}, groups: {len(index.groups)}"
+    wheels = sum(map(len, index.whole.projects.values()))
+    counts = f"releases: {len(catalogues)}, wheels: {wheels}, groups: {len(index.groups)}"
     return f"{out}: {counts}"
 
 
@@ -127,48 +108,43 @@ def write_index(index: Index, out: Path) -> None:
 def _write_store(folder: Path, wheels: Mapping[str, Path], beside: Mapping[str, bytes]) -> None:
     folder.mkdir()
     for name, source in wheels.items():
-        try:
-            os.link(source.resolve(), folder / name)
-        except OSError:  # another disk, or one without hard links
-            shutil.copyfile(source, folder / name)
+        _link(source.resolve(), folder / name)
     for name, content in beside.items():
         (folder / name).write_bytes(content)
 
 
 def _write_pages(index: Index, folder: Path, old: Path) -> None:
     """Write the pages to `folder`; those that `old` has already become links to the old."""
-    known = _known_pages(old)
-    written: dict[str, WrittenPage] = {}
     for page in index_pages(index):
-        path = folder / page.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        before = known.get(page.path)
-        if before and before.made_of == page.made_of and _link(old / page.path, path, before):
-            written[page.path] = before
-            continue
-        content = page.text().encode()
-        path.write_bytes(content)
-        written[page.path] = WrittenPage(page.made_of, hashlib.sha256(content).hexdigest())
-    text = json.dumps({path: vars(page) for path, page in written.items()}, indent=1)
-    (folder / PAGES).write_text(text + "\n", encoding="utf-8")
+        first, *others = [folder / path for path in page.paths]
+        first.parent.mkdir(parents=True, exist_ok=True)
+        if not _link_equal(old / page.paths[0], first, page.parts):
+            with first.open("wb") as file:
+                file.writelines(page.parts)
+        for other in others:
+            other.parent.mkdir(parents=True, exist_ok=True)
+            _link(first, other)
 
 
-def _link(old: Path, path: Path, expected: WrittenPage) -> bool:
-    """Make `path` a link to a page that was written before; False if that page has changed."""
+def _link_equal(old: Path, path: Path, parts: Sequence[bytes]) -> bool:
+    """Make `path` a link to an old page of these bytes; False if there is none."""
     try:
         os.link(old, path)
     except OSError:
         return False
-    # The link is hashed, not the old name, which may lead elsewhere by now.
-    if stat.S_ISREG(path.lstat().st_mode) and files.sha256(path) == expected.sha256:
-        return True
+    # The link is read, not the old name, which may lead elsewhere by now.
+    found = path.lstat()
+    if stat.S_ISREG(found.st_mode) and found.st_size == sum(map(len, parts)):
+        with path.open("rb") as file:
+            if all(file.read(len(part)) == part for part in parts):
+                return True
     path.unlink()  # else the new page would be written into the old index
     return False
 
 
-def _known_pages(folder: Path) -> dict[str, WrittenPage]:
-    """The pages of an index that was built before."""
+def _link(source: Path, path: Path) -> None:
+    """Make `path` the same file as `source`."""
     try:
-        return read_json(folder / PAGES, dict[str, WrittenPage])
-    except (OSError, MalformedError):
-        return {}
+        os.link(source, path)
+    except OSError:  # another disk, or one without hard links
+        shutil.copyfile(source, path)

@@ -3,7 +3,6 @@
 import dataclasses
 import datetime
 import functools
-import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -62,28 +61,19 @@ class File:
     @functools.cached_property
     def version(self) -> Version:
         """Its version."""
-        return Version(self.wheel.version)
+        return _parse(self.wheel.version)
 
-    @functools.cached_property
+    @property
     def public(self) -> str:
         """Its version without the local part."""
         return self.wheel.version.partition("+")[0]  # it is normalised: a catalogue is held to that
 
-    @functools.cached_property
+    @property
     def machines(self) -> frozenset[str]:
         """The machines of its platform tags: "x86_64", "any"."""
-        return frozenset(_PLATFORM.sub("", tag.split("-")[2]) for tag in self.wheel.tags)
+        return _machines(self.wheel.tags)
 
-    @functools.cached_property
-    def digest(self) -> bytes:
-        """A hash of all that a page says of it, but for what a group says."""
-        wheel = self.wheel
-        fields = (wheel.file, wheel.version, wheel.sha256, wheel.size, wheel.metadata_sha256)
-        links = (self.folder, wheel.provenance, wheel.requires_python, wheel.uploaded)
-        shown = (*fields, *links, self.note, self.withdrawn is not None)
-        return hashlib.sha256(repr(shown).encode()).digest()
-
-    @functools.cached_property
+    @property
     def note(self) -> str:
         """The note that `torchwheel install` goes by, as JSON; empty for a bundled package."""
         claims = self.wheel.claims
@@ -94,7 +84,7 @@ class File:
         """Whether its address is the same from every page."""
         return is_absolute(self.folder)
 
-    @functools.cached_property
+    @property
     def address(self) -> str:
         """Its own address: the `+` of a local version is %2B in it."""
         return f"{self.folder}/{_quoted(self.wheel.file)}"
@@ -105,11 +95,6 @@ class File:
         return kind_of(self.wheel.claims) if self.wheel.claims else None
 
     @functools.cached_property
-    def for_some_torch(self) -> WheelKind | None:
-        """Its kind, if it does not accept every torch."""
-        return self.kind if self.kind and not self.kind.accepts_every_torch else None
-
-    @functools.cached_property
     def why_by_version_alone(self) -> str:
         """Why a group offers it by its version alone, if it does."""
         wheel = self.wheel
@@ -118,7 +103,7 @@ class File:
             f"replace another; name its version to install it: {wheel.project}=={wheel.version}"
         )
 
-    @functools.cached_property
+    @property
     def provenance(self) -> str | None:
         """The address of its PEP 740 provenance."""
         name = self.wheel.provenance
@@ -127,9 +112,18 @@ class File:
         return f"{self.folder}/{_quoted(name)}" if name and secure else None
 
 
+# Many wheels have the same version, or the same tags.
+_parse = functools.lru_cache(maxsize=10_000)(Version)
+
+
+@functools.lru_cache(maxsize=10_000)
+def _machines(tags: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(_PLATFORM.sub("", tag.split("-")[2]) for tag in tags)
+
+
 def _quoted(name: str) -> str:
     """The same as `quote(name)`, which is slow for a name with a `+`."""
-    return "%2B".join(map(quote, name.split("+")))
+    return quote(name, safe="+").replace("+", "%2B")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,19 +138,25 @@ class IndexGroup:
     @functools.cached_property
     def bundled(self) -> tuple[str, ...]:
         """Requirements of its bundled packages, each at its newest version."""
-        newest: dict[str, File] = {}
-        for files in self.projects.values():
-            for file in files:
-                if file.kind is None and not file.is_withdrawn:
-                    newest.setdefault(file.wheel.project, file)
-        return tuple(f"{name}=={file.wheel.version}" for name, file in sorted(newest.items()))
+        offered = (
+            next((file for file in files if file.kind is None and not file.is_withdrawn), None)
+            for files in self.projects.values()
+        )
+        return tuple(f"{file.wheel.project}=={file.wheel.version}" for file in offered if file)
 
 
 @dataclasses.dataclass(frozen=True)
 class Index:
-    """All groups of an index, and the states of projects that are not active."""
+    """An index as data.
+
+    Attributes:
+        groups: by their names.
+        whole: the wheels of all groups; those that need a certain torch by their version alone.
+        statuses: the states of projects that are not active.
+    """
 
     groups: tuple[IndexGroup, ...]
+    whole: IndexGroup
     statuses: Mapping[str, ProjectStatus] = dataclasses.field(default_factory=dict)
 
 
@@ -179,14 +179,15 @@ def index_of(catalogues: Sequence[Catalogue], store: Store, withdrawals: Withdra
     )
     every = all_groups(names for of_each in groups for names in of_each)
     found: dict[str, tuple[CatalogueWheel, str]] = {}
-    names_of: dict[str, set[str]] = {}
+    names_of: dict[str, tuple[str, ...]] = {}
     for release, of_each in zip(releases, groups, strict=True):
         folder, own = store.folder(release.tag), iter(of_each)
         for wheel in release.wheels:
             names = next(own) if wheel.claims else every
             # A bundled package may be in several releases: its first address stays.
             found.setdefault(wheel.file, (wheel, folder))
-            names_of.setdefault(wheel.file, set()).update(names)
+            if names_of.setdefault(wheel.file, names) != names:
+                names_of[wheel.file] = all_groups((names_of[wheel.file], names))
     wheels = [wheel for wheel, _ in found.values()]
     withdrawals.check(wheels)
     yanked, removed = withdrawals.yanked_files(wheels), withdrawals.removed_files(wheels)
@@ -194,23 +195,39 @@ def index_of(catalogues: Sequence[Catalogue], store: Store, withdrawals: Withdra
         (File(wheel, folder, withdrawn=yanked.get(name), removed=name in removed), names_of[name])
         for name, (wheel, folder) in found.items()
     )
-    return Index(group_files(known), withdrawals.projects)
+    return index_files(known, withdrawals.projects)
 
 
 def _first_upload(catalogue: Catalogue) -> tuple[str, str]:
     return min((wheel.uploaded for wheel in catalogue.wheels), default=""), catalogue.tag
 
 
-def group_files(files: Iterable[tuple[File, Iterable[str]]]) -> tuple[IndexGroup, ...]:
+def index_files(
+    files: Iterable[tuple[File, tuple[str, ...]]],
+    statuses: Mapping[str, ProjectStatus] | None = None,
+) -> Index:
     """Sort files into their groups, which are given by their names."""
     ordered = sorted(files, key=lambda item: item[0].wheel.file)
     ordered.sort(key=lambda item: item[0].version, reverse=True)
+    for name in set().union(*(names for _, names in ordered)):
+        _check_group_name(name)
     others = _others([file for file, _ in ordered])
-    groups: dict[str, list[File]] = defaultdict(list)
+    projects: dict[str, dict[str, list[File]]] = defaultdict(lambda: defaultdict(list))
+    yanked: dict[str, dict[File, str]] = defaultdict(dict)
     for file, names in ordered:
-        for name in _listing(file, names, others[file]):
-            groups[name].append(file)
-    return tuple(_group(name, groups[name], others) for name in sorted(groups))
+        if file.removed:
+            continue
+        for name, alone in _offers(names, file.kind, others[file]):
+            projects[name][file.wheel.project].append(file)
+            if alone or file.withdrawn:
+                yanked[name][file] = file.withdrawn or file.why_by_version_alone
+
+    def group(name: str) -> IndexGroup:
+        listed = {project: tuple(of) for project, of in sorted(projects[name].items())}
+        return IndexGroup(name, listed, yanked[name])
+
+    groups = tuple(map(group, sorted(projects.keys() - {ALL})))
+    return Index(groups, group(ALL), statuses or {})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -245,55 +262,23 @@ def _others(files: Sequence[File]) -> Mapping[File, _Others]:
     return {file: others(file.wheel.project, file.public, file.machines) for file in files}
 
 
-def _listing(file: File, groups: Iterable[str], others: _Others) -> Iterable[str]:
-    """The groups that list a file.
+@functools.lru_cache(maxsize=10_000)  # the wheels of each release are of the same kinds
+def _offers(
+    groups: tuple[str, ...], kind: WheelKind | None, others: _Others
+) -> tuple[tuple[str, bool], ...]:
+    """The groups that list a file, each with whether it offers it by its version alone.
 
     If all of a version is withdrawn, `==1.0.1` takes its highest local version. So a small wheel
     is then in the groups of a torch alone, whose users have a torch that it accepts.
     """
-    if file.removed:
-        return ()
-    if not others.withdrawn:
-        return groups
-    return [name for name in groups if is_of_torch(name) or not _moves_torch(name, file, others)]
-
-
-def _moves_torch(group: str, file: File, others: _Others) -> bool:
-    """Whether pip could replace torch for a file, if the group offered it to everybody."""
-    kind = file.for_some_torch
-    return kind is not None and by_version_alone(group, kind, others.kinds)
-
-
-def _group(name: str, files: Sequence[File], others: Mapping[File, _Others]) -> IndexGroup:
-    _check_group_name(name)
-    projects: dict[str, list[File]] = defaultdict(list)
-    yanked: dict[File, str] = {}
-    for file in files:
-        projects[file.wheel.project].append(file)
-        if file.withdrawn:
-            yanked[file] = file.withdrawn
-        elif file.for_some_torch and _moves_torch(name, file, others[file]):
-            yanked[file] = file.why_by_version_alone
-    return IndexGroup(name, {key: tuple(projects[key]) for key in sorted(projects)}, yanked)
-
-
-def group_of_all(groups: Iterable[IndexGroup]) -> IndexGroup:
-    """The wheels of all groups in one; those that need a certain torch by their version alone."""
-    found: dict[str, dict[File, None]] = defaultdict(dict)
-    for group in groups:
-        for project, files in group.projects.items():
-            found[project].update(dict.fromkeys(files))
-    projects: dict[str, tuple[File, ...]] = {}
-    yanked: dict[File, str] = {}
-    for project, every in sorted(found.items()):
-        ordered = sorted(every, key=lambda file: file.wheel.file)
-        projects[project] = tuple(sorted(ordered, key=lambda file: file.version, reverse=True))
-        for file in ordered:
-            if file.withdrawn:
-                yanked[file] = file.withdrawn
-            elif file.for_some_torch:
-                yanked[file] = file.why_by_version_alone
-    return IndexGroup(ALL, projects, yanked)
+    alone = {
+        name: kind is not None and by_version_alone(name, kind, others.kinds) for name in groups
+    }
+    if others.withdrawn:
+        alone = {name: moves for name, moves in alone.items() if is_of_torch(name) or not moves}
+    if alone:
+        alone[ALL] = kind is not None and not kind.accepts_every_torch
+    return tuple(alone.items())
 
 
 def _check_group_name(name: str) -> None:

@@ -105,21 +105,16 @@ class Front:
         return tuple(dict.fromkeys(getattr(choice, field) for choice in self.choices))
 
 
-def fronts(index: Index, whole: IndexGroup) -> Iterator[Front]:
-    """A front for each project whose wheels have claims, of the newest version that is offered.
-
-    Args:
-        index: the index.
-        whole: all wheels of its groups.
-    """
-    for project, every in whole.projects.items():
+def fronts(index: Index) -> Iterator[Front]:
+    """A front for each project whose wheels have claims, of the newest version that is offered."""
+    for project, every in index.whole.projects.items():
         if files := [file for file in every if file.wheel.claims and not file.is_withdrawn]:
             yield _front(index, project, files)
 
 
 def _front(index: Index, project: str, every: Sequence[File]) -> Front:
     final = [file for file in every if not file.version.is_prerelease] or every
-    newest = max(file.version for file in final).public
+    newest = final[0].public  # the newest file comes first
     files = [file for file in every if file.public == newest]
     files.sort(key=lambda file: (_RANKS.get(file.kind.abi, 2) if file.kind else 3, file.wheel.file))
     return Front(

@@ -144,7 +144,6 @@ def is_of_torch(group: str) -> bool:
     return group in _known_builds()
 
 
-@functools.lru_cache(maxsize=100_000)
 def by_version_alone(group: str, kind: WheelKind, others: frozenset[WheelKind]) -> bool:
     """Whether a group offers a wheel only to those who name its version.
 

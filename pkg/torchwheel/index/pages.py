@@ -2,15 +2,14 @@
 
 import dataclasses
 import functools
-import hashlib
 import html
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import jinja2
 
-from torchwheel.index.contents import File, Index, IndexGroup, group_of_all
+from torchwheel.index.contents import File, Index, IndexGroup
 from torchwheel.index.front import fronts, pip_command
 from torchwheel.index.note import KEY
 from torchwheel.index.withdrawals import ProjectStatus
@@ -21,135 +20,93 @@ API_VERSION = "1.4"
 
 
 @dataclasses.dataclass(frozen=True)
-class _Entry:
-    """A file on a page: its row of the table, and its entry of the JSON document."""
-
-    row: str
-    json: str
-
-
-@dataclasses.dataclass(frozen=True)
 class Page:
-    """A page of an index, which is rendered only if it is asked for.
+    """A page of an index.
 
     Attributes:
-        path: in the index's folder.
-        made_of: a hash of all that its text depends on.
-        text: renders it.
+        paths: in the index's folder. Groups that offer the same files have the same document.
+        parts: its bytes. Many pages list the same files, so they have these parts in common.
     """
 
-    path: str
-    made_of: str
-    text: Callable[[], str]
+    paths: tuple[str, ...]
+    parts: tuple[bytes, ...]
+
+    def text(self) -> str:
+        """The whole page."""
+        return b"".join(self.parts).decode()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Listing:
+    """Files as pages list them: the rows of the table, and the end of the JSON document.
+
+    There is one object for equal files, so it is compared by identity.
+    """
+
+    rows: bytes
+    json: tuple[bytes, ...]
 
 
 def index_pages(index: Index) -> Iterator[Page]:
     """Every page of an index."""
-    whole = group_of_all(index.groups)
-    shown = list(fronts(index, whole))
-    front = _template("front.html.j2").render(fronts=shown, groups=index.groups)
-    yield _whole("index.html", front)
+    front = _template("front.html.j2").render(fronts=list(fronts(index)), groups=index.groups)
+    yield Page(("index.html",), (front.encode(),))
     # Most groups list the same files: an entry differs by the depth of its page and by its note.
-    list_files: _List = functools.cache(functools.partial(_Listing, entry=functools.cache(_entry)))
+    list_files = functools.cache(functools.partial(_listing, functools.cache(_entry)))
+    documents: dict[tuple[str, _Listing], list[str]] = defaultdict(list)
+
+    def list_project(group: IndexGroup, project: str) -> _Listing:
+        status = index.statuses.get(project)
+        files = () if status and status.state == "quarantined" else group.projects[project]
+        root = "../" * (len(group.name.split("/")) + 1)
+        listing = list_files(files, tuple(map(group.yanked.get, files)), root)
+        documents[project, listing].append(f"{group.name}/{project}/index.json")
+        return listing
+
     for group in index.groups:
-        meta = {"api-version": API_VERSION}
-        listing = {"meta": meta, "projects": [{"name": name} for name in group.projects]}
-        page = _template("group.html.j2").render(group=group, api_version=API_VERSION)
-        yield _whole(f"{group.name}/index.html", page)
-        yield _whole(f"{group.name}/index.json", json.dumps(listing, indent=1) + "\n")
+        yield from _group_pages(group)
         for project in group.projects:
-            yield from _project_pages(index, group, project, list_files)
-    for project in whole.projects:
+            rows = list_project(group, project).rows
+            head, tail = _around_rows(group, project, index.statuses.get(project))
+            yield Page((f"{group.name}/{project}/index.html",), (head, rows, tail))
+    for project in index.whole.projects:
         # A document alone: it is for `torchwheel install`, and pip has the groups.
-        *_, document = _project_pages(index, whole, project, list_files)
-        yield document
+        list_project(index.whole, project)
+    for (project, listing), paths in documents.items():
+        head = _head_json(project, index.statuses.get(project))
+        yield Page(tuple(paths), (head, *listing.json))
 
 
-def _whole(path: str, text: str) -> Page:
-    """A page that is rendered already."""
-    return Page(path, hashlib.sha256(text.encode()).hexdigest(), lambda: text)
+def _group_pages(group: IndexGroup) -> Iterator[Page]:
+    """The list of a group's projects."""
+    page = _template("group.html.j2").render(group=group, api_version=API_VERSION)
+    yield Page((f"{group.name}/index.html",), (page.encode(),))
+    document = {
+        "meta": {"api-version": API_VERSION},
+        "projects": [{"name": name} for name in group.projects],
+    }
+    yield Page((f"{group.name}/index.json",), (json.dumps(document, indent=1).encode(), b"\n"))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Listing:
-    """The files that a page lists. Many groups list the same, which is then rendered once.
-
-    Attributes:
-        files: in their order.
-        yanked: why each is offered to nobody, or by its version alone; None if it is not so.
-        root: leads from the page to the root of the index.
-        entry: renders a file.
-    """
-
-    files: tuple[File, ...]
-    yanked: tuple[str | None, ...]
-    root: str
-    entry: Callable[[File, str, str | None], _Entry]
-
-    @functools.cached_property
-    def digest(self) -> bytes:
-        """A hash of all that a page says of the files."""
-        digest = hashlib.sha256(repr(self.yanked).encode())
-        digest.update(b"".join([file.digest for file in self.files]))
-        return digest.digest()
-
-    def _entries(self) -> list[_Entry]:
-        return [
-            self.entry(file, "" if file.is_absolute else self.root, why)
-            for file, why in zip(self.files, self.yanked, strict=True)
-        ]
-
-    @functools.cached_property
-    def rows(self) -> str:
-        """The rows of the table."""
-        return "\n".join([entry.row for entry in self._entries()])
-
-    @functools.cached_property
-    def json(self) -> str:
-        """The end of the JSON document: the versions and the files."""
-        versions = json.dumps(sorted({file.wheel.version for file in self.files}))
-        entries = ",\n".join([entry.json for entry in self._entries()])
-        return f'"versions": {versions}, "files": [\n{entries}\n]}}\n'
-
-
-_List = Callable[[tuple[File, ...], tuple[str | None, ...], str], _Listing]
-
-
-def _project_pages(
-    index: Index, group: IndexGroup, project: str, list_files: _List
-) -> Iterator[Page]:
-    status = index.statuses.get(project)
-    files = () if status and status.state == "quarantined" else group.projects[project]
-    root = "../" * (len(group.name.split("/")) + 1)
-    listed = list_files(files, tuple(map(group.yanked.get, files)), root)
-    facts = (_renderer(), group.name, _requirements(group, project), status, listed.digest)
-    folder, made_of = f"{group.name}/{project}", hashlib.sha256(repr(facts).encode()).hexdigest()
-    yield Page(f"{folder}/index.html", made_of, lambda: _html(group, project, listed, status))
-    yield Page(f"{folder}/index.json", made_of, lambda: _json(project, listed, status))
-
-
-@functools.cache
-def _renderer() -> str:
-    """A hash of the code and the templates that make pages."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.iterdir()):
-        if path.suffix == ".j2" or path.name == Path(__file__).name:
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-def _html(group: IndexGroup, project: str, listed: _Listing, status: ProjectStatus | None) -> str:
-    return _template("project.html.j2").render(
+def _around_rows(
+    group: IndexGroup, project: str, status: ProjectStatus | None
+) -> tuple[bytes, bytes]:
+    """What comes before and after the rows of a project's HTML page."""
+    text = _template("project.html.j2").render(
         api_version=API_VERSION,
         group=group,
         project=project,
         status=status,
-        rows=listed.rows,
+        rows=_ROWS,
         command=pip_command(_ADDRESS, _requirements(group, project)).partition(_ADDRESS),
     )
+    head, _, tail = text.partition(_ROWS)
+    return head.encode(), tail.encode()
 
 
 _ADDRESS = "ADDRESS_OF_THE_FOLDER_ABOVE"
+_ROWS = "\0"
+"""Stands for the rows in the template's text, which has no such character."""
 
 
 def _requirements(group: IndexGroup, project: str) -> list[str]:
@@ -157,16 +114,54 @@ def _requirements(group: IndexGroup, project: str) -> list[str]:
     return [project, *(one for one in group.bundled if one.partition("==")[0] != project)]
 
 
-def _json(project: str, listed: _Listing, status: ProjectStatus | None) -> str:
+def _head_json(project: str, status: ProjectStatus | None) -> bytes:
+    """The JSON document before its versions."""
     head: dict[str, object] = {"meta": {"api-version": API_VERSION}, "name": project}
     if status:
         head["project-status"] = {"status": status.state, "reason": status.reason}
-    return f"{json.dumps(head)[:-1]}, {listed.json}"
+    return f"{json.dumps(head)[:-1]}, ".encode()
+
+
+def _listing(
+    entry: Callable[[File, str, str | None], "_Entry"],
+    files: tuple[File, ...],
+    yanked: tuple[str | None, ...],
+    root: str,
+) -> _Listing:
+    """The files of a page from which `root` leads to the root of the index.
+
+    Args:
+        entry: renders a file.
+        files: in their order.
+        yanked: why each is offered to nobody, or by its version alone; None if it is not so.
+        root: relative, with a slash at its end.
+    """
+    entries = [
+        entry(file, "" if file.is_absolute else root, why)
+        for file, why in zip(files, yanked, strict=True)
+    ]
+    versions = json.dumps(sorted(dict.fromkeys(file.wheel.version for file in files)))
+    return _Listing(
+        b"\n".join([entry.row for entry in entries]),
+        (
+            f'"versions": {versions}, "files": [\n'.encode(),
+            b",\n".join([entry.json for entry in entries]),
+            b"\n]}\n",
+        ),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Entry:
+    """A file on a page: its row of the table, and its entry of the JSON document."""
+
+    row: bytes
+    json: bytes
 
 
 def _entry(file: File, root: str, why: str | None) -> _Entry:
     """The entry of a file on the pages from which `root` leads to the root of the index."""
-    wheel, address = file.wheel, root + file.address
+    wheel, address, provenance = file.wheel, root + file.address, file.provenance
     metadata = {"sha256": wheel.metadata_sha256}
     document = {
         "filename": wheel.file,
@@ -179,7 +174,7 @@ def _entry(file: File, root: str, why: str | None) -> _Entry:
         "core-metadata": metadata,
         "data-dist-info-metadata": metadata,
         "yanked": why or False,
-        **({"provenance": file.provenance} if file.provenance else {}),
+        **({"provenance": provenance} if provenance else {}),
     }
     text = json.dumps(document)
     if file.note:  # keys with an underscore are the index's own (PEP 691)
@@ -191,7 +186,7 @@ def _entry(file: File, root: str, why: str | None) -> _Entry:
         "data-core-metadata": f"sha256={wheel.metadata_sha256}",
         "data-dist-info-metadata": f"sha256={wheel.metadata_sha256}",
         "data-yanked": why,
-        "data-provenance": file.provenance,
+        "data-provenance": provenance,
     }
     link = " ".join(f'{name}="{html.escape(value)}"' for name, value in attributes.items() if value)
     cells = [
@@ -201,7 +196,7 @@ def _entry(file: File, root: str, why: str | None) -> _Entry:
         wheel.uploaded,
     ]
     row = "".join(f"<td>{cell}</td>" for cell in cells)
-    return _Entry(f"<tr>{row}</tr>", text)
+    return _Entry(f"<tr>{row}</tr>".encode(), text.encode())
 
 
 def _note_html(file: File, why: str | None) -> str:

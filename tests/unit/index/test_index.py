@@ -59,7 +59,7 @@ def test_the_files_of_an_index(index: Path) -> None:
         for kind in ("html", "json")
     }
     beside = {f"files/{name}{end}" for name in wheels for end in ("", ".metadata")}
-    assert found == {"index.html", "pages.json", "all/demo/index.json"} | pages | beside
+    assert found == {"index.html", "all/demo/index.json"} | pages | beside
 
 
 @pytest.mark.parametrize("group", ["cu130", "cu130/torch2.11"])
