@@ -8,16 +8,26 @@ import pytest
 from rehearsal.forge import RequestFault, Token
 from rehearsal.toy import forge_with_gh
 from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.errors import MalformedError, TorchwheelError, UsageError
+from torchwheel.index.catalogue import Catalogue, CatalogueWheel, catalogue_text
 from torchwheel.release import assets
 from torchwheel.release.assets import ATTESTATION, check_published, dispatch, publish_assets
 
-CATALOGUE = b'{"tag": "v1.0.0"}'
-FILES = {
-    "demo-1.0.0-py3-none-any.whl": b"wheel",
-    "catalogue.json": CATALOGUE,
-    "SHA256SUMS": b"sums",
-}
+WHEEL = "demo-1.0.0-py3-none-any.whl"
+
+
+def catalogue(tag: str) -> bytes:
+    """The catalogue of a release with one wheel."""
+    digests = [hashlib.sha256(data).hexdigest() for data in (b"wheel", b"metadata")]
+    wheel = CatalogueWheel(
+        *(WHEEL, "demo", "1.0.0", ("py3-none-any",), digests[0], 5, digests[1], ">=3.10"),
+        uploaded="2026-11-24T08:00:00Z",
+        claims=None,
+    )
+    return catalogue_text(Catalogue("demo", tag, (wheel,))).encode()
+
+
+FILES = {WHEEL: b"wheel", "catalogue.json": catalogue("v1.0.0"), "SHA256SUMS": b"sums"}
 
 
 @pytest.fixture
@@ -108,7 +118,7 @@ def test_a_draft_with_other_bytes_of_an_earlier_attempt_gets_those_of_this_one(f
     with pytest.raises(TorchwheelError):
         publish(folder)
     forge.faults.clear()
-    other = CATALOGUE + b"\n"
+    other = FILES["catalogue.json"] + b"\n"
     (folder / "catalogue.json").write_bytes(other)
     publish(folder)
     assert digests(forge.releases[0]) == whole({**FILES, "catalogue.json": other})
@@ -133,7 +143,7 @@ def test_a_file_that_was_deleted_by_hand_is_completed(forge, folder):
 
 def test_a_candidate_and_an_older_line_are_never_the_latest(forge, folder):
     for tag in ("v1.1.0rc1", "v1.1.0", "v1.0.0"):
-        (folder / "catalogue.json").write_text(f'{{"tag": "{tag}"}}')
+        (folder / "catalogue.json").write_bytes(catalogue(tag))
         publish(folder, tag)
     found = {r.tag: (r.prerelease, r.latest) for r in forge.releases}
     assert found == {"v1.1.0rc1": (True, False), "v1.1.0": (False, True), "v1.0.0": (False, False)}
@@ -144,7 +154,7 @@ def test_a_candidate_and_an_older_line_are_never_the_latest(forge, folder):
     [("v2.0.0", "doesn't exist in the repo"), ("latest", 'expected e.g. "v1.0.0", found "latest"')],
 )
 def test_a_tag_that_is_none_is_a_line(forge, folder, tag, says):
-    (folder / "catalogue.json").write_text(f'{{"tag": "{tag}"}}')
+    (folder / "catalogue.json").write_bytes(catalogue(tag))
     with pytest.raises(TorchwheelError, match=says) as caught:
         publish(folder, tag)
     assert len(str(caught.value).splitlines()) == 1
@@ -157,6 +167,13 @@ def test_another_tag_than_that_of_the_catalogue_is_a_line(forge, folder):
         UsageError, match=r'expected tag "v1.1.0", found "v1.0.0"; assemble the rel'
     ):
         publish(folder, "v1.1.0")
+    assert forge.releases == []
+
+
+def test_a_catalogue_that_no_index_can_read_is_a_line(forge, folder):
+    (folder / "catalogue.json").write_text('{"schema": 1, "tag": "v1.0.0"}')
+    with pytest.raises(MalformedError, match=r'catalogue.json: expected key "project", found none'):
+        publish(folder)
     assert forge.releases == []
 
 

@@ -16,15 +16,15 @@ from packaging.version import InvalidVersion, Version
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import sha256
+from torchwheel.index.catalogue import FILE as CATALOGUE
+from torchwheel.index.catalogue import read_catalogue
 from torchwheel.index.store import ATTESTATION
 from torchwheel.inspect.wheel import Wheel, read_wheel
-from torchwheel.json_files import read_json
 from torchwheel.release import forge
 from torchwheel.release.forge import Asset, ForgeRelease
 from torchwheel.text import join_names, quote
 from torchwheel.toolkit.index import find_files
 
-_CATALOGUE = "catalogue.json"
 _ATTEMPTS = 4
 _PAUSE = 5.0
 """Seconds before the second attempt; each further one waits as long again."""
@@ -64,7 +64,7 @@ def plan_assets(files: Mapping[str, str], assets: Sequence[Asset], *, draft: boo
     delete = partial | (other if draft else set())
     missing = files.keys() - present.keys() | (delete & files.keys())
     # Who reads a catalogue finds the files that it names.
-    order = sorted(missing, key=lambda name: (name == _CATALOGUE, name))
+    order = sorted(missing, key=lambda name: (name == CATALOGUE, name))
     return AssetPlan(tuple(sorted(delete)), tuple(order), tuple(faults))
 
 
@@ -102,7 +102,7 @@ def publish_assets(tag: str, folder: Path, attestation: Path | None, progress: P
     """
     with tempfile.TemporaryDirectory() as scratch:
         files = _files(folder)
-        _require_tag(files[_CATALOGUE], tag)
+        _require_tag(files[CATALOGUE], tag)
         if attestation:
             # An asset has the name of its file.
             copy = Path(scratch, ATTESTATION)
@@ -218,16 +218,9 @@ def _check_index(wheels: Sequence[Wheel]) -> None:
                 )
 
 
-@dataclasses.dataclass(frozen=True)
-class _Tagged:
-    """A catalogue, as far as its tag goes."""
-
-    tag: str
-
-
 def _require_tag(catalogue: Path, tag: str) -> None:
     """An index makes its links from the tag in the catalogue."""
-    found = read_json(catalogue, _Tagged, others=True).tag
+    found = read_catalogue(catalogue).tag
     if found != tag:
         raise UsageError(
             f"{catalogue}: expected tag {quote(tag)}, found {quote(found)}; "
@@ -248,8 +241,8 @@ def _release_of(tag: str) -> ForgeRelease | None:
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    if not (folder / _CATALOGUE).is_file():
-        raise UsageError(f"{folder}: expected a release, found no {_CATALOGUE}; assemble it first")
+    if not (folder / CATALOGUE).is_file():
+        raise UsageError(f"{folder}: expected a release, found no {CATALOGUE}; assemble it first")
     return {path.name: path for path in _plain(folder)}
 
 
