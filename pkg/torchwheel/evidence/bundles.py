@@ -40,6 +40,7 @@ _EXTENSIONS = {
     "repository": 12,
     "commit": 13,
     "ref": 14,
+    "caller": 18,
     "run": 21,
 }
 _MOST_BUNDLES = 100
@@ -89,7 +90,7 @@ class BundleVerifier:
         except MalformedError as error:
             raise VerificationError(error.reason) from None
         made: datetime = bundle.signing_certificate.not_valid_before_utc
-        return Attestation(path, signer.found, subjects, made)
+        return Attestation(path, signer.found, subjects, made, content)
 
 
 class _SignerReader:

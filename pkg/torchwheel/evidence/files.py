@@ -25,6 +25,8 @@ class Attestation:
     """File name and hex SHA-256."""
     signed: datetime
     """When the certificate was made, which is valid for minutes."""
+    content: object = dataclasses.field(repr=False, hash=False)
+    """The bundle, as JSON."""
 
 
 ReadBundle = Callable[[Path], Sequence[Attestation]]

@@ -29,6 +29,8 @@ class Signer:
     repository: str
     workflow: str
     """Address of the workflow file with the job, of a called workflow its own, with `@` and ref."""
+    caller: str
+    """Address of the workflow that was started, which may have called that one."""
     workflow_commit: str
     commit: str
     ref: str

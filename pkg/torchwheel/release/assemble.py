@@ -2,7 +2,7 @@
 
 import dataclasses
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
@@ -11,6 +11,7 @@ from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.evidence.files import Believed, ReadBundle
 from torchwheel.evidence.policy import policy_of
+from torchwheel.evidence.provenance import SUFFIX, provenance_text
 from torchwheel.files import remove_leftovers
 from torchwheel.index.catalogue import read_catalogues
 from torchwheel.inspect.wheel import Wheel, read_wheel
@@ -29,7 +30,7 @@ from torchwheel.release.artifacts import (
     read_artifacts,
     read_candidate,
 )
-from torchwheel.release.cases import read_sources, release_cases, unmatched
+from torchwheel.release.cases import ReleaseCase, read_sources, release_cases, unmatched
 from torchwheel.release.rules import release_faults
 from torchwheel.release.sdists import make_sdists, sdist_faults
 from torchwheel.release.write import check_target, write_release
@@ -125,9 +126,12 @@ def assemble(
             [*(case.candidate for case in cases), *bundled], out, published
         )
         name = matrix.project.name
-        catalogue = report.release_catalogue(name, version, cases, bundled, sdists, uploaded)
+        provenance = dict(_provenance(cases, artifacts))
+        catalogue = report.release_catalogue(
+            name, version, cases, bundled, sdists, uploaded, provenance
+        )
         progress.step(f"writing {out}")
-        write_release(out, cases, bundled, sdists, catalogue)
+        write_release(out, cases, bundled, sdists, catalogue, provenance)
     return f"{report.release_table(cases, bundled)}\n{_signed_text(artifacts)}"
 
 
@@ -141,6 +145,13 @@ def _believed(matrix: Matrix, where: Path, signatures: Signatures | None) -> Bel
         commit=signatures.commit,
     )
     return Believed(policy, signatures.read)
+
+
+def _provenance(cases: Sequence[ReleaseCase], artifacts: Artifacts) -> Iterator[tuple[str, str]]:
+    """The name and the text of the provenance of each wheel that was attested alone."""
+    for path in (case.candidate.path for case in cases):
+        if artifacts.attestations and (text := provenance_text(artifacts.attestations[path])):
+            yield f"{path.name}{SUFFIX}", text
 
 
 def _signed_text(artifacts: Artifacts) -> str:

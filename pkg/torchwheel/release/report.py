@@ -3,10 +3,11 @@
 import dataclasses
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel.errors import MalformedError, UsageError
+from torchwheel.evidence.provenance import SUFFIX
 from torchwheel.files import sha256
 from torchwheel.index.catalogue import (
     FILE,
@@ -46,6 +47,7 @@ def release_catalogue(
     bundled: Sequence[BundledWheel],
     sdists: Sequence[Sdist],
     uploaded: Mapping[str, str],
+    provenance: Collection[str] = (),
 ) -> Catalogue:
     """The catalogue of a release: each wheel with its hash, gates and smoke runs.
 
@@ -56,13 +58,14 @@ def release_catalogue(
         bundled: the bundled packages.
         sdists: of the project and of these.
         uploaded: when each file was first published, by its sha256.
+        provenance: the names of the files with the provenance of a wheel.
     """
     versions = [case.candidate.wheel.version.public for case in cases]
     return Catalogue(
         project=project,
         tag=tag or versions[0],
         wheels=(
-            *(_wheel(case, uploaded) for case in cases),
+            *(_wheel(case, uploaded, provenance) for case in cases),
             *(catalogue_wheel(own.wheel, own.sha256, uploaded[own.sha256]) for own in bundled),
         ),
         sdists=tuple(
@@ -72,10 +75,14 @@ def release_catalogue(
     )
 
 
-def _wheel(case: ReleaseCase, uploaded: Mapping[str, str]) -> CatalogueWheel:
+def _wheel(
+    case: ReleaseCase, uploaded: Mapping[str, str], provenance: Collection[str]
+) -> CatalogueWheel:
     candidate = case.candidate
+    beside = f"{candidate.path.name}{SUFFIX}"
     return dataclasses.replace(
         catalogue_wheel(candidate.wheel, candidate.sha256, uploaded[candidate.sha256]),
+        provenance=beside if beside in provenance else None,
         gates={result.name: result.says for result in candidate.gates},
         smoke=tuple(
             _smoke_run(case, record, smoke_asset(case.variant, number))

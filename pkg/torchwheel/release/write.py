@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel.errors import TorchwheelError, UsageError
@@ -34,11 +34,12 @@ def write_release(
     bundled: Sequence[BundledWheel],
     sdists: Sequence[Sdist],
     catalogue: Catalogue,
+    provenance: Mapping[str, str],
 ) -> None:
     """Replace `out` with a folder whose files are the assets of the release.
 
-    These are the wheels, each with its metadata file, the sdists, the records, the catalogue and
-    the sums of all. The folders in it are for `assemble` itself and for PyPI.
+    These are the wheels, each with its metadata file and its provenance, the sdists, the records,
+    the catalogue and the sums of all. The folders in it are for `assemble` itself and for PyPI.
     """
     with make_folder_atomically(out) as folder:
         (folder / PYPI).mkdir()
@@ -55,6 +56,8 @@ def write_release(
             os.link(copy, folder / PYPI / copy.name)
         for case in cases:
             _write_records(case, folder)
+        for name, text in provenance.items():
+            (folder / name).write_text(text, encoding="utf-8")
         text = catalogues.catalogue_text(catalogue)
         (folder / catalogues.FILE).write_text(text, encoding="utf-8")
         (folder / SUMS).write_text("".join(_sums(folder)), encoding="utf-8")

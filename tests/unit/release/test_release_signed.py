@@ -13,6 +13,8 @@ from torchwheel.cli import main
 from torchwheel.console import Quiet
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.evidence.bundles import open_verifier
+from torchwheel.files import sha256
+from torchwheel.index.catalogue import FILE, read_catalogue
 from torchwheel.release.assemble import Signatures, assemble
 from wheelmaker import make_wheel, stable
 
@@ -93,6 +95,23 @@ def out(tmp_path: Path) -> Path:
 def test_a_signed_release(signed, root, out):
     assert run(signed, root, out).splitlines()[-1] == "signed: 8 files, by 4 bundles"
     assert (out / CUDA).is_file()
+
+
+def test_a_wheel_that_was_signed_alone_has_its_provenance(signed, root, out):
+    """An index links it (PEP 740)."""
+    cuda = signed.root / "wheel-cu130-stable"
+    others = [path for path in files_of(cuda) if path.suffix != ".whl"]
+    signing.sign_files(root, BUILD, others, cuda / "evidence" / "cu130-stable.sigstore.json")
+    bundle = cuda / "evidence" / "cu130-stable.wheel.sigstore.json"
+    signing.sign_files(root, BUILD, [cuda / CUDA], bundle)
+    assert "signed: 8 files, by 5 bundles" in run(signed, root, out)
+    listed = {wheel.file: wheel.provenance for wheel in read_catalogue(out / FILE).wheels}
+    assert listed == {CUDA: f"{CUDA}.provenance", "demo-1.0.0-py3-none-any.whl": None}
+    (made,) = out.glob("*.provenance")
+    assert f"{sha256(made)}  {CUDA}.provenance\n" in (out / "SHA256SUMS").read_text()
+    (of,) = json.loads(made.read_text())["attestation_bundles"]
+    envelope = json.loads(bundle.read_text())["dsseEnvelope"]
+    assert of["attestations"][0]["envelope"]["statement"] == envelope["payload"]
 
 
 def forge(artifacts: Artifacts) -> None:
