@@ -1,13 +1,17 @@
 """A bias and an activation."""
 
+from collections.abc import Sequence
+
 import torch
-from kernelbench.case import Call, Case, Family, Operator, Shape, nbytes, normal
+from kernelbench.case import ROWS, Call, Case, Family, Operator, Shape, nbytes, normal
 from torch.nn import functional
 
 import fusedops
 
 
-def _operator(name: str, way: str, ours: Call, eager: Call) -> Operator:
+def _operator(
+    name: str, way: str, ours: Call, eager: Call, shapes: Sequence[Shape] = ROWS
+) -> Operator:
     def make(shape: Shape, dtype: torch.dtype) -> Case:
         bias = shape[-1:]
         return Case(
@@ -21,7 +25,7 @@ def _operator(name: str, way: str, ours: Call, eager: Call) -> Operator:
             way=way,
         )
 
-    return Operator(name, make)
+    return Operator(name, make, shapes)
 
 
 FAMILY = Family(
@@ -32,6 +36,7 @@ FAMILY = Family(
             "",
             fusedops.bias_gelu,
             lambda x, b: functional.gelu(x + b, approximate="tanh"),
+            (*ROWS, (4096, 5120)),
         ),
         _operator(
             "bias_gelu",

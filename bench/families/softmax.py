@@ -85,6 +85,7 @@ FAMILY = Family(
                 "liger": LIGER,
                 "flashinfer": lambda scores: FLASHINFER(scores.view(-1, scores.shape[-1])),
             },
+            shapes=(*LARGE, *DECODE, (1, 1, 1024, 131072)),
         ),
         _operator(
             "mask",
