@@ -138,7 +138,7 @@ class Addend {
 
 // How a kernel uses threads and registers.
 template <int kVectorsOfThread, int kMostThreads, bool kStayPacked = false,
-          int kBlocksOfMostThreads = 1>
+          int kBlocksOfMostThreads = 1, bool kInClusters = false>
 struct Shape {
   static constexpr int kVectors = kVectorsOfThread;
   static constexpr int kMost = kMostThreads;  // threads of a block
@@ -146,6 +146,20 @@ struct Shape {
   // half the registers.
   static constexpr bool kPacked = kStayPacked;
   static constexpr int kBlocks = kBlocksOfMostThreads;  // blocks of a multiprocessor, at least
+  static constexpr bool kClusters = kInClusters;  // a row has the threads of a cluster of blocks
+};
+
+// The threads of a row, which are those of a block or of a cluster's blocks.
+template <class S>
+struct Threads {
+  unsigned own = threadIdx.x, all = blockDim.x;
+
+  FUSEDOPS_DEVICE Threads() {
+    if constexpr (S::kClusters) {
+      own += cluster::rank() * blockDim.x;
+      all *= cluster::size();
+    }
+  }
 };
 
 template <class Op>
@@ -154,8 +168,8 @@ FUSEDOPS_DEVICE float reduce_lanes(float value, unsigned threads, Op op) {
                                  : warp::reduce(value, static_cast<int>(threads), op);
 }
 
-// A row is read once and stays in registers: a thread holds kVectors of its vectors, blockDim.x
-// apart, and perhaps one element at its edges.
+// A row is read once and stays in registers: a thread holds kVectors of its vectors, as far apart
+// as the row has threads, and perhaps one element at its edges.
 //
 // The exponentials are taken relative to the maximum of the thread's warp. So the warps of a row
 // synchronize once, for maxima and sums together.
@@ -166,7 +180,8 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
   constexpr bool kMasked = kForm > Form::ragged, kKeep = !S::kPacked;
   constexpr int kMasksTogether = 4;  // masks in flight together: as many as registers allow
   constexpr bool kPrefetch = kMasked && kVectors <= 4;
-  const unsigned thread = threadIdx.x, threads = blockDim.x;
+  const Threads<S> of_row;
+  const unsigned thread = of_row.own, threads = of_row.all;
   const Place<unsigned> place = job.place(at);
   const KeyRange<int> seen = kForm == Form::plain
                                  ? KeyRange<int>{0, job.visibility.keys}
@@ -244,8 +259,12 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
     sum += part;
   }
   sum = reduce_lanes(sum, threads, Sum{});
-  const Peak<float> peak =
-      peak_of_row<float>({top, sum}, job.factor, static_cast<int>(threads), shared);
+  Peak<float> peak =
+      peak_of_row<float>({top, sum}, job.factor, static_cast<int>(blockDim.x), shared);
+  if constexpr (S::kClusters) {
+    peak = peak_of_cluster(peak, job.factor, shared[kMostWarps]);
+    cluster::arrive();  // waits at the end: other blocks read this one's peak until here
+  }
   const float share = two_to((top - peak.top) * job.factor) * inverse(peak.sum);
 
   Packed* const out = as_packed(y + begin + span.head);
@@ -260,6 +279,7 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
     if (v < vectors) out[v] = pack(narrow<T>(z));
   }
   if (has_edge) y[begin + edge_column] = narrow<T>(edge * share);
+  if constexpr (S::kClusters) cluster::wait();
   if constexpr (kForm == Form::plain) return;
   warp::sync();  // after the zeros that other threads have written
   if (share == share) return;
@@ -274,10 +294,11 @@ template <class T, class S, Form kForm>
 __global__ void __launch_bounds__(S::kMost, S::kBlocks)
     softmax_kernel(T* __restrict__ y, const T* __restrict__ scores, unsigned units, const Job job) {
   constexpr bool kMasked = kForm > Form::ragged;
-  __shared__ Peak<float> shared[kMasked ? 2 : 1][kMostWarps];
+  __shared__ Peak<float> shared[kMasked ? 2 : 1][kMostWarps + S::kClusters];
   overlap::wait();
   // Threads past the last unit compute that unit again.
-  const unsigned unit = min(blockIdx.x * blockDim.y + threadIdx.y, units - 1);
+  const unsigned block = S::kClusters ? blockIdx.x / cluster::size() : blockIdx.x;
+  const unsigned unit = min(block * blockDim.y + threadIdx.y, units - 1);
   if constexpr (kMasked) {
 #pragma unroll 1
     for (unsigned i = 0; i < job.together; ++i) {

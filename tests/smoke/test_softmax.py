@@ -195,6 +195,23 @@ def test_alibi_of_long_rows_is_exact(gpu):
 
 
 @by_dtype
+@pytest.mark.parametrize("rows", [2, 32])
+def test_rows_longer_than_a_block(rows, dtype, anywhere):
+    """A cluster of blocks holds such a row, where there are clusters and rows enough."""
+    on_gpu = anywhere.type == "cuda"
+    for keys in (32_769, 65_536, 100_003, 262_144, 262_145) if on_gpu else (65_535,):
+        scores = torch.randn(1, rows, 1, keys, device=anywhere).to(dtype)
+        scores[0, 0, 0, :40_000] = -INF  # all that the first block holds
+        scores[0, 1, 0] = -INF
+        truth = exact(scores.double(), scale=0.7)
+        check(softmax(scores, scale=0.7), truth, dtype)
+        scores[0, -1, 0, -1] = NAN
+        found = softmax(scores, scale=0.7)
+        assert found[0, -1].isnan().all()
+        check(found[:, :-1], truth[:, :-1], dtype)
+
+
+@by_dtype
 def test_a_shared_mask_is_a_mask_of_every_head(dtype, anywhere):
     """Heads that share a mask's row run together; the bits are those of rows on their own."""
     for keys in (64, 1000, 1024, 4096):

@@ -258,6 +258,12 @@ void end_block(Block& block) {
            "ends with its block, while another block of the cluster may still read the block's "
            "shared memory");
   }
+  for (Thread& thread : block.threads) {
+    if (machine.cluster == 1 || !thread.arrived) continue;
+    record(thread, nullptr,
+           "ends after it arrived at the cluster's barrier, without waiting there");
+    break;
+  }
   machine.counts.push_back(block.counts);
   if (machine.active == &block) {
     if (block.high > block.low) {
