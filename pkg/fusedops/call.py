@@ -76,16 +76,25 @@ def call(  # noqa: PLR0911 - a way each
         raise
 
 
-_DIRECT: dict[str, Callable[..., Any] | None] = {}  # absent: not asked for yet
+_CALLED: set[str] = set()  # operators that were called on a GPU
+_DIRECT: dict[str, Callable[..., Any] | None] = {}  # by operator, from its second such call on
 
 
 def _find_direct(op: OpOverloadPacket, args: tuple[object, ...]) -> Callable[..., Any] | None:
-    """The direct call of an operator; None if there is none, or no tensor was on a GPU yet."""
+    """The direct call of an operator that was called on a GPU before; None if it has none.
+
+    The dispatcher takes the first call, where the kernels for the GPU are chosen: the module over
+    DLPack takes milliseconds to load, and would have no kernels yet.
+    """
+    name = op._qualified_op_name
     if not any(isinstance(arg, Tensor) and arg.is_cuda for arg in args):
+        return None
+    if name not in _CALLED:
+        _CALLED.add(name)
         return None
     from fusedops.typed import direct_call  # noqa: PLC0415 - it imports all families
 
-    direct = _DIRECT[op._qualified_op_name] = direct_call(op.__name__)
+    direct = _DIRECT[name] = direct_call(op.__name__)
     return direct
 
 

@@ -161,8 +161,20 @@ def test_the_module_over_dlpack_is_asked_for_a_direct_call_once(monkeypatch):
     assert made == [("bias_gelu", ""), ("bias_relu", "")]
     monkeypatch.setattr(fusedops.call, "_DIRECT", {})
     x = torch.ones(2, 4)
-    fusedops.bias_add(x, x[0])
+    for _ in range(2):
+        fusedops.bias_add(x, x[0])
     assert fusedops.call._DIRECT == {}  # the module is not imported for a CPU
+
+
+def test_an_operators_second_call_on_a_gpu_is_the_first_that_is_direct(monkeypatch):
+    monkeypatch.setattr(fusedops.call, "_CALLED", set())
+    monkeypatch.setattr(fusedops.call, "_DIRECT", {})
+    monkeypatch.setattr(fusedops.typed, "direct_call", lambda name: name)
+    on_gpu = torch.empty(1)
+    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda tensor: tensor is on_gpu))
+    find, op = fusedops.call._find_direct, torch.ops.fusedops.bias_add
+    assert [find(op, (torch.empty(1),)) for _ in range(2)] == [None, None]
+    assert [find(op, (None, on_gpu)) for _ in range(3)] == [None, "bias_add", "bias_add"]
 
 
 def test_all_of_them_are_the_packages():
