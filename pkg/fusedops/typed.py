@@ -64,7 +64,7 @@ def direct_call(name: str) -> EntryPoint | None:
     dispatcher can take, or can refuse.
     """
     op = next(op for op in OPS if op.name == name)
-    over_dlpack = None if op.writes else runtime.entry_points(EXTENSION.package)
+    over_dlpack = runtime.entry_points(EXTENSION.package)
     return _over_dlpack(op, "", over_dlpack, None, "") if over_dlpack else None
 
 
@@ -73,8 +73,6 @@ def _dlpack_entry_point(op: Op, suffix: str, module: ModuleType, python: EntryPo
 
     The module calls `python` on a GPU that it has no kernels for, so also at the first call there.
     """
-    if op.writes:
-        return python
     text = f"{python.__name__}{Signature.from_callable(python)}\n--\n\n{python.__doc__}"
     return _over_dlpack(op, suffix, module, python, text) or python
 
@@ -82,6 +80,9 @@ def _dlpack_entry_point(op: Op, suffix: str, module: ModuleType, python: EntryPo
 def _over_dlpack(
     op: Op, suffix: str, module: ModuleType, python: EntryPoint | None, text: str
 ) -> EntryPoint | None:
+    """The module's function; None if it has no kernel, or the operator writes to an argument."""
+    if op.writes:
+        return None
     schema = _overload(op)._schema
     arguments = tuple(
         (
