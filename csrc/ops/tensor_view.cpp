@@ -17,6 +17,32 @@ bool same_text(const char* a, const char* b) { return a == b || std::strcmp(a, b
 
 }  // namespace
 
+const char* name_of(DType dtype) {
+  switch (dtype) {
+    case DType::float32:
+      return "float32";
+    case DType::float16:
+      return "float16";
+    case DType::bfloat16:
+      return "bfloat16";
+    case DType::float64:
+      return "float64";
+    case DType::unsupported:
+      break;
+  }
+  return "another type";
+}
+
+TensorView shaped_like(TensorView like, const std::vector<std::int64_t>& sizes, DType dtype) {
+  like.data = nullptr;
+  like.dtype = dtype;
+  like.dtype_name = name_of(dtype);
+  like.sizes = sizes.data();
+  like.dim = static_cast<std::int64_t>(sizes.size());
+  like.strides = nullptr;
+  return like;
+}
+
 std::string to_string(const Device& device) {
   const std::string type = device.type;
   return device.index < 0 ? type : type + ":" + std::to_string(device.index);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "kernels/types.h"
 
@@ -22,6 +23,11 @@ struct TensorView {
   const std::int64_t* strides;  // in elements
 };
 
+// torch's name of a type that the kernels know.
+const char* name_of(DType dtype);
+// What a tensor of these sizes and this dtype would be on the device of `like`: without memory. The
+// sizes must outlive it.
+TensorView shaped_like(TensorView like, const std::vector<std::int64_t>& sizes, DType dtype);
 std::string to_string(const Device& device);
 std::string shape_of(const TensorView& tensor);
 std::string strides_of(const TensorView& tensor);

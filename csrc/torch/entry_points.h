@@ -2,12 +2,9 @@
 // torch and one Python, and torch/dlpack, for any. It includes no header of torch or Python.
 #pragma once
 
-#include "kernels/types.h"
+#include "families/registrar.h"
 
 namespace fusedops::typed {
-
-// The kinds of arguments, as a schema writes them.
-enum class Kind { tensor, number, integer, flag, text };
 
 // What Python calls a value of that kind, for an error message.
 inline const char* described(Kind kind) {
@@ -22,6 +19,8 @@ inline const char* described(Kind kind) {
       return "a bool";
     case Kind::text:
       return "a str";
+    case Kind::dtype:
+      return "a torch.dtype";
   }
   return "";
 }

@@ -26,6 +26,7 @@ bool read_value(Kind kind, PyObject* object, Value& value) {
       value.text = PyUnicode_Check(object) ? PyUnicode_AsUTF8AndSize(object, nullptr) : nullptr;
       return value.text != nullptr;
     case Kind::tensor:
+    case Kind::dtype:
       break;
   }
   return false;

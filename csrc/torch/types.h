@@ -2,12 +2,8 @@
 // both of torch's C++ APIs: torch::stable and ATen.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
-#include <tuple>
-#include <type_traits>
-#include <vector>
 
 #include "ops/gpu.h"
 #include "ops/tensor_view.h"
@@ -56,14 +52,6 @@ inline Scalar scalar_of(DType dtype) {
 template <class Scalar>
 inline const char* dtype_name_of(Scalar scalar) {
   switch (scalar) {
-    case Scalar::Float:
-      return "float32";
-    case Scalar::Half:
-      return "float16";
-    case Scalar::BFloat16:
-      return "bfloat16";
-    case Scalar::Double:
-      return "float64";
     case Scalar::Int:
       return "int32";
     case Scalar::Long:
@@ -75,8 +63,11 @@ inline const char* dtype_name_of(Scalar scalar) {
     case Scalar::Byte:
       return "uint8";
     default:
-      return toString(scalar);  // found by argument-dependent lookup
+      break;
   }
+  const DType dtype = dtype_of(scalar);
+  // toString is found by argument-dependent lookup.
+  return dtype == DType::unsupported ? toString(scalar) : name_of(dtype);
 }
 
 // The view of a tensor. `device_index` is the number of its GPU; it is ignored for other devices.
@@ -100,16 +91,6 @@ TensorView view_of(const Tensor& tensor, [[maybe_unused]] int device_index) {
           tensor.strides().data()};
 }
 
-// The view of a result that is on the device of `like`: its sizes and dtype, without memory.
-template <class Scalar>
-TensorView view_of_result(TensorView like, const std::vector<std::int64_t>& sizes, Scalar scalar) {
-  like.sizes = sizes.data();
-  like.dim = static_cast<std::int64_t>(sizes.size());
-  like.dtype = dtype_of(scalar);
-  like.dtype_name = dtype_name_of(scalar);
-  return like;
-}
-
 // torch's current stream on a GPU.
 inline gpu::Stream current_stream_of([[maybe_unused]] int gpu) {
 #if defined(FUSEDOPS_MODEL)
@@ -124,16 +105,6 @@ inline gpu::Stream current_stream_of([[maybe_unused]] int gpu) {
   }
   return stream;
 #endif
-}
-
-// How many tensors an operator's function returns.
-template <class Result, class... Parameters>
-constexpr std::size_t results_of(Result (*)(Parameters...)) {
-  return std::is_void_v<Result> ? 0 : 1;
-}
-template <class... Results, class... Parameters>
-constexpr std::size_t results_of(std::tuple<Results...> (*)(Parameters...)) {
-  return sizeof...(Results);
 }
 
 }  // namespace fusedops

@@ -3,29 +3,37 @@
 from torchwheel.builder import Extension, Module, Operator, Split
 
 
-def _family(name: str, *, header_only: bool = False, uses: tuple[Operator, ...] = ()) -> Operator:
+def _family(
+    name: str,
+    *,
+    header_only: bool = False,
+    uses: tuple[Operator, ...] = (),
+    entry_points: bool = True,
+) -> Operator:
     """The files of a family follow one naming: kernels/NAME*.cu, ops/NAME.cpp, families/NAME.cpp.
 
     Args:
         name: the family's name.
-        header_only: its host side is ops/NAME.h alone.
+        header_only: its host side is ops/NAME.h and families/NAME.cpp alone.
         uses: families whose kernels it calls. Built at first use, a family is a library of its
             own, so that library contains them too.
+        entry_points: whether it has entry points over DLPack.
     """
-    host = () if header_only else (f"ops/{name}.cpp",)
-    binding = (f"torch/families/{name}.cpp",)
+    checks = () if header_only else (f"ops/{name}.cpp",)
+    used = (file for one in uses for file in one.host if not file.startswith("families/"))
     return Operator(
         name,
         device=(f"kernels/{name}*.cu", *(file for one in uses for file in one.device)),
-        host=(*host, *(file for one in uses for file in one.host)),
-        bindings={"stable": binding, "aten": binding},
+        host=(*checks, *used, f"families/{name}.cpp"),
+        bindings={flavour: (f"torch/{flavour}/library.cpp",) for flavour in ("stable", "aten")},
+        entry_points=entry_points,
     )
 
 
 _BIAS_ACT = _family("bias_act")
 _GATED = _family("gated")
 _NORM = _family("norm")
-_DEQUANTIZE = _family("dequantize")
+_DEQUANTIZE = _family("dequantize", entry_points=False)
 
 EXTENSION = Extension(
     package="fusedops",
@@ -39,25 +47,20 @@ EXTENSION = Extension(
         _family("rotary"),
         _family("layout"),
         _DEQUANTIZE,
-        _family("attention"),
+        _family("attention", entry_points=False),  # writes to a workspace
         _family("softmax"),
-        _family("gemm", uses=(_BIAS_ACT, _GATED, _NORM, _DEQUANTIZE)),
+        # Products of matrices are torch's own.
+        _family("gemm", uses=(_BIAS_ACT, _GATED, _NORM, _DEQUANTIZE), entry_points=False),
     ),
-    host=("kernels/runtime.cpp", "ops/tensor_view.cpp", "ops/validate.cpp", "ops/masks.cpp"),
+    host=(
+        "kernels/runtime.cpp",
+        *("ops/tensor_view.cpp", "ops/validate.cpp", "ops/masks.cpp"),
+        *("families/tensor.cpp", "families/call.cpp", "families/api.cpp"),
+    ),
     module=Module("fusedops._C", binding="torch/aten/typed.cpp", python=("torch/aten/module.cpp",)),
     split=Split(
         interface=("kernels/*.h", "platform/runtime.h"),
         kernels=("kernels/runtime.cpp",),
-        # Products of matrices are torch's own, and attention writes to a workspace.
-        entry_points=(
-            "torch/dlpack/*.cpp",
-            *(
-                f"torch/families/{family}.cpp"
-                for family in (
-                    *("vector_add", "bias_act", "gated", "residual", "norm", "rotary"),
-                    *("layout", "softmax"),
-                )
-            ),
-        ),
+        entry_points=("torch/dlpack/*.cpp",),
     ),
 )

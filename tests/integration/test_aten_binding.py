@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from fusedops.extension import EXTENSION
 from torchwheel.builder.recipe import INCLUDE
 from torchwheel.console import Quiet
 from torchwheel.toolkit.headers import torch_headers
@@ -18,21 +17,16 @@ pytestmark = pytest.mark.integration
 CSRC = Path(__file__).parents[2] / "csrc"
 
 
-FAMILIES = [f"torch/families/{operator.name}.cpp" for operator in EXTENSION.operators]
-
-
 ATEN = sorted(str(path.relative_to(CSRC)) for path in (CSRC / "torch" / "aten").glob("*.cpp"))
 
 
-# Most families alone are test_jit_families.py's word; the one with a header of its own is here too.
-ALONE = ["torch/families/gemm.cpp"]
-
-
-@pytest.mark.parametrize("source", [*ALONE, *ATEN], ids=lambda source: Path(source).stem)
+@pytest.mark.parametrize("source", ATEN, ids=lambda source: Path(source).stem)
 def test_it_compiles(source, nvcc, cache):
-    module = ["-DTORCH_EXTENSION_NAME=_C"] if source not in FAMILIES else []
-    if source.endswith("typed.cpp"):  # one unit with the families
-        module += [word for file in FAMILIES for word in ("-include", str(CSRC / file))]
+    module = []
+    if not source.endswith("library.cpp"):
+        module = ["-DTORCH_EXTENSION_NAME=_C"]
+    if source.endswith("typed.cpp"):  # one unit with library.cpp
+        module += ["-include", str(CSRC / "torch/aten/library.cpp")]
     if source.endswith("module.cpp"):
         pybind11 = pytest.importorskip("pybind11", reason="pybind11 is not installed")
         import sysconfig

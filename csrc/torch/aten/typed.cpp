@@ -1,6 +1,6 @@
 // torch's side of the extension module: registers the families' operators, and calls a kernel for
-// an entry point by type. The families' files are compiled with this one, as one unit
-// (registrar.h).
+// an entry point by type. library.cpp is compiled with this file, as one unit: torch's headers take
+// seconds to read.
 #include "torch/aten/typed.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "ops/validate.h"
-#include "torch/aten/registrar.h"
+#include "torch/aten/library.h"
 #include "torch/types.h"
 
 // Declared in torch/csrc/autograd/python_variable.h and torch/csrc/Exceptions.h, which include
@@ -118,7 +118,7 @@ bool ends_with(const std::string& name, const std::string& end) {
   return name.size() >= end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0;
 }
 
-Kernel kernel_of(const Registered& registered) {
+Kernel kernel_of(const BoxedOperator& registered) {
   const std::string name = "fusedops::" + registered.name;
   const auto handle = c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), "");
   const auto& schema = handle.schema();
@@ -140,10 +140,10 @@ std::optional<Operator> operator_of(const Kernel& kernel) {
                   &kernel};
 }
 
-std::vector<Operator> operators_of(const std::vector<Registered>& all) {
+std::vector<Operator> operators_of(const std::vector<BoxedOperator>& all) {
   static std::deque<Kernel> kernels;  // a deque does not move its elements
   std::vector<Operator> operators;
-  for (const Registered& one : all) {
+  for (const BoxedOperator& one : all) {
     auto op = operator_of(kernels.emplace_back(kernel_of(one)));
     if (op) operators.push_back(std::move(*op));
   }
@@ -167,6 +167,8 @@ c10::IValue to_torch(const Argument& argument, const Value& value) {
       return value.flag;
     case Kind::text:
       return std::string(value.text);
+    case Kind::dtype:  // no such operator has entry points (kind_of)
+      break;
   }
   return {};
 }
@@ -251,9 +253,10 @@ const char* torch_release() {
 // the running torch is the one it was built for.
 const std::vector<Operator>& register_operators() {
   static torch::Library library(torch::Library::IMPL, "fusedops", kKey, __FILE__, __LINE__);
-  std::vector<Registered> all;
-  Registrar m(library, &all);
-  for (RegisterFamily* const family : families()) family(m);
+  const std::vector<BoxedOperator> all = boxed_operators();
+  for (const BoxedOperator& op : all) {
+    library.impl(op.name.c_str(), torch::CppFunction::makeFromBoxedKernel(op.kernel));
+  }
   static const std::vector<Operator> operators = operators_of(all);
   return operators;
 }

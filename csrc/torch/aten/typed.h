@@ -1,6 +1,6 @@
 // The interface between the module's Python side (module.cpp) and its torch side (typed.cpp). It
 // includes no header of either, so that the torch side is compiled once for all Pythons and the
-// Python side once for all torches. It has no std::string, which is another type in torch 2.6.
+// Python side once for all torches. No std::string crosses it: it is another type in torch 2.6.
 #pragma once
 
 #include <cstddef>

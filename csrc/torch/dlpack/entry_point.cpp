@@ -4,13 +4,12 @@
 #include <new>
 #include <utility>
 
+#include "families/call.h"
 #include "torch/dlpack/frameworks.h"
 #include "torch/read_value.h"
 
 namespace fusedops::dlpack {
 namespace {
-
-using typed::Kind;
 
 PyObject* out_name() {
   static PyObject* const name = PyUnicode_InternFromString("out");
@@ -78,7 +77,8 @@ bool is_plain(const EntryPoint& of, const Bound& bound) {
   const bool grad = grad_is_enabled();
   for (std::size_t i = 0; i < of.arguments.size(); ++i) {
     PyObject* const object = bound.objects[i];
-    if (of.kernel.kinds[i] != Kind::tensor || object == nullptr || object == Py_None) continue;
+    if (of.native.parameters[i].kind != Kind::tensor || object == nullptr || object == Py_None)
+      continue;
     if (!is_plain(object, grad)) return false;
   }
   if (bound.out == nullptr || bound.out == Py_None) return true;
@@ -89,24 +89,25 @@ bool is_plain(const EntryPoint& of, const Bound& bound) {
   return true;
 }
 
-// Makes a call this thread's current one while it lives.
-class Entered {
- public:
-  explicit Entered(Call& call) : before_(std::exchange(current_call(), &call)) {}
-  Entered(const Entered&) = delete;
-  ~Entered() { current_call() = before_; }
+// A tensor, a tuple of several, or None: a new reference.
+Object results_as_object(const Tensor* results, std::size_t count) {
+  const auto object = [&](std::size_t i) { return array_of(results[i]).object(); };
+  if (count == 0) return Object::borrowed(Py_None);
+  if (count == 1) return object(0);
+  Object tuple(checked(PyTuple_New(static_cast<Py_ssize_t>(count))));
+  for (std::size_t i = 0; i < count; ++i) {
+    PyTuple_SetItem(tuple.get(), static_cast<Py_ssize_t>(i), object(i).release());
+  }
+  return tuple;
+}
 
- private:
-  Call* const before_;
-};
-
-// The arguments of a call as an operator's front end takes them, and the arrays for its results.
+// The arguments of a call as an operator takes them, and the arrays for its results.
 class Arguments {
  public:
   explicit Arguments(const EntryPoint& of) : of_(of) {}
   Arguments(const Arguments&) = delete;
   ~Arguments() {
-    for (std::size_t i = 0; i < count_; ++i) at(i)->~Array();
+    for (std::size_t i = 0; i < count_; ++i) at(i)->~Place();
   }
 
   // Throws Error or PythonError for what the entry point does not take. `plain`: is_plain of it.
@@ -115,7 +116,7 @@ class Arguments {
     for (std::size_t i = 0; i < of_.arguments.size(); ++i) {
       const Argument& argument = of_.arguments[i];
       PyObject* const object = bound.objects[i];
-      const Kind kind = of_.kernel.kinds[i];
+      const Kind kind = of_.native.parameters[i].kind;
       values_[i] = argument.value;
       if (object == nullptr) {
         if (argument.has_default) continue;
@@ -123,7 +124,7 @@ class Arguments {
       }
       if (object == Py_None && argument.optional) continue;
       if (kind == Kind::tensor) {
-        values_[i].array = &add(argument.text, argument.optional, object);
+        values_[i].tensor = &add(argument.text, argument.optional, object);
         if (!first_name_) first_name_ = argument.text.c_str();
       } else if (!typed::read_value(kind, object, values_[i])) {
         refuse_value(of_, argument.text, argument.optional, kind, object);
@@ -137,43 +138,57 @@ class Arguments {
     if (outs_) check_memory();
   }
 
-  const Array& first() const { return *at(0); }
+  const Tensor& first() const { return at(0)->tensor; }
 
   Object run() {
-    Call current{of_.name.c_str(), first().framework(), first().theirs().device, outs_};
-    const Entered entered(current);
-    Object result(of_.kernel.call(values_.data()));
-    for (int i = 0; outs_ && i < of_.kernel.results; ++i) {
-      if (outs_[i].framework().torch) increment_version(outs_[i].object().get());
+    const std::size_t count = of_.native.results;
+    std::array<Tensor, kMostResults> results, outs;
+    for (std::size_t i = 0; outs_ && i < count; ++i) outs[i] = outs_[i].tensor;
+    {
+      Arrays framework(of_.name.c_str(), array_of(first()));
+      const Call call(of_.name.c_str(), framework, outs_ ? outs.data() : nullptr, count);
+      of_.native.call(values_.data(), results.data());
     }
-    return result;
+    for (std::size_t i = 0; outs_ && i < count; ++i) {
+      if (outs_[i].array.type().torch) increment_version(outs_[i].array.object().get());
+    }
+    return results_as_object(results.data(), count);
   }
 
  private:
-  const Array* at(std::size_t i) const {
-    return reinterpret_cast<const Array*>(storage_ + i * sizeof(Array));
+  // An array that the caller gave, and its tensor.
+  struct Place {
+    explicit Place(Array given) : array(std::move(given)), tensor(borrowed(array)) {}
+    Place(const Place&) = delete;
+
+    Array array;
+    const Tensor tensor;
+  };
+
+  const Place* at(std::size_t i) const {
+    return reinterpret_cast<const Place*>(storage_ + i * sizeof(Place));
   }
 
-  const Array& add(const std::string& argument, bool optional, PyObject* object) {
-    const Framework* const framework = framework_of(of_.name.c_str(), object);
-    if (!framework) refuse_value(of_, argument, optional, Kind::tensor, object);
-    if (framework->torch && !plain_) refuse_gradient(object);
+  const Tensor& add(const std::string& argument, bool optional, PyObject* object) {
+    const ArrayType* const type = array_type_of(of_.name.c_str(), object);
+    if (!type) refuse_value(of_, argument, optional, Kind::tensor, object);
+    if (type->torch && !plain_) refuse_gradient(object);
     try {
-      void* const place = storage_ + count_ * sizeof(Array);
-      const Array& array = *new (place) Array(*framework, Object::borrowed(object));
+      void* const place = storage_ + count_ * sizeof(Place);
+      const Tensor& tensor = (new (place) Place(Array(*type, Object::borrowed(object))))->tensor;
       ++count_;
-      if (!framework->torch) return array;
-      if (is_negative_view(array)) {
+      if (!type->torch) return tensor;
+      if (is_negative_view(tensor)) {
         throw Error(of_.name + ": " + argument +
                     ": expected a tensor's own values, found a view of their negatives; call "
                     "resolve_neg()");
       }
-      if (array.view().data || elements_of(array.view()) == 0) return array;
+      if (tensor.data() || elements_of(tensor.view()) == 0) return tensor;
       PyErr_SetString(PyExc_RuntimeError, "expected a tensor with memory, found one without");
       throw PythonError();
     } catch (const PythonError&) {
       const std::string why = first_line_of_error();
-      if (framework->torch && transform_is_active()) refuse_unseen();
+      if (type->torch && transform_is_active()) refuse_unseen();
       throw Error(of_.name + ": " + argument + ": " + why);
     }
   }
@@ -200,7 +215,7 @@ class Arguments {
   // The arrays that the caller gave for the results lie side by side, after the arguments.
   void add_outs(PyObject* out) {
     if (out == nullptr || out == Py_None) return;
-    const int results = of_.kernel.results;
+    const auto results = static_cast<Py_ssize_t>(of_.native.results);
     outs_ = at(count_);
     if (results == 1) {
       add("out", true, out);
@@ -210,24 +225,24 @@ class Arguments {
       refuse_call(of_.name + ": out: expected a tuple of " + std::to_string(results) +
                   " tensors, found " + type_name(Py_TYPE(out)));
     }
-    for (int i = 0; i < results; ++i) add("out", true, PyTuple_GetItem(out, i));
+    for (Py_ssize_t i = 0; i < results; ++i) add("out", true, PyTuple_GetItem(out, i));
   }
 
   // No result may share memory with an argument, unless it replaces it, or with another. The words
   // are those of fusedops/outputs.py.
   void check_memory() {
-    const int results = of_.kernel.results;
-    for (int i = 0; i < results; ++i) {
-      for (int j = 0; j < i; ++j) {
-        if (share_memory(outs_[i], outs_[j])) {
+    const std::size_t results = of_.native.results;
+    for (std::size_t i = 0; i < results; ++i) {
+      const Tensor& out = outs_[i].tensor;
+      for (std::size_t j = 0; j < i; ++j) {
+        if (share_memory(out, outs_[j].tensor)) {
           fail(of_.name.c_str(), "out", "tensors that share no memory", "two that do");
         }
       }
       for (std::size_t a = 0; a < of_.arguments.size(); ++a) {
-        const bool is_array = of_.kernel.kinds[a] == Kind::tensor;
-        const Array* const array = is_array ? values_[a].array : nullptr;
-        if (!array || !share_memory(outs_[i], *array)) continue;
-        if (of_.over_arguments && same_memory(outs_[i], *array)) continue;
+        const Tensor* const argument = values_[a].tensor;  // null for what is no tensor
+        if (!argument || !share_memory(out, *argument)) continue;
+        if (of_.over_arguments && same_memory(out, *argument)) continue;
         fail(
             of_.name.c_str(), "out",
             of_.over_arguments ? "memory of its own, or all of an argument's" : "memory of its own",
@@ -238,9 +253,9 @@ class Arguments {
 
   const EntryPoint& of_;
   std::array<Value, kMostArguments> values_;
-  alignas(Array) unsigned char storage_[(kMostArguments + kMostResults) * sizeof(Array)];
+  alignas(Place) unsigned char storage_[(kMostArguments + kMostResults) * sizeof(Place)];
   std::size_t count_ = 0;
-  const Array* outs_ = nullptr;
+  const Place* outs_ = nullptr;
   const char* first_name_ = nullptr;
   bool plain_ = false, checked_ = false, grad_ = false;
 };

@@ -1,14 +1,13 @@
-// An entry point of the module: how a call from Python gets to an operator's front end.
+// An entry point of the module: how a call from Python gets to an operator.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "torch/dlpack/registrar.h"
+#include "torch/dlpack/array.h"
+#include "torch/entry_points.h"
 
 namespace fusedops::dlpack {
-
-constexpr std::size_t kMostArguments = 16, kMostResults = 4;
 
 struct Argument {
   PyObject* name;  // interned: Python interns the names in a call, so most are equal by address
@@ -26,7 +25,7 @@ struct EntryPoint {
   std::string help;
   const typed::Type* type;  // null: any, of a direct call
   bool over_arguments;      // a result may replace an argument of its shape
-  Kernel kernel;
+  const Operator& native;
   std::vector<Argument> arguments;
   std::size_t positional;  // so many can be given by position
   PyObject* slow;          // by type: the same in Python, through the dispatcher
@@ -50,6 +49,6 @@ Object call_directly(const EntryPoint& of, const PythonCall& given);
 
 // Raises TypeError: `object` is not of the kind that the argument takes.
 [[noreturn]] void refuse_value(const EntryPoint& of, const std::string& argument, bool optional,
-                               typed::Kind kind, PyObject* object);
+                               Kind kind, PyObject* object);
 
 }  // namespace fusedops::dlpack

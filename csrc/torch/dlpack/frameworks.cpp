@@ -27,14 +27,14 @@ struct Torch {
   PyObject* increment_version;
   PyObject* is_inference;   // the tensor's method
   PyObject* requires_grad;  // the attribute's name
-  const Framework* framework;
+  const ArrayType* array_type;
 };
 
 Torch torch;
 
 // A deque does not move its elements.
-std::deque<Framework>& frameworks() {
-  static std::deque<Framework> all;
+std::deque<ArrayType>& array_types() {
+  static std::deque<ArrayType> all;
   return all;
 }
 
@@ -64,9 +64,9 @@ const DLPackExchangeAPI* api_of(PyTypeObject* type) {
   return complete ? api : nullptr;
 }
 
-const Framework& add(PyTypeObject* type, const DLPackExchangeAPI* api, bool is_torch) {
+const ArrayType& add(PyTypeObject* type, const DLPackExchangeAPI* api, bool is_torch) {
   Py_INCREF(reinterpret_cast<PyObject*>(type));  // its address names it from now on
-  return frameworks().emplace_back(Framework{type, api, is_torch});
+  return array_types().emplace_back(ArrayType{type, api, is_torch});
 }
 
 Object called(PyObject* function) { return Object(checked(PyObject_CallNoArgs(function))); }
@@ -121,7 +121,7 @@ void import_torch() {
   torch.requires_grad = checked(PyUnicode_InternFromString("requires_grad"));
   const DLPackExchangeAPI* const api = api_of(torch.tensor);
   if (api == nullptr) throw Error("fusedops: this torch has no DLPack exchange API of version 1");
-  torch.framework = &add(torch.tensor, api, true);
+  torch.array_type = &add(torch.tensor, api, true);
   add(torch.parameter, api, true);
 }
 
@@ -130,10 +130,10 @@ bool is_tensor(PyObject* object) {
   return type == torch.tensor || type == torch.parameter;
 }
 
-const Framework* framework_of(const char* name, PyObject* object) {
+const ArrayType* array_type_of(const char* name, PyObject* object) {
   PyTypeObject* const type = Py_TYPE(object);
-  if (type == torch.tensor) return torch.framework;
-  for (const Framework& known : frameworks()) {
+  if (type == torch.tensor) return torch.array_type;
+  for (const ArrayType& known : array_types()) {
     if (known.type == type) return &known;
   }
   if (PyType_IsSubtype(type, torch.tensor)) {
@@ -162,9 +162,10 @@ bool requires_grad(PyObject* tensor) {
   return is_true(Object(checked(PyObject_GetAttr(tensor, torch.requires_grad))));
 }
 
-bool is_negative_view(const Array& tensor) {
+bool is_negative_view(const Tensor& tensor) {
   if (is_contiguous(tensor.view()) && elements_of(tensor.view()) != 1) return false;
-  return is_true(Object(checked(PyObject_CallMethod(tensor.object().get(), "is_neg", ""))));
+  PyObject* const object = array_of(tensor).object().get();
+  return is_true(Object(checked(PyObject_CallMethod(object, "is_neg", ""))));
 }
 
 void increment_version(PyObject* tensor) {

@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "torch/dlpack/api.h"
+#include "torch/dlpack/array.h"
 
 namespace fusedops::dlpack {
 
-// The framework of an object; null if it is no array. Throws Error for a subclass of torch.Tensor:
+// The type of an object; null if it is no array. Throws Error for a subclass of torch.Tensor:
 // its own way of running operators would be passed by.
-const Framework* framework_of(const char* name, PyObject* object);
+const ArrayType* array_type_of(const char* name, PyObject* object);
 
 // The name of a type, for an error message. Throws PythonError.
 std::string type_name(PyTypeObject* type);
@@ -36,7 +36,7 @@ bool grad_is_enabled();
 bool requires_grad(PyObject* tensor);
 // Whether the memory of a tensor of torch's holds the negatives of its values, as in
 // z.conj().imag. Such a view has strides, unless it has one element.
-bool is_negative_view(const Array& tensor);
+bool is_negative_view(const Tensor& tensor);
 // Bumps the version of a tensor that was written, so that torch notices if it was saved for a
 // gradient. An inference tensor has none.
 void increment_version(PyObject* tensor);

@@ -1,5 +1,5 @@
 // The Python module dlpack of a universal wheel: makes entry points by type (bias_gelu_fp16 …) and
-// direct calls, both of which call the operators' front ends without torch's dispatcher. typed.py
+// direct calls, both of which call the operators without torch's dispatcher. typed.py
 // says what their signatures are.
 #include <deque>
 #include <exception>
@@ -13,7 +13,6 @@
 namespace fusedops::dlpack {
 namespace {
 
-using typed::Kind;
 using typed::Type;
 
 // Runs `function`; an exception of C++ becomes one of Python, and null.
@@ -55,7 +54,7 @@ std::vector<Argument> arguments_of(const EntryPoint& of, PyObject* list) {
                       has_default != 0,
                       Value{},
                       {}};
-    const Kind kind = of.kernel.kinds[i];
+    const Kind kind = of.native.parameters[i].kind;
     if (has_default && value != Py_None) {
       if (!typed::read_value(kind, value, argument.value))
         refuse_value(of, name, false, kind, value);
@@ -64,22 +63,22 @@ std::vector<Argument> arguments_of(const EntryPoint& of, PyObject* list) {
     arguments.push_back(std::move(argument));
   }
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (of.kernel.kinds[i] == Kind::text) {
+    if (of.native.parameters[i].kind == Kind::text) {
       arguments[i].value.text = arguments[i].default_text.c_str();
     }
   }
   return arguments;
 }
 
-const Kernel* kernel_of(const std::string& op) {
-  for (const Kernel& kernel : kernels()) {
-    if (op == kernel.name) return &kernel;
+const Operator* find_operator(const std::string& name) {
+  for (const Operator& op : operators()) {
+    if (name == op.name) return &op;
   }
   return nullptr;
 }
 
 // entry_point(op, suffix, arguments, results, over_arguments, help, slow): the function, or None if
-// there is no kernel for it here. Without a suffix it is the direct call of all types, and `slow`
+// the module does not have it. Without a suffix it is the direct call of all types, and `slow`
 // is not called.
 PyObject* entry_point(PyObject*, PyObject* args) {
   return guarded([&]() -> PyObject* {
@@ -91,16 +90,16 @@ PyObject* entry_point(PyObject*, PyObject* args) {
                           &over_arguments, &help, &slow)) {
       return nullptr;
     }
-    const Kernel* const kernel = kernel_of(op);
+    const Operator* const native = find_operator(op);
     const Type* type = nullptr;
     for (const Type& one : typed::kTypes) {
       if (std::string(suffix) == one.suffix) type = &one;
     }
     const bool by_type = *suffix != '\0';
-    if (!kernel || (by_type && !type)) return Object::borrowed(Py_None).release();
+    if (!native || (by_type && !type)) return Object::borrowed(Py_None).release();
     const auto count = static_cast<std::size_t>(PyTuple_Size(list));
-    if (count != kernel->arguments || count > kMostArguments || results != kernel->results) {
-      throw Error(std::string(op) + ": expected the schema of the module's kernel, found " +
+    if (count != native->arguments || static_cast<std::size_t>(results) != native->results) {
+      throw Error(std::string(op) + ": expected the schema of the module's operator, found " +
                   std::to_string(count) + " arguments and " + std::to_string(results) + " results");
     }
     EntryPoint& made = all.emplace_back(EntryPoint{by_type ? std::string(op) + "_" + suffix : op,
@@ -108,7 +107,7 @@ PyObject* entry_point(PyObject*, PyObject* args) {
                                                    help,
                                                    type,
                                                    over_arguments != 0,
-                                                   *kernel,
+                                                   *native,
                                                    {},
                                                    0,
                                                    nullptr,

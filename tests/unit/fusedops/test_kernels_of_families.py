@@ -1,4 +1,4 @@
-"""Each family's own kernel library has every kernel that its binding and host side call.
+"""Each family's own kernel library has every kernel that its operators and checks call.
 
 A build at first use makes such a library. One that lacks a kernel would fail at a call on a GPU.
 That the host side of a family is whole is the word of integration/test_jit_families.py.
@@ -55,6 +55,6 @@ def test_a_family_has_the_kernels_that_it_calls(family):
 
 def test_a_kernel_of_another_family_is_seen():
     gemm = EXTENSION.operator("gemm")
-    called = named(CALL, with_headers(files(gemm.bindings["stable"])))
+    called = named(CALL, with_headers(files(gemm.host)))
     assert {"is_capturing", "fill_with_nan"} <= called
     assert "bias_act" not in named(EXPORT, files(EXTENSION.operator("softmax").device))

@@ -11,7 +11,7 @@ from fusedops.extension import EXTENSION  # noqa: E402
 from fusedops.registry import NAMESPACE, OPS, families  # noqa: E402
 from fusedops.typed import TYPES  # noqa: E402
 
-CSRC = Path(__file__).resolve().parents[3] / "csrc" / "torch"
+CSRC = Path(__file__).resolve().parents[3] / "csrc"
 PUBLIC = [op for op in OPS if op.public]
 
 
@@ -30,22 +30,34 @@ FAMILIES = [operator.name for operator in EXTENSION.operators]
 def test_each_family_registers_its_native_operators(family):
     (opened,) = re.findall(r"^FUSEDOPS_FAMILY\((\w+), m\) \{", binding(family), re.MULTILINE)
     assert opened == family
-    alone = re.findall(r'm\.impl\("(\w+)", FUSEDOPS_BOX\(&\w+::(\w+)\)\);', binding(family))
-    with_outs = re.findall(r'FUSEDOPS_OPERATOR\(m, "(\w+)",\s*&\w+::(\w+)\);', binding(family))
-    assert all(function == name for name, function in (*alone, *with_outs))
-    names = [*(name for name, _ in alone + with_outs), *(f"{name}_out" for name, _ in with_outs)]
+    alone, with_outs = (
+        re.findall(rf'm\.{call}<&\w+::(\w+)>\("(\w+)"\);', binding(family))
+        for call in ("op_without_out", "op")
+    )
+    assert all(function == name for function, name in (*alone, *with_outs))
+    names = [*(name for _, name in alone + with_outs), *(f"{name}_out" for _, name in with_outs)]
     assert sorted(names) == sorted(families()[family])
 
 
 @pytest.mark.parametrize("operator", EXTENSION.operators, ids=lambda operator: operator.name)
-@pytest.mark.parametrize("flavour", ["stable", "aten"])
-def test_each_flavour_registers_the_family_from_the_same_file(operator, flavour):
-    assert operator.bindings[flavour] == (f"torch/families/{operator.name}.cpp",)
+def test_each_operator_has_its_familys_file(operator):
+    (own,) = (file for file in operator.host if file.startswith("families/"))
+    assert own == f"families/{operator.name}.cpp"
+    assert operator.bindings == {
+        flavour: (f"torch/{flavour}/library.cpp",) for flavour in ("stable", "aten")
+    }
 
 
 def test_the_extension_has_every_family():
     assert list(families()) == FAMILIES
-    assert {path.stem for path in (CSRC / "families").glob("*.cpp")} == set(FAMILIES)
+    common = {Path(file).stem for file in EXTENSION.host if file.startswith("families/")}
+    assert {path.stem for path in (CSRC / "families").glob("*.cpp")} - common == set(FAMILIES)
+
+
+def test_the_stable_library_has_a_function_for_each_operator():
+    """torch's stable ABI takes functions without data: the list's places are compiled."""
+    (most,) = re.findall(r"kMostOperators = (\d+);", text("torch/stable/library.cpp"))
+    assert sum(map(len, families().values())) <= int(most)
 
 
 @pytest.mark.parametrize("op", PUBLIC, ids=lambda op: op.name)
@@ -63,7 +75,7 @@ def test_a_public_operator_can_have_entry_points_in_the_modules(op):
         "str",
     }
     assert {str(result.type) for result in schema.returns} <= {"Tensor"}
-    for file in ("aten/typed.h", "dlpack/entry_point.h"):
+    for file in ("families/registrar.h", "torch/aten/typed.h"):
         limits = re.findall(r"kMost(\w+) = (\d+)", text(file))
         most = {name: int(number) for name, number in limits}
         assert len(schema.arguments) <= most["Arguments"], file
@@ -71,7 +83,7 @@ def test_a_public_operator_can_have_entry_points_in_the_modules(op):
 
 
 def test_the_modules_have_pythons_types():
-    table = re.findall(r'\{"(\w+)", DType::(\w+), "(\w+)"\}', text("entry_points.h"))
+    table = re.findall(r'\{"(\w+)", DType::(\w+), "(\w+)"\}', text("torch/entry_points.h"))
     assert all(dtype == name for _, dtype, name in table)
     assert {suffix: f"torch.{name}" for suffix, _, name in table} == {
         suffix: str(dtype) for suffix, dtype in TYPES.items()

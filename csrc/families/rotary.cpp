@@ -1,11 +1,11 @@
-// The binding of the rotary position embedding, of its in-place form and of its gradient.
+// The rotary position embedding, its in-place form and its gradient.
 #include "ops/rotary.h"
 
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include "torch/api.h"
+#include "families/api.h"
 
 namespace fusedops {
 
@@ -31,7 +31,7 @@ struct Rotary {
                                     const OptionalTensor& positions, std::int64_t rotary_dim,
                                     std::int64_t offset, const std::string& style, double theta) {
     const Names names{"apply_rotary_pos_emb_", "q", "k"};
-    const TensorView from_q = Api::view(q), from_k = Api::view(k);
+    const TensorView from_q = q.view(), from_k = k.view();
     kernels::Rotary call =
         checked(names, from_q, from_k, positions, {rotary_dim, offset, style, theta});
     ops::check_writable(names.op, {names.q, from_q});
@@ -40,7 +40,6 @@ struct Rotary {
     call.in_place = true;
     call.q = ops::rotary_side(from_q, from_q);
     call.k = ops::rotary_side(from_k, from_k);
-    const Api::Guard guard(from_q.device.index);
     ops::rotary(names.op, call, gpu_of(from_q));
   }
 
@@ -60,33 +59,32 @@ struct Rotary {
   static Pair rotated(const Names& names, const Tensor& q, const Tensor& k,
                       const OptionalTensor& positions, const ops::RotaryOptions& options,
                       bool inverse) {
-    const TensorView view = Api::view(q);
-    kernels::Rotary call = checked(names, view, Api::view(k), positions, options);
+    const TensorView view = q.view();
+    kernels::Rotary call = checked(names, view, k.view(), positions, options);
     check_on_gpu(names.op, {names.q, view});
-    const Api::Guard guard(view.device.index);
     const Tensor from_q = with_unit_stride(q), from_k = with_unit_stride(k);
     const Tensor to_q = like(q), to_k = like(k);
     call.inverse = inverse;
-    call.q = ops::rotary_side(Api::view(from_q), Api::view(to_q));
-    call.k = ops::rotary_side(Api::view(from_k), Api::view(to_k));
+    call.q = ops::rotary_side(from_q.view(), to_q.view());
+    call.k = ops::rotary_side(from_k.view(), to_k.view());
     ops::rotary(names.op, call, gpu_of(view));
     return {to_q, to_k};
   }
 
   static Tensor with_unit_stride(const Tensor& heads) {
-    return fusedops::has_unit_stride(Api::view(heads)) ? heads : Api::contiguous(heads);
+    return fusedops::has_unit_stride(heads.view()) ? heads : contiguous(heads);
   }
 
   static Tensor like(const Tensor& heads) {
-    const TensorView view = Api::view(heads);
-    return Api::empty(heads, {view.sizes, view.sizes + view.dim}, view.dtype);
+    const TensorView view = heads.view();
+    return empty(heads, {view.sizes, view.sizes + view.dim}, view.dtype);
   }
 };
 
 FUSEDOPS_FAMILY(rotary, m) {
-  FUSEDOPS_OPERATOR(m, "apply_rotary_pos_emb", &Rotary::apply_rotary_pos_emb);
-  m.impl("apply_rotary_pos_emb_", FUSEDOPS_BOX(&Rotary::apply_rotary_pos_emb_));
-  m.impl("apply_rotary_pos_emb_backward", FUSEDOPS_BOX(&Rotary::apply_rotary_pos_emb_backward));
+  m.op<&Rotary::apply_rotary_pos_emb>("apply_rotary_pos_emb");
+  m.op_without_out<&Rotary::apply_rotary_pos_emb_>("apply_rotary_pos_emb_");
+  m.op_without_out<&Rotary::apply_rotary_pos_emb_backward>("apply_rotary_pos_emb_backward");
 }
 
 }  // namespace fusedops

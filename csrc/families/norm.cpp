@@ -1,10 +1,10 @@
-// The binding of layer_norm, rms_norm, their forms with a residual, and the gradients.
+// layer_norm, rms_norm, their forms with a residual, and the gradients.
 #include "ops/norm.h"
 
 #include <tuple>
 #include <utility>
 
-#include "torch/api.h"
+#include "families/api.h"
 
 namespace fusedops {
 
@@ -54,56 +54,52 @@ struct Norm {
   static Results norm(const char* op, const Tensor& x, const OptionalTensor& bias,
                       const OptionalTensor& residual, const Tensor& gamma,
                       const OptionalTensor& beta, double eps, bool stores) {
-    const Named from("x", x), scale("gamma", gamma);
+    const Argument from = named("x", x), scale = named("gamma", gamma);
     const NamedIf b("bias", bias), r("residual", residual), c("beta", beta);
-    const auto call =
-        ops::check_norm(op, from.argument, {b.get(), r.get(), &scale.argument, c.get()}, eps);
-    check_on_gpu(op, from.argument);
-    const Api::Guard guard(from.view.device.index);
+    const auto call = ops::check_norm(op, from, {b.get(), r.get(), &scale, c.get()}, eps);
+    check_on_gpu(op, from);
     const Tensor in = on_16_bytes(x), weight = on_16_bytes(gamma);
     const OptionalTensor row = on_16_bytes_if(bias), more = on_16_bytes_if(residual),
                          shift = on_16_bytes_if(beta);
-    Tensor y = Api::empty_like(in);
-    const OptionalTensor sum = stores ? OptionalTensor(Api::empty_like(in)) : std::nullopt;
+    Tensor y = empty_like(in);
+    const OptionalTensor sum = stores ? OptionalTensor(empty_like(in)) : std::nullopt;
     ops::norm(op, call,
-              {Api::data(in), data_of(row), data_of(more), Api::data(weight), data_of(shift),
-               Api::data(y), data_of(sum)},
-              gpu_of(from.view));
+              {in.data(), data_of(row), data_of(more), weight.data(), data_of(shift), y.data(),
+               data_of(sum)},
+              gpu_of(from.tensor));
     return {y, sum};
   }
 
   static Triple backward(const char* op, bool centered, const Tensor& grad, const Tensor& x,
                          const Tensor& gamma, const OptionalTensor& grad_sum, double eps) {
-    const Named from("x", x), scale("gamma", gamma), of_y("grad", grad);
+    const Argument from = named("x", x), scale = named("gamma", gamma), of_y = named("grad", grad);
     const NamedIf of_sum("grad_sum", grad_sum);
-    const auto call = ops::check_norm_backward(op, centered, from.argument, scale.argument,
-                                               {&of_y.argument, of_sum.get()}, eps);
-    check_on_gpu(op, from.argument);
-    const Api::Guard guard(from.view.device.index);
+    const auto call =
+        ops::check_norm_backward(op, centered, from, scale, {&of_y, of_sum.get()}, eps);
+    check_on_gpu(op, from);
     const Tensor g = on_16_bytes(grad), in = on_16_bytes(x);
     const Tensor weight = on_16_bytes(gamma);
     const OptionalTensor add = on_16_bytes_if(grad_sum);
-    Tensor grad_x = Api::empty_like(in), grad_gamma = Api::empty_like(weight);
-    Tensor grad_beta = Api::empty_like(weight);
-    const Gpu on = gpu_of(from.view);
-    const Tensor scratch = Api::empty_bytes(in, FUSEDOPS_KERNEL(on, norm_backward_scratch)(call));
-    ops::norm_backward(
-        op, call,
-        {Api::data(g), data_of(add), Api::data(in), Api::data(weight), Api::data(grad_x),
-         Api::data(grad_gamma), Api::data(grad_beta), Api::data(scratch)},
-        on);
+    Tensor grad_x = empty_like(in), grad_gamma = empty_like(weight);
+    Tensor grad_beta = empty_like(weight);
+    const Gpu on = gpu_of(from.tensor);
+    const Tensor scratch = empty_bytes(in, FUSEDOPS_KERNEL(on, norm_backward_scratch)(call));
+    ops::norm_backward(op, call,
+                       {g.data(), data_of(add), in.data(), weight.data(), grad_x.data(),
+                        grad_gamma.data(), grad_beta.data(), scratch.data()},
+                       on);
     return {grad_x, grad_gamma, grad_beta};
   }
 };
 
 FUSEDOPS_FAMILY(norm, m) {
-  FUSEDOPS_OPERATOR(m, "layer_norm", &Norm::layer_norm);
-  FUSEDOPS_OPERATOR(m, "layer_norm_residual", &Norm::layer_norm_residual);
-  FUSEDOPS_OPERATOR(m, "layer_norm_residual_store", &Norm::layer_norm_residual_store);
-  FUSEDOPS_OPERATOR(m, "rms_norm", &Norm::rms_norm);
-  FUSEDOPS_OPERATOR(m, "pre_rms_norm", &Norm::pre_rms_norm);
-  m.impl("layer_norm_backward", FUSEDOPS_BOX(&Norm::layer_norm_backward));
-  m.impl("rms_norm_backward", FUSEDOPS_BOX(&Norm::rms_norm_backward));
+  m.op<&Norm::layer_norm>("layer_norm");
+  m.op<&Norm::layer_norm_residual>("layer_norm_residual");
+  m.op<&Norm::layer_norm_residual_store>("layer_norm_residual_store");
+  m.op<&Norm::rms_norm>("rms_norm");
+  m.op<&Norm::pre_rms_norm>("pre_rms_norm");
+  m.op_without_out<&Norm::layer_norm_backward>("layer_norm_backward");
+  m.op_without_out<&Norm::rms_norm_backward>("rms_norm_backward");
 }
 
 }  // namespace fusedops

@@ -1,10 +1,10 @@
-// The binding of bias + activation and of the gradients.
+// Bias + activation, and the gradients.
 #include "ops/bias_act.h"
 
 #include <string>
 #include <tuple>
 
-#include "torch/api.h"
+#include "families/api.h"
 
 namespace fusedops {
 
@@ -37,38 +37,34 @@ struct BiasAct {
  private:
   static Tensor bias_act(const char* op, Activation activation, const Tensor& x,
                          const Tensor& bias) {
-    const TensorView view = Api::view(x);
-    const auto call = ops::check_bias_act(op, activation, view, Api::view(bias));
-    const Api::Guard guard(view.device.index);
-    const Tensor in = Api::contiguous(x), b = Api::contiguous(bias);
-    Tensor y = Api::empty_like(in);
-    ops::bias_act(op, call, Api::data(y), Api::data(in), Api::data(b), gpu_of(view));
+    const TensorView view = x.view();
+    const auto call = ops::check_bias_act(op, activation, view, bias.view());
+    const Tensor in = contiguous(x), b = contiguous(bias);
+    Tensor y = empty_like(in);
+    ops::bias_act(op, call, y.data(), in.data(), b.data(), gpu_of(view));
     return y;
   }
 
   static Pair bias_act_backward(const char* op, Activation activation, const Tensor& grad,
                                 const Tensor& x, const Tensor& bias) {
-    const TensorView view = Api::view(x);
-    const auto call =
-        ops::check_bias_act_backward(op, activation, Api::view(grad), view, Api::view(bias));
-    const Api::Guard guard(view.device.index);
-    const Tensor g = on_16_bytes(grad), in = on_16_bytes(x), b = Api::contiguous(bias);
-    Tensor grad_x = Api::empty_like(in), grad_bias = Api::empty_like(b);
+    const TensorView view = x.view();
+    const auto call = ops::check_bias_act_backward(op, activation, grad.view(), view, bias.view());
+    const Tensor g = on_16_bytes(grad), in = on_16_bytes(x), b = contiguous(bias);
+    Tensor grad_x = empty_like(in), grad_bias = empty_like(b);
     const Gpu on = gpu_of(view);
-    const Tensor scratch =
-        Api::empty_bytes(in, FUSEDOPS_KERNEL(on, bias_act_backward_scratch)(call));
-    ops::bias_act_backward(op, call, Api::data(grad_x), Api::data(grad_bias), Api::data(g),
-                           Api::data(in), Api::data(b), Api::data(scratch), on);
+    const Tensor scratch = empty_bytes(in, FUSEDOPS_KERNEL(on, bias_act_backward_scratch)(call));
+    ops::bias_act_backward(op, call, grad_x.data(), grad_bias.data(), g.data(), in.data(), b.data(),
+                           scratch.data(), on);
     return {grad_x, grad_bias};
   }
 };
 
 FUSEDOPS_FAMILY(bias_act, m) {
-  FUSEDOPS_OPERATOR(m, "bias_add", &BiasAct::bias_add);
-  FUSEDOPS_OPERATOR(m, "bias_relu", &BiasAct::bias_relu);
-  FUSEDOPS_OPERATOR(m, "bias_gelu", &BiasAct::bias_gelu);
-  m.impl("bias_relu_backward", FUSEDOPS_BOX(&BiasAct::bias_relu_backward));
-  m.impl("bias_gelu_backward", FUSEDOPS_BOX(&BiasAct::bias_gelu_backward));
+  m.op<&BiasAct::bias_add>("bias_add");
+  m.op<&BiasAct::bias_relu>("bias_relu");
+  m.op<&BiasAct::bias_gelu>("bias_gelu");
+  m.op_without_out<&BiasAct::bias_relu_backward>("bias_relu_backward");
+  m.op_without_out<&BiasAct::bias_gelu_backward>("bias_gelu_backward");
 }
 
 }  // namespace fusedops

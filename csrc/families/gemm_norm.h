@@ -5,8 +5,8 @@
 #include <string>
 #include <tuple>
 
+#include "families/gemm_products.h"
 #include "ops/norm.h"
-#include "torch/families/gemm_products.h"
 
 namespace fusedops {
 
@@ -69,17 +69,15 @@ struct GemmNorm {
  private:
   static Pair qkv(const char* op, const Tensor& x, const Factor& weight, const OptionalTensor& bias,
                   const Tensor& gamma, const OptionalTensor& beta, double eps) {
-    const Named in("x", x), scale("gamma", gamma);
+    const Argument in = named("x", x), scale = named("gamma", gamma);
     const NamedIf shift("beta", beta), row("bias", bias);
-    const auto norm =
-        ops::check_norm(op, in.argument, {nullptr, nullptr, &scale.argument, shift.get()}, eps);
-    const ops::Product call = ops::check_product(op, in.argument, weight.checked());
-    if (bias) ops::check_bias(op, *row.get(), in.argument, weight.checked());
-    check_on_gpu(op, in.argument);
-    const Api::Guard guard(in.view.device.index);
+    const auto norm = ops::check_norm(op, in, {nullptr, nullptr, &scale, shift.get()}, eps);
+    const ops::Product call = ops::check_product(op, in, weight.checked());
+    if (bias) ops::check_bias(op, *row.get(), in, weight.checked());
+    check_on_gpu(op, in);
     const Tensor from = on_16_bytes(x);
-    const Tensor y = Api::empty(from, ops::sizes_like(in.view, call.width), call.dtype);
-    const Tensor u = Api::empty_like(from);
+    const Tensor y = empty(from, ops::sizes_like(in.tensor, call.width), call.dtype);
+    const Tensor u = empty_like(from);
     normed(op, norm, u, from, {}, {}, gamma, beta, nullptr);
     Products::product(op, call, y, Products::matrix(call, u), weight, bias);
     return {y, u};
@@ -90,19 +88,17 @@ struct GemmNorm {
                   const Tensor& beta, double eps, bool mlp_after_attn,
                   const std::string& activation) {
     const ops::Follow follow = ops::following(op, activation);
-    const Named in("x", x), more("residual", residual), row("input_bias", input_bias);
-    const Named scale("gamma", gamma), shift("beta", beta);
-    const auto norm = ops::check_norm(
-        op, in.argument, {&row.argument, &more.argument, &scale.argument, &shift.argument}, eps);
-    const ops::Product first = ops::check_product(op, in.argument, up.checked(), follow);
-    ops::check_bias(op, Named("bias", bias).argument, in.argument, up.checked());
-    const ops::Product second =
-        ops::check_next(op, first, in.argument, down.checked(), up.checked());
-    check_on_gpu(op, in.argument);
-    const Api::Guard guard(in.view.device.index);
+    const Argument in = named("x", x), more = named("residual", residual),
+                   row = named("input_bias", input_bias);
+    const Argument scale = named("gamma", gamma), shift = named("beta", beta);
+    const auto norm = ops::check_norm(op, in, {&row, &more, &scale, &shift}, eps);
+    const ops::Product first = ops::check_product(op, in, up.checked(), follow);
+    ops::check_bias(op, named("bias", bias), in, up.checked());
+    const ops::Product second = ops::check_next(op, first, in, down.checked(), up.checked());
+    check_on_gpu(op, in);
     const Tensor from = on_16_bytes(residual);
-    const Tensor y = Api::empty(from, ops::sizes_like(in.view, second.width), second.dtype);
-    const Tensor u = Api::empty_like(from);
+    const Tensor y = empty(from, ops::sizes_like(in.tensor, second.width), second.dtype);
+    const Tensor u = empty_like(from);
     if (mlp_after_attn) {
       normed(op, norm, u, on_16_bytes(x), input_bias, from, gamma, beta, nullptr);
     } else {
@@ -116,19 +112,17 @@ struct GemmNorm {
                         const Factor& down, const Tensor& gamma, double eps,
                         const std::string& activation) {
     const ops::Follow follow = ops::following(op, activation);
-    const Named in("x", x), more("residual", residual), scale("gamma", gamma);
-    const auto norm =
-        ops::check_norm(op, in.argument, {nullptr, &more.argument, &scale.argument, nullptr}, eps);
-    const ops::Product first = ops::check_product(op, in.argument, up.checked(), follow);
-    const ops::Product second =
-        ops::check_next(op, first, in.argument, down.checked(), up.checked());
-    check_on_gpu(op, in.argument);
-    const Api::Guard guard(in.view.device.index);
+    const Argument in = named("x", x), more = named("residual", residual),
+                   scale = named("gamma", gamma);
+    const auto norm = ops::check_norm(op, in, {nullptr, &more, &scale, nullptr}, eps);
+    const ops::Product first = ops::check_product(op, in, up.checked(), follow);
+    const ops::Product second = ops::check_next(op, first, in, down.checked(), up.checked());
+    check_on_gpu(op, in);
     const Tensor sum = on_16_bytes(residual);
-    const Tensor y = Api::empty(sum, ops::sizes_like(in.view, second.width), second.dtype);
-    const Tensor u = Api::temporary(sum, ops::sizes_like(in.view, first.inner), first.dtype);
-    normed(op, norm, u, on_16_bytes(x), {}, sum, gamma, {}, Api::data(sum));
-    if (Api::data(sum) != more.view.data) Blas::copy(residual, sum);
+    const Tensor y = empty(sum, ops::sizes_like(in.tensor, second.width), second.dtype);
+    const Tensor u = temporary(sum, ops::sizes_like(in.tensor, first.inner), first.dtype);
+    normed(op, norm, u, on_16_bytes(x), {}, sum, gamma, {}, sum.data());
+    if (sum.data() != more.tensor.data) torch().copy(residual, sum);
     Products::both(op, first, second, y, Products::matrix(first, u), up, {}, down);
     return y;
   }
@@ -140,10 +134,10 @@ struct GemmNorm {
                      const Tensor& gamma, const OptionalTensor& beta, void* sum) {
     const Tensor scale = on_16_bytes(gamma);
     const OptionalTensor row = on_16_bytes_if(bias), shift = on_16_bytes_if(beta);
-    ops::norm(op, call,
-              {Api::data(x), data_of(row), data_of(residual), Api::data(scale), data_of(shift),
-               Api::data(u), sum},
-              gpu_of(Api::view(x)));
+    ops::norm(
+        op, call,
+        {x.data(), data_of(row), data_of(residual), scale.data(), data_of(shift), u.data(), sum},
+        gpu_of(x.view()));
   }
 };
 

@@ -1,6 +1,6 @@
-// The binding of the matrix products with weights and of what is fused with them. Products of
-// normalised rows are in gemm_norm.h, the products themselves in gemm_products.h.
-#include "torch/families/gemm_norm.h"
+// Products of matrices with weights, and what is fused with them. Products of normalised rows are
+// in gemm_norm.h, the products themselves in gemm_products.h.
+#include "families/gemm_norm.h"
 
 namespace fusedops {
 
@@ -35,18 +35,17 @@ struct Gemm : GemmNorm {
 
   static Tensor einsum_sec_sm_ecm(const Tensor& q, const Tensor& weight) {
     constexpr const char* op = "einsum_sec_sm_ecm";
-    const Named in("q", q), by("weight", weight);
-    const ops::Product call = ops::check_einsum(op, in.argument, by.argument);
-    check_on_gpu(op, in.argument);
-    const Api::Guard guard(in.view.device.index);
+    const Argument in = named("q", q), by = named("weight", weight);
+    const ops::Product call = ops::check_einsum(op, in, by);
+    check_on_gpu(op, in);
     const Tensor columns =
-        Blas::matrix(Api::contiguous(q), transposed(matrix_of(call.inner, call.rows)));
+        torch().matrix(contiguous(q), transposed(matrix_of(call.inner, call.rows)));
     // Reading the transpose costs the BLAS library up to four times as much where its columns are
     // not whole vectors. Then a contiguous copy is faster.
     const bool vectors = call.rows * element_size(call.dtype) % kVectorBytes == 0;
-    const Tensor transpose = vectors ? columns : Api::contiguous(columns);
+    const Tensor transpose = vectors ? columns : contiguous(columns);
     const Tensor out =
-        Api::empty(transpose, {in.view.sizes[1], in.view.sizes[2], call.width}, call.dtype);
+        empty(transpose, {in.tensor.sizes[1], in.tensor.sizes[2], call.width}, call.dtype);
     Products::multiply(call, out, transpose, weight, std::nullopt);
     return out;
   }
@@ -54,15 +53,14 @@ struct Gemm : GemmNorm {
  private:
   static Tensor linear(const char* op, const Tensor& x, const Tensor& weight, const Tensor* scale,
                        const OptionalTensor& bias) {
-    const Named in("x", x);
+    const Argument in = named("x", x);
     const Factor by("weight", weight, "scale", scale);
-    const ops::Product call = ops::check_product(op, in.argument, by.checked());
+    const ops::Product call = ops::check_product(op, in, by.checked());
     if (bias) {
-      ops::check_bias(op, Named("bias", *bias).argument, in.argument, by.checked());
+      ops::check_bias(op, named("bias", *bias), in, by.checked());
     }
-    check_on_gpu(op, in.argument);
-    const Api::Guard guard(in.view.device.index);
-    const Tensor out = Api::empty(x, ops::sizes_like(in.view, call.width), call.dtype);
+    check_on_gpu(op, in);
+    const Tensor out = empty(x, ops::sizes_like(in.tensor, call.width), call.dtype);
     Products::product(op, call, out, Products::matrix(call, x), by, bias);
     return out;
   }
@@ -70,37 +68,34 @@ struct Gemm : GemmNorm {
   static Tensor gemm_gelu(const char* op, const Tensor& x, const Tensor& weight,
                           const Tensor* scale, const Tensor& bias, const Tensor& weight2,
                           const Tensor* scale2) {
-    const Named in("x", x);
+    const Argument in = named("x", x);
     const Factor up("weight", weight, "scale", scale), down("weight2", weight2, "scale2", scale2);
-    const ops::Product first =
-        ops::check_product(op, in.argument, up.checked(), {Activation::gelu_tanh});
-    ops::check_bias(op, Named("bias", bias).argument, in.argument, up.checked());
-    const ops::Product second =
-        ops::check_next(op, first, in.argument, down.checked(), up.checked());
-    check_on_gpu(op, in.argument);
-    const Api::Guard guard(in.view.device.index);
-    const Tensor out = Api::empty(x, ops::sizes_like(in.view, second.width), second.dtype);
+    const ops::Product first = ops::check_product(op, in, up.checked(), {Activation::gelu_tanh});
+    ops::check_bias(op, named("bias", bias), in, up.checked());
+    const ops::Product second = ops::check_next(op, first, in, down.checked(), up.checked());
+    check_on_gpu(op, in);
+    const Tensor out = empty(x, ops::sizes_like(in.tensor, second.width), second.dtype);
     Products::both(op, first, second, out, Products::matrix(first, x), up, bias, down);
     return out;
   }
 };
 
 FUSEDOPS_FAMILY(gemm, m) {
-  FUSEDOPS_OPERATOR(m, "vector_matmul", &Gemm::vector_matmul);
-  FUSEDOPS_OPERATOR(m, "linear_layer", &Gemm::linear_layer);
-  FUSEDOPS_OPERATOR(m, "fused_gemm_gelu", &Gemm::fused_gemm_gelu);
-  FUSEDOPS_OPERATOR(m, "einsum_sec_sm_ecm", &Gemm::einsum_sec_sm_ecm);
-  FUSEDOPS_OPERATOR(m, "qkv_gemm", &Gemm::qkv_gemm);
-  FUSEDOPS_OPERATOR(m, "rms_qkv_gemm", &Gemm::rms_qkv_gemm);
-  FUSEDOPS_OPERATOR(m, "mlp_gemm", &Gemm::mlp_gemm);
-  FUSEDOPS_OPERATOR(m, "rms_mlp_gemm", &Gemm::rms_mlp_gemm);
-  FUSEDOPS_OPERATOR(m, "vector_matmul_int8", &Gemm::vector_matmul_int8);
-  FUSEDOPS_OPERATOR(m, "linear_layer_int8", &Gemm::linear_layer_int8);
-  FUSEDOPS_OPERATOR(m, "fused_gemm_gelu_int8", &Gemm::fused_gemm_gelu_int8);
-  FUSEDOPS_OPERATOR(m, "qkv_gemm_int8", &Gemm::qkv_gemm_int8);
-  FUSEDOPS_OPERATOR(m, "rms_qkv_gemm_int8", &Gemm::rms_qkv_gemm_int8);
-  FUSEDOPS_OPERATOR(m, "mlp_gemm_int8", &Gemm::mlp_gemm_int8);
-  FUSEDOPS_OPERATOR(m, "rms_mlp_gemm_int8", &Gemm::rms_mlp_gemm_int8);
+  m.op<&Gemm::vector_matmul>("vector_matmul");
+  m.op<&Gemm::linear_layer>("linear_layer");
+  m.op<&Gemm::fused_gemm_gelu>("fused_gemm_gelu");
+  m.op<&Gemm::einsum_sec_sm_ecm>("einsum_sec_sm_ecm");
+  m.op<&Gemm::qkv_gemm>("qkv_gemm");
+  m.op<&Gemm::rms_qkv_gemm>("rms_qkv_gemm");
+  m.op<&Gemm::mlp_gemm>("mlp_gemm");
+  m.op<&Gemm::rms_mlp_gemm>("rms_mlp_gemm");
+  m.op<&Gemm::vector_matmul_int8>("vector_matmul_int8");
+  m.op<&Gemm::linear_layer_int8>("linear_layer_int8");
+  m.op<&Gemm::fused_gemm_gelu_int8>("fused_gemm_gelu_int8");
+  m.op<&Gemm::qkv_gemm_int8>("qkv_gemm_int8");
+  m.op<&Gemm::rms_qkv_gemm_int8>("rms_qkv_gemm_int8");
+  m.op<&Gemm::mlp_gemm_int8>("mlp_gemm_int8");
+  m.op<&Gemm::rms_mlp_gemm_int8>("rms_mlp_gemm_int8");
 }
 
 }  // namespace fusedops

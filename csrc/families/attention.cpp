@@ -1,9 +1,9 @@
-// The binding of attention over a KV cache: one decode step.
+// Attention over a KV cache: one decode step.
 #include "ops/attention.h"
 
 #include <string>
 
-#include "torch/api.h"
+#include "families/api.h"
 
 namespace fusedops {
 
@@ -18,22 +18,20 @@ struct Attention {
                                    std::int64_t window, bool advance) {
     constexpr const char* op = "softmax_context_step";
     const std::optional<TensorView> of_mask = view_if(mask), of_alibi = view_if(alibi);
-    const TensorView of_qkv = Api::view(qkv), of_keys = Api::view(keys),
-                     of_values = Api::view(values), of_positions = Api::view(positions),
-                     of_counters = Api::view(counters), of_partials = Api::view(partials),
-                     of_out = Api::view(out);
+    const TensorView of_qkv = qkv.view(), of_keys = keys.view(), of_values = values.view(),
+                     of_positions = positions.view(), of_counters = counters.view(),
+                     of_partials = partials.view(), of_out = out.view();
     const ops::AttentionTensors tensors{of_qkv,       of_mask,     of_alibi,    of_keys, of_values,
                                         of_positions, of_counters, of_partials, of_out};
     const kernels::AttentionStep call = ops::check_attention_step(
         op, tensors, {heads, kv_heads, scale, rotary_dim, rotary_style, theta, window, advance});
-    const Api::Guard guard(of_qkv.device.index);
-    const Tensor rows = Api::contiguous(qkv);
-    ops::attention_step(op, call, tensors, Api::data(rows), gpu_of(of_qkv));
+    const Tensor rows = contiguous(qkv);
+    ops::attention_step(op, call, tensors, rows.data(), gpu_of(of_qkv));
   }
 };
 
 FUSEDOPS_FAMILY(attention, m) {
-  m.impl("softmax_context_step", FUSEDOPS_BOX(&Attention::softmax_context_step));
+  m.op_without_out<&Attention::softmax_context_step>("softmax_context_step");
 }
 
 }  // namespace fusedops

@@ -6,34 +6,40 @@
 #include <cstdint>
 #include <optional>
 
+#include "families/api.h"
 #include "ops/bias_act.h"
 #include "ops/dequantize.h"
 #include "ops/gated.h"
 #include "ops/gemm.h"
-#include "torch/api.h"
-#include "torch/blas.h"
 
 namespace fusedops {
 
 // A weight, and its scales if it is an int8 weight.
 struct Factor {
-  Factor(const char* name, const Tensor& tensor, const char* scale_name = nullptr,
+  Factor(const char* name, const Tensor& tensor_, const char* scale_name = nullptr,
          const Tensor* scale_ = nullptr)
-      : weight(name, tensor) {
-    if (scale_) scale.emplace(scale_name, *scale_);
+      : tensor(tensor_), scale(scale_), weight_(named(name, tensor_)) {
+    if (scale_) scale_argument_.emplace(named(scale_name, *scale_));
   }
 
-  ops::Weight checked() const { return {weight.argument, scale ? &scale->argument : nullptr}; }
+  ops::Weight checked() const { return {weight_, scale_argument_ ? &*scale_argument_ : nullptr}; }
 
-  Named weight;
-  std::optional<Named> scale;
+  const Tensor& tensor;
+  const Tensor* const scale;
+
+ private:
+  const Argument weight_;
+  std::optional<Argument> scale_argument_;
 };
+
+// torch, whose operators alone have products of matrices.
+inline Torch& torch() { return static_cast<Torch&>(Call::current().framework()); }
 
 struct Products {
   // x[..., K] as a matrix; a copy only where a view is impossible.
   static Tensor matrix(const ops::Product& call, const Tensor& x) {
-    if (x.dim() == 2 && !may_be_skinny(call)) return x;
-    return as_matrix(Api::contiguous(x), call.rows, call.inner);
+    if (x.view().dim == 2 && !may_be_skinny(call)) return x;
+    return as_matrix(contiguous(x), call.rows, call.inner);
   }
 
   // The product of a matrix and a weight, and of what follows it, in `out`.
@@ -52,11 +58,11 @@ struct Products {
 
   static void multiply(const ops::Product& call, const Tensor& out, const Tensor& a,
                        const Tensor& weight, const OptionalTensor& bias) {
-    Tensor rows = as_matrix(out, call.rows, call.width);
+    const Tensor rows = as_matrix(out, call.rows, call.width);
     if (bias) {
-      Blas::addmm(rows, *bias, a, weight);
+      torch().addmm(rows, *bias, a, weight);
     } else {
-      Blas::mm(rows, a, weight);
+      torch().mm(rows, a, weight);
     }
   }
 
@@ -76,25 +82,25 @@ struct Products {
     return call.rows <= kernels::kSkinnyRows && element_size(call.dtype) == 2;
   }
 
-  static Tensor as_matrix(const Tensor& contiguous, std::int64_t rows, std::int64_t cols) {
-    return contiguous.dim() == 2 ? contiguous : Blas::matrix(contiguous, matrix_of(rows, cols));
+  static Tensor as_matrix(const Tensor& tensor, std::int64_t rows, std::int64_t cols) {
+    return tensor.view().dim == 2 ? tensor : torch().matrix(tensor, matrix_of(rows, cols));
   }
 
   static bool try_skinny(const char* op, const ops::Product& call, const Tensor& out,
                          const Tensor& a, const Factor& factor, const OptionalTensor& bias) {
     const OptionalTensor b = contiguous_if(bias);
     OptionalTensor scales;
-    if (factor.scale) scales = Api::contiguous(factor.scale->tensor);
-    const kernels::GemmSkinnyTensors tensors{Api::data(out), Api::data(a), factor.weight.view.data,
-                                             data_of(b), data_of(scales)};
-    return ops::try_skinny_gemm(op, call, factor.weight.view, tensors, gpu_of(Api::view(a)));
+    if (factor.scale) scales = contiguous(*factor.scale);
+    const kernels::GemmSkinnyTensors tensors{out.data(), a.data(), factor.tensor.data(), data_of(b),
+                                             data_of(scales)};
+    return ops::try_skinny_gemm(op, call, factor.tensor.view(), tensors, gpu_of(a.view()));
   }
 
   // The product that an MLP has between its weights, in a temporary.
   static Tensor hidden(const char* op, const ops::Product& call, const Tensor& a,
                        const Factor& factor, const OptionalTensor& bias) {
     OptionalTensor out;
-    const auto make = [&] { out = Api::temporary(a, {call.rows, call.cols()}, call.dtype); };
+    const auto make = [&] { out = temporary(a, {call.rows, call.cols()}, call.dtype); };
     if (may_be_skinny(call)) {
       make();
       if (try_skinny(op, call, *out, a, factor, bias)) return *out;
@@ -107,45 +113,51 @@ struct Products {
   }
 
   static Tensor weight_of(const char* op, const ops::Product& call, const Factor& factor) {
-    return factor.scale ? dequantized(op, call, factor) : factor.weight.tensor;
+    return factor.scale ? dequantized(op, call, factor) : factor.tensor;
   }
 
   static Tensor dequantized(const char* op, const ops::Product& call, const Factor& factor) {
-    const Tensor weight = on_16_bytes(factor.weight.tensor);
-    const Tensor scale = Api::contiguous(factor.scale->tensor);
+    const Tensor weight = on_16_bytes(factor.tensor);
+    const Tensor scale = contiguous(*factor.scale);
     const std::int64_t elements = call.inner * call.width;
-    Tensor out = Api::temporary(weight, {call.inner, call.width}, call.dtype);
-    ops::dequantize(op, {call.dtype, false, elements, elements / call.groups}, Api::data(out),
-                    Api::data(weight), Api::data(scale), gpu_of(Api::view(weight)));
+    Tensor out = temporary(weight, {call.inner, call.width}, call.dtype);
+    ops::dequantize(op, {call.dtype, false, elements, elements / call.groups}, out.data(),
+                    weight.data(), scale.data(), gpu_of(weight.view()));
     return out;
   }
 
+  static Tensor zeros(const Tensor& like, std::int64_t count, DType dtype) {
+    Tensor made = temporary(like, {count}, dtype);
+    torch().zero(made);
+    return made;
+  }
+
   static Tensor bias_of(const ops::Product& call, const Tensor& a, const OptionalTensor& bias) {
-    return bias ? Api::contiguous(*bias) : Blas::zeros(a, call.width, call.dtype);
+    return bias ? contiguous(*bias) : zeros(a, call.width, call.dtype);
   }
 
   static Tensor epilogue(const ops::Product& call, const Tensor& a, const Tensor& weight,
                          const OptionalTensor& bias) {
-    return Blas::addmm_activation(bias_of(call, a, bias), a, weight,
-                                  call.follow.activation == Activation::gelu_tanh);
+    return torch().addmm_activation(bias_of(call, a, bias), a, weight,
+                                    call.follow.activation == Activation::gelu_tanh);
   }
 
   static void activated(const char* op, const ops::Product& call, const Tensor& out,
                         const Tensor& a, const Tensor& weight, const OptionalTensor& bias) {
-    const Tensor v = Api::temporary(a, {call.rows, call.width}, call.dtype);
+    const Tensor v = temporary(a, {call.rows, call.width}, call.dtype);
     multiply(call, v, a, weight, std::nullopt);
     const Tensor b = bias_of(call, a, bias);
-    ops::bias_act(op, {call.dtype, call.follow.activation, call.rows, call.width}, Api::data(out),
-                  Api::data(v), Api::data(b), gpu_of(Api::view(a)));
+    ops::bias_act(op, {call.dtype, call.follow.activation, call.rows, call.width}, out.data(),
+                  v.data(), b.data(), gpu_of(a.view()));
   }
 
   static void gated(const char* op, const ops::Product& call, const Tensor& out, const Tensor& a,
                     const Tensor& weight, const OptionalTensor& bias) {
-    const Tensor v = Api::temporary(a, {call.rows, call.width}, call.dtype);
+    const Tensor v = temporary(a, {call.rows, call.width}, call.dtype);
     multiply(call, v, a, weight, std::nullopt);
     const OptionalTensor b = contiguous_if(bias);
-    ops::gated(op, {call.dtype, call.follow.activation, call.rows, call.cols()}, Api::data(out),
-               Api::data(v), data_of(b), gpu_of(Api::view(a)));
+    ops::gated(op, {call.dtype, call.follow.activation, call.rows, call.cols()}, out.data(),
+               v.data(), data_of(b), gpu_of(a.view()));
   }
 
   // Whether the BLAS library's ReLU keeps NaN; cuBLAS 12.4's returns 0. It is tried once for each
@@ -153,7 +165,7 @@ struct Products {
   static bool relu_keeps_nan(const ops::Product& call, const Tensor& a) {
     enum Answer { unknown, yes, no };
     static std::atomic<Answer> answers[kMostGpus][4];
-    const Gpu on = gpu_of(Api::view(a));
+    const Gpu on = gpu_of(a.view());
     if (on.index < 0 || on.index >= kMostGpus) return false;
     std::atomic<Answer>& answer = answers[on.index][static_cast<int>(call.dtype)];
     if (answer == unknown) {
@@ -167,13 +179,13 @@ struct Products {
 
   static bool product_of_nan_is_nan(const Gpu& on, const Tensor& like, DType dtype) {
     constexpr std::int64_t size = 32;
-    const Tensor nan = Api::temporary(like, {size, size}, dtype);
+    const Tensor nan = temporary(like, {size, size}, dtype);
     const std::int64_t bytes = size * size * element_size(dtype);
-    gpu::Status status = FUSEDOPS_KERNEL(on, fill_with_nan)(Api::data(nan), bytes, on.stream);
+    gpu::Status status = FUSEDOPS_KERNEL(on, fill_with_nan)(nan.data(), bytes, on.stream);
     if (status != gpu::kSuccess) return false;
-    const Tensor y = Blas::addmm_activation(Blas::zeros(like, size, dtype), nan, nan, false);
+    const Tensor y = torch().addmm_activation(zeros(like, size, dtype), nan, nan, false);
     std::uint32_t bits = 0;  // of one float, or of two 16-bit numbers
-    status = FUSEDOPS_KERNEL(on, read)(&bits, Api::data(y), sizeof bits, on.stream);
+    status = FUSEDOPS_KERNEL(on, read)(&bits, y.data(), sizeof bits, on.stream);
     const std::uint32_t infinity = dtype == DType::float16 ? 0x7c000000u : 0x7f800000u;
     return status == gpu::kSuccess && (bits & 0x7fff0000u) > infinity;
   }
@@ -185,8 +197,9 @@ struct Products {
     const bool known =
         call.follow.activation == Activation::relu ||
         (call.follow.activation == Activation::gelu_tanh && element_size(call.dtype) == 2);
-    return known && !Api::has_memory() && !call.follow.gated && call.dtype != DType::float64 &&
-           call.rows > 1 && call.inner > 1 && call.width > 1 && Blas::has_addmm_activation() &&
+    return known && !Call::current().has_memory() && !call.follow.gated &&
+           call.dtype != DType::float64 && call.rows > 1 && call.inner > 1 && call.width > 1 &&
+           torch().has_addmm_activation() &&
            (call.follow.activation != Activation::relu || relu_keeps_nan(call, a));
   }
 };

@@ -1,0 +1,48 @@
+#include "families/api.h"
+
+namespace fusedops {
+
+Gpu gpu_of(const TensorView& tensor) {
+  const int index = tensor.device.index;
+  return {index, Call::current().framework().current_stream(index)};
+}
+
+std::optional<TensorView> view_if(const OptionalTensor& tensor) {
+  return tensor ? std::optional<TensorView>(tensor->view()) : std::nullopt;
+}
+
+void* data_of(const OptionalTensor& tensor) { return tensor ? tensor->data() : nullptr; }
+
+Tensor contiguous(const Tensor& tensor) {
+  if (is_contiguous(tensor.view())) return tensor;
+  return Call::current().framework().contiguous(tensor);
+}
+
+OptionalTensor contiguous_if(const OptionalTensor& tensor) {
+  return tensor ? OptionalTensor(contiguous(*tensor)) : std::nullopt;
+}
+
+Tensor on_16_bytes(const Tensor& tensor) {
+  const Tensor found = contiguous(tensor);
+  return aligned(found.data()) ? found : Call::current().framework().clone(found);
+}
+
+OptionalTensor on_16_bytes_if(const OptionalTensor& tensor) {
+  return tensor ? OptionalTensor(on_16_bytes(*tensor)) : std::nullopt;
+}
+
+Tensor empty_like(const Tensor& tensor) { return Call::current().result(tensor, tensor.view()); }
+
+Tensor empty(const Tensor& like, const std::vector<std::int64_t>& sizes, DType dtype) {
+  return Call::current().result(like, shaped_like(like.view(), sizes, dtype));
+}
+
+Tensor temporary(const Tensor& like, const std::vector<std::int64_t>& sizes, DType dtype) {
+  return Call::current().temporary(like, shaped_like(like.view(), sizes, dtype));
+}
+
+Tensor empty_bytes(const Tensor& like, std::int64_t count) {
+  return Call::current().framework().allocate_bytes(like, count);
+}
+
+}  // namespace fusedops

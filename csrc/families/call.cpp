@@ -1,0 +1,62 @@
+#include "families/call.h"
+
+#include <string>
+#include <utility>
+
+#include "ops/validate.h"
+
+namespace fusedops {
+namespace {
+
+Call*& call_of_thread() {
+#if defined(FUSEDOPS_MODEL)  // where thread_local is the blocks' shared memory
+  static Call* call = nullptr;
+#else
+  static thread_local Call* call = nullptr;
+#endif
+  return call;
+}
+
+}  // namespace
+
+Call::Call(const char* op, Framework& framework, const Tensor* outs, std::size_t results,
+           const Tensor* memory)
+    : op_(op),
+      framework_(framework),
+      outs_(outs),
+      results_(results),
+      memory_(memory),
+      before_(std::exchange(call_of_thread(), this)) {}
+
+Call::~Call() { call_of_thread() = before_; }
+
+Call& Call::current() { return *call_of_thread(); }
+
+Tensor Call::result(const Tensor& like, const TensorView& wanted) {
+  if (!outs_) return framework_.allocate(like, wanted);
+  if (next_ == results_) {
+    throw Error(std::string(op_) + ": makes more results than its schema has");
+  }
+  const Tensor& out = outs_[next_++];
+  check_out(op_, out.view(), wanted);
+  return out;
+}
+
+Tensor Call::temporary(const Tensor& like, const TensorView& wanted) {
+  if (!memory_) return framework_.allocate(like, wanted);
+  // Only torch's operators have memory.
+  return static_cast<Torch&>(framework_).over(*memory_, take(wanted), wanted);
+}
+
+std::int64_t Call::take(const TensorView& wanted) {
+  constexpr std::int64_t alignment = 256;
+  const std::int64_t end = taken_ + elements_of(wanted) * element_size(wanted.dtype);
+  const std::int64_t held = elements_of(memory_->view());
+  if (end > held) {
+    fail(op_, "workspace", "room for " + std::to_string(end) + " bytes of temporaries",
+         std::to_string(held));
+  }
+  return std::exchange(taken_, (end + alignment - 1) / alignment * alignment);
+}
+
+}  // namespace fusedops

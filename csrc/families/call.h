@@ -1,0 +1,44 @@
+// The call of an operator that a thread is in: its framework, and the tensors and the memory that
+// the caller gave for results and temporaries. X and X_out, which writes X's results to tensors of
+// the caller, run the same function; only their calls differ.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "families/framework.h"
+
+namespace fusedops {
+
+class Call {
+ public:
+  // `op` is the name for error messages. `outs`: tensors for the results; null: they are
+  // allocated. `memory`: bytes for temporaries; null: they are allocated.
+  Call(const char* op, Framework& framework, const Tensor* outs = nullptr, std::size_t results = 0,
+       const Tensor* memory = nullptr);
+  Call(const Call&) = delete;
+  ~Call();
+
+  static Call& current();
+
+  Framework& framework() const { return framework_; }
+  bool has_memory() const { return memory_ != nullptr; }
+  // A tensor for the next result, with the sizes and the dtype of `wanted`.
+  Tensor result(const Tensor& like, const TensorView& wanted);
+  Tensor temporary(const Tensor& like, const TensorView& wanted);
+
+ private:
+  // Where in the memory, in bytes, the next temporary begins.
+  std::int64_t take(const TensorView& wanted);
+
+  const char* const op_;
+  Framework& framework_;
+  const Tensor* const outs_;
+  const std::size_t results_;
+  const Tensor* const memory_;
+  Call* const before_;
+  std::size_t next_ = 0;
+  std::int64_t taken_ = 0;
+};
+
+}  // namespace fusedops

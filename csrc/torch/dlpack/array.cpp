@@ -1,0 +1,184 @@
+#include "torch/dlpack/array.h"
+
+#include <memory>
+#include <string>
+
+#include "torch/dlpack/frameworks.h"
+
+namespace fusedops::dlpack {
+namespace {
+
+DType dtype_of(const DLDataType& type) {
+  if (type.lanes != 1) return DType::unsupported;
+  if (type.code == kDLBfloat && type.bits == 16) return DType::bfloat16;
+  if (type.code != kDLFloat) return DType::unsupported;
+  switch (type.bits) {
+    case 16:
+      return DType::float16;
+    case 32:
+      return DType::float32;
+    case 64:
+      return DType::float64;
+    default:
+      return DType::unsupported;
+  }
+}
+
+const char* name_of(const DLDataType& type) {
+  const DType dtype = dtype_of(type);
+  if (dtype != DType::unsupported) return fusedops::name_of(dtype);
+  if (type.code == kDLBool) return "bool";
+  if (type.code == kDLInt && type.lanes == 1) {
+    if (type.bits == 64) return "int64";
+    if (type.bits == 32) return "int32";
+    if (type.bits == 8) return "int8";
+  }
+  if (type.code == kDLUInt && type.bits == 8 && type.lanes == 1) return "uint8";
+  return "another type";
+}
+
+Device device_of(const DLDevice& device) {
+  if (device.device_type == kDLCUDA || device.device_type == kDLROCM) {
+    return {"cuda", device.device_id};
+  }
+  return {device.device_type == kDLCPU ? "cpu" : "another kind of device", -1};
+}
+
+constexpr std::int64_t kMostDimensions = 64;
+
+// The strides of a contiguous array.
+class Strides {
+ public:
+  explicit Strides(const TensorView& of) {
+    if (of.dim > kMostDimensions) throw Error("fusedops: expected at most 64 dimensions");
+    std::int64_t next = 1;
+    for (std::int64_t at = of.dim; at-- > 0; next *= of.sizes[at]) strides_[at] = next;
+  }
+  std::int64_t* data() { return strides_; }
+
+ private:
+  std::int64_t strides_[kMostDimensions];
+};
+
+DLDataType type_of(DType dtype) {
+  const auto bits = static_cast<std::uint8_t>(8 * element_size(dtype));
+  return {static_cast<std::uint8_t>(dtype == DType::bfloat16 ? kDLBfloat : kDLFloat), bits, 1};
+}
+
+}  // namespace
+
+Array::Array(const ArrayType& type, Object object) : type_(&type), object_(std::move(object)) {
+  if (type.api->dltensor_from_py_object_no_sync(object_.get(), &theirs_) != 0) throw PythonError();
+}
+
+TensorView Array::view() const {
+  void* const data = static_cast<char*>(theirs_.data) + theirs_.byte_offset;
+  return {data,         dtype_of(theirs_.dtype),   name_of(theirs_.dtype), theirs_.shape,
+          theirs_.ndim, device_of(theirs_.device), theirs_.strides};
+}
+
+Tensor owned(Array array) {
+  auto held = std::make_shared<Array>(std::move(array));
+  const TensorView view = held->view();
+  return {view, std::move(held)};
+}
+
+bool share_memory(const Tensor& a, const Tensor& b) {
+  const auto bytes = [](const Tensor& tensor) {
+    const TensorView& view = tensor.view();
+    std::int64_t reach = 1;
+    for (std::int64_t at = 0; at < view.dim; ++at) {
+      if (view.sizes[at] == 0) return std::int64_t{0};
+      reach += (view.sizes[at] - 1) * view.strides[at];
+    }
+    return reach * array_of(tensor).theirs().dtype.bits / 8;
+  };
+  const auto begin = [](const Tensor& tensor) { return static_cast<const char*>(tensor.data()); };
+  return same_device(a.view(), b.view()) && begin(a) < begin(b) + bytes(b) &&
+         begin(b) < begin(a) + bytes(a);
+}
+
+bool same_memory(const Tensor& a, const Tensor& b) {
+  const TensorView &one = a.view(), &other = b.view();
+  return one.data == other.data && same_shape(one, other) && is_contiguous(one) &&
+         is_contiguous(other) && has_dtype(one, other.dtype_name);
+}
+
+Arrays::Arrays(const char* name, const Array& first)
+    : name_(name), type_(first.type()), device_(first.theirs().device) {
+  const Device device = device_of(device_);
+  if (device.index < 0) return;
+  const Gpu on{device.index, nullptr};
+  int before = device.index;
+  check_launch(name, on, FUSEDOPS_KERNEL(on, make_current)(device.index, before));
+  if (before != device.index) gpu_before_ = before;
+}
+
+Arrays::~Arrays() {
+  if (gpu_before_ < 0) return;
+  // The GPU was current before, so that it can be again; a destructor has nobody to tell.
+  int now = 0;
+  FUSEDOPS_KERNEL((Gpu{device_.device_id, nullptr}), make_current)(gpu_before_, now);
+}
+
+Tensor Arrays::allocate(const Tensor& like, const TensorView& wanted) {
+  Strides strides(wanted);
+  DLTensor prototype{};
+  prototype.device = device_;
+  prototype.dtype = type_of(wanted.dtype);
+  prototype.ndim = static_cast<std::int32_t>(wanted.dim);
+  prototype.shape = const_cast<std::int64_t*>(wanted.sizes);
+  prototype.strides = strides.data();
+  if (!array_of(like).type().torch || !type_.torch) return allocated(prototype);
+  return owned({array_of(like).type(), torch_empty(prototype, wanted.dtype)});
+}
+
+Tensor Arrays::allocate_bytes(const Tensor&, std::int64_t count) {
+  std::int64_t stride = 1;
+  DLTensor prototype{};
+  prototype.device = device_;
+  prototype.dtype = {kDLUInt, 8, 1};
+  prototype.ndim = 1;
+  prototype.shape = &count;
+  prototype.strides = &stride;
+  return allocated(prototype);
+}
+
+Tensor Arrays::allocated(DLTensor prototype) const {
+  const auto set_error = [](void*, const char*, const char* message) {
+    PyErr_SetString(PyExc_RuntimeError, message);
+  };
+  DLManagedTensorVersioned* made = nullptr;
+  if (type_.api->managed_tensor_allocator(&prototype, &made, nullptr, set_error) != 0) {
+    throw PythonError();
+  }
+  void* object = nullptr;
+  if (type_.api->managed_tensor_to_py_object_no_sync(made, &object) != 0) throw PythonError();
+  return owned({type_, Object(static_cast<PyObject*>(object))});
+}
+
+Tensor Arrays::method(const Tensor& tensor, const char* name, const char* expected) const {
+  const Array& array = array_of(tensor);
+  if (!array.type().torch) {
+    throw Error(std::string(name_) + ": expected " + expected + ", found strides " +
+                strides_of(tensor.view()));
+  }
+  return owned(
+      {array.type(), Object(checked(PyObject_CallMethod(array.object().get(), name, "")))});
+}
+
+Tensor Arrays::contiguous(const Tensor& tensor) {
+  return method(tensor, "contiguous", "a contiguous array");
+}
+
+Tensor Arrays::clone(const Tensor& tensor) {
+  return method(tensor, "clone", "an array that starts on 16 bytes");
+}
+
+gpu::Stream Arrays::current_stream(int gpu) {
+  gpu::Stream stream = nullptr;
+  if (type_.api->current_work_stream(device_.device_type, gpu, &stream) != 0) throw PythonError();
+  return stream;
+}
+
+}  // namespace fusedops::dlpack
