@@ -32,7 +32,7 @@ struct ElementType {
 
 // The value of an argument, in the member for its kind.
 struct Value {
-  const Tensor* tensor = nullptr;  // null for None
+  const Tensor* tensor;  // null for None
   union {
     double number;
     std::int64_t integer;
@@ -40,7 +40,6 @@ struct Value {
     const char* text;  // UTF-8
     ElementType dtype;
   };
-  Value() : number(0) {}
 };
 
 constexpr std::size_t kMostArguments = 24, kMostResults = 4;

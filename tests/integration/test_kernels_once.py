@@ -22,13 +22,17 @@ def wheel_of(dist: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory) -> Path:
-    """The small extension with a second kernel file."""
+    """The small extension with a second kernel file and a second arch."""
     folder = Path(shutil.copytree(HERE / "tiny", tmp_path_factory.mktemp("kernels") / "tiny"))
     (folder / "csrc" / "scale_second.cu").write_text(SECOND)
     description = folder / "tiny" / "extension.py"
     text = description.read_text()
     assert text.count('"scale.cu"') == 1
     description.write_text(text.replace('"scale.cu"', '"scale*.cu"'))
+    matrix = folder / "matrix.yaml"
+    text = matrix.read_text()
+    assert text.count('archs: ["9.0"]') == 1
+    matrix.write_text(text.replace('archs: ["9.0"]', 'archs: ["8.0", "9.0+PTX"]'))
     return folder
 
 
@@ -43,13 +47,18 @@ def test_linked_from_shards_a_wheel_has_the_bytes_of_one_that_compiles(
     whole = run("kernels", "cu130", "--twice", "--out", tmp_path / "whole")
     assert re.search(r"^compiled  \S+/cu130-[0-9a-f]{16}: 3 objects$", whole.stdout, re.M)
     assert run("kernels", "cu130", "--out", tmp_path / "whole").stdout.startswith("kept ")
-    for shard in ("2/2", "1/2"):
+    for shard in ("2/3", "3/3", "1/3"):
         run("kernels", "cu130", "--twice", "--shard", shard, "--out", tmp_path / "parts")
-    objects = [
-        {(one["group"], one["output"], one["sha256"]) for path in paths for one in read(path)}
-        for paths in ((tmp_path / "whole").iterdir(), (tmp_path / "parts").iterdir())
+    shards = [
+        [one["output"] for one in read(path)] for path in sorted((tmp_path / "parts").glob("cu*"))
     ]
-    assert objects[0] == objects[1]
+    made = sorted(output for shard in shards for output in shard)
+    files = ("scale", "scale_second")
+    ends = ("compute_90.ptx", "host.o", "sm_80.cubin", "sm_90.cubin")
+    device = [f"obj/{file}.cu.{end}" for file in files for end in ends]
+    assert [output for output in made if ".cu." in output] == device
+    assert len(made) == 9
+    assert [len(shard) for shard in shards] == [3, 3, 3]
 
     # The objects of the kernels job are this machine's own: another copy of the project has none.
     copy = tmp_path / "copy"

@@ -26,7 +26,9 @@ def test_includes_go_one_way(path):
         if (CSRC / name).is_file():
             assert LAYERS.index(name.split("/")[0]) <= own, f"includes {name}"
         else:
-            assert LAYERS[own] == "torch" or not re.match(r"(torch|ATen|c10)/", name), f"includes {name}"
+            assert LAYERS[own] == "torch" or not re.match(r"(torch|ATen|c10)/", name), (
+                f"includes {name}"
+            )
             vendor = re.match(r"(cuda|hip/)", name)
             assert own == 0 or not vendor, f"includes {name}: only platform/ knows the vendor"
 

@@ -44,6 +44,19 @@ Device device_of(const DLDevice& device) {
   return {device.device_type == kDLCPU ? "cpu" : "another kind of device", -1};
 }
 
+TensorView view_of(const DLTensor& memory) {
+  void* const data = static_cast<char*>(memory.data) + memory.byte_offset;
+  return {data,        dtype_of(memory.dtype),   name_of(memory.dtype), memory.shape,
+          memory.ndim, device_of(memory.device), memory.strides};
+}
+
+// The tensor keeps the array alive.
+Tensor owned(const ArrayType& type, Object array) {
+  const TensorView view = view_of(memory_of(type, array.get()));
+  const auto release = [](void* object) { Py_DECREF(static_cast<PyObject*>(object)); };
+  return {view, std::shared_ptr<void>(array.release(), release)};
+}
+
 constexpr std::int64_t kMostDimensions = 64;
 
 // The strides of a contiguous array.
@@ -65,47 +78,45 @@ DLDataType type_of(DType dtype) {
   return {static_cast<std::uint8_t>(dtype == DType::bfloat16 ? kDLBfloat : kDLFloat), bits, 1};
 }
 
+std::int64_t bytes_of_element(const TensorView& view) {
+  if (view.dtype != DType::unsupported) return element_size(view.dtype);
+  if (has_dtype(view, "int64")) return 8;
+  if (has_dtype(view, "int32")) return 4;
+  return has_dtype(view, "another type") ? 16 : 1;  // no operator takes another type
+}
+
 }  // namespace
 
-Array::Array(const ArrayType& type, Object object) : type_(&type), object_(std::move(object)) {
-  if (type.api->dltensor_from_py_object_no_sync(object_.get(), &theirs_) != 0) throw PythonError();
+DLTensor memory_of(const ArrayType& type, PyObject* array) {
+  DLTensor memory;
+  if (type.api->dltensor_from_py_object_no_sync(array, &memory) != 0) throw PythonError();
+  return memory;
 }
 
-TensorView Array::view() const {
-  void* const data = static_cast<char*>(theirs_.data) + theirs_.byte_offset;
-  return {data,         dtype_of(theirs_.dtype),   name_of(theirs_.dtype), theirs_.shape,
-          theirs_.ndim, device_of(theirs_.device), theirs_.strides};
+Tensor borrowed(const DLTensor& memory, PyObject* array) {
+  return Tensor::borrowed(view_of(memory), array);
 }
 
-Tensor owned(Array array) {
-  auto held = std::make_shared<Array>(std::move(array));
-  const TensorView view = held->view();
-  return {view, std::move(held)};
-}
-
-bool share_memory(const Tensor& a, const Tensor& b) {
-  const auto bytes = [](const Tensor& tensor) {
-    const TensorView& view = tensor.view();
+bool share_memory(const TensorView& a, const TensorView& b) {
+  const auto bytes = [](const TensorView& view) {
     std::int64_t reach = 1;
     for (std::int64_t at = 0; at < view.dim; ++at) {
       if (view.sizes[at] == 0) return std::int64_t{0};
       reach += (view.sizes[at] - 1) * view.strides[at];
     }
-    return reach * array_of(tensor).theirs().dtype.bits / 8;
+    return reach * bytes_of_element(view);
   };
-  const auto begin = [](const Tensor& tensor) { return static_cast<const char*>(tensor.data()); };
-  return same_device(a.view(), b.view()) && begin(a) < begin(b) + bytes(b) &&
-         begin(b) < begin(a) + bytes(a);
+  const auto begin = [](const TensorView& view) { return static_cast<const char*>(view.data); };
+  return same_device(a, b) && begin(a) < begin(b) + bytes(b) && begin(b) < begin(a) + bytes(a);
 }
 
-bool same_memory(const Tensor& a, const Tensor& b) {
-  const TensorView &one = a.view(), &other = b.view();
-  return one.data == other.data && same_shape(one, other) && is_contiguous(one) &&
-         is_contiguous(other) && has_dtype(one, other.dtype_name);
+bool same_memory(const TensorView& a, const TensorView& b) {
+  return a.data == b.data && same_shape(a, b) && is_contiguous(a) && is_contiguous(b) &&
+         has_dtype(a, b.dtype_name);
 }
 
-Arrays::Arrays(const char* name, const Array& first)
-    : name_(name), type_(first.type()), device_(first.theirs().device) {
+Arrays::Arrays(const char* name, const ArrayType& type, const DLDevice& of)
+    : name_(name), type_(type), device_(of) {
   const Device device = device_of(device_);
   if (device.index < 0) return;
   const Gpu on{device.index, nullptr};
@@ -129,8 +140,8 @@ Tensor Arrays::allocate(const Tensor& like, const TensorView& wanted) {
   prototype.ndim = static_cast<std::int32_t>(wanted.dim);
   prototype.shape = const_cast<std::int64_t*>(wanted.sizes);
   prototype.strides = strides.data();
-  if (!array_of(like).type().torch || !type_.torch) return allocated(prototype);
-  return owned({array_of(like).type(), torch_empty(prototype, wanted.dtype)});
+  const bool torch = type_.torch && is_tensor(array_of(like));
+  return torch ? owned(type_, torch_empty(prototype, wanted.dtype)) : allocated(prototype);
 }
 
 Tensor Arrays::allocate_bytes(const Tensor&, std::int64_t count) {
@@ -154,17 +165,15 @@ Tensor Arrays::allocated(DLTensor prototype) const {
   }
   void* object = nullptr;
   if (type_.api->managed_tensor_to_py_object_no_sync(made, &object) != 0) throw PythonError();
-  return owned({type_, Object(static_cast<PyObject*>(object))});
+  return owned(type_, Object(static_cast<PyObject*>(object)));
 }
 
 Tensor Arrays::method(const Tensor& tensor, const char* name, const char* expected) const {
-  const Array& array = array_of(tensor);
-  if (!array.type().torch) {
+  if (!is_tensor(array_of(tensor))) {
     throw Error(std::string(name_) + ": expected " + expected + ", found strides " +
                 strides_of(tensor.view()));
   }
-  return owned(
-      {array.type(), Object(checked(PyObject_CallMethod(array.object().get(), name, "")))});
+  return owned(torch_type(), Object(checked(PyObject_CallMethod(array_of(tensor), name, ""))));
 }
 
 Tensor Arrays::contiguous(const Tensor& tensor) {

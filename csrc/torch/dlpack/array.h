@@ -57,40 +57,22 @@ struct ArrayType {
   bool torch;
 };
 
-// An array: its Python object, and the framework's view of its memory.
-class Array {
- public:
-  // Throws PythonError if the framework refuses.
-  Array(const ArrayType& type, Object object);
-
-  const ArrayType& type() const { return *type_; }
-  const Object& object() const { return object_; }
-  const DLTensor& theirs() const { return theirs_; }
-  TensorView view() const;
-
- private:
-  const ArrayType* type_;
-  Object object_;
-  DLTensor theirs_;
-};
-
-// An array that the caller keeps alive, and one that the tensor does.
-inline Tensor borrowed(Array& array) { return Tensor::borrowed(array.view(), &array); }
-Tensor owned(Array array);
-inline const Array& array_of(const Tensor& tensor) {
-  return *static_cast<const Array*>(tensor.object());
-}
+// The framework's view of an array's memory. Throws PythonError if the framework refuses.
+DLTensor memory_of(const ArrayType& type, PyObject* array);
+// A tensor over it. Its object is the array, which the caller keeps alive.
+Tensor borrowed(const DLTensor& memory, PyObject* array);
+inline PyObject* array_of(const Tensor& tensor) { return static_cast<PyObject*>(tensor.object()); }
 
 // Whether two arrays lie in the same bytes in part, from their first to their last.
-bool share_memory(const Tensor& a, const Tensor& b);
+bool share_memory(const TensorView& a, const TensorView& b);
 // Whether they are contiguous, of one dtype and shape, and in the same memory.
-bool same_memory(const Tensor& a, const Tensor& b);
+bool same_memory(const TensorView& a, const TensorView& b);
 
 // The framework of a call: results are arrays of its first argument's type, on its device.
 class Arrays final : public Framework {
  public:
   // `name` is the entry point's.
-  Arrays(const char* name, const Array& first);
+  Arrays(const char* name, const ArrayType& type, const DLDevice& device);
   Arrays(const Arrays&) = delete;
   ~Arrays();
 
@@ -103,7 +85,7 @@ class Arrays final : public Framework {
  private:
   // A new array, made by the framework's allocator.
   Tensor allocated(DLTensor prototype) const;
-  // What the array returns from a method without arguments.
+  // What a tensor of torch's returns from a method without arguments.
   Tensor method(const Tensor& tensor, const char* name, const char* expected) const;
 
   const char* const name_;

@@ -91,7 +91,7 @@ bool is_plain(const EntryPoint& of, const Bound& bound) {
 
 // A tensor, a tuple of several, or None: a new reference.
 Object results_as_object(const Tensor* results, std::size_t count) {
-  const auto object = [&](std::size_t i) { return array_of(results[i]).object(); };
+  const auto object = [&](std::size_t i) { return Object::borrowed(array_of(results[i])); };
   if (count == 0) return Object::borrowed(Py_None);
   if (count == 1) return object(0);
   Object tuple(checked(PyTuple_New(static_cast<Py_ssize_t>(count))));
@@ -107,7 +107,7 @@ class Arguments {
   explicit Arguments(const EntryPoint& of) : of_(of) {}
   Arguments(const Arguments&) = delete;
   ~Arguments() {
-    for (std::size_t i = 0; i < count_; ++i) at(i)->~Place();
+    for (std::size_t i = 0; i < count_; ++i) at(i)->~Tensor();
   }
 
   // Throws Error or PythonError for what the entry point does not take. `plain`: is_plain of it.
@@ -138,45 +138,44 @@ class Arguments {
     if (outs_) check_memory();
   }
 
-  const Tensor& first() const { return at(0)->tensor; }
+  const Tensor& first() const { return *at(0); }
 
   Object run() {
     const std::size_t count = of_.native.results;
-    std::array<Tensor, kMostResults> results, outs;
-    for (std::size_t i = 0; outs_ && i < count; ++i) outs[i] = outs_[i].tensor;
+    Tensor* const results = at(count_);
+    for (std::size_t i = 0; i < count; ++i) place();
     {
-      Arrays framework(of_.name.c_str(), array_of(first()));
-      const Call call(of_.name.c_str(), framework, outs_ ? outs.data() : nullptr, count);
-      of_.native.call(values_.data(), results.data());
+      Arrays framework(of_.name.c_str(), *type_, device_);
+      const Call call(of_.name.c_str(), framework, outs_, count);
+      of_.native.call(values_.data(), results);
     }
     for (std::size_t i = 0; outs_ && i < count; ++i) {
-      if (outs_[i].array.type().torch) increment_version(outs_[i].array.object().get());
+      if (is_tensor(array_of(outs_[i]))) increment_version(array_of(outs_[i]));
     }
-    return results_as_object(results.data(), count);
+    return results_as_object(results, count);
   }
 
  private:
-  // An array that the caller gave, and its tensor.
-  struct Place {
-    explicit Place(Array given) : array(std::move(given)), tensor(borrowed(array)) {}
-    Place(const Place&) = delete;
-
-    Array array;
-    const Tensor tensor;
-  };
-
-  const Place* at(std::size_t i) const {
-    return reinterpret_cast<const Place*>(storage_ + i * sizeof(Place));
+  Tensor* at(std::size_t i) { return reinterpret_cast<Tensor*>(storage_ + i * sizeof(Tensor)); }
+  const Tensor* at(std::size_t i) const {
+    return reinterpret_cast<const Tensor*>(storage_ + i * sizeof(Tensor));
   }
+
+  // The next tensor: of the arguments, then of the caller's arrays for the results, then results.
+  Tensor& place() { return *new (at(count_++)) Tensor(); }
 
   const Tensor& add(const std::string& argument, bool optional, PyObject* object) {
     const ArrayType* const type = array_type_of(of_.name.c_str(), object);
     if (!type) refuse_value(of_, argument, optional, Kind::tensor, object);
     if (type->torch && !plain_) refuse_gradient(object);
     try {
-      void* const place = storage_ + count_ * sizeof(Place);
-      const Tensor& tensor = (new (place) Place(Array(*type, Object::borrowed(object))))->tensor;
-      ++count_;
+      const DLTensor memory = memory_of(*type, object);
+      if (!type_) {
+        type_ = type;
+        device_ = memory.device;
+      }
+      Tensor& tensor = place();
+      tensor = borrowed(memory, object);
       if (!type->torch) return tensor;
       if (is_negative_view(tensor)) {
         throw Error(of_.name + ": " + argument +
@@ -233,16 +232,16 @@ class Arguments {
   void check_memory() {
     const std::size_t results = of_.native.results;
     for (std::size_t i = 0; i < results; ++i) {
-      const Tensor& out = outs_[i].tensor;
+      const TensorView& out = outs_[i].view();
       for (std::size_t j = 0; j < i; ++j) {
-        if (share_memory(out, outs_[j].tensor)) {
+        if (share_memory(out, outs_[j].view())) {
           fail(of_.name.c_str(), "out", "tensors that share no memory", "two that do");
         }
       }
       for (std::size_t a = 0; a < of_.arguments.size(); ++a) {
         const Tensor* const argument = values_[a].tensor;  // null for what is no tensor
-        if (!argument || !share_memory(out, *argument)) continue;
-        if (of_.over_arguments && same_memory(out, *argument)) continue;
+        if (!argument || !share_memory(out, argument->view())) continue;
+        if (of_.over_arguments && same_memory(out, argument->view())) continue;
         fail(
             of_.name.c_str(), "out",
             of_.over_arguments ? "memory of its own, or all of an argument's" : "memory of its own",
@@ -252,10 +251,12 @@ class Arguments {
   }
 
   const EntryPoint& of_;
-  std::array<Value, kMostArguments> values_;
-  alignas(Place) unsigned char storage_[(kMostArguments + kMostResults) * sizeof(Place)];
+  std::array<Value, kMostArguments> values_;  // as many as the operator has
+  alignas(Tensor) unsigned char storage_[(kMostArguments + 2 * kMostResults) * sizeof(Tensor)];
   std::size_t count_ = 0;
-  const Place* outs_ = nullptr;
+  const ArrayType* type_ = nullptr;  // of the first array, as is
+  DLDevice device_{};
+  const Tensor* outs_ = nullptr;
   const char* first_name_ = nullptr;
   bool plain_ = false, checked_ = false, grad_ = false;
 };

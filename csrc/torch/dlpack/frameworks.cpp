@@ -125,6 +125,8 @@ void import_torch() {
   add(torch.parameter, api, true);
 }
 
+const ArrayType& torch_type() { return *torch.array_type; }
+
 bool is_tensor(PyObject* object) {
   PyTypeObject* const type = Py_TYPE(object);
   return type == torch.tensor || type == torch.parameter;
@@ -164,8 +166,7 @@ bool requires_grad(PyObject* tensor) {
 
 bool is_negative_view(const Tensor& tensor) {
   if (is_contiguous(tensor.view()) && elements_of(tensor.view()) != 1) return false;
-  PyObject* const object = array_of(tensor).object().get();
-  return is_true(Object(checked(PyObject_CallMethod(object, "is_neg", ""))));
+  return is_true(Object(checked(PyObject_CallMethod(array_of(tensor), "is_neg", ""))));
 }
 
 void increment_version(PyObject* tensor) {

@@ -20,6 +20,9 @@ const ArrayType* array_type_of(const char* name, PyObject* object);
 // The name of a type, for an error message. Throws PythonError.
 std::string type_name(PyTypeObject* type);
 
+// That of torch.Tensor.
+const ArrayType& torch_type();
+
 // Whether an object is a torch.Tensor or a Parameter, of no subclass.
 bool is_tensor(PyObject* object);
 

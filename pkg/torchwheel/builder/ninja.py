@@ -17,13 +17,23 @@ from torchwheel.files import write_text
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One command. `label` is what a person sees; `depfile` lists headers after the first run."""
+    """One command.
+
+    Attributes:
+        label: what a person sees.
+        command: the program and its arguments.
+        inputs: files that it reads.
+        output: the file that it writes.
+        depfile: lists the headers after the first run.
+        parts: steps that several jobs can do in its place (arch_parts.py).
+    """
 
     label: str
     command: tuple[str, ...]
     inputs: tuple[str, ...]
     output: str
     depfile: str | None = None
+    parts: tuple["Step", ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

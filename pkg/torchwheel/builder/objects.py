@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel import process
+from torchwheel.builder.arch_parts import join_parts
 from torchwheel.builder.build import Objects, compile_group
 from torchwheel.builder.ninja import Step
 from torchwheel.builder.recipe import Recipe
@@ -66,13 +67,21 @@ def compile_shared(
 
     What meets Python is left out: it is compiled for one variant alone.
     """
-    groups = _shared_groups(recipe)
+    groups = {
+        name: [part for step in steps for part in _divided(step, shard)]
+        for name, steps in _shared_groups(recipe).items()
+    }
     mine = shard.take(sum(map(len, groups.values())))
     for name, steps in groups.items():
         chosen = [step for step in steps if next(mine)]
         if chosen:
             compile_group(name, chosen, shared, jobs, say, verbose=recipe.verbose)
         yield from ((name, step, shared / name / step.output) for step in chosen)
+
+
+def _divided(step: Step, shard: Shard) -> Sequence[Step]:
+    """The step, or what several jobs do in its place."""
+    return step.parts if shard.count > 1 and step.parts else (step,)
 
 
 def _shared_groups(recipe: Recipe) -> Mapping[str, Sequence[Step]]:
@@ -95,14 +104,14 @@ def collect_objects(
     Symbols that no other file needs are removed: compilers write names with a process id there, and
     the linker drops them anyhow. Two compiles then give the same bytes.
     """
-    strip = _strip_program(recipe.target.cxx)
     listed = []
     with make_folder_atomically(folder) as temporary:
         for name, step, path in compiled:
             stripped = temporary / "stripped"
-            process.run([strip, "--strip-unneeded", "-o", stripped, path]).require(
-                f"strip of {step.output}"
-            )
+            if path.suffix == ".o":
+                _strip(path, stripped, recipe)
+            else:
+                shutil.copyfile(path, stripped)
             entry = CompiledObject(
                 name, step.output, command_digest(step, recipe), sha256(stripped)
             )
@@ -111,10 +120,17 @@ def collect_objects(
         (temporary / MANIFEST).write_text(object_list_text(listed), encoding="utf-8")
 
 
-def _strip_program(cxx: str) -> str:
-    """The `strip` that belongs to a compiler; it knows the machine that is compiled for."""
-    done = process.run([cxx, "-print-prog-name=strip"])
-    done.require(f"{cxx} -print-prog-name=strip")
+def _strip(path: Path, stripped: Path, recipe: Recipe) -> None:
+    strip = _program("strip", recipe)
+    command: list[str | Path] = [strip, "--strip-unneeded", "-o", stripped, path]
+    process.run(command).require(f"strip of {path.name}")
+
+
+def _program(name: str, recipe: Recipe) -> str:
+    """A program that belongs to the compiler: it knows the machine that is compiled for."""
+    cxx = recipe.target.cxx
+    done = process.run([cxx, f"-print-prog-name={name}"])
+    done.require(f"{cxx} -print-prog-name={name}")
     return done.output.strip()
 
 
@@ -153,18 +169,41 @@ def take_objects(recipe: Recipe, folders: Sequence[Path], into: Path, *, only: b
     taken = {}
     shutil.rmtree(into, ignore_errors=True)
     into.mkdir(parents=True)
-    for name, steps in recipe.groups.items():
+
+    def take(group: str, step: Step, required: bool) -> Path | None:
+        folder, entry = listed.get((group, step.output), (None, None))
+        if folder and entry and entry.command == command_digest(step, recipe):
+            return _copy_checked(folder / entry.file, into, entry)
+        if required:
+            found = "one that was compiled with other flags" if entry else "none"
+            raise TorchwheelError(
+                f"{' '.join(map(str, folders))}: expected the object of {step.label}, found "
+                f"{found}; compile them again with `torchwheel kernels`"
+            )
+        return None
+
+    for group, steps in recipe.groups.items():
+        required = only and group == recipe.flavour.device.name
         for step in steps:
-            folder, entry = listed.get((name, step.output), (None, None))
-            if folder and entry and entry.command == command_digest(step, recipe):
-                taken[name, step.output] = _copy_checked(folder / entry.file, into, entry)
-            elif only and name == recipe.flavour.device.name:
-                found = "one that was compiled with other flags" if entry else "none"
-                raise TorchwheelError(
-                    f"{' '.join(map(str, folders))}: expected the object of {step.label}, found "
-                    f"{found}; compile them again with `torchwheel kernels`"
-                )
+            if any((group, part.output) in listed for part in step.parts):
+                parts = {part.output: take(group, part, required) for part in step.parts}
+                files = {output: file for output, file in parts.items() if file}
+                found = _join(step, files, recipe, into) if len(files) == len(parts) else None
+            else:
+                found = take(group, step, required)
+            if found:
+                taken[group, step.output] = found
     return taken
+
+
+def _join(step: Step, parts: Mapping[str, Path], recipe: Recipe, into: Path) -> Path:
+    """The object of a step from those of its parts."""
+    command = step.command[len(recipe.target.launcher) :]
+    joined = join_parts(command, step.output, parts, _program("objcopy", recipe), into)
+    stripped = into / f"{hashlib.sha256(step.output.encode()).hexdigest()}.o"
+    _strip(joined, stripped, recipe)
+    joined.unlink()
+    return stripped
 
 
 def _copy_checked(source: Path, into: Path, entry: CompiledObject) -> Path:

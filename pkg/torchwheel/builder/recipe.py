@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from torchwheel.arch.model import gencode
+from torchwheel.builder.arch_parts import parts_of
 from torchwheel.builder.compilers import GpuCompiler, cuda, rocm
 from torchwheel.builder.extension import Extension
 from torchwheel.builder.flags import NO_FLAGS, Flags
@@ -95,6 +96,11 @@ def object_groups(
         for name, steps in groups.items()
         if steps
     }
+    if target.toolkit.backend == "cuda" and sources.device:
+        compiled[flavour.device.name] = tuple(
+            dataclasses.replace(step, parts=tuple(_parts(step, device, file, target)))
+            for step, file in zip(compiled[flavour.device.name], sources.device, strict=True)
+        )
     if sources.interface:
         compiled |= _interface_group(sources.interface, target)
     return compiled
@@ -157,12 +163,31 @@ def _named(source: str, backend: GpuCompiler) -> tuple[str, ...]:
     return (f"{backend.name_source}{name}",) if backend.name_source else ()
 
 
-def _compile(label: str, compiler: tuple[str, ...], source: str, target: Target) -> Step:
+def _compile(
+    label: str,
+    compiler: tuple[str, ...],
+    source: str,
+    target: Target,
+    form: str = "-c",
+    output: str = "",
+) -> Step:
     """From a source to its object, with the headers it included in a depfile."""
-    path, output = str(target.source / source), object_name(source)
+    path, output = str(target.source / source), output or object_name(source)
     depfile = f"{output}.d"
-    command = (*target.launcher, *compiler, "-MD", "-MF", depfile, "-c", path, "-o", output)
+    command = (*target.launcher, *compiler, "-MD", "-MF", depfile, form, path, "-o", output)
     return Step(label, command, (path,), output, depfile)
+
+
+def _parts(
+    whole: Step, compiler: tuple[str, ...], file: DeviceFile, target: Target
+) -> Iterator[Step]:
+    """The steps of a CUDA file's parts; none where there is one arch."""
+    for part in parts_of(file.archs) if len(file.archs) > 1 else ():
+        output = f"{whole.output.removesuffix('.o')}{part.end}"
+        command = (*compiler, part.code)
+        yield _compile(
+            f"{whole.label} for {part.name}", command, file.path, target, part.form, output
+        )
 
 
 _BACKENDS = {"cuda": cuda, "rocm": rocm}
