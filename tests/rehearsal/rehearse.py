@@ -27,7 +27,7 @@ from rehearsal.runs import BRANCH, Event, Lost, Run
 from rehearsal.setting import RELEASE, Form, Setting, setting
 
 QUICK = Form(("pure",), clean=False, smoke=("test_load.py",))
-FULL = Form(("pure", "cu130-stable"))
+FULL = Form(("pure", "cu130-stable", "cu132-stable"))
 HALFWAY = (
     Lost("assets", "Publish the assets", request="POST /releases"),
     Lost("assets", "Publish the assets", request=".whl.metadata"),
