@@ -40,12 +40,13 @@ RowBlock block_of(const Softmax& call, int vectors) {
   return row_block(edges ? std::max<std::int64_t>(threads, 2 * kLanes<T>) : threads, kThreads);
 }
 
-// Whether the kernels of this file support the call. They mark missing elements by a score of -inf,
-// which works only with a positive scale.
+// Whether the kernels of this file support the call, which needs no scratch memory then. They mark
+// missing elements by a score of -inf, which works only with a positive scale.
 inline bool fits(const Softmax& call) {
   constexpr std::int64_t kMostRows = 1 << 30;
   constexpr double kLeastScale = 1e-20;
-  return call.rows() <= kMostRows && blocks_of_row(call) > 0 && call.scale >= kLeastScale &&
+  return call.dtype != DType::float64 && call.rows() <= kMostRows && blocks_of_row(call) > 0 &&
+         call.scale >= kLeastScale &&
          (call.mask.type == ScoreBias::Type::none || call.mask.key == 1) &&
          (call.alibi.type == ScoreBias::Type::none || call.slopes);
 }
@@ -138,6 +139,10 @@ gpu::Status launch_softmax(const Softmax& call, void* y, const void* scores, gpu
 
 using namespace softmax_detail;
 
+std::int64_t softmax_scratch(const Softmax& call) {
+  return fits(call) ? 0 : softmax_streamed_scratch(call);
+}
+
 gpu::Status softmax(const Softmax& call, void* y, const void* scores, void* scratch,
                     gpu::Stream stream) {
   if (!aligned(y) || !aligned(scores)) return gpu::kInvalidValue;
@@ -150,6 +155,7 @@ gpu::Status softmax(const Softmax& call, void* y, const void* scores, void* scra
   });
 }
 
+TORCHWHEEL_EXPORT(softmax_scratch)
 TORCHWHEEL_EXPORT(softmax)
 
 }  // namespace fusedops::kernels

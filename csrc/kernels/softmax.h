@@ -27,7 +27,8 @@ struct Softmax {
   std::int64_t rows() const { return batch * heads * queries; }
 };
 
-// The bytes of scratch memory that the call needs. It is 0 unless several blocks share a long row.
+// The bytes of scratch memory that softmax() needs on the current GPU: 0 unless it uses
+// softmax_streamed() and several blocks share a long row.
 std::int64_t softmax_scratch(const Softmax& call);
 
 // scores and y are contiguous [batch, heads, queries, keys] and start on 16 bytes. The result is 0
@@ -39,6 +40,8 @@ gpu::Status softmax(const Softmax& call, void* y, const void* scores, void* scra
 // the scores twice.
 gpu::Status softmax_streamed(const Softmax& call, void* y, const void* scores, void* scratch,
                              gpu::Stream stream);
+// The bytes of scratch memory that it needs.
+std::int64_t softmax_streamed_scratch(const Softmax& call);
 
 struct SoftmaxBackward {
   DType dtype;  // of every tensor

@@ -219,7 +219,7 @@ __global__ void __launch_bounds__(kMostThreads, sizeof(T) < 8 ? 2 : 1)
 
 using namespace softmax_streamed_detail;
 
-std::int64_t softmax_scratch(const Softmax& call) {
+std::int64_t softmax_streamed_scratch(const Softmax& call) {
   const std::int64_t parts = parts_of(call);
   return parts > 1 ? call.rows() * parts * static_cast<std::int64_t>(sizeof(Peak<double>)) : 0;
 }
@@ -253,7 +253,5 @@ gpu::Status softmax_streamed(const Softmax& call, void* y, const void* scores, v
     return status == gpu::kSuccess ? passes(1, 2) : status;
   });
 }
-
-TORCHWHEEL_EXPORT(softmax_scratch)
 
 }  // namespace fusedops::kernels

@@ -246,6 +246,17 @@ def test_no_mask_is_copied(counted_gpu):
     assert torch.cuda.max_memory_allocated(counted_gpu) - before == y.numel() * y.element_size()
 
 
+def test_a_row_that_a_cluster_holds_needs_no_scratch_memory(counted_gpu):
+    if torch.cuda.get_device_capability(counted_gpu)[0] not in (9, 10):
+        pytest.skip("this GPU has no clusters")
+    scores = torch.randn(1, 32, 2, 65_536, device=counted_gpu)  # few: streamed, they have parts
+    softmax(scores)
+    torch.cuda.reset_peak_memory_stats(counted_gpu)
+    before = torch.cuda.memory_allocated(counted_gpu)
+    y = softmax(scores)
+    assert torch.cuda.max_memory_allocated(counted_gpu) - before == y.numel() * y.element_size()
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64], ids=str)
 def test_gradient_beside_a_mask(dtype, anywhere):
     for keys in (9, 136, 1023):
