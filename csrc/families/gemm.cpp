@@ -46,7 +46,11 @@ struct Gemm : GemmNorm {
     const Tensor transpose = vectors ? columns : contiguous(columns);
     const Tensor out =
         empty(transpose, {in.tensor.sizes[1], in.tensor.sizes[2], call.width}, call.dtype);
-    Products::multiply(call, out, transpose, weight, std::nullopt);
+    if (vectors) {
+      Products::multiply(call, out, transpose, weight, std::nullopt);
+    } else {
+      Products::product(op, call, out, transpose, {"weight", weight});
+    }
     return out;
   }
 

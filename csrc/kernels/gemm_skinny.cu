@@ -1,4 +1,7 @@
+#include <algorithm>
+
 #include "kernels/gemm_skinny_columns.cuh"
+#include "kernels/gemm_skinny_layers.cuh"
 #include "kernels/gemm_skinny_rows.cuh"
 #include "kernels/tiling.h"
 #include "platform/device.h"
@@ -15,41 +18,96 @@ constexpr std::int64_t kAtOnce = 4224;
 
 std::int64_t columns_of(const GemmSkinny& call) { return call.gated ? 2 * call.cols : call.cols; }
 
-// Whether this kernel beats the BLAS library, as measured on an H200: for an int8 weight, for which
-// the library has no kernel, and for a weight so narrow that the time until its first load counts.
+// Whether this kernel beats the BLAS library, as measured: for an int8 weight, for which the
+// library has no kernel; for a weight by columns that is so narrow that the time until its first
+// load counts (H200); and for a large weight whose rows are whole lines of memory (H100).
 bool pays(const GemmSkinny& call) {
-  return call.groups || (call.by_columns && columns_of(call) <= kAtOnce);
+  constexpr std::int64_t kLine = 64, kLeastInner = 4096, kLeastColumns = 2048;
+  if (call.groups) return true;
+  if (call.by_columns) return columns_of(call) <= kAtOnce;
+  const bool large = call.inner >= kLeastInner && columns_of(call) >= kLeastColumns;
+  return call.rows <= kRows && call.pitch % kLine == 0 && (large || !gpu::kMeasured) &&
+         gpu::major_capability() == 9;
 }
 
-// How many blocks share the sums of some columns, so that there are enough blocks for the GPU.
-unsigned blocks_each(const GemmSkinny& call, std::int64_t clusters) {
-  constexpr std::int64_t kMany = 192, kLeast = 512;  // blocks; rows of the weight for one
+// How many blocks share the sums of some columns, up to `each`, so that the GPU has up to `most`.
+unsigned blocks_each(const GemmSkinny& call, std::int64_t clusters, std::int64_t most,
+                     unsigned each) {
+  constexpr std::int64_t kLeast = 512;  // rows of the weight for a block
   unsigned blocks = 1;
-  while (blocks < 8 && clusters * blocks * 2 <= kMany && call.inner >= kLeast * blocks * 2) {
+  while (blocks < each && clusters * blocks * 2 <= most && call.inner >= kLeast * blocks * 2) {
     blocks *= 2;
   }
   return gpu::has_clusters() ? blocks : 1;
 }
 
+Shape shape_of(const GemmSkinny& call, int places) {
+  const int size = call.groups ? 1 : 2;
+  return {call.cols,
+          columns_of(call),
+          call.gated ? call.cols : places / 2,
+          static_cast<unsigned>(call.pitch * size),
+          static_cast<int>(call.rows),
+          static_cast<int>(call.inner),
+          call.groups ? static_cast<int>(call.inner / call.groups) : 0,
+          call.gated,
+          call.activation};
+}
+
 template <class T, class Kernel>
 gpu::Status launch_blocks(Kernel kernel, const GemmSkinny& call, const GemmSkinnyTensors& tensors,
                           int places, unsigned cluster, gpu::Stream stream) {
-  const int size = call.groups ? 1 : 2;
-  const Shape shape{call.cols,
-                    columns_of(call),
-                    call.gated ? call.cols : places / 2,
-                    static_cast<unsigned>(call.pitch * size),
-                    static_cast<int>(call.rows),
-                    static_cast<int>(call.inner),
-                    call.groups ? static_cast<int>(call.inner / call.groups) : 0,
-                    call.gated,
-                    call.activation};
   const std::int64_t clusters = ceil_div(columns_of(call), places);
   const dim3 grid(static_cast<unsigned>(clusters * cluster));
-  return overlap::launch_clusters(kernel, grid, dim3(kBlock), cluster, stream, shape,
-                                  static_cast<T*>(tensors.y), static_cast<const T*>(tensors.x),
-                                  tensors.weight, static_cast<const T*>(tensors.bias),
-                                  static_cast<const float*>(tensors.scales));
+  return overlap::launch_clusters(
+      kernel, grid, dim3(kBlock), cluster, stream, shape_of(call, places),
+      static_cast<T*>(tensors.y), static_cast<const T*>(tensors.x), tensors.weight,
+      static_cast<const T*>(tensors.bias), static_cast<const float*>(tensors.scales));
+}
+
+// Launches the blocks; `alone` if each can have a multiprocessor of its own. They ask for more than
+// half of its shared memory then, or two would often share one and be late.
+template <class L>
+gpu::Status launch_layers(const GemmSkinny& call, const GemmSkinnyTensors& tensors, int processors,
+                          bool alone, gpu::Stream stream) {
+  using T = typename L::T;
+  int half = 0;
+  gpu::Status status = gpu::shared_memory(2, half);
+  const int shared = alone ? std::max(L::kShared, half + 1) : L::kShared;
+  if (status == gpu::kSuccess) status = gpu::allow_shared(by_layers<L>, shared);
+  if (status != gpu::kSuccess) return status;
+  const std::int64_t clusters = ceil_div(columns_of(call), L::kPlaces);
+  const unsigned cluster = blocks_each(call, clusters, processors, 2);
+  const dim3 grid(static_cast<unsigned>(clusters * cluster));
+  const overlap::Blocks blocks{grid, dim3(L::kThreads), cluster, static_cast<unsigned>(shared)};
+  return overlap::launch(by_layers<L>, blocks, stream, shape_of(call, L::kPlaces),
+                         static_cast<T*>(tensors.y), static_cast<const T*>(tensors.x),
+                         tensors.weight, static_cast<const T*>(tensors.bias));
+}
+
+// Chooses the layout, as measured on an H100. Narrow blocks are more, wide ones read longer parts
+// of rows. Where blocks share a multiprocessor, fewer bytes of each need to be on their way.
+template <class T>
+gpu::Status launch_layers(const GemmSkinny& call, const GemmSkinnyTensors& tensors,
+                          gpu::Stream stream) {
+  using Narrow = Layers<T, 4, 128, 4>;
+  using Wide = Layers<T, 8, 64, 4>;
+  using NarrowShared = Layers<T, 4, 128, 3>;
+  using WideShared = Layers<T, 8, 64, 3>;
+  int processors = 0;
+  const gpu::Status status = gpu::multiprocessors(processors);
+  if (status != gpu::kSuccess) return status;
+  const std::int64_t narrow = ceil_div(columns_of(call), Narrow::kPlaces);
+  const std::int64_t wide = ceil_div(columns_of(call), Wide::kPlaces);
+  // Half of a narrow block's columns, as in a gated call, are no whole line.
+  if (!call.gated && narrow <= processors) {
+    return launch_layers<Narrow>(call, tensors, processors, true, stream);
+  }
+  if (!call.gated && narrow * 2 <= processors * 3) {
+    return launch_layers<NarrowShared>(call, tensors, processors, false, stream);
+  }
+  if (wide <= processors) return launch_layers<Wide>(call, tensors, processors, true, stream);
+  return launch_layers<WideShared>(call, tensors, processors, false, stream);
 }
 
 template <class T, bool kInt8>
@@ -62,10 +120,13 @@ gpu::Status launch_skinny(const GemmSkinny& call, const GemmSkinnyTensors& tenso
     using L = ByRows<T>;
     if (!call.by_columns) {
       const std::int64_t clusters = ceil_div(columns_of(call), L::kPlaces);
-      return launch(by_rows<L>, L::kPlaces, blocks_each(call, clusters));
+      constexpr std::int64_t kMany = 192;
+      return launch(by_rows<L>, L::kPlaces, blocks_each(call, clusters, kMany, 8));
     }
     using Short = Columns<T, true, 1>;
     if (columns_of(call) > kAtOnce) return launch(by_columns<Short>, Short::kPlaces, 1);
+  } else if (!call.by_columns) {
+    return launch_layers<T>(call, tensors, stream);
   }
   using Low = Columns<T, kInt8, 2, 1>;
   if (call.rows <= kRows) return launch(by_columns<Low>, Low::kPlaces, 1);

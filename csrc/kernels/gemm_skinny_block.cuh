@@ -127,6 +127,19 @@ FUSEDOPS_DEVICE float activate(Activation activation, float v) {
   }
 }
 
+// Stores an element of y: f(sum + bias); in a gated call the product of its sum and f(gate).
+template <class T>
+FUSEDOPS_DEVICE void store(const Shape& shape, T* y, const T* bias, int row, std::int64_t column,
+                           float sum, float gate = 0) {
+  if (column >= shape.cols) return;
+  const auto with_bias = [&](float v, std::int64_t at) { return bias ? v + widen(bias[at]) : v; };
+  const float v = with_bias(sum, column);
+  const float f = shape.gated
+                      ? v * activate<T>(shape.activation, with_bias(gate, column + shape.cols))
+                      : activate<T>(shape.activation, v);
+  y[row * shape.cols + column] = narrow<T>(f);
+}
+
 // Adds up the sums and writes y. The cluster computes `width` columns of y from `first` on. In a
 // gated call the places after them hold the gates.
 template <class T, int kAllRows, int kPlaces>
@@ -140,15 +153,10 @@ __device__ __noinline__ void finish(Partial<kAllRows, kPlaces>& partial, const S
   for (int i = cluster::rank() * kBlock + threadIdx.x; i < width * shape.rows;
        i += kBlock * blocks) {
     const int row = i / width, place = i % width;
-    const std::int64_t column = first + place;
-    if (column >= shape.cols) continue;
-    const auto value = [&](int of) {
-      const float sum = total(partial.of_warp[0][row][place + of * width], blocks);
-      return bias ? sum + widen(bias[column + of * shape.cols]) : sum;
+    const auto sum = [&](int of) {
+      return total(partial.of_warp[0][row][place + of * width], blocks);
     };
-    const float f = activate<T>(shape.activation, value(shape.gated));
-    const float v = shape.gated ? value(0) * f : f;
-    y[row * shape.cols + column] = narrow<T>(v);
+    store(shape, y, bias, row, first + place, sum(0), shape.gated ? sum(1) : 0);
   }
   if (blocks > 1) cluster::sync();  // the other blocks read this block's sums until here
 }

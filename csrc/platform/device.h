@@ -5,6 +5,14 @@
 
 namespace fusedops::gpu {
 
+// Whether a kernel is chosen by what was measured. Not in the model: there it takes every call that
+// it supports, so that tests of small tensors reach it.
+#if defined(FUSEDOPS_MODEL)
+constexpr bool kMeasured = false;
+#else
+constexpr bool kMeasured = true;
+#endif
+
 inline Status multiprocessors(int& count) {
 #if defined(FUSEDOPS_MODEL)
   count = model::gpu().multiprocessors;

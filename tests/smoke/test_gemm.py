@@ -1,5 +1,6 @@
 """Products with weights: layouts, few rows, what is written in place, and wrong arguments."""
 
+import itertools
 import math
 
 import pytest
@@ -40,7 +41,10 @@ def assert_near(actual: Tensor, exact: Tensor, ulps: float = 4.0) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("rows", [1, 2, 7, 8, 9, 16, 17])
 def test_few_rows(rows, layout, dtype, anywhere):
-    for inner, cols in ((8, 8), (72, 24), (264, 520), (1000, 40), (2056, 4104), (8192, 64)):
+    shapes = [(8, 8), (72, 24), (136, 192), (264, 520), (1000, 40), (2056, 4104), (8192, 64)]
+    if anywhere.type == "cuda":  # a kernel takes these alone there
+        shapes += [(4104, 2112), (4104, 8512), (4096, 12_800), (4104, 16_960)]
+    for inner, cols in shapes:
         x = normal(rows, inner, dtype=dtype, device=anywhere)
         weight = LAYOUTS[layout](
             normal(inner, cols, dtype=dtype, device=anywhere, spread=inner**-0.5)
@@ -51,16 +55,16 @@ def test_few_rows(rows, layout, dtype, anywhere):
 
 
 @HALVES
-@pytest.mark.parametrize("layout", ["rows", "columns"])
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("rows", [1, 8, 13, 40])
-def test_activations_of_few_rows(rows, activation, layout, dtype, anywhere):
-    x, residual = (normal(rows, 264, dtype=dtype, device=anywhere) for _ in range(2))
-    gamma = normal(264, dtype=dtype, device=anywhere)
-    gated = activation.endswith(("glu", "glu_erf"))
-    up = normal(264, 272, dtype=dtype, device=anywhere, spread=0.06)
-    down = normal(136 if gated else 272, 48, dtype=dtype, device=anywhere, spread=0.06)
-    up, down = LAYOUTS[layout](up), LAYOUTS[layout](down)
+@pytest.mark.parametrize("cols", [8512, 12_800, 16_960])
+def test_few_rows_of_a_wide_weight(cols, dtype, anywhere):
+    """A weight by rows that has more columns than as many narrow blocks as there are processors."""
+    x = normal(5, 200, dtype=dtype, device=anywhere)
+    weight = normal(200, cols, dtype=dtype, device=anywhere, spread=200**-0.5)
+    assert_near(fusedops.vector_matmul(x, weight), x.double() @ weight.double())
+
+
+def check_mlp(x: Tensor, up: Tensor, down: Tensor, activation: str) -> None:
+    residual, gamma = torch.randn_like(x), torch.randn_like(x[0])
     s = x.double() + residual.double()
     u = s / (s.square().mean(-1, keepdim=True) + 1e-6).sqrt() * gamma.double()
     exact = ACTIVATIONS[activation](u @ up.double()) @ down.double()
@@ -68,6 +72,27 @@ def test_activations_of_few_rows(rows, activation, layout, dtype, anywhere):
     assert total is residual
     assert_near(residual, s, 1.0)
     assert_near(product, exact, 12.0)
+
+
+@HALVES
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("rows", [1, 8, 13, 40])
+def test_activations_of_few_rows(rows, activation, layout, dtype, anywhere):
+    x = normal(rows, 264, dtype=dtype, device=anywhere)
+    gated = activation.endswith(("glu", "glu_erf"))
+    up = normal(264, 288, dtype=dtype, device=anywhere, spread=0.06)
+    down = normal(144 if gated else 288, 96, dtype=dtype, device=anywhere, spread=0.06)
+    check_mlp(x, LAYOUTS[layout](up), LAYOUTS[layout](down), activation)
+
+
+@HALVES
+@pytest.mark.parametrize("hidden", [4192, 8544])
+def test_gates_of_a_large_weight(hidden, dtype, gpu):
+    x = normal(7, 4104, dtype=dtype, device=gpu)
+    up = normal(4104, 2 * hidden, dtype=dtype, device=gpu, spread=0.016)
+    down = normal(hidden, 2112, dtype=dtype, device=gpu, spread=0.016)
+    check_mlp(x, up, down, "swiglu")
 
 
 @HALVES
@@ -87,21 +112,31 @@ def test_int8_weights(rows, groups, layout, dtype, anywhere):
 
 
 @HALVES
+@pytest.mark.parametrize("places", [(1, 1), (2, 1), (1, 7), (4, 2), (3, 3)], ids=str)
+def test_few_places_of_the_einsum(places, dtype, anywhere):
+    for inner, cols in ((8, 64), (264, 192), (4104, 2112) if anywhere.type == "cuda" else (8, 8)):
+        q = normal(inner, *places, dtype=dtype, device=anywhere)
+        weight = normal(inner, cols, dtype=dtype, device=anywhere, spread=inner**-0.5)
+        exact = torch.einsum("sec,sm->ecm", q.double(), weight.double())
+        assert_near(fusedops.einsum_sec_sm_ecm(q, weight), exact)
+
+
+@HALVES
 def test_one_element_of_x_picks_a_row_of_the_weight(dtype, anywhere):
     """Nothing is added that is not there, and no element is taken for another."""
-    inner, cols = 264, 136
+    inner, cols = 264, 160
     weight = normal(inner, cols, dtype=dtype, device=anywhere)
-    for layout in LAYOUTS.values():
-        x = torch.zeros(11, inner, device=anywhere, dtype=dtype)
-        picked = torch.randperm(inner, device=anywhere)[:11]
-        x[torch.arange(11, device=anywhere), picked] = 1
+    for rows, layout in itertools.product((7, 11), LAYOUTS.values()):
+        x = torch.zeros(rows, inner, device=anywhere, dtype=dtype)
+        picked = torch.randperm(inner, device=anywhere)[:rows]
+        x[torch.arange(rows, device=anywhere), picked] = 1
         assert torch.equal(fusedops.vector_matmul(x, layout(weight)), weight[picked])
 
 
 @HALVES
 def test_nan_and_infinity_stay_in_their_rows_and_columns(dtype, anywhere):
     x = normal(5, 64, dtype=dtype, device=anywhere)
-    weight = normal(64, 72, dtype=dtype, device=anywhere)
+    weight = normal(64, 96, dtype=dtype, device=anywhere)
     x[2, 7], weight[9, 33] = math.nan, math.inf
     for layout in LAYOUTS.values():
         actual = fusedops.vector_matmul(x, layout(weight))
