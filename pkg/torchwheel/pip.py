@@ -12,6 +12,8 @@ from torchwheel.files import temporary_variables
 _SECONDS = 3600
 _OWN = ("PYTHONPATH", "PYTHONHOME")
 """Variables that lead to packages of this process."""
+_CRASHED_OR_WRONG_CALL = 2
+"""Pip's exit status after an error that it does not expect, or an option that it does not know."""
 
 
 def run_pip(
@@ -22,6 +24,7 @@ def run_pip(
     env: Mapping[str, str] | None = None,
     timeout: float | None = None,
     advice: str = "",
+    feature: str = "",
 ) -> None:
     """Run the pip that goes with torchwheel.
 
@@ -32,6 +35,8 @@ def run_pip(
         env: all variables of pip; those of this process if not given.
         timeout: seconds after which pip is stopped.
         advice: follows the reason in the message, unless a file has another hash than expected.
+        feature: an experimental feature of pip's; a pip that lacks it, or crashes in it, is run
+            again without it.
     """
     import pip  # noqa: F401, PLC0415 - where it is missing, this says so in one line
 
@@ -42,7 +47,10 @@ def run_pip(
         if python:
             # Else what they lead to counts as installed, and the environment lacks it.
             variables = {name: text for name, text in variables.items() if name not in _OWN}
-        done = process.run([*command, *arguments], env=variables, timeout=timeout)
+        use = [f"--use-feature={feature}"] if feature else []
+        done = process.run([*command, *arguments, *use], env=variables, timeout=timeout)
+        if use and done.status == _CRASHED_OR_WRONG_CALL:
+            done = process.run([*command, *arguments], env=variables, timeout=timeout)
     except process.NotRunError as error:
         raise TorchwheelError(f"{doing}: pip cannot be run: {error.reason}") from error
     if done.status:

@@ -112,7 +112,11 @@ def download(
 def find_files(
     requirements: Sequence[str], platform: str, python: str | None = None
 ) -> list[IndexedFile]:
-    """Resolve `requirements` to files without downloading them (PEP 658 metadata permitting)."""
+    """Resolve `requirements` to files without downloading them.
+
+    The metadata of a wheel is a file of the index (PEP 658). Of an index without it, pip reads the
+    metadata in the wheel by HTTP ranges; only a server without these has to send the whole wheel.
+    """
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         options = ["--dry-run", "--ignore-installed", "--target", folder, "--report", str(report)]
@@ -120,6 +124,7 @@ def find_files(
             ["install", *options, *target_options(platform, python), *requirements],
             f"looking up {', '.join(requirements)}",
             advice=_ADVICE,
+            feature="fast-deps",
         )
         items = read_json(
             report, _InstallationReport, others=True, do="install another pip"

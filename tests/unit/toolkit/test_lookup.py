@@ -1,0 +1,90 @@
+"""Files are looked up on an index on loopback that has no metadata beside its wheels."""
+
+import hashlib
+import http.server
+import os
+import threading
+
+import pytest
+
+from torchwheel import pip, process
+from torchwheel.errors import TorchwheelError
+from torchwheel.process import ProcessResult
+from torchwheel.toolkit.index import find_files
+from wheelmaker import make_wheel
+
+NOISE = os.urandom(1 << 20)
+PLATFORM = "linux_x86_64"
+
+
+class Index(http.server.BaseHTTPRequestHandler):
+    wheel = b""
+    sent: list[int] = []
+
+    def do_HEAD(self):
+        self.answer(200, b"", len(self.wheel))
+
+    def do_GET(self):
+        if self.path.endswith("/"):
+            name, digest = "demo-1.0.0-py3-none-any.whl", hashlib.sha256(self.wheel).hexdigest()
+            page = f'<a href="/{name}#sha256={digest}">{name}</a>'.encode()
+            self.answer(200, page, len(page))
+            return
+        span = self.headers.get("Range", "bytes=0-").removeprefix("bytes=")
+        first, _, last = span.partition("-")
+        body = self.wheel[int(first) : int(last) + 1 if last else None]
+        self.sent.append(len(body))
+        self.answer(206 if "Range" in self.headers else 200, body, len(body))
+
+    def answer(self, status: int, body: bytes, size: int):
+        self.send_response(status)
+        self.send_header(
+            "Content-Type", "text/html" if self.path.endswith("/") else "application/x"
+        )
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("Content-Length", str(size))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def served(tmp_path, monkeypatch):
+    """The handler of an index with a wheel of a megabyte; pip asks that index alone."""
+    wheel = make_wheel(tmp_path, files={"demo/noise.bin": NOISE}, claims=None).read_bytes()
+    handler = type("Handler", (Index,), {"wheel": wheel, "sent": []})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{server.server_port}/simple")
+    monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
+    yield handler
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_lookup_reads_the_metadata_in_a_wheel_and_leaves_the_rest(served):
+    (found,) = find_files(["demo==1.0.0"], PLATFORM)
+    assert found.sha256 == hashlib.sha256(served.wheel).hexdigest()
+    assert found.url.endswith("/demo-1.0.0-py3-none-any.whl")
+    assert 0 < sum(served.sent) < len(served.wheel) / 4
+
+
+@pytest.mark.parametrize(("status", "runs"), [(0, 1), (1, 1), (2, 2)])
+def test_a_pip_without_the_feature_is_run_again_without_it(monkeypatch, status, runs):
+    calls = []
+
+    def run(command, **_):
+        calls.append(command)
+        return ProcessResult(status if len(calls) == 1 else 0, "", "ERROR: no such feature")
+
+    monkeypatch.setattr(process, "run", run)
+    try:
+        pip.run_pip(["install", "demo"], "looking up demo", feature="fast-deps")
+    except TorchwheelError:
+        assert status == 1
+    assert [command[-1] for command in calls] == ["--use-feature=fast-deps", "demo"][:runs]
