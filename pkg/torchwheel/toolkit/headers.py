@@ -111,12 +111,21 @@ def extract_verified(
         raise TorchwheelError(f"hash mismatch: {where}: its RECORD is not the one in the lock")
     rows = csv.reader(record.decode("utf-8").splitlines())
     hashes = {row[0]: row[1] for row in rows if len(row) == 3}
+    made: dict[str, str] = {}
     for name in names:
         data = read(name)
         if hashes.get(name) != record_hash(hashlib.sha256(data).digest()):
             raise TorchwheelError(
                 f"hash mismatch: {where}: {name} is not the file its RECORD names"
             )
-        path = path_inside(target, name, where)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        # The check of a path asks the disk for each part of it, so a folder is checked once. What
+        # is in it was made here: there is no link that the name of a file could lead out by.
+        folder, _, file = name.rpartition("/")
+        if file in ("", ".", ".."):
+            raise TorchwheelError(f"{where}: member {name!r} names no file")
+        if folder not in made:
+            path = path_inside(target, folder, where)
+            path.mkdir(parents=True, exist_ok=True)
+            made[folder] = str(path)
+        with open(f"{made[folder]}/{file}", "wb") as output:  # noqa: PTH123 - of thousands
+            output.write(data)

@@ -74,11 +74,19 @@ def test_headers_are_written_only_if_their_record_and_the_lock_agree(tmp_path):
         extract_verified(list(files), served.__getitem__, source_of(b"other"), tmp_path)
 
 
-def test_a_header_that_leaves_its_folder_is_refused(tmp_path):
-    files = {"torch/include/../../../../a.h": b"a"}
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("torch/include/../../../../a.h", "leaves its folder"),
+        ("{folder}/a.h", "leaves its folder"),
+        ("torch/include/..", "names no file"),
+    ],
+)
+def test_a_header_that_leaves_its_folder_is_refused(tmp_path, name, why):
+    files = {"torch/include/a.h": b"a", name.format(folder=tmp_path): b"a"}
     record = record_of(files)
     served = {**files, "torch-9.9.dist-info/RECORD": record}
-    with pytest.raises(TorchwheelError, match="leaves its folder"):
+    with pytest.raises(TorchwheelError, match=why):
         extract_verified(list(files), served.__getitem__, source_of(record), tmp_path / "deep")
 
 
