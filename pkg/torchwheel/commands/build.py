@@ -94,7 +94,7 @@ def matrix(options: argparse.Namespace) -> int:
     option(
         "--at-once",
         type=positive_number,
-        help="variants in work at a time (default: by cores and memory)",
+        help="variants, or parts of one, in work at a time (default: by cores and memory)",
     ),
     option(
         "--kernels",

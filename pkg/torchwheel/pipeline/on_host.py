@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -166,6 +167,10 @@ def build_base(run: Run, variant: Variant, out: Path) -> Path:
     return build_wheel(run.source, build_environment(pure, None), out, log, lambda _: None)
 
 
+# Of the builds at work one provides and verifies a toolkit; the others find it in the cache.
+_PROVIDING = threading.Lock()
+
+
 def _environment(run: Run, variant: Variant, clock: Clock) -> dict[str, str]:
     """The variables that configure setup.py; provides the toolkit of a native variant."""
     toolkit, release = variant.toolkit, variant.torch_release
@@ -173,8 +178,11 @@ def _environment(run: Run, variant: Variant, clock: Clock) -> dict[str, str]:
         return build_environment(variant, None)
     host = _host()
     with clock.step("toolkit"):
-        root = provide(toolkit, toolkit.archs, variant.platform, host, run.cache, run.progress)
-        torch = torch_headers(release, run.cache, run.progress)
+        # Kernels include no header of torch's, and take longest: they are not to wait for any.
+        kernels = variant.part == "kernels"
+        torch = run.cache / "torch" if kernels else torch_headers(release, run.cache, run.progress)
+        with _PROVIDING:
+            root = provide(toolkit, toolkit.archs, variant.platform, host, run.cache, run.progress)
     paths = BuildPaths(
         toolkit=str(root),
         torch=str(torch),

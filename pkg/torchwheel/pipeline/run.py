@@ -47,7 +47,8 @@ class Run:
         launcher: compiler launcher, e.g. ("sccache",).
         progress: reports each step to the user.
         engine: runs the containers of native variants; None to build on the host.
-        jobs: compilers that one variant may run side by side.
+        jobs: compilers that one variant, or one part of it, may run side by side.
+        parts_at_once: parts of one universal wheel that are built at a time.
         twice: build each native variant a second time and compare the bytes.
         bundled: wheels of this repository that the project's wheels require.
         tracked: digest of those of the project's files that git knows.
@@ -66,6 +67,7 @@ class Run:
     progress: Progress
     engine: Engine | None = None
     jobs: int = 1
+    parts_at_once: int = 1
     twice: bool = False
     bundled: tuple[Path, ...] = ()
     tracked: str = ""

@@ -1,18 +1,27 @@
-"""Builds variants side by side, within cores and memory; a failure does not stop the others."""
+"""Builds variants, and parts of a universal wheel, side by side, within cores and memory.
+
+The failure of a variant does not stop the others; without one of its parts there is no wheel.
+"""
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
+from typing import TypeVar
 
 import psutil
 
+from torchwheel.builder.build import BYTES_PER_JOB
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.records import BuildRecord
 
 # Measured: importing a CUDA torch takes 1 GB and its tests up to 3 in a container.
 BYTES_PER_SLOT = 4 << 30
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,8 +43,45 @@ def slots(variants: int, *, cores: int | None = None, free: int | None = None) -
 
 def jobs_each(variants: Sequence[Variant], at_once: int, jobs: int) -> int:
     """How many of `jobs` compilers each variant may run; variants with a toolkit share them."""
-    compiling = sum(variant.native for variant in variants)
-    return max(1, jobs // max(1, min(at_once, compiling)))
+    return max(1, jobs // _compiling(variants, at_once))
+
+
+def _compiling(variants: Sequence[Variant], at_once: int) -> int:
+    """How many of the variants that are built at a time run compilers; at least 1."""
+    return max(1, min(at_once, sum(variant.native for variant in variants)))
+
+
+def parts_each(
+    variants: Sequence[Variant],
+    at_once: int,
+    jobs: int,
+    *,
+    most: int | None = None,
+    environ: Mapping[str, str] = os.environ,
+    cores: int | None = None,
+    free: int | None = None,
+) -> int:
+    """How many parts of a universal wheel are built at a time.
+
+    Each part may run `jobs` compilers, so that the kernels, which take longest, have every core
+    when the other parts are done. Before that more compilers run than there are cores, and memory
+    has to do for all. MAX_JOBS is kept: where it is set, one part is built at a time.
+
+    Args:
+        variants: all that are built.
+        at_once: variants that are built at a time; those with a toolkit share the result.
+        jobs: compilers that each of them may run.
+        most: the most builds at a time that the user wants, if they said so.
+        environ: has MAX_JOBS, if it is set.
+        cores: the cores of this process; counted if not given.
+        free: bytes of free memory; read if not given.
+    """
+    if environ.get("MAX_JOBS"):
+        return 1
+    cores = len(os.sched_getaffinity(0)) if cores is None else cores
+    free = psutil.virtual_memory().available if free is None else free
+    fitting = min(cores, free // (jobs * BYTES_PER_JOB))
+    return max(1, min(fitting, most or fitting) // _compiling(variants, at_once))
 
 
 def build_order(variants: Sequence[Variant]) -> list[Variant]:
@@ -70,17 +116,39 @@ def side_by_side(
             return Outcome(variant, error=str(error))
         return Outcome(variant, record, fresh)
 
-    with ThreadPoolExecutor(at_once) as pool:
-        futures = {
-            variant.id: pool.submit(outcome_of, variant) for variant in build_order(variants)
-        }
+    order = build_order(variants)
+    outcomes = in_order(order, outcome_of, at_once)
+    places = {variant.id: outcome for variant, outcome in zip(order, outcomes, strict=True)}
+    return [places[variant.id] for variant in variants]
+
+
+def in_order(
+    items: Sequence[_Item], work: Callable[[_Item], _Result], at_once: int
+) -> list[_Result]:
+    """The results of `work` on the items, which are begun in their order, `at_once` at a time.
+
+    After an error or ^C no further item is begun, and what is at work is waited for. The error of
+    the first item that failed is raised.
+    """
+    stopped = threading.Event()
+
+    def begin(item: _Item) -> _Result:
+        if stopped.is_set():
+            raise CancelledError
         try:
-            wait(futures.values(), return_when=FIRST_EXCEPTION)
+            return work(item)
+        except BaseException:
+            stopped.set()  # before this thread takes the next item
+            raise
+
+    with ThreadPoolExecutor(at_once) as pool:
+        try:
+            futures = [pool.submit(begin, item) for item in items]
+            wait(futures, return_when=FIRST_EXCEPTION)
         finally:
-            # After an error or ^C no further variant may start.
-            for future in futures.values():
-                future.cancel()
-        errors = [f for f in futures.values() if not f.cancelled() and f.exception()]
-        if errors:
-            errors[0].result()
-        return [futures[variant.id].result() for variant in variants]
+            stopped.set()  # after ^C too
+    errors = [error for future in futures if (error := future.exception())]
+    for error in errors:
+        if not isinstance(error, CancelledError):
+            raise error
+    return [future.result() for future in futures]

@@ -17,6 +17,7 @@ from torchwheel.pipeline import in_container, on_host
 from torchwheel.pipeline.inputs import cache_key, claims_of, claims_of_part
 from torchwheel.pipeline.repair import dist_info_of, pack, repair, stamp, wheel_members
 from torchwheel.pipeline.run import Clock, Run
+from torchwheel.pipeline.schedule import in_order
 from torchwheel.toolkit.headers import torch_headers
 
 _PURELIB = re.compile(rb"^Root-Is-Purelib: .*$", re.MULTILINE)
@@ -70,13 +71,23 @@ def with_parts_here(run: Run, variant: Variant) -> Variant:
 
 
 def build_universal(run: Run, variant: Variant, out: Path, clock: Clock) -> Path:
-    """The finished wheel of `variant`, below `out`; its parts are kept for the next run."""
+    """The finished wheel of `variant`, below `out`; its parts are kept for the next run.
+
+    Parts are built side by side, in the variant's order: kernels, which take longest, come first.
+    """
     for name in ("base", "merged", "repaired", "finished"):
         (out / name).mkdir()
-    files = []
-    for part in variant.parts:
-        with clock.step(part.id):
-            files.append(_obtain_part(run, part, out))
+
+    def obtain(part: Variant) -> PartFile:
+        try:
+            with clock.step(part.id):
+                return _obtain_part(run, part, out)
+        except TorchwheelError as error:
+            # The parts at work are finished first, which can take minutes.
+            run.progress.say(f"{part.id}: FAILED: {error}")
+            raise
+
+    files = in_order(variant.parts, obtain, run.parts_at_once)
     with clock.step("assemble"):
         run.progress.step(f"{variant.id}: assembling")
         base = on_host.build_base(run, variant, out / "base")

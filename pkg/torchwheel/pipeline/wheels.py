@@ -27,7 +27,7 @@ from torchwheel.pipeline.project import project_folder
 from torchwheel.pipeline.records import BuildRecord, WheelsRequest
 from torchwheel.pipeline.report import index_wheels, install_command
 from torchwheel.pipeline.run import Run
-from torchwheel.pipeline.schedule import jobs_each, side_by_side, slots
+from torchwheel.pipeline.schedule import jobs_each, parts_each, side_by_side, slots
 from torchwheel.pipeline.sources import source_digest
 from torchwheel.pipeline.variant import build_variant
 from torchwheel.toolkit.cache import cache_folder
@@ -53,7 +53,8 @@ def wheels(
         dist: the output folder.
         progress: reports each step to the user.
         launcher: use sccache if it is on the PATH.
-        at_once: variants built at a time; None for as many as cores and memory allow.
+        at_once: builds at a time, of variants or of parts of one; None for as many as cores and
+            memory allow.
         twice: build each native variant a second time and compare the bytes; an ordinary project
             only if `gates.reproducible` asks for it.
         kernels: a folder of `torchwheel kernels`; its objects are linked where they serve.
@@ -75,7 +76,8 @@ def wheels(
     dist = Path(os.path.realpath(dist))
     (dist / records.FOLDER).mkdir(parents=True, exist_ok=True)
     root = matrix_file.resolve().parent
-    at_once = at_once or slots(len(variants))
+    most, at_once = at_once, at_once or slots(len(variants))
+    jobs = jobs_each(variants, at_once, jobs_of(variants))
     busy = say_waiting(progress.say, f"another run writes to {dist}")
     with hold_lock(dist / records.FOLDER / "lock", busy):
         _remove_leftovers(dist)
@@ -92,7 +94,8 @@ def wheels(
             launcher=launcher_of(engine, progress) if launcher else (),
             progress=progress,
             engine=engine,
-            jobs=jobs_each(variants, at_once, jobs_of(variants)),
+            jobs=jobs,
+            parts_at_once=parts_each(variants, at_once, jobs, most=most),
             twice=twice and can_build_twice(matrix),
             bundled=build_bundled(root, matrix.project.bundled, dist, progress),
             tracked=source_digest(source, tracked=True),

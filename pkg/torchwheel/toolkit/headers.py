@@ -42,7 +42,7 @@ def torch_headers(minor: str, cache: Path, progress: Progress) -> Path:
         lambda folder: _fetch_headers(source, folder),
         progress,
         doing=f"torch {source.version}: reading its headers",
-        busy=f"torch {source.version}: another run reads its headers",
+        busy=f"torch {source.version}: another build reads its headers",
     )
     return root
 

@@ -9,10 +9,17 @@ from hypothesis import strategies as st
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import resolve
-from torchwheel.pipeline import records
+from torchwheel.pipeline import records, schedule
 from torchwheel.pipeline.inside import Usage, usage
 from torchwheel.pipeline.records import FOLDER, BuildRecord, WheelsRequest
-from torchwheel.pipeline.schedule import build_order, jobs_each, side_by_side, slots
+from torchwheel.pipeline.schedule import (
+    build_order,
+    in_order,
+    jobs_each,
+    parts_each,
+    side_by_side,
+    slots,
+)
 
 VARIANTS = resolve(load(Path(__file__).parents[1] / "matrix" / "full.yaml"))
 
@@ -123,3 +130,113 @@ def test_usage_is_read_from_either_version_of_control_groups(tmp_path):
     (new / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 1\n")
     (new / "memory.peak").write_text("8192\n")
     assert usage(new) == Usage(2.5, 8192)
+
+
+def test_items_are_begun_in_their_order():
+    begun = []
+    in_order(range(5), begun.append, 1)
+    assert begun == [0, 1, 2, 3, 4]
+
+
+def test_results_have_the_order_of_the_items_whichever_ends_first():
+    second = threading.Event()
+
+    def work(item):
+        if item == 0:
+            assert second.wait(10)
+        second.set()
+        return item * 10
+
+    assert in_order(range(5), work, 2) == [0, 10, 20, 30, 40]
+
+
+def test_after_an_error_nothing_is_begun_and_what_is_at_work_is_finished():
+    begun, finished, failed = [], [], threading.Event()
+
+    def work(item):
+        begun.append(item)
+        if item == 1:
+            failed.set()
+            raise TorchwheelError("front end died")
+        assert failed.wait(10)
+        time.sleep(0.2)
+        finished.append(item)
+
+    with pytest.raises(TorchwheelError, match="front end died"):
+        in_order(range(9), work, 2)
+    assert finished == [0]
+    assert sorted(begun) == [0, 1]
+
+
+def test_nothing_is_begun_before_the_waiting_thread_hears_of_the_error(monkeypatch):
+    begun = []
+
+    def work(item):
+        begun.append(item)
+        raise TorchwheelError("front end died")
+
+    monkeypatch.setattr(schedule, "wait", lambda *_, **__: time.sleep(0.2))
+    with pytest.raises(TorchwheelError, match="front end died"):
+        in_order(range(5), work, 1)
+    assert begun == [0]
+
+
+def test_after_an_interrupt_nothing_is_begun(monkeypatch):
+    begun = []
+
+    def work(item):
+        begun.append(item)
+        time.sleep(0.2)
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(schedule, "wait", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        in_order(range(5), work, 1)
+    assert begun == [0]
+
+
+def test_of_several_errors_that_of_the_first_item_is_raised():
+    both = threading.Barrier(2)
+
+    def work(item):
+        both.wait(10)
+        time.sleep(0.1 * (1 - item))
+        raise TorchwheelError(f"part {item} died")
+
+    with pytest.raises(TorchwheelError, match="part 0 died"):
+        in_order(range(2), work, 2)
+
+
+UNIVERSAL = next(v for v in resolve(load(Path("matrix.yaml"))) if v.parts)
+PURE = next(v for v in VARIANTS if not v.toolkit)
+
+
+@pytest.mark.parametrize(
+    ("native", "at_once", "jobs", "most", "max_jobs", "cores", "free", "expected"),
+    [
+        (1, 2, 2, None, "", 2, 8 << 30, 2),
+        (1, 2, 2, None, "", 2, 3 << 30, 1),  # two parts would run four compilers
+        (1, 2, 16, None, "", 16, 64 << 30, 4),
+        (1, 1, 2, 1, "", 2, 8 << 30, 1),  # --at-once 1
+        (1, 3, 8, 3, "", 8, 64 << 30, 3),
+        (1, 2, 2, None, "2", 2, 8 << 30, 1),
+        (4, 2, 1, None, "", 2, 8 << 30, 1),  # other variants compile beside it
+        (2, 2, 8, 8, "", 16, 256 << 30, 4),
+        (1, 2, 2, None, "", 2, 0, 1),
+    ],
+)
+def test_parts_at_a_time_keep_to_cores_memory_and_what_was_asked(
+    native, at_once, jobs, most, max_jobs, cores, free, expected
+):
+    found = parts_each(
+        [*[UNIVERSAL] * native, PURE],
+        at_once,
+        jobs,
+        most=most,
+        environ={"MAX_JOBS": max_jobs},
+        cores=cores,
+        free=free,
+    )
+    assert found == expected

@@ -1,24 +1,29 @@
 """A universal wheel is assembled from the project's files and the libraries of its parts."""
 
+import dataclasses
 import json
+import threading
 import zipfile
 from pathlib import Path
+from shutil import copy
 
 import pytest
 
 from torchwheel.claims import LibraryFlags
 from torchwheel.console import Quiet
-from torchwheel.errors import UsageError
+from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.image.engine import Engine
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, select
+from torchwheel.pipeline import on_host, universal
 from torchwheel.pipeline.inputs import claims_of
 from torchwheel.pipeline.inside import usage_file
 from torchwheel.pipeline.repair import take_flags, wheel_members
-from torchwheel.pipeline.run import Run
+from torchwheel.pipeline.run import Clock, Run
 from torchwheel.pipeline.universal import (
     PartFile,
+    build_universal,
     cpu_seconds_of_parts,
     merge,
     with_parts_here,
@@ -97,9 +102,9 @@ def test_containers_build_every_part(tmp_path):
 
 
 def test_no_toolkit_for_this_host_is_refused(tmp_path):
-    universal = MATRIX.abis.universal
-    assert universal
-    only = universal.model_copy(update={"toolkits": ("cu124", "rocm7.2")})
+    declared = MATRIX.abis.universal
+    assert declared
+    only = declared.model_copy(update={"toolkits": ("cu124", "rocm7.2")})
     abis = MATRIX.abis.model_copy(update={"universal": only})
     (variant,) = select(MATRIX.model_copy(update={"abis": abis}), ["universal"])
     run, _ = run_of(tmp_path)
@@ -123,3 +128,61 @@ def test_libraries_are_merged_into_the_pure_wheel(tmp_path):
         assert archive.read("demo/__init__.py") == b"x = 1\n"
     _, flags = take_flags(wheel_members(merged))
     assert flags == (LibraryFlags("demo/_lib/kernels/cu124.so", ("cuda: --use_fast_math",)),)
+
+
+class Host:
+    """Stands for this machine's compiler: it makes the parts' wheels, each with its own bytes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, failing: str = "", meeting: int = 1):
+        self.begun: list[str] = []
+        self.failing = failing
+        self.meeting = threading.Barrier(meeting)
+        monkeypatch.setattr(universal, "torch_headers", lambda *_: Path())
+        monkeypatch.setattr(universal, "has_old_abi", lambda _: False)
+        monkeypatch.setattr(universal, "repair", lambda wheel, out: Path(copy(wheel, out)))
+        monkeypatch.setattr(on_host, "build_on_host", self.build)
+        monkeypatch.setattr(on_host, "build_base", self.build_base)
+
+    def build_base(self, _run: Run, _variant: Variant, out: Path) -> Path:
+        return make_wheel(out, files={"demo/__init__.py": b"x = 1\n"}, claims=None)
+
+    def build(self, _run: Run, part: Variant, out: Path, _clock: Clock) -> Path:
+        self.begun.append(part.library)
+        self.meeting.wait(10)
+        if part.library == self.failing:
+            raise TorchwheelError("g++ died")
+        name = f"demo/_lib/{part.part}/{part.library}.so"
+        return make_wheel(out, files={name: part.id.encode()}, claims=None)
+
+
+def parts_run(folder: Path, parts_at_once: int) -> tuple[Run, Heard, Variant]:
+    run, heard = run_of(folder)
+    run = dataclasses.replace(run, parts_at_once=parts_at_once)
+    return run, heard, with_parts_here(run, UNIVERSAL)
+
+
+def test_parts_are_built_side_by_side_into_the_same_bytes(tmp_path, monkeypatch):
+    made = []
+    for at_once in (1, 4):
+        folder = tmp_path / str(at_once)
+        (folder / "out").mkdir(parents=True)
+        run, _, variant = parts_run(folder, at_once)
+        # The parts of a turn wait for each other: one after another they would wait in vain.
+        host, clock = Host(monkeypatch, meeting=at_once), Clock()
+        made.append(build_universal(run, variant, folder / "out", clock).read_bytes())
+        assert "cu130" in host.begun[:at_once]
+        assert set(clock.seconds) == {*(part.id for part in variant.parts), "assemble"}
+    assert len(variant.parts) == 8
+    assert made[0] == made[1]
+
+
+def test_a_part_that_fails_is_named_at_once_and_what_is_finished_is_kept(tmp_path, monkeypatch):
+    host = Host(monkeypatch, failing="stable", meeting=2)
+    (tmp_path / "out").mkdir()
+    run, heard, variant = parts_run(tmp_path, 2)
+    with pytest.raises(TorchwheelError, match=r"^g\+\+ died$"):
+        build_universal(run, variant, tmp_path / "out", Clock())
+    assert heard.lines[1:] == ["stable-front-end: FAILED: g++ died"]
+    assert sorted(host.begun) == ["cu130", "stable"]
+    kept = [path.name for path in run.cached_folder("parts").iterdir()]
+    assert [name[: len("cu130-kernels")] for name in kept] == ["cu130-kernels"]

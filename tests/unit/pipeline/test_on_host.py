@@ -1,0 +1,68 @@
+"""What a build on this machine waits for: its toolkit, and torch's headers if it includes them."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from torchwheel.console import Quiet
+from torchwheel.matrix.load import load
+from torchwheel.matrix.variants import Variant, select
+from torchwheel.pipeline import on_host
+from torchwheel.pipeline.run import Clock, Run
+from torchwheel.pipeline.schedule import in_order
+from torchwheel.toolkit.host import HostCompiler
+
+MATRIX = load(Path("matrix.yaml"))
+(UNIVERSAL,) = select(MATRIX, ["universal"])
+PARTS = [part for part in UNIVERSAL.parts if on_host.container_reason(part) is None]
+
+
+@pytest.fixture
+def provided(tmp_path, monkeypatch):
+    """`provided(parts)`: the torches whose headers they asked for, and the most at a toolkit."""
+    asked, at_work, most, lock = [], 0, 0, threading.Lock()
+
+    def provide(*_: object) -> Path:
+        nonlocal at_work, most
+        with lock:
+            at_work += 1
+            most = max(most, at_work)
+        time.sleep(0.02)
+        with lock:
+            at_work -= 1
+        return tmp_path / "toolkit"
+
+    def torch_headers(minor: str, *_: object) -> Path:
+        asked.append(minor)
+        return tmp_path / "headers"
+
+    def environments(parts: list[Variant]) -> tuple[list[str], int, list[dict[str, str]]]:
+        run = Run(MATRIX, tmp_path, tmp_path, tmp_path, tmp_path, "digest", (), Quiet())
+        made = in_order(parts, lambda part: on_host._environment(run, part, Clock()), len(parts))
+        return asked, most, made
+
+    monkeypatch.setattr(on_host, "provide", provide)
+    monkeypatch.setattr(on_host, "torch_headers", torch_headers)
+    monkeypatch.setattr(on_host, "_host", lambda: HostCompiler(Path("/g++"), "gcc", "12.2.0"))
+    return environments
+
+
+def test_kernels_wait_for_no_header_of_torch(provided):
+    kernels = [part for part in PARTS if part.part == "kernels"]
+    asked, _, (environment,) = provided(kernels)
+    assert asked == []
+    assert environment["TORCHWHEEL_TORCH"]
+
+
+def test_every_other_part_has_the_headers_of_its_torch(provided):
+    others = [part for part in PARTS if part.part != "kernels"]
+    asked, _, _ = provided(others)
+    assert sorted(asked) == sorted(part.torch_release for part in others)
+
+
+def test_one_build_at_a_time_provides_a_toolkit(provided):
+    _, most, made = provided(PARTS)
+    assert most == 1
+    assert len(made) == len(PARTS) > 2
