@@ -73,7 +73,9 @@ def run_probe(
 
 def run_python(env: Environment, arguments: Sequence[str], cwd: Path) -> process.ProcessResult:
     """Run the environment's Python; the caller judges its exit status."""
-    variables = {**env.environ, **temporary_variables(), "PYTHONDONTWRITEBYTECODE": "1"}
+    # Beside compilers, torch's threads would spend cores on waiting for each other.
+    variables = {"OMP_WAIT_POLICY": "passive", **env.environ, **temporary_variables()}
+    variables["PYTHONDONTWRITEBYTECODE"] = "1"
     try:
         return process.run([env.python, *arguments], cwd=cwd, env=variables, timeout=SECONDS)
     except process.NotRunError as error:

@@ -1,8 +1,13 @@
+import os
+import sys
+from pathlib import Path
+
 import pytest
 
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.smoke.importing import import_names
+from torchwheel.smoke.environment import Environment
+from torchwheel.smoke.importing import import_names, run_python
 from wheelmaker import make_wheel
 
 
@@ -23,3 +28,14 @@ def test_a_wheel_without_any_is_an_error(tmp_path):
     wheel = make_wheel(tmp_path, files={"demo/data.txt": b"", "readme.txt": b""})
     with pytest.raises(TorchwheelError, match="no package or module to import in it"):
         import_names(read_wheel(wheel))
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"), [({}, "passive"), ({"OMP_WAIT_POLICY": "active"}, "active")]
+)
+def test_threads_of_torch_wait_without_a_core_unless_the_user_says_otherwise(
+    tmp_path, own, expected
+):
+    env = Environment(Path(sys.executable), {"PATH": os.defpath, **own}, tmp_path)
+    done = run_python(env, ["-c", "import os; print(os.environ['OMP_WAIT_POLICY'])"], tmp_path)
+    assert done.output.strip() == expected
