@@ -143,7 +143,7 @@ class Arguments {
   Object run() {
     const std::size_t count = of_.native.results;
     Tensor* const results = at(count_);
-    for (std::size_t i = 0; i < count; ++i) place();
+    for (std::size_t i = 0; i < count; ++i) new (at(count_++)) Tensor();
     {
       Arrays framework(of_.name.c_str(), *type_, device_);
       const Call call(of_.name.c_str(), framework, outs_, count);
@@ -161,9 +161,6 @@ class Arguments {
     return reinterpret_cast<const Tensor*>(storage_ + i * sizeof(Tensor));
   }
 
-  // The next tensor: of the arguments, then of the caller's arrays for the results, then results.
-  Tensor& place() { return *new (at(count_++)) Tensor(); }
-
   const Tensor& add(const std::string& argument, bool optional, PyObject* object) {
     const ArrayType* const type = array_type_of(of_.name.c_str(), object);
     if (!type) refuse_value(of_, argument, optional, Kind::tensor, object);
@@ -174,8 +171,8 @@ class Arguments {
         type_ = type;
         device_ = memory.device;
       }
-      Tensor& tensor = place();
-      tensor = borrowed(memory, object);
+      const Tensor& tensor = *new (at(count_)) Tensor(borrowed(memory, object));
+      ++count_;
       if (!type->torch) return tensor;
       if (is_negative_view(tensor)) {
         throw Error(of_.name + ": " + argument +
@@ -252,6 +249,7 @@ class Arguments {
 
   const EntryPoint& of_;
   std::array<Value, kMostArguments> values_;  // as many as the operator has
+  // Tensors of the arguments, of the caller's arrays for the results, and the results.
   alignas(Tensor) unsigned char storage_[(kMostArguments + 2 * kMostResults) * sizeof(Tensor)];
   std::size_t count_ = 0;
   const ArrayType* type_ = nullptr;  // of the first array, as is
