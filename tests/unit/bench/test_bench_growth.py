@@ -38,14 +38,14 @@ def test_without_sharing_each_front_end_has_a_copy_of_all_kernels():
 
 
 def test_the_page_says_what_the_record_says_of_sharing(monkeypatch, capsys):
-    record = ROOT / "docs" / "records" / "growth-universal-2026-11-24.json"
+    record = ROOT / "docs" / "records" / "growth-universal-2026-11-26.json"
     monkeypatch.setattr("sys.argv", ["growth.py", str(record)])
     growth.main()
-    shared = "each kernel library once: 20.6 MiB, 1294 CPU s; "
-    copied = "in each of 6 front ends: 115.7 MiB, 7396 CPU s"
+    shared = "each kernel library once: 21.1 MiB, 1236 CPU s; "
+    copied = "in each of 6 front ends: 118.9 MiB, 7117 CPU s"
     assert shared + copied in capsys.readouterr().out.splitlines()
     page = " ".join((ROOT / "docs" / "figures.md").read_text().split())
-    assert "115.7 MiB and 7396 CPU seconds instead of 20.6 MiB and 1294" in page
+    assert "118.9 MiB and 7117 CPU seconds instead of 21.1 MiB and 1236" in page
 
 
 def test_a_record_is_not_recorded_again(tmp_path, monkeypatch, capsys):
