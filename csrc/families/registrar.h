@@ -62,19 +62,19 @@ inline std::vector<Operator>& operators() {
 
 // One of an operator's function.
 template <class T>
-constexpr Parameter kParameterOf{Kind::tensor, false};
+inline constexpr Parameter kParameterOf{Kind::tensor, false};
 template <>
-constexpr Parameter kParameterOf<OptionalTensor>{Kind::tensor, true};
+inline constexpr Parameter kParameterOf<OptionalTensor>{Kind::tensor, true};
 template <>
-constexpr Parameter kParameterOf<double>{Kind::number, false};
+inline constexpr Parameter kParameterOf<double>{Kind::number, false};
 template <>
-constexpr Parameter kParameterOf<std::int64_t>{Kind::integer, false};
+inline constexpr Parameter kParameterOf<std::int64_t>{Kind::integer, false};
 template <>
-constexpr Parameter kParameterOf<bool>{Kind::flag, false};
+inline constexpr Parameter kParameterOf<bool>{Kind::flag, false};
 template <>
-constexpr Parameter kParameterOf<std::string>{Kind::text, false};
+inline constexpr Parameter kParameterOf<std::string>{Kind::text, false};
 template <>
-constexpr Parameter kParameterOf<ElementType>{Kind::dtype, false};
+inline constexpr Parameter kParameterOf<ElementType>{Kind::dtype, false};
 
 inline const Tensor& unpack(const Value& value, const Tensor*) { return *value.tensor; }
 inline OptionalTensor unpack(const Value& value, const OptionalTensor*) {
