@@ -37,7 +37,7 @@ struct BiasAct {
  private:
   static Tensor bias_act(const char* op, Activation activation, const Tensor& x,
                          const Tensor& bias) {
-    const TensorView view = x.view();
+    const TensorView& view = x.view();
     const auto call = ops::check_bias_act(op, activation, view, bias.view());
     const Tensor in = contiguous(x), b = contiguous(bias);
     Tensor y = empty_like(in);
@@ -47,7 +47,7 @@ struct BiasAct {
 
   static Pair bias_act_backward(const char* op, Activation activation, const Tensor& grad,
                                 const Tensor& x, const Tensor& bias) {
-    const TensorView view = x.view();
+    const TensorView& view = x.view();
     const auto call = ops::check_bias_act_backward(op, activation, grad.view(), view, bias.view());
     const Tensor g = on_16_bytes(grad), in = on_16_bytes(x), b = contiguous(bias);
     Tensor grad_x = empty_like(in), grad_bias = empty_like(b);

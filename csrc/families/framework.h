@@ -6,7 +6,6 @@
 
 #include "families/tensor.h"
 #include "ops/gpu.h"
-#include "ops/validate.h"
 
 namespace fusedops {
 
@@ -57,14 +56,5 @@ class Torch : public Framework {
  protected:
   ~Torch() = default;
 };
-
-// A torch function that is declared weak, because only a torch built for a GPU has it.
-template <class Function>
-Function* available(Function* function) {
-  if (!function) {
-    throw Error("fusedops: this torch has no products of matrices for the GPU to be called");
-  }
-  return function;
-}
 
 }  // namespace fusedops

@@ -15,7 +15,7 @@ struct Gated {
   static Tensor gated_activation(const Tensor& x, const OptionalTensor& bias,
                                  const std::string& kind) {
     constexpr const char* op = "gated_activation";
-    const TensorView view = x.view();
+    const TensorView& view = x.view();
     const auto call = ops::check_gated(op, ops::gate_of(op, kind), view, view_if(bias));
     const Tensor in = contiguous(x);
     const OptionalTensor b = contiguous_if(bias);
@@ -29,7 +29,7 @@ struct Gated {
   static Pair gated_activation_backward(const Tensor& grad, const Tensor& x,
                                         const OptionalTensor& bias, const std::string& kind) {
     constexpr const char* op = "gated_activation_backward";
-    const TensorView view = x.view();
+    const TensorView& view = x.view();
     const auto call =
         ops::check_gated_backward(op, ops::gate_of(op, kind), grad.view(), view, view_if(bias));
     const Tensor g = on_16_bytes(grad), in = on_16_bytes(x);

@@ -22,7 +22,7 @@ struct Layout {
  private:
   template <class Plan>
   static Tensor padded(const char* op, const Tensor& x, const Plan& plan) {
-    const TensorView view = x.view();
+    const TensorView& view = x.view();
     auto padding = plan(view);
     const Tensor in = padding ? x : contiguous(x);
     if (!padding) padding = plan(in.view());

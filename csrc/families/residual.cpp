@@ -9,7 +9,7 @@ namespace fusedops {
 struct Residual {
   static Tensor bias_residual(const Tensor& x, const Tensor& residual, const Tensor& bias) {
     constexpr const char* op = "bias_residual";
-    const TensorView view = x.view();
+    const TensorView& view = x.view();
     const auto call = ops::check_bias_residual(op, view, residual.view(), bias.view());
     const Tensor in = contiguous(x), r = contiguous(residual), b = contiguous(bias);
     Tensor out = empty_like(in);
@@ -24,7 +24,7 @@ struct Residual {
                                   bool preln) {
     constexpr const char* op = "residual_add_bias";
     const ops::ResidualOptions options{mp_size, mlp_after_attn, add_bias, preln};
-    const TensorView view = hidden.view();
+    const TensorView& view = hidden.view();
     const auto call =
         ops::check_residual_add_bias(op, view, residual.view(), view_if(attention),
                                      view_if(attention_bias), final_bias.view(), options);
@@ -39,7 +39,7 @@ struct Residual {
 
   static Tensor moe_res_matmul(const Tensor& residual, const Tensor& coef, const Tensor& output) {
     constexpr const char* op = "moe_res_matmul";
-    const TensorView view = residual.view();
+    const TensorView& view = residual.view();
     const auto call = ops::check_moe_res_matmul(op, view, coef.view(), output.view());
     const Tensor r = contiguous(residual), c = contiguous(coef);
     const Tensor o = contiguous(output);

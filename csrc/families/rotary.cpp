@@ -59,7 +59,7 @@ struct Rotary {
   static Pair rotated(const Names& names, const Tensor& q, const Tensor& k,
                       const OptionalTensor& positions, const ops::RotaryOptions& options,
                       bool inverse) {
-    const TensorView view = q.view();
+    const TensorView& view = q.view();
     kernels::Rotary call = checked(names, view, k.view(), positions, options);
     check_on_gpu(names.op, {names.q, view});
     const Tensor from_q = with_unit_stride(q), from_k = with_unit_stride(k);
@@ -76,7 +76,7 @@ struct Rotary {
   }
 
   static Tensor like(const Tensor& heads) {
-    const TensorView view = heads.view();
+    const TensorView& view = heads.view();
     return empty(heads, {view.sizes, view.sizes + view.dim}, view.dtype);
   }
 };

@@ -12,7 +12,7 @@ struct Softmax {
                         std::int64_t head_offset, std::int64_t mp_size) {
     constexpr const char* op = "softmax";
     const ops::SoftmaxOptions options{causal, window, scale, head_offset, mp_size};
-    const TensorView view = scores.view();
+    const TensorView& view = scores.view();
     ops::check_softmax(op, view, view_if(mask), view_if(alibi), options);
     const Tensor in = on_16_bytes(scores);
     const OptionalTensor mask_in = readable(mask), alibi_in = readable(alibi);
@@ -28,7 +28,7 @@ struct Softmax {
 
   static Tensor softmax_backward(const Tensor& grad, const Tensor& y, double scale) {
     constexpr const char* op = "softmax_backward";
-    const TensorView view = grad.view();
+    const TensorView& view = grad.view();
     const auto call = ops::check_softmax_backward(op, view, y.view(), scale);
     const Tensor g = on_16_bytes(grad), in = on_16_bytes(y);
     Tensor grad_scores = empty_like(g);

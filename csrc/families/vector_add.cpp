@@ -8,7 +8,7 @@ namespace fusedops {
 struct VectorAdd {
   static Tensor vector_add(const Tensor& a, const Tensor& b, double gamma) {
     constexpr const char* op = "vector_add";
-    const TensorView view = a.view();
+    const TensorView& view = a.view();
     ops::check_vector_add(op, view, b.view());
     const Tensor left = contiguous(a), right = contiguous(b);
     Tensor out = empty_like(left);

@@ -43,6 +43,16 @@ TensorView shaped_like(TensorView like, const std::vector<std::int64_t>& sizes, 
   return like;
 }
 
+ContiguousStrides::ContiguousStrides(const TensorView& of) {
+  if (of.dim > kFew) many_.resize(static_cast<std::size_t>(of.dim));
+  std::int64_t* const strides = many_.empty() ? few_ : many_.data();
+  std::int64_t next = 1;
+  for (std::int64_t at = of.dim; at-- > 0;) {
+    strides[at] = next;
+    next *= std::max<std::int64_t>(of.sizes[at], 1);
+  }
+}
+
 std::string to_string(const Device& device) {
   const std::string type = device.type;
   return device.index < 0 ? type : type + ":" + std::to_string(device.index);

@@ -28,6 +28,19 @@ const char* name_of(DType dtype);
 // What a tensor of these sizes and this dtype would be on the device of `like`: without memory. The
 // sizes must outlive it.
 TensorView shaped_like(TensorView like, const std::vector<std::int64_t>& sizes, DType dtype);
+// The strides of a contiguous tensor of these sizes.
+class ContiguousStrides {
+ public:
+  explicit ContiguousStrides(const TensorView& of);
+  ContiguousStrides(const ContiguousStrides&) = delete;
+  const std::int64_t* data() const { return many_.empty() ? few_ : many_.data(); }
+
+ private:
+  static constexpr std::int64_t kFew = 8;  // dimensions that need no allocation
+
+  std::int64_t few_[kFew];
+  std::vector<std::int64_t> many_;
+};
 std::string to_string(const Device& device);
 std::string shape_of(const TensorView& tensor);
 std::string strides_of(const TensorView& tensor);

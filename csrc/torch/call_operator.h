@@ -19,7 +19,7 @@ template <class Stack>
 void call_operator(const Operator& op, bool into, Torch& torch, Stack& stack, Tensor* results) {
   std::array<OptionalTensor, kMostArguments> tensors;
   std::array<Value, kMostArguments> values;
-  int gpu = -1;  // that of the first tensor
+  int gpu = -1;  // of the first tensor on one
   for (std::size_t i = 0; i < op.arguments; ++i) {
     switch (op.parameters[i].kind) {
       case Kind::tensor:

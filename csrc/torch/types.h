@@ -91,6 +91,15 @@ TensorView view_of(const Tensor& tensor, [[maybe_unused]] int device_index) {
           tensor.strides().data()};
 }
 
+// A torch function that is declared weak, because only a torch built for a GPU has it.
+template <class Function>
+Function* available(Function* function) {
+  if (!function) {
+    throw Error("fusedops: this torch has no products of matrices for the GPU to be called");
+  }
+  return function;
+}
+
 // torch's current stream on a GPU.
 inline gpu::Stream current_stream_of([[maybe_unused]] int gpu) {
 #if defined(FUSEDOPS_MODEL)

@@ -57,22 +57,6 @@ Tensor owned(const ArrayType& type, Object array) {
   return {view, std::shared_ptr<void>(array.release(), release)};
 }
 
-constexpr std::int64_t kMostDimensions = 64;
-
-// The strides of a contiguous array.
-class Strides {
- public:
-  explicit Strides(const TensorView& of) {
-    if (of.dim > kMostDimensions) throw Error("fusedops: expected at most 64 dimensions");
-    std::int64_t next = 1;
-    for (std::int64_t at = of.dim; at-- > 0; next *= of.sizes[at]) strides_[at] = next;
-  }
-  std::int64_t* data() { return strides_; }
-
- private:
-  std::int64_t strides_[kMostDimensions];
-};
-
 DLDataType type_of(DType dtype) {
   const auto bits = static_cast<std::uint8_t>(8 * element_size(dtype));
   return {static_cast<std::uint8_t>(dtype == DType::bfloat16 ? kDLBfloat : kDLFloat), bits, 1};
@@ -133,13 +117,13 @@ Arrays::~Arrays() {
 }
 
 Tensor Arrays::allocate(const Tensor& like, const TensorView& wanted) {
-  Strides strides(wanted);
+  const ContiguousStrides strides(wanted);
   DLTensor prototype{};
   prototype.device = device_;
   prototype.dtype = type_of(wanted.dtype);
   prototype.ndim = static_cast<std::int32_t>(wanted.dim);
   prototype.shape = const_cast<std::int64_t*>(wanted.sizes);
-  prototype.strides = strides.data();
+  prototype.strides = const_cast<std::int64_t*>(strides.data());
   const bool torch = type_.torch && is_tensor(array_of(like));
   return torch ? owned(type_, torch_empty(prototype, wanted.dtype)) : allocated(prototype);
 }

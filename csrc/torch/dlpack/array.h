@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "families/framework.h"
+#include "ops/validate.h"
 
 namespace fusedops {
 

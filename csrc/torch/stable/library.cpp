@@ -4,7 +4,6 @@
 #include <torch/csrc/stable/library.h>
 #include <torch/headeronly/core/ScalarType.h>
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +12,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "torch/call_operator.h"
 #include "torch/types.h"
@@ -60,6 +58,12 @@ std::int32_t device_type(AtenTensorHandle tensor) {
   return type;
 }
 
+std::int32_t device_index(AtenTensorHandle tensor) {
+  std::int32_t index = 0;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(tensor, &index));
+  return index;
+}
+
 // What view_of reads of a tensor.
 class Handle {
  public:
@@ -74,7 +78,6 @@ class Handle {
   }
   bool is_cuda() const { return device_type_ == aoti_torch_device_type_cuda(); }
   bool is_cpu() const { return device_type_ == aoti_torch_device_type_cpu(); }
-  int device_index() const { return get<std::int32_t>(aoti_torch_get_device_index); }
   torch::headeronly::IntHeaderOnlyArrayRef sizes() const {
     return {get<std::int64_t*>(aoti_torch_get_sizes), static_cast<std::size_t>(dim_)};
   }
@@ -101,24 +104,14 @@ void release_text(StringHandle text) { torch_delete_string(text); }
 // Takes over a handle.
 Tensor owned(AtenTensorHandle tensor) {
   std::shared_ptr<void> object(tensor, &release);
-  const Handle handle(tensor);
-  return {view_of(handle, handle.device_index()), std::move(object)};
-}
-
-// The strides of a contiguous tensor.
-std::vector<std::int64_t> contiguous_strides(const TensorView& wanted) {
-  std::vector<std::int64_t> strides(static_cast<std::size_t>(wanted.dim), 1);
-  for (std::size_t at = strides.size(); at-- > 1;) {
-    strides[at - 1] = strides[at] * std::max<std::int64_t>(wanted.sizes[at], 1);
-  }
-  return strides;
+  return {view_of(Handle(tensor), device_index(tensor)), std::move(object)};
 }
 
 class StableTorch final : public Torch {
  public:
   // torch::stable::new_empty looks up its operator by name at each call; this does not.
   Tensor allocate(const Tensor& like, const TensorView& wanted) override {
-    const auto strides = contiguous_strides(wanted);
+    const ContiguousStrides strides(wanted);
     return empty_strided(like, wanted.sizes, strides.data(), wanted.dim,
                          scalar_of<Scalar>(wanted.dtype));
   }
@@ -130,7 +123,7 @@ class StableTorch final : public Torch {
 
   Tensor contiguous(const Tensor& tensor) override {
     const TensorView& view = tensor.view();  // of any dtype
-    const auto strides = contiguous_strides(view);
+    const ContiguousStrides strides(view);
     const Scalar scalar = Handle(of_torch(tensor)).scalar_type();
     Tensor made = empty_strided(tensor, view.sizes, strides.data(), view.dim, scalar);
     copy(made, tensor);
@@ -153,12 +146,12 @@ class StableTorch final : public Torch {
   }
 
   Tensor over(const Tensor& memory, std::int64_t offset, const TensorView& wanted) override {
-    const auto strides = contiguous_strides(wanted);
+    const ContiguousStrides strides(wanted);
     AtenTensorHandle made = nullptr;
     TORCH_ERROR_CODE_CHECK(aoti_torch_create_tensor_from_blob(
         static_cast<char*>(memory.data()) + offset, wanted.dim, wanted.sizes, strides.data(), 0,
-        code_of(scalar_of<Scalar>(wanted.dtype)), device_type(of_torch(memory)), index_of(memory),
-        &made));
+        code_of(scalar_of<Scalar>(wanted.dtype)), device_type(of_torch(memory)),
+        device_index(of_torch(memory)), &made));
     return owned(made);
   }
 
@@ -190,15 +183,12 @@ class StableTorch final : public Torch {
   }
 
  private:
-  static std::int32_t index_of(const Tensor& tensor) {
-    return Handle(of_torch(tensor)).device_index();
-  }
-
   static Tensor empty_strided(const Tensor& like, const std::int64_t* sizes,
                               const std::int64_t* strides, std::int64_t dim, Scalar scalar) {
     AtenTensorHandle made = nullptr;
-    TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(
-        dim, sizes, strides, code_of(scalar), device_type(of_torch(like)), index_of(like), &made));
+    TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(dim, sizes, strides, code_of(scalar),
+                                                    device_type(of_torch(like)),
+                                                    device_index(of_torch(like)), &made));
     return owned(made);
   }
 };
