@@ -24,7 +24,7 @@ _IMAGE = re.compile(r"--image3=kind=(elf|ptx),sm=(\w+),file=.*")
 
 
 @dataclasses.dataclass(frozen=True)
-class Part:
+class ArchPart:
     """A part of a file's compile.
 
     Attributes:
@@ -40,21 +40,28 @@ class Part:
     end: str
 
 
-def parts_of(archs: Sequence[Arch]) -> Iterator[Part]:
-    """The parts of a file.
+def parts_of(archs: Sequence[Arch]) -> Iterator[ArchPart]:
+    """The parts of a file; none for HIP and for one arch.
 
     The host side's object has the PTX of one arch, in whose place the code for all is put.
     """
     cuda = [arch for arch in archs if isinstance(arch, CudaArch)]
+    if len(cuda) < 2:
+        return
     for arch in cuda:
         number = arch.number
         virtual = f"-gencode=arch=compute_{number},code="
-        yield Part(arch.name, "-cubin", f"{virtual}sm_{number}", _end("elf", number))
+        yield ArchPart(arch.name, "-cubin", f"{virtual}sm_{number}", _end("elf", number))
         if arch.ptx:
             name = f"{arch.name}, PTX"
-            yield Part(name, "-ptx", f"{virtual}compute_{number}", _end("ptx", number))
+            yield ArchPart(name, "-ptx", f"{virtual}compute_{number}", _end("ptx", number))
     first = cuda[0].number
-    yield Part("the host", "-c", f"-gencode=arch=compute_{first},code=compute_{first}", _HOST)
+    yield ArchPart("the host", "-c", f"-gencode=arch=compute_{first},code=compute_{first}", _HOST)
+
+
+def part_output(whole: str, end: str) -> str:
+    """The output of a part, e.g. "a.cu.sm_90.cubin" of "a.cu.o"."""
+    return f"{whole.removesuffix('.o')}{end}"
 
 
 def _end(kind: str, number: str) -> str:
@@ -81,7 +88,7 @@ def join_parts(
     code, joined = into / f"{name}.fatbin", into / name
     words = [_with_part(option, output, parts) for option in options]
     process.run([fatbinary, *words, f"--create={code}"]).require(f"fatbinary of {output}")
-    host = parts[f"{output.removesuffix('.o')}{_HOST}"]
+    host = parts[part_output(output, _HOST)]
     copy: list[str | Path] = [objcopy, "--update-section", f"{_SECTION}={code}", host, joined]
     process.run(copy).require(f"objcopy of {output}")
     code.unlink()
@@ -111,5 +118,5 @@ def _with_part(option: str, output: str, parts: Mapping[str, Path]) -> str:
     if image is None:
         return option
     kind, number = image.groups()
-    part = parts[f"{output.removesuffix('.o')}{_end(kind, number)}"]
+    part = parts[part_output(output, _end(kind, number))]
     return f"--image3=kind={kind},sm={number},file={part}"

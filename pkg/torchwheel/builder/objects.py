@@ -6,6 +6,7 @@ object is named by the hash of its content, and listed with the hash of the comm
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
 import shutil
@@ -121,14 +122,14 @@ def collect_objects(
 
 
 def _strip(path: Path, stripped: Path, recipe: Recipe) -> None:
-    strip = _program("strip", recipe)
+    strip = _program("strip", recipe.target.cxx)
     command: list[str | Path] = [strip, "--strip-unneeded", "-o", stripped, path]
     process.run(command).require(f"strip of {path.name}")
 
 
-def _program(name: str, recipe: Recipe) -> str:
+@functools.cache
+def _program(name: str, cxx: str) -> str:
     """A program that belongs to the compiler: it knows the machine that is compiled for."""
-    cxx = recipe.target.cxx
     done = process.run([cxx, f"-print-prog-name={name}"])
     done.require(f"{cxx} -print-prog-name={name}")
     return done.output.strip()
@@ -199,7 +200,7 @@ def take_objects(recipe: Recipe, folders: Sequence[Path], into: Path, *, only: b
 def _join(step: Step, parts: Mapping[str, Path], recipe: Recipe, into: Path) -> Path:
     """The object of a step from those of its parts."""
     command = step.command[len(recipe.target.launcher) :]
-    joined = join_parts(command, step.output, parts, _program("objcopy", recipe), into)
+    joined = join_parts(command, step.output, parts, _program("objcopy", recipe.target.cxx), into)
     stripped = into / f"{hashlib.sha256(step.output.encode()).hexdigest()}.o"
     _strip(joined, stripped, recipe)
     joined.unlink()

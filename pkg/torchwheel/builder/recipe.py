@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from torchwheel.arch.model import gencode
-from torchwheel.builder.arch_parts import parts_of
+from torchwheel.builder.arch_parts import part_output, parts_of
 from torchwheel.builder.compilers import GpuCompiler, cuda, rocm
 from torchwheel.builder.extension import Extension
 from torchwheel.builder.flags import NO_FLAGS, Flags
@@ -96,7 +96,7 @@ def object_groups(
         for name, steps in groups.items()
         if steps
     }
-    if target.toolkit.backend == "cuda" and sources.device:
+    if sources.device:
         compiled[flavour.device.name] = tuple(
             dataclasses.replace(step, parts=tuple(_parts(step, device, file, target)))
             for step, file in zip(compiled[flavour.device.name], sources.device, strict=True)
@@ -181,13 +181,9 @@ def _compile(
 def _parts(
     whole: Step, compiler: tuple[str, ...], file: DeviceFile, target: Target
 ) -> Iterator[Step]:
-    """The steps of a CUDA file's parts; none where there is one arch."""
-    for part in parts_of(file.archs) if len(file.archs) > 1 else ():
-        output = f"{whole.output.removesuffix('.o')}{part.end}"
-        command = (*compiler, part.code)
-        yield _compile(
-            f"{whole.label} for {part.name}", command, file.path, target, part.form, output
-        )
+    for part in parts_of(file.archs):
+        label, output = f"{whole.label} for {part.name}", part_output(whole.output, part.end)
+        yield _compile(label, (*compiler, part.code), file.path, target, part.form, output)
 
 
 _BACKENDS = {"cuda": cuda, "rocm": rocm}
