@@ -1,10 +1,9 @@
 """What a build on this machine waits for: its toolkit, and torch's headers if it includes them."""
 
-import threading
-import time
 from pathlib import Path
 
 import pytest
+from at_work import AtWork
 
 from torchwheel.console import Quiet
 from torchwheel.matrix.load import load
@@ -22,17 +21,11 @@ PARTS = [part for part in UNIVERSAL.parts if on_host.container_reason(part) is N
 @pytest.fixture
 def provided(tmp_path, monkeypatch):
     """`provided(parts)`: the torches whose headers they asked for, and the most at a toolkit."""
-    asked, at_work, most, lock = [], 0, 0, threading.Lock()
+    asked, at_work = [], AtWork()
 
     def provide(*_: object) -> Path:
-        nonlocal at_work, most
-        with lock:
-            at_work += 1
-            most = max(most, at_work)
-        time.sleep(0.02)
-        with lock:
-            at_work -= 1
-        return tmp_path / "toolkit"
+        with at_work:
+            return tmp_path / "toolkit"
 
     def torch_headers(minor: str, *_: object) -> Path:
         asked.append(minor)
@@ -41,7 +34,7 @@ def provided(tmp_path, monkeypatch):
     def environments(parts: list[Variant]) -> tuple[list[str], int, list[dict[str, str]]]:
         run = Run(MATRIX, tmp_path, tmp_path, tmp_path, tmp_path, "digest", (), Quiet())
         made = in_order(parts, lambda part: on_host._environment(run, part, Clock()), len(parts))
-        return asked, most, made
+        return asked, at_work.most, made
 
     monkeypatch.setattr(on_host, "provide", provide)
     monkeypatch.setattr(on_host, "torch_headers", torch_headers)

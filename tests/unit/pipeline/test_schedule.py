@@ -3,6 +3,7 @@ import time
 from pathlib import Path
 
 import pytest
+from at_work import AtWork
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,20 +53,14 @@ def test_a_wrong_call_stops_what_has_not_begun():
 
 
 def test_as_many_are_at_work_as_asked_for_and_no_more():
-    at_work, most, lock = 0, 0, threading.Lock()
+    at_work = AtWork()
 
     def work(variant):
-        nonlocal at_work, most
-        with lock:
-            at_work += 1
-            most = max(most, at_work)
-        time.sleep(0.02)
-        with lock:
-            at_work -= 1
-        return record(variant), True
+        with at_work:
+            return record(variant), True
 
     side_by_side(VARIANTS[:9], work, 3)
-    assert most == 3
+    assert at_work.most == 3
 
 
 @pytest.mark.parametrize(
