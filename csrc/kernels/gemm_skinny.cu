@@ -72,7 +72,7 @@ gpu::Status launch_layers(const GemmSkinny& call, const GemmSkinnyTensors& tenso
                           bool alone, gpu::Stream stream) {
   using T = typename L::T;
   int half = 0;
-  gpu::Status status = gpu::shared_memory(2, half);
+  gpu::Status status = alone ? gpu::shared_memory(2, half) : gpu::kSuccess;
   const int shared = alone ? std::max(L::kShared, half + 1) : L::kShared;
   if (status == gpu::kSuccess) status = gpu::allow_shared(by_layers<L>, shared);
   if (status != gpu::kSuccess) return status;

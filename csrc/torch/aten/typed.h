@@ -23,8 +23,6 @@ struct Argument {
   bool written;  // the operator writes to it
 };
 
-constexpr std::size_t kMostArguments = 32, kMostResults = 8;
-
 struct Kernel;  // torch's side of an operator
 
 struct Operator {

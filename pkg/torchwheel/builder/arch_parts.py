@@ -118,5 +118,10 @@ def _with_part(option: str, output: str, parts: Mapping[str, Path]) -> str:
     if image is None:
         return option
     kind, number = image.groups()
-    part = parts[part_output(output, _end(kind, number))]
+    part = parts.get(part_output(output, _end(kind, number)))
+    if part is None:
+        raise TorchwheelError(
+            f"nvcc --dryrun: an image of {output}, {kind} for {number}, is no part of its compile; "
+            "compile without shards"
+        )
     return f"--image3=kind={kind},sm={number},file={part}"

@@ -68,6 +68,16 @@ def test_another_nvcc_is_one_line(nvcc, tmp_path, calls, found):
         join_parts([str(nvcc)], "a.cu.o", {}, "objcopy", tmp_path)
 
 
+def test_an_image_that_is_no_part_is_one_line(nvcc, tmp_path):
+    (tmp_path / "calls").write_text(f"{CALL}\n")
+    line = (
+        r"^nvcc --dryrun: an image of a\.cu\.o, elf for 90, is no part of its compile; compile "
+        "without shards$"
+    )
+    with pytest.raises(TorchwheelError, match=line):
+        join_parts([str(nvcc)], "a.cu.o", {}, "objcopy", tmp_path)
+
+
 def test_without_a_fatbinary_it_is_one_line(nvcc, tmp_path):
     (tmp_path / "calls").write_text(f"{CALL}\n")
     (tmp_path / "fatbinary").unlink()
