@@ -28,6 +28,8 @@ _CAP_SYS_RESOURCE = 24
 _SERVER_SECONDS = 10
 # A line of the engine, or of apt in an image's build.
 _ERROR = re.compile(r"\berror\b|^E: ", re.IGNORECASE)
+# docker's first builder knows no --secret, and is the usual one before docker 23.
+_DOCKER = {"DOCKER_BUILDKIT": "1"}
 # What a recipe says itself, after the step's number and seconds that docker puts before it. The
 # engine's own last line is then the command of the step, which has a screen of text.
 _EXPECTED = re.compile(r"(?:#\d+ +[\d.]+ +)?(?P<text>[\w-]+: expected .+, found .+)")
@@ -131,7 +133,7 @@ def find_engine(environ: Mapping[str, str] = os.environ) -> Engine:
         raise UsageError(f"{VARIABLE}={named}: docker or podman expected")
     path = environ.get("PATH")
     if named != "podman" and shutil.which("docker", path=path) and (named or _docker_answers()):
-        return Engine("docker", {}, rootless=_docker_is_rootless())
+        return Engine("docker", _DOCKER, rootless=_docker_is_rootless())
     if named != "docker" and shutil.which("podman", path=path):
         return Engine("podman", _podman_environ(environ), rootless=os.geteuid() != 0)
     raise TorchwheelError(

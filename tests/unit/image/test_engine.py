@@ -27,6 +27,13 @@ def test_docker_is_taken_where_its_server_answers(path):
     assert found() == "docker"
 
 
+def test_docker_builds_with_the_builder_that_knows_secrets(path, monkeypatch):
+    monkeypatch.delenv("DOCKER_BUILDKIT", raising=False)
+    program(path / "docker", 'echo "BuildKit $DOCKER_BUILDKIT"')
+    engine = find_engine({"PATH": os.environ["PATH"]})
+    assert engine.call(["build"], "image a") == "BuildKit 1\n"
+
+
 @pytest.mark.parametrize("silent", ["exit 1", "echo ''"])
 def test_podman_is_taken_where_docker_has_no_server(path, silent):
     program(path / "docker", silent)
