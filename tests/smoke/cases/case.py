@@ -104,8 +104,11 @@ class Case:
         return self.name.split()[0]
 
     def slope_error(self, scale: float) -> float:
-        """What a slope on the other side of a kink changes, in a gradient whose norm is `scale`."""
-        return min(4 / scale, 0.05) if self.kinked and scale else 0.0
+        """What a slope on the other side of a kink changes, in a gradient whose norm is `scale`.
+
+        Up to 5.4 was seen in float16, whatever the norm.
+        """
+        return min(8 / scale, 0.2) if self.kinked and scale else 0.0
 
     def ours(self, *args: Any) -> Any:
         """The call."""
