@@ -235,7 +235,7 @@ def check_outs(name: str, outs: Iterable[Tensor], made: Iterable[Any]) -> None:
             checks.fail(name, "out", f"dtype {expected}", found)
         if out.device != like.device:
             checks.fail(name, "out", f"device {like.device}", out.device)
-        if not out.is_contiguous() or (_has_data(out) and out.data_ptr() % ALIGNMENT):
+        if not out.is_contiguous() or (not is_compiling() and _address(out) % ALIGNMENT):
             expected = f"contiguous memory that starts on {ALIGNMENT} bytes"
             checks.fail(name, "out", expected, f"strides {list(out.stride())}")
 
@@ -283,11 +283,11 @@ def _check_memory(name: str, form: _Form, args: Sequence[Any], outs: Sequence[Te
     first = args[0]
     if isinstance(first, Tensor) and first.get_device() != outs[0].get_device():
         checks.fail(name, "out", f"device {first.device}", outs[0].device)
-    spans = [_span(out) for out in outs if type(out) in _PLAIN]
+    spans = [_span(out) for out in outs]
     if len(spans) > 1 and any(_share(*both) for both in combinations(spans, 2)):
         checks.fail(name, "out", "tensors that share no memory", "two that do")
     for argument in args:
-        if type(argument) in _PLAIN:
+        if isinstance(argument, Tensor):
             begin, end = _span(argument)
             for out_begin, out_end in spans:
                 if begin < out_end and out_begin < end:  # as _share; this is every call's way
@@ -300,19 +300,21 @@ def _check_replaced(name: str, form: _Form, args: Sequence[Any], outs: Sequence[
     expected = "memory of its own" + (", or all of an argument's" if over else "")
     for argument, tensor in zip(form.arguments, args, strict=False):
         for out in outs:
-            plain = isinstance(tensor, Tensor) and _has_data(tensor) and _has_data(out)
-            if plain and _share(_span(out), _span(tensor)) and not (over and _same(out, tensor)):
+            shares = isinstance(tensor, Tensor) and _share(_span(out), _span(tensor))
+            if shares and not (over and _same(out, tensor)):
                 checks.fail(name, "out", expected, f"memory that it shares with {argument}")
 
 
-def _has_data(tensor: Tensor) -> bool:
-    """Whether it has an address: tensors that stand for others have none."""
-    return type(tensor) in _PLAIN and not tensor.is_meta and not is_compiling()
+def _address(tensor: Tensor) -> int:
+    """Of its first byte; 0 if it has no memory: it has no element, or stands for other tensors."""
+    if type(tensor) not in _PLAIN and tensor.untyped_storage().device.type == "meta":
+        return 0  # torch's own FakeTensor warns of data_ptr()
+    return tensor.data_ptr()
 
 
 def _span(tensor: Tensor) -> Span:
     """The address of its first byte, and of the one after its last; 0 if it has no memory."""
-    begin = tensor.data_ptr()
+    begin = _address(tensor)
     if not begin:
         return 0, 0
     if tensor.is_contiguous():

@@ -177,6 +177,31 @@ def test_memory_that_is_shared_is_refused(anywhere):
         fusedops.vector_matmul(square.clone(), square, out=square)
 
 
+class Subclass(torch.Tensor):
+    """Has the memory of the tensor that it was made of."""
+
+
+@pytest.mark.parametrize("which", ["out", "argument", "two results"])
+def test_shared_memory_of_a_subclass_is_refused(which, anywhere):
+    memory = torch.randn(100, device=anywhere)
+    kept = memory.clone()
+    a, b, apart = (memory[at : at + 32].view(4, 8) for at in (0, 32, 64))
+    out = memory[16:48].view(4, 8)
+    says = "out: expected .*, found (memory that it shares with|two that do)"
+    with pytest.raises(ValueError, match=says):
+        if which == "out":
+            fusedops.vector_add(a, b, out=out.as_subclass(Subclass))
+        elif which == "argument":
+            fusedops.vector_add(apart, b.as_subclass(Subclass), out=out)
+        else:
+            outs = (a, out.as_subclass(Subclass))
+            fusedops.pre_rms_norm(apart, apart.clone(), kept[:8], out=outs)
+    assert torch.equal(memory, kept)
+    own = apart.clone().as_subclass(Subclass)
+    assert fusedops.vector_add(own, b, out=own) is own
+    assert torch.equal(own.as_subclass(torch.Tensor), apart + b)
+
+
 def test_no_gradient_is_lost(anywhere):
     x = X.to(anywhere)
     asking, out = x.clone().requires_grad_(), torch.empty_like(x)
