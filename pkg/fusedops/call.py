@@ -9,6 +9,7 @@ from torch import Tensor
 from torch._C import _are_functorch_transforms_active as transforms_active
 from torch._C import _dispatch_tls_is_dispatch_key_excluded as excluded
 from torch._C import _dispatch_tls_set_dispatch_key_excluded as exclude
+from torch._C import _get_tracing_state as tracing_state
 from torch._ops import OpOverloadPacket
 from torch.autograd.graph import increment_version
 from torch.compiler import is_compiling, is_dynamo_compiling
@@ -40,7 +41,8 @@ def call(  # noqa: PLR0911 - a way each
     The operators' kernels for the Autograd key are written in Python. Without a gradient they have
     nothing to do, and passing them by saves a third of a call's time on the host. They are called
     where torch transforms or traces the call: a tensor that looks plain there may stand for one
-    that requires a gradient, or have a tangent.
+    that requires a gradient, or have a tangent. torch.jit.trace traces a call twice, the second
+    time without gradients, and compares: both must come from one line of this function.
 
     Excluding the key by hand takes half of the time of torch's context manager for it. The packet's
     function takes two thirds of the time of its __call__. What a tensor argument must be is looked
@@ -62,7 +64,11 @@ def call(  # noqa: PLR0911 - a way each
             return call_into(op, args, keywords, out, workspace)
         if transforms_active():
             return call_transformed(op, *args, **keywords)
-        if forward_mode() or (torch.is_grad_enabled() and asks_for_gradients(*args)):
+        if (
+            forward_mode()
+            or tracing_state() is not None
+            or (torch.is_grad_enabled() and asks_for_gradients(*args))
+        ):
             return op(*args, **keywords)
         if excluded(AUTOGRAD):  # by torch.inference_mode, or a call around this one
             return op._op(*args, **keywords)

@@ -188,14 +188,17 @@ def test_shared_memory_of_a_subclass_is_refused(which, anywhere):
     a, b, apart = (memory[at : at + 32].view(4, 8) for at in (0, 32, 64))
     out = memory[16:48].view(4, 8)
     says = "out: expected .*, found (memory that it shares with|two that do)"
+    function, args, outs = {
+        "out": (fusedops.vector_add, (a, b), out.as_subclass(Subclass)),
+        "argument": (fusedops.vector_add, (apart, b.as_subclass(Subclass)), out),
+        "two results": (
+            fusedops.pre_rms_norm,
+            (apart, apart.clone(), kept[:8]),
+            (a, out.as_subclass(Subclass)),
+        ),
+    }[which]
     with pytest.raises(ValueError, match=says):
-        if which == "out":
-            fusedops.vector_add(a, b, out=out.as_subclass(Subclass))
-        elif which == "argument":
-            fusedops.vector_add(apart, b.as_subclass(Subclass), out=out)
-        else:
-            outs = (a, out.as_subclass(Subclass))
-            fusedops.pre_rms_norm(apart, apart.clone(), kept[:8], out=outs)
+        function(*args, out=outs)
     assert torch.equal(memory, kept)
     own = apart.clone().as_subclass(Subclass)
     assert fusedops.vector_add(own, b, out=own) is own
