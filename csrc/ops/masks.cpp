@@ -36,11 +36,13 @@ std::string listed(const Sizes& sizes) {
   return text + "]";
 }
 
-void check_dtype(const char* op, const Argument& a, const Argument& like, const char* also) {
+// `also`: another type that is taken; empty for none.
+void check_dtype(const char* op, const Argument& a, const Argument& like, const std::string& also) {
   if (has_dtype(a.tensor, "float32") || has_dtype(a.tensor, like.tensor.dtype_name)) return;
-  fail(op, a.name,
-       std::string("dtype ") + also + "float32 or " + like.tensor.dtype_name + " (that of " +
-           like.name + ")",
+  std::string others = also;
+  if (!has_dtype(like.tensor, "float32")) others += also.empty() ? "float32" : ", float32";
+  const std::string either = others.empty() ? "" : others + " or ";
+  fail(op, a.name, "dtype " + either + like.tensor.dtype_name + " (that of " + like.name + ")",
        a.tensor.dtype_name);
 }
 
@@ -52,7 +54,7 @@ void check_window(const char* op, std::int64_t window) {
 
 void check_mask(const char* op, const Argument& mask, const Argument& like,
                 const ScoreSizes& scores) {
-  if (!has_dtype(mask.tensor, "bool")) check_dtype(op, mask, like, "bool, ");
+  if (!has_dtype(mask.tensor, "bool")) check_dtype(op, mask, like, "bool");
   check_same_device(op, mask, like);
   const Sizes sizes = sizes_of_mask(scores, mask.tensor.dim);
   bool all = !sizes.empty();

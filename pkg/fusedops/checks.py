@@ -85,7 +85,7 @@ def check_mask(
     L = None stands for any number of keys.
     """
     if mask.dtype != torch.bool:
-        _check_dtype(op, "mask", mask, like_name, like, "bool, ")
+        _check_dtype(op, "mask", mask, like_name, like, "bool")
     check_device(op, "mask", mask, like_name, like)
     batch, heads, queries, keys = sizes
     shapes = ((batch, keys), (batch, queries, keys), (batch, heads, queries, keys))
@@ -98,7 +98,7 @@ def check_mask(
 
 def check_added(op: str, name: str, added: Tensor, like_name: str, like: Tensor) -> None:
     """`added` must be float32 or of the dtype of the scores `like`, and on their device."""
-    _check_dtype(op, name, added, like_name, like, "")
+    _check_dtype(op, name, added, like_name, like)
     check_device(op, name, added, like_name, like)
 
 
@@ -136,10 +136,12 @@ def mask_4d(mask: Tensor) -> Tensor:
 
 
 def _check_dtype(
-    op: str, name: str, added: Tensor, like_name: str, like: Tensor, also: str
+    op: str, name: str, added: Tensor, like_name: str, like: Tensor, *also: str
 ) -> None:
     if added.dtype not in (torch.float32, like.dtype):
-        expected = f"dtype {also}float32 or {dtype_name(like.dtype)} (that of {like_name})"
+        others = (*also, "float32") if like.dtype != torch.float32 else also
+        either = f"{', '.join(others)} or " if others else ""
+        expected = f"dtype {either}{dtype_name(like.dtype)} (that of {like_name})"
         fail(op, name, expected, dtype_name(added.dtype))
 
 

@@ -36,6 +36,41 @@ def check_strided(op: str, argument: str, tensor: Tensor) -> None:
         )
 
 
+def check_out(op: str, out: Tensor) -> None:
+    """`out` must be a tensor with strides that a kernel can write to."""
+    if type(out) is not Tensor or out.layout is not torch.strided or out.is_nested:
+        check_kind(op, "out", out)  # a call, which most need not wait for
+    if out.is_neg():
+        found = "a view of their negatives; give other memory"
+        _refuse(op, "out", "a tensor's own values", found)
+    if (
+        out.is_inference() and not torch.is_inference_mode_enabled()
+    ):  # torch refuses after the write
+        found = "an inference tensor; call it in torch.inference_mode(), or give a clone"
+        _refuse(op, "out", "a tensor with a version counter", found)
+
+
+def check_workspace(op: str, workspace: object) -> None:
+    """`workspace` must be a Workspace.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    module = sys.modules.get("fusedops.workspace")  # none was made without it
+    if module is None or not isinstance(workspace, module.Workspace):
+        _refuse(op, "workspace", "a Workspace", type(workspace).__name__)
+
+
+def check_integer(op: str, argument: str, value: object) -> None:
+    """`value` must be an integer, of Python or another library.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if not hasattr(value, "__index__"):
+        _refuse(op, argument, "an integer", type(value).__name__)
+
+
 def refuse_kinds(
     op: OpOverload, args: Sequence[object], keywords: Mapping[str, object], name: str = ""
 ) -> None:

@@ -30,6 +30,7 @@ from fusedops.autograd import (
     forward_mode,
     refuse_tangents,
 )
+from fusedops.kinds import check_out, check_workspace
 from fusedops.op import Op, like_first
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def call_into(
         name: of the function in messages; default: the operator's.
 
     Raises:
-        TypeError: `out` is not as above.
+        TypeError: `out` or `workspace` is not as above, or a tensor of `out` has no strides.
         ValueError: a tensor of it does not fit, or shares memory that it may not share.
         RuntimeError: a gradient is asked for.
         NotImplementedError: a transform of torch.func is active, or a tensor has a tangent.
@@ -148,6 +149,7 @@ def call_into(
     name = name or form.op.name
     outs = () if out is None else _outs(name, out, len(form.names))
     argument = "workspace" if out is None else "out"
+    _check_kinds(name, outs, workspace)
     if transforms_active():
         raise NotImplementedError(
             f"{name}: {argument}: cannot be given under a transform of torch.func; call it without"
@@ -216,6 +218,14 @@ def _outs(name: str, out: object, count: int) -> tuple[Tensor, ...]:
         expected = f"a tuple of {count} tensors" if count > 1 else "a torch.Tensor"
         raise TypeError(f"{name}: out: expected {expected}, found {type(out).__name__}")
     return outs
+
+
+def _check_kinds(name: str, outs: tuple[Tensor, ...], workspace: object) -> None:
+    """Each of `outs` must be one that is written to, and `workspace` a Workspace or None."""
+    for out in outs:
+        check_out(name, out)
+    if workspace is not None:
+        check_workspace(name, workspace)
 
 
 def _copy_results(name: str, result: Any, outs: Sequence[Tensor]) -> None:  # noqa: ANN401

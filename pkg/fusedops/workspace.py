@@ -10,6 +10,7 @@ from torch.utils.dlpack import from_dlpack
 
 from fusedops import checks
 from fusedops.families.attention.cache import MAX_HEAD_DIM, round_up
+from fusedops.kinds import check_integer
 from fusedops.workspace_layout import ALIGNMENT, Layout, Region, Sizes, layout_of
 
 
@@ -77,10 +78,13 @@ class Workspace:
             results: bytes for results and temporaries of operators that are given the workspace.
 
         Raises:
+            TypeError: a size is no integer.
             ValueError: a size is not as above.
             torch.OutOfMemoryError: the device has no room for it.
         """
         self.device = _with_index(torch.device(device))
+        check_integer("Workspace", "heads", heads)
+        check_integer("Workspace", "hidden", hidden)
         self.sizes = _check_sizes(
             Sizes(
                 heads,
@@ -140,8 +144,10 @@ class Workspace:
         """Give up the place of all results since `used` was `to`: the next ones overwrite them.
 
         Raises:
+            TypeError: `to` is no integer.
             ValueError: `to` is more than what is used.
         """
+        check_integer("Workspace.rewind", "to", to)
         if not 0 <= to <= self._used:
             checks.fail("Workspace.rewind", "to", f"0 to {self._used} (bytes in use)", to)
         self._used = to
@@ -181,8 +187,10 @@ class Workspace:
         """Count tokens that are taken without the host's knowing, e.g. by a graph's replay.
 
         Raises:
+            TypeError: `tokens` is no integer.
             ValueError: there is no room for so many.
         """
+        check_integer("Workspace.count", "tokens", tokens)
         self.check_room(tokens, "Workspace.count", "tokens")
         self._tokens += tokens
 
@@ -270,6 +278,8 @@ def _processors(device: torch.device) -> int:
 
 
 def _check_sizes(sizes: Sizes, hidden: int) -> Sizes:
+    for name in ("kv_heads", "layers", "max_batch", "max_tokens", "results"):
+        check_integer("Workspace", name, getattr(sizes, name))
     if sizes.results < 0:
         checks.fail("Workspace", "results", "0 or more bytes", sizes.results)
     for name in ("heads", "kv_heads", "layers", "max_batch", "max_tokens"):

@@ -385,7 +385,7 @@ WRONG = {
     ),
     "mask's dtype": (
         lambda w, q: call(w, q, torch.ones(2, 1, device=q.device).long()),
-        "mask: expected dtype bool, float32 or float32 .*, found int64",
+        "mask: expected dtype bool or float32 .*, found int64",
     ),
     "alibi": (
         lambda w, q: call(w, q, None, torch.ones(3, device=q.device)),

@@ -133,9 +133,30 @@ REFUSED = {
     ),
     "no tensor": (lambda x: {"out": 3}, r"out: expected a torch\.Tensor, found int"),
     "a tuple": (lambda x: {"out": (x,)}, r"out: expected a torch\.Tensor, found tuple"),
+    "sparse": (
+        lambda x: {"out": x.to_sparse()},
+        r"out: expected a tensor with strides, found a tensor of layout sparse_coo; call to_d",
+    ),
+    "compressed": (
+        lambda x: {"out": x.to_sparse_csr()},
+        r"out: expected a tensor with strides, found a tensor of layout sparse_csr; call to_d",
+    ),
+    "nested": (
+        lambda x: {"out": torch.nested.nested_tensor([x, x], layout=torch.strided)},
+        "out: expected a tensor with strides, found a nested tensor; call to_padded_tensor",
+    ),
+    "jagged": (
+        lambda x: {"out": torch.nested.nested_tensor([x, x], layout=torch.jagged)},
+        "out: expected a tensor with strides, found a nested tensor; call to_padded_tensor",
+    ),
+    "negatives": (
+        lambda x: {"out": torch.complex(x, x).conj().imag},
+        "out: expected a tensor's own values, found a view of their negatives; give other memory$",
+    ),
 }
 
 
+@pytest.mark.filterwarnings("ignore")  # torch's own: prototypes
 @pytest.mark.parametrize("why", REFUSED)
 @pytest.mark.parametrize("function", [fusedops.vector_add, fusedops.pre_rms_norm])
 def test_out_that_does_not_fit_is_refused(why, function, anywhere):
@@ -151,6 +172,21 @@ def test_out_that_does_not_fit_is_refused(why, function, anywhere):
         args = (*args, x[0].clone())
     with pytest.raises((ValueError, TypeError, RuntimeError), match=f"{function.__name__}: {says}"):
         function(*args, **keywords)
+
+
+@by_case
+def test_an_inference_tensor_is_written_in_inference_mode_alone(case):
+    """On a CPU, where no call passes the dispatcher by: such a call takes the tensor."""
+    args = case.inputs(case.small[-1], torch.float32, torch.device("cpu"))
+    with torch.inference_mode():
+        expected = outputs(call(case, copies(args)))
+        outs = tuple(map(torch.zeros_like, expected[: results(case)]))
+    with pytest.raises(TypeError, match=f"^{case.op}: out: expected a tensor with a version .*, f"):
+        call(case, copies(args), out=out_of(outs))
+    assert not any(one.any() for one in outs)
+    with torch.inference_mode():
+        call(case, copies(args), out=out_of(outs))
+    assert all(torch.equal(*both) for both in zip(outs, expected, strict=False))
 
 
 def test_memory_that_is_shared_is_refused(anywhere):
@@ -310,6 +346,31 @@ def test_too_little_room_is_an_error(anywhere):
     workspace.release()
     with pytest.raises(RuntimeError, match="it has been released"):
         fusedops.vector_add(x, x, workspace=workspace)
+
+
+@pytest.mark.parametrize("wrong", [3, False, "a", torch.ones(4), (None,)], ids=repr)
+def test_what_is_no_workspace_is_refused_in_one_sentence(wrong, anywhere):
+    x, found = X.to(anywhere), type(wrong).__name__
+    for more in ({}, {"out": torch.empty_like(x)}):
+        with pytest.raises(
+            TypeError, match=f"^vector_add: workspace: expected a Workspace, found {found}$"
+        ):
+            fusedops.vector_add(x, x, workspace=wrong, **more)
+
+
+@pytest.mark.parametrize("wrong", ["a", 1.5, None, (1,)], ids=repr)
+def test_sizes_of_a_workspace_are_integers(wrong, anywhere):
+    sizes = dict.fromkeys(("heads", "kv_heads", "layers", "max_batch", "max_tokens"), 1)
+    sizes |= {"hidden": 8, "results": 0}
+    says = f"expected an integer, found {type(wrong).__name__}$"
+    for name in sizes:
+        with pytest.raises(TypeError, match=f"^Workspace: {name}: {says}"):
+            fusedops.Workspace(**{**sizes, name: wrong}, device=anywhere)
+    workspace = fusedops.Workspace(**sizes, device=anywhere)
+    with pytest.raises(TypeError, match=rf"^Workspace\.rewind: to: {says}"):
+        workspace.rewind(wrong)
+    with pytest.raises(TypeError, match=rf"^Workspace\.count: tokens: {says}"):
+        workspace.count(wrong)
 
 
 def test_a_wrong_call_with_a_workspace_says_what_is_wrong(anywhere):

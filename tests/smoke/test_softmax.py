@@ -297,8 +297,11 @@ WRONG = {
     "head_offset: expected 0 to 2 (the heads of the other ranks), found 3": lambda x: softmax(
         x, head_offset=3, mp_size=2
     ),
-    "mask: expected dtype bool, float32 or float32 (that of scores), found int64": lambda x: (
-        softmax(x, x[:, 0, 0].long())
+    "mask: expected dtype bool or float32 (that of scores), found int64": lambda x: softmax(
+        x, x[:, 0, 0].long()
+    ),
+    "mask: expected dtype bool, float32 or float16 (that of scores), found int64": lambda x: (
+        softmax(x.half(), x[:, 0, 0].long())
     ),
     "mask: expected shape [1, 4], [1, 3, 4] or [1, 2, 3, 4], any of them 1, found [3, 4]": (
         lambda x: softmax(x, x[0, 0])
@@ -310,7 +313,7 @@ WRONG = {
     "alibi: expected shape [4] or [4, 4], found [2]": lambda x: softmax(
         x, None, x[0, :, 0, 0], mp_size=2
     ),
-    "alibi: expected dtype float32 or float32 (that of scores), found float16": lambda x: softmax(
+    "alibi: expected dtype float32 (that of scores), found float16": lambda x: softmax(
         x, None, x[0, :, 0, 0].half()
     ),
 }

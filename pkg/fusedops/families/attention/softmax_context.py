@@ -11,11 +11,10 @@ from fusedops.call import call_in_place, ops
 from fusedops.families.attention.prompt import attend, check_prompt
 from fusedops.families.attention.step import check_qkv, check_rotary, split_heads
 from fusedops.families.rotary import apply_rotary_pos_emb
-from fusedops.kinds import check_kind
+from fusedops.kinds import check_kind, check_workspace
 
 if TYPE_CHECKING:
     from fusedops.workspace import Workspace
-    from fusedops.workspace_layout import Sizes
 
 _OP = "softmax_context"
 
@@ -91,7 +90,8 @@ def softmax_context(
             released.
     """
     check_kind(_OP, "qkv", qkv)
-    kv_heads = _sizes_of(workspace).kv_heads if kv_heads is None else kv_heads
+    check_workspace(_OP, workspace)
+    kv_heads = workspace.sizes.kv_heads if kv_heads is None else kv_heads
     mask, alibi = checks.mask_of_kind(_OP, mask, mask_kind), checks.slopes(alibi)
     head_dim = check_qkv(_OP, qkv, heads, kv_heads)
     check_rotary(_OP, head_dim, rotary_dim, rotary_style, theta)
@@ -157,14 +157,6 @@ def softmax_context_bf16(qkv: Tensor, *args: Tensor | None, **keywords: object) 
     return _of_dtype(torch.bfloat16, "bf16", qkv, *args, **keywords)
 
 
-def _sizes_of(workspace: "Workspace") -> "Sizes":
-    try:
-        return workspace.sizes
-    except AttributeError:
-        found = type(workspace).__name__
-        raise TypeError(f"{_OP}: workspace: expected a Workspace, found {found}") from None
-
-
 def _of_dtype(
     dtype: torch.dtype, suffix: str, qkv: Tensor, *args: Tensor | None, **keywords: object
 ) -> Tensor:
@@ -197,7 +189,7 @@ def _refuse_modes(*tensors: Tensor | None) -> None:
 def _check_workspace(
     workspace: "Workspace", qkv: Tensor, layer_id: int, heads: int, kv_heads: int, head_dim: int
 ) -> None:
-    sizes = _sizes_of(workspace)
+    sizes = workspace.sizes
     if heads != sizes.heads:
         checks.fail(_OP, "heads", f"{sizes.heads} (the workspace's)", heads)
     if kv_heads != sizes.kv_heads:
