@@ -4,6 +4,7 @@ Standard library only where an extension's import reaches it.
 """
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -108,8 +109,8 @@ class _Refusal(NamedTuple):
 # docs/runtime.md has what was measured.
 _REFUSALS = (
     _Refusal(
-        r"@.*|-(optf|-options-file)(=.*)?",
-        "reads further flags from a file that no check and no cache key sees",
+        r"@.*|-(optf|-options-file)(=.*)?|--?specs(=.*)?|-f(pass-)?plugin=.*",
+        "reads further flags or code from a file that no check and no cache key sees",
         "name the flags themselves",
     ),
     _Refusal(
@@ -123,7 +124,8 @@ _REFUSALS = (
         "take it out",
     ),
     _Refusal(
-        r"-(arch|gencode|code)(=.*)?|--(gpu-architecture|gpu-code|generate-code|offload-arch)(=.*)?",
+        r"-(arch|gencode|code)(=.*)?"
+        r"|--(gpu-architecture|gpu-code|generate-code|offload-arch|cuda-gpu-arch)(=.*)?",
         "the wheel would have other GPU code than it claims",
         "name archs in the matrix or in TORCH_CUDA_ARCH_LIST, PYTORCH_ROCM_ARCH",
     ),
@@ -133,7 +135,7 @@ _REFUSALS = (
         "name the features in a Probe with `cpu`",
     ),
     _Refusal(
-        r"-D_GLIBCXX_USE_CXX11_ABI(=.*)?",
+        r"(-[DU]|--(un)?define-macro=)_GLIBCXX_USE_CXX11_ABI(=.*)?",
         "the C++ ABI is torch's",
         "take it out",
     ),
@@ -148,17 +150,39 @@ _REFUSALS = (
         "take it out",
     ),
     _Refusal(
-        r"(-Wl,)?(-+rpath|-R)([=,].*)?|--version-script.*|-soname.*|-h,.*",
+        r"(-Wl,)?(-+rpath|-R)([=,].*)?|-{1,2}(version-script|soname|script)([=,].*)?|-[hT].*",
         "the loader and the gates go by the library's own name, exports and run path",
         "take it out",
     ),
     _Refusal(
-        r"-[coxESM]|-M[MFDGPQT]+|-o.+|--(output-file|compile|shared|dryrun|keep)(=.*)?|-shared",
+        r"-[coxESM]|-M[MFDGPQT]+|-o.+|-{1,2}(shared|dryrun|keep|ptx|cubin|fatbin|cuda|lib|run)(=.*)?"
+        r"|-(dlink|dc|dw)|--(output-file|output-directory|compile|device-(link|c|w)|optix-ir)(=.*)?",
         "it says what the build makes, which the recipe decides",
         "take it out",
     ),
+    _Refusal(
+        r"-ccbin(=.*)?|--(compiler-bindir|gcc-toolchain|gcc-install-dir|cuda-path|rocm-path)(=.*)?",
+        "the builder chooses the compiler and the toolkit",
+        "take it out",
+    ),
+    _Refusal(
+        r"(-[ILB]|-{1,2}(isystem|iquote|idirafter|isysroot|include|imacros|sysroot|include-path"
+        r"|pre-include|system-include|include-directory|library-path|library-directory))"
+        r"=?(/.*|(.*/)?\.\.(/.*)?)",
+        "no cache key sees what lies outside the extension's sources",
+        "put it there, and name its folder in include_dirs or library_dirs",
+    ),
 )
-_NESTED = r"-(?:Wl,|Wa,|Xcompiler=|Xlinker=|-compiler-options=|-linker-options=)(.*)"
+_NESTED = (
+    r"-(?:W[alp],|X(?:compiler|linker|preprocessor|assembler)=|-(?:compiler|linker)-options=)(.*)"
+)
+_NEXT_WORD = (
+    r"-[DUILBl]|-(isystem|iquote|idirafter|isysroot|include|imacros)"
+    r"|-X(compiler|linker|preprocessor|assembler)"
+    r"|--(un)?define-macro|--(include-path|pre-include|system-include|library-path)"
+    r"|--(compiler|linker)-options"
+)
+"""Flags whose argument may be the next word."""
 _NAME = r"(?a:[\w.+-]+)"
 
 
@@ -170,7 +194,7 @@ def check_flags(flags: Flags, where: str) -> None:
             raise UsageError(
                 f'{place}: expected a tuple of texts, found {words!r}; write e.g. ("-O3",)'
             )
-        for word in words:
+        for word, following in itertools.zip_longest(words, words[1:]):
             if not word or not word.isprintable():
                 raise UsageError(
                     f"{place}: expected a flag in one line, found {word!r}; take it out"
@@ -181,6 +205,17 @@ def check_flags(flags: Flags, where: str) -> None:
                 _check_library_dir(word, place)
             else:
                 _check_word(word, place)
+                if re.fullmatch(_NEXT_WORD, word):
+                    _check_pair(word, following, place)
+
+
+def _check_pair(word: str, following: str | None, place: str) -> None:
+    """A flag and the next word, which is its argument."""
+    if following is None:
+        raise UsageError(
+            f"{place}: expected a flag with its argument, found {word!r}; write both in one word"
+        )
+    _check_word(word + ("" if len(word) == len("-D") else "=") + following, place)
 
 
 def _check_word(word: str, place: str) -> None:
@@ -197,7 +232,7 @@ def _pieces(word: str) -> Iterator[str]:
     """The flags in a word that passes them on, e.g. -Wl,-z,now."""
     if found := re.fullmatch(_NESTED, word):
         yield found[1]
-        yield from found[1].split(",")
+        yield from re.split(r"[,\s]", found[1])
 
 
 def _check_library(name: str, place: str) -> None:

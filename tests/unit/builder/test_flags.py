@@ -1,6 +1,7 @@
 """An extension's own flags: in which commands they are, and which are refused."""
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -139,7 +140,88 @@ REFUSED = [
     ("link", "-Wl,-soname,x.so", "the library's own name"),
     ("cxx", "-o", "which the recipe decides"),
     ("cxx", "-E", "which the recipe decides"),
+    ("cuda", "-Xcompiler=-O3 -march=native", "another CPU than the one that builds"),
+    ("cuda", "--compiler-options=-O3,-march=native", "another CPU than the one that builds"),
+    ("cxx", "-U_GLIBCXX_USE_CXX11_ABI", "the C++ ABI is torch's"),
+    ("cxx", "-Wp,-D_GLIBCXX_USE_CXX11_ABI=0", "the C++ ABI is torch's"),
+    ("cxx", "-Wp,-O,-U_GLIBCXX_USE_CXX11_ABI", "the C++ ABI is torch's"),
+    ("cxx", "--define-macro=_GLIBCXX_USE_CXX11_ABI=0", "the C++ ABI is torch's"),
+    ("cuda", "--undefine-macro=_GLIBCXX_USE_CXX11_ABI", "the C++ ABI is torch's"),
+    ("cxx", "-specs=own.specs", "a file that no check and no cache key sees"),
+    ("link", "--specs=own.specs", "a file that no check"),
+    ("cxx", "-fplugin=own.so", "a file that no check"),
+    ("hip", "-fpass-plugin=own.so", "a file that no check"),
+    ("link", "-Wl,-version-script=x.map", "exports and run path"),
+    ("link", "-Wl,-version-script,x.map", "exports and run path"),
+    ("link", "-Wl,-T,x.ld", "exports and run path"),
+    ("link", "-Tx.ld", "exports and run path"),
+    ("link", "-Wl,--script=x.ld", "exports and run path"),
+    ("link", "-Wl,--soname=x.so", "the library's own name"),
+    ("link", "-Wl,-hx.so", "the library's own name"),
+    *(("cuda", f"-{word}", "which the recipe decides") for word in ("ptx", "cubin", "dlink")),
+    *(("cuda", f"--{word}", "which the recipe decides") for word in ("ptx", "fatbin", "lib")),
+    ("cuda", "--device-link", "which the recipe decides"),
+    ("cuda", "-odir=x", "which the recipe decides"),
+    ("hip", "--cuda-gpu-arch=gfx942", "other GPU code than it claims"),
+    ("cxx", "-I/usr/own/include", "no cache key sees"),
+    ("cxx", "-isystem/usr/own/include", "no cache key sees"),
+    ("cuda", "-isystem=/usr/own/include", "no cache key sees"),
+    ("cuda", "--include-path=/usr/own/include", "no cache key sees"),
+    ("cxx", "-I../own", "no cache key sees"),
+    ("cxx", "-include/usr/own/all.h", "no cache key sees"),
+    ("link", "-L/usr/own/lib", "no cache key sees"),
+    ("link", "-Wl,-L/usr/own/lib", "no cache key sees"),
+    ("cxx", "-B/usr/own/gcc", "no cache key sees"),
+    ("cuda", "-ccbin=/usr/bin/g++", "the builder chooses the compiler"),
 ]
+PAIRS = [
+    ("cuda", ("-Xcompiler", "-O3,-march=native"), "another CPU than the one that builds"),
+    ("cuda", ("-Xlinker", "-O1,-rpath"), "exports and run path"),
+    ("cxx", ("-D", "_GLIBCXX_USE_CXX11_ABI=0"), "the C++ ABI is torch's"),
+    ("cxx", ("-U", "_GLIBCXX_USE_CXX11_ABI"), "the C++ ABI is torch's"),
+    ("cuda", ("--define-macro", "_GLIBCXX_USE_CXX11_ABI=0"), "the C++ ABI is torch's"),
+    ("cxx", ("-I", "/usr/own/include"), "no cache key sees"),
+    ("cxx", ("-O3", "-isystem", "/usr/own/include"), "no cache key sees"),
+    ("cxx", ("-include", "/usr/own/all.h"), "no cache key sees"),
+    ("cuda", ("--pre-include", "/usr/own/all.h"), "no cache key sees"),
+    ("link", ("-L", "/usr/own/lib"), "no cache key sees"),
+    ("link", ("-Xlinker", "-T", "-Xlinker", "x.ld"), "exports and run path"),
+    ("link", ("-l", "cudart"), "CUDA's runtime is linked already"),
+]
+
+
+@pytest.mark.parametrize(
+    ("field", "words", "why"), PAIRS, ids=[" ".join(two) for _, two, _ in PAIRS]
+)
+def test_a_flag_in_two_words_is_refused_as_in_one(field, words, why):
+    with pytest.raises(
+        UsageError, match=f"{field}: expected a flag that keeps the gates, .*{re.escape(why)}"
+    ):
+        check_flags(Flags(**{field: words}), "Extension.flags")
+
+
+@pytest.mark.parametrize("field", ["flags", "probes"])
+def test_a_flag_that_waits_for_its_next_word_is_refused(field):
+    """The next word may be another field's, where no check sees both."""
+    flags = Flags(cxx=("-O3", "-D"))
+    made = {"flags": flags} if field == "flags" else {"probes": (Probe("p", flags),)}
+    with pytest.raises(UsageError, match="cxx: expected a flag with its argument, found '-D'; "):
+        commands(CUDA_STABLE, dataclasses.replace(EXTENSION, **made))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-include", "own.h"),
+        ("-D", "NAME=/x"),
+        ("-Xcompiler", "-O3,-g"),
+        ("-l", "aio"),
+        ("-I", "a"),
+    ],
+    ids=" ".join,
+)
+def test_ordinary_flags_in_two_words_are_taken(words):
+    check_flags(Flags(cxx=words, cuda=words, hip=words, link=words), "Extension.flags")
 
 
 @pytest.mark.parametrize(("field", "word", "why"), REFUSED, ids=[word for _, word, _ in REFUSED])
@@ -163,7 +245,9 @@ def test_a_flag_that_breaks_the_gates_is_refused_in_one_line(field, word, why):
 @pytest.mark.parametrize(
     "word",
     ["-O3", "-Wall", "--use_fast_math", "-g", "-Xptxas=-v", "-Wl,-z,now", "-mavx2", "-x86"]
-    + ["-ffast-math", "-fopenmp", "-std=c++20", "--maxrregcount=64", "-DNAME=a b;$(c)", "-Ofast"],
+    + ["-ffast-math", "-fopenmp", "-std=c++20", "--maxrregcount=64", "-DNAME=a b;$(c)", "-Ofast"]
+    + ["-Iinclude", "-Wp,-DNAME", "-Xcompiler=-O3 -g", "-dlto", "-DPATH=/x", "-libverbs"]
+    + ["-Bsymbolic", "-Wl,-Bsymbolic", "-Wl,--as-needed", "-diag-suppress=177"],
 )
 def test_ordinary_flags_are_taken(word):
     check_flags(Flags(cxx=(word,), cuda=(word,), hip=(word,), link=(word,)), "Extension.flags")
