@@ -66,7 +66,11 @@ def variables(library: Path, seed: int) -> dict[str, str]:
 
 def main(arguments: Sequence[str]) -> int:
     """Builds and runs as the arguments say."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.bits and len(options.model or ()) != 1:
+        found = ", ".join(options.model or ()) or "none"
+        parser.error(f"--bits: expected one --model, whose results the file holds, found {found}")
     if whole := options.family == ["all"]:
         options.family = []
     unknown = set(options.family) - set(families())
@@ -143,7 +147,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=1, help="orders of threads to try")
     parser.add_argument("--seed", type=int, default=0, help="the first of them")
     parser.add_argument("--record", type=Path, help="write what was run as JSON")
-    parser.add_argument("--bits", help="write the results to a file, and check none")
+    parser.add_argument("--bits", help="write one model's results to a file, and check none")
     parser.add_argument("-j", "--jobs", type=int, default=2, help="processes side by side")
     return parser
 

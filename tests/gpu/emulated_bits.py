@@ -2,9 +2,10 @@
 
     python emulated_bits.py dump FILE [DEVICE]     # in an environment with a wheel, on its GPU
     nox -s emulate -- --model sm_90 --bits FILE    # the same on the model
-    python emulated_bits.py compare FILE FILE      # how many results differ, and by how much
+    python emulated_bits.py compare FILE FILE      # how many elements differ, and by how much
 
-The inputs are made on the CPU, so they are the same everywhere. FILE holds the results.
+The inputs are made on the CPU, so they are the same everywhere. FILE holds a table for the results
+of each case and dtype, and one for their gradients: torch sums some of these, such as a bias's.
 """
 
 import sys
@@ -17,14 +18,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "smoke"))
 from cases import CASES, Case
 from cases.case import outputs
 
-Results = dict[str, list[torch.Tensor]]
+Tables = dict[str, list[torch.Tensor]]
+RESULTS, GRADIENTS = "results", "gradients"
 
 
 def of_case(case: Case, device: torch.device) -> Iterator[tuple[str, list[torch.Tensor]]]:
-    """Results, and gradients, of every dtype at the small shapes and the strided one."""
+    """Tables of results and gradients of every dtype, at the small shapes and the strided one."""
     for dtype in case.dtypes:
         name = f"{case.name} {str(dtype).removeprefix('torch.')}"
         found: list[torch.Tensor] = []
+        found_gradients: list[torch.Tensor] = []
         # float64 is for gradient checks: the small shapes are enough.
         larger = () if dtype == torch.float64 else (case.strided,)
         for shape in (*case.small, *larger):
@@ -42,21 +45,23 @@ def of_case(case: Case, device: torch.device) -> Iterator[tuple[str, list[torch.
             if wanted:
                 grads = [torch.randn(one.shape).to(one.dtype).to(device) for one in results]
                 gradients = torch.autograd.grad(results, wanted, grads, allow_unused=True)
-                found += [one.cpu() for one in gradients if one is not None]
-        yield name, found
+                found_gradients += [one.cpu() for one in gradients if one is not None]
+        yield f"{name} {RESULTS}", found
+        if found_gradients:
+            yield f"{name} {GRADIENTS}", found_gradients
 
 
 def dump(path: Path, device: torch.device) -> None:
-    """Writes the results of all cases."""
-    results: Results = {}
+    """Writes the tables of all cases."""
+    tables: Tables = {}
     for case in CASES:
-        results.update(of_case(case, device))
-    torch.save(results, path)
-    print(f"{path}: {len(results)} cases of {device}")
+        tables.update(of_case(case, device))
+    torch.save(tables, path)
+    print(f"{path}: {len(tables)} tables of {device}")
 
 
-def compare(one: Results, other: Results) -> list[tuple[str, int, int, float]]:
-    """For each case: elements, those with other bits, and the largest difference in ulps."""
+def compare(one: Tables, other: Tables) -> list[tuple[str, int, int, float]]:
+    """For each table: elements, those with other bits, and the largest difference in ulps."""
     rows = []
     for name in one.keys() & other.keys():
         total, differ, most = 0, 0, 0.0
@@ -77,9 +82,10 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] == ["compare"]:
         rows = compare(*(torch.load(path) for path in arguments[1:3]))
         for name, total, differ, most in rows:
-            print(f"{name:56} {total:9} elements  {differ:9} differ  {most:8.2f} ulp")
-        equal = sum(differ == 0 for _, _, differ, _ in rows)
-        print(f"{equal} of {len(rows)} cases are equal bit for bit")
+            print(f"{name:60} {total:9} elements  {differ:9} differ  {most:8.2f} ulp")
+        for kind in (RESULTS, GRADIENTS):
+            equal = [differ == 0 for name, _, differ, _ in rows if name.endswith(f" {kind}")]
+            print(f"{sum(equal)} of {len(equal)} tables of {kind} are equal bit for bit")
         return 0
     dump(Path(arguments[1]), torch.device(arguments[2] if len(arguments) > 2 else "cuda"))
     return 0
