@@ -133,6 +133,25 @@ def test_forward_mode_is_refused_in_words(case, anywhere):
         jvp(function, tensors, tensors)
 
 
+@pytest.mark.parametrize("tokens", [1, 4])
+def test_vmap_of_what_keeps_a_cache_is_refused(tokens, anywhere):
+    workspace = fusedops.Workspace(16, 2, 2, 1, 2, 10, torch.float32, anywhere)
+    qkv = torch.randn(3, 2, tokens, 48, device=anywhere)
+    kept = [one.nan_to_num() for one in (*workspace.memory.keys, workspace.positions)]
+
+    def attend(qkv):
+        return fusedops.softmax_context(qkv, workspace=workspace, layer_id=0, heads=2)
+
+    for transform in (vmap(attend), vmap(grad(lambda x: attend(x).sum()))):
+        with pytest.raises(RuntimeError, match=r"^softmax_context: writes to a .*KV cache"):
+            transform(qkv)
+    with pytest.raises(RuntimeError, match=r"vmap cannot give each element; give it the batch$"):
+        vmap(attend)(qkv)
+    after = [one.nan_to_num() for one in (*workspace.memory.keys, workspace.positions)]
+    assert all(torch.equal(*both) for both in zip(after, kept, strict=True))
+    assert workspace.tokens == 0
+
+
 def test_what_has_no_gradient_says_so(anywhere):
     weight, scale = fusedops.quantize(torch.randn(24, 8, device=anywhere), 2)
     with pytest.raises(NotImplementedError, match="int8 weights have no gradient"):

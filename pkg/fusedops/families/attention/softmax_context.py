@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch._C import _are_functorch_transforms_active as transforms_active
+from torch._C._functorch import is_batchedtensor
 
 from fusedops import checks
 from fusedops.autograd import any_requires_grad
@@ -86,8 +88,8 @@ def softmax_context(
     Raises:
         ValueError: An argument is not as above, or the workspace has no room for the tokens; the
             message says how many fit.
-        RuntimeError: A gradient is asked for; torch.jit.trace is tracing; the workspace has been
-            released.
+        RuntimeError: A gradient is asked for; torch.jit.trace is tracing; vmap calls it; the
+            workspace has been released.
     """
     check_kind(_OP, "qkv", qkv)
     check_workspace(_OP, workspace)
@@ -183,6 +185,13 @@ def _refuse_modes(*tensors: Tensor | None) -> None:
     if torch.is_grad_enabled() and any_requires_grad(*tensors):
         raise RuntimeError(
             f"{_OP}: writes to a KV cache, so it has no gradient; call it under torch.no_grad()"
+        )
+    if torch.compiler.is_compiling() or not transforms_active():
+        return
+    if any(isinstance(one, Tensor) and is_batchedtensor(one) for one in tensors):
+        raise RuntimeError(
+            f"{_OP}: writes to a workspace's KV cache, which vmap cannot give each element; give "
+            "it the batch"
         )
 
 
