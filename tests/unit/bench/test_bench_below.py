@@ -1,0 +1,33 @@
+"""Which cells of a record miss the target for their bandwidth, and whether a copy does too."""
+
+from pathlib import Path
+
+import kernels_below
+from bench_records import MIB, record, row, small, timing
+from kernelbench.record import read
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_large_cells_below_the_target_are_counted():
+    def cell(ours, copy, **changes):
+        return row(times={"ours": timing(ours), "copy": timing(copy)}, **changes)
+
+    # 128 MiB in 33.55 us are 100 per cent.
+    rows = [
+        cell(34.0, 34.5, op="met"),
+        cell(40.0, 34.0, op="below a copy"),
+        cell(36.0, 36.0, op="as a copy"),
+        cell(400.0, 34.0, op="smaller", bytes_moved=63 * MIB),
+        small(),
+        cell(35.2, 34.0, family="softmax"),
+    ]
+    lines = list(kernels_below.table(record(*rows)))
+    assert "| norm, 97 % | 3 | 2 | 84 % | 1 |" in lines
+    assert "| softmax, 95 % | 1 | 0 |  | 0 |" in lines
+
+
+def test_the_documented_table_is_the_records():
+    documented = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
+    found = read(ROOT / "docs" / "records" / "kernels-h200-2026-11-22.json")
+    assert "\n".join(kernels_below.table(found)) in documented
