@@ -53,6 +53,34 @@ def test_no_type_and_no_bit_of_a_result_changes(case, dtype, anywhere):
     assert_same(actual, expected)
 
 
+@by_case
+@by_dtype
+def test_no_bit_changes_of_what_is_written_to_given_memory(case, dtype, anywhere):
+    if dtype not in case.dtypes:
+        pytest.skip(f"{case.name} is not for {dtype}")
+    args = case.inputs(case.small[-1], dtype, anywhere)
+    results = len(getattr(torch.ops.fusedops, case.op).default._schema.returns)
+
+    def by_out():
+        outs = tuple(torch.full_like(one, float("nan")) for one in made[:results])
+        out = outs if results > 1 else outs[0]
+        return outputs(case.function(*copies(args), **case.keywords, out=out))
+
+    def by_workspace():
+        workspace = fusedops.Workspace(
+            128, 4, 2, 1, 2, 10, torch.float32, anywhere, results=1 << 18
+        )
+        return outputs(case.function(*copies(args), **case.keywords, workspace=workspace))
+
+    with torch.no_grad():
+        made = outputs(case.ours(*copies(args)))
+        for call in (by_out, by_workspace):
+            expected = call()
+            with region(args, anywhere):
+                actual = call()
+            assert_same(actual, expected)
+
+
 differentiable = pytest.mark.parametrize(
     "case", [case for case in CASES if case.differentiable], ids=lambda case: case.name
 )

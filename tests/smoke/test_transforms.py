@@ -94,6 +94,26 @@ def test_gradients_of_each_of_a_batch(case, anywhere):
             assert nearly(case, one[i], other)
 
 
+@differentiable
+def test_gradients_where_one_argument_is_batched(case, anywhere):
+    """Along its last dimension; the other arguments are every element's."""
+    if not case.vmap:
+        pytest.skip(f"{case.op} has no rule for vmap")
+    args = case.inputs(case.tiny, torch.float32, anywhere)
+    function, tensors = of_floating(case, args)
+    every = tuple(range(len(tensors)))
+    gradients = grad(lambda *some: sum(one.square().sum() for one in function(*some)), every)
+    for index, tensor in enumerate(tensors):
+        several = [tensor, tensor * 0.5, tensor.flip(0)]
+        given = [*tensors[:index], torch.stack(several, -1), *tensors[index + 1 :]]
+        dims = tuple(-1 if at == index else None for at in every)
+        found = vmap(gradients, in_dims=dims)(*given)
+        for i, one in enumerate(several):
+            expected = gradients(*tensors[:index], one, *tensors[index + 1 :])
+            for actual, other in zip(found, expected, strict=True):
+                assert nearly(case, actual[i], other)
+
+
 LINEAR = {
     *("vector_add", "bias_add", "bias_residual", "residual_add_bias", "moe_res_matmul"),
     *("apply_rotary_pos_emb", "add_padding", "pad_transform"),
