@@ -31,7 +31,7 @@ def test_there_are_enough_of_every_kind():
     assert len(faults) >= 25
     assert {fault.family for fault in faults} <= set(families())
     assert {fault.model for fault in faults} == set(MODELS)
-    for kind in ("barrier", "wait", "tail", "narrow-index", "64-lanes", "row"):
+    for kind in ("barrier", "wait", "tail", "narrow-index", "64-lanes", "row", "uninitialised"):
         assert any(fault.name.endswith(kind) for fault in faults), kind
 
 
