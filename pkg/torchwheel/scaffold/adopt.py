@@ -2,8 +2,8 @@
 
 import dataclasses
 import json
-from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from packaging.version import Version
@@ -28,6 +28,7 @@ _TORCH_MINORS = 2
 # The newest Python that an image can be made with here.
 _NEWEST_PYTHON = "3.14"
 _USUAL_PYTHON = "3.12"
+_GITIGNORE = ".gitignore"
 _IGNORED = ("/dist/", "/.nox/", "/release/")
 
 Action = Literal["written", "unchanged", "replaced", "extended"]
@@ -68,16 +69,15 @@ def plan(folder: Path, files: Mapping[str, bytes], replace: Collection[str]) -> 
         replace: paths that may be replaced; "all" allows every one.
 
     Raises:
-        UsageError: a file is there with other content; nothing was written.
+        UsageError: a file is there with other content, or a link or a folder; nothing was written.
     """
     planned: list[PlannedFile] = []
     in_the_way: list[str] = []
+    _check_places(folder, [*files, _GITIGNORE])
     for path, content in sorted(files.items()):
         target = folder / path
         if not target.exists():
             planned.append(PlannedFile(path, content, "written"))
-        elif not target.is_file() or target.is_symlink():
-            in_the_way.append(path)
         elif target.read_bytes() == content:
             planned.append(PlannedFile(path, content, "unchanged"))
         elif path in replace or "all" in replace:
@@ -93,9 +93,31 @@ def plan(folder: Path, files: Mapping[str, bytes], replace: Collection[str]) -> 
     return [*planned, *_ignore(folder)]
 
 
+def _check_places(folder: Path, paths: Iterable[str]) -> None:
+    """Refuse paths that lead through a link, or where something else than a file is.
+
+    A link may lead out of the project, so nothing is written through one.
+    """
+    odd: set[str] = set()
+    for path in paths:
+        *above, place = reversed([PurePosixPath(path), *PurePosixPath(path).parents][:-1])
+        for parent in above:
+            found = folder / parent
+            if found.is_symlink() or (found.exists() and not found.is_dir()):
+                odd.add(str(parent))
+        target = folder / place
+        if target.is_symlink() or (target.exists() and not target.is_file()):
+            odd.add(path)
+    if odd:
+        raise UsageError(
+            f"{folder}: expected folders and files of its own, found a link or something else at "
+            f"{join_names(sorted(odd))}; nothing was written. Move it away"
+        )
+
+
 def _ignore(folder: Path) -> Sequence[PlannedFile]:
     """.gitignore with the outputs of the sessions, which are no sources."""
-    file = folder / ".gitignore"
+    file = folder / _GITIGNORE
     before = file.read_bytes() if file.is_file() else b""
     lines = before.decode(errors="replace").splitlines()
     missing = [one for one in _IGNORED if one not in lines and one.strip("/") not in lines]
@@ -103,7 +125,7 @@ def _ignore(folder: Path) -> Sequence[PlannedFile]:
         return ()
     gap = b"\n" if before and not before.endswith(b"\n") else b""
     content = before + gap + "".join(f"{one}\n" for one in missing).encode()
-    return [PlannedFile(".gitignore", content, "extended" if before else "written")]
+    return [PlannedFile(_GITIGNORE, content, "extended" if before else "written")]
 
 
 def write_files(folder: Path, planned: Sequence[PlannedFile]) -> None:

@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 from torchwheel.errors import UsageError
 from torchwheel.os_errors import explain
 from torchwheel.scaffold.setup_facts import NAME, SetupFacts
-from torchwheel.scaffold.setup_script import LARGEST, read_setup
+from torchwheel.scaffold.setup_script import read_limited, read_setup
 from torchwheel.scaffold.wheel_tag import WheelTag, tag_of_project
 from torchwheel.text import escape
 
@@ -189,11 +189,7 @@ def _config(file: Path) -> configparser.RawConfigParser:
 
 
 def _text(file: Path) -> str:
-    with file.open("rb") as opened:
-        content = opened.read(LARGEST + 1)
-    if len(content) > LARGEST:
-        raise ValueError(f"more than {LARGEST} bytes")
-    return content.decode("utf-8")
+    return read_limited(file).decode("utf-8")
 
 
 def _name(

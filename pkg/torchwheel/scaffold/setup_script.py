@@ -44,13 +44,27 @@ def read_setup(folder: Path) -> SetupFacts:
     try:
         if not file.exists():
             return SetupFacts()
-        with file.open("rb") as opened:
-            content = opened.read(LARGEST + 1)
+        content = read_limited(file)
     except OSError as error:
         raise UsageError(explain(error)) from error
-    if len(content) > LARGEST:
-        raise UsageError(f"{file}: expected at most {LARGEST} bytes, found more")
+    except ValueError as error:
+        raise UsageError(f"{file}: expected a build script, found {error}") from error
     return facts_of(content, folder, str(file))
+
+
+def read_limited(file: Path) -> bytes:
+    """The content of a file of a foreign project.
+
+    Raises:
+        ValueError: it is too large, or no file: the reading of a FIFO would wait for ever.
+    """
+    if not file.is_file() and not file.is_dir():
+        raise ValueError("something that is no file")
+    with file.open("rb") as opened:
+        content = opened.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise ValueError(f"more than {LARGEST} bytes")
+    return content
 
 
 def facts_of(content: bytes, folder: Path, where: str = NAME) -> SetupFacts:

@@ -1,8 +1,11 @@
 """What `torchwheel adopt` makes of a foreign project."""
 
+import contextlib
 import json
+import os
 import re
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -206,6 +209,69 @@ def test_a_link_is_not_written_through(foreign, wheel, tmp_path):
     with pytest.raises(UsageError, match=r"noxfile\.py"):
         adopt(foreign, wheel, "all")
     assert (tmp_path / "outside").read_text() == "mine\n"
+
+
+def test_a_linked_folder_is_not_written_through(foreign, wheel, tmp_path):
+    (tmp_path / "outside").mkdir()
+    (foreign / ".github").symlink_to(tmp_path / "outside")
+    before = sorted(foreign.rglob("*"))
+    with pytest.raises(UsageError, match=r"a link or something else at \.github; nothing was"):
+        adopt(foreign, wheel, "all")
+    assert not list((tmp_path / "outside").iterdir())
+    assert sorted(foreign.rglob("*")) == before
+
+
+def test_a_link_to_nothing_is_not_written_over(foreign, wheel, tmp_path):
+    (foreign / "noxfile.py").symlink_to(tmp_path / "missing")
+    with pytest.raises(UsageError, match=r"at noxfile\.py; nothing was"):
+        adopt(foreign, wheel, "all")
+
+
+@pytest.mark.parametrize("name", [".gitignore", "matrix.yaml", ".torchwheel", ".github/workflows"])
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["fifo", "folder"])
+def test_what_is_no_file_stops_all_writing(foreign, wheel, name, make):
+    place = foreign / name
+    if place.name in {".torchwheel", "workflows"}:
+        make = os.mkfifo  # a folder of the name is right
+    place.unlink(missing_ok=True)
+    place.parent.mkdir(exist_ok=True)
+    make(place)
+    before = sorted(foreign.rglob("*"))
+    with pytest.raises(UsageError, match=rf"at {re.escape(name)}; nothing was written"):
+        adopt(foreign, wheel, "all")
+    assert sorted(foreign.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", ["setup.py", "setup.cfg", "pyproject.toml"])
+def test_a_fifo_is_not_read(tmp_path, name):
+    """Its reading would wait for ever for somebody who writes."""
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'demo'\n")
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name)
+    with ends_in_time(), pytest.raises(UsageError, match=rf"{name}: .* something that is no file"):
+        read_project(tmp_path)
+
+
+def test_a_fifo_among_the_tests_is_left_out(foreign):
+    os.mkfifo(foreign / "tests" / "test_a.py")
+    with ends_in_time():
+        assert read_project(foreign).tests == "tests"
+
+
+@contextlib.contextmanager
+def ends_in_time(seconds=10):
+    """Raise an error in the block if it does not end in time."""
+
+    def stop(*_):
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_a_second_time_there_is_nothing_to_do(foreign, wheel):
