@@ -163,8 +163,19 @@ def _is_local(case: NamedCase) -> bool:
     return bool(named and named.version.local)
 
 
+def _not_judged(case: NamedCase, gate: str) -> Iterator[GateFinding]:
+    """A finding for each library that cannot be read: nothing is known of it, so no gate holds.
+
+    Gate `gpu-code` says why.
+    """
+    for library in case.facts.libraries:
+        if library.problem:
+            yield GateFinding(gate, "not judged: cannot be read", place=library.name)
+
+
 def torch_symbols(case: NamedCase) -> Iterator[GateFinding]:
     """Every torch that the wheel allows has every symbol that its libraries need."""
+    yield from _not_judged(case, "torch-symbols")
     table = case.table
     for name, fit in case.torch.items():
         claims = _claims_of_library(case, name)
@@ -235,6 +246,7 @@ def python_abi(case: NamedCase) -> Iterator[GateFinding]:
     claims = case.claims
     if not claims.abis:
         return
+    yield from _not_judged(case, "python-abi")
     for library in case.facts.libraries:
         match = _FOR_ONE_PYTHON.search(library.base_name)
         own = f"cp{match[2] or match[4]}{match[3] or match[5]}" if match else None
@@ -273,6 +285,7 @@ _DRIVER = "libcuda.so.1"
 
 def runtime(case: NamedCase) -> Iterator[GateFinding]:
     """Every library that is needed is in the wheel, of the system, or torch's and its toolkit's."""
+    yield from _not_judged(case, "runtime")
     libraries = case.facts.libraries
     own = {name for lib in libraries for name in (lib.soname, lib.base_name) if name}
     for library in libraries:
@@ -317,6 +330,7 @@ def _runtime_findings(case: NamedCase, library: LibraryFacts) -> Iterator[GateFi
 
 def run_paths(case: NamedCase) -> Iterator[GateFinding]:
     """The loader looks for libraries in the installed packages alone."""
+    yield from _not_judged(case, "run-paths")
     for library in case.facts.libraries:
         depth = len(PurePosixPath(library.name).parts) - 1
         for text in library.run_paths:
@@ -354,6 +368,7 @@ def platform_tag(case: NamedCase) -> Iterator[GateFinding]:
             f"{join_names(platforms)} names no C library: no index takes it",
             "warning",
         )
+    yield from _not_judged(case, "platform-tag")
     floor = tag_floor(platforms)
     for library in case.facts.libraries:
         if library.machine and not any(p.endswith(f"_{library.machine}") for p in platforms):

@@ -82,7 +82,6 @@ def test_cuda_is_that_of_the_version_else_of_a_requirement() -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"problem": "no ELF"}, "error demo/_C.so: cannot be read: no ELF"),
         (
             {"targets": (), "targets_problem": "cut short"},
             "error demo/_C.so: cannot be read: cut short",
@@ -97,6 +96,17 @@ def test_cuda_is_that_of_the_version_else_of_a_requirement() -> None:
 )
 def test_gpu_code(changes: dict[str, object], says: str) -> None:
     assert said(case(changed(**changes)), "gpu-code") == [says]
+
+
+def test_no_gate_about_libraries_holds_for_one_that_cannot_be_read(tmp_path: Path) -> None:
+    tag = "cp312-cp312-manylinux_2_28_x86_64"
+    zeros = {"demo/__init__.py": b"", "demo/_C.so": b"\x7fELF" + bytes(4096)}
+    results, findings = judge_named(make_wheel(tmp_path, tag=tag, files=zeros, claims=None))
+    about = {"gpu-code", "torch-symbols", "python-abi", "runtime", "run-paths", "platform-tag"}
+    assert {result.name for result in results if not result.ok} == about
+    says = {f.gate: str(f) for f in findings if f.level == "error"}
+    assert "cannot be read: " in says.pop("gpu-code")
+    assert set(says.values()) == {"demo/_C.so: not judged: cannot be read"}
 
 
 def test_what_calls_the_driver_itself_may_have_no_gpu_code() -> None:
