@@ -31,6 +31,8 @@ from torchwheel.errors import TorchwheelError, program_error
 Argument = str | os.PathLike[str]
 
 _CODES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+RAISED = re.compile(r"[\w.]*(Error|Exception)(: |$)")
+"""The start of the line by which Python names the exception that ended a program."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _GRACE = 5.0
 """Seconds that a program has to end by itself."""

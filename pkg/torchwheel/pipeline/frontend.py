@@ -31,9 +31,15 @@ def find_launcher(say: Callable[[str], None]) -> tuple[str, ...]:
     return (program,) if program else ()
 
 
-_ERROR = re.compile(r"(torchwheel: |error: |E   |\w*Error: )")
+_ERROR = re.compile(rf"torchwheel: |error: |E   |{process.RAISED.pattern}")
 # Error lines that give no reason: a compiler failed.
-_COMPILER_FAILED = re.compile(r"error: command .* failed|RuntimeError: Error compiling objects")
+_COMPILER_FAILED = re.compile(
+    r"error: command .* failed|RuntimeError: Error compiling objects"
+    r"|subprocess\.CalledProcessError: "
+)
+# pypa/build says so of a backend, after a blank line and a tip.
+_BACKEND_ENDED = re.compile(r"(ERROR )?Backend subprocess exited")
+_TIP = "TIP "
 _COMPILER_ERROR = re.compile(
     r"ninja: error: |nvcc (fatal|error)|ptxas .*(fatal|error)|\S*/ld: "
     r"|\S[^:(]*[:(]\d+[^ ]* (fatal )?error\b"
@@ -43,7 +49,8 @@ _COMPILER_ERROR = re.compile(
 def failure_reason(log: Path, otherwise: str) -> str:
     """The last line of `log` that names an error, else `otherwise`.
 
-    If that line gives no reason but a compiler that failed, the compiler's first error instead.
+    If that line gives no reason but a compiler that failed, the compiler's first error instead. A
+    backend that ended without an error, as by SystemExit("needs X"), may say why in its last line.
     """
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     errors = [line for line in lines if _ERROR.match(line)]
@@ -51,9 +58,21 @@ def failure_reason(log: Path, otherwise: str) -> str:
         # Our own nvcc says why it compiled nothing; else the compiler's first error counts.
         own = [line for line in errors if line.startswith("torchwheel: ")]
         errors += own[:1] or [line for line in lines if _COMPILER_ERROR.match(line)][:1]
-    return (
-        (errors[-1] if errors else otherwise).removeprefix("error: ").removeprefix("torchwheel: ")
-    )
+    if not errors:
+        return _last_words(lines, otherwise)
+    return errors[-1].removeprefix("error: ").removeprefix("torchwheel: ")
+
+
+def _last_words(lines: Sequence[str], otherwise: str) -> str:
+    """`otherwise`; or that the backend ended, with the last line that it printed."""
+    for number, line in enumerate(lines):
+        if _BACKEND_ENDED.match(line):
+            lines, otherwise = lines[:number], line.removeprefix("ERROR ")
+            break
+    if not _BACKEND_ENDED.match(otherwise):
+        return otherwise
+    said = [line.strip() for line in lines if line.strip() and not line.startswith(_TIP)]
+    return f"{otherwise}; its last line: {said[-1]}" if said else otherwise
 
 
 _COUNT = re.compile(r"\[\d+/\d+\]")

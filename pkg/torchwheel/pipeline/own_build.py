@@ -144,7 +144,6 @@ def _declared(project: Path) -> Sequence[str]:
 
 SECONDS = 900
 """After these a setup.py that only names its requirements counts as one that hangs."""
-_ERROR = re.compile(r"[\w.]*(Error|Exception)(: |$)")
 _DYNAMIC = """
 import json, sys, build
 settings = dict(text.split("=", 1) for text in sys.argv[2:])
@@ -172,7 +171,7 @@ def _python(arguments: Sequence[str], doing: str) -> str:
         raise TorchwheelError(f"{doing}: {error.reason}") from error
     if done.status:
         # A backend's error is followed by that of the frontend that called it.
-        errors = [line for line in done.errors.splitlines() if _ERROR.match(line)]
+        errors = [line for line in done.errors.splitlines() if process.RAISED.match(line)]
         reason = errors[0] if errors else done.last_words("it said nothing")
         raise program_error(f"{doing}: {reason}")
     return done.output

@@ -187,12 +187,48 @@ def test_a_compilers_line_is_a_step(line, says):
             "ninja: error: build.ninja:31: multiple rules generate a.o",
         ),
         (["building"], "otherwise"),
+        (
+            ["urllib.error.URLError: <urlopen error [Errno -2] Name or service not known>"],
+            "urllib.error.URLError: <urlopen error [Errno -2] Name or service not known>",
+        ),
+        (["Exception: needs torch 9", "", "later"], "Exception: needs torch 9"),
+        (["AssertionError"], "AssertionError"),
+        (
+            ["/p/a.cu(12): error: no y", "subprocess.CalledProcessError: Command 'ninja'"],
+            "/p/a.cu(12): error: no y",
+        ),
+        (
+            ["subprocess.CalledProcessError: Command 'git' returned 128"],
+            "subprocess.CalledProcessError: Command 'git' returned 128",
+        ),
+        # SystemExit("needs torch 9"), as the frontend of a container tells it.
+        (
+            [
+                "running build_ext",
+                "needs torch 9",
+                "",
+                "TIP disable isolation",
+                "ERROR Backend subprocess exited when trying to invoke build_wheel",
+                "cibuildwheel: error: Command failed",
+            ],
+            "Backend subprocess exited when trying to invoke build_wheel; its last line: "
+            "needs torch 9",
+        ),
     ],
 )
 def test_the_line_that_says_why(tmp_path, lines, says):
     log = tmp_path / "build.log"
     log.write_text("\n".join(["cc1plus: note", *lines, ""]))
     assert failure_reason(log, "otherwise") == says
+
+
+def test_a_backend_that_says_why_without_an_error(tmp_path):
+    log = tmp_path / "build.log"
+    ended = "Backend subprocess exited when trying to invoke build_wheel"
+    log.write_text("running build\nneeds torch 9\n\n")
+    assert failure_reason(log, ended) == f"{ended}; its last line: needs torch 9"
+    log.write_text("")
+    assert failure_reason(log, ended) == ended
 
 
 def test_a_python_without_torch_is_one_line(tmp_path):
