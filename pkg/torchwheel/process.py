@@ -48,6 +48,10 @@ if os.getppid() == int(parent):
     os.execv(command[0], command)
 """
 """Replaced by the command in its arguments, which gets SIGTERM when its parent ends."""
+SILENCE = 1800.0
+"""Seconds after which a build that prints nothing and computes nothing counts as one that hangs."""
+_IDLE = 0.01
+"""The share of a core up to which a program computes nothing: a loop that waits is below it."""
 _ending = threading.Event()
 """Set while a signal ends the programs: no other may start."""
 
@@ -65,7 +69,7 @@ class NotRunError(TorchwheelError):
 
 
 class TimedOutError(NotRunError):
-    """A program was killed, as it gave no answer in time."""
+    """A program was killed, as it gave no answer in time, or was silent and idle for a long one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,6 +185,8 @@ def stream(
     log: IO[str],
     cwd: Path | str | None = None,
     env: Mapping[str, str] | None = None,
+    silence: float | None = None,
+    cpu_seconds: Callable[[], float | None] | None = None,
 ) -> int:
     """Run a program and pass on each line that it prints as it comes; returns its exit status.
 
@@ -190,16 +196,76 @@ def stream(
         log: an open file that gets each line too.
         cwd: the folder it runs in.
         env: all its variables; those of this process if not given.
+        silence: seconds without a line and without CPU time after which it is ended, with all
+            that it started; None for no limit.
+        cpu_seconds: the CPU time of the program so far, where others work for it; None for one
+            that is not known, which counts as work. By default that of the processes below it.
 
     Raises:
         NotRunError: it does not start.
+        TimedOutError: it was ended for its silence.
     """
     with _running(_started(command, subprocess.PIPE, cwd=cwd, env=env)) as process:
-        if process.stdout is not None:
-            for line in io.TextIOWrapper(process.stdout, encoding="utf-8", errors="replace"):
-                log.write(line)
-                say(line.rstrip("\n"))
+        watch = _Watch(process.pid, silence, cpu_seconds) if silence else None
+        with watch or contextlib.nullcontext():
+            if process.stdout is not None:
+                for line in io.TextIOWrapper(process.stdout, encoding="utf-8", errors="replace"):
+                    if watch:
+                        watch.heard = time.monotonic()
+                    log.write(line)
+                    say(line.rstrip("\n"))
+    if watch and watch.stalled:
+        says = f"printed nothing and computed nothing for {silence:.0f} s, and was ended"
+        raise TimedOutError(command[0], says)
     return process.returncode
+
+
+class _Watch(threading.Thread):
+    """Ends a program that neither prints nor computes; `heard` is the time of its last line."""
+
+    def __init__(
+        self, program: int, silence: float, cpu_seconds: Callable[[], float | None] | None
+    ) -> None:
+        super().__init__(daemon=True)
+        self.program, self.silence = program, silence
+        self.cpu_seconds = cpu_seconds or (lambda: _cpu_seconds_below(program))
+        self.heard = time.monotonic()
+        self.stalled = False
+        self._done = threading.Event()
+
+    def __enter__(self) -> None:
+        self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self.join()
+
+    def run(self) -> None:
+        worked, before = time.monotonic(), self.cpu_seconds()
+        while not self._done.wait(self.silence / 10):
+            now = self.cpu_seconds()
+            # A process that ends takes its time along: that is work too.
+            if now is None or before is None or abs(now - before) > _IDLE * self.silence:
+                worked, before = time.monotonic(), now
+            elif time.monotonic() - max(worked, self.heard) > self.silence:
+                self.stalled = True
+                _end_tree(self.program)
+                return
+
+
+def _cpu_seconds_below(program: int) -> float | None:
+    """CPU seconds of a program and all below it; None if a server elsewhere may work for it."""
+    ticks = 0
+    for number in [program, *_running_below(program, {os.getsid(0)})]:
+        with contextlib.suppress(OSError, ValueError):
+            text = Path("/proc", str(number), "stat").read_text("utf-8", "replace")
+            head, _, fields = text.rpartition(")")
+            if head.endswith(_SERVERS):
+                return None
+            # utime, stime, and those of its children that have ended.
+            ticks += sum(map(int, fields.split()[11:15]))
+    known = Path("/proc/self/stat").exists()
+    return ticks / os.sysconf("SC_CLK_TCK") if known else None
 
 
 def stream_terminal(
@@ -291,6 +357,27 @@ def _terminal_lines(terminal: IO[bytes]) -> Iterator[str]:
                 last = line
         if not block:
             return
+
+
+def _end_tree(program: int) -> None:
+    """Ask a program and all below it to end; kill those that still run after a while."""
+    # Once it has ended, those below it are below another process.
+    tree = [program, *_running_below(program, {os.getsid(0)})]
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for process in filter(_is_running, tree):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process, number)
+        late = time.monotonic() + _GRACE
+        while any(map(_is_running, tree)) and time.monotonic() < late:
+            time.sleep(0.02)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        text = Path("/proc", str(process), "stat").read_text("utf-8", "replace")
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[0] != "Z"
 
 
 @contextlib.contextmanager

@@ -1,7 +1,10 @@
 """Programs are run in one place, and a failure is one line."""
 
+import itertools
+import os
 import re
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -107,6 +110,50 @@ def test_lines_come_while_the_program_runs(tmp_path):
         assert process.stream(python(code), heard.append, log=log) == 2
     assert heard == ["out", " err"]
     assert (tmp_path / "log").read_text() == "out\n err\n"
+
+
+# A shell that waits for a child which ignores the request to end, and holds the output open.
+HANGS = (
+    "import signal, subprocess, sys, time; "
+    "child = 'import signal, time; signal.signal(15, signal.SIG_IGN); "
+    "print(1, flush=True); time.sleep(99)'; "
+    "subprocess.run([sys.executable, '-c', child])"
+)
+
+
+def test_a_program_that_is_silent_and_idle_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(process, "_GRACE", 0.5)
+    begun, heard = time.monotonic(), []
+    with (
+        (tmp_path / "log").open("w") as log,
+        pytest.raises(process.TimedOutError, match="printed nothing and computed nothing for 1 s"),
+    ):
+        process.stream(python(HANGS), heard.append, log=log, silence=1)
+    assert heard == ["1"]
+    assert time.monotonic() - begun < 30
+    assert process._running_below(os.getpid(), {os.getsid(0)}) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "for _ in range(30): print(1, flush=True); time.sleep(0.1)",
+        "subprocess.run([sys.executable, '-c', 'import time\\nwhile time.process_time() < 3: 1'])",
+    ],
+    ids=["prints", "computes"],
+)
+def test_a_program_that_prints_or_computes_is_not_ended(tmp_path, code):
+    with (tmp_path / "log").open("w") as log:
+        command = python(f"import subprocess, sys, time\n{code}")
+        assert process.stream(command, lambda _: None, log=log, silence=1) == 0
+
+
+def test_work_elsewhere_counts_and_so_does_what_is_not_known(tmp_path):
+    seconds = itertools.count()
+    with (tmp_path / "log").open("w") as log:
+        for used in (lambda: None, lambda: float(next(seconds))):
+            command = python("import time; time.sleep(2)")
+            assert process.stream(command, print, log=log, silence=0.5, cpu_seconds=used) == 0
 
 
 def test_a_terminals_lines_come_once_and_without_codes():

@@ -26,6 +26,9 @@ LABEL = "torchwheel.run"
 _BUILDER = 1000
 _CAP_SYS_RESOURCE = 24
 _SERVER_SECONDS = 10
+# Of a container, seen from inside it.
+_CPU_STAT = "/sys/fs/cgroup/cpu.stat"
+_USED = re.compile(r"^usage_usec (\d+)", re.MULTILINE)
 # A line of the engine, or of apt in an image's build.
 _ERROR = re.compile(r"\berror\b|^E: ", re.IGNORECASE)
 # docker's first builder knows no --secret, and is the usual one before docker 23.
@@ -104,21 +107,50 @@ class Engine:
             return None
         return hashlib.sha256(done.output.strip().encode()).hexdigest()
 
+    def cpu_seconds(self, run: str) -> float | None:
+        """CPU seconds of a run's containers so far; None if that cannot be known.
+
+        What runs in them may be below no process of this machine that can be seen.
+        """
+        listed = self._answer(["ps", "--quiet", *_of_run(run)])
+        seconds = None
+        for name in listed.split():
+            if (used := _USED.search(self._answer(["exec", name, "cat", _CPU_STAT]))) is None:
+                return None
+            seconds = (seconds or 0.0) + int(used[1]) / 1e6
+        return seconds
+
+    def _answer(self, arguments: Sequence[str]) -> str:
+        """The output of a command that is quick; empty if it is not, or does not start."""
+        try:
+            return self._run(arguments, merge=False, timeout=_SERVER_SECONDS).output
+        except process.NotRunError:
+            return ""
+
     def remove_containers(self, run: str) -> None:
         """Remove containers that a killed run left; `run` is the value of their LABEL."""
-        output = self.call(
-            ["ps", "--all", "--quiet", "--filter", f"label={LABEL}={run}"], "listing containers"
-        )
+        output = self.call(["ps", "--all", "--quiet", *_of_run(run)], "listing containers")
         if names := output.split():
             # rm alone would wait ten seconds for a shell that ignores the request to end.
             self.succeeds(["kill", *names])
             self.call(["rm", "--force", "--volumes", *names], "removing containers")
 
     def _run(
-        self, arguments: Sequence[str], log: Path | None = None, *, merge: bool = True
+        self,
+        arguments: Sequence[str],
+        log: Path | None = None,
+        *,
+        merge: bool = True,
+        timeout: float | None = None,
     ) -> process.ProcessResult:
         env = {**os.environ, **self.environ}
-        return process.run([self.name, *arguments], env=env, merge=merge, log=log)
+        command = [self.name, *arguments]
+        return process.run(command, env=env, merge=merge, log=log, timeout=timeout)
+
+
+def _of_run(run: str) -> list[str]:
+    """The engine's options that list the containers of a run alone."""
+    return ["--filter", f"label={LABEL}={run}"]
 
 
 def volume_options(volumes: Iterable[Volume]) -> list[str]:

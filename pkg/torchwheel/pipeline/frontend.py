@@ -15,7 +15,7 @@ import build
 import pyproject_hooks
 
 from torchwheel import process
-from torchwheel.errors import UsageError, program_error
+from torchwheel.errors import TorchwheelError, UsageError, program_error
 from torchwheel.ownership import find_program
 from torchwheel.pipeline.repair import path_with_scripts
 from torchwheel.text import escape, quote
@@ -180,7 +180,12 @@ def _build(
             merged["PYTHONUNBUFFERED"] = "1"
             merged["PATH"] = path_with_scripts(merged, python)
             status = process.stream(
-                cmd, lambda line: on_line(line.strip()), log=log_file, cwd=cwd, env=merged
+                cmd,
+                lambda line: on_line(line.strip()),
+                log=log_file,
+                cwd=cwd,
+                env=merged,
+                silence=process.SILENCE,
             )
             if status:
                 raise subprocess.CalledProcessError(status, cmd)
@@ -191,6 +196,9 @@ def _build(
             return Path(builder.build(distribution, str(out)))
         except (build.BuildException, build.BuildBackendException) as error:
             log_file.flush()
+            cause = getattr(error, "exception", None)
+            if isinstance(cause, process.TimedOutError):
+                raise TorchwheelError(f"the build {cause.reason} (all of it in {log})") from error
             raise program_error(
                 f"{failure_reason(log, str(error))} (all of it in {log})"
             ) from error

@@ -5,7 +5,7 @@ import dataclasses
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel import claims as claims_file
@@ -159,7 +159,8 @@ def compile_in_container(
     command += [image.reference, "bash", "-c", script, "compile", python_tag(options.python)]
     command += [f"--config-setting={name}={value}" for name, value in options.settings.items()]
     log = folder / "build.log"
-    if not engine.succeeds(command, log):
+    environ = {**os.environ, **engine.environ}
+    if _stream(run, engine, [engine.name, *command], log, lambda _: None, env=environ):
         reason = failure_reason(log, "the container ended with an error")
         raise program_error(f"{reason} (all of it in {log})")
     if variant.ordinary:
@@ -216,8 +217,36 @@ def _cibuildwheel(
         if is_progress(line) or text.endswith("..."):
             run.progress.step(f"{variant.id}: {text}")
 
-    with log.open("w", encoding="utf-8") as log_file:
-        return process.stream(command, show_step, log=log_file, cwd=project, env=env)
+    return _stream(run, engine, command, log, show_step, cwd=project, env=env)
+
+
+def _stream(
+    run: Run,
+    engine: Engine,
+    command: Sequence[str],
+    log: Path,
+    say: Callable[[str], None],
+    *,
+    env: Mapping[str, str],
+    cwd: Path | None = None,
+) -> int:
+    """Run a command that builds in a container, and end it if that is silent and idle for long.
+
+    The container itself is removed at the end of the run.
+    """
+    try:
+        with log.open("w", encoding="utf-8") as log_file:
+            return process.stream(
+                command,
+                say,
+                log=log_file,
+                cwd=cwd,
+                env=env,
+                silence=process.SILENCE,
+                cpu_seconds=lambda: engine.cpu_seconds(run.id),
+            )
+    except process.TimedOutError as error:
+        raise TorchwheelError(f"the build {error.reason} (all of it in {log})") from error
 
 
 def read_usage(folder: Path) -> tuple[dict[str, float], int | None]:

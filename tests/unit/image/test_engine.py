@@ -133,3 +133,19 @@ def test_only_containers_of_the_run_are_removed(path, tmp_path):
     assert killed == "kill one two"
     assert listed.endswith("label=torchwheel.run=run-1")
     assert removed == "rm --force --volumes one two"
+
+
+@pytest.mark.parametrize(
+    ("listed", "stat", "seconds"),
+    [
+        ("one two", "usage_usec 1500000\nuser_usec 7", 3.0),
+        ("", "usage_usec 1500000", None),
+        ("one", "", None),
+    ],
+    ids=["two", "none runs", "not readable"],
+)
+def test_the_cpu_seconds_of_a_runs_containers(path, tmp_path, listed, stat, seconds):
+    (tmp_path / "stat").write_text(stat)
+    script = f'case "$1" in ps) echo {listed};; exec) /bin/cat {tmp_path}/stat;; esac'
+    program(path / "docker", script)
+    assert Engine("docker", {}).cpu_seconds("run") == seconds

@@ -1,7 +1,14 @@
 """Why a container's build failed, as one line."""
 
 import json
+import os
+import sys
+from types import SimpleNamespace
 
+import pytest
+
+from torchwheel import process
+from torchwheel.errors import TorchwheelError
 from torchwheel.pipeline import in_container, inside
 
 
@@ -23,3 +30,16 @@ def test_an_import_that_fails_is_named_before_the_tests_that_it_broke(tmp_path):
     (tmp_path / inside.PROBE).unlink()
     said = in_container._reason(tmp_path, log, 1)
     assert said == "smoke: tests.test_conv: collection failure"
+
+
+def test_a_container_that_hangs_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(process, "SILENCE", 1)
+    run = SimpleNamespace(id="one")
+    asked = []
+    engine = SimpleNamespace(cpu_seconds=lambda of: asked.append(of) or 12.5)
+    log = tmp_path / "build.log"
+    command = [sys.executable, "-c", "import time; print('starts', flush=True); time.sleep(99)"]
+    with pytest.raises(TorchwheelError, match=r"^the build printed nothing .* for 1 s"):
+        in_container._stream(run, engine, command, log, lambda _: None, env=os.environ)
+    assert log.read_text() == "starts\n"
+    assert set(asked) == {"one"}

@@ -5,10 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from torchwheel import process
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.elf import read_library
-from torchwheel.pipeline.frontend import compile_step, failure_reason, find_launcher
+from torchwheel.pipeline.frontend import (
+    build_wheel,
+    compile_step,
+    failure_reason,
+    find_launcher,
+)
 from torchwheel.pipeline.repair import pack, stamp
 from torchwheel.sdist.request import LOCK, LOG, hold_build_folder
 from torchwheel.sdist.torch import import_torch
@@ -229,6 +235,23 @@ def test_a_backend_that_says_why_without_an_error(tmp_path):
     assert failure_reason(log, ended) == f"{ended}; its last line: needs torch 9"
     log.write_text("")
     assert failure_reason(log, ended) == ended
+
+
+def test_a_build_that_hangs_is_one_line(tmp_path, monkeypatch):
+    source, log = tmp_path / "source", tmp_path / "build.log"
+    source.mkdir()
+    (source / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "hangs"\nbackend-path = ["."]\n'
+    )
+    (source / "hangs.py").write_text(
+        "import time\ndef build_wheel(*_, **__):\n    print('asks', flush=True)\n"
+        "    time.sleep(99)\n"
+    )
+    monkeypatch.setattr(process, "SILENCE", 1)
+    says = rf"^the build printed nothing and computed nothing for 1 s, .*{log}\)$"
+    with pytest.raises(TorchwheelError, match=says):
+        build_wheel(source, {}, tmp_path, log, lambda _: None, prepare=lambda _: None)
+    assert log.read_text() == "asks\n"
 
 
 def test_a_python_without_torch_is_one_line(tmp_path):
