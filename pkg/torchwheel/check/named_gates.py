@@ -102,10 +102,12 @@ def metadata(case: NamedCase) -> Iterator[GateFinding]:
     for fault in (facts.name_fault, facts.wheel_fault, facts.claims_fault):
         if fault:
             yield GateFinding("metadata", fault)
-    if facts.metadata_fault:
-        # What installers read is right, or METADATA could not be read at all.
-        level: Level = "warning" if facts.metadata else "error"
-        yield GateFinding("metadata", f"METADATA is not valid: {facts.metadata_fault}", level)
+    if facts.metadata_fault and facts.metadata:
+        # What installers read is right.
+        says = f"METADATA is not valid: {facts.metadata_fault}"
+        yield GateFinding("metadata", says, "warning")
+    elif facts.metadata_fault:
+        yield GateFinding("metadata", facts.metadata_fault)
     if named and facts.metadata:
         pairs = (
             ("Name", canonicalize_name(facts.metadata.name), named.name),
@@ -292,7 +294,7 @@ def runtime(case: NamedCase) -> Iterator[GateFinding]:
         if outside := [n for n in library.needed if n not in own and not _is_provided(n)]:
             yield GateFinding(
                 "runtime",
-                f"needs {join_names(outside)}: not in the wheel, not of torch, not on every system",
+                f"needs {join_names(outside)}: not in the wheel, not of torch, in no manylinux policy",
                 place=library.name,
             )
         if _DRIVER in library.needed:
@@ -306,7 +308,9 @@ def runtime(case: NamedCase) -> Iterator[GateFinding]:
 
 
 def _is_provided(name: str) -> bool:
-    patterns = (*read("runtime.json")["system"]["needed"], *read("providers.json")["patterns"])
+    table = read("runtime.json")
+    system = (*table["system"]["needed"], *table["manylinux"]["needed"])
+    patterns = (*system, *read("providers.json")["patterns"])
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 

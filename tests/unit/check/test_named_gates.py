@@ -1,8 +1,10 @@
 """Gates for anybody's wheel: what a name or METADATA says, and what is in it."""
 
 import dataclasses
+import json
 from pathlib import Path
 
+import auditwheel.policy
 import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.utils import parse_wheel_filename
@@ -14,11 +16,13 @@ from torchwheel.check.named_gates import NAMED_GATES, NamedCase, case_of, findin
 from torchwheel.check.run import judge_named
 from torchwheel.check.torch_exports import ExportTable, hash_of
 from torchwheel.check.torch_fit import fit_torch
+from torchwheel.data import read
 from torchwheel.inspect.inspection import Inspection, WheelName, inspect_wheel
 from torchwheel.inspect.library_facts import GpuRuntime, LibraryFacts
 from torchwheel.inspect.targets import GpuTarget
 from wheelmaker import make_wheel, universal
 
+POLICIES = "manylinux-policy.json"
 SHIM, NEW, OLD = "aoti_torch_x", "_ZN3c101fERKNSt7__cxx111SE", "_ZN3c101fERKSs"
 TABLE = ExportTable(
     ("2.6", "2.7", "2.8"), {hash_of(SHIM): 0b111, hash_of(NEW): 0b110, hash_of(OLD): 0b001}
@@ -107,6 +111,20 @@ def test_no_gate_about_libraries_holds_for_one_that_cannot_be_read(tmp_path: Pat
     says = {f.gate: str(f) for f in findings if f.level == "error"}
     assert "cannot be read: " in says.pop("gpu-code")
     assert set(says.values()) == {"demo/_C.so: not judged: cannot be read"}
+
+
+@pytest.mark.parametrize("name", ["libz.so.1", "libexpat.so.1", "libGL.so.1"])
+def test_what_manylinux_policies_admit_is_provided(name: str) -> None:
+    assert said(case(changed(needed=(*RIGHT.needed, name))), "runtime") == []
+
+
+def test_the_table_has_what_auditwheels_policies_admit() -> None:
+    policies = json.loads(Path(auditwheel.policy.__file__).with_name(POLICIES).read_text())
+    admitted = {name for policy in policies for name in policy["lib_whitelist"]}
+    table = read("runtime.json")
+    known = {*table["system"]["needed"], *table["manylinux"]["needed"]}
+    assert admitted <= known
+    assert set(table["manylinux"]["needed"]) == admitted - set(table["system"]["needed"])
 
 
 def test_what_calls_the_driver_itself_may_have_no_gpu_code() -> None:
@@ -211,7 +229,7 @@ def test_the_limited_api_by_its_list() -> None:
         (
             {"needed": ("libnuma.so.1", "libx.so.3")},
             "error demo/_C.so: needs libnuma.so.1, libx.so.3: not in the wheel, not of torch, "
-            "not on every system",
+            "in no manylinux policy",
         ),
         (
             {"needed": ("libcuda.so.1",)},
@@ -266,9 +284,23 @@ def test_platform_tags(changes: dict[str, object], tag: str | None, says: str) -
     assert says in found
 
 
+def test_a_fault_of_metadata_is_said_once(tmp_path: Path) -> None:
+    def bend(members: dict[str, bytes]) -> None:
+        name = "demo-1.0.0.dist-info/METADATA"
+        members[name] = members[name].replace(b"Metadata-Version: ", b"Metadata-Version: 9", 1)
+
+    def break_version(members: dict[str, bytes]) -> None:
+        name = "demo-1.0.0.dist-info/METADATA"
+        members[name] = members[name].replace(b"\nVersion: 1.0.0", b"\nVersion: one", 1)
+
+    for change in (bend, break_version):
+        (finding,) = judge_named(make_wheel(tmp_path, claims=None, bend=change))[1]
+        assert finding.says.count("METADATA is not valid") == 1
+
+
 def test_faults_of_the_archive() -> None:
     assert said(case(record_fault="no hash"), "record") == ["error no hash"]
-    assert said(case(metadata_fault="odd"), "metadata") == ["error METADATA is not valid: odd"]
+    assert said(case(metadata_fault="odd"), "metadata") == ["error odd"]
     assert said(case(wheel_fault="none"), "metadata") == ["error none"]
     assert said(case(purelib=True), "metadata") != []
     other = parse_wheel_filename(FILE.replace("manylinux_2_28", "linux"))[3]
