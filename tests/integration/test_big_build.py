@@ -198,8 +198,6 @@ def started(options: list[str], project: Path, cache: Path) -> Iterator[subproce
             build.kill()
 
 
-# An installation without the extra has no Dask.
-@pytest.mark.skipif(importlib.util.find_spec("distributed") is None, reason="no Dask here")
 def test_the_compiler_cache_outlasts_a_step_of_any_length(tmp_path, monkeypatch):
     """sccache ends after ten minutes without a call, though a compiler runs that long."""
     monkeypatch.setenv("SCCACHE_IDLE_TIMEOUT", "1")
@@ -213,6 +211,8 @@ def test_the_compiler_cache_outlasts_a_step_of_any_length(tmp_path, monkeypatch)
         assert wait_for_writes(("sccache",), environ) == CacheUse(misses=1)
 
 
+# An installation without the extra has no Dask.
+@pytest.mark.skipif(importlib.util.find_spec("distributed") is None, reason="no Dask here")
 def test_a_cluster_compiles_though_a_worker_is_killed(project, cluster, cache, tmp_path):
     address, workers = cluster
     slow = project / "many" / "slow.cpp"
