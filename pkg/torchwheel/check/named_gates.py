@@ -294,7 +294,7 @@ def runtime(case: NamedCase) -> Iterator[GateFinding]:
         if outside := [n for n in library.needed if n not in own and not _is_provided(n)]:
             yield GateFinding(
                 "runtime",
-                f"needs {join_names(outside)}: not in the wheel, not of torch, in no manylinux policy",
+                f"needs {join_names(outside)}: not in the wheel, of torch or in a manylinux policy",
                 place=library.name,
             )
         if _DRIVER in library.needed:
