@@ -27,7 +27,7 @@ from torchwheel.json_files import last_line, parse_json, read_json
 from torchwheel.pipeline.inside import DIVIDED, PLAN
 from torchwheel.shards import parse_shard
 from torchwheel.steps import own_ninja
-from torchwheel.toolkit.cuda_home import assemble_cuda_home, write_script
+from torchwheel.toolkit.cuda_home import assemble_cuda_home, set_header_times, write_script
 
 ENVIRONMENT = Path("/tmp/build-env")  # noqa: S108 - in the container
 """The folder of torch and the build requirements. Its path is the same for every Python, so that
@@ -188,6 +188,7 @@ def _install(requirements: Sequence[str], torch: Path) -> None:
         # uv draws a box around its reasons.
         reason = re.sub(r"[^\x20-\x7e]+ ?", "", said)[-600:]
         raise program_error(f"build requirements beside {torch.read_text().split()[0]}: {reason}")
+    set_header_times(ENVIRONMENT)
 
 
 def claims_of_built(wheel: Path, claims: Claims, variant: Path) -> Claims:

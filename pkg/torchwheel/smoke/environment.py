@@ -22,12 +22,11 @@ from torchwheel.pip import pip_install
 from torchwheel.smoke.interpreter import Interpreter, running_interpreter
 from torchwheel.smoke.requirements import check_installed, requirements
 from torchwheel.toolkit.cache import hold_folder_lock
+from torchwheel.toolkit.cuda_home import set_header_times
 
 TORCH = "torch"
 COMPLETE = "complete"
 """Marker file of a finished base; a venv cannot be renamed, so it is made in its own folder."""
-HEADER_TIME = 1_000_000_000
-"""When torch's headers were written, for all that compile with them."""
 UNUSED = 3 * 86400.0
 """Seconds after which an unused base is removed; it has a torch, which takes gigabytes."""
 _FORM = "2"
@@ -131,22 +130,12 @@ def _make_base(
     program = _make_venv(folder, python)
     doing = f"cannot install {' '.join(requires)}"
     pip_install(program, [*options, *requires], offline=False, doing=doing)
-    _set_header_times(folder)
+    for site in folder.glob("lib/python*/site-packages"):
+        set_header_times(site)
     close_to_others(folder)
     # A power cut must not keep the marker alone.
     files.sync_tree(folder)
     files.write_text(folder / COMPLETE, "\n".join(sorted(requires)) + "\n")
-
-
-def _set_header_times(folder: Path) -> None:
-    """Give torch's headers one time.
-
-    gcc takes headers with `#pragma once`, equal content and equal times for one. Else it depended
-    on the second in which pip wrote each what gcc reads, and whether a compiler cache has the
-    object that another machine or Python compiled.
-    """
-    for header in folder.glob("lib/python*/site-packages/torch/include/**/*.*"):
-        os.utime(header, (HEADER_TIME, HEADER_TIME))
 
 
 def _linked_wheels(requires: Sequence[str], environ: Mapping[str, str] = os.environ) -> list[str]:

@@ -1,8 +1,9 @@
-"""A CUDA_HOME for a project's own build: a toolkit with the CUDA libraries of torch.
+"""A CUDA_HOME for a project's own build, with torch's CUDA libraries, and torch's headers.
 
 Standard library only: containers import this module.
 """
 
+import os
 import re
 import shlex
 from collections.abc import Iterable, Sequence
@@ -11,9 +12,24 @@ from pathlib import Path
 from torchwheel import process
 from torchwheel.files import make_executable, write_text
 
+HEADER_TIME = 1_000_000_000
+"""When torch's headers were written, for all that compile with them."""
 _MERGED = ("bin", "include", "lib", "lib64")
 DRIVER_STUB = Path("lib64", "stubs", "libcuda.so")
 _DRIVER_CALL = re.compile(r"^\s*CUresult\s+(cu\w+)\s*\(", re.ASCII | re.MULTILINE)
+
+
+def set_header_times(site: Path) -> None:
+    """Give torch's headers in a folder of packages one time.
+
+    gcc takes headers with `#pragma once`, equal content and equal times for one. Else it depended
+    on the second in which pip or uv wrote each what gcc reads, and whether a compiler cache has the
+    object that another machine or Python compiled. Of a link, the file is changed that it leads to.
+    """
+    for header in site.glob("torch/include/**/*.*"):
+        # A change of the time would be news to a compiler cache that looks at it.
+        if header.is_file() and header.stat().st_mtime != HEADER_TIME:
+            os.utime(header, (HEADER_TIME, HEADER_TIME))
 
 
 def assemble_cuda_home(

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from programmaker import program
 from torchwheel.claims import Claims
 from torchwheel.console import Quiet
 from torchwheel.errors import TorchwheelError
@@ -13,6 +14,7 @@ from torchwheel.pipeline import inside, own_build
 from torchwheel.pipeline.own_build import OwnBuildPlan, dump_plan, require_pythons
 from torchwheel.smoke.record import ImportRecord, MachineRecord, TestReport, judge_smoke
 from torchwheel.toolkit import torch_files
+from torchwheel.toolkit.cuda_home import HEADER_TIME
 from torchwheel.toolkit.index import IndexedFile
 from torchwheel.toolkit.torch_files import TorchFile, torch_file
 from wheelmaker import make_wheel
@@ -149,3 +151,24 @@ def test_requirements_of_a_backend_are_read(tmp_path):
         "print('hello')\nfrom setuptools import setup\nsetup(setup_requires=['ninja>=1.11'])\n"
     )
     assert own_build._dynamic(tmp_path, {}) == ("ninja>=1.11",)
+
+
+def test_torchs_headers_have_one_time_however_they_are_linked(tmp_path, monkeypatch):
+    """uv links each Python's torch from its cache, with the times of its own download."""
+    cached, site = tmp_path / "cache", tmp_path / "site"
+    for name in ("a.h", "c10/b.h"):
+        (cached / name).parent.mkdir(parents=True, exist_ok=True)
+        (cached / name).write_text("#pragma once\n")
+        linked = site / "torch" / "include" / name
+        linked.parent.mkdir(parents=True, exist_ok=True)
+        linked.symlink_to(cached / name)
+    (tmp_path / "torch.txt").write_text("torch===2.13.0")
+    program(tmp_path / "bin" / "uv", "exit 0")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin")
+    monkeypatch.setattr(own_build, "ENVIRONMENT", site)
+    own_build._install([], tmp_path / "torch.txt")
+    times = [path.stat().st_mtime for path in site.rglob("*.h")]
+    assert times == [HEADER_TIME] * 2
+    before = [path.stat().st_ctime_ns for path in site.rglob("*.h")]
+    own_build._install([], tmp_path / "torch.txt")
+    assert [path.stat().st_ctime_ns for path in site.rglob("*.h")] == before

@@ -8,11 +8,11 @@ from torchwheel.console import Quiet
 from torchwheel.smoke import environment
 from torchwheel.smoke.environment import (
     COMPLETE,
-    HEADER_TIME,
     _linked_wheels,
     base_environment,
     base_folder_name,
 )
+from torchwheel.toolkit.cuda_home import HEADER_TIME
 from wheelmaker import make_wheel
 
 
