@@ -72,7 +72,8 @@ def test_its_wheel_is_built_against_its_torch_stamped_tried_and_proven(plus, whe
     assert done.returncode == 1
     assert (
         "the project hard-codes the archs 7.5;9.0; expected those of TORCH_CUDA_ARCH_LIST, "
-        '8.0;9.0+PTX; pass --archs "7.5;9.0", or say in matrix.yaml build.archs_by: replaced'
+        '8.0;9.0+PTX; pass --archs "7.5;9.0", or replace them: build.archs_by: replaced in '
+        "matrix.yaml"
     ) in done.stdout
     # Nothing of a failed build is published, and the earlier wheel is not its.
     assert f"{VARIANT}: FAILED" in done.stderr

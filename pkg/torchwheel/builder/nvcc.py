@@ -101,7 +101,8 @@ def fault_of(codes: "set[str]", archs: str, by: str) -> "str | None":
         return None
     return (
         f"the project hard-codes the archs {found}; expected those of TORCH_CUDA_ARCH_LIST, "
-        f'{archs}; pass --archs "{found}", or say in matrix.yaml build.archs_by: replaced'
+        f'{archs}; pass --archs "{found}", or replace them: build.archs_by: replaced in '
+        "matrix.yaml, --archs-by replaced of torchwheel build"
     )
 
 

@@ -216,6 +216,21 @@ def base_images(options: argparse.Namespace) -> int:
         "--archs",
         help='arch list, e.g. "9.0;12.0+PTX" (default: TORCH_CUDA_ARCH_LIST, else those of torch)',
     ),
+    option(
+        "--archs-by",
+        choices=("environment", "declared", "replaced"),
+        default="environment",
+        help="the project leaves the archs to TORCH_CUDA_ARCH_LIST, hard-codes those of --archs, "
+        "or hard-codes others, which are replaced (default: environment)",
+    ),
+    option(
+        "--allow",
+        metavar="GATE:LIBRARY:REASON",
+        action="append",
+        default=[],
+        help='a gate\'s finding that is meant, e.g. "runtime:*/_C.so:calls the driver"; may be '
+        "repeated",
+    ),
     option("--cpu", action="store_true", help="build it without CUDA"),
     option(
         "--with",
@@ -282,7 +297,7 @@ def build(options: argparse.Namespace) -> int:
     from torchwheel.pipeline.frontend import find_launcher
     from torchwheel.sdist.big_build import compile_shard, plan_build, plan_text, shard_text
     from torchwheel.sdist.build import build_sdist, closing_text
-    from torchwheel.sdist.request import SdistRequest, find_source
+    from torchwheel.sdist.request import SdistRequest, find_source, parse_allowed
     from torchwheel.sdist.sandbox import parse_variables
     from torchwheel.shards import parse_shard
     from torchwheel.steps.compiler_cache import parse_cache
@@ -300,6 +315,8 @@ def build(options: argparse.Namespace) -> int:
         torch=options.torch,
         toolkit=options.toolkit,
         archs=options.archs,
+        archs_by=options.archs_by,
+        allowed=tuple(map(parse_allowed, options.allow)),
         cpu=options.cpu,
         imports=tuple(options.imports),
         requires=tuple(options.requires),

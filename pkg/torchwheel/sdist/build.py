@@ -117,7 +117,7 @@ def build_sdist(
             wheel, use = _build(confined, lists, progress, clock)
             progress.step(f"gates and import of {wheel.name}")
             with clock.step("proof"), keep_rejected(wheel, request.dist):
-                gates = check_gates(wheel, Limits(request.max_size_mib))
+                gates = check_gates(wheel, limits_of(request))
                 facts = read_wheel(wheel)
                 machine, imported = _import_installed(confined, facts)
         key = request.key()
@@ -140,6 +140,11 @@ def build_sdist(
         with write_atomically(request.dist / wheel.name) as temporary:
             shutil.copyfile(wheel, temporary)
     return record
+
+
+def limits_of(request: SdistRequest) -> Limits:
+    """The limits of the gates for a call."""
+    return Limits(request.max_size_mib, allowed=request.allowed)
 
 
 def _build(

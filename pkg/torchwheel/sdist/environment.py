@@ -78,10 +78,7 @@ def prepare_build(
         with clock.step("toolkit"):
             root = provide(toolkit, toolkit.archs, PLATFORM, host, cache, progress)
         site = environment.site_of(base)
-        compiler = [*request.launcher, str(root / "bin" / "nvcc")]
-        # The program itself: in the sandbox a virtual environment's link would lead nowhere.
-        python = os.path.realpath(sys.executable)
-        held = nvcc.guard(python, arch_list(toolkit.archs), "environment", compiler)
+        held = held_nvcc(request, toolkit.archs, root)
         home = assemble_cuda_home(folder / "cuda", root, site, held, host.path)
     cxx = host.path
     if request.launcher:
@@ -92,6 +89,14 @@ def prepare_build(
     environ |= request.variables
     variant = sdist_variant(torch, toolkit)
     return BuildSetup(variant, torch, base, env, host, jobs, environ, root)
+
+
+def held_nvcc(request: SdistRequest, archs: Iterable[Arch], toolkit: Path) -> list[str]:
+    """The command of nvcc that holds a project to the archs that are asked for."""
+    compiler = [*request.launcher, str(toolkit / "bin" / "nvcc")]
+    # The program itself: in the sandbox a virtual environment's link would lead nowhere.
+    python = os.path.realpath(sys.executable)
+    return nvcc.guard(python, arch_list(archs), request.archs_by, compiler)
 
 
 def share_torch(base: Path, folder: Path, env: Environment) -> None:

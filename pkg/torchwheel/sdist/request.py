@@ -7,18 +7,21 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import get_args
 
+from torchwheel.check.facts import Allowed
 from torchwheel.console import Progress
 from torchwheel.errors import UsageError
 from torchwheel.files import explain_full_disk, sha256
 from torchwheel.inspect.sdist import PROJECT, is_project
 from torchwheel.lock import hold_lock, say_waiting
 from torchwheel.matrix.project_source import parse_source
+from torchwheel.matrix.sections import AllowedGate, ArchsBy
 from torchwheel.ownership import closed_folder
 from torchwheel.pipeline.project import download_release
 from torchwheel.sdist.sandbox import SandboxMode
 from torchwheel.steps.compiler_cache import CompilerCache
-from torchwheel.text import quote
+from torchwheel.text import join_names, quote
 
 LOCK, LOG = "lock", "build.log"
 _TORCH = re.compile(r"\d+\.\d+\.\d+(\+[a-z0-9.]+)?", re.ASCII)
@@ -35,6 +38,8 @@ class SdistRequest:
         torch: the torch to build for, e.g. "2.11.0"; None for the newest known.
         toolkit: a CUDA release, e.g. "13.0"; None for the one that torch was built with.
         archs: an arch list; None for TORCH_CUDA_ARCH_LIST, else the archs of torch itself.
+        archs_by: whether TORCH_CUDA_ARCH_LIST or setup.py decides on them, as in matrix.yaml.
+        allowed: findings of gates that are meant.
         cpu: build without CUDA.
         imports: names to import in the clean environment; empty for all that the wheel installs.
         requires: build requirements that the project does not declare.
@@ -51,6 +56,8 @@ class SdistRequest:
     torch: str | None = None
     toolkit: str | None = None
     archs: str | None = None
+    archs_by: ArchsBy = "environment"
+    allowed: tuple[Allowed, ...] = ()
     cpu: bool = False
     imports: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
@@ -63,7 +70,8 @@ class SdistRequest:
 
     def key(self) -> str:
         """Name of the folder that this call builds in; equal calls share it."""
-        inputs = (self._source_key(), self.torch, self.toolkit, self.archs, self.cpu)
+        archs = (self.archs, self.archs_by)
+        inputs = (self._source_key(), self.torch, self.toolkit, archs, self.cpu)
         return hashlib.sha256(repr(inputs).encode()).hexdigest()[:12]
 
     def build_folder(self, cache: Path) -> Path:
@@ -98,6 +106,23 @@ def find_source(text: str, cache: Path, progress: Progress) -> Path:
     return path
 
 
+def parse_allowed(text: str) -> Allowed:
+    """An allowance, written GATE:LIBRARY:REASON.
+
+    Raises:
+        UsageError: a part is missing, or the gate has no allowances.
+    """
+    gate, _, rest = text.partition(":")
+    library, _, reason = rest.partition(":")
+    if gate not in get_args(AllowedGate) or not library.strip() or not reason.strip():
+        gates = join_names(get_args(AllowedGate))
+        raise UsageError(
+            f"--allow: expected GATE:LIBRARY:REASON with a gate of {gates}, found {quote(text)}; "
+            'write e.g. "runtime:*/_C.so:calls the driver"'
+        )
+    return Allowed(gate, library, reason.strip())
+
+
 def check_request(request: SdistRequest) -> None:
     """Refuse a call that cannot be carried out, before anything is downloaded."""
     source = request.source
@@ -115,8 +140,10 @@ def check_request(request: SdistRequest) -> None:
     ):
         if text is not None and not pattern.fullmatch(text):
             raise UsageError(f"{option} {quote(text)}: a release expected, e.g. {example}")
-    if request.cpu and (request.toolkit or request.archs):
-        raise UsageError("--cpu builds without CUDA: it goes without --toolkit and --archs")
+    if request.cpu and (request.toolkit or request.archs or request.archs_by != "environment"):
+        raise UsageError(
+            "--cpu builds without CUDA: it goes without --toolkit, --archs and --archs-by"
+        )
     if request.cache and not request.launcher:
         raise UsageError(
             "--cache: expected sccache on the PATH, found none; install it, and leave out "

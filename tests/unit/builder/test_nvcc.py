@@ -23,8 +23,8 @@ def test_archs_that_setup_py_hard_codes_stop_the_first_file():
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         "torchwheel: the project hard-codes the archs 5.3;9.0; expected those of "
-        'TORCH_CUDA_ARCH_LIST, 8.0;9.0+PTX; pass --archs "5.3;9.0", or say in matrix.yaml '
-        "build.archs_by: replaced\n"
+        'TORCH_CUDA_ARCH_LIST, 8.0;9.0+PTX; pass --archs "5.3;9.0", or replace them: '
+        "build.archs_by: replaced in matrix.yaml, --archs-by replaced of torchwheel build\n"
     )
 
 

@@ -7,13 +7,15 @@ from pathlib import Path
 import pytest
 
 from torchwheel.arch.model import Arch, parse
+from torchwheel.cli import main
 from torchwheel.errors import UsageError
 from torchwheel.machine.facts import Torch
 from torchwheel.matrix.sections import HostCompilerBounds as HostBounds
 from torchwheel.matrix.sections import Toolkit
 from torchwheel.pipeline.inputs import claims_of
-from torchwheel.sdist.environment import sdist_environment, torch_requirement
-from torchwheel.sdist.request import SdistRequest, check_request
+from torchwheel.sdist.build import limits_of
+from torchwheel.sdist.environment import held_nvcc, sdist_environment, torch_requirement
+from torchwheel.sdist.request import SdistRequest, check_request, parse_allowed
 from torchwheel.sdist.torch import (
     PYTHON,
     EnvironmentTorch,
@@ -178,6 +180,7 @@ def test_a_right_call_passes(tmp_path):
         ({"toolkit": "13"}, '--toolkit "13": a release expected, e.g. 13.0'),
         ({"cpu": True, "archs": "9.0"}, "--cpu builds without CUDA"),
         ({"cpu": True, "toolkit": "13.0"}, "--cpu builds without CUDA"),
+        ({"cpu": True, "archs_by": "replaced"}, "--cpu builds without CUDA"),
     ],
 )
 def test_a_wrong_call_is_refused_before_anything_is_fetched(tmp_path, monkeypatch, change, says):
@@ -190,6 +193,32 @@ def test_a_wrong_call_is_refused_before_anything_is_fetched(tmp_path, monkeypatc
         check_request(request)
 
 
+def test_declarations_reach_the_compiler_and_the_gates(tmp_path, monkeypatch):
+    asked = []
+
+    def stop(request, *_):
+        asked.append(request)
+        raise UsageError("stop")
+
+    monkeypatch.setattr("torchwheel.sdist.build.build_sdist", stop)
+    call = ["build", str(tmp_path), "--no-launcher", "--archs-by", "replaced"]
+    call += ["--allow", "runtime:*/_C.so:calls the driver: cuInit", "--allow", "archs:*:none"]
+    assert main(call) == 2
+    (request,) = asked
+    limits = limits_of(request)
+    assert limits.reason("runtime", "demo/_C.so") == "calls the driver: cuInit"
+    assert limits.reason("archs", "demo/_C.so") == "none"
+    assert limits.reason("content", "demo/_C.so") is None
+    held = held_nvcc(request, parsed("9.0"), tmp_path)
+    assert held[-4:] == ["9.0", "replaced", str(tmp_path / "bin" / "nvcc"), "--"]
+
+
+@pytest.mark.parametrize("text", ["size:*:why", "runtime:*/_C.so", "runtime::why", "archs:*: ", ""])
+def test_an_allowance_names_its_gate_libraries_and_reason(text):
+    with pytest.raises(UsageError, match="--allow: expected GATE:LIBRARY:REASON"):
+        parse_allowed(text)
+
+
 def test_calls_that_differ_build_in_folders_of_their_own(tmp_path):
     (tmp_path / "a.tar.gz").write_bytes(b"a")
     (tmp_path / "b.tar.gz").write_bytes(b"b")
@@ -199,9 +228,10 @@ def test_calls_that_differ_build_in_folders_of_their_own(tmp_path):
         dataclasses.replace(request, source=tmp_path),
         dataclasses.replace(request, torch="2.11.0"),
         dataclasses.replace(request, archs="9.0"),
+        dataclasses.replace(request, archs_by="replaced"),
         dataclasses.replace(request, cpu=True),
     ]
-    assert len({one.key() for one in (request, *others)}) == 6
+    assert len({one.key() for one in (request, *others)}) == 7
     assert dataclasses.replace(request, dist=tmp_path / "dist").key() == request.key()
 
 
