@@ -43,6 +43,21 @@ smoke: {tests: tests/smoke, torch: "2.13.0"}
 gates: {max_size_mib: 8, reproducible: true}
 """
 
+ORDINARY = """\
+schema: 1
+project: {name: demo, source: project}
+abis: {ordinary: {}}
+toolkits:
+  cu130: {backend: cuda, version: "13.0", abis: [ordinary], archs: ["8.0", "9.0"], source: pypi}
+torch:
+  "2.11": {toolkits: [cu130], pythons: ["3.12", "3.13"]}
+  "2.13": {toolkits: [cu130], pythons: ["3.12"]}
+platforms: [linux_x86_64]
+runners:
+  linux_x86_64: {build: [ubuntu-24.04], cuda: [self-hosted, cuda]}
+build: {tests: tests}
+"""
+"""Of a project with a setup.py of its own: a wheel for each torch and Python."""
 
 SUITE = """\
 def test_a(): pass
@@ -51,13 +66,13 @@ class TestB:
 """
 
 
-def write_project(root: Path) -> None:
+def write_project(root: Path, matrix: str = MATRIX) -> None:
     """The sources of the release: the project, its smoke tests and the matrix."""
     (root / "project").mkdir()
     (root / "project" / "pyproject.toml").write_text('[project]\nname = "demo"\n')
     (root / "tests" / "smoke").mkdir(parents=True)
     (root / "tests" / "smoke" / "test_demo.py").write_text(SUITE)
-    (root / "matrix.yaml").write_text(MATRIX)
+    (root / "matrix.yaml").write_text(matrix)
 
 
 def root_of(wheel: Path) -> Path:

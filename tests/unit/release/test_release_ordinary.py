@@ -1,0 +1,144 @@
+"""The release of an ordinary project: a wheel for each torch and Python, and no sdist."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from release_artifacts import CPU, H200, ORDINARY, Artifacts, smoke_of, write_project
+
+from torchwheel.console import Quiet
+from torchwheel.errors import TorchwheelError
+from torchwheel.index.catalogue import read_catalogue, read_catalogues
+from torchwheel.index.contents import index_of
+from torchwheel.index.pages import index_pages
+from torchwheel.index.store import Store
+from torchwheel.index.withdrawals import parse_withdrawals
+from torchwheel.matrix.load import load
+from torchwheel.matrix.variants import Variant, select
+from torchwheel.pipeline.inputs import claims_of
+from torchwheel.release.assemble import assemble
+from wheelmaker import make_wheel
+
+pytestmark = pytest.mark.usefixtures("green_gates")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The folder of the matrix; the tests are the project's own."""
+    write_project(tmp_path, ORDINARY)
+    shutil.copytree(tmp_path / "tests" / "smoke", tmp_path / "project" / "tests")
+    return tmp_path
+
+
+def variants(root: Path) -> dict[str, Variant]:
+    return {one.id: one for one in select(load(root / "matrix.yaml"), ["all"])}
+
+
+def file_of(variant: Variant, version: str) -> str:
+    tag = f"cp{variant.python.replace('.', '')}"
+    local = f"cu130torch{variant.torch_release}"
+    return f"demo-{version}+{local}-{tag}-{tag}-manylinux_2_28_x86_64.whl"
+
+
+def add(made: Artifacts, variant: Variant, version: str, **wheel: Any) -> None:
+    """What the jobs of a variant leave: a wheel that ran with its torch, without and on a GPU."""
+    _, full, *tag = file_of(variant, version).removesuffix(".whl").split("-")
+    requires = (f"torch=={variant.torch_release}.*",)
+    folder, claims = made.root / f"wheel-{variant.id}", claims_of(variant)
+    path = make_wheel(
+        folder, version=full, tag="-".join(tag), claims=claims, requires=requires, **wheel
+    )
+    made.add(variant.id, path)
+    torch = f"{variant.torch_release}.0"
+    cpu, gpu = (dataclasses.replace(one, torch=torch) for one in (CPU, H200))
+    made.write_smoke(variant.id, smoke_of(path, cpu), f"wheel-{variant.id}")
+    made.write_smoke(variant.id, smoke_of(path, gpu))
+
+
+def built(root: Path, version: str) -> Artifacts:
+    """The artifacts of a release of all variants."""
+    made = Artifacts(root / f"artifacts-{version}", root / "matrix.yaml")
+    for variant in variants(root).values():
+        add(made, variant, version)
+    return made
+
+
+def release(made: Artifacts, version: str, earlier: Path | None = None) -> Path:
+    out = made.root.parent / f"v{version}"
+    assemble(
+        made.matrix, ["all"], [made.root], out, Quiet(), version=f"v{version}", earlier=earlier
+    )
+    return out
+
+
+def test_every_torch_and_python_has_its_wheel_and_pypi_gets_none(root: Path) -> None:
+    out = release(built(root, "1.0.0"), "1.0.0")
+    catalogue = read_catalogue(out / "catalogue.json")
+    names = {file_of(variant, "1.0.0") for variant in variants(root).values()}
+    assert len(names) == 3
+    assert {wheel.file for wheel in catalogue.wheels} == names
+    # Its author publishes its sdist, and PyPI takes no local version.
+    assert catalogue.sdists == ()
+    assert not list((out / "pypi").glob("*"))
+
+
+def test_a_torch_without_its_wheel_is_named(root: Path) -> None:
+    made = built(root, "1.0.0")
+    made.wheels["cu130-torch2.13-cp312"].unlink()
+    with pytest.raises(TorchwheelError, match=r"cu130-torch2\.13-cp312: no wheel; it is selected"):
+        release(made, "1.0.0")
+
+
+def test_a_wheel_that_was_tried_with_another_torch_is_refused(root: Path) -> None:
+    made = built(root, "1.0.0")
+    name = "cu130-torch2.13-cp312"
+    made.write_smoke(name, smoke_of(made.wheels[name], dataclasses.replace(H200, torch="2.11.0")))
+    says = r'smoke-tested with torch "2\.11\.0"; expected ==2\.13'
+    with pytest.raises(TorchwheelError, match=says):
+        release(made, "1.0.0")
+
+
+def test_an_index_keeps_the_earlier_version_of_each_torch(root: Path) -> None:
+    catalogues = root / "catalogues"
+    for version in ("0.9.0", "1.0.0"):
+        out = release(built(root, version), version, catalogues if version > "1" else None)
+        (catalogues / f"v{version}").mkdir(parents=True)
+        (out / "catalogue.json").rename(catalogues / f"v{version}" / "catalogue.json")
+    index = index_of(
+        read_catalogues([catalogues]),
+        Store("https://forge.example/{tag}"),
+        parse_withdrawals("schema: 1\n", "yanked.yaml"),
+    )
+    pages = {path: page.text() for page in index_pages(index) for path in page.paths}
+    for torch in ("2.11", "2.13"):
+        of_torch = [one for one in variants(root).values() if one.torch_release == torch]
+        listed = json.loads(pages[f"cu130/torch{torch}/demo/index.json"])["files"]
+        expected = {
+            file_of(one, version): version for one in of_torch for version in ("1.0.0", "0.9.0")
+        }
+        assert {file["filename"] for file in listed} == set(expected)
+        for file in listed:
+            name = file["filename"]
+            address = f"https://forge.example/v{expected[name]}/{name.replace('+', '%2B')}"
+            assert file["url"] == address
+        assert [file["filename"].split("+")[0] for file in listed] == sorted(
+            (f"demo-{version}" for version in expected.values()), reverse=True
+        )
+
+
+def test_a_version_with_other_bytes_is_not_released_again(root: Path) -> None:
+    made = built(root, "1.0.0")
+    out = release(made, "1.0.0")
+    (root / "earlier" / "v1.0.0").mkdir(parents=True)
+    (out / "catalogue.json").rename(root / "earlier" / "v1.0.0" / "catalogue.json")
+    shutil.rmtree(out)
+    variant = variants(root)["cu130-torch2.13-cp312"]
+    add(made, variant, "1.0.0", files={"demo/__init__.py": b"answer = 43\n"})
+    with pytest.raises(
+        TorchwheelError, match=r"faults: 1\n.* as v1\.0\.0 published this name"
+    ) as caught:
+        release(made, "1.0.0", root / "earlier")
+    assert file_of(variant, "1.0.0") in str(caught.value)
