@@ -89,3 +89,20 @@ def test_a_new_project_is_installed_with_the_torchwheel_that_it_carries(tmp_path
     (carried,) = (folder / ".torchwheel").glob("*.whl")
     backend = (folder / ".torchwheel" / "build_backend.py").read_text()
     assert sha256(carried) in backend
+
+
+def test_the_readme_of_a_new_project_starts_with_commands_that_run(tmp_path, environment):
+    """All but the build itself, which test_scaffold.py runs: the default session is `wheels`."""
+    run("torchwheel new my-kernels", tmp_path, environment)
+    folder = tmp_path / "my-kernels"
+    block = re.search(r"^```bash\n(.*?)^```$", (folder / "README.md").read_text(), re.M | re.S)
+    assert block is not None
+    install, build = (line.partition("#")[0].strip() for line in block[1].splitlines())
+    run(install, folder, environment)
+    # Not the nox that runs these tests.
+    assert run("command -v nox", folder, environment).startswith(environment["PATH"].split(":")[0])
+    listed = run(f"{build} -l", folder, environment)
+    assert re.search(r"^\* wheels ", listed, re.MULTILINE)
+    assert re.search(
+        r"^\S*universal ", run(f"{build} -s matrix", folder, environment), re.MULTILINE
+    )
