@@ -255,16 +255,18 @@ class _Watch(threading.Thread):
 
 def _cpu_seconds_below(program: int) -> float | None:
     """CPU seconds of a program and all below it; None if a server elsewhere may work for it."""
-    ticks = 0
-    for number in [program, *_running_below(program, {os.getsid(0)})]:
+    ticks, clients, servers = 0, 0, 0
+    for number in [program, *_running_below(program, None)]:
         with contextlib.suppress(OSError, ValueError):
             text = Path("/proc", str(number), "stat").read_text("utf-8", "replace")
             head, _, fields = text.rpartition(")")
-            if head.endswith(_SERVERS):
-                return None
             # utime, stime, and those of its children that have ended.
             ticks += sum(map(int, fields.split()[11:15]))
-    known = Path("/proc/self/stat").exists()
+            if head.endswith(_SERVERS):
+                # A client has a compiler's command; its server was started without arguments.
+                is_client = Path("/proc", str(number), "cmdline").read_bytes().count(b"\0") > 1
+                clients, servers = clients + is_client, servers + (not is_client)
+    known = Path("/proc/self/stat").exists() and (servers or not clients)
     return ticks / os.sysconf("SC_CLK_TCK") if known else None
 
 
@@ -362,7 +364,7 @@ def _terminal_lines(terminal: IO[bytes]) -> Iterator[str]:
 def _end_tree(program: int) -> None:
     """Ask a program and all below it to end; kill those that still run after a while."""
     # Once it has ended, those below it are below another process.
-    tree = [program, *_running_below(program, {os.getsid(0)})]
+    tree = [program, *_running_below(program, None)]
     for number in (signal.SIGTERM, signal.SIGKILL):
         for process in filter(_is_running, tree):
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -425,8 +427,8 @@ def _adopt_orphans(adopt: bool) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(adopt), 0, 0, 0)
 
 
-def _running_below(parent: int, sessions: set[int]) -> list[int]:
-    """The running processes of `sessions` below `parent`, as /proc shows them.
+def _running_below(parent: int, sessions: set[int] | None) -> list[int]:
+    """The running processes of `sessions`, or of all, below `parent`, as /proc shows them.
 
     The sessions of servers are added to `sessions`: a compiler may outlive the server that runs it.
     """
@@ -440,10 +442,11 @@ def _running_below(parent: int, sessions: set[int]) -> list[int]:
             if state != "Z":
                 running.append((int(name), int(above), int(session)))
                 # Only those below `parent` are taken: another user's server is not.
-                sessions |= {int(session)} if head.endswith(_SERVERS) else set()
+                if sessions is not None:
+                    sessions |= {int(session)} if head.endswith(_SERVERS) else set()
     children: dict[int, list[int]] = {}
     for process, its_parent, its_session in running:
-        if its_session in sessions:
+        if sessions is None or its_session in sessions:
             children.setdefault(its_parent, []).append(process)
     found = children.get(parent, [])
     for process in found:
