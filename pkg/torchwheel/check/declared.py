@@ -2,7 +2,6 @@
 
 import dataclasses
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from torchwheel.errors import UsageError
-from torchwheel.os_errors import explain
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from torchwheel.text_files import exists, read_toml
 
 EntryPoints = Mapping[str, Mapping[str, str]]
 """By group, e.g. "console_scripts": the object of each name."""
@@ -48,13 +42,8 @@ def read_declared(folder: Path, name: str = "", packages: Sequence[str] = ()) ->
             one with the project's name.
     """
     file = folder / "pyproject.toml"
-    try:
-        # A project of a setup.py alone declares nothing.
-        content = tomllib.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    except OSError as error:
-        raise UsageError(explain(error)) from error
-    except ValueError as error:  # of TOML and of UTF-8
-        raise UsageError(f"{file}: expected TOML, found {' '.join(str(error).split())}") from error
+    # A project of a setup.py alone declares nothing.
+    content = read_toml(file) if exists(file) else {}
     project = _table(content, "project")
     own = project.get("name", name)
     if not isinstance(own, str) or not own:

@@ -13,15 +13,14 @@ from packaging.version import InvalidVersion, Version
 from torchwheel.errors import UsageError
 from torchwheel.index.catalogue import CatalogueWheel
 from torchwheel.matrix.document import Document, MatrixError, Problem, read_document
-from torchwheel.os_errors import explain
 from torchwheel.text import KeyPath, join_names, nearest, quote
+from torchwheel.text_files import read_text
 
 SCHEMA = 1
 State = Literal["active", "archived", "deprecated", "quarantined"]
 """The states of a project in PEP 792. Of a quarantined one no file is listed."""
 
 _SECTIONS = ("yanked", "removed", "projects")
-_MAX_BYTES = 1 << 20
 _RELEASE = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9.!+_-]+)")
 _NAMES = 'the file name of a wheel or e.g. "demo==1.0.1"'
 
@@ -118,24 +117,8 @@ def read_withdrawals(path: Path) -> Withdrawals:
     Raises:
         UsageError: one line for each fault: file, line, place, what was expected and found.
     """
-    where = str(path)
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
-        text = content.decode("utf-8")
-    except FileNotFoundError:
-        raise UsageError(
-            f"{where}: no such file; run where it is, or name it with --yanked"
-        ) from None
-    except OSError as error:
-        raise UsageError(explain(error)) from error
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"{where}: expected UTF-8, found another encoding: {error.reason}"
-        ) from None
-    if len(content) > _MAX_BYTES:
-        raise UsageError(f"{where}: expected at most {_MAX_BYTES >> 10} KiB, found more")
-    return parse_withdrawals(text, where)
+    text = read_text(path, "run where it is, or name it with --yanked")
+    return parse_withdrawals(text, str(path))
 
 
 def parse_withdrawals(text: str, where: str) -> Withdrawals:

@@ -13,6 +13,7 @@ from torchwheel.matrix.document import Document, MatrixError, Problem, read_docu
 from torchwheel.matrix.rules import bundled_exist, findings
 from torchwheel.matrix.sections import USUAL_CONTAINERS, Matrix
 from torchwheel.text import KeyPath, nearest, quote, shorten
+from torchwheel.text_files import read_text
 
 _EXPECTED = {
     "string_type": "text",
@@ -111,26 +112,11 @@ def load(path: Path) -> Matrix:
     """Read and check a matrix.
 
     Raises:
+        UsageError: the file cannot be read.
         MatrixError: one line for each problem: file, line, place, value, what was expected.
     """
-    where = str(path)
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise MatrixError(
-            f"{where}: no such file; run where the matrix is, or name it with --matrix"
-        ) from None
-    except OSError as error:
-        raise MatrixError(f"{where}: cannot be read: {error.strerror}") from None
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise MatrixError.of(
-            where,
-            [Problem(line, (), f"not UTF-8: byte 0x{content[error.start]:02x}; save it as UTF-8")],
-        ) from None
-    return parse(text, where, path.parent)
+    text = read_text(path, "run where the matrix is, or name it with --matrix")
+    return parse(text, str(path), path.parent)
 
 
 def parse(text: str, where: str, root: Path | None = None) -> Matrix:

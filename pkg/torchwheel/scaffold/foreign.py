@@ -20,11 +20,7 @@ from torchwheel.scaffold.setup_facts import NAME, SetupFacts
 from torchwheel.scaffold.setup_script import read_limited, read_setup
 from torchwheel.scaffold.wheel_tag import WheelTag, tag_of_project
 from torchwheel.text import escape
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from torchwheel.text_files import exists, read_toml
 
 _SETUPTOOLS, _SCIKIT_BUILD = "setuptools.build_meta", "scikit_build_core"
 _CMAKE = "CMakeLists.txt"
@@ -165,13 +161,7 @@ def read_project(folder: Path, name: str = "") -> ForeignProject:
 
 
 def _pyproject(file: Path) -> Mapping[str, Any] | None:
-    try:
-        return tomllib.loads(_text(file)) if file.exists() else None
-    except OSError as error:
-        raise UsageError(explain(error)) from error
-    except (ValueError, RecursionError) as error:
-        reason = escape(" ".join(str(error).split()))
-        raise UsageError(f"{file}: expected TOML, found {reason}") from error
+    return read_toml(file) if exists(file) else None
 
 
 def _config(file: Path) -> configparser.RawConfigParser:

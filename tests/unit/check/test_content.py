@@ -59,6 +59,12 @@ def test_a_file_that_is_not_toml_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"pyproject\.toml: expected TOML, found ") as caught:
         declared(tmp_path, "[project\n")
     assert "\n" not in str(caught.value)
+    nested = f"x = {'[' * 50_000}{']' * 50_000}"
+    with pytest.raises(UsageError, match=r"expected TOML, found lists or tables nested too deep"):
+        declared(tmp_path, nested)
+    with pytest.raises(UsageError, match=r"expected TOML, found ") as caught:
+        declared(tmp_path, f"x = {{{'k' * 5000} = 1, {'k' * 5000} = 1}}")
+    assert len(str(caught.value)) < 1000
 
 
 @given(st.text(), st.sampled_from(["", "[project]\nname = 'x'\n", "[tool.setuptools]\n"]))

@@ -138,7 +138,7 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file; run where it is, or name it with --yanked"):
         read_withdrawals(path)
     path.write_bytes(b"schema: 1\n# \xff")
-    with pytest.raises(UsageError, match="expected UTF-8, found another encoding"):
+    with pytest.raises(UsageError, match=r":2: not UTF-8: byte 0xff; save it as UTF-8"):
         read_withdrawals(path)
     path.write_bytes(b"#" * (1 << 21))
     with pytest.raises(UsageError, match="expected at most 1024 KiB, found more"):
