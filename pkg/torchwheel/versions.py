@@ -1,9 +1,12 @@
 """Reads and compares version numbers."""
 
+import functools
 import re
 
 # No number of a version has more than nine digits; a limit keeps int() fast on hostile text.
 _NUMBERS = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})*)", re.ASCII)
+# Python converts no number of more than 4300 digits.
+_LONG_NUMBER = re.compile(r"\d{1000}", re.ASCII)
 # Not compiled, because the import of an extension needs neither.
 _TOOL = r"(?a)\bV(\d{1,9}\.\d{1,9}\.\d{1,9})\b"
 _HIP = r"(?am)^\s*#\s*define\s+HIP_VERSION_(MAJOR|MINOR)\s+(\d{1,9})\b"
@@ -13,6 +16,26 @@ def version_numbers(text: str) -> tuple[int, ...]:
     """The numbers a version begins with: (6, 4, 43482) of "6.4.43482-0f2d"; () if it has none."""
     match = _NUMBERS.match(text)
     return tuple(int(part) for part in match[1].split(".")) if match else ()
+
+
+def has_long_number(text: str) -> bool:
+    """Whether a version, a range of versions or a requirement has a number that nobody means.
+
+    `packaging` reads ranges without converting their numbers, and fails where it compares them.
+    """
+    return _LONG_NUMBER.search(text) is not None
+
+
+@functools.lru_cache(maxsize=1024)
+def is_specifier(text: str) -> bool:
+    """Whether a text is a range of versions, e.g. ">=9,<16"."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415 - slow to import
+
+    try:
+        SpecifierSet(text)
+    except InvalidSpecifier:
+        return False
+    return not has_long_number(text)
 
 
 def major_version(text: str) -> str:

@@ -26,6 +26,7 @@ from torchwheel.inspect.archive import WheelError, open_regular
 from torchwheel.inspect.wheel import ELF_MAGIC
 from torchwheel.ownership import is_irregular
 from torchwheel.text import quote
+from torchwheel.versions import has_long_number
 
 SUFFIX = ".dist-info"
 
@@ -173,7 +174,7 @@ def _torch_range(metadata: Message) -> str | None:
             requirement = Requirement(str(text))
         except InvalidRequirement:
             continue
-        if canonicalize_name(requirement.name) == "torch":
+        if canonicalize_name(requirement.name) == "torch" and not has_long_number(str(text)):
             return str(requirement.specifier)
     return None
 

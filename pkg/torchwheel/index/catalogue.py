@@ -5,7 +5,6 @@ ever, so a new field needs a default, and keys that are not known are skipped.
 """
 
 import dataclasses
-import functools
 import hashlib
 import json
 import re
@@ -13,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.utils import parse_wheel_filename
 
 from torchwheel import claims as claims_file
 from torchwheel import files
@@ -26,6 +24,7 @@ from torchwheel.inspect.wheel import Wheel
 from torchwheel.json_files import FileName, read_json
 from torchwheel.os_errors import explain
 from torchwheel.text import quote
+from torchwheel.versions import is_specifier
 
 FILE = "catalogue.json"
 SCHEMA = 1
@@ -233,7 +232,7 @@ def _wheel_problems(wheel: CatalogueWheel) -> Iterator[tuple[str, str, str]]:
     """The field, what was expected, what was found."""
     try:
         project, version, _, tags = parse_wheel_filename(wheel.file)
-    except InvalidWheelFilename:
+    except ValueError:  # InvalidWheelFilename, or a number of too many digits
         yield "file", "the name of a wheel", wheel.file
         return
     for field, expected, found in (
@@ -248,21 +247,12 @@ def _wheel_problems(wheel: CatalogueWheel) -> Iterator[tuple[str, str, str]]:
             yield field, "64 hex digits", digest
     if not _TIME.fullmatch(wheel.uploaded):
         yield "uploaded", 'e.g. "2026-11-24T08:00:00Z"', wheel.uploaded
-    if wheel.requires_python is not None and not _is_specifier(wheel.requires_python):
+    if wheel.requires_python is not None and not is_specifier(wheel.requires_python):
         yield "requires_python", 'e.g. ">=3.10"', wheel.requires_python
     if wheel.size < 0:
         yield "size", "a number of bytes", str(wheel.size)
     if wheel.claims and (problem := claims_file.problem_of(wheel.claims)):
         yield "claims", "those of a wheel", problem
-
-
-@functools.lru_cache(maxsize=1024)
-def _is_specifier(text: str) -> bool:
-    try:
-        SpecifierSet(text)
-    except InvalidSpecifier:
-        return False
-    return True
 
 
 def check_published(catalogues: Sequence[Catalogue]) -> None:

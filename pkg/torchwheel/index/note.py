@@ -12,6 +12,8 @@ from torchwheel.arch.model import Arch, Backend, parse
 from torchwheel.claims import Abi, Claims, LibraryNeeds
 from torchwheel.errors import MalformedError
 from torchwheel.json_files import parse_json
+from torchwheel.text import quote
+from torchwheel.versions import is_specifier
 
 ALL = "all"
 """The folder of an index with a document of each project that lists the wheels of all groups."""
@@ -119,7 +121,7 @@ def read_note(value: object, where: str) -> IndexNote | None:
     if not isinstance(value, dict) or value.get("schema") != SCHEMA:
         return None
     try:
-        return parse_json(
+        note = parse_json(
             json.dumps(value),
             IndexNote,
             where,
@@ -129,3 +131,8 @@ def read_note(value: object, where: str) -> IndexNote | None:
         )
     except MalformedError as error:
         raise MalformedError(where, f"{KEY}: {error.reason}") from None
+    for text in note.needs.torch:
+        if not is_specifier(text):
+            reason = f'{KEY}: needs.torch: expected e.g. ">=2.11", found {quote(text)}'
+            raise MalformedError(where, reason)
+    return note

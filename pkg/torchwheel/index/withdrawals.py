@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from torchwheel.errors import UsageError
 from torchwheel.index.catalogue import CatalogueWheel
@@ -197,7 +197,7 @@ def _is_withdrawal(text: str) -> bool:
         return text.endswith(".whl") and "/" not in text
     try:
         Version(release[2])
-    except InvalidVersion:
+    except ValueError:  # InvalidVersion, or a number of too many digits
         return False
     return True
 

@@ -1,5 +1,6 @@
 """Reads METADATA of somebody's wheel: name, version, requirements; it may be of any standard."""
 
+import contextlib
 import dataclasses
 import email.parser
 import email.policy
@@ -10,7 +11,7 @@ from pathlib import Path
 from packaging.markers import UndefinedEnvironmentName
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from torchwheel import claims as claims_file
 from torchwheel.claims import Claims
@@ -19,6 +20,7 @@ from torchwheel.inspect import budgets
 from torchwheel.inspect.archive import open_archive
 from torchwheel.install.page import OfferedWheel
 from torchwheel.text import escape, quote
+from torchwheel.versions import has_long_number
 
 TORCH = "torch"
 _METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
@@ -94,13 +96,13 @@ def read_metadata(path: Path, candidate: OfferedWheel) -> WheelMetadata:
 def _same(text: str, version: Version) -> bool:
     try:
         return Version(text) == version
-    except InvalidVersion:
+    except ValueError:  # InvalidVersion, or a number of too many digits
         return False
 
 
 def _requirement(text: str, where: str) -> Requirement:
-    try:
-        return Requirement(text)
-    except InvalidRequirement:
-        says = f"expected a requirement, found {quote(text)}"
-        raise TorchwheelError(f"{escape(where)}: {says}; report it to its authors") from None
+    with contextlib.suppress(InvalidRequirement):
+        if not has_long_number(text):
+            return Requirement(text)
+    says = f"expected a requirement, found {quote(text)}"
+    raise TorchwheelError(f"{escape(where)}: {says}; report it to its authors")

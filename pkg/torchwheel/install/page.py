@@ -10,7 +10,6 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import Tag
 from packaging.utils import (
     BuildTag,
-    InvalidWheelFilename,
     NormalizedName,
     canonicalize_name,
     parse_wheel_filename,
@@ -25,6 +24,7 @@ from torchwheel.inspect.wheel import require_few_tags
 from torchwheel.install.fetch import Answer, Fetch, link
 from torchwheel.json_files import parse_json
 from torchwheel.text import quote
+from torchwheel.versions import has_long_number
 
 JSON = "application/vnd.pypi.simple.v1+json"
 _ACCEPT = f"{JSON}, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
@@ -152,7 +152,8 @@ def _candidate(
     try:
         require_few_tags(["-".join(name.removesuffix(".whl").split("-")[-3:])])
         named, version, build, tags = parse_wheel_filename(name)
-    except (InvalidWheelFilename, WheelError):
+    # Its subclass InvalidWheelFilename, and Python's refusal of a number with too many digits.
+    except (ValueError, WheelError):
         return
     if named != project:
         return
@@ -215,9 +216,12 @@ def _metadata(entry: Mapping[str, object], url: str) -> tuple[str, str | None] |
 
 
 def _specifiers(text: str | None) -> SpecifierSet | None:
+    # As pip does: what cannot be read excludes nothing.
+    if not text or has_long_number(text):
+        return None
     try:
-        return SpecifierSet(text) if text else None
-    except InvalidSpecifier:  # as pip does: what cannot be read excludes nothing
+        return SpecifierSet(text)
+    except InvalidSpecifier:
         return None
 
 

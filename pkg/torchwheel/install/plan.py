@@ -26,6 +26,7 @@ from torchwheel.install.fetch import Fetch
 from torchwheel.install.metadata import TORCH, WheelMetadata, parse_metadata, read_metadata
 from torchwheel.install.page import OfferedWheel, find_page
 from torchwheel.text import quote
+from torchwheel.versions import has_long_number
 
 _MOST_METADATA = 50
 """METADATA files of one project that are read before one wheel is taken."""
@@ -57,7 +58,7 @@ class Ranking:
 def parse_wanted(text: str) -> Requirement:
     """What the user asks for: NAME, or NAME==V and the like."""
     try:
-        wanted = Requirement(text)
+        wanted = None if has_long_number(text) else Requirement(text)
     except ValueError:
         wanted = None
     if wanted is None or wanted.url or wanted.marker or wanted.extras:

@@ -1,11 +1,11 @@
 """The types of the texts in a matrix: each checks its text and describes it in the JSON schema."""
 
+import contextlib
 import dataclasses
 import re
 from typing import Annotated, Any
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import (
     AfterValidator,
     GetCoreSchemaHandler,
@@ -16,6 +16,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from torchwheel.arch.model import CUDA_PATTERN, ROCM_PATTERN, Arch, CudaArch, RocmArch, parse
 from torchwheel.text import quote
+from torchwheel.versions import has_long_number, is_specifier
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,21 +74,17 @@ def _arch(value: object, check_text: ValidatorFunctionWrapHandler) -> Arch:
 
 
 def _specifiers(text: str) -> str:
-    try:
-        SpecifierSet(text)
-    except InvalidSpecifier:
-        raise ValueError(f'{quote(text)} is not a version range; expected e.g. ">=9,<16"') from None
+    if not is_specifier(text):
+        raise ValueError(f'{quote(text)} is not a version range; expected e.g. ">=9,<16"')
     return text
 
 
 def _requirement(text: str) -> str:
-    try:
-        Requirement(text)
-    except InvalidRequirement:
-        raise ValueError(
-            f'{quote(text)} is not a requirement; expected e.g. "pytest" or "numpy>=2"'
-        ) from None
-    return text
+    with contextlib.suppress(InvalidRequirement):
+        if not has_long_number(text):
+            Requirement(text)
+            return text
+    raise ValueError(f'{quote(text)} is not a requirement; expected e.g. "pytest" or "numpy>=2"')
 
 
 ProjectName = Annotated[

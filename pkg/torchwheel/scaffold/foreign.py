@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from torchwheel.errors import UsageError
@@ -21,6 +21,7 @@ from torchwheel.scaffold.setup_script import read_limited, read_setup
 from torchwheel.scaffold.wheel_tag import WheelTag, tag_of_project
 from torchwheel.text import escape
 from torchwheel.text_files import exists, read_toml
+from torchwheel.versions import has_long_number, is_specifier
 
 _SETUPTOOLS, _SCIKIT_BUILD = "setuptools.build_meta", "scikit_build_core"
 _CMAKE = "CMakeLists.txt"
@@ -287,7 +288,8 @@ def _cmake_archs(file: Path) -> Iterator[str]:
 def _requirements(texts: Iterable[str]) -> Iterator[Requirement]:
     for text in texts:
         try:
-            yield Requirement(text)
+            if not has_long_number(text):
+                yield Requirement(text)
         except InvalidRequirement:
             continue
 
@@ -298,10 +300,7 @@ def _torch(requires: Iterable[str]) -> SpecifierSet:
 
 
 def _range(text: object) -> SpecifierSet:
-    try:
-        return SpecifierSet(text) if isinstance(text, str) else SpecifierSet()
-    except InvalidSpecifier:
-        return SpecifierSet()
+    return SpecifierSet(text) if isinstance(text, str) and is_specifier(text) else SpecifierSet()
 
 
 def _table(content: Mapping[str, Any], name: str) -> Any:  # noqa: ANN401 - foreign TOML

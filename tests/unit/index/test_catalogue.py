@@ -93,6 +93,11 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "metadata": (wheel(metadata_sha256="x" * 64), "wheels[1].metadata_sha256: expected 64 hex"),
     "time": (wheel(uploaded="today"), 'wheels[1].uploaded: expected e.g. "2026-11-24T08:00:00Z"'),
     "python": (wheel(requires_python="<b>"), 'wheels[1].requires_python: expected e.g. ">=3.10"'),
+    "long python": (wheel(requires_python=">=" + "9" * 5000), "wheels[1].requires_python: expec"),
+    "long version": (
+        wheel(file=f"demo-{'9' * 5000}-py3-none-any.whl"),
+        "wheels[1].file: expected the name of a wheel, found ",
+    ),
     "size": (wheel(size=-1), "wheels[1].size: expected a number of bytes"),
     "size as text": (wheel(size="1"), 'wheels[1].size: expected a whole number, found "1"'),
     "provenance": (wheel(provenance="//x"), "wheels[1].provenance: expected the name of a file"),

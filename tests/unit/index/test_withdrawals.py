@@ -84,6 +84,10 @@ FAULTS = {
         'yanked.yaml:3: yanked["demo==1.x"]: expected the file name of a wheel or e.g. '
         '"demo==1.0.1", found "demo==1.x"'
     ),
+    f"schema: 1\nyanked:\n  ? demo=={'9' * 5000}\n  : y": (
+        f'yanked.yaml:3: yanked["demo=={"9" * 54}…"]: expected the file name of a wheel or e.g. '
+        f'"demo==1.0.1", found "demo=={"9" * 54}…"'
+    ),
     "schema: 1\nremoved:\n  ../x.whl: y": (
         'yanked.yaml:3: removed["../x.whl"]: expected the file name of a wheel or e.g. '
         '"demo==1.0.1", found "../x.whl"'

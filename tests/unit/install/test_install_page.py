@@ -15,6 +15,9 @@ INDEX = "https://host/index"
 HERE = f"{INDEX}/demo/"
 FILE = "demo-1.0+cu130torch2.11-cp312-cp312-manylinux_2_28_x86_64.whl"
 
+LONG = ">=" + 5000 * "9"
+"""A range of versions that Python refuses to compare with."""
+
 
 def candidates(text: str):
     return find_page(INDEX, "demo", Pages({HERE: text})).candidates
@@ -42,6 +45,12 @@ def test_what_is_offered_by_its_version_alone_is_not_withdrawn():
     assert other.withdrawn == "no reason given"
 
 
+@pytest.mark.parametrize("text", [LONG, ">=x", ""])
+def test_a_range_of_pythons_that_cannot_be_read_excludes_nothing(text):
+    (one,) = candidates(document(entry(FILE, **{"requires-python": text})))
+    assert one.requires_python is None
+
+
 def test_addresses_are_absolute():
     (one,) = candidates(
         document(entry(FILE, **{"core-metadata": {"sha256": DIGEST}, "provenance": "/p.json"}))
@@ -59,6 +68,8 @@ def test_addresses_are_absolute():
         "other-1.0-py3-none-any.whl",
         "demo-one-py3-none-any.whl",
         "demo.whl",
+        f"demo-{'9' * 5000}-py3-none-any.whl",
+        f"demo-1.0-{'9' * 5000}-py3-none-any.whl",
         "../demo-1.0-py3-none-any.whl",
         "demo-1.0-py3-none-any.whl\n.whl",
         f"demo-1.0-{'.'.join(['py3'] * 99)}-{'.'.join(['none'] * 99)}-any.whl",
@@ -81,6 +92,8 @@ def test_what_is_no_wheel_of_the_project_is_skipped(name):
         (document(entry(FILE, size=True)), "size: expected a number of bytes"),
         (document(entry(FILE, **note(needs={"abi": "x"}))), "_torchwheel: needs.abi: expected"),
         (document(entry(FILE, **note(withdrawn=1))), "_torchwheel: withdrawn: expected true or"),
+        (document(entry(FILE, **note(needs={"torch": [">=x"]}))), 'needs.torch: expected e.g. ">='),
+        (document(entry(FILE, **note(needs={"torch": [LONG]}))), 'needs.torch: expected e.g. ">='),
         (document(*[entry(FILE)] * 20_001), "files: expected at most 20000, found 20001"),
     ],
 )

@@ -123,13 +123,31 @@ def test_metadata_of_another_wheel(index):
         choose(INDEX, Requirement("demo"), ENVIRONMENT, index.fetch)
 
 
+@pytest.mark.parametrize(
+    ("version", "requires", "says"),
+    [
+        ("9" * 5000, [], "expected demo 1.0, as the file is named"),
+        ("1.0", [f"torch>={'9' * 5000}"], r"expected a requirement, found \"torch>=9"),
+        ("1.0", [f"x; python_version<'{'9' * 5000}'"], r"expected a requirement, found \"x; py"),
+    ],
+)
+def test_metadata_with_a_long_number(index, version, requires, says):
+    index.add(version="1.0", tag=TAG, claims=None, requires=["torch"], metadata=True)
+    key = next(key for key in index.fetch.pages if key.endswith(".metadata"))
+    index.fetch.pages[key] = wheelmaker.metadata("demo", version, requires)
+    with pytest.raises(TorchwheelError, match=says) as caught:
+        choose(INDEX, Requirement("demo"), ENVIRONMENT, index.fetch)
+    assert len(str(caught.value)) < 400
+
+
 def test_candidates_of_a_release_are_taken_if_there_is_nothing_else(index):
     index.add(version="1.0rc1", tag=TAG, claims=None, requires=[])
     assert index.plan().downloads[0].path.name.startswith("demo-1.0rc1")
 
 
 @pytest.mark.parametrize(
-    "text", ["", "demo[x]", "demo @ https://h/x.whl", "demo; x", "-r x", "to/r"]
+    "text",
+    ["", "demo[x]", "demo @ https://h/x.whl", "demo; x", "-r x", "to/r", f"demo=={'9' * 5000}"],
 )
 def test_what_can_be_asked_for(text):
     with pytest.raises(UsageError, match=r"^expected e\.g\."):

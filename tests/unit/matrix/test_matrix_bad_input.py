@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 
 from torchwheel.errors import UsageError
 from torchwheel.matrix.document import MatrixError
+from torchwheel.matrix.forms import _requirement
 from torchwheel.matrix.load import load, parse
 from torchwheel.matrix.sections import Matrix
+from torchwheel.versions import is_specifier
 
 HERE = Path(__file__).parent
 GOOD = (HERE / "good.yaml").read_text()
@@ -81,6 +83,13 @@ def test_long_values_are_cut_and_stay_on_one_line():
     assert len(line) < 200
     (line,) = lines_of(GOOD.replace('- "9.0"', f"- {'9' * 5000}"))
     assert len(line) < 250
+
+
+def test_a_range_or_requirement_with_a_long_number():
+    """Python converts no number of 5000 digits, and fails only where versions are compared."""
+    assert not is_specifier(f">={'9' * 5000}")
+    with pytest.raises(ValueError, match="is not a requirement"):
+        _requirement(f"numpy>={'9' * 5000}")
 
 
 def test_missing_file(tmp_path):
