@@ -28,9 +28,12 @@ from elfmaker import (
     ptx,
 )
 from torchwheel import claims, data
+from torchwheel.builder.objects import SCHEMA, CompiledObject
 from torchwheel.index import catalogue
+from torchwheel.index.note import IndexNote, needs_of_claims, note_json
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.jit.entry import CacheEntry, dump_entry
+from torchwheel.pipeline.kernel_artifacts import KernelInputs, Manifest
 from torchwheel.pipeline.records import BuildRecord
 from torchwheel.smoke.record import (
     GpuRecord,
@@ -340,6 +343,139 @@ def catalogue_texts() -> Inputs:
         ]
     made = catalogue.Catalogue("demo", "v1.0.0", tuple(entries))
     return {"good": catalogue.catalogue_text(made).encode()}
+
+
+def page_texts() -> Inputs:
+    """Of the page of a project in an index, as JSON."""
+    note = note_json(IndexNote(needs_of_claims(stable())))
+    files = (WHEEL, "demo-1.0.0+cu130torch2.11-cp312-cp312-manylinux_2_28_x86_64.whl")
+    entries: list[dict[str, object]] = [
+        {
+            **{"filename": file, "url": f"../../files/{file}", "hashes": {"sha256": DIGEST}},
+            **{"size": 8, "requires-python": ">=3.10", "yanked": False, "_torchwheel": note},
+            **{"core-metadata": {"sha256": DIGEST}, "provenance": "/p.json"},
+        }
+        for file in files
+    ]
+    document = {"meta": {"api-version": "1.4"}, "name": "demo", "files": entries}
+    digits = json.dumps(document).replace(">=3.10", ">=" + "9" * 5000)
+    return {
+        "good": json.dumps(document).encode(),
+        "many digits in a range": digits.encode(),
+        "many digits in a name": digits.replace("1.0.0-py3", "9" * 5000 + "-py3").encode(),
+    }
+
+
+def html_pages() -> Corpus:
+    """Of the page of a project in an index, as HTML."""
+    anchor = f"""<a href="../{WHEEL}#sha256={DIGEST}" data-requires-python="&gt;=3.10"
+        data-core-metadata="sha256={DIGEST}" data-yanked="wrong" data-provenance="/p">x</a>"""
+    good = f"<!DOCTYPE html><html><body>{anchor * 2}</body></html>"
+    others = {
+        "many digits": good.replace("1.0.0", "9" * 5000).encode(),
+        "open tags": b"<a href='x'" * 20_000,
+        "comments": b"<!--" * 20_000,
+        "marked sections": b"<![" * 20_000,
+        "references": b"<a href='" + b"&#x110000;&" * 20_000 + b"'>",
+    }
+    bad = {"not utf-8": b"<a href='\xff'>", "many links": b"<a href=x>" * 20_001}
+    return Corpus({"good": good.encode(), "nothing": b""}, bad, {**others, **kept("page-html")})
+
+
+def withdrawal_files() -> Corpus:
+    """Of yanked.yaml."""
+    good = b"""schema: 1
+yanked:
+  demo==1.0.0: wrong sums
+removed:
+  demo-1.0.0-py3-none-any.whl: gone
+projects:
+  demo: {status: archived, reason: it is part of torch}
+"""
+    bad = {
+        "empty": b"",
+        "many digits": good.replace(b"1.0.0:", b"9" * 5000 + b":"),
+        "nested": good + b"a: " + b"[" * 5000,
+        "aliases": b"a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\n",
+        "not utf-8": good + b"\xff",
+        "large": good + b"#" * (1 << 20),
+    }
+    return Corpus({"good": good, "ours": (ROOT / "yanked.yaml").read_bytes()}, bad, kept("yanked"))
+
+
+def pyprojects() -> Corpus:
+    """Of pyproject.toml."""
+    good = b"""[build-system]
+requires = ["setuptools>=77", "torch>=2.6"]
+build-backend = "setuptools.build_meta"
+[project]
+name = "demo"
+requires-python = ">=3.10"
+dependencies = ["numpy>=2"]
+[project.scripts]
+demo = "demo:main"
+[tool.setuptools]
+packages = ["demo"]
+"""
+    bad = {
+        "nested": b"x = " + b"[" * 50_000 + b"]" * 50_000,
+        "number of many digits": b"x = " + b"9" * 5000,
+        "not utf-8": good + b"\xff",
+        "key twice": good + b"[project]\n",
+        "large": good + b"#" * (1 << 20),
+    }
+    others = {"many digits": good.replace(b"2.6", b"9" * 5000).replace(b"3.10", b"9" * 5000)}
+    right = {"good": good, "ours": (ROOT / "pyproject.toml").read_bytes()}
+    return Corpus(right, bad, {**others, **kept("pyproject")})
+
+
+def setup_configs() -> Corpus:
+    """Of setup.cfg."""
+    good = b"""[metadata]
+name = demo
+[options]
+packages = find:
+install_requires =
+    torch>=2.6
+python_requires = >=3.10
+[bdist_wheel]
+py_limited_api = cp310
+"""
+    bad = {
+        "no section": b"name = demo\n",
+        "not utf-8": good + b"\xff",
+        "large": good + b"#" * (1 << 20),
+    }
+    others = {
+        "many digits": good.replace(b"2.6", b"9" * 5000).replace(b"3.10", b"9" * 5000),
+        "references": good + b"".join(b"k%d = %%(k%d)s\n" % (n, n + 1) for n in range(5000)),
+    }
+    return Corpus({"good": good}, bad, {**others, **kept("setup-cfg")})
+
+
+# Signed once by tests/signing.py, as the same seed must make the same inputs.
+SIGNED = HERE / "signed/bundle.json"
+TRUSTED = HERE / "signed/trusted_root.json"
+
+
+def signed_texts() -> Inputs:
+    """Of sigstore bundles."""
+    return {"good": SIGNED.read_bytes()}
+
+
+def root_texts() -> Inputs:
+    """Of roots of trust."""
+    return {"good": TRUSTED.read_bytes()}
+
+
+def manifest_texts() -> Inputs:
+    """Of the manifest of compiled kernels."""
+    inputs = KernelInputs(
+        *("cu130", "demo", "9.0", DIGEST, "gcc 12.2", "0.1.0", "", ""), {"csrc/scale.cu": DIGEST}
+    )
+    objects = (CompiledObject("cu130", "csrc/scale.o", DIGEST, DIGEST),)
+    manifest = dataclasses.asdict(Manifest(inputs, "1/1", True, objects))
+    return {"good": json.dumps({"schema": SCHEMA, **manifest}).encode()}
 
 
 def bundled_texts() -> Inputs:

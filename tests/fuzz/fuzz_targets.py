@@ -16,8 +16,14 @@ from fuzz_mutations import (
 )
 from fuzz_promise import Promise, fault_of_text
 from fuzz_zip import mutate_wheel
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 from torchwheel import claims, data
+from torchwheel.arch.devices import Gpu
+from torchwheel.arch.model import parse
+from torchwheel.builder.objects import MANIFEST
+from torchwheel.check.declared import read_declared
 from torchwheel.check.inspection_text import inspection_json, inspection_text
 from torchwheel.check.named_gates import NAMED_GATES, case_of, findings_of
 from torchwheel.check.sarif import sarif_text, summary_text
@@ -25,11 +31,12 @@ from torchwheel.doctor import importing
 from torchwheel.doctor.dist_info import read_dist_info
 from torchwheel.doctor.loader import provided_symbols, provided_versions
 from torchwheel.errors import TorchwheelError
+from torchwheel.evidence.bundles import BundleVerifier, open_verifier
 from torchwheel.index.catalogue import read_catalogues, upload_times
 from torchwheel.index.contents import index_of
 from torchwheel.index.pages import index_pages
 from torchwheel.index.store import Store
-from torchwheel.index.withdrawals import Withdrawals
+from torchwheel.index.withdrawals import Withdrawals, read_withdrawals
 from torchwheel.inspect import cuda, elf, hip
 from torchwheel.inspect.fatbin import read_fatbin
 from torchwheel.inspect.gpu_code import read_gpu_code
@@ -38,11 +45,18 @@ from torchwheel.inspect.sdist import unpack
 from torchwheel.inspect.targets import read_targets
 from torchwheel.inspect.wheel import extract, read_wheel
 from torchwheel.inspect.window import CpuTime, Window
+from torchwheel.install.choose import judge
+from torchwheel.install.environment import TargetEnvironment
+from torchwheel.install.fetch import Answer
+from torchwheel.install.page import JSON, find_page
 from torchwheel.jit.entry import load_entry
+from torchwheel.machine.facts import Driver, Torch
 from torchwheel.matrix.load import load
 from torchwheel.pipeline import records
+from torchwheel.pipeline.kernel_artifacts import read_artifact
 from torchwheel.release.artifacts import read_artifacts
 from torchwheel.release.report import first_uploads
+from torchwheel.scaffold.foreign import read_project
 from torchwheel.smoke.results import record_from_files
 from torchwheel.toolkit import lock
 from wheelmaker import make_wheel
@@ -233,6 +247,75 @@ def _lock(content: bytes, folder: Path) -> None:
         data.FOLDER = packaged
 
 
+def _page(kind: str, content: bytes, _: Path) -> None:
+    found = find_page("https://host/index", canonicalize_name("demo"), _OnePage(kind, content))
+    for candidate in found.candidates if found else ():
+        judge(candidate, _ENVIRONMENT, SpecifierSet())
+
+
+@dataclasses.dataclass(frozen=True)
+class _OnePage:
+    """An index with one page."""
+
+    kind: str
+    content: bytes
+
+    def page(self, url: str, accept: str) -> Answer | None:
+        return Answer(url, self.kind, self.content) if url.endswith("/index/demo/") else None
+
+    def file(self, url: str, target: Path, sha256: str, size: int | None) -> None:
+        raise AssertionError("a page is read, no file")
+
+
+_ENVIRONMENT = TargetEnvironment(
+    python=Path("/venv/bin/python"),
+    version="3.12.3",
+    implementation="CPython",
+    platform="linux_x86_64",
+    tags=("cp312-cp312-manylinux_2_28_x86_64", "py3-none-any"),
+    markers={"python_version": "3.12", "sys_platform": "linux"},
+    glibc="2.36",
+    torch=Torch("2.11.0+cu130", "13.0", None, Path("/venv/torch")),
+    driver=Driver("cuda", "580.95.05", "13.0"),
+    gpus=(Gpu(0, "NVIDIA H200", parse("9.0")),),
+)
+
+
+def _yanked(content: bytes, folder: Path) -> None:
+    found = read_withdrawals(_write(folder, "yanked.yaml", content))
+    found.yanked_files(())
+    found.removed_files(())
+
+
+def _pyproject(content: bytes, folder: Path) -> None:
+    _write(folder, "pyproject.toml", content)
+    read_declared(folder, "demo")
+    read_project(folder, "demo")
+
+
+def _setup_config(content: bytes, folder: Path) -> None:
+    _write(folder, "setup.py", b"from setuptools import setup\nsetup()\n")
+    _write(folder, "setup.cfg", content)
+    read_project(folder, "demo")
+
+
+@functools.cache
+def _verifier() -> BundleVerifier:
+    return open_verifier(str(seeds.TRUSTED))
+
+
+def _signed(content: bytes, folder: Path) -> None:
+    _verifier().read(_write(folder, "bundle.sigstore.json", content))
+
+
+def _trusted_root(content: bytes, folder: Path) -> None:
+    open_verifier(str(_write(folder, "trusted_root.json", content))).read(seeds.SIGNED)
+
+
+def _manifest(content: bytes, folder: Path) -> None:
+    read_artifact(_write(folder, MANIFEST, content).parent)
+
+
 def _json(
     read: Read,
     name: str,
@@ -293,4 +376,19 @@ TARGETS: Mapping[str, Target] = {
     "junit": Target(_junit, functools.cache(_junit_texts), mutate_text, weight=4),
     "answers": _json(_answers, "answers", seeds.answer_texts, "nested", "a list", tolerant=True),
     "lock": _json(_lock, "lock", seeds.lock_texts),
+    "page": _json(
+        functools.partial(_page, JSON),
+        *("page", seeds.page_texts, "many digits in a range", "many digits in a name"),
+    ),
+    "page-html": Target(
+        functools.partial(_page, "text/html"), functools.cache(seeds.html_pages), mutate_text
+    ),
+    "yanked": Target(
+        _yanked, functools.cache(seeds.withdrawal_files), mutate_text, _LINES, weight=4
+    ),
+    "pyproject": Target(_pyproject, functools.cache(seeds.pyprojects), mutate_text),
+    "setup-cfg": Target(_setup_config, functools.cache(seeds.setup_configs), mutate_text),
+    "signed": _json(_signed, "signed", seeds.signed_texts),
+    "trusted-root": _json(_trusted_root, "trusted-root", seeds.root_texts),
+    "manifest": _json(_manifest, "manifest", seeds.manifest_texts),
 }

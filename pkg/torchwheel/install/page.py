@@ -23,7 +23,7 @@ from torchwheel.inspect.local_version import read_local_version
 from torchwheel.inspect.wheel import require_few_tags
 from torchwheel.install.fetch import Answer, Fetch, link
 from torchwheel.json_files import parse_json
-from torchwheel.text import quote
+from torchwheel.text import escape, quote, shorten_line
 from torchwheel.versions import has_long_number
 
 JSON = "application/vnd.pypi.simple.v1+json"
@@ -231,7 +231,12 @@ def _of_html(answer: Answer, project: NormalizedName) -> Iterator[OfferedWheel]:
     except UnicodeDecodeError:
         raise TorchwheelError(f"{answer.url}: expected UTF-8, found other bytes; {_DO}") from None
     anchors = _Anchors()
-    anchors.feed(text)
+    try:
+        anchors.feed(text)
+    # Python's parser raises one for a declaration such as "<![" with no name after it.
+    except AssertionError as error:
+        says = f"expected HTML, found {shorten_line(escape(str(error)))}"
+        raise MalformedError(answer.url, says, _DO) from None
     found: Iterable[dict[str, str]] = anchors.found[: _MOST_FILES + 1]
     entries = _few(tuple(dict(_entry_of_anchor(one)) for one in found), answer.url)
     for at, entry in enumerate(entries):

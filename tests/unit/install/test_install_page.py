@@ -124,6 +124,11 @@ def test_a_page_of_html():
     assert (second.sha256, second.withdrawn) == (None, "no reason given")
 
 
+def test_html_that_the_parser_takes_for_impossible_is_one_line():
+    with pytest.raises(MalformedError, match=r"^https://host/index/demo/: expected HTML, found "):
+        candidates("<a><![<![")
+
+
 def test_where_a_page_is_looked_for():
     root = Pages({f"{INDEX}/all/demo/index.json": document(entry(FILE, url=FILE))})
     page = find_page(f"{INDEX}/", "demo", root)
