@@ -2,8 +2,9 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -25,7 +26,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     faults.addoption("--kills", type=int, help="kills of each kind of run")
     faults.addoption("--seed", type=int, help="of the random moments; a test prints its own")
     faults.addoption("--seconds", type=float, help="the longest time of each kind of run")
+    faults.addoption("--no-skips", action="store_true", help="a test that is skipped has failed")
     faults.addoption("--record", help="JSON file that gets the counts")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, Any]:
+    """Let a skipped test fail where nothing may be skipped."""
+    report = yield
+    if report.skipped and not hasattr(report, "wasxfail") and item.config.getoption("--no-skips"):
+        report.outcome = "failed"
+        report.longrepr = f"--no-skips, and {report.longrepr[2]}"
+    return report
 
 
 def pytest_terminal_summary(terminalreporter) -> None:

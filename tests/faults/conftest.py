@@ -107,10 +107,10 @@ def seconds(request):
 
 @pytest.fixture
 def keep(request, chance):
-    """Adds a tally to the record, the file of --record."""
+    """Adds a tally to a section of the record, the file of --record."""
     file = request.config.getoption("--record", None)
 
-    def write(name: str, tally: dict) -> None:
+    def write(section: str, name: str, tally: dict) -> None:
         if file is None:
             return
         path = Path(file)
@@ -119,12 +119,13 @@ def keep(request, chance):
             record = json.loads(path.read_text()) if path.is_file() else {"schema": 1}
             record |= {
                 "date": time.strftime("%Y-%m-%d", time.gmtime()),
+                "user": "root" if os.geteuid() == 0 else "ordinary",
                 "torchwheel": __version__,
                 "python": platform.python_version(),
                 "kernel": platform.release(),
                 "cores": os.cpu_count(),
             }
-            record.setdefault("kills", {})[name] = {"seed": chance.own_seed, **tally}
+            record.setdefault(section, {})[name] = {"seed": chance.own_seed, **tally}
             path.write_text(json.dumps(record, indent=1) + "\n")
             path.with_suffix(".lock").unlink()
 

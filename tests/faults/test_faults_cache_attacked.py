@@ -5,7 +5,6 @@
 
 import multiprocessing
 import os
-import random
 import shutil
 import subprocess
 import tempfile
@@ -144,9 +143,9 @@ def test_what_is_planted_tells_who_runs_it(places):
     assert open_loadable(places.good).load().answer() != HOSTILE
 
 
-def test_nothing_of_the_attackers_is_loaded_or_run(places, request, capsys):
+def test_nothing_of_the_attackers_is_loaded_or_run(places, request, chance, keep, capsys):
     seconds = request.config.getoption("--seconds", None) or SHORT
-    seed = request.config.getoption("--seed", None) or random.SystemRandom().randrange(1 << 32)
+    seed = chance.own_seed
     until = time.monotonic() + seconds
     attackers = [
         FORK.Process(target=attack, args=(places, TARGETS, user, seed + number, until), daemon=True)
@@ -169,6 +168,9 @@ def test_nothing_of_the_attackers_is_loaded_or_run(places, request, capsys):
         print(f"\n{seconds:.0f} s, --seed {seed}: {sum(counts.values())} uses")
         for name, count in sorted(counts.items()):
             print(f"  {count:6} {name}")
+    # Each use that ran or loaded something of theirs has ended the test above.
+    tally = {"seconds": seconds, "attackers": len(ATTACKERS), "uses": sum(counts.values())}
+    keep("attacks", "cache", {**tally, "of_theirs": 0, "outcomes": dict(sorted(counts.items()))})
     assert not [name for name in counts if "several lines" in name]
     for name in ("toolkit: used", "toolkit: refused", "JIT library: used", "JIT library: private"):
         assert counts[name], f"no {name}: the attack or the victim does not work"

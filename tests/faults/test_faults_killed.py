@@ -25,7 +25,7 @@ def killed(kills, chance, seconds, keep):
 
     def kill(name: str, victim: Victim, usual: int):
         tally = kill_at_random(victim, kills(usual), chance, seconds)
-        keep(name, dataclasses.asdict(tally))
+        keep("kills", name, dataclasses.asdict(tally))
         assert tally.kills
         return tally
 

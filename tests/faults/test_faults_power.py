@@ -98,32 +98,43 @@ def visible(tree: Tree) -> Tree:
 
 @pytest.mark.usefixtures("strace")
 @pytest.mark.parametrize("what", ["file", "folder", "many", "index", "wheel", "sweep", "removed"])
-def test_a_power_cut_leaves_the_old_or_the_new(folder, what, chance):
+def test_a_power_cut_leaves_the_old_or_the_new(folder, what, chance, keep_states):
     if what in ("file", "wheel"):
         as_file(folder)
-    old_or_new(recorded(folder, PROGRAMS[what]), chance)
+    old_or_new(recorded(folder, PROGRAMS[what]), chance, keep_states)
 
 
 @pytest.mark.usefixtures("strace")
-def test_a_power_cut_keeps_the_pages_that_two_indexes_share(folder, chance):
+def test_a_power_cut_keeps_the_pages_that_two_indexes_share(folder, chance, keep_states):
     first, _ = sorted(folder.glob("*.whl"))
     build_index([IndexedWheel(first, ("cpu",))], folder / "target")
     torn = folder / "target" / "cpu" / "index.json"
     torn.write_bytes(bytes(torn.stat().st_size))
-    old, new = old_or_new(recorded(folder, PROGRAMS["index"]), chance)
+    old, new = old_or_new(recorded(folder, PROGRAMS["index"]), chance, keep_states)
     same = {path for path, content in old.items() if content and new[path] == content}
     assert "target/cpu/index.html" in same, "it is a link to the old page"
     assert "target/cpu/index.json" not in same
     assert "target/cpu/demo/index.json" not in same
 
 
-def old_or_new(disk: Disk, chance: random.Random) -> tuple[Tree, Tree]:
+@pytest.fixture
+def keep_states(request, keep):
+    """Adds the states of a test's disk to the record."""
+
+    def write(states: int, wrong: int) -> None:
+        keep("power_cuts", request.node.name, {"states": states, "neither_old_nor_new": wrong})
+
+    return write
+
+
+def old_or_new(disk: Disk, chance: random.Random, keep_states) -> tuple[Tree, Tree]:
     """What a reader takes before and after, which is all that a power cut may leave."""
     every = list(states(disk, chance))
     old, new = visible(every[0][1]), visible(every[-1][1])
     assert old != new == visible(without_a_cut(disk)), "the last state is synced"
     seen = [visible(tree) for _, tree in every]
     wrong = [text for (text, _), tree in zip(every, seen, strict=True) if tree not in (old, new)]
+    keep_states(len(every), len(wrong))
     assert not wrong, f"{len(wrong)} of {len(every)} states: {wrong[0]}"
     assert old in seen
     assert new in seen
@@ -131,7 +142,7 @@ def old_or_new(disk: Disk, chance: random.Random) -> tuple[Tree, Tree]:
 
 
 @pytest.mark.usefixtures("strace")
-def test_in_two_steps_the_old_folder_can_be_restored(folder, chance):
+def test_in_two_steps_the_old_folder_can_be_restored(folder, chance, keep_states):
     disk = recorded(folder, TWO_STEPS + PROGRAMS["folder"])
     every = list(states(disk, chance))
     old, new = visible(every[0][1]), visible(every[-1][1])
@@ -145,11 +156,12 @@ def test_in_two_steps_the_old_folder_can_be_restored(folder, chance):
             }
             away += 1
         assert seen in (old, new), text
+    keep_states(len(every), 0)
     assert away
 
 
 @pytest.mark.usefixtures("strace")
-def test_a_power_cut_leaves_no_half_entry_in_the_cache(tmp_path, chance):
+def test_a_power_cut_leaves_no_half_entry_in_the_cache(tmp_path, chance, keep_states):
     folder = tmp_path / "disk"
     folder.mkdir()
     disk = recorded(folder, PROGRAMS["jit"])
@@ -159,5 +171,7 @@ def test_a_power_cut_leaves_no_half_entry_in_the_cache(tmp_path, chance):
     new = below(last, place)
     assert len([path for path in new if not path.endswith("/")]) == 2
     seen = [below(tree, place) for _, tree in every]
-    assert all(entry in ({}, new) for entry in seen)
+    wrong = [entry for entry in seen if entry not in ({}, new)]
+    keep_states(len(every), len(wrong))
+    assert not wrong
     assert new in seen

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from workflow_files import ROOT, committed, jobs, references
+from workflow_files import ROOT, committed, jobs, references, steps
 
 from torchwheel.matrix.load import load
 
@@ -74,6 +74,19 @@ def test_each_check_can_fail():
 def test_a_removed_file_is_reported(files):
     faults = list(check_uses.every_use_is_pinned(files.without(SMOKE)))
     assert faults == [f"{RELEASE}: $/.github/workflows/smoke.yml is not there"]
+
+
+def test_ci_does_what_a_laptop_does(files):
+    local = re.findall(r"^nox -s (\S+)", (ROOT / ".ci/run").read_text(), re.MULTILINE)
+    runs = " ".join(str(step.get("run")) for step in steps(files.documents[CI]))
+    # The wheels of each push are those of release.yml's dry run.
+    assert {name for name in local if f"nox -s {name}" not in runs} == {"wheels"}
+
+
+def test_the_nightly_faults_are_complete(files):
+    runs = [step.get("run") for step in jobs(files.documents[NIGHTLY])["faults"]["steps"]]
+    assert runs[-2:] == ["nox -s faults -- 200", "nox -s faults -- root"]
+    assert "sudo apt-get install --yes strace" in runs
 
 
 def test_ci_runs_the_oldest_and_the_newest_python(files):
