@@ -155,7 +155,12 @@ PLACES = (forbidden, a_file, below_a_file, ring, too_long)
 @pytest.mark.parametrize(
     ("place", "user"),
     # root may write everywhere
-    [(p, user) for user in ("root", "ordinary") for p in PLACES if (p, user) != (forbidden, "root")],
+    [
+        (p, user)
+        for user in ("root", "ordinary")
+        for p in PLACES
+        if (p, user) != (forbidden, "root")
+    ],
 )
 def test_a_dist_that_cannot_be_is_one_line(made, tmp_path, place, user):
     dist = place(tmp_path / "place")

@@ -7,6 +7,7 @@ torchwheel's cache and the project. It can write to the project and to the folde
 import contextlib
 import dataclasses
 import os
+import pwd
 import re
 import sys
 import tempfile
@@ -89,7 +90,9 @@ class Sandbox:
         for folder in (home, self.temporary):
             folder.mkdir(parents=True, exist_ok=True)
         path = [Path(name) for name in os.environ.get("PATH", os.defpath).split(os.pathsep)]
-        read = [*folders.read, *(entry for entry in path if not _is_of_system(entry))]
+        homes = _homes()
+        shown = (p for p in path if not _is_of_system(p) and not _has_home(p, homes))
+        read = [*folders.read, *shown]
         hidden = sorted(name for name in os.environ if name not in self.variables)
         more = {**more, "HOME": str(home), "TMPDIR": str(self.temporary)}
         stop = ["/bin/sh", "-c", _STOP_SERVER, *launcher] if launcher else []
@@ -134,6 +137,20 @@ def _mounts(option: str, paths: Iterable[Path]) -> list[str]:
 
 def _is_of_system(path: Path) -> bool:
     return not path.is_absolute() or path.parts[1:2] == () or path.parts[1] in _SYSTEM
+
+
+def _homes() -> frozenset[Path]:
+    """The home folder by HOME and by the user database, which may differ."""
+    names = [os.environ.get("HOME", "")]
+    with contextlib.suppress(KeyError):
+        names.append(pwd.getpwuid(os.geteuid()).pw_dir)
+    return frozenset(Path(name).resolve() for name in names if name)
+
+
+def _has_home(path: Path, homes: Iterable[Path]) -> bool:
+    """Whether a folder on the PATH is a home or holds one, whose files nobody means to show."""
+    real = path.resolve()
+    return any(home.is_relative_to(real) for home in homes)
 
 
 def _is_below(path: Path, folders: Iterable[Path]) -> bool:

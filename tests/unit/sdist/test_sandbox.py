@@ -61,6 +61,18 @@ def test_it_has_no_network_no_rights_and_its_own_folders_alone(tmp_path, sandbox
     assert {"HOME", "TMPDIR", "SCCACHE_DIR"} == set(options(command, "--setenv"))
 
 
+def test_a_path_that_names_the_home_does_not_show_it(tmp_path, sandbox, monkeypatch):
+    home = tmp_path / "homes" / "me"
+    (home / "bin").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(home)
+    entries = [home, home.parent, home / "bin" / "..", tmp_path / "link", tmp_path, home / "bin"]
+    monkeypatch.setitem(os.environ, "HOME", str(home))
+    monkeypatch.setitem(os.environ, "PATH", os.pathsep.join(map(str, entries)))
+    command = sandbox.command(Path("/usr/bin/python3"), Folders([], []), (), {})
+    shown = [path for path in options(command, "--ro-bind") if path.startswith(str(tmp_path))]
+    assert shown == [str(home / "bin")]
+
+
 def test_the_server_of_a_compiler_cache_ends_before_the_sandbox(tmp_path, sandbox):
     launcher = program(tmp_path / "sccache", f'echo "$@" >>{tmp_path}/asked')
     command = sandbox.command(Path("/bin/sh"), Folders([], []), (str(launcher),), {})
