@@ -20,6 +20,7 @@ MODULES = (
     *("torchwheel.check.gates", "torchwheel.index.serve", "torchwheel.jit.report"),
     *("torchwheel.matrix.render", "torchwheel.pipeline.wheels", "torchwheel.release.assemble"),
     *("torchwheel.scaffold.new", "torchwheel.smoke.run", "torchwheel.toolkit.provide"),
+    *("torchwheel.evidence.bundles", "torchwheel.evidence.verify"),
     *("encodings.idna", "encodings.unicode_escape"),
 )
 """What commands import: it is slow, and another user may not reach this Python's folder."""

@@ -166,6 +166,21 @@ CALLS: Mapping[str, tuple[str, ...]] = {
     "index": ("", "index", "serve", "X"),
     "index build": ("", "index", "build", "X", "--address", "x", "--yanked", "GOOD"),
     "github output": ("", "matrix", "--github", "--output", "X"),
+    "cache of build": ("TORCHWHEEL_CACHE", "build", "GOOD"),
+    "build": ("", "build", "X"),
+    "cache of kernels": ("TORCHWHEEL_CACHE", "kernels", "cu130"),
+    "kernels": ("", "kernels", "cu130", "--out", "X"),
+    "cache of images": ("TORCHWHEEL_CACHE", "images", "cu130-stable"),
+    "cache of smoke": ("TORCHWHEEL_CACHE", "smoke", "GOOD"),
+    "smoke": ("", "smoke", "X"),
+    "cache of compat": ("TORCHWHEEL_CACHE", "compat", "GOOD", "--keep"),
+    "compat": ("", "compat", "X"),
+    "cache of doctor": ("TORCHWHEEL_CACHE", "doctor"),
+    "adopt": ("", "adopt", "X"),
+    "adopt into": ("", "adopt", ".", "--into", "X", "--source", "tiny==1.0"),
+    "install": ("", "install", "demo", "--dry-run", "--index", "file://X"),
+    "inspect": ("", "inspect", "X"),
+    "verify": ("", "verify", "X", "--repository", "https://github.com/o/n"),
 }
 
 
@@ -189,7 +204,8 @@ def end_of(run: Driver, call: str, state: Callable[[Path], Path]) -> str | None:
         for path in (place, *place.rglob("*")):
             if os.geteuid() == 0 and path.lstat().st_uid == 0 and not path.is_mount():
                 os.chown(path, USER, USER, follow_symlinks=False)
-        words = [{"X": str(folder), "GOOD": str(good)}.get(word, word) for word in arguments]
+        known = {"X": str(folder), "GOOD": str(good), "file://X": f"file://{folder}"}
+        words = [known.get(word, word) for word in arguments]
         try:
             return problem_of(*run(*words, **({variable: str(folder)} if variable else {})))
         finally:

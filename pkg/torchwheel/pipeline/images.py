@@ -31,7 +31,7 @@ def images(
 
     With `push` they are pushed to the registry, and the lock pins them as they are there.
     """
-    engine, cache = find_engine(), cache_folder()
+    cache, engine = cache_folder(), find_engine()
     matrix, root = load(matrix_file), matrix_file.resolve().parent
     registry = registry_of(matrix, root)
     if push and registry.address is None:
