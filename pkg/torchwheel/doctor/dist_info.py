@@ -26,9 +26,10 @@ from torchwheel.inspect.archive import WheelError, open_regular
 from torchwheel.inspect.wheel import ELF_MAGIC
 from torchwheel.ownership import is_irregular
 from torchwheel.text import quote
-from torchwheel.versions import has_long_number
 
 SUFFIX = ".dist-info"
+_LONGEST_REQUIREMENT = 200
+"""Characters of a requirement of torch, which remedies repeat as a whole."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +73,7 @@ def read_dist_info(folder: Path) -> DistInfo:
         packages=_packages(name, files, _read_text(folder, "top_level.txt")),
         files=files,
         claims=_read_claims(folder, problems),
-        torch=_torch_range(metadata),
+        torch=_torch_range(metadata, problems),
         tags=_read_tags(folder, problems),
         problems=tuple(problems),
         irregular=tuple(sorted(filter(is_irregular, folder.glob("*")))),
@@ -168,13 +169,16 @@ def _read_claims(folder: Path, problems: list[str]) -> Claims | None:
         return None
 
 
-def _torch_range(metadata: Message) -> str | None:
-    for text in metadata.get_all("Requires-Dist", []):
+def _torch_range(metadata: Message, problems: list[str]) -> str | None:
+    for text in map(str, metadata.get_all("Requires-Dist", [])):
         try:
-            requirement = Requirement(str(text))
+            requirement = Requirement(text)
         except InvalidRequirement:
             continue
-        if canonicalize_name(requirement.name) == "torch" and not has_long_number(str(text)):
+        if canonicalize_name(requirement.name) == "torch":
+            if len(text) > _LONGEST_REQUIREMENT:
+                problems.append(f"METADATA requires {quote(text)} of {len(text)} characters")
+                return None
             return str(requirement.specifier)
     return None
 

@@ -11,6 +11,8 @@ import wheelmaker
 from torchwheel import claims as claims_file
 from torchwheel.doctor import dist_info
 
+LONG = wheelmaker.metadata("demo", "1.0.0", [f"torch>={'9' * 5000}"])
+
 
 def test_a_complete_folder_has_no_problems(tmp_path):
     info = dist_info.read_dist_info(put(tmp_path))
@@ -26,6 +28,7 @@ def test_a_complete_folder_has_no_problems(tmp_path):
     [
         ({"METADATA": None}, "demo-1.0.0.dist-info has no METADATA"),
         ({"METADATA": b"\xff\xfe"}, "METADATA cannot be read"),
+        ({"METADATA": LONG}, 'METADATA requires "torch>=9'),
         ({"RECORD": None}, "has no RECORD"),
         ({"RECORD": b"a,b\n"}, "RECORD line 1: 3 fields expected, got 2"),
         ({"RECORD": b"a\0.so,,\n"}, 'RECORD names "a\\u0000.so", which no file can be named'),
