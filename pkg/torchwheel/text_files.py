@@ -39,7 +39,7 @@ def read_text(path: Path, missing: str = "check the path") -> str:
     except FileNotFoundError:
         raise UsageError(f"{where}: no such file; {missing}") from None
     except NotRegularError:
-        raise UsageError(f"{where}: expected a file, found a folder, FIFO or device") from None
+        raise UsageError(f"{where}: expected a file, found something that is no file") from None
     except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
         raise UsageError(explain(error, where)) from error
     if len(content) > MAX_BYTES:

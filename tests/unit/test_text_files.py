@@ -48,7 +48,7 @@ def test_what_is_no_file_is_one_line(tmp_path: Path, reader: str, odd: str) -> N
     ODD[odd](tmp_path / name)
     with pytest.raises(UsageError) as caught:
         read(tmp_path / name)
-    found = "expected a file, found a folder, FIFO or device"
+    found = "expected a file, found something that is no file"
     assert str(caught.value) == f"{tmp_path / name}: {found}"
 
 

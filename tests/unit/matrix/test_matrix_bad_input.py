@@ -104,7 +104,7 @@ def test_missing_file(tmp_path):
 def test_a_folder(tmp_path):
     with pytest.raises(UsageError) as caught:
         load(tmp_path)
-    assert str(caught.value) == f"{tmp_path}: expected a file, found a folder, FIFO or device"
+    assert str(caught.value) == f"{tmp_path}: expected a file, found something that is no file"
 
 
 def test_not_utf8(tmp_path):
