@@ -129,6 +129,8 @@ BUSY = "import time\nwhile time.process_time() < 3: 1"
 def test_a_program_that_is_silent_and_idle_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(process, "_GRACE", 0.5)
     begun, heard = time.monotonic(), []
+    # Other tests of this process may have left a helper of Python's own.
+    before = set(process._running_below(os.getpid(), None))
     with (
         (tmp_path / "log").open("w") as log,
         pytest.raises(process.TimedOutError, match="printed nothing and computed nothing for 1 s"),
@@ -136,7 +138,7 @@ def test_a_program_that_is_silent_and_idle_is_ended(tmp_path, monkeypatch):
         process.stream(python(HANGS), heard.append, log=log, silence=1)
     assert heard == ["1"]
     assert time.monotonic() - begun < 30
-    assert process._running_below(os.getpid(), None) == []
+    assert set(process._running_below(os.getpid(), None)) <= before
 
 
 @pytest.mark.parametrize(
