@@ -1,7 +1,10 @@
 """A release is filled as a draft and published complete, whatever the forge or the runner does."""
 
+import functools
 import hashlib
+import http.server
 import subprocess
+import threading
 
 import pytest
 
@@ -190,6 +193,57 @@ def test_what_is_public_is_compared(forge, folder):
     (folder / "SHA256SUMS").write_bytes(b"other")
     with pytest.raises(TorchwheelError, match="SHA256SUMS: expected sha256"):
         check_published("v1.0.0", folder, Quiet())
+
+
+@pytest.fixture
+def pypi(tmp_path, monkeypatch):
+    """The folder of an index beside one without the project."""
+    root = tmp_path / "index"
+    (root / "none").mkdir(parents=True)
+    handler = functools.partial(_Quiet, directory=root)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setenv("PIP_INDEX_URL", f"{address}/none")
+        monkeypatch.setenv("PIP_EXTRA_INDEX_URL", f"{address}/simple/")
+        yield root / "simple"
+        server.shutdown()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        """Print nothing."""
+
+
+def offer(index, files):
+    (index / "demo").mkdir(parents=True, exist_ok=True)
+    digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+    links = [
+        f'<a href="../f/{name}#sha256={digest}">{name}</a>' for name, digest in digests.items()
+    ]
+    (index / "demo" / "index.html").write_text("".join(links))
+
+
+def test_every_file_of_pypi_is_compared(forge, folder, pypi):
+    """Of two wheels of a version, and an sdist, pip would look at one."""
+    publish(folder)
+    other = "demo-1.0.0-py3-none-manylinux_2_28_x86_64.whl"
+    files = {WHEEL: b"wheel", other: b"universal", "demo-1.0.0.tar.gz": b"sdist"}
+    for name, data in files.items():
+        (folder / "pypi" / name).write_bytes(data)
+    assert check_published("v1.0.0", folder, Quiet()).startswith("v1.0.0: 3 assets are")
+    with pytest.raises(TorchwheelError, match=f"{other}: expected it on PyPI, found none; upload"):
+        check_published("v1.0.0", folder, Quiet(), pypi=True)
+    offer(pypi, files)
+    says = check_published("v1.0.0", folder, Quiet(), pypi=True)
+    assert says.startswith("v1.0.0: 3 assets and 3 files of PyPI are those of ")
+    for name in files:
+        offer(pypi, files | {name: b"another"})
+        with pytest.raises(TorchwheelError, match=f"^{name}: expected sha256 .* on PyPI, found"):
+            check_published("v1.0.0", folder, Quiet(), pypi=True)
+        offer(pypi, {key: data for key, data in files.items() if key != name})
+        with pytest.raises(TorchwheelError, match=f"^{name}: expected it on PyPI, found none"):
+            check_published("v1.0.0", folder, Quiet(), pypi=True)
 
 
 def run_workflow(forge, conclusions):

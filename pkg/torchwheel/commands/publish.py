@@ -388,16 +388,17 @@ def dispatch(options: argparse.Namespace) -> int:
 
 @command(
     "published",
-    "Compare what is public of a tag, and on PyPI, with a release folder.",
+    "Compare what is public of a tag with a release folder.",
     option("tag", help="the tag, e.g. v1.0.0"),
     option("folder", type=Path, help="what `assemble` wrote"),
+    option("--pypi", action="store_true", help="PyPI must have the files of its folder pypi, too"),
 )
 def published(options: argparse.Namespace) -> int:
     """Compare hashes. Needs gh, logged in."""
     from torchwheel.release.assets import check_published
 
     with Terminal().live_line() as progress:
-        text = check_published(options.tag, options.folder, progress)
+        text = check_published(options.tag, options.folder, progress, pypi=options.pypi)
     print(text)
     return 0
 

@@ -5,12 +5,19 @@ published file never gets other bytes.
 """
 
 import dataclasses
+import itertools
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
 from packaging.version import InvalidVersion, Version
 
 from torchwheel.console import Progress
@@ -19,11 +26,11 @@ from torchwheel.files import sha256
 from torchwheel.index.catalogue import FILE as CATALOGUE
 from torchwheel.index.catalogue import read_catalogue
 from torchwheel.index.store import ATTESTATION
-from torchwheel.inspect.wheel import Wheel, read_wheel
 from torchwheel.release import forge
 from torchwheel.release.forge import Asset, ForgeRelease
+from torchwheel.release.write import PYPI
 from torchwheel.text import join_names, quote
-from torchwheel.toolkit.index import find_files
+from torchwheel.toolkit.sdists import files_offered
 
 _ATTEMPTS = 4
 _PAUSE = 5.0
@@ -184,8 +191,8 @@ def dispatch(workflow: str, branch: str, reason: str, progress: Progress) -> str
     raise TorchwheelError(f"{workflow}: expected an end within {_LONGEST / 60:.0f} min; run again")
 
 
-def check_published(tag: str, folder: Path, progress: Progress) -> str:
-    """Compare what is public with the files of `folder`: the assets, and the wheels of PyPI.
+def check_published(tag: str, folder: Path, progress: Progress, *, pypi: bool = False) -> str:
+    """Compare what is public with the files of `folder`: the assets, and with `pypi` its files.
 
     Raises:
         TorchwheelError: something has other bytes, or is missing.
@@ -200,22 +207,40 @@ def check_published(tag: str, folder: Path, progress: Progress) -> str:
     faults += [f"{tag}: expected {name}, which is no asset; publish it" for name in plan.upload]
     if faults:
         raise TorchwheelError("\n".join(faults))
-    wheels = [read_wheel(path) for path in sorted((folder / "pypi").glob("*.whl"))]
-    progress.step("the wheels of PyPI")
-    _persist(lambda: _check_index(wheels), progress)
-    return f"{tag}: {len(hashes)} assets and {len(wheels)} wheels of PyPI are those of {folder}"
+    if not pypi:
+        return f"{tag}: {len(hashes)} assets are those of {folder}"
+    uploads = sorted((folder / PYPI).iterdir())
+    progress.step("the files of PyPI")
+    _persist(lambda: _check_index(uploads), progress)
+    return f"{tag}: {len(hashes)} assets and {len(uploads)} files of PyPI are those of {folder}"
 
 
-def _check_index(wheels: Sequence[Wheel]) -> None:
-    """What pip finds of each project has the bytes of one of its wheels."""
-    for pin in sorted({f"{wheel.name}=={wheel.version}" for wheel in wheels}):
-        own = {sha256(w.path) for w in wheels if f"{w.name}=={w.version}" == pin}
-        for file in find_files([pin], "linux_x86_64"):
-            if file.sha256 not in own:
-                raise TorchwheelError(
-                    f"{file.url}: expected the bytes of {pin} here, found sha256 {file.sha256}; "
+def _check_index(uploads: Sequence[Path]) -> None:
+    """The package index has each file, with the same bytes."""
+    faults = []
+    for project, files in itertools.groupby(uploads, key=_project_of):
+        offered = files_offered(project)
+        for path in files:
+            found = {file.sha256 for file in offered if file.name == path.name}
+            if not found:
+                faults.append(f"{path.name}: expected it on PyPI, found none; upload it")
+            elif found != {expected := sha256(path)}:
+                other = join_names(sorted(digest or "none" for digest in found - {expected}))
+                faults.append(
+                    f"{path.name}: expected sha256 {expected} on PyPI, found {other}; "
                     "raise the version"
                 )
+    if faults:
+        raise TorchwheelError("\n".join(faults))
+
+
+def _project_of(path: Path) -> str:
+    try:
+        if path.suffix == ".whl":
+            return parse_wheel_filename(path.name)[0]
+        return parse_sdist_filename(path.name)[0]
+    except (InvalidWheelFilename, InvalidSdistFilename) as error:
+        raise UsageError(f"{path}: expected a wheel or an sdist, found neither") from error
 
 
 def _require_tag(catalogue: Path, tag: str) -> None:

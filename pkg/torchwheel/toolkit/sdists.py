@@ -1,4 +1,4 @@
-"""The sdist of a release on the package index, without running any of its code.
+"""The files of a project on the package index, and the sdist of a release, without running code.
 
 pip would run its setup.py to learn its requirements, which fails where torch is missing. So the
 page of the project is read (PEP 503 or 691), and the file is downloaded by its hash.
@@ -9,6 +9,7 @@ import hashlib
 import html.parser
 import http.client
 import os
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -34,8 +35,8 @@ PAGE_BYTES, SDIST_BYTES = 64 << 20, 512 << 20
 
 
 @dataclasses.dataclass(frozen=True)
-class SdistFile:
-    """An sdist that an index or a folder of PIP_FIND_LINKS offers; `sha256` is None if not said."""
+class ProjectFile:
+    """A file that an index or a folder of PIP_FIND_LINKS offers; `sha256` is None if not said."""
 
     name: str
     url: str
@@ -56,16 +57,14 @@ class _Page:
     files: tuple[_File, ...]
 
 
-def find_sdist(name: str, version: str, environ: Mapping[str, str] = os.environ) -> SdistFile:
+def find_sdist(name: str, version: str, environ: Mapping[str, str] = os.environ) -> ProjectFile:
     """The sdist of a release; that of a folder of PIP_FIND_LINKS precedes the index's."""
     for folder in environ.get("PIP_FIND_LINKS", "").split():
         for path in sorted(Path(folder).glob("*")) if Path(folder).is_dir() else ():
             if is_sdist_of(path.name, name, version):
-                return SdistFile(path.name, path.resolve().as_uri(), sha256(path))
+                return ProjectFile(path.name, path.resolve().as_uri(), sha256(path))
     page = f"{index_address(environ)}/{canonicalize_name(name)}/"
-    body, kind = read_url(page, PAGE_BYTES, _ACCEPT)
-    files = _of_json(body, page) if kind == _JSON else _of_html(body, page)
-    found = [file for file in files if is_sdist_of(file.name, name, version)]
+    found = [file for file in read_project_page(page) if is_sdist_of(file.name, name, version)]
     if not found:
         raise UsageError(
             f"{name}=={version}: expected an sdist on {page}, found none; name another release, or "
@@ -73,6 +72,29 @@ def find_sdist(name: str, version: str, environ: Mapping[str, str] = os.environ)
         )
     # .tar.gz is what PEP 625 wants; older releases have others beside it.
     return min(found, key=lambda file: (not file.name.endswith(".tar.gz"), file.name))
+
+
+def read_project_page(page: str) -> list[ProjectFile]:
+    """All files on a project's page."""
+    body, kind = read_url(page, PAGE_BYTES, _ACCEPT)
+    return list(_of_json(body, page) if kind == _JSON else _of_html(body, page))
+
+
+def files_offered(project: str, environ: Mapping[str, str] = os.environ) -> list[ProjectFile]:
+    """All files of a project on the indexes that pip uses; none of an index without the project."""
+    files = []
+    extra = _of_pip("PIP_EXTRA_INDEX_URL", "global.extra-index-url", environ).split()
+    for address in (index_address(environ), *extra):
+        try:
+            files += read_project_page(f"{address.rstrip('/')}/{canonicalize_name(project)}/")
+        except TorchwheelError as error:
+            cause = error.__cause__
+            if not (
+                isinstance(cause, urllib.error.HTTPError)
+                and cause.code == http.HTTPStatus.NOT_FOUND
+            ):
+                raise
+    return files
 
 
 def is_sdist_of(file: str, name: str, version: str) -> bool:
@@ -86,14 +108,18 @@ def is_sdist_of(file: str, name: str, version: str) -> bool:
 
 def index_address(environ: Mapping[str, str] = os.environ) -> str:
     """The package index that pip uses: PIP_INDEX_URL, else its configuration, else PyPI."""
-    address = environ.get("PIP_INDEX_URL")
-    if not address:
-        done = process.run(["pip", "config", "get", "global.index-url"], env=dict(environ))
-        address = done.output.strip() if done.status == 0 else PYPI
-    return address.rstrip("/")
+    return (_of_pip("PIP_INDEX_URL", "global.index-url", environ) or PYPI).rstrip("/")
 
 
-def download_sdist(file: SdistFile, expected: str | None, folder: Path) -> Path:
+def _of_pip(variable: str, setting: str, environ: Mapping[str, str]) -> str:
+    """A setting of pip's: its variable, else its configuration, else nothing."""
+    if value := environ.get(variable):
+        return value
+    done = process.run(["pip", "config", "get", setting], env=dict(environ))
+    return done.output.strip() if done.status == 0 else ""
+
+
+def download_sdist(file: ProjectFile, expected: str | None, folder: Path) -> Path:
     """Download an sdist into `folder`; its hash is the index's and the expected one."""
     data, _ = read_url(file.url, SDIST_BYTES)
     digest = hashlib.sha256(data).hexdigest()
@@ -127,14 +153,14 @@ def read_url(address: str, limit: int, accept: str = "*/*") -> tuple[bytes, str]
     return data, kind
 
 
-def _of_json(body: bytes, page: str) -> Iterator[SdistFile]:
+def _of_json(body: bytes, page: str) -> Iterator[ProjectFile]:
     try:
         files = parse_json(body, _Page, page, others=True).files
     except MalformedError as error:
         raise TorchwheelError(str(error)) from error
     for file in files:
         url = urllib.parse.urljoin(page, file.url)
-        yield SdistFile(file.filename, url, file.hashes.get("sha256"))
+        yield ProjectFile(file.filename, url, file.hashes.get("sha256"))
 
 
 class _Links(html.parser.HTMLParser):
@@ -150,11 +176,11 @@ class _Links(html.parser.HTMLParser):
             self.links.append(link)
 
 
-def _of_html(body: bytes, page: str) -> Iterator[SdistFile]:
+def _of_html(body: bytes, page: str) -> Iterator[ProjectFile]:
     parser = _Links()
     parser.feed(body.decode("utf-8", "replace"))
     for link in parser.links:
         url, _, fragment = urllib.parse.urljoin(page, link).partition("#")
         name = urllib.parse.unquote(urllib.parse.urlsplit(url).path.rpartition("/")[2])
         digest = fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else None
-        yield SdistFile(name, url, digest)
+        yield ProjectFile(name, url, digest)

@@ -65,13 +65,10 @@ def forge(checkout, monkeypatch):
 
 
 @pytest.mark.usefixtures("green_gates")
-def test_a_release_by_hand(checkout, forge, monkeypatch):
+def test_a_release_by_hand(checkout, forge):
     assert "assembled in dist/release" in run(command("nox -s assemble -- --selection"))
     assert run(command("nox -s assets")).startswith("v1.0.0: ")
-    # PyPI has what lies in pypi/.
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(checkout / "dist" / "release" / "pypi"))
-    assert "1 wheels of PyPI are those of dist/release" in run(command("nox -s published"))
+    assert " assets are those of dist/release" in run(command("nox -s published"))
     # `nox -s earlier` does this for each release; the rehearsal runs it.
     earlier = ["gh", "release", "download", "v1.0.0", "--dir", "catalogues/v1.0.0"]
     subprocess.run([*earlier, "--pattern", "catalogue.json"], check=True)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.toolkit import sdists
-from torchwheel.toolkit.sdists import SdistFile, download_sdist, find_sdist, read_url
+from torchwheel.toolkit.sdists import ProjectFile, download_sdist, find_sdist, read_url
 
 DATA = b"the sdist"
 DIGEST = hashlib.sha256(DATA).hexdigest()
@@ -59,7 +59,7 @@ def test_the_sdist_of_a_release_is_found_among_its_files(served):
     answers["/simple/my-conv/"] = (JSON, page(entry(wheel), *map(entry, names)))
     found = find_sdist("My.Conv", "1.5.2", {"PIP_INDEX_URL": f"{address}/simple/"})
     url = f"{address}/f/my_conv-1.5.2.tar.gz"
-    assert found == SdistFile("my_conv-1.5.2.tar.gz", url, DIGEST)
+    assert found == ProjectFile("my_conv-1.5.2.tar.gz", url, DIGEST)
 
 
 def test_an_older_index_has_pages_in_html(served):
@@ -67,7 +67,7 @@ def test_an_older_index_has_pages_in_html(served):
     link = f'<a href="/f/conv-2.0.tar.gz#sha256={DIGEST}">x</a> <a>no</a><a href="y">'
     answers["/conv/"] = ("text/html", link.encode())
     found = find_sdist("conv", "2.0", {"PIP_INDEX_URL": address})
-    assert found == SdistFile("conv-2.0.tar.gz", f"{address}/f/conv-2.0.tar.gz", DIGEST)
+    assert found == ProjectFile("conv-2.0.tar.gz", f"{address}/f/conv-2.0.tar.gz", DIGEST)
 
 
 def test_a_release_without_an_sdist_is_one_line(served):
@@ -94,7 +94,7 @@ def test_a_folder_of_find_links_precedes_the_index(tmp_path):
 def test_another_file_is_not_taken(served, tmp_path, said, expected, by):
     address, answers = served
     answers["/f"] = ("application/gzip", DATA)
-    file = SdistFile("conv-1.0.tar.gz", f"{address}/f", said)
+    file = ProjectFile("conv-1.0.tar.gz", f"{address}/f", said)
     with pytest.raises(TorchwheelError, match=rf"^hash mismatch: conv-1\.0.* by {by}, found "):
         download_sdist(file, expected, tmp_path)
     assert not list(tmp_path.iterdir())

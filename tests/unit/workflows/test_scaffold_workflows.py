@@ -66,7 +66,11 @@ def without(text, job):
 def test_the_release_is_ours_without_our_tests_and_pypi(project):
     ours = without(without((ROOT / RELEASE).read_text(), "ci"), "pypi")
     ours = ours.replace("needs: [ci, wheels, smoke]", "needs: [wheels, smoke]")
-    assert project[RELEASE] == ours.replace("needs: pypi", "needs: index"), f"copy {RELEASE} anew"
+    # Where nothing is uploaded to PyPI, nothing is looked for there.
+    ours = ours.replace("needs: pypi", "needs: index").replace(
+        '"$TAG" release --pypi', '"$TAG" release'
+    )
+    assert project[RELEASE] == ours, f"copy {RELEASE} anew"
 
 
 def test_each_run_is_a_session_of_the_project(files, project):
