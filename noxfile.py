@@ -256,7 +256,7 @@ def earlier(session: nox.Session) -> None:
         if "catalogue.json" not in names:
             session.warn(f"{tag}: no catalogue.json among its assets; the index will not list it")
             continue
-        patterns = ("--pattern", "catalogue.json", "--pattern", "*.sigstore.json")
+        patterns = ("--pattern", "catalogue.json", "--pattern", "attestation.sigstore.json")
         command = ("gh", "release", "download", tag, "--clobber", "--dir", str(folder / tag))
         session.run(*command, *patterns, external=True)
 

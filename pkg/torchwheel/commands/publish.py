@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torchwheel.arguments import GPU, MATRIX, command, group, option, port_number, positive_number
 from torchwheel.console import Terminal
-from torchwheel.errors import TorchwheelError
+from torchwheel.errors import TorchwheelError, UsageError
 
 TRUSTED_ROOT = option(
     "--trusted-root",
@@ -326,13 +326,14 @@ def index_build(options: argparse.Namespace) -> int:
     believed = None
     if options.repository is not None:
         from torchwheel.evidence.bundles import open_verifier
-        from torchwheel.evidence.files import Believed
-        from torchwheel.evidence.policy import policy_of
+        from torchwheel.evidence.files import BelievedReleases
+        from torchwheel.evidence.policy import release_policies
         from torchwheel.matrix.load import load
 
         section, where = load(options.matrix).evidence, str(options.matrix)
-        policy = policy_of(section, where, repository=options.repository)
-        believed = Believed(policy, open_verifier(options.trusted_root).read).for_releases()
+        policies = release_policies(section, where, repository=options.repository)
+        unsigned = frozenset(section.unsigned if section else ())
+        believed = BelievedReleases(policies, open_verifier(options.trusted_root).read, unsigned)
     places, out = options.catalogue, options.out
     print(build_index_of_releases(places, store, options.yanked, out, believed))
     return 0
@@ -358,11 +359,24 @@ def index_serve(options: argparse.Namespace) -> int:
     option("tag", help="the tag, e.g. v1.0.0"),
     option("folder", type=Path, help="what `assemble` wrote"),
     option("--attestation", type=Path, help="the bundle that attests its files; published too"),
+    option(
+        "--unsigned",
+        action="store_true",
+        help="publish without it, although the matrix has a section `evidence`",
+    ),
+    MATRIX,
 )
 def assets(options: argparse.Namespace) -> int:
     """Fill a draft with what is missing, compare, publish. Needs gh, logged in."""
+    from torchwheel.matrix.load import load
     from torchwheel.release.assets import publish_assets
 
+    if options.attestation is None and not options.unsigned and load(options.matrix).evidence:
+        raise UsageError(
+            f"{options.tag}: expected --attestation, as {options.matrix} has a section `evidence`, "
+            "found none; later releases refuse a catalogue without it, so name it, or say "
+            "--unsigned"
+        )
     with Terminal().live_line() as progress:
         text = publish_assets(options.tag, options.folder, options.attestation, progress)
     print(text)

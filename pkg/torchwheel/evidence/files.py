@@ -6,11 +6,13 @@ from datetime import datetime
 from pathlib import Path
 
 from torchwheel.errors import TorchwheelError
-from torchwheel.evidence.policy import RELEASES, Policy, Signer, judge_signer, role_text
+from torchwheel.evidence.policy import Policy, Signer, judge_signer, role_text
 from torchwheel.files import sha256
 from torchwheel.os_errors import explain
 from torchwheel.text import escape
 
+ATTESTATION = "attestation.sigstore.json"
+"""The file of a release that attests all others."""
 BUNDLES = "evidence/*.sigstore.json"
 """Where the bundles of an artifact lie, in the artifact."""
 
@@ -40,10 +42,20 @@ class Believed:
     policy: Policy
     read: ReadBundle
 
-    def for_releases(self) -> "Believed":
-        """The same repository and workflows, at the tags of all releases."""
-        policy = dataclasses.replace(self.policy, commit=None, ref=RELEASES)
-        return dataclasses.replace(self, policy=policy)
+
+@dataclasses.dataclass(frozen=True)
+class BelievedReleases:
+    """Whose signatures of published catalogues are believed, and how a bundle is verified.
+
+    Attributes:
+        policies: one must hold; the first is that of releases made today.
+        read: verifies a bundle file.
+        unsigned: hex SHA-256 of the files that need no signature.
+    """
+
+    policies: tuple[Policy, ...]
+    read: ReadBundle
+    unsigned: frozenset[str] = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,12 +146,49 @@ def verify_files(
     return found
 
 
-def verify_published(files: Iterable[Path], believed: Believed) -> None:
-    """Verify assets of releases, each by the bundles beside it; no file may be read before.
+def verify_published(files: Iterable[Path], believed: BelievedReleases) -> None:
+    """Verify assets of releases, each by the attestation beside it; no file may be read before.
 
     Raises:
         TorchwheelError: a line for each bundle and each file that is not to be believed.
     """
-    signers = {path: frozenset({"release"}) for path in files}
-    beside = {bundle for path in signers for bundle in path.parent.glob("*.sigstore.json")}
-    verify_files(signers, sorted(beside), believed)
+    faults: list[str] = []
+    for path in files:
+        try:
+            _verify_asset(path, believed)
+        except (OSError, TorchwheelError) as error:
+            faults.append(explain(error))
+    if faults:
+        raise TorchwheelError("\n".join(faults))
+
+
+def _verify_asset(path: Path, believed: BelievedReleases) -> None:
+    """Raise unless a file needs no signature, or one of the policies believes that it has."""
+    if (digest := sha256(path)) in believed.unsigned:
+        return
+    bundle, where = path.with_name(ATTESTATION), escape(str(path))
+    if not bundle.exists():
+        raise TorchwheelError(
+            f"{where}: expected a signature, found no {ATTESTATION} beside it; upload it to that "
+            f"release, or write {digest} under evidence.unsigned in the matrix"
+        )
+    attestations = believed.read(bundle)
+    asset = {path: frozenset({"release"})}
+    refusals: list[TorchwheelError] = []
+    for policy in believed.policies:
+        try:
+            verify_files(asset, [bundle], Believed(policy, lambda _: attestations))
+        except TorchwheelError as error:
+            refusals.append(error)
+        else:
+            return
+    if not any((path.name, digest) in attestation.subjects for attestation in attestations):
+        raise refusals[0]
+    line, *_ = str(refusals[0]).splitlines()
+    raise TorchwheelError(f"{line}; {_EARLIER}")
+
+
+_EARLIER = (
+    "if the project moved or its workflow was renamed, list the signer under evidence.earlier "
+    "in the matrix"
+)

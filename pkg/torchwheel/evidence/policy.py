@@ -150,6 +150,22 @@ def policy_of(
     )
 
 
+def release_policies(
+    section: "EvidenceSection | None", where: str, *, repository: str | None = None
+) -> tuple[Policy, ...]:
+    """The policies for releases: of today's repository and workflow, then of the earlier ones."""
+    own = policy_of(section, where, repository=repository, ref=RELEASES)
+    earlier = [
+        dataclasses.replace(
+            own,
+            repository=origin.repository or own.repository,
+            workflows={"release": origin.workflow or own.workflows["release"]},
+        )
+        for origin in (section.earlier if section else ())
+    ]
+    return (own, *earlier)
+
+
 _ADVICE = f"name it there or with --repository {GITHUB}/OWNER/NAME"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from torchwheel import files
 from torchwheel.errors import UsageError
-from torchwheel.evidence.files import Believed
+from torchwheel.evidence.files import BelievedReleases
 from torchwheel.index.catalogue import FILE, read_catalogues, read_wheel_entry
 from torchwheel.index.contents import FILES, File, Index, index_files, index_of, utc_time
 from torchwheel.index.pages import index_pages
@@ -73,7 +73,7 @@ def build_index_of_releases(
     store: Store,
     yanked: Path,
     out: Path,
-    believed: Believed | None = None,
+    believed: BelievedReleases | None = None,
 ) -> str:
     """Replace `out` with the index of all releases, whose files stay in their store.
 

@@ -19,7 +19,7 @@ from torchwheel import files
 from torchwheel.arch.model import Arch, parse
 from torchwheel.claims import Claims
 from torchwheel.errors import MalformedError, TorchwheelError, UsageError
-from torchwheel.evidence.files import Believed, verify_published
+from torchwheel.evidence.files import BelievedReleases, verify_published
 from torchwheel.inspect.wheel import Wheel
 from torchwheel.json_files import FileName, read_json
 from torchwheel.os_errors import explain
@@ -186,7 +186,7 @@ def read_catalogue(path: Path) -> Catalogue:
 
 
 def read_catalogues(
-    places: Sequence[Path], believed: Believed | None = None
+    places: Sequence[Path], believed: BelievedReleases | None = None
 ) -> tuple[Catalogue, ...]:
     """Read the catalogues at `places`: each a file, a release's folder, or a folder of these.
 

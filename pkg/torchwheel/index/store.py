@@ -9,8 +9,6 @@ from torchwheel.errors import UsageError
 from torchwheel.text import quote as quote_text
 
 TAG = "{tag}"
-ATTESTATION = "attestation.sigstore.json"
-"""The file of a release that attests all others."""
 _ADDRESS = re.compile(r"[A-Za-z0-9._~:/@!$&'()*+,;=%-]+")
 
 

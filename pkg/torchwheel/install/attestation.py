@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urljoin
 
 from torchwheel.errors import MalformedError, TorchwheelError
-from torchwheel.index.store import ATTESTATION
+from torchwheel.evidence.files import ATTESTATION
 from torchwheel.install.fetch import Fetch
 from torchwheel.install.page import OfferedWheel
 from torchwheel.json_files import parse_json

@@ -385,6 +385,17 @@ ISSUER = "https://token.actions.githubusercontent.com"
 """The issuer of GitHub's jobs."""
 
 
+class EarlierRelease(Section):
+    """Another signer of earlier releases; what is left out is as it is now."""
+
+    repository: Annotated[
+        RepositoryAddress | None, Field(description="The repository as it was called.")
+    ] = None
+    workflow: Annotated[
+        RelativePath | None, Field(description="The workflow that released, as it was called.")
+    ] = None
+
+
 class EvidenceSection(Section):
     """Whose signatures a release believes."""
 
@@ -396,6 +407,14 @@ class EvidenceSection(Section):
         IssuerAddress, Field(description="Who tells the certificate authority which job it is.")
     ] = ISSUER
     workflows: Workflows
+    earlier: Annotated[
+        tuple[EarlierRelease, ...],
+        Field(description="Who signed earlier releases, before the project moved or was renamed."),
+    ] = ()
+    unsigned: Annotated[
+        tuple[Sha256, ...],
+        Field(description="Hashes of published catalogues that are believed without a signature."),
+    ] = ()
 
 
 class Matrix(Section):

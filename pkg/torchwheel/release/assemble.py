@@ -9,8 +9,8 @@ from packaging.version import InvalidVersion, Version
 
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.evidence.files import Believed, ReadBundle
-from torchwheel.evidence.policy import policy_of
+from torchwheel.evidence.files import Believed, BelievedReleases, ReadBundle
+from torchwheel.evidence.policy import policy_of, release_policies
 from torchwheel.evidence.provenance import SUFFIX, provenance_text
 from torchwheel.files import remove_leftovers
 from torchwheel.index.catalogue import read_catalogues
@@ -85,7 +85,7 @@ def assemble(
     remove_leftovers(out.parent, out.name)
     check_target(out)
     believed = _believed(matrix, matrix_file, signatures)
-    releases = believed and believed.for_releases()
+    releases = _believed_releases(matrix, matrix_file, signatures)
     published = read_catalogues([earlier], releases) if earlier else ()
     try:
         artifacts = read_artifacts(folders, believed)
@@ -145,6 +145,15 @@ def _believed(matrix: Matrix, where: Path, signatures: Signatures | None) -> Bel
         commit=signatures.commit,
     )
     return Believed(policy, signatures.read)
+
+
+def _believed_releases(
+    matrix: Matrix, where: Path, signatures: Signatures | None
+) -> BelievedReleases | None:
+    if signatures is None or matrix.evidence is None:
+        return None
+    policies = release_policies(matrix.evidence, str(where), repository=signatures.repository)
+    return BelievedReleases(policies, signatures.read, frozenset(matrix.evidence.unsigned))
 
 
 def _provenance(cases: Sequence[ReleaseCase], artifacts: Artifacts) -> Iterator[tuple[str, str]]:

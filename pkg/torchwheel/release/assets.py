@@ -22,10 +22,10 @@ from packaging.version import InvalidVersion, Version
 
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.evidence.files import ATTESTATION
 from torchwheel.files import sha256
 from torchwheel.index.catalogue import FILE as CATALOGUE
 from torchwheel.index.catalogue import read_catalogue
-from torchwheel.index.store import ATTESTATION
 from torchwheel.release import forge
 from torchwheel.release.forge import Asset, ForgeRelease
 from torchwheel.release.write import PYPI

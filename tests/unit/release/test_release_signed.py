@@ -274,7 +274,7 @@ def earlier(signed, root, tmp_path) -> Path:
     assemble(signed.matrix, ["release"], [signed.root], tmp_path / "made", Quiet())
     (folder / "v0.9").mkdir(parents=True)
     catalogue = (tmp_path / "made" / "catalogue.json").rename(folder / "v0.9" / "catalogue.json")
-    signing.sign_files(root, RELEASE, [catalogue], catalogue.with_name("v0.9.sigstore.json"))
+    signing.sign_files(root, RELEASE, [catalogue], catalogue.with_name("attestation.sigstore.json"))
     return folder
 
 
@@ -293,26 +293,27 @@ def forged_catalogue(earlier: Path, root: signing.Root) -> None:
 
 
 def no_bundle(earlier: Path, root: signing.Root) -> None:
-    (earlier / "v0.9" / "v0.9.sigstore.json").unlink()
+    (earlier / "v0.9" / "attestation.sigstore.json").unlink()
 
 
 def signed_by_a_branch(earlier: Path, root: signing.Root) -> None:
     catalogue = earlier / "v0.9" / "catalogue.json"
     job = dataclasses.replace(RELEASE, ref="refs/heads/evil")
-    signing.sign_files(root, job, [catalogue], catalogue.with_name("v0.9.sigstore.json"))
+    signing.sign_files(root, job, [catalogue], catalogue.with_name("attestation.sigstore.json"))
 
 
 def signed_by_a_build(earlier: Path, root: signing.Root) -> None:
     catalogue = earlier / "v0.9" / "catalogue.json"
-    signing.sign_files(root, BUILD, [catalogue], catalogue.with_name("v0.9.sigstore.json"))
+    signing.sign_files(root, BUILD, [catalogue], catalogue.with_name("attestation.sigstore.json"))
 
 
 CATALOGUES = {
     forged_catalogue: ["catalogue.json: expected sha256 "],
-    no_bundle: ["catalogue.json: expected a signature, found none; "],
+    no_bundle: [
+        "catalogue.json: expected a signature, found no attestation.sigstore.json beside it; upload"
+    ],
     signed_by_a_branch: [
-        "v0.9.sigstore.json: expected ref refs/tags/*, found refs/heads/evil",
-        "catalogue.json: expected a signature, found none; ",
+        "attestation.sigstore.json: expected ref refs/tags/*, found refs/heads/evil; if the project"
     ],
     signed_by_a_build: [
         "catalogue.json: expected a signature of release (.github/workflows/release.yml), found "
@@ -338,6 +339,70 @@ def test_a_catalogue_that_nobody_signed(signed, root, out, earlier, tmp_path, ca
     assert index_build(signed, root, earlier, tmp_path / "index") == 1
     assert capsys.readouterr().err == f"torchwheel: {caught.value}\n"
     assert not (tmp_path / "index").exists()
+
+
+OLD = "https://github.com/owner/olddemo"
+PUBLISH = ".github/workflows/publish.yml"
+
+
+@pytest.mark.parametrize(
+    ("change", "listed"),
+    [
+        ({"repository": OLD}, f"{{repository: {OLD}}}"),
+        ({"workflow": PUBLISH}, f"{{workflow: {PUBLISH}}}"),
+        ({"repository": OLD, "workflow": PUBLISH}, f"{{repository: {OLD}, workflow: {PUBLISH}}}"),
+    ],
+    ids=["repository", "workflow", "both"],
+)
+def test_a_project_that_moved(signed, root, out, earlier, tmp_path, change, listed):
+    """The matrix names who signed before; another release has a signature of today."""
+    catalogue = earlier / "v0.9" / "catalogue.json"
+    job = dataclasses.replace(RELEASE, **change)
+    bundle = catalogue.with_name("attestation.sigstore.json")
+    signing.sign_files(root, job, [catalogue], bundle)
+    with pytest.raises(
+        TorchwheelError, match=r"^\S+: expected .*list the signer under evidence\.ea"
+    ):
+        assemble_after(signed, root, out, earlier)
+    signed.matrix.write_text(signed.matrix.read_text() + f"  earlier: [{listed}]\n")
+    assert "signed: 8 files" in assemble_after(signed, root, out, earlier)
+    assert index_build(signed, root, earlier, tmp_path / "index") == 0
+    signing.sign_files(root, dataclasses.replace(job, ref="refs/heads/evil"), [catalogue], bundle)
+    with pytest.raises(TorchwheelError, match="expected ref refs/tags"):
+        assemble_after(signed, root, out, earlier)
+
+
+def test_a_catalogue_that_was_published_unsigned(signed, root, out, earlier, tmp_path):
+    """Its hash in the matrix lets later releases go on; another release's bundle is not blamed."""
+    no_bundle(earlier, root)
+    catalogue = earlier / "v0.9" / "catalogue.json"
+    other = earlier / "v0.8" / "catalogue.json"
+    other.parent.mkdir()
+    other.write_text(catalogue.read_text())
+    signing.sign_files(root, RELEASE, [other], other.with_name("attestation.sigstore.json"))
+    (other.parent / "mine.sigstore.json").write_text("{}")
+    catalogue.write_text(catalogue.read_text() + "\n")
+    with pytest.raises(TorchwheelError) as caught:
+        assemble_after(signed, root, out, earlier)
+    assert str(caught.value) == (
+        f"{catalogue}: expected a signature, found no attestation.sigstore.json beside it; upload "
+        f"it to that release, or write {sha256(catalogue)} under evidence.unsigned in the matrix"
+    )
+    text = signed.matrix.read_text()
+    signed.matrix.write_text(f"{text}  unsigned: [{sha256(catalogue)}]\n")
+    assert "signed: 8 files" in assemble_after(signed, root, out, earlier)
+    catalogue.write_text(catalogue.read_text() + "\n")
+    with pytest.raises(TorchwheelError, match="found no attestation"):
+        assemble_after(signed, root, out, earlier)
+
+
+def test_assets_without_an_attestation(signed, out, capsys):
+    """They would be refused by every later release."""
+    call = ["assets", "v1.0.0", str(out), "--matrix", str(signed.matrix)]
+    assert main(call) == 2
+    assert "expected --attestation, as " in capsys.readouterr().err
+    assert main([*call, "--unsigned"]) == 2
+    assert "expected a release, found no catalogue.json" in capsys.readouterr().err
 
 
 def index_build(signed: Artifacts, root: signing.Root, earlier: Path, out: Path) -> int:
