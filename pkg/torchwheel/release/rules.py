@@ -1,6 +1,7 @@
 """The rules that a wheel must meet before it is published; each fault is one line."""
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -41,7 +42,7 @@ def release_faults(
         for rule in RULES
         for text in rule(sources, case)
     ]
-    return faults + list(_version_faults(cases, version))
+    return [*faults, *_family_faults(cases), *_version_faults(cases, version)]
 
 
 def name_and_tags(sources: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
@@ -189,6 +190,31 @@ def tests_complete(sources: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
                 yield f"no test of {name} passed on the GPU; expected at least one of them"
 
 
+def skips_allowed(_: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
+    """On a GPU no test was skipped for want of one, and every skip has its reason."""
+    for record in case.smokes:
+        skipped, reasons = record.tests.counts.skipped, record.tests.skipped
+        if skipped != sum(reasons.values()):
+            yield (
+                f"a smoke record has {skipped} skipped tests and the reasons of "
+                f"{sum(reasons.values())}; {_AGAIN}"
+            )
+        absent = [reason for reason in reasons if _NO_GPU.search(reason)]
+        if record.machine.gpu and absent:
+            yield (
+                f"{reasons[absent[0]]} tests were skipped on {record.machine.gpu.name}: "
+                f"{quote(absent[0])}; expected them to run there"
+            )
+
+
+_NO_GPU = re.compile(
+    r"\b(no|without an?) gpus?\b(?! memory)|\bno (cuda|rocm|hip)( devices?)?$"
+    r"|\b(gpu|cuda|rocm|hip)( is)? (not |un)available\b|\b(needs|requires)( an?)? (gpu|cuda|rocm)$",
+    re.IGNORECASE,
+)
+"""A reason for a skip that says there is no GPU; too few, or too little memory, is another."""
+
+
 def dates_possible(sources: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
     """Every smoke run was after the commit of the sources, and before now."""
     for file in case.smoke_files:
@@ -226,6 +252,13 @@ def ran_prebuilt(_: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
     for record in case.smokes:
         if not on_gpu(case, record):
             continue
+        members = case.candidate.wheel.members
+        own = {package.name for package in record.imported if package.file in members}
+        for package in sorted(record.operators.keys() - own):
+            yield (
+                f"a smoke record has operators of {quote(package)}; expected those of "
+                f"{join_names(sorted(own))}; {_AGAIN}"
+            )
         ways = [
             (f"{package}.{family}", way)
             for package, families in record.operators.items()
@@ -274,11 +307,33 @@ RULES: tuple[ReleaseRule, ...] = (
     imports_complete,
     torch_claimed,
     tests_complete,
+    skips_allowed,
     dates_possible,
     bundled_match,
     ran_on_gpu,
     ran_prebuilt,
 )
+
+
+def _family_faults(cases: Sequence[ReleaseCase]) -> Iterator[str]:
+    """A line for each run on a GPU that lacks an operator family which another one names."""
+    runs = [
+        (case, record)
+        for case in cases
+        for record in case.smokes
+        if record.operators and on_gpu(case, record)
+    ]
+    every: dict[str, set[str]] = {}
+    for _, record in runs:
+        for package, families in record.operators.items():
+            every.setdefault(package, set()).update(families)
+    for case, record in runs:
+        for package, families in record.operators.items():
+            if missing := sorted(every[package] - families.keys()):
+                yield (
+                    f"{case.variant.id}: a smoke record has no {quote(f'{package}.{missing[0]}')} "
+                    f"among its operators, which another record of this release has; {_AGAIN}"
+                )
 
 
 def _version_faults(cases: Sequence[ReleaseCase], expected: Version | None) -> Iterator[str]:

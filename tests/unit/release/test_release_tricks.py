@@ -5,12 +5,14 @@
 
 import dataclasses
 import datetime
+import json
 import re
 import shutil
 import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from release_artifacts import CPU, H200, TAG, Artifacts, commit, smoke_of
@@ -21,9 +23,13 @@ from torchwheel.check.gates import GATES, GateResult, judge
 from torchwheel.console import Quiet
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.wheel import read_wheel
+from torchwheel.json_files import read_json
 from torchwheel.release import artifacts as artifacts_
+from torchwheel.release import rules
 from torchwheel.release.assemble import assemble
+from torchwheel.release.rules import skips_allowed
 from torchwheel.smoke.record import (
+    SCHEMA,
     GpuRecord,
     ImportRecord,
     MachineRecord,
@@ -200,6 +206,16 @@ ALL_SKIPPED = summarize(
         TestResult("test_x.py::test_invented", "passed", 0.1),
     )
 )
+ONE_AND_49 = tuple(
+    TestResult(
+        f"test_demo.py::{name}[{case}]",
+        "skipped" if case else "passed",
+        0.1,
+        "no GPU that torch can use" if case else None,
+    )
+    for name, cases in (("test_a", 50), ("TestB::test_b", 1))
+    for case in range(cases)
+)
 ELSEWHERE = (ImportRecord("demo", "other/__init__.py"),)
 RECORDS = {
     "one invented test": (
@@ -245,6 +261,22 @@ RECORDS = {
         '"demo.scale": "jit build"; `torchwheel doctor` says why there',
     ),
 }
+NO_REASON = dataclasses.replace(summarize(ONE_AND_49), skipped={})
+RECORDS |= {
+    "tests skipped on a GPU for want of one": (
+        edited(NATIVE, tests=summarize(ONE_AND_49)),
+        f'{NATIVE}: 49 tests were skipped on NVIDIA H200: "no GPU that torch can use"; expected '
+        "them to run there",
+    ),
+    "tests skipped for no reason": (
+        edited(NATIVE, tests=NO_REASON),
+        f"{NATIVE}: a smoke record has 49 skipped tests and the reasons of 0; {AGAIN}",
+    ),
+    "operators of another package": (
+        edited(NATIVE, operators={"other": {"x": "prebuilt"}}),
+        f'{NATIVE}: a smoke record has operators of "other"; expected those of demo; {AGAIN}',
+    ),
+}
 SET_CLOCK = f"set the clock of that machine, and {AGAIN}"
 TIME = r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 DATES = {
@@ -263,6 +295,52 @@ def test_a_record_that_lies_is_refused(artifacts, trick):
     damage, line = RECORDS[trick]
     damage(artifacts)
     assert set(refused(artifacts)) == {line}
+
+
+@pytest.mark.usefixtures("green_gates")
+def test_a_record_lacks_a_family_of_operators(artifacts):
+    """Another run on a GPU names it."""
+    edited(NATIVE, operators={"demo": {"scale": "prebuilt", "add": "prebuilt"}})(artifacts)
+    fewer = smoke_of(artifacts.wheels[NATIVE], H200, operators={"demo": {"scale": "prebuilt"}})
+    artifacts.write_smoke(NATIVE, fewer)
+    assert refused(artifacts) == [
+        f'{NATIVE}: a smoke record has no "demo.add" among its operators, which another record of '
+        f"this release has; {AGAIN}"
+    ]
+
+
+RUNS = [
+    path
+    for path in sorted(Path(__file__).parents[3].glob("docs/records/smoke-h*.json"))
+    if json.loads(path.read_text())["schema"] == SCHEMA
+]
+
+
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
+def test_the_skips_of_real_runs_are_allowed(path):
+    """Other skips than for want of a GPU: a second one, memory, a type, a rule."""
+    record = read_json(path, SmokeRecord, schema=SCHEMA)
+    case = SimpleNamespace(smokes=(record,))
+    assert record.machine.gpu
+    assert list(skips_allowed(None, case)) == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "absent"),
+    [
+        ("no GPU", True),
+        ("Requires CUDA", True),
+        ("CUDA is not available", True),
+        ("needs a GPU", True),
+        ("no GPU memory free", False),
+        ("only one GPU", False),
+        ("needs two GPUs", False),
+        ("this GPU has no clusters", False),
+        ("no CUDA graph of it", False),
+    ],
+)
+def test_a_reason_that_says_there_is_no_gpu(reason, absent):
+    assert bool(rules._NO_GPU.search(reason)) == absent
 
 
 @pytest.mark.usefixtures("green_gates")
