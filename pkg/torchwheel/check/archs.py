@@ -23,8 +23,9 @@ def archs(facts: WheelFacts, limits: Limits) -> str:
             raise GateError(f"no backend is claimed, but code for {', '.join(sorted(names))}")
         return "no code for a GPU, none claimed"
     code, partial = _split(facts, limits)
-    if not code and all(limits.reason("archs", library.name) for library in libraries):
-        return f"no code for a GPU by declaration: {limits.reason('archs', libraries[0].name)}"
+    reasons = [limits.reason("archs", library.name) for library in libraries]
+    if not code and reasons and all(reasons):
+        return f"no code for a GPU by declaration: {reasons[0]}"
     return _judge(claims.needs, code, partial)
 
 

@@ -14,6 +14,9 @@ from torchwheel.text import join_names, quote
 
 _AT_START = ("sitecustomize", "usercustomize")
 """Modules that Python imports whenever it starts."""
+_METADATA = ("METADATA", "WHEEL", "RECORD", "torchwheel.json", "entry_points.txt", "top_level.txt")
+_LICENSES = ("LICENSE", "LICENCE", "COPYING", "NOTICE", "AUTHORS")
+"""Beginnings of the names that setuptools takes for licenses; before version 77 beside METADATA."""
 
 
 def content(facts: WheelFacts, limits: Limits) -> str:
@@ -58,17 +61,32 @@ def _fault_of(member: str, wheel: Wheel, declared: Declared | None) -> str | Non
     if len(path.parts) == 1 and path.suffix == ".pth":
         return "runs whenever Python starts"
     if len(path.parts) > 1 and top.endswith(".dist-info"):
-        return None
+        own = declared is None or _is_metadata(PurePosixPath(*path.parts[1:]))
+        return None if own else "is no metadata that a build writes"
     if len(path.parts) > 1 and top.endswith(".data"):
         return f"is installed outside the packages; {_expected(declared)}" if declared else None
     if len(path.parts) > 1 and top == f"{wheel.path.name.split('-')[0]}.libs":
         return None if is_library(member) else "is no library, beside those of auditwheel"
     name = top.partition(".")[0] if len(path.parts) == 1 else top
     if declared:
-        is_module = len(path.parts) > 1 or path.suffix in (".py", ".so")
-        allowed = is_module and name in declared.packages
-        return None if allowed else f"is not of the project; {_expected(declared)}"
+        return _foreign(path, name, declared)
     return f"has the name of {taken}" if (taken := _taken(name, wheel)) else None
+
+
+def _foreign(path: PurePosixPath, name: str, declared: Declared) -> str | None:
+    """Why a file of the package or module `name` is none of the project's."""
+    if path.suffix == ".pyc":
+        return "is compiled Python, which no source can be held against"
+    is_module = len(path.parts) > 1 or path.suffix in (".py", ".so")
+    allowed = is_module and name in declared.packages
+    return None if allowed else f"is not of the project; {_expected(declared)}"
+
+
+def _is_metadata(path: PurePosixPath) -> bool:
+    """Whether a file of dist-info is of a build: an installer's files and code are not."""
+    if path.parts[0] in ("licenses", "sboms"):
+        return len(path.parts) > 1
+    return len(path.parts) == 1 and (path.name in _METADATA or path.name.startswith(_LICENSES))
 
 
 def _expected(declared: Declared | None) -> str:

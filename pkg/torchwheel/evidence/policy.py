@@ -104,6 +104,11 @@ def _judge_workflow(signer: Signer, policy: Policy) -> EvidenceCheck:
     if policy.workflows:
         if policy.roles_of(signer):
             return EvidenceCheck("workflow", True, escape(path))
+        if signer.workflow == f"{signer.repository}/{path}@{signer.ref}" and (
+            signer.repository != policy.repository and path in policy.workflows.values()
+        ):
+            # The repository is another one, which is a fault of its own.
+            return EvidenceCheck("workflow", True, escape(path))
         expected = " or ".join(dict.fromkeys(policy.workflows.values()))
     else:
         if signer.workflow.startswith(f"{policy.repository}/"):

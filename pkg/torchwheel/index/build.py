@@ -85,7 +85,7 @@ def build_index_of_releases(
         believed: if given, every catalogue must be signed by the workflow that releases.
 
     Returns:
-        A line that says how much is in it.
+        A line that says how much is in it, after one for each removal of what is in no release.
     """
     withdrawals = read_withdrawals(yanked)
     catalogues = read_catalogues(places, believed)
@@ -95,8 +95,9 @@ def build_index_of_releases(
     index = index_of(catalogues, store, withdrawals)
     write_index(index, out)
     wheels = sum(map(len, index.whole.projects.values()))
+    gone = withdrawals.gone([wheel for catalogue in catalogues for wheel in catalogue.wheels])
     counts = f"releases: {len(catalogues)}, wheels: {wheels}, groups: {len(index.groups)}"
-    return f"{out}: {counts}"
+    return "\n".join([*(f"warning: {line}" for line in gone), f"{out}: {counts}"])
 
 
 def write_index(index: Index, out: Path) -> None:

@@ -88,17 +88,25 @@ class Withdrawals:
         """The names of the files that are not listed."""
         return {file for entry in self.removed for file in entry.matches(wheels)}
 
+    def gone(self, wheels: Sequence[CatalogueWheel]) -> list[str]:
+        """A line for each removal of what no catalogue has: its release was deleted whole."""
+        return [
+            f"{self.where}:{entry.line}: removed: {quote(entry.names)} is in no release; remove "
+            "the line if it is not a misspelling"
+            for entry in self.removed
+            if not entry.matches(wheels)
+        ]
+
     def check(self, wheels: Sequence[CatalogueWheel]) -> None:
-        """Raise, with a line for each, if something was withdrawn that was never published."""
+        """Raise, with a line for each, if something was yanked that was never published."""
         published = {wheel.file: None for wheel in wheels}
         published |= {f"{wheel.project}=={wheel.version}": None for wheel in wheels}
         projects = {wheel.project for wheel in wheels}
         lines = [
-            f"{self.where}:{entry.line}: {section}: expected a published wheel, found "
-            f"{quote(entry.names)}; {nearest(entry.names, published)}; remove the line if its "
-            "release is gone"
-            for section, entries in (("yanked", self.yanked), ("removed", self.removed))
-            for entry in entries
+            f"{self.where}:{entry.line}: yanked: expected a published wheel, found "
+            f"{quote(entry.names)}; {nearest(entry.names, published)}; if its release is gone, "
+            "move the line to `removed`"
+            for entry in self.yanked
             if not entry.matches(wheels)
         ]
         lines += [

@@ -51,6 +51,12 @@ def facts(wheel: Wheel) -> WheelFacts:
     return WheelFacts(Fact(wheel), Fact((LIBRARY,)), Fact({"demo/_C.so": CODE}), Fact(AUDIT))
 
 
+def test_a_native_wheel_without_a_library(facts: WheelFacts) -> None:
+    bare = dataclasses.replace(facts, libraries=Fact(()), gpu_code=Fact({}))
+    says = "claimed, but no machine code with a kernel for sm_80, sm_90a; "
+    assert failed(bare)["archs"].startswith(says)
+
+
 def failed(facts: WheelFacts, limits: Limits = LIMITS) -> dict[str, str]:
     return {result.name: result.says for result in judge(facts, limits) if not result.ok}
 

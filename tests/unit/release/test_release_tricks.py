@@ -134,6 +134,18 @@ CONTENT = {
         with_files(**{"demo.libs/x.py": b""}),
         f"{GATE}demo.libs/x.py: is no library, beside those of auditwheel",
     ),
+    "compiled Python": (
+        with_files(**{"demo/__pycache__/__init__.cpython-311.pyc": b"xx"}),
+        f"{GATE}demo/__pycache__/__init__.cpython-311.pyc: is compiled Python, which no source",
+    ),
+    "an installer's file": (
+        with_files(**{"demo-1.0.0.dist-info/direct_url.json": b"{}"}),
+        f"{GATE}demo-1.0.0.dist-info/direct_url.json: is no metadata that a build writes",
+    ),
+    "code in dist-info": (
+        with_files(**{"demo-1.0.0.dist-info/sub/evil.py": b"import os\n"}),
+        f"{GATE}demo-1.0.0.dist-info/sub/evil.py: is no metadata that a build writes",
+    ),
     "a console script": (
         console_script,
         f'{GATE}entry_points.txt: console_scripts "pip" = "demo:main" is not in the project\'s '
@@ -159,6 +171,13 @@ def test_a_foreign_file_is_refused(pure_alone, trick):
     damage, line = CONTENT[trick]
     damage(pure_alone)
     assert line in [one[: len(line)] for one in refused(pure_alone, PURE)]
+
+
+def test_licenses_and_lists_of_parts_are_metadata(pure_alone):
+    names = ("LICENSE.txt", "licenses/a/COPYING", "sboms/auditwheel.cdx.json", "top_level.txt")
+    with_files(**{f"demo-1.0.0.dist-info/{name}": b"" for name in names})(pure_alone)
+    out = pure_alone.matrix.parent / "release"
+    assemble(pure_alone.matrix, [PURE], [pure_alone.root], out, Quiet())
 
 
 def test_an_entry_point_that_the_project_declares_is_published(pure_alone):
