@@ -21,7 +21,17 @@ from typing import Any
 from client import ForgeError, ask, ask_json, fail
 
 SESSIONS = (
-    *("wheels", "kernels", "verify", "smoke", "assemble", "assets", "dispatch", "published"),
+    *(
+        "wheels",
+        "kernels",
+        "verify",
+        "smoke",
+        "assemble",
+        "assets",
+        "dispatch",
+        "published",
+        "index",
+    ),
 )
 
 Inputs = Mapping[str, Any]

@@ -133,6 +133,9 @@ def dry_run_publishes_nothing(files: Files) -> Iterator[str]:
         if trigger not in document["on"]:
             yield f"{RELEASE}: no dry run by {trigger}"
     every = jobs(document)
+    runs = " ".join(step.get("run", "") for step in every["assemble"]["steps"])
+    if not re.search(r"nox -s assemble .*nox -s index -- build \S+ release\b", runs):
+        yield f"{RELEASE}: assemble does not build the index with the release"
     for name, job in every.items():
         conditions = {every[other].get("if") for other in {name, *_all_needs(every, name)}}
         if _publishes(job) and ONLY_TAGS not in conditions:
