@@ -21,17 +21,8 @@ from typing import Any
 from client import ForgeError, ask, ask_json, fail
 
 SESSIONS = (
-    *(
-        "wheels",
-        "kernels",
-        "verify",
-        "smoke",
-        "assemble",
-        "assets",
-        "dispatch",
-        "published",
-        "index",
-    ),
+    *("wheels", "kernels", "verify", "smoke", "assemble", "index"),
+    *("assets", "dispatch", "published"),
 )
 
 Inputs = Mapping[str, Any]

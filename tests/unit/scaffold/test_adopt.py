@@ -24,6 +24,7 @@ from torchwheel.scaffold.foreign import read_project
 from torchwheel.scaffold.new import new_project
 
 ROOT = Path(__file__).parents[3]
+NEW = ROOT / "pkg" / "torchwheel" / "scaffold" / "templates" / "new" / "matrix.yaml.in"
 
 
 @pytest.fixture
@@ -46,6 +47,11 @@ def adopt(folder, wheel, *replace):
     return {one.path: one.action for one in planned}
 
 
+def containers_of_new():
+    section = re.search(r"^containers:\n(?:  .*\n)+", NEW.read_text(), re.MULTILINE)[0]
+    return yaml.safe_load(section)["containers"]
+
+
 def test_the_matrix_has_what_the_project_says(foreign, wheel):
     adopt(foreign, wheel)
     matrix = yaml.safe_load((foreign / "matrix.yaml").read_text())
@@ -59,6 +65,8 @@ def test_the_matrix_has_what_the_project_says(foreign, wheel):
         "archs_by": "replaced",
     }
     assert matrix["toolkits"]["cu130"]["archs"] == ["8.0", "12.0+PTX"]
+    # Last year's tag builds with last year's packages.
+    assert matrix["containers"] == containers_of_new()
     assert matrix["smoke"] == {"requires": ["pytest", "einops", "numpy"]}
     assert all("3.10" not in one["pythons"] for one in matrix["torch"].values())
     assert "DEMO_NO_QUESTIONS (setup.py:8)" in (foreign / "matrix.yaml").read_text()
