@@ -69,9 +69,9 @@ class Page:
         self.ask("Input.dispatchKeyEvent", type="keyDown", **about, **text)
         self.ask("Input.dispatchKeyEvent", type="keyUp", **about)
 
-    def picture(self, file: Path) -> None:
-        """Write a picture of the whole page."""
-        answer = self.ask("Page.captureScreenshot", captureBeyondViewport=True)
+    def picture(self, file: Path, *, whole: bool = True) -> None:
+        """Write a picture of the whole page, or of what the window shows."""
+        answer = self.ask("Page.captureScreenshot", captureBeyondViewport=whole)
         file.write_bytes(base64.b64decode(answer["data"]))
 
 
