@@ -75,8 +75,9 @@ def find_sdist(name: str, version: str, environ: Mapping[str, str] = os.environ)
 
 
 def read_project_page(page: str) -> list[ProjectFile]:
-    """All files on a project's page."""
-    body, kind = read_url(page, PAGE_BYTES, _ACCEPT)
+    """All files on a project's page; an index in a folder has it in a file, as pip wants."""
+    address = f"{page}index.html" if page.startswith("file:") else page
+    body, kind = read_url(address, PAGE_BYTES, _ACCEPT)
     return list(_of_json(body, page) if kind == _JSON else _of_html(body, page))
 
 
@@ -88,13 +89,16 @@ def files_offered(project: str, environ: Mapping[str, str] = os.environ) -> list
         try:
             files += read_project_page(f"{address.rstrip('/')}/{canonicalize_name(project)}/")
         except TorchwheelError as error:
-            cause = error.__cause__
-            if not (
-                isinstance(cause, urllib.error.HTTPError)
-                and cause.code == http.HTTPStatus.NOT_FOUND
-            ):
+            if not _is_absent(error.__cause__):
                 raise
     return files
+
+
+def _is_absent(cause: BaseException | None) -> bool:
+    """Whether an address could not be read because nothing is there."""
+    if isinstance(cause, urllib.error.HTTPError):
+        return cause.code == http.HTTPStatus.NOT_FOUND
+    return isinstance(cause, urllib.error.URLError) and isinstance(cause.reason, FileNotFoundError)
 
 
 def is_sdist_of(file: str, name: str, version: str) -> bool:
@@ -178,7 +182,13 @@ class _Links(html.parser.HTMLParser):
 
 def _of_html(body: bytes, page: str) -> Iterator[ProjectFile]:
     parser = _Links()
-    parser.feed(body.decode("utf-8", "replace"))
+    try:
+        parser.feed(body.decode("utf-8", "replace"))
+    # Python's parser raises one for a declaration such as "<![" with no name after it.
+    except AssertionError as error:
+        raise TorchwheelError(
+            f"{page}: expected a page in HTML, found {quote(str(error))}"
+        ) from None
     for link in parser.links:
         url, _, fragment = urllib.parse.urljoin(page, link).partition("#")
         name = urllib.parse.unquote(urllib.parse.urlsplit(url).path.rpartition("/")[2])

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.toolkit import sdists
-from torchwheel.toolkit.sdists import ProjectFile, download_sdist, find_sdist, read_url
+from torchwheel.toolkit.sdists import (
+    ProjectFile,
+    download_sdist,
+    files_offered,
+    find_sdist,
+    read_url,
+)
 
 DATA = b"the sdist"
 DIGEST = hashlib.sha256(DATA).hexdigest()
@@ -100,6 +106,32 @@ def test_another_file_is_not_taken(served, tmp_path, said, expected, by):
     assert not list(tmp_path.iterdir())
 
 
+def test_the_files_of_every_index_are_found_and_one_without_the_project_has_none(served, tmp_path):
+    address, answers = served
+    answers["/simple/x/"] = (JSON, page(entry("x-1.0.tar.gz")))
+    (tmp_path / "here" / "x").mkdir(parents=True)
+    (tmp_path / "here" / "x" / "index.html").write_text('<a href="x-2.0.tar.gz#sha256=0a">x</a>')
+    (tmp_path / "empty").mkdir()
+    extra = [f"{address}/other", *((tmp_path / name).as_uri() for name in ("here", "empty", "no"))]
+    environ = {"PIP_INDEX_URL": f"{address}/simple", "PIP_EXTRA_INDEX_URL": " ".join(extra)}
+    found = [(file.name, file.sha256) for file in files_offered("X", environ)]
+    assert found == [("x-1.0.tar.gz", DIGEST), ("x-2.0.tar.gz", "0a")]
+
+
+def test_an_index_that_cannot_be_read_is_one_line(tmp_path):
+    environ = {"PIP_INDEX_URL": tmp_path.as_uri(), "PIP_EXTRA_INDEX_URL": "http://127.0.0.1:1/"}
+    with pytest.raises(TorchwheelError, match=r"^http://127.0.0.1:1/x/: cannot be read: "):
+        files_offered("x", environ)
+
+
+def test_html_that_python_cannot_parse_is_one_line(served):
+    address, answers = served
+    answers["/simple/x/"] = ("text/html", b"<![>")
+    line = rf"^{address}/simple/x/: expected a page in HTML, found "
+    with pytest.raises(TorchwheelError, match=line):
+        find_sdist("x", "1.0", {"PIP_INDEX_URL": f"{address}/simple"})
+
+
 def test_a_page_may_not_be_endless_or_of_another_kind(served):
     address, answers = served
     answers["/big"] = ("text/html", b"x" * 11)
@@ -114,6 +146,7 @@ def test_a_page_may_not_be_endless_or_of_another_kind(served):
 
 @given(st.one_of(st.binary(max_size=200), st.text(max_size=200).map(str.encode)))
 def test_any_page_is_read_or_refused(body):
-    assert all(file.name is not None for file in sdists._of_html(body, "https://h.test/x/"))
+    with contextlib.suppress(TorchwheelError):
+        assert all(file.name is not None for file in sdists._of_html(body, "https://h.test/x/"))
     with contextlib.suppress(TorchwheelError):
         list(sdists._of_json(body, "https://h.test/x/"))
