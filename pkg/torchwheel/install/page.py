@@ -1,9 +1,8 @@
 """Reads the page of a project in an index: PEP 691's JSON, or the HTML of PEP 503."""
 
 import dataclasses
-import html.parser
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from urllib.parse import unquote, urlsplit
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -24,6 +23,7 @@ from torchwheel.inspect.wheel import require_few_tags
 from torchwheel.install.fetch import Answer, Fetch, link
 from torchwheel.json_files import parse_json
 from torchwheel.text import escape, quote, shorten_line
+from torchwheel.toolkit.anchors import anchors_of
 from torchwheel.versions import has_long_number
 
 JSON = "application/vnd.pypi.simple.v1+json"
@@ -230,33 +230,17 @@ def _of_html(answer: Answer, project: NormalizedName) -> Iterator[OfferedWheel]:
         text = answer.body.decode("utf-8")
     except UnicodeDecodeError:
         raise TorchwheelError(f"{answer.url}: expected UTF-8, found other bytes; {_DO}") from None
-    anchors = _Anchors()
     try:
-        anchors.feed(text)
-    # Python's parser raises one for a declaration such as "<![" with no name after it.
-    except AssertionError as error:
+        anchors = anchors_of(text)
+    except ValueError as error:
         says = f"expected HTML, found {shorten_line(escape(str(error)))}"
         raise MalformedError(answer.url, says, _DO) from None
-    found: Iterable[dict[str, str]] = anchors.found[: _MOST_FILES + 1]
+    found = anchors[: _MOST_FILES + 1]
     entries = _few(tuple(dict(_entry_of_anchor(one)) for one in found), answer.url)
     for at, entry in enumerate(entries):
         where = f"{answer.url}: link {at + 1}"
         name, url = str(entry["filename"]), str(entry["url"])
         yield from _candidate(entry, name, url, answer.url, project, where)
-
-
-class _Anchors(html.parser.HTMLParser):
-    """The attributes of the links of a page."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[dict[str, str]] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note a link."""
-        values = {name: value or "" for name, value in attrs}
-        if tag == "a" and values.get("href"):
-            self.found.append(values)
 
 
 def _entry_of_anchor(values: Mapping[str, str]) -> Iterator[tuple[str, object]]:

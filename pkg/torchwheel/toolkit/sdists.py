@@ -6,7 +6,6 @@ page of the project is read (PEP 503 or 691), and the file is downloaded by its 
 
 import dataclasses
 import hashlib
-import html.parser
 import http.client
 import os
 import urllib.error
@@ -23,6 +22,7 @@ from torchwheel.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel.files import sha256, write_atomically
 from torchwheel.json_files import parse_json
 from torchwheel.text import quote
+from torchwheel.toolkit.anchors import anchors_of
 from torchwheel.toolkit.index import ca_bundle
 from torchwheel.toolkit.remote import trusting
 
@@ -167,30 +167,15 @@ def _of_json(body: bytes, page: str) -> Iterator[ProjectFile]:
         yield ProjectFile(file.filename, url, file.hashes.get("sha256"))
 
 
-class _Links(html.parser.HTMLParser):
-    """Collects the links of a page."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.links: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: "list[tuple[str, str | None]]") -> None:
-        """Keep the address of a link."""
-        if tag == "a" and (link := dict(attrs).get("href")):
-            self.links.append(link)
-
-
 def _of_html(body: bytes, page: str) -> Iterator[ProjectFile]:
-    parser = _Links()
     try:
-        parser.feed(body.decode("utf-8", "replace"))
-    # Python's parser raises one for a declaration such as "<![" with no name after it.
-    except AssertionError as error:
+        anchors = anchors_of(body.decode("utf-8", "replace"))
+    except ValueError as error:
         raise TorchwheelError(
             f"{page}: expected a page in HTML, found {quote(str(error))}"
         ) from None
-    for link in parser.links:
-        url, _, fragment = urllib.parse.urljoin(page, link).partition("#")
+    for anchor in anchors:
+        url, _, fragment = urllib.parse.urljoin(page, anchor["href"]).partition("#")
         name = urllib.parse.unquote(urllib.parse.urlsplit(url).path.rpartition("/")[2])
         digest = fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else None
         yield ProjectFile(name, url, digest)
