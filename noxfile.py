@@ -207,11 +207,21 @@ def lock(session: nox.Session) -> None:
             for folder in (nox_action, docker)
         ),
     ):
-        session.run(
-            *("uv", "pip", "compile", "--quiet", "--universal", "--no-annotate"),
-            *("--python-version", "3.10", "--output-file", output, *arguments),
-            env={"UV_CUSTOM_COMPILE_COMMAND": "nox -s lock"},
-        )
+        _compile_lock(session, output, *arguments)
+    # What wheels are tried with in a release: torch, pytest, and what torchwheel requires.
+    wanted = Path(session.create_tmp(), "smoke.in")
+    for output in map(str, sorted(Path("tests/locks").glob("torch*.txt"))):
+        minor = Path(output).stem.removeprefix("torch")
+        wanted.write_text(f"torch=={minor}.*\npytest\n")
+        _compile_lock(session, output, *hashed, "--upgrade", str(wanted), pyproject)
+
+
+def _compile_lock(session: nox.Session, output: str, *arguments: str) -> None:
+    session.run(
+        *("uv", "pip", "compile", "--quiet", "--universal", "--no-annotate"),
+        *("--python-version", "3.10", "--output-file", output, *arguments),
+        env={"UV_CUSTOM_COMPILE_COMMAND": "nox -s lock"},
+    )
 
 
 @nox.session

@@ -132,4 +132,9 @@ def _whole_number(text: str) -> int | None:
 
 
 MATRIX = option("--matrix", type=Path, default=Path("matrix.yaml"), help="the matrix")
+LOCKED = option(
+    "--locked",
+    action="store_true",
+    help="try wheels in the packages that smoke.locks pins by hash, if the matrix has it",
+)
 GPU = option("--gpu", default="yes", help='"no" for a dry run without the runners with a GPU')

@@ -4,7 +4,7 @@ import argparse
 import os
 from pathlib import Path
 
-from torchwheel.arguments import GPU, MATRIX, command, one_of, option, positive_number
+from torchwheel.arguments import GPU, LOCKED, MATRIX, command, one_of, option, positive_number
 from torchwheel.console import Terminal, print_error
 from torchwheel.errors import UsageError
 
@@ -102,6 +102,7 @@ def matrix(options: argparse.Namespace) -> int:
         help="link the kernels that `torchwheel kernels` wrote in this folder",
     ),
     option("--kernels-only", action="store_true", help="fail where these do not serve"),
+    LOCKED,
 )
 def wheels(options: argparse.Namespace) -> int:
     """Build the variants; with --show print cibuildwheel's options instead."""
@@ -134,6 +135,7 @@ def wheels(options: argparse.Namespace) -> int:
             twice=options.twice,
             kernels=options.kernels,
             kernels_only=options.kernels_only,
+            locked=options.locked,
         )
     print(text)
     return status

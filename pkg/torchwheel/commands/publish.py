@@ -5,7 +5,16 @@ import os
 from functools import partial
 from pathlib import Path
 
-from torchwheel.arguments import GPU, MATRIX, command, group, option, port_number, positive_number
+from torchwheel.arguments import (
+    GPU,
+    LOCKED,
+    MATRIX,
+    command,
+    group,
+    option,
+    port_number,
+    positive_number,
+)
 from torchwheel.console import Terminal
 from torchwheel.errors import TorchwheelError, UsageError
 
@@ -88,6 +97,7 @@ def inspect(options: argparse.Namespace) -> int:
     option("--here", action="store_true", help="use this Python's own torch; no network"),
     option("--tests", type=Path, help="folder of smoke tests (default: the matrix's)"),
     option("--torch", help="torch release of the environment (default: the matrix's)"),
+    LOCKED,
     option("--record", type=Path, help="JSON record (default: dist/smoke/WHEEL.json)"),
     option("--junit", type=Path, help="JUnit file (default: beside the record)"),
 )
@@ -102,11 +112,12 @@ def smoke(options: argparse.Namespace) -> int:
     requires: tuple[str, ...] = ("pytest",)
     imports: tuple[str, ...] = ()
     without_gpu: tuple[str, ...] = ()
+    locks: Path | None = None
     if tests is None:
         # With --tests the matrix is not read: an offline GPU machine has no YAML parser.
         from torchwheel.inspect.wheel import read_wheel
         from torchwheel.matrix.load import load
-        from torchwheel.pipeline.project import project_folder, tests_folder
+        from torchwheel.pipeline.project import locks_folder, project_folder, tests_folder
         from torchwheel.smoke.environment import default_torch
 
         matrix = load(options.matrix)
@@ -114,6 +125,7 @@ def smoke(options: argparse.Namespace) -> int:
         source = project_folder(matrix, root, cache_folder(), Terminal())
         tests, requires = tests_folder(matrix, root, source), section.requires
         imports, without_gpu = matrix.own_build.imports, section.without_gpu
+        locks = locks_folder(matrix, root) if options.locked else None
         torch = torch or (section.torch and default_torch(read_wheel(options.wheel), section.torch))
     file = options.record or Path("dist", "smoke", f"{options.wheel.name}.json")
     with Terminal().live_line() as progress:
@@ -130,6 +142,7 @@ def smoke(options: argparse.Namespace) -> int:
             progress=progress,
             without_gpu=without_gpu,
             imports=imports,
+            locks=locks,
         )
     print(f"{record_text(record)}record: {file}")
     return int(not record.ok)

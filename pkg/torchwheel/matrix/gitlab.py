@@ -81,7 +81,7 @@ def _build_job(matrix: Matrix, variant: Variant, linked: Sequence[str]) -> _Job:
     return _job(
         "wheels",
         build_runner(matrix, variant),
-        f'nox -s wheels -- --container --twice{link} "$VARIANT"',
+        f'nox -s wheels -- --container --locked --twice{link} "$VARIANT"',
         variables={"VARIANT": variant.id},
         needs=list(linked),
         artifacts={"paths": [f"dist/{name}" for name in kept], "expire_in": _KEPT},
@@ -94,7 +94,7 @@ def _smoke_job(matrix: Matrix, variant: Variant) -> _Job:
     return _job(
         "smoke",
         smoke_runner(matrix, variant),
-        f'nox -s smoke -- --record "{record}" dist/*.whl',
+        f'nox -s smoke -- --locked --record "{record}" dist/*.whl',
         variables={"VARIANT": variant.id},
         needs=[f"wheel-{variant.id}"],
         artifacts={"paths": [record], "expire_in": _KEPT},

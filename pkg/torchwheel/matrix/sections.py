@@ -349,6 +349,10 @@ class Smoke(Section):
     requires: Annotated[
         tuple[RequirementText, ...], Field(description="What they need beside torch.")
     ] = ()
+    locks: Annotated[
+        RelativePath | None,
+        Field(description="Folder of locks with hashes, one a torch; for `--locked`."),
+    ] = None
     without_gpu: Annotated[
         tuple[RelativePath, ...],
         Field(description="Those of the folder that are run where there is no GPU; default: all."),

@@ -10,6 +10,7 @@ from torchwheel.image.engine import LABEL, Volume, volume_options
 from torchwheel.matrix.variants import python_tag
 from torchwheel.pipeline import inside
 from torchwheel.smoke.importing import arguments_of_tests
+from torchwheel.smoke.locks import OPTIONS as LOCKED
 
 # Paths in the container. All containers have the same, so that their compile commands are equal.
 PROJECT = "/project"
@@ -18,6 +19,7 @@ VARIANT = str(inside.VARIANT)
 SHARED = "/shared"
 KERNELS = "/kernels"
 BUNDLED = str(inside.BUNDLED)
+LOCKS = "/locks"
 TORCH = "/opt/torch"
 TORCHWHEEL = "/opt/torchwheel"
 UV_CACHE = "/cache/uv"
@@ -49,6 +51,8 @@ class ContainerOptions:
             elsewhere.
         chosen_tests: the files of that folder that run; all if empty.
         requires: installed before the wheel: torch, pytest.
+        lock: file of the container whose packages are installed by hash in place of `requires`;
+            empty to take what an index gives.
         bundled: whether the wheels in BUNDLED are installed before it.
         imports: what is imported, in place of the packages of the wheel.
         own: whether the project's own build makes the wheel, and not torchwheel's builder.
@@ -67,6 +71,7 @@ class ContainerOptions:
     tests: str | None
     requires: tuple[str, ...]
     chosen_tests: tuple[str, ...] = ()
+    lock: str = ""
     bundled: bool = False
     imports: tuple[str, ...] = ()
     own: bool = False
@@ -109,16 +114,28 @@ def settings(options: ContainerOptions) -> dict[str, object]:
         if options.settings:
             table["config-settings"] = dict(options.settings)
     if options.tests is not None:
-        # torch first: the wheel's own range would install the newest. Bundled packages come from
-        # files, so that no index can replace them by name.
-        install = shlex.join(["uv", "pip", "install", *options.requires])
         table |= {
-            "test-environment": _TEST_ENVIRONMENT,
-            "before-test": install + f" {BUNDLED}/*.whl" * options.bundled,
+            "test-environment": _TEST_ENVIRONMENT | ({"UV_OFFLINE": "1"} if options.lock else {}),
+            "before-test": _install(options),
             **({"test-sources": [options.tests]} if options.tests else {}),
             "test-command": " && ".join(_test_commands(options)),
         }
     return table
+
+
+def _install(options: ContainerOptions) -> str:
+    """What installs the packages that the wheel is tried with.
+
+    torch first: the wheel's own range would install the newest. Bundled packages come from files,
+    so that no index can replace them by name.
+    """
+    bundled = f" {BUNDLED}/*.whl"
+    if not options.lock:
+        return shlex.join(["uv", "pip", "install", *options.requires]) + bundled * options.bundled
+    # The lock has what the wheels require too: nothing but it is fetched.
+    by_hash = ("env", "-u", "UV_OFFLINE", "uv", "pip", "install", *LOCKED, options.lock)
+    files = f" && uv pip install --no-deps{bundled}"
+    return shlex.join(by_hash) + files * options.bundled
 
 
 def _test_commands(options: ContainerOptions) -> Sequence[str]:

@@ -14,6 +14,7 @@ from torchwheel.image.build import BuiltImage, describe_image
 from torchwheel.image.engine import Engine, Volume, find_engine
 from torchwheel.image.recipes import image_of, is_cross, python_of
 from torchwheel.matrix.load import load
+from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import Variant, select
 from torchwheel.ownership import closed_folder
 from torchwheel.pipeline import own_build
@@ -21,6 +22,7 @@ from torchwheel.pipeline.cibuildwheel import (
     BUNDLED,
     CA_BUNDLE,
     KERNELS,
+    LOCKS,
     OWN,
     SHARED,
     TORCH,
@@ -42,6 +44,7 @@ from torchwheel.pipeline.project import project_folder
 from torchwheel.pipeline.records import WheelsRequest
 from torchwheel.pipeline.run import Run
 from torchwheel.shards import Shard
+from torchwheel.smoke.locks import find_lock
 from torchwheel.smoke.requirements import BUNDLED_FOLDER
 from torchwheel.steps.compiler_cache import ENDLESS
 from torchwheel.toolkit.cache import cache_folder
@@ -124,30 +127,45 @@ def options_of(
     bundled = bool(run.matrix.project.bundled) and not cross
     if bundled:
         volumes.append((str(run.dist / BUNDLED_FOLDER), BUNDLED, "ro"))
+    locks, lock = _lock(run, variant)
     more_volumes, more = index_options(environ)
     if forwarded:
         # A server of the container's own: on the host's network another server may have the usual
         # port, and it cannot read these files.
         environment |= _SCCACHE
     smoke = run.matrix.smoke
-    torch_pin = (
-        f"torch=={smoke.torch}" if variant.abi == "stable" else f"torch{variant.torch_range}"
-    )
     return ContainerOptions(
         engine=engine.name,
         run=run.id,
         image=image.reference,
         python=python_of(run.matrix, variant),
-        volumes=(*volumes, *more_volumes),
+        volumes=(*volumes, *locks, *more_volumes),
         user=tuple(engine.user_options()),
         forwarded=forwarded,
         environment={**environment, **more},
         project=run.matrix.project.name,
         tests=None if cross else smoke.tests,
-        requires=(torch_pin, *smoke.requires),
+        requires=requirements_to_try(run.matrix, variant),
+        lock=lock,
         chosen_tests=smoke.without_gpu,
         bundled=bundled,
     )
+
+
+def requirements_to_try(matrix: Matrix, variant: Variant) -> tuple[str, ...]:
+    """The requirements of the packages that a variant's wheel is tried with, torch first."""
+    of_torch = f"=={matrix.smoke.torch}" if variant.abi == "stable" else variant.torch_range
+    return (f"torch{of_torch}", *matrix.smoke.requires)
+
+
+def _lock(run: Run, variant: Variant) -> tuple[list[Volume], str]:
+    """The mount of the locks, and the one among them that the wheel is tried with; else none."""
+    if run.locks is None:
+        return [], ""
+    python = python_of(run.matrix, variant)
+    markers = {"python_version": python, "python_full_version": f"{python}.0"}
+    lock = find_lock(run.locks, requirements_to_try(run.matrix, variant), markers)
+    return [(str(run.locks.resolve()), LOCKS, "ro")], f"{LOCKS}/{lock.name}"
 
 
 def _linked_volumes(run: Run, variant: Variant) -> list[Volume]:
@@ -232,6 +250,7 @@ def _options_of_own_build(
         **index,
     }
     smoke = run.matrix.smoke
+    locks, lock = _lock(run, variant)
     # Its tests are for a GPU, which no container has: there the imports show that it loads.
     tests = build.tests if build.tests and smoke.without_gpu else ""
     return ContainerOptions(
@@ -239,13 +258,14 @@ def _options_of_own_build(
         run=run.id,
         image=image.reference,
         python=python_of(run.matrix, variant),
-        volumes=tuple(volumes),
+        volumes=(*volumes, *locks),
         user=tuple(engine.user_options()),
         forwarded=forwarded,
         environment=environment,
         project=run.matrix.project.name,
         tests=tests,
         requires=("--requirement", f"{VARIANT}/{own_build.TORCH}", *smoke.requires),
+        lock=lock,
         chosen_tests=smoke.without_gpu,
         imports=build.imports,
         own=True,

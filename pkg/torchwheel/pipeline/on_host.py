@@ -217,4 +217,5 @@ def smoke_on_host(run: Run, variant: Variant, wheel: Path, clock: Clock) -> Smok
             junit=record.with_suffix(".xml"),
             cache=run.cache,
             progress=run.progress,
+            locks=run.locks,
         )

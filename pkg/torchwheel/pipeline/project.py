@@ -83,6 +83,11 @@ def tests_folder(matrix: Matrix, root: Path, source: Path) -> Path | None:
     return root / matrix.smoke.tests if matrix.smoke.tests else None
 
 
+def locks_folder(matrix: Matrix, root: Path) -> Path | None:
+    """The folder of the locks of the smoke tests; None if the matrix has none."""
+    return root / matrix.smoke.locks if matrix.smoke.locks else None
+
+
 def download_release(
     source: ProjectSource, pinned: str | None, cache: Path, progress: Progress
 ) -> Path:

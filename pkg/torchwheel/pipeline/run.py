@@ -55,6 +55,8 @@ class Run:
         kernels: the folder with compiled kernels that are linked; None to compile them.
         kernels_only: whether to fail where these do not serve, and not to compile.
         linked: the artifacts of that folder that serve, by the id of the variant or part.
+        locks: the folder of the locks that the wheels are tried with; None to take what an index
+            gives.
     """
 
     matrix: Matrix
@@ -74,6 +76,7 @@ class Run:
     kernels: Path | None = None
     kernels_only: bool = False
     linked: Mapping[str, tuple[KernelArtifact, ...]] = dataclasses.field(default_factory=dict)
+    locks: Path | None = None
 
     @property
     def id(self) -> str:

@@ -23,7 +23,7 @@ from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline import on_host, records, report
 from torchwheel.pipeline.bundled import build_bundled
 from torchwheel.pipeline.frontend import find_launcher
-from torchwheel.pipeline.project import project_folder
+from torchwheel.pipeline.project import locks_folder, project_folder
 from torchwheel.pipeline.records import BuildRecord, WheelsRequest
 from torchwheel.pipeline.report import index_wheels, install_command
 from torchwheel.pipeline.run import Run
@@ -44,6 +44,7 @@ def wheels(
     twice: bool = False,
     kernels: Path | None = None,
     kernels_only: bool = False,
+    locked: bool = False,
 ) -> tuple[str, int]:
     """Build, repair, check, smoke-test and index the variants `request` names.
 
@@ -59,6 +60,7 @@ def wheels(
             only if `gates.reproducible` asks for it.
         kernels: a folder of `torchwheel kernels`; its objects are linked where they serve.
         kernels_only: fail where they do not serve.
+        locked: try the wheels in the packages of smoke.locks, if the matrix names it.
 
     Returns:
         The closing text and the exit status: 1 if a variant failed; the others are finished.
@@ -101,6 +103,7 @@ def wheels(
             tracked=source_digest(source, tracked=True),
             kernels=Path(os.path.realpath(kernels)) if kernels else None,
             kernels_only=kernels_only,
+            locks=locks_folder(matrix, root) if locked else None,
         )
         with reap_containers(engine, run.id) if engine else contextlib.nullcontext():
             return _build_all(run, variants, at_once)

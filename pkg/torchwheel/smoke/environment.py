@@ -20,6 +20,8 @@ from torchwheel.lock import LockBusyError, fail_if_busy, say_waiting
 from torchwheel.ownership import check_tree, close_to_others, trusted_folder
 from torchwheel.pip import pip_install
 from torchwheel.smoke.interpreter import Interpreter, running_interpreter
+from torchwheel.smoke.locks import OPTIONS as LOCKED
+from torchwheel.smoke.locks import find_lock
 from torchwheel.smoke.requirements import check_installed, requirements
 from torchwheel.toolkit.cache import hold_folder_lock
 from torchwheel.toolkit.cuda_home import set_header_times
@@ -76,23 +78,28 @@ def base_environment(
     progress: Progress,
     python: Interpreter | None = None,
     options: Sequence[str] = (),
+    locks: Path | None = None,
 ) -> Path:
     """A cached venv with the packages `requires`, made once per Python and set of packages.
 
-    `options` are pip's, e.g. another index.
+    `options` are pip's, e.g. another index. With a folder of `locks` all packages are those of the
+    lock that meets `requires`, each file by its hash.
 
     Raises:
         UntrustedError: others could have put something into it.
         TorchwheelError: it cannot be made.
     """
     python = python or running_interpreter()
-    folder = trusted_folder(cache / "smoke") / base_folder_name(requires, python)
+    lock = find_lock(locks, requires, python.markers) if locks else None
+    folder = trusted_folder(cache / "smoke") / base_folder_name(requires, python, lock)
     if not (folder / COMPLETE).is_file():
         busy = say_waiting(progress.say, "smoke environment: another run makes it")
         with hold_folder_lock(folder, busy), files.explain_full_disk(folder):
             if not (folder / COMPLETE).is_file():
-                progress.step(f"smoke environment: {' '.join(requires)}")
-                _make_base(folder, requires, python, options)
+                by_hash = f", by hash ({lock.name})" if lock else ""
+                progress.step(f"smoke environment: {' '.join(requires)}{by_hash}")
+                packages = (*LOCKED, str(lock)) if lock else requires
+                _make_base(folder, packages, python, options)
                 _discard_unused(folder)
     check_tree(folder)
     with contextlib.suppress(OSError):  # a cache of root's, which others may read
@@ -115,27 +122,29 @@ def _discard_unused(made: Path) -> None:
                     files.discard(marker.parent)
 
 
-def base_folder_name(requires: Sequence[str], python: Interpreter | None = None) -> str:
+def base_folder_name(
+    requires: Sequence[str], python: Interpreter | None = None, lock: Path | None = None
+) -> str:
     """The name of a base: a hash of its Python and its packages."""
     python = python or running_interpreter()
-    linked = _linked_wheels(requires)
-    key = "\n".join([_FORM, python.build, platform.machine(), *sorted(requires), *linked])
+    packages = [files.sha256(lock)] if lock else [*sorted(requires), *_linked_wheels(requires)]
+    key = "\n".join([_FORM, python.build, platform.machine(), *packages])
     return hashlib.sha256(key.encode()).hexdigest()[:16]
 
 
 def _make_base(
-    folder: Path, requires: Sequence[str], python: Interpreter, options: Sequence[str]
+    folder: Path, packages: Sequence[str], python: Interpreter, options: Sequence[str]
 ) -> None:
     files.discard(folder)
     program = _make_venv(folder, python)
-    doing = f"cannot install {' '.join(requires)}"
-    pip_install(program, [*options, *requires], offline=False, doing=doing)
+    doing = f"cannot install {' '.join(packages)}"
+    pip_install(program, [*options, *packages], offline=False, doing=doing)
     for site in folder.glob("lib/python*/site-packages"):
         set_header_times(site)
     close_to_others(folder)
     # A power cut must not keep the marker alone.
     files.sync_tree(folder)
-    files.write_text(folder / COMPLETE, "\n".join(sorted(requires)) + "\n")
+    files.write_text(folder / COMPLETE, "\n".join(sorted(packages)) + "\n")
 
 
 def _linked_wheels(requires: Sequence[str], environ: Mapping[str, str] = os.environ) -> list[str]:

@@ -35,6 +35,7 @@ def smoke(
     without_gpu: Sequence[str] = (),
     python: Interpreter | None = None,
     imports: Sequence[str] = (),
+    locks: Path | None = None,
 ) -> SmokeRecord:
     """Install a wheel and its bundled packages, run its tests on them, write the record.
 
@@ -53,6 +54,8 @@ def smoke(
         without_gpu: Test files that run if torch finds no GPU; all if empty.
         python: The Python of the clean environment; the running one if not given.
         imports: Names to import in place of the wheel's packages.
+        locks: Folder of the locks whose files, by hash, the clean environment has; None to install
+            what an index gives for the requirements.
 
     Returns:
         The record; its `ok` is the verdict.
@@ -69,7 +72,9 @@ def smoke(
             env = environment.running_environment(wheels, import_names(wheels[0]), temporary)
         else:
             required = environment.base_requirements(wheels, torch, requires, python)
-            base = environment.base_environment(cache.resolve(), required, progress, python)
+            base = environment.base_environment(
+                cache.resolve(), required, progress, python, locks=locks
+            )
             progress.step("smoke: installing the wheel")
             env = environment.clean_environment(wheels, base, temporary, python)
         cwd = temporary / "run"

@@ -20,11 +20,19 @@ ROOT = Path(__file__).parents[3]
 
 
 def options_for(
-    name, tmp_path, monkeypatch, environ=None, user=0, room=1 << 40, matrix_name="full.yaml"
+    name,
+    tmp_path,
+    monkeypatch,
+    environ=None,
+    user=0,
+    room=1 << 40,
+    matrix_name="full.yaml",
+    locks=None,
 ):
     matrix = load(Path(__file__).parents[1] / "matrix" / matrix_name)
     engine = Engine("podman", {})
     run = Run(matrix, ROOT, ROOT, tmp_path / "dist", tmp_path / "cache", "", (), Quiet(), engine, 2)
+    run = dataclasses.replace(run, locks=locks)
     (tmp_path / "cache").mkdir(exist_ok=True)
     monkeypatch.setattr(container_options.os, "geteuid", lambda: user)
     monkeypatch.setattr(container_options.os, "getegid", lambda: user)
@@ -51,6 +59,24 @@ def test_what_is_generated(name, tmp_path, monkeypatch, golden):
     text = options_toml(options_for(name, tmp_path, monkeypatch)).replace(str(tmp_path), "TMP")
     text = text.replace(str(ROOT), "ROOT")
     golden(f"{name}.toml", re.sub(r"(fusedops|run=|shared)[-]?[0-9a-f]{12,16}", r"\1…", text))
+
+
+def test_a_locked_wheel_is_tried_in_the_files_of_a_lock(tmp_path, monkeypatch):
+    locks = tmp_path / "locks"
+    locks.mkdir()
+    pins = ("torch==2.13.0", "pytest==9.0", "numpy==2.0")
+    (locks / "a.txt").write_text("".join(f"{pin} --hash=sha256:00\n" for pin in pins))
+    made = options_for("cu130-stable", tmp_path, monkeypatch, locks=locks)
+    assert (str(locks), "/locks", "ro") in made.volumes
+    table = settings(made)
+    # Offline after the lock: the wheel's own requirements are not fetched by name.
+    assert table["test-environment"] == {"PYTHONPATH": "", "UV_OFFLINE": "1"}
+    assert table["before-test"] == (
+        "env -u UV_OFFLINE uv pip install --require-hashes --only-binary=:all: "
+        "--requirement /locks/a.txt && uv pip install --no-deps /bundled/*.whl"
+    )
+    bare = dataclasses.replace(made, bundled=False)
+    assert "/bundled" not in str(settings(bare)["before-test"])
 
 
 def test_an_ordinary_projects_build_is_its_own(tmp_path, monkeypatch, golden):
