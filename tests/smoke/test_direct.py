@@ -62,11 +62,14 @@ def test_what_only_the_dispatcher_can_take_is_left_to_it(gpu):
     plain = direct(x, bias)
     assert torch.equal(plain, torch.ops.fusedops.bias_gelu(x, bias))
     asked = x.clone().requires_grad_()
+    with torch.inference_mode():
+        unversioned = torch.empty_like(x)
     for first, second, keywords in (
         (x.as_subclass(Subclass), bias, {}),
         (x.cpu(), bias.cpu(), {}),
         (asked, bias, {}),
         (x, bias, {"out": asked}),
+        (x, bias, {"out": unversioned}),
         (x, bias, {"out": x[:, :4]}),
         (x, bias, {"approximate": 1}),
         (x.to_sparse(), bias, {}),

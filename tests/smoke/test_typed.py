@@ -169,6 +169,10 @@ def test_inference_mode(made_inside, gpu):
         assert torch.equal(fusedops.bias_gelu_fp32(x, x[0], out=out), expected)
         assert fusedops.bias_gelu_fp32(x, x[0]).is_inference()
     assert before._version == (0 if made_inside else 1)
+    if made_inside:
+        says = "^bias_gelu_fp32: out: expected a tensor with a version counter, found an inference"
+        with pytest.raises(TypeError, match=says):
+            fusedops.bias_gelu_fp32(x, x[0], out=out)
 
 
 def test_results_are_on_the_gpu_of_the_arguments(gpu, other_gpu):

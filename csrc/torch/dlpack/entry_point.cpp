@@ -135,7 +135,9 @@ class Arguments {
       fail(of_.name.c_str(), first_name_, std::string("dtype ") + of_.type->name, view.dtype_name);
     }
     add_outs(bound.out);
-    if (outs_) check_memory();
+    if (!outs_) return;
+    check_versions();
+    check_memory();
   }
 
   const Tensor& first() const { return *at(0); }
@@ -150,7 +152,7 @@ class Arguments {
       of_.native.call(values_.data(), results);
     }
     for (std::size_t i = 0; outs_ && i < count; ++i) {
-      if (is_tensor(array_of(outs_[i]))) increment_version(array_of(outs_[i]));
+      if (has_version_[i]) increment_version(array_of(outs_[i]));
     }
     return results_as_object(results, count);
   }
@@ -224,6 +226,19 @@ class Arguments {
     for (Py_ssize_t i = 0; i < results; ++i) add("out", true, PyTuple_GetItem(out, i));
   }
 
+  // The words are those of fusedops/kinds.py.
+  void check_versions() {
+    for (std::size_t i = 0; i < of_.native.results; ++i) {
+      PyObject* const out = array_of(outs_[i]);
+      if (!is_tensor(out)) continue;
+      has_version_[i] = !is_inference(out);
+      if (has_version_[i] || inference_mode_is_enabled()) continue;
+      refuse_call(of_.name +
+                  ": out: expected a tensor with a version counter, found an inference tensor; "
+                  "call it in torch.inference_mode(), or give a clone");
+    }
+  }
+
   // No result may share memory with an argument, unless it replaces it, or with another. The words
   // are those of fusedops/outputs.py.
   void check_memory() {
@@ -256,6 +271,7 @@ class Arguments {
   DLDevice device_{};
   const Tensor* outs_ = nullptr;
   const char* first_name_ = nullptr;
+  bool has_version_[kMostResults] = {};  // of the caller's arrays for the results
   bool plain_ = false, checked_ = false, grad_ = false;
 };
 

@@ -25,8 +25,9 @@ struct Torch {
   PyObject* forward_ad;      // the names of torch.autograd.forward_ad
   PyObject* level;           // of them: the level of its tangents, -1 without any
   PyObject* increment_version;
-  PyObject* is_inference;   // the tensor's method
-  PyObject* requires_grad;  // the attribute's name
+  PyObject* inference_mode;  // whether it is enabled
+  PyObject* is_inference;    // the tensor's method
+  PyObject* requires_grad;   // the attribute's name
   const ArrayType* array_type;
 };
 
@@ -118,6 +119,7 @@ void import_torch() {
   torch.forward_ad = attribute(forward_ad.get(), "__dict__");
   torch.level = checked(PyUnicode_InternFromString("_current_level"));
   torch.increment_version = attribute(c.get(), "_increment_version");
+  torch.inference_mode = attribute(module.get(), "is_inference_mode_enabled");
   torch.requires_grad = checked(PyUnicode_InternFromString("requires_grad"));
   const DLPackExchangeAPI* const api = api_of(torch.tensor);
   if (api == nullptr) throw Error("fusedops: this torch has no DLPack exchange API of version 1");
@@ -169,8 +171,11 @@ bool is_negative_view(const Tensor& tensor) {
   return is_true(Object(checked(PyObject_CallMethod(array_of(tensor), "is_neg", ""))));
 }
 
+bool is_inference(PyObject* tensor) { return is_true(called(torch.is_inference, tensor)); }
+
+bool inference_mode_is_enabled() { return is_true(called(torch.inference_mode)); }
+
 void increment_version(PyObject* tensor) {
-  if (is_true(called(torch.is_inference, tensor))) return;
   const Object tensors(checked(PyTuple_Pack(1, tensor)));
   called(torch.increment_version, tensors.get());
 }

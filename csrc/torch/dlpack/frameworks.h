@@ -40,8 +40,11 @@ bool requires_grad(PyObject* tensor);
 // Whether the memory of a tensor of torch's holds the negatives of its values, as in
 // z.conj().imag. Such a view has strides, unless it has one element.
 bool is_negative_view(const Tensor& tensor);
+// Whether a tensor of torch's has no version counter. torch lets it be written in inference mode.
+bool is_inference(PyObject* tensor);
+bool inference_mode_is_enabled();
 // Bumps the version of a tensor that was written, so that torch notices if it was saved for a
-// gradient. An inference tensor has none.
+// gradient.
 void increment_version(PyObject* tensor);
 
 // A tensor on the current GPU, of the prototype's shape and strides.
