@@ -5,6 +5,8 @@ from typing import NoReturn
 import torch
 from torch import Tensor
 
+from fusedops.kinds import check_kind
+
 UP_TO_32_BITS = (torch.float32, torch.float16, torch.bfloat16)
 FLOATING = (*UP_TO_32_BITS, torch.float64)
 
@@ -108,10 +110,13 @@ MASK_KINDS = {"padding": (2,), "queries": (2,), "decoder": (3, 4)}
 
 def mask_of_kind(op: str, mask: Tensor | None, kind: str | None) -> Tensor | None:
     """The mask as its rank says, where the caller names its kind; a view of one [Sq, L]."""
-    if kind is None or mask is None:
+    if kind is None:
         return mask
-    if kind not in MASK_KINDS:
+    if not (isinstance(kind, str) and kind in MASK_KINDS):
         fail(op, "mask_kind", " or ".join(map(repr, MASK_KINDS)), repr(kind))
+    if mask is None:
+        return None
+    check_kind(op, "mask", mask)
     ranks = MASK_KINDS[kind]
     if mask.dim() not in ranks:
         expected = f"{' or '.join(map(str, ranks))} dimensions (mask_kind {kind!r})"
@@ -121,7 +126,7 @@ def mask_of_kind(op: str, mask: Tensor | None, kind: str | None) -> Tensor | Non
 
 def slopes(alibi: Tensor | None) -> Tensor | None:
     """A view [H] of slopes that broadcast to scores, [H, 1, 1] or [1, H, 1, 1]; else alibi."""
-    if alibi is None or not isinstance(alibi, Tensor) or alibi.is_nested:
+    if not isinstance(alibi, Tensor) or alibi.layout is not torch.strided or alibi.is_nested:
         return alibi
     if alibi.dim() < 3 or alibi.numel() != alibi.shape[-3]:
         return alibi

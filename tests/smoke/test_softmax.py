@@ -421,6 +421,72 @@ def test_a_mask_of_another_kind_is_refused(anywhere):
         fusedops.softmax(scores, mask)
 
 
+@pytest.mark.filterwarnings("ignore")  # torch's own: prototypes
+@pytest.mark.parametrize("kind", ["padding", "queries", "decoder", None])
+def test_a_mask_that_is_no_tensor_with_strides_is_refused(kind, anywhere):
+    scores = torch.randn(2, 3, 4, 5, device=anywhere)
+    mask = torch.ones(4, 5, device=anywhere)
+    workspace = fusedops.Workspace(24, 3, 3, 1, 2, 8, torch.float32, anywhere)
+    how = {"workspace": workspace, "layer_id": 0, "heads": 3, "mask_kind": kind}
+    for wrong, found in (
+        (3, "a torch.Tensor, found int"),
+        ([[1.0]], "a torch.Tensor, found list"),
+        (mask.to_sparse(), "a tensor with strides, found a tensor of layout sparse_coo"),
+        (mask.to_sparse_csr(), "a tensor with strides, found a tensor of layout sparse_csr"),
+    ):
+        says = f"mask: expected {found}"
+        with pytest.raises(TypeError, match=f"^softmax: {says}"):
+            fusedops.softmax(scores, wrong, mask_kind=kind)
+        for tokens in (1, 4):
+            with pytest.raises(TypeError, match=f"^softmax_context: {says}"):
+                fusedops.softmax_context(torch.ones(2, tokens, 72, device=anywhere), wrong, **how)
+
+
+@pytest.mark.parametrize("kind", ["causal", 3, ["padding"], ""], ids=repr)
+def test_another_mask_kind_is_refused_also_without_a_mask(kind, anywhere):
+    scores = torch.randn(2, 3, 4, 5, device=anywhere)
+    workspace = fusedops.Workspace(24, 3, 3, 1, 2, 8, torch.float32, anywhere)
+    how = {"workspace": workspace, "layer_id": 0, "heads": 3, "mask_kind": kind}
+    says = "mask_kind: expected 'padding' or 'queries' or 'decoder', found "
+    with pytest.raises(ValueError, match=f"^softmax: {says}"):
+        fusedops.softmax(scores, mask_kind=kind)
+    with pytest.raises(ValueError, match=f"^softmax_context: {says}"):
+        fusedops.softmax_context(torch.ones(2, 4, 72, device=anywhere), **how)
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's own: prototypes
+def test_slopes_that_are_no_tensor_with_strides_are_refused(anywhere):
+    scores, slopes = torch.randn(2, 3, 4, 5, device=anywhere), torch.rand(3, 1, 1, device=anywhere)
+    workspace = fusedops.Workspace(24, 3, 3, 1, 2, 8, torch.float32, anywhere)
+    how = {"workspace": workspace, "layer_id": 0, "heads": 3}
+    for wrong, found in (
+        (3, "a torch.Tensor, found int"),
+        (slopes.to_sparse(), "a tensor with strides, found a tensor of layout sparse_coo"),
+    ):
+        says = f"alibi: expected {found}"
+        with pytest.raises(TypeError, match=f"^softmax: {says}"):
+            fusedops.softmax(scores, None, wrong)
+        for tokens in (1, 4):
+            qkv = torch.ones(2, tokens, 72, device=anywhere)
+            with pytest.raises(TypeError, match=f"^softmax_context: {says}"):
+                fusedops.softmax_context(qkv, None, wrong, **how)
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's own: prototypes
+def test_scores_of_one_head_are_refused_as_others_are(anywhere):
+    scores = torch.randn(2, 4, 5, device=anywhere)
+    with pytest.raises(TypeError, match=r"^softmax: scores: expected a tensor with .* sparse_csr"):
+        fusedops.softmax(scores.to_sparse_csr())
+    for shape in ((), (2, 4), (2, 4, 6), (2, 1, 4, 5)):
+        found = str(list(shape)).replace("[", r"\[")
+        says = rf"^softmax: out: expected shape \[2, 4, 5\], found {found}"
+        with pytest.raises(ValueError, match=says):
+            fusedops.softmax(scores, out=torch.empty(shape, device=anywhere))
+    for out in (scores.to_sparse(), scores.to_sparse_csr(), 3, (scores,)):
+        with pytest.raises(TypeError, match=r"^softmax: out: expected a (torch\.T|t)ensor"):
+            fusedops.softmax(scores, out=out)
+
+
 def test_scores_of_one_head_and_slopes_that_broadcast(anywhere):
     scores, slopes = torch.randn(2, 3, 4, 5, device=anywhere), torch.rand(3, device=anywhere)
     expected = fusedops.softmax(scores, None, slopes)

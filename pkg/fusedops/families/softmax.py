@@ -85,7 +85,7 @@ def softmax(
             kernel).
         RuntimeError: A gradient of `mask` or `alibi` is asked for.
     """
-    one_head = isinstance(scores, Tensor) and scores.dim() == 3
+    one_head = isinstance(scores, Tensor) and scores.dim() == 3 and scores.layout is torch.strided
     result = call(
         ops.softmax,
         scores.unsqueeze(1) if one_head else scores,
@@ -96,12 +96,21 @@ def softmax(
         scale=scale,
         head_offset=head_offset,
         mp_size=mp_size,
-        out=out.unsqueeze(1) if one_head and isinstance(out, Tensor) else out,
+        out=_with_a_head(out, scores) if one_head and out is not None else out,
         workspace=workspace,
     )
     if out is not None:
         return out
     return cast("Tensor", result.squeeze(1) if one_head else result)
+
+
+def _with_a_head(out: Tensor, scores: Tensor) -> Tensor:
+    """The caller's tensor as the operator writes it; as it is if it is no tensor with strides."""
+    if not isinstance(out, Tensor) or out.layout is not torch.strided or out.is_nested:
+        return out
+    if out.shape != scores.shape:
+        checks.fail("softmax", "out", f"shape {list(scores.shape)}", list(out.shape))
+    return out.unsqueeze(1)
 
 
 def _check_softmax(

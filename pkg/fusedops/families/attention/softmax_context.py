@@ -93,6 +93,10 @@ def softmax_context(
     """
     check_kind(_OP, "qkv", qkv)
     check_workspace(_OP, workspace)
+    if mask is not None:
+        check_kind(_OP, "mask", mask)
+    if alibi is not None:
+        check_kind(_OP, "alibi", alibi)
     kv_heads = workspace.sizes.kv_heads if kv_heads is None else kv_heads
     mask, alibi = checks.mask_of_kind(_OP, mask, mask_kind), checks.slopes(alibi)
     head_dim = check_qkv(_OP, qkv, heads, kv_heads)
