@@ -1,10 +1,13 @@
 """Gradients against float64, gradcheck, and the same bits twice."""
 
+from functools import partial
+
 import pytest
 import torch
 from cases import CASES
 from cases.case import outputs, randn, wide
 from exact import by_dtype, laid_out_otherwise, poison, relative_error
+from torch.utils.checkpoint import checkpoint
 
 import fusedops
 
@@ -13,7 +16,7 @@ by_case = pytest.mark.parametrize(
 )
 
 
-def gradients(function, args, grads):
+def gradients(function, args, grads, how=torch.autograd.grad):
     """Of all floating arguments."""
     args = [
         arg.detach().requires_grad_()
@@ -22,7 +25,7 @@ def gradients(function, args, grads):
         for arg in args
     ]
     needs_grad = [arg for arg in args if isinstance(arg, torch.Tensor) and arg.requires_grad]
-    return torch.autograd.grad(outputs(function(*args)), needs_grad, grads)
+    return how(outputs(function(*args)), needs_grad, grads)
 
 
 def check(case, args, dtype, grads=None):
@@ -78,6 +81,38 @@ def test_gradcheck(case, anywhere):
         if isinstance(arg, torch.Tensor) and arg.is_floating_point():
             arg.requires_grad_()
     assert torch.autograd.gradcheck(case.ours, args)
+
+
+@by_case
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_checkpointed_call_gives_the_same_gradients(case, reentrant, anywhere):
+    """torch computes what was saved again, and lets a backward pass read it once."""
+
+    def backward(results, tensors, grads):
+        torch.autograd.backward(results, grads)
+        return [tensor.grad for tensor in tensors]
+
+    args = case.inputs(case.small[-1], torch.float32, anywhere)
+    grads = [torch.randn_like(one) for one in outputs(case.ours(*args))]
+    expected = gradients(case.ours, args, grads)
+    call = partial(checkpoint, case.ours, use_reentrant=reentrant)
+    actual = gradients(call, args, grads, backward)
+    assert all(torch.equal(*both) for both in zip(actual, expected, strict=True))
+
+
+@by_case
+def test_gradients_of_a_batch(case, anywhere):
+    """As torch.autograd.functional.jacobian(vectorize=True) asks for them."""
+    args = case.inputs(case.small[-1], torch.float32, anywhere)
+    results = outputs(case.ours(*args))
+    several = [[torch.randn_like(one) for one in results] for _ in range(3)]
+    batch = partial(torch.autograd.grad, is_grads_batched=True)
+    found = gradients(case.ours, args, list(map(torch.stack, zip(*several, strict=True))), batch)
+    for i, grads in enumerate(several):
+        expected = gradients(case.ours, args, grads)
+        for one, other in zip(found, expected, strict=True):
+            bound = 3e-5 + case.slope_error(other.norm().item())
+            assert relative_error(one[i], other) <= bound
 
 
 def test_only_one_gradient_may_be_wanted(anywhere):

@@ -82,7 +82,7 @@ def _add_padding_result(x: Tensor) -> Tensor:
 
 
 def _add_padding_gradients(ctx: Context, grad: Tensor) -> Gradients:
-    return (grad[..., : ctx.keywords["width"]],)
+    return (grad.narrow(-1, 0, ctx.keywords["width"]),)
 
 
 ADD_PADDING = Op(
@@ -149,7 +149,7 @@ def _pad_transform_result(x: Tensor, *, heads: int) -> Tensor:
 
 def _pad_transform_gradients(ctx: Context, grad: Tensor) -> Gradients:
     width, heads = ctx.keywords["width"], ctx.keywords["heads"]
-    tokens_first = grad[..., : width // heads].transpose(1, 2)
+    tokens_first = grad.narrow(-1, 0, width // heads).transpose(1, 2)
     return (tokens_first.reshape(*tokens_first.shape[:2], width),)
 
 

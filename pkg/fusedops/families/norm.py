@@ -175,9 +175,10 @@ def layer_norm_residual_reference(
 
 
 def _layer_norm_residual_gradients(ctx: Context, grad: Tensor) -> Gradients:
+    saved = ctx.saved_tensors  # once: torch.utils.checkpoint lets nobody read it again
+    gamma = saved[3]
     # The sum is not saved: it is computed again.
-    _, s = call(ops.layer_norm_residual_store, *ctx.saved_tensors, **ctx.keywords)
-    gamma = ctx.saved_tensors[3]
+    _, s = call(ops.layer_norm_residual_store, *saved, **ctx.keywords)
     grad_s, grad_gamma, grad_beta = call(ops.layer_norm_backward, grad, s, gamma, **ctx.keywords)
     return grad_s, sum_to_row(grad_s), grad_s, grad_gamma, grad_beta
 

@@ -205,7 +205,8 @@ def _save_positions(
 
 
 def _saved_positions(ctx: Context) -> Tensor | None:
-    return ctx.saved_tensors[0] if ctx.saved_tensors else None
+    saved = ctx.saved_tensors  # once: torch.utils.checkpoint lets nobody read it again
+    return saved[0] if saved else None
 
 
 def _apply_rotary_pos_emb_gradients(ctx: Context, *grads: Tensor) -> Gradients:

@@ -87,7 +87,9 @@ def product_gradients(
 
 
 def _matrix(tensor: Tensor) -> Tensor:
-    return tensor.unsqueeze(0).flatten(0, -2)
+    """The tensor's rows. flatten() would do, but has no rule for a batch of gradients."""
+    *rows, columns = tensor.shape
+    return tensor.reshape(math.prod(rows), columns)
 
 
 def _vector_matmul_gradients(ctx: Context, grad: Tensor) -> Gradients:
