@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
+from torch._C._functorch import TransformType, peek_interpreter_stack
 from torch._library.utils import fill_defaults
 from torch._ops import OpOverload, OpOverloadPacket
 
@@ -63,7 +64,8 @@ def _function(name: str) -> type[torch.autograd.Function] | None:
 def call_transformed(op: OpOverloadPacket, *args: object, **keywords: object) -> Any:  # noqa: ANN401
     """Call `op` where a transform of torch.func is active."""
     function = _function(op._qualified_op_name.partition("::")[2])
-    if function is None:
+    # torch has no rule for an autograd.Function under functionalize, and needs none for an operator
+    if function is None or peek_interpreter_stack().key() == TransformType.Functionalize:
         return op(*args, **keywords)
     while args and args[-1] is None:  # as torch's dispatcher does with an argument's default
         args = args[:-1]
@@ -91,15 +93,14 @@ def vmap_rule(
             ]
             result = op(*batch_first, **keywords)
         else:
-            result = _stack(
-                [
-                    op(
-                        *(_element(arg, dim, i) for arg, dim in zip(args, dims, strict=True)),
-                        **keywords,
-                    )
-                    for i in range(size)
-                ]
-            )
+            elements = [
+                op(
+                    *(_element(arg, dim, i, size) for arg, dim in zip(args, dims, strict=True)),
+                    **keywords,
+                )
+                for i in range(max(size, 1))
+            ]
+            result = _stack(elements, size)
         return result, 0 if isinstance(result, Tensor) else (0,) * len(result)
 
     return rule
@@ -111,11 +112,17 @@ def _batch_first(tensor: Tensor, dim: int | None, size: int) -> Tensor:
     return tensor.movedim(dim, 0)
 
 
-def _element(arg: object, dim: int | None, index: int) -> object:
-    return arg.select(dim, index) if isinstance(arg, Tensor) and dim is not None else arg
+def _element(arg: object, dim: int | None, index: int, size: int) -> object:
+    """An argument for one element of a batch; zeros of its shape where the batch has none."""
+    if not isinstance(arg, Tensor) or dim is None:
+        return arg
+    if size == 0:
+        return arg.new_zeros(arg.movedim(dim, 0).shape[1:])
+    return arg.select(dim, index)
 
 
-def _stack(results: list[Any]) -> Any:  # noqa: ANN401 - a tensor or a tuple of them
+def _stack(results: list[Any], size: int) -> Any:  # noqa: ANN401 - a tensor or a tuple of them
+    """The results of a batch of `size` elements; there is one of an empty batch, for its shape."""
     if isinstance(results[0], Tensor):
-        return torch.stack(results)
-    return tuple(torch.stack(parts) for parts in zip(*results, strict=True))
+        return torch.stack(results)[:size]
+    return tuple(torch.stack(parts)[:size] for parts in zip(*results, strict=True))

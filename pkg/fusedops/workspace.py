@@ -239,8 +239,11 @@ class Workspace:
 
     def _take(self) -> Memory:
         raw = torch.empty(self.bytes() + ALIGNMENT, dtype=torch.uint8, device=self.device)
-        buffer = raw[-raw.data_ptr() % ALIGNMENT :]
-        parts = {region.name: tuple(_parts(buffer, region)) for region in self.layout.regions}
+        if type(raw) is Tensor and not raw.is_meta:
+            buffer = raw[-raw.data_ptr() % ALIGNMENT :]
+            parts = {region.name: tuple(_parts(buffer, region)) for region in self.layout.regions}
+        else:
+            parts = {region.name: _shapes(raw, region) for region in self.layout.regions}
         keys, values = parts["keys"], parts["values"]
         if self.sizes.row != self.sizes.head_dim:  # the padding of a head must add nothing
             for layer in (*keys, *values):
@@ -258,6 +261,11 @@ def _parts(buffer: Tensor, region: Region) -> Iterator[Tensor]:
     for index in range(region.parts):
         part = buffer[region.part(index)].view(region.dtype).view(region.shape)
         yield from_dlpack(part)
+
+
+def _shapes(raw: Tensor, region: Region) -> tuple[Tensor, ...]:
+    """The parts of a region where tensors have no memory: torch crashes when it exports such."""
+    return tuple(raw.new_empty(region.shape, dtype=region.dtype) for _ in range(region.parts))
 
 
 def _current(device: torch.device) -> AbstractContextManager[object]:

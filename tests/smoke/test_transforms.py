@@ -7,7 +7,7 @@ import torch
 from cases import CASES
 from cases.case import outputs
 from exact import relative_error
-from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
+from torch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
 import fusedops
 
@@ -112,6 +112,37 @@ def test_gradients_where_one_argument_is_batched(case, anywhere):
             expected = gradients(*tensors[:index], one, *tensors[index + 1 :])
             for actual, other in zip(found, expected, strict=True):
                 assert nearly(case, actual[i], other)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.vmap], ids=lambda case: case.name)
+def test_an_empty_batch_gives_empty_results(case, anywhere):
+    args = case.inputs(case.tiny, torch.float32, anywhere)
+    expected = outputs(case.ours(*args))
+    for index in floating(args):
+        given = list(args)
+        given[index] = args[index].new_empty(0, *args[index].shape)
+        dims = tuple(0 if at == index else None for at in range(len(args)))
+        found = outputs(vmap(case.ours, in_dims=dims)(*given))
+        for one, other in zip(found, expected, strict=True):
+            assert one.shape == (0, *other.shape)
+            assert one.dtype == other.dtype
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_functionalize_changes_nothing(case, anywhere):
+    if getattr(torch.ops.fusedops, case.op).default._schema.is_mutable:
+        pytest.skip("torch functionalizes no operator of ours that writes to its arguments")
+    args = case.inputs(case.tiny, torch.float32, anywhere)
+    at = [i for i, arg in enumerate(args) if torch.is_tensor(arg)]
+
+    def function(*tensors):
+        others = list(args)
+        for i, tensor in zip(at, tensors, strict=True):
+            others[i] = tensor
+        return case.ours(*others)
+
+    found = outputs(functionalize(function)(*(args[i] for i in at)))
+    assert all(torch.equal(*both) for both in zip(found, outputs(case.ours(*args)), strict=True))
 
 
 LINEAR = {

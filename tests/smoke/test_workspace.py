@@ -1,10 +1,12 @@
 """A workspace: its regions, its lifetime, its errors."""
 
 import gc
+from contextlib import nullcontext
 from itertools import pairwise
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import fusedops
 
@@ -129,3 +131,19 @@ def test_the_table_names_every_region(anywhere):
 def test_wrong_sizes(sizes, message, anywhere):
     with pytest.raises(ValueError, match=f"Workspace: {message}"):
         make_workspace(anywhere, **sizes)
+
+
+@pytest.mark.parametrize("kind", ["meta", "fake"])
+def test_a_workspace_without_memory(kind):
+    """Shapes alone, as a tracer wants them; torch exports no memory of such tensors."""
+    device = torch.device("meta" if kind == "meta" else "cpu")
+    with FakeTensorMode() if kind == "fake" else nullcontext():
+        workspace = make_workspace(device, dtype=torch.float32, results=4096)
+        how = {"workspace": workspace, "layer_id": 2, "heads": 4}
+        for tokens in (5, 1, 1):
+            qkv = torch.empty(2, tokens, 8 * 32, device=device)
+            assert fusedops.softmax_context(qkv, **how).shape == (2, tokens, 128)
+        x = torch.empty(3, 8, device=device)
+        assert fusedops.vector_add(x, x, workspace=workspace).shape == (3, 8)
+        assert fusedops.rms_norm(x, x[0], workspace=workspace).device == device
+    assert workspace.tokens == 7
