@@ -36,6 +36,7 @@ struct Rotary {
         checked(names, from_q, from_k, positions, {rotary_dim, offset, style, theta});
     ops::check_writable(names.op, {names.q, from_q});
     ops::check_writable(names.op, {names.k, from_k});
+    ops::check_apart(names.op, {names.q, from_q}, {names.k, from_k});
     check_on_gpu(names.op, {names.q, from_q});
     call.in_place = true;
     call.q = ops::rotary_side(from_q, from_q);

@@ -1,8 +1,8 @@
 #include "ops/rotary.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
-#include <vector>
 
 #include "ops/validate.h"
 
@@ -57,21 +57,50 @@ kernels::Positions check_positions(const char* op, const Argument& q,
        shape_of(*positions));
 }
 
+// Stride and size of the dimensions that have more than one element, the least stride first.
+struct Steps {
+  std::array<std::pair<std::int64_t, std::int64_t>, 4> all;
+  std::size_t count = 0;
+
+  explicit Steps(const TensorView& heads) {
+    for (std::int64_t i = 0; i < heads.dim; ++i) {
+      if (heads.sizes[i] > 1) insert({heads.strides[i], heads.sizes[i]});
+    }
+  }
+
+  // Not std::sort: GCC 12 warns of its bounds for so small an array.
+  void insert(const std::pair<std::int64_t, std::int64_t>& step) {
+    std::size_t at = count++;
+    for (; at > 0 && step < all[at - 1]; --at) all[at] = all[at - 1];
+    all[at] = step;
+  }
+};
+
 // Whether two elements may share memory: true if a dimension's stride is less than the reach of
 // those inside it.
 bool overlap(const TensorView& heads) {
-  std::vector<std::pair<std::int64_t, std::int64_t>> steps;  // stride and size
-  for (std::int64_t i = 0; i < heads.dim; ++i) {
-    if (heads.sizes[i] == 0) return false;
-    if (heads.sizes[i] > 1) steps.emplace_back(heads.strides[i], heads.sizes[i]);
-  }
-  std::sort(steps.begin(), steps.end());
+  if (elements_of(heads) == 0) return false;
+  const Steps steps(heads);
   std::int64_t reach = 1;
-  for (const auto& [stride, size] : steps) {
+  for (std::size_t i = 0; i < steps.count; ++i) {
+    const auto [stride, size] = steps.all[i];
     if (stride < reach) return true;
     reach += (size - 1) * stride;
   }
   return false;
+}
+
+// Whether the first element of `other` is one of `heads`, no two of which share memory.
+bool has_first_of(const TensorView& heads, const TensorView& other) {
+  const auto address = [](const TensorView& of) { return static_cast<const char*>(of.data); };
+  if (address(other) < address(heads)) return false;
+  std::int64_t rest = (address(other) - address(heads)) / element_size(heads.dtype);
+  const Steps steps(heads);
+  for (std::size_t i = steps.count; i-- > 0;) {
+    const auto [stride, size] = steps.all[i];
+    rest -= std::min(rest / stride, size - 1) * stride;
+  }
+  return rest == 0;
 }
 
 }  // namespace
@@ -99,6 +128,12 @@ void check_writable(const char* op, const Argument& heads) {
     fail(op, heads.name, "neighbouring elements along the last dimension", found);
   }
   if (overlap(heads.tensor)) fail(op, heads.name, "elements that share no memory", found);
+}
+
+void check_apart(const char* op, const Argument& q, const Argument& k) {
+  if (elements_of(q.tensor) == 0 || elements_of(k.tensor) == 0) return;
+  if (!has_first_of(q.tensor, k.tensor) && !has_first_of(k.tensor, q.tensor)) return;
+  fail(op, k.name, "memory of its own", std::string("memory that it shares with ") + q.name);
 }
 
 kernels::RotarySide rotary_side(const TensorView& from, const TensorView& to) {

@@ -43,6 +43,9 @@ kernels::Rotary check_rotary(const char* op, const Argument& q, const Argument& 
 // elements in the same memory.
 void check_writable(const char* op, const Argument& heads);
 
+// Queries and keys that are written in place: neither may begin in the memory of the other.
+void check_apart(const char* op, const Argument& q, const Argument& k);
+
 kernels::RotarySide rotary_side(const TensorView& from, const TensorView& to);
 
 void rotary(const char* op, const kernels::Rotary& call, const Gpu& on);

@@ -66,6 +66,34 @@ def test_in_place_refuses_a_gradient(anywhere):
         fusedops.apply_rotary_pos_emb_(q, k, rotary_dim=32)
 
 
+def test_in_place_refuses_keys_that_overlap_queries(anywhere):
+    packed = torch.randn(2, 3, 6, 8, device=anywhere)
+    before = packed.clone()
+    says = "apply_rotary_pos_emb_: k: expected memory of its own, found memory that it shares with"
+    for q, k in (
+        (packed, packed),
+        (packed[:, :, :4], packed[:, :, 3:]),
+        (packed[:, :, 3:], packed[:, :, :4]),
+        (packed[1:], packed[1:]),
+        (packed[:, 1:], packed[:, :-1]),
+        (packed.transpose(1, 2), packed.transpose(1, 2)),
+    ):
+        with pytest.raises((ValueError, RuntimeError), match=says):
+            fusedops.apply_rotary_pos_emb_(q, k, rotary_dim=8)
+    assert torch.equal(packed, before)
+    for q, k in (
+        (packed[:, :, :4], packed[:, :, 4:]),
+        (packed[:, :, 4:], packed[:, :, :4]),
+        (packed[:, :, ::2], packed[:, :, 1::2]),
+        (packed[:, :, :0], packed),
+        (packed[:1], packed[1:]),
+    ):
+        expected = fusedops.apply_rotary_pos_emb(q, k, rotary_dim=8)
+        fusedops.apply_rotary_pos_emb_(q, k, rotary_dim=8)
+        assert torch.equal(q, expected[0])
+        assert torch.equal(k, expected[1])
+
+
 def test_in_place_refuses_what_it_could_only_copy(anywhere):
     x = torch.randn(2, 5, 6, 64, device=anywhere)
     refused = {

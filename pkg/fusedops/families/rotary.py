@@ -300,6 +300,17 @@ def _overlap(sizes: list[int], strides: list[int]) -> bool:
     return False
 
 
+def _has_first_of(heads: Tensor, other: Tensor) -> bool:
+    """Whether the first element of `other` is one of `heads`, no two of which share memory."""
+    if heads.numel() == 0 or other.numel() == 0 or other.data_ptr() < heads.data_ptr():
+        return False
+    rest = (other.data_ptr() - heads.data_ptr()) // heads.element_size()
+    steps = zip(heads.stride(), heads.shape, strict=True)
+    for stride, size in sorted((one for one in steps if one[1] > 1), reverse=True):
+        rest -= min(rest // stride, size - 1) * stride
+    return rest == 0
+
+
 def apply_rotary_pos_emb_in_place_reference(
     q: Tensor,
     k: Tensor,
@@ -307,6 +318,9 @@ def apply_rotary_pos_emb_in_place_reference(
     **options: Any,  # noqa: ANN401 - as above
 ) -> None:
     """Rotate q and k where they lie."""
+    if _has_first_of(q, k) or _has_first_of(k, q):
+        op = "apply_rotary_pos_emb_"
+        checks.fail(op, "k", "memory of its own", "memory that it shares with q")
     rotated_q, rotated_k = _rotate_both(1, q, k, positions, **options)
     q.copy_(rotated_q)
     k.copy_(rotated_k)
