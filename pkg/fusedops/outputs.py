@@ -175,6 +175,8 @@ def call_into(
     except (RuntimeError, ValueError):
         if out is not None:
             check_outs(name, outs, _results(form, op, args, keywords))
+        elif workspace is not None and outs and made[0].device != workspace.device:
+            checks.fail(name, "workspace", f"device {made[0].device}", workspace.device)
         raise
     finally:
         exclude(_AUTOGRAD, was_excluded)

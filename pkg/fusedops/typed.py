@@ -146,6 +146,7 @@ def _python_entry_point(op: Op, name: str, dtype: torch.dtype) -> EntryPoint:
         )
 
     entry_point.__name__ = entry_point.__qualname__ = name
+    entry_point.__module__ = EXTENSION.package  # where pickle finds it
     entry_point.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     entry_point.__doc__ = f"{op.name} of {checks.dtype_name(dtype)} tensors, without a gradient."
     return entry_point

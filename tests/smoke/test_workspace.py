@@ -147,3 +147,11 @@ def test_a_workspace_without_memory(kind):
         assert fusedops.vector_add(x, x, workspace=workspace).shape == (3, 8)
         assert fusedops.rms_norm(x, x[0], workspace=workspace).device == device
     assert workspace.tokens == 7
+
+
+def test_a_workspace_of_another_device_is_named(anywhere):
+    workspace = make_workspace(anywhere, dtype=torch.float32, results=4096)
+    x = torch.ones(3, 8, device="meta")
+    says = rf"^vector_add: workspace: expected device meta, found {workspace.device}$"
+    with pytest.raises(ValueError, match=says):
+        fusedops.vector_add(x, x, workspace=workspace)

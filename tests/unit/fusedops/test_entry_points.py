@@ -1,7 +1,8 @@
 """Entry points by type, those of Python; the module's are held against these where it is loaded."""
 
 import inspect
-from types import SimpleNamespace
+import pickle
+from types import BuiltinFunctionType, SimpleNamespace
 
 import pytest
 
@@ -41,6 +42,13 @@ def test_an_entry_point_is_its_operator_for_one_type(case, suffix):
     assert function.__name__ == f"{case.op}_{suffix}"
     out = [] if writes(case.op) else ["out"]
     assert list(inspect.signature(function).parameters) == [*names, *out]
+
+
+def test_an_entry_point_in_python_is_pickled_by_its_name():
+    if isinstance(fusedops.rms_norm_fp32, BuiltinFunctionType):
+        pytest.skip("it is the module's")
+    made = pickle.dumps(fusedops.rms_norm_fp32)
+    assert pickle.loads(made) is fusedops.rms_norm_fp32  # noqa: S301 - our own
 
 
 @every
