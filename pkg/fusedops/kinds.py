@@ -43,11 +43,15 @@ def check_out(op: str, out: Tensor) -> None:
     if out.is_neg():
         found = "a view of their negatives; give other memory"
         _refuse(op, "out", "a tensor's own values", found)
-    if (
-        out.is_inference() and not torch.is_inference_mode_enabled()
-    ):  # torch refuses after the write
+    if out.is_inference():  # a call, which most need not wait for
+        check_version(op, "out", out)
+
+
+def check_version(op: str, argument: str, written: Tensor) -> None:
+    """`written` must have a version counter, or inference mode be on: torch refuses afterwards."""
+    if written.is_inference() and not torch.is_inference_mode_enabled():
         found = "an inference tensor; call it in torch.inference_mode(), or give a clone"
-        _refuse(op, "out", "a tensor with a version counter", found)
+        _refuse(op, argument, "a tensor with a version counter", found)
 
 
 def check_workspace(op: str, workspace: object) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fusedops.autograd import Autograd
-from fusedops.kinds import check_kind, check_strided
+from fusedops.kinds import check_kind, check_strided, check_version
 
 
 def like_first(first: Tensor, *_: object, **__: object) -> Tensor:
@@ -63,15 +63,17 @@ class Op:
     def with_check(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function that checks the operator's arguments, then gives them to `function`."""
         name, check = self.name, self.check
-        tensors: list[tuple[str, bool]] = []  # read at the first call, not at every import
+        tensors: list[tuple[str, bool, bool]] = []  # read at the first call, not at every import
 
         def call(*args: object, **keywords: object) -> Any:  # noqa: ANN401 - what function returns
             if not tensors:
                 tensors.extend(self._tensors())
-            for arg, (argument, optional) in zip(args, tensors, strict=False):
+            for arg, (argument, optional, written) in zip(args, tensors, strict=False):
                 if isinstance(arg, Tensor):
                     if arg.layout is not torch.strided:
                         check_strided(name, argument, arg)
+                    if written:
+                        check_version(name, argument, arg)
                 elif not optional:  # torch takes None for a tensor
                     check_kind(name, argument, arg)
             check(name, *args, **keywords)
@@ -79,11 +81,18 @@ class Op:
 
         return call
 
-    def _tensors(self) -> list[tuple[str, bool]]:
-        """Name of each argument that can be given by position, and whether it may be no tensor."""
+    def _tensors(self) -> list[tuple[str, bool, bool]]:
+        """Of each argument that can be given by position its name, and two answers.
+
+        The first is whether it may be no tensor, the second whether the operator writes to it.
+        """
         arguments = self.schema[self.schema.index("(") + 1 : self.schema.rindex(") -> ")]
         positional = arguments.partition(", *")[0].split(", ")
         return [
-            (name.partition("=")[0], not kind.startswith("Tensor") or kind.endswith("?"))
+            (
+                name.partition("=")[0],
+                not kind.startswith("Tensor") or kind.endswith("?"),
+                "!" in kind,
+            )
             for kind, name in (argument.split() for argument in positional)
         ]

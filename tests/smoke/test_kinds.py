@@ -122,6 +122,27 @@ def test_functions_that_are_no_operators(wrong, anywhere):
             call(make(tensor))
 
 
+@pytest.mark.parametrize("op", ["apply_rotary_pos_emb_", "rms_mlp_gemm", "rms_mlp_gemm_int8"])
+def test_an_inference_tensor_is_not_half_written(op):
+    """On a CPU, where torch refuses a write to one after it is done."""
+    cpu, function = torch.device("cpu"), getattr(fusedops, op)
+    case = next(case for case in CASES if case.op == op.removesuffix("_"))
+    args = case.inputs(case.small[-1], torch.float32, cpu)
+    if op == "apply_rotary_pos_emb_":
+        args = args[:2]
+    with torch.inference_mode():
+        made = copies(args)
+    schema = getattr(torch.ops.fusedops, op).default._schema.arguments
+    first = [one.name for one in schema].index("q" if op.endswith("_") else "residual")
+    says = f"^{op}: {schema[first].name}: expected a tensor with a version counter, found an inf"
+    with pytest.raises(TypeError, match=says):
+        function(*made, **case.keywords)
+    assert all(torch.equal(*both) for both in zip(made, args, strict=True))
+    with torch.inference_mode():
+        function(*made, **case.keywords)
+    assert not torch.equal(made[first], args[first])
+
+
 def test_a_workspace_that_is_none(anywhere):
     with pytest.raises(TypeError, match=r"^softmax_context: workspace: expected a Workspace"):
         fusedops.softmax_context(
