@@ -172,7 +172,8 @@ class Workspace:
             )
         key = begin, shape, dtype
         if (made := self._taken.get(key)) is None:
-            made = self._taken[key] = region[begin : begin + size].view(dtype).view(shape)
+            with _no_inference_tensors():
+                made = self._taken[key] = region[begin : begin + size].view(dtype).view(shape)
         self._used = begin + round_up(size, ALIGNMENT)
         return made
 
@@ -180,7 +181,8 @@ class Workspace:
         """What no result takes, for temporaries. Like those of results, a tensor is made once."""
         results = self.memory.results
         if (made := self._rests.get(self._used)) is None:
-            made = self._rests[self._used] = results[self._used :]
+            with _no_inference_tensors():
+                made = self._rests[self._used] = results[self._used :]
         return made
 
     def count(self, tokens: int) -> None:
@@ -223,8 +225,7 @@ class Workspace:
     def retake(self) -> None:
         """Take memory anew, with no sequences; what was held before is given up first."""
         self.release()
-        # Not as inference tensors: those could not be written to outside of inference mode.
-        with torch.inference_mode(False), _current(self.device):
+        with _no_inference_tensors(), _current(self.device):
             self._memory = self._take()
         self.reset()
 
@@ -266,6 +267,11 @@ def _parts(buffer: Tensor, region: Region) -> Iterator[Tensor]:
 def _shapes(raw: Tensor, region: Region) -> tuple[Tensor, ...]:
     """The parts of a region where tensors have no memory: torch crashes when it exports such."""
     return tuple(raw.new_empty(region.shape, dtype=region.dtype) for _ in range(region.parts))
+
+
+def _no_inference_tensors() -> AbstractContextManager[object]:
+    """Tensors are made that outside of inference mode can be written to as well."""
+    return torch.inference_mode(False)
 
 
 def _current(device: torch.device) -> AbstractContextManager[object]:

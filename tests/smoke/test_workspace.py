@@ -155,3 +155,16 @@ def test_a_workspace_of_another_device_is_named(anywhere):
     says = rf"^vector_add: workspace: expected device meta, found {workspace.device}$"
     with pytest.raises(ValueError, match=says):
         fusedops.vector_add(x, x, workspace=workspace)
+
+
+def test_results_in_and_outside_of_inference_mode(anywhere):
+    workspace = make_workspace(anywhere, dtype=torch.float32, results=4096)
+    x = torch.ones(3, 8, device=anywhere)
+    for inside in (True, False, True):
+        with torch.inference_mode(inside):
+            workspace.rewind()
+            made = fusedops.vector_add(x, x, workspace=workspace)
+            assert not made.is_inference()
+            assert not workspace.rest().is_inference()
+            made.add_(x)  # torch refuses it to an inference tensor outside
+            assert torch.equal(made, 3 * x)
