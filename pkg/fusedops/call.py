@@ -15,7 +15,7 @@ from torch.autograd.graph import increment_version
 from torch.compiler import is_compiling, is_dynamo_compiling
 
 from fusedops.autograd import asks_for_gradients, forward_mode, written_arguments
-from fusedops.kinds import refuse_kinds
+from fusedops.kinds import check_workspace, refuse_kinds
 from fusedops.outputs import Out, call_into
 from fusedops.transforms import call_transformed
 
@@ -58,6 +58,8 @@ def call(  # noqa: PLR0911 - a way each
             if result is not NotImplemented:
                 return result
     if is_compiling():
+        if workspace is not None:
+            check_workspace(op.__name__, workspace)
         return op(*args, **keywords) if out is None else call_into(op, args, keywords, out)
     try:
         if out is not None or workspace is not None:

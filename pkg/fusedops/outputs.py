@@ -115,7 +115,7 @@ def add_outs(
     return copy, guard
 
 
-def call_into(
+def call_into(  # noqa: PLR0912 - a check each
     op: OpOverloadPacket,
     args: Sequence[Any],
     keywords: Mapping[str, Any],
@@ -143,13 +143,16 @@ def call_into(
         RuntimeError: a gradient is asked for.
         NotImplementedError: a transform of torch.func is active, or a tensor has a tangent.
     """
+    name = name or _OPS[op._qualified_op_name].name
+    if workspace is not None:
+        check_workspace(name, workspace)
     if is_compiling() or torch._C._get_tracing_state() is not None:
         return _call_and_copy(op, args, keywords, out, name)
     form = _form(op._qualified_op_name)
-    name = name or form.op.name
     outs = () if out is None else _outs(name, out, len(form.names))
     argument = "workspace" if out is None else "out"
-    _check_kinds(name, outs, workspace)
+    for one in outs:
+        check_out(name, one)
     if transforms_active():
         raise NotImplementedError(
             f"{name}: {argument}: cannot be given under a transform of torch.func; call it without"
@@ -192,9 +195,8 @@ def _call_and_copy(
     name: str,
 ) -> Any:  # noqa: ANN401 - a tensor or a tuple of them
     """What a compiler or a tracer sees of `call_into`. It is written in what dynamo can trace."""
-    described = _OPS[op._qualified_op_name]
-    name = name or described.name
-    outs = () if out is None else _outs(name, out, len(_names(described.schema)))
+    schema = _OPS[op._qualified_op_name].schema
+    outs = () if out is None else _outs(name, out, len(_names(schema)))
     if torch.is_grad_enabled() and any_requires_grad(*args, *outs):
         _refuse_gradient(name, "workspace" if out is None else "out")
     result = op(*args, **keywords)
@@ -220,14 +222,6 @@ def _outs(name: str, out: object, count: int) -> tuple[Tensor, ...]:
         expected = f"a tuple of {count} tensors" if count > 1 else "a torch.Tensor"
         raise TypeError(f"{name}: out: expected {expected}, found {type(out).__name__}")
     return outs
-
-
-def _check_kinds(name: str, outs: tuple[Tensor, ...], workspace: object) -> None:
-    """Each of `outs` must be one that is written to, and `workspace` a Workspace or None."""
-    for out in outs:
-        check_out(name, out)
-    if workspace is not None:
-        check_workspace(name, workspace)
 
 
 def _copy_results(name: str, result: Any, outs: Sequence[Tensor]) -> None:  # noqa: ANN401

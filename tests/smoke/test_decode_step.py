@@ -187,3 +187,39 @@ def test_sequences_are_those_without(anywhere):
         token = model(token, workspace).argmax(-1, keepdim=True)
         expected.append(token)
     assert torch.equal(found, torch.cat(expected, 1))
+
+
+def test_a_step_in_inference_mode_and_one_outside(anywhere):
+    model = llama(anywhere, torch.float32)
+    ids = torch.randint(WORDS, (2, 4), device=anywhere)
+    expected = model.generate(ids, 4)
+    workspace, token, found = model.workspace(2, TOKENS), ids, [ids]
+    for inside in (True, True, False, True):
+        with torch.inference_mode(inside):
+            token = model(token, workspace).argmax(-1, keepdim=True)
+            found.append(token)
+    assert torch.equal(torch.cat(found, 1), expected)
+
+
+def test_wrong_calls_of_a_decoder(anywhere):
+    model = llama(anywhere, torch.float32)
+    ids = torch.randint(WORDS, (2, 4), device=anywhere)
+    workspace = model.workspace(2, TOKENS)
+    for wrong in (ids[0], ids[:, :0], ids[None]):
+        found = str(list(wrong.shape)).replace("[", r"\[")
+        says = rf"^Decoder: ids: expected shape \[B, S\], S at least 1, found {found}$"
+        with pytest.raises(ValueError, match=says):
+            model(wrong, workspace)
+        with pytest.raises(ValueError, match=says):
+            model.generate(wrong, 2)
+    for wrong in (ids.float(), ids.bool()):
+        with pytest.raises(ValueError, match="Decoder: ids: expected dtype int64 or int32, found "):
+            model(wrong, workspace)
+    with pytest.raises(TypeError, match=r"^Decoder: ids: expected a torch\.Tensor, found list$"):
+        model([[1, 2]], workspace)
+    with pytest.raises(TypeError, match="Decoder: workspace: expected a Workspace, found None"):
+        model(ids, None)
+    with pytest.raises(ValueError, match="generate: max_new_tokens: expected at least 0, found -1"):
+        model.generate(ids, -1)
+    with pytest.raises(TypeError, match="generate: max_new_tokens: expected an integer, found str"):
+        model.generate(ids, "2")

@@ -357,6 +357,13 @@ def test_what_is_no_workspace_is_refused_in_one_sentence(wrong, anywhere):
             fusedops.vector_add(x, x, workspace=wrong, **more)
 
 
+def test_what_is_no_workspace_is_refused_under_torch_compile_too():
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: fusedops.vector_add(x, x, workspace=3), backend="eager")
+    with pytest.raises(TypeError, match="vector_add: workspace: expected a Workspace, found int"):
+        compiled(X)
+
+
 @pytest.mark.parametrize("wrong", ["a", 1.5, None, (1,)], ids=repr)
 def test_sizes_of_a_workspace_are_integers(wrong, anywhere):
     sizes = dict.fromkeys(("heads", "kv_heads", "layers", "max_batch", "max_tokens"), 1)

@@ -6,6 +6,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from fusedops import checks
+from fusedops.kinds import check_integer, check_kind, check_workspace
 from fusedops.models.gpt import GptBlock, GptEnds
 from fusedops.models.llama import LlamaBlock, LlamaEnds
 from fusedops.models.parts import ModelSizes
@@ -68,6 +70,8 @@ class Decoder(nn.Module):
             Logits of the next token, [B, vocabulary], in the model's dtype. A step allocates
             nothing: its logits lie in the workspace, and the next step overwrites them.
         """
+        _check_ids(ids)
+        check_workspace("Decoder", workspace)
         tokens = ids.shape[1]
         in_place = tokens == 1 and workspace.sizes.results > 0
         results = workspace if in_place and not torch.compiler.is_compiling() else None
@@ -93,11 +97,15 @@ class Decoder(nn.Module):
 
         Args:
             ids: prompts [B, S] of one length, S >= 1.
-            max_new_tokens: how many to add, >= 1.
+            max_new_tokens: how many to add, >= 0.
 
         Returns:
             Prompts and new tokens, [B, S + max_new_tokens].
         """
+        _check_ids(ids)
+        check_integer("Decoder.generate", "max_new_tokens", max_new_tokens)
+        if max_new_tokens < 0:
+            checks.fail("Decoder.generate", "max_new_tokens", "at least 0", max_new_tokens)
         batch, length = ids.shape
         workspace = self.workspace(batch, length + max_new_tokens)
         sequences = ids.new_empty(batch, length + max_new_tokens)
@@ -108,6 +116,14 @@ class Decoder(nn.Module):
         for at in range(length + 1, length + max_new_tokens):
             sequences[:, at : at + 1] = step()
         return sequences
+
+
+def _check_ids(ids: Tensor) -> None:
+    check_kind("Decoder", "ids", ids)
+    if ids.dim() != 2 or ids.shape[1] == 0:
+        checks.fail("Decoder", "ids", "shape [B, S], S at least 1", list(ids.shape))
+    if ids.dtype not in (torch.int64, torch.int32):
+        checks.fail("Decoder", "ids", "dtype int64 or int32", checks.dtype_name(ids.dtype))
 
 
 class DecodeStep:
