@@ -3,7 +3,10 @@
     nox -s bench -- index [--wheels 10000] [--record docs/records/index.json]
 
 The wheels are those of the matrix's selection `release`, as catalogues of as many releases as it
-takes; each claims what its variant claims. `torchwheel index build` runs as a process of its own.
+takes; each claims what its variant claims. Each release is signed as `release.yml` signs it, by a
+root of trust of the tests. `torchwheel index build` runs as a process of its own, as it is and with
+`--repository`, which verifies the signatures: of the whole all, of one wheel more the new one, as
+the others were verified before.
 """
 
 import argparse
@@ -14,15 +17,15 @@ import itertools
 import json
 import os
 import platform
-import resource
-import subprocess
+import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from torchwheel.claims import Claims
+from torchwheel.evidence.files import ATTESTATION
 from torchwheel.index.catalogue import (
     FILE,
     Catalogue,
@@ -37,7 +40,12 @@ from torchwheel.pipeline.inputs import claims_of
 from torchwheel.text import table_rows
 
 ROOT = Path(__file__).resolve().parents[1]
-ADDRESS = "https://github.com/OWNER/fusedops/releases/download/{tag}"
+sys.path.append(str(ROOT / "tests"))
+import signing  # noqa: E402 - of the tests
+
+REPOSITORY = "https://github.com/OWNER/fusedops"
+ADDRESS = f"{REPOSITORY}/releases/download/{{tag}}"
+CACHE = "cache"
 DAY = 86400
 RUNS = 5
 """Of one wheel more: the one with the least CPU seconds counts."""
@@ -88,41 +96,62 @@ def releases(wheels: int) -> Iterator[Catalogue]:
         yield release(number, variants)
 
 
-def write(folder: Path, catalogue: Catalogue) -> None:
-    """Write a catalogue as `nox -s earlier` does."""
-    (folder / catalogue.tag).mkdir()
-    (folder / catalogue.tag / FILE).write_text(catalogue_text(catalogue))
+def write(folder: Path, catalogue: Catalogue, root: signing.Root) -> None:
+    """Write a catalogue and its attestation, which is of all assets, as `nox -s earlier` does."""
+    own = folder / catalogue.tag
+    own.mkdir()
+    (own / FILE).write_text(catalogue_text(catalogue))
+    ref = f"refs/tags/{catalogue.tag}"
+    job = signing.Job(REPOSITORY, ".github/workflows/release.yml", "5" * 40, ref)
+    subjects = [*signing.subjects_of([own / FILE]), *assets(catalogue)]
+    bundle = signing.bundle(root, job, signing.statement(subjects, job))
+    (own / ATTESTATION).write_text(json.dumps(bundle))
 
 
-def build(folder: Path) -> dict[str, float]:
-    """Build the index in a process of its own; its seconds, CPU seconds, peak memory and size."""
+def assets(catalogue: Catalogue) -> Iterator[tuple[str, str]]:
+    """Names and hashes of the assets that a release has beside its catalogue."""
+    for of in catalogue.wheels:
+        records = [of.record, *(run.record for run in of.smoke[:1])]
+        for name in (of.file, f"{of.file}.metadata", of.provenance, *records):
+            if name:
+                yield name, of.sha256
+
+
+def build(folder: Path, trust: Path | None = None) -> dict[str, float]:
+    """Build the index in a process of its own; its seconds, CPU seconds, peak memory and size.
+
+    With a root of trust, every catalogue must be signed.
+    """
     command = [sys.executable, "-m", "torchwheel.cli", "index", "build", str(folder / "catalogues")]
     options = ["--address", ADDRESS, "--yanked", str(folder / "yanked.yaml")]
+    out = folder / ("signed" if trust else "index")
+    if trust:
+        options += ["--repository", REPOSITORY, "--matrix", str(ROOT / "matrix.yaml")]
+        options += ["--trusted-root", str(trust)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "pkg")}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     environment["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
-    start, before = time.perf_counter(), _cpu_seconds()
-    subprocess.run(
-        [*command, *options, "--out", str(folder / "index")],
-        check=True,
-        stdout=subprocess.DEVNULL,
-        env=environment,
+    environment["TORCHWHEEL_CACHE"] = str(folder / CACHE)
+    command += [*options, "--out", str(out)]
+    start = time.perf_counter()
+    child = os.posix_spawn(
+        command[0],
+        command,
+        environment,
+        file_actions=[(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)],
     )
+    _, status, used = os.wait4(child, 0)
     seconds = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    size = sum(path.stat().st_size for path in (folder / "index").rglob("*") if path.is_file())
+    if status:
+        raise RuntimeError(f"{command}: exit status {os.waitstatus_to_exitcode(status)}")
+    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     return {
         "seconds": round(seconds, 2),
-        "CPU seconds": round(_cpu_seconds() - before, 2),
-        "peak MiB": round(peak),
+        # A busy machine changes them less than the time on the clock.
+        "CPU seconds": round(used.ru_utime + used.ru_stime, 2),
+        "peak MiB": round(used.ru_maxrss / 1024),
         "index MB": round(size / 1e6, 1),
     }
-
-
-def _cpu_seconds() -> float:
-    """Of the children so far. A busy machine changes them less than the time on the clock."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def additions() -> float:
@@ -138,22 +167,35 @@ def measure(wheels: int, folder: Path) -> dict[str, dict[str, float]]:
     catalogues = folder / "catalogues"
     catalogues.mkdir()
     (folder / "yanked.yaml").write_text("schema: 1\n")
+    root = signing.open_root(folder / "root")
     found = {}
+
+    def note(name: str, runs: Iterable[tuple[dict[str, float], dict[str, float]]]) -> None:
+        for kind, of in zip((name, f"{name}, signed"), zip(*runs, strict=True), strict=True):
+            found[kind] = min(of, key=lambda run: run["CPU seconds"])
+
+    def both() -> tuple[dict[str, float], dict[str, float]]:
+        return build(folder), build(folder, root.trusted_root)
+
+    def whole() -> tuple[dict[str, float], dict[str, float]]:
+        shutil.rmtree(folder / CACHE, ignore_errors=True)  # every signature is verified
+        return both()
+
     for number, catalogue in enumerate(releases(wheels), start=1):
-        write(catalogues, catalogue)
+        write(catalogues, catalogue, root)
         if number == 20:
-            build(folder)  # it compiles torchwheel's bytecode, which an installed wheel has
-            found["20 releases"] = build(folder)
-    found[f"{wheels} wheels"] = build(folder)
+            both()  # it compiles torchwheel's bytecode, which an installed wheel has
+            note("20 releases", [whole()])
+    note(f"{wheels} wheels", [whole()])
     numbers = itertools.count()
     for variant in ("cu130-stable", "universal"):
         (added,) = select(load(ROOT / "matrix.yaml"), [variant])
         runs = []
         for version in (f"2.{next(numbers)}.0" for _ in range(RUNS)):
             one = wheel(added, version, "2028-01-01T00:00:00Z")
-            write(catalogues, Catalogue("fusedops", f"v{version}", (one,)))
-            runs.append(build(folder))
-        found[f"one more: {variant}"] = min(runs, key=lambda run: run["CPU seconds"])
+            write(catalogues, Catalogue("fusedops", f"v{version}", (one,)), root)
+            runs.append(both())
+        note(f"one more: {variant}", runs)
     return found
 
 
@@ -167,7 +209,7 @@ def main() -> None:
         found = measure(call.wheels, Path(folder))
     rows = [(name, *(f"{value:g}" for value in row.values())) for name, row in found.items()]
     head = ("index", *next(iter(found.values())))
-    print("\n".join(table_rows("<24 >8 >11 >8 >8", [head, *rows])))
+    print("\n".join(table_rows("<32 >8 >11 >8 >8", [head, *rows])))
     if call.record:
         document = {
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),

@@ -4,6 +4,7 @@ import argparse
 import os
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torchwheel.arguments import (
     GPU,
@@ -17,6 +18,9 @@ from torchwheel.arguments import (
 )
 from torchwheel.console import Terminal
 from torchwheel.errors import TorchwheelError, UsageError
+
+if TYPE_CHECKING:
+    from torchwheel.evidence.files import BelievedReleases
 
 TRUSTED_ROOT = option(
     "--trusted-root",
@@ -332,24 +336,30 @@ def verify(options: argparse.Namespace) -> int:
 )
 def index_build(options: argparse.Namespace) -> int:
     """Write the index's folder."""
-    from torchwheel.index.build import build_index_of_releases
+    from torchwheel.index.build import build_index_of_releases, without_collector
     from torchwheel.index.store import store_of
 
     store = store_of(options.address, os.environ)
-    believed = None
-    if options.repository is not None:
-        from torchwheel.evidence.bundles import open_verifier
-        from torchwheel.evidence.files import BelievedReleases
-        from torchwheel.evidence.policy import release_policies
-        from torchwheel.matrix.load import load
-
-        section, where = load(options.matrix).evidence, str(options.matrix)
-        policies = release_policies(section, where, repository=options.repository)
-        unsigned = frozenset(section.unsigned if section else ())
-        believed = BelievedReleases(policies, open_verifier(options.trusted_root).read, unsigned)
     places, out = options.catalogue, options.out
-    print(build_index_of_releases(places, store, options.yanked, out, believed))
+    with without_collector():
+        believed = _believed_releases(options) if options.repository is not None else None
+        print(build_index_of_releases(places, store, options.yanked, out, believed))
     return 0
+
+
+def _believed_releases(options: argparse.Namespace) -> "BelievedReleases":
+    """Whose signatures an index asks for."""
+    from torchwheel.evidence.bundles import open_verifier
+    from torchwheel.evidence.files import BelievedReleases
+    from torchwheel.evidence.policy import release_policies
+    from torchwheel.evidence.verified import open_verified
+    from torchwheel.matrix.load import load
+
+    section, where = load(options.matrix).evidence, str(options.matrix)
+    policies = release_policies(section, where, repository=options.repository)
+    unsigned = frozenset(section.unsigned if section else ())
+    read = open_verifier(options.trusted_root).read
+    return BelievedReleases(policies, read, unsigned, open_verified(policies, options.trusted_root))
 
 
 @command(

@@ -23,13 +23,10 @@ from torchwheel.errors import MalformedError, TorchwheelError
 from torchwheel.evidence.files import Attestation
 from torchwheel.evidence.policy import Signer
 from torchwheel.evidence.statement import PAYLOAD_TYPE, read_statement
+from torchwheel.evidence.verified import LATEST, TRUSTED_ROOT
 from torchwheel.json_files import parse_json, read_bounded
 from torchwheel.os_errors import explain
 from torchwheel.text import dotted_path, escape, shorten_line
-
-TRUSTED_ROOT = "TORCHWHEEL_TRUSTED_ROOT"
-LATEST = "latest"
-"""Names the root of trust that Sigstore's own repository has now; asking for it needs a network."""
 
 # Of 1.3.6.1.4.1.57264.1 (Fulcio's list of extensions), by field of Signer.
 _EXTENSIONS = {

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from torchwheel.errors import TorchwheelError
 from torchwheel.evidence.policy import Policy, Signer, judge_signer, role_text
+from torchwheel.evidence.verified import VerifiedFiles
 from torchwheel.files import sha256
 from torchwheel.os_errors import explain
 from torchwheel.text import escape
@@ -51,11 +52,13 @@ class BelievedReleases:
         policies: one must hold; the first is that of releases made today.
         read: verifies a bundle file.
         unsigned: hex SHA-256 of the files that need no signature.
+        verified: files that need not be verified again; None to verify each.
     """
 
     policies: tuple[Policy, ...]
     read: ReadBundle
     unsigned: frozenset[str] = frozenset()
+    verified: VerifiedFiles | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,6 +161,8 @@ def verify_published(files: Iterable[Path], believed: BelievedReleases) -> None:
             _verify_asset(path, believed)
         except (OSError, TorchwheelError) as error:
             faults.append(explain(error))
+    if believed.verified is not None:
+        believed.verified.save()
     if faults:
         raise TorchwheelError("\n".join(faults))
 
@@ -172,16 +177,28 @@ def _verify_asset(path: Path, believed: BelievedReleases) -> None:
             f"{where}: expected a signature, found no {ATTESTATION} beside it; upload it to that "
             f"release, or write {digest} under evidence.unsigned in the matrix"
         )
+    known = believed.verified
+    key = known.key(path.name, digest, bundle) if known else ""
+    if known and key in known:
+        return
+    attestation = _attestation_of(path, digest, bundle, believed)
+    # The file is read again: it may be another one by now.
+    if known and (path.name, digest) in attestation.subjects:
+        known.add(key)
+
+
+def _attestation_of(
+    path: Path, digest: str, bundle: Path, believed: BelievedReleases
+) -> Attestation:
+    """The attestation of an asset that one of the policies believes."""
     attestations = believed.read(bundle)
     asset = {path: frozenset({"release"})}
     refusals: list[TorchwheelError] = []
     for policy in believed.policies:
         try:
-            verify_files(asset, [bundle], Believed(policy, lambda _: attestations))
+            return verify_files(asset, [bundle], Believed(policy, lambda _: attestations))[path]
         except TorchwheelError as error:
             refusals.append(error)
-        else:
-            return
     if not any((path.name, digest) in attestation.subjects for attestation in attestations):
         raise refusals[0]
     line, *_ = str(refusals[0]).splitlines()

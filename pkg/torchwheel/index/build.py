@@ -20,6 +20,9 @@ from torchwheel.index.withdrawals import read_withdrawals
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.text import join_names
 
+_BUFFER = 1 << 17
+"""Bytes of a page that are written at once; its parts are the entries of files."""
+
 
 @dataclasses.dataclass(frozen=True)
 class IndexedWheel:
@@ -56,7 +59,7 @@ def build_index(wheels: Sequence[IndexedWheel], out: Path) -> None:
 
 
 @contextlib.contextmanager
-def _without_collector() -> Iterator[None]:
+def without_collector() -> Iterator[None]:
     """Pause the collector of cycles. Catalogues are many objects without one: it took a fifth."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -67,7 +70,7 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
-@_without_collector()  # until the catalogues are freed, or it looks through them at the end
+@without_collector()  # until the catalogues are freed, or it looks through them at the end
 def build_index_of_releases(
     places: Sequence[Path],
     store: Store,
@@ -120,7 +123,7 @@ def _write_pages(index: Index, folder: Path, old: Path) -> None:
         first, *others = [folder / path for path in page.paths]
         first.parent.mkdir(parents=True, exist_ok=True)
         if not _link_equal(old / page.paths[0], first, page.parts):
-            with first.open("wb") as file:
+            with first.open("wb", _BUFFER) as file:
                 file.writelines(page.parts)
         for other in others:
             other.parent.mkdir(parents=True, exist_ok=True)
@@ -136,7 +139,7 @@ def _link_equal(old: Path, path: Path, parts: Sequence[bytes]) -> bool:
     # The link is read, not the old name, which may lead elsewhere by now.
     found = path.lstat()
     if stat.S_ISREG(found.st_mode) and found.st_size == sum(map(len, parts)):
-        with path.open("rb") as file:
+        with path.open("rb", _BUFFER) as file:
             if all(file.read(len(part)) == part for part in parts):
                 return True
     path.unlink()  # else the new page would be written into the old index

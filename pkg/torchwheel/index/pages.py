@@ -26,6 +26,7 @@ class Page:
     Attributes:
         paths: in the index's folder. Groups that offer the same files have the same document.
         parts: its bytes. Many pages list the same files, so they have these parts in common.
+            They are not joined, which took half of the memory.
     """
 
     paths: tuple[str, ...]
@@ -43,7 +44,7 @@ class _Listing:
     There is one object for equal files, so it is compared by identity.
     """
 
-    rows: bytes
+    rows: tuple[bytes, ...]
     json: tuple[bytes, ...]
 
 
@@ -68,7 +69,7 @@ def index_pages(index: Index) -> Iterator[Page]:
         for project in group.projects:
             rows = list_project(group, project).rows
             head, tail = _around_rows(group, project, index.statuses.get(project))
-            yield Page((f"{group.name}/{project}/index.html",), (head, rows, tail))
+            yield Page((f"{group.name}/{project}/index.html",), (head, *rows, tail))
     for project in index.whole.projects:
         # A document alone: it is for `torchwheel install`, and pip has the groups.
         list_project(index.whole, project)
@@ -142,18 +143,25 @@ def _listing(
     ]
     versions = json.dumps(sorted(dict.fromkeys(file.wheel.version for file in files)))
     return _Listing(
-        b"\n".join([entry.row for entry in entries]),
+        _without_first_separator([entry.row for entry in entries]),
         (
-            f'"versions": {versions}, "files": [\n'.encode(),
-            b",\n".join([entry.json for entry in entries]),
+            f'"versions": {versions}, "files": ['.encode(),
+            *_without_first_separator([entry.json for entry in entries]),
             b"\n]}\n",
         ),
     )
 
 
+def _without_first_separator(parts: list[bytes]) -> tuple[bytes, ...]:
+    return (parts[0][1:], *parts[1:]) if parts else ()
+
+
 @dataclasses.dataclass(frozen=True)
 class _Entry:
-    """A file on a page: its row of the table, and its entry of the JSON document."""
+    """A file on a page: its row of the table, and its entry of the JSON document.
+
+    Each begins with what separates it from the one before.
+    """
 
     row: bytes
     json: bytes
@@ -196,7 +204,7 @@ def _entry(file: File, root: str, why: str | None) -> _Entry:
         wheel.uploaded,
     ]
     row = "".join(f"<td>{cell}</td>" for cell in cells)
-    return _Entry(f"<tr>{row}</tr>".encode(), text.encode())
+    return _Entry(f"\n<tr>{row}</tr>".encode(), f",\n{text}".encode())
 
 
 def _note_html(file: File, why: str | None) -> str:
