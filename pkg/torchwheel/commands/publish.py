@@ -228,6 +228,7 @@ def compat(options: argparse.Namespace) -> int:
     ),
     option("--repository", help="address of the workflows' repository (default: the matrix's)"),
     TRUSTED_ROOT,
+    option("--pypi", action="store_true", help="refuse what PyPI would refuse of its files, too"),
     option("--out", type=Path, default=Path("dist", "release"), help="default: dist/release"),
 )
 def assemble(options: argparse.Namespace) -> int:
@@ -251,6 +252,7 @@ def assemble(options: argparse.Namespace) -> int:
             gpu=options.gpu,
             earlier=options.earlier,
             signatures=signatures,
+            pypi=options.pypi,
         )
     print(f"{text}\n\nassembled in {options.out}")
     return 0

@@ -33,6 +33,7 @@ from torchwheel.release.artifacts import (
 from torchwheel.release.cases import ReleaseCase, read_sources, release_cases, unmatched
 from torchwheel.release.rules import release_faults
 from torchwheel.release.sdists import make_sdists, sdist_faults
+from torchwheel.release.uploads import upload_faults
 from torchwheel.release.write import check_target, write_release
 
 
@@ -59,6 +60,7 @@ def assemble(
     earlier: Path | None = None,
     gpu: str = "yes",
     signatures: Signatures | None = None,
+    pypi: bool = False,
 ) -> str:
     """Verify every wheel and record, then write the release.
 
@@ -72,6 +74,7 @@ def assemble(
         earlier: a folder with the catalogues of earlier releases.
         gpu: "no" for a dry run that reaches no GPU: none of the wheels need have run on one.
         signatures: if given, no file is read before its signature was verified.
+        pypi: hold what is uploaded to PyPI to its rules.
 
     Returns:
         The table.
@@ -121,7 +124,11 @@ def assemble(
     _raise(out, faults)
     with tempfile.TemporaryDirectory() as scratch:
         sdists = make_sdists(matrix, root, Path(scratch), progress)
-        _raise(out, list(sdist_faults(sdists, cases, bundled, ordinary=bool(matrix.abis.ordinary))))
+        faults = list(sdist_faults(sdists, cases, bundled, ordinary=bool(matrix.abis.ordinary)))
+        if pypi:
+            wheels = [case.candidate.wheel for case in cases] + [one.wheel for one in bundled]
+            faults += upload_faults(wheels, sdists)
+        _raise(out, faults)
         uploaded = report.first_uploads(
             [*(case.candidate for case in cases), *bundled], out, published
         )
