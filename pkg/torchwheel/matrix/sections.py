@@ -357,6 +357,13 @@ class Smoke(Section):
         tuple[RelativePath, ...],
         Field(description="Those of the folder that are run where there is no GPU; default: all."),
     ] = ()
+    skips: Annotated[
+        tuple[str, ...],
+        Field(
+            description="Reasons, or patterns of them, for which all cases of a test may be "
+            "skipped. Without a GPU every reason that speaks of one is admitted."
+        ),
+    ] = ("only one GPU",)
 
 
 class Gates(Section):

@@ -1,6 +1,7 @@
 """The rules that a wheel must meet before it is published; each fault is one line."""
 
 import dataclasses
+import fnmatch
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -215,6 +216,46 @@ _NO_GPU = re.compile(
 """A reason for a skip that says there is no GPU; too few, or too little memory, is another."""
 
 
+_ABOUT_GPU = re.compile(r"gpu|cuda|rocm|\bhip\b|\bdevices?\b", re.IGNORECASE)
+"""A reason for a skip that speaks of a GPU."""
+
+
+def every_test_ran(sources: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
+    """Of each test function a case ran, unless the matrix admits why all were skipped."""
+    for record in case.smokes:
+        refused = list(_refused_skips(record, sources.matrix.smoke.skips))
+        if refused:
+            (name, reason), *others = refused
+            more = f", and so {len(others)} other test functions" if others else ""
+            yield (
+                f"all cases of {name} were skipped{more}: {quote(reason)}; let one of each run, or "
+                "list the reason under smoke.skips in the matrix"
+            )
+
+
+def _refused_skips(
+    record: smokes.SmokeRecord, patterns: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """The functions of which no case ran, each with a reason that is not admitted."""
+    tests, on_gpu = record.tests, record.machine.gpu is not None
+    if tests.unrun:
+        for name in tests.skipped_functions:
+            reasons = tests.unrun.get(name, ("",))
+            if others := [why for why in reasons if not _is_admitted(why, patterns, on_gpu)]:
+                yield name, others[0]
+        return
+    # An older record does not say which test was skipped for which reason.
+    other = {w: n for w, n in tests.skipped.items() if not _is_admitted(w, patterns, on_gpu)}
+    if sum(tests.skipped_functions.values()) > tests.counts.skipped - sum(other.values()):
+        yield from ((name, next(iter(other), "")) for name in tests.skipped_functions)
+
+
+def _is_admitted(reason: str, patterns: Sequence[str], on_gpu: bool) -> bool:
+    if not on_gpu and _ABOUT_GPU.search(reason):
+        return True
+    return any(fnmatch.fnmatchcase(reason, pattern) for pattern in patterns)
+
+
 def dates_possible(sources: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
     """Every smoke run was after the commit of the sources, and before now."""
     for file in case.smoke_files:
@@ -308,6 +349,7 @@ RULES: tuple[ReleaseRule, ...] = (
     torch_claimed,
     tests_complete,
     skips_allowed,
+    every_test_ran,
     dates_possible,
     bundled_match,
     ran_on_gpu,

@@ -71,18 +71,37 @@ class TestReport:
     """Why each failed, by the test's name."""
     skipped: dict[str, int] = dataclasses.field(default_factory=dict)
     """How many tests were skipped for each reason."""
+    unrun: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    """Why all cases of a function were skipped, by "test_x.py::test_a"."""
 
     @property
     def counts(self) -> Counts:
         """Of all files."""
         return sum((file.counts for file in self.files), Counts())
 
+    @property
+    def skipped_functions(self) -> dict[str, int]:
+        """How many cases were skipped of each function of which none ran."""
+        return {
+            f"{file.name}::{name}" if name else file.name: counts.skipped
+            for file in self.files
+            for name, counts in file.functions.items()
+            if 0 < counts.skipped == counts.total
+        }
+
 
 def summarize(results: Sequence[TestResult]) -> TestReport:
     """The report of single tests, in the order they ran."""
     functions: dict[str, dict[str, Counts]] = {}
     seconds: dict[str, float] = {}
+    reasons: dict[str, set[str]] = {}
+    ran: set[str] = set()
     for test in results:
+        function = test.name.partition("[")[0]
+        if test.outcome == "skipped":
+            reasons.setdefault(function, set()).add(test.reason or "")
+        else:
+            ran.add(function)
         file, _, rest = test.name.partition("::")
         seconds[file] = seconds.get(file, 0.0) + test.seconds
         of_file = functions.setdefault(file, {})
@@ -92,6 +111,7 @@ def summarize(results: Sequence[TestResult]) -> TestReport:
         tuple(TestFile(name, round(seconds[name], 3), of) for name, of in functions.items()),
         {test.name: test.reason for test in results if test.outcome == "failed"},
         dict(Counter(test.reason or "" for test in results if test.outcome == "skipped")),
+        {name: tuple(sorted(why)) for name, why in reasons.items() if name not in ran},
     )
 
 

@@ -39,7 +39,7 @@ selections: {release: [cu130-stable, pure], amd: [rocm6.4-stable]}
 runners:
   linux_x86_64: {build: [ubuntu-24.04], cuda: [self-hosted, cuda]}
   any: {build: [ubuntu-24.04]}
-smoke: {tests: tests/smoke, torch: "2.13.0"}
+smoke: {tests: tests/smoke, torch: "2.13.0", skips: [slow]}
 gates: {max_size_mib: 8, reproducible: true}
 """
 
@@ -56,6 +56,7 @@ platforms: [linux_x86_64]
 runners:
   linux_x86_64: {build: [ubuntu-24.04], cuda: [self-hosted, cuda]}
 build: {tests: tests}
+smoke: {skips: [slow]}
 """
 """Of a project with a setup.py of its own: a wheel for each torch and Python."""
 

@@ -220,8 +220,8 @@ INVENTED = summarize((TestResult("test_x.py::test_invented", "passed", 0.1),))
 ONE_OF_TWO = summarize((TestResult("test_demo.py::test_a", "passed", 0.1),))
 ALL_SKIPPED = summarize(
     (
-        TestResult("test_demo.py::test_a", "skipped", 0.0, "no"),
-        TestResult("test_demo.py::TestB::test_b", "skipped", 0.0, "no"),
+        TestResult("test_demo.py::test_a", "skipped", 0.0, "slow"),
+        TestResult("test_demo.py::TestB::test_b", "skipped", 0.0, "slow"),
         TestResult("test_x.py::test_invented", "passed", 0.1),
     )
 )
@@ -281,7 +281,19 @@ RECORDS = {
     ),
 }
 NO_REASON = dataclasses.replace(summarize(ONE_AND_49), skipped={})
+FLAKY = summarize(
+    (
+        *(TestResult(f"test_demo.py::test_a[{n}]", "skipped", 0.0, "flaky") for n in range(9)),
+        TestResult("test_demo.py::TestB::test_b", "passed", 0.1),
+    )
+)
+DID_NOT_RUN = (
+    'all cases of test_demo.py::test_a were skipped: "flaky"; let one of each run, or list the '
+    "reason under smoke.skips in the matrix"
+)
 RECORDS |= {
+    "a test of which no case ran": (edited(NATIVE, tests=FLAKY), f"{NATIVE}: {DID_NOT_RUN}"),
+    "one without a GPU": (edited(PURE, tests=FLAKY), f"pure: {DID_NOT_RUN}"),
     "tests skipped on a GPU for want of one": (
         edited(NATIVE, tests=summarize(ONE_AND_49)),
         f'{NATIVE}: 49 tests were skipped on NVIDIA H200: "no GPU that torch can use"; expected '
@@ -420,7 +432,7 @@ def test_without_a_gpu_the_chosen_files_are_enough(artifacts):
     (tests / "test_gpu.py").write_text("def test_c(): pass\n")
     text = artifacts.matrix.read_text()
     artifacts.matrix.write_text(
-        text.replace('torch: "2.13.0"}', 'torch: "2.13.0", without_gpu: [test_demo.py]}')
+        text.replace("skips: [slow]}", "skips: [slow], without_gpu: [test_demo.py]}")
     )
     edited(PURE)(artifacts)
     edited(NATIVE)(artifacts)

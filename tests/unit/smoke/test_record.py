@@ -94,6 +94,7 @@ def test_the_record_as_json() -> None:
         ],
         "failures": {},
         "skipped": {"no GPU": 1},
+        "unrun": {"sub/test_y.py::TestB::test_b": ["no GPU"]},
     }
     assert (data["sources"], data["operators"]) == ("cd", WAYS)
     assert (data["variables"], data["choices"]) == ({}, {})
