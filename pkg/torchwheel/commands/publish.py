@@ -1,6 +1,8 @@
 """Commands that prove finished wheels and publish them."""
 
 import argparse
+import atexit
+import gc
 import os
 from functools import partial
 from pathlib import Path
@@ -343,6 +345,7 @@ def index_build(options: argparse.Namespace) -> int:
 
     store = store_of(options.address, os.environ)
     places, out = options.catalogue, options.out
+    atexit.register(gc.freeze)  # else Python looks through all objects when it ends
     with without_collector():
         believed = _believed_releases(options) if options.repository is not None else None
         print(build_index_of_releases(places, store, options.yanked, out, believed))
