@@ -110,7 +110,11 @@ def call_in_place(op: OpOverloadPacket, *args: Any, **keywords: Any) -> Any:  # 
     """Call an in-place operator and bump the version counters of the tensors it writes."""
     result = call(op, *args, **keywords)
     if not is_compiling():
-        increment_version(args[index] for index in _written(op))
+        try:
+            increment_version(args[index] for index in _written(op))
+        except RuntimeError:
+            if isinstance(args[0], Tensor):  # not what torch.fx passes for one
+                raise
     return result
 
 

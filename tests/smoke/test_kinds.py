@@ -6,6 +6,9 @@ import torch.distributed
 from cases import CASES, PRIVATE
 from cases.case import copies, outputs
 from exact import by_case
+from torch.fx import Graph, GraphModule, Proxy
+from torch.fx.node import map_aggregate
+from torch.fx.proxy import GraphAppendingTracer
 
 import fusedops
 
@@ -201,6 +204,21 @@ def test_a_trace_gives_the_operators_bits(case, anywhere):
     expected, found = outputs(function(*asking(others))), outputs(traced(*asking(others)))
     assert all(torch.equal(*both) for both in zip(found, expected, strict=True))
     assert [one.requires_grad for one in found] == [one.requires_grad for one in expected]
+
+
+@by_case
+def test_fx_records_every_operator(case, anywhere):
+    args = case.inputs(case.small[-1], torch.float32, anywhere)
+    graph, at = Graph(), required(args)
+    given, tracer = list(args), GraphAppendingTracer(graph)
+    for index in at:
+        given[index] = Proxy(graph.placeholder(f"x{index}"), tracer)
+    result = getattr(fusedops, case.op)(*given, **case.keywords)
+    graph.output(map_aggregate(result, lambda one: one.node))
+    with torch.no_grad():
+        found = outputs(GraphModule({}, graph)(*copies([args[index] for index in at])))
+        expected = outputs(case.ours(*copies(args)))
+    assert all(torch.equal(*both) for both in zip(found, expected, strict=True))
 
 
 @quiet
