@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import NoReturn, cast
 
 import torch
 from torch import Tensor
@@ -40,11 +40,17 @@ def check_out(op: str, out: Tensor) -> None:
     """`out` must be a tensor with strides that a kernel can write to."""
     if type(out) is not Tensor or out.layout is not torch.strided or out.is_nested:
         check_kind(op, "out", out)  # a call, which most need not wait for
-    if out.is_neg():
-        found = "a view of their negatives; give other memory"
-        _refuse(op, "out", "a tensor's own values", found)
+    if out.is_neg():  # a call, which most need not wait for
+        check_own_values(op, "out", out)
     if out.is_inference():  # a call, which most need not wait for
         check_version(op, "out", out)
+
+
+def check_own_values(op: str, argument: str, written: Tensor) -> None:
+    """`written` must have its values in its memory, not their negatives."""
+    if written.is_neg():
+        found = "a view of their negatives; give other memory"
+        _refuse(op, argument, "a tensor's own values", found)
 
 
 def check_version(op: str, argument: str, written: Tensor) -> None:
@@ -93,6 +99,8 @@ def refuse_kinds(
         kind = argument.real_type.getElementType() if optional else argument.real_type
         if isinstance(kind, torch.TensorType) and not (optional and value is None):
             check_kind(name or op._opname, argument.name, value)
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                check_own_values(name or op._opname, argument.name, cast("Tensor", value))
 
 
 def _refuse(op: str, argument: str, expected: str, found: str) -> NoReturn:

@@ -146,6 +146,17 @@ def test_an_inference_tensor_is_not_half_written(op):
     assert not torch.equal(made[first], args[first])
 
 
+def test_a_view_of_negatives_is_not_written(anywhere):
+    heads = torch.randn(2, 3, 4, 8, device=anywhere)
+    numbers = torch.complex(heads, heads)
+    kept, negatives = numbers.clone(), numbers.conj().imag
+    for given, name in (((negatives, heads), "q"), ((heads, negatives), "k")):
+        says = f"^apply_rotary_pos_emb_: {name}: expected a tensor's own values, found a view of th"
+        with pytest.raises(TypeError, match=says):
+            fusedops.apply_rotary_pos_emb_(*given, rotary_dim=8)
+    assert torch.equal(numbers, kept)
+
+
 def test_a_workspace_that_is_none(anywhere):
     with pytest.raises(TypeError, match=r"^softmax_context: workspace: expected a Workspace"):
         fusedops.softmax_context(
