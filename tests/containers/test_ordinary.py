@@ -58,6 +58,7 @@ def test_its_wheel_is_built_against_its_torch_stamped_tried_and_proven(plus, whe
     record = json.loads((plus / "dist" / ".torchwheel" / f"{VARIANT}.json").read_text())
     assert record["sha256"] == sha256(wheel)
     assert record["smoke"] == "passed, not run on a GPU"
+    assert record["cache"] == {"hits": 0, "misses": 2, "failed": 0}
     smoke = json.loads((plus / "dist" / "smoke" / f"{VARIANT}.json").read_text())
     assert smoke["machine"]["torch"] == "2.13.0+cu130"
     assert [package["file"] for package in smoke["imported"]] == ["plus/__init__.py"]
@@ -77,6 +78,21 @@ def test_its_wheel_is_built_against_its_torch_stamped_tried_and_proven(plus, whe
     ) in done.stdout
     # Nothing of a failed build is published, and the earlier wheel is not its.
     assert f"{VARIANT}: FAILED" in done.stderr
+
+
+def test_pythons_of_a_torch_share_what_does_not_include_python(plus, environ):
+    matrix = plus / "matrix.yaml"
+    matrix.write_text(matrix.read_text().replace('["3.11"]', '["3.11", "3.12"]'))
+    kernels = plus / "csrc" / "add.cu"
+    kernels.write_text(f"#include <ATen/cuda/CUDAContext.h>\n{kernels.read_text()}")
+    done = torchwheel(plus, environ, "wheels", "--at-once", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    records = sorted((plus / "dist" / ".torchwheel").glob("*.json"))
+    used = [json.loads(path.read_text())["cache"] for path in records]
+    assert used == [
+        {"hits": 0, "misses": 2, "failed": 0},
+        {"hits": 1, "misses": 1, "failed": 0},
+    ]
 
 
 def test_one_job_links_what_the_jobs_of_two_shards_compiled(plus, environ):

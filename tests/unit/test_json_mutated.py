@@ -33,6 +33,7 @@ from torchwheel.smoke import interpreter, results
 from torchwheel.smoke import record as smoke_record
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.record import GpuRecord, ImportRecord, MachineRecord, TestResult, summarize
+from torchwheel.steps.compiler_cache import CacheUse
 from torchwheel.toolkit import index, lock
 from wheelmaker import make_wheel, universal
 
@@ -122,6 +123,11 @@ def read_usage(folder: Path, content: bytes) -> None:
     for step in inside.STEPS:
         (folder / inside.usage_file(step)).write_bytes(content)
     in_container.read_usage(folder)
+
+
+def read_cache_use(folder: Path, content: bytes) -> None:
+    (folder / inside.CACHE_USE).write_bytes(content)
+    in_container.read_cache_use(folder)
 
 
 def catalogue_text(folder: Path) -> str:
@@ -230,6 +236,7 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
         "request": Reader(_dump(records.WheelsRequest(("pure",), ("8.0",))), read_request),
         "bundled": Reader(json.dumps({"key": "key", "files": {WHEEL: "ab"}}), read_bundled),
         "usage": Reader(_dump(inside.Usage(1.5, 5)), read_usage),
+        "cache use": Reader(_dump(CacheUse(1, 2)), read_cache_use),
         "catalogue": Reader(catalogue_text(tmp_path / "made"), read_catalogues),
         "attestation": Reader(attestation_text(root), read_attestation),
         "trusted root": Reader(root.trusted_root.read_text(), read_trusted_root),

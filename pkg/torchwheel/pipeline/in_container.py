@@ -42,6 +42,7 @@ from torchwheel.smoke.importing import arguments_of_tests, probe_source
 from torchwheel.smoke.record import SmokeRecord
 from torchwheel.smoke.results import read_probe, record_from_files
 from torchwheel.smoke.suite import digest_of_tests
+from torchwheel.steps.compiler_cache import CacheUse
 
 
 def built_image(run: Run, variant: Variant) -> BuiltImage | None:
@@ -60,7 +61,8 @@ def build_in_container(
     The record is None without `smoke`, and for a wheel of another machine.
     """
     folder = run.variant_folder(variant)
-    for name in (inside.PROBE, inside.JUNIT, *map(inside.usage_file, inside.STEPS)):
+    written = (inside.PROBE, inside.JUNIT, inside.CACHE_USE)
+    for name in (*written, *map(inside.usage_file, inside.STEPS)):
         (folder / name).unlink(missing_ok=True)
     write_text(folder / inside.CLAIMS, claims_file.dumps(claims_of(variant)))
     linked = run.linked.get(variant.id, ())
@@ -264,6 +266,13 @@ def read_usage(folder: Path) -> tuple[dict[str, float], int | None]:
         if step == "build":
             peak = usage.peak_bytes
     return seconds, peak
+
+
+def read_cache_use(folder: Path) -> CacheUse | None:
+    """What the compiler cache did for the last container; None where nobody counted."""
+    with contextlib.suppress(OSError, MalformedError):
+        return read_json(folder / inside.CACHE_USE, CacheUse)
+    return None
 
 
 _HANDLERS = Path("/proc/sys/fs/binfmt_misc")

@@ -57,6 +57,8 @@ PLAN = "own-build.json"
 """Of an ordinary project: what its own build needs to know."""
 DIVIDED = "divided"
 """Folder of an ordinary project's steps and objects, where jobs divide its build."""
+CACHE_USE = "cache-use.json"
+"""Of an ordinary project: the files that the compiler cache had, and those that were compiled."""
 PROBE = "probe.json"
 JUNIT = "junit.xml"
 STEPS = ("start", "build", "repair", "test")
@@ -81,6 +83,7 @@ def finish(wheel: Path, out: Path, folder: Path = VARIANT) -> Path:
         # It imports more than the image of every toolkit has.
         from torchwheel.pipeline import own_build  # noqa: PLC0415
 
+        own_build.count_cache_use(folder)
         claims = own_build.claims_of_built(wheel, claims, folder)
     # The environment of the tests, which runs this module too, has only what the wheel requires.
     from torchwheel.pipeline.repair import finish_wheel  # noqa: PLC0415

@@ -5,6 +5,7 @@ Containers import this module: the packages of docker/requirements.txt are prese
 
 import dataclasses
 import json
+import os
 import re
 import shutil
 import sys
@@ -24,9 +25,10 @@ from torchwheel.files import write_text
 from torchwheel.inspect.elf import read_library
 from torchwheel.inspect.wheel import extract, read_wheel
 from torchwheel.json_files import last_line, parse_json, read_json
-from torchwheel.pipeline.inside import DIVIDED, PLAN
+from torchwheel.pipeline.inside import CACHE_USE, DIVIDED, PLAN
 from torchwheel.shards import parse_shard
 from torchwheel.steps import own_ninja
+from torchwheel.steps.compiler_cache import wait_for_writes
 from torchwheel.toolkit.cuda_home import assemble_cuda_home, set_header_times, write_script
 
 ENVIRONMENT = Path("/tmp/build-env")  # noqa: S108 - in the container
@@ -189,6 +191,17 @@ def _install(requirements: Sequence[str], torch: Path) -> None:
         reason = re.sub(r"[^\x20-\x7e]+ ?", "", said)[-600:]
         raise program_error(f"build requirements beside {torch.read_text().split()[0]}: {reason}")
     set_header_times(ENVIRONMENT)
+
+
+def count_cache_use(variant: Path) -> None:
+    """Write down what the compiler cache did for a build, when all its objects are in the cache.
+
+    The server ends with the container, and an object that it has not written by then is lost.
+    """
+    plan = read_json(variant / PLAN, OwnBuildPlan)
+    if plan.launcher:
+        use = wait_for_writes(plan.launcher, os.environ)
+        write_text(variant / CACHE_USE, json.dumps(dataclasses.asdict(use)) + "\n")
 
 
 def claims_of_built(wheel: Path, claims: Claims, variant: Path) -> Claims:

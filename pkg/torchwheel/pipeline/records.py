@@ -10,6 +10,7 @@ from torchwheel.errors import MalformedError, UsageError
 from torchwheel.files import sha256, write_text
 from torchwheel.json_files import FileName, read_json
 from torchwheel.matrix.variants import Variant
+from torchwheel.steps.compiler_cache import CacheUse
 
 FOLDER = ".torchwheel"
 
@@ -35,6 +36,8 @@ class BuildRecord:
     """CPU seconds per step of the container, or per part of a universal wheel, if counted."""
     peak_bytes: int | None = None
     """The most memory the container had when the build ended."""
+    cache: CacheUse | None = None
+    """Files that the compiler cache had for an ordinary project, and that were compiled."""
     built_twice: bool = False
     """Whether a second build, elsewhere and without caches, gave the same bytes."""
     bundled: dict[str, str] = dataclasses.field(default_factory=dict)

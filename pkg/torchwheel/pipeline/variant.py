@@ -34,6 +34,7 @@ from torchwheel.pipeline.universal import (
     with_parts_here,
 )
 from torchwheel.smoke import record as smoke_record
+from torchwheel.steps.compiler_cache import CacheUse
 
 NOT_RUN = "not run: for another machine"
 
@@ -48,12 +49,14 @@ class FinishedWheel:
         cpu_seconds: CPU seconds per step of a container, or of a universal wheel per part, as far
             as they are counted.
         peak_bytes: the most memory the container had when the build ended.
+        cache: what the compiler cache did for an ordinary project's build, if it was counted.
     """
 
     wheel: Path
     smoke: smoke_record.SmokeRecord | None
     cpu_seconds: dict[str, float] = dataclasses.field(default_factory=dict)
     peak_bytes: int | None = None
+    cache: CacheUse | None = None
 
 
 def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
@@ -93,6 +96,7 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
         built_in=image.reference if image else "host",
         cpu_seconds=result.cpu_seconds,
         peak_bytes=result.peak_bytes,
+        cache=result.cache,
         built_twice=built_twice(run, variant),
         kernels=dict(digests(linked_artifacts(run))),
         bundled=sha256_by_name(run.bundled),
@@ -165,8 +169,10 @@ def _build_and_try(
         if record is None:
             with clock.step("emulated"):
                 record = in_container.smoke_emulated(run, variant, run.engine, wheel)
-        cpu, peak = in_container.read_usage(run.variant_folder(variant))
-        result = FinishedWheel(wheel, record, cpu, peak)
+        used = run.variant_folder(variant)
+        cpu, peak = in_container.read_usage(used)
+        cache = in_container.read_cache_use(used)
+        result = FinishedWheel(wheel, record, cpu, peak, cache)
         if record:
             report = run.dist / "smoke" / f"{variant.id}.json"
             write_text(report, smoke_record.dump_smoke(record))

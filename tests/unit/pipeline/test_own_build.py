@@ -10,9 +10,10 @@ from torchwheel.claims import Claims
 from torchwheel.console import Quiet
 from torchwheel.errors import TorchwheelError
 from torchwheel.json_files import read_json
-from torchwheel.pipeline import inside, own_build
+from torchwheel.pipeline import in_container, inside, own_build
 from torchwheel.pipeline.own_build import OwnBuildPlan, dump_plan, require_pythons
 from torchwheel.smoke.record import ImportRecord, MachineRecord, TestReport, judge_smoke
+from torchwheel.steps.compiler_cache import CacheUse
 from torchwheel.toolkit import torch_files
 from torchwheel.toolkit.cuda_home import HEADER_TIME
 from torchwheel.toolkit.index import IndexedFile
@@ -66,6 +67,25 @@ def test_a_build_that_compiled_nothing_is_refused(tmp_path):
     wheel = make_wheel(tmp_path, claims=None)
     with pytest.raises(TorchwheelError, match=r"no library in it: setup.py found nothing to comp"):
         own_build.claims_of_built(wheel, CLAIMS, tmp_path)
+
+
+STATISTICS = {
+    "cache_hits": {"counts": {"CUDA": 3, "CUBIN": 4}},
+    "cache_misses": {"counts": {"C/C++": 2}},
+    "cache_writes": 2,
+    "cache_write_errors": 0,
+}
+
+
+def test_what_the_compiler_cache_had_is_counted_in_the_container(tmp_path, monkeypatch):
+    program(tmp_path / "bin" / "sccache", f"echo '{json.dumps({'stats': STATISTICS})}'")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin")
+    (tmp_path / inside.PLAN).write_text(dump_plan(dataclasses.replace(PLAN, launcher=())))
+    own_build.count_cache_use(tmp_path)
+    assert in_container.read_cache_use(tmp_path) is None
+    (tmp_path / inside.PLAN).write_text(dump_plan(PLAN))
+    own_build.count_cache_use(tmp_path)
+    assert in_container.read_cache_use(tmp_path) == CacheUse(hits=3, misses=2)
 
 
 def found(version, asked):
