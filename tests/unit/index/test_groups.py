@@ -43,6 +43,12 @@ def test_a_toolkit_with_a_wheel_of_its_own_is_not_offered_another() -> None:
 
 def test_groups_of_an_aten_wheel() -> None:
     assert groups_of([ATEN], BUILDS) == (("cu124", "cu124/torch2.6"),)
+    # A torch that was not published for the toolkit of the wheel has no group of it.
+    one, other = (
+        Claims("x", "aten", "2.11", "cuda", f"cu13{minor}", f"13.{minor}", (parse("9.0"),))
+        for minor in (0, 2)
+    )
+    assert groups_of([one, other], BUILDS) == (("cu130", "cu130/torch2.11"), ("cu132",))
     cpu = Claims("x", "aten", "2.6")
     assert groups_of([cpu], BUILDS) == (("cpu", "cpu/torch2.6"),)
 

@@ -102,6 +102,7 @@ CPU = candidate("1.0+cputorch2.11")
     [
         ({}, [PURE, UNIVERSAL, STABLE, FITS], ["1.0+cu130", "1.0+cu130torch2.11", "1.0"]),
         ({}, [candidate("0.9+cu130torch2.11"), PURE], ["1.0", "0.9+cu130torch2.11"]),
+        ({}, [candidate("1.0+cu132torch2.11"), FITS], ["1.0+cu130torch2.11", "1.0+cu132torch2.11"]),
         ({"torch": "2.11.0+cpu"}, [STABLE, PURE, UNIVERSAL, CPU], ["1.0+cputorch2.11", "1.0"]),
         (
             {"torch": "2.13.0+cu132", "driver": Driver("cuda", "590.1", "13.2")},
