@@ -135,10 +135,10 @@ def test_one_job_links_what_the_jobs_of_two_shards_compiled(plus, environ):
 
 
 @pytest.mark.skipif(
-    not os.environ.get(OPT_IN), reason=f"installs four torches and compiles for an hour: {OPT_IN}=1"
+    not os.environ.get(OPT_IN), reason=f"installs six torches and compiles for hours: {OPT_IN}=1"
 )
 @pytest.mark.parametrize(
-    ("project", "count"), [("causal-conv1d", 4), ("torch-scatter", 4), ("torch-memory-saver", 2)]
+    ("project", "count"), [("causal-conv1d", 10), ("torch-scatter", 10), ("torch-memory-saver", 2)]
 )
 def test_projects_of_others_become_wheels_for_every_torch_python_and_toolkit(
     tmp_path, environ, base, project, count

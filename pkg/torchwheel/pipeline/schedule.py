@@ -48,7 +48,8 @@ def jobs_each(variants: Sequence[Variant], at_once: int, jobs: int) -> int:
 
 def _compiling(variants: Sequence[Variant], at_once: int) -> int:
     """How many of the variants that are built at a time run compilers; at least 1."""
-    return max(1, min(at_once, sum(variant.native for variant in variants)))
+    native = [variant for variant in variants if variant.native]
+    return max(1, min(at_once, len(chains_of(native))))
 
 
 def parts_each(
@@ -96,6 +97,21 @@ def build_order(variants: Sequence[Variant]) -> list[Variant]:
     return [variants[i] for i in order]
 
 
+def chains_of(variants: Sequence[Variant]) -> list[list[Variant]]:
+    """Variants that are built one after the other.
+
+    The Pythons of an ordinary project's torch share what does not include Python.h by the compiler
+    cache, which has it once the first of them is built.
+    """
+    chains: dict[object, list[Variant]] = {}
+    for variant in variants:
+        key: object = object()
+        if variant.ordinary and variant.toolkit:
+            key = (variant.toolkit.name, variant.torch_release, variant.platform)
+        chains.setdefault(key, []).append(variant)
+    return list(chains.values())
+
+
 def side_by_side(
     variants: Sequence[Variant],
     work: Callable[[Variant], tuple[BuildRecord, bool]],
@@ -116,9 +132,8 @@ def side_by_side(
             return Outcome(variant, error=str(error))
         return Outcome(variant, record, fresh)
 
-    order = build_order(variants)
-    outcomes = in_order(order, outcome_of, at_once)
-    places = {variant.id: outcome for variant, outcome in zip(order, outcomes, strict=True)}
+    outcomes = in_chains(chains_of(build_order(variants)), outcome_of, at_once)
+    places = {outcome.variant.id: outcome for of_chain in outcomes for outcome in of_chain}
     return [places[variant.id] for variant in variants]
 
 
@@ -130,6 +145,13 @@ def in_order(
     After an error or ^C no further item is begun, and what is at work is waited for. The error of
     the first item that failed is raised.
     """
+    return [result for (result,) in in_chains([(item,) for item in items], work, at_once)]
+
+
+def in_chains(
+    chains: Sequence[Sequence[_Item]], work: Callable[[_Item], _Result], at_once: int
+) -> list[list[_Result]]:
+    """The same for chains of items: those of one chain are worked on one after the other."""
     stopped = threading.Event()
 
     def begin(item: _Item) -> _Result:
@@ -143,7 +165,10 @@ def in_order(
 
     with ThreadPoolExecutor(at_once) as pool:
         try:
-            futures = [pool.submit(begin, item) for item in items]
+            futures = [
+                pool.submit(lambda chain: [begin(item) for item in chain], chain)
+                for chain in chains
+            ]
             wait(futures, return_when=FIRST_EXCEPTION)
         finally:
             stopped.set()  # after ^C too

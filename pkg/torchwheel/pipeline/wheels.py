@@ -27,7 +27,13 @@ from torchwheel.pipeline.project import locks_folder, project_folder
 from torchwheel.pipeline.records import BuildRecord, WheelsRequest
 from torchwheel.pipeline.report import index_wheels, install_command
 from torchwheel.pipeline.run import Run
-from torchwheel.pipeline.schedule import jobs_each, parts_each, side_by_side, slots
+from torchwheel.pipeline.schedule import (
+    chains_of,
+    jobs_each,
+    parts_each,
+    side_by_side,
+    slots,
+)
 from torchwheel.pipeline.sources import source_digest
 from torchwheel.pipeline.variant import build_variant
 from torchwheel.toolkit.cache import cache_folder
@@ -78,7 +84,7 @@ def wheels(
     dist = Path(os.path.realpath(dist))
     (dist / records.FOLDER).mkdir(parents=True, exist_ok=True)
     root = matrix_file.resolve().parent
-    most, at_once = at_once, at_once or slots(len(variants))
+    most, at_once = at_once, at_once or slots(len(chains_of(variants)))
     jobs = jobs_each(variants, at_once, jobs_of(variants))
     busy = say_waiting(progress.say, f"another run writes to {dist}")
     with hold_lock(dist / records.FOLDER / "lock", busy):

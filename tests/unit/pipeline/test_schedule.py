@@ -1,5 +1,6 @@
 import threading
 import time
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from torchwheel.pipeline.inside import Usage, usage
 from torchwheel.pipeline.records import FOLDER, BuildRecord, WheelsRequest
 from torchwheel.pipeline.schedule import (
     build_order,
+    chains_of,
+    in_chains,
     in_order,
     jobs_each,
     parts_each,
@@ -23,6 +26,8 @@ from torchwheel.pipeline.schedule import (
 )
 
 VARIANTS = resolve(load(Path(__file__).parents[1] / "matrix" / "full.yaml"))
+# Two toolkits for each of two torches, and one for a third; two Pythons.
+FOREIGN = resolve(load(Path("tests/containers/foreign/torch-scatter/matrix.yaml")))
 
 
 def record(variant):
@@ -61,6 +66,39 @@ def test_as_many_are_at_work_as_asked_for_and_no_more():
 
     side_by_side(VARIANTS[:9], work, 3)
     assert at_work.most == 3
+
+
+def test_pythons_of_a_torch_are_built_one_after_the_other():
+    """Those at work at once would each compile what the first one leaves in the cache."""
+    toolkits, all_ = defaultdict(AtWork), AtWork()
+
+    def work(variant):
+        with toolkits[variant.toolkit.name, variant.torch_release], all_:
+            return record(variant), True
+
+    outcomes = side_by_side(FOREIGN, work, 10)
+    assert [outcome.variant for outcome in outcomes] == list(FOREIGN)
+    assert [at_work.most for at_work in toolkits.values()] == [1] * 5
+    assert all_.most == 5
+    assert jobs_each(FOREIGN, 10, 10) == 2
+    # Those of our own flavours share their kernels by a lock, and have a front end each.
+    assert len(chains_of(VARIANTS)) == len(VARIANTS)
+
+
+def test_after_an_error_the_rest_of_a_chain_is_not_begun():
+    begun, failed = [], threading.Event()
+
+    def work(item):
+        begun.append(item)
+        if item == 2:
+            failed.set()
+            raise TorchwheelError("nvcc died")
+        assert failed.wait(10)
+        time.sleep(0.2)
+
+    with pytest.raises(TorchwheelError, match="nvcc died"):
+        in_chains([[0, 1], [2, 3]], work, 2)
+    assert sorted(begun) == [0, 2]
 
 
 @pytest.mark.parametrize(
