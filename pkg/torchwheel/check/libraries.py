@@ -79,6 +79,11 @@ CPU = "libtorch_cpu.so"
 """The library whose symbols every torch has, a CPU-only one too."""
 NAMED = 4
 _OF_DRIVER = re.compile("(cu|nvml)[A-Z]")
+_LOADER = frozenset({"dlopen", "dlsym", "dlclose", "dlerror"})
+_WITH_LOADER = frozenset({"libc10.so", "libtorch_cpu.so", "libtorch_python.so"})
+"""Libraries of torch that are themselves linked with libdl.so.2, which has the functions of the
+dynamic loader before glibc 2.34. Read in PyPI's torch 2.6, 2.8, 2.11 and 2.13. The headers of CUDA
+13.2 call these functions (cuda/__driver/driver_api.h), and few projects link with libdl."""
 _OF_PYTHON = "THP"
 """The prefix of libtorch_python's C names."""
 _OLDEST = ("cp310", "abi3")
@@ -119,8 +124,10 @@ def _judged_symbols(library: Library, limits: Limits) -> Iterator[UndefinedSymbo
     if limits.reason("torch-symbols", library.name):
         return
     driver = {*library.needed} & DRIVER and limits.reason("runtime", library.name)
+    loader = _LOADER if _WITH_LOADER.intersection(library.needed) else frozenset()
     for symbol in library.undefined:
-        if symbol.version is None and not (driver and _OF_DRIVER.match(symbol.name)):
+        of_driver = driver and _OF_DRIVER.match(symbol.name)
+        if symbol.version is None and not of_driver and symbol.name not in loader:
             yield symbol
 
 

@@ -491,6 +491,15 @@ def test_aten_symbols(facts: WheelFacts) -> None:
     assert "torch-symbols" in failed(with_symbol(aten, UndefinedSymbol("cudaLaunchKernel")))
 
 
+def test_the_dynamic_loader_comes_with_torch(facts: WheelFacts) -> None:
+    """Headers of CUDA 13.2 call it, and no setup.py links with it."""
+    asks = with_symbol(tagged(facts, "cp312-cp312"), UndefinedSymbol("dlsym"))
+    assert "dlsym is undefined" in failed(asks)["torch-symbols"]
+    (library,) = asks.libraries.read()
+    needs = dataclasses.replace(library, needed=(*library.needed, "libc10.so"))
+    assert "torch-symbols" not in failed(dataclasses.replace(asks, libraries=Fact((needs,))))
+
+
 def test_the_table_has_each_gate_once() -> None:
     assert list(gates.GATES) == [
         *("record", "content", "metadata", "archs"),
