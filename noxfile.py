@@ -214,6 +214,9 @@ def lock(session: nox.Session) -> None:
         minor = Path(output).stem.removeprefix("torch")
         wanted.write_text(f"torch=={minor}.*\npytest\n")
         _compile_lock(session, output, *hashed, "--upgrade", str(wanted), pyproject)
+        # `==` takes a local build as well, such as 2.13.0+cpu, for which the lock has no hash.
+        text = Path(output).read_text()
+        Path(output).write_text(text.replace("\ntorch==", "\ntorch==="))
 
 
 def _compile_lock(session: nox.Session, output: str, *arguments: str) -> None:

@@ -30,6 +30,7 @@ OWN: Volume = (str(Path(__file__).parent.parent), f"{TORCHWHEEL}/torchwheel", "r
 _INSIDE = "python -m torchwheel.pipeline.inside"
 # The tests must not see the torchwheel of our own steps, but the installed one or none.
 _TEST_ENVIRONMENT = {"PYTHONPATH": ""}
+_ANY_INDEX = ("--index-strategy", "unsafe-best-match")
 _INSIDE_TESTS = f"PYTHONPATH={TORCHWHEEL} {_INSIDE}"
 
 
@@ -132,10 +133,11 @@ def _install(options: ContainerOptions) -> str:
     bundled = f" {BUNDLED}/*.whl"
     if not options.lock:
         return shlex.join(["uv", "pip", "install", *options.requires]) + bundled * options.bundled
-    # The lock has what the wheels require too: nothing but it is fetched.
-    by_hash = ("env", "-u", "UV_OFFLINE", "uv", "pip", "install", *LOCKED, options.lock)
+    # The lock has what the wheels require too: nothing but it is fetched. Each file has a hash, so
+    # it does not matter which index has it.
+    by_hash = shlex.join([*_ANY_INDEX, *LOCKED, options.lock])
     files = f" && uv pip install --no-deps{bundled}"
-    return shlex.join(by_hash) + files * options.bundled
+    return f"env -u UV_OFFLINE uv pip install {by_hash}" + files * options.bundled
 
 
 def _test_commands(options: ContainerOptions) -> Sequence[str]:

@@ -76,7 +76,7 @@ def read_lock(path: Path, markers: Mapping[str, str]) -> Lock:
             applies = _applies(requirement, markers)
         except ValueError:
             hashes = 0
-        if not hashes or specifier.operator != "==":
+        if not hashes or specifier.operator not in ("==", "==="):
             raise UsageError(
                 f"{escape(str(path))}:{number}: expected NAME==VERSION and its --hash, found "
                 f"{escape(text.strip()[:80])}"

@@ -72,8 +72,8 @@ def test_a_locked_wheel_is_tried_in_the_files_of_a_lock(tmp_path, monkeypatch):
     # Offline after the lock: the wheel's own requirements are not fetched by name.
     assert table["test-environment"] == {"PYTHONPATH": "", "UV_OFFLINE": "1"}
     assert table["before-test"] == (
-        "env -u UV_OFFLINE uv pip install --require-hashes --only-binary=:all: "
-        "--requirement /locks/a.txt && uv pip install --no-deps /bundled/*.whl"
+        "env -u UV_OFFLINE uv pip install --index-strategy unsafe-best-match --require-hashes "
+        "--only-binary=:all: --requirement /locks/a.txt && uv pip install --no-deps /bundled/*.whl"
     )
     bare = dataclasses.replace(made, bundled=False)
     assert "/bundled" not in str(settings(bare)["before-test"])

@@ -47,6 +47,14 @@ def test_the_newest_torch_that_fits_is_taken(tmp_path: Path) -> None:
     assert find_lock(tmp_path, ["torch==2.9.*", "PyTest>=8"], {}).name == "torch2.9.txt"
 
 
+def test_a_local_build_of_torch_is_not_taken(tmp_path: Path) -> None:
+    """`==2.9.0` takes 2.9.0+cpu of another index as well, for which the lock has no hash."""
+    for path in LOCKS.iterdir():
+        assert "\ntorch===" in path.read_text()
+    path = lock(tmp_path, "a.txt", "torch===2.9.0")
+    assert find_lock(tmp_path, ["torch==2.9.*"], {}) == path
+
+
 def test_a_pin_for_another_python_does_not_count(tmp_path: Path) -> None:
     path = lock(
         tmp_path,
