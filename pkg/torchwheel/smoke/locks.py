@@ -15,6 +15,7 @@ from packaging.version import Version
 
 from torchwheel import text_files
 from torchwheel.errors import UsageError
+from torchwheel.smoke.requirements import applies
 from torchwheel.text import escape, join_names
 
 PATTERN = "*.txt"
@@ -48,7 +49,7 @@ def find_lock(folder: Path, required: Sequence[str], markers: Mapping[str, str])
     Raises:
         UsageError: there is none, or a file of the folder is no lock.
     """
-    asked = [one for one in map(Requirement, required) if _applies(one, markers)]
+    asked = [one for one in map(Requirement, required) if applies(one, markers)]
     locks = [read_lock(path, markers) for path in sorted(folder.glob(PATTERN))]
     fitting = [lock for lock in locks if all(map(lock.meets, asked))]
     if not fitting:
@@ -73,7 +74,7 @@ def read_lock(path: Path, markers: Mapping[str, str]) -> Lock:
             requirement = Requirement(text.strip())
             (specifier,) = requirement.specifier
             version = Version(specifier.version)
-            applies = _applies(requirement, markers)
+            chosen = applies(requirement, markers)
         except ValueError:
             hashes = 0
         if not hashes or specifier.operator not in ("==", "==="):
@@ -81,14 +82,9 @@ def read_lock(path: Path, markers: Mapping[str, str]) -> Lock:
                 f"{escape(str(path))}:{number}: expected NAME==VERSION and its --hash, found "
                 f"{escape(text.strip()[:80])}"
             )
-        if applies:
+        if chosen:
             pins[canonicalize_name(requirement.name)] = version
     return Lock(path, pins)
-
-
-def _applies(requirement: Requirement, markers: Mapping[str, str]) -> bool:
-    marker = requirement.marker
-    return marker is None or marker.evaluate({"extra": "", **markers})
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

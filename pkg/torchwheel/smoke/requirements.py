@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import importlib.metadata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -26,8 +26,16 @@ def requirements(wheel: Wheel, python: Interpreter | None = None) -> list[Requir
     `python` is the Python that it is installed for; the running one if not given.
     """
     required: list[Requirement] = wheel.metadata.requires_dist or []
-    variables = {"extra": "", **(python.markers if python else {})}
-    return [r for r in required if not r.marker or r.marker.evaluate(variables)]
+    return [r for r in required if applies(r, python.markers if python else {})]
+
+
+def applies(requirement: Requirement, markers: Mapping[str, str]) -> bool:
+    """Whether a requirement is one on this machine, without extras.
+
+    `markers` are the variables of markers that differ from the running Python's.
+    """
+    marker = requirement.marker
+    return marker is None or marker.evaluate({"extra": "", **markers})
 
 
 def check_installed(wheels: Sequence[Wheel], tools: Sequence[str]) -> None:

@@ -27,7 +27,9 @@ from torchwheel.pipeline.schedule import (
 
 VARIANTS = resolve(load(Path(__file__).parents[1] / "matrix" / "full.yaml"))
 # Two toolkits for each of two torches, and one for a third; two Pythons.
-FOREIGN = resolve(load(Path("tests/containers/foreign/torch-scatter/matrix.yaml")))
+FOREIGN = resolve(
+    load(Path(__file__).parents[2] / "containers" / "foreign" / "torch-scatter" / "matrix.yaml")
+)
 
 
 def record(variant):
@@ -85,20 +87,28 @@ def test_pythons_of_a_torch_are_built_one_after_the_other():
     assert len(chains_of(VARIANTS)) == len(VARIANTS)
 
 
-def test_after_an_error_the_rest_of_a_chain_is_not_begun():
-    begun, failed = [], threading.Event()
+class DyingWork:
+    """Work of which one item fails, and the others end after it did."""
 
-    def work(item):
-        begun.append(item)
-        if item == 2:
-            failed.set()
-            raise TorchwheelError("nvcc died")
-        assert failed.wait(10)
+    def __init__(self, dies, error):
+        self.dies, self.error = dies, error
+        self.begun, self.finished, self.failed = [], [], threading.Event()
+
+    def __call__(self, item):
+        self.begun.append(item)
+        if item == self.dies:
+            self.failed.set()
+            raise TorchwheelError(self.error)
+        assert self.failed.wait(10)
         time.sleep(0.2)
+        self.finished.append(item)
 
+
+def test_after_an_error_the_rest_of_a_chain_is_not_begun():
+    work = DyingWork(2, "nvcc died")
     with pytest.raises(TorchwheelError, match="nvcc died"):
         in_chains([[0, 1], [2, 3]], work, 2)
-    assert sorted(begun) == [0, 2]
+    assert sorted(work.begun) == [0, 2]
 
 
 @pytest.mark.parametrize(
@@ -184,21 +194,11 @@ def test_results_have_the_order_of_the_items_whichever_ends_first():
 
 
 def test_after_an_error_nothing_is_begun_and_what_is_at_work_is_finished():
-    begun, finished, failed = [], [], threading.Event()
-
-    def work(item):
-        begun.append(item)
-        if item == 1:
-            failed.set()
-            raise TorchwheelError("front end died")
-        assert failed.wait(10)
-        time.sleep(0.2)
-        finished.append(item)
-
+    work = DyingWork(1, "front end died")
     with pytest.raises(TorchwheelError, match="front end died"):
         in_order(range(9), work, 2)
-    assert finished == [0]
-    assert sorted(begun) == [0, 1]
+    assert work.finished == [0]
+    assert sorted(work.begun) == [0, 1]
 
 
 def test_nothing_is_begun_before_the_waiting_thread_hears_of_the_error(monkeypatch):
