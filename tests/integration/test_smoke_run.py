@@ -66,7 +66,7 @@ def run(
     *,
     here: bool,
     bundled: Sequence[Path] = (),
-    without_gpu: Sequence[str] = (),
+    without_gpu: Sequence[str] | None = (),
 ) -> SmokeRecord:
     tests = tmp_path / "tree" / "smoke"
     tests.mkdir(parents=True, exist_ok=True)
@@ -96,6 +96,16 @@ def test_some_tests_where_there_is_no_gpu(tmp_path: Path) -> None:
     other.write_text("def test_other(): pass\n")
     record = run(tmp_path, wheel, PASSING, here=False, without_gpu=["test_demo.py"])
     assert record.tests.counts.total == (2 if record.machine.gpu else 1)
+
+
+def test_tests_that_are_for_a_gpu(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, requires=("torch>=2.6",))
+    failing = "def test_on_a_gpu(): assert False\n"
+    record = run(tmp_path, wheel, failing, here=False, without_gpu=None)
+    if record.machine.gpu:
+        assert not record.ok
+    else:
+        assert (record.verdict, record.sources) == ("imported, not run on a GPU", "")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch here")

@@ -117,7 +117,7 @@ def smoke(options: argparse.Namespace) -> int:
     tests, torch = options.tests, options.torch
     requires: tuple[str, ...] = ("pytest",)
     imports: tuple[str, ...] = ()
-    without_gpu: tuple[str, ...] = ()
+    without_gpu: tuple[str, ...] | None = ()
     locks: Path | None = None
     if tests is None:
         # With --tests the matrix is not read: an offline GPU machine has no YAML parser.
@@ -130,7 +130,7 @@ def smoke(options: argparse.Namespace) -> int:
         section, root = matrix.smoke, options.matrix.resolve().parent
         source = project_folder(matrix, root, cache_folder(), Terminal())
         tests, requires = tests_folder(matrix, root, source), section.requires
-        imports, without_gpu = matrix.own_build.imports, section.without_gpu
+        imports, without_gpu = matrix.own_build.imports, matrix.without_gpu
         locks = locks_folder(matrix, root) if options.locked else None
         torch = torch or (section.torch and default_torch(read_wheel(options.wheel), section.torch))
     file = options.record or Path("dist", "smoke", f"{options.wheel.name}.json")
@@ -202,7 +202,7 @@ def compat(options: argparse.Namespace) -> int:
             record=options.record,
             progress=progress,
             pythons=pythons or [running_interpreter()],
-            without_gpu=() if options.all_tests else matrix.smoke.without_gpu,
+            without_gpu=() if options.all_tests else matrix.without_gpu,
             cache=cache_folder() if options.keep else None,
         )
     print(f"{compat_text(rows)}record: {options.record}")

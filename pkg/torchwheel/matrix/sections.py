@@ -355,7 +355,10 @@ class Smoke(Section):
     ] = None
     without_gpu: Annotated[
         tuple[RelativePath, ...],
-        Field(description="Those of the folder that are run where there is no GPU; default: all."),
+        Field(
+            description="Those of the folder that are run where there is no GPU; default: all, or "
+            "none of an ordinary project."
+        ),
     ] = ()
     skips: Annotated[
         tuple[str, ...],
@@ -464,6 +467,14 @@ class Matrix(Section):
     def own_build(self) -> OwnBuild:
         """How an ordinary project's build is called."""
         return self.build or OwnBuild()
+
+    @property
+    def without_gpu(self) -> tuple[str, ...] | None:
+        """The smoke tests for machines without a GPU: all if empty, none if None.
+
+        An ordinary project's tests are for a GPU if it does not say otherwise.
+        """
+        return self.smoke.without_gpu or (None if self.abis.ordinary else ())
 
     def toolkit(self, name: str) -> Toolkit:
         """The toolkit of that name."""

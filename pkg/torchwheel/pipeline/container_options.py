@@ -251,8 +251,8 @@ def _options_of_own_build(
     }
     smoke = run.matrix.smoke
     locks, lock = _lock(run, variant)
-    # Its tests are for a GPU, which no container has: there the imports show that it loads.
-    tests = build.tests if build.tests and smoke.without_gpu else ""
+    # No container has a GPU.
+    tests = "" if run.matrix.without_gpu is None else build.tests or ""
     return ContainerOptions(
         engine=engine.name,
         run=run.id,

@@ -61,7 +61,11 @@ def name_and_tags(sources: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
 
 def claims_match(_: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
     """The wheel was built from this matrix."""
-    claims, expected = _without_files(case.candidate.claims), claims_of(case.variant)
+    claims = _without_files(case.candidate.claims)
+    expected = claims_of(case.variant)
+    if case.variant.ordinary:
+        # The project's own version, and what its libraries need: gates hold them to the wheel.
+        expected = claims_of(case.variant, claims.project_local, claims.borrowed)
     for what, found, value in _differences(claims, expected):
         yield f"made from another matrix: {what} is {_text(found)}; expected {_text(value)}"
 
@@ -167,19 +171,21 @@ def torch_claimed(_: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
 
 def tests_complete(sources: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
     """Every smoke run collected each test of these sources that the matrix names for it."""
-    suite, settings = sources.suite, sources.matrix.smoke
-    tests = settings.tests or sources.matrix.own_build.tests
+    suite, matrix = sources.suite, sources.matrix
+    tests, without_gpu = matrix.smoke.tests or matrix.own_build.tests, matrix.without_gpu
     if tests is None:
         return  # an ordinary project that is imported alone
     if not suite.functions:
         yield f"{tests} holds no smoke test here; expected those that its records name"
         return
     for record in case.smokes:
+        if without_gpu is None and not record.machine.gpu:
+            continue  # imported alone
         if record.sources != suite.digest:
             yield f"was smoke-tested with other tests than {tests} holds here; {_AGAIN}"
             continue
         ran = {file.name: file for file in record.tests.files}
-        for name in suite.files(() if record.machine.gpu else settings.without_gpu):
+        for name in suite.files(() if record.machine.gpu else without_gpu or ()):
             counts = ran[name].functions if name in ran else {}
             missing = [f for f in suite.functions[name] if not counts.get(f, _NONE).total]
             if missing:

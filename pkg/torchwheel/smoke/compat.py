@@ -80,7 +80,7 @@ def compat(
     record: Path,
     progress: Progress,
     pythons: Sequence[Interpreter],
-    without_gpu: Sequence[str] = (),
+    without_gpu: Sequence[str] | None = (),
     cache: Path | None = None,
 ) -> tuple[CompatRow, ...]:
     """Try the wheel with each torch of its range, each in a clean environment.
@@ -93,7 +93,7 @@ def compat(
         record: file for the JSON record of all runs; it is written after each of them.
         progress: where to report.
         pythons: the Pythons of the environments.
-        without_gpu: test files that run if torch finds no GPU; all if empty.
+        without_gpu: test files that run if torch finds no GPU; all if empty, none if None.
         cache: folder that keeps the environments for another wheel; without it each is removed
             after its run.
     """
@@ -122,7 +122,7 @@ def _try_release(
     python: Interpreter,
     tests: Path | None,
     requires: Sequence[str],
-    without_gpu: Sequence[str],
+    without_gpu: Sequence[str] | None,
     cache: Path | None,
     progress: Progress,
 ) -> CompatRow:

@@ -26,18 +26,19 @@ def import_names(wheel: Wheel) -> tuple[str, ...]:
     return tuple(sorted(packages | modules))
 
 
-def arguments_of_tests(report: Path, tests: str, without_gpu: Sequence[str]) -> list[str]:
+def arguments_of_tests(report: Path, tests: str, without_gpu: Sequence[str] | None) -> list[str]:
     """The arguments of probe.py that run the tests in a folder.
 
     Args:
         report: pytest's JUnit file.
         tests: the folder.
-        without_gpu: files of the folder that run if torch finds no GPU; all if empty.
+        without_gpu: files of the folder that run if torch finds no GPU; all if empty, none if
+            None.
     """
-    return [
-        *(f"--tests={tests}", f"--junit={report}"),
-        *(f"--without-gpu={name}" for name in without_gpu),
-    ]
+    chosen = (
+        ["--gpu-only"] if without_gpu is None else [f"--without-gpu={name}" for name in without_gpu]
+    )
+    return [f"--tests={tests}", f"--junit={report}", *chosen]
 
 
 def probe_source() -> str:

@@ -163,6 +163,7 @@ def main() -> None:
     parser.add_argument("--facts", help="write the facts to this file, instead of stdout")
     parser.add_argument("--tests", help="then run the tests in this folder")
     parser.add_argument("--without-gpu", action="append", default=[], help="its files for no GPU")
+    parser.add_argument("--gpu-only", action="store_true", help="run none of it without a GPU")
     parser.add_argument("--junit", help="write the results of the tests to this file")
     parser.add_argument("names", nargs="*", help="packages to import")
     options = parser.parse_args()
@@ -195,8 +196,8 @@ def main() -> None:
         Path(options.facts).write_text(json.dumps(facts), encoding="utf-8")
     else:
         print(json.dumps(facts))
-    if options.tests:
-        has_gpu = machine["gpu"] is not None
+    has_gpu = machine["gpu"] is not None
+    if options.tests and (has_gpu or not options.gpu_only):
         status = run_tests(options.tests, options.without_gpu, options.junit, has_gpu=has_gpu)
         if options.facts:
             facts["operators"] = ways_of(packages)

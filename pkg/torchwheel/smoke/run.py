@@ -32,7 +32,7 @@ def smoke(
     junit: Path | None,
     cache: Path,
     progress: Progress,
-    without_gpu: Sequence[str] = (),
+    without_gpu: Sequence[str] | None = (),
     python: Interpreter | None = None,
     imports: Sequence[str] = (),
     locks: Path | None = None,
@@ -51,7 +51,7 @@ def smoke(
         junit: File for pytest's JUnit report, if wanted.
         cache: Folder of the cached environments.
         progress: Where to report.
-        without_gpu: Test files that run if torch finds no GPU; all if empty.
+        without_gpu: Test files that run if torch finds no GPU; all if empty, none if None.
         python: The Python of the clean environment; the running one if not given.
         imports: Names to import in place of the wheel's packages.
         locks: Folder of the locks whose files, by hash, the clean environment has; None to install
@@ -92,6 +92,8 @@ def smoke(
         if done.status:
             for line in (done.output + done.errors).splitlines()[-OUTPUT_LINES:]:
                 progress.say(line)
+        if without_gpu is None and facts.machine.gpu is None:
+            sources = ""  # imported alone
         results = _read_report(report, junit)
     smoke_record = record_of(wheel, bundled, facts, results, sources, done.status)
     files.write_text(record, dump_smoke(smoke_record))

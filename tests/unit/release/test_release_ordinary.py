@@ -20,6 +20,7 @@ from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline.inputs import claims_of
 from torchwheel.release.assemble import assemble
+from torchwheel.smoke.record import TestReport
 from wheelmaker import make_wheel
 
 pytestmark = pytest.mark.usefixtures("green_gates")
@@ -33,6 +34,15 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
+ALONE: dict[str, Any] = {
+    "tests": TestReport(),
+    "sources": "",
+    "verdict": "imported, not run on a GPU",
+    "why": None,
+}
+"""What differs in the record of a wheel that was imported, as its tests are for a GPU."""
+
+
 def variants(root: Path) -> dict[str, Variant]:
     return {one.id: one for one in select(load(root / "matrix.yaml"), ["all"])}
 
@@ -44,17 +54,21 @@ def file_of(variant: Variant, version: str) -> str:
 
 
 def add(made: Artifacts, variant: Variant, version: str, **wheel: Any) -> None:
-    """What the jobs of a variant leave: a wheel that ran with its torch, without and on a GPU."""
+    """What the jobs of a variant leave: a wheel, imported without a GPU and tried on one."""
     _, full, *tag = file_of(variant, version).removesuffix(".whl").split("-")
     requires = (f"torch=={variant.torch_release}.*",)
-    folder, claims = made.root / f"wheel-{variant.id}", claims_of(variant)
+    # torch loads the runtime that its kernels need.
+    folder, claims = (
+        made.root / f"wheel-{variant.id}",
+        claims_of(variant, None, ["libcudart.so.13"]),
+    )
     path = make_wheel(
         folder, version=full, tag="-".join(tag), claims=claims, requires=requires, **wheel
     )
     made.add(variant.id, path)
     torch = f"{variant.torch_release}.0"
     cpu, gpu = (dataclasses.replace(one, torch=torch) for one in (CPU, H200))
-    made.write_smoke(variant.id, smoke_of(path, cpu), f"wheel-{variant.id}")
+    made.write_smoke(variant.id, smoke_of(path, cpu, **ALONE), f"wheel-{variant.id}")
     made.write_smoke(variant.id, smoke_of(path, gpu))
 
 
@@ -98,6 +112,25 @@ def test_a_wheel_that_was_tried_with_another_torch_is_refused(root: Path) -> Non
     made.write_smoke(name, smoke_of(made.wheels[name], dataclasses.replace(H200, torch="2.11.0")))
     says = r'smoke-tested with torch "2\.11\.0"; expected ==2\.13'
     with pytest.raises(TorchwheelError, match=says):
+        release(made, "1.0.0")
+
+
+def test_to_import_it_is_not_enough_on_a_gpu(root: Path) -> None:
+    made = built(root, "1.0.0")
+    name = "cu130-torch2.13-cp312"
+    gpu = dataclasses.replace(H200, torch="2.13.0")
+    made.write_smoke(name, smoke_of(made.wheels[name], gpu, **ALONE))
+    with pytest.raises(TorchwheelError, match=f"{name}: was smoke-tested with other tests than"):
+        release(made, "1.0.0")
+
+
+def test_tests_that_need_no_gpu_are_named_and_must_run(root: Path) -> None:
+    matrix = root / "matrix.yaml"
+    matrix.write_text(
+        matrix.read_text().replace("smoke: {", "smoke: {without_gpu: [test_demo.py], ")
+    )
+    made = built(root, "1.0.0")
+    with pytest.raises(TorchwheelError, match="was smoke-tested with other tests than"):
         release(made, "1.0.0")
 
 
