@@ -59,6 +59,11 @@ def _row(name_: str, needs: LibraryNeeds) -> Iterator[str]:
         yield name.format(major=major)
 
 
+def declarable_libraries() -> frozenset[str]:
+    """Libraries that a project may declare to need: of the GPU's driver, or of most systems."""
+    return DRIVER.union(_table()["manylinux"]["needed"])
+
+
 def provided_by_torch(claims: Claims) -> frozenset[str]:
     """Libraries that torch, the GPU's runtime or its driver provides, not the system."""
     return allowed_libraries(claims).union(DRIVER) - frozenset(_table()["system"]["needed"])

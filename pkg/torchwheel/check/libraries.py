@@ -10,6 +10,7 @@ from torchwheel.check.audit import (
     DRIVER,
     allowed_for_part,
     allowed_libraries,
+    declarable_libraries,
     optional_symbol,
     reason_for,
 )
@@ -55,7 +56,7 @@ def runtime(facts: WheelFacts, limits: Limits) -> str:
         allowed = allowed_for_part(part) if part else permitted
         outside = sorted(set(library.needed) - allowed)
         because = limits.reason("runtime", library.name)
-        if outside and because and DRIVER.issuperset(outside):
+        if outside and because and declarable_libraries().issuperset(outside):
             meant.append(f"{', '.join(outside)} in {library.name} is meant: {because}")
         elif outside:
             reason = _why_not(claims, part) if claims.abi != "pure" else "it is pure"

@@ -454,6 +454,12 @@ def test_the_driver_is_needed_by_declaration_alone(facts: WheelFacts) -> None:
     assert "libcurl.so.4" in failed(other, meant("runtime"))["runtime"]
 
 
+def test_what_manylinux_admits_is_needed_by_declaration_alone(facts: WheelFacts) -> None:
+    compressed = with_library(facts, needed=("libtorch.so", "libz.so.1"))
+    assert "libz.so.1" in failed(compressed)["runtime"]
+    assert "runtime" not in failed(compressed, meant("runtime"))
+
+
 def test_kernels_are_for_some_archs_by_declaration_alone(facts: WheelFacts) -> None:
     extra = GpuCode("sass", parse("9.0a"), (*KERNELS, "_Z5hopper"))
     some = dataclasses.replace(facts, gpu_code=Fact({"demo/_C.so": (CODE[0], extra, CODE[2])}))
