@@ -4,6 +4,7 @@ What only a run would tell is listed as unread, with its line.
 """
 
 import ast
+import os
 import re
 import sys
 import warnings
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from torchwheel.errors import UsageError
 from torchwheel.os_errors import explain
+from torchwheel.ownership import NotRegularError, open_regular
 from torchwheel.scaffold.constants import Constants, UnreadableError, dotted_name
 from torchwheel.scaffold.setup_facts import (
     NAME,
@@ -56,11 +58,14 @@ def read_limited(file: Path) -> bytes:
     """The content of a file of a foreign project.
 
     Raises:
-        ValueError: it is too large, or no file: the reading of a FIFO would wait for ever.
+        OSError: it cannot be read.
+        ValueError: it is too large, or no regular file.
     """
-    if not file.is_file() and not file.is_dir():
-        raise ValueError("something that is no file")
-    with file.open("rb") as opened:
+    try:
+        handle = open_regular(file)
+    except NotRegularError:
+        raise ValueError("something that is no file") from None
+    with os.fdopen(handle, "rb") as opened:
         content = opened.read(LARGEST + 1)
     if len(content) > LARGEST:
         raise ValueError(f"more than {LARGEST} bytes")
