@@ -122,7 +122,7 @@ def faults(session: nox.Session) -> None:
 
 @nox.session
 def rehearse(session: nox.Session) -> None:
-    """Rehearse a release on loopback: nox -s rehearse -- 1.2.3rc1 [quick] [--record FILE]."""
+    """Rehearse a release on loopback: nox -s rehearse -- 1.2.3rc1 [FORM] [--record FILE]."""
     install(session, *TORCHWHEEL, *group("rehearsal"))
     env = {"PYTHONPATH": "tests"}
     session.run("python", "-m", "rehearsal.rehearse", *session.posargs, env=env)

@@ -11,40 +11,17 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from rehearsal.executor import Executor, git
 from rehearsal.forge import SIGNER, Forge
 from rehearsal.forge_server import serve
 from rehearsal.pypi import index_server
 from rehearsal.runs import BRANCH, Event, Machine
+from rehearsal.sources import ROOT, Form, set_version, write_sources
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
-REPOSITORY = "owner/fusedops"
 RELEASE = ".github/workflows/release.yml"
 STAND_INS = ("actions.py", "client.py", "gh.py")
-
-
-@dataclasses.dataclass(frozen=True)
-class Form:
-    """What of a release is rehearsed.
-
-    Attributes:
-        variants: the variants of the release.
-        archs: the arch list of every CUDA toolkit.
-        clean: whether each job starts with an empty home.
-        user: the user of the jobs; None for the one that runs this.
-        smoke: the smoke tests that are run; empty for those of the matrix.
-    """
-
-    variants: tuple[str, ...]
-    archs: tuple[str, ...] = ("9.0+PTX",)
-    clean: bool = True
-    user: int | None = None
-    smoke: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +37,7 @@ class Setting:
     def commit(self, version: str) -> str:
         """Commit a version of the sources and push it; returns the commit."""
         work = self.root / "seed"
-        set_version(work / "pyproject.toml", version)
+        set_version(work, version)
         commit = _commit(work, f"Release {version}")
         git(work, "push", "--quiet", "origin", BRANCH)
         git(self.executor.tree, "fetch", "--quiet", "origin", commit)
@@ -120,7 +97,7 @@ def setting(root: Path, form: Form, variables: Mapping[str, str]) -> Iterator[Se
     packages = root / "packages"
     packages.mkdir()
     _seed(root, form)
-    forge = Forge(root / "forge", REPOSITORY, {})
+    forge = Forge(root / "forge", f"owner/{form.project}", {})
     forge.root.mkdir()
     server = serve(forge)
     trust = _trust(root)
@@ -141,19 +118,9 @@ def setting(root: Path, form: Form, variables: Mapping[str, str]) -> Iterator[Se
 
 
 def _seed(root: Path, form: Form) -> None:
-    """A repository with the files of this one, for the variants of the form."""
+    """A repository with the sources of the form."""
     seed = root / "seed"
-    listed = git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    for name in filter(None, listed.split("\0")):
-        if (ROOT / name).is_file():
-            (seed / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, seed / name)
-    if form.smoke:
-        for path in (seed / "tests" / "smoke").glob("test_*.py"):
-            if path.name not in form.smoke:
-                path.unlink()
-    matrix = yaml.safe_load((seed / "matrix.yaml").read_text(encoding="utf-8"))
-    (seed / "matrix.yaml").write_text(yaml.safe_dump(narrowed(matrix, form), sort_keys=False))
+    write_sources(seed, form)
     subprocess.run(["git", "init", "--quiet", "--bare", str(root / "source.git")], check=True)
     git(seed, "init", "--quiet", f"--initial-branch={BRANCH}")
     git(seed, "remote", "add", "origin", str(root / "source.git"))
@@ -185,30 +152,6 @@ def _trust(root: Path) -> dict[str, str]:
     shutil.copy(done.stdout.strip(), root / "trusted_root.json")
     (root / "trusted_root.json").chmod(0o644)
     return {"TORCHWHEEL_TRUSTED_ROOT": str(root / "trusted_root.json")}
-
-
-def narrowed(matrix: dict[str, Any], form: Form) -> dict[str, Any]:
-    """The matrix with fewer variants and archs, for machines without a GPU."""
-    toolkits = {
-        name: {**about, "archs": list(form.archs)} if about["backend"] == "cuda" else about
-        for name, about in matrix["toolkits"].items()
-    }
-    runners = {
-        platform: {k: v for k, v in machines.items() if k not in ("cuda", "rocm")}
-        for platform, machines in matrix["runners"].items()
-    }
-    selections = {**matrix["selections"], "release": list(form.variants), "pull-request": ["pure"]}
-    smoke = {**matrix["smoke"], "without_gpu": list(form.smoke or matrix["smoke"]["without_gpu"])}
-    changed = {"toolkits": toolkits, "runners": runners, "selections": selections, "smoke": smoke}
-    return {**matrix, **changed}
-
-
-def set_version(pyproject: Path, version: str) -> None:
-    """Change the version of a project."""
-    lines = pyproject.read_text(encoding="utf-8").splitlines(keepends=True)
-    at = next(n for n, line in enumerate(lines) if line.startswith("version = "))
-    lines[at] = f'version = "{version}"\n'
-    pyproject.write_text("".join(lines), encoding="utf-8")
 
 
 def _extra_indexes() -> list[str]:
