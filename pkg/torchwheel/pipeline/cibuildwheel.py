@@ -27,6 +27,10 @@ CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 OWN: Volume = (str(Path(__file__).parent.parent), f"{TORCHWHEEL}/torchwheel", "ro")
 """This package, for the steps that run in the container."""
 
+FRONTEND = ("--no-isolation", "--skip-dependency-check")
+"""What `build` is told: requirements are in folders on PYTHONPATH, torchwheel among them, where it
+does not look."""
+
 _INSIDE = "python -m torchwheel.pipeline.inside"
 # The tests must not see the torchwheel of our own steps, but the installed one or none.
 _TEST_ENVIRONMENT = {"PYTHONPATH": ""}
@@ -96,7 +100,7 @@ def settings(options: ContainerOptions) -> dict[str, object]:
             "disable-host-mount": True,
         },
         "manylinux-x86_64-image": options.image,
-        "build-frontend": {"name": "build[uv]", "args": ["--no-isolation"]},
+        "build-frontend": {"name": "build[uv]", "args": list(FRONTEND)},
         "dependency-versions": "latest",
         "environment": dict(options.environment),
         "before-build": f"{_INSIDE} account start",
@@ -107,11 +111,6 @@ def settings(options: ContainerOptions) -> dict[str, object]:
     }
     if options.own:
         table["before-build"] = f"{_INSIDE} account start && {_INSIDE} prepare {{project}}"
-        # The requirements are in a folder on PYTHONPATH, where the frontend does not look.
-        table["build-frontend"] = {
-            "name": "build[uv]",
-            "args": ["--no-isolation", "--skip-dependency-check"],
-        }
         if options.settings:
             table["config-settings"] = dict(options.settings)
     if options.tests is not None:

@@ -107,12 +107,13 @@ def _give_volumes(engine: Engine, volumes: Iterable[tuple[str, str, str]]) -> No
             engine.give(Path(host))
 
 
+_FRONTEND = " ".join(cibw.FRONTEND)
 # Its argument: the tag of the Python.
 _COMPILE = f"""
 set -e
 export PATH=/opt/python/$1-$1/bin:$PATH
 python -m torchwheel.pipeline.inside account start
-python -m build --wheel --no-isolation --outdir /tmp/wheel {PROJECT}
+python -m build --wheel {_FRONTEND} --outdir /tmp/wheel {PROJECT}
 python -m torchwheel.pipeline.inside account build
 """
 # Its arguments: the tag of the Python, and the settings of the build backend.
@@ -124,7 +125,7 @@ shift
 python -m torchwheel.pipeline.inside account start
 python -m torchwheel.pipeline.inside prepare {PROJECT}
 cd {PROJECT}
-python -m build . --wheel --no-isolation --skip-dependency-check --outdir /tmp/wheel "$@"
+python -m build . --wheel {_FRONTEND} --outdir /tmp/wheel "$@"
 python -m torchwheel.pipeline.inside account build
 """
 

@@ -11,7 +11,13 @@ from torchwheel.errors import TorchwheelError
 from torchwheel.files import path_inside
 
 _OUTPUTS = {"build", "dist"}
-_NEVER_SOURCES = {"__pycache__", "node_modules"}
+# Of version control, tools and editors. Other hidden folders count: `.torchwheel` has the wheel
+# that a project is built with.
+_NEVER_SOURCES = {
+    *("__pycache__", "node_modules", ".git", ".hg", ".svn", ".nox", ".tox", ".venv", ".eggs"),
+    *(".cache", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis"),
+    *(".idea", ".vscode", ".vs", ".ipynb_checkpoints"),
+}
 
 # A checkout's own configuration can name programs, which git would start: to watch the files, after
 # a change of the index, to fetch what a partial clone lacks. Listing files needs none of them.
@@ -94,8 +100,6 @@ def _walk(folder: Path) -> Iterator[Path]:
     for root, folders, files in os.walk(folder):
         skipped = _NEVER_SOURCES | (_OUTPUTS if Path(root) == folder else set())
         folders[:] = [
-            name
-            for name in folders
-            if name not in skipped and not name.startswith(".") and not name.endswith(".egg-info")
+            name for name in folders if name not in skipped and not name.endswith(".egg-info")
         ]
         yield from (Path(root) / name for name in files)

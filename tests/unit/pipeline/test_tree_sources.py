@@ -104,3 +104,10 @@ def test_the_users_own_file_of_patterns_hides_files(checkout):
     patterns.write_text("new.*\n")
     subprocess.run(["git", "-C", checkout, "config", "core.excludesFile", patterns], check=True)
     assert checkout / "new.py" not in source_files(checkout)
+
+
+def test_without_git_hidden_folders_are_sources_but_for_those_of_tools(tmp_path):
+    for name in (".torchwheel/build_backend.py", ".git/config", "csrc/.venv/a.py", "dist/a.whl"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("text")
+    assert source_files(tmp_path) == [tmp_path / ".torchwheel" / "build_backend.py"]
