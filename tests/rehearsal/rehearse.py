@@ -228,7 +228,7 @@ def losses(run: Run, setting: Setting) -> list[Lost]:
         if entry.job in run.results and ": " not in entry.step:
             last[entry.job] = entry.step
     every = [*(Lost(job, step) for job, step in last.items()), *HALFWAY]
-    # What `adopt` writes uploads nothing to the package index.
+    # What `torchwheel adopt` and `new` write uploads nothing to the package index.
     return [entry for entry in every if entry.job != "pypi" or "pypi" in run.results]
 
 
@@ -252,7 +252,7 @@ def rehearse(version: str, form: Form, root: Path, say: Callable[[str], None]) -
         installed = install(rehearsal)
         rehearsal.note("installed", wheels=installed)
         lost = losses(run, made)
-        more = _adopted if form.adopted else _ours
+        more = _ours if form.origin == "ours" else _scaffolded
         found = more(rehearsal, version, lost)
         return {
             "schema": 1,
@@ -283,7 +283,7 @@ def _ours(rehearsal: Rehearsal, version: str, lost: Sequence[Lost]) -> dict[str,
     }
 
 
-def _adopted(rehearsal: Rehearsal, version: str, lost: Sequence[Lost]) -> dict[str, Any]:
+def _scaffolded(rehearsal: Rehearsal, version: str, lost: Sequence[Lost]) -> dict[str, Any]:
     """The same workflows: a release under losses, and the dry run of a pull request."""
     made = rehearsal.setting
     rehearsal.next(made.tag(_later(version, 1)), lost, [])
@@ -340,10 +340,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "form",
         nargs="?",
-        choices=("full", "quick", "adopted"),
+        choices=("full", "quick", "adopted", "new"),
         default="full",
         help="quick: the pure wheel alone, as this user; adopted: a small foreign project for two "
-        "torches (default: full)",
+        "torches; new: what `torchwheel new` writes (default: full)",
     )
     parser.add_argument(
         "--here", action="store_true", help="as this user, whose home, caches and images are used"
@@ -362,7 +362,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if quick:
         form = QUICK
     elif options.form == "adopted":
-        form = Form(torches, user=user, adopted=True)
+        form = Form(torches, user=user, origin="adopt")
+    elif options.form == "new":
+        form = Form(("universal", "pure", "cu130-stable"), user=user, origin="new")
     else:
         form = Form((*FULL, torches[0]), user=user)
     if options.warm or options.here:

@@ -1,4 +1,4 @@
-"""The sources that are released: those of this repository, or an adopted project's."""
+"""The sources that are released: this repository's, an adopted project's or a new one's."""
 
 import dataclasses
 import os
@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -29,7 +29,7 @@ class Form:
         clean: whether each job starts with an empty home.
         user: the user of the jobs; None for the one that runs this.
         smoke: the smoke tests that are run; empty for those of the matrix.
-        adopted: whether the project is one that `torchwheel adopt` gave its workflows.
+        origin: who wrote the workflows: we, `torchwheel adopt` or `torchwheel new`.
     """
 
     variants: tuple[str, ...]
@@ -37,20 +37,17 @@ class Form:
     clean: bool = True
     user: int | None = None
     smoke: tuple[str, ...] = ()
-    adopted: bool = False
+    origin: Literal["ours", "adopt", "new"] = "ours"
 
     @property
     def project(self) -> str:
         """The name of its repository."""
-        return "plus" if self.adopted else "fusedops"
+        return {"ours": "fusedops", "adopt": "plus", "new": "my-kernels"}[self.origin]
 
 
 def write_sources(seed: Path, form: Form) -> None:
     """Write the sources, with a matrix of the form's variants, into a folder."""
-    if form.adopted:
-        _adopt(seed)
-    else:
-        _copy(seed)
+    {"ours": _copy, "adopt": _adopt, "new": _begin}[form.origin](seed)
     if form.smoke:
         for path in (seed / "tests" / "smoke").glob("test_*.py"):
             if path.name not in form.smoke:
@@ -69,9 +66,18 @@ def _copy(seed: Path) -> None:
 
 def _adopt(seed: Path) -> None:
     shutil.copytree(PLUS, seed, ignore=shutil.ignore_patterns("matrix.yaml", "__pycache__"))
-    command = [sys.executable, "-m", "torchwheel.cli", "adopt", "."]
+    _torchwheel(seed, "adopt", ".")
+
+
+def _begin(seed: Path) -> None:
+    _torchwheel(seed.parent, "new", "my-kernels")
+    (seed.parent / "my-kernels").rename(seed)
+
+
+def _torchwheel(folder: Path, *arguments: str) -> None:
+    command = [sys.executable, "-m", "torchwheel.cli", *arguments]
     environ = {**os.environ, "PYTHONPATH": str(ROOT / "pkg")}
-    subprocess.run(command, cwd=seed, env=environ, check=True, capture_output=True)
+    subprocess.run(command, cwd=folder, env=environ, check=True, capture_output=True)
 
 
 def narrowed(matrix: dict[str, Any], form: Form) -> dict[str, Any]:
@@ -87,11 +93,11 @@ def narrowed(matrix: dict[str, Any], form: Form) -> dict[str, Any]:
     first = form.variants[0]
     chosen = {"release": list(form.variants), "pull-request": [first]}
     changed: dict[str, Any] = {"toolkits": toolkits, "runners": runners}
-    if form.adopted:
+    if form.origin == "adopt":
         # What `adopt` wrote is for the newest torches, which an index need not have yet.
         chosen["default"] = [first]
         changed["torch"] = _torches(form.variants)
-    else:
+    elif form.origin == "ours":
         without_gpu = list(form.smoke or matrix["smoke"]["without_gpu"])
         changed["smoke"] = {**matrix["smoke"], "without_gpu": without_gpu}
     return {**matrix, **changed, "selections": {**matrix["selections"], **chosen}}
