@@ -75,17 +75,19 @@ def setup_python(inputs: Inputs) -> dict[str, str]:
 
 
 def upload_artifact(inputs: Inputs) -> dict[str, str]:
-    """Files by patterns; names in the artifact are relative to the patterns' common folder."""
+    """Files by patterns; see `_top` for their names in the artifact."""
     files = _matching(inputs["path"], hidden=_is_true(inputs.get("include-hidden-files")))
     if not files:
         fail(f"No files were found with the provided path: {inputs['path']}")
-    return _upload(inputs["name"], files, overwrite=_is_true(inputs.get("overwrite")))
+    top = _top(inputs["path"], files)
+    return _upload(inputs["name"], files, top, overwrite=_is_true(inputs.get("overwrite")))
 
 
 def upload_pages_artifact(inputs: Inputs) -> dict[str, str]:
     """A folder for Pages. The real one calls upload-artifact, without `overwrite`."""
     files = _matching(inputs["path"], hidden=False)
-    return _upload(inputs.get("name", "github-pages"), files, overwrite=False)
+    top = _top(inputs["path"], files)
+    return _upload(inputs.get("name", "github-pages"), files, top, overwrite=False)
 
 
 def download_artifact(inputs: Inputs) -> dict[str, str]:
@@ -158,8 +160,7 @@ ACTIONS: Mapping[str, tuple[Callable[[Inputs], dict[str, str]], frozenset[str]]]
 }
 
 
-def _upload(name: str, files: list[Path], *, overwrite: bool) -> dict[str, str]:
-    top = Path(os.path.commonpath([file.parent for file in files]))
+def _upload(name: str, files: list[Path], top: Path, *, overwrite: bool) -> dict[str, str]:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         for file in files:
@@ -182,6 +183,20 @@ def _matching(patterns: str, *, hidden: bool) -> list[Path]:
                 if hidden or not is_hidden or ".." in os.path.relpath(path):
                     found[path] = None
     return sorted(found)
+
+
+def _top(patterns: str, files: list[Path]) -> Path:
+    """The folder to which the names in an artifact are relative.
+
+    It is what the patterns have in common, each up to its first wildcard; not what the files have:
+    a folder with one folder in it stays two.
+    """
+    literal = [
+        re.split(r"/?[^/]*[*?\[]", pattern.strip(), maxsplit=1)[0]
+        for pattern in patterns.split("\n")
+    ]
+    top = Path(os.path.commonpath([Path(path).absolute() for path in literal if path]))
+    return top.parent if files == [top] else top
 
 
 def _below(path: Path) -> Iterator[Path]:

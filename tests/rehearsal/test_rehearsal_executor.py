@@ -224,3 +224,22 @@ def test_a_job_that_succeeded_runs_again_if_it_is_asked_for(tmp_path):
         done = run.start(PATH, event)
         run.again(done, ["two"])
     assert [entry.job for entry in run.log] == ["one", "two", "two"]
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("out", "in/a.txt"),
+        ("out/*", "in/a.txt"),
+        ("out/in/a.txt", "a.txt"),
+        ("|\n            out/*.json\n            out/in/*.txt\n", "in/a.txt"),
+    ],
+)
+def test_an_artifact_has_names_below_what_was_asked_for(tmp_path, path, names):
+    first = "    steps:\n" + steps("{run: 'mkdir -p out/in && echo x > out/in/a.txt'}")
+    first += f"      - uses: {UPLOAD}\n        with:\n          name: a\n          path: {path}\n"
+    after = "    needs: first\n    steps:\n" + steps(
+        f"{{uses: '{DOWNLOAD}', with: {{name: a, path: got}}}}", f"{{run: 'test -s got/{names}'}}"
+    )
+    with toy(tmp_path, workflow({"first": first, "after": after})) as (run, event):
+        assert run.start(PATH, event).ok
