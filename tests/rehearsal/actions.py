@@ -76,18 +76,14 @@ def setup_python(inputs: Inputs) -> dict[str, str]:
 
 def upload_artifact(inputs: Inputs) -> dict[str, str]:
     """Files by patterns; see `_top` for their names in the artifact."""
-    files = _matching(inputs["path"], hidden=_is_true(inputs.get("include-hidden-files")))
-    if not files:
-        fail(f"No files were found with the provided path: {inputs['path']}")
-    top = _top(inputs["path"], files)
-    return _upload(inputs["name"], files, top, overwrite=_is_true(inputs.get("overwrite")))
+    hidden, overwrite = (_is_true(inputs.get(n)) for n in ("include-hidden-files", "overwrite"))
+    return _upload(inputs["name"], inputs["path"], hidden=hidden, overwrite=overwrite)
 
 
 def upload_pages_artifact(inputs: Inputs) -> dict[str, str]:
     """A folder for Pages. The real one calls upload-artifact, without `overwrite`."""
-    files = _matching(inputs["path"], hidden=False)
-    top = _top(inputs["path"], files)
-    return _upload(inputs.get("name", "github-pages"), files, top, overwrite=False)
+    name = inputs.get("name", "github-pages")
+    return _upload(name, inputs["path"], hidden=False, overwrite=False)
 
 
 def download_artifact(inputs: Inputs) -> dict[str, str]:
@@ -160,7 +156,11 @@ ACTIONS: Mapping[str, tuple[Callable[[Inputs], dict[str, str]], frozenset[str]]]
 }
 
 
-def _upload(name: str, files: list[Path], top: Path, *, overwrite: bool) -> dict[str, str]:
+def _upload(name: str, patterns: str, *, hidden: bool, overwrite: bool) -> dict[str, str]:
+    files = _matching(patterns, hidden=hidden)
+    if not files:
+        fail(f"No files were found with the provided path: {patterns}")
+    top = _top(patterns, files)
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         for file in files:

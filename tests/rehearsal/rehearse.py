@@ -375,8 +375,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         form = dataclasses.replace(form, variants=tuple(options.variant))
     with tempfile.TemporaryDirectory(prefix="rehearsal-", ignore_cleanup_errors=True) as folder:
         log = rehearse(options.version, form, options.keep or Path(folder), print)
-    if options.record:
-        options.record.write_text(json.dumps(log, indent=1) + "\n", encoding="utf-8")
+        if options.record:
+            options.record.write_text(json.dumps(log, indent=1) + "\n", encoding="utf-8")
     return 0
 
 

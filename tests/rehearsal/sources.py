@@ -16,6 +16,8 @@ from rehearsal.executor import git
 ROOT = Path(__file__).parents[2]
 PLUS = ROOT / "tests" / "containers" / "plus"
 """An extension as its author wrote it."""
+NAMES = {"ours": "fusedops", "adopt": "plus", "new": "my-kernels"}
+"""The project's name, by who wrote its workflows."""
 _VERSION = re.compile(r'^(\s*version ?= ?)".*?"', re.MULTILINE)
 
 
@@ -42,7 +44,7 @@ class Form:
     @property
     def project(self) -> str:
         """The name of its repository."""
-        return {"ours": "fusedops", "adopt": "plus", "new": "my-kernels"}[self.origin]
+        return NAMES[self.origin]
 
 
 def write_sources(seed: Path, form: Form) -> None:
@@ -70,8 +72,8 @@ def _adopt(seed: Path) -> None:
 
 
 def _begin(seed: Path) -> None:
-    _torchwheel(seed.parent, "new", "my-kernels")
-    (seed.parent / "my-kernels").rename(seed)
+    _torchwheel(seed.parent, "new", NAMES["new"])
+    (seed.parent / NAMES["new"]).rename(seed)
 
 
 def _torchwheel(folder: Path, *arguments: str) -> None:

@@ -62,10 +62,9 @@ def name_and_tags(sources: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
 def claims_match(_: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
     """The wheel was built from this matrix."""
     claims = _without_files(case.candidate.claims)
-    expected = claims_of(case.variant)
-    if case.variant.ordinary:
-        # The project's own version, and what its libraries need: gates hold them to the wheel.
-        expected = claims_of(case.variant, claims.project_local, claims.borrowed)
+    # An ordinary project's own version, and what it borrows: gates hold them to the wheel.
+    own = (claims.project_local, claims.borrowed) if case.variant.ordinary else ()
+    expected = claims_of(case.variant, *own)
     for what, found, value in _differences(claims, expected):
         yield f"made from another matrix: {what} is {_text(found)}; expected {_text(value)}"
 

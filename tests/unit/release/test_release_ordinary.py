@@ -58,10 +58,8 @@ def add(made: Artifacts, variant: Variant, version: str, **wheel: Any) -> None:
     _, full, *tag = file_of(variant, version).removesuffix(".whl").split("-")
     requires = (f"torch=={variant.torch_release}.*",)
     # torch loads the runtime that its kernels need.
-    folder, claims = (
-        made.root / f"wheel-{variant.id}",
-        claims_of(variant, None, ["libcudart.so.13"]),
-    )
+    claims = claims_of(variant, borrowed=["libcudart.so.13"])
+    folder = made.root / f"wheel-{variant.id}"
     path = make_wheel(
         folder, version=full, tag="-".join(tag), claims=claims, requires=requires, **wheel
     )
