@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -26,6 +27,15 @@ def _todays_packages() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCHWHEEL_SNAPSHOTS", os.environ.get("TORCHWHEEL_SNAPSHOTS", "none"))
         yield
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Path:
+    """A folder that no run had before.
+
+    The user's own cache knows a project's objects by its folder, and pytest gives the same again.
+    """
+    return Path(tempfile.mkdtemp(dir=tmp_path))
 
 
 @pytest.fixture(scope="session")
