@@ -9,16 +9,21 @@ from packaging.requirements import Requirement
 
 from torchwheel import __version__
 from torchwheel.arguments import Command, add_commands
-from torchwheel.commands import build, machine, publish
+from torchwheel.commands import build, machine, prove, publish
 from torchwheel.console import prepare_output, run_command
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import own_temporary_files
-from torchwheel.process import end_programs_on_signals
+from torchwheel.process_tree import end_programs_on_signals
 
 # What a command needs beside the base of torchwheel is in one of its extras.
 EXTRAS = {"sigstore": "evidence", "cryptography": "evidence"}
 
-COMMANDS: tuple[Command, ...] = (*build.COMMANDS, *publish.COMMANDS, *machine.COMMANDS)
+COMMANDS: tuple[Command, ...] = (
+    *build.COMMANDS,
+    *prove.COMMANDS,
+    *publish.COMMANDS,
+    *machine.COMMANDS,
+)
 
 
 def parser(commands: Sequence[Command] = COMMANDS) -> argparse.ArgumentParser:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel import process
+from torchwheel import process, process_tree
 from torchwheel.errors import DiskFullError, TorchwheelError
 
 PACKAGE = Path(process.__file__).parent
@@ -127,10 +127,10 @@ BUSY = "import time\nwhile time.process_time() < 3: 1"
 
 
 def test_a_program_that_is_silent_and_idle_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr(process, "_GRACE", 0.5)
+    monkeypatch.setattr(process_tree, "_GRACE", 0.5)
     begun, heard = time.monotonic(), []
     # Other tests of this process may have left a helper of Python's own.
-    before = set(process._running_below(os.getpid(), None))
+    before = set(process_tree.running_below(os.getpid(), None))
     with (
         (tmp_path / "log").open("w") as log,
         pytest.raises(process.TimedOutError, match="printed nothing and computed nothing for 1 s"),
@@ -138,7 +138,7 @@ def test_a_program_that_is_silent_and_idle_is_ended(tmp_path, monkeypatch):
         process.stream(python(HANGS), heard.append, log=log, silence=1)
     assert heard == ["1"]
     assert time.monotonic() - begun < 30
-    assert set(process._running_below(os.getpid(), None)) <= before
+    assert set(process_tree.running_below(os.getpid(), None)) <= before
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_a_compiler_that_a_server_runs_is_work(tmp_path, servers, known):
             started = subprocess.Popen(command, stdin=subprocess.PIPE)
             stack.callback(started.wait)
             stack.callback(started.kill)
-        assert (process._cpu_seconds_below(os.getpid()) is not None) is known
+        assert (process_tree.cpu_seconds_below(os.getpid()) is not None) is known
 
 
 def test_work_elsewhere_counts_and_so_does_what_is_not_known(tmp_path):

@@ -17,14 +17,14 @@ import pytest
 COMMAND = """
 import signal, sys, tempfile
 from pathlib import Path
-from torchwheel import process
+from torchwheel import process, process_tree
 from torchwheel.arguments import command
 from torchwheel.cli import main
 
 # What `nohup pytest &` starts would ignore some of them.
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
     signal.signal(number, signal.SIG_DFL)
-process._GRACE = 0.3
+process_tree._GRACE = 0.3
 folder = Path(sys.argv[1])
 tempfile.tempdir = sys.argv[1]
 SCRIPT = '''
@@ -172,9 +172,9 @@ def test_compilers_end_with_a_users_own_process(tmp_path, how, number, status):
 def test_a_signal_that_is_ignored_stays_ignored(handler, says):
     code = (
         "import os, signal\n"
-        "from torchwheel import process\n"
+        "from torchwheel import process_tree\n"
         f"signal.signal(signal.SIGHUP, signal.{handler})\n"
-        "with process.end_programs_on_signals():\n"
+        "with process_tree.end_programs_on_signals():\n"
         "    os.kill(os.getpid(), signal.SIGHUP)\n"
         "    print('goes on')\n"
     )
@@ -186,9 +186,9 @@ def test_a_signal_that_is_ignored_stays_ignored(handler, says):
 def test_no_program_starts_while_a_signal_ends_them():
     code = (
         "import os, signal, threading\n"
-        "from torchwheel import process\n"
+        "from torchwheel import process, process_tree\n"
         "try:\n"
-        "    with process.end_programs_on_signals():\n"
+        "    with process_tree.end_programs_on_signals():\n"
         "        try:\n"
         "            os.kill(os.getpid(), signal.SIGTERM)\n"
         "        finally:\n"
@@ -208,9 +208,9 @@ def test_no_program_starts_while_a_signal_ends_them():
 def test_another_thread_leaves_the_signals_alone():
     code = (
         "import signal, threading\n"
-        "from torchwheel import process\n"
+        "from torchwheel import process_tree\n"
         "def work():\n"
-        "    with process.end_programs_on_signals():\n"
+        "    with process_tree.end_programs_on_signals():\n"
         "        print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)\n"
         "thread = threading.Thread(target=work); thread.start(); thread.join()\n"
     )

@@ -1,4 +1,4 @@
-"""Commands that prove finished wheels and publish them."""
+"""Commands that publish proven wheels."""
 
 import argparse
 import atexit
@@ -8,18 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchwheel.arguments import (
-    GPU,
-    LOCKED,
-    MATRIX,
-    command,
-    group,
-    option,
-    port_number,
-    positive_number,
-)
+from torchwheel.arguments import GPU, MATRIX, command, group, option, port_number
 from torchwheel.console import Terminal
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.errors import UsageError
 
 if TYPE_CHECKING:
     from torchwheel.evidence.files import BelievedReleases
@@ -29,184 +20,6 @@ TRUSTED_ROOT = option(
     help='file with the root of trust, or "latest" for the one that Sigstore has now (default: '
     "TORCHWHEEL_TRUSTED_ROOT, else the one of the installed sigstore)",
 )
-
-
-@command(
-    "check",
-    "Hold wheels against their claims: the gates.",
-    option("wheel", type=Path, nargs="+"),
-    option("--max-size", type=positive_number, help="limit in MiB (default: 64; auto: none)"),
-    option(
-        "--claims",
-        choices=("file", "auto"),
-        default="file",
-        help="what a wheel is held to: its torchwheel.json, or what anybody's wheel says by its "
-        "name and metadata (default: file)",
-    ),
-    option("--sarif", type=Path, metavar="FILE", help="write the findings as SARIF 2.1.0"),
-    option(
-        "--summary",
-        type=Path,
-        metavar="FILE",
-        help="append them as Markdown ($GITHUB_STEP_SUMMARY)",
-    ),
-)
-def check(options: argparse.Namespace) -> int:
-    """Print the gates of each wheel."""
-    from torchwheel.check.run import check_wheels
-
-    return check_wheels(
-        options.wheel,
-        auto=options.claims == "auto",
-        max_size_mib=options.max_size,
-        sarif=options.sarif,
-        summary=options.summary,
-    )
-
-
-@command(
-    "inspect",
-    "Say what is in anybody's wheel, package or library, and what it claims that is not true.",
-    option("subject", nargs="+", help="a wheel, a library, or the name of an installed package"),
-    option("--json", action="store_true", help="print a JSON object for each, one a line"),
-)
-def inspect(options: argparse.Namespace) -> int:
-    """Print a report for each subject."""
-    from torchwheel.check.inspection_text import inspection_json, inspection_text
-    from torchwheel.check.named_gates import case_of, findings_of
-    from torchwheel.inspect.inspection import inspect
-
-    report = inspection_json if options.json else inspection_text
-    refused: list[TorchwheelError] = []
-    separator = ""
-    for subject in options.subject:
-        try:
-            case = case_of(inspect(subject))
-            text = report(case, findings_of(case))
-        except TorchwheelError as error:
-            refused.append(error)
-            continue
-        print(separator, text, sep="", end="")
-        separator = "" if options.json else "\n"
-    if len(refused) > 1:
-        raise TorchwheelError("\n".join(map(str, refused)))
-    if refused:
-        raise refused[0]
-    return 0
-
-
-@command(
-    "smoke",
-    "Install a wheel in a clean environment and try it out.",
-    MATRIX,
-    option("wheel", type=Path),
-    option("--here", action="store_true", help="use this Python's own torch; no network"),
-    option("--tests", type=Path, help="folder of smoke tests (default: the matrix's)"),
-    option("--torch", help="torch release of the environment (default: the matrix's)"),
-    LOCKED,
-    option("--record", type=Path, help="JSON record (default: dist/smoke/WHEEL.json)"),
-    option("--junit", type=Path, help="JUnit file (default: beside the record)"),
-)
-def smoke(options: argparse.Namespace) -> int:
-    """Run the smoke tests of a wheel and write their record."""
-    from torchwheel.smoke.record import record_text
-    from torchwheel.smoke.requirements import bundled_with
-    from torchwheel.smoke.run import smoke
-    from torchwheel.toolkit.cache import cache_folder
-
-    tests, torch = options.tests, options.torch
-    requires: tuple[str, ...] = ("pytest",)
-    imports: tuple[str, ...] = ()
-    without_gpu: tuple[str, ...] | None = ()
-    locks: Path | None = None
-    if tests is None:
-        # With --tests the matrix is not read: an offline GPU machine has no YAML parser.
-        from torchwheel.inspect.wheel import read_wheel
-        from torchwheel.matrix.load import load
-        from torchwheel.pipeline.project import locks_folder, project_folder, tests_folder
-        from torchwheel.smoke.environment import default_torch
-
-        matrix = load(options.matrix)
-        section, root = matrix.smoke, options.matrix.resolve().parent
-        source = project_folder(matrix, root, cache_folder(), Terminal())
-        tests, requires = tests_folder(matrix, root, source), section.requires
-        imports, without_gpu = matrix.own_build.imports, matrix.without_gpu
-        locks = locks_folder(matrix, root) if options.locked else None
-        torch = torch or (section.torch and default_torch(read_wheel(options.wheel), section.torch))
-    file = options.record or Path("dist", "smoke", f"{options.wheel.name}.json")
-    with Terminal().live_line() as progress:
-        record = smoke(
-            options.wheel,
-            tests=tests,
-            torch=torch,
-            requires=requires,
-            bundled=bundled_with(options.wheel),
-            here=options.here,
-            record=file,
-            junit=options.junit or file.with_suffix(".xml"),
-            cache=cache_folder(),
-            progress=progress,
-            without_gpu=without_gpu,
-            imports=imports,
-            locks=locks,
-        )
-    print(f"{record_text(record)}record: {file}")
-    return int(not record.ok)
-
-
-@command(
-    "compat",
-    "Try a wheel with every torch that it claims.",
-    MATRIX,
-    option("wheel", type=Path),
-    option(
-        "--torch", action="append", help="a release; may be repeated (default: those of the matrix)"
-    ),
-    option(
-        "--python",
-        action="append",
-        help='a Python ("3.12" or a path); may be repeated: then each torch is tried with two of '
-        "them that it was published for (default: this Python)",
-    ),
-    option(
-        "--all-tests",
-        action="store_true",
-        help="run every test, not the files of smoke.without_gpu alone",
-    ),
-    option(
-        "--keep",
-        action="store_true",
-        help="keep the environments in torchwheel's cache for another wheel, 5 GB each",
-    ),
-    option(
-        "--record", type=Path, default=Path("dist", "compat.json"), help="default: dist/compat.json"
-    ),
-)
-def compat(options: argparse.Namespace) -> int:
-    """Run the smoke tests of a wheel with each torch and print a table."""
-    from torchwheel.matrix.load import load
-    from torchwheel.pipeline.project import project_folder, tests_folder
-    from torchwheel.smoke.compat import compat, compat_text
-    from torchwheel.smoke.interpreter import find_interpreter, running_interpreter
-    from torchwheel.toolkit.cache import cache_folder
-
-    matrix, root = load(options.matrix), options.matrix.resolve().parent
-    source = project_folder(matrix, root, cache_folder(), Terminal())
-    pythons = [find_interpreter(name) for name in options.python or ()]
-    with Terminal().live_line() as progress:
-        rows = compat(
-            options.wheel,
-            options.torch or [f"{minor}.0" for minor in matrix.torch],
-            tests=tests_folder(matrix, root, source),
-            requires=matrix.smoke.requires,
-            record=options.record,
-            progress=progress,
-            pythons=pythons or [running_interpreter()],
-            without_gpu=() if options.all_tests else matrix.without_gpu,
-            cache=cache_folder() if options.keep else None,
-        )
-    print(f"{compat_text(rows)}record: {options.record}")
-    return int(not all(row.ok for row in rows))
 
 
 @command(
@@ -447,4 +260,4 @@ def published(options: argparse.Namespace) -> int:
 
 index = group("index", "Build or serve a package index.", index_build, index_serve)
 
-COMMANDS = (check, inspect, smoke, compat, assemble, verify, index, assets, dispatch, published)
+COMMANDS = (assemble, verify, index, assets, dispatch, published)

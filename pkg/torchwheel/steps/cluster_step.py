@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from torchwheel import process
+from torchwheel import process, process_tree
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import sha256
 from torchwheel.json_files import parse_json
@@ -52,7 +52,7 @@ def main() -> None:
     """Compile the step of standard input with a compiler server of its own; print the result."""
     call = parse_json(sys.stdin.read(), StepCall, "a step")
     try:
-        with process.end_programs_on_signals():
+        with process_tree.end_programs_on_signals():
             result = _compile(call)
     except TorchwheelError as error:
         result = StepResult(None, f"torchwheel: {error}")
