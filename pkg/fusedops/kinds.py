@@ -1,7 +1,7 @@
 """What the operators take for a tensor: one with strides, of torch's own class."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn, cast
 
 import torch
@@ -84,7 +84,7 @@ def check_integer(op: str, argument: str, value: object) -> None:
 def refuse_kinds(
     op: OpOverload, args: Sequence[object], keywords: Mapping[str, object], name: str = ""
 ) -> None:
-    """Raise TypeError if an argument is no tensor that the operator takes.
+    """Raise TypeError if an argument is no tensor, number or word that the operator takes.
 
     torch's own message for it has many lines. `name` is of the function, if not the operator's.
     """
@@ -97,10 +97,26 @@ def refuse_kinds(
             continue
         optional = isinstance(argument.real_type, torch.OptionalType)
         kind = argument.real_type.getElementType() if optional else argument.real_type
-        if isinstance(kind, torch.TensorType) and not (optional and value is None):
+        if optional and value is None:
+            continue
+        if type(kind) in _SCALARS:
+            expected, fits = _SCALARS[type(kind)]
+            if value is None or not fits(value):
+                expected += " or None" if optional else ""
+                _refuse(name or op._opname, argument.name, expected, type(value).__name__)
+        elif isinstance(kind, torch.TensorType):
             check_kind(name or op._opname, argument.name, value)
             if argument.alias_info is not None and argument.alias_info.is_write:
                 check_own_values(name or op._opname, argument.name, cast("Tensor", value))
+
+
+_SCALARS: Mapping[type, tuple[str, Callable[[object], bool]]] = {
+    torch.FloatType: ("a float", lambda value: hasattr(value, "__float__")),
+    torch.IntType: ("an int", lambda value: hasattr(value, "__index__")),
+    torch.BoolType: ("a bool", lambda value: hasattr(value, "__bool__")),
+    torch.StringType: ("a str", lambda value: isinstance(value, str)),
+}
+"""By an argument's type in a schema: what it is called, and whether a value may be one."""
 
 
 def _refuse(op: str, argument: str, expected: str, found: str) -> NoReturn:

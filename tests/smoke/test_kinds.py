@@ -82,6 +82,34 @@ def test_every_tensor_of_every_operator(case, wrong, anywhere):
                 function(*with_one(args, index, value), **case.keywords, **keywords)
 
 
+WORDS = {
+    torch.FloatType: "a float",
+    torch.IntType: "an int",
+    torch.BoolType: "a bool",
+    torch.StringType: "a str",
+}
+
+
+@by_case
+def test_every_number_and_word_of_every_operator(case, anywhere):
+    args, function = case.inputs(case.tiny, torch.float32, anywhere), getattr(fusedops, case.op)
+    workspace = fusedops.Workspace(8, 1, 1, 1, 1, 1, device=anywhere)
+    for argument in getattr(torch.ops.fusedops, case.op).default._schema.arguments:
+        optional = isinstance(argument.real_type, torch.OptionalType)
+        kind = argument.real_type.getElementType() if optional else argument.real_type
+        if type(kind) not in WORDS:
+            continue
+        expected = WORDS[type(kind)] + (" or None" if optional else "")
+        # torch takes None for False.
+        nothing = () if optional or isinstance(kind, torch.BoolType) else (None,)
+        for wrong in (object(), [1], *nothing):
+            says = f"{case.op}: {argument.name}: expected {expected}, found {type(wrong).__name__}"
+            given = {**case.keywords, argument.name: wrong}
+            for more in ({}, {"workspace": workspace}):
+                with pytest.raises(TypeError, match=f"^{says}$"):
+                    function(*copies(args), **given, **more)
+
+
 @quiet
 @pytest.mark.parametrize("wrong", ["None", "COO", "nested"])
 @pytest.mark.parametrize("op", FORMS)
