@@ -124,10 +124,8 @@ def _for_device(flags: Iterable[str], backend: GpuCompiler) -> Iterator[str]:
 
 
 def sysroot_flags(target: Target) -> tuple[str, ...]:
-    """Flags that make clang take an older system's headers and libraries, libstdc++'s included."""
-    if target.sysroot is None:
-        return ()
-    return (f"--sysroot={target.sysroot.root}", f"--gcc-install-dir={target.sysroot.gcc}")
+    """The flags of the older system that is compiled against, if any."""
+    return target.sysroot.flags if target.sysroot else ()
 
 
 def object_name(source: str) -> str:

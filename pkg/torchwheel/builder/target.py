@@ -67,7 +67,7 @@ class Python:
 
 @dataclasses.dataclass(frozen=True)
 class Sysroot:
-    """An older system to compile and link against; clang's flags name both folders.
+    """An older system to compile and link against.
 
     Attributes:
         root: headers and libraries.
@@ -76,6 +76,11 @@ class Sysroot:
 
     root: Path
     gcc: Path
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Flags that make clang take its headers and libraries, libstdc++'s included."""
+        return (f"--sysroot={self.root}", f"--gcc-install-dir={self.gcc}")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -127,8 +127,15 @@ def debian(
     )
 
 
-def python_image(containers: Containers, recipes: Path, python: str) -> Image:
-    """CPython of one minor, compiled for the base's C library."""
+def python_image(
+    containers: Containers,
+    recipes: Path,
+    python: str,
+    suite: str | None = None,
+    snapshot: str | None = None,
+) -> Image:
+    """CPython of one minor, compiled for a Debian release's C library, by default the base's."""
+    suite = suite or containers.base
     sources = {name: entry for name, entry in read("pythons.json").items() if name != "comment"}
     if python not in sources:
         raise UsageError(
@@ -136,7 +143,7 @@ def python_image(containers: Containers, recipes: Path, python: str) -> Image:
         )
     entry = sources[python]
     return Image(
-        name=f"python-{python}-{containers.base}",
+        name=f"python-{python}-{suite}",
         recipe=read_recipe(recipes / "python.Dockerfile"),
         args={
             "VERSION": entry["version"],
@@ -144,7 +151,7 @@ def python_image(containers: Containers, recipes: Path, python: str) -> Image:
             "SOURCES": " ".join(entry["sources"]),
         },
         files={},
-        needs={"BASE_IMAGE": debian(containers, recipes, containers.base)},
+        needs={"BASE_IMAGE": debian(containers, recipes, suite, snapshot=snapshot)},
     )
 
 
@@ -193,12 +200,27 @@ def cuda_image(
 
 
 def rocm_image(containers: Containers, toolkit: Toolkit, recipes: Path, python: str) -> Image:
-    """The image with one ROCm; its CPython is the release's own."""
+    """The image with one ROCm; its CPython is the release's own, or replaces that."""
     packages = toolkit.packages
     if packages is None:
         raise UsageError(f"toolkit {toolkit.name}: ROCm comes from packages only")
+    name = f"rocm-{toolkit.version}-{python_tag(python)}"
+    if packages.python and python != packages.python:
+        return Image(
+            name=name,
+            recipe=read_recipe(recipes / "rocm-python.Dockerfile"),
+            args={},
+            files={"requirements.txt": read_recipe(recipes / "requirements.txt")},
+            needs={
+                "BASE_IMAGE": rocm_image(containers, toolkit, recipes, packages.python),
+                "PYTHON_IMAGE": python_image(
+                    containers, recipes, python, packages.suite, packages.snapshot
+                ),
+            },
+            beside=("PYTHON_IMAGE", "requirements.txt"),
+        )
     return Image(
-        name=f"rocm-{toolkit.version}-{python_tag(python)}",
+        name=name,
         recipe=read_recipe(recipes / "rocm.Dockerfile"),
         args={**_toolkit_args(toolkit), "APT_TARGET": packages.target or ""},
         files={

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from torchwheel.arch.lists import arch_list, cmake_archs
+from torchwheel.arch.lists import VARIABLES, arch_list, cmake_archs
 from torchwheel.console import Progress
 from torchwheel.errors import UsageError
 from torchwheel.image.build import BuiltImage, describe_image
 from torchwheel.image.engine import Engine, Volume, find_engine
 from torchwheel.image.recipes import image_of, is_cross, python_of
 from torchwheel.matrix.load import load
-from torchwheel.matrix.sections import Matrix
+from torchwheel.matrix.sections import Matrix, Toolkit
 from torchwheel.matrix.variants import Variant, select
 from torchwheel.ownership import closed_folder
 from torchwheel.pipeline import own_build
@@ -198,7 +198,8 @@ def plan_of(run: Run, variant: Variant, shard: Shard | None = None) -> OwnBuildP
         settings=build.config_settings,
         archs=arch_list(toolkit.archs) if toolkit else "",
         archs_by=build.archs_by,
-        toolkit=Path("/usr/local/cuda"),
+        backend=toolkit.backend if toolkit else "cuda",
+        toolkit=Path(_build_paths(variant).toolkit),
         launcher=("sccache",) if run.launcher else (),
         python=ordinary.python if ordinary else "each",
         work="shard" if shard else linked,
@@ -211,10 +212,10 @@ def _options_of_own_build(
 ) -> ContainerOptions:
     """The options of an ordinary project's build, against the torch of its release."""
     toolkit, build = variant.toolkit, run.matrix.own_build
-    if toolkit is None or toolkit.backend != "cuda" or is_cross(variant):
+    if toolkit is None or is_cross(variant):
         raise UsageError(
-            f"{variant.id}: an ordinary project is built for CUDA, on a machine of its platform; "
-            "take it out under exclude"
+            f"{variant.id}: an ordinary project is built on a machine of its platform; take it out "
+            "under exclude"
         )
     cached, settings = _uv_cache(run.cache, 0, engine)
     index_volumes, index = index_options(environ)
@@ -228,18 +229,15 @@ def _options_of_own_build(
     ]
     forwarded = _compiler_cache(environ)
     project = build.environment_for(toolkit.name)
-    cuda, own = str(own_build.CUDA_HOME), str(own_build.ENVIRONMENT)
+    home, own = str(own_build.TOOLKIT_HOME), str(own_build.ENVIRONMENT)
     environment = {
         **project,
         "PYTHONPATH": f"{TORCHWHEEL}:{own}",
         # cibuildwheel wants its Python first.
-        "PATH": f"{own_build.NINJA.parent}:$PATH:{cuda}/bin:{own}/bin",
+        "PATH": f"{own_build.NINJA.parent}:$PATH:{home}/bin:{own}/bin",
         "MAX_JOBS": str(run.jobs),
-        "CUDA_HOME": cuda,
-        "CUDACXX": f"{cuda}/bin/nvcc",
         "CXX": str(own_build.CXX),
-        "TORCH_CUDA_ARCH_LIST": arch_list(toolkit.archs),
-        "CUDAARCHS": cmake_archs(toolkit.archs),
+        **_toolkit_variables(toolkit, home),
         # Many projects build for CUDA only if torch.cuda.is_available(); most heed this variable.
         "FORCE_CUDA": project.get("FORCE_CUDA", "1"),
         # torch 2.13 and later adds sccache itself; one launcher is enough.
@@ -271,6 +269,20 @@ def _options_of_own_build(
         own=True,
         settings=build.config_settings,
     )
+
+
+def _toolkit_variables(toolkit: Toolkit, home: str) -> dict[str, str]:
+    """By what torch's and CMake's builds find a toolkit, and its archs."""
+    archs = {VARIABLES[toolkit.backend]: arch_list(toolkit.archs)}
+    if toolkit.backend == "rocm":
+        # hipcc itself goes by the image's ROCM_PATH.
+        return {"ROCM_HOME": home, **archs}
+    return {
+        "CUDA_HOME": home,
+        "CUDACXX": f"{home}/bin/nvcc",
+        **archs,
+        "CUDAARCHS": cmake_archs(toolkit.archs),
+    }
 
 
 def _compiler_cache(environ: Mapping[str, str]) -> tuple[str, ...]:

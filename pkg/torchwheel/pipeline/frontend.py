@@ -76,7 +76,7 @@ def _last_words(lines: Sequence[str], otherwise: str) -> str:
 
 
 _COUNT = re.compile(r"\[\d+/\d+\]")
-_SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
+_SOURCES = (".cu", ".hip", ".cpp", ".cc", ".cxx", ".c")
 
 
 def compile_step(line: str) -> str | None:

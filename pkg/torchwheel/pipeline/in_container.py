@@ -120,7 +120,7 @@ python -m torchwheel.pipeline.inside account build
 _COMPILE_OWN = f"""
 set -e
 export PATH={own_build.NINJA.parent}:/opt/python/$1-$1/bin:$PATH
-export PATH=$PATH:{own_build.CUDA_HOME}/bin:{own_build.ENVIRONMENT}/bin
+export PATH=$PATH:{own_build.TOOLKIT_HOME}/bin:{own_build.ENVIRONMENT}/bin
 shift
 python -m torchwheel.pipeline.inside account start
 python -m torchwheel.pipeline.inside prepare {PROJECT}

@@ -175,7 +175,12 @@ def torch_requirement(run: Run, variant: Variant) -> str | None:
     if not variant.ordinary:
         return None
     python = python_of(run.matrix, variant)
-    file = torch_file(variant.torch_release, python, variant.platform, run.cache, run.progress)
+    rocm = (
+        variant.toolkit.version if variant.toolkit and variant.toolkit.backend == "rocm" else None
+    )
+    file = torch_file(
+        variant.torch_release, python, variant.platform, run.cache, run.progress, rocm=rocm
+    )
     return file.requirement
 
 

@@ -6,6 +6,7 @@ Containers import this module: the packages of docker/requirements.txt are prese
 import dataclasses
 import json
 import os
+import platform
 import re
 import shutil
 import sys
@@ -17,7 +18,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from torchwheel import process
-from torchwheel.builder import nvcc
+from torchwheel.arch.model import Backend
+from torchwheel.builder import gpu_compiler
+from torchwheel.builder.discovery import sysroot
+from torchwheel.builder.environment import SYSROOT
 from torchwheel.check.audit import may_borrow
 from torchwheel.claims import Claims
 from torchwheel.errors import MalformedError, TorchwheelError, program_error
@@ -29,15 +33,20 @@ from torchwheel.pipeline.inside import CACHE_USE, DIVIDED, PLAN
 from torchwheel.shards import parse_shard
 from torchwheel.steps import own_ninja
 from torchwheel.steps.compiler_cache import wait_for_writes
-from torchwheel.toolkit.cuda_home import assemble_cuda_home, set_header_times, write_script
+from torchwheel.toolkit.cuda_home import (
+    assemble_cuda_home,
+    assemble_rocm_home,
+    set_header_times,
+    write_script,
+)
 
 ENVIRONMENT = Path("/tmp/build-env")  # noqa: S108 - in the container
 """The folder of torch and the build requirements. Its path is the same for every Python, so that
 compile commands are equal and a compiler cache serves all."""
-CUDA_HOME = Path("/tmp/cuda")  # noqa: S108 - in the container
+TOOLKIT_HOME = Path("/tmp/toolkit")  # noqa: S108 - in the container
+"""CUDA_HOME, or ROCM_HOME."""
 CXX = Path("/tmp/compilers/g++")  # noqa: S108 - in the container
 NINJA = Path("/tmp/ninja/ninja")  # noqa: S108 - in the container
-_COMPILER = Path("/usr/bin/g++")
 TORCH, TORCH_FACTS = "torch.txt", "torch.json"
 
 
@@ -51,6 +60,7 @@ class OwnBuildPlan:
         settings: of its build backend.
         archs: the arch list; empty without a GPU toolkit.
         archs_by: whether TORCH_CUDA_ARCH_LIST or setup.py decides on them.
+        backend: "cuda" or "rocm".
         toolkit: the toolkit's folder.
         launcher: the compiler launcher.
         python: the Pythons that a wheel is for: "each", "abi3" or "any".
@@ -64,11 +74,18 @@ class OwnBuildPlan:
     settings: Mapping[str, str]
     archs: str
     archs_by: str
+    backend: Backend
     toolkit: Path
     launcher: tuple[str, ...]
     python: str
     work: Literal["", "shard", "link"] = ""
     shard: str = "1/1"
+
+    @property
+    def cxx(self) -> Path:
+        """The image's C++ compiler."""
+        rocm = self.backend == "rocm"
+        return self.toolkit / "llvm" / "bin" / "clang++" if rocm else Path("/usr/bin/g++")
 
 
 def dump_plan(plan: OwnBuildPlan) -> str:
@@ -85,7 +102,7 @@ class _TorchFacts:
 
 
 def prepare(variant: Path, project: Path) -> None:
-    """Install torch and the build requirements; make the compilers and CUDA_HOME of a build.
+    """Install torch and the build requirements; make the compilers and TOOLKIT_HOME of a build.
 
     Args:
         variant: the variant's folder, with the plan.
@@ -95,14 +112,7 @@ def prepare(variant: Path, project: Path) -> None:
     constraint = variant / TORCH
     write_text(constraint, plan.torch + "\n")
     _install([*_declared(project), *plan.requires], constraint)
-    compiler = [*plan.launcher, str(plan.toolkit / "bin" / "nvcc")]
-    held = nvcc.guard(sys.executable, plan.archs, plan.archs_by, compiler)
-    assemble_cuda_home(CUDA_HOME, plan.toolkit, ENVIRONMENT, held, _COMPILER)
-    if plan.launcher:
-        write_script(CXX, [*plan.launcher, str(_COMPILER)])
-    else:
-        CXX.parent.mkdir(parents=True, exist_ok=True)
-        CXX.symlink_to(_COMPILER)
+    _make_compilers(plan)
     # setup.py runs for it, and may ask the compiler for its release.
     if missing := _dynamic(project, plan.settings):
         _install(missing, constraint)
@@ -111,6 +121,25 @@ def prepare(variant: Path, project: Path) -> None:
     source = (Path(__file__).parent.parent / "smoke" / "probe.py").read_text(encoding="utf-8")
     facts = _python(["-c", source, "--torch"], "importing torch")
     write_text(variant / TORCH_FACTS, last_line(facts) + "\n")
+
+
+def _make_compilers(plan: OwnBuildPlan) -> None:
+    """Make TOOLKIT_HOME, whose compiler holds the archs, and CXX."""
+    # An image with ROCm is of a new system, and has an older one to compile against.
+    root = os.environ.get(SYSROOT)
+    older = sysroot(Path(root), platform.machine()).flags if root else ()
+    name = "hipcc" if plan.backend == "rocm" else "nvcc"
+    compiler = [*plan.launcher, str(plan.toolkit / "bin" / name), *older]
+    held = gpu_compiler.guard(sys.executable, plan.archs, plan.archs_by, compiler)
+    if plan.backend == "rocm":
+        assemble_rocm_home(TOOLKIT_HOME, plan.toolkit, held)
+    else:
+        assemble_cuda_home(TOOLKIT_HOME, plan.toolkit, ENVIRONMENT, held, plan.cxx)
+    if plan.launcher or older:
+        write_script(CXX, [*plan.launcher, str(plan.cxx), *older])
+    else:
+        CXX.parent.mkdir(parents=True, exist_ok=True)
+        CXX.symlink_to(plan.cxx)
 
 
 def _replace_ninja(plan: OwnBuildPlan, work: own_ninja.Work, steps: Path) -> None:
@@ -124,7 +153,7 @@ def _replace_ninja(plan: OwnBuildPlan, work: own_ninja.Work, steps: Path) -> Non
         work,
         steps,
         Path(real),
-        _COMPILER,
+        plan.cxx,
         plan.launcher,
         parse_shard(plan.shard, "shard"),
         None,

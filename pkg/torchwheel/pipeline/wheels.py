@@ -210,8 +210,10 @@ def _install_commands(
     index: Path,
 ) -> list[str]:
     """A command for each wheel, once where one command serves several: pip chooses among them."""
-    commands = (
-        install_command(matrix.project.name, record, groups[record.variant][0], index)
-        for record in finished
-    )
+    commands = []
+    for record in finished:
+        of_each, own = groups[record.variant], record.variant.partition("-")[0]
+        # Toolkits of the same major may offer it, too.
+        group = own if own in of_each else of_each[0]
+        commands.append(install_command(matrix.project.name, record, group, index))
     return list(dict.fromkeys(commands))

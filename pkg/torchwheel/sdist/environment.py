@@ -12,7 +12,7 @@ import ninja
 from torchwheel.arch.lists import arch_list, cmake_archs
 from torchwheel.arch.model import Arch
 from torchwheel.builder import environment as variables
-from torchwheel.builder import nvcc
+from torchwheel.builder import gpu_compiler
 from torchwheel.builder.build import BYTES_PER_COMPILER, parallel_jobs
 from torchwheel.console import Progress
 from torchwheel.matrix.variants import Variant
@@ -96,7 +96,7 @@ def held_nvcc(request: SdistRequest, archs: Iterable[Arch], toolkit: Path) -> li
     compiler = [*request.launcher, str(toolkit / "bin" / "nvcc")]
     # The program itself: in the sandbox a virtual environment's link would lead nowhere.
     python = os.path.realpath(sys.executable)
-    return nvcc.guard(python, arch_list(archs), request.archs_by, compiler)
+    return gpu_compiler.guard(python, arch_list(archs), request.archs_by, compiler)
 
 
 def share_torch(base: Path, folder: Path, env: Environment) -> None:

@@ -22,7 +22,7 @@ ENDLESS = {"SCCACHE_IDLE_TIMEOUT": "0"}
 and would start again without the cache."""
 _BUCKET = re.compile(r"s3://([a-z0-9][a-z0-9.-]+)(?:/([\w./-]*))?", re.ASCII)
 _SOCKET = "s"
-_FILES = ("C/C++", "CUDA")
+_FILES = ("C/C++", "CUDA", "HIP")
 _WRITE_SECONDS, _POLL = 120, 0.05
 
 

@@ -1,4 +1,4 @@
-"""A CUDA_HOME for a project's own build, with torch's CUDA libraries, and torch's headers.
+"""A CUDA_HOME or ROCM_HOME for a project's own build, and the time of torch's headers.
 
 Standard library only: containers import this module.
 """
@@ -15,6 +15,8 @@ from torchwheel.files import make_executable, write_text
 HEADER_TIME = 1_000_000_000
 """When torch's headers were written, for all that compile with them."""
 _MERGED = ("bin", "include", "lib", "lib64")
+_ROCM_NAMES = ("hip*", "roc*", "thrust", "MIOpen", "miopen")
+"""How the headers' folders and the libraries of ROCm's packages begin."""
 DRIVER_STUB = Path("lib64", "stubs", "libcuda.so")
 _DRIVER_CALL = re.compile(r"^\s*CUresult\s+(cu\w+)\s*\(", re.ASCII | re.MULTILINE)
 
@@ -58,6 +60,33 @@ def assemble_cuda_home(
     _make_driver_stub(target, cxx)
     # nvcc looks for its files beside the path it was called by, so it must not be a link.
     write_script(target / "bin" / "nvcc", nvcc)
+    _link(target / "bin", (toolkit / "bin").iterdir())
+    return target
+
+
+def assemble_rocm_home(
+    target: Path, toolkit: Path, hipcc: Sequence[str], system: Path = Path("/usr")
+) -> Path:
+    """Link a ROCm, and libraries for it from a system's packages, into one folder.
+
+    Args:
+        target: the new folder.
+        toolkit: the ROCm.
+        hipcc: the command that its bin/hipcc runs: the compiler, after launchers.
+        system: where packages of the system have put hipBLAS and the like. A build that compiles
+            for an older system looks there no more.
+
+    Returns:
+        ROCM_HOME.
+    """
+    merged = ("bin", "include", "lib")
+    _link(target, (path for path in toolkit.iterdir() if path.name not in merged))
+    for name in merged[1:]:
+        _link(target / name, (toolkit / name).iterdir())
+    for name in _ROCM_NAMES:
+        _link(target / "include", system.glob(f"include/{name}"))
+        _link(target / "lib", system.glob(f"lib/*-linux-gnu/lib{name}.so*"))
+    write_script(target / "bin" / "hipcc", hipcc)
     _link(target / "bin", (toolkit / "bin").iterdir())
     return target
 

@@ -36,16 +36,32 @@ class TorchFile:
 
 
 def torch_file(
-    minor: str, python: str, platform: str, cache: Path, progress: Progress
+    minor: str,
+    python: str,
+    platform: str,
+    cache: Path,
+    progress: Progress,
+    *,
+    rocm: str | None = None,
 ) -> TorchFile:
-    """The wheel of torch `minor` ("2.11") for a Python ("3.12") and a platform."""
-    kept = trusted_folder(cache / "torch") / f"torch-{minor}-cp{python}-{platform}.json"
+    """The wheel of a torch on the package index.
+
+    Args:
+        minor: its minor release, e.g. "2.11".
+        python: the Python it is for, e.g. "3.12".
+        platform: e.g. "linux_x86_64".
+        cache: torchwheel's cache.
+        progress: is told of a lookup.
+        rocm: the release of ROCm that it is published for, e.g. "7.2"; PyPI has no such torch.
+    """
+    name = f"torch-{minor}{f'-rocm{rocm}' if rocm else ''}-cp{python}-{platform}.json"
+    kept = trusted_folder(cache / "torch") / name
     try:
         found = read_json(kept, TorchFile)
     except (OSError, MalformedError):
-        found = _look_up(minor, python, platform, progress)
+        found = _look_up(minor, python, platform, progress, rocm)
         write_text(kept, json.dumps(dataclasses.asdict(found)) + "\n")
-    locked = read_lock().torch.get(minor)
+    locked = None if rocm else read_lock().torch.get(minor)
     if locked and (python, platform) == (TORCH_PYTHON, locked.platform):
         expected = TorchFile(locked.version, locked.sha256)
         if found != expected:
@@ -56,13 +72,17 @@ def torch_file(
     return found
 
 
-def _look_up(minor: str, python: str, platform: str, progress: Progress) -> TorchFile:
+def _look_up(
+    minor: str, python: str, platform: str, progress: Progress, rocm: str | None
+) -> TorchFile:
     locked = read_lock().torch.get(minor)
     wanted = f"torch=={locked.version}" if locked else f"torch=={minor}.*"
     progress.step(f"{wanted}: looking it up for Python {python}")
     (file,) = find_files([wanted], platform, python)
     public, _, local = file.version.partition("+")
-    if local.startswith("cpu"):
+    if rocm:
+        (file,) = find_files([f"torch==={public}+rocm{rocm}"], platform, python)
+    elif local.startswith("cpu"):
         # Another index or a folder offers it beside PyPI's, and pip takes it for the newer one.
         (file,) = find_files([f"torch==={public}"], platform, python)
     return TorchFile(file.version, file.sha256)

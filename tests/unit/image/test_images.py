@@ -49,6 +49,18 @@ def test_the_digest_changes_with_everything_that_decides_the_image():
     assert image_reference(image(), same) == f"localhost/torchwheel/a:{same[:16]}"
 
 
+def test_a_rocm_image_has_the_python_of_its_system_or_another():
+    rocm = load(ROOT / "tests" / "unit" / "matrix" / "ordinary_rocm.yaml")
+    other = image_of(rocm, variant(rocm, "rocm7.2-torch2.13-cp312"), ROOT, "x86_64")
+    its = image_of(rocm, variant(rocm, "rocm7.2-torch2.13-cp314"), ROOT, "x86_64")
+    assert (other.name, its.name) == ("rocm-7.2-cp312", "rocm-7.2-cp314")
+    assert other.needs["BASE_IMAGE"] == its
+    assert other.needs["PYTHON_IMAGE"].name == "python-3.12-sid"
+    assert its.needs["BASE_IMAGE"] == other.needs["PYTHON_IMAGE"].needs["BASE_IMAGE"]
+    # Python decides no object that a compiler cache could give.
+    assert "PYTHON_IMAGE" in other.beside
+
+
 def test_variants_of_one_toolkit_and_python_share_an_image(matrix):
     def built(name):
         return image_of(matrix, variant(matrix, name), ROOT, "x86_64")

@@ -12,7 +12,7 @@ from torchwheel.image.build import BuiltImage
 from torchwheel.image.engine import Engine
 from torchwheel.matrix.load import load, parse
 from torchwheel.matrix.variants import resolve
-from torchwheel.pipeline import container_options
+from torchwheel.pipeline import container_options, own_build
 from torchwheel.pipeline.cibuildwheel import ContainerOptions, options_toml, settings
 from torchwheel.pipeline.run import Run
 
@@ -88,6 +88,17 @@ def test_an_ordinary_projects_build_is_its_own(tmp_path, monkeypatch, golden):
     table = settings(made)
     assert "test-sources" not in table  # the imports alone: its tests are for a GPU
     assert "--import=conv" in table["test-command"]
+
+
+def test_an_ordinary_projects_build_for_rocm(tmp_path, monkeypatch):
+    made = options_for(
+        "rocm7.2-torch2.13-cp312", tmp_path, monkeypatch, room=0, matrix_name="ordinary_rocm.yaml"
+    )
+    home = str(own_build.TOOLKIT_HOME)
+    assert made.environment["ROCM_HOME"] == home
+    assert made.environment["PYTORCH_ROCM_ARCH"] == "gfx90a;gfx1100"
+    assert made.environment["PATH"].split(":")[1:3] == ["$PATH", f"{home}/bin"]
+    assert not {"CUDA_HOME", "CUDACXX", "TORCH_CUDA_ARCH_LIST"} & {*made.environment}
 
 
 def test_a_toolkit_has_variables_of_its_own(tmp_path):

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import platform
+import subprocess
 
 import pytest
 
@@ -26,6 +28,7 @@ PLAN = OwnBuildPlan(
     settings={"a": "b"},
     archs="9.0",
     archs_by="environment",
+    backend="cuda",
     toolkit="/usr/local/cuda",
     launcher=("sccache",),
     python="each",
@@ -124,6 +127,64 @@ def test_a_locked_torch_is_the_one_of_the_lock(tmp_path, monkeypatch):
     assert asked == [("torch==2.11.0", "linux_x86_64", "3.12")]
     # The lock has the file of one Python.
     assert torch_file("2.11", "3.11", "linux_x86_64", tmp_path, Quiet()).version == "2.11.0"
+
+
+def test_a_torch_for_rocm_is_of_that_release(tmp_path, monkeypatch):
+    asked = []
+
+    def find(requirements, platform, python):
+        asked.extend(requirements)
+        version = requirements[0].partition("===")[2] or "2.13.0"
+        return [IndexedFile("torch", version, "https://h.test/t.whl", "ab" * 32)]
+
+    monkeypatch.setattr(torch_files, "find_files", find)
+    for _ in range(2):
+        file = torch_file("2.13", "3.12", "linux_x86_64", tmp_path, Quiet(), rocm="7.2")
+        assert file.version == "2.13.0+rocm7.2"
+    assert asked == ["torch==2.13.*", "torch===2.13.0+rocm7.2"]
+    assert torch_file("2.13", "3.12", "linux_x86_64", tmp_path, Quiet()).version == "2.13.0"
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    """The folders that a container would have, below the test's folder."""
+    for name in ("TOOLKIT_HOME", "CXX"):
+        monkeypatch.setattr(own_build, name, tmp_path / "made" / name.lower())
+    return tmp_path / "made"
+
+
+def test_the_compilers_of_rocm_take_the_older_system(tmp_path, monkeypatch, made):
+    rocm, older = tmp_path / "rocm", tmp_path / "sysroot"
+    for name in ("bin/hipcc", "bin/hipconfig", "llvm/bin/clang++"):
+        program(rocm / name, f'echo {name} "$@"')
+    for folder in ("include/hip", "lib"):
+        (rocm / folder).mkdir(parents=True)
+    gcc = older / "usr" / "lib" / "gcc" / f"{platform.machine()}-linux-gnu" / "10"
+    gcc.mkdir(parents=True)
+    (gcc / "libstdc++.a").touch()
+    monkeypatch.setenv("TORCHWHEEL_SYSROOT", str(older))
+    plan = dataclasses.replace(
+        PLAN, backend="rocm", toolkit=rocm, archs="gfx90a;gfx1100", launcher=()
+    )
+    own_build._make_compilers(plan)
+
+    def said(name, *arguments):
+        command = [made / name, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    flags = f"--sysroot={older} --gcc-install-dir={gcc}"
+    assert said("cxx", "-c", "a.cpp").stdout == f"llvm/bin/clang++ {flags} -c a.cpp\n"
+    archs = ("--offload-arch=gfx90a", "--offload-arch=gfx1100")
+    right = said("toolkit_home/bin/hipcc", "-c", "a.hip", *archs)
+    assert right.stdout == f"bin/hipcc {flags} -c a.hip {' '.join(archs)}\n"
+    wrong = said("toolkit_home/bin/hipcc", "-c", "a.hip", "--offload-arch=gfx942")
+    assert wrong.returncode == 1
+    assert (
+        "the project hard-codes the archs gfx942; expected those of PYTORCH_ROCM_ARCH, "
+        'gfx90a;gfx1100; pass --archs "gfx942"' in wrong.stderr
+    )
+    assert said("toolkit_home/bin/hipconfig", "--version").stdout == "bin/hipconfig --version\n"
+    assert (made / "toolkit_home" / "include" / "hip").is_symlink()
 
 
 MACHINE = MachineRecord("3.12.1", "linux_x86_64", "2.31", "2.13.0", "13.0", None, None)

@@ -40,7 +40,8 @@ def test_a_cache_that_cannot_be_reached_is_one_line(tmp_path):
 
 
 def statistics(writes: int, errors: int = 0) -> str:
-    counts = {"cache_hits": {"C/C++": 1, "PTX": 2}, "cache_misses": {"CUDA": 2, "CUBIN": 1}}
+    hits, misses = {"C/C++": 1, "PTX": 2}, {"CUDA": 1, "HIP": 1, "CUBIN": 1}
+    counts = {"cache_hits": hits, "cache_misses": misses}
     stats = {name: {"counts": found, "adv_counts": {}} for name, found in counts.items()}
     return json.dumps(
         {"stats": {**stats, "cache_writes": writes, "cache_write_errors": errors, "other": 1}}

@@ -19,7 +19,7 @@ from torchwheel.pipeline.repair import pack, stamp
 from torchwheel.sdist.request import LOCK, LOG, hold_build_folder
 from torchwheel.sdist.torch import import_torch
 from torchwheel.smoke.environment import Environment
-from torchwheel.toolkit.cuda_home import DRIVER_STUB, assemble_cuda_home
+from torchwheel.toolkit.cuda_home import DRIVER_STUB, assemble_cuda_home, assemble_rocm_home
 
 CXX = Path("/usr/bin/g++")
 CUDA_H = """\
@@ -118,6 +118,20 @@ def test_the_driver_stub_of_a_toolkit_stays(tmp_path, toolkit, site):
     assert (home / DRIVER_STUB).read_text() == "toolkit/lib/stubs/libcuda.so"
 
 
+def test_rocm_has_the_libraries_of_the_systems_packages(tmp_path):
+    rocm, system = tmp_path / "rocm", tmp_path / "usr"
+    tree(rocm, "bin/hipcc", "bin/hipconfig", "include/hip/hip_runtime.h", "lib/libamdhip64.so")
+    tree(system, "include/hip/hip_runtime.h", "include/hipblas/hipblas.h", "include/stdio.h")
+    tree(system, "lib/x86_64-linux-gnu/libhipblas.so", "lib/x86_64-linux-gnu/libc.so")
+    home = assemble_rocm_home(tmp_path / "home", rocm, ("echo", "hipcc"), system)
+    assert (home / "include" / "hip" / "hip_runtime.h").read_text().startswith("rocm/")
+    assert (home / "include" / "hipblas" / "hipblas.h").read_text().startswith("usr/")
+    assert sorted(path.name for path in (home / "include").iterdir()) == ["hip", "hipblas"]
+    libraries = sorted(path.name for path in (home / "lib").iterdir())
+    assert libraries == ["libamdhip64.so", "libhipblas.so"]
+    assert sorted(path.name for path in (home / "bin").iterdir()) == ["hipcc", "hipconfig"]
+
+
 @pytest.mark.parametrize("launcher", [(), ("env", "X=a b")])
 def test_nvcc_is_called_where_it_lies(tmp_path, toolkit, site, launcher):
     nvcc = (*launcher, str(toolkit / "bin" / "nvcc"))
@@ -138,6 +152,7 @@ def test_a_distributions_toolkit_is_taken_as_it_is(tmp_path, site):
     [
         ("[2/9] /cuda/bin/nvcc -I/x -c -c '/a/b/x.cu' -o x.o", None),
         ("[2/9] /cuda/bin/nvcc -I/x -c -c /a/b/x.cu -o x.o", "[2/9] compiling x.cu"),
+        ("[2/9] /rocm/bin/hipcc  -I/x -c -c /a/b/x.hip -o x.o", "[2/9] compiling x.hip"),
         ("[1/9] c++ -MMD -c /a/b/x.cpp -o x.o", "[1/9] compiling x.cpp"),
         ("gcc -pthread -fPIC -Icsrc -c csrc/x.cpp -o build/x.o -O3", "compiling x.cpp"),
         ("g++ -shared x.o -o x.so", None),

@@ -1,4 +1,4 @@
-"""The nvcc that holds the archs of a build."""
+"""The compiler that holds the archs of a build."""
 
 import subprocess
 import sys
@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.builder import nvcc
+from torchwheel.builder import gpu_compiler
 
 HARD = ("-gencode", "arch=compute_53,code=sm_53", "-gencode=arch=compute_90,code=sm_90")
 
 
 def call(archs: str, by: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """The guard with an `echo` for a compiler."""
-    command = [sys.executable, nvcc.__file__, archs, by, "echo", "nvcc", "--", *arguments]
+    command = [sys.executable, gpu_compiler.__file__, archs, by, "echo", "nvcc", "--", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -64,14 +64,25 @@ def test_calls_that_compile_for_no_named_arch_pass(arguments):
         (["-arch=sm_86"], {"sm_86", "compute_86"}),
         (["-arch", "native"], {"native"}),
         (["-arch=compute_80", "-code=sm_80,sm_86"], {"sm_80", "sm_86"}),
+        (["--offload-arch=gfx90a", "--offload-arch", "gfx1100"], {"gfx90a", "gfx1100"}),
+        (["--offload-arch=gfx90a,gfx942"], {"gfx90a", "gfx942"}),
+        (["--amdgpu-target=gfx90a"], {"gfx90a"}),
     ],
 )
 def test_the_ways_to_name_archs(options, codes):
-    named, others = nvcc.split([*options, "-c", "a.cu"])
-    assert (nvcc.codes_in(named), others) == (codes, ["-c", "a.cu"])
+    named, others = gpu_compiler.split([*options, "-c", "a.cu"])
+    assert (gpu_compiler.codes_in(named), others) == (codes, ["-c", "a.cu"])
 
 
-ARCHS = st.lists(
+def test_archs_of_amd_are_replaced_too():
+    done = call("gfx90a;gfx1100", "replaced", "-c", "a.hip", "--offload-arch=gfx942", "-o", "a.o")
+    expected = "nvcc -c a.hip -o a.o --offload-arch=gfx90a --offload-arch=gfx1100\n"
+    assert done.stdout == expected
+    assert call("gfx90a", "declared", "-c", "a.hip", "--offload-arch=gfx942").returncode == 1
+    assert call("gfx90a;gfx942", "declared", "-c", "a.hip", "--offload-arch=gfx942").stdout
+
+
+CUDA_ARCHS = st.lists(
     st.tuples(st.integers(50, 121), st.sampled_from(["", "a", "f"]), st.booleans()),
     min_size=1,
     unique_by=lambda arch: arch[:2],
@@ -82,16 +93,23 @@ ARCHS = st.lists(
 )
 
 
-@given(ARCHS)
+AMD_ARCHS = st.lists(
+    st.sampled_from(["gfx90a", "gfx942", "gfx1100", "gfx1201"]), min_size=1, unique=True
+).map(";".join)
+
+
+@given(CUDA_ARCHS | AMD_ARCHS)
 def test_what_replaces_is_what_is_expected(archs):
-    options = list(nvcc.options_of(archs))
-    assert nvcc.codes_in(options) == nvcc.codes_of(archs)
-    assert nvcc.fault_of(nvcc.codes_in(options), archs, "environment") is None
-    assert sorted(nvcc.arch_list_of(nvcc.codes_of(archs)).split(";")) == sorted(archs.split(";"))
+    options = list(gpu_compiler.options_of(archs))
+    assert gpu_compiler.codes_in(options) == gpu_compiler.codes_of(archs)
+    assert gpu_compiler.fault_of(gpu_compiler.codes_in(options), archs, "environment") is None
+    assert sorted(gpu_compiler.arch_list_of(gpu_compiler.codes_of(archs)).split(";")) == sorted(
+        archs.split(";")
+    )
 
 
 @given(st.lists(st.text(max_size=12), max_size=8))
 def test_any_arguments_are_read(arguments):
-    named, others = nvcc.split(arguments)
-    assert nvcc.codes_in(named) is not None
+    named, others = gpu_compiler.split(arguments)
+    assert gpu_compiler.codes_in(named) is not None
     assert len(named) + len(others) in (len(arguments), len(arguments) + 1)

@@ -1,8 +1,9 @@
-"""An nvcc that holds the archs of a build: `python nvcc.py ARCHS BY PROGRAM… -- ARGUMENTS…`.
+"""An nvcc or hipcc that holds the archs of a build.
 
-ARCHS is an arch list ("8.0;9.0+PTX"), BY is `archs_by` of matrix.yaml, PROGRAM… the compiler with
-its launcher. A setup.py that names archs itself is stopped at its first file, not after hours by a
-gate. Standard library only: it runs for every file, in any Python.
+`python gpu_compiler.py ARCHS BY PROGRAM… -- ARGUMENTS…`: ARCHS is an arch list ("8.0;9.0+PTX",
+"gfx90a;gfx1100"), BY is `archs_by` of matrix.yaml, PROGRAM… the compiler with its launcher. A
+setup.py that names archs itself is stopped at its first file, not after hours by a gate. Standard
+library only: it runs for every file, in any Python.
 """
 
 import os
@@ -11,7 +12,9 @@ import sys
 from collections.abc import Iterator, Sequence
 
 _OPTIONS = ("-gencode", "--generate-code")
-_ARCH_OPTIONS = ("-arch", "--gpu-architecture", "-code", "--gpu-code")
+_CODE_OPTIONS = ("-code", "--gpu-code", "--offload-arch", "--amdgpu-target")
+_ARCH_OPTIONS = ("-arch", "--gpu-architecture")
+_OF_AMD = "gfx"
 _COMPILES = ("-c", "--compile", "-dc", "--device-c", "-dw", "--device-w")
 FAILED = 1
 
@@ -28,7 +31,7 @@ def split(arguments: Sequence[str]) -> "tuple[list[str], list[str]]":
     rest = iter(arguments)
     for argument in rest:
         name, equals, _ = argument.partition("=")
-        if name in (*_OPTIONS, *_ARCH_OPTIONS):
+        if name in (*_OPTIONS, *_CODE_OPTIONS, *_ARCH_OPTIONS):
             named += [argument] if equals else [argument, next(rest, "")]
         else:
             others.append(argument)
@@ -36,7 +39,7 @@ def split(arguments: Sequence[str]) -> "tuple[list[str], list[str]]":
 
 
 def codes_in(named: Sequence[str]) -> "set[str]":
-    """What the options ask for: "sm_80" is machine code, "compute_90" is PTX."""
+    """What the options ask for: "sm_80" and "gfx90a" are machine code, "compute_90" is PTX."""
     archs: set[str] = set()
     codes: set[str] = set()
     rest = iter(named)
@@ -46,7 +49,7 @@ def codes_in(named: Sequence[str]) -> "set[str]":
         if name in _OPTIONS:
             # arch=compute_80,code=[sm_80,compute_80]: the arch is no code of the result.
             value = value.partition("code=")[2]
-        found = codes if name in (*_OPTIONS, "-code", "--gpu-code") else archs
+        found = codes if name in (*_OPTIONS, *_CODE_OPTIONS) else archs
         found |= {word for word in re.split(r"[\s\"'\[\],]+", value) if word}
     # -arch=sm_80 alone makes machine code, and PTX too.
     return codes or archs | {word.replace("sm_", "compute_") for word in archs}
@@ -56,14 +59,20 @@ def codes_of(archs: str) -> "set[str]":
     """The codes of an arch list."""
     codes: set[str] = set()
     for arch in archs.split(";"):
+        if arch.startswith(_OF_AMD):
+            codes.add(arch)
+            continue
         number = arch.removesuffix("+PTX").replace(".", "")
         codes |= {f"sm_{number}", *([f"compute_{number}"] if arch.endswith("+PTX") else [])}
     return codes
 
 
 def options_of(archs: str) -> Iterator[str]:
-    """Nvcc's options for an arch list."""
+    """The compiler's options for an arch list."""
     for arch in archs.split(";"):
+        if arch.startswith(_OF_AMD):
+            yield f"--offload-arch={arch}"
+            continue
         number = arch.removesuffix("+PTX").replace(".", "")
         yield f"-gencode=arch=compute_{number},code=sm_{number}"
         if arch.endswith("+PTX"):
@@ -99,8 +108,9 @@ def fault_of(codes: "set[str]", archs: str, by: str) -> "str | None":
         return None
     if codes == wanted:
         return None
+    variable = "PYTORCH_ROCM_ARCH" if archs.startswith(_OF_AMD) else "TORCH_CUDA_ARCH_LIST"
     return (
-        f"the project hard-codes the archs {found}; expected those of TORCH_CUDA_ARCH_LIST, "
+        f"the project hard-codes the archs {found}; expected those of {variable}, "
         f'{archs}; pass --archs "{found}", or replace them: build.archs_by: replaced in '
         "matrix.yaml, --archs-by replaced of torchwheel build"
     )
