@@ -101,7 +101,7 @@ def refuse_kinds(
             continue
         if type(kind) in _SCALARS:
             expected, fits = _SCALARS[type(kind)]
-            if value is None or not fits(value):
+            if not fits(value):
                 expected += " or None" if optional else ""
                 _refuse(name or op._opname, argument.name, expected, type(value).__name__)
         elif isinstance(kind, torch.TensorType):

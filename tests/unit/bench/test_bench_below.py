@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import kernels_below
+import pytest
 from bench_records import MIB, record, row, small, timing
 from kernelbench.record import read
 
@@ -27,7 +28,19 @@ def test_large_cells_below_the_target_are_counted():
     assert "| softmax, 95 % | 1 | 0 |  | 0 |" in lines
 
 
-def test_the_documented_table_is_the_records():
+@pytest.fixture(scope="module")
+def newest():
+    return read(ROOT / "docs" / "records" / "kernels-h200-2026-11-27.json")
+
+
+def test_the_documented_table_is_the_records(newest):
     documented = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
-    found = read(ROOT / "docs" / "records" / "kernels-h200-2026-11-27.json")
-    assert "\n".join(kernels_below.table(found)) in documented
+    assert "\n".join(kernels_below.table(newest)) in documented
+
+
+def test_the_documented_count_of_lost_cells_is_the_records(newest):
+    lost, cells = len(newest.lost), len(newest.rows)
+    words = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert f" {lost} of {cells} cells are more than 2 % slower than a peer" in words
+    figures = " ".join((ROOT / "docs" / "figures.md").read_text(encoding="utf-8").split())
+    assert f"**{lost} of all {cells} cells are more than 2 % slower than a peer**" in figures
