@@ -81,7 +81,14 @@ def _look_up(
     (file,) = find_files([wanted], platform, python)
     public, _, local = file.version.partition("+")
     if rocm:
-        (file,) = find_files([f"torch==={public}+rocm{rocm}"], platform, python)
+        wanted = f"torch==={public}+rocm{rocm}"
+        try:
+            (file,) = find_files([wanted], platform, python)
+        except TorchwheelError as error:
+            raise TorchwheelError(
+                f"expected {wanted} for Python {python} on an index, found none; PyPI has no torch "
+                f"for ROCm: name an index that has it in PIP_EXTRA_INDEX_URL ({error})"
+            ) from error
     elif local.startswith("cpu"):
         # Another index or a folder offers it beside PyPI's, and pip takes it for the newer one.
         (file,) = find_files([f"torch==={public}"], platform, python)

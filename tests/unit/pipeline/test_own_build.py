@@ -145,6 +145,21 @@ def test_a_torch_for_rocm_is_of_that_release(tmp_path, monkeypatch):
     assert torch_file("2.13", "3.12", "linux_x86_64", tmp_path, Quiet()).version == "2.13.0"
 
 
+def test_an_index_without_a_torch_for_rocm_is_said_so(tmp_path, monkeypatch):
+    def find(requirements, platform, python):
+        if requirements == ["torch==2.13.*"]:
+            return [IndexedFile("torch", "2.13.0", "https://h.test/t.whl", "ab" * 32)]
+        raise TorchwheelError("looking up: pip's words")
+
+    monkeypatch.setattr(torch_files, "find_files", find)
+    says = (
+        r"^expected torch===2\.13\.0\+rocm7\.2 for Python 3\.12 on an index, found none; .* "
+        r"PIP_EXTRA_INDEX_URL \(looking up: pip's words\)$"
+    )
+    with pytest.raises(TorchwheelError, match=says):
+        torch_file("2.13", "3.12", "linux_x86_64", tmp_path, Quiet(), rocm="7.2")
+
+
 @pytest.fixture
 def made(tmp_path, monkeypatch):
     """The folders that a container would have, below the test's folder."""
