@@ -1,21 +1,17 @@
 """The lock of a clean environment: what it pins, which one is taken, and that its hashes hold."""
 
-import hashlib
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.errors import UsageError
 from torchwheel.image.recipes import is_cross, python_of
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
 from torchwheel.pipeline.container_options import requirements_to_try
-from torchwheel.smoke.environment import base_environment, site_of
 from torchwheel.smoke.locks import find_lock, read_lock
-from wheelmaker import make_wheel
 
 ROOT = Path(__file__).parents[3]
 LOCKS = ROOT / "tests" / "locks"
@@ -116,19 +112,3 @@ def test_any_text_is_a_lock_or_one_line(
     except UsageError as error:
         refused = str(error)
     assert "\n" not in refused
-
-
-def test_only_the_file_of_the_lock_is_installed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wheel = make_wheel(tmp_path / "wheels", name="demo", requires=())
-    monkeypatch.setenv("PIP_FIND_LINKS", str(wheel.parent))
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    locks = tmp_path / "locks"
-    path = lock(locks, "demo.txt", "demo==1.0.0")
-    with pytest.raises(TorchwheelError, match="hash mismatch: "):
-        base_environment(tmp_path / "cache", ["demo"], Quiet(), locks=locks)
-    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    path.write_text(path.read_text().replace("0" * 64, digest))
-    base = base_environment(tmp_path / "cache", ["demo"], Quiet(), locks=locks)
-    assert "demo" in {found.name for found in site_of(base).iterdir()}

@@ -2,7 +2,6 @@
 
 import os
 import threading
-import zipfile
 
 from torchwheel.console import Quiet
 from torchwheel.smoke import environment
@@ -12,8 +11,6 @@ from torchwheel.smoke.environment import (
     base_environment,
     base_folder_name,
 )
-from torchwheel.toolkit.cuda_home import HEADER_TIME
-from wheelmaker import make_wheel
 
 
 def test_another_build_of_a_required_wheel_is_another_environment(tmp_path):
@@ -46,20 +43,6 @@ def test_a_pipe_in_the_place_of_an_environment_is_not_waited_for(tmp_path, monke
     assert (folder / COMPLETE).is_file()
 
 
-def test_a_package_of_the_callers_path_is_installed_too(tmp_path, monkeypatch):
-    """Who uses the environment later has another PYTHONPATH, or none."""
-    wheels = [
-        make_wheel(tmp_path, name="demo", requires=("needed",)),
-        make_wheel(tmp_path, name="needed", requires=()),
-    ]
-    path = tmp_path / "path"
-    with zipfile.ZipFile(wheels[1]) as archive:
-        archive.extractall(path)
-    monkeypatch.setenv("PYTHONPATH", str(path))
-    base = base_environment(tmp_path / "cache", list(map(str, wheels)), Quiet())
-    assert {"demo", "needed"} <= {found.name for found in environment.site_of(base).iterdir()}
-
-
 def test_environments_that_nobody_uses_make_room(tmp_path, monkeypatch):
     monkeypatch.setattr(environment, "_make_venv", lambda path, _python: path.mkdir())
     monkeypatch.setattr(environment, "pip_install", lambda *_, **__: None)
@@ -76,12 +59,3 @@ def test_environments_that_nobody_uses_make_room(tmp_path, monkeypatch):
     made.parent.chmod(0o755)  # a cache that is shared on purpose
     base_environment(tmp_path, ["e"], Quiet())
     assert made.exists()
-
-
-def test_torchs_headers_have_one_time(tmp_path):
-    """gcc takes equal files of one second for one file: what it reads depends on their times."""
-    files = {f"torch/include/{name}.h": b"#pragma once\n" for name in ("a", "c10/b")}
-    wheel = make_wheel(tmp_path, name="torch", requires=(), files=files)
-    base = base_environment(tmp_path / "cache", [str(wheel)], Quiet())
-    headers = [environment.site_of(base) / name for name in files]
-    assert [header.stat().st_mtime for header in headers] == [HEADER_TIME] * 2
