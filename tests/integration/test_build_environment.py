@@ -12,6 +12,8 @@ from torchwheel.smoke import environment
 from torchwheel.smoke.importing import run_python
 from wheelmaker import make_wheel
 
+pytestmark = pytest.mark.integration
+
 TORCH = EnvironmentTorch(Torch("2.13.0+cpu", None, None, Path("torch")), (), frozenset())
 
 

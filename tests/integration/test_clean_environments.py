@@ -12,6 +12,8 @@ from torchwheel.smoke.environment import base_environment, site_of
 from torchwheel.toolkit.cuda_home import HEADER_TIME
 from wheelmaker import make_wheel
 
+pytestmark = pytest.mark.integration
+
 
 def test_a_package_of_the_callers_path_is_installed_too(tmp_path, monkeypatch):
     """Who uses the environment later has another PYTHONPATH, or none."""

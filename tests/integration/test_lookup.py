@@ -13,6 +13,8 @@ from torchwheel.process import ProcessResult
 from torchwheel.toolkit.index import find_files
 from wheelmaker import make_wheel
 
+pytestmark = pytest.mark.integration
+
 NOISE = os.urandom(1 << 20)
 PLATFORM = "linux_x86_64"
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.integration
+
 # What a Python of these platforms lacks. torch is imported before, as it is for this one.
 USE = """
 import os, sys

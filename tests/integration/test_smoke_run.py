@@ -2,6 +2,8 @@
 
 import importlib.util
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,8 +14,9 @@ from torchwheel.cli import main
 from torchwheel.console import Quiet
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import sha256
-from torchwheel.smoke import environment
+from torchwheel.smoke import environment, probe
 from torchwheel.smoke.record import Counts, SmokeRecord
+from torchwheel.smoke.results import read_probe
 from torchwheel.smoke.run import smoke
 from torchwheel.smoke.suite import digest_of_tests, read_suite
 from torchwheel.toolkit.cache import cache_folder
@@ -277,3 +280,14 @@ def test_a_base_that_cannot_be_filled_is_not_complete(tmp_path: Path) -> None:
         environment.base_environment(tmp_path / "cache", wanted, Quiet())
     assert "\n" not in str(caught.value)
     assert not list(tmp_path.rglob(environment.COMPLETE))
+
+
+def test_the_probe_finds_the_packages_of_a_distribution(tmp_path):
+    facts = tmp_path / "facts.json"
+    command = [sys.executable, probe.__file__, "--of", f"--facts={facts}", "pytest", "pluggy"]
+    subprocess.run(command, check=True)
+    found = read_probe(facts)
+    assert {one.name for one in found.imported} >= {"_pytest", "pluggy", "pytest"}
+    assert all(one.error is None for one in found.imported)
+    assert found.machine.python == ".".join(map(str, sys.version_info[:3]))
+    assert Path(json.loads(facts.read_text())["site"]).is_dir()

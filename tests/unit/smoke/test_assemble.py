@@ -1,14 +1,10 @@
 import hashlib
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 from torchwheel.errors import TorchwheelError
-from torchwheel.smoke import probe
-from torchwheel.smoke.results import read_probe, record_from_files
+from torchwheel.smoke.results import record_from_files
 
 MACHINE = {
     "python": "3.11.2",
@@ -83,15 +79,3 @@ def test_a_wheel_without_a_package_fails(left, tmp_path):
 def test_no_report_is_one_line(left, output):
     with pytest.raises(TorchwheelError, match=r"ext-1-py3-none-any\.whl: its tests left no report"):
         left(output)
-
-
-def test_the_probe_finds_the_packages_of_a_distribution(tmp_path):
-    pytest.importorskip("torch", reason="the probe looks at torch")
-    facts = tmp_path / "facts.json"
-    command = [sys.executable, probe.__file__, "--of", f"--facts={facts}", "pytest", "pluggy"]
-    subprocess.run(command, check=True)
-    found = read_probe(facts)
-    assert {one.name for one in found.imported} >= {"_pytest", "pluggy", "pytest"}
-    assert all(one.error is None for one in found.imported)
-    assert found.machine.python == ".".join(map(str, sys.version_info[:3]))
-    assert Path(json.loads(facts.read_text())["site"]).is_dir()

@@ -15,6 +15,8 @@ from torchwheel.steps import own_ninja
 from torchwheel.steps.graph import ExpectedObject
 from torchwheel.toolkit.cuda_home import write_script
 
+pytestmark = pytest.mark.integration
+
 REAL = Path(ninja.BIN_DIR, "ninja")
 
 
