@@ -16,7 +16,7 @@ from typing import IO, Protocol
 from urllib.parse import unquote, urljoin, urlsplit
 
 from torchwheel import __version__
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.errors import NO_SPACE, DiskFullError, TorchwheelError, UsageError
 from torchwheel.json_files import MAX_BYTES
 from torchwheel.os_errors import explain
 from torchwheel.ownership import NotRegularError, open_regular
@@ -171,6 +171,8 @@ class Fetcher:
             with error:
                 raise _failed(url, f"status {error.code}") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
+            if isinstance(error, OSError) and error.errno in NO_SPACE:
+                raise DiskFullError(explain(error, str(target.parent))) from None
             raise _failed(url, _reason(error)) from None
         found = digest.hexdigest()
         if found != sha256:

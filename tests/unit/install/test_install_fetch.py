@@ -1,14 +1,16 @@
 """What is fetched from where: addresses, redirects, sizes, hashes."""
 
 import contextlib
+import errno
 import hashlib
 import http.server
 import os
+import re
 import threading
 
 import pytest
 
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.errors import DiskFullError, TorchwheelError, UsageError
 from torchwheel.install import fetch
 from torchwheel.install.fetch import Fetcher, check_address, link
 
@@ -135,6 +137,17 @@ def test_a_page_that_cannot_be_had_is_one_line(server, path, says):
 def test_no_answer():
     with pytest.raises(TorchwheelError, match="expected an answer, found Connection refused"):
         Fetcher().page("http://127.0.0.1:9/x", "text/html")
+
+
+def test_a_full_disk_is_no_fault_of_the_index(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(fetch, "_bounded", full)
+    (tmp_path / "file").touch()
+    says = f"^{re.escape(str(tmp_path))}: expected space on the disk, found none left; free some"
+    with pytest.raises(DiskFullError, match=says):
+        Fetcher().file((tmp_path / "file").as_uri(), tmp_path / "x", "0" * 64, None)
 
 
 def test_a_file_has_the_hash_and_the_size_that_the_index_names(server, tmp_path):
