@@ -19,7 +19,7 @@ _NO_GPU = """
 import ctypes
 from pathlib import Path
 
-for _library in ("libc10_hip.so", "libtorch_hip.so"):
+for _library in {libraries}:
     ctypes.CDLL(str(Path(__file__).parents[1] / "lib" / _library))
 
 
@@ -34,7 +34,7 @@ def is_available() -> bool:
 def device_count() -> int:
     return 0
 """
-_LIBRARIES = ("libtorch_hip.so", "libc10_hip.so")
+_LIBRARIES = ("libc10_hip.so", "libtorch_hip.so")
 
 
 def make(folder: Path, rocm: str) -> Path:
@@ -42,16 +42,13 @@ def make(folder: Path, rocm: str) -> Path:
     found = importlib.metadata.distribution("torch")
     public = found.version.partition("+")[0]
     version = f"{public}+rocm{rocm}"
-    tags = next(
-        line.partition(": ")[2]
-        for line in (found.read_text("WHEEL") or "").splitlines()
-        if line.startswith("Tag: ")
-    )
+    about = found.read_text("WHEEL") or ""
+    tags = next(line[5:] for line in about.splitlines() if line.startswith("Tag: "))
     wheel = folder / f"torch-{version}-{tags}.whl"
     info = f"torch-{version}.dist-info"
     added = {
         "torch/version.py": _HIP.format(version=version, hip=f"{rocm}.0"),
-        "torch/cuda/__init__.py": _NO_GPU,
+        "torch/cuda/__init__.py": _NO_GPU.format(libraries=_LIBRARIES),
     }
     metadata = (found.read_text("METADATA") or "").replace(
         f"Version: {found.version}\n", f"Version: {version}\n", 1
@@ -71,7 +68,7 @@ def make(folder: Path, rocm: str) -> Path:
             for library in _LIBRARIES:
                 names.append(f"torch/lib/{library}")
                 archive.write(_empty_library(Path(made, library)), names[-1])
-        for name, text in (("METADATA", metadata), ("WHEEL", found.read_text("WHEEL") or "")):
+        for name, text in (("METADATA", metadata), ("WHEEL", about)):
             names.append(f"{info}/{name}")
             archive.writestr(names[-1], text)
         record = f"{info}/RECORD"

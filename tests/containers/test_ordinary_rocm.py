@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from rocm_torch import make
 from test_ordinary import PLUS, torchwheel
 
@@ -13,20 +14,9 @@ from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
 
 pytestmark = pytest.mark.containers
-VARIANT = "rocm7.2-torch2.13-cp311"
-TOOLKIT = """
-  rocm7.2:
-    backend: rocm
-    version: "7.2"
-    abis: [ordinary]
-    archs: [gfx90a, gfx1100]
-    source: distribution
-    packages:
-      suite: sid
-      target: experimental
-      install: ["hipcc=7.2.*", "libamdhip64-dev=7.2.*", rocm-device-libs-22]
-      python: "3.14"
-torch: """
+TOOLKIT = "rocm7.2"
+VARIANT = f"{TOOLKIT}-torch2.13-cp311"
+OURS = Path(__file__).parents[2] / "matrix.yaml"
 
 
 @pytest.fixture
@@ -47,10 +37,12 @@ def test_its_wheel_for_rocm_is_built_and_tried(base, image_of, environ, gigabyte
     image_of("rocm-7.2")
     make(gigabytes, "7.2")
     folder = shutil.copytree(PLUS, tmp_path / "plus")
-    matrix = folder / "matrix.yaml"
-    before, _, after = matrix.read_text().partition("\n  cu130:")
-    after = after.partition("torch:")[2].replace("cu130", "rocm7.2")
-    matrix.write_text(f"{before}{TOOLKIT}{after}")
+    matrix = yaml.safe_load((folder / "matrix.yaml").read_text())
+    # In the image of our own wheels for ROCm.
+    ours = yaml.safe_load(OURS.read_text())["toolkits"][TOOLKIT]
+    matrix["toolkits"] = {TOOLKIT: {**ours, "abis": ["ordinary"], "archs": ["gfx90a", "gfx1100"]}}
+    matrix["torch"]["2.13"]["toolkits"] = [TOOLKIT]
+    (folder / "matrix.yaml").write_text(yaml.safe_dump(matrix))
     # A cache of its own: the torch that an index has is kept there.
     environ = {
         **environ,

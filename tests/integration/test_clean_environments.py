@@ -9,7 +9,7 @@ import pytest
 from torchwheel.console import Quiet
 from torchwheel.errors import TorchwheelError
 from torchwheel.smoke.environment import base_environment, site_of
-from torchwheel.toolkit.cuda_home import HEADER_TIME
+from torchwheel.toolkit.toolkit_home import HEADER_TIME
 from wheelmaker import make_wheel
 
 pytestmark = pytest.mark.integration

@@ -13,7 +13,7 @@ from torchwheel.errors import TorchwheelError
 from torchwheel.shards import Shard
 from torchwheel.steps import own_ninja
 from torchwheel.steps.graph import ExpectedObject
-from torchwheel.toolkit.cuda_home import write_script
+from torchwheel.toolkit.toolkit_home import write_script
 
 pytestmark = pytest.mark.integration
 

@@ -57,26 +57,25 @@ def codes_in(named: Sequence[str]) -> "set[str]":
 
 def codes_of(archs: str) -> "set[str]":
     """The codes of an arch list."""
-    codes: set[str] = set()
+    return set(_codes(archs))
+
+
+def _codes(archs: str) -> Iterator[str]:
+    """The codes of an arch list, in its order."""
     for arch in archs.split(";"):
-        if arch.startswith(_OF_AMD):
-            codes.add(arch)
-            continue
         number = arch.removesuffix("+PTX").replace(".", "")
-        codes |= {f"sm_{number}", *([f"compute_{number}"] if arch.endswith("+PTX") else [])}
-    return codes
+        yield arch if arch.startswith(_OF_AMD) else f"sm_{number}"
+        if arch.endswith("+PTX"):
+            yield f"compute_{number}"
 
 
 def options_of(archs: str) -> Iterator[str]:
     """The compiler's options for an arch list."""
-    for arch in archs.split(";"):
-        if arch.startswith(_OF_AMD):
-            yield f"--offload-arch={arch}"
-            continue
-        number = arch.removesuffix("+PTX").replace(".", "")
-        yield f"-gencode=arch=compute_{number},code=sm_{number}"
-        if arch.endswith("+PTX"):
-            yield f"-gencode=arch=compute_{number},code=compute_{number}"
+    for code in _codes(archs):
+        if code.startswith(_OF_AMD):
+            yield f"--offload-arch={code}"
+        else:
+            yield f"-gencode=arch=compute_{code.partition('_')[2]},code={code}"
 
 
 def arch_list_of(codes: "set[str]") -> str:

@@ -16,7 +16,8 @@ from typing import IO, Protocol
 from urllib.parse import unquote, urljoin, urlsplit
 
 from torchwheel import __version__
-from torchwheel.errors import NO_SPACE, DiskFullError, TorchwheelError, UsageError
+from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.files import explain_full_disk
 from torchwheel.json_files import MAX_BYTES
 from torchwheel.os_errors import explain
 from torchwheel.ownership import NotRegularError, open_regular
@@ -163,7 +164,11 @@ class Fetcher:
         most = size if size is not None else MOST_OF_FILE
         digest = hashlib.sha256()
         try:
-            with self._source(url) as source, target.open("xb") as file:
+            with (
+                explain_full_disk(target.parent),
+                self._source(url) as source,
+                target.open("xb") as file,
+            ):
                 for block in _bounded(source, url, min(most, MOST_OF_FILE), None):
                     digest.update(block)
                     file.write(block)
@@ -171,8 +176,6 @@ class Fetcher:
             with error:
                 raise _failed(url, f"status {error.code}") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
-            if isinstance(error, OSError) and error.errno in NO_SPACE:
-                raise DiskFullError(explain(error, str(target.parent))) from None
             raise _failed(url, _reason(error)) from None
         found = digest.hexdigest()
         if found != sha256:

@@ -33,7 +33,7 @@ from torchwheel.pipeline.inside import CACHE_USE, DIVIDED, PLAN
 from torchwheel.shards import parse_shard
 from torchwheel.steps import own_ninja
 from torchwheel.steps.compiler_cache import wait_for_writes
-from torchwheel.toolkit.cuda_home import (
+from torchwheel.toolkit.toolkit_home import (
     assemble_cuda_home,
     assemble_rocm_home,
     set_header_times,

@@ -22,7 +22,7 @@ from torchwheel.steps.graph import StepRecord, steps_of_shard
 from torchwheel.steps.own_ninja import Work, read_cache_use, read_records
 from torchwheel.steps.shard_lists import FOLDER, BuildIdentity, ShardList, write_list
 from torchwheel.text import table_rows
-from torchwheel.toolkit.cuda_home import write_script
+from torchwheel.toolkit.toolkit_home import write_script
 
 
 @dataclasses.dataclass(frozen=True)

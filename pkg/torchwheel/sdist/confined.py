@@ -25,7 +25,7 @@ from torchwheel.sdist.sandbox import (
 )
 from torchwheel.smoke.environment import Environment
 from torchwheel.steps.compiler_cache import CompilerCache, folder_cache, own_server
-from torchwheel.toolkit.cuda_home import write_script
+from torchwheel.toolkit.toolkit_home import write_script
 
 _OWN_CACHE_SIZE = "5G"
 

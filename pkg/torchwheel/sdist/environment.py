@@ -29,9 +29,9 @@ from torchwheel.sdist.torch import (
 )
 from torchwheel.smoke import environment
 from torchwheel.smoke.environment import Environment
-from torchwheel.toolkit.cuda_home import assemble_cuda_home, write_script
 from torchwheel.toolkit.host import HostCompiler, host_compiler
 from torchwheel.toolkit.provide import provide
+from torchwheel.toolkit.toolkit_home import assemble_cuda_home, write_script
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,7 +24,7 @@ from torchwheel.smoke.locks import OPTIONS as LOCKED
 from torchwheel.smoke.locks import find_lock
 from torchwheel.smoke.requirements import check_installed, requirements
 from torchwheel.toolkit.cache import hold_folder_lock
-from torchwheel.toolkit.cuda_home import set_header_times
+from torchwheel.toolkit.toolkit_home import set_header_times
 
 TORCH = "torch"
 COMPLETE = "complete"

@@ -18,10 +18,10 @@ from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import make_executable, path_inside, write_text
 from torchwheel.ownership import find_program, trusted_path
 from torchwheel.toolkit.cache import make_once
-from torchwheel.toolkit.cuda_home import link_plain_names
 from torchwheel.toolkit.host import HostCompiler, check_bounds
 from torchwheel.toolkit.index import download, target_options
 from torchwheel.toolkit.lock import Component, components, pinned_requirements
+from torchwheel.toolkit.toolkit_home import link_plain_names
 from torchwheel.toolkit.verify import agreed_release, compile_probe
 
 if TYPE_CHECKING:  # it needs pydantic, which no installed extension and no pip build has

@@ -145,7 +145,7 @@ def test_a_full_disk_is_no_fault_of_the_index(tmp_path, monkeypatch):
 
     monkeypatch.setattr(fetch, "_bounded", full)
     (tmp_path / "file").touch()
-    says = f"^{re.escape(str(tmp_path))}: expected space on the disk, found none left; free some"
+    says = f"^no space left on the disk of {re.escape(str(tmp_path))} or the temporary folder: free"
     with pytest.raises(DiskFullError, match=says):
         Fetcher().file((tmp_path / "file").as_uri(), tmp_path / "x", "0" * 64, None)
 

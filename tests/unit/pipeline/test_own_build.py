@@ -17,8 +17,8 @@ from torchwheel.pipeline.own_build import OwnBuildPlan, dump_plan, require_pytho
 from torchwheel.smoke.record import ImportRecord, MachineRecord, TestReport, judge_smoke
 from torchwheel.steps.compiler_cache import CacheUse
 from torchwheel.toolkit import torch_files
-from torchwheel.toolkit.cuda_home import HEADER_TIME
 from torchwheel.toolkit.index import IndexedFile
+from torchwheel.toolkit.toolkit_home import HEADER_TIME
 from torchwheel.toolkit.torch_files import TorchFile, torch_file
 from wheelmaker import make_wheel
 

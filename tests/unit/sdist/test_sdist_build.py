@@ -19,7 +19,7 @@ from torchwheel.pipeline.repair import pack, stamp
 from torchwheel.sdist.request import LOCK, LOG, hold_build_folder
 from torchwheel.sdist.torch import import_torch
 from torchwheel.smoke.environment import Environment
-from torchwheel.toolkit.cuda_home import DRIVER_STUB, assemble_cuda_home, assemble_rocm_home
+from torchwheel.toolkit.toolkit_home import DRIVER_STUB, assemble_cuda_home, assemble_rocm_home
 
 CXX = Path("/usr/bin/g++")
 CUDA_H = """\
