@@ -5,7 +5,6 @@ import re
 import shutil
 import socket
 import subprocess
-import threading
 import time
 import urllib.request
 import uuid
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from loopback import serving
 from torchwheel.console import Quiet
 from torchwheel.errors import TorchwheelError
 from torchwheel.image.build import describe_image, ensure_image
@@ -163,27 +163,24 @@ def test_a_debian_of_one_day_takes_its_packages_from_the_service(engine, base, t
         def log_message(self, *_):
             pass
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Snapshots)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    service = f"http://127.0.0.1:{server.server_port}"
-    dated = BaseImage("bullseye", snapshot=DAY)
-    engine.call(["tag", local, dated.local], "naming the base")
-    (tmp_path / "cache").mkdir()
-    made = Image(
-        f"debian-{uuid.uuid4().hex[:8]}",
-        read_recipe(ROOT / "pkg" / "torchwheel" / "data" / "docker" / "debian.Dockerfile"),
-        {"SNAPSHOT": DAY},
-        {},
-        {"BASE_IMAGE": dated},
-        mirrors={"SNAPSHOTS": service},
-    )
-    try:
-        built = ensure_image(engine, made, tmp_path / "cache", Quiet())
-        sources = sources_of(engine, built.reference)
-        assert f"{service}/debian/{DAY}/ bullseye main" in sources
-        assert found[1] not in sources
-        assert f"/debian/{DAY}/dists/bullseye/InRelease" in asked
-    finally:
-        server.shutdown()
-        remove(engine, f"localhost/torchwheel/{made.name}", dated.local)
-        remove(engine, describe_image(engine, made).reference)
+    with serving(Snapshots) as service:
+        dated = BaseImage("bullseye", snapshot=DAY)
+        engine.call(["tag", local, dated.local], "naming the base")
+        (tmp_path / "cache").mkdir()
+        made = Image(
+            f"debian-{uuid.uuid4().hex[:8]}",
+            read_recipe(ROOT / "pkg" / "torchwheel" / "data" / "docker" / "debian.Dockerfile"),
+            {"SNAPSHOT": DAY},
+            {},
+            {"BASE_IMAGE": dated},
+            mirrors={"SNAPSHOTS": service},
+        )
+        try:
+            built = ensure_image(engine, made, tmp_path / "cache", Quiet())
+            sources = sources_of(engine, built.reference)
+            assert f"{service}/debian/{DAY}/ bullseye main" in sources
+            assert found[1] not in sources
+            assert f"/debian/{DAY}/dists/bullseye/InRelease" in asked
+        finally:
+            remove(engine, f"localhost/torchwheel/{made.name}", dated.local)
+            remove(engine, describe_image(engine, made).reference)

@@ -3,10 +3,10 @@
 import hashlib
 import http.server
 import os
-import threading
 
 import pytest
 
+from loopback import serving
 from torchwheel import pip, process
 from torchwheel.errors import TorchwheelError
 from torchwheel.process import ProcessResult
@@ -57,16 +57,13 @@ def served(tmp_path, monkeypatch):
     """The handler of an index with a wheel of a megabyte; pip asks that index alone."""
     wheel = make_wheel(tmp_path, files={"demo/noise.bin": NOISE}, claims=None).read_bytes()
     handler = type("Handler", (Index,), {"wheel": wheel, "sent": []})
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     for name in [name for name in os.environ if name.startswith("PIP_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{server.server_port}/simple")
     monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
-    yield handler
-    server.shutdown()
-    server.server_close()
+    with serving(handler) as address:
+        monkeypatch.setenv("PIP_INDEX_URL", f"{address}/simple")
+        yield handler
 
 
 def test_a_lookup_reads_the_metadata_in_a_wheel_and_leaves_the_rest(served):

@@ -9,11 +9,11 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 
+from loopback import serving
 from torchwheel.arch.model import parse
 from torchwheel.console import Quiet
 from torchwheel.errors import TorchwheelError
@@ -107,19 +107,15 @@ def test_a_cut_download_leaves_nothing_and_the_next_run_goes_on(tmp_path, monkey
     wheel = next(page.parent.glob("*.whl")).name
     page.write_text(f'<a href="{wheel}">{wheel}</a>')
     handler = functools.partial(HalfServer, directory=str(tmp_path / "index"))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    with monkeypatch.context() as cut:
+    with monkeypatch.context() as cut, serving(handler) as address:
         cut.setenv("PIP_CONFIG_FILE", os.devnull)
-        cut.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{server.server_port}")
+        cut.setenv("PIP_INDEX_URL", address)
         for name in ("PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS"):
             cut.setenv(name, "")
         cut.setenv("PIP_RETRIES", "0")
         cut.setenv("PIP_NO_CACHE_DIR", "1")
         with pytest.raises(TorchwheelError, match="downloading the CUDA toolkit: ") as caught:
             provide.provision_pypi("13.0", PLATFORM, tmp_path / "cache", Quiet())
-    server.shutdown()
-    server.server_close()
     assert len(str(caught.value).splitlines()) == 1
     assert not list((tmp_path / "cache/toolkits").glob("cuda-*[!k]"))
     root, _ = provide.provision_pypi("13.0", PLATFORM, tmp_path / "cache", Quiet())

@@ -4,20 +4,21 @@ A token says what its job may do; a request that needs more gets 403. Faults of 
 the server are put in the way of chosen requests.
 """
 
+import contextlib
 import hashlib
 import json
 import re
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Iterator, Mapping
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 from zipfile import ZipFile
 
+from loopback import serving
 from rehearsal.forge import SIGNER, Artifact, Forge, RefusedError, Release, Token
 from rehearsal.workflow import allowed
 
@@ -285,10 +286,8 @@ def _message(text: str) -> bytes:
     return json.dumps({"message": text}).encode()
 
 
-def serve(forge: Forge) -> ThreadingHTTPServer:
-    """Serve on loopback."""
-    handler = type("Handler", (_Server,), {"forge": forge})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    forge.address = f"http://127.0.0.1:{server.server_port}"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server
+@contextlib.contextmanager
+def serving_forge(forge: Forge) -> Iterator[None]:
+    """Serve on loopback, at the address that the forge then knows."""
+    with serving(type("Handler", (_Server,), {"forge": forge})) as forge.address:
+        yield

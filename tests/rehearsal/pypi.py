@@ -7,12 +7,12 @@ import re
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
+from loopback import serving
 from rehearsal.forge import Forge
 
 REFUSED = "The digest supplied does not match a digest calculated from the uploaded file."
@@ -97,17 +97,14 @@ def index_server(packages: Path, forge: Forge) -> Iterator[str]:
     command += ["--hash-algo", "sha256", str(packages)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     handler = type("Handler", (_Front,), {"forge": forge, "behind": port})
-    front = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     try:
         for _ in range(200):
             with contextlib.suppress(OSError):
                 socket.create_connection(("127.0.0.1", port), timeout=5).close()
                 break
             time.sleep(0.1)
-        threading.Thread(target=front.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{front.server_port}"
-        front.shutdown()
+        with serving(handler) as address:
+            yield address
     finally:
-        front.server_close()
         process.terminate()
         process.wait()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rehearsal.executor import Executor, git
 from rehearsal.forge import SIGNER, Forge
-from rehearsal.forge_server import serve
+from rehearsal.forge_server import serving_forge
 from rehearsal.pypi import index_server
 from rehearsal.runs import BRANCH, Event, Machine
 from rehearsal.sources import ROOT, Form, set_version, write_sources
@@ -99,11 +99,10 @@ def setting(root: Path, form: Form, variables: Mapping[str, str]) -> Iterator[Se
     _seed(root, form)
     forge = Forge(root / "forge", f"owner/{form.project}", {})
     forge.root.mkdir()
-    server = serve(forge)
     trust = _trust(root)
     python = _python_with_twine(root, form.user)
     machine = Machine(root, form.user, {**variables, **trust}, form.clean, python)
-    with index_server(packages, forge) as pypi:
+    with serving_forge(forge), index_server(packages, forge) as pypi:
         # Where pip looks, beside the indexes of this machine.
         extra = " ".join([*_extra_indexes(), f"{pypi}/simple/"])
         machine = dataclasses.replace(
@@ -111,10 +110,7 @@ def setting(root: Path, form: Form, variables: Mapping[str, str]) -> Iterator[Se
         )
         executor = Executor(forge, root / "source.git", root / "tree", machine, pypi)
         forge.dispatch = executor.dispatch
-        try:
-            yield Setting(executor, forge, pypi, packages, root)
-        finally:
-            server.shutdown()
+        yield Setting(executor, forge, pypi, packages, root)
 
 
 def _seed(root: Path, form: Form) -> None:

@@ -4,10 +4,10 @@ import functools
 import hashlib
 import http.server
 import subprocess
-import threading
 
 import pytest
 
+from loopback import serving
 from rehearsal.forge import RequestFault, Token
 from rehearsal.toy import forge_with_gh
 from torchwheel.console import Quiet
@@ -201,13 +201,10 @@ def pypi(tmp_path, monkeypatch):
     root = tmp_path / "index"
     (root / "none").mkdir(parents=True)
     handler = functools.partial(_Quiet, directory=root)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_port}"
+    with serving(handler) as address:
         monkeypatch.setenv("PIP_INDEX_URL", f"{address}/none")
         monkeypatch.setenv("PIP_EXTRA_INDEX_URL", f"{address}/simple/")
         yield root / "simple"
-        server.shutdown()
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rehearsal.executor import Executor
 from rehearsal.forge import Forge
-from rehearsal.forge_server import serve
+from rehearsal.forge_server import serving_forge
 from rehearsal.runs import Event, Machine
 from rehearsal.setting import STAND_INS
 
@@ -35,11 +35,8 @@ def forge_with_gh(root: Path) -> Iterator[tuple[Forge, Path]]:
     gh.chmod(0o755)
     forge = Forge(root / "forge", "owner/toy", {})
     forge.root.mkdir()
-    server = serve(forge)
-    try:
+    with serving_forge(forge):
         yield forge, root / "bin"
-    finally:
-        server.shutdown()
 
 
 @contextlib.contextmanager

@@ -2,11 +2,11 @@
 
 import http.server
 import subprocess
-import threading
 from pathlib import Path
 
 import pytest
 
+from loopback import serving
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.image.recipes import BaseImage, debian, image_of
 from torchwheel.image.snapshots import require_snapshot, service_of
@@ -36,10 +36,8 @@ def service():
         def log_message(self, *_):
             pass
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Snapshots)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
+    with serving(Snapshots) as address:
+        yield address
 
 
 def test_a_service_without_the_day_is_one_line_with_the_ways_out(service):

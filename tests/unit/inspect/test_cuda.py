@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.metadata
+import string
 from pathlib import Path
 
 import pytest
@@ -88,17 +89,19 @@ def test_any_text_is_modules_or_an_error(text: str) -> None:
         assert all(isinstance(module.arch, CudaArch) for module in parse_symbols(text))
 
 
-@pytest.mark.parametrize(
-    "entry", ["STT_FUNC   STB_GLOBAL STO_ENTRY   ", "FUNC   GLOBAL  DEFAULT    ENTRY     "]
-)
 @given(
+    entry=st.sampled_from(
+        ["STT_FUNC   STB_GLOBAL STO_ENTRY   ", "FUNC   GLOBAL  DEFAULT    ENTRY     "]
+    ),
     modules=st.lists(
         st.tuples(
             st.sampled_from(["elf", "ptx"]),
-            st.from_regex(r"sm_[1-9][0-9]{1,2}[af]?", fullmatch=True),
-            st.lists(st.from_regex(r"_Z[0-9a-zA-Z_]+", fullmatch=True), unique=True),
+            st.builds("sm_{}{}".format, st.integers(10, 999), st.sampled_from(["", "a", "f"])),
+            st.lists(
+                st.text(string.ascii_letters + string.digits + "_").map("_Z".__add__), unique=True
+            ),
         )
-    )
+    ),
 )
 def test_what_is_printed_is_read_back(
     entry: str, modules: list[tuple[str, str, list[str]]]

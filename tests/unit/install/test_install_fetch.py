@@ -6,10 +6,10 @@ import hashlib
 import http.server
 import os
 import re
-import threading
 
 import pytest
 
+from loopback import serving
 from torchwheel.errors import DiskFullError, TorchwheelError, UsageError
 from torchwheel.install import fetch
 from torchwheel.install.fetch import Fetcher, check_address, link
@@ -103,10 +103,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def server():
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        threading.Thread(target=running.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{running.server_address[1]}"
-        running.shutdown()
+    with serving(Handler) as address:
+        yield address
 
 
 def test_a_page(server):

@@ -3,11 +3,11 @@
 import contextlib
 import http.server
 import io
-import threading
 import zipfile
 
 import pytest
 
+from loopback import serving
 from torchwheel.errors import TorchwheelError
 from torchwheel.toolkit.remote import NoRangesError, RemoteArchive
 
@@ -56,16 +56,10 @@ class Server(http.server.BaseHTTPRequestHandler):
 def serve():
     def start(mode: str, data: bytes = Server.data):
         handler = type("Handler", (Server,), {"mode": mode, "data": data, "sent": []})
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        servers.append(server)
-        return f"http://127.0.0.1:{server.server_port}/a.zip", handler
+        return f"{servers.enter_context(serving(handler))}/a.zip", handler
 
-    servers: list[http.server.ThreadingHTTPServer] = []
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+    with contextlib.ExitStack() as servers:
+        yield start
 
 
 def test_only_the_tail_and_what_is_read_travels(serve):

@@ -4,12 +4,12 @@ import contextlib
 import hashlib
 import http.server
 import json
-import threading
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loopback import serving
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.toolkit import sdists
 from torchwheel.toolkit.sdists import (
@@ -40,11 +40,8 @@ def served(tmp_path):
         def log_message(self, *_):
             pass
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}", answers
-    server.shutdown()
-    server.server_close()
+    with serving(Handler) as address:
+        yield address, answers
 
 
 def page(*files):
