@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import NoReturn, cast
+from typing import NoReturn
 
 import torch
 from torch import Tensor
@@ -106,8 +106,6 @@ def refuse_kinds(
                 _refuse(name or op._opname, argument.name, expected, type(value).__name__)
         elif isinstance(kind, torch.TensorType):
             check_kind(name or op._opname, argument.name, value)
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                check_own_values(name or op._opname, argument.name, cast("Tensor", value))
 
 
 _SCALARS: Mapping[type, tuple[str, Callable[[object], bool]]] = {
