@@ -44,3 +44,10 @@ def test_the_documented_count_of_lost_cells_is_the_records(newest):
     assert f" {lost} of {cells} cells are more than 2 % slower than a peer" in words
     figures = " ".join((ROOT / "docs" / "figures.md").read_text(encoding="utf-8").split())
     assert f"**{lost} of all {cells} cells are more than 2 % slower than a peer**" in figures
+
+
+def test_the_documented_count_of_an_h100_is_the_records():
+    found = read(ROOT / "docs" / "records" / "kernels-h100-2026-11-27.json")
+    figures = " ".join((ROOT / "docs" / "figures.md").read_text(encoding="utf-8").split())
+    lost, cells = len(found.lost), len(found.rows)
+    assert f"**{lost} of {cells} cells are more than 2 % slower than a peer**" in figures
