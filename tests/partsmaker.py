@@ -24,7 +24,7 @@ from torchwheel.builder import Extension, Operator
 from torchwheel.claims import Claims, Part
 from torchwheel.loadable import LoadableFile, open_loadable
 from torchwheel.machine.facts import Driver, Torch
-from torchwheel.runtime import build, parts, prebuilt
+from torchwheel.runtime import build, front_end, parts, prebuilt
 
 NUMBERS = itertools.count()
 FRONT_END = """
@@ -112,8 +112,8 @@ class Installed:
 
     def answers(self, *gpus: int) -> list[int]:
         """What the front end's kernels answer for each GPU; -1 without kernels."""
-        front_end = ctypes.CDLL(str(self.file("stable")))
-        return [front_end.answer(gpu) for gpu in gpus]
+        opened = ctypes.CDLL(str(self.file("stable")))
+        return [opened.answer(gpu) for gpu in gpus]
 
     def file(self, name: str) -> Path:
         return self.folder.parent / self.claimed[name].file
@@ -155,15 +155,15 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch, library: Library) -> 
     kept = []  # a Library undoes its registrations when it is collected
 
     def load_library(library: LoadableFile) -> None:
-        front_end = library.load()
+        opened = library.load()
         of_front_end = Library(name, "IMPL")
-        of_front_end.impl("plus", lambda x: x + front_end.answer(x.get_device()), "CPU")
+        of_front_end.impl("plus", lambda x: x + opened.answer(x.get_device()), "CPU")
         found.registered.append(library.path)
         kept.append(of_front_end)
 
     here = Torch("2.13.0+cu130", "13.0", None, Path(torch.__file__).parent)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.setattr(parts, "load_library", load_library)
+    monkeypatch.setattr(front_end, "load_library", load_library)
     monkeypatch.setattr(parts, "find_torch", lambda: here)
     monkeypatch.setattr(parts, "find_driver", lambda _: Driver("cuda", "580.1", "13.0"))
     monkeypatch.setattr(parts, "visible_gpus", lambda _: VisibleGpus(tuple(found.gpus)))

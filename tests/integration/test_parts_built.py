@@ -16,7 +16,7 @@ from torchwheel import runtime
 from torchwheel.arch.devices import Gpu
 from torchwheel.arch.model import parse
 from torchwheel.builder import ArchFilter, Operator
-from torchwheel.runtime import build, parts
+from torchwheel.runtime import build, front_end, parts
 
 pytestmark = pytest.mark.integration
 OTHER_H100 = dataclasses.replace(H100, index=0)
@@ -190,7 +190,7 @@ def test_threads_wait_for_the_one_that_builds(installed, monkeypatch):
 def test_a_call_that_starts_while_the_front_end_is_loaded_waits_for_it(installed, monkeypatch):
     """The front end has no kernels for its GPU yet."""
     installed.build_answer = 37
-    load_library, found = parts.load_library, []
+    load_library, found = front_end.load_library, []
     thread = threading.Thread(target=lambda: found.append(installed.call()))
 
     def load_then_wait(library):
@@ -198,7 +198,7 @@ def test_a_call_that_starts_while_the_front_end_is_loaded_waits_for_it(installed
         thread.start()
         thread.join(0.2)
 
-    monkeypatch.setattr(parts, "load_library", load_then_wait)
+    monkeypatch.setattr(front_end, "load_library", load_then_wait)
     installed.load()
     with pytest.warns(RuntimeWarning, match="built here"):
         assert installed.call() == 37

@@ -19,7 +19,8 @@ from torchwheel.runtime.status import ExtensionStatus, LoadStep, OperatorStatus,
 if TYPE_CHECKING:  # an import chooses no library
     from torchwheel.loadable import LoadableFile
     from torchwheel.runtime.dlpack import EntryPoints
-    from torchwheel.runtime.parts import ChosenParts, FrontEnd
+    from torchwheel.runtime.front_end import FrontEnd
+    from torchwheel.runtime.parts import ChosenParts
     from torchwheel.runtime.unserved import UnservedGpus
 
 _LOADED: dict[str, "LoadedExtension"] = {}
@@ -208,7 +209,7 @@ class LoadedExtension:
 
     def _load_parts(self, parts: "ChosenParts") -> None:
         """Load the front end. Families wait for a build on GPUs without prebuilt kernels."""
-        from torchwheel.runtime.parts import load_front_end  # noqa: PLC0415 - not for an import
+        from torchwheel.runtime.front_end import load_front_end  # noqa: PLC0415 - not for an import
         from torchwheel.runtime.unserved import UnservedGpus  # noqa: PLC0415
 
         self.parts = parts

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from torchwheel.builder.extension import Extension
-from torchwheel.runtime.parts import ChosenParts, FrontEnd, open_built
+from torchwheel.runtime.front_end import FrontEnd
+from torchwheel.runtime.parts import ChosenParts, open_built
 from torchwheel.runtime.prebuilt import reason_of
 from torchwheel.runtime.status import OperatorStatus, Refusal, ways_text
 
