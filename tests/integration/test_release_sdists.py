@@ -220,8 +220,10 @@ def test_pip_installs_ours_from_source_without_torch(own, tmp_path):
         shutil.copy(sdist.path, links)
     site = tmp_path / "site"
     env = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+    # pip's cache knows a wheel that it built by the path of the sdist, which may have been another.
     done = subprocess.run(
         [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(site)]
+        + ["--no-cache-dir"]
         + ["--no-binary", "fusedops,torchwheel", "--find-links", str(links)]
         + ["fusedops==1.0.0", "torchwheel==0.1.0"],
         env=env,
