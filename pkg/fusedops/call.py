@@ -14,7 +14,7 @@ from torch.autograd.graph import increment_version
 from torch.compiler import is_compiling, is_dynamo_compiling
 
 from fusedops.autograd import asks_for_gradients, forward_mode, written_arguments
-from fusedops.kinds import check_own_values, check_workspace, refuse_kinds
+from fusedops.kinds import check_workspace, check_written, refuse_kinds
 from fusedops.outputs import Out, call_into
 from fusedops.transforms import call_transformed
 
@@ -106,20 +106,15 @@ def _find_direct(op: OpOverloadPacket, args: tuple[object, ...]) -> Callable[...
 
 
 def call_in_place(op: OpOverloadPacket, *args: Any, **keywords: Any) -> Any:  # noqa: ANN401
-    """Call an in-place operator and bump the version counters of the tensors it writes.
-
-    A view of negatives is refused before the call: torch's fallback for it takes the operator's
-    first result, which is not there, for what was written.
-    """
-    if not is_compiling():
-        for index, name in written_arguments(op.default):
-            if isinstance(args[index], Tensor):  # not what torch.fx passes for one
-                check_own_values(op.__name__, name, args[index])
+    """Call an in-place operator and bump the version counters of the tensors it writes."""
+    if is_compiling():
+        return call(op, *args, **keywords)
+    written = written_arguments(op.default)
+    check_written(op.__name__, written, args, keywords)
     result = call(op, *args, **keywords)
-    if not is_compiling():
-        try:
-            increment_version(args[index] for index, _ in written_arguments(op.default))
-        except RuntimeError:
-            if isinstance(args[0], Tensor):
-                raise
+    try:
+        increment_version(args[index] for index, _ in written)
+    except RuntimeError:
+        if isinstance(args[0], Tensor):  # not what torch.fx passes for one
+            raise
     return result

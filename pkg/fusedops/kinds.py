@@ -1,7 +1,7 @@
 """What the operators take for a tensor: one with strides, of torch's own class."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NoReturn
 
 import torch
@@ -51,6 +51,23 @@ def check_own_values(op: str, argument: str, written: Tensor) -> None:
     if written.is_neg():
         found = "a view of their negatives; give other memory"
         _refuse(op, argument, "a tensor's own values", found)
+
+
+def check_written(
+    op: str,
+    written: Iterable[tuple[int, str]],
+    args: Sequence[object],
+    keywords: Mapping[str, object],
+) -> None:
+    """What an in-place operator writes must have its values in its memory.
+
+    To be called before the operator: for a view of negatives torch's fallback takes the operator's
+    first result, which need not be there, for what was written.
+    """
+    for index, argument in written:
+        value = args[index] if index < len(args) else keywords.get(argument)
+        if isinstance(value, Tensor):
+            check_own_values(op, argument, value)
 
 
 def check_version(op: str, argument: str, written: Tensor) -> None:

@@ -19,11 +19,12 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from fusedops import checks
 from fusedops.autograd import any_requires_grad, written_arguments
 from fusedops.extension import EXTENSION
-from fusedops.kinds import refuse_kinds
+from fusedops.kinds import check_written, refuse_kinds
 from fusedops.op import Op
 from fusedops.outputs import Out, call_into
 from fusedops.registry import NAMESPACE, OPS
@@ -129,6 +130,8 @@ def _python_entry_point(op: Op, name: str, dtype: torch.dtype) -> EntryPoint:
                 f"{name}: has no gradient; call fusedops.{op.name}, or call this one under "
                 "torch.no_grad()"
             )
+        if written and not is_compiling():
+            check_written(name, written, args, keywords)
         try:
             if out is not None:
                 rest = positional[len(args) :]

@@ -185,6 +185,18 @@ def test_a_view_of_negatives_is_not_written(anywhere):
     assert torch.equal(numbers, kept)
 
 
+@pytest.mark.parametrize("name", ["rms_mlp_gemm", "rms_mlp_gemm_fp32", "rms_mlp_gemm_int8_fp32"])
+def test_a_residual_that_is_a_view_of_negatives_is_not_written(name, anywhere):
+    case = next(case for case in CASES if case.op == name.removesuffix("_fp32"))
+    args = list(case.inputs(case.small[-1], torch.float32, anywhere))
+    numbers = torch.complex(args[1], args[1])
+    kept, args[1] = numbers.clone(), numbers.conj().imag
+    says = f"^{name}: residual: expected a tensor's own values, found a view of their negatives"
+    with pytest.raises(TypeError, match=says):
+        getattr(fusedops, name)(*args, **case.keywords)
+    assert torch.equal(numbers, kept)
+
+
 def test_a_workspace_that_is_none(anywhere):
     with pytest.raises(TypeError, match=r"^softmax_context: workspace: expected a Workspace"):
         fusedops.softmax_context(
