@@ -19,10 +19,21 @@ pytestmark = pytest.mark.containers
 SECONDS = 120
 
 
-def containers(engine, dist):
+def running_containers(engine, dist, *options):
     """Those of the runs that write to `dist`: others may be at work on this machine."""
     label = f"label={LABEL}={run_id(dist.resolve())}"
-    return engine.call(["ps", "--all", "--quiet", "--filter", label], "listing").split()
+    return engine.call(["ps", *options, "--quiet", "--filter", label], "listing").split()
+
+
+def containers(engine, dist):
+    """Also those that do not run yet, or no more."""
+    return running_containers(engine, dist, "--all")
+
+
+def kill_containers(engine, dist):
+    """The engine kills none that it has only created."""
+    wait_until(lambda: running_containers(engine, dist), "no container runs")
+    engine.call(["kill", *running_containers(engine, dist)], "killing")
 
 
 def wait_until(holds, what):
@@ -84,7 +95,7 @@ def test_whatever_is_killed_the_next_run_finishes(command, environ, tiny, engine
             nothing_half_made(tiny / "dist")
     for kill in (
         lambda driver: cibuildwheel(driver).kill(),
-        lambda _: engine.call(["kill", *containers(engine, tiny / "dist")], "killing"),
+        lambda _: kill_containers(engine, tiny / "dist"),
     ):
         with started(command, environ, tiny, engine) as driver:
             kill(driver.pid)
