@@ -193,7 +193,7 @@ def _build(
         try:
             builder = build.ProjectBuilder(source, python, runner=run)
             prepare(builder)
-            return Path(builder.build(distribution, str(out)))
+            made = out / Path(builder.build(distribution, str(out))).name
         except (build.BuildException, build.BuildBackendException) as error:
             log_file.flush()
             cause = getattr(error, "exception", None)
@@ -202,3 +202,6 @@ def _build(
             raise program_error(
                 f"{failure_reason(log, str(error))} (all of it in {log})"
             ) from error
+    if made.is_symlink() or not made.is_file():  # it may be a foreign project's
+        raise TorchwheelError(f"{escape(str(made))}: expected the file that was built, found none")
+    return made

@@ -43,6 +43,12 @@ from torchwheel.smoke.record import SmokeRecord
 from torchwheel.smoke.results import read_probe, record_from_files
 from torchwheel.smoke.suite import digest_of_tests
 from torchwheel.steps.compiler_cache import CacheUse
+from torchwheel.text import escape
+
+_LOG = "build.log"
+"""Of a build, in the variant's folder. The container can write there, so each run removes it first:
+what an earlier build left could be a link.
+"""
 
 
 def built_image(run: Run, variant: Variant) -> BuiltImage | None:
@@ -61,7 +67,7 @@ def build_in_container(
     The record is None without `smoke`, and for a wheel of another machine.
     """
     folder = run.variant_folder(variant)
-    written = (inside.PROBE, inside.JUNIT, inside.CACHE_USE)
+    written = (inside.PROBE, inside.JUNIT, inside.CACHE_USE, _LOG)
     for name in (*written, *map(inside.usage_file, inside.STEPS)):
         (folder / name).unlink(missing_ok=True)
     write_text(folder / inside.CLAIMS, claims_file.dumps(claims_of(variant)))
@@ -87,8 +93,9 @@ def build_in_container(
     config = out / "cibuildwheel.toml"
     write_text(config, cibw.options_toml(options))
     wheels = out / "wheels"
-    log = folder / "build.log"
+    log = folder / _LOG
     status = _cibuildwheel(run, variant, engine, options, project, config, wheels, log)
+    _check_written(folder, wheels)
     finished = sorted(wheels.glob("*.whl"))
     if status or len(finished) != 1:
         raise program_error(f"{_reason(folder, log, status)} (all of it in {log})")
@@ -97,6 +104,19 @@ def build_in_container(
         own_shards.check_taken(linked, steps)
     tried = options.tests is not None
     return wheel, _smoke_record(run, wheel, folder, status, options.tests) if tried else None
+
+
+def _check_written(*folders: Path) -> None:
+    """Refuse links, pipes and devices in folders that a container wrote to.
+
+    What is read there lies on this machine: behind a link it would be another file of it.
+    """
+    for path in (path for folder in folders for path in folder.rglob("*")):
+        if path.is_symlink() or not (path.is_dir() or path.is_file()):
+            raise TorchwheelError(
+                f"{escape(str(path))}: expected files and folders alone, found a link or a pipe "
+                "that the build left; remove it"
+            )
 
 
 def _give_volumes(engine: Engine, volumes: Iterable[tuple[str, str, str]]) -> None:
@@ -161,9 +181,12 @@ def compile_in_container(
     script = _COMPILE_OWN if variant.ordinary else _COMPILE
     command += [image.reference, "bash", "-c", script, "compile", python_tag(options.python)]
     command += [f"--config-setting={name}={value}" for name, value in options.settings.items()]
-    log = folder / "build.log"
+    log = folder / _LOG
+    log.unlink(missing_ok=True)
     environ = {**os.environ, **engine.environ}
-    if _stream(run, engine, [engine.name, *command], log, lambda _: None, env=environ):
+    status = _stream(run, engine, [engine.name, *command], log, lambda _: None, env=environ)
+    _check_written(folder)
+    if status:
         reason = failure_reason(log, "the container ended with an error")
         raise program_error(f"{reason} (all of it in {log})")
     if variant.ordinary:
@@ -317,5 +340,7 @@ def smoke_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> S
     )
     command += names
     log = folder / "emulated.log"
+    log.unlink(missing_ok=True)
     status = 0 if engine.succeeds(command, log) else 1
+    _check_written(folder)
     return _smoke_record(run, wheel, folder, status, tests)
