@@ -1,4 +1,4 @@
-"""Disks that are full, folders that are forbidden, files that are swapped, odd names and umasks."""
+"""Full disks, forbidden folders, swapped files, odd names and umasks, links that lead out."""
 
 import contextlib
 import json
@@ -6,11 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 from killing import digest, leftovers, torchwheel
 
+from linkmaker import LEAVING, STAYING, plant
 from torchwheel.index.build import IndexedWheel, build_index
 from wheelmaker import make_wheel
 
@@ -35,6 +37,7 @@ def small_disk(folder: Path, size: str):
 
 INDEX = """
 import sys
+import zipfile
 from pathlib import Path
 from torchwheel.errors import TorchwheelError
 from torchwheel.index.build import IndexedWheel, build_index
@@ -126,6 +129,35 @@ def test_swapped_files_are_written_again(made, tmp_path):
     assert json.loads((dist / "report.json").read_text())["variants"][0]["fresh"]
 
 
+@pytest.mark.parametrize(
+    ("case", "user"), [("a file of the system", "root"), *((case, "ordinary") for case in LEAVING)]
+)
+def test_a_link_that_leads_out_of_the_project_is_one_line(made, tmp_path, case, user):
+    project = tmp_path / "small"
+    shutil.copytree(made, project, ignore=shutil.ignore_patterns("dist"))
+    plant(project, LEAVING[case])
+    command = [*prefix_of(user), *torchwheel("wheels", "pure")]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert f": expected a link that stays in {project}, found one to " in done.stderr
+    assert not list(project.glob("dist/*.whl"))
+
+
+def test_links_that_stay_in_the_project_are_no_fault(made, tmp_path):
+    project = tmp_path / "small"
+    shutil.copytree(made, project, ignore=shutil.ignore_patterns("dist"))
+    (project / "setup.py").write_text("from setuptools import setup\nsetup()\n")
+    plant(project, {**STAYING, "small/again.py": "__init__.py"})
+    done = subprocess.run(
+        torchwheel("wheels", "pure"), cwd=project, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = (project / "dist").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.read("small/again.py") == archive.read("small/__init__.py")
+
+
 def forbidden(folder: Path) -> Path:
     folder.mkdir(mode=0o500)
     return folder / "dist"
@@ -149,6 +181,17 @@ def too_long(folder: Path) -> Path:
     return folder / ("x" * 5000)
 
 
+def prefix_of(user: str) -> tuple[str, ...]:
+    """What runs a command as that user."""
+    if user == "root" and os.geteuid():
+        pytest.skip("only root is root")
+    if user == "ordinary" and not os.geteuid():
+        if shutil.which("setpriv") is None:
+            pytest.skip("setpriv is not installed")
+        return ORDINARY
+    return ()
+
+
 PLACES = (forbidden, a_file, below_a_file, ring, too_long)
 
 
@@ -164,14 +207,7 @@ PLACES = (forbidden, a_file, below_a_file, ring, too_long)
 )
 def test_a_dist_that_cannot_be_is_one_line(made, tmp_path, place, user):
     dist = place(tmp_path / "place")
-    prefix: tuple[str, ...] = ()
-    if user == "root" and os.geteuid():
-        pytest.skip("only root is root")
-    if user == "ordinary" and not os.geteuid():
-        if shutil.which("setpriv") is None:
-            pytest.skip("setpriv is not installed")
-        prefix = ORDINARY
-    command = [*prefix, *torchwheel("wheels", "pure", "--dist", dist)]
+    command = [*prefix_of(user), *torchwheel("wheels", "pure", "--dist", dist)]
     done = subprocess.run(command, cwd=made, capture_output=True, text=True, check=False)
     assert done.returncode in (1, 2), done.stdout + done.stderr
     assert len(done.stderr.splitlines()) == 1, done.stderr

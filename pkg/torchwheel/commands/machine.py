@@ -130,12 +130,14 @@ def adopt(options: argparse.Namespace) -> int:
     import tempfile
 
     from torchwheel.pipeline.own_wheel import own_wheel
+    from torchwheel.pipeline.sources import source_files
     from torchwheel.scaffold.adopt import plan, project_files, report, write_files
     from torchwheel.scaffold.foreign import read_project
 
     if bool(options.into) != bool(options.source):
         raise UsageError("adopt: expected --into and --source together, found one; pass both")
     project = read_project(options.folder, options.name)
+    source_files(options.folder)  # no build takes a link that leads out
     into = options.into or options.folder
     with tempfile.TemporaryDirectory(prefix="torchwheel-") as scratch:
         wheel = own_wheel(Path(scratch))

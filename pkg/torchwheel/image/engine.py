@@ -68,9 +68,9 @@ class Engine:
         return ["--user={}:{}".format(*self.user), "--env=HOME=/tmp", "--env=USER=builder"]
 
     def give(self, folder: Path) -> None:
-        """Make the user of a container the owner of a folder of this machine."""
+        """Make the user of a container the owner of a folder, file or link of this machine."""
         if os.geteuid() == 0:
-            os.chown(folder, *self.user)
+            os.chown(folder, *self.user, follow_symlinks=False)
 
     def call(self, arguments: Sequence[str], doing: str, log: Path | None = None) -> str:
         """Run a command of the engine and return its output; a failure is one line.

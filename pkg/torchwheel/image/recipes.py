@@ -8,6 +8,7 @@ from pathlib import Path
 
 from torchwheel.data import FOLDER, read
 from torchwheel.errors import UsageError
+from torchwheel.files import own_paths
 from torchwheel.image.snapshots import service_of
 from torchwheel.matrix.sections import Containers, Matrix, Toolkit
 from torchwheel.matrix.variants import Variant, python_tag
@@ -246,7 +247,11 @@ def _toolkit_args(toolkit: Toolkit) -> Mapping[str, str]:
 
 def recipes_folder(containers: Containers, root: Path) -> Path:
     """The folder of the image recipes: that of the matrix, else the one in this package."""
-    return root / containers.recipes if containers.recipes else FOLDER / "docker"
+    if containers.recipes is None:
+        return FOLDER / "docker"
+    folder = root / containers.recipes
+    own_paths(root, folder.glob("*"))  # they are copied into images
+    return folder
 
 
 def read_recipe(path: Path) -> str:

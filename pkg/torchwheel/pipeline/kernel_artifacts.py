@@ -22,7 +22,7 @@ from torchwheel.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel.files import sha256
 from torchwheel.json_files import read_json
 from torchwheel.matrix.kernel_builds import KernelBuild
-from torchwheel.pipeline.sources import source_files
+from torchwheel.pipeline.sources import content_digest, source_files
 from torchwheel.shards import Shard, parse_shard
 from torchwheel.text import escape, join_names, quote
 from torchwheel.toolkit.lock import components
@@ -50,7 +50,7 @@ class KernelInputs:
         build: what decides an ordinary project's build, and its torch; empty for others.
         switches: the variables that leave operators out, e.g. "DEMO_BUILD_OP_SCALE=0".
         sources: hash of each file of the project that a compiler can read or that defines its
-            Extension, of an ordinary project of each file.
+            Extension and of each link, of an ordinary project of each file.
     """
 
     kernels: str
@@ -127,9 +127,9 @@ def kernel_inputs(
             f"{name}={value}" for name, value in operator_switches(os.environ).items()
         ),
         sources={
-            path.relative_to(source).as_posix(): sha256(path)
+            path.relative_to(source).as_posix(): content_digest(path)
             for path in source_files(source)
-            if own or path.suffix in _NATIVE or _defines_extension(path)
+            if own or path.is_symlink() or path.suffix in _NATIVE or _defines_extension(path)
         },
     )
 

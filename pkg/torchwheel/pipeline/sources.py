@@ -1,14 +1,18 @@
-"""The files a build may read from the project's folder, and their digest."""
+"""The files a build may read from the project's folder, their digest, and copies of them.
+
+The folder may be anybody's. A link counts by what it names, is copied as a link, and may not lead
+out of the folder: what it leads to may be a key of this machine.
+"""
 
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from torchwheel import process
 from torchwheel.errors import TorchwheelError
-from torchwheel.files import path_inside
+from torchwheel.files import own_paths, sha256
 
 _OUTPUTS = {"build", "dist"}
 # Of version control, tools and editors. Other hidden folders count: `.torchwheel` has the wheel
@@ -34,23 +38,34 @@ _GIT_SECONDS = 60
 
 
 def source_files(folder: Path, *, tracked: bool = False) -> list[Path]:
-    """The project's files: those of git in a checkout, else the whole tree without outputs.
+    """The project's files and links: those of git in a checkout, else all but outputs.
 
     Args:
         folder: the project's folder.
         tracked: in a checkout, leave out files that git does not know yet.
+
+    Raises:
+        UsageError: a link leads out of the folder.
     """
-    return sorted(path for path in _git_files(folder, tracked) or _walk(folder) if path.is_file())
+    found = own_paths(folder, _git_files(folder, tracked) or _walk(folder))
+    return sorted(path for path in found if path.is_symlink() or path.is_file())
 
 
 def source_digest(folder: Path, *, tracked: bool = False) -> str:
     """Hex SHA-256 over the names and contents of the project's files; see `source_files`."""
     digest = hashlib.sha256()
     for path in source_files(folder, tracked=tracked):
-        name = path.relative_to(folder).as_posix()
-        content = hashlib.sha256(path.read_bytes()).hexdigest()
-        digest.update(f"{name}\0{content}\0{os.access(path, os.X_OK)}\n".encode())
+        name, content = path.relative_to(folder).as_posix(), content_digest(path)
+        executable = os.access(path, os.X_OK) and not path.is_symlink()
+        digest.update(f"{name}\0{content}\0{executable}\n".encode())
     return digest.hexdigest()
+
+
+def content_digest(path: Path) -> str:
+    """Hex SHA-256 of a file's content; of a link a hash of what it names, which no file has."""
+    if path.is_symlink():
+        return f"link {hashlib.sha256(os.fsencode(path.readlink())).hexdigest()}"
+    return sha256(path)
 
 
 def commit_time(folder: Path) -> float | None:
@@ -60,11 +75,28 @@ def commit_time(folder: Path) -> float | None:
 
 
 def stage(source: Path, target: Path, *, tracked: bool = False) -> None:
-    """Copy the project's files to `target`, with their times, as ninja compares them."""
-    for path in source_files(source, tracked=tracked):
-        copy = path_inside(target, str(path.relative_to(source)), source.name)
+    """Copy the project's files to `target`; see `source_files`."""
+    copy_files(source, target, source_files(source, tracked=tracked))
+
+
+def copy_files(source: Path, target: Path, paths: Iterable[Path]) -> None:
+    """Copy files, links and empty folders of `source` to the same places below `target`.
+
+    They keep their modes and, as ninja compares them, their times. Pipes, devices and sockets are
+    left out.
+
+    Raises:
+        UsageError: a link leads out of `source`.
+    """
+    for path in sorted(own_paths(source, paths)):
+        copy = target / path.relative_to(source)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(path, copy)
+        if path.is_symlink():
+            copy.symlink_to(path.readlink())
+        elif path.is_file():
+            shutil.copy2(path, copy)
+        elif path.is_dir():
+            copy.mkdir(exist_ok=True)
 
 
 def _git_files(folder: Path, tracked: bool) -> list[Path]:
@@ -102,4 +134,5 @@ def _walk(folder: Path) -> Iterator[Path]:
         folders[:] = [
             name for name in folders if name not in skipped and not name.endswith(".egg-info")
         ]
-        yield from (Path(root) / name for name in files)
+        # Links to folders are among the folders, and are not entered.
+        yield from (Path(root) / name for name in (*files, *folders))

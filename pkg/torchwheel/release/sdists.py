@@ -16,6 +16,7 @@ from packaging.utils import parse_sdist_filename
 
 from torchwheel.console import Progress
 from torchwheel.files import path_inside, sha256
+from torchwheel.inspect.sdist import unpack
 from torchwheel.inspect.wheel import Wheel, is_library, read_wheel
 from torchwheel.matrix.rules import WHEEL_SUFFIX
 from torchwheel.matrix.sections import Matrix
@@ -68,7 +69,8 @@ def make_sdists(matrix: Matrix, root: Path, scratch: Path, progress: Progress) -
         # the artifacts of a release lie in the checkout too.
         stage((root / name).resolve(), folder / "tree", tracked=True)
         built = build_sdist(folder / "tree", folder / "built", folder / "build.log")
-        members = _members(built)
+        (folder / "unpacked").mkdir()
+        members = _members(unpack(built, folder / "unpacked"))
         packed = folder / built.name
         packed.write_bytes(pack_sdist(members))
         for member, (data, _) in members.items():
@@ -141,14 +143,14 @@ def pack_sdist(members: Mapping[str, tuple[bytes, bool]]) -> bytes:
     return gzip.compress(text.getvalue(), mtime=0)
 
 
-def _members(sdist: Path) -> dict[str, tuple[bytes, bool]]:
-    members: dict[str, tuple[bytes, bool]] = {}
-    with tarfile.open(sdist) as archive:
-        for info in archive:
-            file = archive.extractfile(info) if info.isfile() else None
-            if file is not None and not _GENERATED.match(info.name):
-                members[info.name] = file.read(), bool(info.mode & 0o100)
-    return members
+def _members(project: Path) -> dict[str, tuple[bytes, bool]]:
+    """The files of an unpacked sdist; of a link the file that it leads to."""
+    return {
+        name: (path.read_bytes(), bool(path.stat().st_mode & 0o100))
+        for path in project.rglob("*")
+        if path.is_file()
+        and not _GENERATED.match(name := path.relative_to(project.parent).as_posix())
+    }
 
 
 def _built(sdist: Sdist) -> Path:

@@ -3,6 +3,7 @@
 import ast
 import configparser
 import dataclasses
+import itertools
 import re
 import sys
 import warnings
@@ -15,6 +16,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from torchwheel.errors import UsageError
+from torchwheel.files import own_paths
 from torchwheel.os_errors import explain
 from torchwheel.scaffold.setup_facts import NAME, SetupFacts
 from torchwheel.scaffold.setup_script import read_limited, read_setup
@@ -103,6 +105,7 @@ def read_project(folder: Path, name: str = "") -> ForeignProject:
     """
     if not folder.is_dir():
         raise UsageError(f"{folder}: expected the folder of a project, found none")
+    own_paths(folder, _files_to_read(folder))
     pyproject = _pyproject(folder / "pyproject.toml")
     if pyproject is None and not (folder / "setup.py").is_file():
         raise UsageError(f"{folder}: expected a setup.py or a pyproject.toml, found neither")
@@ -159,6 +162,14 @@ def read_project(folder: Path, name: str = "") -> ForeignProject:
         own_archs=setup.own_archs or bool(sets_archs),
         notes=tuple(dict.fromkeys(notes)),
     )
+
+
+def _files_to_read(folder: Path) -> Iterator[Path]:
+    """The files that are read here, whether git lists them or not."""
+    yield from (folder / one for one in ("pyproject.toml", NAME, "setup.cfg", "PKG-INFO", _CMAKE))
+    for tests in (folder / one for one in _TESTS):
+        yield tests
+        yield from itertools.islice(_test_files(tests), _MOST_TEST_FILES)
 
 
 def _pyproject(file: Path) -> Mapping[str, Any] | None:

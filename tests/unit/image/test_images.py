@@ -109,6 +109,10 @@ def test_recipes_are_those_of_the_matrix_else_torchwheels_own(matrix, tmp_path):
     own = matrix.containers.model_copy(update={"recipes": "recipes"})
     changed = image_of(matrix.model_copy(update={"containers": own}), stable, tmp_path)
     assert changed.recipe == "FROM scratch\n"
+    (tmp_path / "recipes" / "requirements.txt").unlink()
+    (tmp_path / "recipes" / "requirements.txt").symlink_to("/proc/self/environ")
+    with pytest.raises(UsageError, match=r"requirements\.txt: expected a link that stays in "):
+        image_of(matrix.model_copy(update={"containers": own}), stable, tmp_path)
 
 
 def test_what_has_no_image_is_one_line(matrix, tmp_path):

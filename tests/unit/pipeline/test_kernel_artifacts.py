@@ -288,3 +288,19 @@ def test_the_flags_of_the_extension_are_an_input_and_other_python_is_none(tmp_pa
     assert len(keys) == 3
     (tmp_path / "ops.py").write_text("other\n")
     assert inputs_of(tmp_path) == made
+
+
+def test_a_link_is_an_input_by_what_it_names(tmp_path):
+    for name in ("one/a.h", "two/a.h"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(name)
+    keys = set()
+    for text in ("one", "two", "/proc/self"):
+        (tmp_path / "include").unlink(missing_ok=True)
+        (tmp_path / "include").symlink_to(text)
+        if text.startswith("/"):
+            with pytest.raises(UsageError, match="include: expected a link that stays in "):
+                inputs_of(tmp_path)
+        else:
+            keys.add(inputs_of(tmp_path).key)
+    assert len(keys) == 2

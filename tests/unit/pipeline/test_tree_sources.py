@@ -1,14 +1,25 @@
-"""The files of a checkout are listed, and nothing that its configuration names is started."""
+"""The files of a checkout are listed, and nothing that its configuration names is started.
 
+A link that leads out of the folder is refused by every reader of its files.
+"""
+
+import hashlib
 import os
+import socket
+import struct
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from torchwheel.errors import TorchwheelError
+from linkmaker import KEY, LEAVING, STAYING, plant
+from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.pipeline import sources
-from torchwheel.pipeline.sources import source_files, stage
+from torchwheel.pipeline.bundled import build_pure
+from torchwheel.pipeline.frontend import build_wheel
+from torchwheel.pipeline.sources import copy_files, source_digest, source_files, stage
 
+ROOT = Path(__file__).parents[3]
 PROGRAMS = """
 [core]
     fsmonitor = {program}
@@ -111,3 +122,171 @@ def test_without_git_hidden_folders_are_sources_but_for_those_of_tools(tmp_path)
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("text")
     assert source_files(tmp_path) == [tmp_path / ".torchwheel" / "build_backend.py"]
+
+
+@pytest.fixture(params=["checkout", "folder"])
+def project(request, tmp_path):
+    """The folder of a project, with git and without."""
+    if request.param == "checkout":
+        return request.getfixturevalue("checkout")
+    return tmp_path / "folder"
+
+
+@pytest.mark.parametrize("case", LEAVING)
+def test_a_link_that_leads_out_is_refused_by_its_name(project, tmp_path, case):
+    text = plant(project, LEAVING[case])
+    bad = "b.h" if case == "a chain" else next(iter(LEAVING[case]))
+    readers = (
+        source_files,
+        source_digest,
+        lambda folder: stage(folder, tmp_path / "copy"),
+        lambda folder: build_pure(folder, tmp_path / "out", tmp_path / "log"),
+    )
+    for read in readers:
+        with pytest.raises(UsageError) as refused:
+            read(project)
+        found = str(refused.value)
+        assert found.endswith(f"expected a link that stays in {project}, {found.split(', ', 1)[1]}")
+        if case != "a chain":  # both of its links lead out
+            assert found == (
+                f"{project / bad}: expected a link that stays in {project}, found one to {text}; "
+                "replace it by the file"
+            )
+    assert not (tmp_path / "copy").exists()
+
+
+def test_a_link_inside_stays_a_link(project, tmp_path):
+    plant(project, STAYING)
+    stage(project, tmp_path / "copy")
+    for name, text in STAYING.items():
+        assert str((tmp_path / "copy" / name).readlink()) == text
+    assert (tmp_path / "copy/chain.py").read_text() == "text"
+
+
+def test_a_folder_that_is_reached_through_a_link_is_no_matter(project, tmp_path):
+    plant(project, STAYING)
+    (tmp_path / "linked").symlink_to(project)
+    stage(tmp_path / "linked", tmp_path / "copy")
+    assert (tmp_path / "copy/chain.py").read_text() == "text"
+    assert source_digest(tmp_path / "linked") == source_digest(project)
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+@pytest.mark.parametrize("where", ["/etc", "../outside", "csrc"])
+def test_a_file_that_git_lists_behind_a_link_is_the_link(checkout, tmp_path, where, tracked):
+    plant(checkout, {})
+    (checkout / "sub").mkdir()
+    for name in ("passwd", "key", "one.cu"):
+        (checkout / "sub" / name).write_text("own")
+    add = ("-c", "filter.planted.process=", "-c", "filter.planted.clean=", "add", "sub")
+    subprocess.run(["git", "-C", checkout, *add], check=True)
+    for path in (checkout / "sub").iterdir():
+        path.unlink()
+    (checkout / "sub").rmdir()
+    (checkout / "sub").symlink_to(where)
+    if where == "csrc":
+        stage(checkout, tmp_path / "copy", tracked=tracked)
+        assert str((tmp_path / "copy/sub").readlink()) == "csrc"
+    else:
+        with pytest.raises(UsageError, match=f"/sub: expected a link .* found one to {where};"):
+            stage(checkout, tmp_path / "copy", tracked=tracked)
+
+
+@pytest.mark.parametrize("name", ["../outside/key", "{outside}/key", "csrc/../../outside/key"])
+def test_a_forged_index_of_git_names_no_file_outside(checkout, name):
+    plant(checkout, {})
+    forged = name.format(outside=checkout.with_name("outside")).encode()
+    numbers = struct.pack(">10I20xH", *([0] * 6), 0o100644, 0, 0, 0, len(forged))
+    entry = numbers + forged
+    content = b"DIRC" + struct.pack(">II", 2, 1) + entry + bytes(8 - len(entry) % 8)
+    (checkout / ".git/index").write_bytes(content + hashlib.sha1(content).digest())  # noqa: S324 - git's
+    with pytest.raises(UsageError, match="expected the names of its own files, found "):
+        source_digest(checkout)
+
+
+def test_a_link_counts_by_what_it_names(project):
+    plant(project, {"again.py": "setup.py"})
+    before = source_digest(project)
+    (project / "setup.py").chmod(0o600)
+    assert source_digest(project) == before
+    (project / "again.py").unlink()
+    (project / "again.py").symlink_to("csrc/../setup.py")
+    other = source_digest(project)
+    (project / "again.py").unlink()
+    (project / "again.py").write_text("text")
+    assert len({before, other, source_digest(project)}) == 3
+
+
+def test_without_links_the_digest_is_that_of_earlier_releases(tmp_path):
+    (tmp_path / "csrc").mkdir()
+    (tmp_path / "csrc/one.cu").write_text("text")
+    (tmp_path / "setup.py").write_text("text")
+    (tmp_path / "setup.py").chmod(0o755)
+    assert (
+        source_digest(tmp_path)
+        == "cd7f0b6b4de9b6ea399e4725385dbef6a285ad638a9caa585c1e658e1a4257c9"
+    )
+
+
+def test_pipes_and_sockets_are_no_sources(project, tmp_path, monkeypatch):
+    plant(project, {"to-pipe": "pipe"})
+    os.mkfifo(project / "pipe")
+    monkeypatch.chdir(project)  # a socket's path is short
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("socket")
+    stage(project, tmp_path / "copy")
+    assert str((tmp_path / "copy/to-pipe").readlink()) == "pipe"
+    assert not (tmp_path / "copy/pipe").exists()
+    assert not (tmp_path / "copy/socket").exists()
+
+
+def test_another_list_of_files_is_copied_by_the_same_rule(checkout, tmp_path):
+    plant(checkout, STAYING)
+    (checkout / "empty").mkdir()
+    (checkout / "build.log").chmod(0o750)
+    os.utime(checkout / "build.log", (1, 1))
+    copy_files(checkout, tmp_path / "copy", checkout.rglob("*"))
+    copied = (tmp_path / "copy/build.log").stat()
+    assert (copied.st_mode & 0o777, copied.st_mtime) == (0o750, 1)
+    assert (tmp_path / "copy/empty").is_dir()
+    assert (tmp_path / "copy/.git/config").is_file()
+    assert str((tmp_path / "copy/headers").readlink()) == "csrc"
+    (checkout / "build.log").unlink()
+    (checkout / "build.log").symlink_to("/proc/self/environ")
+    with pytest.raises(UsageError, match=r"build\.log: expected a link that stays in "):
+        copy_files(checkout, tmp_path / "other", checkout.rglob("*"))
+    assert KEY not in "".join(p.read_text() for p in tmp_path.glob("other/*.log"))
+
+
+def test_no_link_of_this_repository_leads_out_of_its_distribution():
+    for folder in (ROOT, ROOT / "pkg" / "torchwheel"):
+        assert folder / "LICENSE" in source_files(folder)
+    assert (ROOT / "pkg/torchwheel/LICENSE").read_text() == (ROOT / "LICENSE").read_text()
+
+
+BACKEND = """
+import os
+def build_wheel(folder, *_):
+    {leave}
+    return {name!r}
+"""
+
+
+@pytest.mark.parametrize(
+    ("leave", "name"),
+    [
+        ("os.symlink('/etc/passwd', folder + '/x.whl')", "x.whl"),
+        ("os.mkfifo(folder + '/x.whl')", "x.whl"),
+        ("", "/etc/passwd"),
+    ],
+)
+def test_what_a_backend_calls_its_wheel_is_a_file_that_it_wrote(tmp_path, leave, name):
+    project, out = tmp_path / "project", tmp_path / "out"
+    project.mkdir()
+    out.mkdir()
+    (project / "backend.py").write_text(BACKEND.format(leave=leave, name=name))
+    (project / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    )
+    with pytest.raises(TorchwheelError, match=": expected the file that was built, found none"):
+        build_wheel(project, {}, out, tmp_path / "log", lambda _: None)

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foreign_project import FILES, SETUP, write_foreign_project
+from linkmaker import LEAVING, plant
 from torchwheel.cli import main
 from torchwheel.errors import UsageError
 from torchwheel.matrix.load import load, parse
@@ -233,6 +235,37 @@ def test_a_link_to_nothing_is_not_written_over(foreign, wheel, tmp_path):
     (foreign / "noxfile.py").symlink_to(tmp_path / "missing")
     with pytest.raises(UsageError, match=r"at noxfile\.py; nothing was"):
         adopt(foreign, wheel, "all")
+
+
+@pytest.mark.parametrize("case", LEAVING)
+def test_a_link_that_leads_out_is_refused_before_anything_is_written(foreign, capsys, case):
+    plant(foreign, LEAVING[case])
+    before = sorted(foreign.rglob("*"))
+    assert main(["adopt", str(foreign)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f": expected a link that stays in {foreign}, found one to " in line
+    assert sorted(foreign.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "name", ["setup.py", "pyproject.toml", "setup.cfg", "PKG-INFO", "CMakeLists.txt", "tests"]
+)
+def test_a_link_that_leads_out_is_not_read_even_if_git_ignores_it(foreign, tmp_path, name):
+    subprocess.run(["git", "-C", foreign, "init", "--quiet"], check=True)
+    (foreign / ".gitignore").write_text("*\n")
+    (foreign / name).rename(tmp_path / name) if (foreign / name).exists() else None
+    (foreign / name).symlink_to(tmp_path / name)
+    with pytest.raises(UsageError, match=f"{name}: expected a link that stays in "):
+        read_project(foreign)
+
+
+def test_a_link_inside_is_read(foreign, wheel):
+    (foreign / "setup.py").rename(foreign / "real.py")
+    (foreign / "setup.py").symlink_to("real.py")
+    (foreign / "tests").rename(foreign / "checks")
+    (foreign / "tests").symlink_to("checks")
+    adopt(foreign, wheel)
+    assert yaml.safe_load((foreign / "matrix.yaml").read_text())["build"]["tests"] == "tests"
 
 
 @pytest.mark.parametrize("name", [".gitignore", "matrix.yaml", ".torchwheel", ".github/workflows"])
