@@ -27,6 +27,7 @@ from elfmaker import (
     packed,
     ptx,
 )
+from linkmaker import LEAVING, STAYING
 from torchwheel import claims, data
 from torchwheel.builder.objects import SCHEMA, CompiledObject
 from torchwheel.index import catalogue
@@ -244,26 +245,36 @@ def dist_info_files() -> Corpus:
     return Corpus({"good": good}, {}, {**others, **kept("dist-info")})
 
 
-def sdists() -> Corpus:
-    """Of source archives."""
+def _sdist(links: Mapping[str, str]) -> bytes:
+    """A tar with a project and symbolic links."""
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w") as archive:
         for name, kind, link in (
             ("demo-1.0", tarfile.DIRTYPE, ""),
             ("demo-1.0/setup.py", tarfile.REGTYPE, ""),
             ("demo-1.0/one.h", tarfile.REGTYPE, ""),
-            ("demo-1.0/two.h", tarfile.SYMTYPE, "one.h"),
+            *((f"demo-1.0/{name}", tarfile.SYMTYPE, text) for name, text in links.items()),
             ("demo-1.0/three.h", tarfile.LNKTYPE, "demo-1.0/one.h"),
         ):
             info = tarfile.TarInfo(name)
             info.type, info.linkname = kind, link
             info.size = 4 if kind == tarfile.REGTYPE else 0
             archive.addfile(info, io.BytesIO(b"text"[: info.size]))
-    plain = made.getvalue()
-    right = {"plain": plain, "gzip": gzip.compress(plain, mtime=0)}
+    return made.getvalue()
+
+
+def sdists() -> Corpus:
+    """Of source archives."""
+    plain = _sdist({"two.h": "one.h"})
+    right = {"plain": plain, "gzip": gzip.compress(plain, mtime=0), "links": _sdist(STAYING)}
+    texts = {"outside": "/outside", "folder": "/demo-1.0", "name": "demo-1.0"}
     bad = {
         "zeros": gzip.compress(bytes(1 << 26), mtime=0),
         "no member": gzip.compress(bytes(1024), mtime=0),
+        **{
+            f"link to {case}": _sdist({name: text.format(**texts) for name, text in links.items()})
+            for case, links in LEAVING.items()
+        },
     }
     return Corpus(right, bad, kept("sdist"))
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -175,6 +176,9 @@ def _sdist(content: bytes, folder: Path) -> None:
     target.mkdir()
     try:
         unpack(archive, target)
+        for path in target.rglob("*"):
+            if not os.path.realpath(path).startswith(os.path.realpath(target)):
+                raise AssertionError(f"{path} leads out")
     finally:
         shutil.rmtree(target)
 

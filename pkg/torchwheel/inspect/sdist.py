@@ -1,7 +1,8 @@
-"""Unpacks an sdist as if it were hostile: it writes plain files only, all below one folder."""
+"""Unpacks an sdist as if it were hostile: it writes below one folder, and no link leads out."""
 
 import functools
 import lzma
+import math
 import os
 import posixpath
 import tarfile
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.files import explain_full_disk, make_executable, path_inside
+from torchwheel.files import explain_full_disk, link_stays, make_executable, path_inside
 from torchwheel.inspect import budgets
 from torchwheel.inspect.archive import open_archive
 from torchwheel.text import quote, shorten
@@ -30,7 +31,7 @@ def unpack(archive: Path, target: Path) -> Path:
             _unpack_zip(archive, target)
         else:
             _unpack_tar(archive, target)
-    tops = [path for path in target.iterdir() if path.is_dir()]
+    tops = [path for path in target.iterdir() if path.is_dir() and not path.is_symlink()]
     projects = [path for path in (target, *tops) if is_project(path)]
     if not projects or (len(tops) > 1 and projects[0] != target):
         found = ", ".join(sorted(path.name for path in target.iterdir()))
@@ -52,15 +53,26 @@ def _unpack_tar(archive: Path, target: Path) -> None:
     where = archive.name
     try:
         with tarfile.open(archive) as opened:
-            members = _members(opened, where, archive.stat().st_size)
-            for name, member in members.items():
-                file = _file_of(member, members, where)
+            packed = archive.stat().st_size
+            members = _members(opened, where, packed)
+            links = {name: one for name, one in members.items() if one.issym()}
+            files = {
+                name: _file_of(one, members, where)
+                for name, one in members.items()
+                if name not in links
+            }
+            # A hard link has no bytes in the archive, and those of its file on the disk.
+            _check_size(sum(file.size for file in files.values()), packed, where)
+            for name, file in files.items():
                 source = opened.extractfile(file)
                 if source is not None:
                     with source:
                         blocks = iter(functools.partial(source.read, 1 << 20), b"")
                         path = path_inside(target, name, where)
                         _write(blocks, path, bool(file.mode & 0o100))
+            tops = {name.partition("/")[0] for name in members}
+            project = target / tops.pop() if len(tops) == 1 else target
+            _write_links(links, target, project, where)
     except MemoryError as error:  # tarfile reads a long name as long as its header says
         raise TorchwheelError(f"{where}: a header in it asks for too much memory") from error
     except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, ValueError) as error:
@@ -80,7 +92,7 @@ def _fact(error: Exception) -> str:
 
 def _below(target: Path, error: OSError) -> str:
     """The file that an error is about, as the archive names it."""
-    return os.path.relpath(str(error.filename), target)
+    return os.path.relpath(str(error.filename2 or error.filename), target)
 
 
 def _members(opened: tarfile.TarFile, where: str, packed: int) -> Mapping[str, tarfile.TarInfo]:
@@ -90,10 +102,7 @@ def _members(opened: tarfile.TarFile, where: str, packed: int) -> Mapping[str, t
     for member in opened:
         name = posixpath.normpath(member.name)
         total += member.size
-        if member.size < 0 or total > budgets.UNPACKED_BYTES:
-            raise TorchwheelError(f"{where}: unpacks to more than {budgets.UNPACKED_BYTES} bytes")
-        if total > max(budgets.RATIO_FROM, budgets.RATIO * packed):
-            raise TorchwheelError(f"{where}: unpacks to more than {budgets.RATIO} times")
+        _check_size(total if member.size >= 0 else math.inf, packed, where)
         if member.isdir():
             continue
         if name in members:
@@ -107,22 +116,45 @@ def _members(opened: tarfile.TarFile, where: str, packed: int) -> Mapping[str, t
     return members
 
 
+def _check_size(total: float, packed: int, where: str) -> None:
+    if total > budgets.UNPACKED_BYTES:
+        raise TorchwheelError(f"{where}: unpacks to more than {budgets.UNPACKED_BYTES} bytes")
+    if total > max(budgets.RATIO_FROM, budgets.RATIO * packed):
+        raise TorchwheelError(f"{where}: unpacks to more than {budgets.RATIO} times")
+
+
 def _file_of(
     member: tarfile.TarInfo, members: Mapping[str, tarfile.TarInfo], where: str
 ) -> tarfile.TarInfo:
-    """The member itself or, of a link, the plain file of the archive that it leads to."""
+    """The member itself or, of a hard link, the plain file of the archive that it names."""
     if member.isreg():
         return member
-    # A symbolic link is relative to its own folder, a hard link to the archive's root.
-    start = posixpath.dirname(member.name) if member.issym() else ""
-    file = members.get(posixpath.normpath(posixpath.join(start, member.linkname)))
+    file = members.get(posixpath.normpath(member.linkname))
     if file is None or not file.isreg():
-        raise TorchwheelError(
-            f"{where}: member {shorten(member.name)!r} is a link to "
-            f"{shorten(member.linkname)!r}, "
-            "which is no file of the archive"
-        )
+        raise _no_file(member, where)
     return file
+
+
+def _no_file(link: tarfile.TarInfo, where: str) -> TorchwheelError:
+    name, text = shorten(link.name), shorten(link.linkname)
+    return TorchwheelError(
+        f"{where}: member {name!r} is a link to {text!r}, which is no file of the archive"
+    )
+
+
+def _write_links(
+    links: Mapping[str, tarfile.TarInfo], target: Path, project: Path, where: str
+) -> None:
+    """Make the symbolic links, after all files: nothing is written through one of them."""
+    for name, link in links.items():
+        path = path_inside(target, name, where)
+        if not link.linkname:
+            raise _no_file(link, where)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(link.linkname)
+    for name, link in links.items():
+        if not link_stays(project, target / name):
+            raise _no_file(link, where)
 
 
 def _write(blocks: Iterable[bytes], target: Path, executable: bool) -> None:

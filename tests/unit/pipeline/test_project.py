@@ -49,6 +49,9 @@ def sdist(tmp_path):
             member = tarfile.TarInfo(f"conv-1.0/{name}")
             member.size = len(text)
             archive.addfile(member, io.BytesIO(text.encode()))
+        link = tarfile.TarInfo("conv-1.0/headers")
+        link.type, link.linkname = tarfile.SYMTYPE, "csrc"
+        archive.addfile(link)
     return path
 
 
@@ -63,7 +66,8 @@ def test_a_folder_is_taken_as_it_is(tmp_path):
 def test_an_sdist_is_unpacked_once_and_not_run(tmp_path, sdist):
     folder = folder_of(tmp_path, sdist.name)
     assert (folder / "setup.py").read_text() == SETUP
-    assert [path.name for path in sorted(folder.iterdir())] == ["csrc", "setup.py"]
+    assert [path.name for path in sorted(folder.iterdir())] == ["csrc", "headers", "setup.py"]
+    assert str((folder / "headers").readlink()) == "csrc"
     before = (folder / "setup.py").stat().st_ino
     assert folder_of(tmp_path, sdist.name) == folder
     assert (folder / "setup.py").stat().st_ino == before

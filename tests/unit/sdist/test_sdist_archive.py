@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from linkmaker import LEAVING, STAYING
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.inspect import budgets
 from torchwheel.inspect import sdist as archive_
@@ -63,8 +64,46 @@ def test_a_right_archive_is_unpacked(tmp_path, target):
     for name in ("one.h", "two.h", "csrc/again.h"):
         path = project / name
         assert path.read_text() == "int one;"
-        assert not path.is_symlink()
         assert path.stat().st_nlink == 1
+    assert str((project / "csrc/again.h").readlink()) == "../one.h"
+    assert not (project / "two.h").is_symlink()
+
+
+def test_a_symbolic_link_inside_stays_one(tmp_path, target):
+    links = (("symlink", f"demo-1.0/{name}", text) for name, text in STAYING.items())
+    file = ("file", "demo-1.0/csrc/deep/one.h", "int one;")
+    project = unpack(tar(tmp_path / "demo-1.0.tar.gz", *links, file, *RIGHT), target)
+    for name, text in STAYING.items():
+        assert str((project / name).readlink()) == text
+    assert (project / "headers/deep/one.h").read_text() == "int one;"
+    assert (project / "csrc/round.py").read_text() == "# setup"
+
+
+@pytest.mark.parametrize("case", LEAVING)
+def test_a_symbolic_link_that_leads_out_is_refused(tmp_path, target, case):
+    texts = {"folder": tmp_path, "name": "demo-1.0", "outside": "/outside"}
+    links = [
+        ("symlink", f"demo-1.0/{name}", text.format(**texts))
+        for name, text in LEAVING[case].items()
+    ]
+    archive = tar(tmp_path / "demo-1.0.tar.gz", *RIGHT, *links)
+    with pytest.raises(TorchwheelError, match=r"^demo-1\.0\.tar\.gz: member '.*' is a link to '"):
+        unpack(archive, target)
+
+
+def test_nothing_is_written_through_a_link(tmp_path, target):
+    through = (("symlink", "demo-1.0/a", "b"), ("file", "demo-1.0/a/c", ""), *RIGHT)
+    with pytest.raises(TorchwheelError, match=r'File exists: "demo-1\.0/a"'):
+        unpack(tar(tmp_path / "demo-1.0.tar.gz", *through), target)
+
+
+def test_hard_links_count_as_the_files_that_they_become(tmp_path, target, monkeypatch):
+    monkeypatch.setattr(budgets, "UNPACKED_BYTES", 1 << 20)
+    file = ("file", "demo/setup.py", "#" * (1 << 18))
+    links = [("hardlink", f"demo/{number}", "demo/setup.py") for number in range(4)]
+    unpack(tar(tmp_path / "demo.tar", file, *links[:3]), target)
+    with pytest.raises(TorchwheelError, match="unpacks to more than 1048576 bytes"):
+        unpack(tar(tmp_path / "bomb.tar", file, *links), target)
 
 
 def test_of_its_mode_a_file_keeps_whether_it_can_be_run(tmp_path, target):
@@ -89,10 +128,11 @@ def test_a_zip_is_unpacked_too(tmp_path, target):
         (("symlink", "demo-1.0/passwd", "/etc/passwd"), "no file of the archive"),
         (("symlink", "demo-1.0/up", "../../../secret"), "no file of the archive"),
         (("symlink", "demo-1.0/folder", "../demo-1.0"), "no file of the archive"),
-        (("symlink", "demo-1.0/itself", "itself"), "no file of the archive"),
+        (("symlink", "demo-1.0/empty", ""), "no file of the archive"),
+        (("symlink", "demo-1.0/" + "x" * 300, "setup.py"), "File name too long"),
         (("hardlink", "demo-1.0/passwd", "/etc/passwd"), "no file of the archive"),
         (("hardlink", "demo-1.0/up", "../secret"), "no file of the archive"),
-        (("symlink", "../up", "demo-1.0/setup.py"), "no file of the archive"),
+        (("symlink", "../up", "demo-1.0/setup.py"), "leaves its folder"),
         (("device", "demo-1.0/null", ""), "is a special file"),
         (("disk", "demo-1.0/sda", ""), "is a special file"),
         (("pipe", "demo-1.0/pipe", ""), "is a special file"),
@@ -172,12 +212,16 @@ def test_whatever_an_archive_holds_nothing_is_written_outside(tmp_path_factory, 
             info.type, info.linkname = KINDS[kind], text
             info.size = 3 if kind == "file" else 0
             made.addfile(info, io.BytesIO(b"abc"))
+    taken = False
     with contextlib.suppress(TorchwheelError):
         archive_.unpack(archive, place / "target")
+        taken = True
     assert sorted(path.name for path in place.iterdir()) == ["demo.tar", "target"]
     for path in (place / "target").rglob("*"):
-        assert not path.is_symlink()
-        assert path.is_file() or path.is_dir()
+        assert path.is_symlink() or path.is_file() or path.is_dir()
+        if taken and path.is_symlink():
+            real = os.path.realpath(path)
+            assert real.startswith(os.path.realpath(place / "target"))
 
 
 @pytest.mark.parametrize("name", ["two\nlines", "a\x1b[2Jb", "x" * 250, "a\u202eb"])
