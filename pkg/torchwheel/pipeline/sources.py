@@ -79,6 +79,19 @@ def stage(source: Path, target: Path, *, tracked: bool = False) -> None:
     copy_files(source, target, source_files(source, tracked=tracked))
 
 
+def copy_project(source: Path, target: Path) -> None:
+    """Copy a project with all that its setup.py may read: files that git ignores, and `.git`.
+
+    Outputs, caches and virtual environments are left out.
+
+    Raises:
+        UsageError: a link leads out of `source`.
+    """
+    git = source / ".git"
+    state = [] if git.is_symlink() else [git, *git.rglob("*")]
+    copy_files(source, target, {*_git_files(source, tracked=True), *_walk(source), *state})
+
+
 def copy_files(source: Path, target: Path, paths: Iterable[Path]) -> None:
     """Copy files, links and empty folders of `source` to the same places below `target`.
 
@@ -132,7 +145,11 @@ def _walk(folder: Path) -> Iterator[Path]:
     for root, folders, files in os.walk(folder):
         skipped = _NEVER_SOURCES | (_OUTPUTS if Path(root) == folder else set())
         folders[:] = [
-            name for name in folders if name not in skipped and not name.endswith(".egg-info")
+            name
+            for name in folders
+            if name not in skipped
+            and not name.endswith(".egg-info")
+            and not Path(root, name, "pyvenv.cfg").exists()
         ]
         # Links to folders are among the folders, and are not entered.
         yield from (Path(root) / name for name in (*files, *folders))

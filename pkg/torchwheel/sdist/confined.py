@@ -14,8 +14,9 @@ from torchwheel.inspect.sdist import unpack
 from torchwheel.pipeline.frontend import compile_step
 from torchwheel.pipeline.on_host import HostBuild
 from torchwheel.pipeline.run import Clock
+from torchwheel.pipeline.sources import copy_project
 from torchwheel.sdist.environment import BuildSetup, RequirementsInstaller, prepare_build
-from torchwheel.sdist.request import LOG, SdistRequest
+from torchwheel.sdist.request import LOCK, LOG, SdistRequest
 from torchwheel.sdist.sandbox import (
     Folders,
     Sandbox,
@@ -25,7 +26,6 @@ from torchwheel.sdist.sandbox import (
 )
 from torchwheel.smoke.environment import Environment
 from torchwheel.steps.compiler_cache import CompilerCache, folder_cache, own_server
-from torchwheel.toolkit.toolkit_home import write_script
 
 _OWN_CACHE_SIZE = "5G"
 
@@ -52,23 +52,24 @@ class ConfinedBuild:
         """A program that is `env`'s Python in the sandbox, with `write` as its own folders."""
         if self.sandbox is None:
             return env.python
-        objects = compiler_cache(self.request, self.cache)
-        if launcher and objects.folder:
-            objects.folder.mkdir(parents=True, exist_ok=True)
-            write = [*write, objects.folder]
+        objects = compiler_cache(self.request, self.cache) if launcher else None
+        if objects and objects.folder:
+            self.sandbox.share(objects.folder)
         compiler = self.setup.host.path
+        # Not the folder of the build itself, which nobody else may enter.
+        parts = (path for path in self.folder.iterdir() if path.name not in (LOCK, LOG))
         read = [
-            *(*python_folders(), self.cache, self.folder, compiler, compiler.resolve()),
+            *(*python_folders(), self.setup.base, *parts, compiler, compiler.resolve()),
             # The guard of nvcc and the `ninja` of a divided build.
             Path(torchwheel.__file__).parent,
             *(Path(program).parent for program in launcher),
             *(path for path in (self.setup.toolkit,) if path),
         ]
-        folders = Folders(read=read, write=write, hidden=[self.cache / "build"])
+        folders = Folders(read, write, objects.folder if objects else None)
         # Beside the Python: the folder of the program that builds goes onto the PATH.
         script = env.python.with_name("sandboxed-python")
-        more = objects.variables if launcher else {}
-        return write_script(script, self.sandbox.command(env.python, folders, launcher, more))
+        more = objects.variables if objects else {}
+        return self.sandbox.write_program(script, env.python, folders, launcher, more)
 
     @contextlib.contextmanager
     def project(
@@ -85,10 +86,14 @@ class ConfinedBuild:
             before: is called with its Python when its requirements are installed.
         """
         request, setup = self.request, self.setup
-        source = request.source.resolve()
+        source, copies = request.source.resolve(), self.folder / "source"
+        copies.mkdir()
         if source.is_file():
-            (self.folder / "source").mkdir()
-            source = unpack(source, self.folder / "source")
+            source = unpack(source, copies)
+        else:
+            # The project's code must not change its folder: git would run what .git/config names.
+            copy_project(source, copies / source.name)
+            source = copies / source.name
         installer = RequirementsInstaller(setup.env, setup.torch, self.folder, request.requires)
 
         def prepare(builder: build.ProjectBuilder) -> None:

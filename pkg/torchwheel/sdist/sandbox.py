@@ -1,24 +1,30 @@
 """A sandbox for code of others: no network, no home, few variables, its own folders alone.
 
 `bwrap` (the package bubblewrap) makes it. A program in it sees the system's programs and libraries,
-torchwheel's cache and the project. It can write to the project and to the folders of its build.
+and what its build needs of torchwheel's cache. It can write to a copy of the project and to the
+folders of its build. It has the user's number, but for root: root's builds run as another user.
 """
 
 import contextlib
 import dataclasses
+import errno
 import os
+import platform
 import pwd
 import re
+import shlex
+import struct
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import pyproject_hooks
 
 from torchwheel import process
 from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.files import make_executable, write_text
 from torchwheel.ownership import UntrustedError, find_program
 
 SandboxMode = Literal["auto", "require", "off"]
@@ -34,11 +40,22 @@ _VARIABLES = re.compile(
     re.ASCII,
 )
 """The variables of this process that a build gets."""
-_OWN_VARIABLES = ("DIST_EXTRA_CONFIG", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
+_OWN_VARIABLES = (
+    *("DIST_EXTRA_CONFIG", "OMP_WAIT_POLICY", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"),
+    *("PYTHONNOUSERSITE", "_PYPROJECT_HOOKS_BUILD_BACKEND", "_PYPROJECT_HOOKS_BACKEND_PATH"),
+)
 """Variables that a build frontend or a smoke test sets."""
 _SECONDS = 30
 # sccache's server would be killed with the sandbox, before it has written the last objects.
 _STOP_SERVER = '"$@"; status=$?; "$0" --stop-server >/dev/null 2>&1; exit $status'
+
+
+_BUILD_USER = 61000
+"""Whom root's builds run as. Systems give this number to no user and to no service."""
+_READ_ONLY = ("acpi", "bus", "fs", "irq", "scsi", "sys", "sysrq-trigger")
+"""Of /proc, what root could write to, and so change the system outside."""
+_MASKED = ("key-users", "keys")
+"""Of /proc, what lists the keys of the user."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,13 +64,13 @@ class Folders:
 
     Attributes:
         read: files and folders that it can read.
-        write: folders that it can also write to.
-        hidden: folders that it sees empty, but for those of `read` and `write` in them.
+        write: folders of its build alone, to which it can also write.
+        cache: a compiler cache that it can write to, and other builds too.
     """
 
     read: Sequence[Path]
     write: Sequence[Path]
-    hidden: Sequence[Path] = ()
+    cache: Path | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,61 +81,179 @@ class Sandbox:
         bwrap: the program.
         scratch: a folder for the sandbox's home and its temporary files.
         variables: names of the variables that a program gets, if they are set.
+        setpriv: the program that gives up the rights of root; None for an ordinary user.
     """
 
     bwrap: str
     scratch: Path
     variables: frozenset[str]
+    setpriv: str | None
 
     @property
     def temporary(self) -> Path:
         """The folder for temporary files, in the sandbox and out of it."""
         return self.scratch / "temporary"
 
-    def command(
-        self, program: Path, folders: Folders, launcher: Sequence[str], more: Mapping[str, str]
-    ) -> list[str]:
-        """The command that runs `program` in the sandbox; its arguments follow.
+    def write_program(
+        self,
+        path: Path,
+        program: Path,
+        folders: Folders,
+        launcher: Sequence[str] = (),
+        more: Mapping[str, str] | None = None,
+    ) -> Path:
+        """Write a program that runs `program` in the sandbox with its own arguments appended.
+
+        bwrap stays the first process in there. So it is started without the variables and the
+        system calls that the program must not have.
 
         Args:
+            path: the file.
             program: the program.
             folders: what it sees.
             launcher: the compiler launcher of its build.
             more: variables that it gets beside the usual ones.
         """
-        home = self.scratch / "home"
+        home, calls = self.scratch / "home", self.scratch / "system-calls"
         for folder in (home, self.temporary):
             folder.mkdir(parents=True, exist_ok=True)
+        calls.write_bytes(_filter_of_calls(_MACHINES[platform.machine()]))
+        write = [*folders.write, home, self.temporary]
+        fixed = {**(more or {}), "HOME": str(home), "TMPDIR": str(self.temporary)}
+        give = ""
+        if self.setpriv:
+            # Its owner has no name here, which some programs ask for.
+            fixed |= {"USER": "build", "LOGNAME": "build"}
+            owner = f"{_BUILD_USER}:{_BUILD_USER}"
+            give = f"chown -hR {shlex.join([owner, '--', *map(str, write)])} &&\n"
+        # Each is passed on if it is set: NAME=VALUE, quoted by the shell itself.
+        passed = [f'${{{name}+"{name}=${name}"}}' for name in sorted(self.variables - {*fixed})]
+        command = [
+            *(f"{name}={value}" for name, value in sorted(fixed.items())),
+            *(self.bwrap, "--seccomp", "9"),
+            *self._isolated(),
+            *_system_options(),
+            *self._mounted(folders, write),
+            *("--remount-ro", "/", "--"),
+            *self._without_root(),
+            *(["/bin/sh", "-c", _STOP_SERVER, *launcher] if launcher else []),
+            str(program),
+        ]
+        words = f'/usr/bin/env -i {" ".join(passed)} {shlex.join(command)} "$@"'
+        write_text(path, f"#!/bin/sh\n{give}exec {words} 9<{shlex.quote(str(calls))}\n")
+        make_executable(path)
+        return path
+
+    def _mounted(self, folders: Folders, write: Sequence[Path]) -> list[str]:
         path = [Path(name) for name in os.environ.get("PATH", os.defpath).split(os.pathsep)]
         homes = _homes()
         shown = (p for p in path if not _is_of_system(p) and not _has_home(p, homes))
-        read = [*folders.read, *shown]
-        hidden = sorted(name for name in os.environ if name not in self.variables)
-        more = {**more, "HOME": str(home), "TMPDIR": str(self.temporary)}
-        stop = ["/bin/sh", "-c", _STOP_SERVER, *launcher] if launcher else []
-        return [
-            *(self.bwrap, *_ISOLATED, *_system_options()),
-            *_mounts("--ro-bind", filter(Path.exists, read)),
-            *(option for folder in folders.hidden for option in ("--tmpfs", str(folder))),
-            *_mounts("--ro-bind", (p for p in folders.read if _is_below(p, folders.hidden))),
-            # They may be made after this, before the program starts.
-            *_mounts("--bind", [*folders.write, home, self.temporary]),
-            *("--remount-ro", "/"),
-            *(word for name in hidden for word in ("--unsetenv", name)),
-            *(word for name in sorted(more) for word in ("--setenv", name, more[name])),
-            *("--", *stop, str(program)),
-        ]
+        read = filter(
+            os.path.exists, [*folders.read, *shown]
+        )  # a folder may be closed to this user
+        cache = [folders.cache] if folders.cache else []
+        # What can be written may be made after this, before the program starts.
+        return [*_mounts("--ro-bind", read), *_mounts("--bind", [*write, *cache])]
+
+    def _isolated(self) -> list[str]:
+        """Options that give a program no network, no other processes and no rights."""
+        options = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
+        options += ["--unshare-cgroup-try", "--cap-drop", "ALL", "--hostname", "sandbox"]
+        options += ["--die-with-parent", "--new-session"]
+        if not self.setpriv:
+            # A namespace of users of its own lets a user make the others.
+            return ["--unshare-user", *options]
+        # In one, root would stay the owner of the system's files. So root makes the others, and
+        # then becomes another user, which takes these rights.
+        for right in ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP"):
+            options += ["--cap-add", right]
+        return options
+
+    def _without_root(self) -> list[str]:
+        if not self.setpriv:
+            return []
+        user = [f"--reuid={_BUILD_USER}", f"--regid={_BUILD_USER}", "--clear-groups"]
+        return [self.setpriv, *user, "--inh-caps=-all", "--bounding-set=-all", "--"]
+
+    def share(self, cache: Path) -> None:
+        """Let builds in the sandbox write to a compiler cache.
+
+        Raises:
+            UsageError: root starts them, and others' files are in it.
+        """
+        cache.mkdir(parents=True, exist_ok=True)
+        owner = cache.stat().st_uid
+        if not self.setpriv or owner == _BUILD_USER:
+            return
+        if any(cache.iterdir()):
+            raise UsageError(
+                f"--cache {cache}: expected a folder that is empty or of user {_BUILD_USER}, whom "
+                f"root's builds run as, found one of user {owner} with files in it; "
+                f"run `chown -R {_BUILD_USER} {cache}` or name another"
+            )
+        os.chown(cache, _BUILD_USER, _BUILD_USER)
 
 
-# A namespace of users of its own, so that root in it has no right outside.
-_ISOLATED = (
-    *("--unshare-all", "--unshare-user", "--cap-drop", "ALL", "--hostname", "sandbox"),
-    *("--die-with-parent", "--new-session"),
-)
+class _Calls(NamedTuple):
+    """Numbers of a machine's system calls, as Linux's audit.h and unistd.h have them."""
+
+    machine: int
+    socket: int
+    socketpair: int
+    refused: tuple[int, ...]
+
+
+# add_key, request_key and keyctl reach the caller's keys. io_uring makes sockets by itself.
+_MACHINES = {
+    "x86_64": _Calls(0xC000003E, 41, 53, (248, 249, 250, 425)),
+    "aarch64": _Calls(0xC00000B7, 198, 199, (217, 218, 219, 425)),
+}
+_LOAD, _EQUAL, _ABOVE, _AND, _RETURN = 0x20, 0x15, 0x35, 0x54, 0x06
+_NUMBER, _MACHINE, _FIRST, _SECOND = 0, 4, 16, 24
+"""Places in Linux's struct seccomp_data; of an argument, its lower half."""
+_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EPERM
+_OTHER_ABI = 0x40000000
+"""Numbers of x86_64's 32-bit calls begin here."""
+_FAMILIES, _KINDS = (2, 10, 16), (1, 5)
+"""AF_INET, AF_INET6, AF_NETLINK; SOCK_STREAM, SOCK_SEQPACKET. Other systems lack some names."""
+
+
+def _filter_of_calls(calls: _Calls) -> bytes:
+    """A seccomp filter, as bwrap reads it.
+
+    A network namespace holds the internet's sockets. One with a path leads to whoever listens in a
+    folder that is shown, and a virtual machine's to its host. So no others can be made, nor pairs
+    of datagram sockets, which can be connected anew.
+    """
+
+    def answer(values: Iterable[int], then: int) -> list[tuple[int, int, int, int]]:
+        return [line for one in values for line in ((_EQUAL, 0, 1, one), (_RETURN, 0, 0, then))]
+
+    families, kinds = answer(_FAMILIES, _ALLOW), answer(_KINDS, _ALLOW)
+    lines = [
+        (_LOAD, 0, 0, _MACHINE),
+        (_EQUAL, 1, 0, calls.machine),
+        (_RETURN, 0, 0, _REFUSE),
+        (_LOAD, 0, 0, _NUMBER),
+        *((_ABOVE, 0, 1, _OTHER_ABI), (_RETURN, 0, 0, _REFUSE)),
+        *answer(calls.refused, _REFUSE),
+        (_EQUAL, 0, len(families) + 2, calls.socket),
+        *((_LOAD, 0, 0, _FIRST), *families, (_RETURN, 0, 0, _REFUSE)),
+        (_EQUAL, 0, len(kinds) + 3, calls.socketpair),
+        *((_LOAD, 0, 0, _SECOND), (_AND, 0, 0, 0xF), *kinds, (_RETURN, 0, 0, _REFUSE)),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+    return b"".join(struct.pack("<HBBI", *line) for line in lines)
 
 
 def _system_options() -> list[str]:
     options = ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]  # noqa: S108 - in the sandbox
+    options += _mounts(
+        "--ro-bind", filter(Path.exists, (Path("/proc", name) for name in _READ_ONLY))
+    )
+    for name in _MASKED:
+        if Path("/proc", name).exists():
+            options += ["--ro-bind", os.devnull, f"/proc/{name}"]
     for name in _SYSTEM:
         path = Path("/", name)
         if path.is_symlink():
@@ -130,9 +265,15 @@ def _system_options() -> list[str]:
 
 
 def _mounts(option: str, paths: Iterable[Path]) -> list[str]:
-    """Options that show the paths, the outer folders first."""
-    seen = sorted(set(map(str, paths)))
-    return [word for path in seen for word in (option, path, path)]
+    """Options that show the paths, the outer folders first.
+
+    bwrap gives a folder that leads to one the rights that it has outside, which root's may have
+    alone. So it is made first.
+    """
+    seen = sorted(set(paths))
+    return [
+        word for path in seen for word in ("--dir", str(path.parent), option, str(path), str(path))
+    ]
 
 
 def _is_of_system(path: Path) -> bool:
@@ -151,10 +292,6 @@ def _has_home(path: Path, homes: Iterable[Path]) -> bool:
     """Whether a folder on the PATH is a home or holds one, whose files nobody means to show."""
     real = path.resolve()
     return any(home.is_relative_to(real) for home in homes)
-
-
-def _is_below(path: Path, folders: Iterable[Path]) -> bool:
-    return any(path.is_relative_to(folder) for folder in folders)
 
 
 def find_sandbox(
@@ -176,26 +313,33 @@ def find_sandbox(
     if mode == "off":
         return "--sandbox off"
     skipped: list[UntrustedError] = []
-    bwrap = find_program("bwrap", environ.get("PATH"), skipped.append)
-    reason = str(skipped[0]) if skipped else "bwrap is not on the PATH; install bubblewrap"
-    if bwrap:
+    programs = {"bwrap": "bubblewrap", **({"setpriv": "util-linux"} if os.geteuid() == 0 else {})}
+    found = {name: find_program(name, environ.get("PATH"), skipped.append) for name in programs}
+    missing = next((name for name in programs if not found[name]), None)
+    if missing:
+        reason = f"{missing} is not on the PATH; install {programs[missing]}"
+        reason = str(skipped[0]) if skipped else reason
+    elif platform.machine() not in _MACHINES:
+        reason = f"it is made on {' and '.join(_MACHINES)} alone"
+    else:
         for error in skipped:
             say(str(error))
-        if (reason := _probe(bwrap)) == "":
-            usual = {name for name in environ if _VARIABLES.fullmatch(name)}
-            return Sandbox(bwrap, scratch, frozenset({*usual, *_OWN_VARIABLES, *variables}))
+        usual = {name for name in environ if _VARIABLES.fullmatch(name)}
+        names = frozenset({*usual, *_OWN_VARIABLES, *variables})
+        sandbox = Sandbox(str(found["bwrap"]), scratch, names, found.get("setpriv"))
+        if not (reason := _try(sandbox)):
+            return sandbox
         reason = f"bwrap does not work here: {reason}"
     if mode == "require":
         raise TorchwheelError(f"--sandbox require: expected a sandbox, found none: {reason}")
     return reason
 
 
-def _probe(bwrap: str) -> str:
+def _try(sandbox: Sandbox) -> str:
     """Why bwrap makes no sandbox here; empty if it does."""
+    trial = sandbox.write_program(sandbox.scratch / "trial", Path("/bin/sh"), Folders([], []))
     try:
-        done = process.run(
-            [bwrap, *_ISOLATED, *_system_options(), "--", "/bin/sh", "-c", ":"], timeout=_SECONDS
-        )
+        done = process.run([trial, "-c", ":"], timeout=_SECONDS)
     except process.NotRunError as error:
         return error.reason
     return done.reason() if done.status else ""

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import os
+import platform
 import shlex
 import subprocess
 from pathlib import Path
@@ -32,33 +33,65 @@ def options(command: list[str], option: str) -> list[str]:
 def sandbox(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "environ", {"PATH": f"/usr/bin:{tmp_path}/bin", "GH_TOKEN": "secret"})
     (tmp_path / "bin").mkdir()
-    return Sandbox("/usr/bin/bwrap", tmp_path / "scratch", frozenset({"PATH"}))
+    return Sandbox("/usr/bin/bwrap", tmp_path / "scratch", frozenset({"PATH"}), None)
+
+
+def command_of(sandbox: Sandbox, folders: Folders, *more) -> list[str]:
+    """The words that the program of a sandbox runs, after the variables that it passes on."""
+    program = sandbox.write_program(sandbox.scratch / "program", Path("/bin/sh"), folders, *more)
+    line = program.read_text().splitlines()[-1]
+    assert line.startswith("exec /usr/bin/env -i ")
+    return shlex.split(line)
 
 
 def test_it_has_no_network_no_rights_and_its_own_folders_alone(tmp_path, sandbox):
-    cache, own = tmp_path / "cache", tmp_path / "cache/build/own"
-    own.mkdir(parents=True)
-    folders = Folders(read=[cache, own], write=[own / "built"], hidden=[cache / "build"])
-    command = sandbox.command(Path("/usr/bin/python3"), folders, (), {"SCCACHE_DIR": "/x"})
-    assert command[0] == "/usr/bin/bwrap"
-    assert command[-2:] == ["--", "/usr/bin/python3"]
-    for option in ("--unshare-all", "--unshare-user", "--die-with-parent", "--new-session"):
-        assert option in command
+    base, own = tmp_path / "cache/base", tmp_path / "cache/build/own"
+    for folder in (base, own):
+        folder.mkdir(parents=True)
+    folders = Folders([base], [own / "built"], tmp_path / "objects")
+    command = command_of(sandbox, folders, (), {"SCCACHE_DIR": "/x"})
+    assert command[-4:] == ["--", "/bin/sh", "$@", f"9<{tmp_path}/scratch/system-calls"]
+    wanted = ("net", "pid", "ipc", "uts", "user")
+    assert {f"--unshare-{name}" for name in wanted} <= set(command)
+    assert {"--die-with-parent", "--new-session"} <= set(command)
     assert "--share-net" not in command
     assert options(command, "--cap-drop") == ["ALL"]
+    assert not options(command, "--cap-add")
     scratch = tmp_path / "scratch"
-    expected = [own / "built", scratch / "home", scratch / "temporary"]
-    assert options(command, "--bind") == [str(path) for path in expected]
+    expected = [own / "built", scratch / "home", scratch / "temporary", tmp_path / "objects"]
+    assert sorted(options(command, "--bind")) == sorted(str(path) for path in expected)
     read = options(command, "--ro-bind")
-    assert {str(cache), str(own), str(tmp_path / "bin")} <= set(read)
-    assert "/" not in read
-    assert str(Path.home()) not in read
-    # The other builds in the cache are hidden, and this one is shown again.
-    assert options(command, "--tmpfs") == ["/tmp", str(cache / "build")]  # noqa: S108
-    assert command.index(str(cache / "build")) < len(command) - command[::-1].index(str(own)) - 1
-    assert "GH_TOKEN" in options(command, "--unsetenv")
-    assert "PATH" not in options(command, "--unsetenv")
-    assert {"HOME", "TMPDIR", "SCCACHE_DIR"} == set(options(command, "--setenv"))
+    assert {str(base), str(tmp_path / "bin"), "/proc/sys"} <= set(read)
+    assert not {"/", str(Path.home()), str(tmp_path / "cache")} & set(read)
+    first = command[: command.index("/usr/bin/bwrap")]
+    assert [word.partition("=")[0] for word in first[3:]] == [
+        *("${PATH+PATH", "HOME", "SCCACHE_DIR", "TMPDIR"),
+    ]
+
+
+def test_root_becomes_another_user_who_owns_what_can_be_written(tmp_path, sandbox):
+    root = dataclasses.replace(sandbox, setpriv="/usr/bin/setpriv")
+    command = command_of(root, Folders([], [tmp_path / "it's"]))
+    assert "--unshare-user" not in command, "root would stay the owner of the system's files"
+    inside = command[command.index("--") + 1 :]
+    user = ["--reuid=61000", "--regid=61000", "--clear-groups"]
+    assert inside[:4] == ["/usr/bin/setpriv", *user]
+    assert "--bounding-set=-all" in inside
+    first = shlex.split((root.scratch / "program").read_text().splitlines()[1])
+    written = [tmp_path / "it's", root.scratch / "home", root.temporary]
+    assert first == ["chown", "-hR", "61000:61000", "--", *map(str, written), "&&"]
+
+
+def test_root_gives_away_no_cache_that_has_files_of_others(tmp_path, sandbox, monkeypatch):
+    given = []
+    monkeypatch.setattr(os, "chown", lambda *call: given.append(call))
+    root = dataclasses.replace(sandbox, setpriv="/usr/bin/setpriv")
+    root.share(tmp_path / "objects")
+    assert given == [(tmp_path / "objects", 61000, 61000)]
+    with pytest.raises(UsageError, match=r"expected a folder that is empty or of user 61000"):
+        root.share(tmp_path)
+    sandbox.share(tmp_path)
+    assert len(given) == 1
 
 
 def test_a_path_that_names_the_home_does_not_show_it(tmp_path, sandbox, monkeypatch):
@@ -68,17 +101,27 @@ def test_a_path_that_names_the_home_does_not_show_it(tmp_path, sandbox, monkeypa
     entries = [home, home.parent, home / "bin" / "..", tmp_path / "link", tmp_path, home / "bin"]
     monkeypatch.setitem(os.environ, "HOME", str(home))
     monkeypatch.setitem(os.environ, "PATH", os.pathsep.join(map(str, entries)))
-    command = sandbox.command(Path("/usr/bin/python3"), Folders([], []), (), {})
+    command = command_of(sandbox, Folders([], []))
     shown = [path for path in options(command, "--ro-bind") if path.startswith(str(tmp_path))]
     assert shown == [str(home / "bin")]
 
 
 def test_the_server_of_a_compiler_cache_ends_before_the_sandbox(tmp_path, sandbox):
     launcher = program(tmp_path / "sccache", f'echo "$@" >>{tmp_path}/asked')
-    command = sandbox.command(Path("/bin/sh"), Folders([], []), (str(launcher),), {})
-    inside = command[command.index("--") + 1 :]
+    command = command_of(sandbox, Folders([], []), (str(launcher),))
+    inside = command[command.index("--") + 1 : -2]
     assert subprocess.run([*inside, "-c", "exit 7"], check=False).returncode == 7
     assert (tmp_path / "asked").read_text() == "--stop-server\n"
+
+
+def test_variables_are_passed_on_as_they_are(tmp_path, sandbox):
+    says = program(tmp_path / "bwrap", 'printf "%s|" "$GREETING" "$GH_TOKEN" "$UNSET"')
+    names = frozenset({"GREETING", "UNSET"})
+    small = dataclasses.replace(sandbox, bwrap=str(says), variables=names)
+    made = small.write_program(tmp_path / "made", Path("/bin/sh"), Folders([], []))
+    greeting = "a 'b' \"c\" $(d) `e` \\ \n f"
+    env = {"GREETING": greeting, "GH_TOKEN": "secret"}
+    assert subprocess.check_output([made], env=env, text=True) == f"{greeting}|||"
 
 
 def test_a_project_has_a_compiler_cache_of_its_own(tmp_path):
@@ -101,6 +144,13 @@ def test_without_bwrap_a_line_says_so(tmp_path):
     assert find_sandbox("off", tmp_path, (), print, environ) == "--sandbox off"
 
 
+def test_a_machine_whose_system_calls_are_not_known_has_none(tmp_path, monkeypatch):
+    program(tmp_path / "bin/bwrap", "exit 0")
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+    found = find_sandbox("auto", tmp_path, (), print, {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"})
+    assert found == "it is made on x86_64 and aarch64 alone"
+
+
 def test_a_bwrap_that_may_not_make_one_is_none(tmp_path):
     program(tmp_path / "bin/bwrap", "echo 'bwrap: No permissions' >&2; exit 1")
     found = find_sandbox("auto", tmp_path, (), print, {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"})
@@ -116,7 +166,7 @@ def test_a_planted_bwrap_makes_no_sandbox(tmp_path):
         find_sandbox("require", tmp_path, (), print, environ)
     program(tmp_path / "bin/bwrap", "exit 0")
     said = []
-    environ["PATH"] += f":{tmp_path}/bin"
+    environ["PATH"] += f":{tmp_path}/bin:/usr/bin:/bin"
     found = find_sandbox("require", tmp_path, (), said.append, environ)
     assert found.bwrap == f"{tmp_path}/bin/bwrap"
     assert [text.startswith(line) for text in said] == [True]
@@ -154,8 +204,3 @@ def test_temporary_files_lie_where_the_sandbox_sees_them(tmp_path):
     with temporary_files_in(None):
         assert tempfile.gettempdir() == before
     assert tempfile.gettempdir() == before
-
-
-def test_the_command_is_a_script_that_any_shell_reads(tmp_path, sandbox):
-    command = sandbox.command(Path("/bin/sh"), Folders([tmp_path], []), (), {"A": "it's"})
-    assert shlex.split(shlex.join(command)) == command
