@@ -1,20 +1,24 @@
 """Gate `content`: the project's own packages, its dist-info and its libraries, and nothing else."""
 
-import configparser
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import PurePosixPath
 
 from packaging.utils import canonicalize_name
 
 from torchwheel.check.declared import Declared
 from torchwheel.check.facts import GateError, Limits, WheelFacts
+from torchwheel.inspect.installed import (
+    PROGRAMS,
+    is_outside,
+    owner_of,
+    parse_entry_points,
+    runs_at_start,
+)
 from torchwheel.inspect.wheel import Wheel, is_library
 from torchwheel.text import join_names, quote
 
-_AT_START = ("sitecustomize", "usercustomize")
-"""Modules that Python imports whenever it starts."""
 _METADATA = ("METADATA", "WHEEL", "RECORD", "torchwheel.json", "entry_points.txt", "top_level.txt")
+_OF_ANOTHER = "is read as the metadata of another package"
 _LICENSES = ("LICENSE", "LICENCE", "COPYING", "NOTICE", "AUTHORS")
 """Beginnings of the names that setuptools takes for licenses; before version 77 beside METADATA."""
 
@@ -39,7 +43,7 @@ def require_content(
     Args:
         wheel: the wheel.
         declared: the project; None if its sources are not at hand. Then no package may have the
-            name of a requirement or of a module of Python.
+            name of a requirement, of a module of Python or of a package that others install.
         allowed: whether a file is declared as meant.
     """
     if wheel.build:
@@ -52,25 +56,48 @@ def require_content(
     for member in wheel.executable:
         if not is_library(member) and not allowed(member):
             raise GateError(f"{member}: is executable; only libraries are")
-    _require_entry_points(wheel, declared)
+    if not any(
+        name.endswith(".dist-info/entry_points.txt") and allowed(name) for name in wheel.members
+    ):
+        _require_entry_points(wheel, declared)
 
 
 def _fault_of(member: str, wheel: Wheel, declared: Declared | None) -> str | None:
     path = PurePosixPath(member)
     top = path.parts[0]
-    if len(path.parts) == 1 and path.suffix == ".pth":
+    if runs_at_start(member):
         return "runs whenever Python starts"
+    if is_outside(member):
+        return "is installed outside the packages" + (
+            f"; {_expected(declared)}" if declared else ""
+        )
     if len(path.parts) > 1 and top.endswith(".dist-info"):
-        own = declared is None or _is_metadata(PurePosixPath(*path.parts[1:]))
-        return None if own else "is no metadata that a build writes"
-    if len(path.parts) > 1 and top.endswith(".data"):
-        return f"is installed outside the packages; {_expected(declared)}" if declared else None
+        return _fault_of_metadata(path, wheel, declared)
     if len(path.parts) > 1 and top == f"{wheel.path.name.split('-')[0]}.libs":
         return None if is_library(member) else "is no library, beside those of auditwheel"
-    name = top.partition(".")[0] if len(path.parts) == 1 else top
     if declared:
-        return _foreign(path, name, declared)
-    return f"has the name of {taken}" if (taken := _taken(name, wheel)) else None
+        return _foreign(path, top.partition(".")[0] if len(path.parts) == 1 else top, declared)
+    return _taken(top, wheel)
+
+
+def _fault_of_metadata(path: PurePosixPath, wheel: Wheel, declared: Declared | None) -> str | None:
+    """Why a file of a dist-info folder is none of this wheel's, or of no build."""
+    if canonicalize_name(path.parts[0].removesuffix(".dist-info").rpartition("-")[0]) != wheel.name:
+        return _OF_ANOTHER
+    # What builds write is known of the project's own; of others another spelling is refused.
+    other_case = path.name.casefold() in map(str.casefold, _METADATA) and path.name not in _METADATA
+    own = _is_metadata(PurePosixPath(*path.parts[1:])) if declared else not other_case
+    return None if own else "is no metadata that a build writes"
+
+
+def _taken(top: str, wheel: Wheel) -> str | None:
+    """Why a top name cannot be the project's, whatever its sources say."""
+    if top == "__pycache__":
+        return "is compiled Python, which other packages' files may use"
+    if top.casefold().endswith((".dist-info", ".egg-info")):
+        return _OF_ANOTHER
+    owner = owner_of(top, wheel.name, wheel.metadata)
+    return f"has the name of {owner}" if owner else None
 
 
 def _foreign(path: PurePosixPath, name: str, declared: Declared) -> str | None:
@@ -93,40 +120,26 @@ def _expected(declared: Declared | None) -> str:
     return f"expected files of {join_names(declared.packages if declared else ())}"
 
 
-def _taken(name: str, wheel: Wheel) -> str | None:
-    """Whose name a package has, if it is one of Python's or a requirement's."""
-    if name in sys.stdlib_module_names or name in _AT_START:
-        return "a module of Python"
-    for requirement in wheel.metadata.requires_dist or ():
-        if canonicalize_name(requirement.name) == canonicalize_name(name) != wheel.name:
-            return f"its requirement {requirement.name}"
-    return None
-
-
 def _tops(wheel: Wheel) -> set[str]:
     tops = {member.split("/")[0] for member in wheel.members}
     return {top for top in tops if not top.endswith(".dist-info")}
 
 
 def _require_entry_points(wheel: Wheel, declared: Declared | None) -> None:
-    """Every entry point is one that the project declares; each must be readable."""
-    found = parse_entry_points(wheel.entry_points)
-    for group, names in found.items() if declared else ():
-        expected = declared.entry_points.get(group, {}) if declared else {}
+    """Every entry point is one that the project declares; each must be readable.
+
+    Without the project's sources a program must be named after it, as must a group of others: they
+    are run by other programs, some whenever those start.
+    """
+    for group, names in parse_entry_points(wheel.entry_points).items():
+        programs = group in PROGRAMS
         for name, target in names.items():
-            if expected.get(name) != target:
-                what = f"{group} {quote(name)} = {quote(target)}"
-                raise GateError(f"entry_points.txt: {what} is not in the project's pyproject.toml")
-
-
-def parse_entry_points(text: str) -> Mapping[str, Mapping[str, str]]:
-    """The entry points of entry_points.txt, by group; a GateError if it is malformed."""
-    parser = configparser.ConfigParser(delimiters=("=",), interpolation=None, strict=True)
-    parser.optionxform = str  # type: ignore[assignment,method-assign]
-    try:
-        parser.read_string(text)
-    except configparser.Error as error:
-        reason = " ".join(str(error).split())[:200]
-        raise GateError(f"entry_points.txt: malformed: {quote(reason)}") from error
-    sections: Sequence[str] = parser.sections()
-    return {group: dict(parser.items(group)) for group in sections}
+            what = f"entry_points.txt: {group} {quote(name)} = {quote(target)}"
+            if declared:
+                if declared.entry_points.get(group, {}).get(name) != target:
+                    raise GateError(f"{what} is not in the project's pyproject.toml")
+            elif not f"{canonicalize_name(name if programs else group)}-".startswith(
+                f"{wheel.name}-"
+            ):
+                fault = "is not named after the project" if programs else "runs in other programs"
+                raise GateError(f"{what} {fault}")

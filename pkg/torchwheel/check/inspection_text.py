@@ -8,6 +8,7 @@ from torchwheel.arch.model import BRANDS
 from torchwheel.check.named_gates import GateFinding, NamedCase
 from torchwheel.check.torch_fit import TorchFit
 from torchwheel.data import read
+from torchwheel.inspect.installed import PROGRAMS
 from torchwheel.inspect.library_facts import GpuRuntime, LibraryFacts
 from torchwheel.inspect.targets import GpuTarget
 from torchwheel.text import escape, hanging_lines, join_names, shorten_line, size_text
@@ -31,6 +32,15 @@ def _lines(case: NamedCase, findings: Sequence[GateFinding]) -> Iterator[str]:
     yield from _row("size", _sizes(case))
     tags = "-".join(".".join(p) for p in (claims.interpreters, claims.abis, claims.platforms) if p)
     yield from _row("claims", join_names(filter(None, (tags, *_claimed(case)))))
+    for name, says, places in (
+        ("installs", "", facts.names),
+        ("at start", "runs whenever Python starts: ", facts.at_start),
+        ("outside", "is installed outside the packages: ", facts.outside),
+    ):
+        yield from _row(name, f"{says}{join_names(places)}" if places else "")
+    for group, entries in facts.entry_points.items():
+        texts = join_names(f"{name} = {target}" for name, target in entries.items())
+        yield from _row("programs" if group in PROGRAMS else "plug-ins", f"{group}: {texts}")
     for library in facts.libraries:
         yield from _row("library", f"{library.name}, {size_text(library.size)}")
         for name, text in _library_rows(case, library):
@@ -157,6 +167,12 @@ def inspection_json(case: NamedCase, findings: Sequence[GateFinding]) -> str:
             "rocm": claims.local.rocm,
             "cpu": claims.local.cpu,
             "new_strings": claims.local.new_strings,
+        },
+        "installs": {
+            "names": facts.names,
+            "at_start": facts.at_start,
+            "outside": facts.outside,
+            "entry_points": facts.entry_points,
         },
         "torch_releases_known": case.table.releases,
         "libraries": [_library_json(case, library) for library in facts.libraries],

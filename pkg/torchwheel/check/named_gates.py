@@ -8,7 +8,6 @@ import dataclasses
 import fnmatch
 import importlib
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Literal
@@ -23,6 +22,7 @@ from torchwheel.check.torch_fit import TorchFit, fit_torch
 from torchwheel.data import read
 from torchwheel.inspect.elf import qualified_name
 from torchwheel.inspect.inspection import Inspection
+from torchwheel.inspect.installed import OF_PYTHON, owner_of
 from torchwheel.inspect.library_facts import LibraryFacts
 from torchwheel.text import escape, join_names, quote, shorten, shorten_line
 from torchwheel.validate.gpu_rules import tag_floor
@@ -87,13 +87,18 @@ def record(case: NamedCase) -> Iterator[GateFinding]:
 
 def content(case: NamedCase) -> Iterator[GateFinding]:
     """No file runs whenever Python starts, and none takes the name of a module of Python."""
-    tops = {member.split("/")[0] for member in case.facts.members}
-    for top in sorted(tops) if case.facts.kind == "wheel" else ():
-        if top.endswith(".pth"):
-            yield GateFinding("content", "runs whenever Python starts", place=top)
-        name = top.partition(".")[0]
-        if name in (*sys.stdlib_module_names, "sitecustomize", "usercustomize"):
-            yield GateFinding("content", "has the name of a module of Python", place=top)
+    facts = case.facts
+    if facts.entry_points_fault:
+        yield GateFinding("content", facts.entry_points_fault)
+    if facts.kind != "wheel":
+        return
+    for place in facts.at_start:
+        yield GateFinding("content", "runs whenever Python starts", place=place)
+    for name in facts.names:
+        owner = owner_of(name, facts.named.name if facts.named else None, facts.metadata)
+        if owner and name not in facts.at_start:
+            level: Level = "error" if owner == OF_PYTHON else "warning"
+            yield GateFinding("content", f"has the name of {owner}", level, name)
 
 
 def metadata(case: NamedCase) -> Iterator[GateFinding]:

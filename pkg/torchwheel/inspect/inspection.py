@@ -13,7 +13,7 @@ import importlib.metadata
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from packaging.metadata import Metadata
@@ -27,6 +27,7 @@ from torchwheel.errors import UsageError
 from torchwheel.files import record_hash
 from torchwheel.inspect import budgets
 from torchwheel.inspect.archive import Archive, Member, WheelError, open_archive, open_regular
+from torchwheel.inspect.installed import is_outside, parse_entry_points, runs_at_start
 from torchwheel.inspect.library_facts import LibraryFacts, ReadBudget, read_facts_of_library
 from torchwheel.inspect.wheel import (
     ELF_MAGIC,
@@ -37,6 +38,7 @@ from torchwheel.inspect.wheel import (
     parse_record,
     parse_wheel_file,
     read_claims,
+    read_entry_points,
     require_few_tags,
     verify_record,
 )
@@ -73,8 +75,9 @@ class Inspection:
         wheel_tags: the tags of WHEEL; None if they cannot be read.
         purelib: whether WHEEL says that it is pure; None if it cannot be read.
         claims: those of its torchwheel.json; None if it has none.
-        name_fault, record_fault, metadata_fault, wheel_fault, claims_fault: what is wrong with each
-            of them.
+        entry_points: those of entry_points.txt, by group.
+        name_fault, record_fault, metadata_fault, wheel_fault, claims_fault, entry_points_fault:
+            what is wrong with each of them.
     """
 
     title: str
@@ -88,11 +91,30 @@ class Inspection:
     wheel_tags: frozenset[Tag] | None = None
     purelib: bool | None = None
     claims: Claims | None = None
+    entry_points: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     name_fault: str = ""
     record_fault: str = ""
     metadata_fault: str = ""
     wheel_fault: str = ""
     claims_fault: str = ""
+    entry_points_fault: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that it installs beside other packages, without dist-info's."""
+        files = () if self.kind == "library" else self.members
+        tops = {name.partition("/")[0] for name in files if not is_outside(name)}
+        return tuple(sorted(top for top in tops if not top.endswith(".dist-info")))
+
+    @property
+    def at_start(self) -> tuple[str, ...]:
+        """What runs whenever Python starts: files, or folders of a module."""
+        return tuple(sorted({_place(name) for name in self.members if runs_at_start(name)}))
+
+    @property
+    def outside(self) -> tuple[str, ...]:
+        """What goes to other folders than the packages': scripts, data, headers."""
+        return tuple(sorted({_place(name) for name in self.members if is_outside(name)}))
 
     @property
     def grafted(self) -> tuple[LibraryFacts, ...]:
@@ -102,6 +124,13 @@ class Inspection:
             for library in self.libraries
             if any(part.endswith(".libs") for part in library.name.split("/")[:-1])
         )
+
+
+def _place(member: str) -> str:
+    """A file, or the folder that stands for its files, e.g. "x.data/purelib/sitecustomize"."""
+    if member.startswith(("/", "../")):
+        return member
+    return "/".join(member.split("/")[: 3 if is_outside(member) else 1])
 
 
 def inspect(subject: str) -> Inspection:
@@ -128,7 +157,7 @@ def inspect_library(path: Path) -> Inspection:
 def _refuse_irregular_metadata() -> None:
     """Python reads these files of every package, to find the one of a name."""
     for entry in sys.path:
-        for name in ("METADATA", "RECORD", "WHEEL", "top_level.txt"):
+        for name in ("METADATA", "RECORD", "WHEEL", "top_level.txt", "entry_points.txt"):
             for path in filter(is_irregular, Path(entry or ".").glob(f"*.dist-info/{name}")):
                 raise WheelError(
                     f"{path}: expected a file, found a pipe or a device; "
@@ -173,6 +202,7 @@ def inspect_package(name: str) -> Inspection:
     found = Inspection(title, "package", total, total, tuple(sizes), tuple(libraries))
     raw = (distribution.read_text("METADATA") or "").encode()
     wheel = distribution.read_text("WHEEL")
+    found = _with_entry_points(found, lambda: distribution.read_text("entry_points.txt") or "")
     return _with_dist_info(found, raw[: budgets.METADATA_BYTES], wheel)
 
 
@@ -211,6 +241,8 @@ def inspect_wheel(path: Path) -> Inspection:
             found = dataclasses.replace(found, claims=own)
         except WheelError as error:
             found = dataclasses.replace(found, claims_fault=str(error))
+        entry_points = f"{dist_info}/entry_points.txt"
+        found = _with_entry_points(found, lambda: read_entry_points(archive, entry_points))
         try:
             raw = member_bytes(archive, f"{dist_info}/METADATA", budgets.METADATA_BYTES)
             wheel = member_text(archive, f"{dist_info}/WHEEL", budgets.WHEEL_FILE_BYTES)
@@ -226,6 +258,15 @@ def _parse_name(file: str) -> tuple[WheelName | None, str]:
     except (InvalidWheelFilename, WheelError) as error:
         return None, f"not a wheel's file name: {error}"
     return WheelName(name, version, "".join(map(str, build)), tags), ""
+
+
+def _with_entry_points(found: Inspection, read: Callable[[], str]) -> Inspection:
+    """The same facts, with those of entry_points.txt."""
+    try:
+        entry_points = parse_entry_points(read()[: budgets.METADATA_BYTES])
+    except WheelError as error:
+        return dataclasses.replace(found, entry_points_fault=str(error))
+    return dataclasses.replace(found, entry_points=entry_points)
 
 
 def _with_dist_info(found: Inspection, raw: bytes, wheel: str | None) -> Inspection:

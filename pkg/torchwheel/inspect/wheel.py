@@ -178,7 +178,7 @@ def read_wheel(path: Path) -> Wheel:
                 size=path.stat().st_size,
                 build="".join(map(str, build)),
                 executable=tuple(f.name for f in archive.files if f.mode & 0o111),
-                entry_points=_entry_points(archive, f"{dist_info}/entry_points.txt"),
+                entry_points=read_entry_points(archive, f"{dist_info}/entry_points.txt"),
                 metadata_fault=metadata_fault,
             )
         except WheelError as error:
@@ -314,7 +314,8 @@ def require_few_tags(texts: Sequence[str]) -> None:
         raise WheelError(f"names {count} tags; at most {budgets.TAGS} expected")
 
 
-def _entry_points(archive: Archive, name: str) -> str:
+def read_entry_points(archive: Archive, name: str) -> str:
+    """The text of entry_points.txt; empty without the file."""
     return member_text(archive, name, budgets.METADATA_BYTES) if name in archive.members else ""
 
 

@@ -36,7 +36,16 @@ def wheel(folder: Path) -> Path:
         version="1.0.0+cu126",
         tag="cp312-cp312-manylinux_2_28_x86_64",
         claims=None,
-        files={"demo/_C.so": library, "demo.libs/libx-0a1b2c3d.so.1": linked()},
+        files={
+            "demo/_C.so": library,
+            "demo.libs/libx-0a1b2c3d.so.1": linked(),
+            "demo-1.0.0+cu126.data/purelib/evil.pth": b"",
+            "demo-1.0.0+cu126.data/scripts/pip": b"",
+            "torch/_C/nested.py": b"",
+            "demo-1.0.0+cu126.dist-info/entry_points.txt": (
+                b"[console_scripts]\nls = demo:main\n[torch.backends]\ndemo = demo:start\n"
+            ),
+        },
     )
 
 
@@ -95,12 +104,13 @@ def test_auto_claims_as_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     run = content["runs"][0]
     assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == list(NAMED_GATES)
     assert {result["ruleId"] for result in run["results"]} == {
+        "content",
         "torch-symbols",
         "runtime",
         "run-paths",
     }
     text = summary.read_text()
-    assert "6 of 9 gates hold." in text
+    assert "5 of 9 gates hold." in text
     assert "/home/me\\|\\<b\\>" in text
 
 

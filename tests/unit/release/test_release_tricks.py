@@ -118,7 +118,7 @@ CONTENT = {
     ),
     "a top module": (
         with_files(**{"sitecustomize.py": b""}),
-        f"{GATE}sitecustomize.py: is not of the project; expected files of demo",
+        f"{GATE}sitecustomize.py: runs whenever Python starts",
     ),
     "a script": (
         with_files(**{"demo-1.0.0.data/scripts/pip": b"#!python\n"}),
