@@ -8,6 +8,7 @@ import pytest
 import torchwheel
 from torchwheel import cli
 from torchwheel.arguments import Command
+from wheelmaker import make_wheel
 
 # The run-time half without the extra: modules of the latter are not there.
 BASE_ALONE = """
@@ -98,3 +99,42 @@ def test_a_module_of_ours_that_is_missing_is_no_matter_of_the_extra(capsys):
     assert "`torchwheel --debug matrix …`" in line
     with pytest.raises(ModuleNotFoundError):
         cli.main(["--debug", "matrix"], commands)
+
+
+EVERY_HELP = """
+from torchwheel.cli import COMMANDS, main
+for command in COMMANDS:
+    for entry in (command, *command.commands):
+        try:
+            main([*entry.name.split(), "--help"])
+        except SystemExit as end:
+            if end.code:
+                raise
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "check {wheel}",
+        "check --claims auto --sarif {folder}/sarif.json --summary {folder}/page.md {wheel}",
+        "inspect {wheel}",
+        "matrix --matrix {root}/matrix.yaml",
+        "doctor",
+        "--help of all",
+    ],
+)
+def test_a_command_needs_neither_docstrings_nor_asserts(tmp_path, call):
+    wheel, root = make_wheel(tmp_path), Path(__file__).parents[2]
+    words = call.format(wheel=wheel, folder=tmp_path, root=root).split()
+    program = ["-c", EVERY_HELP] if "of" in words else ["-m", "torchwheel.cli", *words]
+    done = subprocess.run(
+        [sys.executable, *program],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(root / "pkg"), "PYTHONOPTIMIZE": "2", "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout

@@ -57,7 +57,7 @@ def _sentences(auto: bool, max_size_mib: float | None) -> Mapping[str, str]:
     """The gates that are run, each with the first line of its docstring."""
     sized = {} if max_size_mib is None else {"size": GATES["size"]}
     gates: Mapping[str, Callable[..., object]] = {**NAMED_GATES, **sized} if auto else GATES
-    return {name: (gate.__doc__ or "").splitlines()[0] for name, gate in gates.items()}
+    return {name: (gate.__doc__ or name).splitlines()[0] for name, gate in gates.items()}
 
 
 def _judge_claimed(
