@@ -5,11 +5,19 @@ import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from torchwheel.text import quote
+from torchwheel.text import escape, quote
 
 Action = Callable[[argparse.Namespace], int]
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are printable: an argument may be the name of anybody's file."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and the error, and end with status 2."""
+        super().error(escape(message))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +107,7 @@ def command_parser(
     name: str, help_: str, options: Sequence[Option | Choice]
 ) -> argparse.ArgumentParser:
     """The parser of one command alone, for calls that do not come through `torchwheel`."""
-    parser = argparse.ArgumentParser(prog=f"torchwheel {name}", description=help_)
+    parser = Parser(prog=f"torchwheel {name}", description=help_)
     for entry in options:
         entry.add_to(parser)
     return parser

@@ -3,12 +3,13 @@
 import argparse
 import importlib.metadata
 import sys
+import traceback
 from collections.abc import Sequence
 
 from packaging.requirements import Requirement
 
 from torchwheel import __version__
-from torchwheel.arguments import Command, add_commands
+from torchwheel.arguments import Command, Parser, add_commands
 from torchwheel.commands import build, machine, prove, publish
 from torchwheel.console import prepare_output, run_command
 from torchwheel.errors import TorchwheelError
@@ -28,7 +29,7 @@ COMMANDS: tuple[Command, ...] = (
 
 def parser(commands: Sequence[Command] = COMMANDS) -> argparse.ArgumentParser:
     """The parser of `torchwheel COMMAND …`; the result's `command` is the command's entry."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="torchwheel",
         description="Builds, proves, tests and publishes wheels of PyTorch extensions.",
     )
@@ -47,6 +48,9 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] = COMMAN
         status = int(end.code or 0)
         # --help and --version have printed something, too.
         raise SystemExit(run_command("torchwheel", lambda: status)) from None
+    if options.debug:
+        # Without the colours of newer Pythons, which would be escaped.
+        sys.excepthook = traceback.print_exception
     command: Command = options.command
     return run_command(command.name, lambda: _carry_out(command, options), debug=options.debug)
 

@@ -7,13 +7,14 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Any, Protocol, TextIO, cast
 
 from rich.console import Console
+from rich.text import Text
 
 from torchwheel.errors import TorchwheelError
 from torchwheel.os_errors import explain
-from torchwheel.text import escape
+from torchwheel.text import escape, escape_lines
 
 
 class Progress(Protocol):
@@ -36,11 +37,37 @@ class Quiet:
         """Print nothing."""
 
 
+class Escaping:
+    """A standard stream, and what is foreign in a text cannot draw on the terminal through it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text, escaped."""
+        self.stream.write(escape_lines(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the stream has
+        return getattr(self.stream, name)
+
+
+def escape_output() -> None:
+    """Escape whatever is printed from now on, by anybody in this process."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is not None and not isinstance(stream, Escaping):
+            setattr(sys, name, Escaping(stream))
+
+
 class Terminal:
     """A spinner with the running step and its seconds on a terminal; plain lines otherwise."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self.console = console or Console(stderr=True, highlight=False)
+        stream = cast("object", sys.stderr)
+        # The codes that draw the live line go past the escaping, and each text is escaped here.
+        file = stream.stream if isinstance(stream, Escaping) else sys.stderr
+        self.console = console or Console(file=file, stderr=True, highlight=False)
         self._start = time.monotonic()
         spinner = "dots" if self.console.encoding.startswith("utf") else "line"
         self._status = (
@@ -51,29 +78,37 @@ class Terminal:
     def live_line(self) -> Iterator["Terminal"]:
         """Show the live line while the block runs."""
         with self._status or contextlib.nullcontext():
+            if self._status is not None:
+                # Until its end rich has put streams of its own in place.
+                escape_output()
             yield self
 
     def say(self, text: str) -> None:
         """Print a line that stays, after the seconds since the start."""
         seconds = time.monotonic() - self._start
-        self.console.print(f"{seconds:6.1f}s  {text}", markup=False, soft_wrap=True)
+        self.console.print(Text(f"{seconds:6.1f}s  {_one_line(text)}"), soft_wrap=True)
 
     def step(self, text: str) -> None:
         """Show `text` as the current step."""
         if self._status is None:
             self.say(f"  {text}")
         else:
-            self._status.update(text)
+            self._status.update(Text(_one_line(text)))
 
 
-def print_error(text: str) -> None:
-    """Print one line on the error stream; if that cannot be written, the exit status has to do."""
+def _one_line(text: str) -> str:
+    """A line that somebody says, e.g. a compiler: it may have tabs, and is one line."""
+    return escape_lines(text).replace("\n", "\\u000a")
+
+
+def print_error(*lines: str) -> None:
+    """Print lines on the error stream; if that cannot be written, the exit status has to do."""
     if sys.stderr is None:  # its descriptor is closed
         return
     try:
         # A name in the text could move the cursor, or show its letters in another order.
-        lines = "\n".join(map(escape, text.split("\n")))
-        print(f"torchwheel: {lines}", file=sys.stderr, flush=True)
+        text = "\n".join(map(escape, lines))
+        print(f"torchwheel: {text}", file=sys.stderr, flush=True)
     except OSError:
         _discard(2)
 
@@ -93,6 +128,7 @@ def run_command(name: str, run: Callable[[], int], *, debug: bool = False) -> in
         run: carries it out and returns the exit status.
         debug: show the traceback of an error.
     """
+    escape_output()
     try:
         return _run_and_flush(run)
     except KeyboardInterrupt:
@@ -103,7 +139,7 @@ def run_command(name: str, run: Callable[[], int], *, debug: bool = False) -> in
     except TorchwheelError as error:
         if debug:
             raise
-        print_error(str(error))
+        print_error(*map(str, error.args))
         return error.status
     except Exception as error:
         if debug:

@@ -7,9 +7,15 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class TorchwheelError(Exception):
-    """Something failed: exit status 1. The text says what, where and what to do."""
+    """Something failed: exit status 1. The text says what, where and what to do.
+
+    Each argument is a line of it, so that no name in one can make up another.
+    """
 
     status = 1
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.args))
 
 
 class UsageError(TorchwheelError):

@@ -183,7 +183,7 @@ def stream(
 
     Args:
         command: the program and its arguments.
-        say: gets each line of output and errors, without its end.
+        say: gets each line of output and errors, without its end and the codes of its colours.
         log: an open file that gets each line too.
         cwd: the folder it runs in.
         env: all its variables; those of this process if not given.
@@ -204,7 +204,7 @@ def stream(
                     if watch:
                         watch.heard = time.monotonic()
                     log.write(line)
-                    say(line.rstrip("\n"))
+                    say(_CODES.sub("", line.rstrip("\n")))
     if watch and watch.stalled:
         says = f"printed nothing and computed nothing for {silence:.0f} s, and was ended"
         raise TimedOutError(command[0], says)

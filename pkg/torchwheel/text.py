@@ -26,6 +26,24 @@ def escape(text: str) -> str:
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
 
 
+_ODD = re.compile(r"[\udc80-\udcff]+|[^\n\t -~]")
+
+
+def escape_lines(text: str) -> str:
+    """Lines, escaped but for line feeds, tabs, and bytes of a file's name that are no text."""
+    return _ODD.sub(_escape_odd, text)
+
+
+def _escape_odd(found: re.Match[str]) -> str:
+    """One character, or bytes of a file's name, which a terminal may read as a character."""
+    text = found[0]
+    as_read = text
+    if "\udc80" <= text[0] <= "\udcff":
+        as_read = text.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
+    harmless = all(c.isprintable() or "\udc80" <= c <= "\udcff" for c in as_read)
+    return text if harmless else escape(text)
+
+
 def shorten(text: str) -> str:
     """The beginning of a long text."""
     return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
@@ -84,10 +102,11 @@ def table_rows(form: str, rows: Iterable[Sequence[str]], *, wrap: bool = False) 
     Args:
         form: the columns, e.g. "<7 >8 <": alignment and least width. A wider cell widens its
             column.
-        rows: the cells, the head's first. A row may end early; its last cell is not padded.
+        rows: the cells, the head's first, which are escaped. A row may end early; its last cell is
+            not padded.
         wrap: whether the last cell is wrapped at the width of the page, below its first line.
     """
-    cells = [list(row) for row in rows]
+    cells = [[escape(cell) for cell in row] for row in rows]
     columns = [(column[0], int(column[1:] or 0)) for column in form.split()]
     widths = [
         max([least, *(len(row[at]) for row in cells if at < len(row) - 1)])

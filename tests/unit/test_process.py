@@ -101,12 +101,15 @@ def test_a_full_disk_has_its_type():
 
 
 def test_lines_come_while_the_program_runs(tmp_path):
-    code = "import sys; print('out', flush=True); print(' err', file=sys.stderr); sys.exit(2)"
+    code = (
+        "import sys; print('\x1b[1mout\x1b[0m', flush=True); print(' err', file=sys.stderr)\n"
+        "sys.exit(2)"
+    )
     heard = []
     with (tmp_path / "log").open("w") as log:
         assert process.stream(python(code), heard.append, log=log) == 2
     assert heard == ["out", " err"]
-    assert (tmp_path / "log").read_text() == "out\n err\n"
+    assert (tmp_path / "log").read_text() == "\x1b[1mout\x1b[0m\n err\n"
 
 
 def test_a_terminals_lines_come_once_and_without_codes():

@@ -2,12 +2,18 @@
 
 import argparse
 import errno
+import io
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+import torchwheel
 from torchwheel.arguments import Command, option, port_number, positive_number
 from torchwheel.cli import main
-from torchwheel.console import run_command
+from torchwheel.console import Escaping, Terminal, run_command
 from torchwheel.errors import TorchwheelError, UsageError
 
 
@@ -57,8 +63,87 @@ def test_a_reader_that_went_away_ends_it_quietly(capsys):
 
 
 def test_a_name_in_an_error_cannot_draw_on_the_terminal(capsys):
-    run_command("try", fails_with(TorchwheelError("a\x1b[2J\u202e\rb: bad\nc: bad")))
-    assert capsys.readouterr().err == "torchwheel: a\\u001b[2J\\u202e\\u000db: bad\nc: bad\n"
+    run_command("try", fails_with(TorchwheelError("a\x1b[2J\u202e\rb: bad", "c\nd: bad")))
+    says = "torchwheel: a\\u001b[2J\\u202e\\u000db: bad\nc\\u000ad: bad\n"
+    assert capsys.readouterr().err == says
+
+
+ODD = {
+    "\x1b[2J\x1bc\x07\r": "\\u001b[2J\\u001bc\\u0007\\u000d",
+    "\x9b2J\x7f": "\\u009b2J\\u007f",
+    "\u202e\u2066\u200b\u2028": "\\u202e\\u2066\\u200b\\u2028",
+    # Bytes of a file's name stay bytes, but not where a terminal reads a character that draws.
+    "\udcff\udcc3\udcb6": "\udcffö",
+    "\udcc2\udc9b2J": "\\udcc2\\udc9b2J",
+    "\ud800": "\\ud800",
+    "[/b] :x: ö 語 \t": "[/b] :x: ö 語 \t",
+}
+
+
+def prints(text: str):
+    def run() -> int:
+        print(text)
+        print(text, file=sys.stderr)
+        Terminal().say(text)
+        Terminal().step(text)
+        return 0
+
+    return run
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_nothing_that_is_printed_can_draw_on_the_terminal(monkeypatch, text):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="surrogateescape")
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run_command("try", prints(text)) == 0
+    stream.seek(0)
+    printed, error, said, step = stream.read().splitlines()
+    assert printed == error == ODD[text]
+    expected = ODD[text].expandtabs(8).rstrip()
+    assert said.partition("s  ")[2].rstrip() == step.partition("s    ")[2].rstrip() == expected
+
+
+def test_a_live_line_draws_and_nothing_else_does(monkeypatch):
+    text, out = "\x1bc\x1b[2J\u202e[/b]\n", io.StringIO()
+    terminal = Terminal(Console(file=out, force_terminal=True, width=200))
+    with terminal.live_line() as progress:
+        progress.step(text)
+        progress.say(text)
+        print(text)
+    drawn = out.getvalue()
+    assert "\x1b[?25l" in drawn
+    assert drawn.count("\\u001bc\\u001b[2J\\u202e[/b]\\u000a") >= 2
+    assert "\x1bc" not in drawn.replace("\x1b[?25", "")
+    assert "\u202e" not in drawn
+    assert not isinstance(sys.stdout, Escaping)
+
+
+def test_an_argument_cannot_draw_on_the_terminal(capsys):
+    with pytest.raises(SystemExit):
+        main(["try", "--\x1b[2J\nx"], [Command("try", "", run=lambda _: 0)])
+    assert capsys.readouterr().err.endswith("error: unrecognized arguments: --\\u001b[2J\\u000ax\n")
+
+
+def test_a_traceback_cannot_draw_on_the_terminal(tmp_path):
+    (tmp_path / "\x1bc.yaml").write_text("a: 1\n")
+    command = [
+        sys.executable,
+        "-m",
+        "torchwheel.cli",
+        "--debug",
+        "matrix",
+        "--matrix",
+        "\x1bc.yaml",
+    ]
+    env = {"PYTHONPATH": str(Path(torchwheel.__file__).parents[1])}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert "Traceback" in done.stderr
+    assert "\\u001bc.yaml:1: " in done.stderr
+    assert "\x1b" not in done.stderr
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1" * 5000, "²", "1e3", "x\n", "1000001"])

@@ -66,7 +66,7 @@ def inspect(options: argparse.Namespace) -> int:
         print(separator, text, sep="", end="")
         separator = "" if options.json else "\n"
     if len(refused) > 1:
-        raise TorchwheelError("\n".join(map(str, refused)))
+        raise TorchwheelError(*(line for error in refused for line in error.args))
     if refused:
         raise refused[0]
     return 0

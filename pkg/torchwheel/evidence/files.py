@@ -145,7 +145,7 @@ def verify_files(
         except (OSError, TorchwheelError) as error:
             faults.append(explain(error))
     if faults:
-        raise TorchwheelError("\n".join(faults))
+        raise TorchwheelError(*faults)
     return found
 
 
@@ -164,7 +164,7 @@ def verify_published(files: Iterable[Path], believed: BelievedReleases) -> None:
     if believed.verified is not None:
         believed.verified.save()
     if faults:
-        raise TorchwheelError("\n".join(faults))
+        raise TorchwheelError(*faults)
 
 
 def _verify_asset(path: Path, believed: BelievedReleases) -> None:

@@ -12,15 +12,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from packaging.utils import parse_wheel_filename
-
 from torchwheel import claims as claims_file
 from torchwheel import files
 from torchwheel.arch.model import Arch, parse
 from torchwheel.claims import Claims
 from torchwheel.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel.evidence.files import BelievedReleases, verify_published
-from torchwheel.inspect.wheel import Wheel
+from torchwheel.inspect.archive import WheelError
+from torchwheel.inspect.wheel import Wheel, parse_file_name
 from torchwheel.json_files import FileName, read_json
 from torchwheel.os_errors import explain
 from torchwheel.text import quote
@@ -208,7 +207,7 @@ def read_catalogues(
         except (OSError, TorchwheelError) as error:
             faults.append(explain(error))
     if faults:
-        raise TorchwheelError("\n".join(faults))
+        raise TorchwheelError(*faults)
     return tuple(found)
 
 
@@ -231,8 +230,8 @@ def _problems(catalogue: Catalogue) -> Iterator[str]:
 def _wheel_problems(wheel: CatalogueWheel) -> Iterator[tuple[str, str, str]]:
     """The field, what was expected, what was found."""
     try:
-        project, version, _, tags = parse_wheel_filename(wheel.file)
-    except ValueError:  # InvalidWheelFilename, or a number of too many digits
+        project, version, _, tags = parse_file_name(wheel.file)
+    except WheelError:
         yield "file", "the name of a wheel", wheel.file
         return
     for field, expected, found in (

@@ -116,7 +116,7 @@ class Withdrawals:
             if name not in projects
         ]
         if lines:
-            raise UsageError("\n".join(lines))
+            raise UsageError(*lines)
 
 
 def read_withdrawals(path: Path) -> Withdrawals:

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from packaging.metadata import Metadata
 from packaging.tags import Tag
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from torchwheel.claims import FILE as CLAIMS_FILE
@@ -34,16 +33,16 @@ from torchwheel.inspect.wheel import (
     find_dist_info,
     member_bytes,
     member_text,
+    parse_file_name,
     parse_metadata,
     parse_record,
     parse_wheel_file,
     read_claims,
     read_entry_points,
-    require_few_tags,
     verify_record,
 )
 from torchwheel.ownership import is_irregular
-from torchwheel.text import nearest, quote
+from torchwheel.text import escape, nearest, quote
 
 _ZIP_MAGIC = b"PK\3\4"
 _THREADS = 2
@@ -213,7 +212,7 @@ def inspect_wheel(path: Path) -> Inspection:
         try:
             digests, libraries = _read_members(archive)
         except WheelError as error:
-            raise WheelError(f"{path.name}: {error}") from error
+            raise WheelError(f"{escape(path.name)}: {error}") from error
         found = Inspection(
             title=path.name,
             kind="wheel",
@@ -253,10 +252,9 @@ def inspect_wheel(path: Path) -> Inspection:
 
 def _parse_name(file: str) -> tuple[WheelName | None, str]:
     try:
-        require_few_tags(["-".join(Path(file).stem.split("-")[-3:])])
-        name, version, build, tags = parse_wheel_filename(file)
-    except (InvalidWheelFilename, WheelError) as error:
-        return None, f"not a wheel's file name: {error}"
+        name, version, build, tags = parse_file_name(file)
+    except WheelError as error:
+        return None, str(error)
     return WheelName(name, version, "".join(map(str, build)), tags), ""
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from packaging.metadata import InvalidMetadata, Metadata
 from packaging.tags import Tag, parse_tag
-from packaging.utils import InvalidWheelFilename, NormalizedName, parse_wheel_filename
+from packaging.utils import BuildTag, NormalizedName, parse_wheel_filename
 from packaging.version import Version
 
 from torchwheel import claims
@@ -147,10 +147,9 @@ class ExtractedFile:
 def read_wheel(path: Path) -> Wheel:
     """Read and verify a wheel; a fault is a WheelError of one line that names it."""
     try:
-        require_few_tags(["-".join(path.stem.split("-")[-3:])])
-        name, version, build, tags = parse_wheel_filename(path.name)
-    except (InvalidWheelFilename, WheelError) as error:
-        raise WheelError(f"{path.name}: not a wheel's file name: {error}") from error
+        name, version, build, tags = parse_file_name(path.name)
+    except WheelError as error:
+        raise WheelError(f"{escape(path.name)}: {error}") from error
     with open_archive(path) as archive:
         members = tuple(member.name for member in archive.files)
         try:
@@ -183,6 +182,18 @@ def read_wheel(path: Path) -> Wheel:
             )
         except WheelError as error:
             raise WheelError(f"{path.name}: {error}") from error
+
+
+def parse_file_name(name: str) -> tuple[NormalizedName, Version, BuildTag, frozenset[Tag]]:
+    """The name, version, build tag and tags of a wheel's file name; a WheelError if it is none."""
+    try:
+        if not re.fullmatch(r"[\w.!+-]+", name):
+            raise WheelError(f"{quote(name)} has other characters")
+        require_few_tags(["-".join(name.removesuffix(".whl").split("-")[-3:])])
+        return parse_wheel_filename(name)
+    # Its subclass InvalidWheelFilename, and Python's refusal of a number with too many digits.
+    except (ValueError, WheelError) as error:
+        raise WheelError(f"not a wheel's file name: {error}") from error
 
 
 _LIBRARY = re.compile(r"\.so(\.\d+)*$", re.ASCII)

@@ -11,7 +11,6 @@ from packaging.utils import (
     BuildTag,
     NormalizedName,
     canonicalize_name,
-    parse_wheel_filename,
 )
 from packaging.version import Version
 
@@ -19,7 +18,7 @@ from torchwheel.errors import MalformedError, TorchwheelError
 from torchwheel.index.note import ALL, KEY, IndexNote, Kernels, WheelNeeds, read_note
 from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.local_version import read_local_version
-from torchwheel.inspect.wheel import require_few_tags
+from torchwheel.inspect.wheel import parse_file_name
 from torchwheel.install.fetch import Answer, Fetch, link
 from torchwheel.json_files import parse_json
 from torchwheel.text import escape, quote, shorten_line
@@ -147,13 +146,9 @@ def _candidate(
     where: str,
 ) -> Iterator[OfferedWheel]:
     """The wheel of an entry; nothing if it is no wheel of the project, e.g. an sdist."""
-    if not name.endswith(".whl") or not name.isprintable() or "/" in name:
-        return
     try:
-        require_few_tags(["-".join(name.removesuffix(".whl").split("-")[-3:])])
-        named, version, build, tags = parse_wheel_filename(name)
-    # Its subclass InvalidWheelFilename, and Python's refusal of a number with too many digits.
-    except (ValueError, WheelError):
+        named, version, build, tags = parse_file_name(name)
+    except WheelError:
         return
     if named != project:
         return

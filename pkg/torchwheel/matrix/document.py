@@ -29,7 +29,7 @@ class MatrixError(UsageError):
     def of(cls, where: str, problems: Iterable[Problem]) -> "MatrixError":
         """Lines such as `matrix.yaml:14: toolkits.cu130.archs[2]: "9.x" is not an arch; …`."""
         return cls(
-            "\n".join(
+            *(
                 f"{where}:{p.line}: {dotted_path(p.path) + ': ' if p.path else ''}{p.text}"
                 for p in sorted(problems, key=lambda p: p.line)
             )

@@ -203,7 +203,7 @@ def _verify(
     try:
         return verify_files(signers, bundles, believed)
     except TorchwheelError as error:
-        raise TorchwheelError("\n".join([*faults, str(error)])) from None
+        raise TorchwheelError(*faults, *error.args) from None
 
 
 def _gpus_of_builds(

@@ -181,9 +181,7 @@ def _signed_text(artifacts: Artifacts) -> str:
 
 def _raise(out: Path, faults: Sequence[str]) -> None:
     if faults:
-        raise TorchwheelError(
-            "\n".join([f"nothing is written to {out}; faults: {len(faults)}", *faults])
-        )
+        raise TorchwheelError(f"nothing is written to {out}; faults: {len(faults)}", *faults)
 
 
 def _version(text: str | None) -> Version | None:

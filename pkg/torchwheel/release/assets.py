@@ -132,7 +132,7 @@ def _publish(tag: str, files: Mapping[str, Path], progress: Progress) -> str:
     def complete() -> None:
         plan = plan_assets(hashes, forge.assets(found), draft=found.draft)
         if plan.faults:
-            raise UsageError("\n".join(f"{tag}: {fault}" for fault in plan.faults))
+            raise UsageError(*(f"{tag}: {fault}" for fault in plan.faults))
         for name in plan.delete:
             forge.delete_asset(tag, name)
         for name in plan.upload:
@@ -206,7 +206,7 @@ def check_published(tag: str, folder: Path, progress: Progress, *, pypi: bool = 
     faults = [f"{tag}: {fault}" for fault in plan.faults]
     faults += [f"{tag}: expected {name}, which is no asset; publish it" for name in plan.upload]
     if faults:
-        raise TorchwheelError("\n".join(faults))
+        raise TorchwheelError(*faults)
     if not pypi:
         return f"{tag}: {len(hashes)} assets are those of {folder}"
     uploads = sorted((folder / PYPI).iterdir())
@@ -231,7 +231,7 @@ def _check_index(uploads: Sequence[Path]) -> None:
                     "raise the version"
                 )
     if faults:
-        raise TorchwheelError("\n".join(faults))
+        raise TorchwheelError(*faults)
 
 
 def _project_of(path: Path) -> str:

@@ -15,6 +15,7 @@ from torchwheel.runtime.first_call import FirstCall, Router
 from torchwheel.runtime.mode import MODE_VARIABLE, Mode, may_build, may_load, read_mode
 from torchwheel.runtime.prebuilt import has_parts, load_problem
 from torchwheel.runtime.status import ExtensionStatus, LoadStep, OperatorStatus, Refusal, Way
+from torchwheel.text import escape
 
 if TYPE_CHECKING:  # an import chooses no library
     from torchwheel.loadable import LoadableFile
@@ -371,10 +372,10 @@ class LoadedExtension:
     def _warn_once(self, text: str, why: str) -> None:
         if why not in self._warned:
             self._warned.add(why)
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            warnings.warn(escape(text), RuntimeWarning, stacklevel=2)
 
     def _warn(self, operators: Collection[OperatorStatus]) -> None:
-        warnings.warn(self._warning_text(operators), RuntimeWarning, stacklevel=2)
+        warnings.warn(escape(self._warning_text(operators)), RuntimeWarning, stacklevel=2)
 
     def _warning_text(self, operators: Collection[OperatorStatus]) -> str:
         names = ", ".join(operator.operator for operator in operators)

@@ -4,6 +4,8 @@ import warnings
 from collections.abc import Mapping
 from typing import Literal, get_args
 
+from torchwheel.text import escape, join_names
+
 MODE_VARIABLE = "TORCHWHEEL_MODE"
 
 Mode = Literal["auto", "prebuilt", "jit", "fallback", "error"]
@@ -19,7 +21,8 @@ def read_mode(environ: Mapping[str, str]) -> Mode:
         if name == known:
             return known  # type: ignore[no-any-return]
     warnings.warn(
-        f"{MODE_VARIABLE}={name}: one of {', '.join(get_args(Mode))} expected; auto is taken",
+        f"{MODE_VARIABLE}={escape(name)}: one of {join_names(get_args(Mode))} expected; "
+        "auto is taken",
         RuntimeWarning,
         stacklevel=2,
     )

@@ -37,7 +37,7 @@ from torchwheel.runtime.prebuilt import (
     replaced_text,
 )
 from torchwheel.runtime.status import WAY_TEXTS
-from torchwheel.text import join_names
+from torchwheel.text import escape, join_names
 from torchwheel.validate.at_load import load_findings
 from torchwheel.validate.findings import drop_ignored, ignored_rules
 from torchwheel.validate.gpu_rules import describe_gpu
@@ -203,7 +203,7 @@ def _forced(claims: Claims, environ: Mapping[str, str]) -> str | None:
     if not name or name in names:
         return name or None
     warnings.warn(
-        f"{LIBRARY_VARIABLE}: expected one of {join_names(names)}, found {name}; "
+        f"{LIBRARY_VARIABLE}: expected one of {join_names(names)}, found {escape(name)}; "
         "the best library for each GPU is used",
         RuntimeWarning,
         stacklevel=2,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, get_args
 
 from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.text import nearest, quote
+from torchwheel.text import escape, nearest, quote
 
 RuleName = Literal[
     "torch",
@@ -79,7 +79,8 @@ def drop_ignored(
     remaining = []
     for finding in findings:
         if finding.rule in names:
-            print(f"torchwheel: warning: {VARIABLE} lets pass: {finding}", file=sys.stderr)
+            text = escape(f"warning: {VARIABLE} lets pass: {finding}")
+            print(f"torchwheel: {text}", file=sys.stderr)
         else:
             remaining.append(finding)
     return tuple(remaining)
@@ -90,5 +91,5 @@ def enforce(findings: Iterable[Finding], environ: Mapping[str, str] = os.environ
     blocking = [finding for finding in drop_ignored(findings, environ) if finding.blocks]
     if blocking:
         rules = ",".join(dict.fromkeys(finding.rule for finding in blocking))
-        lines = "\n".join(map(str, blocking))
-        raise TorchwheelError(f"{lines} ({VARIABLE}={rules} goes on all the same)")
+        *others, last = map(str, blocking)
+        raise TorchwheelError(*others, f"{last} ({VARIABLE}={rules} goes on all the same)")

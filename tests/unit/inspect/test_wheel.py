@@ -13,7 +13,7 @@ from packaging.version import Version
 
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
-from torchwheel.inspect import budgets
+from torchwheel.inspect import budgets, inspection
 from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.wheel import extract, read_wheel
 from wheelmaker import PURE, make_wheel, metadata
@@ -53,9 +53,24 @@ def test_no_such_file(tmp_path: Path) -> None:
     assert "no such file" in broken(tmp_path / "demo-1.0.0-py3-none-any.whl")
 
 
-def test_not_a_wheel_name(tmp_path: Path) -> None:
-    path = make_wheel(tmp_path).rename(tmp_path / "demo.whl")
-    assert "not a wheel's file name" in broken(path)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "demo.whl",
+        "demo-1.0.0-py3-none-any\n.whl",
+        "demo-1.0.0-py3-none-a\nforged: ok\x1b[2J.whl",
+        "demo-1.0.0\n-py3-none-any.whl",
+        "demo-1.0.0-1\u202e-py3-none-any.whl",
+        f"demo-{'9' * 5000}-py3-none-any.whl",
+    ],
+)
+def test_not_a_wheel_name(tmp_path: Path, name: str) -> None:
+    with pytest.raises(WheelError, match="not a wheel's file name: ") as caught:
+        read_wheel(tmp_path / name)
+    assert str(caught.value).isprintable()
+    fault = inspection._parse_name(name)[1]
+    assert fault.isprintable()
+    assert fault.startswith("not a wheel's file name: ")
 
 
 @pytest.mark.parametrize("part", [0.0, 0.1, 0.5, 0.99])

@@ -22,6 +22,11 @@ def test_another_word_is_a_warning_and_means_auto():
         assert read_mode({"TORCHWHEEL_MODE": "fast"}) == "auto"
 
 
+def test_a_word_cannot_draw_on_the_terminal():
+    with pytest.warns(RuntimeWarning, match=r"TORCHWHEEL_MODE=\\u001b\[2J: one of auto, prebuilt"):
+        read_mode({"TORCHWHEEL_MODE": "\x1b[2J"})
+
+
 def test_what_each_may_do():
     modes = ("auto", "prebuilt", "jit", "fallback", "error")
     assert [may_load(one) for one in modes] == [True, True, False, False, True]
