@@ -1,8 +1,14 @@
 """The command line: `torchwheel COMMAND`."""
 
+import sys
+
+if __name__ == "__main__" and not getattr(sys.flags, "safe_path", False):
+    # The working folder, which `python -m torchwheel.cli` puts first. A file there would be
+    # imported in place of a module.
+    del sys.path[0]
+
 import argparse
 import importlib.metadata
-import sys
 import traceback
 from collections.abc import Sequence
 

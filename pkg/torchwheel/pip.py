@@ -41,7 +41,8 @@ def run_pip(
     import pip  # noqa: F401, PLC0415 - where it is missing, this says so in one line
 
     target = ["--python", str(python)] if python else []
-    command = [sys.executable, "-m", "pip", *target, "--disable-pip-version-check", "--no-input"]
+    command = [*process.python_module(sys.executable, "pip"), *target]
+    command += ["--disable-pip-version-check", "--no-input"]
     try:
         variables = {**(os.environ if env is None else env), **temporary_variables()}
         if python:

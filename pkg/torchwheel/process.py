@@ -47,6 +47,15 @@ _IDLE = 0.01
 """The share of a core up to which a program computes nothing: a loop that waits is below it."""
 
 
+SAFE_PATH = "import sys; sys.path[:] = filter(None, sys.path)\n"
+"""The first line of a script for `python -c`, which puts the working folder first on the path: a
+file there would be imported in place of a module. As option -P, which came with Python 3.11."""
+_MODULE = (
+    f"{SAFE_PATH}import runpy; "
+    "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+)
+
+
 class NotRunError(TorchwheelError):
     """A program did not start, or gave no answer in time.
 
@@ -103,6 +112,15 @@ class ProcessResult:
         """Raise `DOING: REASON` unless the program succeeded."""
         if self.status:
             raise program_error(f"{doing}: {self.reason()}")
+
+
+def python_module(python: Argument, module: str) -> list[str]:
+    """The start of a command that runs a module as `python -m` does, but not one of this folder.
+
+    Unlike option -I it keeps PYTHONPATH and the user's packages, and unlike PYTHONSAFEPATH it
+    changes nothing for the programs that the module starts, such as a setup.py.
+    """
+    return [os.fspath(python), "-c", _MODULE, module]
 
 
 def printed_lines(text: str) -> list[str]:

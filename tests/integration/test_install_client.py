@@ -123,6 +123,35 @@ def test_the_wheel_for_the_torch_that_is_there(
     assert versions(python) == {"demo": f"1.0.0+{local}", "helper": "1.2", "torch": torch}
 
 
+@pytest.mark.parametrize("pip", [True, False])
+def test_the_working_folder_gives_no_program_and_no_settings(
+    environment, torchwheel, tmp_path, pip
+):
+    here, mark = tmp_path / "here", tmp_path / "ran"
+    demo = wheelmaker.make_wheel(tmp_path / "dist", claims=None, requires=("outside",))
+    build_index([IndexedWheel(demo, ("simple",))], tmp_path / "index")
+    for folder, version in ((here / "links", "1.0"), (tmp_path / "evil", "9.9")):
+        wheelmaker.make_wheel(folder, name="outside", version=version, claims=None, requires=())
+    (here / "uv.toml").write_text(f'find-links = ["{tmp_path / "evil"}"]\n')
+    for name in ("pip", "email", "torch", "runpy"):
+        (here / f"{name}.py").write_text(f"open({str(mark)!r}, 'a').write({name!r})\n")
+    own = {"PIP_FIND_LINKS": "./links", "PIP_NO_INDEX": "1", "UV_FIND_LINKS": "./links"}
+    index = f"{(tmp_path / 'index').as_uri()}/simple"
+    environment("2.6.0", pip=pip)
+    call = ("install", "demo", "--index", index, "--python", "../venv/bin/python")
+    done = torchwheel(*call, cwd=here, UV_OFFLINE="1", **own)
+    assert done.returncode == 0, done.stderr
+    code = "import importlib.metadata as m; print(m.version('outside'))"
+    version = subprocess.run(
+        [tmp_path / "venv" / "bin" / "python", "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert version.stdout == "1.0\n"
+    assert not mark.exists(), mark.read_text()
+
+
 def test_a_torch_that_no_wheel_is_for_and_no_torch(address, environment, torchwheel, tmp_path):
     python = environment("2.12.0+cu130", "13.0")
     here = ("demo", "--index", address, "--python", python)

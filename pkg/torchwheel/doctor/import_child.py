@@ -24,8 +24,9 @@ def main() -> None:
     package, descriptor, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
     sys.argv = [""]
     if not getattr(sys.flags, "safe_path", False):
-        # The current folder instead of this file's, as `python -c` has it.
-        sys.path[0] = ""
+        # The folder of this file, whose modules are not for the package to find. That of the call
+        # does not take its place, as for `python -c`: files there would be imported, and run.
+        del sys.path[0]
     with os.fdopen(descriptor, "w", encoding="utf-8") as out:
         _answer(out, spec=_find_package(package))
         # At the time limit: print where it hangs, in native code too, and end the process.

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import importlib.machinery
 import os
 import re
 import signal
@@ -59,7 +60,10 @@ class ImportResult:
 
 
 def import_package(package: str, seconds: float = SECONDS) -> ImportResult:
-    """Import a package in another process of this Python."""
+    """Import a package in another process of this Python, which finds nothing in this folder.
+
+    If this folder has one of that name, which `python -c` would import, the result has its file.
+    """
     reading, writing = os.pipe()
     with tempfile.TemporaryFile() as errors, os.fdopen(reading, "rb") as answers:
         began = time.monotonic()
@@ -88,7 +92,11 @@ def import_package(package: str, seconds: float = SECONDS) -> ImportResult:
         parsed = _parse_answers(answers.read(_MAX_BYTES) or b"")
         errors.seek(max(0, errors.seek(0, os.SEEK_END) - _MAX_BYTES))
         text = errors.read().decode("utf-8", "replace")
-        return _result(parsed, None if hung else status, text, seconds)
+        result = _result(parsed, None if hung else status, text, seconds)
+    here = importlib.machinery.PathFinder.find_spec(package, [""])
+    if result.file and here and here.origin:
+        return dataclasses.replace(result, file=Path(here.origin))
+    return result
 
 
 def _kill_group(process: "subprocess.Popen[bytes]") -> None:

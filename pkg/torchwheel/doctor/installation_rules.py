@@ -109,7 +109,8 @@ def missing_dependency(case: Case) -> Iterator[Diagnosis]:
     package = case.package
     for module in package.imported.missing_modules:
         name = module.partition(".")[0]
-        if name not in (package.module, "torch"):
+        # What Python itself has is in no index: something lies in its way.
+        if name not in (package.module, "torch", *sys.stdlib_module_names):
             says = f"{package.module} imports {name}, which is not installed"
             yield Diagnosis("dependency", says, f"`pip install {name}`")
 

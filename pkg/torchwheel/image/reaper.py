@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from torchwheel.errors import TorchwheelError
 from torchwheel.image.engine import Engine
+from torchwheel.process import python_module
 
 _TRIES = 5
 
@@ -21,7 +22,7 @@ def reap_containers(engine: Engine, run: str) -> Iterator[None]:
     """Remove the containers of `run` before the block and after it, however it ends."""
     engine.remove_containers(run)
     with subprocess.Popen(
-        [sys.executable, "-m", __name__, engine.name, run],
+        [*python_module(sys.executable, __name__), engine.name, run],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

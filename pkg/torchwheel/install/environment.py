@@ -20,8 +20,6 @@ from torchwheel.text import quote
 
 # Runs in the other Python, 3.9 or later. Its own packages come before ours.
 _ASK = """
-import sys
-sys.path[:] = [entry for entry in sys.path if entry]
 import importlib.metadata, importlib.util, json, platform, sysconfig
 try:
     spec = importlib.util.find_spec("torch")
@@ -135,9 +133,9 @@ def _torch_of(origin: str | None) -> Torch | Absent:
 def _ask(program: Path) -> _Told:
     ours = Path(packaging.__file__).parents[1]
     doing = f"{program}: expected a Python of 3.9 or later"
+    code = process.SAFE_PATH + _ASK
     try:
-        # In the root, no file of the working folder is in the way of a module.
-        done = process.run([program.absolute(), "-c", _ASK, ours], cwd="/", timeout=_SECONDS)
+        done = process.run([program.absolute(), "-c", code, ours], cwd="/", timeout=_SECONDS)
     except process.NotRunError as error:
         raise UsageError(f"{doing}, found one that {error.reason}; name another") from None
     if done.status:

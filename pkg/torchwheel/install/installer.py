@@ -5,7 +5,7 @@ import importlib.util
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -44,12 +44,14 @@ def find_installer(environment: TargetEnvironment, wanted: Name | None = None) -
     python = str(environment.python)
     pip = ("--disable-pip-version-check", "--no-input")
     if wanted != "uv" and "pip" in environment.installed:
-        return Installer("pip", (python, "-m", "pip", *pip, "install"))
+        return Installer("pip", (*process.python_module(python, "pip"), *pip, "install"))
     uv = shutil.which("uv", path=os.pathsep.join((str(Path(sys.executable).parent), _path())))
     if wanted != "pip" and uv:
-        return Installer("uv", (uv, "pip", "install", "--python", python))
+        target = str(environment.python.absolute())
+        return Installer("uv", (str(Path(uv).absolute()), "pip", "install", "--python", target))
     if wanted != "uv" and importlib.util.find_spec("pip"):
-        return Installer("pip", (sys.executable, "-m", "pip", "--python", python, *pip, "install"))
+        ours = process.python_module(sys.executable, "pip")
+        return Installer("pip", (*ours, "--python", python, *pip, "install"))
     raise UsageError(
         f"{python}: expected {wanted or 'pip or uv'}, found none; install it, "
         f"e.g. `{python} -m ensurepip`"
@@ -104,12 +106,43 @@ def install_others(
 
 def _run(installer: Installer, options: Sequence[str]) -> None:
     doing = f"{installer.name} install"
-    variables = {**os.environ, **temporary_variables()}
+    variables, folder = {**os.environ, **temporary_variables()}, None
+    if installer.name == "uv":
+        # It obeys uv.toml and pyproject.toml of the folder that it runs in and of those above.
+        variables, folder = {**variables, **_absolute_places(variables)}, "/"
     try:
-        done = process.run([*installer.command, *options], env=variables, timeout=_SECONDS)
+        command = [*installer.command, *options]
+        done = process.run(command, cwd=folder, env=variables, timeout=_SECONDS)
     except process.NotRunError as error:
         raise TorchwheelError(f"{doing}: {error.reason}") from None
     if done.status:
         said = done.output + done.errors
         reason = pip_reason(said) if installer.name == "pip" else done.last_words("it said nothing")
         raise program_error(f"{doing}: {reason}")
+
+
+_PLACES = {
+    **dict.fromkeys(("UV_CACHE_DIR", "UV_CONFIG_FILE", "SSL_CERT_FILE", "SSL_CLIENT_CERT"), ""),
+    **dict.fromkeys(("UV_CONSTRAINT", "UV_OVERRIDE", "UV_BUILD_CONSTRAINT"), " "),
+    **dict.fromkeys(("UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL"), " "),
+    "UV_FIND_LINKS": ",",
+}
+"""uv's variables that name files, folders or addresses, and what separates several of them."""
+
+
+def _absolute_places(environ: Mapping[str, str]) -> dict[str, str]:
+    """These variables for another folder: a relative path means what it means in this one."""
+    found = {}
+    for name, separator in _PLACES.items():
+        if value := environ.get(name):
+            places = value.split(separator) if separator else [value]
+            found[name] = separator.join(map(_absolute_place, places))
+    return found
+
+
+def _absolute_place(text: str) -> str:
+    """A path, or NAME=PATH as of an index, with the path made absolute; an address stays."""
+    if not text or "://" in text or text.startswith("file:"):
+        return text
+    name, equals, path = text.rpartition("=")
+    return f"{name}{equals}{Path(path).absolute()}"

@@ -232,7 +232,7 @@ def _cibuildwheel(
             "cibuildwheel is not installed here: `pip install cibuildwheel` (Python 3.11 or later)"
         )
     environ = {name: value for name, value in os.environ.items() if not name.startswith("CIBW_")}
-    command = [sys.executable, "-m", "cibuildwheel", "--only", options.identifier]
+    command = [*process.python_module(sys.executable, "cibuildwheel"), "--only", options.identifier]
     command += ["--config-file", str(config), "--output-dir", str(wheels)]
     env = {**environ, **engine.environ, "PYTHONUNBUFFERED": "1"}
 

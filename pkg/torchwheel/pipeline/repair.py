@@ -58,7 +58,8 @@ def repair(wheel: Path, out: Path, borrowed: Iterable[str] = ()) -> Path:
     Libraries that it needs and no system has are copied into it. Those of torch and the driver are
     not, nor the `borrowed` ones, which torch loads as well.
     """
-    command = [sys.executable, "-m", "auditwheel", "repair", "--plat", "auto", "--only-plat"]
+    command = [*process.python_module(sys.executable, "auditwheel"), "repair"]
+    command += ["--plat", "auto", "--only-plat"]
     for name in (*_OUTSIDE, *borrowed):
         command += ["--exclude", name]
     env = {**os.environ, "PATH": path_with_scripts(os.environ)}

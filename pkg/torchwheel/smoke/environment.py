@@ -214,7 +214,7 @@ def _clean_variables() -> dict[str, str]:
 
 
 def _make_venv(folder: Path, python: Interpreter) -> Path:
-    done = process.run([python.path, "-m", "venv", "--without-pip", folder])
+    done = process.run([*process.python_module(python.path, "venv"), "--without-pip", folder])
     done.require(f"cannot make a virtual environment in {folder}")
     return folder / "bin" / "python"
 

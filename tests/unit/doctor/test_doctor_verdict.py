@@ -207,6 +207,9 @@ def test_the_wording_of_an_error_of_the_import_decides_nothing(words, tmp_path):
     missing = dataclasses.replace(failed, missing_modules=("a.b",))
     verdict = judge(case(package(imported=missing, natives=())))
     assert verdict.fix == "`pip install a`"
+    # Of Python itself: something is in its way, and an index may have anything of that name.
+    hidden = dataclasses.replace(failed, missing_modules=("email.message",))
+    assert names(judge(case(package(imported=hidden, natives=())))) == ["import"]
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib/libtorch.so").touch()
     refused = dataclasses.replace(failed, unloaded=(words,), torch=False)
