@@ -56,6 +56,17 @@ def shorten_line(text: str) -> str:
     return f"{text[:_MOST_OF_LINE]} … {text[-_MOST_OF_LINE:]}"
 
 
+# A path made of an address has one slash. A password with a slash is cut to its end, not to a port.
+_USERS = re.compile(
+    r"((?<=://)|(?<=https:/))([^/?#\s]*|[^/?#\s@:]*:(?!\d*([/?#,\"']|$))\S*)@", re.MULTILINE
+)
+
+
+def hide_users(text: str) -> str:
+    """`text` without the users and passwords of the addresses in it."""
+    return _USERS.sub("****@", text)
+
+
 def dotted_path(path: KeyPath) -> str:
     """A key's path in a file, e.g. `toolkits.cu130.archs[2]` or `torch["2.11"].pythons`."""
     text = ""

@@ -33,6 +33,7 @@ from torchwheel.doctor.dist_info import read_dist_info
 from torchwheel.doctor.loader import provided_symbols, provided_versions
 from torchwheel.errors import TorchwheelError
 from torchwheel.evidence.bundles import BundleVerifier, open_verifier
+from torchwheel.fetch import Answer
 from torchwheel.index.catalogue import read_catalogues, upload_times
 from torchwheel.index.contents import index_of
 from torchwheel.index.pages import index_pages
@@ -48,8 +49,7 @@ from torchwheel.inspect.wheel import extract, read_wheel
 from torchwheel.inspect.window import CpuTime, Window
 from torchwheel.install.choose import judge
 from torchwheel.install.environment import TargetEnvironment
-from torchwheel.install.fetch import Answer
-from torchwheel.install.page import JSON, find_page
+from torchwheel.install.page import find_page
 from torchwheel.jit.entry import load_entry
 from torchwheel.machine.facts import Driver, Torch
 from torchwheel.matrix.load import load
@@ -60,6 +60,7 @@ from torchwheel.release.report import first_uploads
 from torchwheel.scaffold.foreign import read_project
 from torchwheel.smoke.results import record_from_files
 from torchwheel.toolkit import lock
+from torchwheel.toolkit.project_page import JSON
 from wheelmaker import make_wheel
 
 PLAIN = Promise()

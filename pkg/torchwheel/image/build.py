@@ -11,6 +11,7 @@ from typing import Literal
 from torchwheel import process
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError
+from torchwheel.fetch import ca_bundle
 from torchwheel.files import path_inside
 from torchwheel.image.engine import Engine
 from torchwheel.image.recipes import BaseImage, Image, image_digest, image_reference
@@ -18,7 +19,6 @@ from torchwheel.image.registry import DIGEST_LABEL, Registry, pull_image
 from torchwheel.image.snapshots import require_snapshot
 from torchwheel.lock import hold_lock, say_waiting
 from torchwheel.ownership import trusted_folder
-from torchwheel.toolkit.index import ca_bundle
 
 
 def make_base(

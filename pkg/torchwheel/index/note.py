@@ -1,12 +1,16 @@
 """What a wheel needs of a machine, as an index says it: the key `_torchwheel` of a file.
 
+The key of a project's page names the bundled packages that the index publishes with the wheels.
 PEP 691 leaves keys that begin with an underscore to the index, so other clients skip this one.
 """
 
 import dataclasses
 import functools
 import json
+from collections.abc import Mapping
 from typing import Any
+
+from packaging.utils import canonicalize_name
 
 from torchwheel.arch.model import Arch, Backend, parse
 from torchwheel.claims import Abi, Claims, LibraryNeeds
@@ -110,6 +114,18 @@ def note_json(note: IndexNote) -> dict[str, Any]:
 def note_text(claims: Claims, withdrawn: bool) -> str:
     """The note of a wheel with these claims, as JSON on one line."""
     return json.dumps(note_json(IndexNote(needs_of_claims(claims), withdrawn)))
+
+
+def read_bundled(value: Mapping[str, object], where: str) -> frozenset[str]:
+    """The bundled packages that a project's page names, by the value of the key there.
+
+    Raises:
+        MalformedError: they are no names.
+    """
+    names = value.get("bundled", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise MalformedError(where, f"{KEY}: bundled: expected names, found another value")
+    return frozenset(map(canonicalize_name, names))
 
 
 def read_note(value: object, where: str) -> IndexNote | None:

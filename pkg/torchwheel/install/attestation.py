@@ -11,7 +11,7 @@ from urllib.parse import urljoin
 
 from torchwheel.errors import MalformedError, TorchwheelError
 from torchwheel.evidence.files import ATTESTATION
-from torchwheel.install.fetch import Fetch
+from torchwheel.fetch import Fetch
 from torchwheel.install.page import OfferedWheel
 from torchwheel.json_files import parse_json
 from torchwheel.text import escape

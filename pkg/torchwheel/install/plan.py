@@ -16,13 +16,13 @@ from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.fetch import Fetch
 from torchwheel.files import private_folder
 from torchwheel.index.note import WheelNeeds, needs_of_claims
 from torchwheel.install.attestation import Signature, verify_signature
 from torchwheel.install.choose import Accepted, Judgement, Reason, Rejected, best, judge
 from torchwheel.install.content import missing_symbols, read_content
 from torchwheel.install.environment import TargetEnvironment
-from torchwheel.install.fetch import Fetch
 from torchwheel.install.metadata import TORCH, WheelMetadata, parse_metadata, read_metadata
 from torchwheel.install.page import OfferedWheel, find_page
 from torchwheel.text import quote

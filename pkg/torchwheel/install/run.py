@@ -4,10 +4,10 @@ import argparse
 
 from torchwheel.console import Progress, Quiet, Terminal
 from torchwheel.errors import TorchwheelError
+from torchwheel.fetch import Fetcher, check_address
 from torchwheel.files import private_folder
 from torchwheel.install import installer, report
 from torchwheel.install.environment import TargetEnvironment, find_environment
-from torchwheel.install.fetch import Fetcher, check_address
 from torchwheel.install.plan import InstallPlan, Ranking, Trust, choose, parse_wanted, plan
 from torchwheel.text import escape
 

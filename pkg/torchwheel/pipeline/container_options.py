@@ -10,6 +10,7 @@ from typing import Literal
 from torchwheel.arch.lists import VARIABLES, arch_list, cmake_archs
 from torchwheel.console import Progress
 from torchwheel.errors import UsageError
+from torchwheel.fetch import ca_bundle
 from torchwheel.image.build import BuiltImage, describe_image
 from torchwheel.image.engine import Engine, Volume, find_engine
 from torchwheel.image.recipes import image_of, is_cross, python_of
@@ -47,9 +48,9 @@ from torchwheel.shards import Shard
 from torchwheel.smoke.locks import find_lock
 from torchwheel.smoke.requirements import BUNDLED_FOLDER
 from torchwheel.steps.compiler_cache import ENDLESS
+from torchwheel.text import hide_users
 from torchwheel.toolkit.cache import cache_folder
 from torchwheel.toolkit.headers import torch_headers
-from torchwheel.toolkit.index import ca_bundle
 from torchwheel.validate import findings
 
 # A CUDA torch has 5 GB, one for each Python. With less free space nothing is cached.
@@ -348,4 +349,4 @@ def show_options(matrix_file: Path, request: WheelsRequest, dist: Path, progress
         parts.append(
             f"# {variant.id}: cibuildwheel --only {options.identifier}\n{options_toml(options)}"
         )
-    return "\n".join(parts)
+    return hide_users("\n".join(parts))

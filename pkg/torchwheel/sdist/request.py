@@ -17,11 +17,11 @@ from torchwheel.inspect.sdist import PROJECT, is_project
 from torchwheel.lock import hold_lock, say_waiting
 from torchwheel.matrix.project_source import parse_source
 from torchwheel.matrix.sections import AllowedGate, ArchsBy
-from torchwheel.ownership import closed_folder
+from torchwheel.ownership import closed_folder, is_irregular
 from torchwheel.pipeline.project import download_release
 from torchwheel.sdist.sandbox import SandboxMode
 from torchwheel.steps.compiler_cache import CompilerCache
-from torchwheel.text import join_names, quote
+from torchwheel.text import hide_users, join_names, quote
 
 LOCK, LOG = "lock", "build.log"
 _TORCH = re.compile(r"\d+\.\d+\.\d+(\+[a-z0-9.]+)?", re.ASCII)
@@ -128,8 +128,12 @@ def check_request(request: SdistRequest) -> None:
     source = request.source
     if not source.exists():
         raise UsageError(
-            f"{source}: not found; expected an sdist, a project's folder or NAME==VERSION"
+            hide_users(
+                f"{source}: not found; expected an sdist, a project's folder or NAME==VERSION"
+            )
         )
+    if is_irregular(source):
+        raise UsageError(f"{source}: expected a file or a folder, found neither")
     if source.is_dir() and not is_project(source):
         raise UsageError(f"{source}: {' or '.join(PROJECT)} expected in it")
     if source.suffix == ".whl":

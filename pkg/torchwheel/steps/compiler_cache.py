@@ -12,7 +12,7 @@ from pathlib import Path
 from torchwheel import process
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.json_files import parse_json
-from torchwheel.text import quote
+from torchwheel.text import hide_users, quote
 
 _SHARED = {"SCCACHE_DIRECT": "false"}
 """What the compiler reads decides on a hit alone: not the folder that it runs in, nor those that it
@@ -96,7 +96,7 @@ def parse_cache(text: str) -> CompilerCache:
         return CompilerCache(text, None, {**_SHARED, "SCCACHE_BUCKET": found[1], **prefix})
     if "://" in text or not text:
         raise UsageError(
-            f"--cache {quote(text)}: expected a folder, redis://HOST:PORT or s3://BUCKET/PREFIX"
+            f"--cache {quote(hide_users(text))}: expected a folder, redis://HOST:PORT or s3://BUCKET/PREFIX"
         )
     own = folder_cache(Path(text).absolute(), "20G")
     return CompilerCache(text, own.folder, {**_SHARED, **own.variables})
@@ -130,7 +130,7 @@ def own_server(
         started = process.run([*launcher, "--start-server"], env=env)
         if started.status:
             reason = started.reason(re.compile("error|caused by", re.IGNORECASE))
-            raise TorchwheelError(f"{place}: sccache cannot use it: {reason}")
+            raise TorchwheelError(hide_users(f"{place}: sccache cannot use it: {reason}"))
         try:
             yield mine
         finally:

@@ -1,7 +1,6 @@
 """Files of the package index, found and downloaded by pip with its indexes, proxies and CAs."""
 
 import dataclasses
-import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -75,14 +74,6 @@ def target_options(platform: str, python: str | None = None) -> list[str]:
     for tag in platform_tags(platform):
         options += ["--platform", tag]
     return options + (["--python-version", python] if python else [])
-
-
-def ca_bundle(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The file of certificates that pip's variables name, if any."""
-    for name in ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
-        if environ.get(name):
-            return Path(environ[name])
-    return None
 
 
 def requirement_lines(pins: Mapping[str, str]) -> str:

@@ -5,16 +5,14 @@ have 10 MB and lie together. The bytes are put into a sparse file, which zipfile
 """
 
 import http.client
-import ssl
 import tempfile
 import urllib.request
 import zipfile
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import IO
 
 from torchwheel.errors import TorchwheelError
-from torchwheel.toolkit.index import ca_bundle
+from torchwheel.fetch import Fetcher
 
 _TAIL = 4 << 20
 # A local file header is 30 bytes, the name and an extra field that only it records.
@@ -26,17 +24,12 @@ class NoRangesError(TorchwheelError):
     """The server does not answer range requests; the caller must download the whole file."""
 
 
-def trusting(bundle: Path | None) -> ssl.SSLContext:
-    """A context that trusts a file of certificates; the system's if there is none."""
-    return ssl.create_default_context(cafile=bundle)
-
-
 class RemoteArchive:
     """A zip file at `url`; only the members that are read are fetched."""
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._context = trusting(ca_bundle())
+        self._open = Fetcher().open
         self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as self
         head, size = self._get(f"bytes=-{_TAIL}")
         self._file.truncate(size)
@@ -83,14 +76,15 @@ class RemoteArchive:
         """The bytes of `span`, and the size of the whole file."""
         request = urllib.request.Request(self.url, headers={"Range": span})  # noqa: S310 - from pip
         try:
-            with urllib.request.urlopen(  # noqa: S310
-                request, timeout=_TIMEOUT, context=self._context
-            ) as answer:
+            with self._open(request, timeout=_TIMEOUT) as answer:
                 if answer.status != 206:
                     raise NoRangesError(f"{self.name}: the server ignores HTTP ranges")
                 size = int(answer.headers["Content-Range"].rpartition("/")[2])
                 return answer.read(), size
-        except (http.client.HTTPException, OSError, ValueError) as error:
+        except NoRangesError:
+            raise
+        # The last one: it leads to an address that must not be read.
+        except (http.client.HTTPException, OSError, ValueError, TorchwheelError) as error:
             raise NoRangesError(
                 f"{self.name}: could not be read by HTTP ranges: {error}"
             ) from error

@@ -11,12 +11,13 @@ from packaging.utils import parse_wheel_filename
 import wheelmaker
 from torchwheel.arch.devices import Gpu
 from torchwheel.arch.model import parse
+from torchwheel.fetch import Answer
 from torchwheel.index.note import KEY, IndexNote, needs_of_claims, note_json
 from torchwheel.install.choose import Accepted, Judgement, judge
 from torchwheel.install.environment import TargetEnvironment
-from torchwheel.install.fetch import Answer
-from torchwheel.install.page import JSON, OfferedWheel, needs_of_name
+from torchwheel.install.page import OfferedWheel, needs_of_name
 from torchwheel.machine.facts import Driver, Torch
+from torchwheel.toolkit.project_page import JSON
 
 SITE = Path("/venv/lib/python3.12/site-packages")
 ANY = SpecifierSet()

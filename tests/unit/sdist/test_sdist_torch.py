@@ -1,6 +1,7 @@
 """The variant, the toolkit, the variables and the claims of an sdist's wheel."""
 
 import dataclasses
+import os
 import re
 from pathlib import Path
 
@@ -174,6 +175,11 @@ def test_a_right_call_passes(tmp_path):
             "nonesuch: not found; expected an sdist, a project's folder or NAME",
         ),
         ({"source": Path("empty")}, r"empty: pyproject\.toml or setup\.py expected in it"),
+        (
+            {"source": Path("pipe.tar.gz")},
+            "pipe.tar.gz: expected a file or a folder, found neither",
+        ),
+        ({"source": Path("git+https://me:word@host/x")}, "git+https:/****@host/x: not found"),
         ({"source": Path("demo.whl")}, "a wheel is built already"),
         ({"torch": "2.11"}, '--torch "2.11": a release expected, e.g. 2.11.0'),
         ({"torch": "2.11.0; rm"}, "--torch"),
@@ -188,6 +194,7 @@ def test_a_wrong_call_is_refused_before_anything_is_fetched(tmp_path, monkeypatc
     Path("empty").mkdir()
     Path("demo.tar.gz").touch()
     Path("demo.whl").touch()
+    os.mkfifo("pipe.tar.gz")
     request = dataclasses.replace(SdistRequest(Path("demo.tar.gz"), Path("dist")), **change)
     with pytest.raises(UsageError, match=re.escape(says) if "\\" not in says else says):
         check_request(request)

@@ -34,7 +34,10 @@ class Server(http.server.BaseHTTPRequestHandler):
         begin = int(first) if first else max(0, size - int(last))
         end = min(int(last), size - 1) if first else size - 1
         body = self.data[begin : end + 1]
-        if self.mode == "whole":
+        if self.mode == "away":
+            self.send_response(302)
+            self.send_header("Location", "ftp://127.0.0.1:9/a.zip")
+        elif self.mode == "whole":
             self.send_response(200)
             body = self.data
         else:
@@ -76,10 +79,14 @@ def test_a_missing_member_is_named(serve):
         RemoteArchive(url).read("other.h")
 
 
-@pytest.mark.parametrize("mode", ["whole", "cut"])
-def test_a_server_without_ranges_and_a_cut_line_ask_for_the_fallback(serve, mode):
+@pytest.mark.parametrize(
+    ("mode", "says"), [("whole", "ignores"), ("cut", "IncompleteRead"), ("away", "expected https")]
+)
+def test_a_server_without_ranges_a_cut_line_and_a_bad_redirect_ask_for_the_fallback(
+    serve, mode, says
+):
     url, _ = serve(mode)
-    with pytest.raises(NoRangesError):
+    with pytest.raises(NoRangesError, match=says):
         RemoteArchive(url)
 
 

@@ -11,14 +11,10 @@ from hypothesis import strategies as st
 
 from loopback import serving
 from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.toolkit import sdists
-from torchwheel.toolkit.sdists import (
-    ProjectFile,
-    download_sdist,
-    files_offered,
-    find_sdist,
-    read_url,
-)
+from torchwheel.fetch import Answer
+from torchwheel.toolkit import project_page
+from torchwheel.toolkit.project_page import OfferedFile
+from torchwheel.toolkit.sdists import download_sdist, files_offered, find_sdist
 
 DATA = b"the sdist"
 DIGEST = hashlib.sha256(DATA).hexdigest()
@@ -44,12 +40,20 @@ def served(tmp_path):
         yield address, answers
 
 
-def page(*files):
-    return json.dumps({"meta": {"api-version": "1.0"}, "name": "x", "files": files}).encode()
+def page(*files, name="conv"):
+    return json.dumps({"meta": {"api-version": "1.0"}, "name": name, "files": files}).encode()
 
 
 def entry(name, digest=DIGEST):
     return {"filename": name, "url": f"../../f/{name}", "hashes": {"sha256": digest}, "size": 3}
+
+
+def facts(file):
+    return file.name, file.url, file.sha256
+
+
+def offered(url, digest):
+    return OfferedFile("conv-1.0.tar.gz", {"url": url, "hashes": {"sha256": digest}}, url, "page")
 
 
 JSON = "application/vnd.pypi.simple.v1+json"
@@ -59,10 +63,10 @@ def test_the_sdist_of_a_release_is_found_among_its_files(served):
     address, answers = served
     names = ("my_conv-1.0.tar.gz", "my_conv-1.5.2.zip", "my_conv-1.5.2.tar.gz", "x-1.5.2.tar.gz")
     wheel = "my_conv-1.5.2-py3-none-any.whl"
-    answers["/simple/my-conv/"] = (JSON, page(entry(wheel), *map(entry, names)))
+    answers["/simple/my-conv/"] = (JSON, page(entry(wheel), *map(entry, names), name="My_Conv"))
     found = find_sdist("My.Conv", "1.5.2", {"PIP_INDEX_URL": f"{address}/simple/"})
     url = f"{address}/f/my_conv-1.5.2.tar.gz"
-    assert found == ProjectFile("my_conv-1.5.2.tar.gz", url, DIGEST)
+    assert facts(found) == ("my_conv-1.5.2.tar.gz", url, DIGEST)
 
 
 def test_an_older_index_has_pages_in_html(served):
@@ -70,7 +74,7 @@ def test_an_older_index_has_pages_in_html(served):
     link = f'<a href="/f/conv-2.0.tar.gz#sha256={DIGEST}">x</a> <a>no</a><a href="y">'
     answers["/conv/"] = ("text/html", link.encode())
     found = find_sdist("conv", "2.0", {"PIP_INDEX_URL": address})
-    assert found == ProjectFile("conv-2.0.tar.gz", f"{address}/f/conv-2.0.tar.gz", DIGEST)
+    assert facts(found) == ("conv-2.0.tar.gz", f"{address}/f/conv-2.0.tar.gz", DIGEST)
 
 
 def test_a_release_without_an_sdist_is_one_line(served):
@@ -97,7 +101,7 @@ def test_a_folder_of_find_links_precedes_the_index(tmp_path):
 def test_another_file_is_not_taken(served, tmp_path, said, expected, by):
     address, answers = served
     answers["/f"] = ("application/gzip", DATA)
-    file = ProjectFile("conv-1.0.tar.gz", f"{address}/f", said)
+    file = offered(f"{address}/f", said)
     with pytest.raises(TorchwheelError, match=rf"^hash mismatch: conv-1\.0.* by {by}, found "):
         download_sdist(file, expected, tmp_path)
     assert not list(tmp_path.iterdir())
@@ -105,45 +109,38 @@ def test_another_file_is_not_taken(served, tmp_path, said, expected, by):
 
 def test_the_files_of_every_index_are_found_and_one_without_the_project_has_none(served, tmp_path):
     address, answers = served
-    answers["/simple/x/"] = (JSON, page(entry("x-1.0.tar.gz")))
+    answers["/simple/x/"] = (JSON, page(entry("x-1.0.tar.gz"), name="x"))
     (tmp_path / "here" / "x").mkdir(parents=True)
-    (tmp_path / "here" / "x" / "index.html").write_text('<a href="x-2.0.tar.gz#sha256=0a">x</a>')
+    (tmp_path / "here" / "x" / "index.html").write_text(
+        f'<a href="x-2.0.tar.gz#sha256={"0a" * 32}">x</a>'
+    )
     (tmp_path / "empty").mkdir()
     extra = [f"{address}/other", *((tmp_path / name).as_uri() for name in ("here", "empty", "no"))]
     environ = {"PIP_INDEX_URL": f"{address}/simple", "PIP_EXTRA_INDEX_URL": " ".join(extra)}
     found = [(file.name, file.sha256) for file in files_offered("X", environ)]
-    assert found == [("x-1.0.tar.gz", DIGEST), ("x-2.0.tar.gz", "0a")]
+    assert found == [("x-1.0.tar.gz", DIGEST), ("x-2.0.tar.gz", "0a" * 32)]
 
 
 def test_an_index_that_cannot_be_read_is_one_line(tmp_path):
     environ = {"PIP_INDEX_URL": tmp_path.as_uri(), "PIP_EXTRA_INDEX_URL": "http://127.0.0.1:1/"}
-    with pytest.raises(TorchwheelError, match=r"^http://127.0.0.1:1/x/: cannot be read: "):
+    with pytest.raises(
+        TorchwheelError, match=r"^http://127.0.0.1:1/x/: expected an answer, found "
+    ):
         files_offered("x", environ)
 
 
 def test_html_that_python_cannot_parse_is_one_line(served):
     address, answers = served
     answers["/simple/x/"] = ("text/html", b"<![>")
-    line = rf"^{address}/simple/x/: expected a page in HTML, found "
+    line = rf"^{address}/simple/x/: expected HTML, found "
     with pytest.raises(TorchwheelError, match=line):
         find_sdist("x", "1.0", {"PIP_INDEX_URL": f"{address}/simple"})
-
-
-def test_a_page_may_not_be_endless_or_of_another_kind(served):
-    address, answers = served
-    answers["/big"] = ("text/html", b"x" * 11)
-    assert read_url(f"{address}/big", 11)[0] == b"x" * 11
-    with pytest.raises(TorchwheelError, match="at most 10 bytes, found more"):
-        read_url(f"{address}/big", 10)
-    with pytest.raises(TorchwheelError, match="cannot be read: HTTP Error 404"):
-        read_url(f"{address}/none", 10)
-    with pytest.raises(UsageError, match='expected https, http or file, found "ftp"'):
-        read_url("ftp://host/x", 10)
 
 
 @given(st.one_of(st.binary(max_size=200), st.text(max_size=200).map(str.encode)))
 def test_any_page_is_read_or_refused(body):
     with contextlib.suppress(TorchwheelError):
-        assert all(file.name is not None for file in sdists._of_html(body, "https://h.test/x/"))
+        found = project_page._of_html(Answer("https://h.test/x/", "text/html", body))
+        assert all(file.name is not None for file in found)
     with contextlib.suppress(TorchwheelError):
-        list(sdists._of_json(body, "https://h.test/x/"))
+        project_page._of_json(Answer("https://h.test/x/", JSON, body), "x")

@@ -10,9 +10,10 @@ import re
 import pytest
 
 from loopback import serving
+from torchwheel import fetch
 from torchwheel.errors import DiskFullError, TorchwheelError, UsageError
-from torchwheel.install import fetch
-from torchwheel.install.fetch import Fetcher, check_address, link
+from torchwheel.fetch import Fetcher, check_address, link
+from torchwheel.text import hide_users
 
 
 @pytest.mark.parametrize(
@@ -52,6 +53,24 @@ def test_an_address_that_may_not(url):
     with pytest.raises(UsageError) as caught:
         check_address(url)
     assert "\n" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("https://user:secret@host/x: not read", "https://****@host/x: not read"),
+        ("a https://secret@host b redis://:secret@c:1", "a https://****@host b redis://****@c:1"),
+        ("https://u:se/c?r#et@host/x", "https://****@host/x"),
+        ("https://u:s@secret@host/x", "https://****@host/x"),
+        ("git+https:/user:secret@host/x@v1", "git+https:/****@host/x@v1"),
+        ("https://host:80/x@v1", "https://host:80/x@v1"),
+        ("https://host/@x, /a:/b@1", "https://host/@x, /a:/b@1"),
+        ("https://host:80\nimage@sha256", "https://host:80\nimage@sha256"),
+    ],
+)
+def test_a_user_and_a_password_are_not_shown(text, shown):
+    assert hide_users(text) == shown
 
 
 @pytest.mark.parametrize(

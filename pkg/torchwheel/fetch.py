@@ -9,7 +9,7 @@ import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from email.message import Message
 from pathlib import Path
 from typing import IO, Protocol
@@ -21,7 +21,7 @@ from torchwheel.files import explain_full_disk
 from torchwheel.json_files import MAX_BYTES
 from torchwheel.os_errors import explain
 from torchwheel.ownership import NotRegularError, open_regular
-from torchwheel.text import quote, shorten_line, size_text
+from torchwheel.text import hide_users, quote, shorten_line, size_text
 
 MOST_OF_FILE = 8 << 30
 """Bytes of a wheel; the greatest of torch itself have 3 GB."""
@@ -40,6 +40,14 @@ class Answer:
     url: str
     kind: str
     body: bytes
+
+
+def ca_bundle(environ: Mapping[str, str] = os.environ) -> Path | None:
+    """The file of certificates that pip's variables name, if any."""
+    for name in ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
+        if environ.get(name):
+            return Path(environ[name])
+    return None
 
 
 class Fetch(Protocol):
@@ -99,7 +107,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _shown(url: str) -> str:
-    return quote(shorten_line(url))[1:-1]
+    return quote(shorten_line(hide_users(url)))[1:-1]
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
@@ -125,10 +133,11 @@ class Fetcher:
     """Fetches over the network and from files."""
 
     def __init__(self) -> None:
-        context = ssl.create_default_context()
-        self._open = urllib.request.build_opener(
+        context = ssl.create_default_context(cafile=ca_bundle())
+        self.open = urllib.request.build_opener(
             _Redirects(), urllib.request.HTTPSHandler(context=context)
         ).open
+        """Opens a request to an address that was checked."""
 
     def page(self, url: str, accept: str) -> Answer | None:
         """A page; None if there is none.
@@ -142,7 +151,7 @@ class Fetcher:
         deadline = time.monotonic() + _SECONDS_OF_PAGE
         request = urllib.request.Request(url, headers={"Accept": accept, "User-Agent": _AGENT})  # noqa: S310 - checked
         try:
-            with self._open(request, timeout=_SECONDS) as answer:
+            with self.open(request, timeout=_SECONDS) as answer:
                 body = b"".join(_bounded(answer, url, MAX_BYTES, deadline))
                 kind = answer.headers.get_content_type()
                 return Answer(answer.geturl(), kind, body)
@@ -160,16 +169,28 @@ class Fetcher:
         Raises:
             TorchwheelError: one line: it cannot be had, or is not the file that the index names.
         """
-        check_address(url)
         most = size if size is not None else MOST_OF_FILE
+        found = self.download(url, target, min(most, MOST_OF_FILE))
+        if found != sha256:
+            target.unlink()
+            says = f"expected sha256 {sha256}, as the index says, found {found}"
+            raise TorchwheelError(f"{_shown(url)}: {says}; nothing was installed")
+
+    def download(self, url: str, target: Path, most: int) -> str:
+        """Write a file of at most so many bytes to `target`; returns its sha256, to be compared.
+
+        Raises:
+            TorchwheelError: one line: it cannot be had.
+        """
+        check_address(url)
         digest = hashlib.sha256()
         try:
             with (
                 explain_full_disk(target.parent),
                 self._source(url) as source,
-                target.open("xb") as file,
+                target.open("wb") as file,
             ):
-                for block in _bounded(source, url, min(most, MOST_OF_FILE), None):
+                for block in _bounded(source, url, most, None):
                     digest.update(block)
                     file.write(block)
         except urllib.error.HTTPError as error:
@@ -177,17 +198,13 @@ class Fetcher:
                 raise _failed(url, f"status {error.code}") from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise _failed(url, _reason(error)) from None
-        found = digest.hexdigest()
-        if found != sha256:
-            target.unlink()
-            says = f"expected sha256 {sha256}, as the index says, found {found}"
-            raise TorchwheelError(f"{_shown(url)}: {says}; nothing was installed")
+        return digest.hexdigest()
 
     def _source(self, url: str) -> IO[bytes]:
         if _scheme(url) == "file":
             return os.fdopen(open_regular(_path(url)), "rb")
         request = urllib.request.Request(url, headers={"User-Agent": _AGENT})  # noqa: S310 - checked
-        answer: IO[bytes] = self._open(request, timeout=_SECONDS)
+        answer: IO[bytes] = self.open(request, timeout=_SECONDS)
         return answer
 
 

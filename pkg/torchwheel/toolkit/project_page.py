@@ -1,0 +1,201 @@
+"""Reads the page of a project in an index: PEP 691's JSON, or the HTML of PEP 503."""
+
+import dataclasses
+import html.parser
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from urllib.parse import unquote, urlsplit
+
+from packaging.utils import NormalizedName, canonicalize_name
+
+from torchwheel.errors import MalformedError, TorchwheelError
+from torchwheel.fetch import Answer, Fetch, link
+from torchwheel.json_files import parse_json
+from torchwheel.text import escape, quote, shorten_line
+
+JSON = "application/vnd.pypi.simple.v1+json"
+_ACCEPT = f"{JSON}, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
+SHA256 = re.compile("[0-9a-f]{64}")
+_MOST_FILES = 20_000
+DO = "report it to the authors of the index"
+
+
+@dataclasses.dataclass(frozen=True)
+class OfferedFile:
+    """A file on a project's page. What is asked of it is checked then: a page may have odd others.
+
+    Attributes:
+        name: its name.
+        entry: what the page says of it, in the form of PEP 691.
+        page: the address of the page.
+        where: its place there, for messages.
+    """
+
+    name: str
+    entry: Mapping[str, object]
+    page: str
+    where: str
+
+    @property
+    def url(self) -> str:
+        """Its absolute address, which may be reached from the page."""
+        return link(self.page, str(self.entry["url"])).partition("#")[0]
+
+    @property
+    def sha256(self) -> str | None:
+        """Hex digest; None if the index gives none."""
+        hashes = self.entry.get("hashes")
+        digest = hashes.get("sha256") if isinstance(hashes, dict) else None
+        if digest is None or (isinstance(digest, str) and SHA256.fullmatch(digest)):
+            return digest
+        reason = "hashes.sha256: expected 64 hex digits, found others"
+        raise MalformedError(self.where, reason, DO)
+
+    @property
+    def size(self) -> int | None:
+        """Bytes, if the index gives them."""
+        size = self.entry.get("size")
+        if size is None or (isinstance(size, int) and not isinstance(size, bool) and size >= 0):
+            return size
+        reason = "size: expected a number of bytes, found another value"
+        raise MalformedError(self.where, reason, DO)
+
+    def text(self, key: str) -> str | None:
+        """The value of a key, if it is there."""
+        return _text(self.entry, key, self.where)
+
+
+@dataclasses.dataclass(frozen=True)
+class ListedFiles:
+    """All files on a project's page, and the address that it was read from.
+
+    Attributes:
+        url: of the page.
+        files: in its order.
+        note: what an index of ours says there of all of them.
+    """
+
+    url: str
+    files: tuple[OfferedFile, ...]
+    note: Mapping[str, object] = dataclasses.field(default_factory=dict)
+
+
+def find_files(
+    index: str, project: NormalizedName, fetch: Fetch, folders: Sequence[str] = ()
+) -> ListedFiles | None:
+    """The files that an index has of a project; None if it has no page of it.
+
+    At a host of plain pages the document lies beside the page. It may also be in one of `folders`,
+    which are the index's own.
+    """
+    base = index.rstrip("/")
+    page = None
+    for address in (
+        f"{base}/{project}/",
+        f"{base}/{project}/index.json",
+        *(f"{base}/{folder}/{project}/index.json" for folder in folders),
+    ):
+        answer = fetch.page(address, _ACCEPT)
+        if answer is None:
+            continue
+        if _is_json(answer):
+            return _of_json(answer, project)
+        page = page or answer
+    return ListedFiles(page.url, tuple(_of_html(page))) if page else None
+
+
+def _is_json(answer: Answer) -> bool:
+    return answer.kind in (JSON, "application/json") or answer.body[:1] == b"{"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Document:
+    """PEP 691's document of a project, as far as it is read; an underscore marks an index's own."""
+
+    name: str
+    files: tuple[dict[str, object], ...]
+    _torchwheel: dict[str, object] = dataclasses.field(default_factory=dict)
+
+
+def _of_json(answer: Answer, project: NormalizedName) -> ListedFiles:
+    document = parse_json(answer.body, _Document, answer.url, others=True, do=DO)
+    if canonicalize_name(document.name) != project:
+        reason = f"name: expected {project}, found {quote(document.name)}"
+        raise MalformedError(answer.url, reason, DO)
+    files = tuple(_files(document.files, answer.url, "files[{}]", 0))
+    return ListedFiles(answer.url, files, document._torchwheel)
+
+
+def _files(
+    entries: Sequence[Mapping[str, object]], page: str, place: str, first: int
+) -> Iterator[OfferedFile]:
+    if len(entries) > _MOST_FILES:
+        reason = f"files: expected at most {_MOST_FILES}, found {len(entries)}"
+        raise MalformedError(page, reason, DO)
+    for at, entry in enumerate(entries, first):
+        where = f"{page}: {place.format(at)}"
+        name, url = _text(entry, "filename", where), _text(entry, "url", where)
+        if name is None or url is None:
+            raise MalformedError(where, "expected a filename and a url, found none", DO)
+        yield OfferedFile(name, entry, page, where)
+
+
+def _text(entry: Mapping[str, object], key: str, where: str) -> str | None:
+    value = entry.get(key)
+    if value is not None and not isinstance(value, str):
+        raise MalformedError(where, f"{key}: expected text, found another value", DO)
+    return value
+
+
+def _of_html(answer: Answer) -> Iterator[OfferedFile]:
+    try:
+        text = answer.body.decode("utf-8")
+    except UnicodeDecodeError:
+        raise TorchwheelError(f"{answer.url}: expected UTF-8, found other bytes; {DO}") from None
+    parser = _Anchors()
+    try:
+        parser.feed(text)
+    # It raises an AssertionError for a declaration such as "<![" with no name after it.
+    except (AssertionError, ValueError) as error:
+        says = f"expected HTML, found {shorten_line(escape(str(error)))}"
+        raise MalformedError(answer.url, says, DO) from None
+    entries = [dict(_entry_of_anchor(one)) for one in parser.found[: _MOST_FILES + 1]]
+    return _files(entries, answer.url, "link {}", 1)
+
+
+class _Anchors(html.parser.HTMLParser):
+    """The attributes of each link that has an address, in the order of the page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[dict[str, str]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note a link."""
+        values = {name: value or "" for name, value in attrs}
+        if tag == "a" and values.get("href"):
+            self.found.append(values)
+
+
+def _entry_of_anchor(values: Mapping[str, str]) -> Iterator[tuple[str, object]]:
+    """The entry that PEP 691 would have for a link of PEP 503."""
+    href = values["href"]
+    address, _, fragment = href.partition("#")
+    try:
+        path = urlsplit(address).path
+    except ValueError:
+        path = ""
+    yield "filename", unquote(path.rpartition("/")[2])
+    yield "url", address
+    if fragment.startswith("sha256="):
+        yield "hashes", {"sha256": fragment.removeprefix("sha256=").partition("&")[0]}
+    if "data-requires-python" in values:
+        yield "requires-python", values["data-requires-python"]
+    if "data-yanked" in values:
+        yield "yanked", values["data-yanked"] or True
+    metadata = values.get("data-core-metadata", values.get("data-dist-info-metadata"))
+    if metadata:
+        digest = metadata.removeprefix("sha256=") if metadata.startswith("sha256=") else None
+        yield "core-metadata", {"sha256": digest} if digest else True
+    if "data-provenance" in values:
+        yield "provenance", values["data-provenance"]
