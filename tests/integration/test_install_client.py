@@ -1,5 +1,6 @@
 """`torchwheel install` takes the right wheel of a served index, with pip and with uv."""
 
+import functools
 import json
 import platform
 import shutil
@@ -150,6 +151,31 @@ def test_the_working_folder_gives_no_program_and_no_settings(
     )
     assert version.stdout == "1.0\n"
     assert not mark.exists(), mark.read_text()
+
+
+@pytest.mark.parametrize("pip", [True, False])
+@pytest.mark.parametrize("bundled", ["torchwheel", "helper"])
+def test_a_bundled_package_that_the_index_lacks_is_taken_from_no_other(
+    environment, torchwheel, tmp_path, pip, bundled
+):
+    make = functools.partial(wheelmaker.make_wheel, tmp_path / "dist", claims=None)
+    demo = make(requires=(f"{bundled}>=0.1",))
+    own = make(name=bundled, version="0.1", requires=())
+    index = tmp_path / "index"
+    build_index([IndexedWheel(wheel, ("simple",)) for wheel in (demo, own)], index)
+    wheelmaker.make_wheel(
+        tmp_path / "evil", name=bundled, version="0.1.5", claims=None, requires=()
+    )
+    shutil.rmtree(index / "simple" / bundled)
+    shutil.rmtree(index / "all" / bundled)
+    python = environment("2.6.0", pip=pip)
+    evil = str(tmp_path / "evil")
+    more = {"PIP_FIND_LINKS": evil, "UV_FIND_LINKS": evil, "PIP_NO_INDEX": "1", "UV_OFFLINE": "1"}
+    for address in (index.as_uri(), f"{index.as_uri()}/simple"):
+        call = ("install", "demo", "--index", address, "--python", python)
+        done = torchwheel(*call, cwd=tmp_path, **more)
+        assert (done.returncode, versions(python)) == (1, {"torch": "2.6.0"}), done.stderr
+        assert f"{address}: expected the bundled package {bundled} of demo-" in done.stderr
 
 
 def test_a_torch_that_no_wheel_is_for_and_no_torch(address, environment, torchwheel, tmp_path):

@@ -5,7 +5,7 @@ import functools
 import html
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import jinja2
 
@@ -54,6 +54,8 @@ def index_pages(index: Index) -> Iterator[Page]:
     yield Page(("index.html",), (front.encode(),))
     # Most groups list the same files: an entry differs by the depth of its page and by its note.
     list_files = functools.cache(functools.partial(_listing, functools.cache(_entry)))
+    projects = index.whole.projects.items()
+    bundled = [name for name, files in projects if all(file.kind is None for file in files)]
     documents: dict[tuple[str, _Listing], list[str]] = defaultdict(list)
 
     def list_project(group: IndexGroup, project: str) -> _Listing:
@@ -74,7 +76,7 @@ def index_pages(index: Index) -> Iterator[Page]:
         # A document alone: it is for `torchwheel install`, and pip has the groups.
         list_project(index.whole, project)
     for (project, listing), paths in documents.items():
-        head = _head_json(project, index.statuses.get(project))
+        head = _head_json(project, index.statuses.get(project), bundled)
         yield Page(tuple(paths), (head, *listing.json))
 
 
@@ -115,9 +117,11 @@ def _requirements(group: IndexGroup, project: str) -> list[str]:
     return [project, *(one for one in group.bundled if one.partition("==")[0] != project)]
 
 
-def _head_json(project: str, status: ProjectStatus | None) -> bytes:
+def _head_json(project: str, status: ProjectStatus | None, bundled: Sequence[str]) -> bytes:
     """The JSON document before its versions."""
     head: dict[str, object] = {"meta": {"api-version": API_VERSION}, "name": project}
+    if bundled:
+        head[KEY] = {"bundled": bundled}
     if status:
         head["project-status"] = {"status": status.state, "reason": status.reason}
     return f"{json.dumps(head)[:-1]}, ".encode()

@@ -1,7 +1,8 @@
 """Plans an installation: the wheel of each project that the index offers, and what is left to pip.
 
-A project that the index offers is taken from there alone. Its name may be free elsewhere, and
-whoever registers it would be installed.
+A project that the index offers is taken from there alone, and so is a bundled package that it
+should offer and does not. Its name may be free elsewhere, and whoever registers it would be
+installed.
 """
 
 import dataclasses
@@ -31,6 +32,8 @@ from torchwheel.versions import has_long_number
 _MOST_METADATA = 50
 """METADATA files of one project that are read before one wheel is taken."""
 _MOST_PROJECTS = 50
+OURS = "torchwheel"
+"""The bundled package of all extensions, whether or not the index names those of its projects."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,6 +184,10 @@ def plan(
                 continue
             requirement.marker = None
             found = _offered(index, requirement, environment, fetch)
+            if found is None and name in (OURS, *downloads[at].wheel.candidate.bundled):
+                asking = downloads[at].path.name
+                says = f"expected the bundled package {name} of {asking}, found none"
+                raise TorchwheelError(f"{index}: {says}; report it to the authors of the index")
             if found is None:
                 others[str(requirement)] = requirement
                 continue

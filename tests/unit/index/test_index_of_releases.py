@@ -355,3 +355,13 @@ def test_the_command(releases: list[Catalogue], tmp_path: Path, capsys: Any) -> 
     assert main(["index", "build", str(empty), *options]) == 2
     line = f"{empty}: expected a catalogue.json of a release, found none; download it"
     assert line in capsys.readouterr().err
+
+
+def test_each_page_names_the_bundled_packages_for_those_who_must_ask_nobody_else(
+    releases: list[Catalogue],
+) -> None:
+    found = pages(releases)
+    for path in (f"{GROUP}/demo/index.json", "all/demo/index.json", "all/helper/index.json"):
+        assert json.loads(found[path])["_torchwheel"] == {"bundled": ["helper"]}
+    without = [dataclasses.replace(one, wheels=one.wheels[:2]) for one in releases]
+    assert "_torchwheel" not in json.loads(pages(without)["all/demo/index.json"])

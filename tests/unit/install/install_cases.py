@@ -97,6 +97,11 @@ def document(*files: dict[str, Any], name: str = "demo", **changes: Any) -> str:
     return json.dumps({**head, **changes})
 
 
+def bundles(*names: str) -> dict[str, Any]:
+    """What a page of our index says of the packages that are published with its wheels."""
+    return {KEY: {"bundled": list(names)}}
+
+
 def note(claims: Any = None, **changes: Any) -> dict[str, Any]:
     needs = needs_of_claims(claims or wheelmaker.stable())
     return {KEY: {**note_json(IndexNote(needs)), **changes}}

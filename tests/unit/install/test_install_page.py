@@ -94,6 +94,9 @@ def test_what_is_no_wheel_of_the_project_is_skipped(name):
         (document(entry(FILE, **note(withdrawn=1))), "_torchwheel: withdrawn: expected true or"),
         (document(entry(FILE, **note(needs={"torch": [">=x"]}))), 'needs.torch: expected e.g. ">='),
         (document(entry(FILE, **note(needs={"torch": [LONG]}))), 'needs.torch: expected e.g. ">='),
+        (document(_torchwheel={"bundled": "x"}), "_torchwheel: bundled: expected names, found"),
+        (document(_torchwheel={"bundled": [3]}), "_torchwheel: bundled: expected names, found"),
+        (document(_torchwheel=3), "_torchwheel"),
         (document(*[entry(FILE)] * 20_001), "files: expected at most 20000, found 20001"),
     ],
 )

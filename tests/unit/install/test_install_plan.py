@@ -5,7 +5,7 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from install_cases import ENVIRONMENT, Pages, document, entry, environment, note
+from install_cases import ENVIRONMENT, Pages, bundles, document, entry, environment, note
 from packaging.requirements import Requirement
 
 import wheelmaker
@@ -27,6 +27,7 @@ class Index:
         self.folder = folder
         self.fetch = Pages({})
         self.entries: dict[str, list[dict[str, object]]] = {}
+        self.bundled: tuple[str, ...] = ()
 
     def add(self, *, of=None, say=None, metadata=False, **fields) -> None:
         """Offer a wheel; `say` are the claims that the index names, by default its own."""
@@ -42,7 +43,8 @@ class Index:
             self.fetch.pages[f"https://host/files/{path.name}.metadata"] = content
         self.fetch.files[f"https://host/files/{path.name}"] = data
         self.entries.setdefault(project, []).append(told)
-        text = document(*self.entries[project], name=project)
+        more = bundles(*self.bundled) if self.bundled else {}
+        text = document(*self.entries[project], name=project, **more)
         self.fetch.pages[f"{INDEX}/{project}/"] = text.replace("../../files", "https://host/files")
 
     def plan(self, here=ENVIRONMENT, wanted="demo", **options):
@@ -69,6 +71,26 @@ def test_requirements_come_from_the_index_or_are_left_to_pip(index):
         "other-2-py3-none-any.whl",
     ]
     assert [str(one) for one in made.others] == ["einops>=0.3"]
+
+
+@pytest.mark.parametrize(
+    ("requires", "named"),
+    [
+        ("torchwheel>=0.1", ()),
+        ("Torch_Wheel>=0.1", ("torch-wheel",)),
+        ("helper", ("torchwheel", "Helper")),
+        ("helper @ https://evil/helper-1-py3-none-any.whl", ("helper",)),
+    ],
+)
+def test_a_bundled_package_is_asked_of_the_index_alone(index, requires, named):
+    index.bundled = named
+    index.add(version="1.0+cu130", tag=TAG, requires=["torch>=2.11", requires])
+    name = Requirement(requires).name.lower().replace("_", "-")
+    says = rf"^{INDEX}: expected the bundled package {name} of demo-1\.0.*, found none; report"
+    with pytest.raises(TorchwheelError, match=says):
+        index.plan()
+    assert index.plan(environment(installed={name: "0.1"})).others == ()
+    assert index.plan(dependencies=False).others == ()
 
 
 def test_no_deps(index):
