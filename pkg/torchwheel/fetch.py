@@ -5,8 +5,6 @@ import hashlib
 import http.client
 import ipaddress
 import os
-import ssl
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -16,6 +14,7 @@ from typing import IO, Protocol
 from urllib.parse import unquote, urljoin, urlsplit
 
 from torchwheel import __version__
+from torchwheel.download import Redirects, blocks_of, open_url, trusting
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import explain_full_disk
 from torchwheel.json_files import MAX_BYTES
@@ -26,10 +25,6 @@ from torchwheel.text import hide_users, quote, shorten_line, size_text
 MOST_OF_FILE = 8 << 30
 """Bytes of a wheel; the greatest of torch itself have 3 GB."""
 _REDIRECTS = 5
-_SECONDS = 30.0
-"""A server may be silent for so long."""
-_SECONDS_OF_PAGE = 120.0
-_BLOCK = 1 << 20
 _AGENT = f"torchwheel/{__version__}"
 
 
@@ -110,7 +105,7 @@ def _shown(url: str) -> str:
     return quote(shorten_line(hide_users(url)))[1:-1]
 
 
-class _Redirects(urllib.request.HTTPRedirectHandler):
+class _Redirects(Redirects):
     """Follows few redirects, each to an address that the page before may lead to."""
 
     max_redirections = _REDIRECTS
@@ -126,18 +121,18 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     ) -> urllib.request.Request | None:
         """Check the address, then do as the base does."""
         check_address(newurl, req.full_url)
-        return super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 class Fetcher:
     """Fetches over the network and from files."""
 
     def __init__(self) -> None:
-        context = ssl.create_default_context(cafile=ca_bundle())
-        self.open = urllib.request.build_opener(
-            _Redirects(), urllib.request.HTTPSHandler(context=context)
-        ).open
-        """Opens a request to an address that was checked."""
+        self._context = trusting(ca_bundle())
+
+    def open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        """Open a request to an address that was checked."""
+        return open_url(request, self._context, _Redirects())
 
     def page(self, url: str, accept: str) -> Answer | None:
         """A page; None if there is none.
@@ -148,11 +143,9 @@ class Fetcher:
         check_address(url)
         if _scheme(url) == "file":
             return _page_of_folder(url)
-        deadline = time.monotonic() + _SECONDS_OF_PAGE
-        request = urllib.request.Request(url, headers={"Accept": accept, "User-Agent": _AGENT})  # noqa: S310 - checked
         try:
-            with self.open(request, timeout=_SECONDS) as answer:
-                body = b"".join(_bounded(answer, url, MAX_BYTES, deadline))
+            with self._open(url, accept) as answer:
+                body = b"".join(_bounded(answer, url, MAX_BYTES))
                 kind = answer.headers.get_content_type()
                 return Answer(answer.geturl(), kind, body)
         except urllib.error.HTTPError as error:
@@ -190,7 +183,7 @@ class Fetcher:
                 self._source(url) as source,
                 target.open("wb") as file,
             ):
-                for block in _bounded(source, url, most, None):
+                for block in _bounded(source, url, most):
                     digest.update(block)
                     file.write(block)
         except urllib.error.HTTPError as error:
@@ -200,12 +193,14 @@ class Fetcher:
             raise _failed(url, _reason(error)) from None
         return digest.hexdigest()
 
-    def _source(self, url: str) -> IO[bytes]:
+    def _source(self, url: str) -> IO[bytes] | http.client.HTTPResponse:
         if _scheme(url) == "file":
             return os.fdopen(open_regular(_path(url)), "rb")
-        request = urllib.request.Request(url, headers={"User-Agent": _AGENT})  # noqa: S310 - checked
-        answer: IO[bytes] = self.open(request, timeout=_SECONDS)
-        return answer
+        return self._open(url, "*/*")
+
+    def _open(self, url: str, accept: str) -> http.client.HTTPResponse:
+        request = urllib.request.Request(url, headers={"Accept": accept, "User-Agent": _AGENT})  # noqa: S310 - checked
+        return self.open(request)
 
 
 def link(page: str, address: str) -> str:
@@ -218,15 +213,13 @@ def link(page: str, address: str) -> str:
     return target
 
 
-def _bounded(source: IO[bytes], url: str, most: int, deadline: float | None) -> Iterator[bytes]:
+def _bounded(source: IO[bytes] | http.client.HTTPResponse, url: str, most: int) -> Iterator[bytes]:
     """The blocks of a source of at most so many bytes."""
     left = most
-    while block := source.read(min(_BLOCK, left + 1)):
+    for block in blocks_of(source, most):
         left -= len(block)
         if left < 0:
             raise TorchwheelError(f"{_shown(url)}: expected at most {size_text(most)}, found more")
-        if deadline is not None and time.monotonic() > deadline:
-            raise TorchwheelError(f"{_shown(url)}: expected all of it in time, found too little")
         yield block
 
 
@@ -242,7 +235,7 @@ def _page_of_folder(url: str) -> Answer | None:
         file = path / name if name else path
         try:
             with os.fdopen(open_regular(file), "rb") as source:
-                body = b"".join(_bounded(source, url, MAX_BYTES, None))
+                body = b"".join(_bounded(source, url, MAX_BYTES))
         except (FileNotFoundError, NotADirectoryError, NotRegularError):
             continue
         except OSError as error:

@@ -10,6 +10,8 @@ from torchwheel.errors import TorchwheelError, program_error
 from torchwheel.files import temporary_variables
 
 _SECONDS = 3600
+_DOWNLOAD_SECONDS = 4 * 3600
+"""Of one call of pip: it waits as long as a byte comes."""
 _OWN = ("PYTHONPATH", "PYTHONHOME")
 """Variables that lead to packages of this process."""
 _CRASHED_OR_WRONG_CALL = 2
@@ -22,7 +24,7 @@ def run_pip(
     *,
     python: Path | None = None,
     env: Mapping[str, str] | None = None,
-    timeout: float | None = None,
+    timeout: float = _DOWNLOAD_SECONDS,
     advice: str = "",
     feature: str = "",
 ) -> None:

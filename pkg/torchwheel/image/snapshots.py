@@ -1,10 +1,12 @@
 """Packages of a Debian release as they were on one day, from a service that keeps every state."""
 
+import http.client
 import os
 import urllib.request
 from collections.abc import Mapping
 from urllib.error import HTTPError, URLError
 
+from torchwheel.download import open_url, trusting
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.matrix.forms import SERVICE
 from torchwheel.matrix.sections import Containers
@@ -14,8 +16,6 @@ VARIABLE = "TORCHWHEEL_SNAPSHOTS"
 
 NONE = "none"
 """Asks for the packages of today: an image that is made of them has another digest."""
-
-_SECONDS = 20
 
 
 def service_of(containers: Containers, environ: Mapping[str, str] = os.environ) -> str | None:
@@ -39,9 +39,8 @@ def require_snapshot(service: str, date: str, suite: str) -> None:
     address = f"{service}/debian/{date}/dists/{suite}/InRelease"
     try:
         request = urllib.request.Request(address, method="HEAD")  # noqa: S310 - http or https
-        with urllib.request.urlopen(request, timeout=_SECONDS):  # noqa: S310
-            return
-    except (OSError, ValueError) as error:
+        open_url(request, trusting(None)).close()
+    except (http.client.HTTPException, OSError, ValueError) as error:
         # An answer with an error says it itself; else the reason is inside.
         inside = isinstance(error, URLError) and not isinstance(error, HTTPError)
         found = getattr(error, "reason", error) if inside else error

@@ -10,6 +10,8 @@ from torchwheel.process import run
 
 _RELEASES = "repos/{owner}/{repo}/releases"
 _DO = "update gh, or run again"
+_SECONDS = 3600
+"""Of one call of gh: it waits as long as a byte comes."""
 
 T = TypeVar("T")
 
@@ -130,7 +132,7 @@ def workflow_runs(workflow: str) -> tuple[WorkflowRun, ...]:
 
 def gh(*arguments: str) -> str:
     """Run gh; returns its output."""
-    result = run(("gh", *arguments))
+    result = run(("gh", *arguments), timeout=_SECONDS)
     result.require(f"gh {' '.join(arguments[:2])}")
     return result.output
 

@@ -11,13 +11,15 @@ import zipfile
 from collections.abc import Callable, Iterable
 from typing import IO
 
+from torchwheel.download import blocks_of
 from torchwheel.errors import TorchwheelError
 from torchwheel.fetch import Fetcher
 
 _TAIL = 4 << 20
 # A local file header is 30 bytes, the name and an extra field that only it records.
 _HEADER_SLACK = 30 + 1024
-_TIMEOUT = 60
+_MEMBER_BYTES = 64 << 20
+"""Of a member, unpacked, and of what is fetched at once (torch's headers: 10 MiB)."""
 
 
 class NoRangesError(TorchwheelError):
@@ -31,7 +33,7 @@ class RemoteArchive:
         self.url = url
         self._open = Fetcher().open
         self._file: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as self
-        head, size = self._get(f"bytes=-{_TAIL}")
+        head, size = self._get(f"bytes=-{_TAIL}", _TAIL)
         self._file.truncate(size)
         self._put(size - len(head), head)
         try:
@@ -55,7 +57,7 @@ class RemoteArchive:
         last = max(
             i.header_offset + i.compress_size + len(i.filename) + _HEADER_SLACK for i in infos
         )
-        data, _ = self._get(f"bytes={first}-{last}")
+        data, _ = self._get(f"bytes={first}-{last}", min(last - first + 1, _MEMBER_BYTES))
         self._put(first, data)
 
     def read(self, name: str) -> bytes:
@@ -63,24 +65,33 @@ class RemoteArchive:
         if name not in self._zip.NameToInfo:
             raise TorchwheelError(f"{self.name}: {name} is missing")
         try:
-            return self._zip.read(name)
+            return self._read(name)
         except (zipfile.BadZipFile, EOFError):
             self.fetch([name])
-            return self._zip.read(name)
+            return self._read(name)
+
+    def _read(self, name: str) -> bytes:
+        with self._zip.open(name) as member:
+            data = member.read(_MEMBER_BYTES + 1)
+        if len(data) > _MEMBER_BYTES:
+            raise TorchwheelError(
+                f"{self.name}: {name}: expected at most {_MEMBER_BYTES >> 20} MiB, found more"
+            )
+        return data
 
     def _put(self, offset: int, data: bytes) -> None:
         self._file.seek(offset)
         self._file.write(data)
 
-    def _get(self, span: str) -> tuple[bytes, int]:
+    def _get(self, span: str, most: int) -> tuple[bytes, int]:
         """The bytes of `span`, and the size of the whole file."""
         request = urllib.request.Request(self.url, headers={"Range": span})  # noqa: S310 - from pip
         try:
-            with self._open(request, timeout=_TIMEOUT) as answer:
+            with self._open(request) as answer:
                 if answer.status != 206:
                     raise NoRangesError(f"{self.name}: the server ignores HTTP ranges")
                 size = int(answer.headers["Content-Range"].rpartition("/")[2])
-                return answer.read(), size
+                data = b"".join(blocks_of(answer, most))
         except NoRangesError:
             raise
         # The last one: it leads to an address that must not be read.
@@ -88,3 +99,6 @@ class RemoteArchive:
             raise NoRangesError(
                 f"{self.name}: could not be read by HTTP ranges: {error}"
             ) from error
+        if len(data) > most:
+            raise NoRangesError(f"{self.name}: the server sends more than was asked for")
+        return data, size

@@ -5,6 +5,7 @@ import copy
 import dataclasses
 import json
 import os
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 import signing
 from torchwheel.errors import TorchwheelError
+from torchwheel.evidence import bundles
 from torchwheel.evidence.bundles import open_verifier
 from torchwheel.evidence.files import Believed, verify_files
 
@@ -389,3 +391,12 @@ def refused_or_equal(wheel: Path, content: bytes, verifier) -> None:
     for attestation in found:
         assert attestation.signer.workflow == BUILD.signer
         assert attestation.subjects == frozenset(signing.subjects_of([wheel]))
+
+
+def test_a_root_of_trust_that_never_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    end = threading.Event()
+    monkeypatch.setattr(bundles.Verifier, "production", end.wait)
+    monkeypatch.setattr(bundles, "_LATEST_SECONDS", 0.01)
+    with pytest.raises(TorchwheelError, match=r"no answer in 0\.01 s; name a file with --trusted"):
+        open_verifier("latest")
+    end.set()
