@@ -18,6 +18,7 @@ from torchwheel import process
 from torchwheel.errors import TorchwheelError, UsageError, program_error
 from torchwheel.ownership import find_program
 from torchwheel.pipeline.repair import path_with_scripts
+from torchwheel.steps.compiler_cache import check_release
 from torchwheel.text import escape, quote
 
 
@@ -25,10 +26,17 @@ def find_launcher(say: Callable[[str], None]) -> tuple[str, ...]:
     """The compiler launcher: sccache if it is on the PATH, else none.
 
     Args:
-        say: reports an sccache that is not used, as others can exchange it.
+        say: reports an sccache that is not used, as others can exchange it or reach its server.
     """
     program = find_program("sccache", None, lambda error: say(str(error)))
-    return (program,) if program else ()
+    if program is None:
+        return ()
+    try:
+        check_release([program])
+    except TorchwheelError as error:
+        say(str(error))
+        return ()
+    return (program,)
 
 
 _ERROR = re.compile(rf"torchwheel: |error: |E   |{process.RAISED.pattern}")

@@ -31,7 +31,13 @@ from torchwheel.pipeline.kernel_artifacts import (
 from torchwheel.pipeline.project import project_folder
 from torchwheel.pipeline.run import Run
 from torchwheel.pipeline.variant import elsewhere, inputs_of_kernels
-from torchwheel.pipeline.wheels import can_build_twice, jobs_of, launcher_of, with_archs
+from torchwheel.pipeline.wheels import (
+    can_build_twice,
+    jobs_of,
+    launcher_of,
+    with_archs,
+    with_server,
+)
 from torchwheel.shards import Shard
 from torchwheel.toolkit.cache import cache_folder
 
@@ -97,6 +103,7 @@ def kernels(
     with (
         hold_lock(out / ".lock", busy),
         reap_containers(engine, run.id) if engine else contextlib.nullcontext(),
+        with_server(run) as run,
     ):
         return "\n".join(_bring_up_to_date(run, build, request) for build in builds)
 

@@ -192,9 +192,7 @@ def _environment(run: Run, variant: Variant, clock: Clock) -> dict[str, str]:
         kernels=tuple(str(artifact.folder) for artifact in run.linked.get(variant.id, ())),
     )
     configured = build_environment(variant, paths, " ".join(run.launcher)) | kernels_only(run)
-    # sccache's server would keep the folder's name, and outlive it.
-    temporary = {} if run.launcher else temporary_variables()
-    return {**configured, **temporary, "MAX_JOBS": str(run.jobs)}
+    return {**configured, **run.server, **temporary_variables(), "MAX_JOBS": str(run.jobs)}
 
 
 def smoke_on_host(run: Run, variant: Variant, wheel: Path, clock: Clock) -> SmokeRecord:

@@ -57,6 +57,7 @@ class Run:
         linked: the artifacts of that folder that serve, by the id of the variant or part.
         locks: the folder of the locks that the wheels are tried with; None to take what an index
             gives.
+        server: the variables by which compilers on the host find the launcher's server.
     """
 
     matrix: Matrix
@@ -77,6 +78,7 @@ class Run:
     kernels_only: bool = False
     linked: Mapping[str, tuple[KernelArtifact, ...]] = dataclasses.field(default_factory=dict)
     locks: Path | None = None
+    server: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def id(self) -> str:

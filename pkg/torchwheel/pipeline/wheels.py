@@ -1,9 +1,10 @@
 """`torchwheel wheels`: builds variants of a matrix into proven wheels and their index."""
 
 import contextlib
+import dataclasses
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel.arch import lists
@@ -36,6 +37,7 @@ from torchwheel.pipeline.schedule import (
 )
 from torchwheel.pipeline.sources import source_digest
 from torchwheel.pipeline.variant import build_variant
+from torchwheel.steps.compiler_cache import own_server
 from torchwheel.toolkit.cache import cache_folder
 
 
@@ -111,7 +113,10 @@ def wheels(
             kernels_only=kernels_only,
             locks=locks_folder(matrix, root) if locked else None,
         )
-        with reap_containers(engine, run.id) if engine else contextlib.nullcontext():
+        with (
+            reap_containers(engine, run.id) if engine else contextlib.nullcontext(),
+            with_server(run) as run,
+        ):
             return _build_all(run, variants, at_once)
 
 
@@ -144,6 +149,14 @@ def _build_all(run: Run, variants: Sequence[Variant], at_once: int) -> tuple[str
 def launcher_of(engine: Engine | None, progress: Progress) -> tuple[str, ...]:
     """The compiler launcher of this machine, or the one that every image has."""
     return ("sccache",) if engine else find_launcher(progress.say)
+
+
+@contextlib.contextmanager
+def with_server(run: Run) -> Iterator[Run]:
+    """The run with a server of its launcher; a container starts its own."""
+    launcher = () if run.engine else run.launcher
+    with own_server(launcher, {}, "the compiler cache") as server:
+        yield dataclasses.replace(run, server=server)
 
 
 def jobs_of(variants: Sequence[Variant]) -> int:

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import os
 import re
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 from torchwheel import process
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.json_files import parse_json
+from torchwheel.ownership import UntrustedError, trusted_path
 from torchwheel.text import hide_users, quote
 
 _SHARED = {"SCCACHE_DIRECT": "false"}
@@ -21,9 +23,15 @@ ENDLESS = {"SCCACHE_IDLE_TIMEOUT": "0"}
 """A server ends with its build, not ten minutes after the last call: a compiler may take longer,
 and would start again without the cache."""
 _BUCKET = re.compile(r"s3://([a-z0-9][a-z0-9.-]+)(?:/([\w./-]*))?", re.ASCII)
-_SOCKET = "s"
+_VERSION = re.compile(r"sccache (\d+)\.(\d+)", re.ASCII)
+_SINCE = (0, 9)
+"""The first release whose server can listen on a socket in a folder. An older one serves every user
+of the machine on a port: it runs what they name, with the rights of whoever started it."""
+_SHARED_TEMPORARY = "/tmp"  # noqa: S108 - a folder of our own is made in it
+_LONGEST = 100
+"""Bytes that a socket's path may have on every system."""
 _FILES = ("C/C++", "CUDA", "HIP")
-_WRITE_SECONDS, _POLL = 120, 0.05
+_START_SECONDS, _WRITE_SECONDS, _END_SECONDS, _POLL = 60, 120, 30, 0.02
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,35 +116,85 @@ def folder_cache(folder: Path, size: str) -> CompilerCache:
     return CompilerCache(str(folder), folder, variables)
 
 
+def check_release(launcher: Sequence[str]) -> None:
+    """Raise unless nobody else can reach the server of this sccache."""
+    printed = process.run([*launcher, "--version"], timeout=_START_SECONDS).output.strip()
+    found = _VERSION.match(printed)
+    if found is None or (int(found[1]), int(found[2])) < _SINCE:
+        raise TorchwheelError(
+            f"{launcher[0]}: is not used: expected sccache 0.9 or newer, whose server no other "
+            f"user can reach, found {quote(printed)}; update it"
+        )
+
+
 @contextlib.contextmanager
 def own_server(
     launcher: Sequence[str], variables: Mapping[str, str], place: str
 ) -> Iterator[dict[str, str]]:
     """A server of sccache for the block; gives the variables by which compilers find it.
 
-    A server that runs already has another cache, and goes on with the compilers of a build that was
-    stopped. This one ends with the block, or with the programs of this run. `place` is the cache as
-    an error names it.
+    A server that runs already has another cache, goes on with the compilers of a build that was
+    stopped, and may be another user's, who would get our variables. This one is reached by a socket
+    in a folder that is closed to others. It ends with the block, or with this process. `place` is
+    the cache as an error names it.
 
     Raises:
-        TorchwheelError: the cache cannot be reached.
+        TorchwheelError: the cache cannot be reached, or this sccache has no such server.
     """
     if not launcher:
         yield {}
         return
-    with tempfile.TemporaryDirectory(prefix="torchwheel-") as folder:
-        mine = {**variables, **ENDLESS, "SCCACHE_SERVER_UDS": str(Path(folder, _SOCKET))}
+    check_release(launcher)
+    with _closed_folder() as folder:
+        socket, log = folder / "s", folder / "log"
+        mine = {**variables, **ENDLESS, "SCCACHE_SERVER_UDS": str(socket)}
         env = {**os.environ, **mine}
-        started = process.run([*launcher, "--start-server"], env=env)
-        if started.status:
-            reason = started.reason(re.compile("error|caused by", re.IGNORECASE))
-            raise TorchwheelError(hide_users(f"{place}: sccache cannot use it: {reason}"))
+        own = {"SCCACHE_START_SERVER": "1", "SCCACHE_NO_DAEMON": "1"}
+        with log.open("wb") as output:
+            server = subprocess.Popen(
+                process.ending_with_parent(launcher),
+                env={**env, **own},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
         try:
+            late = time.monotonic() + _START_SECONDS
+            while not socket.exists():
+                if server.poll() is not None or time.monotonic() > late:
+                    said = process.ProcessResult(1, log.read_text("utf-8", "replace"))
+                    reason = said.reason(re.compile("error|caused by", re.IGNORECASE))
+                    raise TorchwheelError(hide_users(f"{place}: sccache cannot use it: {reason}"))
+                time.sleep(_POLL)
             yield mine
         finally:
             # It writes its last objects before it ends. A run that was stopped starts no program.
-            with contextlib.suppress(process.NotRunError):
-                process.run([*launcher, "--stop-server"], env=env)
+            with contextlib.suppress(process.NotRunError, subprocess.TimeoutExpired):
+                if socket.exists():
+                    process.run([*launcher, "--stop-server"], env=env)
+                    server.wait(_END_SECONDS)
+            server.kill()
+            server.wait()
+
+
+@contextlib.contextmanager
+def _closed_folder() -> Iterator[Path]:
+    """A folder that others neither enter nor exchange, with a path short enough for a socket.
+
+    It is among the other temporary files, unless others can change their folder.
+    """
+    for parent in (tempfile.gettempdir(), _SHARED_TEMPORARY):
+        with tempfile.TemporaryDirectory(prefix="torchwheel-", dir=parent) as name:
+            last = parent == _SHARED_TEMPORARY
+            try:
+                folder = trusted_path(Path(name))
+            except UntrustedError:
+                if last:
+                    raise
+            else:
+                if last or len(os.fsencode(folder)) < _LONGEST:
+                    yield folder
+                    return
 
 
 def wait_for_writes(launcher: Sequence[str], environ: Mapping[str, str]) -> CacheUse:

@@ -1,5 +1,7 @@
 """What a build on this machine waits for: its toolkit, and torch's headers if it includes them."""
 
+import contextlib
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from torchwheel.console import Quiet
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline import on_host
+from torchwheel.pipeline import wheels as wheels_
 from torchwheel.pipeline.run import Clock, Run
 from torchwheel.pipeline.schedule import in_order
 from torchwheel.toolkit.host import HostCompiler
@@ -32,10 +35,20 @@ def provided(tmp_path, monkeypatch):
         return tmp_path / "headers"
 
     def environments(parts: list[Variant]) -> tuple[list[str], int, list[dict[str, str]]]:
-        run = Run(MATRIX, tmp_path, tmp_path, tmp_path, tmp_path, "digest", (), Quiet())
-        made = in_order(parts, lambda part: on_host._environment(run, part, Clock()), len(parts))
+        run = Run(MATRIX, tmp_path, tmp_path, tmp_path, tmp_path, "digest", ("sccache",), Quiet())
+
+        def environment(part: Variant) -> dict[str, str]:
+            with wheels_.with_server(run) as served:
+                return on_host._environment(served, part, Clock())
+
+        made = in_order(parts, environment, len(parts))
         return asked, at_work.most, made
 
+    @contextlib.contextmanager
+    def own_server(launcher, *_):
+        yield {"SCCACHE_SERVER_UDS": "/closed/s"} if launcher else {}
+
+    monkeypatch.setattr(wheels_, "own_server", own_server)
     monkeypatch.setattr(on_host, "provide", provide)
     monkeypatch.setattr(on_host, "torch_headers", torch_headers)
     monkeypatch.setattr(on_host, "_host", lambda: HostCompiler(Path("/g++"), "gcc", "12.2.0"))
@@ -47,6 +60,14 @@ def test_kernels_wait_for_no_header_of_torch(provided):
     asked, _, (environment,) = provided(kernels)
     assert asked == []
     assert environment["TORCHWHEEL_TORCH"]
+    assert environment["TORCHWHEEL_LAUNCHER"] == "sccache"
+    assert environment["SCCACHE_SERVER_UDS"] == "/closed/s", "another user's server may be asked"
+
+
+def test_a_container_has_a_server_of_its_own(provided, tmp_path):
+    run = Run(MATRIX, tmp_path, tmp_path, tmp_path, tmp_path, "digest", ("sccache",), Quiet())
+    with wheels_.with_server(dataclasses.replace(run, engine=object())) as served:
+        assert served.server == {}
 
 
 def test_every_other_part_has_the_headers_of_its_torch(provided):

@@ -9,23 +9,32 @@ from torchwheel.errors import TorchwheelError
 from torchwheel.steps import cluster, compiler_cache
 from torchwheel.steps.compiler_cache import CacheUse, own_server, wait_for_writes
 
+SERVER = """\
+case "$1" in
+"") touch "$SCCACHE_SERVER_UDS"; while [ -e "$SCCACHE_SERVER_UDS" ]; do sleep 0.01; done;;
+--stop-server) rm "$SCCACHE_SERVER_UDS";;
+esac"""
 
-def sccache(path: Path, text: str) -> list[str]:
+
+def sccache(path: Path, text: str, version: str = "sccache 0.16.0") -> list[str]:
     """A program in place of sccache: a script, which writes down how it is called."""
     script = path / "sccache"
-    script.write_text(f'#!/bin/sh\necho "$1 $SCCACHE_DIR" >>{path}/calls\n{text}\n')
+    script.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] && echo "{version}" && exit\n'
+        f'echo "$1 $SCCACHE_DIR" >>{path}/calls\n{text}\n'
+    )
     script.chmod(0o755)
     return [str(script)]
 
 
 def test_a_build_has_a_server_of_its_own_which_ends_with_it(tmp_path):
-    launcher = sccache(tmp_path, "")
+    launcher = sccache(tmp_path, SERVER)
     with own_server(launcher, {"SCCACHE_DIR": "/objects"}, "--cache x") as one:
         assert one["SCCACHE_DIR"] == "/objects"
         with own_server(launcher, {}, "--cache x") as other:
             assert one["SCCACHE_SERVER_UDS"] != other["SCCACHE_SERVER_UDS"]
     calls = (tmp_path / "calls").read_text().splitlines()
-    assert calls[0] == "--start-server /objects"
+    assert calls[0] == " /objects"
     assert calls[-1] == "--stop-server /objects"
     assert len(calls) == 4
 
@@ -37,6 +46,27 @@ def test_a_cache_that_cannot_be_reached_is_one_line(tmp_path):
         own_server(launcher, {}, "--cache redis://h:1"),
     ):
         pass
+
+
+@pytest.mark.parametrize("version", ["sccache 0.8.2", "sccache 0.4.0-pre.8", "ccache 4.9", ""])
+def test_an_sccache_that_every_user_reaches_is_not_started(tmp_path, version):
+    launcher = sccache(tmp_path, SERVER, version)
+    expected = rf"expected sccache 0\.9 or newer, .* can reach, found \"{version}\"; update it$"
+    with pytest.raises(TorchwheelError, match=expected), own_server(launcher, {}, "--cache x"):
+        pass
+    assert not (tmp_path / "calls").exists()
+
+
+def test_a_server_that_does_not_listen_on_its_socket_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(compiler_cache, "_START_SECONDS", 0.3)
+    launcher = sccache(tmp_path, f"echo $$ >{tmp_path}/pid; exec sleep 60")
+    with (
+        pytest.raises(TorchwheelError, match=r"^--cache x: sccache cannot use it: it said nothing"),
+        own_server(launcher, {}, "--cache x"),
+    ):
+        pass
+    assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
+    assert "--stop-server" not in (tmp_path / "calls").read_text(), "it would end another's"
 
 
 def statistics(writes: int, errors: int = 0) -> str:

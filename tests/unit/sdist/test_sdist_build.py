@@ -320,9 +320,11 @@ def test_a_local_version_of_its_own_comes_before_ours(tmp_path):
 
 
 def test_a_planted_sccache_is_no_launcher(tmp_path, monkeypatch):
-    for name in ("planted", "good"):
+    for name, version in (("planted", "0.16.0"), ("good", "0.9.0")):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "sccache").touch(0o755)
+        program = tmp_path / name / "sccache"
+        program.write_text(f"#!/bin/sh\necho sccache {version}\n")
+        program.chmod(0o755)
     (tmp_path / "planted").chmod(0o777)
     monkeypatch.setenv("PATH", f"{tmp_path}/planted:{tmp_path}/good")
     said = []
@@ -330,3 +332,11 @@ def test_a_planted_sccache_is_no_launcher(tmp_path, monkeypatch):
     assert [text.startswith(f"{tmp_path}/planted/sccache: is not used: ") for text in said] == [
         True
     ]
+    # One whose server listens on a port of the machine.
+    program.write_text("#!/bin/sh\necho sccache 0.8.2\n")
+    del said[:]
+    assert find_launcher(said.append) == ()
+    assert said[1] == (
+        f"{program}: is not used: expected sccache 0.9 or newer, whose server no other user can "
+        'reach, found "sccache 0.8.2"; update it'
+    )
