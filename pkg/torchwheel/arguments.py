@@ -145,4 +145,16 @@ LOCKED = option(
     action="store_true",
     help="try wheels in the packages that smoke.locks pins by hash, if the matrix has it",
 )
+SIGNER = (
+    option(
+        "--workflow",
+        help="path of the workflow file that must have made it (default: "
+        ".github/workflows/wheels.yml or release.yml)",
+    ),
+    option(
+        "--self-hosted",
+        action="store_true",
+        help="believe a job on a machine of one's own, too, not only on one of the forge's",
+    ),
+)
 GPU = option("--gpu", default="yes", help='"no" for a dry run without the runners with a GPU')

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from torchwheel.arguments import MATRIX, command, group, one_of, option
+from torchwheel.arguments import MATRIX, SIGNER, command, group, one_of, option
 from torchwheel.console import Terminal
 from torchwheel.doctor import HELP as DOCTOR_HELP
 from torchwheel.doctor import OPTIONS as DOCTOR_OPTIONS
@@ -74,6 +74,7 @@ def doctor(options: argparse.Namespace) -> int:
         help="who must have signed the wheel: OWNER/NAME, or an address (default: an attestation "
         "that the index offers is verified, whoever signed)",
     ),
+    *SIGNER,
     option("--trusted-root", help='file with the root of trust, or "latest"'),
 )
 def install(options: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchwheel.arguments import GPU, MATRIX, command, group, option, port_number
+from torchwheel.arguments import GPU, MATRIX, SIGNER, command, group, option, port_number
 from torchwheel.console import Terminal
 from torchwheel.errors import UsageError
 
@@ -76,7 +76,13 @@ def assemble(options: argparse.Namespace) -> int:
 @command(
     "verify",
     "Verify who made a file, from which commit, by which workflow; offline.",
-    option("file", type=Path, nargs="+", help="a wheel, or any file that was attested"),
+    option(
+        "file",
+        type=Path,
+        nargs="+",
+        help="a wheel, or any file that was attested; a folder stands for all files in it, apart "
+        "from bundles",
+    ),
     option("--repository", required=True, help="who must have made it: OWNER/NAME, or an address"),
     option(
         "--bundle",
@@ -90,9 +96,10 @@ def assemble(options: argparse.Namespace) -> int:
     option("--commit", help="the commit that it must be made from"),
     option(
         "--ref",
-        help="the ref, or pattern of refs, that it must be made from (default: refs/tags/*)",
+        help="the ref, or pattern of refs, that it must be made from (default: the tag of the "
+        "version in its name, such as refs/tags/v1.0.0; of any version where the name has none)",
     ),
-    option("--workflow", help="path of the workflow file that must have made it"),
+    *SIGNER,
     option(
         "--sources",
         type=Path,
@@ -105,23 +112,25 @@ def assemble(options: argparse.Namespace) -> int:
 def verify(options: argparse.Namespace) -> int:
     """Print a line for each check of each file."""
     from torchwheel.evidence.bundles import open_verifier
-    from torchwheel.evidence.policy import RELEASES, Policy, commit_hash, repository_address
-    from torchwheel.evidence.verify import Expected, verify, verify_text
+    from torchwheel.evidence.policy import version_of_file, wheel_policy
+    from torchwheel.evidence.verify import Expected, files_in, verify, verify_text
     from torchwheel.matrix.sections import ISSUER
     from torchwheel.release.dates import judge_date
 
-    policy = Policy(
-        repository_address(options.repository),
-        options.issuer or ISSUER,
-        {"named": options.workflow} if options.workflow else {},
-        commit_hash(options.commit) if options.commit else None,
-        options.ref or RELEASES,
-    )
     date = partial(judge_date, sources=options.sources) if options.sources else None
-    expected = Expected(policy, options.sha256, options.sums, date)
     verifier = open_verifier(options.trusted_root)
     status = 0
-    for file in options.file:
+    for file in files_in(options.file, options.bundle):
+        policy = wheel_policy(
+            options.repository,
+            options.issuer or ISSUER,
+            version_of_file(file.name),
+            workflow=options.workflow,
+            self_hosted=options.self_hosted,
+            commit=options.commit,
+            ref=options.ref,
+        )
+        expected = Expected(policy, options.sha256, options.sums, date)
         checks = verify(file, options.bundle, expected, verifier.read)
         print(verify_text(file, checks), end="")
         status = max(status, int(not all(check.ok for check in checks)))

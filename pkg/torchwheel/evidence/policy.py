@@ -6,15 +6,28 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
+from packaging.version import InvalidVersion, Version
+
 from torchwheel.errors import UsageError
 from torchwheel.text import escape, join_names, quote
+from torchwheel.versions import has_long_number
 
 if TYPE_CHECKING:  # an index that asks for no signature reads no matrix
     from torchwheel.matrix.sections import EvidenceSection
 
 GITHUB = "https://github.com"
-RELEASES = "refs/tags/*"
-"""The refs that releases are made from: who may push a branch may change the workflow there."""
+RELEASES = "refs/tags/VERSION"
+"""Stands for the tags of releases, such as refs/tags/v1.0.0, which a project protects. Who may push
+a branch or another tag may change the workflow there."""
+WORKFLOWS = {"build": ".github/workflows/wheels.yml", "release": ".github/workflows/release.yml"}
+"""The workflow files of `torchwheel new` and `adopt` whose jobs sign wheels, by role."""
+_HOSTED = "github-hosted"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +68,11 @@ class Policy:
     """The path of a workflow file by role: build, smoke, kernels, release. Empty: any workflow."""
     commit: str | None = None
     ref: str | None = None
-    """A ref or a pattern of refs, e.g. refs/tags/v*."""
+    """A ref or a pattern of refs, e.g. refs/tags/v*, or RELEASES."""
+    version: Version | None = None
+    """With RELEASES the version that the tag must be of; None: any version."""
+    hosted: bool = False
+    """Whether the job must have run on a machine of the forge's."""
 
     def roles_of(self, signer: Signer) -> frozenset[str]:
         """The roles whose workflow file has the job that signed."""
@@ -81,8 +98,9 @@ def judge_signer(signer: Signer, policy: Policy) -> tuple[EvidenceCheck, ...]:
         _compare("issuer", signer.issuer, policy.issuer),
         _compare("repository", signer.repository, policy.repository),
         _compare("commit", signer.commit, policy.commit),
-        _compare("ref", signer.ref, policy.ref),
+        _judge_ref(signer, policy),
         _judge_workflow(signer, policy),
+        _compare("runner", signer.runner, _HOSTED if policy.hosted else None),
     )
 
 
@@ -93,6 +111,37 @@ def _compare(name: str, found: str, expected: str | None) -> EvidenceCheck:
     if name == "ref" and fnmatch.fnmatchcase(found, expected):
         return EvidenceCheck(name, True, escape(found))
     return EvidenceCheck(name, False, f"expected {name} {expected}, found {_found(found)}")
+
+
+def _judge_ref(signer: Signer, policy: Policy) -> EvidenceCheck:
+    if policy.ref != RELEASES:
+        return _compare("ref", signer.ref, policy.ref)
+    found = version_of_ref(signer.ref)
+    if found is not None and policy.version in (None, found):
+        return EvidenceCheck("ref", True, escape(signer.ref))
+    expected = f"refs/tags/v{policy.version}" if policy.version else RELEASES
+    says = f"expected ref {expected}, found {_found(signer.ref)}"
+    return EvidenceCheck("ref", False, says)
+
+
+def version_of_ref(ref: str) -> Version | None:
+    """The version of a tag such as refs/tags/v1.0.0 or refs/tags/1.0.0; None for any other ref."""
+    match = re.fullmatch(r"refs/tags/v?([0-9].*)", ref)
+    if match is None or has_long_number(ref):
+        return None
+    try:
+        return Version(match[1])
+    except InvalidVersion:
+        return None
+
+
+def version_of_file(name: str) -> Version | None:
+    """The version in the name of a wheel or an sdist; None for another file."""
+    try:
+        parse = parse_wheel_filename if name.endswith(".whl") else parse_sdist_filename
+        return parse(name)[1]
+    except (InvalidWheelFilename, InvalidSdistFilename):
+        return None
 
 
 def _judge_workflow(signer: Signer, policy: Policy) -> EvidenceCheck:
@@ -155,6 +204,38 @@ def policy_of(
     )
 
 
+def wheel_policy(
+    repository: str,
+    issuer: str,
+    version: Version | None,
+    *,
+    workflow: str | None = None,
+    self_hosted: bool = False,
+    commit: str | None = None,
+    ref: str | None = None,
+) -> Policy:
+    """The policy for a file that somebody has downloaded, who has no matrix that says who signs.
+
+    Args:
+        repository: whose workflow must have signed: OWNER/NAME or an address.
+        issuer: who vouched for the job.
+        version: of the file; the tag must be of its public part. None: of any version.
+        workflow: the file of the workflow; default: the two that build and that release.
+        self_hosted: whether a job on a machine of one's own is believed.
+        commit: the commit.
+        ref: the ref, or pattern of refs, in place of the tag of that version.
+    """
+    return Policy(
+        repository_address(repository),
+        issuer,
+        {"named": workflow} if workflow else WORKFLOWS,
+        commit_hash(commit) if commit else None,
+        ref or RELEASES,
+        Version(version.public) if version else None,
+        hosted=not self_hosted,
+    )
+
+
 def release_policies(
     section: "EvidenceSection | None", where: str, *, repository: str | None = None
 ) -> tuple[Policy, ...]:
@@ -163,6 +244,7 @@ def release_policies(
     earlier = [
         dataclasses.replace(
             own,
+            ref="refs/tags/*",  # they may have had other names for their tags
             repository=origin.repository or own.repository,
             workflows={"release": origin.workflow or own.workflows["release"]},
         )

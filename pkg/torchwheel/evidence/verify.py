@@ -43,7 +43,7 @@ def verify(
         TorchwheelError: the file cannot be read, or has no date though one is expected.
     """
     if path.exists() and not path.is_file():
-        raise TorchwheelError(f"{escape(str(path))}: expected a file, found a folder or a device")
+        raise TorchwheelError(f"{escape(str(path))}: expected a file, found a device")
     try:
         digest = sha256(path)
     except OSError as error:
@@ -74,6 +74,24 @@ def verify(
     return (*checks, EvidenceCheck("run", True, run))
 
 
+def files_in(paths: Sequence[Path], bundles: Sequence[Path] | None) -> Iterator[Path]:
+    """The paths, with all files of a folder in its place, apart from bundles.
+
+    Raises:
+        TorchwheelError: a folder without a file, of which nothing would be verified.
+    """
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
+        every = sorted(found for found in path.rglob("*") if not found.is_dir())
+        is_bundle = Path(BUNDLES).name
+        files = [one for one in every if one not in (bundles or ()) and not one.match(is_bundle)]
+        if not files:
+            raise TorchwheelError(f"{escape(str(path))}: expected files, found none; name another")
+        yield from files
+
+
 def verify_text(path: Path, checks: Sequence[EvidenceCheck]) -> str:
     """The file's name, then one line a check."""
     cells = [("ok" if check.ok else "FAILED", check.name, check.says) for check in checks]
@@ -92,7 +110,7 @@ def _judge_hash(path: Path, digest: str, expected: Expected) -> EvidenceCheck:
         known.append(("--sha256", expected.sha256.lower()))
     if expected.sums is not None:
         sums = escape(str(expected.sums))
-        listed = dict(_listed(expected.sums)).get(path.name)
+        listed = dict(listed_files(expected.sums)).get(path.name)
         if listed is None:
             says = f"expected {escape(path.name)} in {sums}, found no such name"
             return EvidenceCheck("sha256", False, says)
@@ -122,7 +140,7 @@ class _Catalogue:
     sdists: tuple[_Listed, ...] = ()
 
 
-def _listed(sums: Path) -> Iterator[tuple[str, str]]:
+def listed_files(sums: Path) -> Iterator[tuple[str, str]]:
     """File names and hashes of SHA256SUMS or a catalogue."""
     where = escape(str(sums))
     try:

@@ -9,8 +9,11 @@ import json
 from pathlib import Path
 from urllib.parse import urljoin
 
+from packaging.version import Version
+
 from torchwheel.errors import MalformedError, TorchwheelError
 from torchwheel.evidence.files import ATTESTATION
+from torchwheel.evidence.policy import Signer, judge_signer, wheel_policy
 from torchwheel.fetch import Fetch
 from torchwheel.install.page import OfferedWheel
 from torchwheel.json_files import parse_json
@@ -50,6 +53,24 @@ class _Provenance:
     """PEP 740's provenance, as far as it is read."""
 
     attestation_bundles: tuple[_Publisher, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Trust:
+    """Whose wheels are believed.
+
+    Attributes:
+        repository: whose workflow must have signed at a tag; then a wheel without is an error. If
+            it is not given, any signer's attestation is verified, and the signer is named.
+        trusted_root: a file, or "latest".
+        workflow: the file of the workflow; default: those that `torchwheel new` writes.
+        self_hosted: whether a job on a machine of one's own is believed.
+    """
+
+    repository: str | None = None
+    trusted_root: str | None = None
+    workflow: str | None = None
+    self_hosted: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,9 +136,8 @@ def verify_signature(
     candidate: OfferedWheel,
     fetch: Fetch,
     folder: Path,
-    *,
-    repository: str | None,
-    trusted_root: str | None,
+    trust: Trust,
+    version: Version | None,
 ) -> Signature:
     """Verify a downloaded wheel.
 
@@ -126,14 +146,14 @@ def verify_signature(
         candidate: what the index says of it.
         fetch: where attestations come from.
         folder: where they may be written.
-        repository: whose workflow must have signed at a tag; then a wheel without is an error. If
-            it is not given, any signer's attestation is verified, and the signer is named.
-        trusted_root: a file, or "latest".
+        trust: whose wheels are believed.
+        version: the version that the tag must be of; None: any, as that of a bundled package is.
 
     Raises:
         TorchwheelError: an attestation that does not hold, or none of the repository.
-        ModuleNotFoundError: `repository` was given, and torchwheel[evidence] is not installed.
+        ModuleNotFoundError: a repository was named, and torchwheel[evidence] is not installed.
     """
+    repository = trust.repository
     bundles = find_bundles(candidate, folder, fetch)
     if not bundles:
         if repository is None:
@@ -146,28 +166,33 @@ def verify_signature(
         if repository is not None:
             raise
         return Signature(False, "not verified: the extra `evidence` (sigstore) is not installed")
-    from torchwheel.evidence.policy import (  # noqa: PLC0415 - of the extra
-        RELEASES,
-        Policy,
-        judge_signer,
-        repository_address,
-    )
     from torchwheel.matrix.sections import ISSUER  # noqa: PLC0415 - of the extra
 
-    read = open_verifier(trusted_root).read
+    read = open_verifier(trust.trusted_root).read
     subject = (path.name, candidate.sha256)
     own = [one for bundle in bundles for one in read(bundle) if subject in one.subjects]
     if not own:
         says = "expected an attestation of this name and hash, found those of others"
         raise TorchwheelError(f"{escape(path.name)}: {says}; nothing was installed")
-    signer = own[0].signer
-    who = f"{signer.repository}, {signer.workflow_path}, {signer.ref}"
     if repository is None:
-        return Signature(True, f"{who}; --repository makes it a condition")
-    policy = Policy(repository_address(repository), ISSUER, {}, None, RELEASES)
-    faults = [
-        [check.says for check in judge_signer(one.signer, policy) if not check.ok] for one in own
+        return Signature(True, f"{_who(own[0].signer)}; --repository makes it a condition")
+    policy = wheel_policy(
+        repository,
+        ISSUER,
+        version,
+        workflow=trust.workflow,
+        self_hosted=trust.self_hosted,
+    )
+    judged = [
+        ([check.says for check in judge_signer(one.signer, policy) if not check.ok], one.signer)
+        for one in own
     ]
-    if wrong := min(faults, key=len):
+    wrong, signer = min(judged, key=lambda pair: len(pair[0]))
+    if wrong:
         raise TorchwheelError(f"{escape(path.name)}: {'; '.join(wrong)}; nothing was installed")
-    return Signature(True, who)
+    return Signature(True, _who(signer))
+
+
+def _who(signer: Signer) -> str:
+    where = f"{signer.repository}, {signer.workflow_path}, {signer.ref}"
+    return f"{where}, commit {signer.commit}, on a {signer.runner} runner"

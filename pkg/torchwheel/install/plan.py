@@ -20,7 +20,7 @@ from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.fetch import Fetch
 from torchwheel.files import private_folder
 from torchwheel.index.note import WheelNeeds, needs_of_claims
-from torchwheel.install.attestation import Signature, verify_signature
+from torchwheel.install.attestation import Signature, Trust, verify_signature
 from torchwheel.install.choose import Accepted, Judgement, Reason, Rejected, best, judge
 from torchwheel.install.content import missing_symbols, read_content
 from torchwheel.install.environment import TargetEnvironment
@@ -144,14 +144,6 @@ class InstallPlan:
     others: tuple[Requirement, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class Trust:
-    """Whose wheels are believed: `repository` must have signed them, if it is given."""
-
-    repository: str | None = None
-    trusted_root: str | None = None
-
-
 def plan(
     index: str,
     first: Accepted,
@@ -172,7 +164,8 @@ def plan(
         dependencies: whether requirements are looked at.
     """
     folder = Path(tempfile.mkdtemp(prefix="wheels-", dir=private_folder()))
-    downloads = [_download(first, environment, folder, fetch, trust)]
+    version = first.candidate.version
+    downloads = [_download(first, environment, folder, fetch, trust, version)]
     others: dict[str, Requirement] = {}
     known = {canonicalize_name(name): version for name, version in environment.installed.items()}
     known |= {_project(first): str(first.candidate.version)}
@@ -228,20 +221,18 @@ def _offered(
 
 
 def _download(
-    accepted: Accepted, environment: TargetEnvironment, folder: Path, fetch: Fetch, trust: Trust
+    accepted: Accepted,
+    environment: TargetEnvironment,
+    folder: Path,
+    fetch: Fetch,
+    trust: Trust,
+    version: Version | None = None,
 ) -> Download:
     """Download a wheel; verify its hash, its maker, and that it is what the index says."""
     candidate = accepted.candidate
     path = folder / candidate.file
     fetch.file(candidate.url, path, candidate.sha256 or "", candidate.size)
-    signature = verify_signature(
-        path,
-        candidate,
-        fetch,
-        private_folder(),
-        repository=trust.repository,
-        trusted_root=trust.trusted_root,
-    )
+    signature = verify_signature(path, candidate, fetch, private_folder(), trust, version)
     metadata = read_metadata(path, candidate)
     _check_content(accepted, path, metadata, environment)
     return Download(accepted, path, metadata, signature)

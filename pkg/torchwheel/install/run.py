@@ -3,17 +3,20 @@
 import argparse
 
 from torchwheel.console import Progress, Quiet, Terminal
-from torchwheel.errors import TorchwheelError
+from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.fetch import Fetcher, check_address
 from torchwheel.files import private_folder
 from torchwheel.install import installer, report
+from torchwheel.install.attestation import Trust
 from torchwheel.install.environment import TargetEnvironment, find_environment
-from torchwheel.install.plan import InstallPlan, Ranking, Trust, choose, parse_wanted, plan
+from torchwheel.install.plan import InstallPlan, Ranking, choose, parse_wanted, plan
 from torchwheel.text import escape
 
 
 def run_install(options: argparse.Namespace) -> int:
     """Carry out the command. Exit status: 0 if a wheel fits and, unless asked not to, is there."""
+    if options.workflow and not options.repository:
+        raise UsageError("--workflow goes with --repository OWNER/NAME")
     wanted = parse_wanted(options.name)
     check_address(options.index)
     environment, fetch = find_environment(options.python), Fetcher()
@@ -49,7 +52,7 @@ def _install(
         ranking.accepted[0],
         environment,
         fetch,
-        Trust(options.repository, options.trusted_root),
+        Trust(options.repository, options.trusted_root, options.workflow, options.self_hosted),
         dependencies=not options.no_deps,
     )
     for download in made.downloads:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ from evidence_cases import BUILD, COMMIT, OTHER_COMMIT, REPOSITORY, WORKFLOWS
 
 import signing
 from torchwheel.cli import main
+from torchwheel.evidence import policy
 from torchwheel.files import sha256
+from torchwheel.scaffold import templates
 
 RELEASE = dataclasses.replace(BUILD, workflow=WORKFLOWS["release"])
 SIGNER = Path(signing.__file__)
@@ -40,7 +43,8 @@ def test_who_made_it(released, capsys):
     assert [line.split()[:2] for line in lines] == [
         ["ok", name]
         for name in (
-            *("sha256", "signature", "issuer", "repository", "commit", "ref", "workflow", "run"),
+            *("sha256", "signature", "issuer", "repository", "commit", "ref", "workflow", "runner"),
+            "run",
         )
     ]
     assert lines[0] == f"ok      sha256      {sha256(released)}"
@@ -53,6 +57,7 @@ def test_who_made_it(released, capsys):
         f"ok      commit      {COMMIT}",
         "ok      ref         refs/tags/v1.0.0",
         f"ok      workflow    {WORKFLOWS['release']}",
+        "ok      runner      github-hosted",
         f"ok      run         {REPOSITORY}/actions/runs/1/attempts/1, on a github-hosted runner",
     ]
 
@@ -88,18 +93,89 @@ def test_another_repository(released, capsys):
     lines = failed(*verify(released, "--repository", "other/demo", capsys=capsys))
     assert lines == [
         f"repository  expected repository https://github.com/other/demo, found {REPOSITORY}",
-        "workflow    expected workflow one of https://github.com/other/demo, found "
-        f"{WORKFLOWS['release']}",
     ]
 
 
-def test_a_branch_is_no_release(released, root, capsys):
-    """Who may push a branch can change the workflow there, and it signs as this repository."""
-    branch = dataclasses.replace(RELEASE, ref="refs/heads/evil")
-    signing.sign_files(root, branch, [released], released.with_name("release.sigstore.json"))
-    (line,) = failed(*verify(released, capsys=capsys))
-    assert line == "ref         expected ref refs/tags/*, found refs/heads/evil"
-    assert verify(released, "--ref", "*", capsys=capsys)[0] == 0
+BELIEVED = [
+    ("demo-1.0.0-py3-none-any.whl", {}, ()),
+    ("demo-1.0.0-py3-none-any.whl", {"workflow": WORKFLOWS["build"]}, ()),
+    ("demo-1.0.0-py3-none-any.whl", {"ref": "refs/tags/1.0.0"}, ()),
+    ("demo-1.0.0+cu130-py3-none-any.whl", {}, ()),
+    ("demo-1.0.0rc1-py3-none-any.whl", {"ref": "refs/tags/v1.0.0-rc1"}, ()),
+    ("demo-1.0.0.tar.gz", {}, ()),
+    ("catalogue.json", {"ref": "refs/tags/v0.9.0"}, ()),
+    ("demo-1.0.0-py3-none-any.whl", {"ref": "refs/heads/main"}, ("--ref", "*")),
+    ("demo-1.0.0-py3-none-any.whl", {"workflow": "x.yml"}, ("--workflow", "x.yml")),
+    ("demo-1.0.0-py3-none-any.whl", {"runner": "self-hosted"}, ("--self-hosted",)),
+    ("helper-2.0-py3-none-any.whl", {}, ("--ref", "refs/tags/v1.0.0")),  # bundled
+]
+TWO = f"workflow    expected workflow {WORKFLOWS['build']} or {WORKFLOWS['release']}, found"
+REFUSED = [
+    (
+        "demo-1.0.0-py3-none-any.whl",
+        {"workflow": WORKFLOWS["smoke"]},
+        f"{TWO} {WORKFLOWS['smoke']}",
+    ),
+    ("demo-1.0.0-py3-none-any.whl", {"workflow": "anything.yml"}, f"{TWO} anything.yml"),
+    (
+        "demo-1.0.0-py3-none-any.whl",
+        {"runner": "self-hosted"},
+        "runner      expected runner github-hosted, found self-hosted",
+    ),
+    *(
+        (name, {"ref": ref}, f"ref         expected ref refs/tags/{expected}, found {ref}")
+        for name, ref, expected in (
+            ("demo-1.0.0-py3-none-any.whl", "refs/tags/nightly", "v1.0.0"),
+            ("demo-1.0.0-py3-none-any.whl", "refs/tags/v0.9.0", "v1.0.0"),
+            ("demo-1.0.0-py3-none-any.whl", "refs/tags/v1.0.0rc1", "v1.0.0"),
+            ("demo-1.0.0rc1-py3-none-any.whl", "refs/tags/v1.0.0", "v1.0.0rc1"),
+            ("demo-1.0.0+cu130-py3-none-any.whl", "refs/tags/v1.0.0+cu130", "v1.0.0"),
+            ("demo-1.0.0-py3-none-any.whl", "refs/tags/V1.0.0", "v1.0.0"),  # v* protects no such
+            ("demo-1.0.0-py3-none-any.whl", "refs/tags/x/v1.0.0", "v1.0.0"),
+            ("demo-1.0.0-py3-none-any.whl", "refs/heads/v1.0.0", "v1.0.0"),
+            ("demo-1.0.0-py3-none-any.whl", "refs/tags/v" + "1" * 5000, "v1.0.0"),
+            ("demo-1.0.0.tar.gz", "refs/tags/v0.9.0", "v1.0.0"),
+            ("helper-2.0-py3-none-any.whl", "refs/tags/v1.0.0", "v2.0"),
+            ("catalogue.json", "refs/tags/nightly", "VERSION"),
+            ("catalogue.json", "refs/heads/main", "VERSION"),
+        )
+    ),
+]
+
+
+def signed_by(root, folder, name, changes):
+    """A file, and beside it the bundle of a release's job that is changed."""
+    file = folder / name
+    file.write_bytes(b"a file")
+    job = dataclasses.replace(RELEASE, **changes)
+    signing.sign_files(root, job, [file], folder / "release.sigstore.json")
+    return file
+
+
+@pytest.mark.parametrize(("name", "changes", "options"), BELIEVED)
+def test_the_right_signer_is_believed(root, tmp_path, capsys, name, changes, options):
+    file = signed_by(root, tmp_path, name, changes)
+    options = ("--trusted-root", str(root.trusted_root), *options)
+    assert verify(file, *options, capsys=capsys)[0] == 0
+
+
+@pytest.mark.parametrize(("name", "changes", "says"), REFUSED)
+def test_another_signer_of_the_repository_is_not(root, tmp_path, capsys, name, changes, says):
+    file = signed_by(root, tmp_path, name, changes)
+    options = ("--trusted-root", str(root.trusted_root))
+    (line,) = failed(*verify(file, *options, capsys=capsys))
+    assert line == says[: len(line)]
+    assert len(line) > 50
+
+
+def test_the_workflows_are_those_of_a_new_project():
+    """As the matrices name them that `torchwheel new` and `adopt` write."""
+    for folder in ("new", "adopted"):
+        text = (
+            Path(templates.__file__).parent / "templates" / folder / "matrix.yaml.in"
+        ).read_text()
+        named = re.findall(r"^    (build|release): (\S+\.yml)", text, re.MULTILINE)
+        assert dict(named) == policy.WORKFLOWS
 
 
 def test_several_files_and_bundles(released, root, tmp_path, capsys):
@@ -126,10 +202,23 @@ def test_several_files_and_bundles(released, root, tmp_path, capsys):
     ]
 
 
-def test_a_folder_is_no_file(released, capsys):
-    call = ["verify", str(released.parent), "--repository", "owner/demo"]
+def test_all_files_of_a_folder_are_verified(released, root, capsys):
+    """As of the artifact that another job has uploaded."""
+    bundled = released.parent / "bundled" / "helper-1.0.0-py3-none-any.whl"
+    bundled.parent.mkdir()
+    bundled.write_text("bundled")
+    bundle = released.with_name("release.sigstore.json")
+    signing.sign_files(root, RELEASE, [released, bundled], bundle)
+    call = ["verify", str(released.parent), "--repository", "owner/demo", "--bundle", str(bundle)]
+    assert main(call) == 0
+    assert capsys.readouterr().out.count("ok      signature") == 2
+    (bundled.with_name("evil.whl")).write_text("evil")
     assert main(call) == 1
-    says = "expected a file, found a folder or a device"
+    assert "FAILED  signature   expected an attestation of evil.whl" in capsys.readouterr().out
+    for file in (released, bundled, bundled.with_name("evil.whl")):
+        file.unlink()
+    assert main(call) == 1
+    says = "expected files, found none; name another"
     assert capsys.readouterr().err == f"torchwheel: {released.parent}: {says}\n"
 
 

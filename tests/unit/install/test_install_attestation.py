@@ -6,11 +6,12 @@ import sys
 
 import pytest
 from install_cases import Pages, candidate
+from packaging.version import Version
 
 import signing
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import sha256
-from torchwheel.install.attestation import verify_signature
+from torchwheel.install.attestation import Trust, verify_signature
 from torchwheel.json_files import MalformedError
 
 JOB = signing.Job(
@@ -18,6 +19,7 @@ JOB = signing.Job(
     ".github/workflows/release.yml",
     "0123456789abcdef0123456789abcdef01234567",
 )
+VERSION = Version("1.0+cu130torch2.11")
 BESIDE = "https://host/attestation.sigstore.json"
 PROVENANCE = "https://host/demo.provenance"
 
@@ -65,7 +67,9 @@ def provenance(content):
     }
 
 
-def verify(wheel, root, tmp_path, pages, repository="owner/demo", **changes):
+def verify(
+    wheel, root, tmp_path, pages, repository="owner/demo", *, trust=(), version=VERSION, **changes
+):
     folder = tmp_path / "own"
     folder.mkdir(exist_ok=True)
     one = candidate("1.0+cu130torch2.11", **{"sha256": sha256(wheel), **changes})
@@ -74,9 +78,53 @@ def verify(wheel, root, tmp_path, pages, repository="owner/demo", **changes):
         one,
         Pages({address: json.dumps(content) for address, content in pages.items()}),
         folder,
-        repository=repository,
-        trusted_root=str(root.trusted_root),
+        Trust(repository, str(root.trusted_root), **dict(trust)),
+        version,
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"workflow": ".github/workflows/smoke.yml"}, "expected workflow .github/workflows/wheels"),
+        ({"workflow": "anything.yml"}, "expected workflow .github/workflows/wheels"),
+        ({"runner": "self-hosted"}, "expected runner github-hosted, found self-hosted"),
+        ({"ref": "refs/tags/nightly"}, "expected ref refs/tags/v1.0, found refs/tags/nightly"),
+        ({"ref": "refs/tags/v0.9.0"}, "expected ref refs/tags/v1.0, found refs/tags/v0.9.0"),
+    ],
+)
+def test_another_signer_of_the_repository(wheel, root, tmp_path, changes, says):
+    """One line, as `torchwheel verify` has it."""
+    job = dataclasses.replace(JOB, **changes)
+    pages = {PROVENANCE: provenance(bundle(root, wheel, job))}
+    refused(says, wheel, root, tmp_path, pages, provenance=PROVENANCE)
+    widened = {"workflow": job.workflow, "self_hosted": True}
+    if "ref" not in changes:
+        assert verify(wheel, root, tmp_path, pages, trust=widened, provenance=PROVENANCE).verified
+
+
+def test_who_was_believed_is_named(wheel, root, tmp_path):
+    """Of several attestations the one that holds, not the first."""
+    other = dataclasses.replace(JOB, workflow="anything.yml")
+    content = provenance(bundle(root, wheel, other))
+    content["attestation_bundles"] += provenance(bundle(root, wheel))["attestation_bundles"]
+    signature = verify(wheel, root, tmp_path, {PROVENANCE: content}, provenance=PROVENANCE)
+    assert signature.says == (
+        f"{JOB.repository}, {JOB.workflow}, {JOB.ref}, commit {JOB.commit}, on a github-hosted "
+        "runner"
+    )
+
+
+def test_a_bundled_package_has_the_tag_of_any_version(wheel, root, tmp_path):
+    """Its own version is another than that of the release."""
+    here = (wheel, root, tmp_path)
+    for ref, says in (("refs/tags/v7.0", ""), ("refs/tags/nightly", "ref refs/tags/VERSION")):
+        job = dataclasses.replace(JOB, ref=ref)
+        pages = {PROVENANCE: provenance(bundle(root, wheel, job))}
+        if says:
+            refused(says, *here, pages, version=None, provenance=PROVENANCE)
+        else:
+            assert verify(*here, pages, version=None, provenance=PROVENANCE).verified
 
 
 @pytest.mark.parametrize("repository", ["owner/demo", None])

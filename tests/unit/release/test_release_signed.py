@@ -302,6 +302,12 @@ def signed_by_a_branch(earlier: Path, root: signing.Root) -> None:
     signing.sign_files(root, job, [catalogue], catalogue.with_name("attestation.sigstore.json"))
 
 
+def signed_at_another_tag(earlier: Path, root: signing.Root) -> None:
+    catalogue = earlier / "v0.9" / "catalogue.json"
+    job = dataclasses.replace(RELEASE, ref="refs/tags/nightly")
+    signing.sign_files(root, job, [catalogue], catalogue.with_name("attestation.sigstore.json"))
+
+
 def signed_by_a_build(earlier: Path, root: signing.Root) -> None:
     catalogue = earlier / "v0.9" / "catalogue.json"
     signing.sign_files(root, BUILD, [catalogue], catalogue.with_name("attestation.sigstore.json"))
@@ -313,7 +319,10 @@ CATALOGUES = {
         "catalogue.json: expected a signature, found no attestation.sigstore.json beside it; upload"
     ],
     signed_by_a_branch: [
-        "attestation.sigstore.json: expected ref refs/tags/*, found refs/heads/evil; if the project"
+        "attestation.sigstore.json: expected ref refs/tags/VERSION, found refs/heads/evil; if the p"
+    ],
+    signed_at_another_tag: [
+        "attestation.sigstore.json: expected ref refs/tags/VERSION, found refs/tags/nightly; if the"
     ],
     signed_by_a_build: [
         "catalogue.json: expected a signature of release (.github/workflows/release.yml), found "
@@ -463,6 +472,7 @@ def test_the_job_of_a_record_refuses_its_date_as_assemble_would(
     signing.sign_files(root, SMOKE, [record], bundle, at=SIGNED)
     sources = artifacts.matrix.parent
     call = ["verify", str(record), "--repository", "owner/demo", "--sources", str(sources)]
+    call += ["--workflow", SMOKE.workflow]
     status = main(call)
     (line,) = [line for line in capsys.readouterr().out.splitlines() if " date  " in line]
     if says:
