@@ -275,6 +275,13 @@ def earlier(session: nox.Session) -> None:
 
 
 @nox.session
+def handover(session: nox.Session) -> None:
+    """Verify a release folder of another job: nox -s handover -- FOLDER --sums SHA256."""
+    install_by_hash(session)
+    session.run("torchwheel", "handover", *session.posargs)
+
+
+@nox.session
 def assets(session: nox.Session) -> None:
     """Publish a release folder as the release of a tag: nox -s assets -- TAG FOLDER."""
     install_by_hash(session)

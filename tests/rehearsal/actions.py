@@ -22,7 +22,7 @@ from client import ForgeError, ask, ask_json, fail
 
 SESSIONS = (
     *("wheels", "kernels", "verify", "smoke", "assemble", "index"),
-    *("assets", "dispatch", "published"),
+    *("handover", "assets", "dispatch", "published"),
 )
 
 Inputs = Mapping[str, Any]
@@ -87,10 +87,15 @@ def upload_pages_artifact(inputs: Inputs) -> dict[str, str]:
 
 
 def download_artifact(inputs: Inputs) -> dict[str, str]:
-    """One artifact by its name, or those of a pattern, each in a folder of its own."""
+    """One artifact by its name or number, or those of a pattern, each in a folder of its own."""
     found = ask_json("GET", "/artifacts", retry=True)
     name, pattern, where = inputs.get("name"), inputs.get("pattern"), Path(inputs["path"])
-    if name:
+    number = inputs.get("artifact-ids")
+    if number:
+        found = [artifact for artifact in found if str(artifact["id"]) == number]
+        if not found:
+            fail("No artifacts found for the provided IDs")
+    elif name:
         found = [artifact for artifact in found if artifact["name"] == name]
         if not found:
             fail(f"Unable to download artifact(s): Artifact not found for name: {name}")
@@ -100,7 +105,7 @@ def download_artifact(inputs: Inputs) -> dict[str, str]:
         data = ask("GET", f"/artifacts/{artifact['id']}", retry=True)
         if hashlib.sha256(data).hexdigest() != artifact["sha256"]:
             fail(f"{artifact['name']}: the digest of the artifact does not match")
-        own = bool(name) or _is_true(inputs.get("merge-multiple"))
+        own = bool(name or number) or _is_true(inputs.get("merge-multiple"))
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             archive.extractall(where if own else where / artifact["name"])
     return {}
@@ -147,7 +152,7 @@ ACTIONS: Mapping[str, tuple[Callable[[Inputs], dict[str, str]], frozenset[str]]]
     ),
     "actions/download-artifact": (
         download_artifact,
-        frozenset({"name", "pattern", "path", "merge-multiple"}),
+        frozenset({"name", "pattern", "path", "merge-multiple", "artifact-ids"}),
     ),
     "actions/attest-build-provenance": (attest, frozenset({"subject-path", "subject-checksums"})),
     "actions/upload-pages-artifact": (upload_pages_artifact, frozenset({"name", "path"})),

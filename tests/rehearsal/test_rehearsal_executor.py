@@ -205,6 +205,29 @@ def test_an_artifact_with_a_changed_byte_is_refused(tmp_path):
         assert not run.start(PATH, event).ok
 
 
+NUMBER = "artifact-ids: '${{ needs.first.outputs.n }}'"
+
+
+@pytest.mark.parametrize(
+    ("by", "content", "ok"),
+    [(NUMBER, "mine", True), ("name: a", "mine", True), ("name: a", "evil", True)]
+    + [(NUMBER, "evil", False)],
+)
+def test_another_artifact_of_a_name_has_another_number(tmp_path, by, content, ok):
+    """Any job of a run may put its own in the place of another's, whose name it then has."""
+    keep = upload(extra=", overwrite: true")
+    first = "    outputs: {n: '${{ steps.k.outputs.artifact-id }}'}\n    steps:\n" + steps(
+        "{run: 'echo mine > f'}", keep.replace("{uses", "{id: k, uses")
+    )
+    replaced = ["{run: 'echo evil > f'}", keep] if content == "evil" else ["{run: 'true'}"]
+    other = "    needs: first\n    steps:\n" + steps(*replaced)
+    last = "    needs: [first, other]\n    steps:\n" + steps(
+        f"{{uses: '{DOWNLOAD}', with: {{{by}, path: got}}}}", f"{{run: 'grep {content} got/f'}}"
+    )
+    with toy(tmp_path, workflow({"first": first, "other": other, "last": last})) as (run, event):
+        assert run.start(PATH, event).failed == ([] if ok else ["last"])
+
+
 @pytest.mark.parametrize("ahead", [3600, -3600])
 def test_a_runner_may_have_another_clock_than_this_machine(tmp_path, ahead):
     steps_ = "    steps:\n" + steps(

@@ -15,6 +15,22 @@ from torchwheel.errors import UsageError
 if TYPE_CHECKING:
     from torchwheel.evidence.files import BelievedReleases
 
+HANDOVER = (
+    option(
+        "--sums",
+        help="the sha256 of SHA256SUMS, as `assemble --output` wrote it: the folder must hold "
+        "exactly the files that it lists",
+    ),
+    option(
+        "--attestation",
+        type=Path,
+        help="the bundle that attests its files; the workflow of the role release must have signed",
+    ),
+    option("--commit", help="the commit that it must be made from"),
+    option("--repository", help="address of the workflow's repository (default: the matrix's)"),
+    MATRIX,
+)
+"""What a job knows of a release folder that another job has assembled."""
 TRUSTED_ROOT = option(
     "--trusted-root",
     help='file with the root of trust, or "latest" for the one that Sigstore has now (default: '
@@ -45,10 +61,19 @@ TRUSTED_ROOT = option(
     TRUSTED_ROOT,
     option("--pypi", action="store_true", help="refuse what PyPI would refuse of its files, too"),
     option("--out", type=Path, default=Path("dist", "release"), help="default: dist/release"),
+    option(
+        "--output",
+        type=Path,
+        help="append to this file the output of a step: sums=…, the sha256 of SHA256SUMS, by which "
+        "the jobs after it know this release",
+    ),
 )
 def assemble(options: argparse.Namespace) -> int:
     """Verify the artifacts and write the release's folder."""
+    from torchwheel.files import sha256
+    from torchwheel.matrix.render import append_github_output
     from torchwheel.release.assemble import Signatures, assemble
+    from torchwheel.release.write import SUMS
 
     signatures = None
     if options.commit:
@@ -69,6 +94,8 @@ def assemble(options: argparse.Namespace) -> int:
             signatures=signatures,
             pypi=options.pypi,
         )
+    if options.output:
+        append_github_output({"sums": f"{sha256(options.out / SUMS)}\n"}, options.output)
     print(f"{text}\n\nassembled in {options.out}")
     return 0
 
@@ -208,13 +235,13 @@ def index_serve(options: argparse.Namespace) -> int:
     "Publish a release folder as the release of a tag: a draft first, complete or not at all.",
     option("tag", help="the tag, e.g. v1.0.0"),
     option("folder", type=Path, help="what `assemble` wrote"),
-    option("--attestation", type=Path, help="the bundle that attests its files; published too"),
     option(
         "--unsigned",
         action="store_true",
-        help="publish without it, although the matrix has a section `evidence`",
+        help="publish without an attestation, although the matrix has a section `evidence`",
     ),
-    MATRIX,
+    *HANDOVER,
+    TRUSTED_ROOT,
 )
 def assets(options: argparse.Namespace) -> int:
     """Fill a draft with what is missing, compare, publish. Needs gh, logged in."""
@@ -227,6 +254,8 @@ def assets(options: argparse.Namespace) -> int:
             "found none; later releases refuse a catalogue without it, so name it, or say "
             "--unsigned"
         )
+    if options.sums is not None or options.attestation:
+        print(_check_handover(options))
     with Terminal().live_line() as progress:
         text = publish_assets(options.tag, options.folder, options.attestation, progress)
     print(text)
@@ -256,17 +285,62 @@ def dispatch(options: argparse.Namespace) -> int:
     option("tag", help="the tag, e.g. v1.0.0"),
     option("folder", type=Path, help="what `assemble` wrote"),
     option("--pypi", action="store_true", help="PyPI must have the files of its folder pypi, too"),
+    *HANDOVER,
+    TRUSTED_ROOT,
 )
 def published(options: argparse.Namespace) -> int:
     """Compare hashes. Needs gh, logged in."""
     from torchwheel.release.assets import check_published
 
+    if options.sums is not None or options.attestation:
+        print(_check_handover(options))
     with Terminal().live_line() as progress:
-        text = check_published(options.tag, options.folder, progress, pypi=options.pypi)
+        text = check_published(
+            options.tag,
+            options.folder,
+            progress,
+            attestation=options.attestation,
+            pypi=options.pypi,
+        )
     print(text)
     return 0
 
 
+@command(
+    "handover",
+    "Verify a release folder that another job has assembled: its files, and who attested them.",
+    option("folder", type=Path, help="what `assemble` wrote"),
+    *HANDOVER,
+    TRUSTED_ROOT,
+)
+def handover(options: argparse.Namespace) -> int:
+    """Print one line."""
+    print(_check_handover(options))
+    return 0
+
+
+def _check_handover(options: argparse.Namespace) -> str:
+    """Verify the release folder of a command with the options HANDOVER."""
+    from torchwheel.release.assets import check_handover
+
+    believed = None
+    if options.attestation:
+        from torchwheel.evidence.bundles import open_verifier
+        from torchwheel.evidence.files import Believed
+        from torchwheel.evidence.policy import RELEASES, policy_of
+        from torchwheel.matrix.load import load
+
+        policy = policy_of(
+            load(options.matrix).evidence,
+            str(options.matrix),
+            repository=options.repository,
+            commit=options.commit,
+            ref=RELEASES,
+        )
+        believed = Believed(policy, open_verifier(options.trusted_root).read)
+    return check_handover(options.folder, options.sums, options.attestation, believed)
+
+
 index = group("index", "Build or serve a package index.", index_build, index_serve)
 
-COMMANDS = (assemble, verify, index, assets, dispatch, published)
+COMMANDS = (assemble, verify, index, handover, assets, dispatch, published)

@@ -6,6 +6,7 @@ published file never gets other bytes.
 
 import dataclasses
 import itertools
+import re
 import shutil
 import tempfile
 import time
@@ -18,18 +19,22 @@ from packaging.utils import (
     parse_sdist_filename,
     parse_wheel_filename,
 )
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.evidence.files import ATTESTATION
+from torchwheel.evidence.files import ATTESTATION, Believed, verify_files
+from torchwheel.evidence.policy import version_of_ref
+from torchwheel.evidence.verify import listed_files
 from torchwheel.files import sha256
 from torchwheel.index.catalogue import FILE as CATALOGUE
 from torchwheel.index.catalogue import read_catalogue
+from torchwheel.pipeline import records as build_record
 from torchwheel.release import forge
+from torchwheel.release.artifacts import SMOKE_FOLDER
 from torchwheel.release.forge import Asset, ForgeRelease
-from torchwheel.release.write import PYPI
-from torchwheel.text import join_names, quote
+from torchwheel.release.write import PYPI, SUMS
+from torchwheel.text import escape, join_names, quote
 from torchwheel.toolkit.sdists import files_offered
 
 _ATTEMPTS = 4
@@ -38,6 +43,7 @@ _PAUSE = 5.0
 _FIRST_POLL, _LONGEST_POLL = 1.0, 15.0
 """Seconds between two looks at a run, which get longer."""
 _LONGEST = 45 * 60.0
+_RELEASE_ROLE = frozenset({"release"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,8 +197,79 @@ def dispatch(workflow: str, branch: str, reason: str, progress: Progress) -> str
     raise TorchwheelError(f"{workflow}: expected an end within {_LONGEST / 60:.0f} min; run again")
 
 
-def check_published(tag: str, folder: Path, progress: Progress, *, pypi: bool = False) -> str:
+def check_handover(
+    folder: Path, sums: str | None, attestation: Path | None, believed: Believed | None
+) -> str:
+    """Verify a release folder that another job has assembled: no file more, none fewer.
+
+    Args:
+        folder: what came of it.
+        sums: the sha256 of SHA256SUMS, as the job that assembled gave it; None: it is not known.
+        attestation: the bundle that attests the files.
+        believed: whose signature it must have; needed with `attestation`.
+
+    Returns:
+        One line.
+
+    Raises:
+        TorchwheelError: a line for each fault.
+    """
+    found = {
+        path.relative_to(folder).as_posix(): sha256(path)
+        if path.is_file() and not path.is_symlink()
+        else "a link or a device"
+        for path in sorted(folder.rglob("*"))
+        if path.is_symlink() or not path.is_dir()
+    }
+    if sums is not None and found.get(SUMS) != sums:
+        says = f"expected sha256 {sums}, as the job that assembled it says"
+        raise TorchwheelError(f"{folder / SUMS}: {says}, found {found.get(SUMS, 'no such file')}")
+    listed = dict(listed_files(folder / SUMS))
+    expected = {SUMS: found[SUMS]} | {
+        place: digest for name, digest in listed.items() for place in _places(name)
+    }
+    faults = [
+        f"{folder / name}: expected {expected.get(name, 'no such file')}, as {SUMS} says, found "
+        f"{found.get(name, 'none')}; assemble the release again"
+        for name in sorted(found.keys() | expected.keys())
+        if found.get(name) != expected.get(name)
+    ]
+    if faults:
+        raise TorchwheelError("\n".join(map(escape, faults)))
+    says = f"{folder}: {len(found)} files are those of {SUMS}"
+    if attestation is None or believed is None:
+        return says
+    verify_files({folder / name: _RELEASE_ROLE for name in listed}, [attestation], believed)
+    return f"{says}, attested by {believed.policy.workflows['release']}"
+
+
+def _places(name: str) -> Iterator[str]:
+    """Where a release folder has an asset: at its top, and where PyPI's files and records lie."""
+    yield name
+    if name.endswith(".tar.gz") or (name.endswith(".whl") and "+" not in name):
+        yield f"{PYPI}/{name}"
+    if record := re.fullmatch(r"(.+)\.build\.json", name):
+        yield f"{build_record.FOLDER}/{record[1]}.json"
+    if record := re.fullmatch(r"(.+)\.smoke-(\d+)\.json", name):
+        yield f"{SMOKE_FOLDER}/{record[1]}.{record[2]}.json"
+
+
+def check_published(
+    tag: str,
+    folder: Path,
+    progress: Progress,
+    *,
+    attestation: Path | None = None,
+    pypi: bool = False,
+) -> str:
     """Compare what is public with the files of `folder`: the assets, and with `pypi` its files.
+
+    Args:
+        tag: the tag.
+        folder: what `assemble` wrote.
+        progress: reports each step to the user.
+        attestation: the bundle that must be public beside them; None: it is not looked at.
+        pypi: whether PyPI must have its files.
 
     Raises:
         TorchwheelError: something has other bytes, or is missing.
@@ -201,8 +278,9 @@ def check_published(tag: str, folder: Path, progress: Progress, *, pypi: bool = 
     if release is None or release.draft:
         raise TorchwheelError(f"{tag}: expected a public release, found none; publish its assets")
     hashes = {name: sha256(path) for name, path in _files(folder).items()}
-    found = {asset.name: asset for asset in forge.assets(release) if asset.name != ATTESTATION}
-    plan = plan_assets(hashes, tuple(found.values()), draft=False)
+    found = [one for one in forge.assets(release) if attestation or one.name != ATTESTATION]
+    attested = {ATTESTATION: sha256(attestation)} if attestation else {}
+    plan = plan_assets(hashes | attested, found, draft=False)
     faults = [f"{tag}: {fault}" for fault in plan.faults]
     faults += [f"{tag}: expected {name}, which is no asset; publish it" for name in plan.upload]
     if faults:
@@ -296,7 +374,4 @@ def _persist(step: Callable[[], None], progress: Progress) -> None:
 
 
 def _version(tag: str) -> Version | None:
-    try:
-        return Version(tag.removeprefix("v"))
-    except InvalidVersion:
-        return None
+    return version_of_ref(f"refs/tags/{tag}")

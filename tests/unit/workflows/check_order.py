@@ -17,6 +17,8 @@ PACK, DEPLOY = "actions/upload-pages-artifact", "actions/deploy-pages"
 CHAIN = ("wheels", "smoke", "assemble", "attest", "assets", "index", "pypi", "published")
 """Each needs the one before it. The first three prove, the others publish."""
 SESSIONS = ("wheels", "smoke", "assemble", "assets", "dispatch", "published")
+BY_ID = re.compile(r"\$\{\{ needs\.(\w+)\.outputs\.artifact \}\}")
+"""The number of an artifact, as the job that uploaded it hands it on."""
 SIGNING = {"id-token", "attestations"}
 ONLY_TAGS = "github.event_name == 'push'"
 WHEEL_ARTIFACT = (
@@ -90,7 +92,7 @@ def artifacts_come_first(files: Files) -> Iterator[str]:
                 uploads[name] = node.name
         for node in run:
             for name in set(_artifacts(node, DOWNLOAD)) - {"*"}:
-                if uploads.get(name) not in node.before:
+                if not name.startswith("of ") and uploads.get(name) not in node.before:
                     yield f"{path}: {node.name}: no job before it uploads {name}"
 
 
@@ -115,15 +117,34 @@ def release_is_proven(files: Files) -> Iterator[str]:
         yield f"{RELEASE}: assemble does not need ci"
     ran = {name for node in nodes(files, RELEASE) for name in _sessions(node)}
     yield from (f"{RELEASE}: no job runs nox -s {name}" for name in SESSIONS if name not in ran)
-    assembled = {"attestation"}
-    assembled |= {name for n in nodes(files, RELEASE) if n.name == "assemble" for name in _up(n)}
     for node in nodes(files, RELEASE):
-        if not _publishes(node.job):
-            continue
-        if "assemble" not in node.before:
+        if _publishes(node.job) and "assemble" not in node.before:
             yield f"{RELEASE}: {node.name} may write and does not need assemble"
-        for name in set(_artifacts(node, DOWNLOAD)) - assembled:
-            yield f"{RELEASE}: {node.name} publishes {name}, which assemble did not write"
+
+
+def release_is_handed_over(files: Files) -> Iterator[str]:
+    """What follows `assemble` takes artifacts by number, and verifies them before they are used."""
+    for node in nodes(files, RELEASE):
+        taken = set(_artifacts(node, DOWNLOAD))
+        if not taken or not (_publishes(node.job) or "assemble" in node.before):
+            continue
+        for name in sorted(taken - {"of assemble", "of attest"}):
+            yield f"{RELEASE}: {node.name} takes {name}, which no job handed on by its number"
+        steps = node.job["steps"]
+        runs = [step for step in steps if '--sums "$SUMS"' in step.get("run", "")]
+        if {step["env"]["SUMS"] for step in runs} != {"${{ needs.assemble.outputs.sums }}"}:
+            yield f"{RELEASE}: {node.name} does not compare the release with what was assembled"
+        elif steps.index(runs[0]) > steps.index(_first_use(steps)):
+            yield f"{RELEASE}: {node.name} compares the release after it has used it"
+        who = '--attestation attestation/* --commit "$COMMIT" --repository "$REPOSITORY"'
+        if node.name != "attest" and not any(who in step["run"] for step in runs):
+            yield f"{RELEASE}: {node.name} does not verify the attestation"
+
+
+def _first_use(steps: list[Any]) -> Any:
+    """The first step that signs or publishes, or the last one."""
+    uses = (step for step in steps if step.get("uses", "").startswith((ATTEST, PYPI)))
+    return next(uses, steps[-1])
 
 
 def dry_run_publishes_nothing(files: Files) -> Iterator[str]:
@@ -199,14 +220,12 @@ def _sessions(node: Node) -> set[str]:
     return {name for name in names if top == {"dispatch": "index"}.get(name, name)}
 
 
-def _up(node: Node) -> list[str]:
-    return _artifacts(node, UPLOAD)
-
-
 def _artifacts(node: Node, action: str) -> list[str]:
-    """Names or patterns of artifacts, with `*` in place of expressions."""
+    """Names or patterns of artifacts, with `*` in place of expressions; "of JOB" by its number."""
     return [
-        EXPRESSION.sub("*", str(inputs.get("name", inputs.get("pattern"))))
+        f"of {number[1]}"
+        if (number := BY_ID.fullmatch(inputs.get("artifact-ids", "")))
+        else EXPRESSION.sub("*", str(inputs.get("name", inputs.get("pattern"))))
         for inputs in _inputs(node.job, action)
     ]
 

@@ -36,6 +36,7 @@ CHECKS = {
         check_order.artifacts_come_first,
         check_order.wheel_artifacts_are_complete,
         check_order.release_is_proven,
+        check_order.release_is_handed_over,
         check_order.dry_run_publishes_nothing,
         check_order.jobs_can_run_again,
         check_order.records_are_dated,

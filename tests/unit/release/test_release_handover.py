@@ -1,0 +1,212 @@
+"""What is published is what was assembled and attested, whatever another job has uploaded since."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from release_artifacts import MATRIX, Artifacts
+from test_release_signed import COMMIT, EVIDENCE, REPOSITORY
+
+import signing
+from rehearsal.forge import Token
+from rehearsal.toy import forge_with_gh
+from torchwheel.cli import main
+from torchwheel.files import sha256
+from torchwheel.release.write import SUMS
+
+RELEASE = signing.Job(REPOSITORY, ".github/workflows/release.yml", COMMIT)
+PURE = "demo-1.0.0-py3-none-any.whl"
+
+pytestmark = pytest.mark.usefixtures("green_gates")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory) -> signing.Root:
+    return signing.open_root(tmp_path_factory.mktemp("roots") / "ours")
+
+
+@dataclasses.dataclass
+class Handed:
+    """A release folder, and what the jobs after `assemble` know of it."""
+
+    folder: Path
+    options: dict[str, str]
+
+    def call(self, *command: str, without: tuple[str, ...] = (), **changes: object) -> int:
+        every = {**self.options, **changes}
+        words = [w for k, v in every.items() if k not in without for w in (f"--{k}", str(v))]
+        return main(
+            [*command, *(["v1.0.0"] * (command != ("handover",))), str(self.folder), *words]
+        )
+
+
+@pytest.fixture
+def handed(artifacts: Artifacts, root, tmp_path, monkeypatch, capsys) -> Handed:
+    monkeypatch.setenv("TORCHWHEEL_TRUSTED_ROOT", str(root.trusted_root))
+    artifacts.matrix.write_text(MATRIX + EVIDENCE)
+    folder, output = tmp_path / "release", tmp_path / "output"
+    call = [
+        "assemble",
+        "--matrix",
+        str(artifacts.matrix),
+        str(artifacts.root),
+        "--out",
+        str(folder),
+    ]
+    assert main([*call, "--version", "v1.0.0", "--output", str(output)]) == 0
+    sums = output.read_text().removeprefix("sums=").strip()
+    assert sums == sha256(folder / SUMS)
+    capsys.readouterr()
+    bundle = sign(root, folder, RELEASE)
+    options = {"sums": sums, "attestation": str(bundle), "commit": COMMIT}
+    return Handed(folder, {**options, "matrix": str(artifacts.matrix)})
+
+
+def sign(root: signing.Root, folder: Path, job: signing.Job) -> Path:
+    """Attest what SHA256SUMS lists, as the job `attest` does."""
+    bundle = folder.with_name("bundle.json")
+    content = signing.statement(signing.subjects_of([], [folder / SUMS]), job)
+    bundle.write_text(json.dumps(signing.bundle(root, job, content)))
+    return bundle
+
+
+def test_the_right_folder(handed, capsys):
+    assert handed.call("handover") == 0
+    count = sum(path.is_file() for path in handed.folder.rglob("*"))
+    says = f"{handed.folder}: {count} files are those of SHA256SUMS"
+    assert capsys.readouterr().out == f"{says}, attested by .github/workflows/release.yml\n"
+    assert handed.call("handover", without=("attestation", "commit")) == 0
+    assert capsys.readouterr().out == f"{says}\n"
+
+
+def evil_wheel(folder: Path) -> None:
+    """Another wheel with the sums of it, as a job that uploads another artifact makes it."""
+    old = sha256(folder / PURE)
+    for path in (folder / PURE, folder / "pypi" / PURE):
+        path.unlink()
+        path.write_bytes(b"evil")
+    sums = folder / SUMS
+    sums.write_text(sums.read_text().replace(old, sha256(folder / PURE)))
+
+
+def other_wheel(folder: Path) -> None:
+    (folder / PURE).unlink()
+    (folder / PURE).write_bytes(b"evil")
+
+
+def other_upload(folder: Path) -> None:
+    (folder / "pypi" / PURE).unlink()
+    (folder / "pypi" / PURE).write_bytes(b"evil")
+
+
+def more(folder: Path) -> None:
+    (folder / "evil-1.0-py3-none-any.whl").write_bytes(b"evil")
+
+
+def more_to_upload(folder: Path) -> None:
+    (folder / "pypi" / "evil-1.0-py3-none-any.whl").write_bytes(b"evil")
+
+
+def local_to_upload(folder: Path) -> None:
+    (wheel,) = folder.glob("*+cu130-*.whl")
+    shutil.copy(wheel, folder / "pypi")
+
+
+def fewer(folder: Path) -> None:
+    next(folder.glob("*.tar.gz")).unlink()
+
+
+def fewer_to_upload(folder: Path) -> None:
+    (folder / "pypi" / PURE).unlink()
+
+
+def other_record(folder: Path) -> None:
+    (folder / ".torchwheel" / "pure.json").unlink()
+    (folder / ".torchwheel" / "pure.json").write_text("{}")
+
+
+def a_link(folder: Path) -> None:
+    (folder / PURE).unlink()
+    (folder / PURE).symlink_to(folder / "pypi" / PURE)
+
+
+def without_sums(folder: Path) -> None:
+    (folder / SUMS).unlink()
+
+
+DAMAGES = {
+    evil_wheel: "SHA256SUMS: expected sha256 ",
+    without_sums: "SHA256SUMS: expected sha256 ",
+    other_wheel: f"{PURE}: expected ",
+    other_upload: f"pypi/{PURE}: expected ",
+    more: "evil-1.0-py3-none-any.whl: expected no such file, as SHA256SUMS says, found ",
+    more_to_upload: "pypi/evil-1.0-py3-none-any.whl: expected no such file, as SHA256SUMS says",
+    local_to_upload: "pypi/demo-1.0.0+cu130-py3-none-manylinux_2_28_x86_64.whl: expected no such",
+    fewer: "demo-1.0.0.tar.gz: expected ",
+    fewer_to_upload: f"pypi/{PURE}: expected ",
+    other_record: ".torchwheel/pure.json: expected ",
+    a_link: f"{PURE}: expected ",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+@pytest.mark.parametrize("command", ["handover", "assets", "published"])
+def test_another_folder_is_refused(handed, capsys, damage, command):
+    """In one line, before anything is asked of the forge."""
+    damage(handed.folder)
+    assert handed.call(command) == 1
+    out, err = capsys.readouterr()
+    (line,) = err.splitlines()
+    assert line.startswith(f"torchwheel: {handed.folder}/{DAMAGES[damage]}")
+    assert not out
+
+
+@pytest.mark.parametrize("damage", [evil_wheel, other_wheel, more], ids=lambda one: one.__name__)
+def test_an_attestation_is_verified_without_the_hash_too(handed, capsys, damage):
+    """As by hand, where no job says it."""
+    damage(handed.folder)
+    assert handed.call("assets", without=("sums",)) == 1
+    assert capsys.readouterr().err
+
+
+ATTESTATIONS = {
+    "{}": (None, "bundle.json: not a sigstore bundle: "),
+    "of a build": ({"workflow": ".github/workflows/wheels.yml"}, "expected a signature of release"),
+    "of a smoke test": ({"workflow": ".github/workflows/smoke.yml"}, "expected a signature of rel"),
+    "of any workflow": ({"workflow": "x.yml"}, "expected workflow .github/workflows/wheels.yml"),
+    "of another repository": ({"repository": "https://github.com/o/x"}, "expected repository http"),
+    "of another commit": ({"commit": "f" * 40}, f"expected commit {COMMIT}, found ffff"),
+    "of a branch": ({"ref": "refs/heads/main"}, "expected ref refs/tags/VERSION, found refs/heads"),
+}
+
+
+@pytest.mark.parametrize("name", ATTESTATIONS)
+@pytest.mark.parametrize("command", ["handover", "assets", "published"])
+def test_another_attestation_is_refused(handed, root, capsys, name, command):
+    changes, says = ATTESTATIONS[name]
+    if changes is None:
+        Path(handed.options["attestation"]).write_text("{}")
+    else:
+        sign(root, handed.folder, dataclasses.replace(RELEASE, **changes))
+    assert handed.call(command) == 1
+    out, err = capsys.readouterr()
+    assert says in err.splitlines()[0]
+    assert not out
+
+
+def test_what_is_public_has_the_attestation_too(handed, capsys, tmp_path, monkeypatch):
+    with forge_with_gh(tmp_path / "forge") as (forge, programs):
+        forge.tags["v1.0.0"] = "0" * 40
+        monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+        monkeypatch.setenv("GH_TOKEN", forge.issue(Token({"contents": "write"}, 1, 1)))
+        monkeypatch.setenv("REHEARSAL_FORGE", forge.address)
+        assert handed.call("assets") == 0
+        assert handed.call("published") == 0
+        (release,) = forge.releases
+        release.assets["attestation.sigstore.json"]["digest"] = "sha256:" + "0" * 64
+        capsys.readouterr()
+        assert handed.call("published") == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("torchwheel: v1.0.0: attestation.sigstore.json: expected sha256 ")
