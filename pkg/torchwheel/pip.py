@@ -8,6 +8,7 @@ from pathlib import Path
 from torchwheel import process
 from torchwheel.errors import TorchwheelError, program_error
 from torchwheel.files import temporary_variables
+from torchwheel.text import hide_users
 
 _SECONDS = 3600
 _DOWNLOAD_SECONDS = 4 * 3600
@@ -79,7 +80,7 @@ def pip_reason(output: str, advice: str = "") -> str:
     lines = process.printed_lines(output)
     errors = [line for line in lines if line.startswith("ERROR:")] or lines[-1:]
     reason = "; ".join(line.removeprefix("ERROR:").strip() for line in errors)
-    return f"{reason or 'pip said nothing'}{advice}"
+    return hide_users(f"{reason or 'pip said nothing'}{advice}")
 
 
 def _hash_mismatch(output: str) -> str:

@@ -17,6 +17,7 @@ from torchwheel.files import temporary_variables
 from torchwheel.install.environment import TargetEnvironment
 from torchwheel.install.page import OfferedWheel
 from torchwheel.pip import pip_reason
+from torchwheel.text import hide_users
 
 Name = Literal["pip", "uv"]
 _SECONDS = 3600
@@ -118,7 +119,7 @@ def _run(installer: Installer, options: Sequence[str]) -> None:
     if done.status:
         said = done.output + done.errors
         reason = pip_reason(said) if installer.name == "pip" else done.last_words("it said nothing")
-        raise program_error(f"{doing}: {reason}")
+        raise program_error(hide_users(f"{doing}: {reason}"))
 
 
 _PLACES = {

@@ -109,6 +109,7 @@ ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. If ...
     assert "hash mismatch" in pip_reason(mismatch, "x")
     assert "bbbb" in pip_reason(mismatch)
     assert pip_reason("x\nERROR: No matching distribution").startswith("No matching distribution")
+    assert pip_reason("ERROR: no https://me:word@host/x") == "no https://****@host/x"
     assert "pip said nothing" in pip_reason("")
 
 
