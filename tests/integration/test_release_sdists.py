@@ -21,12 +21,12 @@ from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import select
 from torchwheel.pipeline.bundled import EPOCH
 from torchwheel.pipeline.frontend import build_wheel
-from torchwheel.pipeline.repair import repack
+from torchwheel.pipeline.repair import repack, repack_members, stamp, wheel_members
 from torchwheel.pipeline.sources import source_files
 from torchwheel.release.artifacts import BundledWheel, Candidate
 from torchwheel.release.cases import ReleaseCase
 from torchwheel.release.sdists import Sdist, make_sdists, sdist_faults
-from wheelmaker import PURE, make_wheel, stable
+from wheelmaker import PURE, stable
 
 pytestmark = pytest.mark.integration
 
@@ -72,7 +72,10 @@ def released(root: Path, matrix: Matrix, out: Path) -> tuple[list[ReleaseCase], 
     for name, place in (("demo", root), ("helper", root / "helper")):
         source = Path(shutil.copytree(place, out / name))
         built = build_wheel(source, EPOCH, out / "built", out / "log", lambda _: None)
-        found.append(read_wheel(repack(built, out / "packed")))
+        packed = out / "packed"
+        found.append(
+            read_wheel(stamp(built, PURE, packed) if name == "demo" else repack(built, packed))
+        )
     demo, helper = found
     (variant,) = select(matrix, ["pure"])
     case = ReleaseCase(variant, Candidate(demo, PURE, sha256(demo.path), ()), (), (), {})
@@ -112,19 +115,26 @@ def test_they_give_the_wheels_of_the_release(root, matrix, tmp_path):
 
 def test_a_native_wheel_has_the_files_of_the_sources_too(root, matrix, tmp_path):
     (case,), bundled = released(root, matrix, tmp_path / "out")
-    files = {"demo/__init__.py": b"NAME = 'demo'\n", "demo/data.txt": b"data\n"}
+    members = wheel_members(case.candidate.wheel.path)
+    info = "demo-1.0.0.dist-info"
+    members[f"{info}/WHEEL"] = (
+        members[f"{info}/WHEEL"].replace(b"-any", b"-linux_x86_64").replace(b"true", b"false")
+    )
 
-    def native(version: str, **more: bytes) -> ReleaseCase:
-        made_of = {"version": version, "tag": "py3-none-linux_x86_64", "files": {**files, **more}}
-        wheel = make_wheel(tmp_path, **made_of)
-        candidate = Candidate(read_wheel(wheel), stable(), sha256(wheel), ())
+    def native(local: str, **more: bytes) -> ReleaseCase:
+        folder = tmp_path / local
+        (folder / "out").mkdir(parents=True)
+        built = folder / "demo-1.0.0-py3-none-linux_x86_64.whl"
+        claims = stable(toolkit=local)
+        wheel = stamp(repack_members({**members, **more}, built), claims, folder / "out")
+        candidate = Candidate(read_wheel(wheel), claims, sha256(wheel), ())
         return dataclasses.replace(case, candidate=candidate)
 
     cases = [
         case,
-        native("1.0.0+a", **{"demo/_lib/x.so": b"library", "demo.libs/liby-1.so.2": b"library"}),
-        native("1.0.0+b", **{"demo/extra.py": b""}),
-        native("1.0.0+c", **{"demo/__init__.py": b"NAME = 'earlier'\n"}),
+        native("a", **{"demo/_lib/x.so": b"library", "demo.libs/liby-1.so.2": b"library"}),
+        native("b", **{"demo/extra.py": b""}),
+        native("c", **{"demo/__init__.py": b"NAME = 'earlier'\n"}),
     ]
     lines = list(sdist_faults(made(root, matrix, tmp_path / "scratch"), cases, bundled))
     other = "demo-1.0.0.tar.gz: gives another wheel than demo-1.0.0+"

@@ -9,20 +9,24 @@ import io
 import re
 import shutil
 import tarfile
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from packaging.utils import parse_sdist_filename
 
+from torchwheel import claims as claims_file
 from torchwheel.console import Progress
 from torchwheel.files import path_inside, sha256
+from torchwheel.inspect import budgets
+from torchwheel.inspect.archive import open_archive
 from torchwheel.inspect.sdist import unpack
-from torchwheel.inspect.wheel import Wheel, is_library, read_wheel
+from torchwheel.inspect.wheel import Wheel, find_dist_info, is_library, member_text, read_wheel
 from torchwheel.matrix.rules import WHEEL_SUFFIX
 from torchwheel.matrix.sections import Matrix
 from torchwheel.pipeline.bundled import EPOCH
 from torchwheel.pipeline.frontend import build_sdist, build_wheel
-from torchwheel.pipeline.repair import repack
+from torchwheel.pipeline.repair import repack, stamp
 from torchwheel.pipeline.sources import stage
 from torchwheel.release.artifacts import BundledWheel
 from torchwheel.release.cases import ReleaseCase
@@ -90,7 +94,8 @@ def sdist_faults(
 ) -> Iterator[str]:
     """A line for each sdist that is of another version, or gives another wheel, than the release's.
 
-    Where there is a pure wheel, every wheel has the files that the sdist gives, beside libraries.
+    Beside its libraries and claims, every wheel of the project has the files and the metadata of
+    the pure wheel that the sdist gives.
 
     Args:
         sdists: of the project first, unless it is an ordinary one.
@@ -119,10 +124,14 @@ def _faults_of_project(own: Sdist, cases: Sequence[ReleaseCase]) -> Iterator[str
                 f"{case.candidate.path.name}; assemble from the sources of the release"
             )
             return
-    if any(case.variant.abi == "pure" for case in cases):
-        files = _files(read_wheel(_built(own)))
-        for released in (case.candidate.wheel for case in cases):
-            if name := _first_difference(files, _files(released)):
+    built = _built(own)
+    for case in cases:
+        released = case.candidate.wheel
+        with tempfile.TemporaryDirectory(dir=built.parent) as folder:
+            stamped = read_wheel(stamp(built, case.candidate.claims, Path(folder)))
+            if name := _first_difference(
+                stamped, released, pure=case.candidate.claims.abi == "pure"
+            ):
                 other = f"gives another wheel than {released.path.name}: {quote(name)} differs"
                 yield f"{own.path.name}: {other}; {_SOURCES}"
 
@@ -160,15 +169,41 @@ def _built(sdist: Sdist) -> Path:
     return build_wheel(sdist.source, EPOCH, folder / "wheel", log, lambda _: None)
 
 
-def _files(wheel: Wheel) -> dict[str, str]:
-    """The hashes of a wheel's files but its libraries, and its dist-info, which we write to."""
-    return {
-        name: entry.digest
-        for name, entry in wheel.record.items()
-        if not name.split("/")[0].endswith((".dist-info", ".libs")) and not is_library(name)
-    }
+def _first_difference(stamped: Wheel, released: Wheel, *, pure: bool) -> str | None:
+    """The first file of a wheel that is not as in the stamped one, or its name; None if all are.
 
-
-def _first_difference(one: Mapping[str, str], other: Mapping[str, str]) -> str | None:
+    Libraries, their list of parts and the claims are of this wheel, and gates judge them. WHEEL has
+    other tags, those of its file name, and RECORD holds in every wheel that was read.
+    """
+    if stamped.path.name.split("-")[:2] != released.path.name.split("-")[:2]:
+        return released.path.name
+    info = find_dist_info(stamped.members)
+    own = {f"{info}/{name}" for name in ("RECORD", "WHEEL", claims_file.FILE)}
+    own |= set() if pure else {f"{info}/{_PARTS}"}
+    one, other = (
+        {
+            name: entry.digest
+            for name, entry in wheel.record.items()
+            if name not in own and not name.split("/")[0].endswith(".libs") and not is_library(name)
+        }
+        for wheel in (stamped, released)
+    )
     names = sorted(one.keys() | other.keys())
-    return next((name for name in names if one.get(name) != other.get(name)), None)
+    if differing := next((name for name in names if one.get(name) != other.get(name)), None):
+        return differing
+    lines = [line for line in _wheel_file(stamped) if not line.startswith(("Tag:", "Root-Is-"))]
+    lines += [f"Tag: {tag}" for tag in released.tags]
+    lines += [f"Root-Is-Purelib: {str(pure).lower()}"]
+    return None if sorted(lines) == sorted(_wheel_file(released)) else f"{info}/WHEEL"
+
+
+_PARTS = "sboms/auditwheel.cdx.json"
+"""What auditwheel writes of the libraries that it copies into a wheel."""
+
+
+def _wheel_file(wheel: Wheel) -> list[str]:
+    """The lines of WHEEL."""
+    with open_archive(wheel.path) as archive:
+        name = f"{find_dist_info(wheel.members)}/WHEEL"
+        text = member_text(archive, name, budgets.WHEEL_FILE_BYTES)
+    return [line for line in text.split("\n") if line]

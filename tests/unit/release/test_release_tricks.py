@@ -24,8 +24,9 @@ from torchwheel.console import Quiet
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.json_files import read_json
+from torchwheel.pipeline.repair import repack_members, stamp, wheel_members
 from torchwheel.release import artifacts as artifacts_
-from torchwheel.release import rules
+from torchwheel.release import rules, sdists
 from torchwheel.release.assemble import assemble
 from torchwheel.release.rules import skips_allowed
 from torchwheel.smoke.record import (
@@ -37,6 +38,7 @@ from torchwheel.smoke.record import (
     TestResult,
     summarize,
 )
+from wheelmaker import PURE as PURE_CLAIMS
 from wheelmaker import make_wheel, stable
 
 INIT = {"demo/__init__.py": b"answer = 42\n"}
@@ -511,3 +513,110 @@ def test_the_glibc_of_the_matrix_holds_for_every_wheel(artifacts, monkeypatch):
 def test_every_record_has_the_fields_that_the_rules_ask(artifacts):
     fields = {field.name for field in dataclasses.fields(SmokeRecord)}
     assert {"sources", "operators", "date", "tests", "imported", "machine"} <= fields
+
+
+# Metadata of a wheel whose records all agree: what the sources give is built again, and compared.
+
+
+def rewritten(name: str, old: bytes, new: bytes) -> Callable[[dict[str, bytes]], None]:
+    """Replace a text in a file of dist-info."""
+
+    def bend(members: dict[str, bytes]) -> None:
+        member = f"demo-1.0.0.dist-info/{name}"
+        assert old in members[member]
+        members[member] = members[member].replace(old, new)
+
+    return bend
+
+
+def with_field(line: str) -> Callable[[dict[str, bytes]], None]:
+    return rewritten("METADATA", b"\nVersion", f"\n{line}\nVersion".encode())
+
+
+def with_member(name: str) -> Callable[[dict[str, bytes]], None]:
+    return lambda members: members.update({f"demo-1.0.0.dist-info/{name}": b"import os\n"})
+
+
+METADATA = {
+    "a requirement by URL": (with_field("Requires-Dist: x @ https://x.example/x.whl"), "METADATA"),
+    "one more requirement": (with_field("Requires-Dist: requests"), "METADATA"),
+    "another extra": (with_field("Provides-Extra: all"), "METADATA"),
+    "another Requires-Python": (rewritten("METADATA", b">=3.10", b">=3.13"), "METADATA"),
+    "another name's case": (rewritten("METADATA", b"Name: demo", b"Name: Demo"), "METADATA"),
+    "a name it provides": (with_field("Provides-Dist: torch"), "METADATA"),
+    "a name it makes obsolete": (with_field("Obsoletes-Dist: torch"), "METADATA"),
+    "a dynamic field": (with_field("Dynamic: Summary"), "METADATA"),
+    "a summary": (with_field("Summary: see https://x.example"), "METADATA"),
+    "a description": (rewritten("METADATA", b">=3.10\n", b">=3.10\n\nrun this\n"), "METADATA"),
+    "an injected tag": (rewritten("WHEEL", b"Tag: ", b"Tag: py3-none-any\nTag: "), "WHEEL"),
+    "a field of WHEEL": (rewritten("WHEEL", b"Tag: ", b"Build: 9\nTag: "), "WHEEL"),
+    "code among licenses": (with_member("licenses/evil.pth"), "licenses/evil.pth"),
+    "a list of parts": (with_member("sboms/auditwheel.cdx.json"), "sboms/auditwheel.cdx.json"),
+    "top modules": (with_member("top_level.txt"), "top_level.txt"),
+    "entry points": (
+        lambda members: members.update({"demo-1.0.0.dist-info/entry_points.txt": b"[x]\n"}),
+        "entry_points.txt",
+    ),
+}
+
+
+@pytest.fixture
+def rebuilt(artifacts, tmp_path, monkeypatch):
+    """`rebuilt(variant, …)`: a wheel as a run stamps it, where the sources give `demo` alone."""
+    base = make_wheel(tmp_path / "base", claims=None, requires=())
+    monkeypatch.setattr(sdists, "_built", lambda _: base)
+    monkeypatch.setattr("torchwheel.release.assemble.sdist_faults", sdists.sdist_faults)
+
+    def stamped(variant: str, **bent: object) -> Path:
+        for folder in ("wheel", "smoke"):
+            shutil.rmtree(artifacts.root / f"{folder}-{variant}")
+        native = variant == NATIVE
+        tag = TAG if native else "py3-none-any"
+        made = make_wheel(tmp_path / "bent", claims=None, requires=(), tag=tag, **bent)  # type: ignore[arg-type]
+        out = artifacts.root / f"wheel-{variant}"
+        out.mkdir()
+        wheel = stamp(made, stable() if native else PURE_CLAIMS, out)
+        artifacts.add(variant, wheel)
+        artifacts.write_smoke(variant, smoke_of(wheel, H200 if native else CPU))
+        return wheel
+
+    stamped(NATIVE)
+    stamped(PURE)
+    return stamped
+
+
+@pytest.mark.usefixtures("green_gates")
+def test_a_wheel_has_the_metadata_that_its_sources_give(artifacts, rebuilt):
+    rebuilt(NATIVE, bend=with_member("sboms/auditwheel.cdx.json"))
+    out = artifacts.matrix.parent / "release"
+    assemble(artifacts.matrix, ["release"], [artifacts.root], out, Quiet())
+
+
+@pytest.mark.usefixtures("green_gates")
+@pytest.mark.parametrize("variant", [NATIVE, PURE])
+@pytest.mark.parametrize("trick", METADATA)
+def test_other_metadata_is_refused(artifacts, rebuilt, trick, variant):
+    bend, name = METADATA[trick]
+    wheel = rebuilt(variant, bend=bend)
+    if trick == "a list of parts" and variant == NATIVE:
+        return  # auditwheel's, of the libraries that it copies into a wheel
+    info = f"demo-{wheel.name.split('-')[1]}.dist-info"
+    assert refused(artifacts) == [
+        f'demo-1.0.0.tar.gz: gives another wheel than {wheel.name}: "{info}/{name}" differs; '
+        "assemble from the sources that the wheels were built from"
+    ]
+
+
+@pytest.mark.usefixtures("green_gates")
+def test_another_case_of_the_name_is_refused(artifacts, rebuilt):
+    gives = "demo-1.0.0.tar.gz: gives another wheel than"
+    wheel = rebuilt(PURE, name="Demo", files=INIT)
+    assert refused(artifacts)[0].startswith(f'{gives} {wheel.name}: "{wheel.name}" differs; ')
+    wheel = rebuilt(PURE)
+    members = {
+        name.replace("demo-1.0.0.", "Demo-1.0.0."): data
+        for name, data in wheel_members(wheel).items()
+    }
+    artifacts.add(PURE, repack_members(members, wheel))
+    artifacts.write_smoke(PURE, smoke_of(wheel))
+    assert refused(artifacts)[0].startswith(f'{gives} {wheel.name}: "Demo-1.0.0.dist-info/')
