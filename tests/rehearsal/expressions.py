@@ -216,5 +216,6 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "startsWith": lambda text, part: to_text(text).lower().startswith(to_text(part).lower()),
     "endsWith": lambda text, part: to_text(text).lower().endswith(to_text(part).lower()),
     "contains": _contains,
+    "join": lambda parts, sign=",": to_text(sign).join(map(to_text, parts)),
     "format": lambda text, *values: text.format(*map(to_text, values)),
 }

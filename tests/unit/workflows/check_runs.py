@@ -9,6 +9,7 @@ from typing import Any
 
 from workflow_files import ROOT, Files, Session, jobs, sessions, steps
 
+from rehearsal.expressions import fill
 from torchwheel.cli import parser
 
 INSTALL = (
@@ -106,6 +107,27 @@ def no_failure_is_ignored(files: Files) -> Iterator[str]:
                 yield f"{path}: continue-on-error"
             if re.search(r"\b(always|failure|cancelled)\s*\(", _if(part)):
                 yield f"{path}: if: {_if(part)}"
+
+
+HOSTED = {"ubuntu-24.04", "ubuntu-24.04-arm"}
+
+
+def pull_requests_reach_hosted_machines(files: Files) -> Iterator[str]:
+    """Whatever labels a pull request writes into its matrix, and those of other runs are heeded."""
+    for path, document in files.workflows.items():
+        for name, job in jobs(document).items():
+            for labels in (["self-hosted"], ["ubuntu-24.04", "self-hosted"], ["ubuntu-24.04-arm"]):
+                # `uses` calls a workflow, whose jobs are looked at in its own file.
+                asked = job.get("runs-on", "ubuntu-24.04")
+                key = re.search(r"matrix\.(\w+)", str(asked))
+                matrix = {key[1]: labels} if key else {}
+                for event in ("pull_request", "push"):
+                    given = fill(asked, {"github": {"event_name": event}, "matrix": matrix})
+                    found = {given} if isinstance(given, str) else set(given)
+                    if event == "push" and key and given != labels:
+                        yield f"{path}: {name}: {event}: runs on {given}, not on {labels}"
+                    if event != "push" and not found <= HOSTED:
+                        yield f"{path}: {name}: {event}: runs on {given}"
 
 
 def _if(part: Mapping[str, Any]) -> str:

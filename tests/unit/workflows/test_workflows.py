@@ -28,6 +28,7 @@ CHECKS = {
         check_runs.releases_install_by_hash,
         check_runs.every_variable_is_set,
         check_runs.no_failure_is_ignored,
+        check_runs.pull_requests_reach_hosted_machines,
         check_uses.every_use_is_pinned,
         check_uses.one_pin_for_each_action,
         check_uses.inputs_match,
