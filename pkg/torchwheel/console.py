@@ -4,6 +4,7 @@ import codecs
 import contextlib
 import io
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -67,7 +68,9 @@ class Terminal:
         stream = cast("object", sys.stderr)
         # The codes that draw the live line go past the escaping, and each text is escaped here.
         file = stream.stream if isinstance(stream, Escaping) else sys.stderr
-        self.console = console or Console(file=file, stderr=True, highlight=False)
+        self.console = console or Console(
+            file=file, stderr=True, highlight=False, _environ=_sizes_checked()
+        )
         self._start = time.monotonic()
         spinner = "dots" if self.console.encoding.startswith("utf") else "line"
         self._status = (
@@ -99,6 +102,15 @@ class Terminal:
 def _one_line(text: str) -> str:
     """A line that somebody says, e.g. a compiler: it may have tabs, and is one line."""
     return escape_lines(text).replace("\n", "\\u000a")
+
+
+def _sizes_checked() -> dict[str, str]:
+    """The variables of this process without a COLUMNS or LINES that rich takes and cannot read."""
+    return {
+        name: text
+        for name, text in os.environ.items()
+        if name not in ("COLUMNS", "LINES") or re.fullmatch("[0-9]{1,5}", text)
+    }
 
 
 def print_error(*lines: str) -> None:

@@ -29,6 +29,8 @@ _PREVIOUS = ".previous"
 _SCRATCH = "torchwheel-"
 _DAY = 86400
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+_TRIES = 100
+"""Names that a writer tries; each fails only if it is taken, or swept in the moment it is made."""
 _MANY = 256
 """Files of a folder above which its disk is synced: one by one, each takes milliseconds."""
 
@@ -223,7 +225,7 @@ def _hold_if_abandoned(path: Path) -> Iterator[bool]:
 @contextlib.contextmanager
 def _locked(new_name: Callable[[], Path], make: Callable[[Path], int]) -> Iterator[Path]:
     """Make a temporary file or folder and hold its lock for the block."""
-    while True:
+    for _ in range(_TRIES):
         path = new_name()
         try:
             handle = make(path)
@@ -240,6 +242,8 @@ def _locked(new_name: Callable[[], Path], make: Callable[[Path], int]) -> Iterat
         finally:
             with contextlib.suppress(OSError):  # a daemon closes files that it does not know
                 os.close(handle)
+    # In a folder such as /proc nothing can be made, whatever its mode says, and no name is there.
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path.parent))
 
 
 def _is_open_at(path: Path, handle: int) -> bool:

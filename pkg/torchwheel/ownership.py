@@ -73,7 +73,10 @@ def open_regular(path: Path) -> int:
         NotRegularError: it is no regular file.
         OSError: it cannot be opened.
     """
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except ValueError:  # no file has such a name, e.g. one with a NUL
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise NotRegularError(errno.EINVAL, "not a file", str(path))

@@ -232,6 +232,47 @@ def test_a_user_without_a_home_folder(run, home, arguments):
         assert "set TORCHWHEEL_CACHE to a folder of your own" in errors
 
 
+ODD_PATHS = ("~/x", "~nosuchuser/x", "relative", "/proc", "/proc/x", "a\nb")
+ODD = {
+    **dict.fromkeys(("HOME", "XDG_CACHE_HOME", "TORCHWHEEL_CACHE", "TMPDIR"), ODD_PATHS),
+    "MAX_JOBS": ("-1", "\N{SUPERSCRIPT TWO}", "1" * 5000),
+    "COLUMNS": ("-1", "\N{SUPERSCRIPT TWO}", "1" * 5000),
+}
+ODD_CALLS = (
+    *("cache list", "matrix", "wheels pure --dist other", "kernels cu130 --out other"),
+    "install demo --dry-run --index file:///tmp/none",
+)
+
+
+@pytest.mark.parametrize("variable", ODD)
+def test_a_variable_with_an_odd_value_is_one_line(run, variable):
+    problems = {
+        (call, value[:20]): problem
+        for call in ODD_CALLS
+        for value in ODD[variable]
+        if (problem := problem_of(*run(*call.split(), **{variable: value})))
+    }
+    assert not problems
+
+
+ODD_ADDRESSES = (
+    *("http://[::1", "http://localhost:99999/", "http://localhost:port/", "http://a..b/"),
+    *("file:///tmp/%00/", "file:///proc/self/mem", "https://ex\u2100mple.com/", "http://u\x1b@h/"),
+)
+
+
+@pytest.mark.parametrize("address", ODD_ADDRESSES)
+def test_an_odd_address_is_one_line(run, address):
+    calls = (
+        ("install", "demo", "--dry-run", "--index", address),
+        ("index", "build", "none", "--address", address, "--yanked", "matrix.yaml"),
+        ("verify", "demo.whl", "--repository", address),
+        ("build", ".", "--cache", address),
+    )
+    problems = [problem for call in calls if (problem := problem_of(*run(*call)))]
+    assert not problems
+
+
 def shell(text: str, folder: Path, **env: str) -> subprocess.CompletedProcess[bytes]:
     """Run a line of shell, in which tw is the command line."""
     source = str(Path(torchwheel.__file__).parents[1])

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from torchwheel import files
+from torchwheel.os_errors import explain
 
 KILLED = 9
 # The child ends at its Nth call that changes names. Audit hooks run before the call.
@@ -215,3 +216,17 @@ def test_no_trial_file_is_written_that_a_kill_would_leave(tmp_path):
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.stdout.startswith(f"[] {tmp_path}/torchwheel-"), done.stdout + done.stderr
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /proc here")
+@pytest.mark.parametrize("write", [files.write_atomically, files.make_folder_atomically])
+def test_a_folder_in_which_nothing_can_be_made_is_an_error_and_no_loop(write, monkeypatch):
+    # To root every folder looks writable; to others this one does.
+    monkeypatch.setattr(files, "remove_leftovers", lambda *_: None)
+    with pytest.raises(OSError, match="/proc") as caught, write(Path("/proc/x")):
+        pass
+    if os.geteuid() == 0:
+        assert explain(caught.value).startswith("/proc: expected a place that can be written")
+    monkeypatch.setattr(tempfile, "tempdir", "/proc")
+    with files.own_temporary_files():
+        assert tempfile.tempdir == "/proc"

@@ -15,6 +15,7 @@ import pytest
 from programmaker import program
 from torchwheel import ownership
 from torchwheel.errors import TorchwheelError
+from torchwheel.fetch import Fetcher
 from torchwheel.ownership import (
     UntrustedError,
     check_tree,
@@ -378,3 +379,10 @@ def test_ones_own_tools_are_found_through_links(public):
     (public / "bin").mkdir()
     (public / "bin" / "tool").symlink_to(tool)
     assert find_program("tool", str(public / "bin"), print) == str(public / "bin" / "tool")
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\ud800"])
+def test_a_name_that_no_file_can_have_names_none(name, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        ownership.open_regular(tmp_path / name)
+    assert Fetcher().page("file:///tmp/%00/", "*/*") is None

@@ -1,6 +1,7 @@
 """Runs a recipe: in one folder, or with the objects in a folder that other builds share."""
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from torchwheel.builder.ninja import Plan, Step
 from torchwheel.builder.recipe import Recipe
 from torchwheel.errors import UsageError
 from torchwheel.lock import hold_lock
+from torchwheel.text import shorten
 
 Objects = Mapping[tuple[str, str], Path]
 """Files of objects, by the name of the group and the output of the step."""
@@ -34,8 +36,8 @@ def parallel_jobs(
     """MAX_JOBS if set, else the cores this process may use, fewer where memory is short."""
     asked = environ.get("MAX_JOBS")
     if asked:
-        if not asked.isdigit() or int(asked) < 1:
-            raise UsageError(f"MAX_JOBS={asked}: a whole number of at least 1 expected")
+        if not re.fullmatch("[0-9]{1,6}", asked) or int(asked) < 1:
+            raise UsageError(f"MAX_JOBS={shorten(asked)}: a whole number of at least 1 expected")
         return int(asked)
     cores = len(os.sched_getaffinity(0)) if cores is None else cores
     free = psutil.virtual_memory().available if free is None else free

@@ -1,8 +1,8 @@
 """The output of `torchwheel doctor`: a table of 80 columns, with the verdict at its end."""
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 
 from torchwheel.arch.model import BRANDS
 from torchwheel.doctor.caches import CacheState
@@ -18,7 +18,8 @@ _TEXT = WIDTH - _LABEL - 1
 
 def row(label: str, text: str) -> list[str]:
     """One row. A path that is too long loses its beginning."""
-    words = _printable(text).replace(f"{Path.home()}/", "~/").split()
+    home = os.path.expanduser("~")  # noqa: PTH111 - pathlib fails where there is none
+    words = _printable(text).replace(f"{home}/", "~/").split()
     fitting = (word if len(word) <= _TEXT else f"…{word[1 - _TEXT :]}" for word in words)
     return unwrapped_row(label, " ".join(fitting))
 

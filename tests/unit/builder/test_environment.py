@@ -219,7 +219,7 @@ def test_jobs_follow_cores_and_free_memory():
     assert parallel_jobs({"MAX_JOBS": "5"}, cores=2, free=0) == 5
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5"])
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", "²", "1" * 60])
 def test_a_bad_max_jobs_is_named(text):
     with pytest.raises(UsageError, match=f"MAX_JOBS={text}"):
         parallel_jobs({"MAX_JOBS": text})

@@ -130,7 +130,7 @@ CASES = {"well": well, "broken": broken, "to_be_built": to_be_built, "universal"
 @pytest.fixture(autouse=True)
 def same_everywhere(monkeypatch):
     monkeypatch.setattr(text_.sys, "executable", "/venv/bin/python")
-    monkeypatch.setattr(Path, "home", lambda: Path("/home/me"))
+    monkeypatch.setenv("HOME", "/home/me")
 
 
 def report(made: Case) -> Report:
@@ -195,3 +195,9 @@ def test_the_flags_of_its_libraries_have_a_row():
     made = dataclasses.replace(package, info=dataclasses.replace(package.info, claims=claims))
     assert "  flags    cuda: --use_fast_math, operator off: gemm\n" in package_text(made)
     assert "  flags" not in package_text(package)
+
+
+@pytest.mark.parametrize("home", ["~/x", "~nosuchuser/x", "", "relative"])
+def test_a_home_folder_that_is_none_changes_no_row(home, monkeypatch):
+    monkeypatch.setenv("HOME", home)
+    assert row("cache", "/somewhere/x")[0].endswith(" /somewhere/x")

@@ -144,3 +144,26 @@ def test_any_page_is_read_or_refused(body):
         assert all(file.name is not None for file in found)
     with contextlib.suppress(TorchwheelError):
         project_page._of_json(Answer("https://h.test/x/", JSON, body), "x")
+
+
+ODD_ADDRESSES = (
+    *(
+        "http://[::1",
+        "http://[::1]:x/",
+        "http://localhost:99999/",
+        "http://a..b/",
+        "http://\udcff/",
+    ),
+    *("file:///tmp/%00/", "file:///tmp/\0/", "https://ex\u2100mple.com/", "http://", "data:,x", ""),
+)
+
+
+@pytest.mark.parametrize("address", ODD_ADDRESSES)
+def test_an_odd_address_is_one_line_and_a_link_to_it_hides_no_other(address, tmp_path):
+    with pytest.raises(TorchwheelError) as caught:
+        find_sdist("x", "1.0", {"PIP_INDEX_URL": address or "x"})
+    assert str(caught.value).isprintable()
+    page = tmp_path / "x" / "index.html"
+    page.parent.mkdir()
+    page.write_text(f'<a href="{address}">x</a><a href="x-1.0.tar.gz">x</a>', errors="replace")
+    assert find_sdist("x", "1.0", {"PIP_INDEX_URL": tmp_path.as_uri()}).name == "x-1.0.tar.gz"
