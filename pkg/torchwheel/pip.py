@@ -2,13 +2,14 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel import process
-from torchwheel.errors import TorchwheelError, program_error
+from torchwheel.errors import MalformedError, TorchwheelError, program_error
 from torchwheel.files import temporary_variables
-from torchwheel.text import hide_users
+from torchwheel.text import hide_users, quote
+from torchwheel.versions import is_requirement
 
 _SECONDS = 3600
 _DOWNLOAD_SECONDS = 4 * 3600
@@ -61,16 +62,48 @@ def run_pip(
         raise program_error(f"{doing}: {pip_reason(done.output + done.errors, advice)}")
 
 
-def pip_install(python: Path, arguments: Sequence[str], *, offline: bool, doing: str) -> None:
-    """`pip install` into the environment of `python`; offline, from files alone, not an index."""
-    options = ["install", "--quiet"]
+def checked_requirements(texts: Iterable[str], where: str) -> list[str]:
+    """The requirements, sorted; a text that pip would take for an option is refused.
+
+    Raises:
+        MalformedError: one is no requirement; `where` names who asks for it.
+    """
+    found = sorted(texts)
+    for text in found:
+        if not is_requirement(text):
+            reason = f'expected requirements such as "numpy>=2", found {quote(text)}'
+            raise MalformedError(where, reason, "nothing was installed")
+    return found
+
+
+def pip_install(
+    python: Path,
+    packages: Iterable[str | Path],
+    *,
+    offline: bool,
+    doing: str,
+    options: Sequence[str] = (),
+) -> None:
+    """`pip install` into the environment of `python`.
+
+    Args:
+        python: its interpreter.
+        packages: requirements, and paths of wheels.
+        offline: install from files alone, not an index.
+        doing: what is being done, for the message.
+        options: pip's; nobody else's text may be among them.
+    """
+    packages = list(packages)
+    wheels = [str(path.absolute()) for path in packages if isinstance(path, Path)]
+    required = [text for text in packages if isinstance(text, str)]
+    arguments = ["install", "--quiet", *options, *wheels, *checked_requirements(required, doing)]
     env = None
     if offline:
-        options += ["--no-index", "--no-cache-dir"]
+        arguments += ["--no-index", "--no-cache-dir"]
         env = {name: text for name, text in os.environ.items() if not name.startswith("PIP_")}
         # A config file could name links that --no-index does not switch off.
         env["PIP_CONFIG_FILE"] = os.devnull
-    run_pip([*options, *arguments], doing, python=python, env=env, timeout=_SECONDS)
+    run_pip(arguments, doing, python=python, env=env, timeout=_SECONDS)
 
 
 def pip_reason(output: str, advice: str = "") -> str:

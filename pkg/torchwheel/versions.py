@@ -38,6 +38,17 @@ def is_specifier(text: str) -> bool:
     return not has_long_number(text)
 
 
+def is_requirement(text: str) -> bool:
+    """Whether a text is a requirement (PEP 508): pip also takes options, paths and addresses."""
+    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 - as above
+
+    try:
+        Requirement(text)
+    except InvalidRequirement:
+        return False
+    return not has_long_number(text)
+
+
 def major_version(text: str) -> str:
     """The major: "13" of "13.0.88"; empty if there is no number."""
     return ".".join(str(part) for part in version_numbers(text)[:1])

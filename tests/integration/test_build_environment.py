@@ -64,6 +64,6 @@ def test_a_requirement_that_replaces_a_package_leaves_the_cached_one_alone(
 ):
     before = sorted(base.rglob("*"))
     newer = make_wheel(tmp_path, name="jinja2", version="2.0", requires=())
-    RequirementsInstaller(env, TORCH, folder).install([str(newer)], "a requirement")
+    RequirementsInstaller(env, TORCH, folder).install([newer], "a requirement")
     assert files_of(env, folder, "jinja2") == [env.site / "jinja2"]
     assert sorted(base.rglob("*")) == before

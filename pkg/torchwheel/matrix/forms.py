@@ -1,11 +1,9 @@
 """The types of the texts in a matrix: each checks its text and describes it in the JSON schema."""
 
-import contextlib
 import dataclasses
 import re
 from typing import Annotated, Any
 
-from packaging.requirements import InvalidRequirement, Requirement
 from pydantic import (
     AfterValidator,
     GetCoreSchemaHandler,
@@ -16,7 +14,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from torchwheel.arch.model import CUDA_PATTERN, ROCM_PATTERN, Arch, CudaArch, RocmArch, parse
 from torchwheel.text import quote
-from torchwheel.versions import has_long_number, is_specifier
+from torchwheel.versions import is_requirement, is_specifier
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,11 +78,11 @@ def _specifiers(text: str) -> str:
 
 
 def _requirement(text: str) -> str:
-    with contextlib.suppress(InvalidRequirement):
-        if not has_long_number(text):
-            Requirement(text)
-            return text
-    raise ValueError(f'{quote(text)} is not a requirement; expected e.g. "pytest" or "numpy>=2"')
+    if not is_requirement(text):
+        raise ValueError(
+            f'{quote(text)} is not a requirement; expected e.g. "pytest" or "numpy>=2"'
+        )
+    return text
 
 
 ProjectName = Annotated[

@@ -1,8 +1,10 @@
 """A build frontend: builds the wheel or the sdist of any project through PEP 517."""
 
+import dataclasses
 import itertools
 import os
 import re
+import stat
 import subprocess
 import sys
 import tempfile
@@ -15,11 +17,15 @@ import build
 import pyproject_hooks
 
 from torchwheel import process
-from torchwheel.errors import TorchwheelError, UsageError, program_error
+from torchwheel.errors import MalformedError, TorchwheelError, UsageError, program_error
+from torchwheel.json_files import FileName, parse_json, read_bounded
+from torchwheel.os_errors import explain
 from torchwheel.ownership import find_program
+from torchwheel.pip import checked_requirements
 from torchwheel.pipeline.repair import path_with_scripts
 from torchwheel.steps.compiler_cache import check_release
 from torchwheel.text import escape, quote
+from torchwheel.text_files import read_text
 
 
 def find_launcher(say: Callable[[str], None]) -> tuple[str, ...]:
@@ -96,6 +102,50 @@ def compile_step(line: str) -> str | None:
         return None
     count = f"{words[0]} " if _COUNT.fullmatch(words[0]) else ""
     return f"{count}compiling {PurePath(source).name}"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Outcome:
+    """What a hook of a build backend came to; it returned nothing if one of these is true."""
+
+    unsupported: bool = False
+    no_backend: bool = False
+    hook_missing: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class _Required:
+    """The answer of a hook that names requirements."""
+
+    return_val: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Built:
+    """The answer of a hook that builds."""
+
+    return_val: FileName
+
+
+def _check_answer(hook: str, answer: Path, project: str) -> None:
+    """Refuse what a hook may not return, before the frontend reads its answer.
+
+    The backend may have been in the sandbox, and left a pipe, a link or any text in that file.
+
+    Raises:
+        MalformedError: one line, with the project and the hook.
+    """
+    where = f"{project}: {hook} of its build backend"
+    if answer.is_symlink() or not answer.is_file():
+        raise MalformedError(where, "expected an answer, found none")
+    content = read_bounded(answer)
+    if _Outcome() != parse_json(content, _Outcome, where, others=True):
+        return
+    if hook.startswith("get_requires"):
+        named = parse_json(content, _Required, where, others=True).return_val
+        checked_requirements(named, where)
+    else:
+        parse_json(content, _Built, where, others=True)
 
 
 def check_requirements(builder: build.ProjectBuilder) -> None:
@@ -197,19 +247,39 @@ def _build(
             )
             if status:
                 raise subprocess.CalledProcessError(status, cmd)
+            *_, hook, folder = cmd
+            _check_answer(hook, Path(folder, "output.json"), source.name)
 
         try:
-            builder = build.ProjectBuilder(source, python, runner=run)
+            builder = _open_project(source, python, run)
             prepare(builder)
-            made = out / Path(builder.build(distribution, str(out))).name
+            built = out / Path(builder.build(distribution, str(out))).name
         except (build.BuildException, build.BuildBackendException) as error:
             log_file.flush()
             cause = getattr(error, "exception", None)
+            if isinstance(cause, MalformedError):
+                raise cause from None
             if isinstance(cause, process.TimedOutError):
                 raise TorchwheelError(f"the build {cause.reason} (all of it in {log})") from error
             raise program_error(
                 f"{failure_reason(log, str(error))} (all of it in {log})"
             ) from error
-    if made.is_symlink() or not made.is_file():  # it may be a foreign project's
-        raise TorchwheelError(f"{escape(str(made))}: expected the file that was built, found none")
-    return made
+    if not os.path.lexists(built) or not stat.S_ISREG(built.lstat().st_mode):
+        raise TorchwheelError(
+            f"{source.name}: build_{distribution} of its build backend: expected a file "
+            f"{quote(built.name)}, found none"
+        )
+    return built
+
+
+def _open_project(source: Path, python: str, run: Callable[..., None]) -> build.ProjectBuilder:
+    """The build of a project, whose pyproject.toml may be anybody's."""
+    file = source / "pyproject.toml"
+    if os.path.lexists(file):
+        read_text(file)  # no pipe, and not without end
+    try:
+        builder = build.ProjectBuilder(source, python, runner=run)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(explain(error, str(file))) from error
+    checked_requirements(builder.build_system_requires, f"{file}: build-system.requires")
+    return builder

@@ -29,6 +29,7 @@ from torchwheel.files import write_text
 from torchwheel.inspect.elf import read_library
 from torchwheel.inspect.wheel import extract, read_wheel
 from torchwheel.json_files import last_line, parse_json, read_json
+from torchwheel.pip import checked_requirements
 from torchwheel.pipeline.inside import CACHE_USE, DIVIDED, PLAN
 from torchwheel.shards import parse_shard
 from torchwheel.steps import own_ninja
@@ -168,7 +169,7 @@ def _declared(project: Path) -> Sequence[str]:
 
     try:
         builder = build.ProjectBuilder(project)
-    except build.BuildException as error:
+    except (build.BuildException, ValueError, RecursionError) as error:
         raise TorchwheelError(f"{project.name}: {' '.join(str(error).split())}") from error
     return sorted(builder.build_system_requires)
 
@@ -210,6 +211,7 @@ def _python(arguments: Sequence[str], doing: str) -> str:
 
 def _install(requirements: Sequence[str], torch: Path) -> None:
     """Install requirements beside torch, which stays at its release; links to uv's cache."""
+    requirements = checked_requirements(requirements, "the project's build requirements")
     others = [text for text in requirements if canonicalize_name(Requirement(text).name) != "torch"]
     command = ["uv", "pip", "install", "--quiet", "--target", str(ENVIRONMENT)]
     command += ["--python", sys.executable, "--requirement", str(torch), *others]

@@ -192,7 +192,7 @@ def _import_installed(
     cwd.mkdir(parents=True)
     env = environment.layered_environment(setup.base, folder / "clean")
     # Its other requirements come from the index; torch stays.
-    RequirementsInstaller(env, setup.torch, folder).install([str(wheel.path)], wheel.path.name)
+    RequirementsInstaller(env, setup.torch, folder).install([wheel.path], wheel.path.name)
     env = dataclasses.replace(env, python=confined.python(env, [cwd.parent]))
     facts, _ = run_probe(env, confined.request.imports or import_names(wheel), cwd)
     for package in facts.imported:

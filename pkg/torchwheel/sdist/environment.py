@@ -147,13 +147,14 @@ class RequirementsInstaller:
         if requirements := builder.get_requires_for_build("wheel"):
             self.install(requirements, "the build requirements")
 
-    def install(self, requirements: Iterable[str], what: str) -> None:
-        """Install `requirements`, called `what` in an error."""
+    def install(self, packages: Iterable[str | Path], what: str) -> None:
+        """Install requirements, or files of wheels, called `what` in an error."""
         constraints = self.folder / "constraints.txt"
         constraints.write_text(f"torch=={self.torch.release}\n", encoding="utf-8")
         pip_install(
             self.env.python,
-            ["--constraint", str(constraints), *sorted(requirements)],
+            packages,
+            options=("--constraint", str(constraints)),
             offline=False,
             doing=f"cannot install {what} beside torch {self.torch.built.version}",
         )

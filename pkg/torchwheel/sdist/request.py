@@ -22,6 +22,7 @@ from torchwheel.pipeline.project import download_release
 from torchwheel.sdist.sandbox import SandboxMode
 from torchwheel.steps.compiler_cache import CompilerCache
 from torchwheel.text import hide_users, join_names, quote
+from torchwheel.versions import is_requirement
 
 LOCK, LOG = "lock", "build.log"
 _TORCH = re.compile(r"\d+\.\d+\.\d+(\+[a-z0-9.]+)?", re.ASCII)
@@ -144,6 +145,9 @@ def check_request(request: SdistRequest) -> None:
     ):
         if text is not None and not pattern.fullmatch(text):
             raise UsageError(f"{option} {quote(text)}: a release expected, e.g. {example}")
+    for text in request.requires:
+        if not is_requirement(text):
+            raise UsageError(f'--with {quote(text)}: a requirement expected, e.g. "numpy>=2"')
     if request.cpu and (request.toolkit or request.archs or request.archs_by != "environment"):
         raise UsageError(
             "--cpu builds without CUDA: it goes without --toolkit, --archs and --archs-by"

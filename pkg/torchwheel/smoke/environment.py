@@ -98,8 +98,10 @@ def base_environment(
             if not (folder / COMPLETE).is_file():
                 by_hash = f", by hash ({lock.name})" if lock else ""
                 progress.step(f"smoke environment: {' '.join(requires)}{by_hash}")
-                packages = (*LOCKED, str(lock)) if lock else requires
-                _make_base(folder, packages, python, options)
+                if lock:
+                    _make_base(folder, (), python, (*options, *LOCKED, str(lock)))
+                else:
+                    _make_base(folder, requires, python, options)
                 _discard_unused(folder)
     check_tree(folder)
     with contextlib.suppress(OSError):  # a cache of root's, which others may read
@@ -137,14 +139,14 @@ def _make_base(
 ) -> None:
     files.discard(folder)
     program = _make_venv(folder, python)
-    doing = f"cannot install {' '.join(packages)}"
-    pip_install(program, [*options, *packages], offline=False, doing=doing)
+    doing = f"cannot install {' '.join(packages or options)}"
+    pip_install(program, packages, options=options, offline=False, doing=doing)
     for site in folder.glob("lib/python*/site-packages"):
         set_header_times(site)
     close_to_others(folder)
     # A power cut must not keep the marker alone.
     files.sync_tree(folder)
-    files.write_text(folder / COMPLETE, "\n".join(sorted(packages)) + "\n")
+    files.write_text(folder / COMPLETE, "\n".join(sorted(packages or options)) + "\n")
 
 
 def _linked_wheels(requires: Sequence[str], environ: Mapping[str, str] = os.environ) -> list[str]:
@@ -154,7 +156,7 @@ def _linked_wheels(requires: Sequence[str], environ: Mapping[str, str] = os.envi
     """
     names: set[str] = set()
     for text in requires:
-        with contextlib.suppress(InvalidRequirement):  # a path, which pip takes too
+        with contextlib.suppress(InvalidRequirement):  # pip_install says it
             names.add(canonicalize_name(Requirement(text).name))
     folders = map(Path, environ.get("PIP_FIND_LINKS", "").split())
     return [
@@ -195,8 +197,9 @@ def running_environment(
     """The running interpreter, with the wheels in a temporary folder that comes first."""
     check_installed(wheels, ("pytest",))
     target, python = temporary / "site", Path(sys.executable)
-    arguments = ["--no-deps", "--target", str(target), *_wheel_files(wheels)]
-    pip_install(python, arguments, offline=True, doing=f"{wheels[0].path.name} does not install")
+    options = ["--no-deps", "--target", str(target)]
+    doing = f"{wheels[0].path.name} does not install"
+    pip_install(python, _wheel_files(wheels), options=options, offline=True, doing=doing)
     folders = [Path(name) for name in os.environ.get("PYTHONPATH", "").split(os.pathsep) if name]
     # The source tree may be on PYTHONPATH, for torchwheel; the tests must not import from it.
     others = [path for path in folders if not any((path / name).exists() for name in packages)]
@@ -204,8 +207,8 @@ def running_environment(
     return Environment(python, {**_clean_variables(), "PYTHONPATH": path}, target)
 
 
-def _wheel_files(wheels: Sequence[Wheel]) -> list[str]:
-    return [str(wheel.path.resolve()) for wheel in wheels]
+def _wheel_files(wheels: Sequence[Wheel]) -> list[Path]:
+    return [wheel.path.resolve() for wheel in wheels]
 
 
 def _clean_variables() -> dict[str, str]:

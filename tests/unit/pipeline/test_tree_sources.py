@@ -16,7 +16,6 @@ from linkmaker import KEY, LEAVING, STAYING, plant
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.pipeline import sources
 from torchwheel.pipeline.bundled import build_pure
-from torchwheel.pipeline.frontend import build_wheel
 from torchwheel.pipeline.sources import copy_files, source_digest, source_files, stage
 
 ROOT = Path(__file__).parents[3]
@@ -262,31 +261,3 @@ def test_no_link_of_this_repository_leads_out_of_its_distribution():
     for folder in (ROOT, ROOT / "pkg" / "torchwheel"):
         assert folder / "LICENSE" in source_files(folder)
     assert (ROOT / "pkg/torchwheel/LICENSE").read_text() == (ROOT / "LICENSE").read_text()
-
-
-BACKEND = """
-import os
-def build_wheel(folder, *_):
-    {leave}
-    return {name!r}
-"""
-
-
-@pytest.mark.parametrize(
-    ("leave", "name"),
-    [
-        ("os.symlink('/etc/passwd', folder + '/x.whl')", "x.whl"),
-        ("os.mkfifo(folder + '/x.whl')", "x.whl"),
-        ("", "/etc/passwd"),
-    ],
-)
-def test_what_a_backend_calls_its_wheel_is_a_file_that_it_wrote(tmp_path, leave, name):
-    project, out = tmp_path / "project", tmp_path / "out"
-    project.mkdir()
-    out.mkdir()
-    (project / "backend.py").write_text(BACKEND.format(leave=leave, name=name))
-    (project / "pyproject.toml").write_text(
-        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
-    )
-    with pytest.raises(TorchwheelError, match=": expected the file that was built, found none"):
-        build_wheel(project, {}, out, tmp_path / "log", lambda _: None)
