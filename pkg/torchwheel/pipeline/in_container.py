@@ -210,8 +210,8 @@ def _reason(folder: Path, log: Path, status: int) -> str:
         for package in read_probe(folder / inside.PROBE).imported:
             if package.error:
                 return f"smoke: import {package.name}: {package.error}"
-    with contextlib.suppress(OSError, TorchwheelError):
-        for test in results.parse_junit((folder / inside.JUNIT).read_text(encoding="utf-8")):
+    with contextlib.suppress(OSError, UnicodeDecodeError, TorchwheelError):
+        for test in results.parse_junit(results.read_report(folder / inside.JUNIT)):
             if test.outcome == "failed":
                 return f"smoke: {test.name}: {test.reason}"
     return failure_reason(log, f"cibuildwheel ended with status {status}")

@@ -34,6 +34,7 @@ from torchwheel.pipeline.universal import (
     with_parts_here,
 )
 from torchwheel.smoke import record as smoke_record
+from torchwheel.smoke.results import read_report
 from torchwheel.steps.compiler_cache import CacheUse
 
 NOT_RUN = "not run: for another machine"
@@ -178,7 +179,7 @@ def _build_and_try(
             write_text(report, smoke_record.dump_smoke(record))
             junit = run.variant_folder(variant) / JUNIT
             if record.sources:  # else it was imported alone
-                write_text(report.with_suffix(".xml"), junit.read_text(encoding="utf-8"))
+                write_text(report.with_suffix(".xml"), read_report(junit))
     if run.twice and variant.native:
         with clock.step("twice"):
             _reproduce(run, variant, image, result.wheel, out)

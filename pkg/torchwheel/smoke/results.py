@@ -11,6 +11,7 @@ from torchwheel import files
 from torchwheel.errors import TorchwheelError
 from torchwheel.json_files import read_json
 from torchwheel.os_errors import explain
+from torchwheel.ownership import open_regular
 from torchwheel.smoke.record import (
     ImportRecord,
     MachineRecord,
@@ -20,6 +21,19 @@ from torchwheel.smoke.record import (
     judge_smoke,
     summarize,
 )
+
+_MOST_OF_REPORT = 64 << 20
+
+
+def read_report(path: Path) -> str:
+    """The text of a JUnit file. The tests may have left a pipe there, or a file without end.
+
+    Raises:
+        OSError: it is no regular file, or cannot be read.
+        UnicodeDecodeError: it is not UTF-8.
+    """
+    with os.fdopen(open_regular(path), "rb") as file:
+        return file.read(_MOST_OF_REPORT).decode("utf-8")
 
 
 def parse_junit(text: str) -> tuple[TestResult, ...]:
@@ -170,7 +184,7 @@ def record_from_files(
     """
     try:
         facts = read_probe(probe)
-        tests = parse_junit(report.read_text(encoding="utf-8")) if report else ()
+        tests = parse_junit(read_report(report)) if report else ()
     except (OSError, UnicodeDecodeError, TorchwheelError) as error:
         raise TorchwheelError(
             f"{wheel.name}: its tests left no report: {explain(error)}"

@@ -13,7 +13,7 @@ from torchwheel.smoke import environment
 from torchwheel.smoke.importing import arguments_of_tests, import_names, run_probe
 from torchwheel.smoke.interpreter import Interpreter
 from torchwheel.smoke.record import SmokeRecord, TestResult, dump_smoke
-from torchwheel.smoke.results import parse_junit, record_of
+from torchwheel.smoke.results import parse_junit, read_report, record_of
 from torchwheel.smoke.suite import digest_of_tests
 
 OUTPUT_LINES = 30
@@ -104,7 +104,7 @@ def _read_report(report: Path, junit: Path | None) -> tuple[TestResult, ...]:
     """The results that pytest left, if it did; its file is copied to `junit`."""
     if not report.is_file():
         return ()
-    text = report.read_text(encoding="utf-8")
+    text = read_report(report)
     if junit is not None:
         files.write_text(junit, text)
     return parse_junit(text)

@@ -1,10 +1,11 @@
 import hashlib
 import json
+import os
 
 import pytest
 
 from torchwheel.errors import TorchwheelError
-from torchwheel.smoke.results import record_from_files
+from torchwheel.smoke.results import read_report, record_from_files
 
 MACHINE = {
     "python": "3.11.2",
@@ -79,3 +80,16 @@ def test_a_wheel_without_a_package_fails(left, tmp_path):
 def test_no_report_is_one_line(left, output):
     with pytest.raises(TorchwheelError, match=r"ext-1-py3-none-any\.whl: its tests left no report"):
         left(output)
+
+
+@pytest.mark.parametrize("report", ["fifo", "/dev/zero", "folder", "none"])
+def test_a_report_that_is_no_file_is_one_line(tmp_path, report):
+    path = tmp_path / "junit.xml"
+    if report == "fifo":
+        os.mkfifo(path)
+    elif report == "folder":
+        path.mkdir()
+    elif report == "/dev/zero":
+        path.symlink_to(report)
+    with pytest.raises(OSError, match=r"junit\.xml"):
+        read_report(path)
