@@ -6,11 +6,13 @@ refuses it. `LIBRARIES` and `DEFINING` are libraries, the latter of a system tha
 
 import bz2
 import dataclasses
+import gzip
 import hashlib
 import os
 import random
 import stat
 import struct
+import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -612,4 +614,74 @@ DEFINING: dict[str, bytes] = {
         sections={".hash": struct.pack("<6I", 1, 3, 1, 0, 1, 1)},
         kinds={".hash": (_HASH, 0)},
     ),
+}
+
+
+# Sdists that are small and ask for much: their tars, unpacked, and what is said of each.
+
+_PROJECT = "demo-1.0/setup.py"
+
+
+def _member(name: str, kind: bytes = tarfile.REGTYPE, content: bytes = b"") -> bytes:
+    info = tarfile.TarInfo(name)
+    info.type, info.size = kind, len(content)
+    return info.tobuf(tarfile.USTAR_FORMAT) + content + bytes(-len(content) % 512)
+
+
+def _pax(kind: bytes, records: Mapping[str, str]) -> bytes:
+    body = b"".join(
+        f"{len(key) + len(text) + 6:03} {key}={text}\n".encode() for key, text in records.items()
+    )
+    return _member("pax", kind, body)
+
+
+_FOLDER = _member("demo-1.0/folder", tarfile.DIRTYPE)
+_MANY_KEYS = {f"{number:05}": "" for number in range(100_000)}
+_DEEP = "/".join(["demo-1.0", *["d"] * 1500, "f"])
+_NESTED = "/".join("abcdefghijklmnopqrstuvwxyz")
+
+SDISTS: dict[str, tuple[Callable[[], bytes], str]] = {
+    "many members": (lambda: _FOLDER * 50_001, "files and folders"),
+    "many folders": (
+        lambda: b"".join(_member(f"demo-1.0/{n}/{_NESTED}/f") for n in range(1900)),
+        "files and folders",
+    ),
+    "deep": (
+        lambda: _member("x", tarfile.GNUTYPE_LONGNAME, _DEEP.encode()) + _member("x"),
+        "too deep or too long",
+    ),
+    "long name": (
+        lambda: _member("x", tarfile.GNUTYPE_LONGNAME, b"a" * (20 << 20)) + _member("x"),
+        "asks for too much memory",
+    ),
+    "large header": (
+        lambda: _pax(tarfile.XHDTYPE, _MANY_KEYS) + _member("demo-1.0/x"),
+        "asks for too much memory",
+    ),
+    "header of all members": (
+        lambda: _pax(tarfile.XGLTYPE, _MANY_KEYS) + _member("demo-1.0/x") * 100,
+        "asks for too much memory",
+    ),
+    "headers before headers": (
+        lambda: _member("x", tarfile.GNUTYPE_LONGNAME) * 100 + _member("demo-1.0/x"),
+        "asks for too much memory",
+    ),
+}
+
+
+def sdist(name: str) -> bytes:
+    """An archive of SDISTS with a project in it."""
+    tar = _member(_PROJECT) + SDISTS[name][0]() + bytes(1024)
+    return gzip.compress(tar, compresslevel=6, mtime=0)
+
+
+# A pyproject.toml of 20 KB that once took 400 MB, and others whose keys hide behind strings.
+LONG_KEYS: dict[str, str] = {
+    "plain": "a." * 10_000 + "a = 1",
+    "in quotes": '"a b" . ' * 10_000 + "a = 1",
+    "of dots": "'.'." * 10_000 + "a = 1",
+    "with an escape": r'"\"".' * 10_000 + "a = 1",
+    "of a table": "[" + "a." * 10_000 + "a]",
+    "behind a string": 'x = {y = """\n" """"", ' + "a." * 10_000 + "a = 1}",
+    "behind a comment": 'x = 1 # """\n' + "a." * 10_000 + "a = 1",
 }

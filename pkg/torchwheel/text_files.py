@@ -5,6 +5,7 @@ large. Each of these is one line.
 """
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,15 @@ else:
     import tomli as tomllib
 
 MAX_BYTES = 1 << 20
+_KEY_PARTS = 16
+"""The parts of a TOML key, a.b.c: tomllib takes memory by the square of their number."""
+# No character is left that ends neither, so nothing is read twice.
+_STRING_OR_COMMENT = re.compile(
+    r'''"""(?:[^"\\]+|\\.?|""?(?!"))*"{0,5}'''
+    r"|'''(?:[^']+|''?(?!'))*'{0,5}"
+    r"""|"(?:[^"\\\n]+|\\.?)*"?|'[^'\n]*'?|\#[^\n]*""",
+    re.DOTALL,
+)
 
 
 def read_text(path: Path, missing: str = "check the path") -> str:
@@ -72,6 +82,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     """
     text = read_text(path)
     try:
+        _require_short_keys(text)
         tables: dict[str, Any] = tomllib.loads(text)
     except RecursionError:
         found = "lists or tables nested too deep"
@@ -80,3 +91,10 @@ def read_toml(path: Path) -> dict[str, Any]:
     else:
         return tables
     raise UsageError(f"{escape(str(path))}: expected TOML, found {found}")
+
+
+def _require_short_keys(text: str) -> None:
+    plain = _STRING_OR_COMMENT.sub(lambda found: "" if found[0][0] == "#" else "a", text)
+    parts = re.sub(r"[\w-]+", "a", re.sub(r"[ \t]+", "", plain))
+    if "a." * _KEY_PARTS in parts:
+        raise ValueError(f"a key of more than {_KEY_PARTS} parts")

@@ -275,6 +275,10 @@ def sdists() -> Corpus:
             f"link to {case}": _sdist({name: text.format(**texts) for name, text in links.items()})
             for case, links in LEAVING.items()
         },
+        # The others are large when they are unpacked: mutations of them take seconds.
+        **{
+            name: hostile.sdist(name) for name in ("deep", "large header", "headers before headers")
+        },
     }
     return Corpus(right, bad, kept("sdist"))
 
@@ -434,6 +438,7 @@ packages = ["demo"]
         "not utf-8": good + b"\xff",
         "key twice": good + b"[project]\n",
         "large": good + b"#" * (1 << 20),
+        **{f"long key {name}": text.encode() for name, text in hostile.LONG_KEYS.items()},
     }
     others = {"many digits": good.replace(b"2.6", b"9" * 5000).replace(b"3.10", b"9" * 5000)}
     right = {"good": good, "ours": (ROOT / "pyproject.toml").read_bytes()}

@@ -47,9 +47,34 @@ LARGE = {
 }
 
 
-def run(folder: Path, *arguments: object) -> tuple[int, str]:
+UNPACK = """
+import sys
+from pathlib import Path
+from torchwheel.console import run_command
+from torchwheel.inspect.sdist import unpack
+sys.exit(run_command("unpack", lambda: unpack(Path(sys.argv[1]), Path(sys.argv[2])) and 0))
+"""
+READ_TOML = """
+import sys
+from pathlib import Path
+from torchwheel.console import run_command
+from torchwheel.text_files import read_toml
+sys.exit(run_command("read", lambda: read_toml(Path(sys.argv[1])) and 0))
+"""
+ROOM = 1 << 20
+# As much as fits, and as much memory as it can take: each is right TOML.
+LARGE_TOML = {
+    "keys of many parts": "".join(f"a{n}.{'.'.join('b' * 13)}=1\n" for n in range(30_000)),
+    "tables of many parts": "".join(f"[a{n}.{'.'.join('b' * 13)}]\n" for n in range(30_000)),
+    "tables": "".join(f"[a{n}]\n" for n in range(110_000)),
+    "lists": "a = [\n" + "[],\n" * 209_000 + "]\n\n",
+}
+
+
+def run(folder: Path, *arguments: object, script: str = "") -> tuple[int, str]:
     """The status and the output of `torchwheel ARGUMENTS`, which must stay within its budget."""
-    command = [sys.executable, "-m", "torchwheel.cli", *map(str, arguments)]
+    program = ["-c", script] if script else ["-m", "torchwheel.cli"]
+    command = [sys.executable, *program, *map(str, arguments)]
     measured = [sys.executable, "-c", MEASURE, str(folder / "usage.json"), *command]
     done = subprocess.run(
         measured, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -134,6 +159,24 @@ def test_the_doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert '"tags-1.0.0.dist-info/entry_points.txt" is no regular file' in words
         assert f"rm -r {tags}" in words.replace("` ", "")
         assert "force-reinstall torch" not in words
+
+
+@pytest.mark.parametrize("name", hostile.SDISTS)
+def test_an_sdist(tmp_path: Path, name: str) -> None:
+    archive = tmp_path / "demo-1.0.tar.gz"
+    archive.write_bytes(hostile.sdist(name))
+    (tmp_path / "unpacked").mkdir()
+    status, output = run(tmp_path, archive, tmp_path / "unpacked", script=UNPACK)
+    assert status == 1
+    assert hostile.SDISTS[name][1] in output
+
+
+@pytest.mark.parametrize("name", LARGE_TOML)
+def test_a_pyproject(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "pyproject.toml"
+    path.write_text(LARGE_TOML[name][:ROOM].rpartition("\n")[0])
+    status, output = run(tmp_path, path, script=READ_TOML)
+    assert (status, output) == (0, "")
 
 
 def install(site: Path, wheel: Path) -> Path:

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+import hostile
 from torchwheel.check.declared import read_declared
 from torchwheel.errors import UsageError
 from torchwheel.index.withdrawals import read_withdrawals
 from torchwheel.matrix.load import load
 from torchwheel.scaffold.foreign import read_project
-from torchwheel.text_files import MAX_BYTES, read_text
+from torchwheel.text_files import MAX_BYTES, read_text, read_toml
 
 READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "matrix": ("matrix.yaml", load),
@@ -68,3 +69,29 @@ def test_a_path_that_no_system_takes_is_one_line() -> None:
         with pytest.raises(UsageError) as caught:
             read_text(path)
         assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("name", hostile.LONG_KEYS)
+def test_a_toml_key_of_many_parts_is_one_line(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "pyproject.toml"
+    path.write_text(hostile.LONG_KEYS[name])
+    with pytest.raises(UsageError, match="expected TOML, found a key of more than 16 parts"):
+        read_toml(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = " + ".".join(["1"] * 2),
+        'a = "' + "a." * 99 + '"',
+        "a = '''" + "a." * 99 + "\n" + "a." * 99 + "'''",
+        'a = """' + '\\"""' + "a." * 99 + '"""',
+        "# " + "a." * 99,
+        "a = [" + "1.5, " * 99 + "]",
+        "\n".join(f"a{n}.b.c = {n}" for n in range(99)),
+    ],
+)
+def test_dots_that_are_of_no_key_count_not(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "pyproject.toml"
+    path.write_text(text)
+    read_toml(path)

@@ -128,9 +128,9 @@ def open_archive(path: Path) -> Iterator[Archive]:
 
 def _fault(members: Sequence[Member], file_size: int) -> str | None:
     for member in members:
-        for judge in (_fault_of_name, _fault_of_length, _fault_of_mode, _fault_of_data):
-            if fault := judge(member):
-                return f"member {member.name!r} {fault}"
+        fault = _fault_of_name(member) or fault_of_length(member.name)
+        if fault := fault or _fault_of_mode(member) or _fault_of_data(member):
+            return f"member {member.name!r} {fault}"
     if fault := _fault_of_tree(members):
         return fault
     total = sum(member.size for member in members)
@@ -156,8 +156,9 @@ def _fault_of_name(member: Member) -> str | None:
     return None
 
 
-def _fault_of_length(member: Member) -> str | None:
-    parts = member.name.encode().split(b"/")
+def fault_of_length(name: str) -> str | None:
+    """What is wrong with a member's name, if it has too many parts or one that is too long."""
+    parts = os.fsencode(name).split(b"/")
     if len(parts) > budgets.NAME_PARTS or max(map(len, parts)) > budgets.PART_BYTES:
         return (
             f"is too deep or too long: {budgets.NAME_PARTS} parts "
@@ -200,6 +201,8 @@ def _fault_of_tree(members: Sequence[Member]) -> str | None:
             return f"member {member.name!r} is there twice{same}"
         while "/" in key and (key := key.rpartition("/")[0]) not in folders:
             folders.add(key)
+    if len(folders | seen.keys()) > budgets.MEMBERS:
+        return f"has more than {budgets.MEMBERS} files and folders"
     for key in folders & seen.keys():
         if not seen[key].is_folder:
             return f"member {seen[key].name!r} is a file, and a folder of other members"

@@ -12,6 +12,8 @@ MEMBERS = 50_000
 """Files and folders of an archive (torch's own wheels: 15,000)."""
 DIRECTORY_BYTES = 16 * MIB
 """The archive's own list of its members."""
+TAR_HEADER_BYTES = 16 << 10
+"""What stands before a member of a tar: its header, with its pax headers and long names."""
 NAME_PARTS = 32
 PART_BYTES = 255
 """A name's folders, and the bytes of each: more no file system has."""

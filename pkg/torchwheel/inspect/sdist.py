@@ -1,7 +1,6 @@
 """Unpacks an sdist as if it were hostile: it writes below one folder, and no link leads out."""
 
 import functools
-import lzma
 import math
 import os
 import posixpath
@@ -9,14 +8,17 @@ import tarfile
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import IO, Any
 
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import explain_full_disk, link_stays, make_executable, path_inside
 from torchwheel.inspect import budgets
-from torchwheel.inspect.archive import open_archive
+from torchwheel.inspect.archive import WheelError, fault_of_length, open_archive
+from torchwheel.inspect.window import CpuTime
 from torchwheel.text import quote, shorten
 
 PROJECT = ("pyproject.toml", "setup.py")
+_BLOCK = 1 << 20
 
 
 def is_project(folder: Path) -> bool:
@@ -29,6 +31,11 @@ def unpack(archive: Path, target: Path) -> Path:
     with explain_full_disk(target):
         if archive.suffix == ".zip":
             _unpack_zip(archive, target)
+        elif archive.suffix == ".xz":
+            raise UsageError(
+                f"{archive.name}: expected .tar.gz or .zip, found .xz, which takes as much memory "
+                "as its author likes; pack it again"
+            )
         else:
             _unpack_tar(archive, target)
     tops = [path for path in target.iterdir() if path.is_dir() and not path.is_symlink()]
@@ -52,7 +59,7 @@ def _unpack_zip(archive: Path, target: Path) -> None:
 def _unpack_tar(archive: Path, target: Path) -> None:
     where = archive.name
     try:
-        with tarfile.open(archive) as opened:
+        with archive.open("rb") as raw, _Tar.open(fileobj=raw) as opened:
             packed = archive.stat().st_size
             members = _members(opened, where, packed)
             links = {name: one for name, one in members.items() if one.issym()}
@@ -67,15 +74,15 @@ def _unpack_tar(archive: Path, target: Path) -> None:
                 source = opened.extractfile(file)
                 if source is not None:
                     with source:
-                        blocks = iter(functools.partial(source.read, 1 << 20), b"")
+                        blocks = iter(functools.partial(source.read, _BLOCK), b"")
                         path = path_inside(target, name, where)
                         _write(blocks, path, bool(file.mode & 0o100))
             tops = {name.partition("/")[0] for name in members}
             project = target / tops.pop() if len(tops) == 1 else target
             _write_links(links, target, project, where)
-    except MemoryError as error:  # tarfile reads a long name as long as its header says
-        raise TorchwheelError(f"{where}: a header in it asks for too much memory") from error
-    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, ValueError) as error:
+    except _TooMuchError as error:
+        raise TorchwheelError(f"{where}: {error}") from error
+    except (tarfile.TarError, EOFError, zlib.error, ValueError) as error:
         raise TorchwheelError(f"{where}: not a whole tar archive: {_fact(error)}") from error
     except OSError as error:
         if error.errno is None:  # gzip and bzip2 report malformed data so
@@ -83,6 +90,68 @@ def _unpack_tar(archive: Path, target: Path) -> None:
         raise TorchwheelError(
             f"{where}: {error.strerror}: {quote(_below(target, error))}"
         ) from error
+
+
+class _TooMuchError(WheelError):
+    """An archive asks for too much; the text does not name it."""
+
+
+class _Tar(tarfile.TarFile):
+    """A tar whose reader spends a limited time on it, and little memory on a header.
+
+    It is not packed, or by gzip or bzip2.
+    """
+
+    OPEN_METH: Mapping[str, str] = {"tar": "taropen", "gz": "gzopen", "bz2": "bz2open"}  # type: ignore[misc]
+
+    def __init__(
+        self,
+        name: str | None = None,
+        mode: Any = "r",  # noqa: ANN401 - the base's
+        fileobj: Any = None,  # noqa: ANN401
+        **rest: Any,  # noqa: ANN401
+    ) -> None:
+        self._bytes = _Bytes(fileobj)
+        super().__init__(name, mode, self._bytes, **rest)  # type: ignore[arg-type]
+
+    def next(self) -> tarfile.TarInfo | None:
+        """The next member; a long name or a pax header in front of it is read whole."""
+        self._bytes.header = budgets.TAR_HEADER_BYTES
+        try:
+            return super().next()
+        finally:
+            self._bytes.header = None
+
+
+class _Bytes:
+    """The unpacked bytes of an open tar."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._cpu = CpuTime(budgets.INSPECT_SECONDS)
+        self.header: int | None = None
+        """What may still be read of a header; None if something else is read."""
+        self.tell, self.close = file.tell, file.close
+
+    def read(self, size: int) -> bytes:
+        if self.header is not None:
+            self.header -= size
+            if self.header < 0:
+                raise _TooMuchError("a header in it asks for too much memory")
+        return self._next(size)
+
+    def seek(self, place: int) -> None:
+        """Go to a place; what is packed has to be unpacked up to there."""
+        if place < self.tell():
+            self._file.seek(0)
+        while (left := place - self.tell()) > 0 and self._next(min(left, _BLOCK)):
+            pass
+
+    def _next(self, size: int) -> bytes:
+        if not self._cpu.left():
+            seconds = budgets.INSPECT_SECONDS
+            raise _TooMuchError(f"takes more than {seconds} s of processor time to unpack")
+        return self._file.read(size)
 
 
 def _fact(error: Exception) -> str:
@@ -98,9 +167,22 @@ def _below(target: Path, error: OSError) -> str:
 def _members(opened: tarfile.TarFile, where: str, packed: int) -> Mapping[str, tarfile.TarInfo]:
     """Files and links by their names; raise for a member that no source archive has."""
     members: dict[str, tarfile.TarInfo] = {}
-    total = 0
-    for member in opened:
-        name = posixpath.normpath(member.name)
+    places: set[str] = set()
+    total = names = 0
+    for count, member in enumerate(opened, start=1):
+        name = place = posixpath.normpath(member.name)
+        names += len(name) + len(member.linkname)
+        if fault := fault_of_length(name):
+            raise TorchwheelError(f"{where}: member {shorten(name)!r} {fault}")
+        while place and place not in places:
+            places.add(place)
+            place = place.rpartition("/")[0]
+        if max(count, len(places)) > budgets.MEMBERS:
+            raise TorchwheelError(f"{where}: has more than {budgets.MEMBERS} files and folders")
+        if names > budgets.DIRECTORY_BYTES:
+            mib = budgets.DIRECTORY_BYTES // budgets.MIB
+            raise TorchwheelError(f"{where}: the names in it have more than {mib} MiB")
+        member.pax_headers = {}  # each has a copy of those that hold for all members
         total += member.size
         _check_size(total if member.size >= 0 else math.inf, packed, where)
         if member.isdir():
@@ -111,7 +193,7 @@ def _members(opened: tarfile.TarFile, where: str, packed: int) -> Mapping[str, t
             raise TorchwheelError(f"{where}: member {shorten(name)!r} is a special file")
         members[name] = member
     # Read to the end: the checksum is behind the last member, where tarfile stops.
-    while opened.fileobj is not None and opened.fileobj.read(1 << 20):
+    while opened.fileobj is not None and opened.fileobj.read(_BLOCK):
         pass
     return members
 

@@ -20,9 +20,13 @@ class CpuTime:
         self._seconds = seconds
         self._end = _cpu_time() + seconds
 
+    def left(self) -> bool:
+        """Whether it is not used up."""
+        return _cpu_time() <= self._end
+
     def check(self) -> None:
         """Raise a WheelError if it is used up."""
-        if _cpu_time() > self._end:
+        if not self.left():
             raise WheelError(f"the libraries take more than {self._seconds:g} s to read")
 
 

@@ -20,7 +20,7 @@ from torchwheel.builder.objects import MANIFEST, SCHEMA, CompiledObject
 from torchwheel.builder.recipe import own_sources_digest
 from torchwheel.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel.files import sha256
-from torchwheel.json_files import read_json
+from torchwheel.json_files import read_bounded, read_json
 from torchwheel.matrix.kernel_builds import KernelBuild
 from torchwheel.pipeline.sources import content_digest, source_files
 from torchwheel.shards import Shard, parse_shard
@@ -135,7 +135,7 @@ def kernel_inputs(
 
 
 def _defines_extension(path: Path) -> bool:
-    return path.suffix == ".py" and bool(_EXTENSION.search(path.read_bytes()))
+    return path.suffix == ".py" and bool(_EXTENSION.search(read_bounded(path)))
 
 
 def folder_name(inputs: KernelInputs, shard: Shard) -> str:

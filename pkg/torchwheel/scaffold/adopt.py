@@ -12,6 +12,7 @@ from torchwheel.arch.model import CudaArch
 from torchwheel.arch.toolkit_releases import ToolkitRelease
 from torchwheel.errors import UsageError
 from torchwheel.files import write_atomically
+from torchwheel.json_files import read_bounded
 from torchwheel.matrix.document import MatrixError
 from torchwheel.matrix.load import parse
 from torchwheel.matrix.torch_releases import torch_releases
@@ -78,7 +79,7 @@ def plan(folder: Path, files: Mapping[str, bytes], replace: Collection[str]) -> 
         target = folder / path
         if not target.exists():
             planned.append(PlannedFile(path, content, "written"))
-        elif target.read_bytes() == content:
+        elif read_bounded(target) == content:
             planned.append(PlannedFile(path, content, "unchanged"))
         elif path in replace or "all" in replace:
             planned.append(PlannedFile(path, content, "replaced"))

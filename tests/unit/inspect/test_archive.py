@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from torchwheel.inspect import budgets
 from torchwheel.inspect.archive import Archive, WheelError, open_archive
 from zipmaker import STORED, Entry, make_zip, zip64_extra
 
@@ -75,3 +76,15 @@ def test_what_is_accepted_zipfile_reads_the_same(tmp_path: Path, data: st.DataOb
         ours = contents(found)
         with zipfile.ZipFile(path) as archive:
             assert ours == {info.orig_filename: archive.read(info) for info in archive.infolist()}
+
+
+def test_folders_that_members_name_count_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budgets, "MEMBERS", 10)
+    path = written(tmp_path, make_zip([Entry("a/b/c/d/e/f/g/h/i/j", b"")]))
+    with open_archive(path) as found:
+        assert len(found.files) == 1
+    path = written(tmp_path, make_zip([Entry("a/b/c/d/e/f/g/h/i/j/k", b"")]))
+    with pytest.raises(WheelError, match="more than 10 files and folders"), open_archive(path):
+        pass

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import hostile
 from linkmaker import LEAVING, STAYING
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.inspect import budgets
@@ -129,7 +130,7 @@ def test_a_zip_is_unpacked_too(tmp_path, target):
         (("symlink", "demo-1.0/up", "../../../secret"), "no file of the archive"),
         (("symlink", "demo-1.0/folder", "../demo-1.0"), "no file of the archive"),
         (("symlink", "demo-1.0/empty", ""), "no file of the archive"),
-        (("symlink", "demo-1.0/" + "x" * 300, "setup.py"), "File name too long"),
+        (("symlink", "demo-1.0/" + "x" * 300, "setup.py"), "is too deep or too long"),
         (("hardlink", "demo-1.0/passwd", "/etc/passwd"), "no file of the archive"),
         (("hardlink", "demo-1.0/up", "../secret"), "no file of the archive"),
         (("symlink", "../up", "demo-1.0/setup.py"), "leaves its folder"),
@@ -264,3 +265,25 @@ def test_a_long_name_that_asks_for_much_memory_is_one_line(tmp_path):
     assert done.stderr.splitlines()[-1].endswith(
         "TorchwheelError: demo-1.0.tar: a header in it asks for too much memory"
     )
+
+
+@pytest.mark.parametrize("name", hostile.SDISTS)
+def test_a_small_archive_that_asks_for_much_is_one_line(tmp_path, target, name, monkeypatch):
+    monkeypatch.setattr(budgets, "MEMBERS", 1000)
+    path = tmp_path / "demo-1.0.tar.gz"
+    path.write_bytes(hostile.sdist(name))
+    with pytest.raises(TorchwheelError, match=hostile.SDISTS[name][1]) as caught:
+        unpack(path, target)
+    assert str(caught.value).isprintable()
+    assert not list(target.iterdir())
+
+
+def test_an_archive_that_takes_long_is_one_line(tmp_path, target, monkeypatch):
+    monkeypatch.setattr(budgets, "INSPECT_SECONDS", -1)
+    with pytest.raises(TorchwheelError, match="more than -1 s of processor time to unpack"):
+        unpack(tar(tmp_path / "demo-1.0.tar.gz", *RIGHT), target)
+
+
+def test_xz_takes_the_memory_that_its_author_likes(tmp_path, target):
+    with pytest.raises(UsageError, match=r"expected \.tar\.gz or \.zip, found \.xz"):
+        unpack(tmp_path / "demo-1.0.tar.xz", target)
