@@ -25,7 +25,7 @@ from torchwheel.sdist.sandbox import (
     temporary_files_in,
 )
 from torchwheel.smoke.environment import Environment
-from torchwheel.steps.compiler_cache import CompilerCache, folder_cache, own_server
+from torchwheel.steps.compiler_cache import ENDLESS, CompilerCache, folder_cache, own_server
 
 _OWN_CACHE_SIZE = "5G"
 
@@ -54,7 +54,8 @@ class ConfinedBuild:
             return env.python
         objects = compiler_cache(self.request, self.cache) if launcher else None
         if objects and objects.folder:
-            self.sandbox.share(objects.folder)
+            self.sandbox.check_cache(objects.folder)
+            write = [*write, objects.folder]
         compiler = self.setup.host.path
         # Not the folder of the build itself, which nobody else may enter.
         parts = (path for path in self.folder.iterdir() if path.name not in (LOCK, LOG))
@@ -65,10 +66,10 @@ class ConfinedBuild:
             *(Path(program).parent for program in launcher),
             *(path for path in (self.setup.toolkit,) if path),
         ]
-        folders = Folders(read, write, objects.folder if objects else None)
+        folders = Folders(read, write)
         # Beside the Python: the folder of the program that builds goes onto the PATH.
         script = env.python.with_name("sandboxed-python")
-        more = objects.variables if objects else {}
+        more = {**objects.variables, **ENDLESS} if objects else {}
         return self.sandbox.write_program(script, env.python, folders, launcher, more)
 
     @contextlib.contextmanager

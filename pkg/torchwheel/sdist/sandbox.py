@@ -26,6 +26,7 @@ from torchwheel import process
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import make_executable, write_text
 from torchwheel.ownership import UntrustedError, find_program
+from torchwheel.text import quote
 
 SandboxMode = Literal["auto", "require", "off"]
 MODES: tuple[SandboxMode, ...] = get_args(SandboxMode)
@@ -46,12 +47,20 @@ _OWN_VARIABLES = (
 )
 """Variables that a build frontend or a smoke test sets."""
 _SECONDS = 30
-# sccache's server would be killed with the sandbox, before it has written the last objects.
-_STOP_SERVER = '"$@"; status=$?; "$0" --stop-server >/dev/null 2>&1; exit $status'
+# A client that starts a server waits for it on a socket in a folder, which is refused. And the
+# sandbox would kill the server before it has written the last objects.
+_WITH_SERVER = """\
+SCCACHE_START_SERVER=1 SCCACHE_NO_DAEMON=1 "$0" >/dev/null 2>&1 &
+for _ in 1 2 3 4 5 6 7 8 9 10; do "$0" --zero-stats >/dev/null 2>&1 && break; sleep 0.3; done
+"$@"; status=$?
+"$0" --stop-server >/dev/null 2>&1
+exit $status"""
 
 
 _BUILD_USER = 61000
 """Whom root's builds run as. Systems give this number to no user and to no service."""
+_OF_SCCACHE = re.compile("[0-9a-f]|preprocessor")
+"""Folders of a compiler cache."""
 _READ_ONLY = ("acpi", "bus", "fs", "irq", "scsi", "sys", "sysrq-trigger")
 """Of /proc, what root could write to, and so change the system outside."""
 _MASKED = ("key-users", "keys")
@@ -64,13 +73,11 @@ class Folders:
 
     Attributes:
         read: files and folders that it can read.
-        write: folders of its build alone, to which it can also write.
-        cache: a compiler cache that it can write to, and other builds too.
+        write: folders that it can also write to. If root builds, they become the build user's.
     """
 
     read: Sequence[Path]
     write: Sequence[Path]
-    cache: Path | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +143,7 @@ class Sandbox:
             *self._mounted(folders, write),
             *("--remount-ro", "/", "--"),
             *self._without_root(),
-            *(["/bin/sh", "-c", _STOP_SERVER, *launcher] if launcher else []),
+            *(["/bin/sh", "-c", _WITH_SERVER, *launcher] if launcher else []),
             str(program),
         ]
         words = f'/usr/bin/env -i {" ".join(passed)} {shlex.join(command)} "$@"'
@@ -151,9 +158,8 @@ class Sandbox:
         read = filter(
             os.path.exists, [*folders.read, *shown]
         )  # a folder may be closed to this user
-        cache = [folders.cache] if folders.cache else []
         # What can be written may be made after this, before the program starts.
-        return [*_mounts("--ro-bind", read), *_mounts("--bind", [*write, *cache])]
+        return [*_mounts("--ro-bind", read), *_mounts("--bind", write)]
 
     def _isolated(self) -> list[str]:
         """Options that give a program no network, no other processes and no rights."""
@@ -175,23 +181,20 @@ class Sandbox:
         user = [f"--reuid={_BUILD_USER}", f"--regid={_BUILD_USER}", "--clear-groups"]
         return [self.setpriv, *user, "--inh-caps=-all", "--bounding-set=-all", "--"]
 
-    def share(self, cache: Path) -> None:
-        """Let builds in the sandbox write to a compiler cache.
+    def check_cache(self, folder: Path) -> None:
+        """Refuse a compiler cache that root may not give to the user of its builds.
 
         Raises:
-            UsageError: root starts them, and others' files are in it.
+            UsageError: there are other files in it.
         """
-        cache.mkdir(parents=True, exist_ok=True)
-        owner = cache.stat().st_uid
-        if not self.setpriv or owner == _BUILD_USER:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not self.setpriv:
             return
-        if any(cache.iterdir()):
+        if other := next((p for p in folder.iterdir() if not _OF_SCCACHE.fullmatch(p.name)), None):
             raise UsageError(
-                f"--cache {cache}: expected a folder that is empty or of user {_BUILD_USER}, whom "
-                f"root's builds run as, found one of user {owner} with files in it; "
-                f"run `chown -R {_BUILD_USER} {cache}` or name another"
+                f"--cache {folder}: expected a folder of sccache's own, which root gives to the "
+                f"user of its builds, {_BUILD_USER}, found {quote(other.name)} in it; name another"
             )
-        os.chown(cache, _BUILD_USER, _BUILD_USER)
 
 
 class _Calls(NamedTuple):
