@@ -250,11 +250,17 @@ def check_tree(folder: Path) -> None:
             raise UntrustedError(Path(path), why, f"remove {real}, or {_ELSEWHERE}")
 
 
-def close_to_others(folder: Path) -> None:
-    """Forbid others to write to a folder and to all that is in it, whatever the umask."""
+def let_others_read(folder: Path) -> None:
+    """Let others read a folder and all that is in it, and not write there, whatever the umask.
+
+    A cache may be root's, for all users, and root's builds run as another user.
+    """
     for path, found in _everything(folder):
-        if found.st_mode & _OTHERS_WRITE and not stat.S_ISLNK(found.st_mode):
-            Path(path).chmod(stat.S_IMODE(found.st_mode) & ~_OTHERS_WRITE)
+        mode = stat.S_IMODE(found.st_mode)
+        owner = mode & (stat.S_IRUSR | stat.S_IXUSR)
+        wanted = (mode & ~_OTHERS_WRITE) | owner >> 3 | owner >> 6
+        if mode != wanted and not stat.S_ISLNK(found.st_mode):
+            Path(path).chmod(wanted)
 
 
 def _everything(folder: Path) -> Iterator[tuple[str, os.stat_result]]:

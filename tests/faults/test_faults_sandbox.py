@@ -162,3 +162,15 @@ def test_code_of_others_reaches_nothing_of_the_caller(places, user):
     assert outside >= (OUTSIDE | AS_ROOT if user == 0 else OUTSIDE), "the attempts are no test"
     assert outside <= OUTSIDE | AS_ROOT | SOMEWHERE
     assert tried(folder, port, user, confined=True) == set()
+
+
+def test_it_runs_in_the_folder_that_is_built_though_others_may_not_enter_it(tmp_path):
+    found = find_sandbox("auto", tmp_path / "scratch", (), print)
+    if isinstance(found, str):
+        pytest.skip(f"no sandbox here: {found}")
+    built = tmp_path / "built"
+    built.mkdir(mode=0o700)
+    program = found.write_program(tmp_path / "program", Path("/bin/sh"), Folders([], [built]))
+    said = subprocess.check_output([program, "-c", "pwd; touch made"], cwd=built, text=True)
+    assert said == f"{built}\n"
+    assert (built / "made").exists()

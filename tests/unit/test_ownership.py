@@ -19,9 +19,9 @@ from torchwheel.fetch import Fetcher
 from torchwheel.ownership import (
     UntrustedError,
     check_tree,
-    close_to_others,
     closed_folder,
     find_program,
+    let_others_read,
     trusted_folder,
     trusted_path,
 )
@@ -224,10 +224,11 @@ def test_a_folder_is_closed_once_nothing_in_it_is_open(tree):
     closed_folder(tree)
 
 
-def test_what_is_made_is_closed_to_others(tree):
+@pytest.mark.parametrize("mode", [0o777, 0o700])
+def test_what_is_made_can_be_read_by_others_and_not_written(tree, mode):
     for path in (tree, tree / "bin", tree / "bin" / "nvcc"):
-        path.chmod(0o777)
-    close_to_others(tree)
+        path.chmod(mode)
+    let_others_read(tree)
     for path in (tree, tree / "bin", tree / "bin" / "nvcc"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o755
 

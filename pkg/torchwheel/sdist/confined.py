@@ -58,15 +58,15 @@ class ConfinedBuild:
             write = [*write, objects.folder]
         compiler = self.setup.host.path
         # Not the folder of the build itself, which nobody else may enter.
-        parts = (path for path in self.folder.iterdir() if path.name not in (LOCK, LOG))
+        own = [path for path in self.folder.iterdir() if path.name not in (LOCK, LOG)]
         read = [
-            *(*python_folders(), self.setup.base, *parts, compiler, compiler.resolve()),
+            *(*python_folders(), self.setup.base, compiler, compiler.resolve()),
             # The guard of nvcc and the `ninja` of a divided build.
             Path(torchwheel.__file__).parent,
             *(Path(program).parent for program in launcher),
             *(path for path in (self.setup.toolkit,) if path),
         ]
-        folders = Folders(read, write)
+        folders = Folders(read, write, own)
         # Beside the Python: the folder of the program that builds goes onto the PATH.
         script = env.python.with_name("sandboxed-python")
         more = {**objects.variables, **ENDLESS} if objects else {}

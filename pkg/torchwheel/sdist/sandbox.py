@@ -57,6 +57,8 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do "$0" --zero-stats >/dev/null 2>&1 && break; sl
 exit $status"""
 
 
+# bwrap enters the current folder, too, but without root's right to enter one of another user.
+_ENTER = 'cd "$0" 2>/dev/null || cd /; exec "$@"'
 _BUILD_USER = 61000
 """Whom root's builds run as. Systems give this number to no user and to no service."""
 _OF_SCCACHE = re.compile("[0-9a-f]|preprocessor")
@@ -74,10 +76,12 @@ class Folders:
     Attributes:
         read: files and folders that it can read.
         write: folders that it can also write to. If root builds, they become the build user's.
+        own: files and folders of the build that it can read. They become the build user's, too.
     """
 
     read: Sequence[Path]
     write: Sequence[Path]
+    own: Sequence[Path] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,7 +136,8 @@ class Sandbox:
             # Its owner has no name here, which some programs ask for.
             fixed |= {"USER": "build", "LOGNAME": "build"}
             owner = f"{_BUILD_USER}:{_BUILD_USER}"
-            give = f"chown -hR {shlex.join([owner, '--', *map(str, write)])} &&\n"
+            given = dict.fromkeys(map(str, (*folders.own, *write)))
+            give = f"chown -hR {shlex.join([owner, '--', *given])} &&\n"
         # Each is passed on if it is set: NAME=VALUE, quoted by the shell itself.
         passed = [f'${{{name}+"{name}=${name}"}}' for name in sorted(self.variables - {*fixed})]
         command = [
@@ -142,11 +147,10 @@ class Sandbox:
             *_system_options(),
             *self._mounted(folders, write),
             *("--remount-ro", "/", "--"),
-            *self._without_root(),
-            *(["/bin/sh", "-c", _WITH_SERVER, *launcher] if launcher else []),
-            str(program),
         ]
-        words = f'/usr/bin/env -i {" ".join(passed)} {shlex.join(command)} "$@"'
+        inside = [*(["/bin/sh", "-c", _WITH_SERVER, *launcher] if launcher else []), str(program)]
+        first = f"/usr/bin/env -i {' '.join(passed)} {shlex.join(command)}"
+        words = f'{first} {self._as_build_user()} {shlex.join(inside)} "$@"'
         write_text(path, f"#!/bin/sh\n{give}exec {words} 9<{shlex.quote(str(calls))}\n")
         make_executable(path)
         return path
@@ -156,7 +160,7 @@ class Sandbox:
         homes = _homes()
         shown = (p for p in path if not _is_of_system(p) and not _has_home(p, homes))
         read = filter(
-            os.path.exists, [*folders.read, *shown]
+            os.path.exists, [*folders.read, *folders.own, *shown]
         )  # a folder may be closed to this user
         # What can be written may be made after this, before the program starts.
         return [*_mounts("--ro-bind", read), *_mounts("--bind", write)]
@@ -175,11 +179,13 @@ class Sandbox:
             options += ["--cap-add", right]
         return options
 
-    def _without_root(self) -> list[str]:
+    def _as_build_user(self) -> str:
+        """The words before a program that root starts; none for an ordinary user."""
         if not self.setpriv:
-            return []
+            return ""
         user = [f"--reuid={_BUILD_USER}", f"--regid={_BUILD_USER}", "--clear-groups"]
-        return [self.setpriv, *user, "--inh-caps=-all", "--bounding-set=-all", "--"]
+        command = [self.setpriv, *user, "--inh-caps=-all", "--bounding-set=-all", "--"]
+        return shlex.join([*command, "/bin/sh", "-c", _ENTER]) + ' "$PWD"'
 
     def check_cache(self, folder: Path) -> None:
         """Refuse a compiler cache that root may not give to the user of its builds.

@@ -17,7 +17,7 @@ from torchwheel import files, process
 from torchwheel.console import Progress
 from torchwheel.inspect.wheel import Wheel
 from torchwheel.lock import LockBusyError, fail_if_busy, say_waiting
-from torchwheel.ownership import check_tree, close_to_others, trusted_folder
+from torchwheel.ownership import check_tree, let_others_read, trusted_folder
 from torchwheel.pip import pip_install
 from torchwheel.smoke.interpreter import Interpreter, running_interpreter
 from torchwheel.smoke.locks import OPTIONS as LOCKED
@@ -143,7 +143,7 @@ def _make_base(
     pip_install(program, packages, options=options, offline=False, doing=doing)
     for site in folder.glob("lib/python*/site-packages"):
         set_header_times(site)
-    close_to_others(folder)
+    let_others_read(folder)
     # A power cut must not keep the marker alone.
     files.sync_tree(folder)
     files.write_text(folder / COMPLETE, "\n".join(sorted(packages or options)) + "\n")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import make_folder_atomically, remove_leftovers
 from torchwheel.lock import hold_lock, say_waiting
-from torchwheel.ownership import check_tree, close_to_others, no_folder, trusted_folder
+from torchwheel.ownership import check_tree, let_others_read, no_folder, trusted_folder
 
 if TYPE_CHECKING:
     from torchwheel.console import Progress
@@ -75,7 +75,7 @@ def make_once(
                 progress.step(doing)
                 with make_folder_atomically(root) as temporary:
                     make(temporary)
-                    close_to_others(temporary)
+                    let_others_read(temporary)
     check_tree(root)
 
 

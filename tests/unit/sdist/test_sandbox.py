@@ -76,6 +76,7 @@ def test_root_becomes_another_user_who_owns_what_can_be_written(tmp_path, sandbo
     user = ["--reuid=61000", "--regid=61000", "--clear-groups"]
     assert inside[:4] == ["/usr/bin/setpriv", *user]
     assert "--bounding-set=-all" in inside
+    assert inside[-4:-2] == ["$PWD", "/bin/sh"], "it enters the current folder"
     first = shlex.split((root.scratch / "program").read_text().splitlines()[1])
     written = [tmp_path / "it's", root.scratch / "home", root.temporary]
     assert first == ["chown", "-hR", "61000:61000", "--", *map(str, written), "&&"]
