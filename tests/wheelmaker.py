@@ -110,3 +110,8 @@ def make_wheel(
         for member, data in members.items():
             archive.writestr(zipfile.ZipInfo(member, (2026, 1, 1, 0, 0, 0)), data)
     return path
+
+
+def requirement_of(wheel: Path) -> str:
+    """The requirement that this file meets."""
+    return f"{wheel.name.split('-')[0]} @ {wheel.as_uri()}"

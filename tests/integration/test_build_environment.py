@@ -10,7 +10,7 @@ from torchwheel.sdist.environment import RequirementsInstaller, share_torch
 from torchwheel.sdist.torch import EnvironmentTorch
 from torchwheel.smoke import environment
 from torchwheel.smoke.importing import run_python
-from wheelmaker import make_wheel
+from wheelmaker import make_wheel, requirement_of
 
 pytestmark = pytest.mark.integration
 
@@ -24,7 +24,9 @@ def base(tmp_path):
         make_wheel(tmp_path / "wheels", name=name, version=version, requires=())
         for name, version in (("torch", "2.13.0"), ("jinja2", "1.0"))
     ]
-    return environment.base_environment(tmp_path / "cache", list(map(str, wheels)), Quiet())
+    return environment.base_environment(
+        tmp_path / "cache", list(map(requirement_of, wheels)), Quiet()
+    )
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from torchwheel.console import Quiet
 from torchwheel.errors import TorchwheelError
 from torchwheel.smoke.environment import base_environment, site_of
 from torchwheel.toolkit.toolkit_home import HEADER_TIME
-from wheelmaker import make_wheel
+from wheelmaker import make_wheel, requirement_of
 
 pytestmark = pytest.mark.integration
 
@@ -25,7 +25,7 @@ def test_a_package_of_the_callers_path_is_installed_too(tmp_path, monkeypatch):
     with zipfile.ZipFile(wheels[1]) as archive:
         archive.extractall(path)
     monkeypatch.setenv("PYTHONPATH", str(path))
-    base = base_environment(tmp_path / "cache", list(map(str, wheels)), Quiet())
+    base = base_environment(tmp_path / "cache", list(map(requirement_of, wheels)), Quiet())
     assert {"demo", "needed"} <= {found.name for found in site_of(base).iterdir()}
 
 
@@ -33,7 +33,7 @@ def test_torchs_headers_have_one_time(tmp_path):
     """gcc takes equal files of one second for one file: what it reads depends on their times."""
     files = {f"torch/include/{name}.h": b"#pragma once\n" for name in ("a", "c10/b")}
     wheel = make_wheel(tmp_path, name="torch", requires=(), files=files)
-    base = base_environment(tmp_path / "cache", [str(wheel)], Quiet())
+    base = base_environment(tmp_path / "cache", [requirement_of(wheel)], Quiet())
     headers = [site_of(base) / name for name in files]
     assert [header.stat().st_mtime for header in headers] == [HEADER_TIME] * 2
 

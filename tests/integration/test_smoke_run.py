@@ -20,7 +20,7 @@ from torchwheel.smoke.results import read_probe
 from torchwheel.smoke.run import smoke
 from torchwheel.smoke.suite import digest_of_tests, read_suite
 from torchwheel.toolkit.cache import cache_folder
-from wheelmaker import make_wheel
+from wheelmaker import make_wheel, requirement_of
 
 pytestmark = pytest.mark.integration
 
@@ -258,7 +258,7 @@ def test_no_folder_of_tests(tmp_path: Path) -> None:
 
 
 def test_a_base_is_made_once_and_again_if_it_was_cut_short(tmp_path: Path) -> None:
-    wanted = [str(make_wheel(tmp_path, requires=()))]
+    wanted = [requirement_of(make_wheel(tmp_path, requires=()))]
 
     def make() -> Path:
         return environment.base_environment(tmp_path / "cache", wanted, Quiet())
@@ -275,7 +275,7 @@ def test_a_base_is_made_once_and_again_if_it_was_cut_short(tmp_path: Path) -> No
 
 
 def test_a_base_that_cannot_be_filled_is_not_complete(tmp_path: Path) -> None:
-    wanted = [str(tmp_path / "gone-1.0-py3-none-any.whl")]
+    wanted = [requirement_of(tmp_path / "gone-1.0-py3-none-any.whl")]
     with pytest.raises(TorchwheelError, match=r"cannot install .*gone-1") as caught:
         environment.base_environment(tmp_path / "cache", wanted, Quiet())
     assert "\n" not in str(caught.value)
