@@ -34,7 +34,7 @@ from torchwheel.release import forge
 from torchwheel.release.artifacts import SMOKE_FOLDER
 from torchwheel.release.forge import Asset, ForgeRelease
 from torchwheel.release.write import PYPI, SUMS
-from torchwheel.text import escape, join_names, quote
+from torchwheel.text import join_names, quote
 from torchwheel.toolkit.sdists import files_offered
 
 _ATTEMPTS = 4
@@ -235,7 +235,7 @@ def check_handover(
         if found.get(name) != expected.get(name)
     ]
     if faults:
-        raise TorchwheelError("\n".join(map(escape, faults)))
+        raise TorchwheelError(*faults)
     says = f"{folder}: {len(found)} files are those of {SUMS}"
     if attestation is None or believed is None:
         return says
