@@ -24,6 +24,11 @@ def _added() -> Mapping[str, str]:
     return {name: release for release, names in releases.items() for name in names}
 
 
+def outside_limited_api(symbols: Iterable[str]) -> list[str]:
+    """Those of Python's symbols that no release has in its limited API."""
+    return sorted(name for name in symbols if name not in _added())
+
+
 def python_faults(tags: Iterable[tuple[str, str]], symbols: Iterable[str]) -> Iterator[str]:
     """The symbols of Python that a wheel of these tags may not use.
 
@@ -49,7 +54,7 @@ def python_faults(tags: Iterable[tuple[str, str]], symbols: Iterable[str]) -> It
 
 def main() -> None:
     """Write the data file."""
-    abi3info = importlib.import_module("abi3info")  # nothing but this needs it
+    abi3info = importlib.import_module("abi3info")  # nothing but this needs it: install it by hand
     added: dict[str, list[str]] = {}
     for symbol, entry in {**abi3info.FUNCTIONS, **abi3info.DATAS}.items():
         if entry.ifdef is None or "fork()" in entry.ifdef.doc:

@@ -6,7 +6,6 @@ holds if none of its findings is an error.
 
 import dataclasses
 import fnmatch
-import importlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
@@ -16,6 +15,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from torchwheel.arch.model import BRANDS, Backend
+from torchwheel.check.limited_api import outside_limited_api
 from torchwheel.check.named_claims import NamedClaims, claims_of
 from torchwheel.check.torch_exports import ExportTable, export_table
 from torchwheel.check.torch_fit import TorchFit, fit_torch
@@ -268,23 +268,12 @@ def python_abi(case: NamedCase) -> Iterator[GateFinding]:
                 level,
                 library.name,
             )
-        if several and (outside := not_limited(library.python)):
+        if several and (outside := outside_limited_api(library.python)):
             yield GateFinding(
                 "python-abi",
                 f"needs {_names(tuple(outside))} of CPython, which is not in the limited API",
                 place=library.name,
             )
-
-
-def not_limited(symbols: frozenset[str]) -> list[str]:
-    """Symbols that the limited API lacks; none if abi3info, which lists it, is not installed."""
-    try:
-        info = importlib.import_module("abi3info")
-        symbol = importlib.import_module("abi3info.models").Symbol
-    except ImportError:
-        return []
-    stable = {**info.FUNCTIONS, **info.DATAS}
-    return sorted(name for name in symbols if symbol(name) not in stable)
 
 
 _DRIVER = "libcuda.so.1"
