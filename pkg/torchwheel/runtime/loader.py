@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import os
-import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -12,10 +11,9 @@ from typing import TYPE_CHECKING
 from torchwheel.builder.extension import LIBRARIES, Extension
 from torchwheel.runtime import prebuilt
 from torchwheel.runtime.first_call import FirstCall, Router
-from torchwheel.runtime.mode import MODE_VARIABLE, Mode, may_build, may_load, read_mode
+from torchwheel.runtime.mode import MODE_VARIABLE, Mode, may_build, may_load, read_mode, warn
 from torchwheel.runtime.prebuilt import has_parts, load_problem
 from torchwheel.runtime.status import ExtensionStatus, LoadStep, OperatorStatus, Refusal, Way
-from torchwheel.text import escape
 
 if TYPE_CHECKING:  # an import chooses no library
     from torchwheel.loadable import LoadableFile
@@ -372,10 +370,10 @@ class LoadedExtension:
     def _warn_once(self, text: str, why: str) -> None:
         if why not in self._warned:
             self._warned.add(why)
-            warnings.warn(escape(text), RuntimeWarning, stacklevel=2)
+            warn(text)
 
     def _warn(self, operators: Collection[OperatorStatus]) -> None:
-        warnings.warn(escape(self._warning_text(operators)), RuntimeWarning, stacklevel=2)
+        warn(self._warning_text(operators))
 
     def _warning_text(self, operators: Collection[OperatorStatus]) -> str:
         names = ", ".join(operator.operator for operator in operators)

@@ -4,8 +4,6 @@ import warnings
 from collections.abc import Mapping
 from typing import Literal, get_args
 
-from torchwheel.text import escape, join_names
-
 MODE_VARIABLE = "TORCHWHEEL_MODE"
 
 Mode = Literal["auto", "prebuilt", "jit", "fallback", "error"]
@@ -20,12 +18,7 @@ def read_mode(environ: Mapping[str, str]) -> Mode:
     for known in get_args(Mode):
         if name == known:
             return known  # type: ignore[no-any-return]
-    warnings.warn(
-        f"{MODE_VARIABLE}={escape(name)}: one of {join_names(get_args(Mode))} expected; "
-        "auto is taken",
-        RuntimeWarning,
-        stacklevel=2,
-    )
+    warn(f"{MODE_VARIABLE}={name}: one of {', '.join(get_args(Mode))} expected; auto is taken")
     return "auto"
 
 
@@ -37,3 +30,10 @@ def may_load(chosen: Mode) -> bool:
 def may_build(chosen: Mode) -> bool:
     """Whether a library may be built at first use."""
     return chosen in ("auto", "jit", "error")
+
+
+def warn(text: str) -> None:
+    """Warn whoever called the caller, in one line: what is foreign in the text is escaped."""
+    from torchwheel.text import escape  # noqa: PLC0415 - the import of an extension needs none
+
+    warnings.warn(escape(text), RuntimeWarning, stacklevel=3)

@@ -4,7 +4,6 @@ import dataclasses
 import hashlib
 import os
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +28,7 @@ from torchwheel.runtime.choice import (
     has_code,
     together,
 )
+from torchwheel.runtime.mode import warn
 from torchwheel.runtime.prebuilt import (
     archs_of_torch,
     gpus_of_torch,
@@ -37,7 +37,7 @@ from torchwheel.runtime.prebuilt import (
     replaced_text,
 )
 from torchwheel.runtime.status import WAY_TEXTS
-from torchwheel.text import escape, join_names
+from torchwheel.text import join_names
 from torchwheel.validate.at_load import load_findings
 from torchwheel.validate.findings import drop_ignored, ignored_rules
 from torchwheel.validate.gpu_rules import describe_gpu
@@ -202,11 +202,9 @@ def _forced(claims: Claims, environ: Mapping[str, str]) -> str | None:
     names = [part.name for part in claims.parts if part.kind == "kernels"]
     if not name or name in names:
         return name or None
-    warnings.warn(
-        f"{LIBRARY_VARIABLE}: expected one of {join_names(names)}, found {escape(name)}; "
-        "the best library for each GPU is used",
-        RuntimeWarning,
-        stacklevel=2,
+    warn(
+        f"{LIBRARY_VARIABLE}: expected one of {join_names(names)}, found {name}; "
+        "the best library for each GPU is used"
     )
     return None
 
