@@ -116,7 +116,17 @@ def _git_files(folder: Path, tracked: bool) -> list[Path]:
     """Files that are tracked, or untracked and not ignored; empty outside a checkout."""
     others = () if tracked else ("--others", "--exclude-standard")
     output = _git(folder, "ls-files", "-z", "--cached", *others)
-    return [folder / name for name in output.split("\0") if name]
+    paths = (folder / name for name in output.split("\0") if name)
+    return [path for path in paths if not _is_linked_output(folder, path)]
+
+
+def _is_linked_output(folder: Path, path: Path) -> bool:
+    """Whether a link takes the place of an output or of a tool's folder.
+
+    `.venv/` in .gitignore ignores a folder alone.
+    """
+    named = path.name in _NEVER_SOURCES or (path.name in _OUTPUTS and path.parent == folder)
+    return named and path.is_symlink()
 
 
 def _git(folder: Path, *arguments: str) -> str:

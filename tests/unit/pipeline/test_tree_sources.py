@@ -162,6 +162,17 @@ def test_a_link_inside_stays_a_link(project, tmp_path):
     assert (tmp_path / "copy/chain.py").read_text() == "text"
 
 
+def test_a_link_in_the_place_of_a_tools_folder_is_no_source(checkout, tmp_path):
+    before = source_files(checkout)
+    for name in (".venv", ".nox", "dist"):  # `.venv/` of .gitignore would ignore folders alone
+        (checkout / name).symlink_to(tmp_path)
+    assert source_files(checkout) == before
+    (checkout / "src").mkdir()
+    (checkout / "src" / "dist").symlink_to(tmp_path)
+    with pytest.raises(UsageError, match="src/dist: expected a link that stays"):
+        source_files(checkout)
+
+
 def test_a_folder_that_is_reached_through_a_link_is_no_matter(project, tmp_path):
     plant(project, STAYING)
     (tmp_path / "linked").symlink_to(project)
