@@ -87,11 +87,15 @@ def matrix(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run the test suite: nox -s tests [-- PYTEST OPTIONS]."""
+    """Run the test suite: nox -s tests [-- [nightly] PYTEST OPTIONS]."""
     install(session, *TORCHWHEEL, TORCH, *group("tests"))
     # Threads of torch in several workers would only wait for each other.
     env = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
-    session.run("pytest", *SIDE_BY_SIDE, *session.posargs, env=env)
+    options = list(session.posargs)
+    if options[:1] == ["nightly"]:
+        # The tests that are too long or too rare for every push.
+        options[:1] = ["-m", "nightly"]
+    session.run("pytest", *SIDE_BY_SIDE, *options, env=env)
 
 
 @nox.session(venv_backend="none")

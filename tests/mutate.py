@@ -10,6 +10,7 @@ an unbroken copy first: a test that fails anyway notices nothing.
 import argparse
 import dataclasses
 import fnmatch
+import functools
 import os
 import queue
 import shutil
@@ -41,6 +42,7 @@ class Mutation:
         old: the text that is replaced; the file has it exactly once.
         new: the text that takes its place.
         tests: the arguments of pytest that select the tests that should fail.
+        nightly: whether only tests of the nightly run notice.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Mutation:
     old: str
     new: str
     tests: tuple[str, ...]
+    nightly: bool = False
 
 
 def load(path: Path = MUTATIONS) -> list[Mutation]:
@@ -79,9 +82,10 @@ def copy_tree(target: Path) -> Path:
     return target
 
 
-def run_tests(tests: Sequence[str], root: Path) -> tuple[int | None, str]:
+def run_tests(tests: Sequence[str], root: Path, *, nightly: bool = False) -> tuple[int | None, str]:
     """Runs pytest in the tree `root`; returns its exit status, None if it hangs, and its output."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    command += ["-m", ""] if nightly else []
     # Tests start Python processes too, and those must not import the installed checkout.
     env = {**os.environ, "PYTHONPATH": str(root / "pkg")}
     try:
@@ -106,7 +110,7 @@ def verdict(mutation: Mutation, root: Path) -> str:
     text = path.read_text(encoding="utf-8")
     write(path, text.replace(mutation.old, mutation.new))
     try:
-        status, output = run_tests(mutation.tests, root)
+        status, output = run_tests(mutation.tests, root, nightly=mutation.nightly)
     finally:
         write(path, text)
     if status in (FAILED, None):
@@ -144,10 +148,14 @@ def main(arguments: Sequence[str]) -> int:
             finally:
                 trees.put(tree)
 
-        tests = list(dict.fromkeys(test for one in chosen for test in one.tests))
+        tests = list(dict.fromkeys(t for one in chosen if not one.nightly for t in one.tests))
         parts = [tests[job :: options.jobs] for job in range(min(options.jobs, len(tests)))]
-        unbroken = pool.map(lambda part: in_a_tree(run_tests, part), parts)
-        for status, output in unbroken:
+        runs = [pool.submit(in_a_tree, run_tests, part) for part in parts]
+        at_night = {test for one in chosen if one.nightly for test in one.tests}
+        if at_night:
+            run_all = functools.partial(run_tests, nightly=True)
+            runs.append(pool.submit(in_a_tree, run_all, sorted(at_night)))
+        for status, output in (run.result() for run in runs):
             if status != PASSED:
                 print(f"{output}\nthe tests fail on the unbroken tree")
                 return 1

@@ -10,6 +10,7 @@ a command of torchwheel ends its programs is in `process_tree`.
 
 import contextlib
 import dataclasses
+import errno
 import fcntl
 import io
 import os
@@ -339,8 +340,10 @@ def _terminal_lines(terminal: IO[bytes]) -> Iterator[str]:
     while True:
         try:
             block = terminal.read(1 << 16)
-        except OSError:
+        except OSError as error:
             # On Linux this means that the other end is closed.
+            if error.errno != errno.EIO:
+                raise
             block = b""
         # A status line ends with "erase to the end of the line", not with a line feed.
         *complete, rest = re.split(rb"[\r\n]+|\x1b\[K", rest + block)

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import re
 import shlex
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -102,13 +103,16 @@ def run(
 
     # On a terminal ninja names a step at its start, elsewhere at its end.
     env = {**os.environ, "NINJA_STATUS": "[%s/%t] ", "TERM": "xterm"}
-    if process.stream_terminal(command, hear, env):
-        raise program_error(_failure(lines))
+    status = process.stream_terminal(command, hear, env)
+    if status:
+        raise program_error(_failure(lines, status))
     return [folder / output for output in plan.outputs]
 
 
-def _failure(lines: list[str]) -> str:
-    """The failed step and the compiler's first error line."""
+def _failure(lines: list[str], status: int) -> str:
+    """The failed step and the compiler's first error line; or the signal that ended ninja."""
+    if status < 0:
+        return f"ninja was ended by {signal.Signals(-status).name} in {(lines or ['no step'])[-1]}"
     at = next((i for i, line in enumerate(lines) if line.startswith("FAILED:")), len(lines))
     step = "".join(lines[at : at + 1]).removeprefix("FAILED:").split("]")[-1].strip() or "a step"
     # The line after that is the command, which may have any word in it.

@@ -24,6 +24,14 @@ def test_a_step_is_named_when_it_starts_and_a_failure_is_told(tmp_path):
     assert all(ninja.is_progress(line) for _, line in heard if line.endswith("step"))
 
 
+def test_the_signal_that_ended_ninja_is_named(tmp_path):
+    # ninja is the parent of the shell that starts this one.
+    kill = "read -r _ _ _ ninja _ < /proc/$PPID/stat; kill -9 $ninja"
+    killed = Step("slow step", ("sh", "-c", kill), (), "a")
+    with pytest.raises(TorchwheelError, match=r"ninja was ended by SIGKILL in \[1/1\] slow step"):
+        ninja.run(Plan((killed,), ("a",)), tmp_path, 1, lambda _: None)
+
+
 def test_names_with_blanks_dollars_and_colons_survive_ninja(tmp_path):
     name = "odd $name: here.txt"
     step = Step("make it", ("sh", "-c", 'printf "%s" "$1" > "$1"', "sh", name), (), name)

@@ -16,8 +16,12 @@ INSTALL = (
     'python -m pip install --require-hashes --requirement "$GITHUB_ACTION_PATH/requirements.txt"'
 )
 NIGHTLY = ".github/workflows/nightly.yml"
-# What the tests of faults need beside Python.
-SYSTEM = ("sudo apt-get update", "sudo apt-get install --yes strace")
+# What the tests need beside Python.
+SYSTEM = (
+    "sudo apt-get update",
+    "sudo apt-get install --yes strace",
+    "sudo apt-get install --yes bubblewrap mmdebstrap redis-server strace uidmap",
+)
 # A line of .ci/run may have options: the same text is run on laptops.
 _LOCAL = frozenset((ROOT / ".ci/run").read_text().splitlines())
 _SET_BY_GITHUB = ("GITHUB_OUTPUT", "GITHUB_ACTION_PATH")
