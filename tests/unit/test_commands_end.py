@@ -3,6 +3,7 @@
 import argparse
 import errno
 import io
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,15 @@ import torchwheel
 from torchwheel.arguments import Command, option, port_number, positive_number
 from torchwheel.cli import main
 from torchwheel.console import Escaping, Terminal, run_command
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.errors import (
+    DiskFullError,
+    MissingModuleError,
+    TorchwheelError,
+    UsageError,
+    program_error,
+)
+from torchwheel.files import explain_full_disk
+from torchwheel.os_errors import explain
 
 
 def fails_with(error: BaseException):
@@ -171,3 +180,115 @@ def test_the_help_of_a_command_is_no_error(capsys):
 def test_a_status_passes_through(capsys):
     assert run_command("try", lambda: 2) == 2
     assert capsys.readouterr() == ("", "")
+
+
+# What an error of the operating system means, in one line.
+
+
+def of(number: int, path: object = "/a/b") -> OSError:
+    return OSError(number, os.strerror(number), path)
+
+
+@pytest.mark.parametrize(
+    ("number", "says"),
+    [
+        (errno.ENOENT, "expected a file or folder, found none; check the path"),
+        (
+            errno.EACCES,
+            "expected a file or folder that this user may use, found no permission; change",
+        ),
+        (errno.EROFS, "expected a place that can be written, found a read-only file system; name"),
+        (errno.ENOSPC, "expected space on the disk, found none left; free some and run again"),
+        (errno.EDQUOT, "expected space in this user's quota, found none left; free some and run"),
+        (errno.EFBIG, "expected room below the limit on the size of a file, found a larger file; "),
+        (errno.ENOTDIR, "expected a folder, found a file in the path; remove the file, or name"),
+        (
+            errno.ELOOP,
+            "expected a file or folder, found links that lead in a ring; remove the link",
+        ),
+        (errno.EXDEV, "Invalid cross-device link"),
+    ],
+)
+def test_an_error_of_the_system(number, says):
+    assert explain(of(number)).startswith(f"/a/b: {says}")
+
+
+def test_where_no_file_is_named():
+    assert explain(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "standard output") == (
+        "standard output: expected space on the disk, found none left; free some and run again"
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        (b"a\xff\nb", "a\\udcff\\u000ab: "),
+        ("x" * 5000, "x" * 100 + "…" + "x" * 100 + ": "),
+        (3, "file handle 3: "),
+        ("", '"": '),
+    ],
+)
+def test_a_path_is_on_one_line_and_not_too_long(path, shown):
+    assert explain(of(errno.ENOENT, path)).startswith(shown)
+
+
+def test_words_that_python_adds_are_kept():
+    text = "No usable temporary directory found in ['/tmp']"
+    assert explain(FileNotFoundError(errno.ENOENT, text), "wheels") == f"wheels: {text}"
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (UsageError("a: b"), "a: b"),
+        (ValueError("two\nlines"), "here: ValueError: two lines"),
+        (RecursionError(), "here: RecursionError"),
+        (OSError("no number"), "here: OSError: no number"),
+    ],
+)
+def test_other_errors(error, says):
+    assert explain(error, "here") == says
+
+
+def test_every_text_is_one_line():
+    for number in errno.errorcode:
+        assert explain(of(number)).isprintable()
+
+
+# Errors are told apart by their types, whatever their messages say.
+
+
+WORDS = os.strerror(errno.ENOSPC)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_told_by_the_cause_of_an_error_not_by_its_message(tmp_path, number):
+    def write():
+        try:
+            raise OSError(number, "anything at all")
+        except OSError as error:
+            raise TorchwheelError("x.o: cannot be written") from error
+
+    with pytest.raises(DiskFullError, match="no space left"), explain_full_disk(tmp_path):
+        write()
+
+
+@pytest.mark.parametrize("error", [TorchwheelError(f"{WORDS}.txt: bad"), ValueError(WORDS)])
+def test_an_error_that_only_has_the_words_in_it_passes_through(tmp_path, error):
+    with pytest.raises(type(error)) as caught, explain_full_disk(tmp_path):
+        raise error
+    assert caught.value is error
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        (f"ld: x.so: {WORDS}", DiskFullError),
+        ("ModuleNotFoundError: No module named 'wheel'", MissingModuleError),
+        ("error: expected ';'", TorchwheelError),
+    ],
+)
+def test_a_program_that_failed(reason, kind):
+    error = program_error(reason)
+    assert (type(error), str(error)) == (kind, reason)
+    assert not isinstance(error, UsageError)

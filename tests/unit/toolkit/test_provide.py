@@ -1,15 +1,69 @@
-"""A real server on loopback that answers ranges, ignores them, or cuts the line."""
+"""Toolkits that are provided: their place, and what comes from other machines."""
 
 import contextlib
 import http.server
 import io
 import zipfile
+from pathlib import Path
 
 import pytest
 
 from loopback import serving
 from torchwheel.errors import TorchwheelError
+from torchwheel.machine.discovery import find_host
+from torchwheel.toolkit.cache import cache_folder, cache_path
+from torchwheel.toolkit.host import NoCompilerError, host_compiler
 from torchwheel.toolkit.remote import NoRangesError, RemoteArchive
+
+# Where the cache is: as platformdirs says, without its cost.
+
+
+@pytest.mark.parametrize("users", [None, "", " ", "/elsewhere", "relative", "~/not-a-home"])
+def test_it_is_in_the_users_cache_folder(users, monkeypatch):
+    platformdirs = pytest.importorskip("platformdirs", reason="platformdirs is not installed")
+    monkeypatch.delenv("TORCHWHEEL_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    if users is not None:
+        monkeypatch.setenv("XDG_CACHE_HOME", users)
+    assert cache_path() == platformdirs.user_cache_path("torchwheel").resolve()
+
+
+def test_the_user_can_name_another_and_only_the_user_may_read_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TORCHWHEEL_CACHE", "mine/cache")
+    assert cache_path() == tmp_path / "mine" / "cache"
+    assert not (tmp_path / "mine").exists()
+    assert cache_folder() == Path(tmp_path, "mine", "cache")
+    assert cache_folder().stat().st_mode & 0o777 == 0o700
+
+
+def test_a_ring_of_links_is_told_in_one_line(tmp_path, monkeypatch):
+    (tmp_path / "ring").symlink_to("ring")
+    monkeypatch.setenv("TORCHWHEEL_CACHE", str(tmp_path / "ring" / "cache"))
+    with pytest.raises(TorchwheelError, match="Too many levels of symbolic links; set TORCH"):
+        cache_folder()
+
+
+# The C++ compiler that is found, and what is said where there is none.
+
+
+@pytest.mark.parametrize(
+    ("environ", "found"),
+    [
+        ({"PATH": "/nothing"}, "no C++ compiler (g++, c++ or clang++) on the PATH"),
+        ({"PATH": "/nothing", "CXX": "gxx"}, "CXX=gxx: not found"),
+        ({"PATH": "/bin:/usr/bin", "CXX": "true"}, "neither gcc nor clang"),
+    ],
+)
+def test_the_advice_is_in_the_error_and_not_in_the_reason(environ, found):
+    with pytest.raises(NoCompilerError, match=r"; (install|name|set)") as error:
+        host_compiler(environ)
+    assert found in error.value.reason
+    # A finding has advice of its own.
+    assert find_host(environ).reason == error.value.reason
+
+
+# A real server on loopback that answers ranges, ignores them, or cuts the line.
 
 
 def archive() -> bytes:
