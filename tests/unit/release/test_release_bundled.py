@@ -8,10 +8,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from release_artifacts import CPU, H200, TAG, Artifacts, smoke_of
+from release_artifacts import CPU, H200, TAG, Artifacts, refused, run, smoke_of
 
 from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError
 from torchwheel.index.catalogue import read_catalogue
 from torchwheel.json_files import read_json
 from torchwheel.matrix.load import load
@@ -68,22 +67,6 @@ def artifacts(artifacts: Artifacts) -> Artifacts:
     (folder / "pyproject.toml").write_text('[project]\nname = "helper"\n')
     add_variants(artifacts)
     return artifacts
-
-
-@pytest.fixture
-def out(tmp_path: Path) -> Path:
-    return tmp_path / "release"
-
-
-def run(artifacts: Artifacts, out: Path, **options) -> str:
-    return assemble(artifacts.matrix, ["release"], [artifacts.root], out, Quiet(), **options)
-
-
-def refused(artifacts: Artifacts, out: Path, **options) -> list[str]:
-    with pytest.raises(TorchwheelError) as caught:
-        run(artifacts, out, **options)
-    assert not out.exists()
-    return [line.replace(f"{artifacts.root}/", "") for line in str(caught.value).splitlines()[1:]]
 
 
 def test_it_is_released_with_the_wheels(artifacts, out):
@@ -301,9 +284,9 @@ def test_a_file_that_was_skipped_whole():
 
 def test_an_older_record_names_no_function():
     """It has the reasons of all skips: those that are admitted must be enough."""
-    for reason, refused in (("flaky", True), ("good", False)):
+    for reason, is_refused in (("flaky", True), ("good", False)):
         tests = dataclasses.replace(summarize((skipped(reason), RAN)), unrun={})
-        assert bool(lines(record_of(tests), ("good",))) is refused
+        assert bool(lines(record_of(tests), ("good",))) is is_refused
 
 
 def test_a_record_that_leaves_out_a_function():
