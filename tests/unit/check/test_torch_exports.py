@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from torchwheel.check.named_claims import fit_torch
 from torchwheel.check.torch_exports import (
     ExportTable,
     add_release,
@@ -11,7 +12,6 @@ from torchwheel.check.torch_exports import (
     export_table,
     hash_of,
 )
-from torchwheel.check.torch_fit import fit_torch
 from torchwheel.inspect.library_facts import LibraryFacts
 
 FAIL = (
