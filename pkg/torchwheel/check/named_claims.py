@@ -11,7 +11,7 @@ from typing import Literal
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from torchwheel.check.torch_exports import ExportTable, export_table
+from torchwheel.check.torch_symbols import ExportTable, export_table
 from torchwheel.inspect.elf import SHIMS
 from torchwheel.inspect.inspection import Inspection
 from torchwheel.inspect.library_facts import LibraryFacts

@@ -14,7 +14,7 @@ from torchwheel.arch.model import parse
 from torchwheel.check.gates import judge_named
 from torchwheel.check.named_claims import NamedCase, case_of, claims_of, fit_torch
 from torchwheel.check.named_gates import NAMED_GATES, findings_of
-from torchwheel.check.torch_exports import ExportTable, hash_of
+from torchwheel.check.torch_symbols import ExportTable, hash_of
 from torchwheel.data import read
 from torchwheel.inspect.inspection import Inspection, WheelName, inspect_wheel
 from torchwheel.inspect.library_facts import GpuRuntime, LibraryFacts
