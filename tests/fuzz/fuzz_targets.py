@@ -46,7 +46,7 @@ from torchwheel.inspect.gpu_code import read_gpu_code
 from torchwheel.inspect.inspection import inspect_wheel
 from torchwheel.inspect.sdist import unpack
 from torchwheel.inspect.targets import read_targets
-from torchwheel.inspect.wheel import extract, read_wheel
+from torchwheel.inspect.wheel import open_wheel
 from torchwheel.inspect.window import CpuTime, Window
 from torchwheel.install.choose import judge
 from torchwheel.install.environment import TargetEnvironment
@@ -105,8 +105,8 @@ def _matrix(content: bytes, folder: Path) -> None:
 
 
 def _wheel(content: bytes, folder: Path) -> None:
-    wheel = read_wheel(_write(folder, seeds.WHEEL, content))
-    with extract(wheel) as files:
+    path = _write(folder, seeds.WHEEL, content)
+    with open_wheel(path) as opened, opened.extract() as files:
         for file in files:
             elf.read_library(file.path, file.member)
 

@@ -16,9 +16,10 @@ from torchwheel.check.named_claims import NamedCase, case_of, claims_of, fit_tor
 from torchwheel.check.named_gates import NAMED_GATES, findings_of
 from torchwheel.check.torch_symbols import ExportTable, hash_of
 from torchwheel.data import read
-from torchwheel.inspect.inspection import Inspection, WheelName, inspect_wheel
+from torchwheel.inspect.inspection import Inspection, inspect_wheel
 from torchwheel.inspect.library_facts import GpuRuntime, LibraryFacts
 from torchwheel.inspect.targets import GpuTarget
+from torchwheel.inspect.wheel import parse_file_name
 from wheelmaker import make_wheel, universal
 
 POLICIES = "manylinux-policy.json"
@@ -51,7 +52,7 @@ def case(
     **changes: object,
 ) -> NamedCase:
     """The case of a wheel with one library; `changes` are of its facts."""
-    named = WheelName(*parse_wheel_filename(file)[:2], "", parse_wheel_filename(file)[3])
+    named = parse_file_name(file)
     facts = Inspection(
         file, "wheel", 10, 20, ("demo/__init__.py", library.name), (library,), named,
         wheel_tags=named.tags, purelib=False,
