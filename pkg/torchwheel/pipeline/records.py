@@ -10,9 +10,30 @@ from torchwheel.errors import MalformedError, UsageError
 from torchwheel.files import sha256, write_text
 from torchwheel.json_files import FileName, read_json
 from torchwheel.matrix.variants import Variant
+from torchwheel.smoke.record import SmokeRecord
 from torchwheel.steps.compiler_cache import CacheUse
 
 FOLDER = ".torchwheel"
+
+
+@dataclasses.dataclass(frozen=True)
+class BuiltWheel:
+    """A built wheel, before its gates.
+
+    Attributes:
+        wheel: the file.
+        smoke: the record of the tests that its container ran; None where torchwheel runs them.
+        cpu_seconds: CPU seconds per step of a container, or of a universal wheel per part, as far
+            as they are counted.
+        peak_bytes: the most memory the container had when the build ended.
+        cache: what the compiler cache did for an ordinary project's build, if it was counted.
+    """
+
+    wheel: Path
+    smoke: SmokeRecord | None = None
+    cpu_seconds: dict[str, float] = dataclasses.field(default_factory=dict)
+    peak_bytes: int | None = None
+    cache: CacheUse | None = None
 
 
 @dataclasses.dataclass(frozen=True)
