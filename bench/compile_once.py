@@ -32,6 +32,7 @@ from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline.executors import executor_of
 from torchwheel.pipeline.in_container import read_usage
+from torchwheel.pipeline.inputs import Clock, Run
 from torchwheel.pipeline.kernel_artifacts import (
     Manifest,
     choose_artifacts,
@@ -39,7 +40,6 @@ from torchwheel.pipeline.kernel_artifacts import (
     write_manifest,
 )
 from torchwheel.pipeline.kernels import compile_objects
-from torchwheel.pipeline.run import Clock, Run
 from torchwheel.pipeline.sources import stage
 from torchwheel.pipeline.wheels import with_archs
 from torchwheel.shards import Shard

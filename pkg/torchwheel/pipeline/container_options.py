@@ -36,6 +36,7 @@ from torchwheel.pipeline.cibuildwheel import (
 from torchwheel.pipeline.inputs import (
     NATIVE,
     BuildPaths,
+    Run,
     build_environment,
     kernels_only,
     torch_requirement,
@@ -43,7 +44,6 @@ from torchwheel.pipeline.inputs import (
 from torchwheel.pipeline.own_build import OwnBuildPlan
 from torchwheel.pipeline.project import project_folder
 from torchwheel.pipeline.records import WheelsRequest
-from torchwheel.pipeline.run import Run
 from torchwheel.shards import Shard
 from torchwheel.smoke.locks import find_lock
 from torchwheel.smoke.requirements import BUNDLED_FOLDER

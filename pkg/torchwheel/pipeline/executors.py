@@ -9,9 +9,9 @@ from torchwheel.image.recipes import image_of
 from torchwheel.image.registry import registry_of
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.in_container import Container
+from torchwheel.pipeline.inputs import Clock, Run
 from torchwheel.pipeline.on_host import Host
 from torchwheel.pipeline.records import BuiltWheel
-from torchwheel.pipeline.run import Clock, Run
 from torchwheel.shards import Shard
 from torchwheel.smoke.record import SmokeRecord
 

@@ -20,6 +20,7 @@ from torchwheel.matrix.kernel_builds import KernelBuild, compiled_variants, sele
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.executors import executor_of
+from torchwheel.pipeline.inputs import Run
 from torchwheel.pipeline.kernel_artifacts import (
     KernelInputs,
     Manifest,
@@ -30,7 +31,6 @@ from torchwheel.pipeline.kernel_artifacts import (
 )
 from torchwheel.pipeline.on_host import container_reason
 from torchwheel.pipeline.project import project_folder
-from torchwheel.pipeline.run import Run
 from torchwheel.pipeline.variant import elsewhere, inputs_of_kernels
 from torchwheel.pipeline.wheels import (
     can_build_twice,

@@ -21,13 +21,14 @@ from torchwheel.pipeline.frontend import build_wheel, check_requirements
 from torchwheel.pipeline.inputs import (
     NATIVE,
     BuildPaths,
+    Clock,
+    Run,
     build_environment,
     claims_of,
     kernels_only,
 )
 from torchwheel.pipeline.records import BuiltWheel
 from torchwheel.pipeline.repair import finish_wheel
-from torchwheel.pipeline.run import Clock, Run
 from torchwheel.shards import Shard
 from torchwheel.smoke.record import SmokeRecord
 from torchwheel.smoke.run import smoke

@@ -30,7 +30,7 @@ from torchwheel.inspect.elf import read_library
 from torchwheel.inspect.wheel import extract, read_wheel
 from torchwheel.json_files import last_line, parse_json, read_json
 from torchwheel.pip import checked_requirements
-from torchwheel.pipeline.inside import CACHE_USE, DIVIDED, PLAN
+from torchwheel.pipeline.container_files import CACHE_USE, DIVIDED, PLAN
 from torchwheel.shards import parse_shard
 from torchwheel.steps import own_ninja
 from torchwheel.steps.compiler_cache import wait_for_writes

@@ -15,13 +15,13 @@ from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import make_folder_atomically, sha256
 from torchwheel.image.recipes import is_cross
 from torchwheel.matrix.variants import Variant
+from torchwheel.pipeline.container_files import read_usage
 from torchwheel.pipeline.executors import executor_of
-from torchwheel.pipeline.in_container import read_usage, smoke_emulated
-from torchwheel.pipeline.inputs import cache_key, claims_of, claims_of_part
+from torchwheel.pipeline.in_container import smoke_emulated
+from torchwheel.pipeline.inputs import Clock, Run, cache_key, claims_of, claims_of_part
 from torchwheel.pipeline.on_host import Host, container_reason
 from torchwheel.pipeline.records import BuiltWheel
 from torchwheel.pipeline.repair import dist_info_of, pack, repair, stamp, wheel_members
-from torchwheel.pipeline.run import Clock, Run
 from torchwheel.pipeline.schedule import in_order
 from torchwheel.smoke.record import SmokeRecord
 from torchwheel.toolkit.headers import torch_headers

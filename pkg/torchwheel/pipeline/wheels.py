@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,24 +12,30 @@ from torchwheel.arch import lists
 from torchwheel.arch.devices import visible_gpus
 from torchwheel.arch.model import Arch, parse
 from torchwheel.builder.build import BYTES_PER_COMPILER, parallel_jobs
+from torchwheel.claims import Claims
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.files import remove_leftovers, write_text
+from torchwheel.files import remove_leftovers, sha256_by_name, write_text
 from torchwheel.image.engine import Engine, find_engine
 from torchwheel.image.reaper import reap_containers
+from torchwheel.index.build import IndexedWheel, build_index
+from torchwheel.index.contents import all_groups
+from torchwheel.index.front import pip_command
+from torchwheel.index.groups import groups_of
+from torchwheel.inspect.wheel import read_wheel
 from torchwheel.lock import hold_lock, say_waiting
 from torchwheel.matrix.load import load
 from torchwheel.matrix.rules import findings
 from torchwheel.matrix.sections import Matrix, ToolkitSection
 from torchwheel.matrix.variants import Variant, select
-from torchwheel.pipeline import on_host, records, report
+from torchwheel.pipeline import on_host, records
 from torchwheel.pipeline.bundled import build_bundled
 from torchwheel.pipeline.frontend import find_launcher
+from torchwheel.pipeline.inputs import Run
 from torchwheel.pipeline.project import locks_folder, project_folder
 from torchwheel.pipeline.records import BuildRecord, WheelsRequest
-from torchwheel.pipeline.report import index_wheels, install_command
-from torchwheel.pipeline.run import Run
 from torchwheel.pipeline.schedule import (
+    Outcome,
     chains_of,
     jobs_each,
     parts_each,
@@ -135,12 +142,12 @@ def _build_all(run: Run, variants: Sequence[Variant], at_once: int) -> tuple[str
     failed = {outcome.variant.id: outcome.error for outcome in outcomes if outcome.error}
     index = run.dist / "index"
     groups = index_wheels(run, index)
-    write_text(run.dist / "report.json", report.report_json(outcomes))
+    write_text(run.dist / "report.json", report_json(outcomes))
     parts = []
     if finished:
         fresh = [outcome.variant.id for outcome in outcomes if outcome.fresh]
         commands = _install_commands(run.matrix, finished, groups, index)
-        parts += [report.report_table(finished, fresh), "\n  ".join(["To install:", *commands])]
+        parts += [records.report_table(finished, fresh), "\n  ".join(["To install:", *commands])]
     if failed:
         parts.append("\n".join(f"failed: {name}: {error}" for name, error in failed.items()))
     return "\n\n".join(parts), int(bool(failed))
@@ -230,3 +237,44 @@ def _install_commands(
         group = own if own in of_each else of_each[0]
         commands.append(install_command(matrix.project.name, record, group, index))
     return list(dict.fromkeys(commands))
+
+
+def report_json(outcomes: Sequence[Outcome]) -> str:
+    """Every variant of a run: its record, or the error."""
+    rows = [
+        {
+            "variant": outcome.variant.id,
+            "fresh": outcome.fresh,
+            "error": outcome.error,
+            "record": dataclasses.asdict(outcome.record) if outcome.record else None,
+        }
+        for outcome in outcomes
+    ]
+    return json.dumps({"schema": 1, "variants": rows}, indent=1) + "\n"
+
+
+def install_command(project: str, record: BuildRecord, group: str, index: Path) -> str:
+    """The pip command that installs a wheel of the index."""
+    parts = (name.split("-") for name in sorted(record.bundled))
+    bundled = [f"{name.replace('_', '-')}=={version}" for name, version, *_ in parts]
+    wanted = (f"{project}=={record.file.split('-')[1]}", *bundled)
+    return pip_command((index / group).resolve().as_uri(), wanted)
+
+
+def index_wheels(run: Run, index: Path) -> Mapping[str, tuple[str, ...]]:
+    """Replace `index`; returns the groups of each variant in it.
+
+    It leaves out wheels that were tried with other bundled packages than the present ones.
+    """
+    tried_with = sha256_by_name(run.bundled)
+    offered: list[tuple[BuildRecord, Claims]] = []
+    for record in records.all_records(run.dist):
+        claims = read_wheel(run.dist / record.file).claims
+        if claims is not None and record.bundled == tried_with:
+            offered.append((record, claims))
+    of_each = groups_of([claims for _, claims in offered])
+    groups = {record.variant: own for (record, _), own in zip(offered, of_each, strict=True)}
+    paths = [(run.dist / record.file, groups[record.variant]) for record, _ in offered]
+    paths += [(path, all_groups(groups.values())) for path in run.bundled]
+    build_index([IndexedWheel(path, own) for path, own in paths], index)
+    return groups

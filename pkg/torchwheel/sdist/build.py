@@ -18,12 +18,10 @@ from torchwheel.errors import TorchwheelError
 from torchwheel.files import sha256, write_atomically, write_text
 from torchwheel.inspect.elf import read_library
 from torchwheel.inspect.wheel import Wheel, extract, read_wheel
-from torchwheel.pipeline.inputs import claims_of
+from torchwheel.pipeline.inputs import Clock, claims_of
 from torchwheel.pipeline.on_host import build_and_finish
-from torchwheel.pipeline.proof import check_gates, keep_rejected
-from torchwheel.pipeline.records import BuildRecord, record_wheel
-from torchwheel.pipeline.report import report_table
-from torchwheel.pipeline.run import Clock
+from torchwheel.pipeline.records import BuildRecord, record_wheel, report_table
+from torchwheel.pipeline.variant import check_gates, keep_rejected
 from torchwheel.sdist.big_build import DividedSteps, identity_of
 from torchwheel.sdist.confined import ConfinedBuild, confine
 from torchwheel.sdist.environment import BuildSetup, RequirementsInstaller

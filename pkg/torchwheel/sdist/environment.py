@@ -17,7 +17,7 @@ from torchwheel.builder.build import BYTES_PER_COMPILER, parallel_jobs
 from torchwheel.console import Progress
 from torchwheel.matrix.variants import Variant
 from torchwheel.pip import pip_install
-from torchwheel.pipeline.run import Clock
+from torchwheel.pipeline.inputs import Clock
 from torchwheel.sdist.request import SdistRequest
 from torchwheel.sdist.torch import (
     PLATFORM,

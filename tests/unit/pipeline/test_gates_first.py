@@ -14,9 +14,9 @@ from torchwheel.matrix.variants import select
 from torchwheel.pipeline import executors, universal
 from torchwheel.pipeline import variant as module
 from torchwheel.pipeline.in_container import Container
+from torchwheel.pipeline.inputs import Run
 from torchwheel.pipeline.on_host import Host
 from torchwheel.pipeline.records import BuiltWheel
-from torchwheel.pipeline.run import Run
 from torchwheel.pipeline.universal import Assembler
 from torchwheel.smoke.record import MachineRecord, SmokeRecord, TestReport
 from wheelmaker import make_wheel

@@ -17,12 +17,11 @@ from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline import universal
-from torchwheel.pipeline.inputs import claims_of
-from torchwheel.pipeline.inside import usage_file
+from torchwheel.pipeline.container_files import usage_file
+from torchwheel.pipeline.inputs import Clock, Run, claims_of
 from torchwheel.pipeline.on_host import Host
 from torchwheel.pipeline.records import BuiltWheel
 from torchwheel.pipeline.repair import take_flags, wheel_members
-from torchwheel.pipeline.run import Clock, Run
 from torchwheel.pipeline.universal import (
     PartFile,
     build_universal,
