@@ -29,8 +29,8 @@ from torchwheel.process import ProcessResult
 from torchwheel.release import artifacts, report
 from torchwheel.runtime.status import ExtensionStatus, OperatorStatus, Refusal
 from torchwheel.sdist import torch as sdist_torch
-from torchwheel.smoke import interpreter, results
 from torchwheel.smoke import record as smoke_record
+from torchwheel.smoke import requirements, results
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.record import GpuRecord, ImportRecord, MachineRecord, TestResult, summarize
 from torchwheel.steps.compiler_cache import CacheUse
@@ -219,7 +219,7 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
             lock.torch_source("2.11")
 
     monkeypatch.setattr(sdist_torch, "run_python", run)
-    monkeypatch.setattr(interpreter.process, "run", run)
+    monkeypatch.setattr(requirements.process, "run", run)
     monkeypatch.setattr(index, "run_pip", run_pip)
     env = Environment(Path("python"), {}, Path("site"))
     child = Path(hipify._CHILD)
@@ -252,7 +252,7 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
         ),
         "interpreter": Reader(
             json.dumps({"path": "/usr/bin/python3", "version": "3.12.1", "build": "gcc"}),
-            said_by_a_child(lambda _: interpreter.find_interpreter("/bin/sh")),
+            said_by_a_child(lambda _: requirements.find_interpreter("/bin/sh")),
         ),
         "probe": Reader(PROBE, read_probe),
         "pip's report": Reader(

@@ -9,8 +9,8 @@ from pathlib import Path
 from torchwheel.image.engine import LABEL, Volume, volume_options
 from torchwheel.matrix.variants import python_tag
 from torchwheel.pipeline import container_files
-from torchwheel.smoke.importing import arguments_of_tests
-from torchwheel.smoke.locks import OPTIONS as LOCKED
+from torchwheel.smoke.requirements import LOCK_OPTIONS as LOCKED
+from torchwheel.smoke.testing import arguments_of_tests
 
 # Paths in the container. All containers have the same, so that their compile commands are equal.
 PROJECT = "/project"

@@ -45,8 +45,7 @@ from torchwheel.pipeline.own_build import OwnBuildPlan
 from torchwheel.pipeline.project import project_folder
 from torchwheel.pipeline.records import WheelsRequest
 from torchwheel.shards import Shard
-from torchwheel.smoke.locks import find_lock
-from torchwheel.smoke.requirements import BUNDLED_FOLDER
+from torchwheel.smoke.requirements import BUNDLED_FOLDER, find_lock
 from torchwheel.steps.compiler_cache import ENDLESS
 from torchwheel.text import hide_users
 from torchwheel.toolkit.cache import cache_folder

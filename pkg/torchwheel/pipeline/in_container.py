@@ -39,10 +39,9 @@ from torchwheel.pipeline.records import BuiltWheel
 from torchwheel.pipeline.sources import is_plain_file, stage
 from torchwheel.shards import Shard
 from torchwheel.smoke import results
-from torchwheel.smoke.importing import arguments_of_tests, probe_source
 from torchwheel.smoke.record import SmokeRecord, dump_smoke
 from torchwheel.smoke.results import read_probe, record_from_files
-from torchwheel.smoke.suite import digest_of_tests
+from torchwheel.smoke.testing import arguments_of_tests, digest_of_tests, probe_source
 from torchwheel.text import escape
 
 _LOG = "build.log"

@@ -31,7 +31,7 @@ from torchwheel.pipeline.records import BuiltWheel
 from torchwheel.pipeline.repair import finish_wheel
 from torchwheel.shards import Shard
 from torchwheel.smoke.record import SmokeRecord
-from torchwheel.smoke.run import smoke
+from torchwheel.smoke.testing import smoke
 from torchwheel.toolkit.headers import torch_headers
 from torchwheel.toolkit.host import HostCompiler, host_compiler
 from torchwheel.toolkit.provide import provide

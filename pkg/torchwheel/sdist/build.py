@@ -27,8 +27,8 @@ from torchwheel.sdist.confined import ConfinedBuild, confine
 from torchwheel.sdist.environment import BuildSetup, RequirementsInstaller
 from torchwheel.sdist.request import SdistRequest, check_request, hold_build_folder
 from torchwheel.smoke import environment
-from torchwheel.smoke.importing import import_names, run_probe
 from torchwheel.smoke.record import ImportRecord, MachineRecord
+from torchwheel.smoke.testing import import_names, run_probe
 from torchwheel.steps.cluster import check_cluster
 from torchwheel.steps.compiler_cache import CacheUse
 from torchwheel.steps.own_ninja import write_compiled

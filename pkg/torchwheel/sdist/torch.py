@@ -19,7 +19,7 @@ from torchwheel.matrix import torch_releases
 from torchwheel.matrix.sections import HostCompilerBounds, Toolkit, WheelPlatform
 from torchwheel.matrix.variants import Variant, python_tag
 from torchwheel.smoke.environment import Environment
-from torchwheel.smoke.importing import probe_source, run_python
+from torchwheel.smoke.testing import probe_source, run_python
 from torchwheel.toolkit.lock import locked_releases
 from torchwheel.validate.torch_rules import describe_torch, host_bounds, toolkit_mismatch
 from torchwheel.versions import minor_version, version_numbers

@@ -7,7 +7,7 @@ import pytest
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.smoke.environment import Environment
-from torchwheel.smoke.importing import import_names, run_python
+from torchwheel.smoke.testing import import_names, run_python
 from wheelmaker import make_wheel
 
 

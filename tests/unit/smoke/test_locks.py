@@ -11,7 +11,7 @@ from torchwheel.image.recipes import is_cross, python_of
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
 from torchwheel.pipeline.container_options import requirements_to_try
-from torchwheel.smoke.locks import find_lock, read_lock
+from torchwheel.smoke.requirements import find_lock, read_lock
 
 ROOT = Path(__file__).parents[3]
 LOCKS = ROOT / "tests" / "locks"
