@@ -12,7 +12,6 @@ from torchwheel.arch import lists
 from torchwheel.arch.devices import visible_gpus
 from torchwheel.arch.model import Arch, parse
 from torchwheel.builder.build import BYTES_PER_COMPILER, parallel_jobs
-from torchwheel.claims import Claims
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import remove_leftovers, sha256_by_name, write_text
@@ -82,8 +81,10 @@ def wheels(
     """
     names = request.variants or ("default",)
     matrix = load(matrix_file)
-    matrix = with_archs(matrix, select(matrix, names), request.archs)
     variants = select(matrix, names)
+    if request.archs:
+        matrix = with_archs(matrix, variants, request.archs)
+        variants = select(matrix, names)
     contained = request.container or any(variant.ordinary for variant in variants)
     engine = find_engine() if contained else None
     if engine is None:
@@ -188,11 +189,16 @@ def _archs_for(archs: Sequence[str], toolkit: ToolkitSection) -> tuple[Arch, ...
 
 
 def with_archs(matrix: Matrix, variants: Sequence[Variant], archs: Sequence[str]) -> Matrix:
-    """The matrix with another arch list for the variants' toolkits; its rules must still hold."""
+    """The matrix with another arch list for the variants' toolkits; its rules must still hold.
+
+    Without `archs` it is the same.
+    """
+    if not archs:
+        return matrix
     builds = (build for variant in variants for build in variant.builds)
     names = {build.toolkit.name for build in builds if build.toolkit}
     new = {name: _archs_for(archs, matrix.toolkits[name]) for name in sorted(names)}
-    if archs and not any(new.values()):
+    if not any(new.values()):
         raise UsageError(
             f"--archs: {' '.join(archs)}: no variant that is asked for is built for such a GPU"
         )
@@ -201,8 +207,7 @@ def with_archs(matrix: Matrix, variants: Sequence[Variant], archs: Sequence[str]
         for name, section in matrix.toolkits.items()
     }
     changed = matrix.model_copy(update={"toolkits": toolkits})
-    problems = findings(changed) if archs else []
-    if problems:
+    if problems := findings(changed):
         raise UsageError(f"--archs: {problems[0][1]}")
     return changed
 
@@ -267,14 +272,15 @@ def index_wheels(run: Run, index: Path) -> Mapping[str, tuple[str, ...]]:
     It leaves out wheels that were tried with other bundled packages than the present ones.
     """
     tried_with = sha256_by_name(run.bundled)
-    offered: list[tuple[BuildRecord, Claims]] = []
-    for record in records.all_records(run.dist):
-        claims = read_wheel(run.dist / record.file).claims
-        if claims is not None and record.bundled == tried_with:
-            offered.append((record, claims))
-    of_each = groups_of([claims for _, claims in offered])
-    groups = {record.variant: own for (record, _), own in zip(offered, of_each, strict=True)}
-    paths = [(run.dist / record.file, groups[record.variant]) for record, _ in offered]
-    paths += [(path, all_groups(groups.values())) for path in run.bundled]
-    build_index([IndexedWheel(path, own) for path, own in paths], index)
+    offered = [
+        (record.variant, read_wheel(run.dist / record.file))
+        for record in records.all_records(run.dist)
+        if record.bundled == tried_with
+    ]
+    claimed = [(variant, wheel, wheel.claims) for variant, wheel in offered if wheel.claims]
+    of_each = groups_of([claims for *_, claims in claimed])
+    groups = {variant: own for (variant, *_), own in zip(claimed, of_each, strict=True)}
+    indexed = [IndexedWheel.of(wheel, groups[variant]) for variant, wheel, _ in claimed]
+    indexed += [IndexedWheel(path, all_groups(groups.values())) for path in run.bundled]
+    build_index(indexed, index)
     return groups
