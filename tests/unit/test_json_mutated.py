@@ -28,7 +28,7 @@ from torchwheel.pipeline import bundled, container_files, kernel_artifacts, reco
 from torchwheel.process import ProcessResult
 from torchwheel.release import artifacts, report
 from torchwheel.runtime.status import ExtensionStatus, OperatorStatus, Refusal
-from torchwheel.sdist import torch as sdist_torch
+from torchwheel.sdist import build_setup
 from torchwheel.smoke import record as smoke_record
 from torchwheel.smoke import requirements, results
 from torchwheel.smoke.environment import Environment
@@ -218,7 +218,7 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
             lock.pinned_requirements(lock.components("13.0"), lock.PLATFORMS[0])
             lock.torch_source("2.11")
 
-    monkeypatch.setattr(sdist_torch, "run_python", run)
+    monkeypatch.setattr(build_setup, "run_python", run)
     monkeypatch.setattr(requirements.process, "run", run)
     monkeypatch.setattr(index, "run_pip", run_pip)
     env = Environment(Path("python"), {}, Path("site"))
@@ -245,7 +245,7 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
         ),
         "artifact: build": Reader(_dump(BUILD), read_artifacts),
         "artifact: smoke": Reader(smoke_record.dump_smoke(SMOKE), read_artifacts),
-        "torch": Reader(TORCH, said_by_a_child(lambda cwd: sdist_torch.import_torch(env, cwd))),
+        "torch": Reader(TORCH, said_by_a_child(lambda cwd: build_setup.import_torch(env, cwd))),
         "doctor's child, found": Reader(ANSWER, read_answers),
         "doctor's child": Reader(
             IMPORTED, lambda at, content: read_answers(at, f"{ANSWER}\n".encode() + content)
