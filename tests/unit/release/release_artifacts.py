@@ -23,7 +23,7 @@ from torchwheel.smoke.record import (
     summarize,
 )
 from torchwheel.smoke.requirements import BUNDLED_FOLDER
-from torchwheel.smoke.suite import digest_of_tests
+from torchwheel.smoke.testing import digest_of_tests
 
 TAG = "py3-none-manylinux_2_28_x86_64"
 CPU = MachineRecord("3.12.1", "linux_x86_64", "2.39", "2.13.0+cpu", None, None, None)

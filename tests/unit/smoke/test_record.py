@@ -15,7 +15,6 @@ from torchwheel.inspect.wheel import read_wheel
 from torchwheel.smoke import requirements
 from torchwheel.smoke import results as results_
 from torchwheel.smoke.environment import Environment, base_requirements, default_torch
-from torchwheel.smoke.importing import import_names, run_python
 from torchwheel.smoke.record import (
     GpuRecord,
     ImportRecord,
@@ -28,6 +27,7 @@ from torchwheel.smoke.record import (
     record_text,
     summarize,
 )
+from torchwheel.smoke.testing import import_names, run_python
 from wheelmaker import make_wheel
 
 # The verdict, the record, the JUnit file; what the environment must hold.

@@ -22,8 +22,7 @@ from torchwheel.smoke.environment import (
     base_environment,
     base_folder_name,
 )
-from torchwheel.smoke.locks import find_lock, read_lock
-from torchwheel.smoke.requirements import BUNDLED_FOLDER, bundled_with
+from torchwheel.smoke.requirements import BUNDLED_FOLDER, bundled_with, find_lock, read_lock
 from wheelmaker import make_wheel, stable
 
 # A cached smoke environment is for the wheels that lie in pip's folders, not for their names.
