@@ -41,12 +41,12 @@ NOT_RUN = "not run: for another machine"
 
 
 @dataclasses.dataclass(frozen=True)
-class FinishedWheel:
-    """A built and smoke-tested wheel, before its gates.
+class BuiltWheel:
+    """A built wheel, before its gates.
 
     Attributes:
         wheel: the file.
-        smoke: the record of its tests; None if it is for another machine.
+        smoke: the record of the tests that its container ran; None where torchwheel runs them.
         cpu_seconds: CPU seconds per step of a container, or of a universal wheel per part, as far
             as they are counted.
         peak_bytes: the most memory the container had when the build ended.
@@ -82,22 +82,29 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
         tempfile.TemporaryDirectory(prefix="making-", dir=scratch) as folder,
         clock.step("total"),
     ):
-        result = _build_and_try(run, variant, image, Path(folder), clock)
+        built = _build(run, variant, image, Path(folder), clock)
         run.progress.step(f"{variant.id}: gates")
-        with clock.step("gates"), keep_rejected(result.wheel, run.dist):
+        with clock.step("gates"), keep_rejected(built.wheel, run.dist):
             glibc = newest_glibc(run, variant)
             limits = limits_of(run.matrix, run.root, variant.abi, glibc)
-            gates = check_gates(result.wheel, limits)
+            gates = check_gates(built.wheel, limits)
+        # A wheel that a gate rejects is not tried: its tests could fail for the same fault.
+        smoke = _smoke_record(run, variant, image, built, clock)
+        if run.twice and variant.native:
+            with clock.step("twice"):
+                _reproduce(run, variant, image, built.wheel, Path(folder))
+        if smoke and not smoke.ok:
+            raise TorchwheelError(f"smoke: {smoke.why}; see {run.dist / 'smoke' / variant.id}.json")
         records.forget_record(run.dist, variant.id)
-        wheel = run.dist / result.wheel.name
-        move_into_place(result.wheel, wheel)
-    smoke = result.smoke.verdict if result.smoke else NOT_RUN
+        wheel = run.dist / built.wheel.name
+        move_into_place(built.wheel, wheel)
+    verdict = smoke.verdict if smoke else NOT_RUN
     record = dataclasses.replace(
-        records.record_wheel(variant, key, wheel, gates, smoke, clock.seconds),
+        records.record_wheel(variant, key, wheel, gates, verdict, clock.seconds),
         built_in=image.reference if image else "host",
-        cpu_seconds=result.cpu_seconds,
-        peak_bytes=result.peak_bytes,
-        cache=result.cache,
+        cpu_seconds=built.cpu_seconds,
+        peak_bytes=built.peak_bytes,
+        cache=built.cache,
         built_twice=built_twice(run, variant),
         kernels=dict(digests(linked_artifacts(run))),
         bundled=sha256_by_name(run.bundled),
@@ -153,53 +160,42 @@ def built_twice(run: Run, variant: Variant) -> bool:
     return run.twice and variant.native and compiled
 
 
-def _build_and_try(
+def _build(
     run: Run, variant: Variant, image: BuiltImage | None, out: Path, clock: Clock
-) -> FinishedWheel:
-    """Build `variant` and run its smoke tests; a test that fails is an error."""
+) -> BuiltWheel:
+    """Build `variant`; a container tries the wheel as well, if it is for this machine."""
     if variant.parts:
         wheel = build_universal(run, variant, out, clock)
-        smoke = _try_universal(run, variant, wheel, clock)
-        result = FinishedWheel(wheel, smoke, cpu_seconds_of_parts(run, variant))
-    elif image is None or run.engine is None:
-        wheel = on_host.build_on_host(run, variant, out, clock)
-        result = FinishedWheel(wheel, on_host.smoke_on_host(run, variant, wheel, clock))
-    else:
-        with clock.step("container"):
-            wheel, record = in_container.build_in_container(run, variant, run.engine, image, out)
-        if record is None:
-            with clock.step("emulated"):
-                record = in_container.smoke_emulated(run, variant, run.engine, wheel)
-        used = run.variant_folder(variant)
-        cpu, peak = in_container.read_usage(used)
-        cache = in_container.read_cache_use(used)
-        result = FinishedWheel(wheel, record, cpu, peak, cache)
-        if record:
-            report = run.dist / "smoke" / f"{variant.id}.json"
-            write_text(report, smoke_record.dump_smoke(record))
-            junit = run.variant_folder(variant) / JUNIT
-            if record.sources:  # else it was imported alone
-                write_text(report.with_suffix(".xml"), read_report(junit))
-    if run.twice and variant.native:
-        with clock.step("twice"):
-            _reproduce(run, variant, image, result.wheel, out)
-    if result.smoke and not result.smoke.ok:
-        raise TorchwheelError(
-            f"smoke: {result.smoke.why}; see {run.dist / 'smoke' / variant.id}.json"
-        )
-    return result
+        return BuiltWheel(wheel, None, cpu_seconds_of_parts(run, variant))
+    if image is None or run.engine is None:
+        return BuiltWheel(on_host.build_on_host(run, variant, out, clock), None)
+    with clock.step("container"):
+        wheel, smoke = in_container.build_in_container(run, variant, run.engine, image, out)
+    folder = run.variant_folder(variant)
+    cpu, peak = in_container.read_usage(folder)
+    return BuiltWheel(wheel, smoke, cpu, peak, in_container.read_cache_use(folder))
 
 
-def _try_universal(
-    run: Run, variant: Variant, wheel: Path, clock: Clock
+def _smoke_record(
+    run: Run, variant: Variant, image: BuiltImage | None, built: BuiltWheel, clock: Clock
 ) -> smoke_record.SmokeRecord | None:
-    """Smoke-test a universal wheel here, or by emulation if it is for another machine."""
-    if not is_cross(variant):
-        return on_host.smoke_on_host(run, variant, wheel, clock)
-    if run.engine is None:
-        return None
-    with clock.step("emulated"):
-        return in_container.smoke_emulated(run, variant, run.engine, wheel)
+    """The record of a wheel's smoke tests, which lies in the output folder as well.
+
+    They run here; by emulation, if the wheel is for another machine; or ran where it was built.
+    """
+    if not is_cross(variant) if variant.parts else image is None:
+        return on_host.smoke_on_host(run, variant, built.wheel, clock)
+    smoke = built.smoke
+    if smoke is None and run.engine:
+        with clock.step("emulated"):
+            smoke = in_container.smoke_emulated(run, variant, run.engine, built.wheel)
+    if smoke and not variant.parts:
+        report = run.dist / "smoke" / f"{variant.id}.json"
+        write_text(report, smoke_record.dump_smoke(smoke))
+        junit = run.variant_folder(variant) / JUNIT
+        if smoke.sources:  # else it was imported alone
+            write_text(report.with_suffix(".xml"), read_report(junit))
+    return smoke
 
 
 def _reproduce(
