@@ -29,6 +29,7 @@ from torchwheel.steps.graph import (
     CompileStep,
     ExpectedObject,
     Graph,
+    IncludeReader,
     StepRecord,
     carried_object,
     check_objects,
@@ -37,7 +38,6 @@ from torchwheel.steps.graph import (
     read_graph,
     steps_of_shard,
 )
-from torchwheel.steps.includes import IncludeReader
 
 Work = Literal["plan", "shard", "link"]
 """What is done with a graph: list its steps; compile a shard of them; compile all, to be linked."""

@@ -12,13 +12,13 @@ from torchwheel.sdist.request import SdistRequest, check_request
 from torchwheel.shards import Shard
 from torchwheel.steps.compiler_cache import SchedulerAccess, parse_cache
 from torchwheel.steps.graph import (
+    IncludeReader,
     StepRecord,
     check_objects,
     include_folders,
     read_graph,
     steps_of_shard,
 )
-from torchwheel.steps.includes import IncludeReader
 from torchwheel.steps.shard_lists import (
     BuildIdentity,
     ShardList,
