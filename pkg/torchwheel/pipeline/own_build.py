@@ -27,7 +27,7 @@ from torchwheel.claims import Claims
 from torchwheel.errors import MalformedError, TorchwheelError, program_error
 from torchwheel.files import write_text
 from torchwheel.inspect.elf import read_library
-from torchwheel.inspect.wheel import extract, read_wheel
+from torchwheel.inspect.wheel import open_wheel
 from torchwheel.json_files import last_line, parse_json, read_json
 from torchwheel.pip import checked_requirements
 from torchwheel.pipeline.inside import CACHE_USE, DIVIDED, PLAN
@@ -239,7 +239,7 @@ def claims_of_built(wheel: Path, claims: Claims, variant: Path) -> Claims:
     facts = read_json(variant / TORCH_FACTS, _TorchFacts, others=True)
     plan = read_json(variant / PLAN, OwnBuildPlan)
     require_pythons(wheel.name, plan.python)
-    with extract(read_wheel(wheel)) as files:
+    with open_wheel(wheel) as opened, opened.extract() as files:
         libraries = [read_library(file.path, file.member) for file in files]
     if not libraries:
         raise TorchwheelError(

@@ -17,7 +17,7 @@ from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import sha256, write_atomically, write_text
 from torchwheel.inspect.elf import read_library
-from torchwheel.inspect.wheel import Wheel, extract, read_wheel
+from torchwheel.inspect.wheel import Wheel, open_wheel, read_wheel
 from torchwheel.pipeline.inputs import claims_of
 from torchwheel.pipeline.on_host import build_and_finish
 from torchwheel.pipeline.proof import check_gates, keep_rejected
@@ -180,7 +180,7 @@ def _build(
 
 def _claims(wheel: Path, setup: BuildSetup) -> Claims:
     """The claims of a built wheel; it borrows the libraries that this torch has loaded."""
-    with extract(read_wheel(wheel)) as files:
+    with open_wheel(wheel) as opened, opened.extract() as files:
         libraries = [read_library(file.path, file.member) for file in files]
     if not libraries:
         raise TorchwheelError(
