@@ -26,7 +26,6 @@ OTHERS = {
     "pipeline/frontend.py",  # raises the error that PEP 517's hooks expect
     "process.py",
     "steps/compiler_cache.py",  # a server that runs beside the build
-    "steps/cluster.py",  # asks while the program runs whether its result is still wanted
     "smoke/probe.py",
 }
 

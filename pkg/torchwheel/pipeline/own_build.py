@@ -157,7 +157,6 @@ def _replace_ninja(plan: OwnBuildPlan, work: own_ninja.Work, steps: Path) -> Non
         plan.cxx,
         plan.launcher,
         parse_shard(plan.shard, "shard"),
-        None,
         keep=True,
     )
     own_ninja.check_starts(write_script(NINJA, command), sys.executable)
