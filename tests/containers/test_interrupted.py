@@ -85,20 +85,29 @@ def started(command, environ, tiny, engine):
         process.wait()
 
 
-def test_whatever_is_killed_the_next_run_finishes(command, environ, tiny, engine, torchwheel):
+# The driver with its children, and alone; then what it has started.
+@pytest.mark.parametrize(
+    ("drivers", "children"),
+    [((os.killpg,), ()), pytest.param((os.kill,), (0, 1), marks=pytest.mark.nightly)],
+    ids=["one kill", "all"],
+)
+def test_whatever_is_killed_the_next_run_finishes(
+    command, environ, tiny, engine, torchwheel, drivers, children
+):
     """One after the other: each run begins with what the killed one left."""
-    for kill in (os.killpg, os.kill):  # the driver with its children, and alone
+    for kill in drivers:
         with started(command, environ, tiny, engine) as driver:
             kill(driver.pid, signal.SIGKILL)
             driver.wait()
             wait_until(lambda: containers(engine, tiny / "dist") == [], "its container is left")
             nothing_half_made(tiny / "dist")
-    for kill in (
+    kill_child = (
         lambda driver: cibuildwheel(driver).kill(),
         lambda _: kill_containers(engine, tiny / "dist"),
-    ):
+    )
+    for child in children:
         with started(command, environ, tiny, engine) as driver:
-            kill(driver.pid)
+            kill_child[child](driver.pid)
             said, _ = driver.communicate(timeout=SECONDS)
             assert driver.returncode == 1
             assert "failed: cu130-stable: " in said
@@ -113,6 +122,7 @@ def test_whatever_is_killed_the_next_run_finishes(command, environ, tiny, engine
     assert containers(engine, tiny / "dist") == []
 
 
+@pytest.mark.nightly
 def test_a_full_disk(tiny, engine, torchwheel, tmp_path):
     small = tmp_path / "small"
     small.mkdir()

@@ -184,6 +184,7 @@ def test_an_unknown_toolkit_is_a_wrong_call(tiny, torchwheel):
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.nightly
 def test_a_toolkit_of_the_system_serves_as_well(tiny, torchwheel, cache):
     cuda = provide.provision_pypi("13.0", "linux_x86_64", cache, Quiet())[0]
     matrix = tiny / "matrix.yaml"
@@ -232,6 +233,7 @@ def test_a_full_disk_is_one_line_and_the_next_run_goes_on(tiny, torchwheel, tmp_
         subprocess.run(["umount", str(small)], check=True)
 
 
+@pytest.mark.nightly
 def test_killed_at_any_moment_nothing_half_made_is_left(tiny, cache):
     command = [sys.executable, "-m", "torchwheel.cli", "wheels", "--archs", "9.0"]
     env = {**os.environ, "TORCHWHEEL_CACHE": str(cache)}
