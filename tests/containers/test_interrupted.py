@@ -9,6 +9,7 @@ import time
 import psutil
 import pytest
 
+from smalldisk import small_disk
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
 from torchwheel.image.engine import LABEL
@@ -125,19 +126,13 @@ def test_whatever_is_killed_the_next_run_finishes(
 @pytest.mark.nightly
 def test_a_full_disk(tiny, engine, torchwheel, tmp_path):
     small = tmp_path / "small"
-    small.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=48k", "tmpfs", str(small)]
-    if subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("a small file system can be mounted by root only")
-    try:
+    with small_disk(small, "size=48k") as change:
         done = torchwheel("--dist", small / "dist", cwd=tiny)
         assert done.returncode == 1
         assert "no space left" in done.stdout + done.stderr
         assert "Traceback" not in done.stdout + done.stderr
         assert not list((small / "dist").glob("*.whl"))
         assert containers(engine, small / "dist") == []
-        subprocess.run(["mount", "-o", "remount,size=64m", str(small)], check=True)
+        change("size=64m")
         done = torchwheel("--dist", small / "dist", cwd=tiny)
         assert done.returncode == 0, done.stdout + done.stderr
-    finally:
-        subprocess.run(["umount", str(small)], check=True)
