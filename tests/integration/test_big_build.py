@@ -18,7 +18,6 @@ import psutil
 import pytest
 
 from torchwheel.errors import TorchwheelError
-from torchwheel.lock import hold_lock
 from torchwheel.steps.cluster import TOKEN, check_cluster
 from torchwheel.steps.compiler_cache import (
     CacheUse,
@@ -83,24 +82,21 @@ def servers_of(objects: Path) -> list[psutil.Process]:
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory, cache):
-    """A folder with the project, the cache that two shards filled, and their lists.
+def compiled(made_once, cache):
+    """A folder with the project, the cache that two shards filled, and their lists."""
 
-    It is made once, though several workers of pytest need it.
-    """
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shards"
-    with hold_lock(folder.with_suffix(".lock"), lambda: None):
-        if len(list(folder.glob("dist/shards/*.json"))) < 2:
-            shutil.copytree(HERE / "many", folder / "many", dirs_exist_ok=True)
-            for number in (1, 2):
-                command = [sys.executable, "-m", "torchwheel.cli", "build", "many", *CPU]
-                command += ["--cache", "objects", "--shard", f"{number}/2"]
-                environ = {**os.environ, "TORCHWHEEL_CACHE": str(cache)}
-                subprocess.run(command, cwd=folder, env=environ, check=True)
-    return folder
+    def make(folder: Path) -> None:
+        shutil.copytree(HERE / "many", folder / "many")
+        for number in (1, 2):
+            command = [sys.executable, "-m", "torchwheel.cli", "build", "many", *CPU]
+            command += ["--cache", "objects", "--shard", f"{number}/2"]
+            environ = {**os.environ, "TORCHWHEEL_CACHE": str(cache)}
+            subprocess.run(command, cwd=folder, env=environ, check=True)
+
+    return made_once("shards", make)
 
 
+@pytest.mark.nightly
 def test_a_plan_lists_the_steps_and_what_pythons_share(compiled, torchwheel):
     done = torchwheel("build", "many", *CPU, "--plan", "2", cwd=compiled)
     assert done.returncode == 0, done.stderr
@@ -116,6 +112,7 @@ def test_a_plan_lists_the_steps_and_what_pythons_share(compiled, torchwheel):
     assert not list(compiled.glob("**/*.whl"))
 
 
+@pytest.mark.nightly
 def test_one_job_links_what_the_shards_compiled(compiled, tmp_path, torchwheel):
     lists = [json.loads(file.read_text()) for file in sorted(compiled.glob("dist/shards/*.json"))]
     assert [sorted(one["objects"]) for one in lists] == [STEPS[::2], STEPS[1::2]]
@@ -129,6 +126,7 @@ def test_one_job_links_what_the_shards_compiled(compiled, tmp_path, torchwheel):
     assert len(list(tmp_path.glob("*.whl"))) == 1
 
 
+@pytest.mark.nightly
 def test_a_lost_shard_and_a_cache_that_lies_publish_nothing(compiled, tmp_path, torchwheel):
     shutil.copytree(compiled, tmp_path, dirs_exist_ok=True)
     shards = tmp_path / "dist" / "shards"
@@ -304,7 +302,7 @@ def test_a_cluster_compiles_though_a_server_is_killed(project, cluster, cache, t
     assert "no sandbox: many runs with your rights: other machines compile it" in output
 
 
-@pytest.mark.parametrize("sandbox", ["auto", "off"])
+@pytest.mark.parametrize("sandbox", ["auto", pytest.param("off", marks=pytest.mark.nightly)])
 def test_the_end_of_a_build_is_that_of_its_compilers(project, cache, tmp_path, sandbox):
     options = ["--cache", "objects", "--sandbox", sandbox]
     with started(options, project, cache) as build:

@@ -51,7 +51,10 @@ class TestB:
 """
 FAILING = PASSING + "def test_wrong(): assert demo.answer == 41\n"
 
-MODES = [pytest.param(False, id="clean"), pytest.param(True, id="here")]
+MODES = [
+    pytest.param(False, id="clean", marks=pytest.mark.nightly),
+    pytest.param(True, id="here"),
+]
 
 
 @pytest.fixture(params=MODES)
