@@ -12,7 +12,7 @@ import pytest
 from torchwheel.index.serve import serve_in_background
 from torchwheel.inspect.elf import read_library, versions_needed
 from torchwheel.inspect.sdist import unpack
-from torchwheel.inspect.wheel import extract, read_wheel
+from torchwheel.inspect.wheel import open_wheel
 
 pytestmark = pytest.mark.integration
 
@@ -44,7 +44,7 @@ def dist(torchwheel, tmp_path):
 
 def newest_libstdcxx(wheel):
     """The newest release of libstdc++'s symbols that a library of the wheel needs, as numbers."""
-    with extract(read_wheel(wheel)) as files:
+    with open_wheel(wheel) as opened, opened.extract() as files:
         needed = [
             tuple(map(int, found.removeprefix("GLIBCXX_").split(".")))
             for file in files
