@@ -117,6 +117,7 @@ def test_nothing_touched_means_nothing_done_and_a_touched_kernel_compiles_alone(
     assert before.name == after.name
 
 
+@pytest.mark.nightly
 def test_two_folders_give_the_same_bytes(made, tmp_path, torchwheel):
     here, _ = made
     project = Path(shutil.copytree(Path(__file__).parent / "tiny", tmp_path / "somewhere/else"))
@@ -210,6 +211,7 @@ def test_no_compiler_is_one_line(tiny, torchwheel, tmp_path):
     assert wheels_in(tiny / "dist") == []
 
 
+@pytest.mark.nightly
 def test_a_full_disk_is_one_line_and_the_next_run_goes_on(tiny, torchwheel, tmp_path):
     small = tmp_path / "small"
     with small_disk(small, "size=48k") as change:

@@ -222,7 +222,6 @@ def test_a_native_build_asks_for_its_tools_and_a_pure_one_does_not(own, monkeypa
     assert tools <= builder.get_requires_for_build("wheel")
 
 
-@pytest.mark.nightly
 def test_pip_installs_ours_from_source_without_torch(own, tmp_path):
     """Under build isolation: neither torch, ninja nor a compiler is in pip's build environment."""
     links = tmp_path / "links"

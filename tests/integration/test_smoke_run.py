@@ -114,7 +114,10 @@ def test_tests_that_are_for_a_gpu(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch here")
-@pytest.mark.parametrize("own", [False, True], ids=["matrix", "folder"])
+@pytest.mark.parametrize(
+    "own",
+    [pytest.param(False, id="matrix"), pytest.param(True, id="folder", marks=pytest.mark.nightly)],
+)
 def test_the_command_holds_to_the_matrix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
 ) -> None:
