@@ -12,7 +12,7 @@ import pytest
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
 from torchwheel.image.engine import LABEL
-from torchwheel.pipeline.run import run_id
+from torchwheel.pipeline.inputs import run_id
 
 pytestmark = pytest.mark.containers
 

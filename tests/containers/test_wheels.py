@@ -12,8 +12,8 @@ from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
 from torchwheel.files import sha256
 from torchwheel.image.engine import LABEL
-from torchwheel.pipeline.run import run_id
-from torchwheel.smoke.suite import digest_of_tests
+from torchwheel.pipeline.inputs import run_id
+from torchwheel.smoke.testing import digest_of_tests
 
 pytestmark = pytest.mark.containers
 

@@ -17,8 +17,7 @@ from torchwheel.files import sha256
 from torchwheel.smoke import environment, probe
 from torchwheel.smoke.record import Counts, SmokeRecord
 from torchwheel.smoke.results import read_probe
-from torchwheel.smoke.run import smoke
-from torchwheel.smoke.suite import digest_of_tests, read_suite
+from torchwheel.smoke.testing import digest_of_tests, read_suite, smoke
 from torchwheel.toolkit.cache import cache_folder
 from wheelmaker import make_wheel, requirement_of
 

@@ -89,7 +89,7 @@ def smoke(options: argparse.Namespace) -> int:
     """Run the smoke tests of a wheel and write their record."""
     from torchwheel.smoke.record import record_text
     from torchwheel.smoke.requirements import bundled_with
-    from torchwheel.smoke.run import smoke
+    from torchwheel.smoke.testing import smoke
     from torchwheel.toolkit.cache import cache_folder
 
     tests, torch = options.tests, options.torch
@@ -165,7 +165,7 @@ def compat(options: argparse.Namespace) -> int:
     from torchwheel.matrix.load import load
     from torchwheel.pipeline.project import project_folder, tests_folder
     from torchwheel.smoke.compat import compat, compat_text
-    from torchwheel.smoke.interpreter import find_interpreter, running_interpreter
+    from torchwheel.smoke.requirements import find_interpreter, running_interpreter
     from torchwheel.toolkit.cache import cache_folder
 
     matrix, root = load(options.matrix), options.matrix.resolve().parent

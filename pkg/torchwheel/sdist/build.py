@@ -7,30 +7,25 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from packaging.utils import parse_wheel_filename
-
-from torchwheel.check.audit import may_borrow
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import GateResult
 from torchwheel.claims import Claims
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError
 from torchwheel.files import sha256, write_atomically, write_text
-from torchwheel.inspect.elf import read_library
-from torchwheel.inspect.wheel import Wheel, open_wheel, read_wheel
-from torchwheel.pipeline.inputs import claims_of
+from torchwheel.inspect.wheel import Wheel, read_wheel
+from torchwheel.pipeline.inputs import Clock, claims_of
 from torchwheel.pipeline.on_host import build_and_finish
-from torchwheel.pipeline.proof import check_gates, keep_rejected
-from torchwheel.pipeline.records import BuildRecord, record_wheel
-from torchwheel.pipeline.report import report_table
-from torchwheel.pipeline.run import Clock
+from torchwheel.pipeline.own_build import borrowing_claims
+from torchwheel.pipeline.records import BuildRecord, record_wheel, report_table
+from torchwheel.pipeline.variant import check_gates, keep_rejected
 from torchwheel.sdist.big_build import DividedSteps, identity_of
+from torchwheel.sdist.build_setup import BuildSetup, RequirementsInstaller
 from torchwheel.sdist.confined import ConfinedBuild, confine
-from torchwheel.sdist.environment import BuildSetup, RequirementsInstaller
 from torchwheel.sdist.request import SdistRequest, check_request, hold_build_folder
 from torchwheel.smoke import environment
-from torchwheel.smoke.importing import import_names, run_probe
 from torchwheel.smoke.record import ImportRecord, MachineRecord
+from torchwheel.smoke.testing import import_names, run_probe
 from torchwheel.steps.cluster import check_cluster
 from torchwheel.steps.compiler_cache import CacheUse
 from torchwheel.steps.own_ninja import write_compiled
@@ -171,16 +166,8 @@ def _build(
 
 def _claims(wheel: Path, setup: BuildSetup) -> Claims:
     """The claims of a built wheel; it borrows the libraries that this torch has loaded."""
-    with open_wheel(wheel) as opened, opened.extract() as files:
-        libraries = [read_library(file.path, file.member) for file in files]
-    if not libraries:
-        raise TorchwheelError(
-            f"{wheel.name}: no library in it, so it serves every torch: nothing is to be built"
-        )
-    plain = claims_of(setup.variant)
-    needed = {name for library in libraries for name in library.needed}
-    borrowed = sorted(name for name in needed & setup.torch.loaded if may_borrow(name, plain))
-    return claims_of(setup.variant, parse_wheel_filename(wheel.name)[1].local, borrowed)
+    nothing = ", so it serves every torch: nothing is to be built"
+    return borrowing_claims(wheel, claims_of(setup.variant), setup.torch.loaded, nothing)
 
 
 def _import_installed(
