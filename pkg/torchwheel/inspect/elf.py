@@ -143,6 +143,10 @@ def undefined_symbols(elf: ElfFile) -> Iterator[UndefinedSymbol]:
 
 SHIMS = ("torch_", "aoti_torch_")
 """Prefixes of libtorch's C names; a stable library may use these only."""
+TORCH_PYTHON = "THP"
+"""The prefix of libtorch_python's C names."""
+PYTHON = ("Py", "_Py")
+"""Prefixes of the names of Python's C symbols."""
 # A namespace of torch in Itanium mangling: its length, its name, then a name or an operator in it
 # (e.g. "ls").
 _CXX = re.compile(r"_Z.*?(?<!\d)(?:2at|3c10|5torch|6caffe2)(?=[0-9La-z])")

@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from packaging.metadata import Metadata
 from packaging.tags import Tag
@@ -197,11 +198,6 @@ def inspect_package(name: str) -> Inspection:
 
 def inspect_wheel(path: Path) -> Inspection:
     """Read a wheel."""
-    named, name_fault = None, ""
-    try:
-        named = parse_file_name(path.name)
-    except WheelError as error:
-        name_fault = str(error)
     with open_archive(path) as archive:
         try:
             digests, libraries = _read_members(archive)
@@ -214,9 +210,8 @@ def inspect_wheel(path: Path) -> Inspection:
             unpacked=sum(member.size for member in archive.files),
             members=tuple(member.name for member in archive.files),
             libraries=libraries,
-            named=named,
-            name_fault=name_fault,
         )
+        found = _with(found, "name", lambda: {"named": parse_file_name(path.name)})
         try:
             dist_info = find_dist_info(found.members)
         except WheelError as error:
@@ -224,16 +219,15 @@ def inspect_wheel(path: Path) -> Inspection:
             return dataclasses.replace(
                 found, record_fault=fault, metadata_fault=fault, wheel_fault=fault
             )
-        try:
+
+        def verify() -> dict[str, Any]:
             text = member_text(archive, f"{dist_info}/RECORD", budgets.RECORD_BYTES)
             verify_record(archive, parse_record(text), dist_info, digests)
-        except WheelError as error:
-            found = dataclasses.replace(found, record_fault=str(error))
-        try:
-            own = read_claims(archive, f"{dist_info}/{CLAIMS_FILE}")
-            found = dataclasses.replace(found, claims=own)
-        except WheelError as error:
-            found = dataclasses.replace(found, claims_fault=str(error))
+            return {}
+
+        found = _with(found, "record", verify)
+        own = f"{dist_info}/{CLAIMS_FILE}"
+        found = _with(found, "claims", lambda: {"claims": read_claims(archive, own)})
         entry_points = f"{dist_info}/entry_points.txt"
         found = _with_entry_points(found, lambda: read_entry_points(archive, entry_points))
         try:
@@ -244,29 +238,38 @@ def inspect_wheel(path: Path) -> Inspection:
         return _with_dist_info(found, raw, wheel)
 
 
+def _with(found: Inspection, name: str, read: Callable[[], dict[str, Any]]) -> Inspection:
+    """The same facts with the fields that are read, or with the fault of that name."""
+    try:
+        fields = read()
+    except WheelError as error:
+        fields = {f"{name}_fault": str(error)}
+    return dataclasses.replace(found, **fields)
+
+
 def _with_entry_points(found: Inspection, read: Callable[[], str]) -> Inspection:
     """The same facts, with those of entry_points.txt."""
-    try:
-        entry_points = parse_entry_points(read()[: budgets.METADATA_BYTES])
-    except WheelError as error:
-        return dataclasses.replace(found, entry_points_fault=str(error))
-    return dataclasses.replace(found, entry_points=entry_points)
+    return _with(
+        found,
+        "entry_points",
+        lambda: {"entry_points": parse_entry_points(read()[: budgets.METADATA_BYTES])},
+    )
 
 
 def _with_dist_info(found: Inspection, raw: bytes, wheel: str | None) -> Inspection:
     """The same facts, with those of METADATA and WHEEL."""
-    try:
-        metadata, fault = parse_metadata(raw)
-        found = dataclasses.replace(found, metadata=metadata, metadata_fault=fault)
-    except WheelError as error:
-        found = dataclasses.replace(found, metadata_fault=str(error))
+
+    def metadata() -> dict[str, Any]:
+        return dict(zip(("metadata", "metadata_fault"), parse_metadata(raw), strict=True))
+
+    found = _with(found, "metadata", metadata)
     if wheel is None:
         return found
-    try:
-        tags, purelib = parse_wheel_file(wheel)
-    except WheelError as error:
-        return dataclasses.replace(found, wheel_fault=str(error))
-    return dataclasses.replace(found, wheel_tags=tags, purelib=purelib)
+
+    def tags() -> dict[str, Any]:
+        return dict(zip(("wheel_tags", "purelib"), parse_wheel_file(wheel), strict=True))
+
+    return _with(found, "wheel", tags)
 
 
 def _read_members(archive: Archive) -> tuple[dict[str, str], tuple[LibraryFacts, ...]]:

@@ -11,7 +11,14 @@ from torchwheel.arch.model import Backend, backend_of
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect import budgets
 from torchwheel.inspect.archive import WheelError
-from torchwheel.inspect.elf import EXPORTED, SHIMS, is_cxx, undefined_symbols
+from torchwheel.inspect.elf import (
+    EXPORTED,
+    PYTHON,
+    SHIMS,
+    TORCH_PYTHON,
+    is_cxx,
+    undefined_symbols,
+)
 from torchwheel.inspect.elf_file import NEEDED, RPATH, RUNPATH, SONAME, UNDEFINED, open_elf
 from torchwheel.inspect.targets import GpuTarget, read_targets
 from torchwheel.inspect.window import CpuTime
@@ -21,9 +28,6 @@ _RUNTIME = re.compile(r"lib(cudart|amdhip64)(?:[-.]([0-9a-f]{6,}))?\.so((?:\.\d+
 _BACKENDS: Mapping[str, Backend] = {"cudart": "cuda", "amdhip64": "rocm"}
 _REGISTERS = "__cudaRegisterFatBinary"
 """The function of cudart that every library with CUDA code calls when it is loaded."""
-_OF_PYTHON = ("Py", "_Py")
-_TORCH_PYTHON = "THP"
-"""The prefix of libtorch_python's C names."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +97,7 @@ class LibraryFacts:
 
 def of_torch(name: str) -> bool:
     """Whether a symbol has a name that torch gives: C++ of its namespaces, shims, its Python."""
-    return name.startswith((*SHIMS, _TORCH_PYTHON)) or is_cxx(name)
+    return name.startswith((*SHIMS, TORCH_PYTHON)) or is_cxx(name)
 
 
 class ReadBudget:
@@ -157,7 +161,7 @@ def _read(path: Path, name: str, size: int) -> LibraryFacts:
             ),
             torch=frozenset(filter(of_torch, free)),
             exports=frozenset(filter(of_torch, defined)),
-            python=frozenset(text for text in free if text.startswith(_OF_PYTHON)),
+            python=frozenset(text for text in free if text.startswith(PYTHON)),
         )
 
 
