@@ -36,8 +36,8 @@ from torchwheel.matrix.load import load
 from torchwheel.matrix.torch_releases import TorchFacts, torch_releases
 from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline.cibuildwheel import OWN, VARIANT
+from torchwheel.pipeline.container_files import usage
 from torchwheel.pipeline.container_options import index_options
-from torchwheel.pipeline.inside import usage
 from torchwheel.text import size_text, table_rows
 from torchwheel.toolkit.cache import cache_folder
 from torchwheel.versions import version_numbers

@@ -6,7 +6,7 @@ import pytest
 
 from torchwheel.console import Quiet
 from torchwheel.smoke.requirements import bundled_with
-from torchwheel.smoke.run import smoke
+from torchwheel.smoke.testing import smoke
 
 ROOT = Path(__file__).resolve().parents[2]
 

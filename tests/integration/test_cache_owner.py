@@ -19,8 +19,8 @@ from torchwheel.machine.toolkits import find_toolkits
 from torchwheel.matrix.project_source import ProjectSource
 from torchwheel.ownership import UntrustedError
 from torchwheel.pipeline.container_options import _uv_cache
+from torchwheel.pipeline.inputs import Run
 from torchwheel.pipeline.project import download_release
-from torchwheel.pipeline.run import Run
 from torchwheel.smoke import environment
 from torchwheel.toolkit.cache import make_once
 from torchwheel.toolkit.lock import components

@@ -17,8 +17,7 @@ from torchwheel.files import sha256
 from torchwheel.smoke import environment, probe
 from torchwheel.smoke.record import Counts, SmokeRecord
 from torchwheel.smoke.results import read_probe
-from torchwheel.smoke.run import smoke
-from torchwheel.smoke.suite import digest_of_tests, read_suite
+from torchwheel.smoke.testing import digest_of_tests, read_suite, smoke
 from torchwheel.toolkit.cache import cache_folder
 from wheelmaker import make_wheel, requirement_of
 
@@ -52,7 +51,10 @@ class TestB:
 """
 FAILING = PASSING + "def test_wrong(): assert demo.answer == 41\n"
 
-MODES = [pytest.param(False, id="clean"), pytest.param(True, id="here")]
+MODES = [
+    pytest.param(False, id="clean", marks=pytest.mark.nightly),
+    pytest.param(True, id="here"),
+]
 
 
 @pytest.fixture(params=MODES)
@@ -112,7 +114,10 @@ def test_tests_that_are_for_a_gpu(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch here")
-@pytest.mark.parametrize("own", [False, True], ids=["matrix", "folder"])
+@pytest.mark.parametrize(
+    "own",
+    [pytest.param(False, id="matrix"), pytest.param(True, id="folder", marks=pytest.mark.nightly)],
+)
 def test_the_command_holds_to_the_matrix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
 ) -> None:

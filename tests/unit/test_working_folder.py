@@ -14,7 +14,7 @@ from torchwheel.install.installer import Installer, find_installer, install_othe
 from torchwheel.pip import run_pip
 from torchwheel.pipeline.repair import repair
 from torchwheel.smoke.environment import _make_venv
-from torchwheel.smoke.interpreter import find_interpreter, running_interpreter
+from torchwheel.smoke.requirements import find_interpreter, running_interpreter
 
 PKG = Path(__file__).parents[2] / "pkg"
 PLANTED = (

@@ -94,7 +94,7 @@ def new_project(options: argparse.Namespace) -> int:
     """Write the folder of a new extension."""
     import tempfile
 
-    from torchwheel.pipeline.own_wheel import own_wheel
+    from torchwheel.pipeline.bundled import own_wheel
     from torchwheel.scaffold.new import new_project
 
     with tempfile.TemporaryDirectory(prefix="torchwheel-") as scratch:
@@ -130,7 +130,7 @@ def adopt(options: argparse.Namespace) -> int:
     """Read a foreign project and write the files that build and release it."""
     import tempfile
 
-    from torchwheel.pipeline.own_wheel import own_wheel
+    from torchwheel.pipeline.bundled import own_wheel
     from torchwheel.pipeline.sources import source_files
     from torchwheel.scaffold.adopt import plan, project_files, report, write_files
     from torchwheel.scaffold.foreign import read_project

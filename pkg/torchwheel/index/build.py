@@ -17,7 +17,7 @@ from torchwheel.index.contents import FILES, File, Index, index_files, index_of,
 from torchwheel.index.pages import index_pages
 from torchwheel.index.store import Store
 from torchwheel.index.withdrawals import read_withdrawals
-from torchwheel.inspect.wheel import read_wheel
+from torchwheel.inspect.wheel import Wheel, read_wheel
 from torchwheel.text import join_names
 
 _BUFFER = 1 << 17
@@ -32,6 +32,13 @@ class IndexedWheel:
     groups: tuple[str, ...]
     uploaded: str | None = None
     """As PEP 700 writes it: "2026-11-24T08:00:00Z". By default the file's own time."""
+    read: Wheel | None = None
+    """The wheel, if it was read already."""
+
+    @classmethod
+    def of(cls, wheel: Wheel, groups: tuple[str, ...]) -> "IndexedWheel":
+        """A wheel that was read already, with the file's own time."""
+        return cls(wheel.path, groups, read=wheel)
 
 
 def build_index(wheels: Sequence[IndexedWheel], out: Path) -> None:
@@ -41,7 +48,7 @@ def build_index(wheels: Sequence[IndexedWheel], out: Path) -> None:
     groups: dict[str, set[str]] = {}
     beside: dict[str, bytes] = {}
     for own in (wheel for wheel in wheels if wheel.groups):
-        wheel = read_wheel(own.path)
+        wheel = own.read or read_wheel(own.path)
         # A wheel is renamed into an output folder once, and kept as it is by later runs.
         uploaded = own.uploaded or utc_time(own.path.stat().st_mtime)
         file = File(read_wheel_entry(wheel, uploaded), FILES)

@@ -479,12 +479,12 @@ class Matrix(Section):
 
     def toolkit(self, name: str) -> Toolkit:
         """The toolkit of that name."""
-        return _named(name, self.toolkits[name])
+        return _toolkit(name, self.toolkits[name])
 
 
 @functools.lru_cache(maxsize=64)
-def _named(name: str, section: ToolkitSection) -> Toolkit:
-    """One object for each toolkit: a run asks for it dozens of times."""
+def _toolkit(name: str, section: ToolkitSection) -> Toolkit:
+    """A toolkit, made and checked once for all variants that it builds."""
     return Toolkit(name=name, **dict(section))
 
 

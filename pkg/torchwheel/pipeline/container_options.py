@@ -36,6 +36,7 @@ from torchwheel.pipeline.cibuildwheel import (
 from torchwheel.pipeline.inputs import (
     NATIVE,
     BuildPaths,
+    Run,
     build_environment,
     kernels_only,
     torch_requirement,
@@ -43,10 +44,8 @@ from torchwheel.pipeline.inputs import (
 from torchwheel.pipeline.own_build import OwnBuildPlan
 from torchwheel.pipeline.project import project_folder
 from torchwheel.pipeline.records import WheelsRequest
-from torchwheel.pipeline.run import Run
 from torchwheel.shards import Shard
-from torchwheel.smoke.locks import find_lock
-from torchwheel.smoke.requirements import BUNDLED_FOLDER
+from torchwheel.smoke.requirements import BUNDLED_FOLDER, find_lock
 from torchwheel.steps.compiler_cache import ENDLESS
 from torchwheel.text import hide_users
 from torchwheel.toolkit.cache import cache_folder

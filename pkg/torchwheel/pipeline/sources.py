@@ -7,6 +7,7 @@ out of the folder: what it leads to may be a key of this machine.
 import hashlib
 import os
 import shutil
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -49,6 +50,17 @@ def source_files(folder: Path, *, tracked: bool = False) -> list[Path]:
     """
     found = own_paths(folder, _git_files(folder, tracked) or _walk(folder))
     return sorted(path for path in found if path.is_symlink() or path.is_file())
+
+
+def is_plain_file(path: Path) -> bool:
+    """Whether there is a file itself. What code of others left may be a link, a pipe or a device.
+
+    Behind a link would be any file of this machine, and a pipe's reader may never end.
+    """
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 def source_digest(folder: Path, *, tracked: bool = False) -> str:

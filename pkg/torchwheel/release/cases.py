@@ -13,7 +13,7 @@ from torchwheel.pipeline.records import BuildRecord
 from torchwheel.pipeline.sources import commit_time, source_digest
 from torchwheel.release.artifacts import Artifacts, BundledWheel, Candidate, RecordFile
 from torchwheel.smoke.record import SmokeRecord
-from torchwheel.smoke.suite import Suite, read_suite
+from torchwheel.smoke.testing import Suite, read_suite
 from torchwheel.text import join_names
 from torchwheel.toolkit.cache import cache_folder
 

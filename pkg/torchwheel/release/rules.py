@@ -21,7 +21,7 @@ from torchwheel.pipeline.inputs import claims_of
 from torchwheel.release.cases import ReleaseCase, ReleaseSources
 from torchwheel.release.dates import date_fault
 from torchwheel.smoke import record as smokes
-from torchwheel.smoke.importing import import_names
+from torchwheel.smoke.testing import import_names
 from torchwheel.text import join_names, quote
 
 _NONE = smokes.Counts()

@@ -11,8 +11,8 @@ from torchwheel.arch.lists import arch_list
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError
 from torchwheel.matrix.torch_releases import torch_releases
+from torchwheel.pipeline.inputs import Clock
 from torchwheel.pipeline.on_host import HostBuild
-from torchwheel.pipeline.run import Clock
 from torchwheel.sdist.confined import ConfinedBuild, confine
 from torchwheel.sdist.request import SdistRequest, check_request, hold_build_folder
 from torchwheel.shards import Shard
@@ -69,7 +69,6 @@ class DividedSteps:
             setup.host.path,
             request.launcher,
             self.shard,
-            request.on,
         )
         # Before PATH comes the folder of the Python that builds; the project may have installed a
         # ninja there, which may be a link into a cache.

@@ -12,10 +12,10 @@ from torchwheel.console import Progress
 from torchwheel.errors import MissingModuleError, TorchwheelError
 from torchwheel.inspect.sdist import unpack
 from torchwheel.pipeline.frontend import compile_step
+from torchwheel.pipeline.inputs import Clock
 from torchwheel.pipeline.on_host import HostBuild
-from torchwheel.pipeline.run import Clock
 from torchwheel.pipeline.sources import copy_project
-from torchwheel.sdist.environment import BuildSetup, RequirementsInstaller, prepare_build
+from torchwheel.sdist.build_setup import BuildSetup, RequirementsInstaller, prepare_build
 from torchwheel.sdist.request import LOCK, LOG, SdistRequest
 from torchwheel.sdist.sandbox import (
     Folders,
@@ -140,7 +140,7 @@ def confine(
     if request.cache:
         named, place = dict(request.cache.variables), f"--cache {request.cache.text}"
     # The sandbox has a server of its own: in it no other can be reached.
-    with own_server(() if sandbox else request.launcher, named, place) as variables:
+    with own_server(() if sandbox else request.launcher, named, place, request.on) as variables:
         setup = dataclasses.replace(setup, environ={**setup.environ, **variables})
         yield ConfinedBuild(request, setup, folder, cache, sandbox)
 

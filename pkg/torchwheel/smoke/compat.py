@@ -13,10 +13,9 @@ from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.torch_releases import torch_releases
 from torchwheel.smoke.environment import default_torch
-from torchwheel.smoke.interpreter import Interpreter
 from torchwheel.smoke.record import Outcome, SmokeRecord
-from torchwheel.smoke.requirements import bundled_with
-from torchwheel.smoke.run import smoke
+from torchwheel.smoke.requirements import Interpreter, bundled_with
+from torchwheel.smoke.testing import smoke
 from torchwheel.text import join_names, table_rows
 from torchwheel.versions import minor_version
 

@@ -14,7 +14,7 @@ from torchwheel.matrix.load import load, parse
 from torchwheel.matrix.variants import resolve
 from torchwheel.pipeline import container_options, own_build
 from torchwheel.pipeline.cibuildwheel import ContainerOptions, options_toml, settings
-from torchwheel.pipeline.run import Run
+from torchwheel.pipeline.inputs import Run
 
 ROOT = Path(__file__).parents[3]
 

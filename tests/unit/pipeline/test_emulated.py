@@ -13,7 +13,7 @@ from torchwheel.image.engine import Engine
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import resolve
 from torchwheel.pipeline import in_container
-from torchwheel.pipeline.run import Run
+from torchwheel.pipeline.inputs import Run
 
 ROOT = Path(__file__).parents[3]
 

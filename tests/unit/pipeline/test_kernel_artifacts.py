@@ -20,7 +20,7 @@ from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
 from torchwheel.pipeline import kernel_artifacts
 from torchwheel.pipeline.container_options import options_of
-from torchwheel.pipeline.inputs import cache_key
+from torchwheel.pipeline.inputs import Run, cache_key
 from torchwheel.pipeline.kernel_artifacts import (
     KernelArtifact,
     KernelInputs,
@@ -32,7 +32,6 @@ from torchwheel.pipeline.kernel_artifacts import (
     read_artifact,
     write_manifest,
 )
-from torchwheel.pipeline.run import Run
 from torchwheel.pipeline.variant import built_twice
 from torchwheel.shards import Shard, parse_shard
 

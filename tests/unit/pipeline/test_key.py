@@ -7,8 +7,7 @@ from torchwheel.builder import recipe
 from torchwheel.console import Quiet
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
-from torchwheel.pipeline.inputs import BuildPaths, build_environment, cache_key
-from torchwheel.pipeline.run import Run
+from torchwheel.pipeline.inputs import BuildPaths, Run, build_environment, cache_key
 
 MATRIX = Path(__file__).parents[1] / "matrix" / "full.yaml"
 

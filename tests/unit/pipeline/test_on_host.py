@@ -12,7 +12,7 @@ from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline import on_host
 from torchwheel.pipeline import wheels as wheels_
-from torchwheel.pipeline.run import Clock, Run
+from torchwheel.pipeline.inputs import Clock, Run
 from torchwheel.pipeline.schedule import in_order
 from torchwheel.toolkit.host import HostCompiler
 

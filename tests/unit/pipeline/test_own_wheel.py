@@ -7,9 +7,8 @@ import pytest
 
 from torchwheel.console import Quiet
 from torchwheel.errors import TorchwheelError
-from torchwheel.pipeline import own_wheel as module
-from torchwheel.pipeline.bundled import build_bundled
-from torchwheel.pipeline.own_wheel import own_wheel
+from torchwheel.pipeline import bundled as module
+from torchwheel.pipeline.bundled import build_bundled, own_wheel
 from torchwheel.pipeline.repair import repack_members, wheel_members
 from wheelmaker import make_wheel
 

@@ -3,7 +3,7 @@
 import pytest
 
 from torchwheel.errors import TorchwheelError
-from torchwheel.pipeline.proof import check_same_bytes
+from torchwheel.pipeline.variant import check_same_bytes
 from wheelmaker import make_wheel
 
 SOURCE = {"demo/__init__.py": b"answer = 42\n"}

@@ -16,8 +16,8 @@ from torchwheel.pipeline.frontend import (
     find_launcher,
 )
 from torchwheel.pipeline.repair import pack, stamp
+from torchwheel.sdist.build_setup import import_torch
 from torchwheel.sdist.request import LOCK, LOG, hold_build_folder
-from torchwheel.sdist.torch import import_torch
 from torchwheel.smoke.environment import Environment
 from torchwheel.toolkit.toolkit_home import DRIVER_STUB, assemble_cuda_home, assemble_rocm_home
 

@@ -11,9 +11,13 @@ from torchwheel.console import Quiet
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.smoke.compat import CompatRow, compat, compat_text, dump_compat, pairings
-from torchwheel.smoke.interpreter import Interpreter, find_interpreter, running_interpreter
 from torchwheel.smoke.record import ImportRecord, MachineRecord, SmokeRecord, TestResult, summarize
-from torchwheel.smoke.requirements import requirements
+from torchwheel.smoke.requirements import (
+    Interpreter,
+    find_interpreter,
+    requirements,
+    running_interpreter,
+)
 from wheelmaker import make_wheel
 
 PYTHONS = [

@@ -11,7 +11,7 @@ import pytest
 from torchwheel.errors import UsageError
 from torchwheel.runtime.status import ExtensionStatus, OperatorStatus
 from torchwheel.smoke import probe
-from torchwheel.smoke.suite import digest_of_tests, read_suite
+from torchwheel.smoke.testing import digest_of_tests, read_suite
 
 CODE = """\
 import pytest
