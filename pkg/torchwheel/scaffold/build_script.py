@@ -240,7 +240,13 @@ def archs_in(text: str) -> Iterator[CudaArch]:
 
 
 def _each_once(variables: list[BuildVariable]) -> tuple[BuildVariable, ...]:
-    return tuple({one.name: one for one in reversed(variables)}.values())[::-1]
+    """Each variable at its first place, with the first default that a place spells out."""
+    found: dict[str, BuildVariable] = {}
+    for one in variables:
+        first = found.setdefault(one.name, one)
+        if first.default is None:
+            found[one.name] = dataclasses.replace(first, default=one.default)
+    return tuple(found.values())
 
 
 def _place(node: ast.AST) -> str:

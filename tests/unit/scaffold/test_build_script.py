@@ -141,6 +141,12 @@ def test_variables_and_what_turns_them_on(line, name, on, forces, guess):
     assert found.is_guess == guess
 
 
+def test_a_variable_that_is_read_twice_is_named_once_with_its_default():
+    twice = read('if "FORCE_CUDA" in os.environ: pass\nos.getenv("FORCE_CUDA", "OFF")\n')
+    (variable,) = twice.variables
+    assert (str(variable), variable.on) == ("FORCE_CUDA (setup.py:7)", "ON")
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [
