@@ -13,8 +13,8 @@ with contextlib.suppress(ImportError):
     # Before a test imports distutils: setuptools, which torch's build tools import, brings its own.
     import setuptools  # noqa: F401
 
-# A busy machine is no failure.
-hypothesis.settings.register_profile("unhurried", deadline=None)
+# A busy machine is no failure. A test without a number of its own tries 40 examples.
+hypothesis.settings.register_profile("unhurried", deadline=None, max_examples=40)
 hypothesis.settings.load_profile("unhurried")
 
 

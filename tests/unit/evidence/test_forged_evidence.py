@@ -356,7 +356,7 @@ def paths(value: object, here: tuple[str | int, ...] = ()) -> list[tuple[str | i
     return [here, *(path for step, part in inner for path in paths(part, (*here, step)))]
 
 
-@settings(max_examples=300)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_a_mutated_bundle_is_refused_in_a_line(one_bundle, verifier, data):
     wheel, text = one_bundle
@@ -367,7 +367,7 @@ def test_a_mutated_bundle_is_refused_in_a_line(one_bundle, verifier, data):
     refused_or_equal(wheel, json.dumps(mutated).encode(), verifier)
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_a_torn_bundle_is_refused_in_a_line(one_bundle, verifier, data):
     wheel, text = one_bundle

@@ -153,7 +153,7 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
         read_withdrawals(tmp_path)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.text("schema: 1\nyankedremovedprojects{}[]==.whl\"'#-\\u0085x ", max_size=80)
     | st.text(max_size=20)

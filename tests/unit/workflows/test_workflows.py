@@ -12,9 +12,10 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from workflow_files import ROOT, committed, jobs, references, steps
+from workflow_files import ROOT, Files, committed, jobs, references, steps
 
 from torchwheel.matrix.load import load
+from torchwheel.scaffold.templates import render_templates
 
 CI, NIGHTLY, WHEELS, SMOKE, RELEASE, INDEX = (
     f".github/workflows/{name}.yml"
@@ -45,6 +46,12 @@ CHECKS = {
         check_order.least_permissions,
     )
 }
+OURS_ALONE = (
+    *("every_run_is_a_nox_session", "releases_install_by_hash", "inputs_match"),
+    *("wheel_artifacts_are_complete", "release_is_proven", "dry_run_publishes_nothing"),
+    "least_permissions",
+)
+"""The other checks hold for the workflows that `torchwheel new` and `adopt` write too."""
 FAULTY = yaml.safe_load((Path(__file__).parent / "faulty.yaml").read_text())
 
 
@@ -165,3 +172,71 @@ def test_a_release_is_made_with_the_versions_that_were_tested():
     assert {
         name: found - tested[name] for name, found in locked.items() if found - tested[name]
     } == {}
+
+
+# Projects that `torchwheel new` and `adopt` write.
+
+# What is the same in every project, byte for byte.
+COPIES = (WHEELS, SMOKE, INDEX, NOX, NOX.replace("action.yml", "requirements.txt"))
+
+
+@pytest.fixture(scope="module")
+def project():
+    values = {"project": "my-kernels", "package": "my_kernels", "first_session": "matrix"}
+    return render_templates("shared", values)
+
+
+@pytest.fixture(scope="module")
+def project_files(project):
+    return Files({path: text for path, text in project.items() if path.endswith(".yml")})
+
+
+@pytest.mark.parametrize("check", [name for name in CHECKS if name not in OURS_ALONE])
+def test_the_workflows_of_a_project_hold(project_files, check):
+    assert list(CHECKS[check](project_files)) == []
+
+
+@pytest.mark.parametrize("path", COPIES)
+def test_reusable_workflows_and_the_action_are_ours(project, path):
+    assert project[path] == (ROOT / path).read_text(), f"copy {path} anew"
+
+
+def without(text, job):
+    """A workflow without one of its jobs."""
+    return re.sub(rf"(?ms)^  {job}:\n.*?(?=^  \w+:\n|\Z)", "", text)
+
+
+def test_the_release_is_ours_without_our_tests_and_pypi(project):
+    ours = without(without((ROOT / RELEASE).read_text(), "ci"), "pypi")
+    ours = ours.replace("needs: [ci, wheels, smoke]", "needs: [wheels, smoke]")
+    # Where nothing is uploaded to PyPI, nothing is looked for there.
+    ours = ours.replace("attest, pypi]", "attest, index]").replace(" --pypi", "")
+    assert project[RELEASE] == ours, f"copy {RELEASE} anew"
+
+
+def test_each_run_is_a_session_of_the_project(project_files, project):
+    runs = {
+        step["run"]
+        for document in project_files.workflows.values()
+        for step in steps(document)
+        if "run" in step
+    }
+    runs = {run for run in runs if not run.startswith("python -m pip install --require-hashes")}
+    sessions = {re.match(r"nox -s (\S+)", run)[1] for run in runs}
+    assert len(sessions) > 9
+    assert sessions <= set(re.findall(r"^def (\w+)\(session", project["noxfile.py"], re.MULTILINE))
+
+
+def test_what_is_published_was_assembled_and_only_a_tag_publishes(project_files):
+    every = jobs(project_files.workflows[RELEASE])
+    assert {"wheels", "smoke", "assemble", "attest", "assets", "index", "published"} == set(every)
+    assert [name for name, job in every.items() if "if" in job] == ["attest"]
+    for name in ("assets", "index", "published"):
+        assert "attest" in check_order._all_needs(every, name)
+
+
+def test_sessions_that_are_not_of_torchwheel_are_ours(project):
+    ours = (ROOT / "noxfile.py").read_text()
+    for name in ("earlier", "evidence"):
+        body = ours.partition(f"def {name}(")[2].partition("\n\n\n")[0]
+        assert body in project["noxfile.py"], f"copy the session {name} anew"

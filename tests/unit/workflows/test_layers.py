@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CSRC = ROOT / "csrc"
 LAYERS = ("platform", "kernels", "ops", "families", "torch")
 FILES = sorted(p for p in CSRC.rglob("*") if p.suffix in {".h", ".cuh", ".cu", ".cpp"})
