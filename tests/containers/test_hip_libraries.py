@@ -68,6 +68,7 @@ def image_with_torch(engine, toolkit):
         pytest.skip(f"no image with torch and {toolkit}: {error}")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("toolkit", "soname"), [("rocm6.4", "6"), ("rocm7.2", "7")])
 def test_a_hip_library_is_mapped_beside_torch(engine, image_of, tmp_path, toolkit, soname):
     wheel, file = universal_wheel(toolkit)

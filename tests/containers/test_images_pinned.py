@@ -140,6 +140,7 @@ def sources_of(engine, reference):
     return engine.call(["run", "--rm", reference, "sh", "-c", script], "reading the sources")
 
 
+@pytest.mark.nightly
 def test_a_debian_of_one_day_takes_its_packages_from_the_service(engine, base, tmp_path):
     """The stand-in of the service has one day, which is today's archive."""
     local = base.local if engine.content_of(base.local) else base.public

@@ -26,14 +26,15 @@ from torchwheel.arch.model import parse
 from torchwheel.builder.objects import MANIFEST
 from torchwheel.check.declared import read_declared
 from torchwheel.check.inspection_text import inspection_json, inspection_text
-from torchwheel.check.named_gates import NAMED_GATES, case_of, findings_of
-from torchwheel.check.sarif import sarif_text, summary_text
+from torchwheel.check.named_claims import case_of
+from torchwheel.check.named_gates import NAMED_GATES, findings_of
 from torchwheel.doctor import importing
 from torchwheel.doctor.dist_info import read_dist_info
 from torchwheel.doctor.loader import provided_symbols, provided_versions
 from torchwheel.errors import TorchwheelError
 from torchwheel.evidence.bundles import BundleVerifier, open_verifier
 from torchwheel.fetch import Answer
+from torchwheel.findings import sarif_text, summary_text
 from torchwheel.index.catalogue import read_catalogues, upload_times
 from torchwheel.index.contents import index_of
 from torchwheel.index.pages import index_pages
@@ -45,7 +46,7 @@ from torchwheel.inspect.gpu_code import read_gpu_code
 from torchwheel.inspect.inspection import inspect_wheel
 from torchwheel.inspect.sdist import unpack
 from torchwheel.inspect.targets import read_targets
-from torchwheel.inspect.wheel import extract, read_wheel
+from torchwheel.inspect.wheel import open_wheel
 from torchwheel.inspect.window import CpuTime, Window
 from torchwheel.install.choose import judge
 from torchwheel.install.environment import TargetEnvironment
@@ -104,8 +105,8 @@ def _matrix(content: bytes, folder: Path) -> None:
 
 
 def _wheel(content: bytes, folder: Path) -> None:
-    wheel = read_wheel(_write(folder, seeds.WHEEL, content))
-    with extract(wheel) as files:
+    path = _write(folder, seeds.WHEEL, content)
+    with open_wheel(path) as opened, opened.extract() as files:
         for file in files:
             elf.read_library(file.path, file.member)
 

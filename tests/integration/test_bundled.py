@@ -76,6 +76,7 @@ def test_it_is_tried_indexed_and_installed_with_the_wheel(tiny, build, torchwhee
     )
 
 
+@pytest.mark.nightly
 def test_from_its_first_build_to_its_last(tiny, helper, build):
     """Each step begins with what the one before left: its smoke tests take most of the time."""
     assert build().returncode == 0

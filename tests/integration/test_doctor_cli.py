@@ -6,8 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from doctor_bench import LOADS, USES_TORCH, Bench
-from doctor_row import CUDA_TORCH
+from doctor_bench import CUDA_TORCH, LOADS, USES_TORCH, Bench
 
 pytestmark = [
     pytest.mark.integration,

@@ -176,6 +176,7 @@ def test_the_variable_is_heeded(bench):
         assert load(path) is None
 
 
+@pytest.mark.nightly
 def test_the_loader_agrees_on_every_library_that_is_installed_here(load):
     site = Path(sysconfig.get_path("platlib"))
     paths = [path for path in site.rglob("*.so*") if path.is_file() and _is_elf(path)]

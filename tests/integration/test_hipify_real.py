@@ -57,6 +57,7 @@ def test_sources_and_their_headers_become_hip_and_the_tree_stays(project, tmp_pa
     assert contents(project) == before
 
 
+@pytest.mark.nightly
 def test_a_second_translation_replaces_the_first(project, tmp_path):
     out = tmp_path / "out"
     hipify(project, ["csrc/scale.cu"], out, python=PYTHON, include_dirs=["include"])
@@ -155,6 +156,7 @@ exec g++ -c -x c++ /dev/null -o "$out"
 """
 
 
+@pytest.mark.nightly
 def test_setup_py_hands_hipcc_the_translation(project, tmp_path):
     tree, rocm, seen = tmp_path / "tree", tmp_path / "rocm", tmp_path / "seen.hip"
     shutil.copytree(project, tree / "source")

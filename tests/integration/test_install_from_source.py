@@ -39,6 +39,7 @@ def install(python: Path, project: Path, links: str, cache: Path, **variables: s
     )
 
 
+@pytest.mark.nightly
 def test_the_abi_flavour_alone_compiles(site, tiny, links, cache):
     packages, python = site
     project = tiny / "pyproject.toml"

@@ -48,6 +48,7 @@ def test_of_32_processes_one_builds_and_the_others_wait(folder):
         assert lines[1] == "said ext.scale: another process builds it: waiting for it"
 
 
+@pytest.mark.nightly
 def test_a_build_that_fails_fails_for_all_who_wait_and_is_not_tried_32_times(folder):
     begun = time.monotonic()
     ended = at_once(folder, "fails", 3)

@@ -92,6 +92,7 @@ def call(nvcc, tmp_path):
     return run
 
 
+@pytest.mark.nightly
 def test_it_is_built_once_and_imported(call, tmp_path):
     # This torch is for CPUs: a library with kernels for GPUs lies idle in it, but loads.
     found, said = call(TORCHWHEEL_IGNORE="backend")

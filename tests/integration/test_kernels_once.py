@@ -36,6 +36,7 @@ def project(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.nightly
 def test_linked_from_shards_a_wheel_has_the_bytes_of_one_that_compiles(
     project, torchwheel, tmp_path
 ):

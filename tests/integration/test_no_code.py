@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from doctor_row import CUDA_TORCH
+from doctor_bench import CUDA_TORCH
 
 import partsmaker
 import setups

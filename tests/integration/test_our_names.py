@@ -92,6 +92,7 @@ def install(tmp_path, indexes):
     return run
 
 
+@pytest.mark.nightly
 def test_an_extra_index_is_no_protection(install, indexes):
     """What was printed before: pip takes the later build or version, whoever offers it."""
     found = install(f'pip install --extra-index-url {indexes[0]} "{WANTED[0]}"')

@@ -51,7 +51,10 @@ class TestB:
 """
 FAILING = PASSING + "def test_wrong(): assert demo.answer == 41\n"
 
-MODES = [pytest.param(False, id="clean"), pytest.param(True, id="here")]
+MODES = [
+    pytest.param(False, id="clean", marks=pytest.mark.nightly),
+    pytest.param(True, id="here"),
+]
 
 
 @pytest.fixture(params=MODES)
@@ -111,7 +114,10 @@ def test_tests_that_are_for_a_gpu(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch here")
-@pytest.mark.parametrize("own", [False, True], ids=["matrix", "folder"])
+@pytest.mark.parametrize(
+    "own",
+    [pytest.param(False, id="matrix"), pytest.param(True, id="folder", marks=pytest.mark.nightly)],
+)
 def test_the_command_holds_to_the_matrix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
 ) -> None:

@@ -122,6 +122,7 @@ def test_a_cut_download_leaves_nothing_and_the_next_run_goes_on(tmp_path, monkey
     assert (root / "include" / "crt").is_dir()
 
 
+@pytest.mark.nightly
 def test_a_killed_provisioning_leaves_nothing_that_looks_finished(tmp_path):
     code = PROVISION.format(platform=PLATFORM)
     whole = 3.0

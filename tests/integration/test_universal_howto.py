@@ -41,6 +41,7 @@ def test_the_extension_is_one_of_torchs_stable_abi(nvcc, cache, tmp_path):
     )
 
 
+@pytest.mark.nightly
 def test_it_gets_a_universal_wheel_that_passes_its_tests(torchwheel, links, tmp_path):
     project = Path(shutil.copytree(EXISTING, tmp_path / "axpy"))
     files = steps()

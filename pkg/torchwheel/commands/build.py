@@ -289,8 +289,9 @@ def base_images(options: argparse.Namespace) -> int:
         ),
         option(
             "--on",
-            metavar="tcp://HOST:PORT",
-            help="compile the steps on the workers of this Dask scheduler, then link",
+            metavar="https://HOST:PORT",
+            help="compile on the servers of this scheduler of sccache-dist, whose token is in "
+            "TORCHWHEEL_CLUSTER_TOKEN",
         ),
     ),
 )
@@ -302,6 +303,7 @@ def build(options: argparse.Namespace) -> int:
     from torchwheel.sdist.request import SdistRequest, find_source, parse_allowed
     from torchwheel.sdist.sandbox import parse_variables
     from torchwheel.shards import parse_shard
+    from torchwheel.steps.cluster import parse_scheduler
     from torchwheel.steps.compiler_cache import parse_cache
     from torchwheel.toolkit.cache import cache_folder
 
@@ -327,7 +329,7 @@ def build(options: argparse.Namespace) -> int:
         sandbox=options.sandbox,
         variables=parse_variables(options.variables, os.environ),
         cache=parse_cache(options.cache) if options.cache else None,
-        on=options.on,
+        on=parse_scheduler(options.on, os.environ) if options.on else None,
     )
     with Terminal().live_line() as progress:
         if options.plan:

@@ -30,7 +30,7 @@ from torchwheel.errors import TorchwheelError
 )
 def check(options: argparse.Namespace) -> int:
     """Print the gates of each wheel."""
-    from torchwheel.check.run import check_wheels
+    from torchwheel.check.gates import check_wheels
 
     return check_wheels(
         options.wheel,
@@ -50,7 +50,8 @@ def check(options: argparse.Namespace) -> int:
 def inspect(options: argparse.Namespace) -> int:
     """Print a report for each subject."""
     from torchwheel.check.inspection_text import inspection_json, inspection_text
-    from torchwheel.check.named_gates import case_of, findings_of
+    from torchwheel.check.named_claims import case_of
+    from torchwheel.check.named_gates import findings_of
     from torchwheel.inspect.inspection import inspect
 
     report = inspection_json if options.json else inspection_text

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from packaging.metadata import Metadata
 from packaging.tags import Tag
-from packaging.version import Version
 
 from torchwheel.claims import FILE as CLAIMS_FILE
 from torchwheel.claims import Claims
@@ -30,6 +29,7 @@ from torchwheel.inspect.installed import is_outside, parse_entry_points, runs_at
 from torchwheel.inspect.library_facts import LibraryFacts, ReadBudget, read_facts_of_library
 from torchwheel.inspect.wheel import (
     ELF_MAGIC,
+    WheelName,
     find_dist_info,
     member_bytes,
     member_text,
@@ -46,16 +46,6 @@ from torchwheel.text import escape, nearest, quote
 
 _ZIP_MAGIC = b"PK\3\4"
 _THREADS = 2
-
-
-@dataclasses.dataclass(frozen=True)
-class WheelName:
-    """What the file name of a wheel says."""
-
-    name: str
-    version: Version
-    build: str
-    tags: frozenset[Tag]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,7 +197,11 @@ def inspect_package(name: str) -> Inspection:
 
 def inspect_wheel(path: Path) -> Inspection:
     """Read a wheel."""
-    named, name_fault = _parse_name(path.name)
+    named, name_fault = None, ""
+    try:
+        named = parse_file_name(path.name)
+    except WheelError as error:
+        name_fault = str(error)
     with open_archive(path) as archive:
         try:
             digests, libraries = _read_members(archive)
@@ -248,14 +242,6 @@ def inspect_wheel(path: Path) -> Inspection:
         except WheelError as error:
             return dataclasses.replace(found, metadata_fault=str(error), wheel_fault=str(error))
         return _with_dist_info(found, raw, wheel)
-
-
-def _parse_name(file: str) -> tuple[WheelName | None, str]:
-    try:
-        name, version, build, tags = parse_file_name(file)
-    except WheelError as error:
-        return None, str(error)
-    return WheelName(name, version, "".join(map(str, build)), tags), ""
 
 
 def _with_entry_points(found: Inspection, read: Callable[[], str]) -> Inspection:

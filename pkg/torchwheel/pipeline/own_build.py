@@ -27,7 +27,7 @@ from torchwheel.claims import Claims
 from torchwheel.errors import MalformedError, TorchwheelError, program_error
 from torchwheel.files import write_text
 from torchwheel.inspect.elf import read_library
-from torchwheel.inspect.wheel import extract, read_wheel
+from torchwheel.inspect.wheel import open_wheel
 from torchwheel.json_files import last_line, parse_json, read_json
 from torchwheel.pip import checked_requirements
 from torchwheel.pipeline.container_files import CACHE_USE, DIVIDED, PLAN
@@ -157,7 +157,6 @@ def _replace_ninja(plan: OwnBuildPlan, work: own_ninja.Work, steps: Path) -> Non
         plan.cxx,
         plan.launcher,
         parse_shard(plan.shard, "shard"),
-        None,
         keep=True,
     )
     own_ninja.check_starts(write_script(NINJA, command), sys.executable)
@@ -256,7 +255,7 @@ def borrowing_claims(wheel: Path, claims: Claims, loaded: Iterable[str], nothing
         loaded: file names of the libraries that its torch has loaded; it borrows those it needs.
         nothing: why a wheel without a library is an error.
     """
-    with extract(read_wheel(wheel)) as files:
+    with open_wheel(wheel) as opened, opened.extract() as files:
         libraries = [read_library(file.path, file.member) for file in files]
     if not libraries:
         raise TorchwheelError(f"{wheel.name}: no library in it{nothing}")

@@ -69,7 +69,6 @@ class DividedSteps:
             setup.host.path,
             request.launcher,
             self.shard,
-            request.on,
         )
         # Before PATH comes the folder of the Python that builds; the project may have installed a
         # ninja there, which may be a link into a cache.

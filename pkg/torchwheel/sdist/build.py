@@ -26,7 +26,7 @@ from torchwheel.sdist.request import SdistRequest, check_request, hold_build_fol
 from torchwheel.smoke import environment
 from torchwheel.smoke.record import ImportRecord, MachineRecord
 from torchwheel.smoke.testing import import_names, run_probe
-from torchwheel.steps.cluster import check_cluster
+from torchwheel.steps.cluster import ClusterUse, check_cluster, cluster_use
 from torchwheel.steps.compiler_cache import CacheUse
 from torchwheel.steps.own_ninja import write_compiled
 from torchwheel.steps.shard_lists import (
@@ -36,6 +36,7 @@ from torchwheel.steps.shard_lists import (
     objects_of,
     read_lists,
 )
+from torchwheel.toolkit.host import host_compiler
 
 SCHEMA = 1
 
@@ -58,6 +59,7 @@ class SdistRecord:
         borrowed: libraries that it needs and torch loads.
         sandbox: what held the project's code; None if it ran with the user's rights.
         cache: how often the compiler cache of --cache had an object.
+        cluster: what the cluster of --on did.
     """
 
     source: str
@@ -73,6 +75,7 @@ class SdistRecord:
     borrowed: tuple[str, ...]
     sandbox: str | None
     cache: CacheUse | None
+    cluster: ClusterUse | None = None
 
 
 def dump_record(record: SdistRecord) -> str:
@@ -85,6 +88,8 @@ def closing_text(record: SdistRecord, dist: Path) -> str:
     table = report_table([record.wheel], [record.wheel.variant])
     if use := record.cache:
         table += f"\n  cache {use.hits} objects were there, {use.misses} were compiled"
+    if record.cluster:
+        table += f"\n  cluster {record.cluster}"
     command = shlex.join(["pip", "install", str(dist / record.wheel.file)])
     return f"{table}\n\nTo install:\n  {command}"
 
@@ -99,7 +104,7 @@ def build_sdist(
     check_request(request)
     lists = read_lists(shards) if shards else ()
     if request.on:
-        check_cluster(request.on)
+        check_cluster(request.on, request.launcher, host_compiler().path)
     clock = Clock()
     with hold_build_folder(request.build_folder(cache), progress) as folder:
         with (
@@ -110,6 +115,9 @@ def build_sdist(
             if lists:
                 check_identity(lists, identity_of(confined))
             wheel, use = _build(confined, lists, progress, clock)
+            cluster = None
+            if request.on:
+                cluster = cluster_use(request.on, request.launcher, setup.environ)
             progress.step(f"gates and import of {wheel.name}")
             with clock.step("proof"), keep_rejected(wheel, request.dist):
                 gates = check_gates(wheel, limits_of(request))
@@ -130,6 +138,7 @@ def build_sdist(
             borrowed=facts.claims.borrowed if facts.claims else (),
             sandbox="bubblewrap" if confined.sandbox else None,
             cache=use,
+            cluster=cluster,
         )
         write_text(request.dist / f"{wheel.name}.json", dump_record(record))
         with write_atomically(request.dist / wheel.name) as temporary:

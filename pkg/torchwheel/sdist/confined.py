@@ -140,7 +140,7 @@ def confine(
     if request.cache:
         named, place = dict(request.cache.variables), f"--cache {request.cache.text}"
     # The sandbox has a server of its own: in it no other can be reached.
-    with own_server(() if sandbox else request.launcher, named, place) as variables:
+    with own_server(() if sandbox else request.launcher, named, place, request.on) as variables:
         setup = dataclasses.replace(setup, environ={**setup.environ, **variables})
         yield ConfinedBuild(request, setup, folder, cache, sandbox)
 

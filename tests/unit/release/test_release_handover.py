@@ -22,11 +22,6 @@ PURE = "demo-1.0.0-py3-none-any.whl"
 pytestmark = pytest.mark.usefixtures("green_gates")
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory) -> signing.Root:
-    return signing.open_root(tmp_path_factory.mktemp("roots") / "ours")
-
-
 @dataclasses.dataclass
 class Handed:
     """A release folder, and what the jobs after `assemble` know of it."""

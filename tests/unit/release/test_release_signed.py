@@ -33,11 +33,6 @@ CUDA = "demo-1.0.0+cu130-py3-none-manylinux_2_28_x86_64.whl"
 pytestmark = pytest.mark.usefixtures("green_gates")
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory) -> signing.Root:
-    return signing.open_root(tmp_path_factory.mktemp("roots") / "ours")
-
-
 def files_of(artifact: Path) -> list[Path]:
     return sorted(
         path for path in artifact.rglob("*") if path.is_file() and path.parent.name != "evidence"
@@ -85,11 +80,6 @@ def refused(artifacts: Artifacts, root: signing.Root, out: Path) -> list[str]:
     head, *lines = str(caught.value).splitlines()
     assert head == f"nothing is written to {out}; faults: {len(lines)}"
     return [line.replace(f"{artifacts.root}/", "") for line in lines]
-
-
-@pytest.fixture
-def out(tmp_path: Path) -> Path:
-    return tmp_path / "release"
 
 
 def test_a_signed_release(signed, root, out):
