@@ -20,7 +20,7 @@ from torchwheel.matrix.project_source import ProjectSource
 from torchwheel.ownership import UntrustedError
 from torchwheel.pipeline.container_options import _uv_cache
 from torchwheel.pipeline.inputs import Run
-from torchwheel.pipeline.project import download_release
+from torchwheel.pipeline.sources import download_release
 from torchwheel.smoke import environment
 from torchwheel.toolkit.cache import make_once
 from torchwheel.toolkit.lock import components

@@ -101,7 +101,7 @@ def smoke(options: argparse.Namespace) -> int:
         # With --tests the matrix is not read: an offline GPU machine has no YAML parser.
         from torchwheel.inspect.wheel import read_wheel
         from torchwheel.matrix.load import load
-        from torchwheel.pipeline.project import locks_folder, project_folder, tests_folder
+        from torchwheel.pipeline.sources import locks_folder, project_folder, tests_folder
         from torchwheel.smoke.environment import default_torch
 
         matrix = load(options.matrix)
@@ -163,7 +163,7 @@ def smoke(options: argparse.Namespace) -> int:
 def compat(options: argparse.Namespace) -> int:
     """Run the smoke tests of a wheel with each torch and print a table."""
     from torchwheel.matrix.load import load
-    from torchwheel.pipeline.project import project_folder, tests_folder
+    from torchwheel.pipeline.sources import project_folder, tests_folder
     from torchwheel.smoke.compat import compat, compat_text
     from torchwheel.smoke.requirements import find_interpreter, running_interpreter
     from torchwheel.toolkit.cache import cache_folder

@@ -42,8 +42,8 @@ from torchwheel.pipeline.inputs import (
     torch_requirement,
 )
 from torchwheel.pipeline.own_build import OwnBuildPlan
-from torchwheel.pipeline.project import project_folder
 from torchwheel.pipeline.records import WheelsRequest
+from torchwheel.pipeline.sources import project_folder
 from torchwheel.shards import Shard
 from torchwheel.smoke.requirements import BUNDLED_FOLDER, find_lock
 from torchwheel.steps.compiler_cache import ENDLESS

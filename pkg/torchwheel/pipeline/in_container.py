@@ -34,9 +34,8 @@ from torchwheel.pipeline.container_options import headers_of, options_of, plan_o
 from torchwheel.pipeline.frontend import compile_step, failure_reason
 from torchwheel.pipeline.inputs import NATIVE, Clock, Run, claims_of
 from torchwheel.pipeline.kernel_artifacts import carry, check_taken, compiled_objects, empty_steps
-from torchwheel.pipeline.project import tests_folder
 from torchwheel.pipeline.records import BuiltWheel
-from torchwheel.pipeline.sources import is_plain_file, stage
+from torchwheel.pipeline.sources import is_plain_file, stage, tests_folder
 from torchwheel.shards import Shard
 from torchwheel.smoke import results
 from torchwheel.smoke.record import SmokeRecord, dump_smoke

@@ -30,7 +30,7 @@ from torchwheel.pipeline.kernel_artifacts import (
     write_manifest,
 )
 from torchwheel.pipeline.on_host import container_reason
-from torchwheel.pipeline.project import project_folder
+from torchwheel.pipeline.sources import project_folder
 from torchwheel.pipeline.variant import elsewhere, inputs_of_kernels
 from torchwheel.pipeline.wheels import (
     can_build_twice,

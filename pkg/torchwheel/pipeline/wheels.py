@@ -31,7 +31,6 @@ from torchwheel.pipeline import on_host, records
 from torchwheel.pipeline.bundled import build_bundled
 from torchwheel.pipeline.frontend import find_launcher
 from torchwheel.pipeline.inputs import Run
-from torchwheel.pipeline.project import locks_folder, project_folder
 from torchwheel.pipeline.records import BuildRecord, WheelsRequest
 from torchwheel.pipeline.schedule import (
     Outcome,
@@ -41,7 +40,7 @@ from torchwheel.pipeline.schedule import (
     side_by_side,
     slots,
 )
-from torchwheel.pipeline.sources import source_digest
+from torchwheel.pipeline.sources import locks_folder, project_folder, source_digest
 from torchwheel.pipeline.variant import build_variant
 from torchwheel.steps.compiler_cache import own_server
 from torchwheel.toolkit.cache import cache_folder

@@ -18,7 +18,7 @@ from torchwheel.lock import hold_lock, say_waiting
 from torchwheel.matrix.project_source import parse_source
 from torchwheel.matrix.sections import AllowedGate, ArchsBy
 from torchwheel.ownership import closed_folder, is_irregular
-from torchwheel.pipeline.project import download_release
+from torchwheel.pipeline.sources import download_release
 from torchwheel.sdist.sandbox import SandboxMode
 from torchwheel.steps.compiler_cache import CompilerCache, SchedulerAccess
 from torchwheel.text import hide_users, join_names, quote
