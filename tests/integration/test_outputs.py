@@ -11,11 +11,11 @@ These goldens belong to the net and stand beside the tests of what prints them:
 - unit/builder, unit/pipeline: build.ninja files, and the settings of cibuildwheel;
 - unit/jit: `cache list`; unit/index/catalogue-schema-1.json: a catalogue that must stay readable.
 
-Paths differ from run to run: `normal` replaces them. Not held yet: `wheels --show`, and the bytes
-of built wheels.
+Paths differ from run to run: `normal` replaces them. Not held yet: the bytes of built wheels.
 """
 
 import contextlib
+import difflib
 import io
 import json
 import os
@@ -344,3 +344,32 @@ def describe_torch(site: Path, torch: tuple[str, str | None] | None) -> None:
     info = site / f"torch-{version}.dist-info"
     info.mkdir()
     (info / "METADATA").write_bytes(wheelmaker.metadata("torch", version, ()))
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="variants for x86_64 are cross-built")
+@pytest.mark.skipif(not shutil.which("podman"), reason="no podman on PATH")
+def test_show_of_wheels_is_golden(golden, torchwheel, cache, tmp_path):
+    """What cibuildwheel is told: of the first variant all, of the others what differs from it."""
+    done = torchwheel("wheels", "--show", "--dist", tmp_path / "dist", cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    tables = [without_machine(table, tmp_path, cache) for table in done.stdout.split("\n\n")]
+    told = [tables[0].rstrip("\n")]
+    for table in tables[1:]:
+        lines = difflib.ndiff(tables[0].splitlines(), table.splitlines())
+        told.append("\n".join(line.rstrip() for line in lines if line[0] in "+-"))
+    golden("show_of_wheels.txt", "\n\n".join(told) + "\n")
+
+
+def without_machine(text: str, folder: Path, cache: Path) -> str:
+    """Options of cibuildwheel without paths, hashes, and the settings of pip and of caches."""
+    # Lists are told line by line, so that a difference is short.
+    text = normal(text, folder).replace(', "', ',\n  "').replace(" --", "\n  --")
+    text = text.replace(str(cache), "CACHE")
+    text = re.sub(r'\n  "--volume=(\S+):\1:ro",', "", text)
+    text = re.sub(r'\n  "--volume=\S+:/(etc/ssl|cache/uv)\S*",', "", text)
+    text = re.sub(r'\n  "(UV_|SSL_CERT|SCCACHE|AWS_|ACTIONS_)\w*" = "[^"]*",?', "", text)
+    text = re.sub(r"\b[0-9a-f]{12,16}\b", "HASH", text)
+    text = re.sub(r"(/torch-\d+\.\d+)\.\d+", r"\1.X", text)  # the newest of its release
+    text = re.sub(r"--user=\d+:\d+", "--user=USER", text)
+    text = re.sub(r"uv-\d+", "uv-USER", text)
+    return re.sub(r'"MAX_JOBS" = "\d+"', '"MAX_JOBS" = "JOBS"', text)
