@@ -11,14 +11,15 @@ These goldens belong to the net and stand beside the tests of what prints them:
 - unit/builder, unit/pipeline: build.ninja files, and the settings of cibuildwheel;
 - unit/jit: `cache list`; unit/index/catalogue-schema-1.json: a catalogue that must stay readable.
 
-Paths differ from run to run: `normal` replaces them. Not held yet: `wheels --show`,
-`install --why --json`, and the bytes of built wheels.
+Paths differ from run to run: `normal` replaces them. Not held yet: the bytes of built wheels.
 """
 
 import contextlib
+import difflib
 import io
 import json
 import os
+import platform
 import re
 import shutil
 import sys
@@ -29,6 +30,7 @@ from pathlib import Path
 import pytest
 
 import hostile
+import setups
 import wheelmaker
 from elfmaker import cubin, fatbin, linked, module, ptx
 from torchwheel.cli import main
@@ -51,10 +53,14 @@ def output(make: Output) -> Output:
     return make
 
 
-@pytest.mark.parametrize("name", OUTPUTS)
-def test_output_is_golden(name, golden, tmp_path, monkeypatch):
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch):
     for variable in [one for one in os.environ if one.startswith(("TORCHWHEEL_", "GITHUB_"))]:
         monkeypatch.delenv(variable)
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_output_is_golden(name, golden, tmp_path, monkeypatch):
     for variable, value in WIDE.items():
         monkeypatch.setenv(variable, value)
     # Paths in calls and reports are relative: those of Markdown are escaped.
@@ -253,3 +259,117 @@ def index_bytes(folder: Path, _: pytest.MonkeyPatch) -> str:
     assert files, told
     pages = [f"== {path.relative_to(index).as_posix()}\n{path.read_text()}" for path in files]
     return normal("\n".join([told, *pages]), folder)
+
+
+OWN = f"cp3{sys.version_info.minor}"
+TORCHES = {
+    "torch for CUDA 13": ("2.11.0+cu130", "13.0"),
+    "torch for CUDA 12": ("2.6.0+cu124", "12.4"),
+    "torch for CPUs": ("2.9.0+cpu", None),
+    "no torch": None,
+}
+HASH = "#sha256=" + "1" * 64
+OFFERED = {
+    # The file of a wheel, and the attributes of its link.
+    f"demo-1.0.0+cu130torch2.11-{OWN}-{OWN}-manylinux_2_17_x86_64.whl": "",
+    "demo-1.0.0+cu126torch2.11-cp39-abi3-manylinux_2_17_x86_64.whl": "",
+    f"demo-1.0.0+cu124torch2.6-{OWN}-{OWN}-manylinux_2_17_x86_64.whl": "",
+    f"demo-1.0.0+cu12torch2.6cxx11abiFALSE-{OWN}-{OWN}-linux_x86_64.whl": "",
+    "demo-1.0.0+cputorch2.9-cp39-abi3-manylinux_2_17_x86_64.whl": "",
+    "demo-1.0.0+rocm7.2torch2.11-cp39-abi3-manylinux_2_17_x86_64.whl": "",
+    "demo-1.0.0+pt211cu130-cp39-abi3-linux_x86_64.whl": "",
+    "demo-1.0.0-cp39-cp39-manylinux_2_17_x86_64.whl": "",
+    "demo-1.0.0-py3-none-manylinux_2_99_x86_64.whl": "",
+    "demo-1.0.0-py3-none-win_amd64.whl": "",
+    "demo-0.9.0-py3-none-any.whl": "",
+    "demo-0.8.0-py3-none-any.whl": 'data-yanked="it is slow"',
+    "demo-0.7.0-py3-none-any.whl": 'data-requires-python="&gt;=3.99"',
+    "demo-1.1.0rc1-py3-none-any.whl": "",
+    "demo-no-wheel.whl": "",
+    "demo-1.0.0.tar.gz": "",
+}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the wheels are for x86_64")
+@pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc on PATH")
+def test_why_of_install_is_golden(golden, torchwheel, tmp_path, monkeypatch):
+    """Each wheel with why it is not taken: of a catalogue of ours, and of the page of others."""
+    build_index(tmp_path)
+    page = tmp_path / "foreign/simple/demo/index.html"
+    page.parent.mkdir(parents=True)
+    links = [f'<a href="../{file}{HASH}" {more}>{file}</a>' for file, more in OFFERED.items()]
+    links.append('<a href="../demo-1.0.1-py3-none-any.whl">demo-1.0.1-py3-none-any.whl</a>')
+    page.write_text("\n".join(links))
+    machine = setups.Setup(tmp_path)
+    machine.add_gpu()
+    monkeypatch.setenv("LD_LIBRARY_PATH", machine.env["LD_LIBRARY_PATH"])
+    indexes = {"ours": tmp_path / "index", "foreign": tmp_path / "foreign/simple"}
+    told = []
+    for name, torch in TORCHES.items():
+        describe_torch(machine.site, torch)
+        for whose, index in indexes.items():
+            words = ["install", "demo", "--index", index.as_uri(), "--python", machine.python]
+            for form in (["--why"], ["--why", "--json"]):
+                if "--json" in form and name != "torch for CUDA 12":
+                    continue
+                done = torchwheel(*words, *form, cwd=tmp_path)
+                text = f"{done.stdout}{done.stderr}[status {done.returncode}]\n"
+                told.append(f"== {name}, {whose}: {' '.join(form)}\n{text}")
+    # Where a row is folded depends on the length of the folder's name.
+    text = re.sub(r"\n {11}(?=\S)", " ", normal("\n".join(told), tmp_path))
+    # The releases of Python and glibc are those of the machine.
+    glibc = platform.libc_ver()[1]
+    for found, word in (
+        (platform.python_version(), "3.X.Y"),
+        (OWN, "cp3X"),
+        (f"glibc {glibc}", "glibc 2.X"),
+        (f'"glibc": "{glibc}"', '"glibc": "2.X"'),
+    ):
+        text = text.replace(found, word)
+    golden("why_of_install.txt", text)
+
+
+def describe_torch(site: Path, torch: tuple[str, str | None] | None) -> None:
+    """Put the files of a torch that are read into an environment, in place of those before."""
+    for path in site.glob("torch*"):
+        if path.name == "torch" or path.suffix == ".dist-info":
+            shutil.rmtree(path)
+    if torch is None:
+        return
+    version, cuda = torch
+    (site / "torch").mkdir()
+    (site / "torch/__init__.py").touch()
+    text = f"__version__ = {version!r}\ncuda = {cuda!r}\nhip = None\n"
+    (site / "torch/version.py").write_text(text)
+    info = site / f"torch-{version}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_bytes(wheelmaker.metadata("torch", version, ()))
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="variants for x86_64 are cross-built")
+@pytest.mark.skipif(not shutil.which("podman"), reason="no podman on PATH")
+def test_show_of_wheels_is_golden(golden, torchwheel, cache, tmp_path):
+    """What cibuildwheel is told: of the first variant all, of the others what differs from it."""
+    done = torchwheel("wheels", "--show", "--dist", tmp_path / "dist", cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    tables = [without_machine(table, tmp_path, cache) for table in done.stdout.split("\n\n")]
+    told = [tables[0].rstrip("\n")]
+    for table in tables[1:]:
+        lines = difflib.ndiff(tables[0].splitlines(), table.splitlines())
+        told.append("\n".join(line.rstrip() for line in lines if line[0] in "+-"))
+    golden("show_of_wheels.txt", "\n\n".join(told) + "\n")
+
+
+def without_machine(text: str, folder: Path, cache: Path) -> str:
+    """Options of cibuildwheel without paths, hashes, and the settings of pip and of caches."""
+    # Lists are told line by line, so that a difference is short.
+    text = normal(text, folder).replace(', "', ',\n  "').replace(" --", "\n  --")
+    text = text.replace(str(cache), "CACHE")
+    text = re.sub(r'\n  "--volume=(\S+):\1:ro",', "", text)
+    text = re.sub(r'\n  "--volume=\S+:/(etc/ssl|cache/uv)\S*",', "", text)
+    text = re.sub(r'\n  "(UV_|SSL_CERT|SCCACHE|AWS_|ACTIONS_)\w*" = "[^"]*",?', "", text)
+    text = re.sub(r"\b[0-9a-f]{12,16}\b", "HASH", text)
+    text = re.sub(r"(/torch-\d+\.\d+)\.\d+", r"\1.X", text)  # the newest of its release
+    text = re.sub(r"--user=\d+:\d+", "--user=USER", text)
+    text = re.sub(r"uv-\d+", "uv-USER", text)
+    return re.sub(r'"MAX_JOBS" = "\d+"', '"MAX_JOBS" = "JOBS"', text)
