@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import cast
 
+from torchwheel.arch import torch_releases
 from torchwheel.arch.lists import NamedArchs, arch_list, choose_archs
 from torchwheel.arch.model import Arch, parse_binary_name
 from torchwheel.arch.toolkit_releases import ToolkitRelease
 from torchwheel.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel.json_files import last_line, parse_json
 from torchwheel.machine.facts import Torch
-from torchwheel.matrix import torch_releases
 from torchwheel.matrix.sections import HostCompilerBounds, Toolkit, WheelPlatform
 from torchwheel.matrix.variants import Variant, python_tag
 from torchwheel.smoke.environment import Environment

@@ -6,7 +6,7 @@ from pathlib import Path
 import growth
 import pytest
 
-from torchwheel.matrix.torch_releases import TorchFacts
+from torchwheel.arch.torch_releases import TorchFacts
 
 
 def test_peers_have_a_file_for_each_torch_python_and_toolkit():

@@ -1,3 +1,4 @@
+import sys
 import time
 
 import pytest
@@ -5,6 +6,7 @@ import pytest
 from torchwheel.builder import ninja
 from torchwheel.builder.ninja import Plan, Step
 from torchwheel.errors import TorchwheelError
+from torchwheel.ownership import UntrustedError
 
 
 def test_a_step_is_named_when_it_starts_and_a_failure_is_told(tmp_path):
@@ -37,3 +39,21 @@ def test_names_with_blanks_dollars_and_colons_survive_ninja(tmp_path):
     step = Step("make it", ("sh", "-c", 'printf "%s" "$1" > "$1"', "sh", name), (), name)
     (built,) = ninja.run(Plan((step,), (name,)), tmp_path / "b", 1, lambda _: None)
     assert built.read_text() == name
+
+
+def test_without_ninja_a_line_says_how_to_get_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ninja", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(TorchwheelError) as error:
+        ninja.find_ninja()
+    assert str(error.value) == (
+        "ninja: expected it in this environment or on the PATH, found none; run "
+        f"`{sys.executable} -m pip install ninja`"
+    )
+    program = tmp_path / "ninja"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o777)
+    with pytest.raises(UntrustedError, match=r"is not used: .*ninja: others may write to it"):
+        ninja.find_ninja()
+    program.chmod(0o755)
+    assert ninja.find_ninja() == str(program)

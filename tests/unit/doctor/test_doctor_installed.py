@@ -4,7 +4,7 @@ import pytest
 from dist_infos import put
 
 from torchwheel.doctor import dist_info
-from torchwheel.inspect.wheel import ELF_MAGIC
+from torchwheel.inspect.wheel_files import ELF_MAGIC
 
 
 @pytest.fixture

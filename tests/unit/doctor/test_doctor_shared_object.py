@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from elfmaker import make_elf
 from torchwheel.doctor import loader
-from torchwheel.inspect.archive import WheelError
+from torchwheel.inspect.window import WheelError
 
 WHOLE = make_elf(symbols=("f", "g"), sections={".gnu.hash": bytes(64), ".dynamic": bytes(64)})
 

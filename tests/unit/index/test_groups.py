@@ -3,6 +3,7 @@
 import pytest
 
 from torchwheel.arch.model import parse
+from torchwheel.arch.torch_releases import TorchFacts, torch_releases
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError
 from torchwheel.index.contents import all_groups
@@ -13,7 +14,6 @@ from torchwheel.index.groups import (
     kind_of,
     torch_builds,
 )
-from torchwheel.matrix.torch_releases import TorchFacts, torch_releases
 from torchwheel.versions import version_numbers
 from wheelmaker import PURE, stable, universal
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.inspect.archive import WheelError
+from torchwheel.inspect.window import WheelError
 from torchwheel.smoke.requirements import BUNDLED_FOLDER, bundled_with
 from wheelmaker import make_wheel, stable
 

@@ -7,7 +7,7 @@ from packaging.specifiers import SpecifierSet
 
 from torchwheel import data
 from torchwheel.arch.toolkit_releases import archs_by_release
-from torchwheel.matrix.torch_releases import torch_releases
+from torchwheel.arch.torch_releases import torch_releases
 from torchwheel.validate import torch_rules
 from torchwheel.versions import version_numbers
 
