@@ -11,7 +11,7 @@ from torchwheel.toolkit import headers, index, lock
 from torchwheel.toolkit.headers import extract_verified
 from torchwheel.toolkit.host import HostCompiler, check_bounds
 from torchwheel.toolkit.index import IndexedFile
-from torchwheel.toolkit.provide import pypi_identity
+from torchwheel.toolkit.provision import pypi_identity
 
 CUDA = sorted(lock.read_lock().cuda)
 
