@@ -26,6 +26,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from torchwheel.arch.torch_releases import TorchFacts, torch_releases
 from torchwheel.builder.recipe import INCLUDE
 from torchwheel.console import Terminal
 from torchwheel.image.build import ensure_image
@@ -33,7 +34,6 @@ from torchwheel.image.engine import Engine, find_engine, volume_options
 from torchwheel.image.recipes import image_of
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load
-from torchwheel.matrix.torch_releases import TorchFacts, torch_releases
 from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline.cibuildwheel import OWN, VARIANT
 from torchwheel.pipeline.container_files import usage

@@ -15,10 +15,7 @@ import torch
 import torchwheel
 
 TORCH = Path(torch.__file__).parent
-LIGHT = (
-    *("ninja", "packaging", "psutil"),
-    *("pyelftools", "rich", "markdown-it-py", "mdurl", "pygments"),
-)
+LIGHT = ("packaging",)
 """What the run-time half of torchwheel depends on, and what that needs."""
 CUOBJDUMP = "nvidia-cuda-cuobjdump"
 """What the doctor reads a library's machine code with; of torchwheel's extra."""

@@ -4,14 +4,12 @@ import codecs
 import contextlib
 import io
 import os
-import re
+import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TextIO, cast
-
-from rich.console import Console
-from rich.text import Text
 
 from torchwheel.errors import TorchwheelError
 from torchwheel.os_errors import explain
@@ -45,7 +43,9 @@ class Escaping:
         self.stream = stream
 
     def write(self, text: str) -> int:
-        """Write a text, escaped."""
+        """Write a text, escaped, in the place of a live line."""
+        for terminal in _LIVE:
+            terminal.erase()
         self.stream.write(escape_lines(text))
         return len(text)
 
@@ -61,56 +61,85 @@ def escape_output() -> None:
             setattr(sys, name, Escaping(stream))
 
 
-class Terminal:
-    """A spinner with the running step and its seconds on a terminal; plain lines otherwise."""
+_ERASE = "\r\x1b[K"
+"""To the start of the line, and erase it."""
 
-    def __init__(self, console: Console | None = None) -> None:
-        stream = cast("object", sys.stderr)
+
+class Terminal:
+    """Shows the running step as a live line on a terminal; prints plain lines otherwise.
+
+    Attributes:
+        is_live: whether a step is shown, and not printed.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        found = cast("TextIO | None", stream or sys.stderr)
         # The codes that draw the live line go past the escaping, and each text is escaped here.
-        file = stream.stream if isinstance(stream, Escaping) else sys.stderr
-        self.console = console or Console(
-            file=file, stderr=True, highlight=False, _environ=_sizes_checked()
-        )
+        self._stream = found.stream if isinstance(found, Escaping) else found
+        self.is_live = self._stream is not None and self._stream.isatty()
         self._start = time.monotonic()
-        spinner = "dots" if self.console.encoding.startswith("utf") else "line"
-        self._status = (
-            self.console.status("", spinner=spinner) if self.console.is_terminal else None
-        )
+        self._lock = threading.RLock()
+        self._is_drawn = False
 
     @contextlib.contextmanager
     def live_line(self) -> Iterator["Terminal"]:
         """Show the live line while the block runs."""
-        with self._status or contextlib.nullcontext():
-            if self._status is not None:
-                # Until its end rich has put streams of its own in place.
-                escape_output()
+        before = sys.stdout, sys.stderr
+        if self.is_live:
+            escape_output()
+            _LIVE.append(self)
+        try:
             yield self
+        finally:
+            if self.is_live:
+                _LIVE.remove(self)
+                self.erase()
+                sys.stdout, sys.stderr = before
 
     def say(self, text: str) -> None:
         """Print a line that stays, after the seconds since the start."""
         seconds = time.monotonic() - self._start
-        self.console.print(Text(f"{seconds:6.1f}s  {_one_line(text)}"), soft_wrap=True)
+        line = f"{seconds:6.1f}s  {_one_line(text)}".expandtabs(8)
+        with self._lock:
+            self.erase()
+            self._write(f"{line}\n")
 
     def step(self, text: str) -> None:
         """Show `text` as the current step."""
-        if self._status is None:
+        if not self.is_live:
             self.say(f"  {text}")
-        else:
-            self._status.update(Text(_one_line(text)))
+            return
+        width = shutil.get_terminal_size().columns
+        with self._lock:
+            # The cursor stays at the end, so a line that is full would be wrapped.
+            self._write(f"{_ERASE}{_one_line(text).expandtabs(8)[: max(1, width - 1)]}")
+            self._is_drawn = True
+
+    def erase(self) -> None:
+        """Erase the live line, so that something can be printed in its place."""
+        with self._lock:
+            if self._is_drawn:
+                self._is_drawn = False
+                self._write(_ERASE)
+
+    def _write(self, text: str) -> None:
+        if self._stream is None:  # its descriptor is closed
+            return
+        try:
+            self._stream.write(text)
+        except UnicodeEncodeError:
+            encoding = self._stream.encoding
+            self._stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        self._stream.flush()
+
+
+_LIVE: list[Terminal] = []
+"""The terminals whose live line is shown."""
 
 
 def _one_line(text: str) -> str:
     """A line that somebody says, e.g. a compiler: it may have tabs, and is one line."""
     return escape_lines(text).replace("\n", "\\u000a")
-
-
-def _sizes_checked() -> dict[str, str]:
-    """The variables of this process without a COLUMNS or LINES that rich takes and cannot read."""
-    return {
-        name: text
-        for name, text in os.environ.items()
-        if name not in ("COLUMNS", "LINES") or re.fullmatch("[0-9]{1,5}", text)
-    }
 
 
 def print_error(*lines: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from torchwheel.console import Quiet
 from torchwheel.lock import hold_lock
-from torchwheel.toolkit import provide
+from torchwheel.toolkit import provision
 from torchwheel.toolkit.cache import cache_folder
 
 HERE = Path(__file__).parent
@@ -25,7 +25,7 @@ def cache():
 @pytest.fixture(scope="session")
 def nvcc(cache):
     """A real compiler on every machine: the provisioned one."""
-    return provide.provision_pypi("13.0", "linux_x86_64", cache, Quiet())[0] / "bin" / "nvcc"
+    return provision.provision_pypi("13.0", "linux_x86_64", cache, Quiet())[0] / "bin" / "nvcc"
 
 
 @pytest.fixture

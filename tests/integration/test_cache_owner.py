@@ -24,7 +24,8 @@ from torchwheel.pipeline.sources import download_release
 from torchwheel.smoke import environment
 from torchwheel.toolkit.cache import make_once
 from torchwheel.toolkit.lock import components
-from torchwheel.toolkit.provide import _is_trusted, pypi_identity
+from torchwheel.toolkit.provide import _is_trusted
+from torchwheel.toolkit.provision import pypi_identity
 from torchwheel.toolkit.torch_files import torch_file
 
 pytestmark = pytest.mark.integration

@@ -17,7 +17,7 @@ from doctor_bench import USES_TORCH, Bench, calling
 
 from torchwheel.doctor.loader import Loader
 from torchwheel.inspect.elf import read_library
-from torchwheel.inspect.wheel import ELF_MAGIC
+from torchwheel.inspect.wheel_files import ELF_MAGIC
 
 pytestmark = [
     pytest.mark.integration,

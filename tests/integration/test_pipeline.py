@@ -20,7 +20,7 @@ from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
 from torchwheel.console import Quiet
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.toolkit import provide
+from torchwheel.toolkit import provision
 
 pytestmark = pytest.mark.integration
 
@@ -188,7 +188,7 @@ def test_an_unknown_toolkit_is_a_wrong_call(tiny, torchwheel):
 
 @pytest.mark.nightly
 def test_a_toolkit_of_the_system_serves_as_well(tiny, torchwheel, cache):
-    cuda = provide.provision_pypi("13.0", "linux_x86_64", cache, Quiet())[0]
+    cuda = provision.provision_pypi("13.0", "linux_x86_64", cache, Quiet())[0]
     matrix = tiny / "matrix.yaml"
     matrix.write_text(matrix.read_text().replace("source: pypi", "source: system"))
     done = torchwheel("wheels", "cu130-stable", cwd=tiny, CUDA_HOME=str(cuda))

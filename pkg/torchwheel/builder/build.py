@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-import psutil
-
 from torchwheel.builder import ninja
 from torchwheel.builder.ninja import Plan, Step
 from torchwheel.builder.recipe import Recipe
@@ -26,6 +24,20 @@ BYTES_PER_COMPILER = 3 << 30
 """Measured: a compiler needs 1.5 to 3 GB for a file that includes torch/extension.h."""
 
 
+_AVAILABLE = re.compile(r"^MemAvailable:\s*(\d+) kB$", re.MULTILINE)
+
+
+def available_memory() -> int:
+    """Bytes that programs can have without swapping; those of all memory where none says so."""
+    try:
+        found = _AVAILABLE.search(Path("/proc/meminfo").read_text("ascii"))
+    except OSError:
+        found = None
+    if found:
+        return int(found[1]) << 10
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def parallel_jobs(
     environ: Mapping[str, str] = os.environ,
     *,
@@ -40,7 +52,7 @@ def parallel_jobs(
             raise UsageError(f"MAX_JOBS={shorten(asked)}: a whole number of at least 1 expected")
         return int(asked)
     cores = len(os.sched_getaffinity(0)) if cores is None else cores
-    free = psutil.virtual_memory().available if free is None else free
+    free = available_memory() if free is None else free
     return max(1, min(cores, free // bytes_per_job))
 
 

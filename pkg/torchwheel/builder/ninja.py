@@ -9,11 +9,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import ninja
-
 from torchwheel import process
-from torchwheel.errors import program_error
+from torchwheel.errors import TorchwheelError, program_error
 from torchwheel.files import write_text
+from torchwheel.ownership import UntrustedError, find_program
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +75,30 @@ def render(plan: Plan) -> str:
     )
 
 
+def find_ninja() -> str:
+    """The path of ninja: that of the package of this name, else the one on the PATH.
+
+    Raises:
+        TorchwheelError: there is none, or others can exchange it.
+    """
+    try:
+        import ninja  # noqa: PLC0415 - no installed extension requires it
+    except ImportError:
+        pass
+    else:
+        return str(Path(ninja.BIN_DIR) / "ninja")
+    skipped: list[UntrustedError] = []
+    found = find_program("ninja", None, skipped.append)
+    if found is None and skipped:
+        raise skipped[0]
+    if found is None:
+        raise TorchwheelError(
+            "ninja: expected it in this environment or on the PATH, found none; run "
+            f"`{sys.executable} -m pip install ninja`"
+        )
+    return found
+
+
 def run(
     plan: Plan, folder: Path, jobs: int, say: Callable[[str], None], *, verbose: bool = False
 ) -> list[Path]:
@@ -93,7 +116,7 @@ def run(
     file = folder / "build.ninja"
     if not file.exists() or file.read_text(encoding="utf-8") != text:
         write_text(file, text)
-    command = [str(Path(ninja.BIN_DIR) / "ninja"), "-C", str(folder), "-j", str(jobs)]
+    command = [find_ninja(), "-C", str(folder), "-j", str(jobs)]
     command += ["-v"] if verbose else []
     lines: list[str] = []
 

@@ -16,7 +16,7 @@ from torchwheel.toolkit.cache import cache_folder
 from torchwheel.toolkit.headers import torch_headers
 from torchwheel.toolkit.host import host_compiler
 from torchwheel.toolkit.lock import locked_releases
-from torchwheel.toolkit.provide import locate_system, provision_pypi
+from torchwheel.toolkit.provision import locate_system, provision_pypi
 from torchwheel.toolkit.verify import agreed_release, nvcc_release
 
 _WITHOUT_GPU = NamedArchs("all-major", "no GPU here")

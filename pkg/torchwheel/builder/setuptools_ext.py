@@ -26,7 +26,7 @@ from torchwheel.shards import parse_shard
 if TYPE_CHECKING:
     from torchwheel.builder.build import Objects
 
-NATIVE_REQUIREMENTS = ("ninja>=1.11", "psutil>=6", "pybind11>=2.13")
+NATIVE_REQUIREMENTS = ("ninja>=1.11", "pybind11>=2.13")
 """What a native build needs beside setuptools; the pure wheel can be built without them."""
 PROVISION_REQUIREMENTS = ("pip>=24.1", "rich>=13.7")
 """What a native build needs to provision its toolkit and torch's headers."""
@@ -88,7 +88,7 @@ class _LibraryKind:
 def _provisioned(extension: Extension, source: Path) -> Target:
     """The target of a build whose environment names the ABI flavour alone."""
     from torchwheel.builder.provision import complete_environment  # noqa: PLC0415 - see below
-    from torchwheel.console import Terminal  # noqa: PLC0415 - needs rich
+    from torchwheel.console import Terminal  # noqa: PLC0415 - for this alone
 
     with Terminal().live_line() as progress:
         environ = complete_environment(os.environ, extension, progress)

@@ -13,12 +13,11 @@ from torchwheel.check.declared import Declared
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect import budgets
-from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.cuda import find_cuobjdump
 from torchwheel.inspect.elf import GpuCode, Library, read_library, symbol_count
 from torchwheel.inspect.gpu_code import read_gpu_code
 from torchwheel.inspect.wheel import ExtractedFile, OpenWheel, Wheel, open_wheel
-from torchwheel.inspect.window import CpuTime
+from torchwheel.inspect.window import CpuTime, WheelError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,9 +21,9 @@ from packaging.utils import canonicalize_name
 from torchwheel import claims as claims_file
 from torchwheel.claims import Claims
 from torchwheel.errors import TorchwheelError
-from torchwheel.inspect import budgets, wheel
-from torchwheel.inspect.archive import WheelError, open_regular
-from torchwheel.inspect.wheel import ELF_MAGIC
+from torchwheel.inspect import budgets, wheel_files
+from torchwheel.inspect.wheel_files import ELF_MAGIC
+from torchwheel.inspect.window import WheelError, open_regular
 from torchwheel.ownership import is_irregular
 from torchwheel.text import quote
 
@@ -115,11 +115,11 @@ def _read_headers(folder: Path, name: str, problems: list[str]) -> Message:
     return email.parser.HeaderParser(policy=email.policy.compat32).parsestr(text)
 
 
-def _read_record(folder: Path, problems: list[str]) -> Mapping[str, wheel.RecordEntry]:
+def _read_record(folder: Path, problems: list[str]) -> Mapping[str, wheel_files.RecordEntry]:
     if (text := _read_text(folder, "RECORD", problems)) is None:
         return {}
     try:
-        entries = wheel.parse_record(text)
+        entries = wheel_files.parse_record(text)
     except TorchwheelError as error:
         problems.append(f"{folder.name}: {error}")
         return {}
@@ -132,7 +132,7 @@ def _read_record(folder: Path, problems: list[str]) -> Mapping[str, wheel.Record
     return entries
 
 
-def _damaged_files(root: Path, entries: Mapping[str, wheel.RecordEntry]) -> Iterator[str]:
+def _damaged_files(root: Path, entries: Mapping[str, wheel_files.RecordEntry]) -> Iterator[str]:
     for name, entry in entries.items():
         # Python writes and removes compiled files.
         if name.endswith(".pyc"):
@@ -187,7 +187,7 @@ def _read_tags(folder: Path, problems: list[str]) -> frozenset[Tag]:
     tags: set[Tag] = set()
     for text in _read_headers(folder, "WHEEL", problems).get_all("Tag", [])[: budgets.TAGS]:
         try:
-            tags |= wheel.read_tags([text])
+            tags |= wheel_files.read_tags([text])
         except WheelError:
             problems.append(f"{folder.name}/WHEEL: {quote(str(text))} is not a tag")
         if len(tags) > budgets.TAGS:

@@ -19,7 +19,7 @@ from torchwheel.doctor.loader import Loader
 from torchwheel.doctor.native import NativeLibrary, read_native
 from torchwheel.doctor.text_report import report_text
 from torchwheel.doctor.verdict import judge, judge_machine
-from torchwheel.inspect.inspection import replace_command
+from torchwheel.inspect.wheel_files import replace_command
 from torchwheel.inspect.window import CpuTime
 from torchwheel.machine.discovery import find_machine
 from torchwheel.machine.facts import Machine, Unanswered

@@ -8,7 +8,7 @@ from pathlib import Path
 from packaging.tags import sys_tags
 
 from torchwheel.doctor.case import Case, Diagnosis, Package
-from torchwheel.inspect.inspection import replace_command
+from torchwheel.inspect.wheel_files import replace_command
 from torchwheel.text import join_names, quote
 
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from torchwheel import process
-from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.elf import Library, versions_needed
 from torchwheel.inspect.elf_file import NEEDED, RPATH, RUNPATH, SONAME, open_elf
+from torchwheel.inspect.window import WheelError
 
 
 @dataclasses.dataclass(frozen=True)

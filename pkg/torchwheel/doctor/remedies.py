@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 
 from torchwheel.arch.model import BRANDS, Backend
 from torchwheel.arch.toolkit_releases import ToolkitRelease
+from torchwheel.arch.torch_releases import TorchFacts, torch_releases
 from torchwheel.doctor.case import Case, Diagnosis, Package
 from torchwheel.doctor.native import NativeLibrary
 from torchwheel.inspect.elf import SHIMS, is_cxx
 from torchwheel.machine.facts import Machine, Torch
-from torchwheel.matrix.torch_releases import TorchFacts, torch_releases
 from torchwheel.validate.torch_rules import install_command, range_contains
 from torchwheel.versions import major_version, minor_version, version_numbers
 

@@ -18,8 +18,8 @@ from torchwheel.arch.model import Arch, parse
 from torchwheel.claims import Claims
 from torchwheel.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel.evidence.files import BelievedReleases, verify_published
-from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.wheel import Wheel, parse_file_name
+from torchwheel.inspect.window import WheelError
 from torchwheel.json_files import FileName, read_json
 from torchwheel.os_errors import explain
 from torchwheel.text import quote

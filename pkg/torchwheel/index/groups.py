@@ -15,9 +15,9 @@ from packaging.specifiers import SpecifierSet
 
 from torchwheel.arch.model import Backend
 from torchwheel.arch.toolkit_releases import ToolkitRelease
+from torchwheel.arch.torch_releases import TorchFacts, torch_releases
 from torchwheel.claims import Abi, Claims
 from torchwheel.errors import TorchwheelError
-from torchwheel.matrix.torch_releases import TorchFacts, torch_releases
 from torchwheel.versions import major_version
 
 CPU = "cpu"

@@ -16,11 +16,10 @@ from torchwheel import process
 from torchwheel.arch.model import Arch, parse_binary_name
 from torchwheel.errors import TorchwheelError, program_error
 from torchwheel.inspect import budgets
-from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.elf import GpuCode
 from torchwheel.inspect.elf_file import ElfFile, open_elf
 from torchwheel.inspect.fatbin import read_entries, read_fatbin
-from torchwheel.inspect.window import CpuTime
+from torchwheel.inspect.window import CpuTime, WheelError
 from torchwheel.text import shorten
 
 VARIABLE = "TORCHWHEEL_CUOBJDUMP"

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from torchwheel.inspect import budgets
-from torchwheel.inspect.archive import WheelError, open_regular
-from torchwheel.inspect.window import Window
+from torchwheel.inspect.window import WheelError, Window, open_regular
 
 X86_64, AARCH64, CUDA, AMDGPU = 62, 183, 190, 224
 _MACHINES = {

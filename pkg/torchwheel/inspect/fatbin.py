@@ -13,11 +13,10 @@ from typing import Literal
 
 from torchwheel.arch.model import Arch, parse_binary_name
 from torchwheel.inspect import budgets
-from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.elf import GpuCode
 from torchwheel.inspect.elf_file import CUDA, elf_of_bytes, machine_name, refuse_malformed
 from torchwheel.inspect.packing import unpack_lz4, unpack_zstd
-from torchwheel.inspect.window import CpuTime, Window
+from torchwheel.inspect.window import CpuTime, WheelError, Window
 
 MAGIC = 0xBA55ED50
 _VERSION = 1

@@ -10,7 +10,6 @@ from pathlib import Path
 from torchwheel.arch.model import Arch, parse_binary_name
 from torchwheel.data import read
 from torchwheel.inspect import budgets
-from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.elf import GpuCode
 from torchwheel.inspect.elf_file import (
     AMDGPU,
@@ -21,7 +20,7 @@ from torchwheel.inspect.elf_file import (
     refuse_malformed,
 )
 from torchwheel.inspect.packing import unpack_zlib, unpack_zstd
-from torchwheel.inspect.window import CpuTime, Window
+from torchwheel.inspect.window import CpuTime, WheelError, Window
 
 DESCRIPTOR = ".kd"
 """The suffix of a kernel's descriptor."""

@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import hashlib
 import importlib.metadata
-import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -25,23 +24,23 @@ from torchwheel.claims import Claims
 from torchwheel.errors import UsageError
 from torchwheel.files import record_hash
 from torchwheel.inspect import budgets
-from torchwheel.inspect.archive import Archive, Member, WheelError, open_archive, open_regular
+from torchwheel.inspect.archive import Archive, Member, open_archive
 from torchwheel.inspect.installed import is_outside, parse_entry_points, runs_at_start
 from torchwheel.inspect.library_facts import LibraryFacts, ReadBudget, read_facts_of_library
 from torchwheel.inspect.wheel import (
-    ELF_MAGIC,
     WheelName,
     find_dist_info,
     member_bytes,
     member_text,
     parse_file_name,
     parse_metadata,
-    parse_record,
     parse_wheel_file,
     read_claims,
     read_entry_points,
     verify_record,
 )
+from torchwheel.inspect.wheel_files import ELF_MAGIC, parse_record, replace_command
+from torchwheel.inspect.window import WheelError, open_regular
 from torchwheel.ownership import is_irregular
 from torchwheel.text import escape, nearest, quote
 
@@ -153,15 +152,6 @@ def _refuse_irregular_metadata() -> None:
                     f"{path}: expected a file, found a pipe or a device; "
                     f"{replace_command(path.parent)}"
                 )
-
-
-def replace_command(folder: Path) -> str:
-    """The commands that make a dist-info folder anew, which pip cannot read."""
-    requirement = folder.name.removesuffix(".dist-info").replace("-", "==", 1)
-    return (
-        f"`rm -r {shlex.quote(str(folder))}`, then "
-        f"`pip install --no-deps {shlex.quote(requirement)}`"
-    )
 
 
 def inspect_package(name: str) -> Inspection:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from packaging.metadata import Metadata
 from packaging.utils import canonicalize_name
 
-from torchwheel.inspect.archive import WheelError
+from torchwheel.inspect.window import WheelError
 from torchwheel.text import quote
 
 OF_PYTHON = "a module of Python"

@@ -10,7 +10,6 @@ from typing import Literal
 from torchwheel.arch.model import Backend, backend_of
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect import budgets
-from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.elf import (
     EXPORTED,
     PYTHON,
@@ -21,7 +20,7 @@ from torchwheel.inspect.elf import (
 )
 from torchwheel.inspect.elf_file import NEEDED, RPATH, RUNPATH, SONAME, UNDEFINED, open_elf
 from torchwheel.inspect.targets import GpuTarget, read_targets
-from torchwheel.inspect.window import CpuTime
+from torchwheel.inspect.window import CpuTime, WheelError
 from torchwheel.versions import version_numbers
 
 _RUNTIME = re.compile(r"lib(cudart|amdhip64)(?:[-.]([0-9a-f]{6,}))?\.so((?:\.\d+)*)", re.ASCII)

@@ -4,7 +4,7 @@ import importlib
 import zlib
 from types import ModuleType
 
-from torchwheel.inspect.archive import WheelError
+from torchwheel.inspect.window import WheelError
 
 
 def unpack_zlib(packed: bytes, size: int) -> bytes:

@@ -13,8 +13,8 @@ from typing import IO, Any
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.files import explain_full_disk, link_stays, make_executable, path_inside
 from torchwheel.inspect import budgets
-from torchwheel.inspect.archive import WheelError, fault_of_length, open_archive
-from torchwheel.inspect.window import CpuTime
+from torchwheel.inspect.archive import fault_of_length, open_archive
+from torchwheel.inspect.window import CpuTime, WheelError
 from torchwheel.text import quote, shorten
 
 PROJECT = ("pyproject.toml", "setup.py")

@@ -1,13 +1,42 @@
-"""Reads parts of a file, however large, and bounds the time that reading takes."""
+"""Reads files of anybody: regular ones alone, parts of them, and in a bounded time."""
 
+import contextlib
 import io
 import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import IO
 
+from torchwheel import ownership
+from torchwheel.errors import TorchwheelError
 from torchwheel.inspect import budgets
-from torchwheel.inspect.archive import WheelError
+from torchwheel.text import shorten_line
 
 _BLOCK = 1 << 20
+
+
+class WheelError(TorchwheelError):
+    """A wheel is malformed; the text names the file and the fault.
+
+    A member's name may have thousands of characters, so a long text is cut in its middle.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(shorten_line(text))
+
+
+@contextlib.contextmanager
+def open_regular(path: Path) -> Iterator[IO[bytes]]:
+    """Open a regular file for reading; neither a pipe nor a device is waited for."""
+    try:
+        with os.fdopen(ownership.open_regular(path), "rb") as file:
+            yield file
+    except ownership.NotRegularError as error:
+        raise WheelError(f"{path.name}: is no regular file") from error
+    except FileNotFoundError as error:
+        raise WheelError(f"{path.name}: no such file in {path.parent}") from error
+    except OSError as error:
+        raise WheelError(f"{path.name}: cannot be read: {error.strerror or error}") from error
 
 
 class CpuTime:

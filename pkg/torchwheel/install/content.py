@@ -15,7 +15,8 @@ from torchwheel.index.note import Kernels, WheelNeeds
 from torchwheel.inspect import budgets
 from torchwheel.inspect.archive import open_archive
 from torchwheel.inspect.elf import SHIMS, is_cxx, qualified_name, read_library
-from torchwheel.inspect.wheel import ELF_MAGIC, is_library
+from torchwheel.inspect.wheel import is_library
+from torchwheel.inspect.wheel_files import ELF_MAGIC
 from torchwheel.inspect.window import CpuTime
 from torchwheel.install.choose import Reason
 from torchwheel.install.environment import TargetEnvironment

@@ -21,9 +21,9 @@ from torchwheel.index.note import (
     read_bundled,
     read_note,
 )
-from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.local_version import read_local_version
 from torchwheel.inspect.wheel import parse_file_name
+from torchwheel.inspect.window import WheelError
 from torchwheel.toolkit.project_page import SHA256, OfferedFile, find_files
 from torchwheel.versions import has_long_number
 

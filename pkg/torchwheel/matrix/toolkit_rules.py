@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
+from torchwheel.arch import torch_releases
 from torchwheel.arch.model import BRANDS, backend_of
 from torchwheel.arch.toolkit_releases import archs_by_release
-from torchwheel.matrix import torch_releases
 from torchwheel.matrix.document import MatrixFinding
 from torchwheel.matrix.sections import Matrix, ToolkitSection
 from torchwheel.matrix.variants import aten_releases

@@ -16,8 +16,8 @@ from torchwheel.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel.evidence.files import BUNDLES, Attestation, Believed, verify_files
 from torchwheel.evidence.policy import Policy, role_text
 from torchwheel.files import sha256
-from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.wheel import Wheel, read_bundled
+from torchwheel.inspect.window import WheelError
 from torchwheel.json_files import read_json
 from torchwheel.matrix.rules import WHEEL_SUFFIX
 from torchwheel.matrix.sections import Matrix

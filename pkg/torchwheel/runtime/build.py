@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from torchwheel.builder.build import build, parallel_jobs
 from torchwheel.builder.extension import SOURCES, Extension
 from torchwheel.builder.hipify import hipify_sources
+from torchwheel.builder.ninja import find_ninja
 from torchwheel.builder.recipe import Recipe, make_recipe, own_sources_digest
 from torchwheel.builder.sources import sources_of
 from torchwheel.console import Terminal
@@ -61,12 +62,13 @@ def obtain_library(
         local = find_local_target(extension, name, source, environ, progress, kernels_for)
         step: LoadStep = "jit cache"
         # A terminal shows each file while it compiles; a log does not list them.
-        say = progress.step if progress.console.is_terminal else _ignore_line
+        say = progress.step if progress.is_live else _ignore_line
         say = progress.say if extension.verbose else say
 
         def compile_(work: WorkFolder) -> Path:
             nonlocal step
             step = "jit build"
+            find_ninja()
             target = dataclasses.replace(local.target, source=work.source)
             sources = sources_of(extension, target, name)
             sources, target = hipify_sources(extension, sources, target, work.folder / "translated")

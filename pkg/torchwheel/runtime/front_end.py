@@ -80,21 +80,12 @@ def missing_symbols(file: Path, torch: Path) -> Sequence[str]:
         file: the library.
         torch: the folder of the torch package.
     """
-    # For a message alone.
-    from elftools.common.exceptions import ELFError  # noqa: PLC0415
-    from elftools.elf.elffile import ELFFile  # noqa: PLC0415
-    from elftools.elf.sections import SymbolTableSection  # noqa: PLC0415
+    from torchwheel.inspect.elf import read_library  # noqa: PLC0415 - for a message alone
 
     try:
         of_torch = ctypes.CDLL(str(torch / "lib" / "libtorch.so"))
-        with file.open("rb") as opened:
-            table = ELFFile(opened).get_section_by_name(".dynsym")
-            symbols = table.iter_symbols() if isinstance(table, SymbolTableSection) else ()
-            needed = [
-                symbol.name
-                for symbol in symbols
-                if symbol["st_shndx"] == "SHN_UNDEF" and symbol["st_info"]["bind"] == "STB_GLOBAL"
-            ]
-    except (OSError, ELFError):
+        undefined = read_library(file).undefined
+    except (OSError, TorchwheelError):
         return ()
+    needed = {symbol.name for symbol in undefined if not symbol.weak}
     return sorted(name for name in needed if not hasattr(of_torch, name))

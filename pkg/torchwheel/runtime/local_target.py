@@ -64,7 +64,7 @@ def download_toolkit(
     release = _downloadable_release(torch) if environ.get(DOWNLOAD_VARIABLE) == "1" else None
     if release is None:
         return None
-    from torchwheel.toolkit.provide import provision_pypi  # noqa: PLC0415 - starts pip
+    from torchwheel.toolkit.provision import provision_pypi  # noqa: PLC0415 - starts pip
 
     root, _ = provision_pypi(release, probe.platform_tag(), cache_folder(), progress)
     return InstalledToolkit("cuda", root, release, "torchwheel's cache")

@@ -10,12 +10,12 @@ from packaging.version import Version
 
 from torchwheel.arch.model import CudaArch
 from torchwheel.arch.toolkit_releases import ToolkitRelease
+from torchwheel.arch.torch_releases import torch_releases
 from torchwheel.errors import UsageError
 from torchwheel.files import write_atomically
 from torchwheel.json_files import read_bounded
 from torchwheel.matrix.document import MatrixError
 from torchwheel.matrix.load import parse
-from torchwheel.matrix.torch_releases import torch_releases
 from torchwheel.matrix.variants import python_tag
 from torchwheel.scaffold.foreign import ForeignProject
 from torchwheel.scaffold.templates import CARRIED, carried_files, render_templates

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from torchwheel import __version__
+from torchwheel.arch.torch_releases import torch_releases
 from torchwheel.builder.extension import STABLE_SINCE
 from torchwheel.errors import UsageError
 from torchwheel.files import make_folder_atomically, sha256
-from torchwheel.matrix.torch_releases import torch_releases
 from torchwheel.scaffold.templates import CARRIED, carried_files, render_templates
 from torchwheel.text import quote
 from torchwheel.versions import version_numbers

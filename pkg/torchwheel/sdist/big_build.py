@@ -8,9 +8,9 @@ from pathlib import Path
 import ninja
 
 from torchwheel.arch.lists import arch_list
+from torchwheel.arch.torch_releases import torch_releases
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError
-from torchwheel.matrix.torch_releases import torch_releases
 from torchwheel.pipeline.inputs import Clock
 from torchwheel.pipeline.on_host import HostBuild
 from torchwheel.sdist.confined import ConfinedBuild, confine

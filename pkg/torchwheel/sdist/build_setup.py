@@ -12,6 +12,7 @@ from typing import cast
 import build
 import ninja
 
+from torchwheel.arch import torch_releases
 from torchwheel.arch.lists import NamedArchs, arch_list, choose_archs, cmake_archs
 from torchwheel.arch.model import Arch, parse_binary_name
 from torchwheel.arch.toolkit_releases import ToolkitRelease
@@ -22,7 +23,6 @@ from torchwheel.console import Progress
 from torchwheel.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel.json_files import last_line, parse_json
 from torchwheel.machine.facts import Torch
-from torchwheel.matrix import torch_releases
 from torchwheel.matrix.sections import HostCompilerBounds, Toolkit, WheelPlatform
 from torchwheel.matrix.variants import Variant, python_tag
 from torchwheel.pip import pip_install

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from torchwheel import files
+from torchwheel.arch.torch_releases import torch_releases
 from torchwheel.console import Progress
 from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.matrix.torch_releases import torch_releases
 from torchwheel.smoke.environment import default_torch
 from torchwheel.smoke.record import Outcome, SmokeRecord
 from torchwheel.smoke.requirements import Interpreter, bundled_with

@@ -1,30 +1,17 @@
-"""Checks that the parts of a toolkit are one release and compile for every arch."""
+"""Checks that the parts of a toolkit are one release."""
 
 import re
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from torchwheel import process
-from torchwheel.arch.lists import arch_list
-from torchwheel.arch.model import Arch, gencode
 from torchwheel.errors import TorchwheelError, program_error
 from torchwheel.versions import minor_version
 
 _ERROR = re.compile("error|fatal")
-_PROBE = """\
-#include <cuda_fp16.h>
-#include <cuda_bf16.h>
-#include <cuda_runtime.h>
-__global__ void probe(__half* h, __nv_bfloat16* b, float x) {
-  *h = __float2half(x);
-  *b = __float2bfloat16(x);
-}
-int main() { return CUDART_VERSION == 0; }
-"""
 
 
-def _tool_output(command: Sequence[str]) -> str:
+def tool_output(command: Sequence[str]) -> str:
     """The output of a tool of the toolkit; a failure is one line."""
     done = process.run(command)
     if done.status:
@@ -35,7 +22,7 @@ def _tool_output(command: Sequence[str]) -> str:
 
 def _tool_release(tool: Path) -> str:
     """The release that a tool prints for --version, e.g. "13.0.88"."""
-    match = re.search(r"\bV(\d+\.\d+\.\d+)", _tool_output([str(tool), "--version"]))
+    match = re.search(r"\bV(\d+\.\d+\.\d+)", tool_output([str(tool), "--version"]))
     if not match:
         raise TorchwheelError(f"{tool}: prints no release for --version")
     return match[1]
@@ -78,22 +65,3 @@ def agreed_release(root: Path, version: str) -> str:
                 f"{root}: {name} is of CUDA {part_version}; {version} was asked for"
             )
     return release
-
-
-def compile_probe(root: Path, archs: Sequence[Arch], host: str) -> None:
-    """Compile and link a kernel for every arch; this runs cicc, ptxas, cudart and `host`."""
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "probe.cu"
-        source.write_text(_PROBE, encoding="utf-8")
-        flags = [flag for arch in archs for flag in gencode(arch)]
-        output = source.with_suffix("")
-        try:
-            _tool_output(
-                [str(root / "bin" / "nvcc"), "-std=c++17", "-ccbin", host, "--threads=0", *flags]
-                + [str(source), "-o", str(output), "-cudart=static"]
-            )
-        except TorchwheelError as error:
-            raise TorchwheelError(
-                f"the toolkit at {root} cannot compile a probe kernel for "
-                f"{arch_list(archs)} with {host}: {error}"
-            ) from error

@@ -16,6 +16,7 @@ from torchwheel.builder.provision import complete_environment
 from torchwheel.builder.recipe import Recipe, make_recipe
 from torchwheel.console import Quiet
 from torchwheel.errors import TorchwheelError
+from torchwheel.ownership import UntrustedError
 from torchwheel.toolkit.host import HostCompiler
 
 # Recipes of shell steps: what is compiled once for several builds, and who waits for whom.
@@ -237,3 +238,21 @@ def test_provisioning_needs_no_pydantic():
     env = {"PYTHONPATH": str(Path(__file__).parents[3] / "pkg")}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
+
+
+def test_without_ninja_a_line_says_how_to_get_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ninja", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(TorchwheelError) as error:
+        ninja.find_ninja()
+    assert str(error.value) == (
+        "ninja: expected it in this environment or on the PATH, found none; run "
+        f"`{sys.executable} -m pip install ninja`"
+    )
+    program = tmp_path / "ninja"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o777)
+    with pytest.raises(UntrustedError, match=r"is not used: .*ninja: others may write to it"):
+        ninja.find_ninja()
+    program.chmod(0o755)
+    assert ninja.find_ninja() == str(program)

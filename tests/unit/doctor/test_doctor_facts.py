@@ -19,9 +19,8 @@ from torchwheel.doctor.loader import Loader
 from torchwheel.doctor.native import claimed_code, read_native
 from torchwheel.doctor.verdict import judge
 from torchwheel.errors import TorchwheelError
-from torchwheel.inspect.archive import WheelError
-from torchwheel.inspect.wheel import ELF_MAGIC
-from torchwheel.inspect.window import CpuTime
+from torchwheel.inspect.wheel_files import ELF_MAGIC
+from torchwheel.inspect.window import CpuTime, WheelError
 from wheelmaker import PURE, stable, universal
 
 # What is told of the cache, which may be anything.

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchwheel.arch.model import parse
+from torchwheel.arch.torch_releases import TorchFacts, torch_releases
 from torchwheel.claims import Claims
 from torchwheel.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel.index.catalogue import (
@@ -34,7 +35,6 @@ from torchwheel.index.groups import (
     torch_builds,
 )
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.matrix.torch_releases import TorchFacts, torch_releases
 from torchwheel.versions import version_numbers
 from wheelmaker import PURE, make_wheel, stable, universal
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from torchwheel.arch.torch_releases import torch_releases
 from torchwheel.cli import main
 from torchwheel.errors import UsageError
 from torchwheel.index.build import write_index
@@ -27,7 +28,6 @@ from torchwheel.index.pages import index_pages
 from torchwheel.index.store import Store, store_of
 from torchwheel.index.withdrawals import parse_withdrawals
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.matrix.torch_releases import torch_releases
 from torchwheel.versions import version_numbers
 from wheelmaker import make_wheel, stable, universal
 

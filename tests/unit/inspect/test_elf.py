@@ -7,7 +7,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.elf import (
     GlibcFloor,
     Library,
@@ -16,6 +15,7 @@ from torchwheel.inspect.elf import (
     read_library,
     versions_needed,
 )
+from torchwheel.inspect.window import WheelError
 
 
 def library(*undefined: UndefinedSymbol) -> Library:

@@ -14,11 +14,10 @@ from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
 from torchwheel.errors import TorchwheelError
 from torchwheel.inspect import packing
-from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.cuda import read_cuda_code
 from torchwheel.inspect.elf import GpuCode
 from torchwheel.inspect.fatbin import read_fatbin
-from torchwheel.inspect.window import CpuTime, Window
+from torchwheel.inspect.window import CpuTime, WheelError, Window
 from wheelmaker import stable, wheel_around
 
 OUTPUTS = Path(__file__).parent / "outputs"

@@ -8,8 +8,8 @@ import pytest
 import hostile
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
-from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.wheel import open_wheel
+from torchwheel.inspect.window import WheelError
 from wheelmaker import make_wheel
 
 SECONDS = 10

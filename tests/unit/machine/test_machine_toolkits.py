@@ -14,7 +14,7 @@ from torchwheel.machine.toolkits import (
     pip_install_command,
     toolkit_parts,
 )
-from torchwheel.toolkit.provide import locate_system
+from torchwheel.toolkit.provision import locate_system
 
 PLATFORM = probe.platform_tag()
 HIP = "#define HIP_VERSION_MAJOR 6\n#define HIP_VERSION_MINOR 4\n"

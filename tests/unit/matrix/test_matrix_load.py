@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchwheel.arch import model as arch
+from torchwheel.arch import torch_releases
 from torchwheel.arch.toolkit_releases import archs_by_release
 from torchwheel.errors import UsageError
-from torchwheel.matrix import torch_releases
 from torchwheel.matrix.document import MatrixError
 from torchwheel.matrix.forms import _requirement
 from torchwheel.matrix.load import load, parse

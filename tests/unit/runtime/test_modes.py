@@ -20,7 +20,7 @@ from torchwheel.machine.facts import Torch
 from torchwheel.runtime import build
 from torchwheel.runtime.local_target import LocalTarget, download_offer, download_toolkit
 from torchwheel.runtime.mode import may_build, may_load, read_mode
-from torchwheel.toolkit import provide
+from torchwheel.toolkit import provision
 from torchwheel.toolkit.cache import cache_path
 
 
@@ -111,13 +111,13 @@ def test_what_cannot_be_had_is_not_offered(cuda):
 
 @pytest.mark.parametrize("environ", [{}, {"TORCHWHEEL_DOWNLOAD": "0"}, {"TORCHWHEEL_DOWNLOAD": ""}])
 def test_nothing_is_downloaded_unasked(environ, monkeypatch):
-    monkeypatch.setattr(provide, "provision_pypi", lambda *_: pytest.fail("it was downloaded"))
+    monkeypatch.setattr(provision, "provision_pypi", lambda *_: pytest.fail("it was downloaded"))
     assert download_toolkit(torch("13.0"), environ, Quiet()) is None
 
 
 def test_what_is_allowed_is_provisioned(monkeypatch, tmp_path):
     monkeypatch.setenv("TORCHWHEEL_CACHE", str(tmp_path))
-    monkeypatch.setattr(provide, "provision_pypi", lambda release, *_: (tmp_path / release, "id"))
+    monkeypatch.setattr(provision, "provision_pypi", lambda release, *_: (tmp_path / release, "id"))
     found = download_toolkit(torch("13.0"), {"TORCHWHEEL_DOWNLOAD": "1"}, Quiet())
     assert found is not None
     assert (found.root, found.release) == (tmp_path / "13.0", "13.0")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torchwheel.console import Quiet
 from torchwheel.errors import UsageError
 from torchwheel.image.recipes import is_cross, python_of
-from torchwheel.inspect.archive import WheelError
+from torchwheel.inspect.window import WheelError
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
 from torchwheel.pipeline.container_options import requirements_to_try

@@ -21,7 +21,7 @@ from torchwheel.toolkit.headers import extract_verified
 from torchwheel.toolkit.host import HostCompiler, check_bounds
 from torchwheel.toolkit.index import IndexedFile
 from torchwheel.toolkit.project_page import OfferedFile
-from torchwheel.toolkit.provide import pypi_identity
+from torchwheel.toolkit.provision import pypi_identity
 from torchwheel.toolkit.sdists import download_sdist, files_offered, find_sdist
 
 CUDA = sorted(lock.read_lock().cuda)

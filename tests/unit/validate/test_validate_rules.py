@@ -11,8 +11,8 @@ from packaging.version import Version
 
 from torchwheel import data
 from torchwheel.arch.toolkit_releases import archs_by_release
+from torchwheel.arch.torch_releases import torch_releases
 from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.matrix.torch_releases import torch_releases
 from torchwheel.validate import torch_rules
 from torchwheel.validate.findings import RULES, Finding, drop_ignored, enforce, ignored_rules
 from torchwheel.validate.torch_rules import range_contains
