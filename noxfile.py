@@ -167,7 +167,7 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check", ".")
     session.run("mypy")
     session.run("lint-imports", env={"PYTHONPATH": "pkg"})
-    folders = Path("csrc"), Path("pkg/torchwheel/include")
+    folders = Path("csrc"), Path("pkg/torchwheel_runtime/include")
     files = (path for folder in folders for path in folder.rglob("*"))
     sources = sorted(str(p) for p in files if p.suffix in {".h", ".cu", ".cpp", ".cuh"})
     session.run("clang-format", "--dry-run", "--Werror", *sources)

@@ -13,7 +13,7 @@ from foreign_environments import check_all
 
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
-from torchwheel.files import sha256
+from torchwheel_runtime.files import sha256
 from torchwheel.matrix.load import load
 from torchwheel.pipeline.inputs import limits_of
 

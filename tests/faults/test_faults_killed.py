@@ -13,7 +13,7 @@ import pytest
 from killing import Victim, digest, kill_at_random, torchwheel
 
 import jitmaker
-from torchwheel.jit.lookup import find_library
+from torchwheel_runtime.jit.lookup import find_library
 from wheelmaker import make_wheel
 
 pytestmark = pytest.mark.integration

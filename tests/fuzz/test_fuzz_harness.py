@@ -17,7 +17,7 @@ from fuzz_seeds import Corpus
 from fuzz_targets import TARGETS, Target
 from fuzz_workers import Batch, Pool, input_of
 
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime.errors import TorchwheelError
 
 HERE = Path(__file__).parent
 QUICK = Promise(seconds=0.4, mib=64)

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from carried import DIST, installed
 
-from torchwheel.arch.devices import visible_gpus
-from torchwheel.arch.runs import runs_on
+from torchwheel_runtime.arch.devices import visible_gpus
+from torchwheel_runtime.arch.runs import runs_on
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.smoke.environment import Environment
 

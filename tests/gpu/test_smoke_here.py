@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.console import Quiet
+from torchwheel_runtime.console import Quiet
 from torchwheel.smoke.requirements import bundled_with
 from torchwheel.smoke.testing import smoke
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.console import Quiet
-from torchwheel.lock import hold_lock
-from torchwheel.toolkit import provision
-from torchwheel.toolkit.cache import cache_folder
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.lock import hold_lock
+from torchwheel_runtime.toolkit import provision
+from torchwheel_runtime.toolkit.cache import cache_folder
 
 HERE = Path(__file__).parent
 PACKAGE = HERE.parents[1] / "pkg" / "torchwheel"

@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime.errors import TorchwheelError
 from torchwheel.steps.cluster import TOKEN, check_cluster
 from torchwheel.steps.compiler_cache import (
     CacheUse,

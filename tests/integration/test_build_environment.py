@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.console import Quiet
-from torchwheel.machine.facts import Torch
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.machine.facts import Torch
 from torchwheel.sdist.build_setup import EnvironmentTorch, RequirementsInstaller, share_torch
 from torchwheel.smoke import environment
 from torchwheel.smoke.testing import run_python

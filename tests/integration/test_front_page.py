@@ -21,7 +21,7 @@ from installers import Installers, Question, make_indexes
 from packaging.tags import sys_tags
 from packaging.utils import parse_wheel_filename
 
-from torchwheel.arch.torch_releases import torch_releases
+from torchwheel_runtime.arch.torch_releases import torch_releases
 from torchwheel.index.serve import serve_in_background
 
 pytestmark = pytest.mark.integration

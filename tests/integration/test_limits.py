@@ -50,14 +50,14 @@ LARGE = {
 UNPACK = """
 import sys
 from pathlib import Path
-from torchwheel.console import run_command
+from torchwheel_runtime.console import run_command
 from torchwheel.inspect.sdist import unpack
 sys.exit(run_command("unpack", lambda: unpack(Path(sys.argv[1]), Path(sys.argv[2])) and 0))
 """
 READ_TOML = """
 import sys
 from pathlib import Path
-from torchwheel.console import run_command
+from torchwheel_runtime.console import run_command
 from torchwheel.text_files import read_toml
 sys.exit(run_command("read", lambda: read_toml(Path(sys.argv[1])) and 0))
 """

@@ -2,7 +2,7 @@
 
 import pytest
 
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime.errors import TorchwheelError
 from torchwheel.pipeline import own_build
 
 pytestmark = pytest.mark.integration

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel import process, process_tree
+from torchwheel_runtime import process, process_tree
 
 pytestmark = pytest.mark.integration
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from build import ProjectBuilder
 
-from torchwheel.builder import environment
-from torchwheel.builder.setuptools_ext import NATIVE_REQUIREMENTS
-from torchwheel.console import Quiet
-from torchwheel.files import sha256
+from torchwheel_runtime.builder import environment
+from torchwheel_runtime.builder.setuptools_ext import NATIVE_REQUIREMENTS
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.files import sha256
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load, parse
 from torchwheel.matrix.sections import Matrix

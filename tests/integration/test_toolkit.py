@@ -14,24 +14,24 @@ from pathlib import Path
 import pytest
 
 from loopback import serving
-from torchwheel.arch.model import parse
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError
-from torchwheel.pip import run_pip
-from torchwheel.toolkit import provision
-from torchwheel.toolkit.host import host_compiler
-from torchwheel.toolkit.index import target_options
-from torchwheel.toolkit.lock import components
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.pip import run_pip
+from torchwheel_runtime.toolkit import provision
+from torchwheel_runtime.toolkit.host import host_compiler
+from torchwheel_runtime.toolkit.index import target_options
+from torchwheel_runtime.toolkit.lock import components
 from torchwheel.toolkit.provide import compile_probe
-from torchwheel.toolkit.verify import agreed_release
+from torchwheel_runtime.toolkit.verify import agreed_release
 
 pytestmark = pytest.mark.integration
 PLATFORM = "linux_x86_64"
 PROVISION = """
 import sys
 from pathlib import Path
-from torchwheel.console import Terminal
-from torchwheel.toolkit.provision import provision_pypi
+from torchwheel_runtime.console import Terminal
+from torchwheel_runtime.toolkit.provision import provision_pypi
 print(provision_pypi("13.0", "{platform}", Path(sys.argv[1]), Terminal())[0])
 """
 

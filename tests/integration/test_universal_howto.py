@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.console import Quiet
-from torchwheel.toolkit.headers import torch_headers
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.toolkit.headers import torch_headers
 
 pytestmark = pytest.mark.integration
 

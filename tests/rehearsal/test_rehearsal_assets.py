@@ -10,8 +10,8 @@ import pytest
 from loopback import serving
 from rehearsal.forge import RequestFault, Token
 from rehearsal.toy import forge_with_gh
-from torchwheel.console import Quiet
-from torchwheel.errors import MalformedError, TorchwheelError, UsageError
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel.index.catalogue import Catalogue, CatalogueWheel, catalogue_text
 from torchwheel.release import assets
 from torchwheel.release.assets import ATTESTATION, check_published, dispatch, publish_assets

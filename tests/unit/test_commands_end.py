@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 import torchwheel
-from torchwheel.arguments import Command, option, port_number, positive_number
+from torchwheel_runtime.arguments import Command, option, port_number, positive_number
 from torchwheel.cli import main
-from torchwheel.console import Terminal, run_command
-from torchwheel.errors import (
+from torchwheel_runtime.console import Terminal, run_command
+from torchwheel_runtime.errors import (
     DiskFullError,
     MissingModuleError,
     TorchwheelError,
     UsageError,
     program_error,
 )
-from torchwheel.files import explain_full_disk
-from torchwheel.os_errors import explain
+from torchwheel_runtime.files import explain_full_disk
+from torchwheel_runtime.os_errors import explain
 
 
 def fails_with(error: BaseException):

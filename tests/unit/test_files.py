@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel import files
-from torchwheel.lock import LockBusyError, fail_if_busy, hold_lock
-from torchwheel.os_errors import explain
+from torchwheel_runtime import files
+from torchwheel_runtime.lock import LockBusyError, fail_if_busy, hold_lock
+from torchwheel_runtime.os_errors import explain
 
 # Files and folders are replaced in one step, whenever the writer is killed and whoever sweeps.
 
@@ -244,7 +244,7 @@ def test_a_folder_in_which_nothing_can_be_made_is_an_error_and_no_loop(write, mo
 HOLD = """
 import sys
 from pathlib import Path
-from torchwheel.lock import hold_lock
+from torchwheel_runtime.lock import hold_lock
 with hold_lock(Path(sys.argv[1]), lambda: None):
     print("held", flush=True)
     sys.stdin.read()

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel import process
-from torchwheel.errors import DiskFullError, TorchwheelError
+from torchwheel_runtime import process
+from torchwheel_runtime.errors import DiskFullError, TorchwheelError
 
 # Programs are run in one place, and a failure is one line.
 
@@ -141,7 +141,7 @@ COMMAND = """
 import signal, sys, tempfile
 from pathlib import Path
 from torchwheel import process, process_tree
-from torchwheel.arguments import command
+from torchwheel_runtime.arguments import command
 from torchwheel.cli import main
 
 # What `nohup pytest &` starts would ignore some of them.
@@ -244,7 +244,7 @@ def test_a_signal_ends_programs_theirs_and_the_server_that_the_run_started(
 BUILD = """
 import signal, sys
 from pathlib import Path
-from torchwheel.builder import ninja
+from torchwheel_runtime.builder import ninja
 
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 if sys.argv[2] == "handler":

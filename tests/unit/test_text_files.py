@@ -9,7 +9,7 @@ import pytest
 
 import hostile
 from torchwheel.check.declared import read_declared
-from torchwheel.errors import UsageError
+from torchwheel_runtime.errors import UsageError
 from torchwheel.index.withdrawals import read_withdrawals
 from torchwheel.matrix.load import load
 from torchwheel.scaffold.foreign import read_project

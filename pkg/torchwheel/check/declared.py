@@ -8,7 +8,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from torchwheel.errors import UsageError
+from torchwheel_runtime.errors import UsageError
 from torchwheel.text_files import exists, read_toml
 
 EntryPoints = Mapping[str, Mapping[str, str]]

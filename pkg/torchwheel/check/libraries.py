@@ -16,10 +16,17 @@ from torchwheel.check.audit import (
 )
 from torchwheel.check.facts import GateError, Limits, WheelFacts
 from torchwheel.check.limited_api import python_faults
-from torchwheel.claims import Claims, Part
-from torchwheel.inspect.elf import PYTHON, SHIMS, TORCH_PYTHON, Library, UndefinedSymbol, is_cxx
-from torchwheel.validate.gpu_rules import tag_floor
-from torchwheel.versions import version_numbers
+from torchwheel_runtime.claims import Claims, Part
+from torchwheel_runtime.inspect.elf import (
+    PYTHON,
+    SHIMS,
+    TORCH_PYTHON,
+    Library,
+    UndefinedSymbol,
+    is_cxx,
+)
+from torchwheel_runtime.validate.gpu_rules import tag_floor
+from torchwheel_runtime.versions import version_numbers
 
 ANY = "any"
 

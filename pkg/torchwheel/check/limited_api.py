@@ -9,9 +9,10 @@ import importlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 
-from torchwheel import data, files
-from torchwheel.inspect.elf import PYTHON
-from torchwheel.versions import version_numbers
+from torchwheel import data
+from torchwheel_runtime import files
+from torchwheel_runtime.inspect.elf import PYTHON
+from torchwheel_runtime.versions import version_numbers
 
 FILE = "limited_api.json"
 

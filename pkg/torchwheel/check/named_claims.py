@@ -12,7 +12,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from torchwheel.check.torch_symbols import ExportTable, export_table
-from torchwheel.inspect.elf import SHIMS, TORCH_PYTHON
+from torchwheel_runtime.inspect.elf import SHIMS, TORCH_PYTHON
 from torchwheel.inspect.inspection import Inspection
 from torchwheel.inspect.library_facts import LibraryFacts
 from torchwheel.inspect.local_version import SAYS_NOTHING, LocalVersion, read_local_version

@@ -3,11 +3,11 @@
 import argparse
 from pathlib import Path
 
-from torchwheel.arguments import MATRIX, SIGNER, command, group, one_of, option
-from torchwheel.console import Terminal
-from torchwheel.doctor import HELP as DOCTOR_HELP
-from torchwheel.doctor import OPTIONS as DOCTOR_OPTIONS
-from torchwheel.errors import UsageError
+from torchwheel_runtime.arguments import MATRIX, SIGNER, command, group, one_of, option
+from torchwheel_runtime.console import Terminal
+from torchwheel_runtime.doctor import HELP as DOCTOR_HELP
+from torchwheel_runtime.doctor import OPTIONS as DOCTOR_OPTIONS
+from torchwheel_runtime.errors import UsageError
 
 
 @command(
@@ -19,9 +19,9 @@ from torchwheel.errors import UsageError
 def toolkit(options: argparse.Namespace) -> int:
     """Provision a toolkit of the matrix."""
     from torchwheel.matrix.load import load
-    from torchwheel.text import nearest
-    from torchwheel.toolkit.cache import cache_folder
-    from torchwheel.toolkit.host import host_compiler
+    from torchwheel_runtime.text import nearest
+    from torchwheel_runtime.toolkit.cache import cache_folder
+    from torchwheel_runtime.toolkit.host import host_compiler
     from torchwheel.toolkit.provide import provide
 
     matrix = load(options.matrix)
@@ -42,7 +42,7 @@ def toolkit(options: argparse.Namespace) -> int:
 @command("doctor", DOCTOR_HELP, *DOCTOR_OPTIONS)
 def doctor(options: argparse.Namespace) -> int:
     """Examine this machine and packages on it."""
-    from torchwheel.doctor.examine import run_doctor
+    from torchwheel_runtime.doctor.examine import run_doctor
 
     return run_doctor(options)
 
@@ -158,8 +158,8 @@ def jit(options: argparse.Namespace) -> int:
     """Build the operators of a package that have no prebuilt library here."""
     import importlib
 
-    from torchwheel import runtime
-    from torchwheel.os_errors import explain
+    from torchwheel_runtime import runtime
+    from torchwheel_runtime.os_errors import explain
 
     try:
         importlib.import_module(options.package)
@@ -179,8 +179,8 @@ def jit(options: argparse.Namespace) -> int:
 @command("cache list", "Print the libraries built just in time, each one checked.")
 def cache_list(_options: argparse.Namespace) -> int:
     """Print the table of the cache."""
-    from torchwheel.jit.folder import jit_folder
-    from torchwheel.jit.report import cache_list
+    from torchwheel_runtime.jit.folder import jit_folder
+    from torchwheel_runtime.jit.report import cache_list
 
     print(cache_list(jit_folder()))
     return 0
@@ -201,8 +201,8 @@ def cache_list(_options: argparse.Namespace) -> int:
 )
 def cache_prune(options: argparse.Namespace) -> int:
     """Remove entries of the cache and say what stays."""
-    from torchwheel.jit.folder import jit_folder
-    from torchwheel.jit.report import cache_prune
+    from torchwheel_runtime.jit.folder import jit_folder
+    from torchwheel_runtime.jit.report import cache_prune
 
     print(
         cache_prune(

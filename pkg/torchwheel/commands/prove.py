@@ -3,9 +3,9 @@
 import argparse
 from pathlib import Path
 
-from torchwheel.arguments import LOCKED, MATRIX, command, option, positive_number
-from torchwheel.console import Terminal
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime.arguments import LOCKED, MATRIX, command, option, positive_number
+from torchwheel_runtime.console import Terminal
+from torchwheel_runtime.errors import TorchwheelError
 
 
 @command(
@@ -90,7 +90,7 @@ def smoke(options: argparse.Namespace) -> int:
     from torchwheel.smoke.record import record_text
     from torchwheel.smoke.requirements import bundled_with
     from torchwheel.smoke.testing import smoke
-    from torchwheel.toolkit.cache import cache_folder
+    from torchwheel_runtime.toolkit.cache import cache_folder
 
     tests, torch = options.tests, options.torch
     requires: tuple[str, ...] = ("pytest",)
@@ -166,7 +166,7 @@ def compat(options: argparse.Namespace) -> int:
     from torchwheel.pipeline.sources import project_folder, tests_folder
     from torchwheel.smoke.compat import compat, compat_text
     from torchwheel.smoke.requirements import find_interpreter, running_interpreter
-    from torchwheel.toolkit.cache import cache_folder
+    from torchwheel_runtime.toolkit.cache import cache_folder
 
     matrix, root = load(options.matrix), options.matrix.resolve().parent
     source = project_folder(matrix, root, cache_folder(), Terminal())

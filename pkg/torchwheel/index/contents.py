@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from packaging.version import Version
 
-from torchwheel.errors import UsageError
+from torchwheel_runtime.errors import UsageError
 from torchwheel.index.catalogue import Catalogue, CatalogueWheel, check_published
 from torchwheel.index.groups import (
     WheelKind,

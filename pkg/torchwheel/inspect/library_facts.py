@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from torchwheel.arch.model import Backend, backend_of
-from torchwheel.errors import TorchwheelError
-from torchwheel.inspect import budgets
-from torchwheel.inspect.elf import (
+from torchwheel_runtime.arch.model import Backend, backend_of
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.inspect import budgets
+from torchwheel_runtime.inspect.elf import (
     EXPORTED,
     PYTHON,
     SHIMS,
@@ -18,10 +18,10 @@ from torchwheel.inspect.elf import (
     is_cxx,
     undefined_symbols,
 )
-from torchwheel.inspect.elf_file import NEEDED, RPATH, RUNPATH, SONAME, UNDEFINED, open_elf
+from torchwheel_runtime.inspect.elf_file import NEEDED, RPATH, RUNPATH, SONAME, UNDEFINED, open_elf
 from torchwheel.inspect.targets import GpuTarget, read_targets
-from torchwheel.inspect.window import CpuTime, WheelError
-from torchwheel.versions import version_numbers
+from torchwheel_runtime.inspect.window import CpuTime, WheelError
+from torchwheel_runtime.versions import version_numbers
 
 _RUNTIME = re.compile(r"lib(cudart|amdhip64)(?:[-.]([0-9a-f]{6,}))?\.so((?:\.\d+)*)", re.ASCII)
 _BACKENDS: Mapping[str, Backend] = {"cudart": "cuda", "amdhip64": "rocm"}

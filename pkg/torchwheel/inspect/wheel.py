@@ -16,20 +16,20 @@ from packaging.tags import Tag, parse_tag
 from packaging.utils import BuildTag, NormalizedName, parse_wheel_filename
 from packaging.version import Version
 
-from torchwheel import claims
-from torchwheel.errors import TorchwheelError
-from torchwheel.files import record_hash
-from torchwheel.inspect import budgets
+from torchwheel_runtime import claims
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.files import record_hash
+from torchwheel_runtime.inspect import budgets
 from torchwheel.inspect.archive import Archive, Member, open_archive
-from torchwheel.inspect.wheel_files import (
+from torchwheel_runtime.inspect.wheel_files import (
     ELF_MAGIC,
     RecordEntry,
     parse_record,
     read_tags,
     require_few_tags,
 )
-from torchwheel.inspect.window import WheelError
-from torchwheel.text import escape, join_names, quote, shorten
+from torchwheel_runtime.inspect.window import WheelError
+from torchwheel_runtime.text import escape, join_names, quote, shorten
 
 UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 """Files of the dist-info folder that RECORD lists without a hash, or not at all."""

@@ -11,8 +11,8 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import IO
 
-from torchwheel.inspect import budgets
-from torchwheel.inspect.window import WheelError
+from torchwheel_runtime.inspect import budgets
+from torchwheel_runtime.inspect.window import WheelError
 
 STORED, DEFLATED = 0, 8
 FOLDER = "/"

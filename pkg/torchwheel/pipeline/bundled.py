@@ -11,11 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel import __version__
-from torchwheel.console import Progress
-from torchwheel.errors import MalformedError, TorchwheelError
-from torchwheel.files import discard, make_folder_atomically, sha256, sha256_by_name, write_text
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import MalformedError, TorchwheelError
+from torchwheel_runtime.files import (
+    discard,
+    make_folder_atomically,
+    sha256,
+    sha256_by_name,
+    write_text,
+)
 from torchwheel.inspect.wheel import read_bundled
-from torchwheel.json_files import read_json
+from torchwheel_runtime.json_files import read_json
 from torchwheel.matrix.rules import WHEEL_SUFFIX
 from torchwheel.pipeline import records
 from torchwheel.pipeline.frontend import build_wheel

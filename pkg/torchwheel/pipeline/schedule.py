@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
 from typing import TypeVar
 
-from torchwheel.builder.build import BYTES_PER_JOB, available_memory
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel_runtime.builder.build import BYTES_PER_JOB, available_memory
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.records import BuildRecord
 

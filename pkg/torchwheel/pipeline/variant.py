@@ -10,8 +10,8 @@ from pathlib import Path
 
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import GateResult, all_passed, faults, run_gates
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.files import (
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import (
     explain_full_disk,
     move_into_place,
     sha256,

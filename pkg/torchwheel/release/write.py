@@ -5,8 +5,8 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.files import make_folder_atomically, sha256
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import make_folder_atomically, sha256
 from torchwheel.index import catalogue as catalogues
 from torchwheel.index.catalogue import Catalogue
 from torchwheel.pipeline import records as build_record

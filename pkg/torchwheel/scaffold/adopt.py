@@ -8,19 +8,19 @@ from typing import Literal
 
 from packaging.version import Version
 
-from torchwheel.arch.model import CudaArch
-from torchwheel.arch.toolkit_releases import ToolkitRelease
-from torchwheel.arch.torch_releases import torch_releases
-from torchwheel.errors import UsageError
-from torchwheel.files import write_atomically
-from torchwheel.json_files import read_bounded
+from torchwheel_runtime.arch.model import CudaArch
+from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
+from torchwheel_runtime.arch.torch_releases import torch_releases
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.files import write_atomically
+from torchwheel_runtime.json_files import read_bounded
 from torchwheel.matrix.document import MatrixError
 from torchwheel.matrix.load import parse
 from torchwheel.matrix.variants import python_tag
 from torchwheel.scaffold.foreign import ForeignProject
 from torchwheel.scaffold.templates import CARRIED, carried_files, render_templates
-from torchwheel.text import escape, join_names
-from torchwheel.versions import version_numbers
+from torchwheel_runtime.text import escape, join_names
+from torchwheel_runtime.versions import version_numbers
 
 CUDA = "13.0"
 """The toolkit of a new matrix: PyPI has it, so that no root and no container is needed."""

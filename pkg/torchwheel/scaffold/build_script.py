@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from torchwheel.arch.model import CudaArch
-from torchwheel.errors import UsageError
-from torchwheel.os_errors import explain
-from torchwheel.ownership import NotRegularError, open_regular
-from torchwheel.text import join_names, shorten
+from torchwheel_runtime.arch.model import CudaArch
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.os_errors import explain
+from torchwheel_runtime.ownership import NotRegularError, open_regular
+from torchwheel_runtime.text import join_names, shorten
 
 SETUP, CMAKE = "setup.py", "CMakeLists.txt"
 LARGEST = 1 << 20

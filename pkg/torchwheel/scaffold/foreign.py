@@ -10,8 +10,8 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from torchwheel.errors import UsageError
-from torchwheel.files import own_paths
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.files import own_paths
 from torchwheel.scaffold.build_script import (
     CMAKE,
     SETUP,

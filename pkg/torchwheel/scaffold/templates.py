@@ -7,7 +7,7 @@ from pathlib import Path
 import jinja2
 
 from torchwheel.data import FOLDER
-from torchwheel.files import sha256
+from torchwheel_runtime.files import sha256
 
 _TEMPLATES = Path(__file__).parent / "templates"
 # The suffix hides templates from tools that read this package's Python files. The prefix stands for

@@ -12,31 +12,31 @@ from typing import cast
 import build
 import ninja
 
-from torchwheel.arch import torch_releases
-from torchwheel.arch.lists import NamedArchs, arch_list, choose_archs, cmake_archs
-from torchwheel.arch.model import Arch, parse_binary_name
-from torchwheel.arch.toolkit_releases import ToolkitRelease
-from torchwheel.builder import environment as variables
-from torchwheel.builder import gpu_compiler
-from torchwheel.builder.build import BYTES_PER_COMPILER, parallel_jobs
-from torchwheel.console import Progress
-from torchwheel.errors import MalformedError, TorchwheelError, UsageError
-from torchwheel.json_files import last_line, parse_json
-from torchwheel.machine.facts import Torch
+from torchwheel_runtime.arch import torch_releases
+from torchwheel_runtime.arch.lists import NamedArchs, arch_list, choose_archs, cmake_archs
+from torchwheel_runtime.arch.model import Arch, parse_binary_name
+from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
+from torchwheel_runtime.builder import environment as variables
+from torchwheel_runtime.builder import gpu_compiler
+from torchwheel_runtime.builder.build import BYTES_PER_COMPILER, parallel_jobs
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
+from torchwheel_runtime.json_files import last_line, parse_json
+from torchwheel_runtime.machine.facts import Torch
 from torchwheel.matrix.sections import HostCompilerBounds, Toolkit, WheelPlatform
 from torchwheel.matrix.variants import Variant, python_tag
-from torchwheel.pip import pip_install
+from torchwheel_runtime.pip import pip_install
 from torchwheel.pipeline.inputs import Clock
 from torchwheel.sdist.request import SdistRequest
 from torchwheel.smoke import environment
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.testing import probe_source, run_python
-from torchwheel.toolkit.host import HostCompiler, host_compiler
-from torchwheel.toolkit.lock import locked_releases
+from torchwheel_runtime.toolkit.host import HostCompiler, host_compiler
+from torchwheel_runtime.toolkit.lock import locked_releases
 from torchwheel.toolkit.provide import provide
-from torchwheel.toolkit.toolkit_home import assemble_cuda_home, write_script
-from torchwheel.validate.torch_rules import describe_torch, host_bounds, toolkit_mismatch
-from torchwheel.versions import minor_version, version_numbers
+from torchwheel_runtime.toolkit.toolkit_home import assemble_cuda_home, write_script
+from torchwheel_runtime.validate.torch_rules import describe_torch, host_bounds, toolkit_mismatch
+from torchwheel_runtime.versions import minor_version, version_numbers
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 # The matrix knows fewer platforms; any Linux can build for itself.

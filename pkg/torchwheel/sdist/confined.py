@@ -8,8 +8,8 @@ from pathlib import Path
 import build
 
 import torchwheel
-from torchwheel.console import Progress
-from torchwheel.errors import MissingModuleError, TorchwheelError
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import MissingModuleError, TorchwheelError
 from torchwheel.inspect.sdist import unpack
 from torchwheel.pipeline.frontend import compile_step
 from torchwheel.pipeline.inputs import Clock

@@ -7,11 +7,11 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from torchwheel import files
-from torchwheel.errors import TorchwheelError
-from torchwheel.json_files import read_json
-from torchwheel.os_errors import explain
-from torchwheel.ownership import open_regular
+from torchwheel_runtime import files
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.json_files import read_json
+from torchwheel_runtime.os_errors import explain
+from torchwheel_runtime.ownership import open_regular
 from torchwheel.smoke.record import (
     ImportRecord,
     MachineRecord,

@@ -19,11 +19,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
-from torchwheel import process
-from torchwheel.errors import TorchwheelError
-from torchwheel.files import sha256, write_text
-from torchwheel.json_files import read_json
-from torchwheel.shards import Shard, object_file, parse_shard
+from torchwheel_runtime import process
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.files import sha256, write_text
+from torchwheel_runtime.json_files import read_json
+from torchwheel_runtime.shards import Shard, object_file, parse_shard
 from torchwheel.steps.compiler_cache import CacheUse, wait_for_writes
 from torchwheel.steps.graph import (
     CompileStep,

@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from torchwheel import data
-from torchwheel.arch import toolkit_releases
-from torchwheel.arch.devices import Gpu, VisibleGpus
-from torchwheel.arch.lists import NamedArchs, choose_archs
-from torchwheel.arch.model import parse
-from torchwheel.arch.toolkit_releases import ToolkitRelease, arch_names, releases_able
-from torchwheel.errors import UsageError
-from torchwheel.versions import version_numbers
+from torchwheel_runtime import data
+from torchwheel_runtime.arch import toolkit_releases
+from torchwheel_runtime.arch.devices import Gpu, VisibleGpus
+from torchwheel_runtime.arch.lists import NamedArchs, choose_archs
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease, arch_names, releases_able
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.versions import version_numbers
 
 CUDA = ToolkitRelease("cuda", "13.0")
 ROCM = ToolkitRelease("rocm", "6.4")

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.arch import devices, drivers
-from torchwheel.arch.devices import Gpu, VisibleGpus, visible_gpus
-from torchwheel.arch.drivers import Board, cuda_order, select_boards
-from torchwheel.arch.model import CudaArch, parse
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime.arch import devices, drivers
+from torchwheel_runtime.arch.devices import Gpu, VisibleGpus, visible_gpus
+from torchwheel_runtime.arch.drivers import Board, cuda_order, select_boards
+from torchwheel_runtime.arch.model import CudaArch, parse
+from torchwheel_runtime.errors import TorchwheelError
 
 # AMD's GPUs, out of a folder that is what the kernel shows below /.
 

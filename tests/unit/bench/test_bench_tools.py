@@ -13,8 +13,8 @@ import pytest
 from bench_records import MIB, record, row, small, timing
 from kernelbench.record import read
 
-from torchwheel.arch.torch_releases import TorchFacts
-from torchwheel.claims import Claims, Part
+from torchwheel_runtime.arch.torch_releases import TorchFacts
+from torchwheel_runtime.claims import Claims, Part
 from torchwheel.inspect.wheel import read_wheel
 from wheelmaker import make_wheel
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from targets import CUDA_STABLE, EXTENSION, sources
 
-from torchwheel.builder import environment, ninja, provision
-from torchwheel.builder.build import build
-from torchwheel.builder.ninja import Plan, Step, is_progress
-from torchwheel.builder.provision import complete_environment
-from torchwheel.builder.recipe import Recipe, make_recipe
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError
-from torchwheel.ownership import UntrustedError
-from torchwheel.toolkit.host import HostCompiler
+from torchwheel_runtime.builder import environment, ninja, provision
+from torchwheel_runtime.builder.build import build
+from torchwheel_runtime.builder.ninja import Plan, Step, is_progress
+from torchwheel_runtime.builder.provision import complete_environment
+from torchwheel_runtime.builder.recipe import Recipe, make_recipe
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.ownership import UntrustedError
+from torchwheel_runtime.toolkit.host import HostCompiler
 
 # Recipes of shell steps: what is compiled once for several builds, and who waits for whom.
 
@@ -233,7 +233,7 @@ def test_provisioning_needs_no_pydantic():
     """Neither an installed extension (TORCHWHEEL_DOWNLOAD=1) nor pip's build environment has it."""
     code = (
         "import sys; sys.modules['pydantic'] = None\n"
-        "import torchwheel.builder.provision, torchwheel.builder.probes\n"
+        "import torchwheel_runtime.builder.provision, torchwheel_runtime.builder.probes\n"
     )
     env = {"PYTHONPATH": str(Path(__file__).parents[3] / "pkg")}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=False)

@@ -7,7 +7,7 @@ from packaging.tags import parse_tag
 
 from torchwheel.check.facts import Fact, Limits, WheelFacts
 from torchwheel.check.gates import judge
-from torchwheel.inspect.elf import GpuCode, UndefinedSymbol
+from torchwheel_runtime.inspect.elf import GpuCode, UndefinedSymbol
 
 LIMITS = Limits(max_size_mib=1)
 Change = Callable[[WheelFacts], WheelFacts]

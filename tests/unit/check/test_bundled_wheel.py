@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime.errors import TorchwheelError
 from torchwheel.inspect.wheel import read_bundled
 from wheelmaker import make_wheel
 

@@ -24,13 +24,13 @@ from packaging.metadata import Metadata, RawMetadata
 from packaging.tags import parse_tag
 from packaging.version import Version
 
-from torchwheel.arch.model import parse
+from torchwheel_runtime.arch.model import parse
 from torchwheel.check import gates
 from torchwheel.check.audit import Audit, symbol_causes
 from torchwheel.check.facts import Allowed, Fact, Limits, WheelFacts, fact
 from torchwheel.check.gates import GATES, GateResult, all_passed, gates_text, judge, run_gates
-from torchwheel.claims import Claims
-from torchwheel.inspect.elf import GpuCode, Library, UndefinedSymbol
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.inspect.elf import GpuCode, Library, UndefinedSymbol
 from torchwheel.inspect.wheel import read_wheel
 from wheelmaker import PURE, make_wheel, stable
 

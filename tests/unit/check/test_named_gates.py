@@ -10,7 +10,7 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.utils import parse_wheel_filename
 
-from torchwheel.arch.model import parse
+from torchwheel_runtime.arch.model import parse
 from torchwheel.check.gates import judge_named
 from torchwheel.check.named_claims import NamedCase, case_of, claims_of, fit_torch
 from torchwheel.check.named_gates import NAMED_GATES, findings_of

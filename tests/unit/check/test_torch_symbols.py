@@ -18,7 +18,7 @@ from torchwheel.check.torch_symbols import (
     read_torch_wheel,
     symbols_by_release,
 )
-from torchwheel.errors import UsageError
+from torchwheel_runtime.errors import UsageError
 from torchwheel.inspect.library_facts import LibraryFacts
 
 FAIL = (

@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from elfmaker import make_elf
 from jitmaker import Builds, Told, make_library, wanted
-from torchwheel.arch.model import parse
-from torchwheel.doctor import caches, dist_info, loader
-from torchwheel.doctor import native as native_
-from torchwheel.doctor.examine import backends_on_pci_bus
-from torchwheel.doctor.loader import Loader
-from torchwheel.doctor.native import claimed_code, read_native
-from torchwheel.doctor.verdict import judge
-from torchwheel.errors import TorchwheelError
-from torchwheel.inspect.wheel_files import ELF_MAGIC
-from torchwheel.inspect.window import CpuTime, WheelError
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.doctor import caches, dist_info, loader
+from torchwheel_runtime.doctor import native as native_
+from torchwheel_runtime.doctor.examine import backends_on_pci_bus
+from torchwheel_runtime.doctor.loader import Loader
+from torchwheel_runtime.doctor.native import claimed_code, read_native
+from torchwheel_runtime.doctor.verdict import judge
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.inspect.wheel_files import ELF_MAGIC
+from torchwheel_runtime.inspect.window import CpuTime, WheelError
 from wheelmaker import PURE, stable, universal
 
 # What is told of the cache, which may be anything.

@@ -14,7 +14,7 @@ from sigstore.models import TrustedRoot
 from sigstore.verify import Verifier
 
 import signing
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime.errors import TorchwheelError
 from torchwheel.evidence.bundles import BundleVerifier
 from torchwheel.evidence.files import ATTESTATION, Attestation, BelievedReleases, verify_published
 from torchwheel.evidence.policy import RELEASES, Policy

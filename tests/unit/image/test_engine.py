@@ -3,7 +3,7 @@ import os
 import pytest
 
 from programmaker import program
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel.image import engine as engines
 from torchwheel.image.engine import Engine, find_engine
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loopback import serving
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel.image.recipes import (
     BaseImage,
     Image,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.console import Quiet
-from torchwheel.errors import MalformedError, TorchwheelError, UsageError
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel.image.build import BuiltImage, describe_image, ensure_image
 from torchwheel.image.engine import Engine
 from torchwheel.image.recipes import BaseImage, Image, image_of

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchwheel.arch.model import parse
-from torchwheel.arch.torch_releases import TorchFacts, torch_releases
-from torchwheel.claims import Claims
-from torchwheel.errors import MalformedError, TorchwheelError, UsageError
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.arch.torch_releases import TorchFacts, torch_releases
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel.index.catalogue import (
     Catalogue,
     CatalogueSdist,
@@ -35,7 +35,7 @@ from torchwheel.index.groups import (
     torch_builds,
 )
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.versions import version_numbers
+from torchwheel_runtime.versions import version_numbers
 from wheelmaker import PURE, make_wheel, stable, universal
 
 # Catalogues: what is written is read again, and a malformed one is refused in one line.

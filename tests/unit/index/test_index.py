@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel.index.build import IndexedWheel, build_index
 from torchwheel.index.contents import utc_time
 from wheelmaker import make_wheel, metadata, stable, universal

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchwheel.errors import UsageError
+from torchwheel_runtime.errors import UsageError
 from torchwheel.index.catalogue import CatalogueWheel, read_catalogue
 from torchwheel.index.withdrawals import (
     ProjectStatus,

@@ -9,7 +9,7 @@ import hostile
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
 from torchwheel.inspect.wheel import open_wheel
-from torchwheel.inspect.window import WheelError
+from torchwheel_runtime.inspect.window import WheelError
 from wheelmaker import make_wheel
 
 SECONDS = 10

@@ -14,9 +14,9 @@ from packaging.version import Version
 
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
-from torchwheel.inspect import budgets
+from torchwheel_runtime.inspect import budgets
 from torchwheel.inspect.wheel import OpenWheel, open_wheel, parse_file_name, read_wheel
-from torchwheel.inspect.window import WheelError
+from torchwheel_runtime.inspect.window import WheelError
 from wheelmaker import PURE, make_wheel, metadata
 
 INFO = "demo-1.0.0.dist-info"

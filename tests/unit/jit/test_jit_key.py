@@ -9,11 +9,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.jit import key as keys
-from torchwheel.jit.content import SourceFiles, read_sources, write_sources
-from torchwheel.jit.entry import CacheEntry, dump_entry, load_entry
-from torchwheel.jit.key import BuildFacts, make_key, strip_folders
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.jit import key as keys
+from torchwheel_runtime.jit.content import SourceFiles, read_sources, write_sources
+from torchwheel_runtime.jit.entry import CacheEntry, dump_entry, load_entry
+from torchwheel_runtime.jit.key import BuildFacts, make_key, strip_folders
 
 # One content, one key, wherever it lies; any change, another key.
 

@@ -8,9 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.machine.facts import Absent, Torch, Unanswered
-from torchwheel.machine.torch import find_torch, import_problem, read_torch, string_constants
-from torchwheel.versions import hip_version, minor_version, tool_version, version_numbers
+from torchwheel_runtime.machine.facts import Absent, Torch, Unanswered
+from torchwheel_runtime.machine.torch import (
+    find_torch,
+    import_problem,
+    read_torch,
+    string_constants,
+)
+from torchwheel_runtime.versions import hip_version, minor_version, tool_version, version_numbers
 
 # As the wheels of 2.11.0+cu130 and 2.9.1+rocm6.4 have it, and a build from source.
 CUDA = """from typing import Optional

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.errors import UsageError
+from torchwheel_runtime.errors import UsageError
 from torchwheel.matrix.document import MatrixError
 from torchwheel.matrix.kernel_builds import select_kernels
 from torchwheel.matrix.load import load, parse

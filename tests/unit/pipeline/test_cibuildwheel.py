@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.console import Quiet
+from torchwheel_runtime.console import Quiet
 from torchwheel.image.build import BuiltImage
 from torchwheel.image.engine import Engine
 from torchwheel.matrix.load import load, parse

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError
 from torchwheel.image.build import BuiltImage
 from torchwheel.image.engine import Engine
 from torchwheel.matrix.load import load

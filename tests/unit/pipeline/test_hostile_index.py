@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from loopback import serving
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError
 from torchwheel.sdist.request import find_source
 from torchwheel.toolkit import sdists
 

@@ -5,8 +5,8 @@ import zipfile
 
 import pytest
 
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError
 from torchwheel.pipeline import bundled as module
 from torchwheel.pipeline.bundled import build_bundled, own_wheel
 from torchwheel.pipeline.repair import repack_members, wheel_members

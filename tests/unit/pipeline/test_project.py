@@ -6,9 +6,9 @@ import tarfile
 
 import pytest
 
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.files import sha256
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import sha256
 from torchwheel.matrix.load import parse
 from torchwheel.pipeline import sources
 from torchwheel.pipeline.sources import project_folder

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from torchwheel import process
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime import process
+from torchwheel_runtime.errors import TorchwheelError
 from torchwheel.pipeline import container_files, in_container
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime.errors import TorchwheelError
 from torchwheel.pipeline.variant import check_same_bytes
 from wheelmaker import make_wheel
 

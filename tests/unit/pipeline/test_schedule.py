@@ -9,7 +9,7 @@ from at_work import AtWork
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import resolve
 from torchwheel.pipeline import records, schedule, wheels

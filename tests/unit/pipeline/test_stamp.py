@@ -2,8 +2,8 @@ import zipfile
 
 import pytest
 
-from torchwheel.claims import LibraryFlags
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime.claims import LibraryFlags
+from torchwheel_runtime.errors import TorchwheelError
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.pipeline.repair import _metadata, pack, repack, stamp
 from wheelmaker import stable

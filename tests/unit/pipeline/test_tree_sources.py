@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from linkmaker import KEY, LEAVING, STAYING, plant
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel.pipeline import sources
 from torchwheel.pipeline.bundled import build_pure
 from torchwheel.pipeline.sources import copy_files, source_digest, source_files, stage

@@ -9,9 +9,9 @@ from shutil import copy
 
 import pytest
 
-from torchwheel.claims import LibraryFlags
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel_runtime.claims import LibraryFlags
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel.image.engine import Engine
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from torchwheel.check.gates import GATES
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError
-from torchwheel.files import sha256, sha256_by_name
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.files import sha256, sha256_by_name
 from torchwheel.pipeline import records as build_record
 from torchwheel.pipeline.sources import source_digest
 from torchwheel.release.assemble import assemble

@@ -13,8 +13,8 @@ from release_artifacts import CPU, H200, MATRIX, TAG, Artifacts, refused, run, s
 
 from torchwheel.check.gates import GATES
 from torchwheel.cli import main
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel.index.catalogue import read_catalogue
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select

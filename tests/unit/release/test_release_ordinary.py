@@ -18,8 +18,8 @@ import signing
 from rehearsal.forge import Token
 from rehearsal.toy import forge_with_gh
 from torchwheel.cli import main
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError
 from torchwheel.index.catalogue import read_catalogue, read_catalogues
 from torchwheel.index.contents import index_of
 from torchwheel.index.pages import index_pages

@@ -10,10 +10,10 @@ from release_artifacts import H200, MATRIX, TAG, Artifacts, commit, smoke_of
 
 import signing
 from torchwheel.cli import main
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel.evidence.bundles import open_verifier
-from torchwheel.files import sha256
+from torchwheel_runtime.files import sha256
 from torchwheel.index.catalogue import FILE, read_catalogue
 from torchwheel.release.assemble import Signatures, assemble
 from wheelmaker import make_wheel, stable

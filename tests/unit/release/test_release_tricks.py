@@ -21,7 +21,7 @@ from torchwheel.check.audit import Audit
 from torchwheel.check.facts import Fact, Limits, WheelFacts
 from torchwheel.check.gates import GATES, GateResult, judge
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.json_files import read_json
+from torchwheel_runtime.json_files import read_json
 from torchwheel.pipeline.repair import repack_members, stamp, wheel_members
 from torchwheel.release import artifacts as artifacts_
 from torchwheel.release import rules, sdists

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from release_artifacts import Artifacts, run, smoke_of
 
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime.errors import TorchwheelError
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.release import uploads
 from torchwheel.release.sdists import Sdist

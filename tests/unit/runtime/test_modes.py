@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.arch.model import parse
-from torchwheel.arch.toolkit_releases import ToolkitRelease
-from torchwheel.builder import recipe
-from torchwheel.builder.extension import Extension, Operator
-from torchwheel.builder.flags import Flags, Probe
-from torchwheel.builder.target import DeviceCompiler, Target, TorchHeaders
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError
-from torchwheel.machine.facts import Torch
-from torchwheel.runtime import build
-from torchwheel.runtime.local_target import LocalTarget, download_offer, download_toolkit
-from torchwheel.runtime.mode import may_build, may_load, read_mode
-from torchwheel.toolkit import provision
-from torchwheel.toolkit.cache import cache_path
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
+from torchwheel_runtime.builder import recipe
+from torchwheel_runtime.builder.extension import Extension, Operator
+from torchwheel_runtime.builder.flags import Flags, Probe
+from torchwheel_runtime.builder.target import DeviceCompiler, Target, TorchHeaders
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.machine.facts import Torch
+from torchwheel_runtime.runtime import build
+from torchwheel_runtime.runtime.local_target import LocalTarget, download_offer, download_toolkit
+from torchwheel_runtime.runtime.mode import may_build, may_load, read_mode
+from torchwheel_runtime.toolkit import provision
+from torchwheel_runtime.toolkit.cache import cache_path
 
 
 @pytest.mark.parametrize("asked", ["auto", "prebuilt", "jit", "fallback", "error"])

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from foreign_project import FILES, SETUP, write_foreign_project
 from linkmaker import LEAVING, plant
 from torchwheel.cli import main
-from torchwheel.errors import UsageError
+from torchwheel_runtime.errors import UsageError
 from torchwheel.matrix.load import load, parse
 from torchwheel.matrix.variants import select
 from torchwheel.pipeline.wheels import can_build_twice

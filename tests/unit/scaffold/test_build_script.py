@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.errors import UsageError
+from torchwheel_runtime.errors import UsageError
 from torchwheel.scaffold.build_script import LARGEST, read_setup, search_setup
 
 HEAD = """\

@@ -6,14 +6,14 @@ import runpy
 
 import pytest
 
-from torchwheel.arch.torch_releases import torch_releases
-from torchwheel.builder.extension import STABLE_SINCE
-from torchwheel.errors import UsageError
-from torchwheel.files import sha256
+from torchwheel_runtime.arch.torch_releases import torch_releases
+from torchwheel_runtime.builder.extension import STABLE_SINCE
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.files import sha256
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
 from torchwheel.scaffold.new import new_project, package_name, render_project
-from torchwheel.versions import version_numbers
+from torchwheel_runtime.versions import version_numbers
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ tests/integration/test_adopt_tags.py holds the forms to what setuptools makes of
 import pytest
 
 from foreign_project import CODE, TAG_FORMS, write_tagged_project
-from torchwheel.errors import UsageError
+from torchwheel_runtime.errors import UsageError
 from torchwheel.matrix.load import parse
 from torchwheel.matrix.variants import select
 from torchwheel.scaffold.adopt import matrix_text, report

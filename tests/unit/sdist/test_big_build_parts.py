@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.errors import MalformedError, TorchwheelError, UsageError
+from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel.sdist.big_build import BuildPlan, plan_text
 from torchwheel.sdist.request import SdistRequest, check_request
-from torchwheel.shards import Shard
+from torchwheel_runtime.shards import Shard
 from torchwheel.steps.compiler_cache import SchedulerAccess, parse_cache
 from torchwheel.steps.graph import (
     IncludeReader,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from programmaker import program
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel.sdist.confined import compiler_cache
 from torchwheel.sdist.request import SdistRequest
 from torchwheel.sdist.sandbox import (

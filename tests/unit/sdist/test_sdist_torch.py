@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.arch.model import Arch, parse
+from torchwheel_runtime.arch.model import Arch, parse
 from torchwheel.cli import main
-from torchwheel.errors import UsageError
-from torchwheel.machine.facts import Torch
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.machine.facts import Torch
 from torchwheel.matrix.sections import HostCompilerBounds as HostBounds
 from torchwheel.matrix.sections import Toolkit
 from torchwheel.pipeline.inputs import claims_of
@@ -27,7 +27,7 @@ from torchwheel.sdist.build_setup import (
 )
 from torchwheel.sdist.request import SdistRequest, check_request, parse_allowed
 from torchwheel.smoke.environment import Environment
-from torchwheel.toolkit.host import HostCompiler
+from torchwheel_runtime.toolkit.host import HostCompiler
 
 BUILT = Torch("2.11.0+cu130", "13.0", None, Path("torch"))
 

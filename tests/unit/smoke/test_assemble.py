@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime.errors import TorchwheelError
 from torchwheel.smoke.results import read_report, record_from_files
 
 MACHINE = {

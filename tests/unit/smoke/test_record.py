@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime.errors import TorchwheelError
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.smoke import requirements
 from torchwheel.smoke import results as results_

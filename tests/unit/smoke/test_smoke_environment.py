@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from torchwheel.console import Quiet
-from torchwheel.errors import UsageError
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import UsageError
 from torchwheel.image.recipes import is_cross, python_of
-from torchwheel.inspect.window import WheelError
+from torchwheel_runtime.inspect.window import WheelError
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
 from torchwheel.pipeline.container_options import requirements_to_try

@@ -9,14 +9,20 @@ from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from torchwheel import data
-from torchwheel.arch.toolkit_releases import archs_by_release
-from torchwheel.arch.torch_releases import torch_releases
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.validate import torch_rules
-from torchwheel.validate.findings import RULES, Finding, drop_ignored, enforce, ignored_rules
-from torchwheel.validate.torch_rules import range_contains
-from torchwheel.versions import version_numbers
+from torchwheel_runtime import data
+from torchwheel_runtime.arch.toolkit_releases import archs_by_release
+from torchwheel_runtime.arch.torch_releases import torch_releases
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.validate import torch_rules
+from torchwheel_runtime.validate.findings import (
+    RULES,
+    Finding,
+    drop_ignored,
+    enforce,
+    ignored_rules,
+)
+from torchwheel_runtime.validate.torch_rules import range_contains
+from torchwheel_runtime.versions import version_numbers
 
 # The rules that are data agree with themselves and with the other tables.
 

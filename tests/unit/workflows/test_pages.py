@@ -12,7 +12,7 @@ import pytest
 from workflow_files import ROOT, committed, jobs, sessions, steps
 
 from torchwheel import cli
-from torchwheel.arguments import Choice, Command
+from torchwheel_runtime.arguments import Choice, Command
 from torchwheel.matrix.load import load
 from torchwheel.matrix.render import matrix_text
 from torchwheel.matrix.variants import select
