@@ -26,9 +26,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torchwheel_runtime.arch.torch_releases import TorchFacts, torch_releases
-from torchwheel_runtime.builder.recipe import INCLUDE
-from torchwheel_runtime.console import Terminal
 from torchwheel.image.build import ensure_image
 from torchwheel.image.engine import Engine, find_engine, volume_options
 from torchwheel.image.recipes import image_of
@@ -38,6 +35,9 @@ from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline.cibuildwheel import OWN, VARIANT
 from torchwheel.pipeline.container_files import usage
 from torchwheel.pipeline.container_options import index_options
+from torchwheel_runtime.arch.torch_releases import TorchFacts, torch_releases
+from torchwheel_runtime.builder.recipe import INCLUDE
+from torchwheel_runtime.console import Terminal
 from torchwheel_runtime.text import size_text, table_rows
 from torchwheel_runtime.toolkit.cache import cache_folder
 from torchwheel_runtime.versions import version_numbers

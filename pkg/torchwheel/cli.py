@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from packaging.requirements import Requirement
 
 from torchwheel import __version__
-from torchwheel_runtime.arguments import Command, Parser, add_commands
 from torchwheel.commands import build, machine, prove, publish
+from torchwheel_runtime.arguments import Command, Parser, add_commands
 from torchwheel_runtime.console import prepare_output, run_command
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.files import own_temporary_files

@@ -16,6 +16,7 @@ import pytest
 from cache_attack import ATTACKERS, GOOD, HOSTILE, Places, attack
 
 from jitmaker import Told, wanted
+from torchwheel.smoke import environment
 from torchwheel_runtime.claims import Part
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.files import private_folder, sha256
@@ -24,7 +25,6 @@ from torchwheel_runtime.loadable import open_loadable
 from torchwheel_runtime.machine import probe
 from torchwheel_runtime.machine.toolkits import find_toolkits
 from torchwheel_runtime.runtime.parts import verify_part
-from torchwheel.smoke import environment
 from torchwheel_runtime.toolkit.cache import make_once
 
 pytestmark = pytest.mark.integration

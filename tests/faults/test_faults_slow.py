@@ -7,10 +7,10 @@ import time
 
 import pytest
 
+from torchwheel.image.snapshots import require_snapshot
 from torchwheel_runtime import download
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.fetch import Fetcher
-from torchwheel.image.snapshots import require_snapshot
 from torchwheel_runtime.toolkit.remote import RemoteArchive
 
 SECONDS = 0.2

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel_runtime.console import Quiet
-from torchwheel_runtime.machine.facts import Torch
 from torchwheel.sdist.build_setup import EnvironmentTorch, RequirementsInstaller, share_torch
 from torchwheel.smoke import environment
 from torchwheel.smoke.testing import run_python
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.machine.facts import Torch
 from wheelmaker import make_wheel, requirement_of
 
 pytestmark = pytest.mark.integration

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel_runtime.arch.model import parse
 from torchwheel.check.facts import Limits, read_facts
 from torchwheel.check.gates import GateResult, all_passed, gates_text, judge, run_gates
+from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.claims import Claims
 from wheelmaker import stable, wheel_around
 

@@ -21,8 +21,8 @@ from installers import Installers, Question, make_indexes
 from packaging.tags import sys_tags
 from packaging.utils import parse_wheel_filename
 
-from torchwheel_runtime.arch.torch_releases import torch_releases
 from torchwheel.index.serve import serve_in_background
+from torchwheel_runtime.arch.torch_releases import torch_releases
 
 pytestmark = pytest.mark.integration
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from torchwheel.inspect.inspection import inspect_library
+from torchwheel.inspect.targets import read_targets
 from torchwheel_runtime.inspect import cuda, hip
 from torchwheel_runtime.inspect.elf import (
     exported_symbols,
@@ -14,8 +16,6 @@ from torchwheel_runtime.inspect.elf import (
     read_library,
     section_names,
 )
-from torchwheel.inspect.inspection import inspect_library
-from torchwheel.inspect.targets import read_targets
 from torchwheel_runtime.inspect.window import CpuTime
 
 pytestmark = pytest.mark.integration

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from torchwheel.index.serve import serve_in_background
-from torchwheel_runtime.inspect.elf import read_library, versions_needed
 from torchwheel.inspect.sdist import unpack
 from torchwheel.inspect.wheel import open_wheel
+from torchwheel_runtime.inspect.elf import read_library, versions_needed
 
 pytestmark = pytest.mark.integration
 

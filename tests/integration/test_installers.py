@@ -17,9 +17,9 @@ from installers import (
     plain_server,
 )
 
-from torchwheel_runtime.arch.torch_releases import torch_releases
 from torchwheel.index.groups import torch_builds
 from torchwheel.index.serve import serve_in_background
+from torchwheel_runtime.arch.torch_releases import torch_releases
 
 pytestmark = pytest.mark.integration
 

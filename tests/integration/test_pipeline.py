@@ -18,8 +18,8 @@ import pytest
 from smalldisk import small_disk
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
-from torchwheel_runtime.console import Quiet
 from torchwheel.inspect.wheel import read_wheel
+from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.toolkit import provision
 
 pytestmark = pytest.mark.integration

@@ -11,10 +11,6 @@ from pathlib import Path
 import pytest
 from build import ProjectBuilder
 
-from torchwheel_runtime.builder import environment
-from torchwheel_runtime.builder.setuptools_ext import NATIVE_REQUIREMENTS
-from torchwheel_runtime.console import Quiet
-from torchwheel_runtime.files import sha256
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load, parse
 from torchwheel.matrix.sections import Matrix
@@ -26,6 +22,10 @@ from torchwheel.pipeline.sources import source_files
 from torchwheel.release.artifacts import BundledWheel, Candidate
 from torchwheel.release.cases import ReleaseCase
 from torchwheel.release.sdists import Sdist, make_sdists, sdist_faults
+from torchwheel_runtime.builder import environment
+from torchwheel_runtime.builder.setuptools_ext import NATIVE_REQUIREMENTS
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.files import sha256
 from wheelmaker import PURE, stable
 
 pytestmark = pytest.mark.integration

@@ -15,11 +15,11 @@ import pytest
 
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
-from torchwheel_runtime.console import Quiet
-from torchwheel_runtime.files import sha256
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.sdist.sandbox import find_sandbox
 from torchwheel.smoke import environment
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.files import sha256
 
 pytestmark = pytest.mark.integration
 

@@ -11,13 +11,13 @@ import pytest
 import yaml
 
 from torchwheel.cli import main
-from torchwheel_runtime.console import Quiet
-from torchwheel_runtime.errors import TorchwheelError, UsageError
-from torchwheel_runtime.files import sha256
 from torchwheel.smoke import environment, probe
 from torchwheel.smoke.record import Counts, SmokeRecord
 from torchwheel.smoke.results import read_probe
 from torchwheel.smoke.testing import digest_of_tests, read_suite, smoke
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import sha256
 from torchwheel_runtime.toolkit.cache import cache_folder
 from wheelmaker import make_wheel, requirement_of
 

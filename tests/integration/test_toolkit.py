@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from loopback import serving
+from torchwheel.toolkit.provide import compile_probe
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
@@ -22,7 +23,6 @@ from torchwheel_runtime.toolkit import provision
 from torchwheel_runtime.toolkit.host import host_compiler
 from torchwheel_runtime.toolkit.index import target_options
 from torchwheel_runtime.toolkit.lock import components
-from torchwheel.toolkit.provide import compile_probe
 from torchwheel_runtime.toolkit.verify import agreed_release
 
 pytestmark = pytest.mark.integration

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import torchwheel
-from torchwheel_runtime.arguments import Command, option, port_number, positive_number
 from torchwheel.cli import main
+from torchwheel_runtime.arguments import Command, option, port_number, positive_number
 from torchwheel_runtime.console import Terminal, run_command
 from torchwheel_runtime.errors import (
     DiskFullError,

@@ -10,12 +10,7 @@ import pytest
 
 import signing
 from jsonmutator import mutated
-from torchwheel_runtime import claims as claims_file
 from torchwheel import data
-from torchwheel_runtime.builder import hipify
-from torchwheel_runtime.builder.objects import CompiledObject
-from torchwheel_runtime.doctor import importing
-from torchwheel_runtime.errors import TorchwheelError
 from torchwheel.evidence.bundles import open_verifier
 from torchwheel.index import catalogue
 from torchwheel.index.contents import index_of
@@ -23,17 +18,22 @@ from torchwheel.index.pages import index_pages
 from torchwheel.index.store import Store
 from torchwheel.index.withdrawals import Withdrawals
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel_runtime.jit import entry
 from torchwheel.pipeline import bundled, container_files, kernel_artifacts, records
-from torchwheel_runtime.process import ProcessResult
 from torchwheel.release import artifacts, report
-from torchwheel_runtime.runtime.status import ExtensionStatus, OperatorStatus, Refusal
 from torchwheel.sdist import build_setup
 from torchwheel.smoke import record as smoke_record
 from torchwheel.smoke import requirements, results
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.record import GpuRecord, ImportRecord, MachineRecord, TestResult, summarize
 from torchwheel.steps.compiler_cache import CacheUse
+from torchwheel_runtime import claims as claims_file
+from torchwheel_runtime.builder import hipify
+from torchwheel_runtime.builder.objects import CompiledObject
+from torchwheel_runtime.doctor import importing
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.jit import entry
+from torchwheel_runtime.process import ProcessResult
+from torchwheel_runtime.runtime.status import ExtensionStatus, OperatorStatus, Refusal
 from torchwheel_runtime.toolkit import index, lock
 from wheelmaker import make_wheel, universal
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 
-from torchwheel_runtime.arch.model import Arch, backend_of
 from torchwheel.check.facts import GateError, Limits, WheelFacts
+from torchwheel_runtime.arch.model import Arch, backend_of
 from torchwheel_runtime.claims import Claims, LibraryNeeds
 from torchwheel_runtime.inspect.elf import GpuCode
 

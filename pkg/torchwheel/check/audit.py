@@ -11,8 +11,8 @@ from auditwheel.error import NonPlatformWheelError
 from auditwheel.policy import Policy
 from auditwheel.wheel_abi import analyze_wheel_abi, get_wheel_elfdata
 
-from torchwheel_runtime.claims import Claims, LibraryNeeds, Part
 from torchwheel.data import read
+from torchwheel_runtime.claims import Claims, LibraryNeeds, Part
 from torchwheel_runtime.inspect.elf import Library
 from torchwheel_runtime.versions import major_version, version_numbers
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel import __version__
-from torchwheel_runtime import files
 from torchwheel.check.archs import archs
 from torchwheel.check.content import content
 from torchwheel.check.facts import GateError, Limits, WheelFacts, read_facts
@@ -17,9 +16,10 @@ from torchwheel.check.libraries import platform_tag, runtime, torch_symbols
 from torchwheel.check.metadata import metadata
 from torchwheel.check.named_claims import case_of
 from torchwheel.check.named_gates import NAMED_GATES
-from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel.findings import Finding, sarif_text, summary_text
 from torchwheel.inspect.inspection import inspect_wheel
+from torchwheel_runtime import files
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.os_errors import explain
 from torchwheel_runtime.text import escape, shorten_line, table_rows
 

@@ -4,13 +4,13 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from torchwheel_runtime.arch.model import BRANDS
 from torchwheel.check.named_claims import NamedCase, TorchFit
 from torchwheel.data import read
 from torchwheel.findings import Finding, finding_json
 from torchwheel.inspect.installed import PROGRAMS
 from torchwheel.inspect.library_facts import GpuRuntime, LibraryFacts
 from torchwheel.inspect.targets import GpuTarget
+from torchwheel_runtime.arch.model import BRANDS
 from torchwheel_runtime.text import escape, hanging_lines, join_names, shorten_line, size_text
 
 SCHEMA = 1

@@ -12,10 +12,10 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from torchwheel.check.torch_symbols import ExportTable, export_table
-from torchwheel_runtime.inspect.elf import SHIMS, TORCH_PYTHON
 from torchwheel.inspect.inspection import Inspection
 from torchwheel.inspect.library_facts import LibraryFacts
 from torchwheel.inspect.local_version import SAYS_NOTHING, LocalVersion, read_local_version
+from torchwheel_runtime.inspect.elf import SHIMS, TORCH_PYTHON
 
 _CUDA_PACKAGE = re.compile(r"nvidia-cuda-runtime(?:-cu(\d\d))?")
 

@@ -13,14 +13,14 @@ from pathlib import PurePosixPath
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from torchwheel_runtime.arch.model import BRANDS, Backend
 from torchwheel.check.limited_api import outside_limited_api
 from torchwheel.check.named_claims import NamedCase, NamedClaims
 from torchwheel.data import read
 from torchwheel.findings import Finding, Level
-from torchwheel_runtime.inspect.elf import qualified_name
 from torchwheel.inspect.installed import OF_PYTHON, owner_of
 from torchwheel.inspect.library_facts import LibraryFacts
+from torchwheel_runtime.arch.model import BRANDS, Backend
+from torchwheel_runtime.inspect.elf import qualified_name
 from torchwheel_runtime.text import join_names, quote, shorten
 from torchwheel_runtime.validate.gpu_rules import tag_floor
 from torchwheel_runtime.versions import major_version, version_numbers

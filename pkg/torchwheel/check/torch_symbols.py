@@ -23,11 +23,11 @@ from pathlib import Path
 from packaging.utils import parse_wheel_filename
 
 from torchwheel import data
+from torchwheel.inspect.archive import open_archive
+from torchwheel.inspect.library_facts import of_torch
 from torchwheel_runtime import files
 from torchwheel_runtime.errors import TorchwheelError, UsageError
-from torchwheel.inspect.archive import open_archive
 from torchwheel_runtime.inspect.elf import exported_symbols
-from torchwheel.inspect.library_facts import of_torch
 from torchwheel_runtime.versions import version_numbers
 
 FILE = "torch_symbols.json"

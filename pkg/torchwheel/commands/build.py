@@ -310,9 +310,9 @@ def build(options: argparse.Namespace) -> int:
     from torchwheel.sdist.build import build_sdist, closing_text
     from torchwheel.sdist.request import SdistRequest, find_source, parse_allowed
     from torchwheel.sdist.sandbox import parse_variables
-    from torchwheel_runtime.shards import parse_shard
     from torchwheel.steps.cluster import parse_scheduler
     from torchwheel.steps.compiler_cache import parse_cache
+    from torchwheel_runtime.shards import parse_shard
     from torchwheel_runtime.toolkit.cache import cache_folder
 
     shard = parse_shard(options.shard, "--shard") if options.shard else None

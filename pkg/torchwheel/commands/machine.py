@@ -19,10 +19,10 @@ from torchwheel_runtime.errors import UsageError
 def toolkit(options: argparse.Namespace) -> int:
     """Provision a toolkit of the matrix."""
     from torchwheel.matrix.load import load
+    from torchwheel.toolkit.provide import provide
     from torchwheel_runtime.text import nearest
     from torchwheel_runtime.toolkit.cache import cache_folder
     from torchwheel_runtime.toolkit.host import host_compiler
-    from torchwheel.toolkit.provide import provide
 
     matrix = load(options.matrix)
     if options.name not in matrix.toolkits:

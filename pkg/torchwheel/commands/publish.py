@@ -70,10 +70,10 @@ TRUSTED_ROOT = option(
 )
 def assemble(options: argparse.Namespace) -> int:
     """Verify the artifacts and write the release's folder."""
-    from torchwheel_runtime.files import sha256
     from torchwheel.matrix.render import append_github_output
     from torchwheel.release.assemble import Signatures, assemble
     from torchwheel.release.write import SUMS
+    from torchwheel_runtime.files import sha256
 
     signatures = None
     if options.commit:

@@ -13,8 +13,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchwheel_runtime.errors import TorchwheelError
 from torchwheel.evidence.policy import Policy
+from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.files import sha256, write_text
 from torchwheel_runtime.json_files import read_json
 from torchwheel_runtime.ownership import trusted_path

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from torchwheel_runtime.errors import MalformedError, TorchwheelError
 from torchwheel.evidence.files import BUNDLES, Attestation, ReadBundle
 from torchwheel.evidence.policy import EvidenceCheck, Policy, judge_signer
+from torchwheel_runtime.errors import MalformedError, TorchwheelError
 from torchwheel_runtime.files import sha256
 from torchwheel_runtime.json_files import FileName, parse_json, read_bounded
 from torchwheel_runtime.os_errors import explain

@@ -10,8 +10,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from torchwheel_runtime.errors import TorchwheelError
 from torchwheel.image.engine import Engine
+from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.process import python_module
 
 _TRIES = 5

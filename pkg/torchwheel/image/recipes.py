@@ -7,11 +7,11 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 
 from torchwheel.data import FOLDER, read
-from torchwheel_runtime.errors import UsageError
-from torchwheel_runtime.files import own_paths
 from torchwheel.image.snapshots import service_of
 from torchwheel.matrix.sections import Containers, Matrix, Toolkit
 from torchwheel.matrix.variants import Variant, python_tag
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.files import own_paths
 from torchwheel_runtime.toolkit.index import requirement_lines
 from torchwheel_runtime.toolkit.lock import components, pinned_requirements
 

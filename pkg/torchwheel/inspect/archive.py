@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from torchwheel.inspect.zip_records import DEFLATED, STORED, Member, read_members
 from torchwheel_runtime.inspect import budgets
 from torchwheel_runtime.inspect.window import WheelError, open_regular
-from torchwheel.inspect.zip_records import DEFLATED, STORED, Member, read_members
 
 __all__ = ["Archive", "Member", "WheelError", "open_archive", "open_regular"]
 

@@ -19,11 +19,6 @@ from typing import Any
 from packaging.metadata import Metadata
 from packaging.tags import Tag
 
-from torchwheel_runtime.claims import FILE as CLAIMS_FILE
-from torchwheel_runtime.claims import Claims
-from torchwheel_runtime.errors import UsageError
-from torchwheel_runtime.files import record_hash
-from torchwheel_runtime.inspect import budgets
 from torchwheel.inspect.archive import Archive, Member, open_archive
 from torchwheel.inspect.installed import is_outside, parse_entry_points, runs_at_start
 from torchwheel.inspect.library_facts import LibraryFacts, ReadBudget, read_facts_of_library
@@ -39,6 +34,11 @@ from torchwheel.inspect.wheel import (
     read_entry_points,
     verify_record,
 )
+from torchwheel_runtime.claims import FILE as CLAIMS_FILE
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.files import record_hash
+from torchwheel_runtime.inspect import budgets
 from torchwheel_runtime.inspect.wheel_files import ELF_MAGIC, parse_record, replace_command
 from torchwheel_runtime.inspect.window import WheelError, open_regular
 from torchwheel_runtime.ownership import is_irregular

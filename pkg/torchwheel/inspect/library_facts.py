@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
+from torchwheel.inspect.targets import GpuTarget, read_targets
 from torchwheel_runtime.arch.model import Backend, backend_of
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.inspect import budgets
@@ -19,7 +20,6 @@ from torchwheel_runtime.inspect.elf import (
     undefined_symbols,
 )
 from torchwheel_runtime.inspect.elf_file import NEEDED, RPATH, RUNPATH, SONAME, UNDEFINED, open_elf
-from torchwheel.inspect.targets import GpuTarget, read_targets
 from torchwheel_runtime.inspect.window import CpuTime, WheelError
 from torchwheel_runtime.versions import version_numbers
 

@@ -16,11 +16,11 @@ from packaging.tags import Tag, parse_tag
 from packaging.utils import BuildTag, NormalizedName, parse_wheel_filename
 from packaging.version import Version
 
+from torchwheel.inspect.archive import Archive, Member, open_archive
 from torchwheel_runtime import claims
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.files import record_hash
 from torchwheel_runtime.inspect import budgets
-from torchwheel.inspect.archive import Archive, Member, open_archive
 from torchwheel_runtime.inspect.wheel_files import (
     ELF_MAGIC,
     RecordEntry,

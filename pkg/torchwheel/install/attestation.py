@@ -11,11 +11,11 @@ from urllib.parse import urljoin
 
 from packaging.version import Version
 
-from torchwheel_runtime.errors import MalformedError, TorchwheelError
 from torchwheel.evidence.files import ATTESTATION
 from torchwheel.evidence.policy import Signer, judge_signer, wheel_policy
-from torchwheel_runtime.fetch import Fetch
 from torchwheel.install.page import OfferedWheel
+from torchwheel_runtime.errors import MalformedError, TorchwheelError
+from torchwheel_runtime.fetch import Fetch
 from torchwheel_runtime.json_files import parse_json
 from torchwheel_runtime.text import escape
 

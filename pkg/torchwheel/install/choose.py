@@ -9,12 +9,12 @@ from collections.abc import Iterable, Sequence
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from torchwheel_runtime.arch.model import backend_of
-from torchwheel_runtime.arch.runs import machine_code_runs_on, runs_on
-from torchwheel_runtime.claims import LibraryNeeds
 from torchwheel.index.note import WheelNeeds
 from torchwheel.install.environment import TargetEnvironment
 from torchwheel.install.page import OfferedWheel
+from torchwheel_runtime.arch.model import backend_of
+from torchwheel_runtime.arch.runs import machine_code_runs_on, runs_on
+from torchwheel_runtime.claims import LibraryNeeds
 from torchwheel_runtime.text import join_names
 from torchwheel_runtime.validate.gpu_rules import check_code, check_driver, tag_floor
 from torchwheel_runtime.validate.torch_rules import (

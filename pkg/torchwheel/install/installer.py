@@ -11,11 +11,11 @@ from typing import Literal
 
 from packaging.requirements import Requirement
 
+from torchwheel.install.environment import TargetEnvironment
+from torchwheel.install.page import OfferedWheel
 from torchwheel_runtime import process
 from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
 from torchwheel_runtime.files import temporary_variables
-from torchwheel.install.environment import TargetEnvironment
-from torchwheel.install.page import OfferedWheel
 from torchwheel_runtime.pip import pip_reason
 from torchwheel_runtime.text import hide_users
 

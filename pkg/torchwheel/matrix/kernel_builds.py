@@ -8,9 +8,9 @@ import dataclasses
 import fnmatch
 from collections.abc import Sequence
 
-from torchwheel_runtime.errors import UsageError
 from torchwheel.matrix.sections import Matrix, Toolkit, WheelPlatform
 from torchwheel.matrix.variants import Variant, resolve
+from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.shards import Shard
 from torchwheel_runtime.text import nearest, quote
 

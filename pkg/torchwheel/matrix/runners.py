@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from torchwheel_runtime.errors import UsageError
 from torchwheel.matrix.document import MatrixFinding
 from torchwheel.matrix.sections import Machines, Matrix
 from torchwheel.matrix.variants import Variant
+from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.text import join_names, quote
 
 PURE = "any"

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from torchwheel_runtime.arch import torch_releases
-from torchwheel_runtime.arch.model import BRANDS, backend_of
-from torchwheel_runtime.arch.toolkit_releases import archs_by_release
 from torchwheel.matrix.document import MatrixFinding
 from torchwheel.matrix.sections import Matrix, ToolkitSection
 from torchwheel.matrix.variants import aten_releases
+from torchwheel_runtime.arch import torch_releases
+from torchwheel_runtime.arch.model import BRANDS, backend_of
+from torchwheel_runtime.arch.toolkit_releases import archs_by_release
 from torchwheel_runtime.text import KeyPath, join_names, nearest, quote
 from torchwheel_runtime.versions import version_numbers
 

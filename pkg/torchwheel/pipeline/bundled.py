@@ -11,6 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel import __version__
+from torchwheel.inspect.wheel import read_bundled
+from torchwheel.matrix.rules import WHEEL_SUFFIX
+from torchwheel.pipeline import records
+from torchwheel.pipeline.frontend import build_wheel
+from torchwheel.pipeline.repair import repack, repack_members
+from torchwheel.pipeline.sources import source_digest, stage
+from torchwheel.smoke.requirements import BUNDLED_FOLDER
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import MalformedError, TorchwheelError
 from torchwheel_runtime.files import (
@@ -20,14 +27,7 @@ from torchwheel_runtime.files import (
     sha256_by_name,
     write_text,
 )
-from torchwheel.inspect.wheel import read_bundled
 from torchwheel_runtime.json_files import read_json
-from torchwheel.matrix.rules import WHEEL_SUFFIX
-from torchwheel.pipeline import records
-from torchwheel.pipeline.frontend import build_wheel
-from torchwheel.pipeline.repair import repack, repack_members
-from torchwheel.pipeline.sources import source_digest, stage
-from torchwheel.smoke.requirements import BUNDLED_FOLDER
 
 _STATE = "bundled.built"
 EPOCH = {"SOURCE_DATE_EPOCH": "315532800"}

@@ -7,17 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from torchwheel_runtime.arch.lists import VARIABLES, arch_list, cmake_archs
-from torchwheel_runtime.console import Progress
-from torchwheel_runtime.errors import UsageError
-from torchwheel_runtime.fetch import ca_bundle
 from torchwheel.image.build import BuiltImage, describe_image
 from torchwheel.image.engine import Engine, Volume, find_engine
 from torchwheel.image.recipes import image_of, is_cross, python_of
 from torchwheel.matrix.load import load
 from torchwheel.matrix.sections import Matrix, Toolkit
 from torchwheel.matrix.variants import Variant, select
-from torchwheel_runtime.ownership import closed_folder
 from torchwheel.pipeline import own_build
 from torchwheel.pipeline.cibuildwheel import (
     BUNDLED,
@@ -44,9 +39,14 @@ from torchwheel.pipeline.inputs import (
 from torchwheel.pipeline.own_build import OwnBuildPlan
 from torchwheel.pipeline.records import WheelsRequest
 from torchwheel.pipeline.sources import project_folder
-from torchwheel_runtime.shards import Shard
 from torchwheel.smoke.requirements import BUNDLED_FOLDER, find_lock
 from torchwheel.steps.compiler_cache import ENDLESS
+from torchwheel_runtime.arch.lists import VARIABLES, arch_list, cmake_archs
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.fetch import ca_bundle
+from torchwheel_runtime.ownership import closed_folder
+from torchwheel_runtime.shards import Shard
 from torchwheel_runtime.text import hide_users
 from torchwheel_runtime.toolkit.cache import cache_folder
 from torchwheel_runtime.toolkit.headers import torch_headers

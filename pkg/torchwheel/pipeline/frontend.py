@@ -15,17 +15,17 @@ from typing import Literal
 import build
 import pyproject_hooks
 
+from torchwheel.pipeline.repair import path_with_scripts
+from torchwheel.pipeline.sources import is_plain_file
+from torchwheel.steps.compiler_cache import check_release
+from torchwheel.text_files import read_text
 from torchwheel_runtime import process
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError, program_error
 from torchwheel_runtime.json_files import FileName, parse_json, read_bounded
 from torchwheel_runtime.os_errors import explain
 from torchwheel_runtime.ownership import find_program
 from torchwheel_runtime.pip import checked_requirements
-from torchwheel.pipeline.repair import path_with_scripts
-from torchwheel.pipeline.sources import is_plain_file
-from torchwheel.steps.compiler_cache import check_release
 from torchwheel_runtime.text import escape, quote
-from torchwheel.text_files import read_text
 
 
 def find_launcher(say: Callable[[str], None]) -> tuple[str, ...]:

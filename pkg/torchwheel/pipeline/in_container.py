@@ -8,13 +8,6 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from torchwheel_runtime import claims as claims_file
-from torchwheel_runtime import process
-from torchwheel_runtime.builder.environment import SHARD
-from torchwheel_runtime.builder.extension import OBJECTS
-from torchwheel_runtime.builder.ninja import is_progress
-from torchwheel_runtime.errors import TorchwheelError, program_error
-from torchwheel_runtime.files import write_text
 from torchwheel.image.build import BuiltImage, ensure_image, platform_option
 from torchwheel.image.engine import LABEL, Engine, volume_options
 from torchwheel.image.recipes import emulated_image
@@ -36,11 +29,18 @@ from torchwheel.pipeline.inputs import NATIVE, Clock, Run, claims_of
 from torchwheel.pipeline.kernel_artifacts import carry, check_taken, compiled_objects, empty_steps
 from torchwheel.pipeline.records import BuiltWheel
 from torchwheel.pipeline.sources import is_plain_file, stage, tests_folder
-from torchwheel_runtime.shards import Shard
 from torchwheel.smoke import results
 from torchwheel.smoke.record import SmokeRecord, dump_smoke
 from torchwheel.smoke.results import read_probe, record_from_files
 from torchwheel.smoke.testing import arguments_of_tests, digest_of_tests, probe_source
+from torchwheel_runtime import claims as claims_file
+from torchwheel_runtime import process
+from torchwheel_runtime.builder.environment import SHARD
+from torchwheel_runtime.builder.extension import OBJECTS
+from torchwheel_runtime.builder.ninja import is_progress
+from torchwheel_runtime.errors import TorchwheelError, program_error
+from torchwheel_runtime.files import write_text
+from torchwheel_runtime.shards import Shard
 from torchwheel_runtime.text import escape
 
 _LOG = "build.log"

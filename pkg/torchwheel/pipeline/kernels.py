@@ -8,14 +8,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchwheel_runtime.builder.objects import MANIFEST, CompiledObject, ObjectList
-from torchwheel_runtime.console import Progress
-from torchwheel_runtime.errors import TorchwheelError, UsageError
-from torchwheel_runtime.files import explain_full_disk, make_folder_atomically
 from torchwheel.image.engine import find_engine
 from torchwheel.image.reaper import reap_containers
-from torchwheel_runtime.json_files import read_json
-from torchwheel_runtime.lock import hold_lock, say_waiting
 from torchwheel.matrix.kernel_builds import KernelBuild, compiled_variants, select_kernels
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant
@@ -39,6 +33,12 @@ from torchwheel.pipeline.wheels import (
     with_archs,
     with_server,
 )
+from torchwheel_runtime.builder.objects import MANIFEST, CompiledObject, ObjectList
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import explain_full_disk, make_folder_atomically
+from torchwheel_runtime.json_files import read_json
+from torchwheel_runtime.lock import hold_lock, say_waiting
 from torchwheel_runtime.shards import Shard
 from torchwheel_runtime.toolkit.cache import cache_folder
 

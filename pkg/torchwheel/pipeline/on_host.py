@@ -10,12 +10,6 @@ from typing import ClassVar
 
 import build
 
-from torchwheel_runtime.builder.environment import SHARD
-from torchwheel_runtime.builder.extension import OBJECTS
-from torchwheel_runtime.builder.ninja import is_progress
-from torchwheel_runtime.claims import Claims
-from torchwheel_runtime.errors import UsageError
-from torchwheel_runtime.files import temporary_variables
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.frontend import build_wheel, check_requirements
 from torchwheel.pipeline.inputs import (
@@ -29,12 +23,18 @@ from torchwheel.pipeline.inputs import (
 )
 from torchwheel.pipeline.records import BuiltWheel
 from torchwheel.pipeline.repair import finish_wheel
-from torchwheel_runtime.shards import Shard
 from torchwheel.smoke.record import SmokeRecord
 from torchwheel.smoke.testing import smoke
+from torchwheel.toolkit.provide import provide
+from torchwheel_runtime.builder.environment import SHARD
+from torchwheel_runtime.builder.extension import OBJECTS
+from torchwheel_runtime.builder.ninja import is_progress
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.files import temporary_variables
+from torchwheel_runtime.shards import Shard
 from torchwheel_runtime.toolkit.headers import torch_headers
 from torchwheel_runtime.toolkit.host import HostCompiler, host_compiler
-from torchwheel.toolkit.provide import provide
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel.check.gates import GateResult
-from torchwheel_runtime.errors import MalformedError, UsageError
-from torchwheel_runtime.files import sha256, write_text
-from torchwheel_runtime.json_files import FileName, read_json
 from torchwheel.matrix.variants import Variant
 from torchwheel.smoke.record import SmokeRecord
 from torchwheel.smoke.requirements import BUNDLED_FOLDER
 from torchwheel.steps.compiler_cache import CacheUse
+from torchwheel_runtime.errors import MalformedError, UsageError
+from torchwheel_runtime.files import sha256, write_text
+from torchwheel_runtime.json_files import FileName, read_json
 from torchwheel_runtime.text import WIDTH, detail_lines, size_text, table_rows
 
 FOLDER = ".torchwheel"

@@ -8,13 +8,6 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from torchwheel_runtime.arch import lists
-from torchwheel_runtime.arch.devices import visible_gpus
-from torchwheel_runtime.arch.model import Arch, parse
-from torchwheel_runtime.builder.build import BYTES_PER_COMPILER, parallel_jobs
-from torchwheel_runtime.console import Progress
-from torchwheel_runtime.errors import TorchwheelError, UsageError
-from torchwheel_runtime.files import remove_leftovers, sha256_by_name, write_text
 from torchwheel.image.engine import Engine, find_engine
 from torchwheel.image.reaper import reap_containers
 from torchwheel.index.build import IndexedWheel, build_index
@@ -22,7 +15,6 @@ from torchwheel.index.contents import all_groups
 from torchwheel.index.front import pip_command
 from torchwheel.index.groups import groups_of
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel_runtime.lock import hold_lock, say_waiting
 from torchwheel.matrix.load import load
 from torchwheel.matrix.rules import findings
 from torchwheel.matrix.sections import Matrix, ToolkitSection
@@ -43,6 +35,14 @@ from torchwheel.pipeline.schedule import (
 from torchwheel.pipeline.sources import locks_folder, project_folder, source_digest
 from torchwheel.pipeline.variant import build_variant
 from torchwheel.steps.compiler_cache import own_server
+from torchwheel_runtime.arch import lists
+from torchwheel_runtime.arch.devices import visible_gpus
+from torchwheel_runtime.arch.model import Arch, parse
+from torchwheel_runtime.builder.build import BYTES_PER_COMPILER, parallel_jobs
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import remove_leftovers, sha256_by_name, write_text
+from torchwheel_runtime.lock import hold_lock, say_waiting
 from torchwheel_runtime.toolkit.cache import cache_folder
 
 

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from torchwheel_runtime.console import Quiet
 from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.records import BuildRecord
@@ -13,6 +12,7 @@ from torchwheel.pipeline.sources import commit_time, project_folder, source_dige
 from torchwheel.release.artifacts import Artifacts, BundledWheel, Candidate, RecordFile
 from torchwheel.smoke.record import SmokeRecord
 from torchwheel.smoke.testing import Suite, read_suite
+from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.text import join_names
 from torchwheel_runtime.toolkit.cache import cache_folder
 

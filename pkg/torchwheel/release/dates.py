@@ -3,12 +3,12 @@
 import datetime
 from pathlib import Path
 
-from torchwheel_runtime.errors import MalformedError, TorchwheelError
 from torchwheel.evidence.policy import EvidenceCheck
 from torchwheel.index.contents import utc_time
-from torchwheel_runtime.json_files import read_json
 from torchwheel.pipeline.sources import commit_time
 from torchwheel.smoke.record import SCHEMA, SmokeRecord
+from torchwheel_runtime.errors import MalformedError, TorchwheelError
+from torchwheel_runtime.json_files import read_json
 from torchwheel_runtime.text import escape, quote
 
 CLOCK_SKEW = 300.0

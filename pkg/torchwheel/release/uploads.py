@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 from packaging.metadata import Metadata
 from packaging.utils import canonicalize_name
 
-from torchwheel_runtime.errors import TorchwheelError
 from torchwheel.inspect.wheel import Wheel, parse_metadata
-from torchwheel_runtime.json_files import read_bounded
 from torchwheel.release.sdists import Sdist
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.json_files import read_bounded
 from torchwheel_runtime.text import quote, shorten_line
 
 MAX_BYTES = 100 << 20

@@ -8,17 +8,17 @@ from typing import Literal
 
 from packaging.version import Version
 
+from torchwheel.matrix.document import MatrixError
+from torchwheel.matrix.load import parse
+from torchwheel.matrix.variants import python_tag
+from torchwheel.scaffold.foreign import ForeignProject
+from torchwheel.scaffold.templates import CARRIED, carried_files, render_templates
 from torchwheel_runtime.arch.model import CudaArch
 from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
 from torchwheel_runtime.arch.torch_releases import torch_releases
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.files import write_atomically
 from torchwheel_runtime.json_files import read_bounded
-from torchwheel.matrix.document import MatrixError
-from torchwheel.matrix.load import parse
-from torchwheel.matrix.variants import python_tag
-from torchwheel.scaffold.foreign import ForeignProject
-from torchwheel.scaffold.templates import CARRIED, carried_files, render_templates
 from torchwheel_runtime.text import escape, join_names
 from torchwheel_runtime.versions import version_numbers
 

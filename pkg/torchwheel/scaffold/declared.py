@@ -19,12 +19,12 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from torchwheel_runtime.errors import UsageError
 from torchwheel.matrix.sections import WheelPython
-from torchwheel_runtime.os_errors import explain
 from torchwheel.scaffold.build_script import SETUP, BuildScript, read_limited
-from torchwheel_runtime.text import escape, quote
 from torchwheel.text_files import exists, read_toml
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.os_errors import explain
+from torchwheel_runtime.text import escape, quote
 from torchwheel_runtime.versions import has_long_number, is_specifier
 
 PYPROJECT, CONFIG, PKG_INFO = "pyproject.toml", "setup.cfg", "PKG-INFO"

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from torchwheel_runtime.errors import UsageError
-from torchwheel_runtime.files import own_paths
 from torchwheel.scaffold.build_script import (
     CMAKE,
     SETUP,
@@ -28,6 +26,8 @@ from torchwheel.scaffold.declared import (
     read_declared_metadata,
     requirements,
 )
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.files import own_paths
 
 _SCIKIT_BUILD = "scikit_build_core"
 # Modules that a build environment has anyway.

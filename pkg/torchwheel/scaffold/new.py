@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from torchwheel import __version__
+from torchwheel.scaffold.templates import CARRIED, carried_files, render_templates
 from torchwheel_runtime.arch.torch_releases import torch_releases
 from torchwheel_runtime.builder.extension import STABLE_SINCE
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.files import make_folder_atomically, sha256
-from torchwheel.scaffold.templates import CARRIED, carried_files, render_templates
 from torchwheel_runtime.text import quote
 from torchwheel_runtime.versions import version_numbers
 

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import ninja
 
-from torchwheel_runtime.arch.lists import arch_list
-from torchwheel_runtime.arch.torch_releases import torch_releases
-from torchwheel_runtime.console import Progress
-from torchwheel_runtime.errors import TorchwheelError
 from torchwheel.pipeline.inputs import Clock
 from torchwheel.pipeline.on_host import HostBuild
 from torchwheel.sdist.confined import ConfinedBuild, confine
 from torchwheel.sdist.request import SdistRequest, check_request, hold_build_folder
-from torchwheel_runtime.shards import Shard
 from torchwheel.steps import own_ninja
 from torchwheel.steps.compiler_cache import CacheUse
 from torchwheel.steps.graph import StepRecord, steps_of_shard
 from torchwheel.steps.own_ninja import Work, read_cache_use, read_records
 from torchwheel.steps.shard_lists import FOLDER, BuildIdentity, ShardList, write_list
+from torchwheel_runtime.arch.lists import arch_list
+from torchwheel_runtime.arch.torch_releases import torch_releases
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.shards import Shard
 from torchwheel_runtime.text import table_rows
 from torchwheel_runtime.toolkit.toolkit_home import write_script
 

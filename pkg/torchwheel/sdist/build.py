@@ -9,10 +9,6 @@ from pathlib import Path
 
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import GateResult
-from torchwheel_runtime.claims import Claims
-from torchwheel_runtime.console import Progress
-from torchwheel_runtime.errors import TorchwheelError
-from torchwheel_runtime.files import sha256, write_atomically, write_text
 from torchwheel.inspect.wheel import Wheel, read_wheel
 from torchwheel.pipeline.inputs import Clock, claims_of
 from torchwheel.pipeline.on_host import build_and_finish
@@ -36,6 +32,10 @@ from torchwheel.steps.shard_lists import (
     objects_of,
     read_lists,
 )
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.files import sha256, write_atomically, write_text
 from torchwheel_runtime.toolkit.host import host_compiler
 
 SCHEMA = 1

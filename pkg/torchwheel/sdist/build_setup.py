@@ -12,6 +12,14 @@ from typing import cast
 import build
 import ninja
 
+from torchwheel.matrix.sections import HostCompilerBounds, Toolkit, WheelPlatform
+from torchwheel.matrix.variants import Variant, python_tag
+from torchwheel.pipeline.inputs import Clock
+from torchwheel.sdist.request import SdistRequest
+from torchwheel.smoke import environment
+from torchwheel.smoke.environment import Environment
+from torchwheel.smoke.testing import probe_source, run_python
+from torchwheel.toolkit.provide import provide
 from torchwheel_runtime.arch import torch_releases
 from torchwheel_runtime.arch.lists import NamedArchs, arch_list, choose_archs, cmake_archs
 from torchwheel_runtime.arch.model import Arch, parse_binary_name
@@ -23,17 +31,9 @@ from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel_runtime.json_files import last_line, parse_json
 from torchwheel_runtime.machine.facts import Torch
-from torchwheel.matrix.sections import HostCompilerBounds, Toolkit, WheelPlatform
-from torchwheel.matrix.variants import Variant, python_tag
 from torchwheel_runtime.pip import pip_install
-from torchwheel.pipeline.inputs import Clock
-from torchwheel.sdist.request import SdistRequest
-from torchwheel.smoke import environment
-from torchwheel.smoke.environment import Environment
-from torchwheel.smoke.testing import probe_source, run_python
 from torchwheel_runtime.toolkit.host import HostCompiler, host_compiler
 from torchwheel_runtime.toolkit.lock import locked_releases
-from torchwheel.toolkit.provide import provide
 from torchwheel_runtime.toolkit.toolkit_home import assemble_cuda_home, write_script
 from torchwheel_runtime.validate.torch_rules import describe_torch, host_bounds, toolkit_mismatch
 from torchwheel_runtime.versions import minor_version, version_numbers

@@ -8,8 +8,6 @@ from pathlib import Path
 import build
 
 import torchwheel
-from torchwheel_runtime.console import Progress
-from torchwheel_runtime.errors import MissingModuleError, TorchwheelError
 from torchwheel.inspect.sdist import unpack
 from torchwheel.pipeline.frontend import compile_step
 from torchwheel.pipeline.inputs import Clock
@@ -26,6 +24,8 @@ from torchwheel.sdist.sandbox import (
 )
 from torchwheel.smoke.environment import Environment
 from torchwheel.steps.compiler_cache import ENDLESS, CompilerCache, folder_cache, own_server
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import MissingModuleError, TorchwheelError
 
 _OWN_CACHE_SIZE = "5G"
 

@@ -24,10 +24,10 @@ from packaging.utils import (
 )
 from packaging.version import Version
 
-from torchwheel_runtime import process
 from torchwheel import text_files
-from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel.inspect.wheel import Wheel, read_wheel
+from torchwheel_runtime import process
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.json_files import last_line, parse_json
 from torchwheel_runtime.text import escape, join_names
 from torchwheel_runtime.versions import minor_version

@@ -19,11 +19,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
-from torchwheel_runtime import process
-from torchwheel_runtime.errors import TorchwheelError
-from torchwheel_runtime.files import sha256, write_text
-from torchwheel_runtime.json_files import read_json
-from torchwheel_runtime.shards import Shard, object_file, parse_shard
 from torchwheel.steps.compiler_cache import CacheUse, wait_for_writes
 from torchwheel.steps.graph import (
     CompileStep,
@@ -38,6 +33,11 @@ from torchwheel.steps.graph import (
     read_graph,
     steps_of_shard,
 )
+from torchwheel_runtime import process
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.files import sha256, write_text
+from torchwheel_runtime.json_files import read_json
+from torchwheel_runtime.shards import Shard, object_file, parse_shard
 
 Work = Literal["plan", "shard", "link"]
 """What is done with a graph: list its steps; compile a shard of them; compile all, to be linked."""

@@ -7,12 +7,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from torchwheel.matrix.sections import Toolkit
 from torchwheel_runtime.arch.lists import arch_list
 from torchwheel_runtime.arch.model import Arch, gencode
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import write_text
-from torchwheel.matrix.sections import Toolkit
 from torchwheel_runtime.ownership import trusted_path
 from torchwheel_runtime.toolkit.host import HostCompiler, check_bounds
 from torchwheel_runtime.toolkit.provision import locate_system, provision_pypi

@@ -137,7 +137,9 @@ def look_up_torch(version: str) -> TorchSource:
 
 def main(argv: list[str] | None = None) -> int:
     """Renew parts of the lock file of this source tree; returns 0."""
-    parser = argparse.ArgumentParser(prog="python -m torchwheel_runtime.toolkit.lock", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m torchwheel_runtime.toolkit.lock", description=__doc__
+    )
     parser.add_argument("cuda", nargs="*", help='CUDA releases, e.g. "13.0"')
     parser.add_argument(
         "--torch", action="append", default=[], help='torch releases, e.g. "2.11.0"'

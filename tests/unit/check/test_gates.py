@@ -24,14 +24,14 @@ from packaging.metadata import Metadata, RawMetadata
 from packaging.tags import parse_tag
 from packaging.version import Version
 
-from torchwheel_runtime.arch.model import parse
 from torchwheel.check import gates
 from torchwheel.check.audit import Audit, symbol_causes
 from torchwheel.check.facts import Allowed, Fact, Limits, WheelFacts, fact
 from torchwheel.check.gates import GATES, GateResult, all_passed, gates_text, judge, run_gates
+from torchwheel.inspect.wheel import read_wheel
+from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.inspect.elf import GpuCode, Library, UndefinedSymbol
-from torchwheel.inspect.wheel import read_wheel
 from wheelmaker import PURE, make_wheel, stable
 
 KERNELS = ("_Z1kPf", "_Z2k2Pf")

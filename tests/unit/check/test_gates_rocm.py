@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from gate_facts import LIMITS, Change, Violations, code, flat, needs, only, symbol, wheel
 
-from torchwheel_runtime.arch.model import parse
 from torchwheel.check.audit import Audit, provided_by_torch
 from torchwheel.check.facts import Fact, WheelFacts
 from torchwheel.check.gates import all_passed, judge
+from torchwheel.inspect.wheel import read_wheel
+from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.inspect.elf import GpuCode, Library, UndefinedSymbol
-from torchwheel.inspect.wheel import read_wheel
 from wheelmaker import make_wheel, stable
 
 TAG = "py3-none-manylinux_2_17_x86_64"

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from gate_facts import Change, Violations, code, flat, only, with_library
 
-from torchwheel_runtime.arch.model import parse
 from torchwheel.check.audit import Audit
 from torchwheel.check.facts import Fact, Limits, WheelFacts
 from torchwheel.check.gates import judge
+from torchwheel.inspect.wheel import read_wheel
+from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.claims import Claims, LibraryFlags, Part
 from torchwheel_runtime.inspect.elf import GpuCode, Library, UndefinedSymbol
-from torchwheel.inspect.wheel import read_wheel
 from wheelmaker import make_wheel
 
 TAG = "manylinux_2_34_x86_64"

@@ -10,7 +10,6 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.utils import parse_wheel_filename
 
-from torchwheel_runtime.arch.model import parse
 from torchwheel.check.gates import judge_named
 from torchwheel.check.named_claims import NamedCase, case_of, claims_of, fit_torch
 from torchwheel.check.named_gates import NAMED_GATES, findings_of
@@ -20,6 +19,7 @@ from torchwheel.inspect.inspection import Inspection, inspect_wheel
 from torchwheel.inspect.library_facts import GpuRuntime, LibraryFacts
 from torchwheel.inspect.targets import GpuTarget
 from torchwheel.inspect.wheel import parse_file_name
+from torchwheel_runtime.arch.model import parse
 from wheelmaker import make_wheel, universal
 
 POLICIES = "manylinux-policy.json"

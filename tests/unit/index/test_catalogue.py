@@ -11,10 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torchwheel_runtime.arch.model import parse
-from torchwheel_runtime.arch.torch_releases import TorchFacts, torch_releases
-from torchwheel_runtime.claims import Claims
-from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel.index.catalogue import (
     Catalogue,
     CatalogueSdist,
@@ -35,6 +31,10 @@ from torchwheel.index.groups import (
     torch_builds,
 )
 from torchwheel.inspect.wheel import read_wheel
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.arch.torch_releases import TorchFacts, torch_releases
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel_runtime.versions import version_numbers
 from wheelmaker import PURE, make_wheel, stable, universal
 

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from elfmaker import cubin, cuda_library, fatbin, make_elf, module, ptx
-from torchwheel_runtime.arch.model import parse
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
+from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.inspect import packing
 from torchwheel_runtime.inspect.cuda import read_cuda_code

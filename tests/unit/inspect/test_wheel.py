@@ -14,8 +14,8 @@ from packaging.version import Version
 
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
-from torchwheel_runtime.inspect import budgets
 from torchwheel.inspect.wheel import OpenWheel, open_wheel, parse_file_name, read_wheel
+from torchwheel_runtime.inspect import budgets
 from torchwheel_runtime.inspect.window import WheelError
 from wheelmaker import PURE, make_wheel, metadata
 

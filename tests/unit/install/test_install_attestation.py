@@ -9,9 +9,9 @@ from install_cases import Pages, candidate
 from packaging.version import Version
 
 import signing
+from torchwheel.install.attestation import Trust, verify_signature
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.files import sha256
-from torchwheel.install.attestation import Trust, verify_signature
 from torchwheel_runtime.json_files import MalformedError
 
 JOB = signing.Job(

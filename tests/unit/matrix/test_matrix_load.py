@@ -7,15 +7,15 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel_runtime.arch import model as arch
-from torchwheel_runtime.arch import torch_releases
-from torchwheel_runtime.arch.toolkit_releases import archs_by_release
-from torchwheel_runtime.errors import UsageError
 from torchwheel.matrix.document import MatrixError
 from torchwheel.matrix.forms import _requirement
 from torchwheel.matrix.load import load, parse
 from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import resolve, select
+from torchwheel_runtime.arch import model as arch
+from torchwheel_runtime.arch import torch_releases
+from torchwheel_runtime.arch.toolkit_releases import archs_by_release
+from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.versions import is_specifier, version_numbers
 
 HERE = Path(__file__).parent

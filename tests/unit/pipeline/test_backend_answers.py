@@ -10,11 +10,11 @@ from unittest import mock
 import pytest
 from packaging.requirements import Requirement
 
-from torchwheel_runtime import pip
-from torchwheel_runtime.errors import TorchwheelError
 from torchwheel.pipeline.frontend import build_wheel
 from torchwheel.pipeline.own_build import _install
 from torchwheel.sdist.request import SdistRequest, check_request
+from torchwheel_runtime import pip
+from torchwheel_runtime.errors import TorchwheelError
 
 PYPROJECT = """
 [build-system]

@@ -5,11 +5,11 @@ import zipfile
 
 import pytest
 
-from torchwheel_runtime.console import Quiet
-from torchwheel_runtime.errors import TorchwheelError
 from torchwheel.pipeline import bundled as module
 from torchwheel.pipeline.bundled import build_bundled, own_wheel
 from torchwheel.pipeline.repair import repack_members, wheel_members
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError
 from wheelmaker import make_wheel
 
 

@@ -6,13 +6,13 @@ import tarfile
 
 import pytest
 
-from torchwheel_runtime.console import Quiet
-from torchwheel_runtime.errors import TorchwheelError, UsageError
-from torchwheel_runtime.files import sha256
 from torchwheel.matrix.load import parse
 from torchwheel.pipeline import sources
 from torchwheel.pipeline.sources import project_folder
 from torchwheel.sdist.request import find_source
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import sha256
 
 # It would tell on itself.
 SETUP = "raise SystemExit('setup.py was run')\n"

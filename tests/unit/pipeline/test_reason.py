@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from torchwheel.pipeline import container_files, in_container
 from torchwheel_runtime import process
 from torchwheel_runtime.errors import TorchwheelError
-from torchwheel.pipeline import container_files, in_container
 
 
 def test_an_import_that_fails_is_named_before_the_tests_that_it_broke(tmp_path):

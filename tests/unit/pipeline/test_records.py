@@ -6,6 +6,9 @@ import sys
 
 import pytest
 
+from torchwheel.pipeline import records
+from torchwheel.pipeline.records import BuildRecord
+from torchwheel.pipeline.sources import source_digest
 from torchwheel_runtime.files import (
     make_folder_atomically,
     remove_leftovers,
@@ -13,9 +16,6 @@ from torchwheel_runtime.files import (
     write_atomically,
     write_text,
 )
-from torchwheel.pipeline import records
-from torchwheel.pipeline.records import BuildRecord
-from torchwheel.pipeline.sources import source_digest
 
 
 @pytest.fixture

@@ -8,9 +8,6 @@ from pathlib import Path
 import pytest
 
 from torchwheel.check.gates import GATES
-from torchwheel_runtime.console import Quiet
-from torchwheel_runtime.errors import TorchwheelError
-from torchwheel_runtime.files import sha256, sha256_by_name
 from torchwheel.pipeline import records as build_record
 from torchwheel.pipeline.sources import source_digest
 from torchwheel.release.assemble import assemble
@@ -24,6 +21,9 @@ from torchwheel.smoke.record import (
 )
 from torchwheel.smoke.requirements import BUNDLED_FOLDER
 from torchwheel.smoke.testing import digest_of_tests
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.files import sha256, sha256_by_name
 
 TAG = "py3-none-manylinux_2_28_x86_64"
 CPU = MachineRecord("3.12.1", "linux_x86_64", "2.39", "2.13.0+cpu", None, None, None)

@@ -13,8 +13,6 @@ from release_artifacts import CPU, H200, MATRIX, TAG, Artifacts, refused, run, s
 
 from torchwheel.check.gates import GATES
 from torchwheel.cli import main
-from torchwheel_runtime.console import Quiet
-from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel.index.catalogue import read_catalogue
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
@@ -23,6 +21,8 @@ from torchwheel.release import write
 from torchwheel.release.assemble import assemble
 from torchwheel.release.rules import claims_match
 from torchwheel.smoke.record import TestResult, summarize
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 from wheelmaker import make_wheel, stable
 
 CUDA = "demo-1.0.0+cu130-py3-none-manylinux_2_28_x86_64.whl"

@@ -10,12 +10,12 @@ from release_artifacts import H200, MATRIX, TAG, Artifacts, commit, smoke_of
 
 import signing
 from torchwheel.cli import main
-from torchwheel_runtime.console import Quiet
-from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel.evidence.bundles import open_verifier
-from torchwheel_runtime.files import sha256
 from torchwheel.index.catalogue import FILE, read_catalogue
 from torchwheel.release.assemble import Signatures, assemble
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import sha256
 from wheelmaker import make_wheel, stable
 
 REPOSITORY = "https://github.com/owner/demo"

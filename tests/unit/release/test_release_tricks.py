@@ -21,7 +21,6 @@ from torchwheel.check.audit import Audit
 from torchwheel.check.facts import Fact, Limits, WheelFacts
 from torchwheel.check.gates import GATES, GateResult, judge
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel_runtime.json_files import read_json
 from torchwheel.pipeline.repair import repack_members, stamp, wheel_members
 from torchwheel.release import artifacts as artifacts_
 from torchwheel.release import rules, sdists
@@ -35,6 +34,7 @@ from torchwheel.smoke.record import (
     TestResult,
     summarize,
 )
+from torchwheel_runtime.json_files import read_json
 from wheelmaker import PURE as PURE_CLAIMS
 from wheelmaker import make_wheel, stable
 

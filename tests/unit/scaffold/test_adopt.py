@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from foreign_project import FILES, SETUP, write_foreign_project
 from linkmaker import LEAVING, plant
 from torchwheel.cli import main
-from torchwheel_runtime.errors import UsageError
 from torchwheel.matrix.load import load, parse
 from torchwheel.matrix.variants import select
 from torchwheel.pipeline.wheels import can_build_twice
 from torchwheel.scaffold.adopt import matrix_text, plan, project_files, report, write_files
 from torchwheel.scaffold.foreign import read_project
 from torchwheel.scaffold.new import new_project
+from torchwheel_runtime.errors import UsageError
 
 ROOT = Path(__file__).parents[3]
 NEW = ROOT / "pkg" / "torchwheel" / "scaffold" / "templates" / "new" / "matrix.yaml.in"

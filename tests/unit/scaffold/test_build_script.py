@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel_runtime.errors import UsageError
 from torchwheel.scaffold.build_script import LARGEST, read_setup, search_setup
+from torchwheel_runtime.errors import UsageError
 
 HEAD = """\
 import os

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel.sdist.big_build import BuildPlan, plan_text
 from torchwheel.sdist.request import SdistRequest, check_request
-from torchwheel_runtime.shards import Shard
 from torchwheel.steps.compiler_cache import SchedulerAccess, parse_cache
 from torchwheel.steps.graph import (
     IncludeReader,
@@ -28,6 +26,8 @@ from torchwheel.steps.shard_lists import (
     read_lists,
     write_list,
 )
+from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
+from torchwheel_runtime.shards import Shard
 
 
 def entry(output: str, file: str = "/src/a.cpp", command: str = "g++ -c a.cpp") -> dict[str, str]:

@@ -7,10 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel_runtime.arch.model import Arch, parse
 from torchwheel.cli import main
-from torchwheel_runtime.errors import UsageError
-from torchwheel_runtime.machine.facts import Torch
 from torchwheel.matrix.sections import HostCompilerBounds as HostBounds
 from torchwheel.matrix.sections import Toolkit
 from torchwheel.pipeline.inputs import claims_of
@@ -27,6 +24,9 @@ from torchwheel.sdist.build_setup import (
 )
 from torchwheel.sdist.request import SdistRequest, check_request, parse_allowed
 from torchwheel.smoke.environment import Environment
+from torchwheel_runtime.arch.model import Arch, parse
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.machine.facts import Torch
 from torchwheel_runtime.toolkit.host import HostCompiler
 
 BUILT = Torch("2.11.0+cu130", "13.0", None, Path("torch"))

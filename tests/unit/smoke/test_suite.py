@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel_runtime.errors import UsageError
-from torchwheel_runtime.runtime.status import ExtensionStatus, OperatorStatus
 from torchwheel.smoke import probe
 from torchwheel.smoke.testing import digest_of_tests, read_suite
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.runtime.status import ExtensionStatus, OperatorStatus
 
 CODE = """\
 import pytest

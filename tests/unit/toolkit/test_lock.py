@@ -12,18 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loopback import serving
+from torchwheel.toolkit import project_page
+from torchwheel.toolkit.project_page import OfferedFile
+from torchwheel.toolkit.sdists import download_sdist, files_offered, find_sdist
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.fetch import Answer
 from torchwheel_runtime.pip import pip_reason
 from torchwheel_runtime.toolkit import headers, index, lock
-from torchwheel.toolkit import project_page
 from torchwheel_runtime.toolkit.headers import extract_verified
 from torchwheel_runtime.toolkit.host import HostCompiler, check_bounds
 from torchwheel_runtime.toolkit.index import IndexedFile
-from torchwheel.toolkit.project_page import OfferedFile
 from torchwheel_runtime.toolkit.provision import pypi_identity
-from torchwheel.toolkit.sdists import download_sdist, files_offered, find_sdist
 
 CUDA = sorted(lock.read_lock().cuda)
 

@@ -12,10 +12,10 @@ import pytest
 from workflow_files import ROOT, committed, jobs, sessions, steps
 
 from torchwheel import cli
-from torchwheel_runtime.arguments import Choice, Command
 from torchwheel.matrix.load import load
 from torchwheel.matrix.render import matrix_text
 from torchwheel.matrix.variants import select
+from torchwheel_runtime.arguments import Choice, Command
 
 GLOSSARY, CI, DESIGN = (f"docs/{name}.md" for name in ("glossary", "ci", "design"))
 PAGES = [
