@@ -94,11 +94,11 @@ def new_project(options: argparse.Namespace) -> int:
     """Write the folder of a new extension."""
     import tempfile
 
-    from torchwheel.pipeline.bundled import own_wheel
+    from torchwheel.pipeline.bundled import own_wheels
     from torchwheel.scaffold.new import new_project
 
     with tempfile.TemporaryDirectory(prefix="torchwheel-") as scratch:
-        folder = new_project(options.name, options.folder, own_wheel(Path(scratch)))
+        folder = new_project(options.name, options.folder, own_wheels(Path(scratch)))
     print(f"{folder}: written. Next:\n  cd {folder}\n  {_NOX}\n  nox")
     return 0
 
@@ -130,7 +130,7 @@ def adopt(options: argparse.Namespace) -> int:
     """Read a foreign project and write the files that build and release it."""
     import tempfile
 
-    from torchwheel.pipeline.bundled import own_wheel
+    from torchwheel.pipeline.bundled import own_wheels
     from torchwheel.pipeline.sources import source_files
     from torchwheel.scaffold.adopt import plan, project_files, report, write_files
     from torchwheel.scaffold.foreign import read_project
@@ -141,8 +141,8 @@ def adopt(options: argparse.Namespace) -> int:
     source_files(options.folder)  # no build takes a link that leads out
     into = options.into or options.folder
     with tempfile.TemporaryDirectory(prefix="torchwheel-") as scratch:
-        wheel = own_wheel(Path(scratch))
-        planned = plan(into, project_files(project, options.source or ".", wheel), options.replace)
+        wheels = own_wheels(Path(scratch))
+        planned = plan(into, project_files(project, options.source or ".", wheels), options.replace)
         write_files(into, planned)
     print(report(project, into, planned))
     print(f"Next:\n  cd {into}\n  {_NOX}\n  nox -s matrix")

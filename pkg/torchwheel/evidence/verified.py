@@ -1,8 +1,8 @@
 """Remembers which files were verified, so that an index verifies the signatures of new ones alone.
 
-The list lies in the user's own cache, by the rules of `torchwheel_runtime.ownership`. Who can write there
-runs programs with the user's rights anyway. A list that cannot be used, or written, is none: then
-every signature is verified.
+The list lies in the user's own cache, by the rules of `torchwheel_runtime.ownership`. Who can write
+there runs programs with the user's rights anyway. A list that cannot be used, or written, is none:
+then every signature is verified.
 """
 
 import contextlib

@@ -1,6 +1,7 @@
 """Chooses a wheel: each one is Accepted or Rejected for an environment, and the best is taken.
 
-Pure functions. The rules are those that hold when a library is loaded (`torchwheel_runtime.validate`).
+Pure functions. The rules are those that hold when a library is loaded: those of
+`torchwheel_runtime.validate`.
 """
 
 import dataclasses

@@ -32,7 +32,7 @@ from torchwheel_runtime.versions import has_long_number
 _MOST_METADATA = 50
 """METADATA files of one project that are read before one wheel is taken."""
 _MOST_PROJECTS = 50
-OURS = "torchwheel"
+OURS = "torchwheel-runtime"
 """The bundled package of all extensions, whether or not the index names those of its projects."""
 
 

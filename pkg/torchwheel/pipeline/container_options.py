@@ -98,7 +98,7 @@ def options_of(
     if variant.ordinary:
         return _options_of_own_build(run, variant, engine, image, environ)
     volumes: list[Volume] = [
-        OWN,
+        *OWN,
         (str(torch), TORCH, "ro"),
         (str(run.variant_folder(variant)), VARIANT, "rw"),
         (str(run.shared_folder(toolkit, image.compilers)), SHARED, "rw"),
@@ -220,7 +220,7 @@ def _options_of_own_build(
     cached, settings = _uv_cache(run.cache, 0, engine)
     index_volumes, index = index_options(environ)
     volumes: list[Volume] = [
-        OWN,
+        *OWN,
         (str(run.variant_folder(variant)), VARIANT, "rw"),
         (str(run.shared_folder(toolkit, image.compilers)), SHARED, "rw"),
         *cached,

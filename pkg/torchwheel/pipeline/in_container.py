@@ -338,7 +338,7 @@ def smoke_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> S
     folder = run.variant_folder(variant)
     engine.give(folder)  # nothing was built in a container for a universal wheel
     volumes = (
-        OWN,
+        *OWN,
         *((str(path), f"/wheels/{path.name}", "ro") for path in (wheel, *run.bundled)),
         (str((run.root / tests).resolve()), "/smoke", "ro"),
         (str(folder), VARIANT, "rw"),

@@ -25,7 +25,7 @@ from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.text import join_names, quote
 
 _NONE = smokes.Counts()
-_RUNTIME = "torchwheel"
+_RUNTIME = "torchwheel-runtime"
 """The distribution that loads an extension and knows what its operators run on."""
 _AGAIN = "smoke-test this wheel again"
 _REBUILD = "build it from these"

@@ -44,13 +44,15 @@ class PlannedFile:
     action: Action
 
 
-def project_files(project: ForeignProject, source: str, wheel: Path) -> Mapping[str, bytes]:
+def project_files(
+    project: ForeignProject, source: str, wheels: Sequence[Path]
+) -> Mapping[str, bytes]:
     """The files that a project is given, by path.
 
     Args:
         project: the project.
         source: where the matrix finds it: ".", "NAME==VERSION" or "git+https://…@REF".
-        wheel: torchwheel's own, which the project carries.
+        wheels: torchwheel's own, which the project carries, the run-time half's first.
     """
     values = {
         "project": project.declared.name,
@@ -59,10 +61,10 @@ def project_files(project: ForeignProject, source: str, wheel: Path) -> Mapping[
     }
     texts = {
         **render_templates("shared", values),
-        "matrix.yaml": matrix_text(project, source, wheel.name),
+        "matrix.yaml": matrix_text(project, source, wheels[0].name),
     }
     encoded = {path: text.encode() for path, text in texts.items()}
-    return {**encoded, **carried_files(wheel)}
+    return {**encoded, **carried_files(wheels)}
 
 
 def plan(folder: Path, files: Mapping[str, bytes], replace: Collection[str]) -> list[PlannedFile]:
@@ -182,7 +184,7 @@ def matrix_text(project: ForeignProject, source: str, wheel: str) -> str:
     Args:
         project: the project.
         source: where builds find it.
-        wheel: the name of the torchwheel that it carries.
+        wheel: the name of the run-time half's wheel, which it carries.
     """
     archs, archs_by = _archs(project)
     declared, variables = project.declared, project.script.variables

@@ -8,6 +8,7 @@ from pathlib import Path
 import build
 
 import torchwheel
+import torchwheel_runtime
 from torchwheel.inspect.sdist import unpack
 from torchwheel.pipeline.frontend import compile_step
 from torchwheel.pipeline.inputs import Clock
@@ -62,7 +63,7 @@ class ConfinedBuild:
         read = [
             *(*python_folders(), self.setup.base, compiler, compiler.resolve()),
             # The guard of nvcc and the `ninja` of a divided build.
-            Path(torchwheel.__file__).parent,
+            *(Path(half.__path__[0]) for half in (torchwheel, torchwheel_runtime)),
             *(Path(program).parent for program in launcher),
             *(path for path in (self.setup.toolkit,) if path),
         ]

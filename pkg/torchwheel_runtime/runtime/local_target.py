@@ -99,8 +99,8 @@ def find_local_target(
     operator's kernel library for that GPU.
 
     Raises:
-        TorchwheelError: a rule of torchwheel_runtime.validate does not hold, or there is no compiler. The
-            message says what to do.
+        TorchwheelError: a rule of torchwheel_runtime.validate does not hold, or there is no
+            compiler. The message says what to do.
     """
     torch = find_torch()
     if isinstance(torch, Absent):

@@ -100,7 +100,8 @@ def test_the_wheel_of_a_part_has_its_library_alone(part, packages, library, tmp_
         (tmp_path / folder).mkdir()
     (tmp_path / "lib64" / "libcudart_static.a").touch()
     (tmp_path / "pkg" / "__init__.py").write_text(
-        "from torchwheel_runtime.builder import Extension\nEXTENSION = Extension('pkg', 'csrc', ())\n"
+        "from torchwheel_runtime.builder import Extension\n"
+        "EXTENSION = Extension('pkg', 'csrc', ())\n"
     )
     environ = {
         environment.ABI: "stable",

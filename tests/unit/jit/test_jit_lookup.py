@@ -244,8 +244,8 @@ def test_a_lookup_imports_the_standard_library_alone():
     code = """
         import sys
         before = set(sys.modules)
-        import torchwheel_runtime.jit.lookup, torchwheel_runtime.jit.folder, torchwheel_runtime.jit.key
-        import torchwheel_runtime.jit.content
+        import torchwheel_runtime.jit.lookup, torchwheel_runtime.jit.folder
+        import torchwheel_runtime.jit.key, torchwheel_runtime.jit.content
         torchwheel_runtime.jit.folder.jit_folder()
         tops = {name.partition(".")[0] for name in set(sys.modules) - before}
         print(*sorted(tops - set(sys.stdlib_module_names)))

@@ -7,7 +7,8 @@ SCRIPT = """
 import sys
 import torchwheel_runtime.runtime.parts
 heavy = {"packaging", "rich", "filelock", "elftools", "pydantic", "ninja", "subprocess"}
-heavy |= {"torchwheel.toolkit", "torchwheel_runtime.machine.toolkits", "torchwheel_runtime.arch.lists"}
+names = ("toolkit", "machine.toolkits", "arch.lists")
+heavy |= {"torchwheel", *("torchwheel_runtime." + name for name in names)}
 print(sorted(heavy & set(sys.modules)))
 """
 
