@@ -1,4 +1,4 @@
-"""torchwheel's base can be installed wherever torch can, from PyPI's wheels alone."""
+"""The run-time half can be installed wherever torch can, from PyPI's wheels alone."""
 
 import json
 import subprocess
@@ -29,4 +29,4 @@ def test_pip_resolves_the_base(own_wheel: Path, platform: str, tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     names = {item["metadata"]["name"] for item in json.loads(done.stdout)["install"]}
     # What builds wheels comes with the extra. Where it is needed, a line says so.
-    assert names == {"torchwheel", "packaging"}
+    assert names == {"torchwheel-runtime", "packaging"}

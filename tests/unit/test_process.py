@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 
+import torchwheel
+import torchwheel_runtime
 from torchwheel_runtime import process
 from torchwheel_runtime.errors import DiskFullError, TorchwheelError
 
 # Programs are run in one place, and a failure is one line.
 
 
-PACKAGE = Path(process.__file__).parent
+HALVES = (torchwheel, torchwheel_runtime)
 # They start a child that outlives a call, is killed as a group or runs without torchwheel.
 OTHERS = {
     "doctor/importing.py",
@@ -36,8 +38,9 @@ def python(code: str) -> list[str]:
 
 def test_no_other_module_starts_programs():
     users = {
-        str(path.relative_to(PACKAGE))
-        for path in PACKAGE.rglob("*.py")
+        str(path.relative_to(half.__path__[0]))
+        for half in HALVES
+        for path in Path(half.__path__[0]).rglob("*.py")
         if re.search(r"^\s*(import|from) subprocess\b", path.read_text(), re.MULTILINE)
     }
     assert users == OTHERS

@@ -1,8 +1,8 @@
 """Imports the package in a process of its own and reports the result.
 
 torchwheel_runtime.doctor.importing runs `python import_child.py PACKAGE DESCRIPTOR SECONDS`. The
-package may print, crash or hang, so the answer goes to a file descriptor of its own: a JSON line for each
-step. Standard library only.
+package may print, crash or hang, so the answer goes to a file descriptor of its own: a JSON line
+for each step. Standard library only.
 """
 
 import dataclasses

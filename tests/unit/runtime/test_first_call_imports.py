@@ -7,8 +7,8 @@ SCRIPT = """
 import sys
 import torchwheel_runtime.runtime.parts
 heavy = {"packaging", "rich", "filelock", "elftools", "pydantic", "ninja", "subprocess"}
-names = ("toolkit", "machine.toolkits", "arch.lists")
-heavy |= {"torchwheel", *("torchwheel_runtime." + name for name in names)}
+heavy |= {"torchwheel", "torchwheel_runtime.toolkit"}
+heavy |= {"torchwheel_runtime.machine.toolkits", "torchwheel_runtime.arch.lists"}
 print(sorted(heavy & set(sys.modules)))
 """
 

@@ -166,7 +166,7 @@ def test_a_gpu_that_nobody_has_is_one_line_less(tmp_path):
         (removed if is_of_gpu else kept).append(line)
     assert len(removed) == 2
     (tmp_path / "matrix.yaml").write_text("".join(kept), encoding="utf-8")
-    for name in ("pyproject.toml", "pkg/torchwheel/pyproject.toml"):
+    for name in ("pyproject.toml", "pkg/torchwheel_runtime/pyproject.toml"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     after = entries(tmp_path / "matrix.yaml")
