@@ -44,7 +44,7 @@ from torchwheel.smoke.record import (
 )
 from torchwheel_runtime import claims, data
 from torchwheel_runtime.builder.objects import SCHEMA, CompiledObject
-from torchwheel_runtime.jit.entry import CacheEntry, dump_entry
+from torchwheel_runtime.jit.lookup import CacheEntry, dump_entry
 from wheelmaker import make_wheel, metadata, stable, universal, wheel_around
 
 HERE = Path(__file__).parent

@@ -60,7 +60,7 @@ from torchwheel_runtime.inspect import cuda, elf, hip
 from torchwheel_runtime.inspect.fatbin import read_fatbin
 from torchwheel_runtime.inspect.gpu_code import read_gpu_code
 from torchwheel_runtime.inspect.window import CpuTime, Window
-from torchwheel_runtime.jit.entry import load_entry
+from torchwheel_runtime.jit.lookup import load_entry
 from torchwheel_runtime.machine.facts import Driver, Torch
 from torchwheel_runtime.toolkit import lock
 from wheelmaker import make_wheel

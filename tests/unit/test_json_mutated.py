@@ -31,7 +31,8 @@ from torchwheel_runtime.builder import hipify
 from torchwheel_runtime.builder.objects import CompiledObject
 from torchwheel_runtime.doctor import importing
 from torchwheel_runtime.errors import TorchwheelError
-from torchwheel_runtime.jit import entry
+from torchwheel_runtime.jit.lookup import CacheEntry
+from torchwheel_runtime.json_files import parse_json
 from torchwheel_runtime.process import ProcessResult
 from torchwheel_runtime.runtime.status import ExtensionStatus, OperatorStatus, Refusal
 from torchwheel_runtime.toolkit import index, lock
@@ -185,10 +186,7 @@ def read_answers(folder: Path, content: bytes) -> None:
 
 
 def read_entry(folder: Path, content: bytes) -> None:
-    try:
-        entry.load_entry(content)
-    except ValueError as error:  # it makes the cache's entry a corrupt one
-        raise TorchwheelError(str(error)) from error
+    parse_json(content, CacheEntry, "entry.json")
 
 
 @pytest.fixture
@@ -317,9 +315,7 @@ PIP = json.dumps(
         ],
     }
 )
-ENTRY = entry.dump_entry(
-    entry.CacheEntry("0f" * 16, "a.b", ("9.0",), "CUDA 13.0", "2.13", "a.so", 3, "ab")
-)
+ENTRY = _dump(CacheEntry("0f" * 16, "a.b", ("9.0",), "CUDA 13.0", "2.13", "a.so", 3, "ab"))
 
 
 @pytest.mark.parametrize("count", [50, pytest.param(300, marks=pytest.mark.nightly)])
