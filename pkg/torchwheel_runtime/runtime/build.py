@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchwheel_runtime.builder.build import build, parallel_jobs
 from torchwheel_runtime.builder.extension import SOURCES, Extension
 from torchwheel_runtime.builder.hipify import hipify_sources
-from torchwheel_runtime.builder.ninja import find_ninja
+from torchwheel_runtime.builder.ninja import build, find_ninja, parallel_jobs
 from torchwheel_runtime.builder.recipe import Recipe, make_recipe, own_sources_digest
 from torchwheel_runtime.builder.sources import sources_of
 from torchwheel_runtime.console import Terminal
