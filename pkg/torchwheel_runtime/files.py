@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from torchwheel_runtime.errors import NO_SPACE, DiskFullError, TorchwheelError, UsageError
+from torchwheel_runtime.ownership import is_open_at
 from torchwheel_runtime.text import escape, quote, shorten_line
 
 _TEMPORARY = ".temporary"
@@ -236,7 +237,7 @@ def _locked(new_name: Callable[[], Path], make: Callable[[Path], int]) -> Iterat
         try:
             with contextlib.suppress(OSError):
                 fcntl.flock(handle, fcntl.LOCK_EX)
-            if _is_open_at(path, handle):
+            if is_open_at(path, handle):
                 yield path
                 return
         finally:
@@ -244,13 +245,6 @@ def _locked(new_name: Callable[[], Path], make: Callable[[Path], int]) -> Iterat
                 os.close(handle)
     # In a folder such as /proc nothing can be made, whatever its mode says, and no name is there.
     raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path.parent))
-
-
-def _is_open_at(path: Path, handle: int) -> bool:
-    try:
-        return os.path.samestat(path.lstat(), os.fstat(handle))
-    except FileNotFoundError:
-        return False
 
 
 def _make_file(path: Path) -> int:

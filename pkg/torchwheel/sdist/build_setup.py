@@ -19,13 +19,13 @@ from torchwheel.sdist.request import SdistRequest
 from torchwheel.smoke import environment
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.testing import probe_source, run_python
+from torchwheel.steps import gpu_compiler
 from torchwheel.toolkit.provide import provide
 from torchwheel_runtime.arch import torch_releases
 from torchwheel_runtime.arch.lists import NamedArchs, arch_list, choose_archs, cmake_archs
 from torchwheel_runtime.arch.model import Arch, parse_binary_name
 from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
 from torchwheel_runtime.builder import environment as variables
-from torchwheel_runtime.builder import gpu_compiler
 from torchwheel_runtime.builder.ninja import BYTES_PER_COMPILER, parallel_jobs
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError

@@ -16,7 +16,7 @@ from pathlib import Path
 from torchwheel_runtime import process
 from torchwheel_runtime.builder.arch_parts import join_parts
 from torchwheel_runtime.builder.ninja import Objects, Step, compile_group
-from torchwheel_runtime.builder.recipe import Recipe
+from torchwheel_runtime.builder.recipe import Recipe, folders_of, strip_folders
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import make_folder_atomically, sha256
 from torchwheel_runtime.json_files import FileName, read_json
@@ -136,19 +136,8 @@ def _program(name: str, cxx: str) -> str:
 
 def command_digest(step: Step, recipe: Recipe) -> str:
     """Hash of a compile command, whatever folders of this machine it names."""
-    target = recipe.target
-    folders = {
-        str(target.source): "source",
-        str(target.toolkit.root): "toolkit",
-        str(target.torch.root): "torch",
-        str(Path(__file__).parents[1]): "torchwheel",
-    }
-    words = []
-    for word in step.command[len(target.launcher) :]:
-        named = word
-        for folder in sorted(folders, key=len, reverse=True):
-            named = named.replace(folder, f"\0{folders[folder]}\0")
-        words.append(named)
+    command = step.command[len(recipe.target.launcher) :]
+    (words,) = strip_folders([command], folders_of(recipe.target))
     return hashlib.sha256(json.dumps(words).encode()).hexdigest()
 
 

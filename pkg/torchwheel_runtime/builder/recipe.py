@@ -265,6 +265,39 @@ def link_flags(flags: Flags, target: Target) -> Iterator[str]:
     yield from flags.link
 
 
+def folders_of(target: Target) -> dict[str, Path]:
+    """The folders of this machine that commands name; see `strip_folders`."""
+    return {
+        "source": target.source,
+        "toolkit": target.toolkit.root,
+        "torch": target.torch.root,
+        "torchwheel": Path(__file__).parents[1],
+    }
+
+
+def strip_folders(
+    commands: Iterable[Iterable[str]], folders: Mapping[str, Path]
+) -> tuple[tuple[str, ...], ...]:
+    """Replace this machine's folders in commands by names, so that all machines have the same.
+
+    Args:
+        commands: full command lines.
+        folders: folders by name, e.g. {"source": Path("/home/me/project")}. If one is inside
+            another, the inner one counts.
+    """
+    names = {str(path): name for name, path in sorted(folders.items(), reverse=True)}
+    if not names:
+        return tuple(tuple(command) for command in commands)
+    # A folder starts a word or a value (after -I, -ffile-prefix-map=, :).
+    alternatives = "|".join(re.escape(path) for path in sorted(names, key=len, reverse=True))
+    pattern = re.compile(rf"(?:^|(?<=[=:,])|(?<=^-[A-Za-z]))({alternatives})(?=[/=:,]|\Z)")
+    # Command lines have no NUL, so a name cannot be confused with their text.
+    return tuple(
+        tuple(pattern.sub(lambda found: f"\0{names[found[1]]}\0", word) for word in command)
+        for command in commands
+    )
+
+
 def make_recipe(extension: Extension, sources: Sources, target: Target) -> Recipe:
     """The build of the extension's `sources` for `target`."""
     backend = _BACKENDS[target.toolkit.backend](target)
