@@ -22,15 +22,14 @@ from typing import Any
 from growth import ROOT, _compiled
 from pipeline import write_record
 
-from torchwheel.builder.build import parallel_jobs
-from torchwheel.console import Terminal
-from torchwheel.files import sha256
 from torchwheel.image.engine import find_engine
 from torchwheel.matrix.kernel_builds import compiled_variants, select_kernels
 from torchwheel.matrix.load import load
 from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import Variant, select
-from torchwheel.pipeline import in_container
+from torchwheel.pipeline.executors import executor_of
+from torchwheel.pipeline.in_container import read_usage
+from torchwheel.pipeline.inputs import Clock, Run
 from torchwheel.pipeline.kernel_artifacts import (
     Manifest,
     choose_artifacts,
@@ -38,13 +37,14 @@ from torchwheel.pipeline.kernel_artifacts import (
     write_manifest,
 )
 from torchwheel.pipeline.kernels import compile_objects
-from torchwheel.pipeline.run import Run
 from torchwheel.pipeline.sources import stage
-from torchwheel.pipeline.variant import compiler_of
 from torchwheel.pipeline.wheels import with_archs
-from torchwheel.shards import Shard
-from torchwheel.text import table_rows
-from torchwheel.toolkit.cache import cache_folder
+from torchwheel_runtime.builder.build import parallel_jobs
+from torchwheel_runtime.console import Terminal
+from torchwheel_runtime.files import sha256
+from torchwheel_runtime.shards import Shard
+from torchwheel_runtime.text import table_rows
+from torchwheel_runtime.toolkit.cache import cache_folder
 
 MOST = 1.5
 """The most that all variants may compile, in CPU seconds of one variant alone."""
@@ -75,22 +75,16 @@ def row(name: str, run: Run, variants: Sequence[Variant]) -> dict[str, Any]:
         "job": name,
         "kernels": sum(_compiled(log, kind) for log in logs for kind in ("CUDA", "HIP")),
         "host_files": sum(_compiled(log, "C++") for log in logs),
-        "cpu_seconds": round(
-            sum(in_container.read_usage(folder)[0]["build"] for folder in folders), 1
-        ),
+        "cpu_seconds": round(sum(read_usage(folder)[0]["build"] for folder in folders), 1),
     }
 
 
 def build(run: Run, variant: Variant, name: str) -> tuple[dict[str, Any], str]:
     """Build a variant in its container, without tests; its row and the hash of its wheel."""
-    image, engine = in_container.built_image(run, variant), run.engine
-    assert image is not None
-    assert engine is not None
     with tempfile.TemporaryDirectory() as out:
-        wheel, _ = in_container.build_in_container(
-            run, variant, engine, image, Path(out).resolve(), smoke=False
-        )
-        return row(name, run, [variant]), sha256(wheel)
+        executor = executor_of(run, variant)
+        built = executor.build(Path(out).resolve(), Clock(), tests=False)
+        return row(name, run, [variant]), sha256(built.wheel)
 
 
 def measure(toolkit: str, archs: Sequence[str]) -> dict[str, Any]:
@@ -111,7 +105,7 @@ def measure(toolkit: str, archs: Sequence[str]) -> dict[str, Any]:
             variants = compiled_variants(matrix, kernels)
             objects = compile_objects(run, variants, Shard(), folder)
             inputs = kernel_inputs(
-                kernels, matrix.project.name, run.source, compiler_of(run, alone)
+                kernels, matrix.project.name, run.source, executor_of(run, alone).compiler
             )
             write_manifest(folder, Manifest(inputs, str(Shard()), False, tuple(objects)))
             rows = [row(f"kernels of {toolkit}", run, variants)]

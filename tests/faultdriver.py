@@ -17,9 +17,9 @@ from pathlib import Path
 from torchwheel import cli
 
 MODULES = (
-    *("torchwheel.check.gates", "torchwheel.index.serve", "torchwheel.jit.report"),
+    *("torchwheel.check.gates", "torchwheel.index.serve", "torchwheel_runtime.jit.report"),
     *("torchwheel.matrix.render", "torchwheel.pipeline.wheels", "torchwheel.release.assemble"),
-    *("torchwheel.scaffold.new", "torchwheel.smoke.run", "torchwheel.toolkit.provide"),
+    *("torchwheel.scaffold.new", "torchwheel.smoke.testing", "torchwheel.toolkit.provide"),
     *("torchwheel.evidence.bundles", "torchwheel.evidence.verify"),
     *("encodings.idna", "encodings.unicode_escape"),
 )

@@ -57,6 +57,13 @@ _TAGGED = "class Wheel(bdist_wheel):\n    def get_tag(self):\n"
 _TAGGED += "        python, abi, platform = super().get_tag()\n        return {}, platform\n"
 _WHEEL = "cmdclass={'bdist_wheel': Wheel}"
 _PYPROJECT = "[project]\nname = 'tagged'\nversion = '1'\n[tool.distutils.bdist_wheel]\n"
+CODE = frozenset(
+    {
+        *("options of a variable", "options of a key", "a command", "a command's abi3"),
+        *("a command goes before setup.cfg", "a command's none"),
+    }
+)
+"""The forms in which code decides the tag; it is a TODO then."""
 # The ways in which a project says the tag of its wheels, and the tag: what stands before setup(),
 # an argument of it, and another file with its text.
 TAG_FORMS = {
@@ -118,7 +125,7 @@ PyMODINIT_FUNC PyInit_tagged(void) { return PyModule_Create(&module); }
 
 
 def write_tagged_project(folder: Path, form: str) -> str:
-    """Write a small project that says its tag in a form; returns the Python of the tag, or ""."""
+    """Write a small project that says its tag in a form; returns the Python of its wheel, or ""."""
     before, argument, name, text, tag = TAG_FORMS[form]
     limited = ", py_limited_api=True" if "limited" in before else ""
     (folder / "tagged.c").write_text(_TAGGED_C)

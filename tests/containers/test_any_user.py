@@ -10,6 +10,7 @@ from torchwheel.image.engine import Engine
 pytestmark = pytest.mark.containers
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give folders to another user")
 def test_a_user_whom_the_image_does_not_know_builds_a_wheel(
     tiny, engine, environ, monkeypatch, capfd

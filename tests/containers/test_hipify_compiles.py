@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.builder.hipify import hipify
-from torchwheel.inspect.hip import read_hip_code
+from torchwheel_runtime.builder.hipify import hipify
+from torchwheel_runtime.inspect.hip import read_hip_code
 
 pytestmark = pytest.mark.containers
 
 PROJECT = Path(__file__).parents[1] / "unit" / "builder" / "cuda_project"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("release", ["6.4", "7.2"])
 def test_the_translation_compiles_for_gfx942(engine, image_of, tmp_path, release):
     image = image_of(f"rocm-{release}")

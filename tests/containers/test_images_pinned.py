@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from loopback import serving
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError
 from torchwheel.image.build import describe_image, ensure_image
 from torchwheel.image.recipes import BaseImage, Image, read_recipe
 from torchwheel.image.registry import ImagesLock, Registry, push_image, write_lock
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError
 
 pytestmark = pytest.mark.containers
 
@@ -140,6 +140,7 @@ def sources_of(engine, reference):
     return engine.call(["run", "--rm", reference, "sh", "-c", script], "reading the sources")
 
 
+@pytest.mark.nightly
 def test_a_debian_of_one_day_takes_its_packages_from_the_service(engine, base, tmp_path):
     """The stand-in of the service has one day, which is today's archive."""
     local = base.local if engine.content_of(base.local) else base.public

@@ -9,10 +9,11 @@ import time
 import psutil
 import pytest
 
+from smalldisk import small_disk
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
 from torchwheel.image.engine import LABEL
-from torchwheel.pipeline.run import run_id
+from torchwheel.pipeline.inputs import run_id
 
 pytestmark = pytest.mark.containers
 
@@ -85,20 +86,29 @@ def started(command, environ, tiny, engine):
         process.wait()
 
 
-def test_whatever_is_killed_the_next_run_finishes(command, environ, tiny, engine, torchwheel):
+# The driver with its children, and alone; then what it has started.
+@pytest.mark.parametrize(
+    ("drivers", "children"),
+    [((os.killpg,), ()), pytest.param((os.kill,), (0, 1), marks=pytest.mark.nightly)],
+    ids=["one kill", "all"],
+)
+def test_whatever_is_killed_the_next_run_finishes(
+    command, environ, tiny, engine, torchwheel, drivers, children
+):
     """One after the other: each run begins with what the killed one left."""
-    for kill in (os.killpg, os.kill):  # the driver with its children, and alone
+    for kill in drivers:
         with started(command, environ, tiny, engine) as driver:
             kill(driver.pid, signal.SIGKILL)
             driver.wait()
             wait_until(lambda: containers(engine, tiny / "dist") == [], "its container is left")
             nothing_half_made(tiny / "dist")
-    for kill in (
+    kill_child = (
         lambda driver: cibuildwheel(driver).kill(),
         lambda _: kill_containers(engine, tiny / "dist"),
-    ):
+    )
+    for child in children:
         with started(command, environ, tiny, engine) as driver:
-            kill(driver.pid)
+            kill_child[child](driver.pid)
             said, _ = driver.communicate(timeout=SECONDS)
             assert driver.returncode == 1
             assert "failed: cu130-stable: " in said
@@ -113,21 +123,16 @@ def test_whatever_is_killed_the_next_run_finishes(command, environ, tiny, engine
     assert containers(engine, tiny / "dist") == []
 
 
+@pytest.mark.nightly
 def test_a_full_disk(tiny, engine, torchwheel, tmp_path):
     small = tmp_path / "small"
-    small.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=48k", "tmpfs", str(small)]
-    if subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("a small file system can be mounted by root only")
-    try:
+    with small_disk(small, "size=48k") as change:
         done = torchwheel("--dist", small / "dist", cwd=tiny)
         assert done.returncode == 1
         assert "no space left" in done.stdout + done.stderr
         assert "Traceback" not in done.stdout + done.stderr
         assert not list((small / "dist").glob("*.whl"))
         assert containers(engine, small / "dist") == []
-        subprocess.run(["mount", "-o", "remount,size=64m", str(small)], check=True)
+        change("size=64m")
         done = torchwheel("--dist", small / "dist", cwd=tiny)
         assert done.returncode == 0, done.stdout + done.stderr
-    finally:
-        subprocess.run(["umount", str(small)], check=True)

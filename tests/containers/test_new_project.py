@@ -12,6 +12,7 @@ def command():
     return [sys.executable, "-m", "torchwheel.cli"]
 
 
+@pytest.mark.nightly
 def test_the_kernels_of_a_new_project_are_compiled_twice(base, torchwheel, tmp_path):
     assert base
     made = torchwheel("new", "my-kernels", cwd=tmp_path)

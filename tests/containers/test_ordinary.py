@@ -13,9 +13,9 @@ from foreign_environments import check_all
 
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
-from torchwheel.files import sha256
 from torchwheel.matrix.load import load
 from torchwheel.pipeline.inputs import limits_of
+from torchwheel_runtime.files import sha256
 
 pytestmark = pytest.mark.containers
 PLUS = Path(__file__).parent / "plus"
@@ -65,7 +65,10 @@ def test_its_wheel_is_built_against_its_torch_stamped_tried_and_proven(plus, whe
     again = wheels()
     assert (again.returncode, again.stderr.count("nothing to do")) == (0, 1)
 
-    # What follows installs torch again, but compiles one file at most.
+
+@pytest.mark.nightly
+def test_archs_that_its_setup_hard_codes_are_named(plus, wheels):
+    assert wheels().returncode == 0
     matrix = plus / "matrix.yaml"
     text = matrix.read_text()
     matrix.write_text(text.replace("build: {", 'build: {environment: {PLUS_ARCHS: "75 90"}, '))
@@ -80,6 +83,7 @@ def test_its_wheel_is_built_against_its_torch_stamped_tried_and_proven(plus, whe
     assert f"{VARIANT}: FAILED" in done.stderr
 
 
+@pytest.mark.nightly
 def test_pythons_of_a_torch_share_what_does_not_include_python(plus, environ):
     matrix = plus / "matrix.yaml"
     matrix.write_text(matrix.read_text().replace('["3.11"]', '["3.11", "3.12"]'))
@@ -95,6 +99,7 @@ def test_pythons_of_a_torch_share_what_does_not_include_python(plus, environ):
     ]
 
 
+@pytest.mark.nightly
 def test_one_job_links_what_the_jobs_of_two_shards_compiled(plus, environ):
     matrix = plus / "matrix.yaml"
     text = matrix.read_text().replace('"2.13"', '"2.11"')

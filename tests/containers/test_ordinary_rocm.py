@@ -28,6 +28,7 @@ def gigabytes(tmp_path):
     shutil.rmtree(folder)
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(
     not torch.__version__.startswith("2.13.") or torch.version.cuda is not None,
     reason="makes a torch for ROCm of a torch 2.13 for CPUs",

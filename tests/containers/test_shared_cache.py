@@ -53,6 +53,7 @@ def counted(ask, name):
     return int(re.search(rf"^{name}:(\d+)", ask("info", "stats"), re.MULTILINE)[1])
 
 
+@pytest.mark.nightly
 def test_what_one_machine_compiled_another_does_not(tmp_path, tiny_in, torchwheel, redis):
     address, password, ask = redis
     settings = {"SCCACHE_REDIS_ENDPOINT": address, "SCCACHE_REDIS_PASSWORD": password}

@@ -19,6 +19,7 @@ def command() -> list[str]:
     return [sys.executable, "-m", "torchwheel.cli", "wheels", "--container"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("variant", "arch", "image"),
     [

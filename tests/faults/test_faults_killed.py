@@ -13,7 +13,7 @@ import pytest
 from killing import Victim, digest, kill_at_random, torchwheel
 
 import jitmaker
-from torchwheel.jit.lookup import find_library
+from torchwheel_runtime.jit.lookup import find_library
 from wheelmaker import make_wheel
 
 pytestmark = pytest.mark.integration
@@ -50,7 +50,7 @@ def test_wheels(killed, projects, tmp_path):
         # The old wheel goes before the new one comes.
         may_miss=re.compile(r"\.whl$"),
     )
-    killed("wheels", victim, 2)
+    killed("wheels", victim, 1)
 
 
 def in_project(project: Path) -> list[str]:
@@ -73,7 +73,7 @@ def test_assemble(killed, projects, tmp_path, torchwheel_run):
         prepare=lambda _: None,
         parts=lambda: {"release": digest(out)} if out.exists() else {},
     )
-    killed("assemble", victim, 2)
+    killed("assemble", victim, 1)
 
 
 INDEX = """
@@ -106,7 +106,7 @@ def test_index(killed, tmp_path, exchange):
         parts=lambda: {"index": digest(out)} if out.exists() else {},
         may_miss=re.compile("index" if exchange == "in two steps" else r"(?!)"),
     )
-    killed(f"index, {exchange}", victim, 6)
+    killed(f"index, {exchange}", victim, 2)
 
 
 def test_jit(killed, tmp_path):
@@ -134,4 +134,4 @@ def test_jit(killed, tmp_path):
         maker = [sys.executable, jitmaker.__file__, str(folder), texts[state], str(size), "0.1"]
         return ["sh", "-c", 'exec "$@" < go', "sh", *maker]
 
-    killed("jit", Victim(tmp_path, command, prepare, parts, re.compile(".")), 6)
+    killed("jit", Victim(tmp_path, command, prepare, parts, re.compile(".")), 3)

@@ -1,6 +1,5 @@
 """Full disks, forbidden folders, swapped files, odd names and umasks, links that lead out."""
 
-import contextlib
 import json
 import os
 import shutil
@@ -13,6 +12,7 @@ import pytest
 from killing import digest, leftovers, torchwheel
 
 from linkmaker import LEAVING, STAYING, plant
+from smalldisk import small_disk
 from torchwheel.index.build import IndexedWheel, build_index
 from wheelmaker import make_wheel
 
@@ -22,24 +22,11 @@ pytestmark = pytest.mark.integration
 ORDINARY = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
 
 
-@contextlib.contextmanager
-def small_disk(folder: Path, size: str):
-    """A file system of few bytes, which only root can mount."""
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
-    if subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("a small file system can be mounted by root only")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
 INDEX = """
 import sys
 import zipfile
 from pathlib import Path
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime.errors import TorchwheelError
 from torchwheel.index.build import IndexedWheel, build_index
 try:
     wheels = [IndexedWheel(path, ("cpu",)) for path in Path(sys.argv[1]).glob("*.whl")]
@@ -55,7 +42,7 @@ def test_a_disk_that_is_full_at_any_byte_keeps_the_old_index(tmp_path):
         make_wheel(tmp_path / "new", version=f"2.{number}")
     disk = tmp_path / "disk"
     full = 0
-    with small_disk(disk, "1m"):
+    with small_disk(disk, "size=1m"):
         index, filler = disk / "index", disk / "filler"
         command = [sys.executable, "-c", INDEX, str(tmp_path / "new"), str(index)]
         for pages in range(0, 48, 4):

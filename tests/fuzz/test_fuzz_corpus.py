@@ -1,4 +1,7 @@
-"""Every input of the corpus: what is right is taken, what is hostile is refused in one line."""
+"""Every input of the corpus: what is right is taken, what is hostile is refused in one line.
+
+`nox -s fuzz`, which each push runs, begins with the corpus.
+"""
 
 import json
 import os
@@ -28,6 +31,7 @@ def record(tmp_path_factory):
     return json.loads((folder / "record.json").read_text())
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", TARGETS)
 def test_every_input_of_the_corpus_is_read_as_promised(record, name):
     assert record["targets"][name]["inputs"] == len(TARGETS[name].corpus())

@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from torchwheel.arch import drivers
+from torchwheel_runtime.arch import drivers
 
 pytestmark = pytest.mark.gpu
 # In processes of their own: nothing may have started CUDA in one before.
 COMPARED = """
 import json, os, time
 import torch
-from torchwheel.arch.devices import visible_gpus
+from torchwheel_runtime.arch.devices import visible_gpus
 backend = "rocm" if torch.version.hip else "cuda"
 def told():
     return [[gpu.index, str(gpu.arch)] for gpu in visible_gpus(backend).gpus]
@@ -49,7 +49,7 @@ print(json.dumps({
 """
 COUNTED = """
 import ctypes, json
-from torchwheel.arch.devices import visible_gpus
+from torchwheel_runtime.arch.devices import visible_gpus
 ours = len(visible_gpus("cuda").gpus)
 cuda, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(0)
 before = cuda.cuDeviceGetCount(ctypes.byref(count))
@@ -60,7 +60,7 @@ NOT_INITIALIZED = 3  # CUDA's answer to whoever has not started it
 DRIVER = """
 import ctypes, json, os
 import torch
-from torchwheel.arch import drivers
+from torchwheel_runtime.arch import drivers
 told = drivers.nvidia_driver()
 started = torch.cuda.is_initialized()
 pid = os.fork()

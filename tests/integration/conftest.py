@@ -2,17 +2,18 @@ import os
 import shutil
 import subprocess
 import sys
-import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from torchwheel.console import Quiet
-from torchwheel.toolkit import provide
-from torchwheel.toolkit.cache import cache_folder
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.lock import hold_lock
+from torchwheel_runtime.toolkit import provision
+from torchwheel_runtime.toolkit.cache import cache_folder
 
 HERE = Path(__file__).parent
-PACKAGE = HERE.parents[1] / "pkg" / "torchwheel"
+PACKAGE = HERE.parents[1] / "pkg" / "torchwheel_runtime"
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +25,7 @@ def cache():
 @pytest.fixture(scope="session")
 def nvcc(cache):
     """A real compiler on every machine: the provisioned one."""
-    return provide.provision_pypi("13.0", "linux_x86_64", cache, Quiet())[0] / "bin" / "nvcc"
+    return provision.provision_pypi("13.0", "linux_x86_64", cache, Quiet())[0] / "bin" / "nvcc"
 
 
 @pytest.fixture
@@ -34,21 +35,49 @@ def tiny(tmp_path):
 
 
 @pytest.fixture(scope="session")
-def links(tmp_path_factory):
-    """Folders where pip finds torchwheel's wheel, among them one that has it."""
-    folder = tmp_path_factory.mktemp("links")
-    # A copy: setuptools leaves a build folder where it works, and other tests read the tree.
-    skipped = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
-    source = shutil.copytree(PACKAGE, folder / "source", ignore=skipped)
-    subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-        + ["--wheel-dir", str(folder), str(source)],
-        env={**os.environ, "SOURCE_DATE_EPOCH": "1767225600"},  # equal bytes, one smoke environment
-        check=True,
-    )
-    (wheel,) = folder.glob("*.whl")
-    assert "torchwheel/include/torchwheel/kernels.h" in zipfile.ZipFile(wheel).namelist()
-    return f"{folder} {os.environ.get('PIP_FIND_LINKS', '')}".strip()
+def made_once(tmp_path_factory):
+    """Makes a folder of a name once for all workers of pytest; tests only read it."""
+    base = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent
+
+    def folder_of(name: str, make: Callable[[Path], None]) -> Path:
+        folder, complete = base / name, base / f"{name}.complete"
+        with hold_lock(base / f"{name}.lock", lambda: None):
+            if not complete.exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir()
+                make(folder)
+                complete.touch()
+        return folder
+
+    return folder_of
+
+
+@pytest.fixture(scope="session")
+def own_wheel(made_once):
+    """The run-time half's wheel, of the sources of this tree."""
+
+    def make(folder: Path) -> None:
+        # A copy: setuptools leaves a build folder where it works, and other tests read the tree.
+        skipped = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
+        source = shutil.copytree(PACKAGE, folder / "source", ignore=skipped)
+        subprocess.run(
+            [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+            + ["--wheel-dir", str(folder), str(source)],
+            # Equal bytes, one smoke environment.
+            env={**os.environ, "SOURCE_DATE_EPOCH": "1767225600"},
+            check=True,
+        )
+
+    (wheel,) = made_once("own-wheel", make).glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="session")
+def links(own_wheel):
+    """Folders where pip finds the run-time half's wheel, among them one that has it."""
+    return f"{own_wheel.parent} {os.environ.get('PIP_FIND_LINKS', '')}".strip()
 
 
 @pytest.fixture

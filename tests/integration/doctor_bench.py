@@ -1,13 +1,18 @@
-"""Libraries and packages, right or broken in one place, for the set-ups of the doctor."""
+"""Set-ups of the doctor: libraries and packages, right or broken in one place, and their table."""
 
+import dataclasses
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import torch
+
 import wheelmaker
 from setups import TORCH, Setup
-from torchwheel.claims import Claims
+from torchwheel_runtime.claims import Claims
 
+RELEASE = torch.__version__.partition("+")[0]
+CUDA_TORCH = {"__version__": f"{RELEASE}+cu130", "cuda": "13.0"}
 USES_TORCH = """
 unsigned long long aoti_torch_abi_version(void);
 unsigned long long demo(void) { return aoti_torch_abi_version(); }
@@ -22,7 +27,7 @@ BUILDS = """
 from pathlib import Path
 import torch
 from torchwheel import runtime
-from torchwheel.builder.extension import Extension, Operator
+from torchwheel_runtime.builder.extension import Extension, Operator
 torch.library.define("demo::scale", "(Tensor x) -> Tensor")
 scale = Operator("scale", device=("scale.cu",), bindings={"stable": ("scale.cpp",)})
 runtime.load(Extension("demo", "csrc", (scale,)), Path(__file__).parent, {"scale": ("scale",)})
@@ -120,3 +125,28 @@ def _gencode(arch: str) -> str:
     number, _, ptx = arch.partition("+")
     code = f"[sm_{number},compute_{number}]" if ptx else f"sm_{number}"
     return f"-gencode=arch=compute_{number},code={code}"
+
+
+Make = Callable[[Bench], "dict[str, str] | None"]
+"""Breaks a set-up; what it returns is added to the environment of the doctor."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Broken:
+    """A row of the table: what is broken, how it is made, and the exit status."""
+
+    what: str
+    make: Make
+    status: int = 1
+    arguments: tuple[str, ...] = ("demo",)
+
+
+ROWS: list[Broken] = []
+
+
+def row(what: str, **more: object) -> Callable[[Make], Make]:
+    def add(make: Make) -> Make:
+        ROWS.append(Broken(what, make, **more))  # type: ignore[arg-type]
+        return make
+
+    return add

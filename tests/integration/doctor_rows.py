@@ -4,8 +4,7 @@ import shutil
 import subprocess
 
 import pytest
-from doctor_bench import LOADS, calling
-from doctor_row import CUDA_TORCH, RELEASE, row
+from doctor_bench import CUDA_TORCH, LOADS, RELEASE, calling, row
 
 import wheelmaker
 

@@ -7,8 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from doctor_bench import BUILDS, Bench
-from doctor_row import CUDA_TORCH, row
+from doctor_bench import BUILDS, CUDA_TORCH, Bench, row
 
 import programmaker
 from jitmaker import Builds, Told, make_library, wanted

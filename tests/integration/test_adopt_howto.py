@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from foreign_project import write_foreign_project
-from torchwheel.files import sha256
+from torchwheel_runtime.files import sha256
 
 pytestmark = pytest.mark.integration
 
@@ -80,6 +80,7 @@ def test_an_adopted_tree_shows_its_matrix_at_once(tmp_path, environment):
     assert "DO NOT MATCH THE HASHES" in refused
 
 
+@pytest.mark.nightly
 def test_a_new_project_is_installed_with_the_torchwheel_that_it_carries(tmp_path, environment):
     run("torchwheel new my-kernels", tmp_path, environment)
     folder = tmp_path / "my-kernels"
@@ -91,6 +92,7 @@ def test_a_new_project_is_installed_with_the_torchwheel_that_it_carries(tmp_path
     assert sha256(carried) in backend
 
 
+@pytest.mark.nightly
 def test_the_readme_of_a_new_project_starts_with_commands_that_run(tmp_path, environment):
     """All but the build itself, which test_scaffold.py runs: the default session is `wheels`."""
     run("torchwheel new my-kernels", tmp_path, environment)

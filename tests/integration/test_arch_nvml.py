@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.arch import drivers
-from torchwheel.arch.devices import Gpu, visible_gpus
-from torchwheel.arch.model import CudaArch
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime.arch import drivers
+from torchwheel_runtime.arch.devices import Gpu, visible_gpus
+from torchwheel_runtime.arch.model import CudaArch
+from torchwheel_runtime.errors import TorchwheelError
 
 pytestmark = pytest.mark.integration
 SOURCE = Path(__file__).with_name("nvml.cpp")
@@ -29,7 +29,7 @@ board 9 0 GPU-ab22 16896 1980 NVIDIA H200
 """
 IN_A_PROCESS = """
 import dataclasses, json, os, sys
-from torchwheel.arch.devices import visible_gpus
+from torchwheel_runtime.arch.devices import visible_gpus
 def told():
     return [f"{gpu.index} {gpu.name} {gpu.arch}" for gpu in visible_gpus("cuda").gpus]
 parent = told()

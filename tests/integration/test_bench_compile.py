@@ -23,6 +23,7 @@ def test_inductor_measures_where_the_lock_is():
     assert callable(type(benchmarker).benchmark_gpu)
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_peer_that_cannot_be_compiled_is_noted():
     missing = ahead.compile_all(JOBS, 2, time.monotonic() + 300)

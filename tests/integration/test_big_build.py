@@ -1,7 +1,6 @@
-"""`torchwheel build` in parts: real torch, setup.py, ninja, g++, sccache and a Dask cluster."""
+"""`torchwheel build` in parts: real torch, setup.py, ninja, g++, sccache and its cluster."""
 
 import contextlib
-import importlib.util
 import json
 import os
 import re
@@ -12,18 +11,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 
 import psutil
 import pytest
 
-from torchwheel.lock import hold_lock
+from torchwheel.steps.cluster import TOKEN, check_cluster
 from torchwheel.steps.compiler_cache import (
     CacheUse,
+    SchedulerAccess,
     folder_cache,
     own_server,
     wait_for_writes,
 )
+from torchwheel_runtime.errors import TorchwheelError
 
 pytestmark = pytest.mark.integration
 
@@ -80,24 +82,21 @@ def servers_of(objects: Path) -> list[psutil.Process]:
 
 
 @pytest.fixture(scope="module")
-def compiled(tmp_path_factory, cache):
-    """A folder with the project, the cache that two shards filled, and their lists.
+def compiled(made_once, cache):
+    """A folder with the project, the cache that two shards filled, and their lists."""
 
-    It is made once, though several workers of pytest need it.
-    """
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shards"
-    with hold_lock(folder.with_suffix(".lock"), lambda: None):
-        if len(list(folder.glob("dist/shards/*.json"))) < 2:
-            shutil.copytree(HERE / "many", folder / "many", dirs_exist_ok=True)
-            for number in (1, 2):
-                command = [sys.executable, "-m", "torchwheel.cli", "build", "many", *CPU]
-                command += ["--cache", "objects", "--shard", f"{number}/2"]
-                environ = {**os.environ, "TORCHWHEEL_CACHE": str(cache)}
-                subprocess.run(command, cwd=folder, env=environ, check=True)
-    return folder
+    def make(folder: Path) -> None:
+        shutil.copytree(HERE / "many", folder / "many")
+        for number in (1, 2):
+            command = [sys.executable, "-m", "torchwheel.cli", "build", "many", *CPU]
+            command += ["--cache", "objects", "--shard", f"{number}/2"]
+            environ = {**os.environ, "TORCHWHEEL_CACHE": str(cache)}
+            subprocess.run(command, cwd=folder, env=environ, check=True)
+
+    return made_once("shards", make)
 
 
+@pytest.mark.nightly
 def test_a_plan_lists_the_steps_and_what_pythons_share(compiled, torchwheel):
     done = torchwheel("build", "many", *CPU, "--plan", "2", cwd=compiled)
     assert done.returncode == 0, done.stderr
@@ -113,6 +112,7 @@ def test_a_plan_lists_the_steps_and_what_pythons_share(compiled, torchwheel):
     assert not list(compiled.glob("**/*.whl"))
 
 
+@pytest.mark.nightly
 def test_one_job_links_what_the_shards_compiled(compiled, tmp_path, torchwheel):
     lists = [json.loads(file.read_text()) for file in sorted(compiled.glob("dist/shards/*.json"))]
     assert [sorted(one["objects"]) for one in lists] == [STEPS[::2], STEPS[1::2]]
@@ -126,6 +126,7 @@ def test_one_job_links_what_the_shards_compiled(compiled, tmp_path, torchwheel):
     assert len(list(tmp_path.glob("*.whl"))) == 1
 
 
+@pytest.mark.nightly
 def test_a_lost_shard_and_a_cache_that_lies_publish_nothing(compiled, tmp_path, torchwheel):
     shutil.copytree(compiled, tmp_path, dirs_exist_ok=True)
     shards = tmp_path / "dist" / "shards"
@@ -158,25 +159,70 @@ def free_port() -> int:
         return server.getsockname()[1]
 
 
+STATUS = "/api/v1/scheduler/status"
+SCHEDULER = """\
+public_addr = "{address}"
+client_auth = {{type = "token", token = "the token"}}
+server_auth = {{type = "jwt_hs256", secret_key = "{key}"}}
+"""
+SERVER = """\
+public_addr = "{address}"
+scheduler_url = "{scheduler}"
+cache_dir = "{folder}/toolchains"
+builder = {{type = "overlay", build_dir = "{folder}/build", bwrap_path = "{bwrap}"}}
+scheduler_auth = {{type = "jwt_token", token = "{token}"}}
+"""
+
+
 @pytest.fixture
-def cluster(tmp_path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
-    """The address of a scheduler, and its three workers."""
-    address = f"tcp://127.0.0.1:{free_port()}"
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    dask = [sys.executable, "-m"]
-    port = address.rpartition(":")[2]
-    scheduler = [*dask, "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", port]
-    worker = [*dask, "distributed.cli.dask_worker", address, "--no-nanny", "--nthreads", "1"]
-    worker += ["--no-dashboard", "--local-directory", str(tmp_path / "workers")]
+def cluster(tmp_path, monkeypatch) -> Iterator[tuple[str, dict[str, subprocess.Popen[bytes]]]]:
+    """The scheduler's URL, and two build servers by their addresses."""
+    program, bwrap = shutil.which("sccache-dist"), shutil.which("bwrap")
+    if os.geteuid() or not program or not bwrap:
+        pytest.skip("a build server is root's, and needs bwrap")
+    monkeypatch.setenv(TOKEN, "the token")
+    folder = tmp_path / "cluster"
+
+    def printed(*words: str) -> str:
+        return subprocess.check_output([program, "auth", *words], text=True).strip()
+
     with contextlib.ExitStack() as stack:
 
-        def start(command: list[str]) -> subprocess.Popen[bytes]:
-            process = stack.enter_context(subprocess.Popen(command, **quiet))
+        def start(kind: str, settings: str, **values: str) -> subprocess.Popen[bytes]:
+            own = folder / values["address"]
+            own.mkdir(parents=True)
+            (own / "settings").write_text(settings.format(folder=own, bwrap=bwrap, **values))
+            process = stack.enter_context(
+                subprocess.Popen(
+                    [program, kind, "--config", own / "settings"],
+                    env={**os.environ, "SCCACHE_NO_DAEMON": "1"},
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
+            )
             stack.callback(process.kill)
             return process
 
-        start([*scheduler, "--no-dashboard"])
-        yield address, [start(worker) for _ in range(3)]
+        key = printed("generate-jwt-hs256-key")
+        address = f"127.0.0.1:{free_port()}"
+        url = f"http://{address}"
+        start("scheduler", SCHEDULER, address=address, key=key)
+
+        def servers() -> int:
+            call = HTTPConnection(address)
+            with contextlib.suppress(OSError), contextlib.closing(call):
+                call.request("GET", STATUS, headers={"Accept": "application/json"})
+                return 1 + json.load(call.getresponse())["num_servers"]
+            return 0
+
+        waited(servers)
+        found = {}
+        for _ in range(2):
+            one = f"127.0.0.1:{free_port()}"
+            token = printed("generate-jwt-hs256-server-token", "--secret-key", key, "--server", one)
+            found[one] = start("server", SERVER, address=one, scheduler=url, token=token)
+        waited(lambda: servers() == 3)
+        yield url, found
 
 
 @contextlib.contextmanager
@@ -211,33 +257,52 @@ def test_the_compiler_cache_outlasts_a_step_of_any_length(tmp_path, monkeypatch)
         assert wait_for_writes(("sccache",), environ) == CacheUse(misses=1)
 
 
-# An installation without the extra has no Dask.
-@pytest.mark.skipif(importlib.util.find_spec("distributed") is None, reason="no Dask here")
-def test_a_cluster_compiles_though_a_worker_is_killed(project, cluster, cache, tmp_path):
-    address, workers = cluster
-    slow = "/many/many/slow.cpp"
+def test_a_cluster_is_tried_before_a_build(cluster):
+    url, _ = cluster
+    check_cluster(SchedulerAccess(url, "the token"), ["sccache"], Path("/usr/bin/g++"))
+    cases = {
+        SchedulerAccess(url, "another"): "Error 401",
+        SchedulerAccess(f"http://127.0.0.1:{free_port()}", "the token"): "could not communicate",
+    }
+    for access, reason in cases.items():
+        expected = f"^--on {access.url}: expected a server that compiles, found none: .*{reason}"
+        with pytest.raises(TorchwheelError, match=expected):
+            check_cluster(access, ["sccache"], Path("/usr/bin/g++"))
 
-    def busy() -> tuple[psutil.Process, subprocess.Popen[bytes]] | None:
-        """The compiler of the slow file, and the worker that runs it."""
-        for compiler in compilers_of(slow):
+
+@pytest.mark.nightly
+def test_a_cluster_compiles_though_a_server_is_killed(project, cluster, cache, tmp_path):
+    url, servers = cluster
+
+    def busy() -> tuple[psutil.Process, str] | None:
+        """The compiler of the slow file, and the server that runs it."""
+        for compiler in compilers_of("/many/many/slow.cpp"):
             with contextlib.suppress(psutil.Error):
                 above = {parent.pid for parent in compiler.parents()}
-                return next(((compiler, worker) for worker in workers if worker.pid in above), None)
+                for address, server in servers.items():
+                    if server.pid in above:
+                        return compiler, address
         return None
 
-    with started(["--cache", "objects", "--on", address], project, cache) as build:
-        compiler, worker = waited(busy)
-        worker.kill()
+    with started(["--on", url, "--cache", "objects"], project, cache) as build:
+        compiler, killed = waited(busy)
+        servers[killed].kill()
         waited(lambda: not runs(compiler), 10)
         output, _ = build.communicate(timeout=300)
     assert build.returncode == 0, output
     (record,) = tmp_path.glob("dist/*.whl.json")
-    # The objects come from the cache: the one of the killed worker was compiled by another.
-    assert json.loads(record.read_text())["cache"] == {"hits": 4, "misses": 0, "failed": 0}
+    use = json.loads(record.read_text())["cluster"]
+    compiled, failed = use["compiled"], use["failed"]
+    (other,) = servers.keys() - {killed}
+    assert compiled[other]
+    assert failed
+    assert sum(compiled.values()) + failed == len(STEPS)
+    counts = f"cluster {sum(compiled.values())} calls of compilers on {len(compiled)} servers"
+    assert f"{counts}, {failed} failed there" in output
     assert "no sandbox: many runs with your rights: other machines compile it" in output
 
 
-@pytest.mark.parametrize("sandbox", ["auto", "off"])
+@pytest.mark.parametrize("sandbox", ["auto", pytest.param("off", marks=pytest.mark.nightly)])
 def test_the_end_of_a_build_is_that_of_its_compilers(project, cache, tmp_path, sandbox):
     options = ["--cache", "objects", "--sandbox", sandbox]
     with started(options, project, cache) as build:

@@ -4,12 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.console import Quiet
-from torchwheel.machine.facts import Torch
-from torchwheel.sdist.environment import RequirementsInstaller, share_torch
-from torchwheel.sdist.torch import EnvironmentTorch
+from torchwheel.sdist.build_setup import EnvironmentTorch, RequirementsInstaller, share_torch
 from torchwheel.smoke import environment
-from torchwheel.smoke.importing import run_python
+from torchwheel.smoke.testing import run_python
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.machine.facts import Torch
 from wheelmaker import make_wheel, requirement_of
 
 pytestmark = pytest.mark.integration

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from bundled_package import WHEEL, add_bundled_package
-from torchwheel.console import Quiet
-from torchwheel.files import sha256
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.pipeline.bundled import build_bundled
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.files import sha256
 
 pytestmark = pytest.mark.integration
 
@@ -76,6 +76,7 @@ def test_it_is_tried_indexed_and_installed_with_the_wheel(tiny, build, torchwhee
     )
 
 
+@pytest.mark.nightly
 def test_from_its_first_build_to_its_last(tiny, helper, build):
     """Each step begins with what the one before left: its smoke tests take most of the time."""
     assert build().returncode == 0

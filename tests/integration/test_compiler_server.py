@@ -119,7 +119,7 @@ def test_the_server_ends_with_its_process(tmp_path, planted, number):
     assert not was_asked(planted)
 
 
-@pytest.mark.parametrize("command", ["wheels", "kernels"])
+@pytest.mark.parametrize("command", [pytest.param("wheels", marks=pytest.mark.nightly), "kernels"])
 def test_a_run_on_the_host_has_a_server_of_its_own(tiny, cache, planted, command):
     words = {"wheels": ["wheels", "cu130-stable"], "kernels": ["kernels", "cu130"]}[command]
     with subprocess.Popen(

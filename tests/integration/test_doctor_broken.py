@@ -12,10 +12,9 @@ from pathlib import Path
 import doctor_rows  # noqa: F401 - it fills ROWS
 import doctor_rows_build  # noqa: F401
 import pytest
-from doctor_bench import Bench
-from doctor_row import RELEASE, ROWS
+from doctor_bench import RELEASE, ROWS, Bench
 
-from torchwheel.machine import probe
+from torchwheel_runtime.machine import probe
 
 pytestmark = [
     pytest.mark.integration,
@@ -24,6 +23,13 @@ pytestmark = [
 ]
 
 DOC = Path(__file__).parents[2] / "docs" / "doctor.md"
+COMMON = frozenset(
+    (
+        *("no_torch", "old_torch", "cpu_torch", "cuda_major", "other_arch", "undefined"),
+        *("shadowed", "half_removed", "no_compiler", "mixed"),
+    )
+)
+"""The set-ups that most users have; the others are tried at night."""
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +43,17 @@ def bench(tmp_path, made, request):
     return Bench(tmp_path, lambda: request.getfixturevalue("nvcc"), made)
 
 
-@pytest.mark.parametrize("broken", ROWS, ids=lambda broken: broken.make.__name__)
+@pytest.mark.parametrize(
+    "broken",
+    [
+        pytest.param(
+            broken,
+            id=(name := broken.make.__name__),
+            marks=() if name in COMMON else pytest.mark.nightly,
+        )
+        for broken in ROWS
+    ],
+)
 def test_row(broken, bench, request):
     """The verdict is the row that docs/doctor.md has; --update-goldens writes it there."""
     env = broken.make(bench) or {}

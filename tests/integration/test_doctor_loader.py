@@ -15,9 +15,9 @@ import pytest
 import torch
 from doctor_bench import USES_TORCH, Bench, calling
 
-from torchwheel.doctor.loader import Loader
-from torchwheel.inspect.elf import read_library
-from torchwheel.inspect.wheel import ELF_MAGIC
+from torchwheel_runtime.doctor.loader import Loader
+from torchwheel_runtime.inspect.elf import read_library
+from torchwheel_runtime.inspect.wheel_files import ELF_MAGIC
 
 pytestmark = [
     pytest.mark.integration,
@@ -176,6 +176,7 @@ def test_the_variable_is_heeded(bench):
         assert load(path) is None
 
 
+@pytest.mark.nightly
 def test_the_loader_agrees_on_every_library_that_is_installed_here(load):
     site = Path(sysconfig.get_path("platlib"))
     paths = [path for path in site.rglob("*.so*") if path.is_file() and _is_elf(path)]

@@ -1,4 +1,4 @@
-"""A family on a modelled GPU, and a few planted faults; `nox -s emulate` runs the others."""
+"""A family on a modelled GPU, and a few planted faults; `nox -s planted` has the others."""
 
 import json
 import shutil
@@ -24,6 +24,7 @@ pytestmark = [
 FEW = ("vector-tail", "vector-alignment", "dequantize-tail", "rotary-barrier", "rotary-wait")
 
 
+@pytest.mark.nightly
 def test_a_family_on_wavefronts_of_64(tmp_path):
     library = build(Library("gfx90a", ("dequantize",)))
     file = tmp_path / "counts.json"
@@ -38,7 +39,10 @@ def test_a_family_on_wavefronts_of_64(tmp_path):
     assert BUILD in library.parents
 
 
-@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize(
+    "name",
+    [FEW[0], *(pytest.param(name, marks=pytest.mark.nightly) for name in FEW[1:])],
+)
 def test_a_planted_fault_is_found(name, tmp_path):
     (fault,) = (one for one in load() if one.name == name)
     build(Library(fault.model, (fault.family,)))

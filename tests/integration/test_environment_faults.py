@@ -311,7 +311,7 @@ def test_output_that_cannot_be_written(tiny, text, status, errors):
     ("call", "place"),
     [
         ("wheels pure --dist out", "{tiny}/out/.torchwheel"),
-        ("toolkit cu130", "{tiny}/cache/toolkits"),
+        pytest.param("toolkit cu130", "{tiny}/cache/toolkits", marks=pytest.mark.nightly),
     ],
 )
 def test_a_limit_on_the_size_of_files_is_one_line(tiny, call, place):
@@ -327,7 +327,9 @@ def test_a_limit_on_the_size_of_files_is_one_line(tiny, call, place):
 ASCII = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"}
 
 
-@pytest.mark.parametrize("env", [ASCII, {"PYTHONIOENCODING": "ascii"}])
+@pytest.mark.parametrize(
+    "env", [ASCII, pytest.param({"PYTHONIOENCODING": "ascii"}, marks=pytest.mark.nightly)]
+)
 def test_an_ascii_terminal_loses_no_words(tiny, env):
     shutil.copy(tiny / "matrix.yaml", tiny / "größe.yaml")
     calls = (

@@ -22,7 +22,7 @@ from packaging.tags import sys_tags
 from packaging.utils import parse_wheel_filename
 
 from torchwheel.index.serve import serve_in_background
-from torchwheel.matrix.torch_releases import torch_releases
+from torchwheel_runtime.arch.torch_releases import torch_releases
 
 pytestmark = pytest.mark.integration
 
@@ -102,6 +102,7 @@ def question(command: str, address: str, file: str) -> Question:
     return Question(None, group, wanted, MACHINES.get(machine, MACHINES["x86_64"]), more)
 
 
+@pytest.mark.nightly
 def test_each_command_installs_the_file_that_it_names(browse, installers: Installers) -> None:
     rows = commands(browse())
     assert len(rows) > 60
@@ -152,6 +153,7 @@ class Shell:
         return found["fusedops"].version, set(tags), set(found)
 
 
+@pytest.mark.nightly
 def test_the_line_itself_installs_the_file_that_it_names(
     installers: Installers, tmp_path: Path
 ) -> None:
@@ -196,6 +198,7 @@ def test_the_selector_gives_the_universal_wheel_first(browse, installers: Instal
     ]
 
 
+@pytest.mark.nightly
 def test_what_no_wheel_is_for_cannot_be_chosen(browse) -> None:
     page = browse(choose(toolkit="ROCm 7.2"))
     (torches,) = re.findall(r'<select name="torch">(.*?)</select>', page, re.S)
@@ -217,6 +220,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         yield opened
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("scheme", "text"), [("light", "rgb(0, 0, 0)"), ("dark", "rgb(255, 255, 255)")]
 )
@@ -232,6 +236,7 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(
     assert page.value("getComputedStyle(document.body).color") == text
 
 
+@pytest.mark.nightly
 def test_the_keyboard_is_enough(page: Page, installers: Installers) -> None:
     """To choose, to copy the command, and to open a list."""
     page.open(f"{installers.address}/index/")

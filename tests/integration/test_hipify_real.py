@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.arch.model import parse
-from torchwheel.arch.toolkit_releases import ToolkitRelease
-from torchwheel.builder.extension import Extension, Module, Operator
-from torchwheel.builder.hipify import hipify, hipify_sources
-from torchwheel.builder.recipe import make_recipe
-from torchwheel.builder.sources import DeviceFile, Sources
-from torchwheel.builder.target import DeviceCompiler, Python, Target, TorchHeaders
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
+from torchwheel_runtime.builder.extension import Extension, Module, Operator
+from torchwheel_runtime.builder.hipify import hipify, hipify_sources
+from torchwheel_runtime.builder.recipe import make_recipe
+from torchwheel_runtime.builder.sources import DeviceFile, Sources
+from torchwheel_runtime.builder.target import DeviceCompiler, Python, Target, TorchHeaders
+from torchwheel_runtime.errors import TorchwheelError
 
 pytestmark = pytest.mark.integration
 
@@ -57,6 +57,7 @@ def test_sources_and_their_headers_become_hip_and_the_tree_stays(project, tmp_pa
     assert contents(project) == before
 
 
+@pytest.mark.nightly
 def test_a_second_translation_replaces_the_first(project, tmp_path):
     out = tmp_path / "out"
     hipify(project, ["csrc/scale.cu"], out, python=PYTHON, include_dirs=["include"])
@@ -121,12 +122,12 @@ def test_others_are_compiled_as_they_are(project, tmp_path, change):
 SETUP = """\
 from pathlib import Path
 from setuptools import setup
-from torchwheel.builder.setuptools_ext import setup_arguments
+from torchwheel_runtime.builder.setuptools_ext import setup_arguments
 arguments = setup_arguments(Path(__file__).parent, "pkg", "pkg/plain/extension.py")
 setup(name="plain", version="1", **arguments)
 """
 DESCRIPTION = """\
-from torchwheel.builder import Extension, Module, Operator
+from torchwheel_runtime.builder import Extension, Module, Operator
 EXTENSION = Extension(
     package="plain",
     sources="source",
@@ -155,6 +156,7 @@ exec g++ -c -x c++ /dev/null -o "$out"
 """
 
 
+@pytest.mark.nightly
 def test_setup_py_hands_hipcc_the_translation(project, tmp_path):
     tree, rocm, seen = tmp_path / "tree", tmp_path / "rocm", tmp_path / "seen.hip"
     shutil.copytree(project, tree / "source")

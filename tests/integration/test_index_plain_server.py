@@ -147,6 +147,7 @@ def installed_in(target: Path) -> list[str]:
 INSTALLERS = (install_with_uv, install_with_pip)
 
 
+@pytest.mark.nightly
 def test_twenty_releases_are_small_and_all_install(
     rebuild: Callable[[], Path], address: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -205,6 +206,7 @@ def test_a_wheel_that_was_deleted_is_not_offered(
         aside.rename(asset)
 
 
+@pytest.mark.nightly
 def test_poetry_installs_from_it(
     rebuild: Callable[[str], Path], address: tuple[str, str], tmp_path: Path
 ) -> None:

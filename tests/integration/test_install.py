@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from torchwheel.index.serve import serve_in_background
-from torchwheel.inspect.elf import read_library, versions_needed
 from torchwheel.inspect.sdist import unpack
-from torchwheel.inspect.wheel import extract, read_wheel
+from torchwheel.inspect.wheel import open_wheel
+from torchwheel_runtime.inspect.elf import read_library, versions_needed
 
 pytestmark = pytest.mark.integration
 
@@ -44,7 +44,7 @@ def dist(torchwheel, tmp_path):
 
 def newest_libstdcxx(wheel):
     """The newest release of libstdc++'s symbols that a library of the wheel needs, as numbers."""
-    with extract(read_wheel(wheel)) as files:
+    with open_wheel(wheel) as opened, opened.extract() as files:
         needed = [
             tuple(map(int, found.removeprefix("GLIBCXX_").split(".")))
             for file in files
@@ -66,7 +66,7 @@ def test_pip_installs_fusedops_from_the_served_index_and_it_runs(dist, tmp_path)
     with serve_in_background(dist / "index", heard.append) as address:
         index = f"{address}/cu130/torch2.13"
         subprocess.run(
-            [python, "-m", "pip", "install", "--quiet", "--extra-index-url", index]
+            [python, "-m", "pip", "install", "--quiet", "--no-compile", "--extra-index-url", index]
             + ["fusedops", "torch==2.13.0"],
             check=True,
         )
@@ -106,12 +106,13 @@ def pip_wheel(source: Path, out: Path) -> Path:
     return wheel
 
 
-def test_torchwheels_own_wheel_holds_every_file_it_reads(tmp_path):
+@pytest.mark.parametrize("half", ["torchwheel", "torchwheel_runtime"])
+def test_our_own_wheels_hold_every_file_they_read(tmp_path, half):
     # A copy: setuptools leaves a build folder where it works.
     skipped = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
-    folder = shutil.copytree(ROOT / "pkg" / "torchwheel", tmp_path / "torchwheel", ignore=skipped)
+    folder = shutil.copytree(ROOT / "pkg" / half, tmp_path / half, ignore=skipped)
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    needed = {f"torchwheel/{name}" for name in files - NOT_PACKAGED}
+    needed = {f"{half}/{name}" for name in files - NOT_PACKAGED}
     held = set(zipfile.ZipFile(pip_wheel(folder, tmp_path / "out")).namelist())
     assert {name for name in held if ".dist-info/" not in name} == needed
 

@@ -12,12 +12,12 @@ import pytest
 
 import setups
 import wheelmaker
-from torchwheel.claims import Claims
 from torchwheel.index.build import IndexedWheel, build_index
 from torchwheel.index.contents import all_groups
 from torchwheel.index.groups import groups_of
 from torchwheel.index.serve import serve_in_background
-from torchwheel.machine import probe
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.machine import probe
 
 pytestmark = [
     pytest.mark.integration,

@@ -19,7 +19,7 @@ from installers import (
 
 from torchwheel.index.groups import torch_builds
 from torchwheel.index.serve import serve_in_background
-from torchwheel.matrix.torch_releases import torch_releases
+from torchwheel_runtime.arch.torch_releases import torch_releases
 
 pytestmark = pytest.mark.integration
 
@@ -66,6 +66,21 @@ def environments(groups: Sequence[str]) -> dict[str | None, tuple[str, str]]:
     return found
 
 
+def test_a_few_of_them_keep_their_torch(installers: Installers) -> None:
+    """The grid at night has more than 300 of these."""
+    questions = [
+        Question(None),
+        Question("2.6.0+cu124", "cu124/torch2.6"),
+        Question("2.8.0+cu128", "cu130/torch2.11"),
+        Question("2.11.0+cpu", NEWEST),
+    ]
+    for ask in (installers.uv, installers.pip):
+        for question, answer in zip(questions, ask(questions), strict=True):
+            expected = (UNIVERSAL, question.torch or TORCHES[-1])
+            assert (answer.wheel, answer.torch) == expected, f"{question}: {answer.says}"
+
+
+@pytest.mark.nightly
 def test_an_installed_torch_is_never_changed(
     installers: Installers, groups: list[str], golden: Callable[[Path, str], None]
 ) -> None:
@@ -122,6 +137,7 @@ def table_of(rows: Sequence[tuple[Question, str, Answer]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+@pytest.mark.nightly
 def test_no_group_changes_torch(installers: Installers, groups: list[str]) -> None:
     questions = [Question("2.8.0+cu128", group) for group in groups]
     assert len(questions) > 50
@@ -130,6 +146,7 @@ def test_no_group_changes_torch(installers: Installers, groups: list[str]) -> No
             assert (answer.wheel, answer.torch) == (UNIVERSAL, "2.8.0+cu128"), question.group
 
 
+@pytest.mark.nightly
 def test_plain_pages_change_no_torch_either(out: Path, tmp_path: Path) -> None:
     questions = [
         Question(torch, group)

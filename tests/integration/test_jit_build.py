@@ -6,9 +6,7 @@ which the reference takes and the native library refuses with a sentence of its 
 
 import json
 import os
-import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -17,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from fusedops.extension import EXTENSION
-from torchwheel.console import Quiet
-from torchwheel.toolkit.headers import torch_headers
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.toolkit.headers import torch_headers
 
 pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.integration
@@ -81,7 +79,7 @@ def call(environ):
     return ended(start(environ))
 
 
-def test_the_first_call_builds_and_the_next_process_finds_it(environ, tmp_path):
+def test_a_library_is_built_once_for_its_arch_and_its_flags(environ, tmp_path):
     begun = time.monotonic()
     found, said = call(environ)
     seconds = time.monotonic() - begun
@@ -98,40 +96,18 @@ def test_the_first_call_builds_and_the_next_process_finds_it(environ, tmp_path):
     assert again["native"] == found["native"]
     assert "building" not in said
 
+    other_arch, _ = call({**environ, "TORCH_CUDA_ARCH_LIST": "8.0"})
+    assert other_arch["way"] == "jit build"
 
-def test_another_arch_is_another_library(environ):
-    first, _ = call(environ)
-    second, _ = call({**environ, "TORCH_CUDA_ARCH_LIST": "8.0"})
-    assert second["way"] == "jit build"
-    assert first["library"] != second["library"]
-
-
-def test_many_processes_at_once_build_once(environ):
-    # test_jit_cache_processes.py has 32 of them; here each imports torch.
-    processes = [start(environ) for _ in range(4)]
-    ends = [ended(process) for process in processes]
-    assert [found["native"] is not None for found, _ in ends] == [True] * 4
-    assert len({found["library"] for found, _ in ends}) == 1
-    assert sum("building it" in said for _, said in ends) == 1
-
-
-def test_killed_at_any_moment_the_next_run_succeeds(environ, tmp_path):
-    chance = random.Random(20261120)
-    for number in range(8):
-        # Every other time from nothing, else from what the killed one left.
-        if number % 2 == 0:
-            shutil.rmtree(tmp_path / "cache", ignore_errors=True)
-        process = start(environ)
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        time.sleep(chance.uniform(0.0, 3.0))
-        process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=60)
-        # Twice from what two killed ones left, the second time at the end.
-        if number % 4 == 3:
-            found, _ = call(environ)
-            assert found["way"] in ("jit build", "jit cache"), found
-            assert found["native"] is not None
+    changes = (
+        "flags=__import__('torchwheel_runtime.builder').builder.Flags(cuda=('--use_fast_math',))"
+    )
+    other_flag, said = ended(start(environ, with_extension(changes) + CALL))
+    assert other_flag["way"] == "jit build"
+    assert "building it" in said
+    libraries = {one["library"] for one in (found, other_arch, other_flag)}
+    assert len(libraries) == 3
+    assert call(environ)[0] == again
 
 
 def test_without_a_compiler_it_runs_on_plain_pytorch_and_says_so_once(environ, tmp_path):
@@ -182,17 +158,6 @@ def test_an_older_torch_gets_the_aten_flavour(environ, cache):
     found, _ = ended(start({**environ, "CPLUS_INCLUDE_PATH": str(include)}, script))
     assert found["way"] == "jit build", found
     assert found["native"] == "vector_add: a: expected a tensor on a GPU, found cpu"
-
-
-def test_a_changed_flag_is_another_library(environ):
-    first, _ = call(environ)
-    changes = "flags=__import__('torchwheel.builder').builder.Flags(cuda=('--use_fast_math',))"
-    script = with_extension(changes) + CALL
-    found, said = ended(start(environ, script))
-    assert found["way"] == "jit build"
-    assert "building it" in said
-    assert found["library"] != first["library"]
-    assert call(environ)[0] == {**first, "way": "jit cache", "reason": "jit cache: vector_add.so"}
 
 
 def test_an_operator_that_is_switched_off_is_not_built(environ):

@@ -19,10 +19,11 @@ from jitmaker import (
     make_library,
     wanted,
 )
-from torchwheel import files
-from torchwheel.errors import TorchwheelError
-from torchwheel.files import discard
-from torchwheel.jit.store import prune_cache
+from smalldisk import small_disk
+from torchwheel_runtime import files
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.files import discard
+from torchwheel_runtime.jit.store import prune_cache
 
 pytestmark = pytest.mark.integration
 
@@ -32,21 +33,17 @@ NOBODY = 65534
 @pytest.fixture
 def disk(tmp_path):
     """Mounts a small file system; `disk(options)` again changes it."""
-    place = tmp_path / "disk"
-    place.mkdir()
+    with contextlib.ExitStack() as mounted:
+        changes = []
 
-    def mount(options: str) -> Path:
-        again = f"remount,{options}" if os.path.ismount(place) else options
-        command = ["mount", "-t", "tmpfs", "-o", again, "tmpfs", str(place)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode and not os.path.ismount(place):
-            pytest.skip("no file system can be mounted here: that takes root")
-        assert done.returncode == 0, done.stderr
-        return place / "jit"
+        def mount(options: str) -> Path:
+            if changes:
+                changes[0](options)
+            else:
+                changes.append(mounted.enter_context(small_disk(tmp_path / "disk", options)))
+            return tmp_path / "disk" / "jit"
 
-    yield mount
-    if os.path.ismount(place):
-        subprocess.run(["umount", str(place)], check=True)
+        yield mount
 
 
 @pytest.fixture

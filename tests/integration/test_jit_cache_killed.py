@@ -9,9 +9,9 @@ import time
 import pytest
 
 from jitmaker import Process, Told, find_library, library_of, make_library, wanted
-from torchwheel.builder import ninja
-from torchwheel.builder.ninja import Plan, Step
-from torchwheel.jit.lookup import CorruptError, open_verified
+from torchwheel_runtime.builder import ninja
+from torchwheel_runtime.builder.ninja import Plan, Step
+from torchwheel_runtime.jit.lookup import CorruptError, open_verified
 
 pytestmark = pytest.mark.integration
 
@@ -99,6 +99,7 @@ def killed(folder, text, moment, chance, write):
     return holder
 
 
+@pytest.mark.nightly
 def test_after_a_kill_at_any_moment_the_next_run_succeeds(folder, write, reader):
     chance = random.Random(20)
     stages, left = [], 0
@@ -153,6 +154,7 @@ def compile_with_ninja(work):
     return library
 
 
+@pytest.mark.nightly
 def test_compilers_that_outlive_a_killed_build_write_nothing_into_the_next_one(folder):
     """The old compiler ends while the next build, of a newer source, is about to link."""
     child = os.fork()

@@ -7,9 +7,9 @@ import time
 import pytest
 
 from jitmaker import Builds, Process, Told, find_library, library_of, make_library, wanted
-from torchwheel.files import sha256
-from torchwheel.jit.lookup import open_verified
-from torchwheel.jit.store import prune_cache
+from torchwheel_runtime.files import sha256
+from torchwheel_runtime.jit.lookup import open_verified
+from torchwheel_runtime.jit.store import prune_cache
 
 pytestmark = pytest.mark.integration
 
@@ -48,6 +48,7 @@ def test_of_32_processes_one_builds_and_the_others_wait(folder):
         assert lines[1] == "said ext.scale: another process builds it: waiting for it"
 
 
+@pytest.mark.nightly
 def test_a_build_that_fails_fails_for_all_who_wait_and_is_not_tried_32_times(folder):
     begun = time.monotonic()
     ended = at_once(folder, "fails", 3)

@@ -36,8 +36,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("twice", &twice); }
 """,
     "plain/__init__.py": """\
 from pathlib import Path
-from torchwheel.builder import Extension, Module, Operator
-from torchwheel.runtime import load_module
+from torchwheel_runtime.builder import Extension, Module, Operator
+from torchwheel_runtime.runtime import load_module
 
 EXTENSION = Extension(
     package="plain",
@@ -92,6 +92,7 @@ def call(nvcc, tmp_path):
     return run
 
 
+@pytest.mark.nightly
 def test_it_is_built_once_and_imported(call, tmp_path):
     # This torch is for CPUs: a library with kernels for GPUs lies idle in it, but loads.
     found, said = call(TORCHWHEEL_IGNORE="backend")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.files import sha256
+from torchwheel_runtime.files import sha256
 
 pytestmark = pytest.mark.integration
 
@@ -36,6 +36,7 @@ def project(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.nightly
 def test_linked_from_shards_a_wheel_has_the_bytes_of_one_that_compiles(
     project, torchwheel, tmp_path
 ):

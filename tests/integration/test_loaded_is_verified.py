@@ -17,14 +17,14 @@ from torch.library import Library
 import partsmaker
 from jitmaker import Told, wanted
 from partsmaker import FRONT_END, K80, NUMBERS, compiled, kernels, mapped
-from torchwheel import loadable
-from torchwheel.builder import Extension, Module
-from torchwheel.claims import Part
-from torchwheel.errors import TorchwheelError
-from torchwheel.files import record_hash, sha256
-from torchwheel.jit.make import make_library
-from torchwheel.loadable import open_loadable
-from torchwheel.runtime import build, dlpack, parts, prebuilt
+from torchwheel_runtime import loadable
+from torchwheel_runtime.builder import Extension, Module
+from torchwheel_runtime.claims import Part
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.files import record_hash, sha256
+from torchwheel_runtime.jit.make import make_library
+from torchwheel_runtime.loadable import open_loadable
+from torchwheel_runtime.runtime import build, dlpack, parts, prebuilt
 
 pytestmark = pytest.mark.integration
 
@@ -277,7 +277,7 @@ def test_libraries_are_told_apart_though_their_open_files_were_closed(one, tmp_p
     code = """
 import os, sys
 from pathlib import Path
-from torchwheel.loadable import open_loadable
+from torchwheel_runtime.loadable import open_loadable
 one = open_loadable(Path(sys.argv[1])).load()
 os.closerange(3, 100)
 print(one.answer(), open_loadable(Path(sys.argv[2])).load().answer())

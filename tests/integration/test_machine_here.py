@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 import torchwheel
-from torchwheel.machine import probe
-from torchwheel.machine.discovery import find_machine
-from torchwheel.machine.driver import find_driver
-from torchwheel.machine.facts import Absent, Driver, Torch
-from torchwheel.machine.toolkits import ToolkitParts, find_toolkits, toolkit_parts
-from torchwheel.machine.torch import find_torch
-from torchwheel.validate.torch_rules import host_bounds
+from torchwheel_runtime.machine import probe
+from torchwheel_runtime.machine.discovery import find_machine
+from torchwheel_runtime.machine.driver import find_driver
+from torchwheel_runtime.machine.facts import Absent, Driver, Torch
+from torchwheel_runtime.machine.toolkits import ToolkitParts, find_toolkits, toolkit_parts
+from torchwheel_runtime.machine.torch import find_torch
+from torchwheel_runtime.validate.torch_rules import host_bounds
 
 pytestmark = pytest.mark.integration
 PACKAGES = Path(torchwheel.__file__).parents[1]
@@ -27,12 +27,12 @@ needs_torch = pytest.mark.skipif(
 )
 WHOLE = """
 import dataclasses, json
-from torchwheel.machine.discovery import find_machine
+from torchwheel_runtime.machine.discovery import find_machine
 print(json.dumps(dataclasses.asdict(find_machine()), default=str))
 """
 FROM_FILES = """
 import sys
-from torchwheel.machine.torch import find_torch
+from torchwheel_runtime.machine.torch import find_torch
 found = find_torch()
 assert "torch" not in sys.modules
 import torch

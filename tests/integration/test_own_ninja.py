@@ -8,12 +8,12 @@ from pathlib import Path
 import ninja
 import pytest
 
-from torchwheel import process
-from torchwheel.errors import TorchwheelError
-from torchwheel.shards import Shard
 from torchwheel.steps import own_ninja
 from torchwheel.steps.graph import ExpectedObject
-from torchwheel.toolkit.toolkit_home import write_script
+from torchwheel_runtime import process
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.shards import Shard
+from torchwheel_runtime.toolkit.toolkit_home import write_script
 
 pytestmark = pytest.mark.integration
 
@@ -21,7 +21,7 @@ REAL = Path(ninja.BIN_DIR, "ninja")
 
 
 def command(folder: Path) -> list[str]:
-    return own_ninja.command("plan", folder, REAL, Path("g++"), [], Shard(), None)
+    return own_ninja.command("plan", folder, REAL, Path("g++"), [], Shard())
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def make(tmp_path, project):
             path.unlink()
         (project / "calls").unlink(missing_ok=True)
         shard = Shard(number, 2)
-        words = own_ninja.command(work, folder, REAL, Path("g++"), [], shard, None, keep=True)
+        words = own_ninja.command(work, folder, REAL, Path("g++"), [], shard, keep=True)
         done = process.run([*words, "-v"], cwd=project)
         return done, {record.name: record for record in own_ninja.read_records(folder)}, folder
 

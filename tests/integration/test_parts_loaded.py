@@ -12,11 +12,11 @@ from torch.library import Library
 
 import partsmaker
 from partsmaker import FRONT_END, H100, K80, NUMBERS, compiled, kernels, mapped
-from torchwheel import runtime
-from torchwheel.arch.devices import Gpu, VisibleGpus
-from torchwheel.arch.model import parse
-from torchwheel.machine.facts import Driver, Torch
-from torchwheel.runtime import dlpack, parts
+from torchwheel_runtime import runtime
+from torchwheel_runtime.arch.devices import Gpu, VisibleGpus
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.machine.facts import Driver, Torch
+from torchwheel_runtime.runtime import dlpack, parts
 
 pytestmark = pytest.mark.integration
 FITTING = ["stable", "cu124", "cu130"]

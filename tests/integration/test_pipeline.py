@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from smalldisk import small_disk
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
-from torchwheel.console import Quiet
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.toolkit import provide
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.toolkit import provision
 
 pytestmark = pytest.mark.integration
 
@@ -116,6 +117,7 @@ def test_nothing_touched_means_nothing_done_and_a_touched_kernel_compiles_alone(
     assert before.name == after.name
 
 
+@pytest.mark.nightly
 def test_two_folders_give_the_same_bytes(made, tmp_path, torchwheel):
     here, _ = made
     project = Path(shutil.copytree(Path(__file__).parent / "tiny", tmp_path / "somewhere/else"))
@@ -184,8 +186,9 @@ def test_an_unknown_toolkit_is_a_wrong_call(tiny, torchwheel):
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.nightly
 def test_a_toolkit_of_the_system_serves_as_well(tiny, torchwheel, cache):
-    cuda = provide.provision_pypi("13.0", "linux_x86_64", cache, Quiet())[0]
+    cuda = provision.provision_pypi("13.0", "linux_x86_64", cache, Quiet())[0]
     matrix = tiny / "matrix.yaml"
     matrix.write_text(matrix.read_text().replace("source: pypi", "source: system"))
     done = torchwheel("wheels", "cu130-stable", cwd=tiny, CUDA_HOME=str(cuda))
@@ -208,30 +211,22 @@ def test_no_compiler_is_one_line(tiny, torchwheel, tmp_path):
     assert wheels_in(tiny / "dist") == []
 
 
+@pytest.mark.nightly
 def test_a_full_disk_is_one_line_and_the_next_run_goes_on(tiny, torchwheel, tmp_path):
     small = tmp_path / "small"
-    small.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=48k", "tmpfs", str(small)],
-        check=False,
-        capture_output=True,
-    )
-    if mounted.returncode:
-        pytest.skip("a small file system can be mounted by root only")
-    try:
+    with small_disk(small, "size=48k") as change:
         done = torchwheel("wheels", "cu130-stable", "--dist", small / "dist", cwd=tiny)
         assert done.returncode == 1
         assert "no space left" in done.stdout + done.stderr
         assert "Traceback" not in done.stdout + done.stderr
         assert wheels_in(small / "dist") == []
-        subprocess.run(["mount", "-o", "remount,size=64m", str(small)], check=True)
+        change("size=64m")
         done = torchwheel("wheels", "cu130-stable", "--dist", small / "dist", cwd=tiny)
         assert done.returncode == 0, done.stdout + done.stderr
         finished_everywhere(small / "dist")
-    finally:
-        subprocess.run(["umount", str(small)], check=True)
 
 
+@pytest.mark.nightly
 def test_killed_at_any_moment_nothing_half_made_is_left(tiny, cache):
     command = [sys.executable, "-m", "torchwheel.cli", "wheels", "--archs", "9.0"]
     env = {**os.environ, "TORCHWHEEL_CACHE": str(cache)}

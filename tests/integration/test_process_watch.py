@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel import process, process_tree
+from torchwheel_runtime import process, process_tree
 
 pytestmark = pytest.mark.integration
 
@@ -50,7 +50,9 @@ def test_a_program_that_is_silent_and_idle_is_ended(tmp_path, monkeypatch):
     "code",
     [
         "for _ in range(30): print(1, flush=True); time.sleep(0.1)",
-        f"subprocess.run([sys.executable, '-c', {BUSY!r}])",
+        pytest.param(
+            f"subprocess.run([sys.executable, '-c', {BUSY!r}])", marks=pytest.mark.nightly
+        ),
         # As bubblewrap does.
         f"subprocess.run([sys.executable, '-c', {BUSY!r}], start_new_session=True)",
     ],

@@ -15,11 +15,11 @@ import pytest
 
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
-from torchwheel.console import Quiet
-from torchwheel.files import sha256
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.sdist.sandbox import find_sandbox
 from torchwheel.smoke import environment
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.files import sha256
 
 pytestmark = pytest.mark.integration
 
@@ -146,6 +146,7 @@ def test_a_copy_of_a_folder_is_built_and_the_folder_stays_clean(plain, tmp_path,
     assert {path.owner() for path in plain.rglob("*")} == {plain.owner()}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "cuda",
     [
@@ -215,6 +216,7 @@ def test_code_of_others_reaches_no_network_home_or_file_of_mine(plain, tmp_path,
     assert not (tmp_path / "outside").exists()
 
 
+@pytest.mark.nightly
 def test_openmp_is_the_one_that_torch_has_loaded(plain, tmp_path, torchwheel):
     setup = plain / "setup.py"
     openmp = '["plain.c"], extra_compile_args=["-fopenmp"], extra_link_args=["-fopenmp"])'
@@ -237,6 +239,7 @@ def test_a_compile_error_is_the_compilers_line(project, tmp_path, torchwheel):
     assert not (tmp_path / "dist").exists()
 
 
+@pytest.mark.nightly
 def test_a_requirement_nobody_declares_is_named_and_can_be_added(plain, tmp_path, torchwheel):
     setup = plain / "setup.py"
     setup.write_text("import markdown_it\n" + setup.read_text())
@@ -271,6 +274,7 @@ def test_a_project_without_a_library_has_nothing_to_build(plain, tmp_path, torch
     assert "no library in it" in line
 
 
+@pytest.mark.nightly
 def test_another_torch_than_the_one_it_is_for_is_not_brought_in(project, tmp_path, torchwheel):
     pyproject = project / "pyproject.toml"
     pyproject.write_text(pyproject.read_text().replace("torch>=2.0", "torch<2.0"))

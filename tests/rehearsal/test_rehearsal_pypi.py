@@ -1,5 +1,6 @@
 """An upload to the package index that fails is completed when its job runs again."""
 
+import functools
 import hashlib
 
 import pytest
@@ -27,6 +28,7 @@ for name in "one", "two":
         for file, data in files.items():
             wheel.writestr(zipfile.ZipInfo(file), data)
 """
+at_night = functools.partial(pytest.param, marks=pytest.mark.nightly)
 FIVE = 5
 """twine sends a file that often while the server fails."""
 
@@ -88,11 +90,11 @@ def test_what_is_there_already_is_left_alone(attempts):
     ("fault", "says", "there"),
     [
         (RequestFault("500", f"POST /pypi/{TWO}", FIVE), "500 Internal Server Error", {ONE}),
-        (RequestFault("cut", f"POST /pypi/{TWO}"), "Connection", {ONE}),
-        (RequestFault("lost", f"POST /pypi/{ONE}"), "Connection", {ONE}),
-        (RequestFault("lost", f"POST /pypi/{TWO}"), "Connection", {ONE, TWO}),
+        at_night(RequestFault("cut", f"POST /pypi/{TWO}"), "Connection", {ONE}),
+        at_night(RequestFault("lost", f"POST /pypi/{ONE}"), "Connection", {ONE}),
+        at_night(RequestFault("lost", f"POST /pypi/{TWO}"), "Connection", {ONE, TWO}),
         (RequestFault("flip", f"POST /pypi/{TWO}"), REFUSED, {ONE}),
-        (RequestFault("flip", f"POST /pypi/{ONE}"), REFUSED, set()),
+        at_night(RequestFault("flip", f"POST /pypi/{ONE}"), REFUSED, set()),
     ],
 )
 def test_an_upload_that_fails_is_completed_by_the_next_attempt(attempts, fault, says, there):

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel import json_files
-from torchwheel.errors import MalformedError
-from torchwheel.json_files import MAX_BYTES, FileName, last_line, parse_json, read_json
+from torchwheel_runtime import json_files
+from torchwheel_runtime.errors import MalformedError
+from torchwheel_runtime.json_files import MAX_BYTES, FileName, last_line, parse_json, read_json
 
 
 @dataclasses.dataclass(frozen=True)

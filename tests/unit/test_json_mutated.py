@@ -10,12 +10,7 @@ import pytest
 
 import signing
 from jsonmutator import mutated
-from torchwheel import claims as claims_file
 from torchwheel import data
-from torchwheel.builder import hipify
-from torchwheel.builder.objects import CompiledObject
-from torchwheel.doctor import importing
-from torchwheel.errors import TorchwheelError
 from torchwheel.evidence.bundles import open_verifier
 from torchwheel.index import catalogue
 from torchwheel.index.contents import index_of
@@ -23,18 +18,23 @@ from torchwheel.index.pages import index_pages
 from torchwheel.index.store import Store
 from torchwheel.index.withdrawals import Withdrawals
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.jit import entry
-from torchwheel.pipeline import bundled, in_container, inside, kernel_artifacts, records
-from torchwheel.process import ProcessResult
+from torchwheel.pipeline import bundled, container_files, kernel_artifacts, records
 from torchwheel.release import artifacts, report
-from torchwheel.runtime.status import ExtensionStatus, OperatorStatus, Refusal
-from torchwheel.sdist import torch as sdist_torch
-from torchwheel.smoke import interpreter, results
+from torchwheel.sdist import build_setup
 from torchwheel.smoke import record as smoke_record
+from torchwheel.smoke import requirements, results
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.record import GpuRecord, ImportRecord, MachineRecord, TestResult, summarize
 from torchwheel.steps.compiler_cache import CacheUse
-from torchwheel.toolkit import index, lock
+from torchwheel_runtime import claims as claims_file
+from torchwheel_runtime.builder import hipify
+from torchwheel_runtime.builder.objects import CompiledObject
+from torchwheel_runtime.doctor import importing
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.jit import entry
+from torchwheel_runtime.process import ProcessResult
+from torchwheel_runtime.runtime.status import ExtensionStatus, OperatorStatus, Refusal
+from torchwheel_runtime.toolkit import index, lock
 from wheelmaker import make_wheel, universal
 
 MACHINE = MachineRecord("3.12.1", "linux_x86_64", "2.39", "2.11", "13.0", None, None)
@@ -119,14 +119,14 @@ def read_manifest(folder: Path, content: bytes) -> None:
 
 
 def read_usage(folder: Path, content: bytes) -> None:
-    for step in inside.STEPS:
-        (folder / inside.usage_file(step)).write_bytes(content)
-    in_container.read_usage(folder)
+    for step in container_files.STEPS:
+        (folder / container_files.usage_file(step)).write_bytes(content)
+    container_files.read_usage(folder)
 
 
 def read_cache_use(folder: Path, content: bytes) -> None:
-    (folder / inside.CACHE_USE).write_bytes(content)
-    in_container.read_cache_use(folder)
+    (folder / container_files.CACHE_USE).write_bytes(content)
+    container_files.read_cache_use(folder)
 
 
 def catalogue_text(folder: Path) -> str:
@@ -217,8 +217,8 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
             lock.pinned_requirements(lock.components("13.0"), lock.PLATFORMS[0])
             lock.torch_source("2.11")
 
-    monkeypatch.setattr(sdist_torch, "run_python", run)
-    monkeypatch.setattr(interpreter.process, "run", run)
+    monkeypatch.setattr(build_setup, "run_python", run)
+    monkeypatch.setattr(requirements.process, "run", run)
     monkeypatch.setattr(index, "run_pip", run_pip)
     env = Environment(Path("python"), {}, Path("site"))
     child = Path(hipify._CHILD)
@@ -234,7 +234,7 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
         "build record": Reader(_dump(BUILD), read_records),
         "request": Reader(_dump(records.WheelsRequest(("pure",), ("8.0",))), read_request),
         "bundled": Reader(json.dumps({"key": "key", "files": {WHEEL: "ab"}}), read_bundled),
-        "usage": Reader(_dump(inside.Usage(1.5, 5)), read_usage),
+        "usage": Reader(_dump(container_files.Usage(1.5, 5)), read_usage),
         "cache use": Reader(_dump(CacheUse(1, 2)), read_cache_use),
         "catalogue": Reader(catalogue_text(tmp_path / "made"), read_catalogues),
         "attestation": Reader(attestation_text(root), read_attestation),
@@ -244,14 +244,14 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
         ),
         "artifact: build": Reader(_dump(BUILD), read_artifacts),
         "artifact: smoke": Reader(smoke_record.dump_smoke(SMOKE), read_artifacts),
-        "torch": Reader(TORCH, said_by_a_child(lambda cwd: sdist_torch.import_torch(env, cwd))),
+        "torch": Reader(TORCH, said_by_a_child(lambda cwd: build_setup.import_torch(env, cwd))),
         "doctor's child, found": Reader(ANSWER, read_answers),
         "doctor's child": Reader(
             IMPORTED, lambda at, content: read_answers(at, f"{ANSWER}\n".encode() + content)
         ),
         "interpreter": Reader(
             json.dumps({"path": "/usr/bin/python3", "version": "3.12.1", "build": "gcc"}),
-            said_by_a_child(lambda _: interpreter.find_interpreter("/bin/sh")),
+            said_by_a_child(lambda _: requirements.find_interpreter("/bin/sh")),
         ),
         "probe": Reader(PROBE, read_probe),
         "pip's report": Reader(

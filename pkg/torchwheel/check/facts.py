@@ -1,5 +1,6 @@
 """Reads the facts that the gates judge, once per wheel."""
 
+import contextlib
 import dataclasses
 import fnmatch
 import functools
@@ -9,15 +10,14 @@ from typing import Generic, TypeVar
 
 from torchwheel.check.audit import Audit, audit, provided_by_torch
 from torchwheel.check.declared import Declared
-from torchwheel.claims import Claims
-from torchwheel.errors import TorchwheelError
-from torchwheel.inspect import budgets
-from torchwheel.inspect.archive import WheelError
-from torchwheel.inspect.cuda import find_cuobjdump
-from torchwheel.inspect.elf import GpuCode, Library, read_library, symbol_count
-from torchwheel.inspect.gpu_code import read_gpu_code
-from torchwheel.inspect.wheel import ExtractedFile, Wheel, extract, read_wheel
-from torchwheel.inspect.window import CpuTime
+from torchwheel.inspect.wheel import ExtractedFile, OpenWheel, Wheel, open_wheel
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.inspect import budgets
+from torchwheel_runtime.inspect.cuda import find_cuobjdump
+from torchwheel_runtime.inspect.elf import GpuCode, Library, read_library, symbol_count
+from torchwheel_runtime.inspect.gpu_code import read_gpu_code
+from torchwheel_runtime.inspect.window import CpuTime, WheelError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,16 +102,23 @@ def fact(read: Callable[[], T]) -> Fact[T]:
 
 def read_facts(path: Path, program: Path | None = None) -> WheelFacts:
     """Read a wheel's facts; `program` is the cuobjdump to ask, looked for if none is given."""
-    wheel = fact(lambda: read_wheel(path))
-    if wheel.fault is not None:
-        return WheelFacts(wheel, Fact(), Fact(), Fact())
-    with extract(wheel.read()) as files:
+    with contextlib.ExitStack() as stack:
+        opened = fact(lambda: stack.enter_context(open_wheel(path)))
+        if opened.value:
+            facts = _facts_of(opened.value, program)
+        else:
+            facts = WheelFacts(Fact(fault=opened.fault), Fact(), Fact(), Fact())
+    return facts
+
+
+def _facts_of(opened: OpenWheel, program: Path | None) -> WheelFacts:
+    with opened.extract() as files:
         libraries = fact(lambda: _libraries(files))
         return WheelFacts(
-            wheel=wheel,
+            wheel=Fact(opened.wheel),
             libraries=libraries,
             gpu_code=fact(lambda: _gpu_code(files, program)),
-            audit=fact(lambda: _audit(wheel.read(), libraries.read())),
+            audit=fact(lambda: _audit(opened.wheel, libraries.read())),
         )
 
 

@@ -1,16 +1,31 @@
-"""The gates in order, and one run of them over a wheel."""
+"""The gates over wheels: both tables of them, one run, and `torchwheel check`.
+
+`GATES` hold a wheel to its torchwheel.json, `NAMED_GATES` hold anybody's wheel to what its name and
+metadata say.
+"""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from torchwheel import __version__
 from torchwheel.check.archs import archs
 from torchwheel.check.content import content
 from torchwheel.check.facts import GateError, Limits, WheelFacts, read_facts
 from torchwheel.check.libraries import platform_tag, runtime, torch_symbols
 from torchwheel.check.metadata import metadata
-from torchwheel.errors import TorchwheelError
-from torchwheel.text import table_rows
+from torchwheel.check.named_claims import case_of
+from torchwheel.check.named_gates import NAMED_GATES
+from torchwheel.findings import Finding, sarif_text, summary_text
+from torchwheel.inspect.inspection import inspect_wheel
+from torchwheel_runtime import files
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.os_errors import explain
+from torchwheel_runtime.text import escape, shorten_line, table_rows
+
+MAX_SIZE_MIB = 64
+_MOST_SAID = 3
+_NOT_JUDGED = "not judged"
 
 
 def record(facts: WheelFacts, _: Limits) -> str:
@@ -21,10 +36,14 @@ def record(facts: WheelFacts, _: Limits) -> str:
 
 def size(facts: WheelFacts, limits: Limits) -> str:
     """The file is no larger than the matrix allows."""
-    mib = facts.wheel.read().size / (1 << 20)
-    if mib > limits.max_size_mib:
-        raise GateError(f"{mib:.2f} MiB; at most {limits.max_size_mib:g} MiB expected")
-    return f"{mib:.2f} MiB of {limits.max_size_mib:g} MiB"
+    return _require_size(facts.wheel.read().size, limits.max_size_mib)
+
+
+def _require_size(size_: int, most: float) -> str:
+    mib = size_ / (1 << 20)
+    if mib > most:
+        raise GateError(f"{mib:.2f} MiB; at most {most:g} MiB expected")
+    return f"{mib:.2f} MiB of {most:g} MiB"
 
 
 Gate = Callable[[WheelFacts, Limits], str]
@@ -51,6 +70,10 @@ class GateResult:
     says: str
 
 
+Judged = tuple[tuple[GateResult, ...], tuple[Finding, ...]]
+"""The verdict of every gate, and all findings."""
+
+
 def run_gates(
     wheel: Path, limits: Limits, *, cuobjdump: Path | None = None
 ) -> tuple[GateResult, ...]:
@@ -63,16 +86,75 @@ def judge(
 ) -> tuple[GateResult, ...]:
     """The verdict of every gate on facts already read."""
     if facts.wheel.fault is not None:
-        return not_judged(gates, " ".join(facts.wheel.fault.split()))
-    return tuple(_result(name, gate, facts, limits) for name, gate in gates.items())
+        return _unread(gates, " ".join(facts.wheel.fault.split()))
+    return tuple(
+        _run_gate(name, lambda gate=gate: gate(facts, limits))[0]  # type: ignore[misc]
+        for name, gate in gates.items()
+    )
 
 
-def not_judged(gates: Iterable[str], fault: str) -> tuple[GateResult, ...]:
+def judge_named(wheel: Path, max_size_mib: float | None = None) -> Judged:
+    """The verdict of every gate on anybody's wheel, and its findings.
+
+    A wheel that cannot be read at all fails every gate: they fail closed.
+    """
+    try:
+        case = case_of(inspect_wheel(wheel))
+    except TorchwheelError as error:
+        unread = _unread(NAMED_GATES, shorten_line(str(error)))
+        return unread, _failed(unread)
+
+    def sized() -> Iterable[Finding]:
+        _require_size(case.facts.size, max_size_mib or 0)
+        return ()
+
+    gates: dict[str, Callable[[], str | Iterable[Finding]]] = {
+        name: lambda gate=gate: gate(case)  # type: ignore[misc]
+        for name, gate in NAMED_GATES.items()
+    }
+    if max_size_mib is not None:
+        gates["size"] = sized
+    judged = [_run_gate(name, gate) for name, gate in gates.items()]
+    findings = tuple(finding for _, found in judged for finding in found)
+    return tuple(result for result, _ in judged), findings
+
+
+def _run_gate(
+    name: str, gate: Callable[[], str | Iterable[Finding]]
+) -> tuple[GateResult, tuple[Finding, ...]]:
+    """Run a gate, which says what holds or yields findings. It fails closed."""
+    try:
+        said = gate()
+        if isinstance(said, str):
+            return GateResult(name, True, said), ()
+        return _result(name, tuple(said))
+    except TorchwheelError as error:
+        text = str(error)
+    # A gate that breaks has not held.
+    except Exception as error:
+        text = f"the gate broke: {type(error).__name__}: {error}"
+    failed = GateResult(name, False, " ".join(text.split()))
+    return failed, _failed([failed])
+
+
+def _result(name: str, found: tuple[Finding, ...]) -> tuple[GateResult, tuple[Finding, ...]]:
+    errors = [finding for finding in found if finding.level == "error"]
+    said = errors or found
+    more = f"; and {len(said) - _MOST_SAID} more" if len(said) > _MOST_SAID else ""
+    text = "; ".join(map(str, said[:_MOST_SAID])) + more
+    return GateResult(name, not errors, text or "holds"), found
+
+
+def _failed(results: Iterable[GateResult]) -> tuple[Finding, ...]:
+    return tuple(Finding(result.name, result.says) for result in results if not result.ok)
+
+
+def _unread(gates: Iterable[str], fault: str) -> tuple[GateResult, ...]:
     """The verdict on a wheel that cannot be read: no gate holds, and the first says why."""
     first, *others = gates
     return (
         GateResult(first, False, fault),
-        *(GateResult(name, False, "not judged") for name in others),
+        *(GateResult(name, False, _NOT_JUDGED) for name in others),
     )
 
 
@@ -92,12 +174,41 @@ def gates_text(results: Sequence[GateResult]) -> str:
     return "".join(f"{row}\n" for row in table_rows("<6 < <", cells))
 
 
-def _result(name: str, gate: Gate, facts: WheelFacts, limits: Limits) -> GateResult:
+def check_wheels(
+    wheels: Sequence[Path],
+    *,
+    auto: bool = False,
+    max_size_mib: float | None = None,
+    sarif: Path | None = None,
+    summary: Path | None = None,
+) -> int:
+    """Print the gates of each wheel and write the files asked for; 1 if a gate does not hold.
+
+    Args:
+        wheels: their files.
+        auto: hold them to what they say by name and metadata, not to their torchwheel.json.
+        max_size_mib: the limit of their size; None for 64 MiB, or with `auto` for none.
+        sarif: the file for SARIF.
+        summary: the file that a page of Markdown is appended to.
+    """
+    found: dict[str, tuple[Finding, ...]] = {}
+    for wheel in wheels:
+        if auto:
+            results, findings = judge_named(wheel, max_size_mib)
+        else:
+            results = run_gates(wheel, Limits(max_size_mib=max_size_mib or MAX_SIZE_MIB))
+            findings = _failed(results)
+        found[str(wheel)] = findings
+        print(f"{escape(wheel.name)}\n{gates_text(results)}", end="")
+    sized = {} if max_size_mib is None else {"size": size}
+    gates: Mapping[str, Callable[..., object]] = {**NAMED_GATES, **sized} if auto else GATES
+    sentences = {name: (gate.__doc__ or name).splitlines()[0] for name, gate in gates.items()}
     try:
-        return GateResult(name, True, gate(facts, limits))
-    except TorchwheelError as error:
-        return GateResult(name, False, " ".join(str(error).split()))
-    # Fail closed: a gate that breaks has not held.
-    except Exception as error:
-        text = f"the gate broke: {type(error).__name__}: {error}"
-        return GateResult(name, False, " ".join(text.split()))
+        if sarif:
+            files.write_text(sarif, sarif_text(found, sentences, __version__))
+        if summary:
+            with summary.open("a", encoding="utf-8") as file:
+                file.write(summary_text(found, sentences))
+    except OSError as error:
+        raise UsageError(explain(error)) from error
+    return int(any(f.level == "error" for findings in found.values() for f in findings))

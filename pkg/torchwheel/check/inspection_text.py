@@ -4,20 +4,20 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from torchwheel.arch.model import BRANDS
-from torchwheel.check.named_gates import GateFinding, NamedCase
-from torchwheel.check.torch_fit import TorchFit
+from torchwheel.check.named_claims import NamedCase, TorchFit
 from torchwheel.data import read
+from torchwheel.findings import Finding, finding_json
 from torchwheel.inspect.installed import PROGRAMS
 from torchwheel.inspect.library_facts import GpuRuntime, LibraryFacts
 from torchwheel.inspect.targets import GpuTarget
-from torchwheel.text import escape, hanging_lines, join_names, shorten_line, size_text
+from torchwheel_runtime.arch.model import BRANDS
+from torchwheel_runtime.text import escape, hanging_lines, join_names, shorten_line, size_text
 
 SCHEMA = 1
 _KINDS = {"sass": "SASS", "hsaco": "AMD", "ptx": "PTX"}
 
 
-def inspection_text(case: NamedCase, findings: Sequence[GateFinding]) -> str:
+def inspection_text(case: NamedCase, findings: Sequence[Finding]) -> str:
     """The report; every line is printable."""
     return "".join(f"{escape(line)}\n" for line in _lines(case, findings))
 
@@ -26,7 +26,7 @@ def _row(name: str, text: str) -> list[str]:
     return hanging_lines(f"{name:<11}", shorten_line(text)) if text else []
 
 
-def _lines(case: NamedCase, findings: Sequence[GateFinding]) -> Iterator[str]:
+def _lines(case: NamedCase, findings: Sequence[Finding]) -> Iterator[str]:
     facts, claims = case.facts, case.claims
     yield facts.title
     yield from _row("size", _sizes(case))
@@ -48,7 +48,7 @@ def _lines(case: NamedCase, findings: Sequence[GateFinding]) -> Iterator[str]:
     yield "-" * 80
     for finding in findings:
         name = "not true" if finding.level == "error" else "note"
-        yield from _row(name, f"{finding} [{finding.gate}]")
+        yield from _row(name, f"{finding} [{finding.rule}]")
     if not findings:
         yield from _row("true", "nothing that it claims is contradicted by what is in it")
 
@@ -147,7 +147,7 @@ def _releases(fit: TorchFit) -> str:
     return f"torch {' '.join(fit.releases)}" if fit.releases else "no torch of the table"
 
 
-def inspection_json(case: NamedCase, findings: Sequence[GateFinding]) -> str:
+def inspection_json(case: NamedCase, findings: Sequence[Finding]) -> str:
     """The report for programs: byte-stable for equal facts."""
     facts, claims = case.facts, case.claims
     content = {
@@ -176,9 +176,7 @@ def inspection_json(case: NamedCase, findings: Sequence[GateFinding]) -> str:
         },
         "torch_releases_known": case.table.releases,
         "libraries": [_library_json(case, library) for library in facts.libraries],
-        "findings": [
-            {"gate": f.gate, "level": f.level, "place": f.place, "says": f.says} for f in findings
-        ],
+        "findings": list(map(finding_json, findings)),
     }
     return json.dumps(content, indent=1) + "\n"
 

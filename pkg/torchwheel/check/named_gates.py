@@ -9,110 +9,62 @@ import fnmatch
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import Literal
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from torchwheel.arch.model import BRANDS, Backend
 from torchwheel.check.limited_api import outside_limited_api
-from torchwheel.check.named_claims import NamedClaims, claims_of
-from torchwheel.check.torch_exports import ExportTable, export_table
-from torchwheel.check.torch_fit import TorchFit, fit_torch
+from torchwheel.check.named_claims import NamedCase, NamedClaims
 from torchwheel.data import read
-from torchwheel.inspect.elf import qualified_name
-from torchwheel.inspect.inspection import Inspection
+from torchwheel.findings import Finding, Level
 from torchwheel.inspect.installed import OF_PYTHON, owner_of
 from torchwheel.inspect.library_facts import LibraryFacts
-from torchwheel.text import escape, join_names, quote, shorten, shorten_line
-from torchwheel.validate.gpu_rules import tag_floor
-from torchwheel.versions import major_version, version_numbers
+from torchwheel_runtime.arch.model import BRANDS, Backend
+from torchwheel_runtime.inspect.elf import qualified_name
+from torchwheel_runtime.text import join_names, quote, shorten
+from torchwheel_runtime.validate.gpu_rules import tag_floor
+from torchwheel_runtime.versions import major_version, version_numbers
 
-Level = Literal["error", "warning"]
 _NAMED = 3
 
 
-@dataclasses.dataclass(frozen=True)
-class GateFinding:
-    """What is not true of a wheel, or may surprise its user.
-
-    Attributes:
-        gate: the gate's name, e.g. "torch-symbols".
-        says: one printable sentence without a full stop; a long one is cut in its middle.
-        level: a gate with an error does not hold.
-        place: the file in the wheel; empty for the wheel as a whole.
-    """
-
-    gate: str
-    says: str
-    level: Level = "error"
-    place: str = ""
-
-    def __post_init__(self) -> None:
-        # A hostile wheel may have thousands of tags, or names of thousands of characters. What is
-        # escaped is longer, so it is cut afterwards.
-        object.__setattr__(self, "says", shorten_line(escape(self.says)))
-        object.__setattr__(self, "place", shorten_line(escape(self.place)))
-
-    def __str__(self) -> str:
-        return f"{self.place}: {self.says}" if self.place else self.says
+NamedGate = Callable[[NamedCase], Iterator[Finding]]
 
 
-@dataclasses.dataclass(frozen=True)
-class NamedCase:
-    """The input of every gate: facts, claims, and the torch that each library fits by its name."""
-
-    facts: Inspection
-    claims: NamedClaims
-    torch: Mapping[str, TorchFit]
-    table: ExportTable
-
-
-def case_of(facts: Inspection) -> NamedCase:
-    """The case of a wheel, package or library."""
-    table = export_table() if any(lib.torch for lib in facts.libraries) else ExportTable((), {})
-    fits = {lib.name: fit_torch(lib, facts.libraries, table) for lib in facts.libraries}
-    torch = {name: fit for name, fit in fits.items() if fit is not None}
-    return NamedCase(facts, claims_of(facts), torch, table)
-
-
-NamedGate = Callable[[NamedCase], Iterator[GateFinding]]
-
-
-def record(case: NamedCase) -> Iterator[GateFinding]:
+def record(case: NamedCase) -> Iterator[Finding]:
     """RECORD lists every file with its hash."""
     if case.facts.record_fault:
-        yield GateFinding("record", case.facts.record_fault)
+        yield Finding("record", case.facts.record_fault)
 
 
-def content(case: NamedCase) -> Iterator[GateFinding]:
+def content(case: NamedCase) -> Iterator[Finding]:
     """No file runs whenever Python starts, and none takes the name of a module of Python."""
     facts = case.facts
     if facts.entry_points_fault:
-        yield GateFinding("content", facts.entry_points_fault)
+        yield Finding("content", facts.entry_points_fault)
     if facts.kind != "wheel":
         return
     for place in facts.at_start:
-        yield GateFinding("content", "runs whenever Python starts", place=place)
+        yield Finding("content", "runs whenever Python starts", where=place)
     for name in facts.names:
         owner = owner_of(name, facts.named.name if facts.named else None, facts.metadata)
         if owner and name not in facts.at_start:
             level: Level = "error" if owner == OF_PYTHON else "warning"
-            yield GateFinding("content", f"has the name of {owner}", level, name)
+            yield Finding("content", f"has the name of {owner}", level, name)
 
 
-def metadata(case: NamedCase) -> Iterator[GateFinding]:
+def metadata(case: NamedCase) -> Iterator[Finding]:
     """METADATA and WHEEL can be read, and agree with the file name."""
     facts, named = case.facts, case.facts.named
     for fault in (facts.name_fault, facts.wheel_fault, facts.claims_fault):
         if fault:
-            yield GateFinding("metadata", fault)
+            yield Finding("metadata", fault)
     if facts.metadata_fault and facts.metadata:
         # What installers read is right.
         says = f"METADATA is not valid: {facts.metadata_fault}"
-        yield GateFinding("metadata", says, "warning")
+        yield Finding("metadata", says, "warning")
     elif facts.metadata_fault:
-        yield GateFinding("metadata", facts.metadata_fault)
+        yield Finding("metadata", facts.metadata_fault)
     if named and facts.metadata:
         pairs = (
             ("Name", canonicalize_name(facts.metadata.name), named.name),
@@ -120,27 +72,27 @@ def metadata(case: NamedCase) -> Iterator[GateFinding]:
         )
         for field, found, expected in pairs:
             if found != expected:
-                yield GateFinding(
+                yield Finding(
                     "metadata", f"METADATA {field} is {found}, the file name says {expected}"
                 )
     if named and facts.wheel_tags is not None and facts.wheel_tags != named.tags:
         found, expected = (" ".join(sorted(map(str, t))) for t in (facts.wheel_tags, named.tags))
-        yield GateFinding("metadata", f"WHEEL has the tags {found}, the file name {expected}")
+        yield Finding("metadata", f"WHEEL has the tags {found}, the file name {expected}")
     if facts.purelib and facts.libraries:
-        yield GateFinding(
+        yield Finding(
             "metadata", "WHEEL says Root-Is-Purelib: true, and there is machine code in it"
         )
 
 
-def gpu_code(case: NamedCase) -> Iterator[GateFinding]:
+def gpu_code(case: NamedCase) -> Iterator[Finding]:
     """All GPU code can be read, and is of the backend that the version names."""
     claims, libraries = case.claims, case.facts.libraries
     for library in libraries:
         for fault in (library.problem, library.targets_problem):
             if fault:
-                yield GateFinding("gpu-code", f"cannot be read: {fault}", place=library.name)
+                yield Finding("gpu-code", f"cannot be read: {fault}", where=library.name)
         if library.targets and not any(target.is_code for target in library.targets):
-            yield GateFinding(
+            yield Finding(
                 "gpu-code",
                 "has PTX or empty modules, and no kernel in machine code",
                 "warning",
@@ -154,14 +106,14 @@ def gpu_code(case: NamedCase) -> Iterator[GateFinding]:
         # A requirement on CUDA's runtime may serve a library that is not in this wheel.
         if claimed and others and backend not in found:
             brand = BRANDS["rocm" if backend == "cuda" else "cuda"]
-            yield GateFinding("gpu-code", f"is for {BRANDS[backend]} {claimed}, has {brand} code")
+            yield Finding("gpu-code", f"is for {BRANDS[backend]} {claimed}, has {brand} code")
         elif claimed and _is_local(case) and not found and not unread:
             # What calls CUDA's driver itself may need no kernel of its own.
             level: Level = "warning" if any(_DRIVER in lib.needed for lib in libraries) else "error"
             says = f"is for {BRANDS[backend]} {claimed}, has no GPU code"
-            yield GateFinding("gpu-code", says, level)
+            yield Finding("gpu-code", says, level)
     if claims.local.cpu and found:
-        yield GateFinding("gpu-code", "is for CPUs by its version, and has code for GPUs")
+        yield Finding("gpu-code", "is for CPUs by its version, and has code for GPUs")
 
 
 def _is_local(case: NamedCase) -> bool:
@@ -170,17 +122,17 @@ def _is_local(case: NamedCase) -> bool:
     return bool(named and named.version.local)
 
 
-def _not_judged(case: NamedCase, gate: str) -> Iterator[GateFinding]:
+def _not_judged(case: NamedCase, gate: str) -> Iterator[Finding]:
     """A finding for each library that cannot be read: nothing is known of it, so no gate holds.
 
     Gate `gpu-code` says why.
     """
     for library in case.facts.libraries:
         if library.problem:
-            yield GateFinding(gate, "not judged: cannot be read", place=library.name)
+            yield Finding(gate, "not judged: cannot be read", where=library.name)
 
 
-def torch_symbols(case: NamedCase) -> Iterator[GateFinding]:
+def torch_symbols(case: NamedCase) -> Iterator[Finding]:
     """Every torch that the wheel allows has every symbol that its libraries need."""
     yield from _not_judged(case, "torch-symbols")
     table = case.table
@@ -189,7 +141,7 @@ def torch_symbols(case: NamedCase) -> Iterator[GateFinding]:
         if fit.unknown:
             names = _names(fit.unknown)
             known = f"torch {table.releases[0]} to {table.releases[-1]} of PyPI"
-            yield GateFinding("torch-symbols", f"needs {names}, which no {known} has", place=name)
+            yield Finding("torch-symbols", f"needs {names}, which no {known} has", where=name)
         lacking = dict(fit.lacking)
         claimed = [release for release in table.releases if _allows(claims, release)]
         if claims.local.new_strings and "2.6" in claimed:
@@ -197,21 +149,21 @@ def torch_symbols(case: NamedCase) -> Iterator[GateFinding]:
             claimed.remove("2.6")
         if wrong := [release for release in claimed if release in lacking]:
             first = lacking[wrong[0]]
-            yield GateFinding(
+            yield Finding(
                 "torch-symbols",
                 f"is for torch {join_names(wrong)} too, by {_range(claims)}, and "
                 f"{_names((first,))} is not in {wrong[0]}",
-                place=name,
+                where=name,
             )
         claimed_strings = {True: "new", False: "old", None: None}[claims.local.new_strings]
         if claimed_strings and fit.strings and claimed_strings != fit.strings:
-            yield GateFinding(
+            yield Finding(
                 "torch-symbols",
                 f"has the {fit.strings} std::string, and its version says {claimed_strings}",
-                place=name,
+                where=name,
             )
     if case.torch and case.facts.kind != "library" and case.claims.torch is None:
-        yield GateFinding(
+        yield Finding(
             "torch-symbols", "needs torch, and no Requires-Dist says which one", "warning"
         )
 
@@ -248,7 +200,7 @@ def _names(symbols: tuple[str, ...]) -> str:
 _FOR_ONE_PYTHON = re.compile(r"\.(cpython-(\d)(\d+)t?-[\w-]+|cp(\d)(\d+)-[\w-]+)\.so$")
 
 
-def python_abi(case: NamedCase) -> Iterator[GateFinding]:
+def python_abi(case: NamedCase) -> Iterator[Finding]:
     """Libraries are for the Pythons that the tags name: the limited API where these are several."""
     claims = case.claims
     if not claims.abis:
@@ -262,37 +214,37 @@ def python_abi(case: NamedCase) -> Iterator[GateFinding]:
             tag = "-".join((".".join(claims.interpreters), ".".join(claims.abis)))
             # A library without symbols of Python may be loaded by its path.
             level: Level = "error" if library.python else "warning"
-            yield GateFinding(
+            yield Finding(
                 "python-abi",
                 f"only {own} imports it, and the wheel is for {tag}",
                 level,
                 library.name,
             )
         if several and (outside := outside_limited_api(library.python)):
-            yield GateFinding(
+            yield Finding(
                 "python-abi",
                 f"needs {_names(tuple(outside))} of CPython, which is not in the limited API",
-                place=library.name,
+                where=library.name,
             )
 
 
 _DRIVER = "libcuda.so.1"
 
 
-def runtime(case: NamedCase) -> Iterator[GateFinding]:
+def runtime(case: NamedCase) -> Iterator[Finding]:
     """Every library that is needed is in the wheel, of the system, or torch's and its toolkit's."""
     yield from _not_judged(case, "runtime")
     libraries = case.facts.libraries
     own = {name for lib in libraries for name in (lib.soname, lib.base_name) if name}
     for library in libraries:
         if outside := [n for n in library.needed if n not in own and not _is_provided(n)]:
-            yield GateFinding(
+            yield Finding(
                 "runtime",
                 f"needs {join_names(outside)}: not in the wheel, of torch or in a manylinux policy",
-                place=library.name,
+                where=library.name,
             )
         if _DRIVER in library.needed:
-            yield GateFinding(
+            yield Finding(
                 "runtime",
                 f"needs {_DRIVER}: it cannot be loaded where no driver is",
                 "warning",
@@ -308,25 +260,25 @@ def _is_provided(name: str) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _runtime_findings(case: NamedCase, library: LibraryFacts) -> Iterator[GateFinding]:
+def _runtime_findings(case: NamedCase, library: LibraryFacts) -> Iterator[Finding]:
     for found in library.runtimes:
         claimed = case.claims.cuda if found.backend == "cuda" else case.claims.local.rocm
         if found.how == "grafted":
-            yield GateFinding(
+            yield Finding(
                 "runtime",
                 f"needs {found.library}: a second runtime beside torch's",
                 "warning",
                 library.name,
             )
         if claimed and found.version and major_version(found.version) != major_version(claimed):
-            yield GateFinding(
+            yield Finding(
                 "runtime",
                 f"needs {found.library}, and the wheel is for {claimed}",
-                place=library.name,
+                where=library.name,
             )
 
 
-def run_paths(case: NamedCase) -> Iterator[GateFinding]:
+def run_paths(case: NamedCase) -> Iterator[Finding]:
     """The loader looks for libraries in the installed packages alone."""
     yield from _not_judged(case, "run-paths")
     for library in case.facts.libraries:
@@ -335,7 +287,7 @@ def run_paths(case: NamedCase) -> Iterator[GateFinding]:
             if fault := _fault_of_path(text, depth, case.facts.kind == "library"):
                 # Root alone can put a library into a folder of the system.
                 level: Level = "warning" if text.startswith(_OF_ROOT) else "error"
-                yield GateFinding("run-paths", f"{quote(text)} {fault}", level, library.name)
+                yield Finding("run-paths", f"{quote(text)} {fault}", level, library.name)
 
 
 _OF_ROOT = ("/usr/", "/opt/", "/lib/", "/lib64/")
@@ -352,16 +304,16 @@ def _fault_of_path(text: str, depth: int, alone: bool) -> str | None:
     return None
 
 
-def platform_tag(case: NamedCase) -> Iterator[GateFinding]:
+def platform_tag(case: NamedCase) -> Iterator[Finding]:
     """The platform tags name a machine and a C library that the libraries can run with."""
     platforms = case.claims.platforms
     if not platforms or not case.facts.libraries:
         return
     if platforms == ("any",):
-        yield GateFinding("platform-tag", "the tag says any platform; there is machine code in it")
+        yield Finding("platform-tag", "the tag says any platform; there is machine code in it")
         return
     if all(platform.startswith("linux_") for platform in platforms):
-        yield GateFinding(
+        yield Finding(
             "platform-tag",
             f"{join_names(platforms)} names no C library: no index takes it",
             "warning",
@@ -370,17 +322,17 @@ def platform_tag(case: NamedCase) -> Iterator[GateFinding]:
     floor = tag_floor(platforms)
     for library in case.facts.libraries:
         if library.machine and not any(p.endswith(f"_{library.machine}") for p in platforms):
-            yield GateFinding(
+            yield Finding(
                 "platform-tag",
                 f"is for {library.machine}, the tag {join_names(platforms)}",
-                place=library.name,
+                where=library.name,
             )
         glibc = library.versions.get("GLIBC")
         if floor and glibc and version_numbers(glibc) > version_numbers(floor):
-            yield GateFinding(
+            yield Finding(
                 "platform-tag",
                 f"needs glibc {glibc}, the tag promises {floor}",
-                place=library.name,
+                where=library.name,
             )
 
 
@@ -397,6 +349,6 @@ NAMED_GATES: Mapping[str, NamedGate] = {
 }
 
 
-def findings_of(case: NamedCase) -> tuple[GateFinding, ...]:
+def findings_of(case: NamedCase) -> tuple[Finding, ...]:
     """The findings of all gates."""
     return tuple(finding for gate in NAMED_GATES.values() for finding in gate(case))

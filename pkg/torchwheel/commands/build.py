@@ -4,9 +4,17 @@ import argparse
 import os
 from pathlib import Path
 
-from torchwheel.arguments import GPU, LOCKED, MATRIX, command, one_of, option, positive_number
-from torchwheel.console import Terminal, print_error
-from torchwheel.errors import UsageError
+from torchwheel_runtime.arguments import (
+    GPU,
+    LOCKED,
+    MATRIX,
+    command,
+    one_of,
+    option,
+    positive_number,
+)
+from torchwheel_runtime.console import Terminal, print_error
+from torchwheel_runtime.errors import UsageError
 
 DIST = option("--dist", type=Path, default=Path("dist"), help="the output folder")
 ARCHS = option("--archs", default="", help='another arch list, e.g. "9.0;12.0+PTX" or gfx942')
@@ -164,7 +172,7 @@ def wheels(options: argparse.Namespace) -> int:
 def kernels(options: argparse.Namespace) -> int:
     """Compile the kernels and print the folders of their artifacts."""
     from torchwheel.pipeline.kernels import KernelsRequest, kernels
-    from torchwheel.shards import parse_shard
+    from torchwheel_runtime.shards import parse_shard
 
     request = KernelsRequest(
         tuple(options.toolkit),
@@ -289,8 +297,9 @@ def base_images(options: argparse.Namespace) -> int:
         ),
         option(
             "--on",
-            metavar="tcp://HOST:PORT",
-            help="compile the steps on the workers of this Dask scheduler, then link",
+            metavar="https://HOST:PORT",
+            help="compile on the servers of this scheduler of sccache-dist, whose token is in "
+            "TORCHWHEEL_CLUSTER_TOKEN",
         ),
     ),
 )
@@ -301,9 +310,10 @@ def build(options: argparse.Namespace) -> int:
     from torchwheel.sdist.build import build_sdist, closing_text
     from torchwheel.sdist.request import SdistRequest, find_source, parse_allowed
     from torchwheel.sdist.sandbox import parse_variables
-    from torchwheel.shards import parse_shard
+    from torchwheel.steps.cluster import parse_scheduler
     from torchwheel.steps.compiler_cache import parse_cache
-    from torchwheel.toolkit.cache import cache_folder
+    from torchwheel_runtime.shards import parse_shard
+    from torchwheel_runtime.toolkit.cache import cache_folder
 
     shard = parse_shard(options.shard, "--shard") if options.shard else None
     if (shard or options.from_shards) and not options.cache:
@@ -327,7 +337,7 @@ def build(options: argparse.Namespace) -> int:
         sandbox=options.sandbox,
         variables=parse_variables(options.variables, os.environ),
         cache=parse_cache(options.cache) if options.cache else None,
-        on=options.on,
+        on=parse_scheduler(options.on, os.environ) if options.on else None,
     )
     with Terminal().live_line() as progress:
         if options.plan:

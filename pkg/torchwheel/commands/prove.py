@@ -3,9 +3,9 @@
 import argparse
 from pathlib import Path
 
-from torchwheel.arguments import LOCKED, MATRIX, command, option, positive_number
-from torchwheel.console import Terminal
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime.arguments import LOCKED, MATRIX, command, option, positive_number
+from torchwheel_runtime.console import Terminal
+from torchwheel_runtime.errors import TorchwheelError
 
 
 @command(
@@ -30,7 +30,7 @@ from torchwheel.errors import TorchwheelError
 )
 def check(options: argparse.Namespace) -> int:
     """Print the gates of each wheel."""
-    from torchwheel.check.run import check_wheels
+    from torchwheel.check.gates import check_wheels
 
     return check_wheels(
         options.wheel,
@@ -50,7 +50,8 @@ def check(options: argparse.Namespace) -> int:
 def inspect(options: argparse.Namespace) -> int:
     """Print a report for each subject."""
     from torchwheel.check.inspection_text import inspection_json, inspection_text
-    from torchwheel.check.named_gates import case_of, findings_of
+    from torchwheel.check.named_claims import case_of
+    from torchwheel.check.named_gates import findings_of
     from torchwheel.inspect.inspection import inspect
 
     report = inspection_json if options.json else inspection_text
@@ -88,8 +89,8 @@ def smoke(options: argparse.Namespace) -> int:
     """Run the smoke tests of a wheel and write their record."""
     from torchwheel.smoke.record import record_text
     from torchwheel.smoke.requirements import bundled_with
-    from torchwheel.smoke.run import smoke
-    from torchwheel.toolkit.cache import cache_folder
+    from torchwheel.smoke.testing import smoke
+    from torchwheel_runtime.toolkit.cache import cache_folder
 
     tests, torch = options.tests, options.torch
     requires: tuple[str, ...] = ("pytest",)
@@ -100,7 +101,7 @@ def smoke(options: argparse.Namespace) -> int:
         # With --tests the matrix is not read: an offline GPU machine has no YAML parser.
         from torchwheel.inspect.wheel import read_wheel
         from torchwheel.matrix.load import load
-        from torchwheel.pipeline.project import locks_folder, project_folder, tests_folder
+        from torchwheel.pipeline.sources import locks_folder, project_folder, tests_folder
         from torchwheel.smoke.environment import default_torch
 
         matrix = load(options.matrix)
@@ -162,10 +163,10 @@ def smoke(options: argparse.Namespace) -> int:
 def compat(options: argparse.Namespace) -> int:
     """Run the smoke tests of a wheel with each torch and print a table."""
     from torchwheel.matrix.load import load
-    from torchwheel.pipeline.project import project_folder, tests_folder
+    from torchwheel.pipeline.sources import project_folder, tests_folder
     from torchwheel.smoke.compat import compat, compat_text
-    from torchwheel.smoke.interpreter import find_interpreter, running_interpreter
-    from torchwheel.toolkit.cache import cache_folder
+    from torchwheel.smoke.requirements import find_interpreter, running_interpreter
+    from torchwheel_runtime.toolkit.cache import cache_folder
 
     matrix, root = load(options.matrix), options.matrix.resolve().parent
     source = project_folder(matrix, root, cache_folder(), Terminal())

@@ -11,25 +11,25 @@ import threading
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from cryptography.hazmat import asn1
 from cryptography.x509 import Certificate, ExtensionNotFound, ObjectIdentifier
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sigstore.errors import Error as SigstoreError
 from sigstore.errors import VerificationError
 from sigstore.models import Bundle, TrustedRoot
 from sigstore.verify import Verifier
 
-from torchwheel.errors import MalformedError, TorchwheelError
 from torchwheel.evidence.files import Attestation
 from torchwheel.evidence.policy import Signer
-from torchwheel.evidence.statement import PAYLOAD_TYPE, read_statement
 from torchwheel.evidence.verified import LATEST, TRUSTED_ROOT
-from torchwheel.json_files import parse_json, read_bounded
-from torchwheel.os_errors import explain
-from torchwheel.text import dotted_path, escape, shorten_line
+from torchwheel_runtime.errors import MalformedError, TorchwheelError
+from torchwheel_runtime.json_files import parse_json, read_bounded
+from torchwheel_runtime.os_errors import explain
+from torchwheel_runtime.text import KeyPath, dotted_path, escape, quote, shorten_line
 
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
 # Of 1.3.6.1.4.1.57264.1 (Fulcio's list of extensions), by field of Signer.
 _EXTENSIONS = {
     "issuer": 8,
@@ -87,7 +87,7 @@ class BundleVerifier:
         if kind != PAYLOAD_TYPE or signer.found is None:
             raise VerificationError(f"expected a payload {PAYLOAD_TYPE}, found {kind}")
         try:
-            subjects = read_statement(payload, signer.found, str(path))
+            subjects = _read_statement(payload, signer.found, str(path))
         except MalformedError as error:
             raise VerificationError(error.reason) from None
         made: datetime = bundle.signing_certificate.not_valid_before_utc
@@ -190,3 +190,91 @@ def _verifier_of(path: Path) -> Verifier:
     except Exception as error:
         says = f"expected a sigstore trusted root, found {_line(error)}"
         raise TorchwheelError(f"{escape(str(path))}: {says}") from None
+
+
+class _Part(BaseModel):
+    """A part of the signed statement (in-toto), or of the SLSA provenance in it."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+
+
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class _Digest(_Part):
+    sha256: Sha256
+
+
+class _Subject(_Part):
+    name: Annotated[str, Field(min_length=1)]
+    digest: _Digest
+
+
+class _Commit(_Part):
+    commit: Annotated[str | None, Field(alias="gitCommit")] = None
+
+
+class _Dependency(_Part):
+    uri: str
+    digest: _Commit
+
+
+class _Definition(_Part):
+    dependencies: Annotated[list[_Dependency], Field(alias="resolvedDependencies", min_length=1)]
+
+
+class _Builder(_Part):
+    id: str
+
+
+class _Run(_Part):
+    builder: _Builder
+
+
+class _Provenance(_Part):
+    definition: Annotated[_Definition, Field(alias="buildDefinition")]
+    run: Annotated[_Run, Field(alias="runDetails")]
+
+
+class _Statement(_Part):
+    type: Annotated[Literal["https://in-toto.io/Statement/v1"], Field(alias="_type")]
+    subjects: Annotated[list[_Subject], Field(alias="subject", min_length=1)]
+    predicate_type: Annotated[
+        Literal["https://slsa.dev/provenance/v1"], Field(alias="predicateType")
+    ]
+    predicate: _Provenance
+
+
+def _read_statement(payload: bytes, signer: Signer, where: str) -> frozenset[tuple[str, str]]:
+    """The name and hex SHA-256 of each file that a signed statement is about.
+
+    Args:
+        payload: the statement; its signature was verified.
+        signer: the job by its certificate. The provenance must not contradict it.
+        where: the bundle, for messages.
+
+    Raises:
+        MalformedError: the statement is of another form, or says what the certificate denies.
+    """
+    document = parse_json(payload, dict[str, object], where)
+    try:
+        statement = _Statement.model_validate(document)
+    except ValidationError as error:
+        details = error.errors(include_url=False)[0]
+        path: KeyPath = ("statement", *details["loc"])
+        raise MalformedError(where, f"{dotted_path(path)}: {escape(details['msg'])}") from None
+    builder = statement.predicate.run.builder.id
+    # Before 2025 the forge's action named the runner in place of the workflow.
+    if builder not in (signer.workflow, f"https://github.com/actions/runner/{signer.runner}"):
+        raise _contradicts("builder", builder, signer.workflow, where)
+    source = statement.predicate.definition.dependencies[0]
+    if source.digest.commit != signer.commit:
+        raise _contradicts("commit", str(source.digest.commit), signer.commit, where)
+    if source.uri != f"git+{signer.repository}@{signer.ref}":
+        raise _contradicts("source", source.uri, f"git+{signer.repository}@{signer.ref}", where)
+    return frozenset((subject.name, subject.digest.sha256) for subject in statement.subjects)
+
+
+def _contradicts(name: str, found: str, expected: str, where: str) -> MalformedError:
+    reason = f"provenance: expected {name} {escape(expected)}, as the certificate, found"
+    return MalformedError(where, f"{reason} {quote(found)}")

@@ -9,16 +9,16 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from torchwheel import files
-from torchwheel.errors import UsageError
 from torchwheel.evidence.files import BelievedReleases
 from torchwheel.index.catalogue import FILE, read_catalogues, read_wheel_entry
 from torchwheel.index.contents import FILES, File, Index, index_files, index_of, utc_time
 from torchwheel.index.pages import index_pages
 from torchwheel.index.store import Store
 from torchwheel.index.withdrawals import read_withdrawals
-from torchwheel.inspect.wheel import read_wheel
-from torchwheel.text import join_names
+from torchwheel.inspect.wheel import Wheel, read_wheel
+from torchwheel_runtime import files
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.text import join_names
 
 _BUFFER = 1 << 17
 """Bytes of a page that are written at once; its parts are the entries of files."""
@@ -32,6 +32,13 @@ class IndexedWheel:
     groups: tuple[str, ...]
     uploaded: str | None = None
     """As PEP 700 writes it: "2026-11-24T08:00:00Z". By default the file's own time."""
+    read: Wheel | None = None
+    """The wheel, if it was read already."""
+
+    @classmethod
+    def of(cls, wheel: Wheel, groups: tuple[str, ...]) -> "IndexedWheel":
+        """A wheel that was read already, with the file's own time."""
+        return cls(wheel.path, groups, read=wheel)
 
 
 def build_index(wheels: Sequence[IndexedWheel], out: Path) -> None:
@@ -41,7 +48,7 @@ def build_index(wheels: Sequence[IndexedWheel], out: Path) -> None:
     groups: dict[str, set[str]] = {}
     beside: dict[str, bytes] = {}
     for own in (wheel for wheel in wheels if wheel.groups):
-        wheel = read_wheel(own.path)
+        wheel = own.read or read_wheel(own.path)
         # A wheel is renamed into an output folder once, and kept as it is by later runs.
         uploaded = own.uploaded or utc_time(own.path.stat().st_mtime)
         file = File(read_wheel_entry(wheel, uploaded), FILES)

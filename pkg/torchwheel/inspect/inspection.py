@@ -10,52 +10,42 @@ import contextlib
 import dataclasses
 import hashlib
 import importlib.metadata
-import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from packaging.metadata import Metadata
 from packaging.tags import Tag
-from packaging.version import Version
 
-from torchwheel.claims import FILE as CLAIMS_FILE
-from torchwheel.claims import Claims
-from torchwheel.errors import UsageError
-from torchwheel.files import record_hash
-from torchwheel.inspect import budgets
-from torchwheel.inspect.archive import Archive, Member, WheelError, open_archive, open_regular
+from torchwheel.inspect.archive import Archive, Member, open_archive
 from torchwheel.inspect.installed import is_outside, parse_entry_points, runs_at_start
 from torchwheel.inspect.library_facts import LibraryFacts, ReadBudget, read_facts_of_library
 from torchwheel.inspect.wheel import (
-    ELF_MAGIC,
+    WheelName,
     find_dist_info,
     member_bytes,
     member_text,
     parse_file_name,
     parse_metadata,
-    parse_record,
     parse_wheel_file,
     read_claims,
     read_entry_points,
     verify_record,
 )
-from torchwheel.ownership import is_irregular
-from torchwheel.text import escape, nearest, quote
+from torchwheel_runtime.claims import FILE as CLAIMS_FILE
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.files import record_hash
+from torchwheel_runtime.inspect import budgets
+from torchwheel_runtime.inspect.wheel_files import ELF_MAGIC, parse_record, replace_command
+from torchwheel_runtime.inspect.window import WheelError, open_regular
+from torchwheel_runtime.ownership import is_irregular
+from torchwheel_runtime.text import escape, nearest, quote
 
 _ZIP_MAGIC = b"PK\3\4"
 _THREADS = 2
-
-
-@dataclasses.dataclass(frozen=True)
-class WheelName:
-    """What the file name of a wheel says."""
-
-    name: str
-    version: Version
-    build: str
-    tags: frozenset[Tag]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,15 +154,6 @@ def _refuse_irregular_metadata() -> None:
                 )
 
 
-def replace_command(folder: Path) -> str:
-    """The commands that make a dist-info folder anew, which pip cannot read."""
-    requirement = folder.name.removesuffix(".dist-info").replace("-", "==", 1)
-    return (
-        f"`rm -r {shlex.quote(str(folder))}`, then "
-        f"`pip install --no-deps {shlex.quote(requirement)}`"
-    )
-
-
 def inspect_package(name: str) -> Inspection:
     """Read an installed package by the name of its distribution, or of a module of it."""
     _refuse_irregular_metadata()
@@ -207,7 +188,6 @@ def inspect_package(name: str) -> Inspection:
 
 def inspect_wheel(path: Path) -> Inspection:
     """Read a wheel."""
-    named, name_fault = _parse_name(path.name)
     with open_archive(path) as archive:
         try:
             digests, libraries = _read_members(archive)
@@ -220,9 +200,8 @@ def inspect_wheel(path: Path) -> Inspection:
             unpacked=sum(member.size for member in archive.files),
             members=tuple(member.name for member in archive.files),
             libraries=libraries,
-            named=named,
-            name_fault=name_fault,
         )
+        found = _with(found, "name", lambda: {"named": parse_file_name(path.name)})
         try:
             dist_info = find_dist_info(found.members)
         except WheelError as error:
@@ -230,16 +209,15 @@ def inspect_wheel(path: Path) -> Inspection:
             return dataclasses.replace(
                 found, record_fault=fault, metadata_fault=fault, wheel_fault=fault
             )
-        try:
+
+        def verify() -> dict[str, Any]:
             text = member_text(archive, f"{dist_info}/RECORD", budgets.RECORD_BYTES)
             verify_record(archive, parse_record(text), dist_info, digests)
-        except WheelError as error:
-            found = dataclasses.replace(found, record_fault=str(error))
-        try:
-            own = read_claims(archive, f"{dist_info}/{CLAIMS_FILE}")
-            found = dataclasses.replace(found, claims=own)
-        except WheelError as error:
-            found = dataclasses.replace(found, claims_fault=str(error))
+            return {}
+
+        found = _with(found, "record", verify)
+        own = f"{dist_info}/{CLAIMS_FILE}"
+        found = _with(found, "claims", lambda: {"claims": read_claims(archive, own)})
         entry_points = f"{dist_info}/entry_points.txt"
         found = _with_entry_points(found, lambda: read_entry_points(archive, entry_points))
         try:
@@ -250,37 +228,38 @@ def inspect_wheel(path: Path) -> Inspection:
         return _with_dist_info(found, raw, wheel)
 
 
-def _parse_name(file: str) -> tuple[WheelName | None, str]:
+def _with(found: Inspection, name: str, read: Callable[[], dict[str, Any]]) -> Inspection:
+    """The same facts with the fields that are read, or with the fault of that name."""
     try:
-        name, version, build, tags = parse_file_name(file)
+        fields = read()
     except WheelError as error:
-        return None, str(error)
-    return WheelName(name, version, "".join(map(str, build)), tags), ""
+        fields = {f"{name}_fault": str(error)}
+    return dataclasses.replace(found, **fields)
 
 
 def _with_entry_points(found: Inspection, read: Callable[[], str]) -> Inspection:
     """The same facts, with those of entry_points.txt."""
-    try:
-        entry_points = parse_entry_points(read()[: budgets.METADATA_BYTES])
-    except WheelError as error:
-        return dataclasses.replace(found, entry_points_fault=str(error))
-    return dataclasses.replace(found, entry_points=entry_points)
+    return _with(
+        found,
+        "entry_points",
+        lambda: {"entry_points": parse_entry_points(read()[: budgets.METADATA_BYTES])},
+    )
 
 
 def _with_dist_info(found: Inspection, raw: bytes, wheel: str | None) -> Inspection:
     """The same facts, with those of METADATA and WHEEL."""
-    try:
-        metadata, fault = parse_metadata(raw)
-        found = dataclasses.replace(found, metadata=metadata, metadata_fault=fault)
-    except WheelError as error:
-        found = dataclasses.replace(found, metadata_fault=str(error))
+
+    def metadata() -> dict[str, Any]:
+        return dict(zip(("metadata", "metadata_fault"), parse_metadata(raw), strict=True))
+
+    found = _with(found, "metadata", metadata)
     if wheel is None:
         return found
-    try:
-        tags, purelib = parse_wheel_file(wheel)
-    except WheelError as error:
-        return dataclasses.replace(found, wheel_fault=str(error))
-    return dataclasses.replace(found, wheel_tags=tags, purelib=purelib)
+
+    def tags() -> dict[str, Any]:
+        return dict(zip(("wheel_tags", "purelib"), parse_wheel_file(wheel), strict=True))
+
+    return _with(found, "wheel", tags)
 
 
 def _read_members(archive: Archive) -> tuple[dict[str, str], tuple[LibraryFacts, ...]]:

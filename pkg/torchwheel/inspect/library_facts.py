@@ -7,23 +7,26 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from torchwheel.arch.model import Backend, backend_of
-from torchwheel.errors import TorchwheelError
-from torchwheel.inspect import budgets
-from torchwheel.inspect.archive import WheelError
-from torchwheel.inspect.elf import EXPORTED, SHIMS, is_cxx, undefined_symbols
-from torchwheel.inspect.elf_file import NEEDED, RPATH, RUNPATH, SONAME, UNDEFINED, open_elf
 from torchwheel.inspect.targets import GpuTarget, read_targets
-from torchwheel.inspect.window import CpuTime
-from torchwheel.versions import version_numbers
+from torchwheel_runtime.arch.model import Backend, backend_of
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.inspect import budgets
+from torchwheel_runtime.inspect.elf import (
+    EXPORTED,
+    PYTHON,
+    SHIMS,
+    TORCH_PYTHON,
+    is_cxx,
+    undefined_symbols,
+)
+from torchwheel_runtime.inspect.elf_file import NEEDED, RPATH, RUNPATH, SONAME, UNDEFINED, open_elf
+from torchwheel_runtime.inspect.window import CpuTime, WheelError
+from torchwheel_runtime.versions import version_numbers
 
 _RUNTIME = re.compile(r"lib(cudart|amdhip64)(?:[-.]([0-9a-f]{6,}))?\.so((?:\.\d+)*)", re.ASCII)
 _BACKENDS: Mapping[str, Backend] = {"cudart": "cuda", "amdhip64": "rocm"}
 _REGISTERS = "__cudaRegisterFatBinary"
 """The function of cudart that every library with CUDA code calls when it is loaded."""
-_OF_PYTHON = ("Py", "_Py")
-_TORCH_PYTHON = "THP"
-"""The prefix of libtorch_python's C names."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +96,7 @@ class LibraryFacts:
 
 def of_torch(name: str) -> bool:
     """Whether a symbol has a name that torch gives: C++ of its namespaces, shims, its Python."""
-    return name.startswith((*SHIMS, _TORCH_PYTHON)) or is_cxx(name)
+    return name.startswith((*SHIMS, TORCH_PYTHON)) or is_cxx(name)
 
 
 class ReadBudget:
@@ -157,7 +160,7 @@ def _read(path: Path, name: str, size: int) -> LibraryFacts:
             ),
             torch=frozenset(filter(of_torch, free)),
             exports=frozenset(filter(of_torch, defined)),
-            python=frozenset(text for text in free if text.startswith(_OF_PYTHON)),
+            python=frozenset(text for text in free if text.startswith(PYTHON)),
         )
 
 

@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from torchwheel.arch.model import Arch, backend_of
-from torchwheel.errors import TorchwheelError
-from torchwheel.inspect import budgets, cuda, hip
-from torchwheel.inspect.archive import WheelError
-from torchwheel.inspect.elf_file import open_elf
-from torchwheel.inspect.fatbin import FatbinEntry, kernel_count, read_entries, unpack_entry
-from torchwheel.inspect.fatbin import require_arch as require_cubin_arch
-from torchwheel.inspect.window import CpuTime, Window
+from torchwheel_runtime.arch.model import Arch, backend_of
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.inspect import budgets, cuda, hip
+from torchwheel_runtime.inspect.elf_file import open_elf
+from torchwheel_runtime.inspect.fatbin import FatbinEntry, kernel_count, read_entries, unpack_entry
+from torchwheel_runtime.inspect.fatbin import require_arch as require_cubin_arch
+from torchwheel_runtime.inspect.window import CpuTime, WheelError, Window
 
 _START = 64
 """Bytes of a module with the header of its ELF file."""

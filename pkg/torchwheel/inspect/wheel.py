@@ -1,66 +1,38 @@
 """Reads and verifies a wheel: its name, metadata, files and claims."""
 
 import contextlib
-import csv
 import dataclasses
 import email.parser
 import email.policy
 import hashlib
-import io
-import math
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from packaging.metadata import InvalidMetadata, Metadata
 from packaging.tags import Tag, parse_tag
 from packaging.utils import BuildTag, NormalizedName, parse_wheel_filename
 from packaging.version import Version
 
-from torchwheel import claims
-from torchwheel.errors import TorchwheelError
-from torchwheel.files import record_hash
-from torchwheel.inspect import budgets
-from torchwheel.inspect.archive import Archive, Member, WheelError, open_archive
-from torchwheel.text import escape, join_names, quote, shorten
+from torchwheel.inspect.archive import Archive, Member, open_archive
+from torchwheel_runtime import claims
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.files import record_hash
+from torchwheel_runtime.inspect import budgets
+from torchwheel_runtime.inspect.wheel_files import (
+    ELF_MAGIC,
+    RecordEntry,
+    parse_record,
+    read_tags,
+    require_few_tags,
+)
+from torchwheel_runtime.inspect.window import WheelError
+from torchwheel_runtime.text import escape, join_names, quote, shorten
 
 UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 """Files of the dist-info folder that RECORD lists without a hash, or not at all."""
-
-
-@dataclasses.dataclass(frozen=True)
-class RecordEntry:
-    """A line of RECORD; the hash is `sha256=…` in URL-safe base64 without padding."""
-
-    digest: str
-    size: int | None
-
-
-def parse_record(text: str) -> dict[str, RecordEntry]:
-    """Read RECORD's text; a malformed line is a WheelError that names it."""
-    entries: dict[str, RecordEntry] = {}
-    for number, row in enumerate(_record_rows(text), 1):
-        if number > budgets.RECORD_ROWS:
-            raise WheelError(f"RECORD has more than {budgets.RECORD_ROWS} lines")
-        if not row:
-            continue
-        if len(row) != 3:
-            raise WheelError(f"RECORD line {number}: 3 fields expected, got {len(row)}")
-        name, digest, size = row
-        if name in entries:
-            raise WheelError(f"RECORD line {number}: {name!r} is listed twice")
-        if size and not (size.isascii() and size.isdigit() and len(size) <= _SIZE_DIGITS):
-            raise WheelError(f"RECORD line {number}: {shorten(size)!r} is not a size")
-        entries[name] = RecordEntry(digest, int(size) if size else None)
-    return entries
-
-
-def _record_rows(text: str) -> Iterator[list[str]]:
-    try:
-        yield from csv.reader(io.StringIO(text, newline=""), strict=True)
-    except csv.Error as error:
-        raise WheelError(f"RECORD is not CSV: {error}") from error
 
 
 def _digest(archive: Archive, member: Member) -> str:
@@ -103,8 +75,6 @@ def verify_record(
             raise WheelError(f"{name!r}: RECORD says {entry.size} bytes, got {member.size}")
 
 
-ELF_MAGIC = b"\x7fELF"
-_SIZE_DIGITS = 18
 _LONGEST_REASON = 300
 _METADATA_FIELD = re.compile(rb"^[^ \t\r\n]", re.MULTILINE)
 
@@ -144,53 +114,110 @@ class ExtractedFile:
     path: Path
 
 
+class WheelName(NamedTuple):
+    """What the file name of a wheel says."""
+
+    name: NormalizedName
+    version: Version
+    build: BuildTag
+    tags: frozenset[Tag]
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenWheel:
+    """A wheel that was verified, and its open archive: what is extracted is what was verified."""
+
+    wheel: Wheel
+    archive: Archive
+
+    @contextlib.contextmanager
+    def extract(self) -> Iterator[tuple[ExtractedFile, ...]]:
+        """Extract every ELF file of the wheel, whatever its name, to a temporary folder."""
+        with tempfile.TemporaryDirectory(prefix="torchwheel-") as folder:
+            found: list[ExtractedFile] = []
+            for member in self.archive.files:
+                if not self.archive.starts_with(member, ELF_MAGIC):
+                    continue
+                if len(found) == budgets.LIBRARIES:
+                    raise WheelError(
+                        f"{self.wheel.path.name}: more than {budgets.LIBRARIES} ELF files in it"
+                    )
+                # Each file keeps its name, and its own folder prevents a collision.
+                target = Path(folder) / str(len(found)) / Path(member.name).name
+                target.parent.mkdir()
+                self._write(member, target)
+                found.append(ExtractedFile(member.name, target))
+            yield tuple(found)
+
+    def _write(self, member: Member, target: Path) -> None:
+        """Write a member, whose bytes must have the hash of RECORD now too."""
+        digest = hashlib.sha256()
+        with target.open("wb") as file:
+            for block in self.archive.blocks(member):
+                digest.update(block)
+                file.write(block)
+        entry = self.wheel.record.get(member.name)
+        if entry and entry.digest and entry.digest != record_hash(digest.digest()):
+            raise WheelError(f"{self.wheel.path.name}: {member.name!r} was changed meanwhile")
+
+
 def read_wheel(path: Path) -> Wheel:
     """Read and verify a wheel; a fault is a WheelError of one line that names it."""
+    with open_wheel(path) as opened:
+        return opened.wheel
+
+
+@contextlib.contextmanager
+def open_wheel(path: Path) -> Iterator[OpenWheel]:
+    """Open a wheel, read and verify it; a fault is a WheelError of one line that names it."""
     try:
-        name, version, build, tags = parse_file_name(path.name)
+        named = parse_file_name(path.name)
     except WheelError as error:
         raise WheelError(f"{escape(path.name)}: {error}") from error
     with open_archive(path) as archive:
-        members = tuple(member.name for member in archive.files)
         try:
-            dist_info = find_dist_info(members)
-            entries = parse_record(
-                member_text(archive, f"{dist_info}/RECORD", budgets.RECORD_BYTES)
-            )
-            verify_record(archive, entries, dist_info)
-            raw = member_bytes(archive, f"{dist_info}/METADATA", budgets.METADATA_BYTES)
-            wheel_file = member_text(archive, f"{dist_info}/WHEEL", budgets.WHEEL_FILE_BYTES)
-            wheel_tags, purelib = parse_wheel_file(wheel_file)
-            metadata, metadata_fault = parse_metadata(raw)
-            return Wheel(
-                path=path,
-                name=name,
-                version=version,
-                tags=tags,
-                metadata=metadata,
-                metadata_bytes=raw,
-                wheel_tags=wheel_tags,
-                root_is_purelib=purelib,
-                record=entries,
-                claims=read_claims(archive, f"{dist_info}/{claims.FILE}"),
-                members=members,
-                size=path.stat().st_size,
-                build="".join(map(str, build)),
-                executable=tuple(f.name for f in archive.files if f.mode & 0o111),
-                entry_points=read_entry_points(archive, f"{dist_info}/entry_points.txt"),
-                metadata_fault=metadata_fault,
-            )
+            wheel = _verified(path, named, archive)
         except WheelError as error:
             raise WheelError(f"{path.name}: {error}") from error
+        yield OpenWheel(wheel, archive)
 
 
-def parse_file_name(name: str) -> tuple[NormalizedName, Version, BuildTag, frozenset[Tag]]:
-    """The name, version, build tag and tags of a wheel's file name; a WheelError if it is none."""
+def _verified(path: Path, named: WheelName, archive: Archive) -> Wheel:
+    members = tuple(member.name for member in archive.files)
+    dist_info = find_dist_info(members)
+    entries = parse_record(member_text(archive, f"{dist_info}/RECORD", budgets.RECORD_BYTES))
+    verify_record(archive, entries, dist_info)
+    raw = member_bytes(archive, f"{dist_info}/METADATA", budgets.METADATA_BYTES)
+    wheel_file = member_text(archive, f"{dist_info}/WHEEL", budgets.WHEEL_FILE_BYTES)
+    wheel_tags, purelib = parse_wheel_file(wheel_file)
+    metadata, metadata_fault = parse_metadata(raw)
+    return Wheel(
+        path=path,
+        name=named.name,
+        version=named.version,
+        tags=named.tags,
+        metadata=metadata,
+        metadata_bytes=raw,
+        wheel_tags=wheel_tags,
+        root_is_purelib=purelib,
+        record=entries,
+        claims=read_claims(archive, f"{dist_info}/{claims.FILE}"),
+        members=members,
+        size=path.stat().st_size,
+        build="".join(map(str, named.build)),
+        executable=tuple(f.name for f in archive.files if f.mode & 0o111),
+        entry_points=read_entry_points(archive, f"{dist_info}/entry_points.txt"),
+        metadata_fault=metadata_fault,
+    )
+
+
+def parse_file_name(file: str) -> WheelName:
+    """What a wheel's file name says; a WheelError if it is none."""
     try:
-        if not re.fullmatch(r"[\w.!+-]+", name):
-            raise WheelError(f"{quote(name)} has other characters")
-        require_few_tags(["-".join(name.removesuffix(".whl").split("-")[-3:])])
-        return parse_wheel_filename(name)
+        if not re.fullmatch(r"[\w.!+-]+", file):
+            raise WheelError(f"{quote(file)} has other characters")
+        require_few_tags(["-".join(file.removesuffix(".whl").split("-")[-3:])])
+        return WheelName(*parse_wheel_filename(file))
     # Its subclass InvalidWheelFilename, and Python's refusal of a number with too many digits.
     except (ValueError, WheelError) as error:
         raise WheelError(f"not a wheel's file name: {error}") from error
@@ -202,28 +229,6 @@ _LIBRARY = re.compile(r"\.so(\.\d+)*$", re.ASCII)
 def is_library(member: str) -> bool:
     """Whether a file has a library's name: "_C.so", "libx.so.1"."""
     return _LIBRARY.search(member) is not None
-
-
-@contextlib.contextmanager
-def extract(wheel: Wheel) -> Iterator[tuple[ExtractedFile, ...]]:
-    """Extract every ELF file of the wheel, whatever its name, to a temporary folder."""
-    with tempfile.TemporaryDirectory(prefix="torchwheel-") as folder:
-        found: list[ExtractedFile] = []
-        with open_archive(wheel.path) as archive:
-            for member in archive.files:
-                if not archive.starts_with(member, ELF_MAGIC):
-                    continue
-                if len(found) == budgets.LIBRARIES:
-                    raise WheelError(
-                        f"{wheel.path.name}: more than {budgets.LIBRARIES} ELF files in it"
-                    )
-                # Each file keeps its name, and its own folder prevents a collision.
-                target = Path(folder) / str(len(found)) / Path(member.name).name
-                target.parent.mkdir()
-                with target.open("wb") as file:
-                    file.writelines(archive.blocks(member))
-                found.append(ExtractedFile(member.name, target))
-        yield tuple(found)
 
 
 def find_dist_info(members: tuple[str, ...]) -> str:
@@ -299,30 +304,7 @@ def parse_wheel_file(text: str) -> tuple[frozenset[Tag], bool]:
     return tags, purelib == "true"
 
 
-_TAG = re.compile(r"[\w.]+-[\w.]+-[\w.]+", re.ASCII)
 """The characters of a tag; packaging takes any in the last two of its three parts."""
-
-
-def read_tags(values: Sequence[str]) -> frozenset[Tag]:
-    """The tags of WHEEL's lines, each multiplied out; a WheelError if they are none or too many."""
-    lines = [str(value).strip() for value in values]
-    require_few_tags(lines)
-    tags: set[Tag] = set()
-    for text in lines:
-        try:
-            if not _TAG.fullmatch(text):
-                raise ValueError("other characters")
-            tags |= parse_tag(text)
-        except ValueError as error:
-            raise WheelError(f"WHEEL: {shorten(text)!r} is not a tag") from error
-    return frozenset(tags)
-
-
-def require_few_tags(texts: Sequence[str]) -> None:
-    """Raise a WheelError unless the tags are few when each is multiplied out."""
-    count = sum(math.prod(part.count(".") + 1 for part in text.split("-")) for text in texts)
-    if count > budgets.TAGS:
-        raise WheelError(f"names {count} tags; at most {budgets.TAGS} expected")
 
 
 def read_entry_points(archive: Archive, name: str) -> str:
@@ -346,13 +328,14 @@ TAG = "py3-none-any"
 
 def read_bundled(path: Path) -> Wheel:
     """Read a bundled package's wheel; raise if it has machine code or a platform tag."""
-    wheel = read_wheel(path)
-    with extract(wheel) as found:
-        if found:
-            raise TorchwheelError(
-                f"{path.name}: a bundled package is pure Python, "
-                f"but {found[0].member} is machine code"
-            )
+    with open_wheel(path) as opened:
+        wheel = opened.wheel
+        with opened.extract() as found:
+            if found:
+                raise TorchwheelError(
+                    f"{path.name}: a bundled package is pure Python, "
+                    f"but {found[0].member} is machine code"
+                )
     for tags in (wheel.tags, wheel.wheel_tags):
         if tags != parse_tag(TAG):
             came = " ".join(sorted(map(str, tags)))

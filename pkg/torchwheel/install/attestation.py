@@ -11,13 +11,13 @@ from urllib.parse import urljoin
 
 from packaging.version import Version
 
-from torchwheel.errors import MalformedError, TorchwheelError
 from torchwheel.evidence.files import ATTESTATION
 from torchwheel.evidence.policy import Signer, judge_signer, wheel_policy
-from torchwheel.fetch import Fetch
 from torchwheel.install.page import OfferedWheel
-from torchwheel.json_files import parse_json
-from torchwheel.text import escape
+from torchwheel_runtime.errors import MalformedError, TorchwheelError
+from torchwheel_runtime.fetch import Fetch
+from torchwheel_runtime.json_files import parse_json
+from torchwheel_runtime.text import escape
 
 _INTOTO = "application/vnd.in-toto+json"
 _BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"

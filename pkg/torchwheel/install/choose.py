@@ -1,6 +1,7 @@
 """Chooses a wheel: each one is Accepted or Rejected for an environment, and the best is taken.
 
-Pure functions. The rules are those that hold when a library is loaded (`torchwheel.validate`).
+Pure functions. The rules are those that hold when a library is loaded: those of
+`torchwheel_runtime.validate`.
 """
 
 import dataclasses
@@ -9,21 +10,21 @@ from collections.abc import Iterable, Sequence
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from torchwheel.arch.model import backend_of
-from torchwheel.arch.runs import machine_code_runs_on, runs_on
-from torchwheel.claims import LibraryNeeds
 from torchwheel.index.note import WheelNeeds
 from torchwheel.install.environment import TargetEnvironment
 from torchwheel.install.page import OfferedWheel
-from torchwheel.text import join_names
-from torchwheel.validate.gpu_rules import check_code, check_driver, tag_floor
-from torchwheel.validate.torch_rules import (
+from torchwheel_runtime.arch.model import backend_of
+from torchwheel_runtime.arch.runs import machine_code_runs_on, runs_on
+from torchwheel_runtime.claims import LibraryNeeds
+from torchwheel_runtime.text import join_names
+from torchwheel_runtime.validate.gpu_rules import check_code, check_driver, tag_floor
+from torchwheel_runtime.validate.torch_rules import (
     check_backend,
     check_built_with,
     describe_torch,
     range_contains,
 )
-from torchwheel.versions import minor_version, version_numbers
+from torchwheel_runtime.versions import minor_version, version_numbers
 
 
 @dataclasses.dataclass(frozen=True)

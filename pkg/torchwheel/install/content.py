@@ -7,18 +7,19 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from torchwheel.doctor.loader import Loader
-from torchwheel.doctor.native import NativeLibrary
-from torchwheel.doctor.remedies import OLD_STRING
-from torchwheel.errors import TorchwheelError
 from torchwheel.index.note import Kernels, WheelNeeds
-from torchwheel.inspect import budgets
 from torchwheel.inspect.archive import open_archive
-from torchwheel.inspect.elf import SHIMS, is_cxx, qualified_name, read_library
-from torchwheel.inspect.wheel import ELF_MAGIC, is_library
-from torchwheel.inspect.window import CpuTime
+from torchwheel.inspect.wheel import is_library
 from torchwheel.install.choose import Reason
 from torchwheel.install.environment import TargetEnvironment
+from torchwheel_runtime.doctor.loader import Loader
+from torchwheel_runtime.doctor.native import NativeLibrary
+from torchwheel_runtime.doctor.remedies import OLD_STRING
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.inspect import budgets
+from torchwheel_runtime.inspect.elf import SHIMS, is_cxx, qualified_name, read_library
+from torchwheel_runtime.inspect.wheel_files import ELF_MAGIC
+from torchwheel_runtime.inspect.window import CpuTime
 
 _NEW_STRING = "NSt7__cxx1112basic_string"
 _MAJOR = re.compile(r"\.so\.(\d{1,3})")

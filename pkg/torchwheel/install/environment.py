@@ -8,15 +8,15 @@ from pathlib import Path
 
 import packaging
 
-from torchwheel import process
-from torchwheel.arch.devices import Gpu, visible_gpus
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.json_files import last_line, parse_json
-from torchwheel.machine import probe
-from torchwheel.machine.driver import driver_for_torch
-from torchwheel.machine.facts import Absent, Driver, Torch, split_absent
-from torchwheel.machine.torch import read_torch
-from torchwheel.text import quote
+from torchwheel_runtime import process
+from torchwheel_runtime.arch.devices import Gpu, visible_gpus
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.json_files import last_line, parse_json
+from torchwheel_runtime.machine import probe
+from torchwheel_runtime.machine.driver import driver_for_torch
+from torchwheel_runtime.machine.facts import Absent, Driver, Torch, split_absent
+from torchwheel_runtime.machine.torch import read_torch
+from torchwheel_runtime.text import quote
 
 # Runs in the other Python, 3.9 or later. Its own packages come before ours.
 _ASK = """

@@ -11,13 +11,13 @@ from typing import Literal
 
 from packaging.requirements import Requirement
 
-from torchwheel import process
-from torchwheel.errors import TorchwheelError, UsageError, program_error
-from torchwheel.files import temporary_variables
 from torchwheel.install.environment import TargetEnvironment
 from torchwheel.install.page import OfferedWheel
-from torchwheel.pip import pip_reason
-from torchwheel.text import hide_users
+from torchwheel_runtime import process
+from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
+from torchwheel_runtime.files import temporary_variables
+from torchwheel_runtime.pip import pip_reason
+from torchwheel_runtime.text import hide_users
 
 Name = Literal["pip", "uv"]
 _SECONDS = 3600

@@ -13,14 +13,14 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from torchwheel import claims as claims_file
-from torchwheel.claims import Claims
-from torchwheel.errors import TorchwheelError
-from torchwheel.inspect import budgets
 from torchwheel.inspect.archive import open_archive
 from torchwheel.install.page import OfferedWheel
-from torchwheel.text import escape, quote
-from torchwheel.versions import has_long_number
+from torchwheel_runtime import claims as claims_file
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.inspect import budgets
+from torchwheel_runtime.text import escape, quote
+from torchwheel_runtime.versions import has_long_number
 
 TORCH = "torch"
 _METADATA = re.compile(r"[^/]+\.dist-info/METADATA")

@@ -11,7 +11,6 @@ from packaging.utils import (
 )
 from packaging.version import Version
 
-from torchwheel.fetch import Fetch, link
 from torchwheel.index.note import (
     ALL,
     KEY,
@@ -21,11 +20,12 @@ from torchwheel.index.note import (
     read_bundled,
     read_note,
 )
-from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.local_version import read_local_version
 from torchwheel.inspect.wheel import parse_file_name
 from torchwheel.toolkit.project_page import SHA256, OfferedFile, find_files
-from torchwheel.versions import has_long_number
+from torchwheel_runtime.fetch import Fetch, link
+from torchwheel_runtime.inspect.window import WheelError
+from torchwheel_runtime.versions import has_long_number
 
 
 @dataclasses.dataclass(frozen=True)

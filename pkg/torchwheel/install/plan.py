@@ -16,9 +16,6 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.fetch import Fetch
-from torchwheel.files import private_folder
 from torchwheel.index.note import WheelNeeds, needs_of_claims
 from torchwheel.install.attestation import Signature, Trust, verify_signature
 from torchwheel.install.choose import Accepted, Judgement, Reason, Rejected, best, judge
@@ -26,13 +23,16 @@ from torchwheel.install.content import missing_symbols, read_content
 from torchwheel.install.environment import TargetEnvironment
 from torchwheel.install.metadata import TORCH, WheelMetadata, parse_metadata, read_metadata
 from torchwheel.install.page import OfferedWheel, find_page
-from torchwheel.text import quote
-from torchwheel.versions import has_long_number
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.fetch import Fetch
+from torchwheel_runtime.files import private_folder
+from torchwheel_runtime.text import quote
+from torchwheel_runtime.versions import has_long_number
 
 _MOST_METADATA = 50
 """METADATA files of one project that are read before one wheel is taken."""
 _MOST_PROJECTS = 50
-OURS = "torchwheel"
+OURS = "torchwheel-runtime"
 """The bundled package of all extensions, whether or not the index names those of its projects."""
 
 

@@ -4,15 +4,15 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from torchwheel.arch.model import BRANDS
-from torchwheel.doctor.remedies import PYTORCH
 from torchwheel.index.note import WheelNeeds
 from torchwheel.install.choose import Accepted, Judgement, Rejected, torch_to_install
 from torchwheel.install.environment import TargetEnvironment
 from torchwheel.install.plan import InstallPlan, Ranking
-from torchwheel.text import escape, hanging_lines, join_names, size_text
-from torchwheel.validate.gpu_rules import describe_driver
-from torchwheel.validate.torch_rules import describe_torch
+from torchwheel_runtime.arch.model import BRANDS
+from torchwheel_runtime.doctor.remedies import PYTORCH
+from torchwheel_runtime.text import escape, hanging_lines, join_names, size_text
+from torchwheel_runtime.validate.gpu_rules import describe_driver
+from torchwheel_runtime.validate.torch_rules import describe_torch
 
 SCHEMA = 1
 

@@ -2,15 +2,15 @@
 
 import argparse
 
-from torchwheel.console import Progress, Quiet, Terminal
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.fetch import Fetcher, check_address
-from torchwheel.files import private_folder
 from torchwheel.install import installer, report
 from torchwheel.install.attestation import Trust
 from torchwheel.install.environment import TargetEnvironment, find_environment
 from torchwheel.install.plan import InstallPlan, Ranking, choose, parse_wanted, plan
-from torchwheel.text import escape
+from torchwheel_runtime.console import Progress, Quiet, Terminal
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.fetch import Fetcher, check_address
+from torchwheel_runtime.files import private_folder
+from torchwheel_runtime.text import escape
 
 
 def run_install(options: argparse.Namespace) -> int:

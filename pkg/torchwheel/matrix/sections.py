@@ -1,14 +1,12 @@
 """The sections of `matrix.yaml` as frozen pydantic models that refuse unknown keys."""
 
+import functools
 import json
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from torchwheel.arch.model import Backend
-from torchwheel.arch.toolkit_releases import ToolkitRelease
-from torchwheel.claims import Abi
 from torchwheel.matrix.forms import (
     EnvironmentValue,
     EnvironmentVariable,
@@ -39,6 +37,9 @@ from torchwheel.matrix.forms import (
     ToolkitName,
     VariantPattern,
 )
+from torchwheel_runtime.arch.model import Backend
+from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
+from torchwheel_runtime.claims import Abi
 
 
 class Section(BaseModel):
@@ -478,7 +479,13 @@ class Matrix(Section):
 
     def toolkit(self, name: str) -> Toolkit:
         """The toolkit of that name."""
-        return Toolkit(name=name, **dict(self.toolkits[name]))
+        return _toolkit(name, self.toolkits[name])
+
+
+@functools.lru_cache(maxsize=64)
+def _toolkit(name: str, section: ToolkitSection) -> Toolkit:
+    """A toolkit, made and checked once for all variants that it builds."""
+    return Toolkit(name=name, **dict(section))
 
 
 def schema_text() -> str:

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
-from torchwheel.arch.model import BRANDS, backend_of
-from torchwheel.arch.toolkit_releases import archs_by_release
-from torchwheel.matrix import torch_releases
 from torchwheel.matrix.document import MatrixFinding
 from torchwheel.matrix.sections import Matrix, ToolkitSection
 from torchwheel.matrix.variants import aten_releases
-from torchwheel.text import KeyPath, join_names, nearest, quote
-from torchwheel.versions import version_numbers
+from torchwheel_runtime.arch import torch_releases
+from torchwheel_runtime.arch.model import BRANDS, backend_of
+from torchwheel_runtime.arch.toolkit_releases import archs_by_release
+from torchwheel_runtime.text import KeyPath, join_names, nearest, quote
+from torchwheel_runtime.versions import version_numbers
 
 
 def abis_declared(matrix: Matrix) -> Iterator[MatrixFinding]:

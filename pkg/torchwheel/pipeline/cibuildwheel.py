@@ -4,28 +4,32 @@ import dataclasses
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
+import torchwheel
+import torchwheel_runtime
 from torchwheel.image.engine import LABEL, Volume, volume_options
 from torchwheel.matrix.variants import python_tag
-from torchwheel.pipeline import inside
-from torchwheel.smoke.importing import arguments_of_tests
-from torchwheel.smoke.locks import OPTIONS as LOCKED
+from torchwheel.pipeline import container_files
+from torchwheel.smoke.requirements import LOCK_OPTIONS as LOCKED
+from torchwheel.smoke.testing import arguments_of_tests
 
 # Paths in the container. All containers have the same, so that their compile commands are equal.
 PROJECT = "/project"
 OUTPUT = "/output"
-VARIANT = str(inside.VARIANT)
+VARIANT = str(container_files.VARIANT)
 SHARED = "/shared"
 KERNELS = "/kernels"
-BUNDLED = str(inside.BUNDLED)
+BUNDLED = str(container_files.BUNDLED)
 LOCKS = "/locks"
 TORCH = "/opt/torch"
 TORCHWHEEL = "/opt/torchwheel"
 UV_CACHE = "/cache/uv"
 CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
-OWN: Volume = (str(Path(__file__).parent.parent), f"{TORCHWHEEL}/torchwheel", "ro")
-"""This package, for the steps that run in the container."""
+OWN: tuple[Volume, ...] = tuple(
+    (half.__path__[0], f"{TORCHWHEEL}/{half.__name__}", "ro")
+    for half in (torchwheel, torchwheel_runtime)
+)
+"""This package and the run-time half, for the steps that run in the container."""
 
 FRONTEND = ("--no-isolation", "--skip-dependency-check")
 """What `build` is told: requirements are in folders on PYTHONPATH, torchwheel among them, where it
@@ -142,7 +146,7 @@ def _install(options: ContainerOptions) -> str:
 def _test_commands(options: ContainerOptions) -> Sequence[str]:
     arguments = [f"--import={name}" for name in options.imports]
     if options.tests:
-        report = inside.VARIANT / inside.JUNIT
+        report = container_files.VARIANT / container_files.JUNIT
         arguments += arguments_of_tests(report, options.tests, options.chosen_tests)
     return (
         f"{_INSIDE_TESTS} {shlex.join(['test', options.project, *arguments])}",

@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 import os
 import re
-import stat
 import subprocess
 import sys
 import tempfile
@@ -16,16 +15,17 @@ from typing import Literal
 import build
 import pyproject_hooks
 
-from torchwheel import process
-from torchwheel.errors import MalformedError, TorchwheelError, UsageError, program_error
-from torchwheel.json_files import FileName, parse_json, read_bounded
-from torchwheel.os_errors import explain
-from torchwheel.ownership import find_program
-from torchwheel.pip import checked_requirements
 from torchwheel.pipeline.repair import path_with_scripts
+from torchwheel.pipeline.sources import is_plain_file
 from torchwheel.steps.compiler_cache import check_release
-from torchwheel.text import escape, quote
 from torchwheel.text_files import read_text
+from torchwheel_runtime import process
+from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError, program_error
+from torchwheel_runtime.json_files import FileName, parse_json, read_bounded
+from torchwheel_runtime.os_errors import explain
+from torchwheel_runtime.ownership import find_program
+from torchwheel_runtime.pip import checked_requirements
+from torchwheel_runtime.text import escape, quote
 
 
 def find_launcher(say: Callable[[str], None]) -> tuple[str, ...]:
@@ -136,7 +136,7 @@ def _check_answer(hook: str, answer: Path, project: str) -> None:
         MalformedError: one line, with the project and the hook.
     """
     where = f"{project}: {hook} of its build backend"
-    if answer.is_symlink() or not answer.is_file():
+    if not is_plain_file(answer):
         raise MalformedError(where, "expected an answer, found none")
     content = read_bounded(answer)
     if _Outcome() != parse_json(content, _Outcome, where, others=True):
@@ -264,7 +264,7 @@ def _build(
             raise program_error(
                 f"{failure_reason(log, str(error))} (all of it in {log})"
             ) from error
-    if not os.path.lexists(built) or not stat.S_ISREG(built.lstat().st_mode):
+    if not is_plain_file(built):
         raise TorchwheelError(
             f"{source.name}: build_{distribution} of its build backend: expected a file "
             f"{quote(built.name)}, found none"

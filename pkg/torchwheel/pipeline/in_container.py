@@ -8,21 +8,13 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from torchwheel import claims as claims_file
-from torchwheel import process
-from torchwheel.builder.environment import SHARD
-from torchwheel.builder.extension import OBJECTS
-from torchwheel.builder.ninja import is_progress
-from torchwheel.errors import MalformedError, TorchwheelError, program_error
-from torchwheel.files import write_text
 from torchwheel.image.build import BuiltImage, ensure_image, platform_option
 from torchwheel.image.engine import LABEL, Engine, volume_options
-from torchwheel.image.recipes import emulated_image, image_of
+from torchwheel.image.recipes import emulated_image
 from torchwheel.image.registry import registry_of
-from torchwheel.json_files import read_json
 from torchwheel.matrix.variants import Variant, python_tag
 from torchwheel.pipeline import cibuildwheel as cibw
-from torchwheel.pipeline import inside, own_build, own_shards
+from torchwheel.pipeline import container_files, own_build
 from torchwheel.pipeline.cibuildwheel import (
     BUNDLED,
     OWN,
@@ -30,101 +22,31 @@ from torchwheel.pipeline.cibuildwheel import (
     TORCHWHEEL,
     VARIANT,
 )
+from torchwheel.pipeline.container_files import read_cache_use, read_usage
 from torchwheel.pipeline.container_options import headers_of, options_of, plan_of
 from torchwheel.pipeline.frontend import compile_step, failure_reason
-from torchwheel.pipeline.inputs import NATIVE, claims_of
-from torchwheel.pipeline.project import tests_folder
-from torchwheel.pipeline.run import Run
-from torchwheel.pipeline.sources import stage
-from torchwheel.shards import Shard
+from torchwheel.pipeline.inputs import NATIVE, Clock, Run, claims_of
+from torchwheel.pipeline.kernel_artifacts import carry, check_taken, compiled_objects, empty_steps
+from torchwheel.pipeline.records import BuiltWheel
+from torchwheel.pipeline.sources import is_plain_file, stage, tests_folder
 from torchwheel.smoke import results
-from torchwheel.smoke.importing import arguments_of_tests, probe_source
-from torchwheel.smoke.record import SmokeRecord
+from torchwheel.smoke.record import SmokeRecord, dump_smoke
 from torchwheel.smoke.results import read_probe, record_from_files
-from torchwheel.smoke.suite import digest_of_tests
-from torchwheel.steps.compiler_cache import CacheUse
-from torchwheel.text import escape
+from torchwheel.smoke.testing import arguments_of_tests, digest_of_tests, probe_source
+from torchwheel_runtime import claims as claims_file
+from torchwheel_runtime import process
+from torchwheel_runtime.builder.environment import SHARD
+from torchwheel_runtime.builder.extension import OBJECTS
+from torchwheel_runtime.builder.ninja import is_progress
+from torchwheel_runtime.errors import TorchwheelError, program_error
+from torchwheel_runtime.files import write_text
+from torchwheel_runtime.shards import Shard
+from torchwheel_runtime.text import escape
 
 _LOG = "build.log"
 """Of a build, in the variant's folder. The container can write there, so each run removes it first:
 what an earlier build left could be a link.
 """
-
-
-def built_image(run: Run, variant: Variant) -> BuiltImage | None:
-    """The image that builds a native variant, itself built first; None on the host."""
-    if run.engine is None or variant.toolkit is None:
-        return None
-    image, registry = image_of(run.matrix, variant, run.root), registry_of(run.matrix, run.root)
-    return ensure_image(run.engine, image, run.cache, run.progress, registry)
-
-
-def build_in_container(
-    run: Run, variant: Variant, engine: Engine, image: BuiltImage, out: Path, *, smoke: bool = True
-) -> tuple[Path, SmokeRecord | None]:
-    """Build `variant`; returns the finished wheel, below `out`, and the record of its smoke tests.
-
-    The record is None without `smoke`, and for a wheel of another machine.
-    """
-    folder = run.variant_folder(variant)
-    written = (inside.PROBE, inside.JUNIT, inside.CACHE_USE, _LOG)
-    for name in (*written, *map(inside.usage_file, inside.STEPS)):
-        (folder / name).unlink(missing_ok=True)
-    write_text(folder / inside.CLAIMS, claims_file.dumps(claims_of(variant)))
-    linked = run.linked.get(variant.id, ())
-    if variant.ordinary:
-        write_text(folder / inside.PLAN, own_build.dump_plan(plan_of(run, variant)))
-        steps = own_shards.empty_steps(folder, engine)
-        if linked:
-            own_shards.carry(linked, cibw.KERNELS, steps)
-    options = options_of(run, variant, engine, image, headers_of(run, variant))
-    if not smoke:
-        options = dataclasses.replace(options, tests=None)
-    # cibuildwheel unpacks the project into a folder and sets its time, which takes the folder's
-    # owner: who that is in an image was decided when it was made, so the folder comes from here.
-    own = tuple(
-        (str(out / "container" / inside_.lstrip("/")), inside_, "rw")
-        for inside_ in (cibw.PROJECT, cibw.OUTPUT)
-    )
-    options = dataclasses.replace(options, volumes=(*options.volumes, *own))
-    _give_volumes(engine, options.volumes)
-    project = out / "project"
-    stage(run.source, project)
-    config = out / "cibuildwheel.toml"
-    write_text(config, cibw.options_toml(options))
-    wheels = out / "wheels"
-    log = folder / _LOG
-    status = _cibuildwheel(run, variant, engine, options, project, config, wheels, log)
-    _check_written(folder, wheels)
-    finished = sorted(wheels.glob("*.whl"))
-    if status or len(finished) != 1:
-        raise program_error(f"{_reason(folder, log, status)} (all of it in {log})")
-    (wheel,) = finished
-    if variant.ordinary and linked:
-        own_shards.check_taken(linked, steps)
-    tried = options.tests is not None
-    return wheel, _smoke_record(run, wheel, folder, status, options.tests) if tried else None
-
-
-def _check_written(*folders: Path) -> None:
-    """Refuse links, pipes and devices in folders that a container wrote to.
-
-    What is read there lies on this machine: behind a link it would be another file of it.
-    """
-    for path in (path for folder in folders for path in folder.rglob("*")):
-        if path.is_symlink() or not (path.is_dir() or path.is_file()):
-            raise TorchwheelError(
-                f"{escape(str(path))}: expected files and folders alone, found a link or a pipe "
-                "that the build left; remove it"
-            )
-
-
-def _give_volumes(engine: Engine, volumes: Iterable[tuple[str, str, str]]) -> None:
-    """Make the folders that a container writes to, and its user their owner."""
-    for host, _, mode in volumes:
-        if mode == "rw":
-            Path(host).mkdir(parents=True, exist_ok=True)
-            engine.give(Path(host))
 
 
 _FRONTEND = " ".join(cibw.FRONTEND)
@@ -150,48 +72,161 @@ python -m torchwheel.pipeline.inside account build
 """
 
 
-def compile_in_container(
-    run: Run, variant: Variant, engine: Engine, image: BuiltImage, shard: Shard, out: Path
-) -> Path:
-    """Compile a shard of what the variants of a toolkit share; returns the folder of the objects.
+@dataclasses.dataclass(frozen=True)
+class Container:
+    """Builds a native variant in its image, and tries its wheel there if it is for this machine."""
 
-    Of an ordinary project it is a shard of the steps of one variant. `out` is an empty folder, for
-    files that are not needed afterwards.
+    run: Run
+    variant: Variant
+    engine: Engine
+    image: BuiltImage
+
+    @property
+    def place(self) -> str:
+        """The reference of the image."""
+        return self.image.reference
+
+    @property
+    def facts(self) -> Sequence[str]:
+        """What names the image."""
+        return ["image", self.image.digest]
+
+    @property
+    def compiler(self) -> Sequence[str]:
+        """What names the part of the image that compilers see."""
+        return ["image", self.image.compilers]
+
+    def build(self, out: Path, clock: Clock, *, tests: bool = True) -> BuiltWheel:
+        """Build and, with `tests`, try the variant; its finished wheel lies below `out`."""
+        folder = self.run.variant_folder(self.variant)
+        with clock.step("container"):
+            wheel, smoke = self._run_cibuildwheel(folder, out, tests=tests)
+        return BuiltWheel(wheel, smoke, *read_usage(folder), read_cache_use(folder))
+
+    def smoke(self, built: BuiltWheel, clock: Clock) -> SmokeRecord | None:
+        """The record of the tests that the build ran; of another machine's wheel by emulation."""
+        smoke, run = built.smoke, self.run
+        if smoke is None:
+            with clock.step("emulated"):
+                smoke = smoke_emulated(run, self.variant, self.engine, built.wheel)
+        if smoke:
+            report = run.dist / "smoke" / f"{self.variant.id}.json"
+            write_text(report, dump_smoke(smoke))
+            if smoke.sources:  # else it was imported alone
+                junit = run.variant_folder(self.variant) / container_files.JUNIT
+                write_text(report.with_suffix(".xml"), results.read_report(junit))
+        return smoke
+
+    def _run_cibuildwheel(
+        self, folder: Path, out: Path, *, tests: bool
+    ) -> tuple[Path, SmokeRecord | None]:
+        run, variant, engine = self.run, self.variant, self.engine
+        written = (container_files.PROBE, container_files.JUNIT, container_files.CACHE_USE, _LOG)
+        for name in (*written, *map(container_files.usage_file, container_files.STEPS)):
+            (folder / name).unlink(missing_ok=True)
+        write_text(folder / container_files.CLAIMS, claims_file.dumps(claims_of(variant)))
+        linked = run.linked.get(variant.id, ())
+        if variant.ordinary:
+            write_text(folder / container_files.PLAN, own_build.dump_plan(plan_of(run, variant)))
+            steps = empty_steps(folder, engine)
+            if linked:
+                carry(linked, cibw.KERNELS, steps)
+        options = options_of(run, variant, engine, self.image, headers_of(run, variant))
+        if not tests:
+            options = dataclasses.replace(options, tests=None)
+        # cibuildwheel unpacks the project into a folder and sets its time, which takes the
+        # folder's owner. Who that is in an image was decided when it was made, so the folder comes
+        # from here.
+        own = tuple(
+            (str(out / "container" / inside_.lstrip("/")), inside_, "rw")
+            for inside_ in (cibw.PROJECT, cibw.OUTPUT)
+        )
+        options = dataclasses.replace(options, volumes=(*options.volumes, *own))
+        _give_volumes(engine, options.volumes)
+        project = out / "project"
+        stage(run.source, project)
+        config = out / "cibuildwheel.toml"
+        write_text(config, cibw.options_toml(options))
+        wheels = out / "wheels"
+        log = folder / _LOG
+        status = _cibuildwheel(run, variant, engine, options, project, config, wheels, log)
+        _check_written(folder, wheels)
+        finished = sorted(wheels.glob("*.whl"))
+        if status or len(finished) != 1:
+            raise program_error(f"{_reason(folder, log, status)} (all of it in {log})")
+        (wheel,) = finished
+        if variant.ordinary and linked:
+            check_taken(linked, steps)
+        tried = options.tests is not None
+        return wheel, _smoke_record(run, wheel, folder, status, options.tests) if tried else None
+
+    def compile_shard(self, shard: Shard, out: Path) -> Path:
+        """Compile a shard of what the variants of a toolkit share; the folder of the objects."""
+        run, variant, engine = self.run, self.variant, self.engine
+        folder = run.variant_folder(variant)
+        if variant.ordinary:
+            write_text(
+                folder / container_files.PLAN, own_build.dump_plan(plan_of(run, variant, shard))
+            )
+            empty_steps(folder, engine)
+        options = options_of(run, variant, engine, self.image, headers_of(run, variant))
+        project = out / "project"
+        stage(run.source, project)
+        # The tests' packages are not needed, and their folder may be missing.
+        used = [volume for volume in options.volumes if volume[1] != BUNDLED]
+        volumes = (*used, (str(project), PROJECT, "rw"))
+        for path in (project, *project.rglob("*")):
+            engine.give(path)
+        _give_volumes(engine, options.volumes)
+        command = ["run", "--rm", f"--label={LABEL}={run.id}", *volume_options(volumes)]
+        command += options.user
+        command += [f"--env={name}" for name in options.forwarded]
+        environment = {**options.environment, SHARD: str(shard), "PYTHONUNBUFFERED": "1"}
+        if variant.ordinary:
+            del environment["PATH"]  # the script sets it: cibuildwheel alone knows $PATH
+        command += [f"--env={name}={value}" for name, value in environment.items()]
+        script = _COMPILE_OWN if variant.ordinary else _COMPILE
+        command += [
+            self.image.reference,
+            "bash",
+            "-c",
+            script,
+            "compile",
+            python_tag(options.python),
+        ]
+        command += [f"--config-setting={name}={value}" for name, value in options.settings.items()]
+        log = folder / _LOG
+        log.unlink(missing_ok=True)
+        environ = {**os.environ, **engine.environ}
+        status = _stream(run, engine, [engine.name, *command], log, lambda _: None, env=environ)
+        _check_written(folder)
+        if status:
+            reason = failure_reason(log, "the container ended with an error")
+            raise program_error(f"{reason} (all of it in {log})")
+        if variant.ordinary:
+            return compiled_objects(run.matrix.project.name, folder / container_files.DIVIDED)
+        return folder / NATIVE / OBJECTS
+
+
+def _check_written(*folders: Path) -> None:
+    """Refuse links, pipes and devices in folders that a container wrote to.
+
+    What is read there lies on this machine: behind a link it would be another file of it.
     """
-    folder = run.variant_folder(variant)
-    if variant.ordinary:
-        write_text(folder / inside.PLAN, own_build.dump_plan(plan_of(run, variant, shard)))
-        own_shards.empty_steps(folder, engine)
-    options = options_of(run, variant, engine, image, headers_of(run, variant))
-    project = out / "project"
-    stage(run.source, project)
-    # The tests' packages are not needed, and their folder may be missing.
-    used = [volume for volume in options.volumes if volume[1] != BUNDLED]
-    volumes = (*used, (str(project), PROJECT, "rw"))
-    for path in (project, *project.rglob("*")):
-        engine.give(path)
-    _give_volumes(engine, options.volumes)
-    command = ["run", "--rm", f"--label={LABEL}={run.id}", *volume_options(volumes)]
-    command += options.user
-    command += [f"--env={name}" for name in options.forwarded]
-    environment = {**options.environment, SHARD: str(shard), "PYTHONUNBUFFERED": "1"}
-    if variant.ordinary:
-        del environment["PATH"]  # the script sets it: cibuildwheel alone knows $PATH
-    command += [f"--env={name}={value}" for name, value in environment.items()]
-    script = _COMPILE_OWN if variant.ordinary else _COMPILE
-    command += [image.reference, "bash", "-c", script, "compile", python_tag(options.python)]
-    command += [f"--config-setting={name}={value}" for name, value in options.settings.items()]
-    log = folder / _LOG
-    log.unlink(missing_ok=True)
-    environ = {**os.environ, **engine.environ}
-    status = _stream(run, engine, [engine.name, *command], log, lambda _: None, env=environ)
-    _check_written(folder)
-    if status:
-        reason = failure_reason(log, "the container ended with an error")
-        raise program_error(f"{reason} (all of it in {log})")
-    if variant.ordinary:
-        return own_shards.compiled_objects(run.matrix.project.name, folder / inside.DIVIDED)
-    return folder / NATIVE / OBJECTS
+    for path in (path for folder in folders for path in folder.rglob("*")):
+        if path.is_symlink() or not (path.is_dir() or is_plain_file(path)):
+            raise TorchwheelError(
+                f"{escape(str(path))}: expected files and folders alone, found a link or a pipe "
+                "that the build left; remove it"
+            )
+
+
+def _give_volumes(engine: Engine, volumes: Iterable[tuple[str, str, str]]) -> None:
+    """Make the folders that a container writes to, and its user their owner."""
+    for host, _, mode in volumes:
+        if mode == "rw":
+            Path(host).mkdir(parents=True, exist_ok=True)
+            engine.give(Path(host))
 
 
 def _smoke_record(
@@ -200,18 +235,20 @@ def _smoke_record(
     sources, report = "", None
     if tests and (suite := tests_folder(run.matrix, run.root, run.source)):
         sources = digest_of_tests(suite)
-        report = folder / inside.JUNIT
-    return record_from_files(wheel, run.bundled, folder / inside.PROBE, report, sources, status)
+        report = folder / container_files.JUNIT
+    return record_from_files(
+        wheel, run.bundled, folder / container_files.PROBE, report, sources, status
+    )
 
 
 def _reason(folder: Path, log: Path, status: int) -> str:
     """The first import or test that failed; if none did, the line of the log with the error."""
     with contextlib.suppress(OSError, TorchwheelError):
-        for package in read_probe(folder / inside.PROBE).imported:
+        for package in read_probe(folder / container_files.PROBE).imported:
             if package.error:
                 return f"smoke: import {package.name}: {package.error}"
     with contextlib.suppress(OSError, UnicodeDecodeError, TorchwheelError):
-        for test in results.parse_junit(results.read_report(folder / inside.JUNIT)):
+        for test in results.parse_junit(results.read_report(folder / container_files.JUNIT)):
             if test.outcome == "failed":
                 return f"smoke: {test.name}: {test.reason}"
     return failure_reason(log, f"cibuildwheel ended with status {status}")
@@ -275,30 +312,6 @@ def _stream(
         raise TorchwheelError(f"the build {error.reason} (all of it in {log})") from error
 
 
-def read_usage(folder: Path) -> tuple[dict[str, float], int | None]:
-    """CPU seconds of each step of the last container, and its peak memory when the build ended."""
-    seconds: dict[str, float] = {}
-    before, peak = 0.0, None
-    for step in inside.STEPS:
-        try:
-            usage = read_json(folder / inside.usage_file(step), inside.Usage)
-        except (OSError, MalformedError):
-            continue
-        if usage.cpu_seconds is not None:
-            seconds[step] = round(usage.cpu_seconds - before, 3)
-            before = usage.cpu_seconds
-        if step == "build":
-            peak = usage.peak_bytes
-    return seconds, peak
-
-
-def read_cache_use(folder: Path) -> CacheUse | None:
-    """What the compiler cache did for the last container; None where nobody counted."""
-    with contextlib.suppress(OSError, MalformedError):
-        return read_json(folder / inside.CACHE_USE, CacheUse)
-    return None
-
-
 _HANDLERS = Path("/proc/sys/fs/binfmt_misc")
 _HANDLER = {"linux_aarch64": "qemu-aarch64", "linux_x86_64": "qemu-x86_64"}
 # Its arguments: those of Python. The wheels' requirements beside torch are missing here: the import
@@ -325,7 +338,7 @@ def smoke_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> S
     folder = run.variant_folder(variant)
     engine.give(folder)  # nothing was built in a container for a universal wheel
     volumes = (
-        OWN,
+        *OWN,
         *((str(path), f"/wheels/{path.name}", "ro") for path in (wheel, *run.bundled)),
         (str((run.root / tests).resolve()), "/smoke", "ro"),
         (str(folder), VARIANT, "rw"),
@@ -334,9 +347,9 @@ def smoke_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> S
     command = ["run", "--rm", f"--label={LABEL}={run.id}", *platform_option(image.machine)]
     command += [*engine.user_options(), *volume_options(volumes)]
     command += [built.reference, "bash", "-c", _SCRIPT, "smoke", "-c", probe_source(), "--of"]
-    command += [f"--facts={inside.VARIANT / inside.PROBE}"]
+    command += [f"--facts={container_files.VARIANT / container_files.PROBE}"]
     command += arguments_of_tests(
-        inside.VARIANT / inside.JUNIT, "tests", run.matrix.smoke.without_gpu
+        container_files.VARIANT / container_files.JUNIT, "tests", run.matrix.smoke.without_gpu
     )
     command += names
     log = folder / "emulated.log"

@@ -1,78 +1,21 @@
 """The steps that cibuildwheel runs in the container: `python -m torchwheel.pipeline.inside`."""
 
-import dataclasses
-import json
 import os
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from torchwheel import claims as claims_file
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.files import write_text
-
-GROUP = Path("/sys/fs/cgroup")
-
-
-@dataclasses.dataclass(frozen=True)
-class Usage:
-    """CPU seconds of all processes of the container so far, and their peak memory."""
-
-    cpu_seconds: float | None = None
-    peak_bytes: int | None = None
-
-
-def usage(group: Path = GROUP) -> Usage:
-    """Read the usage of the running container from its control group."""
-    micro = re.search(r"usage_usec (\d+)", _read(group / "cpu.stat"))
-    nano = _number(group / "cpuacct" / "cpuacct.usage")
-    if micro:
-        cpu: float | None = int(micro[1]) / 1e6
-    else:
-        cpu = nano / 1e9 if nano is not None else None
-    peak = _number(group / "memory.peak")
-    if peak is None:
-        peak = _number(group / "memory" / "memory.max_usage_in_bytes")
-    return Usage(cpu and round(cpu, 3), peak)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError:
-        return ""
-
-
-def _number(path: Path) -> int | None:
-    text = _read(path).strip()
-    return int(text) if text.isdigit() else None
-
-
-VARIANT = Path("/variant")
-BUNDLED = Path("/bundled")
-CLAIMS = "claims.json"
-PLAN = "own-build.json"
-"""Of an ordinary project: what its own build needs to know."""
-DIVIDED = "divided"
-"""Folder of an ordinary project's steps and objects, where jobs divide its build."""
-CACHE_USE = "cache-use.json"
-"""Of an ordinary project: the files that the compiler cache had, and those that were compiled."""
-PROBE = "probe.json"
-JUNIT = "junit.xml"
-STEPS = ("start", "build", "repair", "test")
-"""The steps after which the container's usage is written down, in order."""
-
-
-def account(step: str, folder: Path = VARIANT) -> None:
-    """Write down the usage of the container when `step` ended."""
-    write_text(folder / usage_file(step), json.dumps(dataclasses.asdict(usage())) + "\n")
-
-
-def usage_file(step: str) -> str:
-    """Name of the file that `account` writes."""
-    return f"usage-{step}.json"
+from torchwheel.pipeline.container_files import (
+    BUNDLED,
+    CLAIMS,
+    PLAN,
+    PROBE,
+    VARIANT,
+    account,
+)
+from torchwheel_runtime import claims as claims_file
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 
 
 def finish(wheel: Path, out: Path, folder: Path = VARIANT) -> Path:

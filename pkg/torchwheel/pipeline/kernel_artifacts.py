@@ -1,8 +1,12 @@
-"""Artifacts with the compiled kernels of a toolkit: their manifests, and the choice among them.
+"""Artifacts with compiled objects: their manifests, the choice among them, how they are linked.
 
 An artifact is a folder of objects and a manifest, which lists their inputs and hashes. A hash of
 the inputs is in the name of the folder. An artifact is used if it has the inputs of this run, and
 every object has the hash that the manifest says.
+
+Those of an ordinary project's shards are kept by the jobs that compile and taken by the one that
+links. The `ninja` of a divided build (steps/own_ninja.py) runs in the container and leaves its
+records and objects in the variant's folder.
 """
 
 import dataclasses
@@ -10,22 +14,27 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel import __version__
-from torchwheel.arch.lists import arch_list
-from torchwheel.builder.environment import operator_switches
-from torchwheel.builder.objects import MANIFEST, SCHEMA, CompiledObject
-from torchwheel.builder.recipe import own_sources_digest
-from torchwheel.errors import MalformedError, TorchwheelError, UsageError
-from torchwheel.files import sha256
-from torchwheel.json_files import read_bounded, read_json
+from torchwheel.image.engine import Engine
 from torchwheel.matrix.kernel_builds import KernelBuild
-from torchwheel.pipeline.sources import content_digest, source_files
-from torchwheel.shards import Shard, parse_shard
-from torchwheel.text import escape, join_names, quote
-from torchwheel.toolkit.lock import components
+from torchwheel.pipeline.container_files import DIVIDED
+from torchwheel.pipeline.sources import content_digest, is_plain_file, source_files
+from torchwheel.steps.graph import ExpectedObject
+from torchwheel.steps.own_ninja import read_records, write_compiled
+from torchwheel_runtime.arch.lists import arch_list
+from torchwheel_runtime.builder.environment import operator_switches
+from torchwheel_runtime.builder.objects import MANIFEST, SCHEMA, CompiledObject, object_list_text
+from torchwheel_runtime.builder.recipe import own_sources_digest
+from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
+from torchwheel_runtime.files import sha256, write_text
+from torchwheel_runtime.json_files import read_bounded, read_json
+from torchwheel_runtime.shards import Shard, parse_shard
+from torchwheel_runtime.text import escape, join_names, quote
+from torchwheel_runtime.toolkit.lock import components
 
 # Files that a compiler of C++ or device code reads.
 _NATIVE = {
@@ -256,7 +265,7 @@ def verify_objects(artifact: KernelArtifact) -> None:
     do = "compile them again with `torchwheel kernels`"
     for entry in artifact.manifest.objects:
         path = artifact.folder / entry.file
-        if path.is_symlink() or not path.is_file():
+        if not is_plain_file(path):
             raise TorchwheelError(f"{path}: expected an object file, found none; {do}")
         found = sha256(path)
         if found != entry.sha256:
@@ -270,3 +279,68 @@ def digests(artifacts: Iterable[KernelArtifact]) -> Mapping[str, str]:
         folder_name(one.manifest.inputs, parse_shard(one.manifest.shard, MANIFEST)): one.digest
         for one in artifacts
     }
+
+
+_GROUP = "steps"
+
+
+def empty_steps(folder: Path, engine: Engine) -> Path:
+    """Make the empty folder of the records of a container's build; returns it."""
+    steps = folder / DIVIDED
+    shutil.rmtree(steps, ignore_errors=True)
+    steps.mkdir()
+    engine.give(steps)
+    return steps
+
+
+def compiled_objects(project: str, steps: Path) -> Path:
+    """List the objects that a shard compiled, beside them; returns their folder.
+
+    Raises:
+        TorchwheelError: the build has no steps that can be divided.
+    """
+    records = read_records(steps)
+    if not records:
+        raise TorchwheelError(
+            f"{project}: expected compile steps in a ninja graph of torch's BuildExtension, found "
+            "none; take build.shards out of matrix.yaml"
+        )
+    objects = (
+        CompiledObject(_GROUP, record.name, record.command or "", record.sha256)
+        for record in records
+        if record.sha256
+    )
+    write_text(steps / MANIFEST, object_list_text(objects))
+    return steps
+
+
+def carry(artifacts: Iterable[KernelArtifact], inside: str, steps: Path) -> None:
+    """Tell the `ninja` of a build which objects other jobs compiled.
+
+    Args:
+        artifacts: the verified artifacts of all shards.
+        inside: the folder of the artifacts in the container.
+        steps: the folder of the records.
+    """
+    expected = {
+        entry.output: ExpectedObject(
+            entry.sha256,
+            f"shard {artifact.manifest.shard}",
+            f"{inside}/{artifact.folder.name}/{entry.file}",
+            entry.command,
+        )
+        for artifact in artifacts
+        for entry in artifact.manifest.objects
+    }
+    write_compiled(expected, steps)
+
+
+def check_taken(artifacts: Iterable[KernelArtifact], steps: Path) -> None:
+    """Raise unless the linked steps are all those of the shards."""
+    found = {record.name for record in read_records(steps)}
+    expected = {entry.output for one in artifacts for entry in one.manifest.objects}
+    if found != expected:
+        raise TorchwheelError(
+            f"expected the {len(expected)} steps of the shards, found {len(found)}; they differ in "
+            f"{min(found ^ expected)}; compile the shards of these sources"
+        )

@@ -8,18 +8,13 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchwheel.builder.objects import MANIFEST, CompiledObject, ObjectList
-from torchwheel.console import Progress
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.files import explain_full_disk, make_folder_atomically
 from torchwheel.image.engine import find_engine
 from torchwheel.image.reaper import reap_containers
-from torchwheel.json_files import read_json
-from torchwheel.lock import hold_lock, say_waiting
 from torchwheel.matrix.kernel_builds import KernelBuild, compiled_variants, select_kernels
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant
-from torchwheel.pipeline import in_container, on_host
+from torchwheel.pipeline.executors import executor_of
+from torchwheel.pipeline.inputs import Run
 from torchwheel.pipeline.kernel_artifacts import (
     KernelInputs,
     Manifest,
@@ -28,8 +23,8 @@ from torchwheel.pipeline.kernel_artifacts import (
     verify_objects,
     write_manifest,
 )
-from torchwheel.pipeline.project import project_folder
-from torchwheel.pipeline.run import Run
+from torchwheel.pipeline.on_host import container_reason
+from torchwheel.pipeline.sources import project_folder
 from torchwheel.pipeline.variant import elsewhere, inputs_of_kernels
 from torchwheel.pipeline.wheels import (
     can_build_twice,
@@ -38,8 +33,14 @@ from torchwheel.pipeline.wheels import (
     with_archs,
     with_server,
 )
-from torchwheel.shards import Shard
-from torchwheel.toolkit.cache import cache_folder
+from torchwheel_runtime.builder.objects import MANIFEST, CompiledObject, ObjectList
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import explain_full_disk, make_folder_atomically
+from torchwheel_runtime.json_files import read_json
+from torchwheel_runtime.lock import hold_lock, say_waiting
+from torchwheel_runtime.shards import Shard
+from torchwheel_runtime.toolkit.cache import cache_folder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,9 +129,9 @@ def _compiled_here(run: Run, build: KernelBuild) -> Sequence[Variant]:
     variants = compiled_variants(run.matrix, build)
     if run.engine is not None:
         return variants
-    here = [variant for variant in variants if on_host.container_reason(variant) is None]
+    here = [variant for variant in variants if container_reason(variant) is None]
     if not here:
-        reason = on_host.container_reason(variants[0])
+        reason = container_reason(variants[0])
         raise UsageError(f"{build.id}: {reason} is built in a container only: add --container")
     return here
 
@@ -158,20 +159,13 @@ def compile_objects(
     for variant in variants:
         run.progress.step(f"{variant.id}: compiling its objects")
         with tempfile.TemporaryDirectory(prefix="torchwheel-kernels-") as scratch:
-            made = _objects_of(run, variant, shard, Path(scratch).resolve())
+            made = executor_of(run, variant).compile_shard(shard, Path(scratch).resolve())
         for entry in read_json(made / MANIFEST, ObjectList).objects:
             known = found.setdefault((entry.group, entry.output), entry)
             if known.sha256 != entry.sha256:
                 raise _not_reproducible(entry)
             shutil.copyfile(made / entry.file, folder / entry.file)
     return [found[key] for key in sorted(found)]
-
-
-def _objects_of(run: Run, variant: Variant, shard: Shard, scratch: Path) -> Path:
-    image = in_container.built_image(run, variant)
-    if image is None or run.engine is None:
-        return on_host.compile_on_host(run, variant, shard, scratch)
-    return in_container.compile_in_container(run, variant, run.engine, image, shard, scratch)
 
 
 def _compile_again(

@@ -4,34 +4,37 @@ import dataclasses
 import functools
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import build
 
-from torchwheel.builder.environment import SHARD
-from torchwheel.builder.extension import OBJECTS
-from torchwheel.builder.ninja import is_progress
-from torchwheel.claims import Claims
-from torchwheel.errors import UsageError
-from torchwheel.files import temporary_variables
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.frontend import build_wheel, check_requirements
 from torchwheel.pipeline.inputs import (
     NATIVE,
     BuildPaths,
+    Clock,
+    Run,
     build_environment,
     claims_of,
     kernels_only,
 )
+from torchwheel.pipeline.records import BuiltWheel
 from torchwheel.pipeline.repair import finish_wheel
-from torchwheel.pipeline.run import Clock, Run
-from torchwheel.shards import Shard
 from torchwheel.smoke.record import SmokeRecord
-from torchwheel.smoke.run import smoke
-from torchwheel.toolkit.headers import torch_headers
-from torchwheel.toolkit.host import HostCompiler, host_compiler
+from torchwheel.smoke.testing import smoke
 from torchwheel.toolkit.provide import provide
+from torchwheel_runtime.builder.environment import SHARD
+from torchwheel_runtime.builder.extension import OBJECTS
+from torchwheel_runtime.builder.ninja import is_progress
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.files import temporary_variables
+from torchwheel_runtime.shards import Shard
+from torchwheel_runtime.toolkit.headers import torch_headers
+from torchwheel_runtime.toolkit.host import HostCompiler, host_compiler
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,52 +122,88 @@ def _host() -> HostCompiler:
     return host_compiler()
 
 
-def compiler_facts(variant: Variant) -> list[str]:
-    """The facts of this machine that can change the wheel of `variant`."""
-    if variant.toolkit is None:
-        return []
-    host = _host()
-    return [str(host.path), host.version]
+@dataclasses.dataclass(frozen=True)
+class Host:
+    """Builds a variant with this machine's compiler, and tries it in a clean environment."""
+
+    run: Run
+    variant: Variant
+    place: ClassVar[str] = "host"
+
+    @property
+    def facts(self) -> Sequence[str]:
+        """The facts of this machine that can change the wheel."""
+        if self.variant.toolkit is None:
+            return []
+        host = _host()
+        return [str(host.path), host.version]
+
+    @property
+    def compiler(self) -> Sequence[str]:
+        """The same facts."""
+        return self.facts
+
+    @property
+    def _log(self) -> Path:
+        return self.run.variant_folder(self.variant) / "build.log"
+
+    def _step(self, text: str) -> None:
+        self.run.progress.step(f"{self.variant.id}: {text}")
+
+    def build(self, out: Path, clock: Clock, *, tests: bool = True) -> BuiltWheel:
+        """The finished wheel, below `out`; nothing tries it here, whatever `tests` says."""
+        del tests
+        project = HostBuild(
+            source=self.run.source,
+            environ=_environment(self.run, self.variant, clock),
+            log=self._log,
+            step=self._step,
+            step_of=_progress_of,
+        )
+        self._step("building")
+        return BuiltWheel(build_and_finish(project, lambda _: claims_of(self.variant), out, clock))
+
+    def compile_shard(self, shard: Shard, out: Path) -> Path:
+        """Compile a shard of what the variants of a toolkit share; the folder of the objects."""
+        environ = {**_environment(self.run, self.variant, Clock()), SHARD: str(shard)}
+        HostBuild(self.run.source, environ, self._log, self._step, _progress_of).build_into(out)
+        return self.run.variant_folder(self.variant) / NATIVE / OBJECTS
+
+    def build_base(self, out: Path) -> Path:
+        """The project's wheel without machine code, as its build backend makes it, in `out`."""
+        pure = dataclasses.replace(self.variant, abi="pure", parts=())
+        return build_wheel(
+            self.run.source, build_environment(pure, None), out, self._log, lambda _: None
+        )
+
+    def smoke(self, built: BuiltWheel, clock: Clock) -> SmokeRecord:
+        """Run the smoke tests in a clean environment; returns their record."""
+        run, variant = self.run, self.variant
+        self._step("smoke")
+        settings = run.matrix.smoke
+        if settings.tests is None:
+            raise UsageError(f"{variant.id}: matrix.yaml has no smoke.tests; expected their folder")
+        record = run.dist / "smoke" / f"{variant.id}.json"
+        with clock.step("smoke"):
+            return smoke(
+                built.wheel,
+                tests=run.root / settings.tests,
+                torch=settings.torch,
+                requires=settings.requires,
+                bundled=run.bundled,
+                here=False,
+                record=record,
+                without_gpu=settings.without_gpu,
+                junit=record.with_suffix(".xml"),
+                cache=run.cache,
+                progress=run.progress,
+                locks=run.locks,
+            )
 
 
-def build_on_host(run: Run, variant: Variant, out: Path, clock: Clock) -> Path:
-    """The finished wheel of `variant`, below `out`."""
-
-    def step(text: str) -> None:
-        run.progress.step(f"{variant.id}: {text}")
-
-    project = HostBuild(
-        source=run.source,
-        environ=_environment(run, variant, clock),
-        log=run.variant_folder(variant) / "build.log",
-        step=step,
-        step_of=lambda line: line if is_progress(line) else None,
-    )
-    step("building")
-    return build_and_finish(project, lambda _: claims_of(variant), out, clock)
-
-
-def compile_on_host(run: Run, variant: Variant, shard: Shard, out: Path) -> Path:
-    """Compile a shard of what the variants of a toolkit share; returns the folder of the objects.
-
-    `out` is an empty folder, for files that are not needed afterwards.
-    """
-    folder = run.variant_folder(variant)
-
-    def on_line(line: str) -> None:
-        if is_progress(line):
-            run.progress.step(f"{variant.id}: {line}")
-
-    environ = {**_environment(run, variant, Clock()), SHARD: str(shard)}
-    build_wheel(run.source, environ, out, folder / "build.log", on_line)
-    return folder / NATIVE / OBJECTS
-
-
-def build_base(run: Run, variant: Variant, out: Path) -> Path:
-    """The project's wheel without machine code, as its build backend makes it, in `out`."""
-    pure = dataclasses.replace(variant, abi="pure", parts=())
-    log = run.variant_folder(variant) / "build.log"
-    return build_wheel(run.source, build_environment(pure, None), out, log, lambda _: None)
+def _progress_of(line: str) -> str | None:
+    """A line of our own builder's ninja that tells its progress; None of other lines."""
+    return line if is_progress(line) else None
 
 
 # Of the builds at work one provides and verifies a toolkit; the others find it in the cache.
@@ -193,27 +232,3 @@ def _environment(run: Run, variant: Variant, clock: Clock) -> dict[str, str]:
     )
     configured = build_environment(variant, paths, " ".join(run.launcher)) | kernels_only(run)
     return {**configured, **run.server, **temporary_variables(), "MAX_JOBS": str(run.jobs)}
-
-
-def smoke_on_host(run: Run, variant: Variant, wheel: Path, clock: Clock) -> SmokeRecord:
-    """Run the smoke tests of a wheel in a clean environment; returns their record."""
-    run.progress.step(f"{variant.id}: smoke")
-    settings = run.matrix.smoke
-    if settings.tests is None:
-        raise UsageError(f"{variant.id}: matrix.yaml has no smoke.tests; expected their folder")
-    record = run.dist / "smoke" / f"{variant.id}.json"
-    with clock.step("smoke"):
-        return smoke(
-            wheel,
-            tests=run.root / settings.tests,
-            torch=settings.torch,
-            requires=settings.requires,
-            bundled=run.bundled,
-            here=False,
-            record=record,
-            without_gpu=settings.without_gpu,
-            junit=record.with_suffix(".xml"),
-            cache=run.cache,
-            progress=run.progress,
-            locks=run.locks,
-        )

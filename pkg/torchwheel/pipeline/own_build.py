@@ -10,31 +10,31 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from torchwheel import process
-from torchwheel.arch.model import Backend
-from torchwheel.builder import gpu_compiler
-from torchwheel.builder.discovery import sysroot
-from torchwheel.builder.environment import SYSROOT
 from torchwheel.check.audit import may_borrow
-from torchwheel.claims import Claims
-from torchwheel.errors import MalformedError, TorchwheelError, program_error
-from torchwheel.files import write_text
-from torchwheel.inspect.elf import read_library
-from torchwheel.inspect.wheel import extract, read_wheel
-from torchwheel.json_files import last_line, parse_json, read_json
-from torchwheel.pip import checked_requirements
-from torchwheel.pipeline.inside import CACHE_USE, DIVIDED, PLAN
-from torchwheel.shards import parse_shard
+from torchwheel.inspect.wheel import open_wheel
+from torchwheel.pipeline.container_files import CACHE_USE, DIVIDED, PLAN
 from torchwheel.steps import own_ninja
 from torchwheel.steps.compiler_cache import wait_for_writes
-from torchwheel.toolkit.toolkit_home import (
+from torchwheel_runtime import process
+from torchwheel_runtime.arch.model import Backend
+from torchwheel_runtime.builder import gpu_compiler
+from torchwheel_runtime.builder.discovery import sysroot
+from torchwheel_runtime.builder.environment import SYSROOT
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.errors import MalformedError, TorchwheelError, program_error
+from torchwheel_runtime.files import write_text
+from torchwheel_runtime.inspect.elf import read_library
+from torchwheel_runtime.json_files import last_line, parse_json, read_json
+from torchwheel_runtime.pip import checked_requirements
+from torchwheel_runtime.shards import parse_shard
+from torchwheel_runtime.toolkit.toolkit_home import (
     assemble_cuda_home,
     assemble_rocm_home,
     set_header_times,
@@ -95,7 +95,7 @@ def dump_plan(plan: OwnBuildPlan) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class _TorchFacts:
+class _LoadedByTorch:
     """What is used of the facts that probe.py prints of the torch that it imported."""
 
     version: str
@@ -157,7 +157,6 @@ def _replace_ninja(plan: OwnBuildPlan, work: own_ninja.Work, steps: Path) -> Non
         plan.cxx,
         plan.launcher,
         parse_shard(plan.shard, "shard"),
-        None,
         keep=True,
     )
     own_ninja.check_starts(write_script(NINJA, command), sys.executable)
@@ -237,18 +236,31 @@ def count_cache_use(variant: Path) -> None:
 
 def claims_of_built(wheel: Path, claims: Claims, variant: Path) -> Claims:
     """The claims of a built wheel: it borrows the libraries that its torch has loaded."""
-    facts = read_json(variant / TORCH_FACTS, _TorchFacts, others=True)
+    facts = read_json(variant / TORCH_FACTS, _LoadedByTorch, others=True)
     plan = read_json(variant / PLAN, OwnBuildPlan)
     require_pythons(wheel.name, plan.python)
-    with extract(read_wheel(wheel)) as files:
+    nothing = (
+        ": setup.py found nothing to compile; name the variable that forces a build in "
+        "build.environment"
+    )
+    return borrowing_claims(wheel, claims, facts.loaded, nothing)
+
+
+def borrowing_claims(wheel: Path, claims: Claims, loaded: Iterable[str], nothing: str) -> Claims:
+    """The claims of a wheel that a project's own build made.
+
+    Args:
+        wheel: the file.
+        claims: what is known without it.
+        loaded: file names of the libraries that its torch has loaded; it borrows those it needs.
+        nothing: why a wheel without a library is an error.
+    """
+    with open_wheel(wheel) as opened, opened.extract() as files:
         libraries = [read_library(file.path, file.member) for file in files]
     if not libraries:
-        raise TorchwheelError(
-            f"{wheel.name}: no library in it: setup.py found nothing to compile; name the variable "
-            "that forces a build in build.environment"
-        )
+        raise TorchwheelError(f"{wheel.name}: no library in it{nothing}")
     needed = {name for library in libraries for name in library.needed}
-    borrowed = tuple(sorted(name for name in needed & {*facts.loaded} if may_borrow(name, claims)))
+    borrowed = tuple(sorted(name for name in needed & {*loaded} if may_borrow(name, claims)))
     local = parse_wheel_filename(wheel.name)[1].local
     return dataclasses.replace(claims, project_local=local, borrowed=borrowed)
 

@@ -1,4 +1,4 @@
-"""The records of an output folder; the next run skips the variants that they show finished."""
+"""The records of an output folder, and their table; the next run skips what they show finished."""
 
 import dataclasses
 import json
@@ -6,13 +6,36 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel.check.gates import GateResult
-from torchwheel.errors import MalformedError, UsageError
-from torchwheel.files import sha256, write_text
-from torchwheel.json_files import FileName, read_json
 from torchwheel.matrix.variants import Variant
+from torchwheel.smoke.record import SmokeRecord
+from torchwheel.smoke.requirements import BUNDLED_FOLDER
 from torchwheel.steps.compiler_cache import CacheUse
+from torchwheel_runtime.errors import MalformedError, UsageError
+from torchwheel_runtime.files import sha256, write_text
+from torchwheel_runtime.json_files import FileName, read_json
+from torchwheel_runtime.text import WIDTH, detail_lines, size_text, table_rows
 
 FOLDER = ".torchwheel"
+
+
+@dataclasses.dataclass(frozen=True)
+class BuiltWheel:
+    """A built wheel, before its gates.
+
+    Attributes:
+        wheel: the file.
+        smoke: the record of the tests that its container ran; None where torchwheel runs them.
+        cpu_seconds: CPU seconds per step of a container, or of a universal wheel per part, as far
+            as they are counted.
+        peak_bytes: the most memory the container had when the build ended.
+        cache: what the compiler cache did for an ordinary project's build, if it was counted.
+    """
+
+    wheel: Path
+    smoke: SmokeRecord | None = None
+    cpu_seconds: dict[str, float] = dataclasses.field(default_factory=dict)
+    peak_bytes: int | None = None
+    cache: CacheUse | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,3 +190,26 @@ def last_request(dist: Path) -> WheelsRequest:
         raise UsageError(f"--resume: no run has written to {dist} yet; name variants") from None
     except MalformedError as error:
         raise UsageError(f"--resume: {error}") from error
+
+
+def report_table(records: Sequence[BuildRecord], fresh: Sequence[str]) -> str:
+    """One row per wheel; its file, archs and tag below, as file names are long.
+
+    The bundled packages follow at the end. `fresh` names the variants that this run built.
+    """
+    cells = [("variant", "size", "gates", "seconds", "cpu", "smoke")]
+    for record in records:
+        seconds = f"{record.seconds:.1f}" if record.variant in fresh else "kept"
+        cpu = f"{sum(record.cpu_seconds.values()):.0f}" if record.cpu_seconds else "-"
+        size, gates = size_text(record.size), f"{record.gates:>2} ok"
+        cells.append((record.variant, size, gates, seconds, cpu, record.smoke))
+    head, *rows = table_rows("<7 >8 >5 >7 >5 <", cells)
+    lines = [head, "-" * WIDTH]
+    for record, row in zip(records, rows, strict=True):
+        lines.append(row)
+        lines += detail_lines("file", record.file)
+        if record.archs:
+            lines += detail_lines("archs", " ".join(record.archs))
+        lines += detail_lines("tag", record.tag_reason)
+    bundled = sorted({name for record in records for name in record.bundled})
+    return "\n".join([*lines, *(f"with {BUNDLED_FOLDER}/{name}" for name in bundled)])

@@ -6,19 +6,25 @@ import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from typing import ClassVar
 
-from torchwheel.builder.discovery import has_old_abi
-from torchwheel.builder.extension import LIBRARIES
-from torchwheel.claims import FLAGS_SUFFIX, Claims
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.files import make_folder_atomically, sha256
+from torchwheel.image.recipes import is_cross
 from torchwheel.matrix.variants import Variant
-from torchwheel.pipeline import in_container, on_host
-from torchwheel.pipeline.inputs import cache_key, claims_of, claims_of_part
+from torchwheel.pipeline.container_files import read_usage
+from torchwheel.pipeline.executors import executor_of
+from torchwheel.pipeline.in_container import smoke_emulated
+from torchwheel.pipeline.inputs import Clock, Run, cache_key, claims_of, claims_of_part
+from torchwheel.pipeline.on_host import Host, container_reason
+from torchwheel.pipeline.records import BuiltWheel
 from torchwheel.pipeline.repair import dist_info_of, pack, repair, stamp, wheel_members
-from torchwheel.pipeline.run import Clock, Run
 from torchwheel.pipeline.schedule import in_order
-from torchwheel.toolkit.headers import torch_headers
+from torchwheel.smoke.record import SmokeRecord
+from torchwheel_runtime.builder.discovery import has_old_abi
+from torchwheel_runtime.builder.extension import LIBRARIES
+from torchwheel_runtime.claims import FLAGS_SUFFIX, Claims
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import make_folder_atomically, sha256
+from torchwheel_runtime.toolkit.headers import torch_headers
 
 _PURELIB = re.compile(rb"^Root-Is-Purelib: .*$", re.MULTILINE)
 _TAG = re.compile(rb"^Tag: .*$", re.MULTILINE)
@@ -42,7 +48,7 @@ def buildable_parts(run: Run, variant: Variant) -> tuple[Variant, ...]:
     """
     if run.engine is not None:
         return variant.parts
-    parts = tuple(part for part in variant.parts if on_host.container_reason(part) is None)
+    parts = tuple(part for part in variant.parts if container_reason(part) is None)
     if not any(part.part == "kernels" for part in parts):
         names = ", ".join(part.library for part in variant.parts if part.part == "kernels")
         raise UsageError(
@@ -54,9 +60,36 @@ def buildable_parts(run: Run, variant: Variant) -> tuple[Variant, ...]:
 
 def part_key(run: Run, part: Variant) -> str:
     """The hash of every input that can change a part's library."""
-    image = in_container.built_image(run, part)
-    builder = ["image", image.digest] if image else on_host.compiler_facts(part)
-    return cache_key(run, part, builder)
+    return cache_key(run, part, executor_of(run, part).facts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Assembler:
+    """Has each part of a universal wheel built by its own executor, and puts them together."""
+
+    run: Run
+    variant: Variant
+    place: ClassVar[str] = "host"
+
+    @property
+    def facts(self) -> Sequence[str]:
+        """The keys of the parts."""
+        return [part_key(self.run, part) for part in self.variant.parts]
+
+    def build(self, out: Path, clock: Clock, *, tests: bool = True) -> BuiltWheel:
+        """The finished wheel, below `out`; nothing tries it here, whatever `tests` says."""
+        del tests
+        wheel = build_universal(self.run, self.variant, out, clock)
+        return BuiltWheel(wheel, cpu_seconds=cpu_seconds_of_parts(self.run, self.variant))
+
+    def smoke(self, built: BuiltWheel, clock: Clock) -> SmokeRecord | None:
+        """Smoke-test it here, or by emulation if it is for another machine."""
+        if not is_cross(self.variant):
+            return Host(self.run, self.variant).smoke(built, clock)
+        if self.run.engine is None:
+            return None
+        with clock.step("emulated"):
+            return smoke_emulated(self.run, self.variant, self.run.engine, built.wheel)
 
 
 def with_parts_here(run: Run, variant: Variant) -> Variant:
@@ -90,7 +123,7 @@ def build_universal(run: Run, variant: Variant, out: Path, clock: Clock) -> Path
     files = in_order(variant.parts, obtain, run.parts_at_once)
     with clock.step("assemble"):
         run.progress.step(f"{variant.id}: assembling")
-        base = on_host.build_base(run, variant, out / "base")
+        base = Host(run, variant).build_base(out / "base")
         merged = merge(base, files, variant.platform, out / "merged")
         repaired = repair(merged, out / "repaired")
         claims = universal_claims(run, variant, files, repaired)
@@ -103,7 +136,7 @@ def _obtain_part(run: Run, part: Variant, out: Path) -> PartFile:
     if not folder.is_dir():
         work = out / part.id
         work.mkdir()
-        wheel = _build_part(run, part, work)
+        wheel = executor_of(run, part).build(work, Clock(), tests=False).wheel
         name, data, flags = _library_in(wheel, part)
         with make_folder_atomically(folder) as temporary:
             target = temporary / PurePosixPath(name).name
@@ -119,18 +152,8 @@ def _obtain_part(run: Run, part: Variant, out: Path) -> PartFile:
 
 def cpu_seconds_of_parts(run: Run, variant: Variant) -> dict[str, float]:
     """CPU seconds of each part's build in its container, when it was last built there."""
-    builds = {
-        part.id: in_container.read_usage(run.variant_folder(part))[0] for part in variant.parts
-    }
+    builds = {part.id: read_usage(run.variant_folder(part))[0] for part in variant.parts}
     return {name: seconds["build"] for name, seconds in builds.items() if "build" in seconds}
-
-
-def _build_part(run: Run, part: Variant, out: Path) -> Path:
-    image = in_container.built_image(run, part)
-    if image is None or run.engine is None:
-        return on_host.build_on_host(run, part, out, Clock())
-    wheel, _ = in_container.build_in_container(run, part, run.engine, image, out, smoke=False)
-    return wheel
 
 
 def _library_in(wheel: Path, part: Variant) -> tuple[str, bytes, bytes]:

@@ -4,18 +4,17 @@ import contextlib
 import dataclasses
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.files import explain_full_disk, move_into_place, sha256_by_name, write_text
-from torchwheel.image.build import BuiltImage
-from torchwheel.image.recipes import is_cross
+from torchwheel.check.facts import Limits
+from torchwheel.check.gates import GateResult, all_passed, faults, run_gates
 from torchwheel.matrix.kernel_builds import KernelBuild, kernel_builds
 from torchwheel.matrix.variants import Variant
-from torchwheel.pipeline import in_container, on_host, records
-from torchwheel.pipeline.inputs import cache_key, limits_of, newest_glibc, own_inputs
-from torchwheel.pipeline.inside import JUNIT
+from torchwheel.pipeline import records
+from torchwheel.pipeline.executors import Executor, executor_of
+from torchwheel.pipeline.inputs import Clock, Run, cache_key, limits_of, newest_glibc, own_inputs
 from torchwheel.pipeline.kernel_artifacts import (
     KernelArtifact,
     KernelInputs,
@@ -23,54 +22,28 @@ from torchwheel.pipeline.kernel_artifacts import (
     digests,
     kernel_inputs,
 )
-from torchwheel.pipeline.proof import check_gates, check_same_bytes, keep_rejected
 from torchwheel.pipeline.records import BuildRecord
-from torchwheel.pipeline.run import Clock, Run
 from torchwheel.pipeline.sources import stage
-from torchwheel.pipeline.universal import (
-    build_universal,
-    cpu_seconds_of_parts,
-    part_key,
-    with_parts_here,
+from torchwheel.pipeline.universal import Assembler, with_parts_here
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import (
+    explain_full_disk,
+    move_into_place,
+    sha256,
+    sha256_by_name,
+    write_atomically,
 )
-from torchwheel.smoke import record as smoke_record
-from torchwheel.smoke.results import read_report
-from torchwheel.steps.compiler_cache import CacheUse
 
 NOT_RUN = "not run: for another machine"
 
 
-@dataclasses.dataclass(frozen=True)
-class BuiltWheel:
-    """A built wheel, before its gates.
-
-    Attributes:
-        wheel: the file.
-        smoke: the record of the tests that its container ran; None where torchwheel runs them.
-        cpu_seconds: CPU seconds per step of a container, or of a universal wheel per part, as far
-            as they are counted.
-        peak_bytes: the most memory the container had when the build ended.
-        cache: what the compiler cache did for an ordinary project's build, if it was counted.
-    """
-
-    wheel: Path
-    smoke: smoke_record.SmokeRecord | None
-    cpu_seconds: dict[str, float] = dataclasses.field(default_factory=dict)
-    peak_bytes: int | None = None
-    cache: CacheUse | None = None
-
-
 def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
     """Bring `variant` up to date; returns its record, and False if it was up to date already."""
-    image = in_container.built_image(run, variant)
     if variant.parts:
         variant = with_parts_here(run, variant)
     run = _with_kernels(run, variant)
-    if variant.parts:
-        builder = [part_key(run, part) for part in variant.parts]
-    else:
-        builder = ["image", image.digest] if image else on_host.compiler_facts(variant)
-    key = cache_key(run, variant, builder)
+    executor = _executor(run, variant)
+    key = cache_key(run, variant, executor.facts)
     finished = records.load_finished(run.dist, variant.id, key)
     if finished:
         return finished, False
@@ -82,17 +55,17 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
         tempfile.TemporaryDirectory(prefix="making-", dir=scratch) as folder,
         clock.step("total"),
     ):
-        built = _build(run, variant, image, Path(folder), clock)
+        built = executor.build(Path(folder), clock)
         run.progress.step(f"{variant.id}: gates")
         with clock.step("gates"), keep_rejected(built.wheel, run.dist):
             glibc = newest_glibc(run, variant)
             limits = limits_of(run.matrix, run.root, variant.abi, glibc)
             gates = check_gates(built.wheel, limits)
         # A wheel that a gate rejects is not tried: its tests could fail for the same fault.
-        smoke = _smoke_record(run, variant, image, built, clock)
+        smoke = executor.smoke(built, clock)
         if run.twice and variant.native:
             with clock.step("twice"):
-                _reproduce(run, variant, image, built.wheel, Path(folder))
+                _reproduce(run, variant, built.wheel, Path(folder))
         if smoke and not smoke.ok:
             raise TorchwheelError(f"smoke: {smoke.why}; see {run.dist / 'smoke' / variant.id}.json")
         records.forget_record(run.dist, variant.id)
@@ -101,7 +74,7 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
     verdict = smoke.verdict if smoke else NOT_RUN
     record = dataclasses.replace(
         records.record_wheel(variant, key, wheel, gates, verdict, clock.seconds),
-        built_in=image.reference if image else "host",
+        built_in=executor.place,
         cpu_seconds=built.cpu_seconds,
         peak_bytes=built.peak_bytes,
         cache=built.cache,
@@ -114,15 +87,13 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
     return record, True
 
 
-def compiler_of(run: Run, variant: Variant) -> Sequence[str]:
-    """What names the compiler of a native variant: facts of the host's, or of the image."""
-    image = in_container.built_image(run, variant)
-    return ["image", image.compilers] if image else on_host.compiler_facts(variant)
+def _executor(run: Run, variant: Variant) -> Executor:
+    return Assembler(run, variant) if variant.parts else executor_of(run, variant)
 
 
 def inputs_of_kernels(run: Run, build: KernelBuild, variant: Variant) -> KernelInputs:
     """The inputs of a build's kernels, as `variant` links them."""
-    name, compiler = run.matrix.project.name, compiler_of(run, variant)
+    name, compiler = run.matrix.project.name, executor_of(run, variant).compiler
     return kernel_inputs(build, name, run.source, compiler, own_inputs(run, variant))
 
 
@@ -160,60 +131,13 @@ def built_twice(run: Run, variant: Variant) -> bool:
     return run.twice and variant.native and compiled
 
 
-def _build(
-    run: Run, variant: Variant, image: BuiltImage | None, out: Path, clock: Clock
-) -> BuiltWheel:
-    """Build `variant`; a container tries the wheel as well, if it is for this machine."""
-    if variant.parts:
-        wheel = build_universal(run, variant, out, clock)
-        return BuiltWheel(wheel, None, cpu_seconds_of_parts(run, variant))
-    if image is None or run.engine is None:
-        return BuiltWheel(on_host.build_on_host(run, variant, out, clock), None)
-    with clock.step("container"):
-        wheel, smoke = in_container.build_in_container(run, variant, run.engine, image, out)
-    folder = run.variant_folder(variant)
-    cpu, peak = in_container.read_usage(folder)
-    return BuiltWheel(wheel, smoke, cpu, peak, in_container.read_cache_use(folder))
-
-
-def _smoke_record(
-    run: Run, variant: Variant, image: BuiltImage | None, built: BuiltWheel, clock: Clock
-) -> smoke_record.SmokeRecord | None:
-    """The record of a wheel's smoke tests, which lies in the output folder as well.
-
-    They run here; by emulation, if the wheel is for another machine; or ran where it was built.
-    """
-    if not is_cross(variant) if variant.parts else image is None:
-        return on_host.smoke_on_host(run, variant, built.wheel, clock)
-    smoke = built.smoke
-    if smoke is None and run.engine:
-        with clock.step("emulated"):
-            smoke = in_container.smoke_emulated(run, variant, run.engine, built.wheel)
-    if smoke and not variant.parts:
-        report = run.dist / "smoke" / f"{variant.id}.json"
-        write_text(report, smoke_record.dump_smoke(smoke))
-        junit = run.variant_folder(variant) / JUNIT
-        if smoke.sources:  # else it was imported alone
-            write_text(report.with_suffix(".xml"), read_report(junit))
-    return smoke
-
-
-def _reproduce(
-    run: Run, variant: Variant, image: BuiltImage | None, wheel: Path, out: Path
-) -> None:
+def _reproduce(run: Run, variant: Variant, wheel: Path, out: Path) -> None:
     """Build `variant` again, elsewhere and without caches; raise if the bytes differ."""
     second = out / "again"
     second.mkdir()
     with elsewhere(run, variant) as again:
-        if variant.parts:
-            rebuilt = build_universal(again, variant, second, Clock())
-        elif image is None or run.engine is None:
-            rebuilt = on_host.build_on_host(again, variant, second, Clock())
-        else:
-            rebuilt, _ = in_container.build_in_container(
-                again, variant, run.engine, image, second, smoke=False
-            )
-    check_same_bytes(wheel, rebuilt)
+        rebuilt = _executor(again, variant).build(second, Clock(), tests=False)
+    check_same_bytes(wheel, rebuilt.wheel)
 
 
 @contextlib.contextmanager
@@ -228,3 +152,46 @@ def elsewhere(run: Run, variant: Variant) -> Iterator[Run]:
             yield again
         finally:
             shutil.rmtree(again.variant_folder(variant).parent, ignore_errors=True)
+
+
+def check_gates(wheel: Path, limits: Limits) -> tuple[GateResult, ...]:
+    """The results of all gates; an error if one does not hold."""
+    results = run_gates(wheel, limits)
+    if not all_passed(results):
+        raise TorchwheelError(faults(results))
+    return results
+
+
+@contextlib.contextmanager
+def keep_rejected(wheel: Path, dist: Path) -> Iterator[None]:
+    """Copy a wheel into `dist`/rejected if its proof fails, and name the copy in the error.
+
+    The copy has a name that pip does not install.
+    """
+    try:
+        yield
+    except TorchwheelError as error:
+        rejected = dist / "rejected" / f"{wheel.name}.rejected"
+        with write_atomically(rejected) as temporary:
+            shutil.copyfile(wheel, temporary)
+        raise TorchwheelError(f"{error} (the wheel is kept as {rejected})") from error
+
+
+def check_same_bytes(first: Path, second: Path) -> None:
+    """Raise if two builds of a variant differ; the error names the first difference."""
+    if sha256(first) != sha256(second):
+        raise TorchwheelError(f"not reproducible: {_difference(first, second)}")
+
+
+def _difference(first: Path, second: Path) -> str:
+    """Where two wheels differ: in their names, or the first member with other bytes."""
+    if first.name != second.name:
+        return f"the second build is named {second.name}, not {first.name}"
+    with zipfile.ZipFile(first) as left, zipfile.ZipFile(second) as right:
+        names = sorted({*left.namelist(), *right.namelist()}, key=lambda n: (".dist-info/" in n, n))
+        for name in names:
+            if name not in left.namelist() or name not in right.namelist():
+                return f"{name} is in one of two builds of {first.name} only"
+            if left.read(name) != right.read(name):
+                return f"{name} differs between two builds of {first.name}"
+    return f"two builds of {first.name} pack the same files differently"

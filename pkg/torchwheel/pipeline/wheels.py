@@ -2,43 +2,48 @@
 
 import contextlib
 import dataclasses
+import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from torchwheel.arch import lists
-from torchwheel.arch.devices import visible_gpus
-from torchwheel.arch.model import Arch, parse
-from torchwheel.builder.build import BYTES_PER_COMPILER, parallel_jobs
-from torchwheel.console import Progress
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.files import remove_leftovers, write_text
 from torchwheel.image.engine import Engine, find_engine
 from torchwheel.image.reaper import reap_containers
-from torchwheel.lock import hold_lock, say_waiting
+from torchwheel.index.build import IndexedWheel, build_index
+from torchwheel.index.contents import all_groups
+from torchwheel.index.front import pip_command
+from torchwheel.index.groups import groups_of
+from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load
 from torchwheel.matrix.rules import findings
 from torchwheel.matrix.sections import Matrix, ToolkitSection
 from torchwheel.matrix.variants import Variant, select
-from torchwheel.pipeline import on_host, records, report
+from torchwheel.pipeline import on_host, records
 from torchwheel.pipeline.bundled import build_bundled
 from torchwheel.pipeline.frontend import find_launcher
-from torchwheel.pipeline.project import locks_folder, project_folder
+from torchwheel.pipeline.inputs import Run
 from torchwheel.pipeline.records import BuildRecord, WheelsRequest
-from torchwheel.pipeline.report import index_wheels, install_command
-from torchwheel.pipeline.run import Run
 from torchwheel.pipeline.schedule import (
+    Outcome,
     chains_of,
     jobs_each,
     parts_each,
     side_by_side,
     slots,
 )
-from torchwheel.pipeline.sources import source_digest
+from torchwheel.pipeline.sources import locks_folder, project_folder, source_digest
 from torchwheel.pipeline.variant import build_variant
 from torchwheel.steps.compiler_cache import own_server
-from torchwheel.toolkit.cache import cache_folder
+from torchwheel_runtime.arch import lists
+from torchwheel_runtime.arch.devices import visible_gpus
+from torchwheel_runtime.arch.model import Arch, parse
+from torchwheel_runtime.builder.build import BYTES_PER_COMPILER, parallel_jobs
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import remove_leftovers, sha256_by_name, write_text
+from torchwheel_runtime.lock import hold_lock, say_waiting
+from torchwheel_runtime.toolkit.cache import cache_folder
 
 
 def wheels(
@@ -75,8 +80,10 @@ def wheels(
     """
     names = request.variants or ("default",)
     matrix = load(matrix_file)
-    matrix = with_archs(matrix, select(matrix, names), request.archs)
     variants = select(matrix, names)
+    if request.archs:
+        matrix = with_archs(matrix, variants, request.archs)
+        variants = select(matrix, names)
     contained = request.container or any(variant.ordinary for variant in variants)
     engine = find_engine() if contained else None
     if engine is None:
@@ -135,12 +142,12 @@ def _build_all(run: Run, variants: Sequence[Variant], at_once: int) -> tuple[str
     failed = {outcome.variant.id: outcome.error for outcome in outcomes if outcome.error}
     index = run.dist / "index"
     groups = index_wheels(run, index)
-    write_text(run.dist / "report.json", report.report_json(outcomes))
+    write_text(run.dist / "report.json", report_json(outcomes))
     parts = []
     if finished:
         fresh = [outcome.variant.id for outcome in outcomes if outcome.fresh]
         commands = _install_commands(run.matrix, finished, groups, index)
-        parts += [report.report_table(finished, fresh), "\n  ".join(["To install:", *commands])]
+        parts += [records.report_table(finished, fresh), "\n  ".join(["To install:", *commands])]
     if failed:
         parts.append("\n".join(f"failed: {name}: {error}" for name, error in failed.items()))
     return "\n\n".join(parts), int(bool(failed))
@@ -181,11 +188,16 @@ def _archs_for(archs: Sequence[str], toolkit: ToolkitSection) -> tuple[Arch, ...
 
 
 def with_archs(matrix: Matrix, variants: Sequence[Variant], archs: Sequence[str]) -> Matrix:
-    """The matrix with another arch list for the variants' toolkits; its rules must still hold."""
+    """The matrix with another arch list for the variants' toolkits; its rules must still hold.
+
+    Without `archs` it is the same.
+    """
+    if not archs:
+        return matrix
     builds = (build for variant in variants for build in variant.builds)
     names = {build.toolkit.name for build in builds if build.toolkit}
     new = {name: _archs_for(archs, matrix.toolkits[name]) for name in sorted(names)}
-    if archs and not any(new.values()):
+    if not any(new.values()):
         raise UsageError(
             f"--archs: {' '.join(archs)}: no variant that is asked for is built for such a GPU"
         )
@@ -194,8 +206,7 @@ def with_archs(matrix: Matrix, variants: Sequence[Variant], archs: Sequence[str]
         for name, section in matrix.toolkits.items()
     }
     changed = matrix.model_copy(update={"toolkits": toolkits})
-    problems = findings(changed) if archs else []
-    if problems:
+    if problems := findings(changed):
         raise UsageError(f"--archs: {problems[0][1]}")
     return changed
 
@@ -230,3 +241,45 @@ def _install_commands(
         group = own if own in of_each else of_each[0]
         commands.append(install_command(matrix.project.name, record, group, index))
     return list(dict.fromkeys(commands))
+
+
+def report_json(outcomes: Sequence[Outcome]) -> str:
+    """Every variant of a run: its record, or the error."""
+    rows = [
+        {
+            "variant": outcome.variant.id,
+            "fresh": outcome.fresh,
+            "error": outcome.error,
+            "record": dataclasses.asdict(outcome.record) if outcome.record else None,
+        }
+        for outcome in outcomes
+    ]
+    return json.dumps({"schema": 1, "variants": rows}, indent=1) + "\n"
+
+
+def install_command(project: str, record: BuildRecord, group: str, index: Path) -> str:
+    """The pip command that installs a wheel of the index."""
+    parts = (name.split("-") for name in sorted(record.bundled))
+    bundled = [f"{name.replace('_', '-')}=={version}" for name, version, *_ in parts]
+    wanted = (f"{project}=={record.file.split('-')[1]}", *bundled)
+    return pip_command((index / group).resolve().as_uri(), wanted)
+
+
+def index_wheels(run: Run, index: Path) -> Mapping[str, tuple[str, ...]]:
+    """Replace `index`; returns the groups of each variant in it.
+
+    It leaves out wheels that were tried with other bundled packages than the present ones.
+    """
+    tried_with = sha256_by_name(run.bundled)
+    offered = [
+        (record.variant, read_wheel(run.dist / record.file))
+        for record in records.all_records(run.dist)
+        if record.bundled == tried_with
+    ]
+    claimed = [(variant, wheel, wheel.claims) for variant, wheel in offered if wheel.claims]
+    of_each = groups_of([claims for *_, claims in claimed])
+    groups = {variant: own for (variant, *_), own in zip(claimed, of_each, strict=True)}
+    indexed = [IndexedWheel.of(wheel, groups[variant]) for variant, wheel, _ in claimed]
+    indexed += [IndexedWheel(path, all_groups(groups.values())) for path in run.bundled]
+    build_index(indexed, index)
+    return groups

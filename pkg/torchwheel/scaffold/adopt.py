@@ -8,19 +8,19 @@ from typing import Literal
 
 from packaging.version import Version
 
-from torchwheel.arch.model import CudaArch
-from torchwheel.arch.toolkit_releases import ToolkitRelease
-from torchwheel.errors import UsageError
-from torchwheel.files import write_atomically
-from torchwheel.json_files import read_bounded
 from torchwheel.matrix.document import MatrixError
 from torchwheel.matrix.load import parse
-from torchwheel.matrix.torch_releases import torch_releases
 from torchwheel.matrix.variants import python_tag
 from torchwheel.scaffold.foreign import ForeignProject
 from torchwheel.scaffold.templates import CARRIED, carried_files, render_templates
-from torchwheel.text import escape, join_names
-from torchwheel.versions import version_numbers
+from torchwheel_runtime.arch.model import CudaArch
+from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
+from torchwheel_runtime.arch.torch_releases import torch_releases
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.files import write_atomically
+from torchwheel_runtime.json_files import read_bounded
+from torchwheel_runtime.text import escape, join_names
+from torchwheel_runtime.versions import version_numbers
 
 CUDA = "13.0"
 """The toolkit of a new matrix: PyPI has it, so that no root and no container is needed."""
@@ -44,21 +44,27 @@ class PlannedFile:
     action: Action
 
 
-def project_files(project: ForeignProject, source: str, wheel: Path) -> Mapping[str, bytes]:
+def project_files(
+    project: ForeignProject, source: str, wheels: Sequence[Path]
+) -> Mapping[str, bytes]:
     """The files that a project is given, by path.
 
     Args:
         project: the project.
         source: where the matrix finds it: ".", "NAME==VERSION" or "git+https://…@REF".
-        wheel: torchwheel's own, which the project carries.
+        wheels: torchwheel's own, which the project carries, the run-time half's first.
     """
-    values = {"project": project.name, "package": project.name, "first_session": "matrix"}
+    values = {
+        "project": project.declared.name,
+        "package": project.declared.name,
+        "first_session": "matrix",
+    }
     texts = {
         **render_templates("shared", values),
-        "matrix.yaml": matrix_text(project, source, wheel.name),
+        "matrix.yaml": matrix_text(project, source, wheels[0].name),
     }
     encoded = {path: text.encode() for path, text in texts.items()}
-    return {**encoded, **carried_files(wheel)}
+    return {**encoded, **carried_files(wheels)}
 
 
 def plan(folder: Path, files: Mapping[str, bytes], replace: Collection[str]) -> list[PlannedFile]:
@@ -138,18 +144,24 @@ def write_files(folder: Path, planned: Sequence[PlannedFile]) -> None:
 
 
 def report(project: ForeignProject, folder: Path, planned: Sequence[PlannedFile]) -> str:
-    """What was read of a project, what could not be read, and what was done to each file."""
-    setup = project.setup
-    decides = "the project sets them" if project.own_archs else "TORCH_CUDA_ARCH_LIST decides"
-    archs = " ".join(str(one.arch) for one in setup.archs) or f"none; {decides}"
-    forced = " ".join(f"{one.name}={one.on}" for one in setup.variables if one.forces) or "none"
-    names = [one.name or f"one in line {one.line}" for one in setup.extensions]
+    """What was read of a project, what a person must look up, and what was done to each file."""
+    declared, script = project.declared, project.script
+    decides = "the project sets them" if script.own_archs else "TORCH_CUDA_ARCH_LIST decides"
+    archs = " ".join(str(one) for one in script.archs) or f"none; {decides}"
+    forced = [f"{one.name}={one.on} ({one.place})" for one in script.variables if one.forces]
+    others = [str(one) for one in script.variables if not one.forces]
     rows = (
-        ("project", f"{project.name}, built by {project.backend}"),
-        ("extensions", ", ".join(names) or "none spelled out"),
+        ("project", f"{declared.name}, built by {declared.backend}"),
+        (
+            "extensions",
+            join_names(one.name or f"one at {one.place}" for one in script.extensions)
+            or "none spelled out",
+        ),
         ("archs", f"hard-coded: {archs}"),
-        ("build variables", forced),
-        ("wheel", str(project.tag)),
+        ("build variables", join_names(forced) or "none"),
+        ("other variables", join_names(others) or "none"),
+        ("GPU questions", join_names(map(str, script.questions)) or "none"),
+        ("wheel", str(declared.tag)),
         ("packages", " ".join(project.imports) or "none found: fill in build.imports"),
         ("tests", project.tests or "none found: the wheel is tried by its imports"),
         ("requirements", " ".join(project.build_requires) or "as declared"),
@@ -162,24 +174,25 @@ def report(project: ForeignProject, folder: Path, planned: Sequence[PlannedFile]
             f"{'CMake':<16} compiles it, for the archs of CUDAARCHS and TORCH_CUDA_ARCH_LIST; "
             "build.shards cannot divide that"
         )
-    lines += [f"{'not read':<16} {escape(note)}" for note in project.notes]
+    lines += [f"{'TODO':<16} {escape(one)}" for one in project.todo]
     return "\n".join([*lines, *(f"{one.action:<16} {folder / one.path}" for one in planned)])
 
 
 def matrix_text(project: ForeignProject, source: str, wheel: str) -> str:
-    """matrix.yaml of a project: what was read of it, and a comment for each thing that was not.
+    """matrix.yaml of a project: what was read of it, and a TODO for each thing that code decides.
 
     Args:
         project: the project.
         source: where builds find it.
-        wheel: the name of the torchwheel that it carries.
+        wheel: the name of the run-time half's wheel, which it carries.
     """
     archs, archs_by = _archs(project)
-    python = project.tag.python
+    declared, variables = project.declared, project.script.variables
+    python = declared.tag.python
     minors = _torch_minors(project)
     values = {
-        "package": project.name,
-        "project": project.name,
+        "package": declared.name,
+        "project": declared.name,
         "source": _yaml(source),
         "carried": f"{CARRIED}/{wheel}",
         "python": f"python: {python}" if python != "each" else "",
@@ -190,18 +203,14 @@ def matrix_text(project: ForeignProject, source: str, wheel: str) -> str:
         "archs_by": archs_by,
         "divisible": not project.cmake,
         "requires": _yaml(project.build_requires),
-        "environment": _yaml({o.name: o.on for o in project.setup.variables if o.forces}),
-        "switches": [
-            f"{one.name} (setup.py:{one.line})"
-            for one in project.setup.variables
-            if not one.forces and one.name.isidentifier()
-        ],
+        "environment": _yaml({one.name: one.on for one in variables if one.forces}),
+        "switches": [str(one) for one in variables if not one.forces and one.name.isidentifier()],
         "imports": _yaml(project.imports),
         "tests": _yaml(project.tests) if project.tests else None,
         "test_requires": _yaml(("pytest", *project.test_requires)),
         "torch": {minor: _yaml(pythons) for minor, pythons in minors.items()},
         "first": _first_variant(project, minors),
-        "notes": [escape(one) for one in project.notes],
+        "todo": [escape(one) for one in project.todo],
     }
     text = render_templates("adopted", values)["matrix.yaml"]
     try:
@@ -209,7 +218,7 @@ def matrix_text(project: ForeignProject, source: str, wheel: str) -> str:
     except MatrixError as error:
         first = str(error).splitlines()[0]
         raise UsageError(
-            f"{project.name}: expected what a matrix can say, found: {first}; nothing was written"
+            f"{declared.name}: expected what a matrix can say, found: {first}; nothing was written"
         ) from error
     return text
 
@@ -221,14 +230,14 @@ def _yaml(value: object) -> str:
 
 def _archs(project: ForeignProject) -> tuple[list[str], str]:
     """The archs of the matrix, and who decides about them."""
-    hard_coded = [one.arch for one in project.setup.archs if one.is_for(CUDA)]
-    if not hard_coded:
-        return list(_ARCHS), "replaced" if project.own_archs else "environment"
+    script = project.script
+    if not script.archs:
+        return list(_ARCHS), "replaced" if script.own_archs else "environment"
     able = {
         arch.in_binary for arch in ToolkitRelease("cuda", CUDA).archs if isinstance(arch, CudaArch)
     }
     kept: dict[CudaArch, bool] = {}
-    for arch in hard_coded:
+    for arch in script.archs:
         if arch.in_binary in able:
             kept[arch.in_binary] = kept.get(arch.in_binary, False) or arch.ptx
     if not kept:
@@ -242,27 +251,28 @@ def _torch_minors(project: ForeignProject) -> dict[str, list[str]]:
 
     Those are the Pythons of both, or the oldest of them where one wheel serves all.
     """
-    major = version_numbers(CUDA)[0]
+    declared, major = project.declared, version_numbers(CUDA)[0]
     found: dict[str, list[str]] = {}
     for minor, facts in reversed(list(torch_releases().items())):
         pythons = [
             one
             for one in facts.pythons
-            if project.python.contains(f"{one}.99")
+            if declared.python.contains(f"{one}.99")
             and Version(one) <= Version(_NEWEST_PYTHON)
             # setuptools makes no abi3 wheel in an older Python than its tag names.
-            and Version(one) >= Version(project.tag.oldest or "3")
+            and Version(one) >= Version(declared.tag.oldest or "3")
         ]
-        fits = project.torch.contains(f"{minor}.0") or project.torch.contains(f"{minor}.99")
+        fits = declared.torch.contains(f"{minor}.0") or declared.torch.contains(f"{minor}.99")
         if major in facts.majors("cuda") and pythons and fits and len(found) < _TORCH_MINORS:
-            found[minor] = pythons if project.tag.python == "each" else pythons[:1]
+            found[minor] = pythons if declared.tag.python == "each" else pythons[:1]
     if not found:
         served = [one for one, facts in torch_releases().items() if major in facts.majors("cuda")]
-        oldest = f" from {project.tag.oldest} on" if project.tag.oldest else ""
+        oldest = f" from {declared.tag.oldest} on" if declared.tag.oldest else ""
         raise UsageError(
-            f"{project.name}: expected a torch that was published for CUDA {major}, {served[0]} to "
-            f"{served[-1]}, and a Python of it up to {_NEWEST_PYTHON}, found torch{project.torch} "
-            f"with Python{project.python}{oldest}; widen what the project requires"
+            f"{declared.name}: expected a torch that was published for CUDA {major}, {served[0]} "
+            f"to {served[-1]}, and a Python of it up to {_NEWEST_PYTHON}, found "
+            f"torch{declared.torch} with Python{declared.python}{oldest}; widen what the project "
+            "requires"
         )
     return dict(reversed(found.items()))
 
@@ -270,5 +280,5 @@ def _torch_minors(project: ForeignProject) -> dict[str, list[str]]:
 def _first_variant(project: ForeignProject, minors: Mapping[str, Sequence[str]]) -> str:
     minor, pythons = list(minors.items())[-1]
     usual = _USUAL_PYTHON if _USUAL_PYTHON in pythons else pythons[-1]
-    tag = {"each": python_tag(usual), "abi3": "abi3", "any": "py3"}[project.tag.python]
+    tag = {"each": python_tag(usual), "abi3": "abi3", "any": "py3"}[project.declared.tag.python]
     return f"{ToolkitRelease('cuda', CUDA).name}-torch{minor}-{tag}"

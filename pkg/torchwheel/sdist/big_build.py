@@ -7,22 +7,22 @@ from pathlib import Path
 
 import ninja
 
-from torchwheel.arch.lists import arch_list
-from torchwheel.console import Progress
-from torchwheel.errors import TorchwheelError
-from torchwheel.matrix.torch_releases import torch_releases
+from torchwheel.pipeline.inputs import Clock
 from torchwheel.pipeline.on_host import HostBuild
-from torchwheel.pipeline.run import Clock
 from torchwheel.sdist.confined import ConfinedBuild, confine
 from torchwheel.sdist.request import SdistRequest, check_request, hold_build_folder
-from torchwheel.shards import Shard
 from torchwheel.steps import own_ninja
 from torchwheel.steps.compiler_cache import CacheUse
 from torchwheel.steps.graph import StepRecord, steps_of_shard
 from torchwheel.steps.own_ninja import Work, read_cache_use, read_records
 from torchwheel.steps.shard_lists import FOLDER, BuildIdentity, ShardList, write_list
-from torchwheel.text import table_rows
-from torchwheel.toolkit.toolkit_home import write_script
+from torchwheel_runtime.arch.lists import arch_list
+from torchwheel_runtime.arch.torch_releases import torch_releases
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.shards import Shard
+from torchwheel_runtime.text import table_rows
+from torchwheel_runtime.toolkit.toolkit_home import write_script
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +69,6 @@ class DividedSteps:
             setup.host.path,
             request.launcher,
             self.shard,
-            request.on,
         )
         # Before PATH comes the folder of the Python that builds; the project may have installed a
         # ninja there, which may be a link into a cache.

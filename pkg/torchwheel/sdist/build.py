@@ -7,31 +7,22 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from packaging.utils import parse_wheel_filename
-
-from torchwheel.check.audit import may_borrow
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import GateResult
-from torchwheel.claims import Claims
-from torchwheel.console import Progress
-from torchwheel.errors import TorchwheelError
-from torchwheel.files import sha256, write_atomically, write_text
-from torchwheel.inspect.elf import read_library
-from torchwheel.inspect.wheel import Wheel, extract, read_wheel
-from torchwheel.pipeline.inputs import claims_of
+from torchwheel.inspect.wheel import Wheel, read_wheel
+from torchwheel.pipeline.inputs import Clock, claims_of
 from torchwheel.pipeline.on_host import build_and_finish
-from torchwheel.pipeline.proof import check_gates, keep_rejected
-from torchwheel.pipeline.records import BuildRecord, record_wheel
-from torchwheel.pipeline.report import report_table
-from torchwheel.pipeline.run import Clock
+from torchwheel.pipeline.own_build import borrowing_claims
+from torchwheel.pipeline.records import BuildRecord, record_wheel, report_table
+from torchwheel.pipeline.variant import check_gates, keep_rejected
 from torchwheel.sdist.big_build import DividedSteps, identity_of
+from torchwheel.sdist.build_setup import BuildSetup, RequirementsInstaller
 from torchwheel.sdist.confined import ConfinedBuild, confine
-from torchwheel.sdist.environment import BuildSetup, RequirementsInstaller
 from torchwheel.sdist.request import SdistRequest, check_request, hold_build_folder
 from torchwheel.smoke import environment
-from torchwheel.smoke.importing import import_names, run_probe
 from torchwheel.smoke.record import ImportRecord, MachineRecord
-from torchwheel.steps.cluster import check_cluster
+from torchwheel.smoke.testing import import_names, run_probe
+from torchwheel.steps.cluster import ClusterUse, check_cluster, cluster_use
 from torchwheel.steps.compiler_cache import CacheUse
 from torchwheel.steps.own_ninja import write_compiled
 from torchwheel.steps.shard_lists import (
@@ -41,6 +32,11 @@ from torchwheel.steps.shard_lists import (
     objects_of,
     read_lists,
 )
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.files import sha256, write_atomically, write_text
+from torchwheel_runtime.toolkit.host import host_compiler
 
 SCHEMA = 1
 
@@ -63,6 +59,7 @@ class SdistRecord:
         borrowed: libraries that it needs and torch loads.
         sandbox: what held the project's code; None if it ran with the user's rights.
         cache: how often the compiler cache of --cache had an object.
+        cluster: what the cluster of --on did.
     """
 
     source: str
@@ -78,6 +75,7 @@ class SdistRecord:
     borrowed: tuple[str, ...]
     sandbox: str | None
     cache: CacheUse | None
+    cluster: ClusterUse | None = None
 
 
 def dump_record(record: SdistRecord) -> str:
@@ -90,6 +88,8 @@ def closing_text(record: SdistRecord, dist: Path) -> str:
     table = report_table([record.wheel], [record.wheel.variant])
     if use := record.cache:
         table += f"\n  cache {use.hits} objects were there, {use.misses} were compiled"
+    if record.cluster:
+        table += f"\n  cluster {record.cluster}"
     command = shlex.join(["pip", "install", str(dist / record.wheel.file)])
     return f"{table}\n\nTo install:\n  {command}"
 
@@ -104,7 +104,7 @@ def build_sdist(
     check_request(request)
     lists = read_lists(shards) if shards else ()
     if request.on:
-        check_cluster(request.on)
+        check_cluster(request.on, request.launcher, host_compiler().path)
     clock = Clock()
     with hold_build_folder(request.build_folder(cache), progress) as folder:
         with (
@@ -115,6 +115,9 @@ def build_sdist(
             if lists:
                 check_identity(lists, identity_of(confined))
             wheel, use = _build(confined, lists, progress, clock)
+            cluster = None
+            if request.on:
+                cluster = cluster_use(request.on, request.launcher, setup.environ)
             progress.step(f"gates and import of {wheel.name}")
             with clock.step("proof"), keep_rejected(wheel, request.dist):
                 gates = check_gates(wheel, limits_of(request))
@@ -135,6 +138,7 @@ def build_sdist(
             borrowed=facts.claims.borrowed if facts.claims else (),
             sandbox="bubblewrap" if confined.sandbox else None,
             cache=use,
+            cluster=cluster,
         )
         write_text(request.dist / f"{wheel.name}.json", dump_record(record))
         with write_atomically(request.dist / wheel.name) as temporary:
@@ -171,16 +175,8 @@ def _build(
 
 def _claims(wheel: Path, setup: BuildSetup) -> Claims:
     """The claims of a built wheel; it borrows the libraries that this torch has loaded."""
-    with extract(read_wheel(wheel)) as files:
-        libraries = [read_library(file.path, file.member) for file in files]
-    if not libraries:
-        raise TorchwheelError(
-            f"{wheel.name}: no library in it, so it serves every torch: nothing is to be built"
-        )
-    plain = claims_of(setup.variant)
-    needed = {name for library in libraries for name in library.needed}
-    borrowed = sorted(name for name in needed & setup.torch.loaded if may_borrow(name, plain))
-    return claims_of(setup.variant, parse_wheel_filename(wheel.name)[1].local, borrowed)
+    nothing = ", so it serves every torch: nothing is to be built"
+    return borrowing_claims(wheel, claims_of(setup.variant), setup.torch.loaded, nothing)
 
 
 def _import_installed(

@@ -8,14 +8,13 @@ from pathlib import Path
 import build
 
 import torchwheel
-from torchwheel.console import Progress
-from torchwheel.errors import MissingModuleError, TorchwheelError
+import torchwheel_runtime
 from torchwheel.inspect.sdist import unpack
 from torchwheel.pipeline.frontend import compile_step
+from torchwheel.pipeline.inputs import Clock
 from torchwheel.pipeline.on_host import HostBuild
-from torchwheel.pipeline.run import Clock
 from torchwheel.pipeline.sources import copy_project
-from torchwheel.sdist.environment import BuildSetup, RequirementsInstaller, prepare_build
+from torchwheel.sdist.build_setup import BuildSetup, RequirementsInstaller, prepare_build
 from torchwheel.sdist.request import LOCK, LOG, SdistRequest
 from torchwheel.sdist.sandbox import (
     Folders,
@@ -26,6 +25,8 @@ from torchwheel.sdist.sandbox import (
 )
 from torchwheel.smoke.environment import Environment
 from torchwheel.steps.compiler_cache import ENDLESS, CompilerCache, folder_cache, own_server
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import MissingModuleError, TorchwheelError
 
 _OWN_CACHE_SIZE = "5G"
 
@@ -62,7 +63,7 @@ class ConfinedBuild:
         read = [
             *(*python_folders(), self.setup.base, compiler, compiler.resolve()),
             # The guard of nvcc and the `ninja` of a divided build.
-            Path(torchwheel.__file__).parent,
+            *(Path(half.__path__[0]) for half in (torchwheel, torchwheel_runtime)),
             *(Path(program).parent for program in launcher),
             *(path for path in (self.setup.toolkit,) if path),
         ]
@@ -140,7 +141,7 @@ def confine(
     if request.cache:
         named, place = dict(request.cache.variables), f"--cache {request.cache.text}"
     # The sandbox has a server of its own: in it no other can be reached.
-    with own_server(() if sandbox else request.launcher, named, place) as variables:
+    with own_server(() if sandbox else request.launcher, named, place, request.on) as variables:
         setup = dataclasses.replace(setup, environ={**setup.environ, **variables})
         yield ConfinedBuild(request, setup, folder, cache, sandbox)
 

@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import get_args
 
 from torchwheel.check.facts import Allowed
-from torchwheel.console import Progress
-from torchwheel.errors import UsageError
-from torchwheel.files import explain_full_disk, sha256
 from torchwheel.inspect.sdist import PROJECT, is_project
-from torchwheel.lock import hold_lock, say_waiting
 from torchwheel.matrix.project_source import parse_source
 from torchwheel.matrix.sections import AllowedGate, ArchsBy
-from torchwheel.ownership import closed_folder, is_irregular
-from torchwheel.pipeline.project import download_release
+from torchwheel.pipeline.sources import download_release
 from torchwheel.sdist.sandbox import SandboxMode
-from torchwheel.steps.compiler_cache import CompilerCache
-from torchwheel.text import hide_users, join_names, quote
-from torchwheel.versions import is_requirement
+from torchwheel.steps.compiler_cache import CompilerCache, SchedulerAccess
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.files import explain_full_disk, sha256
+from torchwheel_runtime.lock import hold_lock, say_waiting
+from torchwheel_runtime.ownership import closed_folder, is_irregular
+from torchwheel_runtime.text import hide_users, join_names, quote
+from torchwheel_runtime.versions import is_requirement
 
 LOCK, LOG = "lock", "build.log"
 _TORCH = re.compile(r"\d+\.\d+\.\d+(\+[a-z0-9.]+)?", re.ASCII)
@@ -49,7 +49,7 @@ class SdistRequest:
         sandbox: whether the project's code runs in a sandbox.
         variables: variables of the project, for its setup.py.
         cache: the compiler cache that it shares with other builds; None for one of its own.
-        on: the address of a cluster that compiles its steps, e.g. "tcp://10.0.0.5:8786".
+        on: the scheduler of a cluster that compiles; None for this machine alone.
     """
 
     source: Path
@@ -67,7 +67,7 @@ class SdistRequest:
     sandbox: SandboxMode = "auto"
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
     cache: CompilerCache | None = None
-    on: str | None = None
+    on: SchedulerAccess | None = None
 
     def key(self) -> str:
         """Name of the folder that this call builds in; equal calls share it."""
@@ -152,13 +152,12 @@ def check_request(request: SdistRequest) -> None:
         raise UsageError(
             "--cpu builds without CUDA: it goes without --toolkit, --archs and --archs-by"
         )
-    if request.cache and not request.launcher:
+    named = "--cache" if request.cache else "--on" if request.on else ""
+    if named and not request.launcher:
         raise UsageError(
-            "--cache: expected sccache on the PATH, found none; install it, and leave out "
+            f"{named}: expected sccache on the PATH, found none; install it, and leave out "
             "--no-launcher"
         )
-    if request.on and not request.cache:
-        raise UsageError("--on: the workers leave their objects in a cache: add --cache")
 
 
 @contextlib.contextmanager

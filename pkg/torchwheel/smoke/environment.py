@@ -13,18 +13,22 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from torchwheel import files, process
-from torchwheel.console import Progress
 from torchwheel.inspect.wheel import Wheel
-from torchwheel.lock import LockBusyError, fail_if_busy, say_waiting
-from torchwheel.ownership import check_tree, let_others_read, trusted_folder
-from torchwheel.pip import pip_install
-from torchwheel.smoke.interpreter import Interpreter, running_interpreter
-from torchwheel.smoke.locks import OPTIONS as LOCKED
-from torchwheel.smoke.locks import find_lock
-from torchwheel.smoke.requirements import check_installed, requirements
-from torchwheel.toolkit.cache import hold_folder_lock
-from torchwheel.toolkit.toolkit_home import set_header_times
+from torchwheel.smoke.requirements import LOCK_OPTIONS as LOCKED
+from torchwheel.smoke.requirements import (
+    Interpreter,
+    check_installed,
+    find_lock,
+    requirements,
+    running_interpreter,
+)
+from torchwheel_runtime import files, process
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.lock import LockBusyError, fail_if_busy, say_waiting
+from torchwheel_runtime.ownership import check_tree, let_others_read, trusted_folder
+from torchwheel_runtime.pip import pip_install
+from torchwheel_runtime.toolkit.cache import hold_folder_lock
+from torchwheel_runtime.toolkit.toolkit_home import set_header_times
 
 TORCH = "torch"
 COMPLETE = "complete"

@@ -1,9 +1,18 @@
-"""Requirements of wheels, the bundled packages that meet them, and installed ones."""
+"""What a wheel requires on a Python of this machine, and what meets it: wheels, or a lock.
+
+A lock of a clean environment says what is installed, each file by its sha256. A project has a
+folder of them, one for each torch that its wheels are tried with; they are requirements files as
+`uv pip compile --generate-hashes` writes them.
+"""
 
 import contextlib
 import dataclasses
 import importlib.metadata
-from collections.abc import Mapping, Sequence
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -15,9 +24,71 @@ from packaging.utils import (
 )
 from packaging.version import Version
 
-from torchwheel.errors import TorchwheelError
+from torchwheel import text_files
 from torchwheel.inspect.wheel import Wheel, read_wheel
-from torchwheel.smoke.interpreter import Interpreter
+from torchwheel_runtime import process
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.json_files import last_line, parse_json
+from torchwheel_runtime.text import escape, join_names
+from torchwheel_runtime.versions import minor_version
+
+_ASK = """
+import json, platform, sys
+print(json.dumps({"path": sys.executable, "version": platform.python_version(),
+                  "build": sys.version}))
+"""
+_SECONDS = 60
+
+
+@dataclasses.dataclass(frozen=True)
+class Interpreter:
+    """A CPython of this machine.
+
+    Attributes:
+        path: its program.
+        version: its release, e.g. "3.12.1".
+        build: `sys.version`, which tells two builds of a release apart.
+    """
+
+    path: Path
+    version: str
+    build: str
+
+    @property
+    def minor(self) -> str:
+        """The minor release, e.g. "3.12"."""
+        return minor_version(self.version)
+
+    @property
+    def markers(self) -> Mapping[str, str]:
+        """The variables of environment markers that depend on the Python."""
+        return {"python_version": self.minor, "python_full_version": self.version}
+
+
+def running_interpreter() -> Interpreter:
+    """The Python that runs this program."""
+    return Interpreter(Path(sys.executable), platform.python_version(), sys.version)
+
+
+def find_interpreter(name: str) -> Interpreter:
+    """The Python of a release ("3.12", looked up on the PATH) or of a path.
+
+    Raises:
+        UsageError: there is none, or it does not run.
+    """
+    program = f"python{name}" if name[:1].isdigit() else name
+    found = shutil.which(program)
+    if found is None:
+        raise UsageError(
+            f"--python {name}: expected a Python on the PATH or a path to one, found no {program}; "
+            "install it, or name its path"
+        )
+    try:
+        done = process.run([found, "-c", process.SAFE_PATH + _ASK], timeout=_SECONDS)
+        done.require(found)
+        return parse_json(last_line(done.output), Interpreter, found)
+    except TorchwheelError as error:
+        raise UsageError(f"--python {name}: {found} does not run as a Python") from error
 
 
 def requirements(wheel: Wheel, python: Interpreter | None = None) -> list[Requirement]:
@@ -106,3 +177,83 @@ def _wheels_in(folder: Path) -> list[_WheelFile]:
             name, version, _, _ = parse_wheel_filename(path.name)
             files.append(_WheelFile(path, name, version))
     return sorted(files, key=lambda file: file.version, reverse=True)
+
+
+LOCK_PATTERN = "*.txt"
+LOCK_OPTIONS = ("--require-hashes", "--only-binary=:all:", "--requirement")
+"""Of pip and of uv alike; the lock follows."""
+_HASH = re.compile(r"\s--hash=\S+")
+_TORCH = canonicalize_name("torch")
+
+
+@dataclasses.dataclass(frozen=True)
+class Lock:
+    """A lock, and the versions that it pins for one Python of this machine."""
+
+    path: Path
+    pins: Mapping[NormalizedName, Version]
+
+    def meets(self, required: Requirement) -> bool:
+        """Whether what it installs meets a requirement."""
+        version = self.pins.get(canonicalize_name(required.name))
+        return version is not None and required.specifier.contains(version, prereleases=True)
+
+
+def find_lock(folder: Path, required: Sequence[str], markers: Mapping[str, str]) -> Path:
+    """The lock of a folder that meets all requirements; of several the one of the newest torch.
+
+    Args:
+        folder: the locks.
+        required: requirements, e.g. "torch==2.13.0", "pytest".
+        markers: the variables of markers that differ from this Python's.
+
+    Raises:
+        UsageError: there is none, or a file of the folder is no lock.
+    """
+    asked = [one for one in map(Requirement, required) if applies(one, markers)]
+    locks = [read_lock(path, markers) for path in sorted(folder.glob(LOCK_PATTERN))]
+    fitting = [lock for lock in locks if all(map(lock.meets, asked))]
+    if not fitting:
+        names = join_names([lock.path.name for lock in locks]) or "no lock"
+        raise UsageError(
+            f"{escape(str(folder))}: expected a lock with {', '.join(required)}, found {names}; "
+            "add one (docs/ci.md), or take smoke.locks out of matrix.yaml"
+        )
+    return max(fitting, key=lambda lock: lock.pins.get(_TORCH, Version("0"))).path
+
+
+def read_lock(path: Path, markers: Mapping[str, str]) -> Lock:
+    """The pins of a lock that apply.
+
+    Raises:
+        UsageError: a line is no requirement with `==` and a hash.
+    """
+    pins = {}
+    for number, line in _logical_lines(text_files.read_text(path)):
+        text, hashes = _HASH.subn("", line)
+        try:
+            requirement = Requirement(text.strip())
+            (specifier,) = requirement.specifier
+            version = Version(specifier.version)
+            chosen = applies(requirement, markers)
+        except ValueError:
+            hashes = 0
+        if not hashes or specifier.operator not in ("==", "==="):
+            raise UsageError(
+                f"{escape(str(path))}:{number}: expected NAME==VERSION and its --hash, found "
+                f"{escape(text.strip()[:80])}"
+            )
+        if chosen:
+            pins[canonicalize_name(requirement.name)] = version
+    return Lock(path, pins)
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """The lines of requirements, each with the number of its first line."""
+    lines = enumerate(text.splitlines(), 1)
+    for number, line in lines:
+        continued = line
+        while continued.endswith("\\"):
+            continued = continued[:-1] + next(lines, (0, ""))[1]
+        if continued.strip() and not continued.lstrip().startswith("#"):
+            yield number, continued

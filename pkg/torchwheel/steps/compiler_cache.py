@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import json
 import os
 import re
 import subprocess
@@ -10,11 +11,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from torchwheel import process
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.json_files import parse_json
-from torchwheel.ownership import UntrustedError, trusted_path
-from torchwheel.text import hide_users, quote
+from torchwheel_runtime import process
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import write_text
+from torchwheel_runtime.json_files import parse_json
+from torchwheel_runtime.ownership import UntrustedError, trusted_path
+from torchwheel_runtime.text import hide_users, quote
 
 _SHARED = {"SCCACHE_DIRECT": "false"}
 """What the compiler reads decides on a hit alone: not the folder that it runs in, nor those that it
@@ -31,6 +33,7 @@ _SHARED_TEMPORARY = "/tmp"  # noqa: S108 - a folder of our own is made in it
 _LONGEST = 100
 """Bytes that a socket's path may have on every system."""
 _FILES = ("C/C++", "CUDA", "HIP")
+_LOG = "log"
 _START_SECONDS, _WRITE_SECONDS, _END_SECONDS, _POLL = 60, 120, 30, 0.02
 
 
@@ -63,11 +66,24 @@ class CacheUse:
     misses: int = 0
     failed: int = 0
 
-    def __add__(self, other: "CacheUse") -> "CacheUse":
-        """What two servers did."""
-        return CacheUse(
-            self.hits + other.hits, self.misses + other.misses, self.failed + other.failed
-        )
+
+@dataclasses.dataclass(frozen=True)
+class SchedulerAccess:
+    """How sccache reaches the scheduler of a cluster of build servers.
+
+    Attributes:
+        url: its address, e.g. "https://builds.example:10600".
+        token: what it knows its clients by.
+    """
+
+    url: str
+    token: str = dataclasses.field(repr=False)
+
+    @property
+    def settings(self) -> str:
+        """Sccache's settings (TOML) that send compilers to the cluster."""
+        url, token = json.dumps(self.url), json.dumps(self.token)
+        return f'[dist]\nscheduler_url = {url}\n[dist.auth]\ntype = "token"\ntoken = {token}\n'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,18 +94,29 @@ class _Counts:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Statistics:
-    """What is read of sccache's statistics."""
+class CompilerStatistics:
+    """What is read of sccache's statistics.
+
+    Attributes:
+        cache_hits: compilers that did not run.
+        cache_misses: compilers that ran.
+        cache_writes: objects that the cache took.
+        cache_write_errors: objects that it did not take.
+        dist_compiles: compilers that ran on each build server, by its address.
+        dist_errors: compilers that a build server failed to run.
+    """
 
     cache_hits: _Counts
     cache_misses: _Counts
     cache_writes: int
     cache_write_errors: int
+    dist_compiles: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    dist_errors: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
 class _Shown:
-    stats: _Statistics
+    stats: CompilerStatistics
 
 
 def parse_cache(text: str) -> CompilerCache:
@@ -129,14 +156,22 @@ def check_release(launcher: Sequence[str]) -> None:
 
 @contextlib.contextmanager
 def own_server(
-    launcher: Sequence[str], variables: Mapping[str, str], place: str
+    launcher: Sequence[str],
+    variables: Mapping[str, str],
+    place: str,
+    scheduler: SchedulerAccess | None = None,
 ) -> Iterator[dict[str, str]]:
     """A server of sccache for the block; gives the variables by which compilers find it.
 
     A server that runs already has another cache, goes on with the compilers of a build that was
     stopped, and may be another user's, who would get our variables. This one is reached by a socket
-    in a folder that is closed to others. It ends with the block, or with this process. `place` is
-    the cache as an error names it.
+    in a folder that is closed to others. It ends with the block, or with this process.
+
+    Args:
+        launcher: sccache; nothing for no server.
+        variables: its settings.
+        place: the cache as an error names it.
+        scheduler: of a cluster that compiles. The server alone gets its token.
 
     Raises:
         TorchwheelError: the cache cannot be reached, or this sccache has no such server.
@@ -146,10 +181,13 @@ def own_server(
         return
     check_release(launcher)
     with _closed_folder() as folder:
-        socket, log = folder / "s", folder / "log"
+        socket, log, settings = folder / "s", folder / _LOG, folder / "settings"
         mine = {**variables, **ENDLESS, "SCCACHE_SERVER_UDS": str(socket)}
         env = {**os.environ, **mine}
         own = {"SCCACHE_START_SERVER": "1", "SCCACHE_NO_DAEMON": "1"}
+        if scheduler:
+            write_text(settings, scheduler.settings)
+            own |= {"SCCACHE_CONF": str(settings), "SCCACHE_LOG": "warn"}
         with log.open("wb") as output:
             server = subprocess.Popen(
                 process.ending_with_parent(launcher),
@@ -197,6 +235,19 @@ def _closed_folder() -> Iterator[Path]:
                     return
 
 
+def server_log(environ: Mapping[str, str]) -> str:
+    """What the build's own server has said so far."""
+    return Path(environ["SCCACHE_SERVER_UDS"]).with_name(_LOG).read_text("utf-8", "replace")
+
+
+def read_statistics(launcher: Sequence[str], environ: Mapping[str, str]) -> CompilerStatistics:
+    """What the server counted so far."""
+    command = [*launcher, "--show-stats", "--stats-format", "json"]
+    done = process.run(command, env={**os.environ, **environ})
+    done.require("sccache --show-stats")
+    return parse_json(done.output, _Shown, "sccache --show-stats", others=True).stats
+
+
 def wait_for_writes(launcher: Sequence[str], environ: Mapping[str, str]) -> CacheUse:
     """What the server did, when all its objects are in the cache.
 
@@ -204,10 +255,7 @@ def wait_for_writes(launcher: Sequence[str], environ: Mapping[str, str]) -> Cach
     """
     end = time.monotonic() + _WRITE_SECONDS
     while True:
-        command = [*launcher, "--show-stats", "--stats-format", "json"]
-        done = process.run(command, env=environ)
-        done.require("sccache --show-stats")
-        found = parse_json(done.output, _Shown, "sccache --show-stats", others=True).stats
+        found = read_statistics(launcher, environ)
         hits, misses = found.cache_hits.counts, found.cache_misses.counts
         late = time.monotonic() > end
         if late or found.cache_writes + found.cache_write_errors >= sum(misses.values()):

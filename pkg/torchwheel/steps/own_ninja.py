@@ -19,16 +19,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
-from torchwheel import process
-from torchwheel.errors import TorchwheelError
-from torchwheel.files import sha256, write_text
-from torchwheel.json_files import read_json
-from torchwheel.shards import Shard, object_file, parse_shard
 from torchwheel.steps.compiler_cache import CacheUse, wait_for_writes
 from torchwheel.steps.graph import (
     CompileStep,
     ExpectedObject,
     Graph,
+    IncludeReader,
     StepRecord,
     carried_object,
     check_objects,
@@ -37,12 +33,16 @@ from torchwheel.steps.graph import (
     read_graph,
     steps_of_shard,
 )
-from torchwheel.steps.includes import IncludeReader
+from torchwheel_runtime import process
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.files import sha256, write_text
+from torchwheel_runtime.json_files import read_json
+from torchwheel_runtime.shards import Shard, object_file, parse_shard
 
 Work = Literal["plan", "shard", "link"]
 """What is done with a graph: list its steps; compile a shard of them; compile all, to be linked."""
 
-_START = "import sys; sys.path += sys.argv.pop(1).split(':'); from {} import main; main()"
+_START = "import sys; sys.path.append(sys.argv.pop(1)); from {} import main; main()"
 _VERSION = "import os, sys; os.execv(sys.argv[1], [sys.argv[1], '--version'])"
 _WHOLE = re.compile(r"-v|--verbose|-j\d*|\d+")
 """The words of a call that makes the whole graph of the current folder."""
@@ -58,7 +58,6 @@ def command(
     compiler: Path,
     launcher: Sequence[str],
     shard: Shard,
-    on: str | None,
     *,
     keep: bool = False,
 ) -> list[str]:
@@ -71,18 +70,16 @@ def command(
         compiler: a C++ compiler, for empty objects.
         launcher: the compiler launcher of the build.
         shard: the part that is compiled, of "shard".
-        on: address of a cluster that compiles before, of "link".
         keep: copy the objects of a shard to its records, to be carried to the job that links.
     """
     # The program itself: in the sandbox a virtual environment's link would lead nowhere. It finds
     # torchwheel without that environment, whose import hook may be all that does (pip install -e).
     start = [os.path.realpath(sys.executable), "-I", "-S", "-c", _START.format(__name__)]
-    folders = [str(Path(__file__).parents[2]), *(filter(None, sys.path) if on else ())]  # Dask
     options = ["--folder", str(folder), "--ninja", str(ninja), "--compiler", str(compiler)]
-    options += ["--shard", str(shard), *(["--on", on] if on else [])]
+    options += ["--shard", str(shard)]
     options += [f"--launcher={launcher[0]}"] if launcher else []
     options += ["--keep"] if keep else []
-    return [*start, os.pathsep.join(folders), work, *options, "--"]
+    return [*start, str(Path(__file__).parents[2]), work, *options, "--"]
 
 
 def check_starts(program: Path, python: str) -> None:
@@ -139,7 +136,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--compiler", required=True)
     parser.add_argument("--launcher")
     parser.add_argument("--shard", type=lambda text: parse_shard(text, "--shard"), required=True)
-    parser.add_argument("--on")
     parser.add_argument("--keep", action="store_true")
     return parser
 
@@ -155,10 +151,6 @@ def _make(options: argparse.Namespace, call: Sequence[str]) -> int:
         return _run([options.ninja, *call])
     own = _own_steps(options, graph)
     compiled = read_compiled(options.folder)
-    if options.on:
-        from torchwheel.steps.cluster import compile_steps  # noqa: PLC0415 - needs Dask
-
-        compiled = compile_steps(options.on, own, options.launcher)
     status = 0
     if any(one.file for one in compiled.values()):
         status = _take_carried(graph, compiled, options.folder)
@@ -195,11 +187,6 @@ def _count_cache_use(options: argparse.Namespace) -> None:
             f"{use.failed} objects of this shard are not in the compiler cache, which does not "
             "take them; is it full, or for reading alone?"
         )
-    if options.on:
-        # A server knows the files of a folder as they were when it started; the next graph's
-        # are written there by the servers of workers.
-        process.run([options.launcher, "--stop-server"])
-        use += read_cache_use(options.folder)
     write_text(options.folder / _STATISTICS, json.dumps(dataclasses.asdict(use)))
 
 

@@ -10,12 +10,12 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from torchwheel.errors import MalformedError, TorchwheelError
-from torchwheel.files import write_text
-from torchwheel.json_files import read_json
-from torchwheel.shards import Shard, parse_shard
 from torchwheel.steps.graph import ExpectedObject, StepRecord
-from torchwheel.text import join_names
+from torchwheel_runtime.errors import MalformedError, TorchwheelError
+from torchwheel_runtime.files import write_text
+from torchwheel_runtime.json_files import read_json
+from torchwheel_runtime.shards import Shard, parse_shard
+from torchwheel_runtime.text import join_names
 
 SCHEMA = 1
 FOLDER = "shards"

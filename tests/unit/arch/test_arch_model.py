@@ -1,19 +1,28 @@
+"""Archs: their one spelling, and lists of them for each compiler."""
+
 import contextlib
+import os
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.arch.model import CudaArch, RocmArch, backend_of, gencode, parse
+from torchwheel_runtime.arch import lists
+from torchwheel_runtime.arch.devices import Gpu, VisibleGpus
+from torchwheel_runtime.arch.model import CudaArch, RocmArch, backend_of, gencode, parse
+from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
+from torchwheel_runtime.arch.toolkit_releases import archs_by_release as table
+from torchwheel_runtime.errors import UsageError
 
-CUDA = st.builds(
+CUDA_ARCHS = st.builds(
     CudaArch,
     major=st.integers(1, 99),
     minor=st.integers(0, 9),
     suffix=st.sampled_from(["", "a", "f"]),
     ptx=st.booleans(),
 )
-ROCM = st.builds(
+ROCM_ARCHS = st.builds(
     RocmArch,
     major=st.integers(1, 99),
     minor=st.integers(0, 15),
@@ -32,7 +41,7 @@ GENERIC = st.builds(
 )
 
 
-@given(CUDA | ROCM | GENERIC)
+@given(CUDA_ARCHS | ROCM_ARCHS | GENERIC)
 def test_what_is_written_reads_back(arch):
     assert parse(str(arch)) == arch
 
@@ -82,3 +91,187 @@ def test_order_is_by_number_not_by_text():
 
 def test_backend():
     assert (backend_of(parse("9.0")), backend_of(parse("gfx90a"))) == ("cuda", "rocm")
+
+
+CUDA = ToolkitRelease("cuda", "13.0")
+ROCM = ToolkitRelease("rocm", "6.4")
+
+
+def nobody():
+    raise AssertionError("the GPUs must not be asked for")
+
+
+def seen(*archs):
+    return lambda: VisibleGpus(tuple(Gpu(i, "a GPU", parse(arch)) for i, arch in enumerate(archs)))
+
+
+def read(text, compiler=CUDA, gpus=nobody):
+    found = lists.parse_arch_list(text, compiler, gpus, "HERE")
+    return " ".join(map(str, found.archs)), list(map(str, found.left_out))
+
+
+@pytest.mark.parametrize(
+    ("text", "release", "archs"),
+    [
+        ("8.0;9.0+PTX", "13.0", "8.0 9.0+PTX"),
+        (" 9.0+PTX ; 8.0\t\n", "13.0", "8.0 9.0+PTX"),
+        ("9.0a 10.0f;12.0", "13.0", "9.0a 10.0f 12.0"),
+        ("8.0 8.0+PTX", "13.0", "8.0+PTX"),
+        ("Pascal", "12.9", "6.0 6.1+PTX"),
+        ("Volta", "12.9", "7.0+PTX"),
+        ("Turing", "13.0", "7.5+PTX"),
+        ("Ampere", "13.0", "8.0 8.6+PTX"),
+        ("Ampere+Tegra", "13.0", "8.7"),
+        ("Ampere+Tegra+PTX", "13.0", "8.7+PTX"),
+        ("Ampere+PTX", "13.0", "8.0 8.6+PTX"),
+        ("Ada Hopper", "13.0", "8.9+PTX 9.0+PTX"),
+        ("Blackwell", "13.0", "10.0 10.3 12.0 12.1+PTX"),
+        ("Hopper;9.0a;8.0", "13.0", "8.0 9.0+PTX 9.0a"),
+        # What nvcc means: the oldest, the first of each major, PTX of the newest major.
+        ("all-major", "13.0", "7.5 8.0 9.0 10.0 11.0 12.0+PTX"),
+        ("all-major", "12.9", "5.0 6.0 7.0 8.0 9.0 10.0 12.0+PTX"),
+        ("all-major", "11.8", "3.5 5.0 6.0 7.0 8.0 9.0+PTX"),
+        ("all", "13.0", "7.5 8.0 8.6 8.7 8.8 8.9 9.0 10.0 10.3 11.0 12.0+PTX 12.1"),
+        ("all-major 8.6", "13.0", "7.5 8.0 8.6 9.0 10.0 11.0 12.0+PTX"),
+    ],
+)
+def test_cuda(text, release, archs):
+    assert read(text, ToolkitRelease("cuda", release)) == (archs, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "archs"),
+    [
+        ("gfx942;gfx90a", "gfx90a gfx942"),
+        ("gfx90a:xnack- gfx90a:xnack+", "gfx90a:xnack+ gfx90a:xnack-"),
+        ("gfx11-generic", "gfx11-generic"),
+    ],
+)
+def test_rocm(text, archs):
+    assert read(text, ROCM) == (archs, [])
+
+
+def test_all_of_rocm_is_every_processor_and_no_generic_target():
+    archs, _ = read("all", ROCM)
+    assert archs.split() == [name for name in table("rocm")["6.4"] if "generic" not in name]
+
+
+def test_native_is_what_the_visible_gpus_run():
+    assert read("native", CUDA, seen("9.0", "8.0", "9.0")) == ("8.0 9.0", [])
+    assert read("native 7.5", ToolkitRelease("cuda", "12.4"), seen("12.0")) == ("7.5 9.0+PTX", [])
+    assert read("native", ROCM, seen("gfx90a:sramecc+:xnack-")) == ("gfx90a", [])
+
+
+def test_native_says_which_gpu_has_no_code():
+    archs, left_out = read("native", CUDA, seen("6.1", "9.0"))
+    assert archs == "9.0"
+    assert left_out == ["6.1: CUDA 13.0 cannot compile for it; CUDA 11.8 to 12.9 can"]
+
+
+def test_native_without_a_gpu():
+    with pytest.raises(
+        UsageError, match=r'^HERE: "native" finds no GPU: no driver; name the archs'
+    ):
+        read("native", CUDA, lambda: VisibleGpus((), "no driver"))
+
+
+def test_a_toolkit_that_is_too_old_leaves_out():
+    assert read("Blackwell", ToolkitRelease("cuda", "12.8")) == (
+        "10.0 12.0",
+        [
+            "10.3: CUDA 12.8 cannot compile for it; CUDA 12.9 and later can",
+            "12.1+PTX: CUDA 12.8 cannot compile for it; CUDA 12.9 and later can",
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "compiler", "says"),
+    [
+        ("8.0 9.x", CUDA, '"9.x" is not an arch; did you mean "9.0"'),
+        ("pascal", CUDA, '"pascal" is not an arch; did you mean "Pascal"'),
+        ("8.0,9.0", CUDA, '"8.0,9.0" is not an arch; did you mean "9.0"'),
+        (
+            "Lovelace",
+            CUDA,
+            '"Lovelace" is not an arch; expected one of: native, all, all-major, Kep',
+        ),
+        ("9.7", CUDA, 'no release of CUDA knows "9.7"; did you mean "9.0"'),
+        ("15.0+PTX", CUDA, 'no release of CUDA knows "15.0"; did you mean "5.0"'),
+        ("gfx1104", ROCM, 'no release of ROCm knows "gfx1104"; did you mean "gfx11'),
+        ("gfx942", CUDA, '"gfx942" is not an arch of CUDA; expected e.g. "9.0;12.0+PTX"'),
+        ("9.0", ROCM, '"9.0" is not an arch of ROCm; expected e.g. "gfx90a;gfx942"'),
+        ("all-major", ROCM, '"all-major" is not an arch; did you mean "all"'),
+        ("Hopper", ROCM, '"Hopper" is not an arch; '),
+        ("native+PTX", CUDA, '"native+PTX" is not an arch; did you mean "native"'),
+        ("gfx90a:xnack", ROCM, '"gfx90a:xnack" is not an arch; did you mean "gfx90'),
+        ("8.0\x1b[31m", CUDA, '"8.0\\u001b[31m" is not an arch; did you mean "8.0"'),
+        ("", CUDA, 'an arch list expected, e.g. "9.0;12.0+PTX"; it is empty'),
+        (" ; ", ROCM, 'an arch list expected, e.g. "gfx90a;gfx942"; it is empty'),
+    ],
+)
+def test_refused_in_one_line(text, compiler, says):
+    with pytest.raises(UsageError, match=f"^HERE: {re.escape(says)}") as caught:
+        read(text, compiler)
+    assert "\n" not in str(caught.value)
+
+
+WORDS = st.sampled_from(["8.0", "9.0a", "12.0+PTX", "Ampere", "Ada+PTX", "all", "native", "gfx942"])
+
+
+@given(st.text(max_size=20) | st.lists(WORDS | st.text(max_size=6)).map(";".join))
+def test_any_text_is_a_list_or_one_line(text):
+    for compiler in (CUDA, ROCM):
+        error = ""
+        try:
+            found = lists.parse_arch_list(text, compiler, seen("9.0"), "HERE")
+        except UsageError as refused:
+            error = str(refused)
+        else:
+            known = {arch.name for arch in compiler.archs}
+            assert {arch.name for arch in found.archs} <= known
+            assert list(found.archs) == sorted(set(found.archs))
+        assert "\n" not in error
+        assert len(error) < 400
+
+
+TORCHS = st.sampled_from(
+    ["8.0", "8.6+PTX", "9.0", "9.0a", "10.0a+PTX", "12.0", "Turing", "Ampere", "Ampere+Tegra"]
+    + ["Ampere+Tegra+PTX", "Ada", "Hopper", "Blackwell", "Blackwell+Tegra"]
+)
+
+
+@given(st.lists(TORCHS, min_size=1), st.sampled_from([" ", ";"]))
+def test_it_means_what_torch_means(words, separator):
+    """Against torch's own reading of the variable, flag by flag."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    from torch.utils import cpp_extension
+
+    text = separator.join(words)
+    before = os.environ.get("TORCH_CUDA_ARCH_LIST")
+    os.environ["TORCH_CUDA_ARCH_LIST"] = text
+    try:
+        flags = cpp_extension._get_cuda_arch_flags()
+    finally:
+        if before is None:
+            del os.environ["TORCH_CUDA_ARCH_LIST"]
+        else:
+            os.environ["TORCH_CUDA_ARCH_LIST"] = before
+    codes = {flag.partition(",code=")[2] for flag in flags}
+    found = lists.parse_arch_list(text, CUDA, nobody, "HERE").archs
+    assert codes == {f"sm_{arch.number}" for arch in found} | {
+        f"compute_{arch.number}" for arch in found if arch.ptx
+    }
+
+
+def test_every_name_of_torch_is_known():
+    cpp_extension = pytest.importorskip(
+        "torch.utils.cpp_extension", reason="torch is not installed"
+    )
+    import inspect
+
+    source = inspect.getsource(cpp_extension._get_cuda_arch_flags)
+    torchs = dict(re.findall(r"\('([A-Z][A-Za-z+]+)', *'([0-9.;+PTX]+)'\)", source))
+    assert len(torchs) > 10, "torch writes its names in another way"
+    for name, listed in torchs.items():
+        assert listed == ";".join(map(str, lists._generations()[name])), name

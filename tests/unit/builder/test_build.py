@@ -1,17 +1,25 @@
-"""Recipes of shell steps: what is compiled once for several builds, and who waits for whom."""
+"""A build: ninja's steps, and toolkits that are provided for it."""
 
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
 from targets import CUDA_STABLE, EXTENSION, sources
 
-from torchwheel.builder.build import build
-from torchwheel.builder.ninja import Plan, Step, is_progress
-from torchwheel.builder.recipe import Recipe, make_recipe
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime.builder import environment, ninja, provision
+from torchwheel_runtime.builder.build import build
+from torchwheel_runtime.builder.ninja import Plan, Step, is_progress
+from torchwheel_runtime.builder.provision import complete_environment
+from torchwheel_runtime.builder.recipe import Recipe, make_recipe
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.ownership import UntrustedError
+from torchwheel_runtime.toolkit.host import HostCompiler
+
+# Recipes of shell steps: what is compiled once for several builds, and who waits for whom.
 
 
 class Shell(Recipe):
@@ -91,3 +99,160 @@ def test_another_command_makes_the_object_anew(tmp_path):
         made = recipe(("device", f'echo {word} > "$out"'))
         library = build(made, tmp_path / "one", tmp_path / "shared", 1, lambda _: None)
         assert library.read_text() == f"{word}\n"
+
+
+def test_a_step_is_named_when_it_starts_and_a_failure_is_told(tmp_path):
+    slow = Step("slow step", ("sh", "-c", "sleep 0.5; touch a"), (), "a")
+    bad = Step("bad step", ("sh", "-c", "echo x.cu: error: no good; exit 1"), ("a",), "b")
+    heard: list[tuple[float, str]] = []
+    begun = time.monotonic()
+
+    def hear(line: str) -> None:
+        heard.append((time.monotonic() - begun, line))
+
+    with pytest.raises(TorchwheelError, match=r"building b failed: x\.cu: error: no good"):
+        ninja.run(Plan((slow, bad), ("b",)), tmp_path, 1, hear)
+    named = {line: seconds for seconds, line in reversed(heard)}
+    # Said at its start: as long before the next step as it takes.
+    assert named["[2/2] bad step"] - named["[1/2] slow step"] > 0.4
+    assert all(ninja.is_progress(line) for _, line in heard if line.endswith("step"))
+
+
+def test_the_signal_that_ended_ninja_is_named(tmp_path):
+    # ninja is the parent of the shell that starts this one.
+    kill = "read -r _ _ _ ninja _ < /proc/$PPID/stat; kill -9 $ninja"
+    killed = Step("slow step", ("sh", "-c", kill), (), "a")
+    with pytest.raises(TorchwheelError, match=r"ninja was ended by SIGKILL in \[1/1\] slow step"):
+        ninja.run(Plan((killed,), ("a",)), tmp_path, 1, lambda _: None)
+
+
+def test_names_with_blanks_dollars_and_colons_survive_ninja(tmp_path):
+    name = "odd $name: here.txt"
+    step = Step("make it", ("sh", "-c", 'printf "%s" "$1" > "$1"', "sh", name), (), name)
+    (built,) = ninja.run(Plan((step,), (name,)), tmp_path / "b", 1, lambda _: None)
+    assert built.read_text() == name
+
+
+# A build environment that names the ABI flavour alone is completed; nothing is downloaded here.
+
+
+ALONE = {environment.ABI: "stable"}
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A machine with a C++ compiler and nothing else; the folder of what is provisioned."""
+
+    def no_system(*_):
+        raise TorchwheelError("no CUDA toolkit here")
+
+    monkeypatch.setenv("TORCHWHEEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(
+        provision, "host_compiler", lambda _: HostCompiler(Path("/bin/g++"), "gcc", "12")
+    )
+    monkeypatch.setattr(provision, "locate_system", no_system)
+    monkeypatch.setattr(
+        provision, "provision_pypi", lambda release, platform, *_: (tmp_path / release, platform)
+    )
+    monkeypatch.setattr(provision, "torch_headers", lambda release, *_: tmp_path / f"t{release}")
+    return tmp_path
+
+
+def complete(environ):
+    return complete_environment({**ALONE, **environ}, EXTENSION, Quiet())
+
+
+def test_everything_is_provisioned_where_there_is_nothing(machine):
+    assert complete({}) == {
+        environment.ABI: "stable",
+        environment.CXX: "/bin/g++",
+        environment.CUDA_HOME: str(machine / "13.0"),
+        environment.TOOLKIT: "13.0",
+        environment.ARCH_LIST: "7.5;8.0;9.0;10.0;11.0;12.0+PTX",
+        environment.TORCH: str(machine / "t2.11"),
+        environment.TORCH_RELEASE: "2.11",
+    }
+
+
+def test_what_is_named_is_taken(machine):
+    named = {
+        environment.CXX: "clang++",
+        environment.TOOLKIT: "13.2",
+        environment.ARCH_LIST: "9.0+PTX",
+        environment.TORCH: "/my/torch",
+    }
+    found = complete(named)
+    assert {name: found[name] for name in named} == named
+    assert found[environment.CUDA_HOME] == str(machine / "13.2")
+
+
+def test_an_installed_toolkit_comes_first(machine, monkeypatch):
+    asked = []
+    monkeypatch.setattr(provision, "locate_system", lambda *_: (Path("/usr/cuda"), "id"))
+    monkeypatch.setattr(provision, "nvcc_release", lambda _: "12.4")
+    monkeypatch.setattr(provision, "agreed_release", lambda *of: asked.append(of))
+    found = complete({environment.ARCH_LIST: "9.0"})
+    assert (found[environment.CUDA_HOME], found[environment.TOOLKIT]) == ("/usr/cuda", "12.4")
+    assert asked == [(Path("/usr/cuda"), "12.4")]
+
+
+def test_a_wrong_cuda_home_is_an_error_and_no_download(machine):
+    with pytest.raises(TorchwheelError, match="no CUDA toolkit here"):
+        complete({environment.CUDA_HOME: "/nowhere"})
+
+
+@pytest.mark.parametrize(
+    ("environ", "can"),
+    [
+        (ALONE, True),
+        ({**ALONE, environment.CUDA_HOME: "/cuda"}, True),
+        ({**ALONE, environment.BACKEND: "cuda"}, True),
+        ({**ALONE, environment.BACKEND: "rocm"}, False),
+        ({**ALONE, environment.PART: "kernels"}, False),
+        ({environment.ABI: "aten"}, False),
+        ({}, False),
+    ],
+)
+def test_what_can_be_completed(environ, can):
+    assert environment.can_complete(environ) == can
+
+
+def test_a_whole_environment_is_left_as_it_is():
+    whole = {
+        **ALONE,
+        environment.CUDA_HOME: "/cuda",
+        environment.ARCH_LIST: "9.0",
+        environment.TOOLKIT: "13.0",
+        environment.TORCH: "/torch",
+        environment.TORCH_RELEASE: "2.11",
+    }
+    assert not environment.can_complete(whole)
+
+
+def test_provisioning_needs_no_pydantic():
+    """Neither an installed extension (TORCHWHEEL_DOWNLOAD=1) nor pip's build environment has it."""
+    code = (
+        "import sys; sys.modules['pydantic'] = None\n"
+        "import torchwheel_runtime.builder.provision, torchwheel_runtime.builder.probes\n"
+    )
+    env = {"PYTHONPATH": str(Path(__file__).parents[3] / "pkg")}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_without_ninja_a_line_says_how_to_get_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ninja", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(TorchwheelError) as error:
+        ninja.find_ninja()
+    assert str(error.value) == (
+        "ninja: expected it in this environment or on the PATH, found none; run "
+        f"`{sys.executable} -m pip install ninja`"
+    )
+    program = tmp_path / "ninja"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o777)
+    with pytest.raises(UntrustedError, match=r"is not used: .*ninja: others may write to it"):
+        ninja.find_ninja()
+    program.chmod(0o755)
+    assert ninja.find_ninja() == str(program)

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from targets import CUDA_ATEN, CUDA_STABLE, EXTENSION
 
-from torchwheel.arch.model import parse
-from torchwheel.builder import discovery, environment
-from torchwheel.builder.build import BYTES_PER_JOB, parallel_jobs
-from torchwheel.builder.target import Python, TorchHeaders
-from torchwheel.errors import UsageError
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.builder import discovery, environment
+from torchwheel_runtime.builder.build import BYTES_PER_JOB, parallel_jobs
+from torchwheel_runtime.builder.target import Python, TorchHeaders
+from torchwheel_runtime.errors import UsageError
 
 HERE = f"linux_{platform.machine()}"
 OTHER = "linux_aarch64" if HERE == "linux_x86_64" else "linux_x86_64"

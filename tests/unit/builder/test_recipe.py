@@ -1,4 +1,8 @@
+"""From an extension to steps: sources, probes and commands."""
+
 import dataclasses
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -13,13 +17,18 @@ from targets import (
     sources,
 )
 
-from torchwheel.arch.toolkit_releases import ToolkitRelease
-from torchwheel.builder import flavour
-from torchwheel.builder.flavour import target_version
-from torchwheel.builder.ninja import Step, render
-from torchwheel.builder.recipe import INCLUDE, Recipe, make_recipe
-from torchwheel.builder.target import Target
-from torchwheel.errors import UsageError
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
+from torchwheel_runtime.builder import flavour, probes
+from torchwheel_runtime.builder.extension import ArchFilter, Extension
+from torchwheel_runtime.builder.flags import Flags, Probe
+from torchwheel_runtime.builder.flavour import target_version
+from torchwheel_runtime.builder.ninja import Step, render
+from torchwheel_runtime.builder.probes import find_probes
+from torchwheel_runtime.builder.recipe import INCLUDE, Recipe, make_recipe
+from torchwheel_runtime.builder.sources import DeviceFile, sources_of
+from torchwheel_runtime.builder.target import Target
+from torchwheel_runtime.errors import UsageError
 
 MAPS = str(Path(flavour.__file__).parent)
 every_target = pytest.mark.parametrize("target", EVERY.values(), ids=EVERY)
@@ -31,7 +40,7 @@ def recipe(target: Target) -> Recipe:
 
 def rendered(made: Recipe) -> str:
     text = render(made.whole())
-    return text.replace(MAPS, "/torchwheel").replace(str(INCLUDE), "/torchwheel/include")
+    return text.replace(MAPS, "/torchwheel").replace(str(INCLUDE), "/torchwheel_runtime/include")
 
 
 def words(step: Step) -> list[str]:
@@ -164,3 +173,234 @@ def test_the_aten_flavour_for_rocm_is_refused_but_for_ordinary_extensions():
         make_recipe(EXTENSION, sources(target), target)
     extension = dataclasses.replace(EXTENSION, ordinary=True)
     assert make_recipe(extension, sources(target), target).flavour.output.endswith(".so")
+
+
+FILES = (
+    *("a.cu", "a.cpp", "a_stable.cpp", "b c.cu", "b_stable.cpp", "b_aten.cpp"),
+    *("host.cpp", "aten.cpp", "module.cpp"),
+)
+
+
+@pytest.fixture
+def tree(tmp_path):
+    for name in FILES:
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+def found(tree, target, only=None):
+    return sources_of(EXTENSION, dataclasses.replace(target, source=tree), only)
+
+
+def test_all_of_a_stable_library(tree):
+    sources = found(tree, CUDA_STABLE)
+    assert sources.device == [
+        DeviceFile("a.cu", (parse("9.0"), parse("12.0+PTX"))),
+        DeviceFile("b c.cu", (parse("12.0+PTX"),)),
+    ]
+    assert sources.host == ["host.cpp", "a.cpp"]
+    assert sources.binding == ["a_stable.cpp", "b_stable.cpp"]
+    assert not sources.python
+    assert not sources.included
+
+
+def test_the_module_of_the_aten_flavour_is_one_unit_with_the_operators_bindings(tree):
+    sources = found(tree, CUDA_ATEN)
+    assert sources.binding == ["aten.cpp"]
+    assert sources.included == ["b_aten.cpp"]
+    assert sources.python == ["module.cpp"]
+
+
+def test_one_operator_alone(tree):
+    sources = found(tree, CUDA_STABLE, "a")
+    assert [file.path for file in sources.device] == ["a.cu"]
+    assert sources.host == ["host.cpp", "a.cpp"]
+    assert sources.binding == ["a_stable.cpp"]
+
+
+def test_one_operator_alone_for_an_older_torch(tree):
+    target = dataclasses.replace(CUDA_ATEN, python=None)
+    assert found(tree, target, "b").binding == ["b_aten.cpp"]
+    with pytest.raises(UsageError, match="a: has no binding for the aten flavour"):
+        found(tree, target, "a")
+
+
+def test_an_operator_without_a_kernel_for_the_target_is_left_out(tree):
+    hopper = dataclasses.replace(
+        CUDA_STABLE, toolkit=dataclasses.replace(CUDA_STABLE.toolkit, archs=(parse("9.0"),))
+    )
+    assert [file.path for file in found(tree, hopper).device] == ["a.cu"]
+    assert found(tree, hopper).binding == ["a_stable.cpp"]
+    with pytest.raises(UsageError, match=r"b: has no kernels for 9\.0"):
+        found(tree, hopper, "b")
+
+
+def test_operators_may_share_a_file(tree):
+    a, b = EXTENSION.operators
+    target = dataclasses.replace(CUDA_STABLE, source=tree)
+    sharing = dataclasses.replace(b, device=(*b.device, *a.device), host=a.host)
+    for operators in ((a, sharing), (sharing, a)):
+        sources = sources_of(dataclasses.replace(EXTENSION, operators=operators), target)
+        assert {file.path: file.archs for file in sources.device} == {
+            "a.cu": (parse("9.0"), parse("12.0+PTX")),
+            "b c.cu": (parse("12.0+PTX"),),
+        }
+        assert sources.host == ["host.cpp", "a.cpp"]
+    alone = sources_of(dataclasses.replace(EXTENSION, operators=(sharing,)), target)
+    assert [(file.path, file.archs) for file in alone.device] == [
+        ("b c.cu", (parse("12.0+PTX"),)),
+        ("a.cu", (parse("12.0+PTX"),)),
+    ]
+
+
+def test_processors_are_filtered_by_pattern(tree):
+    files = {file.path: file.archs for file in found(tree, ROCM_STABLE).device}
+    assert files == {"a.cu": (parse("gfx90a"), parse("gfx942")), "b c.cu": (parse("gfx942"),)}
+    assert ArchFilter().takes(parse("gfx1100"))
+    assert not ArchFilter(cuda=(9, 0)).takes(parse("8.9"))
+
+
+def test_a_glob_that_names_nothing_is_a_mistake(tree):
+    (tree / "a.cpp").unlink()
+    with pytest.raises(UsageError, match=r"no file matches 'a\.cpp'"):
+        found(tree, CUDA_STABLE)
+
+
+def test_an_extension_without_a_module_has_no_aten_flavour(tree):
+    target = dataclasses.replace(CUDA_ATEN, source=tree)
+    with pytest.raises(UsageError, match="pkg: has no extension module for the aten flavour"):
+        sources_of(dataclasses.replace(EXTENSION, module=None), target)
+
+
+# Probes: the compiler is asked once, and its answer is kept for as long as it is the same one.
+
+
+# Takes any flag but -mno; writes down each program and each command.
+COMPILER = """#!/bin/sh
+cat probe.cpp >> {log}
+echo "$@" >> {log}
+case "$*" in *-mno*|*-lmissing*) exit 1;; esac
+exit 0
+"""
+
+
+@pytest.fixture
+def log(tmp_path):
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def target(tmp_path, log, monkeypatch):
+    """A target with a compiler of the test's own."""
+    monkeypatch.setenv("TORCHWHEEL_CACHE", str(tmp_path / "cache"))
+    return dataclasses.replace(CUDA_STABLE, cxx=str(compiler(tmp_path / "cxx", log)))
+
+
+def compiler(path: Path, log: Path) -> Path:
+    path.write_text(COMPILER.format(log=log))
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def extension(*asked: Probe) -> Extension:
+    return dataclasses.replace(EXTENSION, probes=asked)
+
+
+def times_asked(log: Path) -> int:
+    return log.read_text().count("int main()") if log.exists() else 0
+
+
+AIO = Probe("aio", Flags(cxx=("-DAIO",), libraries=("aio",)), function="io_submit")
+NO = Probe("no", Flags(cxx=("-mno",)))
+
+
+def test_the_compiler_is_asked_once(target, log):
+    for _ in range(3):
+        assert find_probes(extension(AIO, NO), target) == {"aio"}
+    assert times_asked(log) == 2
+    text = log.read_text()
+    assert 'extern "C" char io_submit();' in text
+    assert "-std=c++17 -DAIO -x c++ probe.cpp -x none -o probe" in text
+    assert "-laio" in text
+
+
+def test_another_compiler_is_asked_again(target, tmp_path, log):
+    find_probes(extension(AIO), target)
+    other = dataclasses.replace(target, cxx=str(compiler(tmp_path / "other", log)))
+    find_probes(extension(AIO), other)
+    assert times_asked(log) == 2
+    os.utime(target.cxx, (1, 1))  # an upgrade under the same name
+    find_probes(extension(AIO), target)
+    assert times_asked(log) == 3
+    find_probes(extension(dataclasses.replace(AIO, function="io_pgetevents")), target)
+    assert times_asked(log) == 4
+
+
+def test_a_no_that_a_new_library_could_change_is_not_kept(target, log):
+    missing = Probe("missing", Flags(libraries=("missing",)))
+    for _ in range(2):
+        assert find_probes(extension(missing), target) == frozenset()
+    assert times_asked(log) == 2
+
+
+def test_a_cache_that_cannot_be_used_stops_nobody(target, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TORCHWHEEL_CACHE", str(tmp_path / "file"))
+    assert find_probes(extension(AIO, NO), target) == {"aio"}
+
+
+def test_a_planted_answer_is_asked_again(target, log, tmp_path):
+    find_probes(extension(NO), target)
+    (answer,) = (tmp_path / "cache" / "probes").glob("*.json")
+    answer.write_text('"yes"')
+    assert find_probes(extension(NO), target) == frozenset()
+    answer.write_text("true")
+    answer.chmod(0o666)
+    assert find_probes(extension(NO), target) == frozenset()
+    assert times_asked(log) == 3
+
+
+def test_flags_for_a_cpu_are_for_the_machine_that_has_it(target: Target):
+    avx = extension(Probe("avx", Flags(cxx=("-mavx2",)), cpu=("avx2", "fma")))
+    assert find_probes(avx, target, frozenset({"avx2", "fma", "sse"})) == {"avx"}
+    assert find_probes(avx, target, frozenset({"avx2"})) == frozenset()
+    assert find_probes(avx, target) == frozenset()  # a wheel
+
+
+@pytest.mark.parametrize(
+    ("text", "features"),
+    [
+        ("processor : 0\nflags\t\t: fpu avx2 fma\n\nflags : other\n", {"fpu", "avx2", "fma"}),
+        ("Features\t: fp asimd\n", {"fp", "asimd"}),
+        ("flags :\n", set()),
+        ("", set()),
+    ],
+)
+def test_what_the_cpu_has_is_read(tmp_path, monkeypatch, text, features):
+    monkeypatch.setattr(probes, "_CPU_FACTS", tmp_path / "cpuinfo")
+    assert probes.cpu_features() == frozenset()
+    (tmp_path / "cpuinfo").write_text(text)
+    assert probes.cpu_features() == features
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ((AIO, AIO), "Extension.probes: expected names that differ, found 'aio' twice; rename one"),
+        (
+            (Probe("x", Flags(), function="f(); int g"),),
+            "Probe('x').function: expected the name of a C function, found 'f(); int g'; write "
+            'e.g. "io_submit"',
+        ),
+    ],
+)
+def test_a_malformed_probe_is_named(target, log, asked, says):
+    with pytest.raises(UsageError) as error:
+        find_probes(extension(*asked), target)
+    assert str(error.value) == says
+
+
+def test_a_compiler_that_is_not_there_is_named(target):
+    gone = dataclasses.replace(target, cxx="/nowhere/g++")
+    with pytest.raises(UsageError, match=r"/nowhere/g\+\+: expected a C\+\+ compiler, found none"):
+        find_probes(extension(AIO), gone)

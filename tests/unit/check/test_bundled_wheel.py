@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.wheel import read_bundled
+from torchwheel_runtime.errors import TorchwheelError
 from wheelmaker import make_wheel
 
 

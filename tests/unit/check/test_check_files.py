@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from elfmaker import cubin, fatbin, linked, module
 from torchwheel import cli
 from torchwheel.check.gates import GATES
-from torchwheel.check.named_gates import NAMED_GATES, GateFinding
-from torchwheel.check.sarif import PAGE, sarif_text, summary_text
+from torchwheel.check.named_gates import NAMED_GATES
+from torchwheel.findings import PAGE, Finding, sarif_text, summary_text
 from wheelmaker import make_wheel
 
 ROOT = Path(__file__).parents[3]
@@ -155,7 +155,7 @@ def test_a_summary_that_cannot_be_written(
 @given(
     st.lists(
         st.builds(
-            GateFinding,
+            Finding,
             st.sampled_from(list(GATE_TEXTS)),
             st.text(),
             st.sampled_from(["error", "warning"]),
@@ -165,9 +165,7 @@ def test_a_summary_that_cannot_be_written(
     ),
     st.text(min_size=1),
 )
-def test_any_finding_is_valid_sarif_and_plain_markdown(
-    findings: list[GateFinding], name: str
-) -> None:
+def test_any_finding_is_valid_sarif_and_plain_markdown(findings: list[Finding], name: str) -> None:
     content = json.loads(sarif_text({name: findings}, GATE_TEXTS, "1.0"))
     jsonschema.validate(content, SCHEMA)
     text = summary_text({name: findings}, GATE_TEXTS)
@@ -178,7 +176,7 @@ def test_any_finding_is_valid_sarif_and_plain_markdown(
 
 @pytest.mark.parametrize("character", ["\x1b", "*", "\U000e0001", "\\"])
 def test_a_long_finding_is_cut_as_it_is_written(character: str) -> None:
-    finding = GateFinding("metadata", character * 5000, place=character * 5000)
+    finding = Finding("metadata", character * 5000, where=character * 5000)
     assert len(str(finding)) < 2000
     text = summary_text({"demo.whl": [finding]}, GATE_TEXTS)
     assert max(map(len, text.split("\n"))) < 2000

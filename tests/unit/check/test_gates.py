@@ -4,21 +4,36 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from gate_facts import (
+    LIMITS,
+    Change,
+    Violations,
+    changed,
+    code,
+    failed,
+    flat,
+    needs,
+    only,
+    symbol,
+    tags,
+    wheel,
+    with_library,
+    with_symbol,
+)
 from packaging.metadata import Metadata, RawMetadata
 from packaging.tags import parse_tag
 from packaging.version import Version
 
-from torchwheel.arch.model import parse
 from torchwheel.check import gates
 from torchwheel.check.audit import Audit, symbol_causes
 from torchwheel.check.facts import Allowed, Fact, Limits, WheelFacts, fact
 from torchwheel.check.gates import GATES, GateResult, all_passed, gates_text, judge, run_gates
-from torchwheel.claims import Claims
-from torchwheel.inspect.elf import GpuCode, Library, UndefinedSymbol
-from torchwheel.inspect.wheel import Wheel, read_wheel
+from torchwheel.inspect.wheel import read_wheel
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.inspect.elf import GpuCode, Library, UndefinedSymbol
 from wheelmaker import PURE, make_wheel, stable
 
-LIMITS = Limits(max_size_mib=1)
 KERNELS = ("_Z1kPf", "_Z2k2Pf")
 TAG = "py3-none-manylinux_2_34_x86_64"
 SYMBOLS = (
@@ -38,17 +53,14 @@ AUDIT = Audit("manylinux_2_34_x86_64", (), ("GLIBC_2.34 by dlopen, dlsym",))
 
 
 @pytest.fixture
-def wheel(tmp_path: Path) -> Wheel:
-    return read_wheel(
+def facts(tmp_path: Path) -> WheelFacts:
+    found = read_wheel(
         make_wheel(
             tmp_path, version="1.0.0+cu130", tag=TAG, claims=CLAIMS, requires=("torch>=2.11",)
         )
     )
 
-
-@pytest.fixture
-def facts(wheel: Wheel) -> WheelFacts:
-    return WheelFacts(Fact(wheel), Fact((LIBRARY,)), Fact({"demo/_C.so": CODE}), Fact(AUDIT))
+    return WheelFacts(Fact(found), Fact((LIBRARY,)), Fact({"demo/_C.so": CODE}), Fact(AUDIT))
 
 
 def test_a_native_wheel_without_a_library(facts: WheelFacts) -> None:
@@ -57,31 +69,88 @@ def test_a_native_wheel_without_a_library(facts: WheelFacts) -> None:
     assert failed(bare)["archs"].startswith(says)
 
 
-def failed(facts: WheelFacts, limits: Limits = LIMITS) -> dict[str, str]:
-    return {result.name: result.says for result in judge(facts, limits) if not result.ok}
+CUDART = "libcudart.so.13"
 
 
-def only(facts: WheelFacts, gate: str, limits: Limits = LIMITS) -> str:
-    found = failed(facts, limits)
-    assert list(found) == [gate]
-    return found[gate]
+def no_policy(facts: WheelFacts) -> WheelFacts:
+    return dataclasses.replace(facts, audit=Fact(Audit("linux_x86_64", (), ("GLIBC_2.99 by f",))))
 
 
-def changed(facts: WheelFacts, **changes: object) -> WheelFacts:
-    """The facts with fields of the wheel changed."""
-    return dataclasses.replace(
-        facts,
-        wheel=Fact(dataclasses.replace(facts.wheel.read(), **changes)),  # type: ignore[arg-type]
-    )
+def no_audit(facts: WheelFacts) -> WheelFacts:
+    return dataclasses.replace(facts, audit=Fact(Audit(None)))
 
 
-def with_library(facts: WheelFacts, **changes: object) -> WheelFacts:
-    library = dataclasses.replace(LIBRARY, **changes)  # type: ignore[arg-type]
-    return dataclasses.replace(facts, libraries=Fact((library,)))
+def borrowed(facts: WheelFacts) -> WheelFacts:
+    claims = dataclasses.replace(CLAIMS, borrowed=(CUDART,))
+    return changed(needs(CUDART)(facts), claims=claims)
 
 
-def with_symbol(facts: WheelFacts, symbol: UndefinedSymbol) -> WheelFacts:
-    return with_library(facts, undefined=(*SYMBOLS, symbol))
+NOT_ALLOWED = "which is not allowed: cudart is linked"
+SAY = "the symbols say manylinux_2_34_x86_64, the file name"
+BY = ": GLIBC_2.34 by dlopen"
+
+
+def sass(arch: str, kernels: tuple[str, ...] = KERNELS) -> GpuCode:
+    return GpuCode("sass", parse(arch), kernels)
+
+
+FOR_ONE_PYTHON = TAG.replace("py3-none", "cp312-cp312")
+PLATFORMS = ("manylinux_2_17_x86_64", "manylinux_2_35_x86_64", "any")
+RUNTIMES = (CUDART, "libpython3.12.so.1.0", "libtorch_cuda.so", "libcuda.so.1")
+OTHER_TOOLKIT = dataclasses.replace(CLAIMS, toolkit="cu132")
+STREAM = "aoti_torch_get_current_cuda_stream"
+VIOLATIONS: Violations = {
+    "metadata": [
+        ("cu132 expected, got cu130", wheel(claims=OTHER_TOOLKIT)),
+        ("WHEEL Tag", wheel(wheel_tags=frozenset(parse_tag("py3-none-any")))),
+        ("Root-Is-Purelib", wheel(root_is_purelib=True)),
+        (
+            "stable wheel: py3-none expected, got cp312-cp312",
+            tags(FOR_ONE_PYTHON),
+        ),
+    ],
+    "archs": [
+        ("no machine code with a kernel for sm_80, sm_90a; claimed with +PTX", code()),
+        ("no machine code with a kernel for sm_80", code(*CODE[1:])),
+        ("claimed with +PTX, but no PTX for sm_90a", code(*CODE[:2])),
+        ("machine code not claimed: sm_120", code(*CODE, sass("12.0"))),
+        ("machine code not claimed: sm_120", code(*CODE, sass("12.0", ()))),
+        ("PTX not claimed: sm_80", code(*CODE, GpuCode("ptx", parse("8.0")))),
+        ("no machine code with a kernel for sm_80", code(sass("8.0", ()), *CODE[1:])),
+        ("machine code not claimed: sm_90", code(sass("9.0"), *CODE)),
+        ("sm_80 lacks 1 kernels", code(sass("8.0", KERNELS[:1]), *CODE[1:])),
+        ("2 modules of machine code, but only 1 of", code(*CODE, sass("9.0a"))),
+    ],
+    "torch-symbols": [
+        ("C++ symbol of torch", symbol("_ZN2at4_ops3add4callE")),
+        ("C++ symbol of torch", symbol("_ZNK3c1010TensorImpl5sizesEv")),
+        ("C++ symbol of torch", symbol("_ZN5torch7LibraryC1Ev", weak=True)),
+        ("not in torch 2.11", symbol("torch_no_such_thing")),
+        ("not in torch 2.11", symbol("aoti_torch_no_such", weak=True)),
+        ("only in libtorch_cuda.so: declare it", symbol(STREAM)),
+        ("PyErr_SetString is undefined", symbol("PyErr_SetString")),
+        ("cudaLaunchKernel is undefined", symbol("cudaLaunchKernel")),
+        ("surprise is undefined", symbol("surprise", weak=True)),
+        ("__gmon_start__ is undefined", symbol("__gmon_start__")),
+    ],
+    "runtime": [
+        *((f"demo/_C.so needs {name}, {NOT_ALLOWED}", needs(name)) for name in RUNTIMES),
+        (f"demo/_C.so needs {CUDART}, {NOT_ALLOWED}", borrowed),
+    ],
+    "platform-tag": [
+        *((f"{SAY} {tag}{BY}", tags(f"py3-none-{tag}")) for tag in PLATFORMS),
+        ("no manylinux policy admits it: GLIBC_2.99 by f", no_policy),
+        ("no machine code", no_audit),
+    ],
+    "size": [("2.00 MiB; at most 1 MiB expected", wheel(size=2 << 20))],
+}
+
+
+@pytest.mark.parametrize(("gate", "says", "change"), flat(VIOLATIONS))
+def test_a_violation_fails_just_its_gate(
+    facts: WheelFacts, gate: str, says: str, change: Change
+) -> None:
+    assert says in only(change(facts), gate)
 
 
 def test_a_right_wheel_passes_every_gate(facts: WheelFacts) -> None:
@@ -138,16 +207,7 @@ def test_a_fact_that_cannot_be_read_fails_its_gates(facts: WheelFacts) -> None:
     assert only(dataclasses.replace(facts, audit=Fact(fault="x")), "platform-tag") == "x"
 
 
-def test_size(facts: WheelFacts) -> None:
-    assert "at most 0.0001 MiB expected" in only(facts, "size", Limits(0.0001))
-
-
 # metadata
-
-
-def test_local_version(facts: WheelFacts) -> None:
-    claims = dataclasses.replace(CLAIMS, toolkit="cu132")
-    assert "cu132 expected, got cu130" in only(changed(facts, claims=claims), "metadata")
 
 
 @pytest.mark.parametrize(
@@ -196,41 +256,7 @@ def test_what_else_it_requires_is_free(tmp_path: Path, facts: WheelFacts) -> Non
     assert all(result.ok for result in judge(found, LIMITS) if result.name == "metadata")
 
 
-def test_tags_and_purelib(facts: WheelFacts) -> None:
-    other = frozenset(parse_tag("py3-none-any"))
-    assert "WHEEL Tag" in only(changed(facts, wheel_tags=other), "metadata")
-    assert "Root-Is-Purelib" in only(changed(facts, root_is_purelib=True), "metadata")
-
-
-def test_interpreter(facts: WheelFacts) -> None:
-    tags = frozenset(parse_tag("cp312-cp312-manylinux_2_34_x86_64"))
-    says = only(changed(facts, tags=tags, wheel_tags=tags), "metadata")
-    assert "stable wheel: py3-none expected, got cp312-cp312" in says
-
-
 # archs
-
-
-@pytest.mark.parametrize(
-    ("code", "says"),
-    [
-        ((), "no machine code with a kernel for sm_80, sm_90a; claimed with +PTX"),
-        (CODE[1:], "no machine code with a kernel for sm_80"),
-        (CODE[:2], "claimed with +PTX, but no PTX for sm_90a"),
-        ((*CODE, GpuCode("sass", parse("12.0"), KERNELS)), "machine code not claimed: sm_120"),
-        ((*CODE, GpuCode("sass", parse("12.0"))), "machine code not claimed: sm_120"),
-        ((*CODE, GpuCode("ptx", parse("8.0"))), "PTX not claimed: sm_80"),
-        ((GpuCode("sass", parse("8.0")), *CODE[1:]), "no machine code with a kernel for sm_80"),
-        ((GpuCode("sass", parse("9.0"), KERNELS), *CODE), "machine code not claimed: sm_90"),
-        ((GpuCode("sass", parse("8.0"), KERNELS[:1]), *CODE[1:]), "sm_80 lacks 1 kernels"),
-        (
-            (*CODE, GpuCode("sass", parse("9.0a"), KERNELS)),
-            "2 modules of machine code, but only 1 of",
-        ),
-    ],
-)
-def test_archs(facts: WheelFacts, code: tuple[GpuCode, ...], says: str) -> None:
-    assert says in only(dataclasses.replace(facts, gpu_code=Fact({"demo/_C.so": code})), "archs")
 
 
 def test_archs_claimed_by_none(facts: WheelFacts) -> None:
@@ -250,28 +276,6 @@ def test_a_wheel_without_a_backend_holds_no_code_for_a_gpu(facts: WheelFacts) ->
 # torch-symbols
 
 
-@pytest.mark.parametrize(
-    ("symbol", "says"),
-    [
-        (UndefinedSymbol("_ZN2at4_ops3add4callE"), "C++ symbol of torch"),
-        (UndefinedSymbol("_ZNK3c1010TensorImpl5sizesEv"), "C++ symbol of torch"),
-        (UndefinedSymbol("_ZN5torch7LibraryC1Ev", weak=True), "C++ symbol of torch"),
-        (UndefinedSymbol("torch_no_such_thing"), "not in torch 2.11"),
-        (UndefinedSymbol("aoti_torch_no_such", weak=True), "not in torch 2.11"),
-        (
-            UndefinedSymbol("aoti_torch_get_current_cuda_stream"),
-            "only in libtorch_cuda.so: declare it",
-        ),
-        (UndefinedSymbol("PyErr_SetString"), "PyErr_SetString is undefined"),
-        (UndefinedSymbol("cudaLaunchKernel"), "cudaLaunchKernel is undefined"),
-        (UndefinedSymbol("surprise", weak=True), "surprise is undefined"),
-        (UndefinedSymbol("__gmon_start__"), "__gmon_start__ is undefined"),
-    ],
-)
-def test_symbols(facts: WheelFacts, symbol: UndefinedSymbol, says: str) -> None:
-    assert says in only(with_symbol(facts, symbol), "torch-symbols")
-
-
 def test_a_torch_without_a_list_fails(facts: WheelFacts) -> None:
     found = failed(changed(facts, claims=dataclasses.replace(CLAIMS, torch_release="2.99")))
     assert "no list of torch 2.99" in found["torch-symbols"]
@@ -282,14 +286,6 @@ def test_a_binary_wheel_without_a_library_fails(facts: WheelFacts) -> None:
 
 
 # runtime
-
-
-@pytest.mark.parametrize(
-    "needed", ["libcudart.so.13", "libpython3.12.so.1.0", "libtorch_cuda.so", "libcuda.so.1"]
-)
-def test_runtime(facts: WheelFacts, needed: str) -> None:
-    says = only(with_library(facts, needed=(*LIBRARY.needed, needed)), "runtime")
-    assert says.startswith(f"demo/_C.so needs {needed}, which is not allowed: cudart is linked")
 
 
 def test_a_library_of_the_wheel_itself_is_allowed(facts: WheelFacts) -> None:
@@ -320,23 +316,7 @@ def test_what_torch_of_that_cuda_does_not_bring_is_not_borrowed(
     assert "is not allowed" in failed(ordinary(facts, name, borrowed=(name,)))["runtime"]
 
 
-def test_a_stable_wheel_borrows_nothing(facts: WheelFacts) -> None:
-    name = "libcudart.so.13"
-    bent = with_library(facts, needed=(*LIBRARY.needed, name))
-    says = only(changed(bent, claims=dataclasses.replace(CLAIMS, borrowed=(name,))), "runtime")
-    assert says.startswith(f"demo/_C.so needs {name}, which is not allowed: cudart is linked")
-
-
 # platform-tag
-
-
-@pytest.mark.parametrize("tag", ["manylinux_2_17_x86_64", "manylinux_2_35_x86_64", "any"])
-def test_platform_tag_that_is_not_what_the_symbols_say(facts: WheelFacts, tag: str) -> None:
-    tags = frozenset(parse_tag(f"py3-none-{tag}"))
-    says = only(changed(facts, tags=tags, wheel_tags=tags), "platform-tag")
-    assert "the symbols say manylinux_2_34_x86_64" in says
-    assert tag in says
-    assert "GLIBC_2.34 by dlopen" in says
 
 
 @pytest.mark.parametrize(("newest", "ok"), [("2.28", False), ("2.34", True), ("2.100", True)])
@@ -356,24 +336,12 @@ def test_an_alias_is_the_same_tag(facts: WheelFacts) -> None:
     assert not failed(right)
 
 
-def test_no_policy(facts: WheelFacts) -> None:
-    audit = Audit("linux_x86_64", (), ("GLIBC_2.99 by f",))
-    says = only(dataclasses.replace(facts, audit=Fact(audit)), "platform-tag")
-    assert says == "no manylinux policy admits it: GLIBC_2.99 by f"
-
-
 def test_a_pure_wheel_with_machine_code(facts: WheelFacts) -> None:
     tags = frozenset(parse_tag("py3-none-any"))
     pure = dataclasses.replace(PURE, toolkit="cu130", torch_release="2.11")
     found = failed(changed(facts, tags=tags, wheel_tags=tags, root_is_purelib=True, claims=pure))
     assert "holds machine code: demo/_C.so" in found["archs"]
     assert "holds machine code for manylinux_2_34_x86_64" in found["platform-tag"]
-
-
-def test_a_platform_wheel_without_machine_code(facts: WheelFacts) -> None:
-    assert "no machine code" in only(
-        dataclasses.replace(facts, audit=Fact(Audit(None))), "platform-tag"
-    )
 
 
 def test_causes_are_the_versions_a_stricter_policy_lacks() -> None:

@@ -5,14 +5,15 @@ import hashlib
 from pathlib import Path
 
 import pytest
+from gate_facts import Change, Violations, code, flat, only, with_library
 
-from torchwheel.arch.model import parse
 from torchwheel.check.audit import Audit
 from torchwheel.check.facts import Fact, Limits, WheelFacts
 from torchwheel.check.gates import judge
-from torchwheel.claims import Claims, LibraryFlags, Part
-from torchwheel.inspect.elf import GpuCode, Library, UndefinedSymbol
 from torchwheel.inspect.wheel import read_wheel
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.claims import Claims, LibraryFlags, Part
+from torchwheel_runtime.inspect.elf import GpuCode, Library, UndefinedSymbol
 from wheelmaker import make_wheel
 
 TAG = "manylinux_2_34_x86_64"
@@ -85,20 +86,6 @@ def facts_of(folder: Path, claims: Claims) -> WheelFacts:
     )
 
 
-def only(facts: WheelFacts, gate: str) -> str:
-    failed = {r.name: r.says for r in judge(facts, Limits(max_size_mib=1)) if not r.ok}
-    assert list(failed) == [gate]
-    return failed[gate]
-
-
-def with_library(facts: WheelFacts, name: str, **changes: object) -> WheelFacts:
-    libraries = tuple(
-        dataclasses.replace(one, **changes) if one.name == name else one  # type: ignore[arg-type]
-        for one in facts.libraries.read()
-    )
-    return dataclasses.replace(facts, libraries=Fact(libraries))
-
-
 def test_a_right_wheel_passes_every_gate(facts):
     results = judge(facts, Limits(max_size_mib=1))
     assert all(result.ok for result in results), results
@@ -108,54 +95,59 @@ def test_a_right_wheel_passes_every_gate(facts):
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "code", "says"),
-    [
-        (CUDA, (), f"{CUDA}: claimed, but no machine code with a kernel for sm_90"),
-        (ROCM, (GpuCode("hsaco", parse("gfx90a"), KERNEL),), "machine code not claimed: gfx90a"),
-        (STABLE, CODE[CUDA], f"{STABLE}: GPU code in a library that is not for kernels"),
+def asks(name: str, symbol: str) -> Change:
+    return lambda facts: with_library(facts, name, undefined=(UndefinedSymbol(symbol),))
+
+
+def needs(name: str, needed: str) -> Change:
+    return lambda facts: with_library(facts, name, needed=(needed,))
+
+
+NEEDS = [
+    (CUDA, "libtorch.so"),
+    (CUDA, "libamdhip64.so.7"),
+    (ROCM, "libamdhip64.so.6"),
+    (DLPACK, "libtorch.so"),
+    (STABLE, "libtorch_cuda.so"),
+    (OLD, "libtorch_python.so"),
+]
+NOT_ITS_KIND = "is undefined, and a library of {} may not ask torch for it"
+ASKS = [
+    (CUDA, f"aoti_torch_get_device {NOT_ITS_KIND.format('kernels')}"),
+    (DLPACK, f"torch_call_dispatcher {NOT_ITS_KIND.format('entry_points')}"),
+    (STABLE, "_ZN3c105ErrorC1Ev is a C++ symbol of torch"),
+    (OLD, "cudaLaunchKernel is undefined and neither torch nor Python"),
+    (OLD, "PyModule_Create2 is for one Python; a universal front end serves every Python"),
+    (OLD, "_Z16THPVariable_WrapN2at10TensorBaseE is for one Python; a universal front end"),
+    (DLPACK, "PyUnicode_AsUTF8 is not in Python's limited API, which cp310-abi3"),
+    (DLPACK, "PyObject_GetBuffer is in the limited API since Python 3.11, after cp310"),
+]
+GFX90A = GpuCode("hsaco", parse("gfx90a"), KERNEL)
+NO_CODE = "claimed, but no machine code with a kernel for"
+VIOLATIONS: Violations = {
+    "archs": [
+        (f"{CUDA}: {NO_CODE} sm_90", code(name=CUDA)),
+        (f"{ROCM}: {NO_CODE} gfx942; machine code not claimed: gfx90a", code(GFX90A, name=ROCM)),
+        (
+            f"{STABLE}: GPU code in a library that is not for kernels",
+            code(*CODE[CUDA], name=STABLE),
+        ),
     ],
-)
-def test_code(facts, name, code, says):
-    changed = {**facts.gpu_code.read(), name: code}
-    assert says in only(dataclasses.replace(facts, gpu_code=Fact(changed)), "archs")
-
-
-@pytest.mark.parametrize(
-    ("name", "needed"),
-    [
-        (CUDA, "libtorch.so"),
-        (CUDA, "libamdhip64.so.7"),
-        (ROCM, "libamdhip64.so.6"),
-        (DLPACK, "libtorch.so"),
-        (STABLE, "libtorch_cuda.so"),
-        (OLD, "libtorch_python.so"),
+    "runtime": [
+        (f"{name} needs {needed}, which is not allowed: ", needs(name, needed))
+        for name, needed in NEEDS
     ],
-)
-def test_a_library_needs_what_its_part_may_need(facts, name, needed):
-    text = only(with_library(facts, name, needed=(needed,)), "runtime")
-    assert text.startswith(f"{name} needs {needed}, which is not allowed: ")
+    "torch-symbols": [(f"{name}: {found}", asks(name, found.split()[0])) for name, found in ASKS],
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "symbol", "says"),
-    [
-        (CUDA, "aoti_torch_get_device", "may not ask torch for it"),
-        (DLPACK, "torch_call_dispatcher", "may not ask torch for it"),
-        (STABLE, "_ZN3c105ErrorC1Ev", "C++ symbol of torch"),
-        (OLD, "cudaLaunchKernel", "neither torch nor Python"),
-        (OLD, "PyModule_Create2", "serves every Python"),
-        (OLD, "_Z16THPVariable_WrapN2at10TensorBaseE", "serves every Python"),
-        (STABLE, "PyErr_Occurred", "serves every Python"),
-        (DLPACK, "PyUnicode_AsUTF8", "not in Python's limited API, which cp310-abi3"),
-        (DLPACK, "PyObject_GetBuffer", "is in the limited API since Python 3.11, after cp310"),
-    ],
-)
-def test_symbols(facts, name, symbol, says):
-    changed = with_library(facts, name, undefined=(UndefinedSymbol(symbol),))
-    text = only(changed, "torch-symbols")
-    assert text.startswith(f"{name}: ")
-    assert says in text
+@pytest.mark.parametrize(("gate", "says", "change"), flat(VIOLATIONS))
+def test_a_violation_fails_just_its_gate(facts, gate, says, change):
+    assert only(change(facts), gate).startswith(says)
+
+
+def test_a_stable_front_end_asks_python_for_nothing(facts):
+    assert "serves every Python" in only(asks(STABLE, "PyErr_Occurred")(facts), "torch-symbols")
 
 
 def test_a_library_that_no_part_claims(facts):

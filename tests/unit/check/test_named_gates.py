@@ -10,16 +10,16 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.utils import parse_wheel_filename
 
-from torchwheel.arch.model import parse
-from torchwheel.check.named_claims import claims_of
-from torchwheel.check.named_gates import NAMED_GATES, NamedCase, case_of, findings_of
-from torchwheel.check.run import judge_named
-from torchwheel.check.torch_exports import ExportTable, hash_of
-from torchwheel.check.torch_fit import fit_torch
+from torchwheel.check.gates import judge_named
+from torchwheel.check.named_claims import NamedCase, case_of, claims_of, fit_torch
+from torchwheel.check.named_gates import NAMED_GATES, findings_of
+from torchwheel.check.torch_symbols import ExportTable, hash_of
 from torchwheel.data import read
-from torchwheel.inspect.inspection import Inspection, WheelName, inspect_wheel
+from torchwheel.inspect.inspection import Inspection, inspect_wheel
 from torchwheel.inspect.library_facts import GpuRuntime, LibraryFacts
 from torchwheel.inspect.targets import GpuTarget
+from torchwheel.inspect.wheel import parse_file_name
+from torchwheel_runtime.arch.model import parse
 from wheelmaker import make_wheel, universal
 
 POLICIES = "manylinux-policy.json"
@@ -52,7 +52,7 @@ def case(
     **changes: object,
 ) -> NamedCase:
     """The case of a wheel with one library; `changes` are of its facts."""
-    named = WheelName(*parse_wheel_filename(file)[:2], "", parse_wheel_filename(file)[3])
+    named = parse_file_name(file)
     facts = Inspection(
         file, "wheel", 10, 20, ("demo/__init__.py", library.name), (library,), named,
         wheel_tags=named.tags, purelib=False,
@@ -66,7 +66,7 @@ def case(
 def said(made: NamedCase, gate: str) -> list[str]:
     """The findings of a gate, all others being right."""
     found = findings_of(made)
-    assert {finding.gate for finding in found} <= {gate}
+    assert {finding.rule for finding in found} <= {gate}
     return [f"{finding.level} {finding}" for finding in found]
 
 
@@ -108,7 +108,7 @@ def test_no_gate_about_libraries_holds_for_one_that_cannot_be_read(tmp_path: Pat
     results, findings = judge_named(make_wheel(tmp_path, tag=tag, files=zeros, claims=None))
     about = {"gpu-code", "torch-symbols", "python-abi", "runtime", "run-paths", "platform-tag"}
     assert {result.name for result in results if not result.ok} == about
-    says = {f.gate: str(f) for f in findings if f.level == "error"}
+    says = {f.rule: str(f) for f in findings if f.level == "error"}
     assert "cannot be read: " in says.pop("gpu-code")
     assert set(says.values()) == {"demo/_C.so: not judged: cannot be read"}
 
@@ -129,7 +129,7 @@ def test_the_table_has_what_auditwheels_policies_admit() -> None:
 
 def test_what_calls_the_driver_itself_may_have_no_gpu_code() -> None:
     found = findings_of(case(changed(targets=(), needed=("libcudart.so.12", "libcuda.so.1"))))
-    assert [f"{one.level} {one}" for one in found if one.gate == "gpu-code"] == [
+    assert [f"{one.level} {one}" for one in found if one.rule == "gpu-code"] == [
         "warning is for CUDA 12.6, has no GPU code"
     ]
 

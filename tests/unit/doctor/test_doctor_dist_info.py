@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wheelmaker
-from torchwheel import claims as claims_file
-from torchwheel.doctor import dist_info
+from torchwheel_runtime import claims as claims_file
+from torchwheel_runtime.doctor import dist_info
 
 LONG = wheelmaker.metadata("demo", "1.0.0", [f"torch>={'9' * 5000}"])
 

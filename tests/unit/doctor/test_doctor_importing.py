@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.doctor import importing
-from torchwheel.doctor.importing import import_package
+from torchwheel_runtime.doctor import importing
+from torchwheel_runtime.doctor.importing import import_package
 
 
 @pytest.fixture
@@ -154,5 +154,5 @@ def test_none_of_that_name(package):
 
 
 def test_modules_beside_the_child_are_not_on_the_path(package):
-    package("import loader")  # torchwheel/doctor/loader.py lies beside import_child.py
+    package("import loader")  # torchwheel_runtime/doctor/loader.py lies beside import_child.py
     assert import_package("odd").words == ("ModuleNotFoundError: No module named 'loader'",)

@@ -4,12 +4,12 @@ import dataclasses
 
 from doctor_cases import CPU_TORCH, CUDA_TORCH, H200, SITE, case, links, native, package
 
-from torchwheel.arch.model import parse
-from torchwheel.doctor.dist_info import DistInfo
-from torchwheel.doctor.importing import ImportResult
-from torchwheel.doctor.verdict import judge
-from torchwheel.inspect.elf import GpuCode
-from torchwheel.machine.facts import Absent
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.doctor.dist_info import DistInfo
+from torchwheel_runtime.doctor.importing import ImportResult
+from torchwheel_runtime.doctor.verdict import judge
+from torchwheel_runtime.inspect.elf import GpuCode
+from torchwheel_runtime.machine.facts import Absent
 
 RAISED = ImportResult("raised", ("ImportError: libc10.so",), folders=(SITE / "demo",), torch=True)
 IMPORTED = ImportResult("imported", folders=(SITE / "demo",), torch=True)

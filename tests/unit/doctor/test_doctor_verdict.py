@@ -18,16 +18,16 @@ from doctor_cases import (
     waiting,
 )
 
-from torchwheel.arch.devices import Gpu
-from torchwheel.arch.model import parse
-from torchwheel.doctor.caches import CacheState, CorruptLibrary
-from torchwheel.doctor.importing import ImportResult
-from torchwheel.doctor.verdict import judge, judge_machine
-from torchwheel.errors import UsageError
-from torchwheel.inspect.elf import GpuCode
-from torchwheel.jit.key import CacheKey
-from torchwheel.machine.facts import Absent, Driver, HiddenGpus, SilentDriver, Unanswered
-from torchwheel.runtime.status import Refusal
+from torchwheel_runtime.arch.devices import Gpu
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.doctor.caches import CacheState, CorruptLibrary
+from torchwheel_runtime.doctor.importing import ImportResult
+from torchwheel_runtime.doctor.verdict import judge, judge_machine
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.inspect.elf import GpuCode
+from torchwheel_runtime.jit.key import CacheKey
+from torchwheel_runtime.machine.facts import Absent, Driver, HiddenGpus, SilentDriver, Unanswered
+from torchwheel_runtime.runtime.status import Refusal
 
 RAISED = ImportResult(
     "raised", ("OSError: undefined symbol: _ZN3c104goneEv",), folders=(SITE / "demo",)

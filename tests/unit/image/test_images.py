@@ -1,20 +1,27 @@
+"""Images of builds: what is built, from which snapshot."""
+
 import dataclasses
+import http.server
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from torchwheel.errors import UsageError
+from loopback import serving
 from torchwheel.image.recipes import (
     BaseImage,
     Image,
+    debian,
     image_digest,
     image_of,
     image_reference,
     python_of,
 )
+from torchwheel.image.snapshots import require_snapshot, service_of
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import resolve
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 
 ROOT = Path(__file__).parents[3]
 
@@ -162,3 +169,119 @@ def test_recipe_scripts_are_well_formed(tmp_path):
 
     for script in (ROOT / "pkg" / "torchwheel" / "data" / "docker").glob("*.sh"):
         subprocess.run(["bash", "-n", str(script)], check=True)
+
+
+# Packages of a fixed day, and the versions that are expected of them.
+
+
+DAY = "20261030T120000Z"
+
+
+@pytest.fixture(scope="module")
+def dated_matrix():
+    return load(ROOT / "matrix.yaml")
+
+
+@pytest.fixture
+def service():
+    """Has Debian's bullseye of one day."""
+
+    class Snapshots(http.server.BaseHTTPRequestHandler):
+        def do_HEAD(self):
+            self.send_response(
+                200 if self.path == f"/debian/{DAY}/dists/bullseye/InRelease" else 404
+            )
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with serving(Snapshots) as address:
+        yield address
+
+
+def test_a_service_without_the_day_is_one_line_with_the_ways_out(service):
+    require_snapshot(service, DAY, "bullseye")
+    with pytest.raises(TorchwheelError) as raised:
+        require_snapshot(service, "20200101T000000Z", "bullseye")
+    for part in ("/dists/bullseye/InRelease: expected", "404", "TORCHWHEEL_SNAPSHOTS=none"):
+        assert part in str(raised.value)
+    with pytest.raises(TorchwheelError, match=r"found: .*refused; pull the image by its digest"):
+        require_snapshot("http://127.0.0.1:9", DAY, "bullseye")
+
+
+def test_todays_packages_are_taken_only_if_they_are_asked_for(dated_matrix, monkeypatch):
+    containers = dated_matrix.containers
+    assert service_of(containers, {}) == containers.snapshot_service
+    assert service_of(containers, {"TORCHWHEEL_SNAPSHOTS": "http://m.test/a"}) == "http://m.test/a"
+    assert service_of(containers, {"TORCHWHEEL_SNAPSHOTS": "none"}) is None
+    with pytest.raises(UsageError, match=r"TORCHWHEEL_SNAPSHOTS: .* is not an address"):
+        service_of(containers, {"TORCHWHEEL_SNAPSHOTS": "ftp://m.test"})
+    without = containers.model_copy(update={"snapshot_service": None})
+    with pytest.raises(UsageError, match=r"expected containers.snapshot_service beside it"):
+        service_of(without, {})
+    undated = containers.model_copy(update={"snapshot": None})
+    assert service_of(undated, {}) is None
+    monkeypatch.setenv("TORCHWHEEL_SNAPSHOTS", "http://m.test/a")
+    mirrored = debian(containers, ROOT / "pkg" / "torchwheel" / "data" / "docker", "sid")
+    assert (mirrored.args, mirrored.mirrors) == (
+        {"SNAPSHOT": containers.snapshot},
+        {"SNAPSHOTS": "http://m.test/a"},
+    )
+    monkeypatch.setenv("TORCHWHEEL_SNAPSHOTS", "none")
+    assert debian(containers, ROOT / "pkg" / "torchwheel" / "data" / "docker", "sid") == BaseImage(
+        "sid"
+    )
+
+
+def test_every_stage_of_an_image_is_of_its_day(dated_matrix, monkeypatch):
+    monkeypatch.delenv("TORCHWHEEL_SNAPSHOTS", raising=False)
+    older = "20250101T000000Z"
+    rocm = dated_matrix.toolkits["rocm7.2"]
+    packages = rocm.packages.model_copy(update={"snapshot": older})
+    toolkits = {**dated_matrix.toolkits, "rocm7.2": rocm.model_copy(update={"packages": packages})}
+    moved = dated_matrix.model_copy(update={"toolkits": toolkits})
+    variant = next(one for one in resolve(moved) if one.id == "rocm7.2-stable")
+    needs = image_of(moved, variant, ROOT, "x86_64").needs
+    assert needs["BASE_IMAGE"].args == {"SNAPSHOT": older}
+    assert needs["BUILD_BASE"].args == {"SNAPSHOT": dated_matrix.containers.snapshot}
+    assert needs["BASE_IMAGE"].needs["BASE_IMAGE"] == BaseImage("sid", None, older)
+    assert needs["BASE_IMAGE"].needs["BASE_IMAGE"].local.endswith(f"/base:sid-{older}")
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        ("'' hipcc=7.2.* libcub-dev", None),
+        ("'' hipcc=7.2.4+dfsg-1", None),
+        ("experimental hipcc=7.2.*", None),
+        (
+            "'' hipcc=6.4.*",
+            "packages: expected hipcc 6.4.*, found 7.2.4+dfsg-1 in this Debian; pull the image by "
+            "its digest, or move its snapshot or version in matrix.yaml",
+        ),
+        ("'' gone", "packages: expected gone , found none in this Debian; pull"),
+        ("'' libcub-dev gone=1.*", "packages: expected gone 1.*, found none in this Debian; pull"),
+        ("'' virtual", "packages: expected virtual , found none in this Debian; pull"),
+    ],
+)
+def test_a_package_of_another_version_is_one_line(tmp_path, call, says):
+    apt = tmp_path / "apt-cache"
+    apt.write_text(
+        "#!/bin/sh\n"
+        'for name; do :; done\n[ "$2 $3" != "-t experimental" ] && [ $# = 4 ] && exit 9\n'
+        "case $name in hipcc) found=7.2.4+dfsg-1 ;; libcub-dev) found=2.3 ;;\n"
+        '  virtual) found="(none)" ;; *) exit 0 ;; esac\n'
+        'printf "%s:\\n  Installed: (none)\\n  Candidate: %s\\n" "$name" "$found"\n'
+    )
+    apt.chmod(0o755)
+    done = subprocess.run(
+        ["bash", "-c", f"set -f; bash {ROOT}/pkg/torchwheel/data/docker/expect-versions.sh {call}"],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == (says is not None), done.stderr
+    assert done.stderr.startswith(says or "")
+    assert done.stderr.count("\n") == (says is not None)

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elfmaker import code_object, make_bundle, packed
-from torchwheel.inspect import hip
-from torchwheel.inspect.archive import WheelError
-from torchwheel.inspect.window import Window
+from torchwheel_runtime.inspect import hip
+from torchwheel_runtime.inspect.window import WheelError, Window
 
 CODES = {"gfx90a": code_object(), "gfx942": code_object(0x54C)}
 

@@ -9,16 +9,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from elfmaker import cubin, cuda_library, fatbin, make_elf, module, ptx
-from torchwheel.arch.model import parse
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
-from torchwheel.errors import TorchwheelError
-from torchwheel.inspect import packing
-from torchwheel.inspect.archive import WheelError
-from torchwheel.inspect.cuda import read_cuda_code
-from torchwheel.inspect.elf import GpuCode
-from torchwheel.inspect.fatbin import read_fatbin
-from torchwheel.inspect.window import CpuTime, Window
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.inspect import packing
+from torchwheel_runtime.inspect.cuda import read_cuda_code
+from torchwheel_runtime.inspect.elf import GpuCode
+from torchwheel_runtime.inspect.fatbin import read_fatbin
+from torchwheel_runtime.inspect.window import CpuTime, WheelError, Window
 from wheelmaker import stable, wheel_around
 
 OUTPUTS = Path(__file__).parent / "outputs"

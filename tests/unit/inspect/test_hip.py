@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from elfmaker import X86_64, code_object, hip_library, make_bundle, make_elf, packed
-from torchwheel.arch.model import parse
-from torchwheel.inspect import budgets, packing
-from torchwheel.inspect.archive import WheelError
-from torchwheel.inspect.elf import GpuCode
-from torchwheel.inspect.hip import read_code_object, read_hip_code
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.inspect import budgets, packing
+from torchwheel_runtime.inspect.elf import GpuCode
+from torchwheel_runtime.inspect.hip import read_code_object, read_hip_code
+from torchwheel_runtime.inspect.window import WheelError
 
 OUTPUTS = Path(__file__).parent / "outputs"
 KERNELS = ("_Z5k_onePf",), ("_Z5k_twoPf",)

@@ -8,8 +8,8 @@ import pytest
 import hostile
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
-from torchwheel.inspect.archive import WheelError
-from torchwheel.inspect.wheel import extract, read_wheel
+from torchwheel.inspect.wheel import open_wheel
+from torchwheel_runtime.inspect.window import WheelError
 from wheelmaker import make_wheel
 
 SECONDS = 10
@@ -20,7 +20,7 @@ def test_a_hostile_wheel_is_one_line_and_passes_no_gate(tmp_path: Path, name: st
     case = hostile.WHEELS[name]
     path = case.make(tmp_path)
     start = time.process_time()
-    with pytest.raises(WheelError) as caught, extract(read_wheel(path)):
+    with pytest.raises(WheelError) as caught, open_wheel(path) as opened, opened.extract():
         pass
     text = str(caught.value)
     assert case.says in text

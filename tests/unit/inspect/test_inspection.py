@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from elfmaker import cubin, fatbin, linked, module
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.inspect import budgets
-from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.inspection import inspect, inspect_package, inspect_wheel
 from torchwheel.inspect.library_facts import GpuRuntime, find_runtimes
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.inspect import budgets
+from torchwheel_runtime.inspect.window import WheelError
 from wheelmaker import make_wheel
 
 TAG = "cp312-cp312-manylinux_2_28_x86_64"

@@ -8,10 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from elfmaker import code_object, cubin, cuda_library, fatbin, hip_library, make_bundle, module, ptx
-from torchwheel.inspect.archive import WheelError
-from torchwheel.inspect.fatbin import kernel_count, read_fatbin
 from torchwheel.inspect.targets import SMALL, GpuTarget, read_targets
-from torchwheel.inspect.window import CpuTime, Window
+from torchwheel_runtime.inspect.fatbin import kernel_count, read_fatbin
+from torchwheel_runtime.inspect.window import CpuTime, WheelError, Window
 
 OUTPUTS = Path(__file__).parent / "outputs"
 LZ4 = 0x2011

@@ -1,6 +1,7 @@
 """read_wheel: a right wheel gives its facts, a broken one a line that names the fact."""
 
 import contextlib
+import dataclasses
 import stat
 import warnings
 import zipfile
@@ -13,9 +14,9 @@ from packaging.version import Version
 
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
-from torchwheel.inspect import budgets, inspection
-from torchwheel.inspect.archive import WheelError
-from torchwheel.inspect.wheel import extract, read_wheel
+from torchwheel.inspect.wheel import OpenWheel, open_wheel, parse_file_name, read_wheel
+from torchwheel_runtime.inspect import budgets
+from torchwheel_runtime.inspect.window import WheelError
 from wheelmaker import PURE, make_wheel, metadata
 
 INFO = "demo-1.0.0.dist-info"
@@ -68,9 +69,9 @@ def test_not_a_wheel_name(tmp_path: Path, name: str) -> None:
     with pytest.raises(WheelError, match="not a wheel's file name: ") as caught:
         read_wheel(tmp_path / name)
     assert str(caught.value).isprintable()
-    fault = inspection._parse_name(name)[1]
-    assert fault.isprintable()
-    assert fault.startswith("not a wheel's file name: ")
+    with pytest.raises(WheelError, match=r"^not a wheel's file name: ") as caught:
+        parse_file_name(name)
+    assert str(caught.value).isprintable()
 
 
 @pytest.mark.parametrize("part", [0.0, 0.1, 0.5, 0.99])
@@ -186,13 +187,22 @@ def test_bent_metadata(tmp_path: Path, file: str, data: bytes, fact: str) -> Non
 
 def test_every_elf_file_is_extracted_whatever_its_name(tmp_path: Path) -> None:
     files = {"demo/a/x.so": ELF, "demo/b/x.so": ELF + b"!", "demo/data.txt": ELF, "demo/t.so": b"t"}
-    with extract(read_wheel(make_wheel(tmp_path, files=files))) as found:
+    with open_wheel(make_wheel(tmp_path, files=files)) as opened, opened.extract() as found:
         assert {one.member: one.path.read_bytes() for one in found} == {
             name: data for name, data in files.items() if data.startswith(b"\x7fELF")
         }
         assert [one.path.name for one in found] == ["x.so", "x.so", "data.txt"]
         folder = found[0].path.parent.parent
     assert not folder.exists()
+
+
+def test_what_is_extracted_is_what_was_verified(tmp_path: Path) -> None:
+    with open_wheel(make_wheel(tmp_path, files={"demo/x.so": ELF})) as opened:
+        entry = dataclasses.replace(opened.wheel.record["demo/x.so"], digest="sha256=other")
+        wheel = dataclasses.replace(opened.wheel, record={"demo/x.so": entry})
+        says = "'demo/x.so' was changed meanwhile"
+        with pytest.raises(WheelError, match=says), OpenWheel(wheel, opened.archive).extract():
+            pass
 
 
 @given(data=st.data())

@@ -9,15 +9,15 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import parse_wheel_filename
 
 import wheelmaker
-from torchwheel.arch.devices import Gpu
-from torchwheel.arch.model import parse
-from torchwheel.fetch import Answer
 from torchwheel.index.note import KEY, IndexNote, needs_of_claims, note_json
 from torchwheel.install.choose import Accepted, Judgement, judge
 from torchwheel.install.environment import TargetEnvironment
 from torchwheel.install.page import OfferedWheel, needs_of_name
-from torchwheel.machine.facts import Driver, Torch
 from torchwheel.toolkit.project_page import JSON
+from torchwheel_runtime.arch.devices import Gpu
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.fetch import Answer
+from torchwheel_runtime.machine.facts import Driver, Torch
 
 SITE = Path("/venv/lib/python3.12/site-packages")
 ANY = SpecifierSet()

@@ -7,9 +7,9 @@ from install_cases import DIGEST, Pages, document, entry, note
 
 import jsonmutator
 import wheelmaker
-from torchwheel.errors import MalformedError, TorchwheelError
 from torchwheel.index.note import needs_of_claims
 from torchwheel.install.page import find_page
+from torchwheel_runtime.errors import MalformedError, TorchwheelError
 
 INDEX = "https://host/index"
 HERE = f"{INDEX}/demo/"

@@ -9,11 +9,11 @@ from install_cases import ENVIRONMENT, Pages, bundles, document, entry, environm
 from packaging.requirements import Requirement
 
 import wheelmaker
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.files import own_temporary_files
 from torchwheel.install.metadata import read_metadata
 from torchwheel.install.plan import Trust, choose, parse_wanted, plan
 from torchwheel.install.report import no_torch, none_fits, ranking_json, ranking_text
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import own_temporary_files
 
 INDEX = "https://host/index"
 STABLE = wheelmaker.stable(archs=("9.0",))

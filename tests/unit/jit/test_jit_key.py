@@ -1,13 +1,22 @@
-"""One content, one key, wherever it lies; any change, another key."""
+"""The key, the entry and the sources of a library of the JIT cache."""
 
 import dataclasses
+import json
+import os
 from pathlib import Path
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from torchwheel.jit import key as keys
-from torchwheel.jit.key import BuildFacts, make_key, strip_folders
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.jit import key as keys
+from torchwheel_runtime.jit.content import SourceFiles, read_sources, write_sources
+from torchwheel_runtime.jit.entry import CacheEntry, dump_entry, load_entry
+from torchwheel_runtime.jit.key import BuildFacts, make_key, strip_folders
+
+# One content, one key, wherever it lies; any change, another key.
+
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
 FACTS = st.builds(
@@ -135,3 +144,135 @@ def test_only_a_whole_folder_name_at_a_paths_beginning_is_one():
 def test_no_word_is_lost(words, place):
     (found,) = strip_folders([words], {"source": place})
     assert tuple(word.replace("\0source\0", str(place)) for word in found) == tuple(words)
+
+
+# An entry's file is read as it was written, or is a ValueError.
+
+
+ENTRY = CacheEntry(
+    "0f" * 16, "ext.scale", ("9.0", "12.0+PTX"), "CUDA 13.0", "2.13", "a.so", 3, "ab"
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=5,
+)
+
+
+@given(st.builds(CacheEntry, file=st.just("a.so"), size=st.integers(0, 10**17)))
+def test_what_was_written_is_read(entry):
+    assert load_entry(dump_entry(entry).encode()) == entry
+
+
+@given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
+def test_anything_else_is_a_value_error(data):
+    with pytest.raises(ValueError, match=r"."):
+        load_entry(data)
+
+
+@given(st.sampled_from([field.name for field in dataclasses.fields(CacheEntry)]), JSON)
+def test_a_field_is_of_its_kind_or_a_value_error(name, value):
+    malformed = {**json.loads(dump_entry(ENTRY)), name: value}
+    try:
+        entry = load_entry(json.dumps(malformed).encode())
+    except ValueError:
+        return
+    again = json.loads(dump_entry(entry))
+    assert again == malformed
+    assert type(again[name]) is type(value)
+
+
+@pytest.mark.parametrize(
+    "file", ["", ".", "..", "/etc/passwd", "../a.so", "a/b.so", "a\0", "\ud800"]
+)
+def test_a_file_that_is_not_beside_it_is_a_value_error(file):
+    text = dump_entry(dataclasses.replace(ENTRY, file=file))
+    with pytest.raises(ValueError, match=r"file: expected (the name of a file|text), found"):
+        load_entry(text.encode())
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(CacheEntry)])
+def test_a_missing_field_is_a_value_error(name):
+    malformed = json.loads(dump_entry(ENTRY))
+    del malformed[name]
+    with pytest.raises(ValueError, match=f'expected key "{name}", found none'):
+        load_entry(json.dumps(malformed).encode())
+
+
+def test_deep_nesting_is_a_value_error():
+    with pytest.raises(ValueError, match=r"."):
+        load_entry(b"[" * 60_000)
+
+
+# Files are read once and laid out so that a build goes by what they hold, not by their times.
+
+
+@pytest.fixture
+def project(tmp_path):
+    folder = tmp_path / "project"
+    (folder / "kernels").mkdir(parents=True)
+    (folder / "kernels" / "a.cu").write_bytes(b"a")
+    (folder / "kernels" / "a.h").write_bytes(b"h")
+    (folder / "notes.txt").write_bytes(b"no part of it")
+    return folder
+
+
+def test_what_globs_name_is_read_with_paths_below_the_folder(project):
+    content = read_sources(project, ["kernels/*.cu", "**/*.h", "kernels/a.*"])
+    assert content == SourceFiles(project, {"kernels/a.cu": b"a", "kernels/a.h": b"h"})
+
+
+def test_a_glob_that_names_no_file_is_a_mistake(project):
+    with pytest.raises(UsageError, match=r"project: no file matches 'kernels/\*\.hip'"):
+        read_sources(project, ["kernels/*.hip"])
+
+
+def test_a_file_that_cannot_be_read_is_one_line(project, monkeypatch):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(TorchwheelError, match=r"^\S*a\.cu: Permission denied$"):
+        read_sources(project, ["kernels/*.cu"])
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+NAMES = st.sampled_from(["a", "a/b", "a/b/c", "b", "b/c", "d"])
+TREES = st.dictionaries(NAMES, st.binary(max_size=3), max_size=4).filter(
+    lambda files: not any(f"{one}/" in other for one in files for other in files)
+)
+
+
+@given(st.lists(TREES, min_size=1, max_size=4))
+def test_after_any_content_only_the_last_is_there(tmp_path_factory, trees):
+    folder = tmp_path_factory.mktemp("laid-out")
+    for files in trees:
+        write_sources(SourceFiles(Path("/project"), files), folder)
+        assert tree(folder) == files
+
+
+def test_a_file_that_is_the_same_keeps_its_time_and_an_older_version_gets_a_new_one(tmp_path):
+    def times():
+        return {name: (tmp_path / name).stat().st_mtime_ns for name in ("same", "changed")}
+
+    write_sources(SourceFiles(Path("/v2"), {"same": b"1", "changed": b"2"}), tmp_path)
+    for name in ("same", "changed"):
+        os.utime(tmp_path / name, (1, 1))
+    write_sources(SourceFiles(Path("/v1"), {"same": b"1", "changed": b"1"}), tmp_path)
+    assert times()["same"] == 1_000_000_000
+    assert times()["changed"] > 1_000_000_000
+
+
+def test_a_link_is_removed_and_not_what_it_leads_to(tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").touch()
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "link").symlink_to(outside)
+    write_sources(SourceFiles(Path("/project"), {"a": b"1"}), folder)
+    assert tree(folder) == {"a": b"1"}
+    assert (outside / "file").exists()

@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jitmaker import Builds, CachedLibrary, Told, find_library, library_of, make_library, wanted
-from torchwheel.files import discard
-from torchwheel.jit import lookup as verified_module
-from torchwheel.jit.lookup import CorruptError, open_verified
-from torchwheel.lock import fail_if_busy, hold_lock
+from torchwheel_runtime.files import discard
+from torchwheel_runtime.jit import lookup as verified_module
+from torchwheel_runtime.jit.lookup import CorruptError, open_verified
+from torchwheel_runtime.lock import fail_if_busy, hold_lock
 
 KEY = wanted().key
 
@@ -244,9 +244,9 @@ def test_a_lookup_imports_the_standard_library_alone():
     code = """
         import sys
         before = set(sys.modules)
-        import torchwheel.jit.lookup, torchwheel.jit.folder, torchwheel.jit.key
-        import torchwheel.jit.content
-        torchwheel.jit.folder.jit_folder()
+        import torchwheel_runtime.jit.lookup, torchwheel_runtime.jit.folder
+        import torchwheel_runtime.jit.key, torchwheel_runtime.jit.content
+        torchwheel_runtime.jit.folder.jit_folder()
         tops = {name.partition(".")[0] for name in set(sys.modules) - before}
         print(*sorted(tops - set(sys.stdlib_module_names)))
     """

@@ -5,16 +5,16 @@ import pytest
 from toolkit_folders import cuda, wheels
 
 from programmaker import program
-from torchwheel.errors import TorchwheelError
-from torchwheel.machine import probe, toolkits
-from torchwheel.machine.facts import InstalledToolkit, Unanswered
-from torchwheel.machine.toolkits import (
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.machine import probe, toolkits
+from torchwheel_runtime.machine.facts import InstalledToolkit, Unanswered
+from torchwheel_runtime.machine.toolkits import (
     ToolkitParts,
     find_toolkits,
     pip_install_command,
     toolkit_parts,
 )
-from torchwheel.toolkit.provide import locate_system
+from torchwheel_runtime.toolkit.provision import locate_system
 
 PLATFORM = probe.platform_tag()
 HIP = "#define HIP_VERSION_MAJOR 6\n#define HIP_VERSION_MINOR 4\n"

@@ -5,15 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError
 from torchwheel.image.build import BuiltImage
 from torchwheel.image.engine import Engine
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
+from torchwheel.pipeline import executors, universal
 from torchwheel.pipeline import variant as module
-from torchwheel.pipeline.run import Run
+from torchwheel.pipeline.in_container import Container
+from torchwheel.pipeline.inputs import Run
+from torchwheel.pipeline.on_host import Host
+from torchwheel.pipeline.records import BuiltWheel
+from torchwheel.pipeline.universal import Assembler
 from torchwheel.smoke.record import MachineRecord, SmokeRecord, TestReport
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError
 from wheelmaker import make_wheel
 
 MATRIX = load(Path("matrix.yaml"))
@@ -39,7 +44,6 @@ def judge(tmp_path, monkeypatch):
     def error_of(name: str, gate: str | None) -> tuple[str, list[str]]:
         (variant,) = select(MATRIX, [name])
         contained = Engine("podman", {}) if name == "cu130-stable" else None
-        image = IMAGE if contained else None
 
         def check_gates(*_: object) -> tuple[object, ...]:
             asked.append("gates")
@@ -49,15 +53,12 @@ def judge(tmp_path, monkeypatch):
 
         smoke = dataclasses.replace(FAILED, wheel=wheel.name)
         monkeypatch.setattr(module, "check_gates", check_gates)
-        monkeypatch.setattr(module, "build_universal", answer("build", wheel))
-        monkeypatch.setattr(module, "cpu_seconds_of_parts", lambda *_: {})
-        monkeypatch.setattr(module, "part_key", lambda *_: "key")
-        monkeypatch.setattr(module.on_host, "build_on_host", answer("build", wheel))
-        monkeypatch.setattr(module.on_host, "smoke_on_host", answer("smoke", smoke))
-        monkeypatch.setattr(module.in_container, "built_image", lambda *_: image)
-        monkeypatch.setattr(
-            module.in_container, "build_in_container", answer("build", (wheel, smoke))
-        )
+        monkeypatch.setattr(universal, "part_key", lambda *_: "key")
+        monkeypatch.setattr(executors, "ensure_image", lambda *_: IMAGE)
+        for builder in (Host, Assembler):
+            monkeypatch.setattr(builder, "build", answer("build", BuiltWheel(wheel)))
+            monkeypatch.setattr(builder, "smoke", answer("smoke", smoke))
+        monkeypatch.setattr(Container, "_run_cibuildwheel", answer("build", (wheel, smoke)))
         for folder in ("dist/.torchwheel", "cache"):
             (tmp_path / folder).mkdir(parents=True)
         run = Run(

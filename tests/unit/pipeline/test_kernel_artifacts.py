@@ -10,9 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.builder.objects import CompiledObject
-from torchwheel.console import Quiet
-from torchwheel.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel.image.build import BuiltImage
 from torchwheel.image.engine import Engine
 from torchwheel.matrix.kernel_builds import select_kernels
@@ -20,7 +17,7 @@ from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
 from torchwheel.pipeline import kernel_artifacts
 from torchwheel.pipeline.container_options import options_of
-from torchwheel.pipeline.inputs import cache_key
+from torchwheel.pipeline.inputs import Run, cache_key
 from torchwheel.pipeline.kernel_artifacts import (
     KernelArtifact,
     KernelInputs,
@@ -32,9 +29,11 @@ from torchwheel.pipeline.kernel_artifacts import (
     read_artifact,
     write_manifest,
 )
-from torchwheel.pipeline.run import Run
 from torchwheel.pipeline.variant import built_twice
-from torchwheel.shards import Shard, parse_shard
+from torchwheel_runtime.builder.objects import CompiledObject
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
+from torchwheel_runtime.shards import Shard, parse_shard
 
 MATRIX = Path(__file__).parents[1] / "matrix" / "full.yaml"
 INPUTS = KernelInputs(

@@ -9,11 +9,10 @@ from at_work import AtWork
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import resolve
 from torchwheel.pipeline import records, schedule, wheels
-from torchwheel.pipeline.inside import Usage, usage
+from torchwheel.pipeline.container_files import Usage, usage
 from torchwheel.pipeline.records import FOLDER, BuildRecord, WheelsRequest
 from torchwheel.pipeline.schedule import (
     build_order,
@@ -25,6 +24,7 @@ from torchwheel.pipeline.schedule import (
     side_by_side,
     slots,
 )
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 
 VARIANTS = resolve(load(Path(__file__).parents[1] / "matrix" / "full.yaml"))
 # Two toolkits for each of two torches, and one for a third; two Pythons.

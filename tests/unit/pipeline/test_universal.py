@@ -9,18 +9,16 @@ from shutil import copy
 
 import pytest
 
-from torchwheel.claims import LibraryFlags
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.image.engine import Engine
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, select
-from torchwheel.pipeline import on_host, universal
-from torchwheel.pipeline.inputs import claims_of
-from torchwheel.pipeline.inside import usage_file
+from torchwheel.pipeline import universal
+from torchwheel.pipeline.container_files import usage_file
+from torchwheel.pipeline.inputs import Clock, Run, claims_of
+from torchwheel.pipeline.on_host import Host
+from torchwheel.pipeline.records import BuiltWheel
 from torchwheel.pipeline.repair import take_flags, wheel_members
-from torchwheel.pipeline.run import Clock, Run
 from torchwheel.pipeline.universal import (
     PartFile,
     build_universal,
@@ -28,6 +26,9 @@ from torchwheel.pipeline.universal import (
     merge,
     with_parts_here,
 )
+from torchwheel_runtime.claims import LibraryFlags
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 from wheelmaker import make_wheel
 
 MATRIX = load(Path("matrix.yaml"))
@@ -130,7 +131,7 @@ def test_libraries_are_merged_into_the_pure_wheel(tmp_path):
     assert flags == (LibraryFlags("demo/_lib/kernels/cu124.so", ("cuda: --use_fast_math",)),)
 
 
-class Host:
+class Compiler:
     """Stands for this machine's compiler: it makes the parts' wheels, each with its own bytes."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, failing: str = "", meeting: int = 1):
@@ -140,19 +141,20 @@ class Host:
         monkeypatch.setattr(universal, "torch_headers", lambda *_: Path())
         monkeypatch.setattr(universal, "has_old_abi", lambda _: False)
         monkeypatch.setattr(universal, "repair", lambda wheel, out: Path(copy(wheel, out)))
-        monkeypatch.setattr(on_host, "build_on_host", self.build)
-        monkeypatch.setattr(on_host, "build_base", self.build_base)
+        build, base = self.build, self.build_base
+        monkeypatch.setattr(Host, "build", lambda host, out, *_, **__: build(host.variant, out))
+        monkeypatch.setattr(Host, "build_base", lambda _, out: base(out))
 
-    def build_base(self, _run: Run, _variant: Variant, out: Path) -> Path:
+    def build_base(self, out: Path) -> Path:
         return make_wheel(out, files={"demo/__init__.py": b"x = 1\n"}, claims=None)
 
-    def build(self, _run: Run, part: Variant, out: Path, _clock: Clock) -> Path:
+    def build(self, part: Variant, out: Path) -> BuiltWheel:
         self.begun.append(part.library)
         self.meeting.wait(10)
         if part.library == self.failing:
             raise TorchwheelError("g++ died")
         name = f"demo/_lib/{part.part}/{part.library}.so"
-        return make_wheel(out, files={name: part.id.encode()}, claims=None)
+        return BuiltWheel(make_wheel(out, files={name: part.id.encode()}, claims=None))
 
 
 def parts_run(folder: Path, parts_at_once: int) -> tuple[Run, Heard, Variant]:
@@ -168,7 +170,7 @@ def test_parts_are_built_side_by_side_into_the_same_bytes(tmp_path, monkeypatch)
         (folder / "out").mkdir(parents=True)
         run, _, variant = parts_run(folder, at_once)
         # The parts of a turn wait for each other: one after another they would wait in vain.
-        host, clock = Host(monkeypatch, meeting=at_once), Clock()
+        host, clock = Compiler(monkeypatch, meeting=at_once), Clock()
         made.append(build_universal(run, variant, folder / "out", clock).read_bytes())
         assert "cu130" in host.begun[:at_once]
         assert set(clock.seconds) == {*(part.id for part in variant.parts), "assemble"}
@@ -177,7 +179,7 @@ def test_parts_are_built_side_by_side_into_the_same_bytes(tmp_path, monkeypatch)
 
 
 def test_a_part_that_fails_is_named_at_once_and_what_is_finished_is_kept(tmp_path, monkeypatch):
-    host = Host(monkeypatch, failing="stable", meeting=2)
+    host = Compiler(monkeypatch, failing="stable", meeting=2)
     (tmp_path / "out").mkdir()
     run, heard, variant = parts_run(tmp_path, 2)
     with pytest.raises(TorchwheelError, match=r"^g\+\+ died$"):

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from release_artifacts import H200, TAG, Artifacts, smoke_of, write_project
 
+import signing
 from torchwheel.check.gates import GATES, GateResult
 from torchwheel.release import artifacts as artifacts_
 from torchwheel.release import assemble
@@ -44,3 +45,14 @@ def green_gates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every gate holds: no compiler makes machine code here."""
     green = tuple(GateResult(name, True, "fine") for name in GATES)
     monkeypatch.setattr(artifacts_, "run_gates", lambda *_: green)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "release"
+
+
+@pytest.fixture(scope="session")
+def root(tmp_path_factory: pytest.TempPathFactory) -> signing.Root:
+    """What the tests trust: made once, as keys take their time."""
+    return signing.open_root(tmp_path_factory.mktemp("roots") / "ours")

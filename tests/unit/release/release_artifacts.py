@@ -5,10 +5,12 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from torchwheel.check.gates import GATES
-from torchwheel.files import sha256, sha256_by_name
 from torchwheel.pipeline import records as build_record
 from torchwheel.pipeline.sources import source_digest
+from torchwheel.release.assemble import assemble
 from torchwheel.smoke import record as smoke_record
 from torchwheel.smoke.record import (
     GpuRecord,
@@ -18,7 +20,10 @@ from torchwheel.smoke.record import (
     summarize,
 )
 from torchwheel.smoke.requirements import BUNDLED_FOLDER
-from torchwheel.smoke.suite import digest_of_tests
+from torchwheel.smoke.testing import digest_of_tests
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.files import sha256, sha256_by_name
 
 TAG = "py3-none-manylinux_2_28_x86_64"
 CPU = MachineRecord("3.12.1", "linux_x86_64", "2.39", "2.13.0+cpu", None, None, None)
@@ -160,6 +165,25 @@ class Artifacts:
 
     def edit(self, path: Path, **changes: object) -> None:
         path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def run(a: Artifacts, out: Path | None = None, *, selection: str = "release", **options) -> str:
+    """Assemble a release beside the matrix, or in `out`; returns what is printed."""
+    out = out or a.matrix.parent / "release"
+    return assemble(a.matrix, [selection], [a.root], out, Quiet(), **options)
+
+
+def refused(a: Artifacts, out: Path | None = None, **options) -> list[str]:
+    """The lines of a refusal; nothing was written."""
+    out = out or a.matrix.parent / "release"
+    before = sorted(out.parent.iterdir())
+    with pytest.raises(TorchwheelError) as caught:
+        run(a, out, **options)
+    assert caught.value.status == 1
+    assert sorted(out.parent.iterdir()) == before
+    head, *lines = str(caught.value).splitlines()
+    assert head == f"nothing is written to {out}; faults: {len(lines)}"
+    return [line.replace(f"{a.root}/", "") for line in lines]
 
 
 def commit(a: Artifacts, date: str) -> None:

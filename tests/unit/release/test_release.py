@@ -9,12 +9,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from release_artifacts import CPU, H200, MATRIX, TAG, Artifacts, smoke_of
+from release_artifacts import CPU, H200, MATRIX, TAG, Artifacts, refused, run, smoke_of
 
 from torchwheel.check.gates import GATES
 from torchwheel.cli import main
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.index.catalogue import read_catalogue
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
@@ -23,6 +21,8 @@ from torchwheel.release import write
 from torchwheel.release.assemble import assemble
 from torchwheel.release.rules import claims_match
 from torchwheel.smoke.record import TestResult, summarize
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 from wheelmaker import make_wheel, stable
 
 CUDA = "demo-1.0.0+cu130-py3-none-manylinux_2_28_x86_64.whl"
@@ -30,27 +30,6 @@ PURE = "demo-1.0.0-py3-none-any.whl"
 SDIST = "demo-1.0.0.tar.gz"
 
 green = pytest.mark.usefixtures("green_gates")
-
-
-def run(artifacts: Artifacts, out: Path, *, selection="release", **options) -> str:
-    return assemble(artifacts.matrix, [selection], [artifacts.root], out, Quiet(), **options)
-
-
-def refused(artifacts: Artifacts, out: Path, **options) -> list[str]:
-    """The lines of a refusal; nothing was written."""
-    before = sorted(out.parent.iterdir())
-    with pytest.raises(TorchwheelError) as caught:
-        run(artifacts, out, **options)
-    assert caught.value.status == 1
-    assert sorted(out.parent.iterdir()) == before
-    head, *lines = str(caught.value).splitlines()
-    assert head == f"nothing is written to {out}; faults: {len(lines)}"
-    return [line.replace(f"{artifacts.root}/", "") for line in lines]
-
-
-@pytest.fixture
-def out(tmp_path: Path) -> Path:
-    return tmp_path / "release"
 
 
 @green

@@ -10,12 +10,12 @@ from release_artifacts import H200, MATRIX, TAG, Artifacts, commit, smoke_of
 
 import signing
 from torchwheel.cli import main
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.evidence.bundles import open_verifier
-from torchwheel.files import sha256
 from torchwheel.index.catalogue import FILE, read_catalogue
 from torchwheel.release.assemble import Signatures, assemble
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import sha256
 from wheelmaker import make_wheel, stable
 
 REPOSITORY = "https://github.com/owner/demo"
@@ -31,11 +31,6 @@ SMOKE = dataclasses.replace(BUILD, workflow=".github/workflows/smoke.yml")
 CUDA = "demo-1.0.0+cu130-py3-none-manylinux_2_28_x86_64.whl"
 
 pytestmark = pytest.mark.usefixtures("green_gates")
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory) -> signing.Root:
-    return signing.open_root(tmp_path_factory.mktemp("roots") / "ours")
 
 
 def files_of(artifact: Path) -> list[Path]:
@@ -85,11 +80,6 @@ def refused(artifacts: Artifacts, root: signing.Root, out: Path) -> list[str]:
     head, *lines = str(caught.value).splitlines()
     assert head == f"nothing is written to {out}; faults: {len(lines)}"
     return [line.replace(f"{artifacts.root}/", "") for line in lines]
-
-
-@pytest.fixture
-def out(tmp_path: Path) -> Path:
-    return tmp_path / "release"
 
 
 def test_a_signed_release(signed, root, out):

@@ -15,19 +15,15 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from release_artifacts import CPU, H200, TAG, Artifacts, commit, smoke_of
+from release_artifacts import CPU, H200, TAG, Artifacts, commit, refused, run, smoke_of
 
 from torchwheel.check.audit import Audit
 from torchwheel.check.facts import Fact, Limits, WheelFacts
 from torchwheel.check.gates import GATES, GateResult, judge
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.json_files import read_json
 from torchwheel.pipeline.repair import repack_members, stamp, wheel_members
 from torchwheel.release import artifacts as artifacts_
 from torchwheel.release import rules, sdists
-from torchwheel.release.assemble import assemble
 from torchwheel.release.rules import skips_allowed
 from torchwheel.smoke.record import (
     SCHEMA,
@@ -38,20 +34,12 @@ from torchwheel.smoke.record import (
     TestResult,
     summarize,
 )
+from torchwheel_runtime.json_files import read_json
 from wheelmaker import PURE as PURE_CLAIMS
 from wheelmaker import make_wheel, stable
 
 INIT = {"demo/__init__.py": b"answer = 42\n"}
 NATIVE, PURE = "cu130-stable", "pure"
-
-
-def refused(a: Artifacts, selection: str = "release") -> list[str]:
-    """The lines of a refusal; nothing was written."""
-    out = a.matrix.parent / "release"
-    with pytest.raises(TorchwheelError) as caught:
-        assemble(a.matrix, [selection], [a.root], out, Quiet())
-    assert not out.exists()
-    return [line.replace(f"{a.root}/", "") for line in str(caught.value).splitlines()[1:]]
 
 
 def again(a: Artifacts, variant: str, machine: MachineRecord = CPU, **wheel: object) -> None:
@@ -172,14 +160,13 @@ CONTENT = {
 def test_a_foreign_file_is_refused(pure_alone, trick):
     damage, line = CONTENT[trick]
     damage(pure_alone)
-    assert line in [one[: len(line)] for one in refused(pure_alone, PURE)]
+    assert line in [one[: len(line)] for one in refused(pure_alone, selection=PURE)]
 
 
 def test_licenses_and_lists_of_parts_are_metadata(pure_alone):
     names = ("LICENSE.txt", "licenses/a/COPYING", "sboms/auditwheel.cdx.json", "top_level.txt")
     with_files(**{f"demo-1.0.0.dist-info/{name}": b"" for name in names})(pure_alone)
-    out = pure_alone.matrix.parent / "release"
-    assemble(pure_alone.matrix, [PURE], [pure_alone.root], out, Quiet())
+    run(pure_alone, selection=PURE)
 
 
 def test_an_entry_point_that_the_project_declares_is_published(pure_alone):
@@ -188,7 +175,7 @@ def test_an_entry_point_that_the_project_declares_is_published(pure_alone):
     project.write_text('[project]\nname = "demo"\n[project.scripts]\npip = "demo:main"\n')
     pure_alone.add(PURE, pure_alone.wheels[PURE])
     out = pure_alone.matrix.parent / "release"
-    assemble(pure_alone.matrix, [PURE], [pure_alone.root], out, Quiet())
+    run(pure_alone, selection=PURE)
     assert (out / "catalogue.json").is_file()
 
 
@@ -396,8 +383,7 @@ def test_a_clock_may_be_four_minutes_wrong(artifacts, clock):
     commit(artifacts, at(time.time()))
     edited(NATIVE, date=at(time.time()))(artifacts)
     edited(PURE, date=at(time.time() + clock))(artifacts)
-    out = artifacts.matrix.parent / "release"
-    assemble(artifacts.matrix, ["release"], [artifacts.root], out, Quiet())
+    run(artifacts)
 
 
 @pytest.mark.usefixtures("green_gates")
@@ -408,7 +394,7 @@ def test_ptx_of_an_older_arch_runs_on_a_newer_gpu(artifacts):
     wheel = {"version": "1.0.0+cu130", "tag": TAG, "claims": claims, "requires": ("torch>=2.11",)}
     again(artifacts, NATIVE, on("12.0", "RTX 5090"), **wheel)
     out = artifacts.matrix.parent / "release"
-    assert "RTX 5090" in assemble(artifacts.matrix, ["release"], [artifacts.root], out, Quiet())
+    assert "RTX 5090" in run(artifacts)
     shutil.rmtree(out)
     artifacts.matrix.write_text(text)
     again(artifacts, NATIVE, on("12.0", "RTX 5090"), **{**wheel, "claims": stable()})
@@ -424,8 +410,7 @@ def test_a_wheel_that_brings_the_runtime_must_say_how_its_operators_ran(artifact
         f"{NATIVE}: a smoke record does not say how its operators ran on the GPU; {AGAIN}"
     ]
     edited(NATIVE, operators={"demo": {"scale": "prebuilt"}})(artifacts)
-    out = artifacts.matrix.parent / "release"
-    assemble(artifacts.matrix, ["release"], [artifacts.root], out, Quiet())
+    run(artifacts)
 
 
 @pytest.mark.usefixtures("green_gates")
@@ -588,8 +573,7 @@ def rebuilt(artifacts, tmp_path, monkeypatch):
 @pytest.mark.usefixtures("green_gates")
 def test_a_wheel_has_the_metadata_that_its_sources_give(artifacts, rebuilt):
     rebuilt(NATIVE, bend=with_member("sboms/auditwheel.cdx.json"))
-    out = artifacts.matrix.parent / "release"
-    assemble(artifacts.matrix, ["release"], [artifacts.root], out, Quiet())
+    run(artifacts)
 
 
 @pytest.mark.usefixtures("green_gates")

@@ -5,15 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from release_artifacts import Artifacts, smoke_of
+from release_artifacts import Artifacts, run, smoke_of
 
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.release import uploads
-from torchwheel.release.assemble import assemble
 from torchwheel.release.sdists import Sdist
 from torchwheel.release.uploads import metadata_faults, upload_faults
+from torchwheel_runtime.errors import TorchwheelError
 from wheelmaker import make_wheel
 
 ROOT = Path(__file__).parents[3]
@@ -175,15 +173,6 @@ def test_a_release_is_refused_only_where_it_is_uploaded(artifacts, green_gates, 
     assert lines[0].startswith('demo-1.0.0-py3-none-any.whl: PyPI refuses it: Classifier: "Private')
     assert lines[1].startswith("demo-1.0.0.tar.gz: PyPI refuses it: PKG-INFO cannot be read")
     assert not out.with_name("other").exists()
-
-
-@pytest.fixture
-def out(tmp_path: Path) -> Path:
-    return tmp_path / "release"
-
-
-def run(artifacts: Artifacts, out: Path, *, pypi: bool = False) -> None:
-    assemble(artifacts.matrix, ["release"], [artifacts.root], out, Quiet(), pypi=pypi)
 
 
 @pytest.fixture

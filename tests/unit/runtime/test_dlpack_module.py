@@ -7,10 +7,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from torchwheel.builder.extension import Extension, Operator  # noqa: E402
-from torchwheel.claims import Claims, Part  # noqa: E402
-from torchwheel.errors import TorchwheelError  # noqa: E402
-from torchwheel.runtime import dlpack  # noqa: E402
+from torchwheel_runtime.builder.extension import Extension, Operator  # noqa: E402
+from torchwheel_runtime.claims import Claims, Part  # noqa: E402
+from torchwheel_runtime.errors import TorchwheelError  # noqa: E402
+from torchwheel_runtime.runtime import dlpack  # noqa: E402
 
 EXTENSION = Extension(package="pkg", sources="csrc", operators=(Operator("scale", ("scale.cu",)),))
 FILE = "pkg/_lib/entry_points/dlpack.abi3.so"

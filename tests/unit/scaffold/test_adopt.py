@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from foreign_project import FILES, SETUP, write_foreign_project
 from linkmaker import LEAVING, plant
 from torchwheel.cli import main
-from torchwheel.errors import UsageError
 from torchwheel.matrix.load import load, parse
 from torchwheel.matrix.variants import select
 from torchwheel.pipeline.wheels import can_build_twice
 from torchwheel.scaffold.adopt import matrix_text, plan, project_files, report, write_files
 from torchwheel.scaffold.foreign import read_project
 from torchwheel.scaffold.new import new_project
+from torchwheel_runtime.errors import UsageError
 
 ROOT = Path(__file__).parents[3]
 NEW = ROOT / "pkg" / "torchwheel" / "scaffold" / "templates" / "new" / "matrix.yaml.in"
@@ -37,13 +37,13 @@ def foreign(tmp_path):
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     """Stands for torchwheel's own wheel; only its name and its bytes are used."""
-    path = tmp_path_factory.mktemp("own") / "torchwheel-0.1.0-py3-none-any.whl"
+    path = tmp_path_factory.mktemp("own") / "torchwheel_runtime-0.1.0-py3-none-any.whl"
     path.write_bytes(b"a wheel")
     return path
 
 
 def adopt(folder, wheel, *replace):
-    files = project_files(read_project(folder), ".", wheel)
+    files = project_files(read_project(folder), ".", [wheel])
     planned = plan(folder, files, replace)
     write_files(folder, planned)
     return {one.path: one.action for one in planned}
@@ -112,15 +112,22 @@ def test_the_matrix_resolves_at_once(foreign, wheel):
 def test_what_another_setup_script_gives(tmp_path, old, new, key, value):
     assert old in SETUP
     folder = write_foreign_project(tmp_path / "foreign", setup=SETUP.replace(old, new))
-    matrix = yaml.safe_load(matrix_text(read_project(folder), ".", "torchwheel-1-py3-none-any.whl"))
+    matrix = yaml.safe_load(
+        matrix_text(read_project(folder), ".", "torchwheel_runtime-1-py3-none-any.whl")
+    )
     assert matrix["build"][key] == (["packaging"] if value is None else value)
 
 
-def test_archs_of_a_later_release_of_cuda_are_left_out(tmp_path):
+def test_archs_under_a_condition_are_all_taken_and_a_person_is_asked(tmp_path):
     later = SETUP.replace('>= Version("12.8")', '>= Version("13.2")')
     folder = write_foreign_project(tmp_path / "foreign", setup=later)
-    matrix = yaml.safe_load(matrix_text(read_project(folder), ".", "torchwheel-1-py3-none-any.whl"))
-    assert matrix["toolkits"]["cu130"]["archs"] == ["8.0"]
+    text = matrix_text(read_project(folder), ".", "torchwheel_runtime-1-py3-none-any.whl")
+    # CUDA 13.0 has no 6.0, whatever the condition says.
+    assert yaml.safe_load(text)["toolkits"]["cu130"]["archs"] == ["8.0", "12.0+PTX"]
+    asked = (
+        "#   TODO setup.py:13: archs are under a condition, also 15; remove those that it leaves"
+    )
+    assert f"\n{asked} out\n" in text
 
 
 def test_abi3_is_one_wheel_for_every_python(tmp_path):
@@ -129,7 +136,8 @@ def test_abi3_is_one_wheel_for_every_python(tmp_path):
     )
     folder = write_foreign_project(tmp_path / "foreign", setup=api)
     matrix = parse(
-        matrix_text(read_project(folder), ".", "torchwheel-1-py3-none-any.whl"), "matrix.yaml"
+        matrix_text(read_project(folder), ".", "torchwheel_runtime-1-py3-none-any.whl"),
+        "matrix.yaml",
     )
     assert {variant.id.rpartition("-")[2] for variant in select(matrix, ["release"])} == {"abi3"}
 
@@ -143,7 +151,9 @@ def test_without_an_arch_of_its_own_the_environment_decides(tmp_path):
         one + " pass" if one.startswith("if torch") else one for one in text.splitlines()
     )
     folder = write_foreign_project(tmp_path / "foreign", setup=text)
-    matrix = yaml.safe_load(matrix_text(read_project(folder), ".", "torchwheel-1-py3-none-any.whl"))
+    matrix = yaml.safe_load(
+        matrix_text(read_project(folder), ".", "torchwheel_runtime-1-py3-none-any.whl")
+    )
     assert matrix["build"]["archs_by"] == "environment"
     assert "9.0" in matrix["toolkits"]["cu130"]["archs"]
 
@@ -156,7 +166,7 @@ def test_a_setup_script_that_sets_the_arch_list_has_it_replaced(tmp_path):
     )
     folder = write_foreign_project(tmp_path / "foreign", setup=text)
     project = read_project(folder)
-    matrix = yaml.safe_load(matrix_text(project, ".", "torchwheel-1-py3-none-any.whl"))
+    matrix = yaml.safe_load(matrix_text(project, ".", "torchwheel_runtime-1-py3-none-any.whl"))
     assert matrix["build"]["archs_by"] == "replaced"
     assert "hard-coded: none; the project sets them" in report(project, folder, [])
 
@@ -169,7 +179,7 @@ def cmake(tmp_path):
 
 def test_a_project_of_cmake_is_built_as_a_whole(cmake):
     project = read_project(cmake)
-    text = matrix_text(project, ".", "torchwheel-1-py3-none-any.whl")
+    text = matrix_text(project, ".", "torchwheel_runtime-1-py3-none-any.whl")
     matrix = parse(text, "matrix.yaml")
     assert (project.cmake, project.cuda, project.imports) == (True, True, ("halved",))
     assert matrix.own_build.archs_by == "environment"
@@ -191,10 +201,12 @@ def test_archs_that_cmake_files_set_are_replaced(cmake, line, found):
     file = cmake / "CMakeLists.txt"
     file.write_text(f"{line}\n{file.read_text()}")
     project = read_project(cmake)
-    matrix = parse(matrix_text(project, ".", "torchwheel-1-py3-none-any.whl"), "matrix.yaml")
+    matrix = parse(
+        matrix_text(project, ".", "torchwheel_runtime-1-py3-none-any.whl"), "matrix.yaml"
+    )
     assert matrix.own_build.archs_by == ("replaced" if found else "environment")
     says = f"CMakeLists.txt:1: sets {found}; nvcc gets the matrix's archs instead"
-    assert (says in project.notes) == bool(found)
+    assert (says in project.todo) == bool(found)
 
 
 def test_nothing_of_the_author_is_overwritten(foreign, wheel):
@@ -328,7 +340,7 @@ def test_ignored_wheels_do_not_hide_the_carried_one(foreign, wheel):
 
 def test_a_new_project_gets_the_same_files(foreign, wheel, tmp_path):
     adopt(foreign, wheel)
-    made = new_project("foreign-demo", tmp_path / "new", wheel)
+    made = new_project("foreign-demo", tmp_path / "new", [wheel])
     for name in ("release", "wheels", "smoke", "index"):
         path = f".github/workflows/{name}.yml"
         assert (made / path).read_bytes() == (foreign / path).read_bytes()
@@ -338,21 +350,109 @@ def test_a_new_project_gets_the_same_files(foreign, wheel, tmp_path):
         assert ours.replace('["wheels"]', '["matrix"]') == theirs
 
 
-def test_the_report_says_what_was_read_and_what_was_not(foreign):
-    (foreign / "setup.py").write_text(SETUP.replace('version="1.2"', "name=NAME()"))
-    text = SETUP.replace('["csrc/demo.cu"]', "sources()").replace(
-        "import torch\n", "import torch, odd\n"
+def test_the_report_and_the_matrix_say_what_was_read_and_what_a_person_must_do(foreign):
+    text = SETUP.replace("import torch\n", "import torch, odd\n").replace(
+        "flags =", "HAS_GPU = torch.cuda.is_available()\nflags ="
     )
-    (foreign / "setup.py").write_text(text)
+    text = text.replace('["torch>=2.6", "einops"]', "requirements()")
+    (foreign / "setup.py").write_text(text.replace('", "FALSE") == "TRUE"', '", NO) == "TRUE"'))
     project = read_project(foreign)
-    says = report(project, foreign, [])
-    assert "build variables  DEMO_FORCE_BUILD=TRUE" in says
-    assert (
-        "not read         setup.py:24: the sources of a CUDAExtension are not spelled out" in says
+    says = report(project, foreign, []).splitlines()
+    for line in (
+        "extensions       foreign_demo._C",
+        "archs            hard-coded: 8.0 12.0+PTX 6.0",
+        "build variables  DEMO_FORCE_BUILD=1 (setup.py:7)",
+        "other variables  DEMO_NO_QUESTIONS (setup.py:8)",
+        "GPU questions    torch.cuda.is_available (setup.py:11)",
+    ):
+        assert line in says
+    todo = (
+        "setup.py:7: DEMO_FORCE_BUILD is set to 1; check that this turns it on",
+        "setup.py:11: asks torch.cuda.is_available, and builds have no GPU; set in "
+        "build.environment what makes it compile anyway",
+        "setup.py:14: archs are under a condition, also 16; remove those that it leaves out",
+        # The name of a module is no proof of a distribution's: nobody is told to install it.
+        "setup.py imports odd: add its distribution to build.requires",
+        "setup.py:22: install_requires of setup() is made by code; keep the minors of torch that "
+        "it wants below `torch`",
     )
-    # The name of a module is no proof of a distribution's: nobody is told to install it.
-    assert "setup.py imports odd: add its distribution to build.requires" in says
+    matrix = matrix_text(project, ".", "torchwheel-1-py3-none-any.whl").splitlines()
+    for line in todo:
+        assert f"{'TODO':<16} {line}" in says
+        assert f"#   TODO {line}" in matrix
+    assert set(todo) == set(project.todo)
     assert "odd" not in project.build_requires
+
+
+CONFIG = """\
+[metadata]
+name = from-config
+[options]
+python_requires = >=3.12
+install_requires =
+    torch>=2.14
+    scipy
+"""
+PKG_INFO = "Name: from-sdist\nRequires-Python: >=3.12\nRequires-Dist: torch>=2.14\n\nText\n"
+PYPROJECT = """\
+[project]
+name = "from-pyproject"
+requires-python = ">=3.12"
+dependencies = ["torch>=2.14"]
+"""
+CALL = 'setup(name="from-setup", python_requires=">=3.12", install_requires=["torch>=2.14"])\n'
+BY_CODE = "setup(name=NAME, python_requires=PYTHON, install_requires=NEEDS)\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "setup", "files"),
+    [
+        ("from-setup", CALL, {}),
+        ("from-config", "setup()\n", {"setup.cfg": CONFIG}),
+        ("from-pyproject", "", {"pyproject.toml": PYPROJECT}),
+        ("from-pyproject", "setup()\n", {"pyproject.toml": PYPROJECT, "PKG-INFO": PKG_INFO}),
+        # Of an sdist, what code makes is declared in another file, so nobody is asked.
+        ("from-sdist", BY_CODE, {"PKG-INFO": PKG_INFO}),
+        ("from-config", BY_CODE, {"setup.cfg": CONFIG}),
+    ],
+)
+def test_metadata_is_read_wherever_it_is_declared(tmp_path, name, setup, files):
+    (tmp_path / "demo").mkdir()
+    for path, text in {"setup.py": setup, "demo/__init__.py": "", **files}.items():
+        (tmp_path / path).write_text(text)
+    project = read_project(tmp_path)
+    declared = project.declared
+    assert (declared.name, declared.python, declared.torch) == (name, ">=3.12", ">=2.14")
+    assert project.imports == ("demo",)
+    assert project.todo == ()
+
+
+def test_metadata_that_code_makes_is_a_todo(tmp_path):
+    (tmp_path / "setup.py").write_text(BY_CODE)
+    project = read_project(tmp_path, "demo")
+    assert project.declared.name == "demo"
+    assert project.todo == (
+        "setup.py:1: python_requires of setup() is made by code; keep the Pythons that it wants "
+        "below `torch`",
+        "setup.py:1: install_requires of setup() is made by code; keep the minors of torch that "
+        "it wants below `torch`",
+        "no package was found: fill in build.imports",
+    )
+
+
+def test_what_cmake_asks_is_said(cmake):
+    file = cmake / "CMakeLists.txt"
+    file.write_text(
+        "if(DEFINED ENV{FORCE_CUDA} OR $ENV{DEMO_DEBUG})  # $ENV{NOT_READ}\n"
+        f"execute_process(COMMAND nvidia-smi)\nendif()\n{file.read_text()}"
+    )
+    project = read_project(cmake)
+    assert [*map(str, project.script.variables)] == [
+        *("FORCE_CUDA (CMakeLists.txt:1)", "DEMO_DEBUG (CMakeLists.txt:1)"),
+    ]
+    says = report(project, cmake, [])
+    assert "GPU questions    nvidia-smi (CMakeLists.txt:2)\n" in says
+    assert "TODO             CMakeLists.txt:1: FORCE_CUDA is set to 1; check that" in says
 
 
 @pytest.mark.parametrize(
@@ -397,7 +497,7 @@ def test_whatever_a_project_says_gives_a_matrix_or_one_line(tmp_path_factory, na
     (folder / "setup.py").write_text(text, encoding="utf-8", errors="replace")
     try:
         matrix = yaml.safe_load(
-            matrix_text(read_project(folder), ".", "torchwheel-1-py3-none-any.whl")
+            matrix_text(read_project(folder), ".", "torchwheel_runtime-1-py3-none-any.whl")
         )
     except UsageError as error:
         lines = str(error).splitlines()

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.errors import TorchwheelError
-from torchwheel.steps import cluster, compiler_cache
+from torchwheel.steps import compiler_cache
+from torchwheel.steps.cluster import TOKEN, ClusterUse, cluster_use, parse_scheduler
 from torchwheel.steps.compiler_cache import CacheUse, own_server, wait_for_writes
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 
 SERVER = """\
 case "$1" in
@@ -69,12 +70,25 @@ def test_a_server_that_does_not_listen_on_its_socket_is_ended(tmp_path, monkeypa
     assert "--stop-server" not in (tmp_path / "calls").read_text(), "it would end another's"
 
 
-def statistics(writes: int, errors: int = 0) -> str:
-    hits, misses = {"C/C++": 1, "PTX": 2}, {"CUDA": 1, "HIP": 1, "CUBIN": 1}
+MISSES = {"CUDA": 1, "HIP": 1, "CUBIN": 1}
+
+
+def statistics(
+    writes: int, errors: int = 0, misses: dict[str, int] = MISSES, **more: object
+) -> str:
+    hits = {"C/C++": 1, "PTX": 2}
     counts = {"cache_hits": hits, "cache_misses": misses}
     stats = {name: {"counts": found, "adv_counts": {}} for name, found in counts.items()}
     return json.dumps(
-        {"stats": {**stats, "cache_writes": writes, "cache_write_errors": errors, "other": 1}}
+        {
+            "stats": {
+                **stats,
+                "cache_writes": writes,
+                "cache_write_errors": errors,
+                "other": 1,
+                **more,
+            }
+        }
     )
 
 
@@ -91,17 +105,53 @@ def test_all_objects_are_waited_for_and_those_that_were_not_taken_are_counted(
     monkeypatch.setattr(compiler_cache, "_WRITE_SECONDS", 0.0)
     (tmp_path / "first").write_text(statistics(0))
     assert wait_for_writes(launcher, {"PATH": "/usr/bin:/bin"}) == CacheUse(1, 2, 3)
-    assert CacheUse(1, 2, 3) + CacheUse(1, 0, 0) == CacheUse(2, 2, 3)
 
 
-def test_a_cluster_that_does_not_answer_is_one_line(monkeypatch):
-    pytest.importorskip("distributed")
-    monkeypatch.setattr(cluster, "_SECONDS", 0.2)
-    with pytest.raises(TorchwheelError, match=r"^--on tcp://127.0.0.1:9: no scheduler answers"):
-        cluster.check_cluster("tcp://127.0.0.1:9")
+HTTPS = "https://builds.example:10600"
 
 
-def test_without_dask_the_package_is_named(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "distributed", None)
-    with pytest.raises(TorchwheelError, match="--on: expected the package distributed, found none"):
-        cluster.check_cluster("tcp://127.0.0.1:9")
+@pytest.mark.parametrize(
+    ("url", "token", "message"),
+    [
+        *(
+            (url, "t", rf'^--on "{shown}": expected the scheduler.s https://HOST:PORT, or http://')
+            for url, shown in {
+                "10.0.0.5:10600": "10.0.0.5:10600",
+                "tcp://10.0.0.5:8786": "tcp://10.0.0.5:8786",
+                "http://10.0.0.5:10600": "http://10.0.0.5:10600",
+                "https://u:secret@h:1": r"https://\*\*\*\*@h:1",
+                "file:///x": "file:///x",
+            }.items()
+        ),
+        (HTTPS, "", rf"^--on {HTTPS}: expected the clients' token of the cluster in {TOKEN}$"),
+    ],
+)
+def test_a_scheduler_that_cannot_be_asked_is_one_line(url, token, message):
+    with pytest.raises(UsageError, match=message):
+        parse_scheduler(url, {TOKEN: token})
+
+
+def test_sccaches_server_alone_gets_the_token(tmp_path):
+    scheduler = parse_scheduler(HTTPS, {TOKEN: 'a "token"'})
+    assert "token" not in repr(scheduler)
+    launcher = sccache(tmp_path, f'[ "$1" ] || cat "$SCCACHE_CONF" >{tmp_path}/settings\n{SERVER}')
+    with own_server(launcher, {}, "--on", scheduler) as variables:
+        assert "SCCACHE_CONF" not in variables
+    settings = (tmp_path / "settings").read_text()
+    assert f'scheduler_url = "{HTTPS}"\n' in settings
+    assert 'token = "a \\"token\\""\n' in settings
+
+
+def test_a_cluster_that_compiled_nothing_fails_the_build(tmp_path):
+    scheduler = parse_scheduler("http://localhost:1", {TOKEN: "t"})
+    printed = tmp_path / "printed"
+    launcher = sccache(tmp_path, f"cat {printed}")
+    # Of objects that the cache had nothing is compiled.
+    printed.write_text(statistics(0, misses={}))
+    assert cluster_use(scheduler, launcher, {}) == ClusterUse({}, 0)
+    printed.write_text(statistics(3, dist_compiles={"a:1": 2, "b:1": 4}, dist_errors=1))
+    use = cluster_use(scheduler, launcher, {})
+    assert str(use) == "6 calls of compilers on 2 servers, 1 failed there"
+    printed.write_text(statistics(3, dist_errors=3))
+    with pytest.raises(TorchwheelError, match=r"^--on .*found that none was, and 3 calls failed"):
+        cluster_use(scheduler, launcher, {})

@@ -5,10 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel import process
-from torchwheel.claims import Claims
-from torchwheel.errors import TorchwheelError
-from torchwheel.inspect.elf import read_library
 from torchwheel.pipeline.frontend import (
     build_wheel,
     compile_step,
@@ -16,10 +12,18 @@ from torchwheel.pipeline.frontend import (
     find_launcher,
 )
 from torchwheel.pipeline.repair import pack, stamp
+from torchwheel.sdist.build_setup import import_torch
 from torchwheel.sdist.request import LOCK, LOG, hold_build_folder
-from torchwheel.sdist.torch import import_torch
 from torchwheel.smoke.environment import Environment
-from torchwheel.toolkit.toolkit_home import DRIVER_STUB, assemble_cuda_home, assemble_rocm_home
+from torchwheel_runtime import process
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.inspect.elf import read_library
+from torchwheel_runtime.toolkit.toolkit_home import (
+    DRIVER_STUB,
+    assemble_cuda_home,
+    assemble_rocm_home,
+)
 
 CXX = Path("/usr/bin/g++")
 CUDA_H = """\

@@ -7,25 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.arch.model import Arch, parse
 from torchwheel.cli import main
-from torchwheel.errors import UsageError
-from torchwheel.machine.facts import Torch
 from torchwheel.matrix.sections import HostCompilerBounds as HostBounds
 from torchwheel.matrix.sections import Toolkit
 from torchwheel.pipeline.inputs import claims_of
 from torchwheel.sdist.build import limits_of
-from torchwheel.sdist.environment import held_nvcc, sdist_environment, torch_requirement
-from torchwheel.sdist.request import SdistRequest, check_request, parse_allowed
-from torchwheel.sdist.torch import (
+from torchwheel.sdist.build_setup import (
     PYTHON,
     EnvironmentTorch,
+    held_nvcc,
     newest_torch,
+    sdist_environment,
     sdist_variant,
     toolkit_for,
+    torch_requirement,
 )
+from torchwheel.sdist.request import SdistRequest, check_request, parse_allowed
 from torchwheel.smoke.environment import Environment
-from torchwheel.toolkit.host import HostCompiler
+from torchwheel_runtime.arch.model import Arch, parse
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.machine.facts import Torch
+from torchwheel_runtime.toolkit.host import HostCompiler
 
 BUILT = Torch("2.11.0+cu130", "13.0", None, Path("torch"))
 

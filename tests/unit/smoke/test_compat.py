@@ -7,13 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.smoke.compat import CompatRow, compat, compat_text, dump_compat, pairings
-from torchwheel.smoke.interpreter import Interpreter, find_interpreter, running_interpreter
 from torchwheel.smoke.record import ImportRecord, MachineRecord, SmokeRecord, TestResult, summarize
-from torchwheel.smoke.requirements import requirements
+from torchwheel.smoke.requirements import (
+    Interpreter,
+    find_interpreter,
+    requirements,
+    running_interpreter,
+)
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 from wheelmaker import make_wheel
 
 PYTHONS = [

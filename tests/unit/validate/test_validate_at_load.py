@@ -23,10 +23,10 @@ from facts_of_machines import (
     changed,
 )
 
-from torchwheel.machine.facts import Driver, Torch
-from torchwheel.validate.at_load import load_findings
-from torchwheel.validate.findings import MEANINGS, RULES, Finding
-from torchwheel.validate.gpu_rules import tag_floor
+from torchwheel_runtime.machine.facts import Driver, Torch
+from torchwheel_runtime.validate.at_load import load_findings
+from torchwheel_runtime.validate.findings import MEANINGS, RULES, Finding
+from torchwheel_runtime.validate.gpu_rules import tag_floor
 
 
 def at_load(claims, torch=CUDA, glibc="2.36", driver=None, gpus=(), glibc_floor="2.17"):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from check_uses import inputs
+from check_runs import inputs
 from workflow_files import LOCAL, ROOT, Files, jobs, local, needs, references
 
 from torchwheel.cli import main

@@ -7,7 +7,6 @@ from pathlib import Path
 import check_order
 import check_references
 import check_runs
-import check_uses
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -30,9 +29,9 @@ CHECKS = {
         check_runs.every_variable_is_set,
         check_runs.no_failure_is_ignored,
         check_runs.pull_requests_reach_hosted_machines,
-        check_uses.every_use_is_pinned,
-        check_uses.one_pin_for_each_action,
-        check_uses.inputs_match,
+        check_runs.every_use_is_pinned,
+        check_runs.one_pin_for_each_action,
+        check_runs.inputs_match,
         check_references.references_exist,
         check_references.no_secrets,
         check_order.artifacts_come_first,
@@ -81,7 +80,7 @@ def test_each_check_can_fail():
 
 
 def test_a_removed_file_is_reported(files):
-    faults = list(check_uses.every_use_is_pinned(files.without(SMOKE)))
+    faults = list(check_runs.every_use_is_pinned(files.without(SMOKE)))
     assert faults == [f"{RELEASE}: $/.github/workflows/smoke.yml is not there"]
 
 

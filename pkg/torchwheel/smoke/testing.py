@@ -1,0 +1,248 @@
+"""Imports the packages of a wheel and runs its smoke tests, in the environment it is tried in."""
+
+import ast
+import dataclasses
+import hashlib
+import importlib.resources
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from torchwheel.inspect.wheel import Wheel, read_wheel
+from torchwheel.smoke import environment
+from torchwheel.smoke.environment import Environment
+from torchwheel.smoke.record import SmokeRecord, TestResult, dump_smoke
+from torchwheel.smoke.requirements import Interpreter
+from torchwheel.smoke.results import RunFacts, parse_junit, read_probe, read_report, record_of
+from torchwheel_runtime import files, process
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError, program_error
+from torchwheel_runtime.files import sha256, temporary_variables
+
+
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    """A folder of smoke tests.
+
+    Attributes:
+        digest: hex SHA-256 of all its files.
+        functions: by file, the functions that pytest collects there: "test_a", "TestB::test_a".
+    """
+
+    digest: str
+    functions: Mapping[str, tuple[str, ...]]
+
+    def files(self, chosen: Sequence[str] = ()) -> tuple[str, ...]:
+        """Its files with tests; of those `chosen` alone, which may name folders."""
+        return tuple(
+            name
+            for name in self.functions
+            if not chosen
+            or any(PurePosixPath(name).is_relative_to(PurePosixPath(one)) for one in chosen)
+        )
+
+
+def read_suite(tests: Path) -> Suite:
+    """Read a folder of smoke tests; a file that is no Python is a UsageError."""
+    functions = {}
+    for path in _files(tests):
+        if path.suffix == ".py" and (path.stem.startswith("test_") or path.stem.endswith("_test")):
+            try:
+                tree = ast.parse(path.read_bytes())
+            except (SyntaxError, ValueError) as error:
+                raise UsageError(f"{path}: expected Python, found {error}") from error
+            functions[path.relative_to(tests).as_posix()] = tuple(_functions(tree.body))
+    return Suite(digest_of_tests(tests), {name: of for name, of in functions.items() if of})
+
+
+def digest_of_tests(tests: Path) -> str:
+    """Hex SHA-256 over the names and contents of the files in a folder of smoke tests."""
+    digest = hashlib.sha256()
+    for path in _files(tests):
+        digest.update(f"{path.relative_to(tests).as_posix()}\0{sha256(path)}\n".encode())
+    return digest.hexdigest()
+
+
+def _files(tests: Path) -> Iterator[Path]:
+    for path in sorted(tests.rglob("*")):
+        parts = path.relative_to(tests).parts
+        made = any(part == "__pycache__" or part.startswith(".") for part in parts)
+        if path.is_file() and not made:
+            yield path
+
+
+def _functions(body: Sequence[ast.stmt], inside: str = "") -> Iterator[str]:
+    """The names of test functions; those that a condition defines are not known."""
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            if node.name.startswith("test"):
+                yield f"{inside}{node.name}"
+        elif isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
+            yield from _functions(node.body, f"{inside}{node.name}::")
+
+
+SECONDS = 3600
+
+
+def import_names(wheel: Wheel) -> tuple[str, ...]:
+    """Names that users of the wheel import: top folders with an __init__.py, and top modules."""
+    paths = [PurePosixPath(member) for member in wheel.members]
+    packages = {p.parts[0] for p in paths if len(p.parts) == 2 and p.name == "__init__.py"}
+    modules = {
+        p.name.partition(".")[0] for p in paths if len(p.parts) == 1 and p.suffix in (".py", ".so")
+    }
+    if not packages | modules:
+        raise TorchwheelError(f"{wheel.path.name}: no package or module to import in it")
+    return tuple(sorted(packages | modules))
+
+
+def arguments_of_tests(report: Path, tests: str, without_gpu: Sequence[str] | None) -> list[str]:
+    """The arguments of probe.py that run the tests in a folder.
+
+    Args:
+        report: pytest's JUnit file.
+        tests: the folder.
+        without_gpu: files of the folder that run if torch finds no GPU; all if empty, none if
+            None.
+    """
+    chosen = (
+        ["--gpu-only"] if without_gpu is None else [f"--without-gpu={name}" for name in without_gpu]
+    )
+    return [f"--tests={tests}", f"--junit={report}", *chosen]
+
+
+def probe_source() -> str:
+    """The text of probe.py, for `python -c`: its folder must not be on the path of the tests."""
+    return importlib.resources.files("torchwheel.smoke").joinpath("probe.py").read_text()
+
+
+def run_probe(
+    env: Environment, names: Sequence[str], cwd: Path, tests: Sequence[str] = ()
+) -> tuple[RunFacts, process.ProcessResult]:
+    """Import torch, then each name, then run tests.
+
+    Args:
+        env: the environment.
+        names: the packages to import.
+        cwd: the current folder of the tests; the facts are left beside it.
+        tests: the arguments of `arguments_of_tests`; no test runs without them.
+
+    Returns:
+        The machine as torch sees it and the imports, and how the process ended.
+    """
+    file = cwd.parent / "facts.json"
+    done = run_python(env, ["-c", probe_source(), f"--facts={file}", *tests, *names], cwd)
+    try:
+        facts = read_probe(file, env.site)
+    except (OSError, MalformedError) as error:
+        why = done.last_words("nothing was said")
+        raise program_error(
+            f"importing torch and {', '.join(names)} ended with status {done.status}: {why}"
+        ) from error
+    return facts, done
+
+
+def run_python(env: Environment, arguments: Sequence[str], cwd: Path) -> process.ProcessResult:
+    """Run the environment's Python; the caller judges its exit status."""
+    # Beside compilers, torch's threads would spend cores on waiting for each other.
+    variables = {"OMP_WAIT_POLICY": "passive", **env.environ, **temporary_variables()}
+    variables["PYTHONDONTWRITEBYTECODE"] = "1"
+    try:
+        return process.run([env.python, *arguments], cwd=cwd, env=variables, timeout=SECONDS)
+    except process.NotRunError as error:
+        raise TorchwheelError(f"smoke: {error}") from error
+
+
+OUTPUT_LINES = 30
+"""Lines of pytest's output that are shown when a run fails."""
+
+
+def smoke(
+    wheel: Path,
+    *,
+    tests: Path | None,
+    torch: str | None,
+    requires: Sequence[str],
+    bundled: Sequence[Path],
+    here: bool,
+    record: Path,
+    junit: Path | None,
+    cache: Path,
+    progress: Progress,
+    without_gpu: Sequence[str] | None = (),
+    python: Interpreter | None = None,
+    imports: Sequence[str] = (),
+    locks: Path | None = None,
+) -> SmokeRecord:
+    """Install a wheel and its bundled packages, run its tests on them, write the record.
+
+    Args:
+        wheel: The file to try.
+        tests: The extension's folder of smoke tests; a copy of it is run. None to import the
+            packages alone.
+        torch: The torch release of the clean environment; None for one that the wheel requires.
+        requires: Requirements of the tests besides torch.
+        bundled: Wheels that are published with it and installed with it.
+        here: Use the running interpreter and its torch, for a machine that is offline.
+        record: File for the JSON record.
+        junit: File for pytest's JUnit report, if wanted.
+        cache: Folder of the cached environments.
+        progress: Where to report.
+        without_gpu: Test files that run if torch finds no GPU; all if empty, none if None.
+        python: The Python of the clean environment; the running one if not given.
+        imports: Names to import in place of the wheel's packages.
+        locks: Folder of the locks whose files, by hash, the clean environment has; None to install
+            what an index gives for the requirements.
+
+    Returns:
+        The record; its `ok` is the verdict.
+    """
+    if tests is not None and not tests.is_dir():
+        raise UsageError(f"a folder of smoke tests expected at {tests}, which is none")
+    wheels = [read_wheel(path) for path in (wheel, *bundled)]
+    packages = [name for installed in wheels[1:] for name in import_names(installed)]
+    packages = [*(imports or import_names(wheels[0])), *packages]
+    with tempfile.TemporaryDirectory(prefix="torchwheel-smoke-") as folder:
+        temporary = Path(folder).resolve()
+        if here:
+            progress.step("smoke: installing the wheel for the running Python")
+            env = environment.running_environment(wheels, import_names(wheels[0]), temporary)
+        else:
+            required = environment.base_requirements(wheels, torch, requires, python)
+            base = environment.base_environment(
+                cache.resolve(), required, progress, python, locks=locks
+            )
+            progress.step("smoke: installing the wheel")
+            env = environment.clean_environment(wheels, base, temporary, python)
+        cwd = temporary / "run"
+        sources, report, arguments = "", cwd / "junit.xml", []
+        cwd.mkdir()
+        (cwd / "pytest.ini").write_text("[pytest]\n")
+        if tests is not None:
+            sources, name = digest_of_tests(tests), tests.resolve().name
+            # They run outside the source tree, so that they cannot import from it.
+            shutil.copytree(tests, cwd / name, ignore=shutil.ignore_patterns("__pycache__"))
+            arguments = arguments_of_tests(report, name, without_gpu)
+        ran = f", running {tests.name}" if tests else ""
+        progress.step(f"smoke: importing {', '.join(packages)}{ran}")
+        facts, done = run_probe(env, packages, cwd, arguments)
+        if done.status:
+            for line in (done.output + done.errors).splitlines()[-OUTPUT_LINES:]:
+                progress.say(line)
+        if without_gpu is None and facts.machine.gpu is None:
+            sources = ""  # imported alone
+        results = _read_report(report, junit)
+    smoke_record = record_of(wheel, bundled, facts, results, sources, done.status)
+    files.write_text(record, dump_smoke(smoke_record))
+    return smoke_record
+
+
+def _read_report(report: Path, junit: Path | None) -> tuple[TestResult, ...]:
+    """The results that pytest left, if it did; its file is copied to `junit`."""
+    if not report.is_file():
+        return ()
+    text = read_report(report)
+    if junit is not None:
+        files.write_text(junit, text)
+    return parse_junit(text)

@@ -1,0 +1,177 @@
+"""Findings about torch, the GPUs and the driver: does the library fit this machine?"""
+
+from collections.abc import Iterator
+
+from torchwheel_runtime.arch.model import Arch, Backend
+from torchwheel_runtime.arch.model import backend_of as backend_of_gpu
+from torchwheel_runtime.claims import Claims, LibraryNeeds
+from torchwheel_runtime.doctor.case import Case, Diagnosis, Package
+from torchwheel_runtime.doctor.library_rules import libraries_to_judge
+from torchwheel_runtime.doctor.native import NativeLibrary, sort_archs
+from torchwheel_runtime.doctor.remedies import comes_with_other_torch, is_idle
+from torchwheel_runtime.machine.facts import HiddenGpus, Machine, SilentDriver, Torch, Unanswered
+from torchwheel_runtime.validate.at_load import load_findings
+from torchwheel_runtime.validate.findings import Finding
+from torchwheel_runtime.versions import version_numbers
+
+
+def broken_torch(case: Case) -> Iterator[Diagnosis]:
+    """Torch is installed and cannot be imported."""
+    machine = case.machine
+    if needs_torch(case.package) and machine.torch_problem and machine.torch:
+        release = machine.torch.version.partition("+")[0]
+        yield Diagnosis(
+            "torch-works", str(machine.torch_problem), torch_fix(machine, f"=={release}")
+        )
+
+
+def torch_fix(machine: Machine, release: str = "") -> str:
+    """How to make torch work; installing it again is no help against what its import waits for."""
+    problem = machine.torch_problem
+    if isinstance(problem, Unanswered) and problem.fix:
+        return problem.fix
+    return f"`pip install --force-reinstall torch{release}`"
+
+
+def mismatched_library(case: Case) -> Iterator[Diagnosis]:
+    """The library needs another torch, backend, toolkit, driver, GPU or glibc."""
+    machine, package = case.machine, case.package
+    if not needs_torch(package):
+        return
+    natives = libraries_to_judge(package)
+    code = any(native.code for native in natives)
+    findings = load_findings(
+        needs_of_binary(package, natives, machine),
+        machine.torch,
+        machine.glibc,
+        machine.driver,
+        # If the code could not be read, it is not known to be missing.
+        machine.gpus if code else (),
+        package=package.name,
+        glibc_floor=max(
+            filter(None, (n.glibc for n in natives)), key=version_numbers, default=None
+        ),
+    )
+    lacking = package.imported.how != "imported" and any(
+        comes_with_other_torch(soname, machine.torch)
+        for native in natives
+        for soname in (native.links.absent if native.links else ())
+    )
+    for finding in findings:
+        if finding.rule == "backend" and is_idle(case):
+            continue
+        if finding.blocks or lacking or _matters(finding, machine):
+            yield diagnosis_of(finding)
+
+
+def needs_torch(package: Package) -> bool:
+    """Whether the package needs torch, by its metadata, its libraries or its import."""
+    if package.info and package.info.torch is not None:
+        return True
+    if "torch" in package.imported.missing_modules:
+        return True
+    return any(native.uses_torch for native in package.natives)
+
+
+def needs_of_binary(
+    package: Package, natives: tuple[NativeLibrary, ...], machine: Machine
+) -> LibraryNeeds:
+    """What the binaries need of a machine; the wheel's claims add what binaries do not show."""
+    torch, gpus = machine.torch, machine.gpus
+    info = package.info
+    claims = info.claims if info else None
+    torch_range = claims.torch_range if claims else (info.torch if info else None) or ""
+    if not natives:
+        # A package without libraries builds them for the GPUs of this machine, or not at all.
+        builds = backend_of_gpu(gpus[0].arch) if package.status and gpus else None
+        return LibraryNeeds("stable" if builds else "pure", torch_range, builds)
+    here = torch.backend if torch else None
+    backends = {native.backend for native in natives if native.backend}
+    backend = here if here in backends else next(iter(sorted(backends)), None)
+    return LibraryNeeds(
+        abi="aten" if any(native.for_one_torch for native in natives) else "stable",
+        torch_range=torch_range,
+        backend=backend,
+        toolkit_version=_toolkit_release(claims, natives, backend, torch),
+        archs=_arch_list(natives),
+    )
+
+
+def diagnosis_of(finding: Finding) -> Diagnosis:
+    """A finding of torchwheel_runtime.validate as the doctor's diagnosis."""
+    return Diagnosis(
+        finding.rule,
+        f"expected {finding.expected}; found {finding.found}",
+        finding.fix,
+        of_torch=finding.rule in ("torch", "backend", "toolkit-torch"),
+    )
+
+
+def _toolkit_release(
+    claims: Claims | None,
+    natives: tuple[NativeLibrary, ...],
+    backend: Backend | None,
+    torch: Torch | None,
+) -> str | None:
+    """The release that the wheel claims, else the major of the runtime that it needs.
+
+    If that major is torch's, the release is torch's too.
+    """
+    if claims and claims.toolkit_version:
+        return claims.toolkit_version
+    built = torch.built_with(backend) if torch else None
+    for native in natives:
+        major = (native.runtime or "").partition(".so.")[2].partition(".")[0]
+        if major and (built is None or version_numbers(major) != version_numbers(built)[:1]):
+            return major
+    return built
+
+
+def _arch_list(natives: tuple[NativeLibrary, ...]) -> tuple[Arch, ...]:
+    """The archs that the libraries have together."""
+    ptx: set[Arch] = {arch for native in natives for arch in native.ptx}
+    archs = {arch for native in natives for arch in native.archs} | ptx
+    return tuple(arch.with_ptx(arch in ptx) for arch in sort_archs(archs))
+
+
+def _matters(finding: Finding, machine: Machine) -> bool:
+    """Whether a finding matters: without a GPU, idle kernels are not a fault."""
+    return finding.rule != "backend" or bool(machine.gpus or machine.driver)
+
+
+_INSTALL_DRIVER = {
+    "cuda": "install NVIDIA's driver, or start the container with its GPUs (`--gpus all`)",
+    "rocm": "install AMD's driver (amdgpu), or start the container with `--device /dev/kfd`",
+}
+
+
+def missing_driver(case: Case) -> Iterator[Diagnosis]:
+    """A GPU has no driver, or its driver does not answer."""
+    machine, backend = case.machine, _gpu_backend(case)
+    if backend is None or machine.driver or not machine.driver_problem:
+        return
+    if isinstance(machine.driver_problem, SilentDriver):
+        silent = machine.driver_problem
+        yield Diagnosis("driver", silent.problem, silent.fix or _INSTALL_DRIVER[backend])
+    elif backend in case.hardware:
+        maker = "an NVIDIA" if backend == "cuda" else "an AMD"
+        says = f"there is {maker} GPU, and no driver for it: {machine.driver_problem}"
+        yield Diagnosis("driver", says, _INSTALL_DRIVER[backend])
+
+
+def hidden_gpus(case: Case) -> Iterator[Diagnosis]:
+    """The driver works, but its GPUs are hidden from this process."""
+    machine = case.machine
+    problem = machine.gpus_problem
+    if _gpu_backend(case) and machine.driver and not machine.gpus and problem:
+        fix = "give this user the GPUs"
+        if isinstance(problem, HiddenGpus):
+            fix = f"`unset {problem.variable}`"
+        yield Diagnosis("gpus", str(problem), fix)
+
+
+def _gpu_backend(case: Case) -> Backend | None:
+    """The backend that both torch and the package have GPU code for."""
+    torch, package = case.machine.torch, case.package
+    kernels = package.status is not None or any(native.backend for native in package.natives)
+    return torch.backend if torch and kernels else None

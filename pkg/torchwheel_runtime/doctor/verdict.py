@@ -1,0 +1,103 @@
+"""The verdict: the first cause of what is wrong, or what the package runs on."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from torchwheel_runtime.arch.devices import Gpu
+from torchwheel_runtime.doctor import build_rules, fit_rules, installation_rules, library_rules
+from torchwheel_runtime.doctor.case import Case, Diagnosis, Verdict
+from torchwheel_runtime.doctor.remedies import with_one_fix
+from torchwheel_runtime.machine.facts import Machine
+from torchwheel_runtime.runtime.status import ExtensionStatus
+from torchwheel_runtime.text import join_names
+from torchwheel_runtime.validate import findings as findings_
+
+DoctorRule = Callable[[Case], Iterator[Diagnosis]]
+
+RULES: tuple[DoctorRule, ...] = (
+    installation_rules.not_installed,
+    installation_rules.installed_twice,
+    installation_rules.incomplete,
+    installation_rules.shadowed,
+    installation_rules.wrong_python,
+    library_rules.wrong_machine,
+    fit_rules.broken_torch,
+    installation_rules.missing_dependency,
+    fit_rules.mismatched_library,
+    library_rules.missing_libraries,
+    library_rules.old_libraries,
+    library_rules.missing_symbols,
+    installation_rules.failed_import,
+    fit_rules.missing_driver,
+    fit_rules.hidden_gpus,
+    build_rules.cannot_build,
+    build_rules.broken_cache,
+    build_rules.plain_pytorch,
+    library_rules.unread_code,
+)
+"""Causes come before their symptoms."""
+
+
+def judge(case: Case) -> Verdict:
+    """Apply every rule; the first finding is the cause.
+
+    Raises:
+        UsageError: TORCHWHEEL_IGNORE names an unknown rule.
+    """
+    ignored = findings_.ignored_rules(case.environ)
+    unique = dict.fromkeys(finding for rule in RULES for finding in rule(case))
+    remaining = [finding for finding in unique if finding.name not in ignored]
+    findings = with_one_fix(remaining, case, library_rules.libraries_to_judge(case.package))
+    title = case.package.title
+    if findings:
+        return Verdict(findings, f"{title}: {findings[0].says}", findings[0].fix)
+    return Verdict((), f"{title}: {_healthy_text(case)}")
+
+
+def judge_machine(machine: Machine) -> Verdict:
+    """The verdict on a machine without a package."""
+    if machine.torch_problem:
+        fix = fit_rules.torch_fix(machine)
+        finding = Diagnosis("torch", str(machine.torch_problem), fix)
+        return Verdict((finding,), finding.says, finding.fix)
+    return Verdict(
+        (),
+        "no package that torchwheel made is here; `torchwheel doctor PACKAGE` looks at any other",
+    )
+
+
+def _healthy_text(case: Case) -> str:
+    """What the package runs on, as far as that is known."""
+    machine, package = case.machine, case.package
+    kernels = package.status is not None or any(native.backend for native in package.natives)
+    if kernels and not machine.gpus:
+        torch = machine.torch
+        cpu = torch is not None and torch.backend is None
+        why = f", and torch {torch.version} is for CPUs" if torch and cpu else ""
+        consequence = "it runs on plain PyTorch" if package.status else "its kernels lie idle"
+        return f"there is no GPU here{why}, so {consequence}"
+    where = f", on {_gpu_names(machine.gpus)}" if kernels else ""
+    if package.status:
+        return _status_text(package.status, machine.gpus)
+    if package.loaded:
+        return f"its native libraries are loaded{where}"
+    return "it can be imported" + (", and its libraries fit" if package.natives else "")
+
+
+def _status_text(status: ExtensionStatus, gpus: Sequence[Gpu]) -> str:
+    """What the operators of an extension run on, on these GPUs."""
+    ways = join_names(dict.fromkeys(operator.way for operator in status.operators))
+    if ways == "fallback":
+        return f"it runs on plain PyTorch, as TORCHWHEEL_MODE={status.mode} asks"
+    where = f", on {_gpu_names(gpus)}"
+    if ways == "waiting":
+        return f"its operators are built at their first call{where}, and nothing is in the way"
+    waiting = [gpu for gpu in gpus if gpu.index in status.waiting_gpus]
+    if waiting:
+        served = _gpu_names(gpu for gpu in gpus if gpu not in waiting)
+        there = _gpu_names(waiting)
+        return f"its operators are {ways} on {served}, and built at their first call on {there}"
+    return f"its operators are {ways}{where}"
+
+
+def _gpu_names(gpus: Iterable[Gpu]) -> str:
+    return join_names(dict.fromkeys(f"{gpu.name} ({gpu.arch})" for gpu in gpus))

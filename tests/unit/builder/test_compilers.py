@@ -1,0 +1,257 @@
+"""Compilers: CUDA's and ROCm's, archs apart, hipify."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from targets import CUDA_STABLE, EXTENSION, ROCM_STABLE, sources
+
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.builder import gpu_compiler
+from torchwheel_runtime.builder.arch_parts import join_parts, parts_of
+from torchwheel_runtime.builder.hipify import hipify
+from torchwheel_runtime.builder.recipe import make_recipe
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+
+# The compiler that holds the archs of a build.
+
+
+HARD = ("-gencode", "arch=compute_53,code=sm_53", "-gencode=arch=compute_90,code=sm_90")
+
+
+def call(archs: str, by: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """The guard with an `echo` for a compiler."""
+    command = [sys.executable, gpu_compiler.__file__, archs, by, "echo", "nvcc", "--", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_archs_that_setup_py_hard_codes_stop_the_first_file():
+    done = call("8.0;9.0+PTX", "environment", "-c", "a.cu", *HARD)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "torchwheel: the project hard-codes the archs 5.3;9.0; expected those of "
+        'TORCH_CUDA_ARCH_LIST, 8.0;9.0+PTX; pass --archs "5.3;9.0", or replace them: '
+        "build.archs_by: replaced in matrix.yaml, --archs-by replaced of torchwheel build\n"
+    )
+
+
+def test_archs_that_are_the_matrix_own_are_compiled():
+    done = call("5.3;9.0", "environment", "-c", "a.cu", *HARD)
+    assert done.stdout == " ".join(["nvcc -c a.cu", *HARD]) + "\n"
+
+
+def test_hard_coded_archs_are_replaced_on_request():
+    done = call("8.0;9.0+PTX", "replaced", "-c", "a.cu", "-O3", *HARD, "-o", "a.o")
+    assert done.stdout == (
+        "nvcc -c a.cu -O3 -o a.o -gencode=arch=compute_80,code=sm_80 "
+        "-gencode=arch=compute_90,code=sm_90 -gencode=arch=compute_90,code=compute_90\n"
+    )
+
+
+def test_a_file_may_have_fewer_of_the_declared_archs_but_no_others():
+    assert call("5.3;8.0;9.0", "declared", "-c", "a.cu", *HARD).returncode == 0
+    done = call("8.0;9.0", "declared", "-c", "a.cu", *HARD)
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        "torchwheel: the project compiles for 5.3, which the arch list 8.0"
+    )
+
+
+@pytest.mark.parametrize("arguments", [("--version",), ("-dlink", "a.o", *HARD), ("-c", "a.cu")])
+def test_calls_that_compile_for_no_named_arch_pass(arguments):
+    assert call("8.0", "environment", *arguments).stdout == " ".join(["nvcc", *arguments]) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "codes"),
+    [
+        (["-gencode", "arch=compute_90a,code=sm_90a"], {"sm_90a"}),
+        (["--generate-code=arch=compute_80,code=[compute_80,sm_80]"], {"sm_80", "compute_80"}),
+        (['-gencode=arch=compute_80,code="sm_80,compute_80"'], {"sm_80", "compute_80"}),
+        (["-arch=sm_86"], {"sm_86", "compute_86"}),
+        (["-arch", "native"], {"native"}),
+        (["-arch=compute_80", "-code=sm_80,sm_86"], {"sm_80", "sm_86"}),
+        (["--offload-arch=gfx90a", "--offload-arch", "gfx1100"], {"gfx90a", "gfx1100"}),
+        (["--offload-arch=gfx90a,gfx942"], {"gfx90a", "gfx942"}),
+        (["--amdgpu-target=gfx90a"], {"gfx90a"}),
+    ],
+)
+def test_the_ways_to_name_archs(options, codes):
+    named, others = gpu_compiler.split([*options, "-c", "a.cu"])
+    assert (gpu_compiler.codes_in(named), others) == (codes, ["-c", "a.cu"])
+
+
+def test_archs_of_amd_are_replaced_too():
+    done = call("gfx90a;gfx1100", "replaced", "-c", "a.hip", "--offload-arch=gfx942", "-o", "a.o")
+    expected = "nvcc -c a.hip -o a.o --offload-arch=gfx90a --offload-arch=gfx1100\n"
+    assert done.stdout == expected
+    assert call("gfx90a", "declared", "-c", "a.hip", "--offload-arch=gfx942").returncode == 1
+    assert call("gfx90a;gfx942", "declared", "-c", "a.hip", "--offload-arch=gfx942").stdout
+
+
+CUDA_ARCHS = st.lists(
+    st.tuples(st.integers(50, 121), st.sampled_from(["", "a", "f"]), st.booleans()),
+    min_size=1,
+    unique_by=lambda arch: arch[:2],
+).map(
+    lambda archs: ";".join(
+        f"{number // 10}.{number % 10}{suffix}{'+PTX' * ptx}" for number, suffix, ptx in archs
+    )
+)
+
+
+AMD_ARCHS = st.lists(
+    st.sampled_from(["gfx90a", "gfx942", "gfx1100", "gfx1201"]), min_size=1, unique=True
+).map(";".join)
+
+
+@given(CUDA_ARCHS | AMD_ARCHS)
+def test_what_replaces_is_what_is_expected(archs):
+    options = list(gpu_compiler.options_of(archs))
+    assert gpu_compiler.codes_in(options) == gpu_compiler.codes_of(archs)
+    assert gpu_compiler.fault_of(gpu_compiler.codes_in(options), archs, "environment") is None
+    assert sorted(gpu_compiler.arch_list_of(gpu_compiler.codes_of(archs)).split(";")) == sorted(
+        archs.split(";")
+    )
+
+
+@given(st.lists(st.text(max_size=12), max_size=8))
+def test_any_arguments_are_read(arguments):
+    named, others = gpu_compiler.split(arguments)
+    assert gpu_compiler.codes_in(named) is not None
+    assert len(named) + len(others) in (len(arguments), len(arguments) + 1)
+
+
+# The parts of a CUDA file's compile; that they join is the word of test_kernels_once.py.
+
+
+def device_steps(target):
+    return make_recipe(EXTENSION, sources(target), target).groups["device"]
+
+
+def test_a_file_has_a_part_for_each_code_and_one_for_the_host():
+    parts = list(parts_of([parse("9.0a"), parse("12.0+PTX")]))
+    assert [(part.name, part.form, part.code, part.end) for part in parts] == [
+        ("9.0a", "-cubin", "-gencode=arch=compute_90a,code=sm_90a", ".sm_90a.cubin"),
+        ("12.0", "-cubin", "-gencode=arch=compute_120,code=sm_120", ".sm_120.cubin"),
+        ("12.0, PTX", "-ptx", "-gencode=arch=compute_120,code=compute_120", ".compute_120.ptx"),
+        ("the host", "-c", "-gencode=arch=compute_90a,code=compute_90a", ".host.o"),
+    ]
+
+
+def test_a_part_is_compiled_as_the_whole_but_for_its_arch_and_form():
+    whole, _ = device_steps(CUDA_STABLE)
+    for step in whole.parts:
+        part = step.output.removeprefix("obj/a.cu")
+        assert step.label.startswith(f"{whole.label} for ")
+        own = [word for word in step.command if part in word or word.startswith("-gencode=")]
+        assert len(own) == 3  # the depfile, the arch, the output
+        assert step.inputs == whole.inputs
+        rest = [word for word in step.command if word not in (*own, "-cubin", "-ptx", "-c")]
+        assert set(rest) < set(whole.command)
+
+
+def test_a_file_for_one_arch_and_hip_are_not_divided():
+    assert [len(step.parts) for step in device_steps(CUDA_STABLE)] == [4, 0]
+    assert [step.parts for step in device_steps(ROCM_STABLE)] == [(), ()]
+
+
+@pytest.fixture
+def nvcc(tmp_path):
+    """An nvcc that prints what is in the file `calls`, with a fatbinary beside it."""
+    program = tmp_path / "nvcc"
+    program.write_text(f"#!/bin/sh\necho '#$ PATH={tmp_path}:/x' >&2\ncat {tmp_path}/calls >&2\n")
+    (tmp_path / "fatbinary").write_text(
+        f'#!/bin/sh\necho "$@" > {tmp_path}/given\nfor last; do :; done\n: > "${{last#--create=}}"'
+    )
+    for name in ("nvcc", "fatbinary"):
+        (tmp_path / name).chmod(0o755)
+    return program
+
+
+CALL = (
+    '#$ fatbinary -64 --compress-mode=size "--image3=kind=elf,sm=90,file=/t/x" --embedded-fatbin=y'
+)
+
+
+@pytest.mark.parametrize(("calls", "found"), [("", 0), (f"{CALL}\n{CALL}\n", 2)])
+def test_another_nvcc_is_one_line(nvcc, tmp_path, calls, found):
+    (tmp_path / "calls").write_text(calls)
+    line = (
+        rf"^nvcc --dryrun: expected one call of fatbinary, found {found}; compile without shards$"
+    )
+    with pytest.raises(TorchwheelError, match=line):
+        join_parts([str(nvcc)], "a.cu.o", {}, "objcopy", tmp_path)
+
+
+def test_an_image_that_is_no_part_is_one_line(nvcc, tmp_path):
+    (tmp_path / "calls").write_text(f"{CALL}\n")
+    line = (
+        r"^nvcc --dryrun: an image of a\.cu\.o, elf for 90, is no part of its compile; compile "
+        "without shards$"
+    )
+    with pytest.raises(TorchwheelError, match=line):
+        join_parts([str(nvcc)], "a.cu.o", {}, "objcopy", tmp_path)
+
+
+def test_without_a_fatbinary_it_is_one_line(nvcc, tmp_path):
+    (tmp_path / "calls").write_text(f"{CALL}\n")
+    (tmp_path / "fatbinary").unlink()
+    with pytest.raises(TorchwheelError, match=r"nvcc: expected `fatbinary` beside it, found none$"):
+        join_parts([str(nvcc)], "a.cu.o", {}, "objcopy", tmp_path)
+
+
+def test_fatbinary_gets_its_own_options_and_our_files(nvcc, tmp_path):
+    images = '"--image3=kind=elf,sm=90,file=/t/x" "--image3=kind=ptx,sm=90,file=/t/y"'
+    line = f'#$ fatbinary -64 "--cicc-cmdline=-a -b" {images} --embedded-fatbin=/t/c > /t/o 2>/t/e'
+    (tmp_path / "calls").write_text(f"#$ cicc x\n{line}\n#$ g++ y\n")
+    names = ("a.cu.sm_90.cubin", "a.cu.compute_90.ptx", "a.cu.host.o")
+    parts = {name: tmp_path / name for name in names}
+    join_parts(
+        [str(nvcc)], "obj/a.cu.o", {f"obj/{k}": v for k, v in parts.items()}, "true", tmp_path
+    )
+    assert (tmp_path / "given").read_text().split() == [
+        "-64",
+        *("--cicc-cmdline=-a", "-b"),
+        f"--image3=kind=elf,sm=90,file={parts[names[0]]}",
+        f"--image3=kind=ptx,sm=90,file={parts[names[1]]}",
+        f"--create={tmp_path}/a.cu.o.fatbin",
+    ]
+
+
+# Calls of hipify that fail before torch has anything to do.
+
+
+PYTHON = Path(sys.executable)
+
+
+@pytest.fixture
+def project(tmp_path):
+    return Path(shutil.copytree(Path(__file__).parent / "cuda_project", tmp_path / "project"))
+
+
+@pytest.mark.parametrize(("file", "says"), [("csrc/no.cu", "not found"), ("../x.cu", "leaves")])
+def test_a_source_that_is_not_there_is_one_line(project, tmp_path, file, says):
+    (tmp_path / "x.cu").touch()
+    with pytest.raises(TorchwheelError, match=says):
+        hipify(project, [file], tmp_path / "out", python=PYTHON)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_python_without_torch_is_one_line(project, tmp_path):
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {PYTHON} -S -I "$@"\n')
+    python.chmod(0o755)
+    with pytest.raises(TorchwheelError, match="No module named 'torch'"):
+        hipify(project, ["csrc/scale.cu"], tmp_path / "out", python=python)
+    with pytest.raises(TorchwheelError, match="does not start"):
+        hipify(project, ["csrc/scale.cu"], tmp_path / "out", python=tmp_path / "nonesuch")
+
+
+def test_no_source_outside_is_a_wrong_call(project, tmp_path):
+    with pytest.raises(UsageError, match="a source to translate expected"):
+        hipify(project, ["csrc"], tmp_path / "out", python=PYTHON)

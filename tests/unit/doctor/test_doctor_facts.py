@@ -1,0 +1,257 @@
+"""The facts of the doctor: installed files, native libraries, GPUs and caches."""
+
+import contextlib
+import os
+
+import pytest
+from dist_infos import put
+from doctor_cases import case, native, package
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elfmaker import make_elf
+from jitmaker import Builds, Told, make_library, wanted
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.doctor import caches, dist_info, loader
+from torchwheel_runtime.doctor import native as native_
+from torchwheel_runtime.doctor.examine import backends_on_pci_bus
+from torchwheel_runtime.doctor.loader import Loader
+from torchwheel_runtime.doctor.native import claimed_code, read_native
+from torchwheel_runtime.doctor.verdict import judge
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.inspect.wheel_files import ELF_MAGIC
+from torchwheel_runtime.inspect.window import CpuTime, WheelError
+from wheelmaker import PURE, stable, universal
+
+# What is told of the cache, which may be anything.
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHWHEEL_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_one_that_is_not_there_yet_can_be_made_and_is_not(folder):
+    found = caches.examine_cache()
+    assert (found.folder, dict(found.sizes), found.problem) == (folder, {}, None)
+    assert not folder.exists()
+
+
+def test_sizes_by_part_the_largest_first(folder):
+    for part, size in {"jit": 10, "toolkits": 1000, "empty": 0}.items():
+        (folder / part / "deep").mkdir(parents=True)
+        (folder / part / "deep" / "file").write_bytes(bytes(size))
+    assert list(caches.examine_cache().sizes.items()) == [("toolkits", 1000), ("jit", 10)]
+
+
+def test_a_file_in_its_way(folder):
+    folder.write_text("")
+    assert caches.examine_cache().problem == f"{folder} is not a folder"
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "ring", "ring/cache"])
+def test_a_path_that_leads_nowhere(folder, monkeypatch, name):
+    (folder.parent / "ring").symlink_to("ring")
+    monkeypatch.setenv("TORCHWHEEL_CACHE", str(folder.parent / name))
+    assert caches.examine_cache().problem
+
+
+def test_a_user_without_a_home_folder(monkeypatch):
+    def nowhere():
+        raise TorchwheelError("home folder: expected HOME, found none; set TORCHWHEEL_CACHE")
+
+    monkeypatch.setattr(caches, "cache_path", nowhere)
+    assert caches.examine_cache().problem == (
+        "home folder: expected HOME, found none; set TORCHWHEEL_CACHE"
+    )
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_is_closed(folder):
+    folder.mkdir(mode=0o500)
+    assert caches.examine_cache().problem == f"{folder} cannot be written"
+
+
+def test_a_folder_that_others_can_change(folder):
+    folder.mkdir()
+    folder.chmod(0o777)
+    assert caches.examine_cache().problem == (
+        f"{folder}: others may write to it (mode 0777); run `chmod go-w {folder}`, or set "
+        "TORCHWHEEL_CACHE to a folder of your own"
+    )
+
+
+def test_a_library_that_was_changed(folder):
+    library = make_library(folder / "jit", wanted(name="demo.scale"), Builds(), Told())
+    assert caches.examine_cache().corrupt == ()
+    library.chmod(0o644)
+    library.write_bytes(b"junk")
+    (corrupt,) = caches.examine_cache().corrupt
+    line = str(corrupt)
+    assert line.startswith("demo.scale-")
+    assert line.endswith("/ext_scale.so: 4 bytes, 1000 expected")
+    assert library.exists(), "the doctor changes nothing"
+
+
+# GPUs on the PCI bus.
+
+
+@pytest.mark.parametrize(
+    ("devices", "backends"),
+    [
+        ([("0x030200", "0x10de")], ("cuda",)),
+        ([("0x030000", "0x1002"), ("0x030000", "0x1002")], ("rocm",)),
+        ([("0x038000", "0x10de"), ("0x030000", "0x1002")], ("cuda", "rocm")),
+        ([("0x040300", "0x10de")], ()),  # its sound
+        ([("0x030000", "0x8086")], ()),
+        ([], ()),
+    ],
+)
+def test_display_controllers_of_known_makers_count(tmp_path, devices, backends):
+    for number, (kind, vendor) in enumerate(devices):
+        folder = tmp_path / f"sys/bus/pci/devices/0000:{number:02}:00.0"
+        folder.mkdir(parents=True)
+        (folder / "class").write_text(f"{kind}\n")
+        (folder / "vendor").write_text(f"{vendor}\n")
+    assert backends_on_pci_bus(tmp_path) == backends
+
+
+def test_a_device_that_cannot_be_read_is_none(tmp_path):
+    (tmp_path / "sys/bus/pci/devices/0000:00:00.0").mkdir(parents=True)
+    assert backends_on_pci_bus(tmp_path) == ()
+
+
+# Which distributions are installed, and which libraries are theirs.
+
+
+@pytest.fixture
+def folders(tmp_path):
+    put(tmp_path / "a", name="torch_scatter", version="2.1.2", torchwheel__json=None)
+    put(tmp_path / "b", name="demo")
+    put(tmp_path / "b", name="Fused.Ops", version="1.0", RECORD=b"fusedops/__init__.py,,\n")
+    (tmp_path / "b" / "no.dist-info").write_text("a file")
+    return dist_info.dist_infos([str(tmp_path / "b"), str(tmp_path / "none"), str(tmp_path / "a")])
+
+
+def test_folders_come_in_the_order_of_the_path(folders):
+    assert [dist_info.name_key(folder) for folder in folders] == [
+        "fused-ops",
+        "demo",
+        "torch-scatter",
+    ]
+
+
+@pytest.mark.parametrize("name", ["torch-scatter", "Torch_Scatter", "torch_scatter"])
+def test_a_distribution_is_found_by_any_spelling(folders, name):
+    (found,) = dist_info.find_distribution(name, folders)
+    assert found.name == "torch_scatter-2.1.2.dist-info"
+
+
+def test_a_distribution_is_found_by_what_is_imported_from_it(folders):
+    (found,) = dist_info.find_distribution("fusedops", folders)
+    assert found.name == "Fused.Ops-1.0.dist-info"
+    assert dist_info.find_distribution("fused", folders) == []
+
+
+def test_those_with_claims_and_those_with_a_name_like_it(folders):
+    assert dist_info.distributions_with_claims(folders) == ["demo", "fused-ops"]
+    assert dist_info.similar_names("torch_scater", folders) == ["torch-scatter"]
+    assert dist_info.similar_names("pandas", folders) == []
+    assert dist_info.similar_names("x" * 10_000, folders) == []
+
+
+def test_libraries_are_those_listed_and_those_in_the_packages_folder(tmp_path):
+    info = dist_info.read_dist_info(put(tmp_path))
+    elsewhere = tmp_path / "src" / "demo"
+    (elsewhere / "lib").mkdir(parents=True)
+    (elsewhere / "lib" / "libx.so.1").write_bytes(ELF_MAGIC)
+    (elsewhere / "notes.so").write_text("no library")
+    (tmp_path / "demo.libs").mkdir()
+    (tmp_path / "demo.libs" / "libgomp.so.1").write_bytes(ELF_MAGIC)
+    found = dist_info.native_libraries(tmp_path, info, [elsewhere, tmp_path / "demo.libs"])
+    assert [path.relative_to(tmp_path) for path in found] == [
+        (tmp_path / "demo" / "_C.so").relative_to(tmp_path),
+        (elsewhere / "lib" / "libx.so.1").relative_to(tmp_path),
+    ]
+
+
+# What is known of a library's GPU code that cannot be read.
+
+
+PROBLEM = "byte 16: GPU code of kind 8; 1 (PTX) or 2 (ELF) expected"
+
+
+@pytest.fixture
+def library(tmp_path, monkeypatch):
+    """Reads the library of a wheel with these claims."""
+
+    def unreadable(_, cpu):
+        raise TorchwheelError(PROBLEM)
+
+    monkeypatch.setattr(native_, "read_gpu_code", unreadable)
+    path = tmp_path / "demo" / "_C.so"
+    path.parent.mkdir()
+    path.write_bytes(make_elf(symbols=("f",)))
+
+    def read(claims):
+        return read_native(path, tmp_path, Loader(path, None, {}), claims, CpuTime(), loaded=True)
+
+    return read
+
+
+def test_it_is_what_the_wheel_claims(library):
+    found = library(stable(archs=("8.0", "9.0+PTX")))
+    assert (found.archs, found.ptx) == ((parse("8.0"), parse("9.0")), (parse("9.0"),))
+    assert (found.backend, found.code_problem) == ("cuda", PROBLEM)
+    assert library(None).code == ()
+
+
+def test_of_a_universal_wheel_it_is_that_of_the_librarys_part():
+    claims = universal(("cuda 13.0", "rocm 7.2"))
+    files = [part.file for part in claims.parts]
+    kinds = [[module.kind for module in claimed_code(claims, file)] for file in files]
+    assert kinds == [["sass"], ["hsaco"], [], []]
+    assert claimed_code(PURE, "demo/_C.so") == ()
+
+
+def test_so_a_gpu_without_code_is_still_found():
+    code = claimed_code(stable(archs=("8.0",)), "demo/_C.so")
+    unread = native(code=code, code_problem=PROBLEM)
+    verdict = judge(case(package(natives=(unread,))))
+    assert "found 8.0" in verdict.says
+
+
+# A malformed ELF file is one error, whatever is wrong in it.
+
+
+WHOLE = make_elf(symbols=("f", "g"), sections={".gnu.hash": bytes(64), ".dynamic": bytes(64)})
+
+
+def test_one_without_a_dynamic_section_asks_for_nothing(tmp_path):
+    path = tmp_path / "x.so"
+    path.write_bytes(make_elf(symbols=("f",)))
+    found = loader.read_shared_object(path)
+    assert (found.soname, found.needed, found.rpath, found.runpath) == ("x.so", (), (), ())
+    assert loader.provided_symbols(path, ["f"]) == frozenset()
+    assert loader.provided_versions(path) == frozenset()
+
+
+@pytest.mark.parametrize("data", [b"", b"\x7fELF", WHOLE[:100]])
+def test_one_that_is_cut_short(tmp_path, data):
+    path = tmp_path / "x.so"
+    path.write_bytes(data)
+    with pytest.raises(WheelError, match=r"x\.so: not an ELF file"):
+        loader.read_shared_object(path)
+
+
+@given(st.integers(0, len(WHOLE) - 1), st.binary(min_size=1, max_size=8))
+def test_no_bytes_bring_it_down(tmp_path_factory, at, change):
+    path = tmp_path_factory.mktemp("elf") / "x.so"
+    path.write_bytes(WHOLE[:at] + change + WHOLE[at + len(change) :])
+    with contextlib.suppress(WheelError):
+        loader.read_shared_object(path)
+    with contextlib.suppress(WheelError):
+        loader.provided_symbols(path, ["f"])
+    with contextlib.suppress(WheelError):
+        loader.provided_versions(path)

@@ -1,0 +1,238 @@
+"""What the cache of libraries holds, what goes and what stays."""
+
+import ctypes
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from jitmaker import Builds, CachedLibrary, Told, find_library, library_of, make_library, wanted
+from torchwheel.cli import main
+from torchwheel_runtime.jit.folder import jit_folder
+from torchwheel_runtime.jit.store import list_items, prune_cache
+from torchwheel_runtime.lock import fail_if_busy, hold_lock
+
+# What goes and what stays.
+
+
+NAMES = ("one", "two", "three")
+
+
+@pytest.fixture
+def libraries(folder):
+    """One of 1000, 2000 and 3000 bytes, last used in that order; their work folders after them."""
+    made = []
+    for age, name in enumerate(NAMES, 1):
+        made.append(make_library(folder, wanted(name, name=name), Builds(1000 * age), Told()))
+        work, entry = sorted(
+            made[-1].parents[1].iterdir(), key=lambda path: path != made[-1].parent
+        )
+        os.utime(work, (age, age))
+        os.utime(entry, (10 + age, 10 + age))
+    return made
+
+
+def there(folder):
+    return [
+        item.path.parent.name.partition("-")[0] for item in list_items(folder) if item.is_library
+    ]
+
+
+def test_items_are_in_the_order_of_their_last_use(folder, libraries):
+    found = list_items(folder)
+    assert [item.is_library for item in found] == [True] * 3 + [False] * 3
+    assert [item.used for item in found] == [1, 2, 3, 11, 12, 13]
+    assert there(folder) == list(NAMES)
+    sizes = [sum(file.stat().st_size for file in library.parent.iterdir()) for library in libraries]
+    assert [item.size for item in found[:3]] == sizes
+
+
+def test_below_the_cap_nothing_goes(folder, libraries):
+    total = sum(item.size for item in list_items(folder))
+    assert prune_cache(folder, total) == ([], list_items(folder))
+
+
+def test_the_least_recently_used_goes_until_the_cap_holds(folder, libraries):
+    total = sum(item.size for item in list_items(folder))
+    gone, stayed = prune_cache(folder, total - 1)
+    assert [item.path for item in gone] == [libraries[0].parent]
+    assert sum(item.size for item in stayed) <= total - 1
+    gone, stayed = prune_cache(folder, 4000)
+    assert there(folder) == []
+    assert sum(item.size for item in list_items(folder)) <= 4000
+
+
+def test_what_is_old_goes(folder, libraries):
+    prune_cache(folder, 1 << 30, before=3)
+    assert there(folder) == ["three"]
+    assert len(list_items(folder)) == 4
+
+
+def test_what_is_to_be_kept_stays(folder, libraries):
+    prune_cache(folder, 0, keep=libraries[1].parent)
+    assert [item.path for item in list_items(folder)] == [libraries[1].parent]
+    assert find_library(folder, wanted("two", name="two").key) == CachedLibrary(libraries[1])
+
+
+def test_what_is_corrupt_goes_where_that_is_asked_for(folder, libraries):
+    libraries[2].write_bytes(b"junk")
+    assert prune_cache(folder, 1 << 30)[0] == []
+    gone, _ = prune_cache(folder, 1 << 30, corrupt=True)
+    assert [item.path for item in gone] == [libraries[2].parent]
+    assert there(folder) == ["one", "two"]
+
+
+def test_nothing_at_all_is_left_of_what_is_gone(folder, libraries):
+    (folder / ".left.abc.temporary").mkdir()
+    (libraries[0].parents[1] / ".left.abc.temporary").touch()
+    prune_cache(folder, 0)
+    assert list(folder.iterdir()) == []
+
+
+def test_what_a_build_is_busy_with_stays(folder, libraries):
+    target = libraries[0].parents[1]
+    with hold_lock(folder / f"{target.name}.lock", fail_if_busy):
+        gone, stayed = prune_cache(folder, 0)
+    assert len(gone) == 4
+    assert {item.path.parent for item in stayed} == {target}
+    assert libraries[0].read_bytes() == library_of("one")
+
+
+def test_what_a_link_leads_to_is_neither_counted_nor_touched(folder, libraries, tmp_path):
+    target = libraries[0].parents[1]
+    target.rename(tmp_path / "away")
+    target.symlink_to(tmp_path / "away")
+    assert there(folder) == ["two", "three"]
+    prune_cache(folder, 0)
+    assert (tmp_path / "away" / libraries[0].parent.name / "ext_scale.so").exists()
+
+
+def test_what_the_cache_did_not_make_stays(folder, libraries):
+    (folder / "notes").mkdir()
+    (folder / "notes" / "mine").touch()
+    prune_cache(folder, 0)
+    assert [str(path.relative_to(folder)) for path in folder.rglob("*")] == ["notes", "notes/mine"]
+
+
+def test_a_library_that_is_loaded_survives(folder):
+    """Its file goes; the process that has it keeps it."""
+    paths = [line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()]
+    loaded = next((path for path in paths if "/libm.so" in path or "/libm-" in path), None)
+    if loaded is None:
+        pytest.skip("this Python has no shared libm to copy")
+
+    def build(work):
+        return Path(shutil.copyfile(loaded, work.folder / "a.so"))
+
+    library = make_library(folder, wanted(), build, Told())
+    handle = ctypes.CDLL(str(library))
+    handle.cbrt.restype, handle.cbrt.argtypes = ctypes.c_double, [ctypes.c_double]
+    prune_cache(folder, 0)
+    assert not library.exists()
+    assert handle.cbrt(27.0) == pytest.approx(3.0)
+    assert make_library(folder, wanted(), build, Told()) == library
+
+
+# `torchwheel cache` as a user types it.
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHWHEEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield jit_folder()
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.fixture
+def said(capsys, folder):
+    """Runs the command; its status and what it printed, without the cache's folder."""
+
+    def run(*arguments: str) -> tuple[int, str]:
+        status = main(["cache", *arguments])
+        out, err = capsys.readouterr()
+        return status, (out + err).replace(str(folder), "FOLDER")
+
+    return run
+
+
+def test_an_empty_cache(said, folder):
+    status, text = said("list")
+    assert status == 0
+    assert "0 libraries, 0 KiB; 0 work folders, 0 KiB (cap 2.0 GiB)\nFOLDER\n" in text
+    assert said("prune") == (0, "nothing to remove in FOLDER\n")
+    assert not folder.parent.exists(), "to look makes nothing"
+
+
+def test_the_table(said, folder, golden):
+    for age, name in enumerate(("ext.scale", "ext.a_name_that_is_far_too_long_for_its_column")):
+        library = make_library(folder, wanted(name=name), Builds(500_000), Told())
+        os.utime(library.parent, (1_700_000_000 + age, 1_700_000_000 + age))
+    library.write_bytes(b"junk")
+    status, text = said("list")
+    golden("cache-list.txt", text)
+    assert status == 0
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_prune_says_what_went_and_what_stayed(said, folder):
+    for name in ("one", "two"):
+        library = make_library(folder, wanted(name=name), Builds(1 << 20), Told())
+    os.utime(library.parent, (1, 1))
+    assert said("prune") == (
+        0,
+        "removed: 0 libraries, 0 KiB; 0 work folders, 0 KiB\n"
+        "stays:   2 libraries, 2.0 MiB; 2 work folders, 2.0 MiB\nFOLDER\n",
+    )
+    assert (
+        "removed: 1 library, 1.0 MiB; 0 work folders, 0 KiB"
+        in said("prune", "--older-than", "30d")[1]
+    )
+    assert "removed: 1 library, 1.0 MiB; 1 work" in said("prune", "--max-size", "1.1M")[1]
+    assert "stays:   0 libraries, 0 KiB; 0 work folders" in said("prune", "--all")[1]
+    assert list(folder.iterdir()) == []
+
+
+def test_prune_removes_what_is_corrupt(said, folder):
+    make_library(folder, wanted(), Builds(), Told()).write_bytes(b"junk")
+    assert "removed: 1 library" in said("prune")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--older-than", "30"), 'torchwheel: --older-than="30": an age expected, e.g. "30d"'),
+        (("--max-size", "big"), 'torchwheel: --max-size="big": a size expected, e.g. "2G"'),
+    ],
+)
+def test_a_wrong_call_is_one_line(said, folder, arguments, message):
+    make_library(folder, wanted(), Builds(), Told())
+    status, text = said("prune", *arguments)
+    assert status == 2
+    assert text.startswith(message)
+    assert text.count("\n") == 1
+
+
+def test_a_folder_of_another_user_is_one_line(said, folder):
+    if os.geteuid():
+        pytest.skip("only root can give files away")
+    folder.mkdir(parents=True)
+    os.chown(folder, 65534, 65534)
+    for action in ("list", "prune"):
+        status, text = said(action)
+        assert status == 1
+        assert text == (
+            "torchwheel: FOLDER: belongs to user 65534, you are 0; "
+            "set TORCHWHEEL_CACHE to a folder of your own\n"
+        )
+
+
+def test_an_action_must_be_named(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["cache"])
+    assert stop.value.code == 2
+    assert "ACTION" in capsys.readouterr().err

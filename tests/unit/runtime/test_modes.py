@@ -1,0 +1,215 @@
+"""How an extension asks for kernels: modes, downloads, folders and requests."""
+
+import dataclasses
+import pwd
+import stat
+import warnings
+from pathlib import Path
+
+import pytest
+
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
+from torchwheel_runtime.builder import recipe
+from torchwheel_runtime.builder.extension import Extension, Operator
+from torchwheel_runtime.builder.flags import Flags, Probe
+from torchwheel_runtime.builder.target import DeviceCompiler, Target, TorchHeaders
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.machine.facts import Torch
+from torchwheel_runtime.runtime import build
+from torchwheel_runtime.runtime.local_target import LocalTarget, download_offer, download_toolkit
+from torchwheel_runtime.runtime.mode import may_build, may_load, read_mode
+from torchwheel_runtime.toolkit import provision
+from torchwheel_runtime.toolkit.cache import cache_path
+
+
+@pytest.mark.parametrize("asked", ["auto", "prebuilt", "jit", "fallback", "error"])
+def test_a_known_word_is_taken_in_silence(asked):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read_mode({"TORCHWHEEL_MODE": asked}) == asked
+
+
+@pytest.mark.parametrize("environ", [{}, {"TORCHWHEEL_MODE": ""}])
+def test_auto_is_the_default(environ):
+    assert read_mode(environ) == "auto"
+
+
+def test_another_word_is_a_warning_and_means_auto():
+    with pytest.warns(RuntimeWarning, match="TORCHWHEEL_MODE=fast: one of auto, prebuilt, jit"):
+        assert read_mode({"TORCHWHEEL_MODE": "fast"}) == "auto"
+
+
+def test_a_word_cannot_draw_on_the_terminal():
+    with pytest.warns(RuntimeWarning, match=r"TORCHWHEEL_MODE=\\u001b\[2J: one of auto, prebuilt"):
+        read_mode({"TORCHWHEEL_MODE": "\x1b[2J"})
+
+
+def test_what_each_may_do():
+    modes = ("auto", "prebuilt", "jit", "fallback", "error")
+    assert [may_load(one) for one in modes] == [True, True, False, False, True]
+    assert [may_build(one) for one in modes] == [True, False, True, False, True]
+
+
+# A first call on a GPU by a user without a home folder: the library is built for the process.
+
+
+@pytest.fixture
+def homeless(monkeypatch):
+    """A user without HOME and without an entry in the table of users."""
+
+    def none(_user):
+        raise KeyError
+
+    for name in ("HOME", "XDG_CACHE_HOME", "TORCHWHEEL_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", none)
+
+
+def test_the_cache_has_no_path(homeless):
+    with pytest.raises(
+        TorchwheelError, match=r"home folder: expected HOME .*; set TORCHWHEEL_CACHE"
+    ):
+        cache_path()
+
+
+def test_the_library_is_built_for_this_process_alone(homeless, tmp_path, monkeypatch, capsys):
+    folders = []
+
+    def make(folder, *_):
+        folders.append(folder)
+        return folder / "x.so"
+
+    (tmp_path / "csrc").mkdir()
+    monkeypatch.setattr(build, "source_folder", lambda *_: tmp_path / "csrc")
+    monkeypatch.setattr(build, "find_local_target", lambda *_: None)
+    monkeypatch.setattr(build, "_library_request", lambda *_: None)
+    monkeypatch.setattr(build, "make_library", make)
+    extension = Extension(package="demo", sources="csrc", operators=())
+    library, step = build.obtain_library(extension, tmp_path, "scale", {})
+    (folder,) = folders
+    assert (library, step) == (folder / "x.so", "jit cache")
+    assert stat.S_IMODE(Path(folder).stat().st_mode) == 0o700
+    assert "what is built is for this process alone" in " ".join(capsys.readouterr().err.split())
+
+
+def torch(cuda):
+    return Torch("2.13.0", cuda, None, Path("/torch"))
+
+
+def test_what_the_lock_has_is_offered():
+    (text,) = download_offer(torch("13.0"))
+    assert text.startswith("or set TORCHWHEEL_DOWNLOAD=1: CUDA 13.0 is then downloaded")
+
+
+@pytest.mark.parametrize("cuda", [None, "11.8", "99.0"])
+def test_what_cannot_be_had_is_not_offered(cuda):
+    assert download_offer(torch(cuda)) == ()
+    assert download_toolkit(torch(cuda), {"TORCHWHEEL_DOWNLOAD": "1"}, Quiet()) is None
+
+
+@pytest.mark.parametrize("environ", [{}, {"TORCHWHEEL_DOWNLOAD": "0"}, {"TORCHWHEEL_DOWNLOAD": ""}])
+def test_nothing_is_downloaded_unasked(environ, monkeypatch):
+    monkeypatch.setattr(provision, "provision_pypi", lambda *_: pytest.fail("it was downloaded"))
+    assert download_toolkit(torch("13.0"), environ, Quiet()) is None
+
+
+def test_what_is_allowed_is_provisioned(monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCHWHEEL_CACHE", str(tmp_path))
+    monkeypatch.setattr(provision, "provision_pypi", lambda release, *_: (tmp_path / release, "id"))
+    found = download_toolkit(torch("13.0"), {"TORCHWHEEL_DOWNLOAD": "1"}, Quiet())
+    assert found is not None
+    assert (found.root, found.release) == (tmp_path / "13.0", "13.0")
+
+
+# What a library that is built at first use is asked for with: its key in the cache.
+
+
+EXTENSION = Extension("pkg", "csrc", (Operator("a", ("a.cu",), bindings={"stable": ("a.cpp",)}),))
+
+
+@pytest.fixture
+def local(tmp_path):
+    source = tmp_path / "csrc"
+    source.mkdir()
+    for name in ("a.cu", "a.cpp", "a.h"):
+        (source / name).write_text(name)
+    toolkit = DeviceCompiler(
+        ToolkitRelease("cuda", "13.0"), Path("/cuda"), (parse("9.0"),), Path("/cuda/cudart.a")
+    )
+    target = Target(
+        *("a", "stable", source, toolkit, TorchHeaders(Path("/torch"), "2.11")),
+        *("linux_x86_64", False, "/usr/bin/g++"),
+    )
+    return LocalTarget(target, "CUDA 13.0.88, gcc 12.2.0", "2.13.0")
+
+
+@pytest.mark.parametrize(
+    "changed", ["csrc/a.cu", "csrc/a.h", "own/torchwheel/kernels.h", "own/interface.c"]
+)
+def test_a_changed_source_or_header_is_another_library(changed, local, tmp_path, monkeypatch):
+    own = tmp_path / "own"
+    (own / "torchwheel").mkdir(parents=True)
+    for name in ("torchwheel/kernels.h", "interface.c"):
+        (own / name).write_text("one")
+    monkeypatch.setattr(recipe, "INCLUDE", own)
+    monkeypatch.setattr(recipe, "_INTERFACE_FILE", own / "interface.c")
+    before = build._library_request(EXTENSION, "a", local).key
+    (tmp_path / changed).write_text("two")
+    assert build._library_request(EXTENSION, "a", local).key.content != before.content
+
+
+def key_with(local: LocalTarget, **changes: object) -> str:
+    extension = dataclasses.replace(EXTENSION, **changes)  # type: ignore[arg-type]
+    return build._library_request(extension, "a", local).key.content
+
+
+FAST = Flags(cuda=("--use_fast_math",))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"flags": FAST},
+        {"flags": Flags(cxx=("-O3",))},
+        {"flags": Flags(link=("-Wl,-z,now",))},
+        {"flags": Flags(libraries=("aio",))},
+        {"toolkit_flags": {"cuda>=13": FAST}},
+    ],
+    ids=str,
+)
+def test_a_changed_flag_is_another_library(changes, local):
+    assert key_with(local, **changes) != key_with(local)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"verbose": True},
+        {"flags": Flags(hip=("-ffast-math",))},
+        {"toolkit_flags": {"cuda<13": FAST, "rocm": FAST}},
+        {"probes": (Probe("no", FAST),)},
+    ],
+    ids=str,
+)
+def test_a_flag_that_no_command_has_is_the_same_library(changes, local):
+    assert key_with(local, **changes) == key_with(local)
+
+
+def test_another_answer_of_the_compiler_is_another_library(local):
+    asked = (Probe("fast", FAST),)
+    yes = dataclasses.replace(local.target, probes=frozenset({"fast"}))
+    assert key_with(local, probes=asked) != key_with(
+        dataclasses.replace(local, target=yes), probes=asked
+    )
+
+
+def test_a_changed_library_of_the_extensions_own_is_another_library(local):
+    folder = local.target.source / "lib"
+    folder.mkdir()
+    (folder / "libown.a").write_text("one")
+    flags = Flags(libraries=("own",), library_dirs=("lib",))
+    before = key_with(local, flags=flags)
+    (folder / "libown.a").write_text("two")
+    assert key_with(local, flags=flags) != before

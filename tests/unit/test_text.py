@@ -1,0 +1,93 @@
+"""Texts for people: sizes, ages and tables."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.text import (
+    detail_lines,
+    parse_age,
+    parse_size,
+    size_cap,
+    size_text,
+    table_rows,
+)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 KiB"), (1 << 20, "1.0 MiB"), ((1 << 20) - 1, "1024 KiB"), (3 << 29, "1.5 GiB")],
+)
+def test_a_size_as_text(size, text):
+    assert size_text(size) == text
+
+
+def test_lines_below_a_row():
+    lines = detail_lines("archs", " ".join(["gfx90a:xnack-"] * 8))
+    assert len(lines) == 2
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("  archs gfx90a:xnack- ")
+    assert lines[1].startswith("        gfx90a:xnack-")
+
+
+def test_more_decimals():
+    assert size_text(3 << 19, decimals=2) == "1.50 MiB"
+    assert size_text(1536, decimals=2) == "1.5 KiB"
+
+
+def test_columns_grow_with_their_cells_but_not_with_a_rows_last_one():
+    rows = table_rows("<3 >4 <", [("name", "size", "x"), ("a", "12345", ""), ("b", "it failed")])
+    assert rows == ["name   size  x", "a     12345", "b     it failed"]
+
+
+def test_a_last_column_that_is_wrapped_stays_below_itself():
+    (row,) = table_rows("<7 <", [("cu130", " ".join(["9.0+PTX"] * 12))], wrap=True)
+    first, second = row.splitlines()
+    assert first.startswith("cu130    9.0+PTX 9.0+PTX")
+    assert len(first) <= 80
+    assert second.startswith(" " * 9 + "9.0+PTX")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0", 0),
+        ("17", 17),
+        ("2G", 2 << 30),
+        ("500M", 500 << 20),
+        ("1.5g", 3 << 29),
+        ("4 KiB", 4096),
+        (" 1TB ", 1 << 40),
+        ("12B", 12),
+    ],
+)
+def test_sizes(text, expected):
+    assert parse_size(text, "--max-size") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("30d", 2592000), ("12h", 43200), ("2w", 1209600), ("1.5m", 90)]
+)
+def test_ages(text, expected):
+    assert parse_age(text, "--older-than") == expected
+
+
+@given(st.text(), st.sampled_from([parse_size, parse_age]))
+def test_anything_else_is_one_line(text, read):
+    text = f"{text}!"
+    with pytest.raises(UsageError, match=r'^here=".*": an? (size|age) expected.*\Z'):
+        read(text, "here")
+
+
+@pytest.mark.parametrize("text", ["", "-1", "2X", "G", "1e9", "1,5G", "٢G", "nan", "inf"])
+@pytest.mark.parametrize("read", [parse_size, parse_age])
+def test_what_is_no_amount(text, read):
+    with pytest.raises(UsageError, match="expected"):
+        read(text, "here")
+
+
+def test_the_cap_is_the_users_or_2_gib():
+    assert size_cap({}) == 2 << 30
+    assert size_cap({"TORCHWHEEL_CACHE_SIZE": ""}) == 2 << 30
+    assert size_cap({"TORCHWHEEL_CACHE_SIZE": "1G"}) == 1 << 30
