@@ -79,19 +79,6 @@ def test_without_a_gpu_the_default_counts():
     assert read(CUDA, {}, for_this_machine=True, default=DEFAULT) == ("7.5 12.0+PTX", "matrix.yaml")
 
 
-def test_without_anything_it_says_why_and_what_to_do():
-    with pytest.raises(
-        UsageError,
-        match=r"^no arch to compile for: no driver; set TORCH_CUDA_ARCH_LIST, e\.g\. \w+=9\.0$",
-    ):
-        read(CUDA, {}, for_this_machine=True)
-    with pytest.raises(
-        UsageError,
-        match=r"nothing names one; set PYTORCH_ROCM_ARCH, e\.g\. PYTORCH_ROCM_ARCH=gfx942$",
-    ):
-        read(ROCM, {})
-
-
 def test_what_is_left_out_is_told():
     found = choose_archs(CUDA, {}, argument=NamedArchs("6.0 8.0", "--archs"))
     assert " ".join(map(str, found.archs)) == "8.0"
@@ -100,21 +87,39 @@ def test_what_is_left_out_is_told():
     assert [str(left.arch) for left in seen.left_out] == ["6.1"]
 
 
-def test_nothing_left_is_an_error_that_says_all():
-    with pytest.raises(
-        UsageError,
-        match=r"^--archs: nothing to compile for: 6\.0: CUDA 13\.0 cannot .*; 6\.1: CUDA 13\.0 can",
-    ):
-        choose_archs(CUDA, {}, argument=NamedArchs("6.0 6.1", "--archs"))
-    with pytest.raises(UsageError, match=r"^visible GPUs: nothing to compile for: 6\.1: CUDA 13"):
-        choose_archs(CUDA, {}, for_this_machine=True, look=Look("6.1"))
+HERE = {"for_this_machine": True}
+REFUSED = {
+    "no GPU": (
+        *(CUDA, {}, HERE),
+        r"no arch to compile for: no driver; set TORCH_CUDA_ARCH_LIST, e\.g\. \w+=9\.0$",
+    ),
+    "nothing named": (
+        *(ROCM, {}, {}),
+        r".*nothing names one; set PYTORCH_ROCM_ARCH, e\.g\. PYTORCH_ROCM_ARCH=gfx942$",
+    ),
+    "nothing left": (
+        *(CUDA, {}, {"argument": NamedArchs("6.0 6.1", "--archs")}),
+        r"--archs: nothing to compile for: 6\.0: CUDA 13\.0 cannot .*; 6\.1: CUDA 13\.0 can",
+    ),
+    "nothing left of the GPUs": (
+        *(CUDA, {}, {**HERE, "look": Look("6.1")}),
+        r"visible GPUs: nothing to compile for: 6\.1: CUDA 13",
+    ),
+    "a wrong variable": (
+        *(CUDA, {"TORCH_CUDA_ARCH_LIST": "9.x"}, {}),
+        r'TORCH_CUDA_ARCH_LIST: "9\.x" is not an arch',
+    ),
+    "an empty argument": (
+        *(CUDA, {}, {"argument": NamedArchs("", "--archs")}),
+        r"--archs: an arch list expected",
+    ),
+}
 
 
-def test_a_wrong_list_names_its_source():
-    with pytest.raises(UsageError, match=r'^TORCH_CUDA_ARCH_LIST: "9\.x" is not an arch'):
-        read(CUDA, {"TORCH_CUDA_ARCH_LIST": "9.x"})
-    with pytest.raises(UsageError, match=r"^--archs: an arch list expected"):
-        read(CUDA, {}, argument=NamedArchs("", "--archs"))
+@pytest.mark.parametrize(("compiler", "environ", "given", "says"), REFUSED.values(), ids=REFUSED)
+def test_what_is_wrong_names_its_source(compiler, environ, given, says):
+    with pytest.raises(UsageError, match=f"^{says}"):
+        read(compiler, environ, **given)
 
 
 def test_every_minor_release_of_the_range_is_there():

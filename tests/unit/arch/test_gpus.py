@@ -113,13 +113,9 @@ def test_a_node_that_is_kept_from_this_container_is_not_there(node_with_four):
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "simd_count 4",
+        *("", "simd_count 4", "simd_count\n", "\0", "a b c\n"),
         "simd_count 4\ngfx_target_version 90402\nunique_id x\n",
         "simd_count 4\ngfx_target_version x\n",
-        "simd_count\n",
-        "\0",
-        "a b c\n",
     ],
 )
 def test_a_node_that_says_nothing_of_use_is_not_there(sysfs, text):

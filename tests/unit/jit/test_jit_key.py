@@ -164,12 +164,6 @@ def test_what_was_written_is_read(entry):
     assert load_entry(dump_entry(entry).encode()) == entry
 
 
-@given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
-def test_anything_else_is_a_value_error(data):
-    with pytest.raises(ValueError, match=r"."):
-        load_entry(data)
-
-
 @given(st.sampled_from([field.name for field in dataclasses.fields(CacheEntry)]), JSON)
 def test_a_field_is_of_its_kind_or_a_value_error(name, value):
     malformed = {**json.loads(dump_entry(ENTRY)), name: value}
@@ -197,11 +191,6 @@ def test_a_missing_field_is_a_value_error(name):
     del malformed[name]
     with pytest.raises(ValueError, match=f'expected key "{name}", found none'):
         load_entry(json.dumps(malformed).encode())
-
-
-def test_deep_nesting_is_a_value_error():
-    with pytest.raises(ValueError, match=r"."):
-        load_entry(b"[" * 60_000)
 
 
 # Files are read once and laid out so that a build goes by what they hold, not by their times.

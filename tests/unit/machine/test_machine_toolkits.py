@@ -84,10 +84,19 @@ def test_a_wrong_cuda_home_is_found_all_the_same(found, tmp_path):
     assert one.release == ""
 
 
-def test_a_script_that_calls_nvcc_leads_to_the_toolkit(found, tmp_path):
+def script(nvcc: Path, root: Path) -> None:
+    program(nvcc, f"echo '#$ _SPACE_= '; echo '#$ _HERE_={root}/bin'")
+
+
+def link(nvcc: Path, root: Path) -> None:
+    nvcc.parent.mkdir()
+    nvcc.symlink_to(root / "bin/nvcc")
+
+
+@pytest.mark.parametrize("make", [script, link])
+def test_what_calls_nvcc_leads_to_the_toolkit(found, tmp_path, make):
     root = cuda(tmp_path / "cuda")
-    says = f"echo '#$ _SPACE_= '; echo '#$ _HERE_={root}/bin'"
-    program(tmp_path / "bin/nvcc", says)
+    make(tmp_path / "bin/nvcc", root)
     assert [one.root for one in found(PATH=tmp_path / "bin")] == [root]
 
 
@@ -95,13 +104,6 @@ def test_a_script_that_says_nothing_is_no_toolkit(found, tmp_path):
     program(tmp_path / "bin/nvcc", "exit 1")
     (one,) = found(PATH=tmp_path / "bin")
     assert (one.root, one.problem) == (tmp_path, "nvcc failed with status 1")
-
-
-def test_a_link_to_nvcc_leads_to_the_toolkit(found, tmp_path):
-    root = cuda(tmp_path / "cuda")
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/nvcc").symlink_to(root / "bin/nvcc")
-    assert [one.root for one in found(PATH=tmp_path / "bin")] == [root]
 
 
 @pytest.mark.parametrize(
