@@ -16,8 +16,7 @@ from torchwheel.check.named_gates import NAMED_GATES, findings_of
 from torchwheel.check.torch_symbols import ExportTable, hash_of
 from torchwheel.data import read
 from torchwheel.inspect.inspection import Inspection, inspect_wheel
-from torchwheel.inspect.library_facts import GpuRuntime, LibraryFacts
-from torchwheel.inspect.targets import GpuTarget
+from torchwheel.inspect.library_facts import GpuRuntime, GpuTarget, LibraryFacts
 from torchwheel.inspect.wheel import parse_file_name
 from torchwheel_runtime.arch.model import parse
 from wheelmaker import make_wheel, universal

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from elfmaker import code_object, cubin, cuda_library, fatbin, hip_library, make_bundle, module, ptx
-from torchwheel.inspect.targets import SMALL, GpuTarget, read_targets
+from torchwheel.inspect.library_facts import SMALL, GpuTarget, read_targets
 from torchwheel_runtime.inspect.fatbin import kernel_count, read_fatbin
 from torchwheel_runtime.inspect.window import CpuTime, WheelError, Window
 
