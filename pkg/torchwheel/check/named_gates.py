@@ -43,15 +43,15 @@ def _warning(found: str, where: str = "") -> Row:
 
 def record(case: NamedCase) -> Iterator[Row]:
     """RECORD lists every file with its hash."""
-    if case.facts.record_fault:
-        yield _error(case.facts.record_fault)
+    if fault := case.facts.faults.get("record"):
+        yield _error(fault)
 
 
 def content(case: NamedCase) -> Iterator[Row]:
     """No file runs whenever Python starts, and none takes the name of a module of Python."""
     facts = case.facts
-    if facts.entry_points_fault:
-        yield _error(facts.entry_points_fault)
+    if fault := facts.faults.get("entry_points"):
+        yield _error(fault)
     if facts.kind != "wheel":
         return
     for place in facts.at_start:
@@ -66,15 +66,12 @@ def content(case: NamedCase) -> Iterator[Row]:
 def metadata(case: NamedCase) -> Iterator[Row]:
     """METADATA and WHEEL can be read, and agree with the file name."""
     facts, named = case.facts, case.facts.named
-    for fault in (facts.name_fault, facts.wheel_fault, facts.claims_fault):
-        if fault:
-            yield _error(fault)
-    if facts.metadata_fault and facts.metadata:
-        # What installers read is right.
-        says = f"METADATA is not valid: {facts.metadata_fault}"
-        yield _warning(says)
-    elif facts.metadata_fault:
-        yield _error(facts.metadata_fault)
+    for name in ("name", "wheel", "claims"):
+        if name in facts.faults:
+            yield _error(facts.faults[name])
+    if fault := facts.faults.get("metadata"):
+        # Where there are fields, what installers read is right.
+        yield _warning(f"METADATA is not valid: {fault}") if facts.metadata else _error(fault)
     if named and facts.metadata:
         pairs = (
             ("Name", canonicalize_name(facts.metadata.name), named.name),

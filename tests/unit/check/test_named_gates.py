@@ -164,7 +164,7 @@ def test_each_front_end_of_a_universal_wheel_has_a_torch_of_its_own() -> None:
     assert said(case(library, file, torch=">=2.6", claims=wheel), "torch-symbols") == []
     (says,) = said(case(library, file, torch=">=2.6"), "torch-symbols")
     assert "is for torch 2.7, 2.8 too, by torch>=2.6" in says
-    assert said(case(claims_fault="odd"), "metadata") == ["error odd"]
+    assert said(case(faults={"claims": "odd"}), "metadata") == ["error odd"]
 
 
 def test_the_strings_that_a_version_names() -> None:
@@ -301,9 +301,9 @@ def test_a_fault_of_metadata_is_said_once(tmp_path: Path) -> None:
 
 
 def test_faults_of_the_archive() -> None:
-    assert said(case(record_fault="no hash"), "record") == ["error no hash"]
-    assert said(case(metadata_fault="odd"), "metadata") == ["error odd"]
-    assert said(case(wheel_fault="none"), "metadata") == ["error none"]
+    assert said(case(faults={"record": "no hash"}), "record") == ["error no hash"]
+    assert said(case(faults={"metadata": "odd"}), "metadata") == ["error odd"]
+    assert said(case(faults={"wheel": "none"}), "metadata") == ["error none"]
     assert said(case(purelib=True), "metadata") != []
     other = parse_wheel_filename(FILE.replace("manylinux_2_28", "linux"))[3]
     (says,) = said(case(wheel_tags=other), "metadata")
