@@ -32,8 +32,8 @@ from torchwheel.index.pages import index_pages
 from torchwheel.index.store import Store
 from torchwheel.index.withdrawals import Withdrawals, read_withdrawals
 from torchwheel.inspect.inspection import inspect_wheel
+from torchwheel.inspect.library_facts import read_targets
 from torchwheel.inspect.sdist import unpack
-from torchwheel.inspect.targets import read_targets
 from torchwheel.inspect.wheel import open_wheel
 from torchwheel.install.choose import judge
 from torchwheel.install.environment import TargetEnvironment
