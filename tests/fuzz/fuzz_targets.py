@@ -59,7 +59,8 @@ from torchwheel_runtime.inspect import cuda, elf, hip
 from torchwheel_runtime.inspect.fatbin import read_fatbin
 from torchwheel_runtime.inspect.gpu_code import read_gpu_code
 from torchwheel_runtime.inspect.window import CpuTime, Window
-from torchwheel_runtime.jit.entry import load_entry
+from torchwheel_runtime.jit.lookup import CacheEntry
+from torchwheel_runtime.json_files import parse_json
 from torchwheel_runtime.machine.facts import Driver, Torch
 from torchwheel_runtime.toolkit import lock
 from wheelmaker import make_wheel
@@ -190,7 +191,7 @@ def _claims(content: bytes, _: Path) -> None:
 
 
 def _entry(content: bytes, _: Path) -> None:
-    load_entry(content)
+    parse_json(content, CacheEntry, "entry.json")
 
 
 def _records(content: bytes, folder: Path) -> None:

@@ -26,7 +26,7 @@ from torchwheel_runtime.arch.model import Arch, parse_binary_name
 from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
 from torchwheel_runtime.builder import environment as variables
 from torchwheel_runtime.builder import gpu_compiler
-from torchwheel_runtime.builder.build import BYTES_PER_COMPILER, parallel_jobs
+from torchwheel_runtime.builder.ninja import BYTES_PER_COMPILER, parallel_jobs
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel_runtime.json_files import last_line, parse_json

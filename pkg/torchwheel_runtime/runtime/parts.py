@@ -28,7 +28,6 @@ from torchwheel_runtime.runtime.choice import (
     has_code,
     together,
 )
-from torchwheel_runtime.runtime.mode import warn
 from torchwheel_runtime.runtime.prebuilt import (
     archs_of_torch,
     gpus_of_torch,
@@ -36,7 +35,7 @@ from torchwheel_runtime.runtime.prebuilt import (
     reason_of,
     replaced_text,
 )
-from torchwheel_runtime.runtime.status import WAY_TEXTS
+from torchwheel_runtime.runtime.status import WAY_TEXTS, warn
 from torchwheel_runtime.text import join_names
 from torchwheel_runtime.validate.at_load import load_findings
 from torchwheel_runtime.validate.findings import drop_ignored, ignored_rules

@@ -16,8 +16,8 @@ from jitmaker import Builds, Told, find_library, library_of, make_library, wante
 from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
 from torchwheel_runtime.files import private_folder
 from torchwheel_runtime.jit import make as making
-from torchwheel_runtime.jit.content import SourceFiles
 from torchwheel_runtime.jit.lookup import open_verified
+from torchwheel_runtime.jit.make import SourceFiles
 
 
 def everything(folder):

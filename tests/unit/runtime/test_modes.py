@@ -20,7 +20,7 @@ from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.machine.facts import Torch
 from torchwheel_runtime.runtime import build
 from torchwheel_runtime.runtime.local_target import LocalTarget, download_offer, download_toolkit
-from torchwheel_runtime.runtime.mode import may_build, may_load, read_mode
+from torchwheel_runtime.runtime.status import may_build, may_load, read_mode
 from torchwheel_runtime.toolkit import provision
 from torchwheel_runtime.toolkit.cache import cache_path
 
