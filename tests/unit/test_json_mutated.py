@@ -232,7 +232,7 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
     return {
         "claims": Reader(claims_file.dumps(universal()), read_claims),
         "build record": Reader(_dump(BUILD), read_records),
-        "request": Reader(_dump(records.WheelsRequest(("pure",), ("8.0",))), read_request),
+        "request": Reader(_dump(records.Selection(("pure",), ("8.0",))), read_request),
         "bundled": Reader(json.dumps({"key": "key", "files": {WHEEL: "ab"}}), read_bundled),
         "usage": Reader(_dump(container_files.Usage(1.5, 5)), read_usage),
         "cache use": Reader(_dump(CacheUse(1, 2)), read_cache_use),
