@@ -256,7 +256,7 @@ def _lock(content: bytes, folder: Path) -> None:
 
 def _page(kind: str, content: bytes, _: Path) -> None:
     found = find_page("https://host/index", canonicalize_name("demo"), _OnePage(kind, content))
-    for candidate in found.candidates if found else ():
+    for candidate in found[1] if found else ():
         judge(candidate, _ENVIRONMENT, SpecifierSet())
 
 

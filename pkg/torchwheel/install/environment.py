@@ -59,9 +59,9 @@ class TargetEnvironment:
         markers: the variables of environment markers.
         installed: versions of the installed distributions, by name.
         glibc: e.g. "2.36"; None if the C library is another.
-        torch: None if it is not installed; `torch_problem` says why.
+        torch: None if it is not installed.
         driver: None if it is missing; `driver_problem` says why.
-        gpus: the visible GPUs; `gpus_problem` says why there are none.
+        gpus: the visible GPUs.
     """
 
     python: Path
@@ -73,11 +73,9 @@ class TargetEnvironment:
     installed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     glibc: str | None = None
     torch: Torch | None = None
-    torch_problem: Absent | None = None
     driver: Driver | None = None
     driver_problem: Absent | None = None
     gpus: tuple[Gpu, ...] = ()
-    gpus_problem: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,11 +101,9 @@ def find_environment(
     """
     program = python or Path(sys.executable)
     told = _ask(program)
-    found = _torch_of(told.torch)
-    torch, problem = split_absent(found)
+    torch = split_absent(read_torch(Path(told.torch).parent))[0] if told.torch else None
     backend, answered = driver_for_torch(torch)
     driver, driver_problem = split_absent(answered)
-    gpus = visible_gpus(backend, environ)
     return TargetEnvironment(
         python=program,
         version=told.version,
@@ -118,16 +114,10 @@ def find_environment(
         installed=told.installed,
         glibc=split_absent(probe.glibc_version())[0],
         torch=torch,
-        torch_problem=problem,
         driver=driver,
         driver_problem=driver_problem,
-        gpus=gpus.gpus,
-        gpus_problem=gpus.why,
+        gpus=visible_gpus(backend, environ).gpus,
     )
-
-
-def _torch_of(origin: str | None) -> Torch | Absent:
-    return read_torch(Path(origin).parent) if origin else Absent("torch is not installed")
 
 
 def _ask(program: Path) -> _Told:
