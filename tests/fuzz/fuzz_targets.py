@@ -48,7 +48,7 @@ from torchwheel.scaffold.foreign import read_project
 from torchwheel.smoke.results import record_from_files
 from torchwheel.toolkit.project_page import JSON
 from torchwheel_runtime import claims
-from torchwheel_runtime.arch.devices import Gpu
+from torchwheel_runtime.arch.devices import Driver, Gpu
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.builder.objects import MANIFEST
 from torchwheel_runtime.doctor import importing
@@ -61,7 +61,7 @@ from torchwheel_runtime.inspect.fatbin import read_fatbin
 from torchwheel_runtime.inspect.gpu_code import read_gpu_code
 from torchwheel_runtime.inspect.window import CpuTime, Window
 from torchwheel_runtime.jit.entry import load_entry
-from torchwheel_runtime.machine.facts import Driver, Torch
+from torchwheel_runtime.machine.facts import Torch
 from torchwheel_runtime.toolkit import lock
 from wheelmaker import make_wheel
 

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 import torchwheel
+from torchwheel_runtime.arch.devices import Driver
 from torchwheel_runtime.machine import probe
 from torchwheel_runtime.machine.discovery import find_machine
 from torchwheel_runtime.machine.driver import find_driver
-from torchwheel_runtime.machine.facts import Absent, Driver, Torch
+from torchwheel_runtime.machine.facts import Absent, Torch
 from torchwheel_runtime.machine.toolkits import ToolkitParts, find_toolkits, toolkit_parts
 from torchwheel_runtime.machine.torch import find_torch
 from torchwheel_runtime.validate.torch_rules import host_bounds

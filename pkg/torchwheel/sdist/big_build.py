@@ -17,7 +17,7 @@ from torchwheel.steps.graph import StepRecord, steps_of_shard
 from torchwheel.steps.own_ninja import Work, read_cache_use, read_records
 from torchwheel.steps.shard_lists import FOLDER, BuildIdentity, ShardList, write_list
 from torchwheel_runtime.arch.lists import arch_list
-from torchwheel_runtime.arch.torch_releases import torch_releases
+from torchwheel_runtime.arch.releases import torch_releases
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.shards import Shard

@@ -11,7 +11,7 @@ from torchwheel_runtime.arch import lists
 from torchwheel_runtime.arch.devices import visible_gpus
 from torchwheel_runtime.arch.lists import VARIABLES
 from torchwheel_runtime.arch.model import Backend
-from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
+from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.builder import discovery
 from torchwheel_runtime.builder.extension import Extension
 from torchwheel_runtime.builder.target import DeviceCompiler, Target, TorchHeaders

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from torchwheel_runtime.arch.devices import VisibleGpus
 from torchwheel_runtime.arch.lists import choose_archs
 from torchwheel_runtime.arch.model import Arch
-from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
+from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.builder.extension import STABLE_SINCE
 from torchwheel_runtime.claims import Abi, LibraryNeeds
 from torchwheel_runtime.doctor.case import Case, Diagnosis, Package

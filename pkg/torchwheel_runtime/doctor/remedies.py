@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from torchwheel_runtime.arch.model import BRANDS, Backend
-from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
-from torchwheel_runtime.arch.torch_releases import TorchFacts, torch_releases
+from torchwheel_runtime.arch.releases import ToolkitRelease, TorchFacts, torch_releases
 from torchwheel_runtime.doctor.case import Case, Diagnosis, Package
 from torchwheel_runtime.doctor.native import NativeLibrary
 from torchwheel_runtime.inspect.elf import SHIMS, is_cxx

@@ -4,19 +4,12 @@ import dataclasses
 import os
 from collections.abc import Mapping
 
-from torchwheel_runtime.arch.devices import VisibleGpus, visible_gpus
+from torchwheel_runtime.arch.devices import Driver, VisibleGpus, visible_gpus
 from torchwheel_runtime.arch.model import Backend
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.machine import probe
 from torchwheel_runtime.machine.driver import driver_for_torch, find_driver
-from torchwheel_runtime.machine.facts import (
-    Absent,
-    Driver,
-    HiddenGpus,
-    Machine,
-    Torch,
-    split_absent,
-)
+from torchwheel_runtime.machine.facts import Absent, HiddenGpus, Machine, Torch, split_absent
 from torchwheel_runtime.machine.toolkits import find_toolkits
 from torchwheel_runtime.machine.torch import find_torch
 from torchwheel_runtime.toolkit.host import HostCompiler, NoCompilerError, host_compiler

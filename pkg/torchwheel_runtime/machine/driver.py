@@ -1,22 +1,18 @@
 """Finds the driver of the GPUs. A first call waits for what this imports."""
 
-from torchwheel_runtime.arch import drivers
+from torchwheel_runtime.arch.devices import Driver, DriverError, amd_driver, nvidia_driver
 from torchwheel_runtime.arch.model import Backend
-from torchwheel_runtime.machine.facts import Absent, Driver, SilentDriver, Torch
+from torchwheel_runtime.machine.facts import Absent, SilentDriver, Torch
 
 
 def find_driver(backend: Backend) -> Driver | Absent:
     """The driver of a backend's GPUs. NVIDIA's takes some ten milliseconds to answer."""
-    if backend == "rocm":
-        release = drivers.amd_driver()
-        return Driver("rocm", release) if release else Absent("no AMD GPU driver")
     try:
-        driver = drivers.nvidia_driver()
-    except drivers.DriverError as error:
+        return amd_driver() if backend == "rocm" else nvidia_driver()
+    except DriverError as error:
         if error.installed:
             return SilentDriver(str(error), error.problem, error.fix)
         return Absent(str(error))
-    return Driver("cuda", driver.release, driver.cuda)
 
 
 def driver_for_torch(torch: Torch | None) -> tuple[Backend, Driver | Absent]:

@@ -96,23 +96,8 @@ class Torch:
 
 
 if TYPE_CHECKING:
-    from torchwheel_runtime.arch.devices import Gpu
+    from torchwheel_runtime.arch.devices import Driver, Gpu
     from torchwheel_runtime.toolkit.host import HostCompiler
-
-
-@dataclasses.dataclass(frozen=True)
-class Driver:
-    """A GPU driver.
-
-    Attributes:
-        backend: the backend of its GPUs.
-        version: its release, e.g. "580.95.05".
-        cuda: the newest CUDA release it serves, e.g. "13.0"; None for AMD's.
-    """
-
-    backend: Backend
-    version: str
-    cuda: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,9 +14,9 @@ from torchwheel_runtime.validate.gpu_rules import describe_gpu
 from torchwheel_runtime.versions import version_numbers
 
 if TYPE_CHECKING:
-    from torchwheel_runtime.arch.devices import Gpu
+    from torchwheel_runtime.arch.devices import Driver, Gpu
     from torchwheel_runtime.builder.extension import Operator
-    from torchwheel_runtime.machine.facts import Driver, Torch
+    from torchwheel_runtime.machine.facts import Torch
     from torchwheel_runtime.validate.findings import Finding
 
 LIBRARY_VARIABLE = "TORCHWHEEL_LIBRARY"

@@ -13,9 +13,9 @@ from torchwheel_runtime.validate.torch_rules import (
 )
 
 if TYPE_CHECKING:
-    from torchwheel_runtime.arch.devices import Gpu
+    from torchwheel_runtime.arch.devices import Driver, Gpu
     from torchwheel_runtime.claims import LibraryNeeds
-    from torchwheel_runtime.machine.facts import Driver, Torch
+    from torchwheel_runtime.machine.facts import Torch
     from torchwheel_runtime.validate.findings import Finding
 
 _OTHER_WHEEL = "install a wheel with code for {} (without one, the first call builds it)"

@@ -4,11 +4,10 @@ import dataclasses
 import re
 from collections.abc import Iterable, Sequence
 
-from torchwheel_runtime.arch.devices import Gpu
+from torchwheel_runtime.arch.devices import Driver, Gpu
 from torchwheel_runtime.arch.model import Arch, Backend, backend_of
 from torchwheel_runtime.arch.runs import machine_code_runs_on, runs_on
 from torchwheel_runtime.claims import LibraryNeeds
-from torchwheel_runtime.machine.facts import Driver
 from torchwheel_runtime.validate import torch_rules
 from torchwheel_runtime.validate.findings import Finding
 from torchwheel_runtime.versions import major_version, version_numbers

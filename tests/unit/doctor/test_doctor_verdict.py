@@ -18,7 +18,7 @@ from doctor_cases import (
     waiting,
 )
 
-from torchwheel_runtime.arch.devices import Gpu
+from torchwheel_runtime.arch.devices import Driver, Gpu
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.doctor.caches import CacheState, CorruptLibrary
 from torchwheel_runtime.doctor.importing import ImportResult
@@ -26,7 +26,7 @@ from torchwheel_runtime.doctor.verdict import judge, judge_machine
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.inspect.elf import GpuCode
 from torchwheel_runtime.jit.key import CacheKey
-from torchwheel_runtime.machine.facts import Absent, Driver, HiddenGpus, SilentDriver, Unanswered
+from torchwheel_runtime.machine.facts import Absent, HiddenGpus, SilentDriver, Unanswered
 from torchwheel_runtime.runtime.status import Refusal
 
 RAISED = ImportResult(

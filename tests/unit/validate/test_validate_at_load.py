@@ -23,7 +23,8 @@ from facts_of_machines import (
     changed,
 )
 
-from torchwheel_runtime.machine.facts import Driver, Torch
+from torchwheel_runtime.arch.devices import Driver
+from torchwheel_runtime.machine.facts import Torch
 from torchwheel_runtime.validate.at_load import load_findings
 from torchwheel_runtime.validate.findings import MEANINGS, RULES, Finding
 from torchwheel_runtime.validate.gpu_rules import tag_floor

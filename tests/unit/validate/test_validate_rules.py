@@ -10,8 +10,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from torchwheel_runtime import data
-from torchwheel_runtime.arch.toolkit_releases import archs_by_release
-from torchwheel_runtime.arch.torch_releases import torch_releases
+from torchwheel_runtime.arch.releases import archs_by_release, torch_releases
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.validate import torch_rules
 from torchwheel_runtime.validate.findings import (
